@@ -1,5 +1,7 @@
 """What can be made of what the nodes have, from small models to large ones."""
 
+from functools import partial
+
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.compose import ColumnTransformer
@@ -48,24 +50,24 @@ def candidates(X, names, members, front=None, *, budget, random_state) -> list:
     found = of_rows(names, front, bent, plain, X.shape[0], **own)
     if members is None:
         return found
-    kinds = {type(final_step(own)) for _, own in members}
-    if kinds == {MLPClassifier}:
-        merged = GEMSMLPAggregator(members, random_state=random_state)
-        found.append(Candidate("merged networks", merged, of_members=True))
+    ways = {
+        "vote": (EnsembleAggregator, {}),
+        "vote by classes": (EnsembleAggregator, {"weights": "class_counts"}),
+        "stack": (EnsembleAggregator, {"combine": "stack"}),
+    }
+    if {type(final_step(own)) for _, own in members} == {MLPClassifier}:
+        networks = {"merged networks": (GEMSMLPAggregator, {})}
         if budget == "thorough":
-            matched = PFNMAggregator(members, random_state=random_state)
-            found.append(Candidate("matched networks", matched, of_members=True))
-    ways = {"vote": {}, "vote by classes": {"weights": "class_counts"}}
-    for name, options in (ways | {"stack": {"combine": "stack"}}).items():
-        vote = EnsembleAggregator(members, random_state=random_state, **options)
-        found.append(Candidate(name, vote, of_members=True))
+            networks["matched networks"] = PFNMAggregator, {}
+        ways = networks | ways
     if front is not None and budget != "small":
-        features = make_pipeline(
-            front, RandomFeatures(1000, random_state=0), StandardScaler()
-        )
-        own = {"combine": "stack", "beside": features, "random_state": random_state}
-        both = EnsembleAggregator(members, **own)
-        found.append(Candidate("stack and 1000 features", both, of_members=True))
+        drawn = RandomFeatures(1000, random_state=0)
+        beside = make_pipeline(front, drawn, StandardScaler())
+        options = {"combine": "stack", "beside": beside}
+        ways["stack and 1000 features"] = EnsembleAggregator, options
+    for name, (kind, options) in ways.items():
+        aggregator = kind(members, random_state=random_state, **options)
+        found.append(Candidate(name, aggregator, of_members=True))
     return found
 
 
@@ -90,15 +92,13 @@ def of_rows(names, front, bent, plain, n_rows: int, *, budget, random_state) -> 
     found.append(Candidate("quadratic, bent", quadratic, bent))
     if budget == "small":
         return found
+    kernel = partial(RBFSampler, gamma="scale", random_state=0)
     if plain is not None:
-        steps = *plain, _kernel(1000)
+        steps = *plain, kernel(n_components=1000)
         found.append(Candidate("1000 features, as it comes", lda, steps))
     found.append(Candidate("1000 features", lda, (front, features)))
     found.append(Candidate("1000 features, bent", lda, (*bent, features)))
     if budget == "thorough":
-        found.append(Candidate("2000 features, bent", lda, (*bent, _kernel(2000))))
+        steps = *bent, kernel(n_components=2000)
+        found.append(Candidate("2000 features, bent", lda, steps))
     return found
-
-
-def _kernel(n: int) -> RBFSampler:
-    return RBFSampler(gamma="scale", n_components=n, random_state=0)

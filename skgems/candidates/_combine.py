@@ -34,11 +34,10 @@ def combine(
 ) -> BaseAggregator:
     """Make one model of what the nodes have: the best of several, by their rows.
 
-    Each candidate is made of one half of every node's rows and judged by the other, and
-    the other way round (with clones of estimators, which know their own rows by heart);
-    the smallest within a standard error of the best is made again of all rows.
-    Candidates are linear models of the rows, such behind features that all nodes have
-    in common, and votes and stacks of the fitted estimators, networks merged too.
+    Each candidate is made of one half of every node's rows, and clones of estimators,
+    and judged by the other, and the other way round; the smallest within a standard
+    error of the best is made again of all rows. They are linear models, also behind
+    features that all have in common, votes and stacks of the estimators, and networks.
 
     Parameters
     ----------
@@ -47,9 +46,9 @@ def combine(
         channel. None: nodes have rows alone.
     X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features), \
 default=None
-        Rows of the nodes; with texts and missing values, where they are a DataFrame.
-        Without them forests and others vote, and summaries become a linear model, which
-        nobody judges. Over a channel nodes judge by rows of theirs.
+        Rows of the nodes; a DataFrame may have texts and missing values. Without rows
+        nobody judges: estimators vote, summaries become a linear model. Over a channel
+        nodes judge by theirs.
     y : array-like of shape (n_samples,), default=None
         Labels.
     nodes : array-like of shape (n_samples,), default=None
@@ -59,9 +58,8 @@ default=None
         Transformers before all candidates of rows. None: scaled columns; imputers and
         encoders too, where values are missing or texts. Estimators see rows as given.
     budget : {"small", "fast", "thorough"}, default="fast"
-        "thorough" tries larger models too, in about three times the time; "small" no
-        features beside the columns, whose sums over fewer rows than there are features
-        show rows.
+        "thorough" tries larger models too, in some three times the time; "small" no
+        features beside the columns, sums of which over fewer rows show these.
     verbose : bool or int, default=0
         Whether to print each candidate's score as it is known.
     random_state : int, RandomState instance or None, default=None
@@ -103,11 +101,11 @@ def _of_rows(X, y, nodes, estimators, front, budget, random_state) -> BaseAggreg
         nodes = np.zeros(len(y), dtype=int)
     owners = owners_of(nodes, X)
     members = None if estimators is None else _members_of(estimators, owners)
-    random_state = check_random_state(random_state).randint(2**31 - 1)
-    options = {"budget": budget, "random_state": random_state}
-    tried = candidates(X, list(owners), members, front, **options)
-    options = {"members": members, "random_state": random_state}
-    choice = choose(tried, X, y, owners, **options)
+    seed = check_random_state(random_state).randint(2**31 - 1)
+    own = {"budget": budget, "random_state": seed}
+    tried = candidates(X, list(owners), members, front, **own)
+    own = {"members": members, "random_state": seed}
+    choice = choose(tried, X, y, owners, **own)
     taken = next(own for own in tried if own.name == choice.name)
     return _fitted(taken.whole, choice, X, y, nodes)
 
@@ -149,10 +147,9 @@ def _is_sent(own) -> bool:
 def _members_of(estimators, owners) -> list[tuple]:
     """Names and classifiers of nodes that have rows; ValueError of others."""
     members = list(zip(*named_members(estimators), strict=True))
-    for name, own in members:
-        if _is_sent(own):
-            why = f"Node {name!r} is a file, which cannot be taken to rows"
-            raise ValueError(f"{why}: give rows alone, or files alone.")
+    for name in (name for name, own in members if _is_sent(own)):
+        why = f"Node {name!r} is a file, which cannot be taken to rows"
+        raise ValueError(f"{why}: give rows alone, or files alone.")
     differ = sorted({name for name, _ in members} ^ set(owners))
     if differ:
         why = f"Estimators and nodes do not match: {differ[:10]}"
@@ -163,8 +160,9 @@ def _members_of(estimators, owners) -> list[tuple]:
 def _without_rows(estimators, random_state) -> BaseAggregator:
     """The vote of fitted estimators, or the linear model of what nodes sent."""
     if estimators is None:
-        what = "give estimators, or X, y, nodes"
-        raise ValueError(f"There is nothing to combine: {what}.")
+        raise ValueError(
+            "There is nothing to combine: give estimators, or X, y, nodes."
+        )
     pairs = list(zip(*named_members(estimators), strict=True))
     if any(_is_sent(own) for _, own in pairs):
         name, doubts = "linear", ["nobody judged it: files bring no rows"]
@@ -175,8 +173,7 @@ def _without_rows(estimators, random_state) -> BaseAggregator:
             why = "Every estimator knows a single class, so a vote says nothing"
             raise ValueError(f"{why}: give rows.")
         name, doubts = "vote", ["nobody judged it: there are no rows"]
-        left_out = [k for k, _ in pairs if k not in dict(several)]
-        if left_out:
+        if left_out := [k for k, _ in pairs if k not in dict(several)]:
             doubts.append(f"nodes of one class do not vote: {left_out[:10]}")
         aggregator = EnsembleAggregator(several, random_state=random_state)
     aggregator.fit()

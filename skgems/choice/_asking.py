@@ -49,8 +49,7 @@ def choose_over(
         entry["bytes"] = sum(own.n_bytes for half in pair for own in half)
         table.append(entry)
         try:
-            if {s.name for s in pair[0]} != set(n_rows):
-                lacking = sorted(set(n_rows) - {s.name for s in pair[0]})
+            if lacking := sorted(set(n_rows) - {s.name for s in pair[0]}):
                 raise ValueError(f"nodes {lacking[:5]} cannot take part in it")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -71,8 +70,7 @@ def choose_over(
     taken = next(own for own in tried if own.name == choice.name)
     aggregator = clone(taken.aggregator).set_params(estimators=channel)
     if taken.steps:
-        front = PooledTransformer.of(fronts.of(taken.steps))
-        aggregator.set_params(front=front)
+        aggregator.set_params(front=PooledTransformer.of(fronts.of(taken.steps)))
     return aggregator, choice, run.history
 
 
@@ -80,10 +78,8 @@ class _Fronts:
     """What candidates have before them, fitted at once where they begin alike."""
 
     def __init__(self, tried: list[Candidate]) -> None:
-        self.starts: dict[tuple, int] = {}  # the steps that look at rows
         self.steps = list(dict.fromkeys(own.steps for own in tried if own.steps))
-        for steps in self.steps:
-            self.starts.setdefault(_looking(steps), len(self.starts))
+        self.starts = list(dict.fromkeys(map(_looking, self.steps)))
         self.whole = Front.beside([make_pipeline(*own) for own in self.starts])
 
     def plan(self) -> Generator:
@@ -92,7 +88,9 @@ class _Fronts:
             self.whole = (yield from front_plan(self.whole)).front
 
     def of(self, steps: tuple) -> Front:
-        return self.whole.branch(self.starts[_looking(steps)], make_pipeline(*steps))
+        return self.whole.branch(
+            self.starts.index(_looking(steps)), make_pipeline(*steps)
+        )
 
     def with_front(self, steps: tuple) -> dict:
         """The field of a request."""
@@ -111,8 +109,8 @@ def _agreement(tried: list[Candidate], fronts: _Fronts) -> Agreement:
         {"method": type(own).__name__, "settings": own._settings_at_nodes()}
         for own in (candidate.aggregator for candidate in tried)
     ]
-    tasks = {"halves": 1, "judge": 1, "join": 1}
-    tasks["score"] = 1  # later, of the model that is taken
+    # The last two are of the model that is taken.
+    tasks = dict.fromkeys(("halves", "judge", "join", "score"), 1)
     if fronts.steps:
         tasks["front"] = fronts.whole.most_messages
     each = [fronts.whole, *(Front(make_pipeline(*own)) for own in fronts.steps)]
@@ -131,9 +129,8 @@ def _ask_halves(tried, fronts, seed) -> Generator:
     replies = yield Message.of("halves", seed=seed, asked=asked)
     for _, reply in replies:
         for number, pair in reply.content["joins"].items():
-            for half, name in enumerate(HALVES):
-                message = Message.of("join", **pair[name])
-                found[int(number)][half].append(Summary(message))
+            for summaries, name in zip(found[int(number)], HALVES, strict=True):
+                summaries.append(Summary(Message.of("join", **pair[name])))
     return found
 
 
@@ -156,11 +153,8 @@ def _form(aggregator: BaseAggregator, summaries: list[Summary]) -> dict:
     if hasattr(own, "rotations_"):
         pairs = list(zip(own.rotations_, own.scalings_, strict=True))
         sizes = np.array([np.sum(np.log(scaling)) for _, scaling in pairs])
-        factors = [rotation / np.sqrt(scaling) for rotation, scaling in pairs]
-        offsets = np.log(own.priors_) - 0.5 * sizes
-        found |= {"means": np.asarray(own.means_), "factors": np.stack(factors)}
-        return found | {"offsets": offsets}
-    coef, intercept = own.coef_, own.intercept_
-    if len(coef) == 1:
-        coef, intercept = np.vstack([0.0 * coef, coef]), np.append(0.0, intercept)
-    return found | {"W": np.vstack([coef.T, intercept])}
+        factors = np.stack([rotation / np.sqrt(scaling) for rotation, scaling in pairs])
+        found |= {"means": np.asarray(own.means_), "factors": factors}
+        return found | {"offsets": np.log(own.priors_) - 0.5 * sizes}
+    W = np.vstack([own.coef_.T, own.intercept_])
+    return found | {"W": np.hstack([0.0 * W, W]) if W.shape[1] == 1 else W}

@@ -14,11 +14,10 @@ class Choice:
     name : str
         Of the candidate that was taken.
     table : tuple of dict
-        One for each candidate, from the smallest model to the largest: its "name",
-        "accuracy" and "log_loss" on rows that did not make it (None where it was not
-        tried), the "factor" on its logits under which this is least, the
-        "standard_error" of what the best has more, "looks_at_members", the "bytes" that
-        nodes sent, "seconds", and the "error" if it cannot be made.
+        One for each candidate, the smallest model first: "name", "accuracy" and
+        "log_loss" on rows that did not make it (None: not tried), the "factor" on its
+        logits under which this is least, the "standard_error" of what the best has
+        more, "looks_at_members", "bytes" that nodes sent, "seconds", and the "error".
     n_rows : int
         Rows that judged.
     doubts : tuple of str

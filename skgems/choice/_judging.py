@@ -19,7 +19,6 @@ from ..networks import unwrap
 from ..progress import say, tracked
 from ._choice import Choice, smallest_of_the_best
 
-# Fewer judge poorly.
 _FEW_ROWS = 200
 
 
@@ -89,8 +88,7 @@ def choose(
             if half:
                 say(str(Choice("", (entry,), 0)).partition("\n")[2])
     able = np.flatnonzero([not entry["error"] for entry in table])
-    both = hits[able] @ hits[able].T
-    return chosen(table, able, both, n_rows)
+    return chosen(table, able, hits[able] @ hits[able].T, n_rows)
 
 
 def chosen(table: list[dict], able, both, n_rows: int) -> Choice:
@@ -98,18 +96,19 @@ def chosen(table: list[dict], able, both, n_rows: int) -> Choice:
     if not len(able):
         reasons = [f"{own['name']}: {own['error']}" for own in table]
         raise ValueError("No candidate can be made. " + "; ".join(reasons))
-    losses = [table[k]["log_loss"] for k in able]
+    made, doubts = [table[k] for k in able], []
+    losses = [entry["log_loss"] for entry in made]
     place, errors = smallest_of_the_best(both, n_rows, losses)
-    for k, error in zip(able, errors, strict=True):
-        table[k]["standard_error"] = float(error)
-    doubts, own = [], table[able[place]]
+    for entry, error in zip(made, errors, strict=True):
+        entry["standard_error"] = float(error)
+    own = made[place]
     if n_rows < _FEW_ROWS:
         doubts.append(f"only {n_rows} rows judged")
-    surest = min((table[k] for k in able), key=itemgetter("log_loss"))
+    surest = min(made, key=itemgetter("log_loss"))
     if own["log_loss"] > 2 * surest["log_loss"]:
         worse = f"its probabilities are worse than those of {surest['name']!r}"
-        both = f"{own['log_loss']:.2f} to {surest['log_loss']:.2f}"
-        doubts.append(f"{worse}: log-loss {both}")
+        two = f"{own['log_loss']:.2f} to {surest['log_loss']:.2f}"
+        doubts.append(f"{worse}: log-loss {two}")
     return Choice(own["name"], tuple(table), n_rows, tuple(doubts))
 
 
@@ -123,11 +122,10 @@ def _refitted(members, X, y, owners, kept: np.ndarray) -> list:
     """Clones of members, fitted to some rows."""
     found = []
     for name, member in members:
-        rows = owners[name][kept[owners[name]]]
-        own, classes = clone(unwrap(member)), np.unique(y[rows])
+        rows, own = owners[name][kept[owners[name]]], clone(unwrap(member))
+        given = _safe_indexing(X, rows), y[rows], np.unique(y[rows])
         seed = net_seed(own, np.random.RandomState(0))
-        given = _safe_indexing(X, rows), y[rows], classes, seed
-        found.append((name, fit_local(own, *given)))
+        found.append((name, fit_local(own, *given, seed)))
     return found
 
 
@@ -142,9 +140,8 @@ class _Prepared:
         """All rows after some steps, and the bytes that nodes sent for these."""
         if steps not in self.known:
             X, n_bytes = self.after(steps[:-1])
-            front = steps[-1]
-            if not hasattr(front, "as_front"):
-                front = PooledTransformer(front)
+            pooled = hasattr(steps[-1], "as_front")
+            front = steps[-1] if pooled else PooledTransformer(steps[-1])
             front = clone(front).fit(X, **self.fit)
             n_bytes += sum(message["bytes_received"] for message in front.history_)
             self.known[steps] = front.transform(X), n_bytes

@@ -20,9 +20,8 @@ class Exchange:
 
     The server's :meth:`step` writes a file for each node into the folder "requests";
     however these get there, each node calls :func:`answer`, which writes a reply; once
-    replies are in the folder "replies" the next step goes on. All that the server knows
-    is in the folder, so that it can be started anew on the same machine. The model is
-    that of a fit in one process, to the bit.
+    replies are in the folder "replies" the next step goes on, of a server started anew
+    too. The model is that of a fit in one process, to the bit.
 
     Parameters
     ----------
@@ -35,6 +34,7 @@ ModelAveragingAggregator, default=None
         Names and keys, as of a :class:`~skgems.exchange.Folder`.
     agreement : Agreement, default=None
         What all are to accept. None: that of the folder, or what the aggregator needs.
+        Nodes get the folder's "agreement.json" first.
     report : bool, default=False
         Whether one more message asks for ``node_scores_``.
 
@@ -47,10 +47,6 @@ ModelAveragingAggregator, default=None
         After a step: the request of each node whose reply is missing.
     notes : list of str
         After a step: what was wrong with replies that are asked for again.
-
-    Notes
-    -----
-    Nodes get the folder's "agreement.json" first: what they accept (:func:`answer`).
 
     Examples
     --------
@@ -133,8 +129,8 @@ ModelAveragingAggregator, default=None
         Parameters
         ----------
         leave_out : iterable of str, default=()
-            Nodes without which the waiting message goes on, for good. In the first
-            message, and in one that needs a reply of all, they take no part at all.
+            Nodes without which the waiting message goes on, for good: at all, where it
+            is the first, or one that needs a reply of all.
 
         Returns
         -------

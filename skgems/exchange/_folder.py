@@ -36,10 +36,9 @@ _VERSION = 3
 class Folder:
     """Nodes that answer by files: what `estimators` of an aggregator takes.
 
-    Requests, one for each node, are written into the folder "requests", replies looked
-    for in "replies". A fit raises :class:`~skgems.federation.RepliesMissing` until all
-    are there, and is begun again with the same ``random_state``, a number.
-    :class:`Exchange` does it all, and keeps the aggregator in the folder too.
+    Requests are written into the folder "requests", replies looked for in "replies". A
+    fit raises :class:`~skgems.federation.RepliesMissing` until all are there, and is
+    begun again with the same ``random_state``; :class:`Exchange` does it all.
 
     Parameters
     ----------
@@ -90,9 +89,12 @@ class Folder:
             if place.exists():
                 self.read()
                 if names is not None and list(names) != self.names:
-                    what = f"has begun with the nodes {self.names}, not {list(names)}"
-                    what = f"this exchange {what}. Take another folder."
-                    raise ValueError(f"{place}: {what}")
+                    begun = (
+                        f"{place}: this exchange has begun with the nodes {self.names}"
+                    )
+                    raise ValueError(
+                        f"{begun}, not {list(names)}. Take another folder."
+                    )
             else:
                 # For each message the digest of the request to each node.
                 state = {"nodes": list(names), "left_out": {}, "messages": []}
@@ -128,14 +130,10 @@ class Folder:
 
     @property
     def names(self) -> list[str]:
-        """Names of the nodes."""
         return self._state["nodes"]
 
     def ask(self, requests: Mapping[str, Message]) -> dict:
-        """Replies, or LeftOut, by name; RepliesMissing, with requests, if some are not.
-
-        ValueError, which names file and field, for what a node may not say.
-        """
+        """Replies, or LeftOut, by name; RepliesMissing if some are not there."""
         digests = {name: request.digest for name, request in requests.items()}
         number = self._number(digests)
         left_out = self._state["left_out"].get(str(number), ())
@@ -151,11 +149,9 @@ class Folder:
             path = self._place("requests", number, name)
             if not path.exists() or path.read_bytes() != data:
                 write_bytes(path, data)
-            reply = self._reply(name, number, request, digests[name])
-            if reply is None:
+            found[name] = self._reply(name, number, request, digests[name])
+            if found[name] is None:
                 missing[name] = path
-            else:
-                found[name] = reply
         if missing:
             raise RepliesMissing(missing)
         return found
@@ -228,8 +224,7 @@ class Folder:
         if (reply.envelope.get("to"), reply.envelope.get("exchange")) != expected:
             what = "replies to another request, or is of another exchange"
             note = f"{path} {what}, and is not used."
-            if note not in self.notes:
-                self.notes.append(note)
+            self.notes += [note] if note not in self.notes else []
             return None
         with naming(path):
             check_reply_of(name, request, reply)
@@ -272,7 +267,7 @@ def _folded(name: str) -> str:
 
 
 def _check_names(nodes: list) -> None:
-    wrong = [n for n in nodes if not isinstance(n, str) or not n or n == PUBLIC_NAME]
+    wrong = [n for n in nodes if not isinstance(n, str) or n in ("", PUBLIC_NAME)]
     if type(nodes) is not list or not nodes or wrong or len(set(nodes)) < len(nodes):
         raise ValueError(f"nodes must be different names, got {nodes!r}.")
     for name in nodes:
@@ -280,9 +275,7 @@ def _check_names(nodes: list) -> None:
 
 
 def answer(request, estimator, X, y, *, name, to=None, **options) -> Path:
-    """Answer a request of an exchange, at a node.
-
-    Before it is sent, ``skgems inspect`` says what the reply holds.
+    """Answer a request of an exchange, at a node; before sending, :func:`inspect` it.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ class Inspected:
     ----------
     path : str
     kind : {"agreement", "request", "reply", "summary"}
-        A summary is the reply to the first request, or what ``summarize`` saved.
+        A summary replies to the first request, or is what ``summarize`` saved.
     task : str
         What is asked for, or was answered.
     node, method : str or None
@@ -91,8 +91,8 @@ class Inspected:
         width = max(map(len, paths), default=0)
         for path, array in zip(paths, self.arrays, strict=True):
             shape = " x ".join(map(str, array["shape"])) or "number"
-            kind, size = array["dtype"], array["bytes"]
-            lines.append(f"  {path:{width}}  {shape:>12}  {kind:>7}  {size:>10,} bytes")
+            size = f"{shape:>12}  {array['dtype']:>7}  {array['bytes']:>10,} bytes"
+            lines.append(f"  {path:{width}}  {size}")
         return "\n".join(lines)
 
 
@@ -117,15 +117,13 @@ def inspect(path, *, request=None) -> Inspected:
 
     Examples
     --------
-    >>> import tempfile
-    >>> from pathlib import Path
+    >>> from tempfile import mkdtemp
     >>> from skgems.exchange import inspect
     >>> from skgems.federation import Message
-    >>> path = Path(tempfile.mkdtemp()) / "001-lyon.safetensors"
+    >>> path = f"{mkdtemp()}/001-lyon.safetensors"
     >>> Message.of("counts").save(path)
-    >>> seen = inspect(path)
-    >>> seen.kind, seen.says["request"]
-    ('request', 'Asks for how many rows of each class the node may train on.')
+    >>> inspect(path).says["request"]
+    'Asks for how many rows of each class the node may train on.'
     """
     text = os.fspath(path)
     if text.endswith(".json"):
@@ -141,15 +139,15 @@ def inspect(path, *, request=None) -> Inspected:
         except (KeyError, IndexError, TypeError, AttributeError) as exc:
             wrong = f"its fields are not those of the task {message.task!r:.40}"
             raise ValueError(f"{wrong}: {exc!r}") from exc
-    content, named = message.content, message.task == "join"
+    content, settings, method = message.content, message.settings, None
     node = content["name"] if kind == "summary" else message.envelope.get("node")
-    method = content["method"] if named else None
-    settings = dict(content["settings"] if named else message.settings)
+    if message.task == "join":
+        settings, method = content["settings"], content["method"]
     arrays = tuple(
         {"path": name, "shape": list(a.shape), "dtype": str(a.dtype), "bytes": a.nbytes}
         for name, a in sorted(message.arrays.items())
     )
-    more = settings, found, arrays, Path(path).stat().st_size, checked
+    more = dict(settings), found, arrays, Path(path).stat().st_size, checked
     return Inspected(text, kind, message.task, node, method, *more)
 
 

@@ -81,15 +81,14 @@ def _plain(value, name: str):
     for kind, own in _KINDS.items():
         if isinstance(value, own):
             return {kind: value.as_settings()}
-    if isinstance(value, Rounds):
-        own = value.get_params(deep=False)
-        return {"rounds": {key: _plain(part, name) for key, part in own.items()}}
-    if type(value) in CLASSIFIERS.values():
-        own = value.get_params(deep=False)
-        params = {key: _plain(part, f"{name}__{key}") for key, part in own.items()}
-        return {"classifier": type(value).__name__, "params": params}
     if isinstance(value, BaseAggregator):
         return as_json(value)
+    if isinstance(value, Rounds) or type(value) in CLASSIFIERS.values():
+        own = value.get_params(deep=False)
+        params = {key: _plain(part, f"{name}__{key}") for key, part in own.items()}
+        if isinstance(value, Rounds):
+            return {"rounds": params}
+        return {"classifier": type(value).__name__, "params": params}
     raise ValueError(
         f"{name}={value!r} cannot be kept in a folder: give a number, text, geometry, "
         "a criterion, a classifier that is a function of sums, or lists of these."
@@ -107,8 +106,6 @@ def _object(value):
         params = {name: _object(own) for name, own in value["params"].items()}
         return CLASSIFIERS[value["classifier"]](**params)
     ((kind, settings),) = value.items()
-    if kind == "front":
-        return _front(settings)
     if kind == "rounds":
         return Rounds(**settings)
-    return _KINDS[kind].from_settings(settings)
+    return _front(settings) if kind == "front" else _KINDS[kind].from_settings(settings)

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
-from itertools import starmap
 
 from joblib import effective_n_jobs
 from sklearn.utils.parallel import Parallel, delayed
@@ -28,18 +27,16 @@ class Nodes:
     Parameters
     ----------
     ask : callable
-        ``ask(requests)`` takes a dict of :class:`Message` by name, has each node reply
-        (see :func:`reply_to`), and returns a dict of the replies, or of an exception in
-        place of one that did not come; pairs of name and reply, as they come, will do.
-        Those who failed are asked once more, all in one call.
+        ``ask(requests)`` takes a dict of :class:`Message` by name, and returns one of
+        the replies (:func:`reply_to`), or of exceptions in their place; pairs, as they
+        come, will do. Those who failed are asked once more, all in one call.
     names : list of str or callable
         Who takes part; a callable returns the list, and is called once a fit.
     min_nodes : int, default=1
         How many have to answer each message.
     agreement : Agreement, str or os.PathLike, default=None
-        What all have accepted, or its file. None: made for the aggregator of the first
-        fit, and offered to the nodes with its first request; a search needs one that
-        allows more ``fits``.
+        What all have accepted, or its file. None: made for the first fit, and offered
+        to the nodes with its first request; a search needs one of more ``fits``.
     private_key : str or os.PathLike, default=None
         The server's, by :func:`signing_keys`; it signs requests.
     public_keys : dict of str to path or bytes, default=None
@@ -54,8 +51,7 @@ class Nodes:
 
     Notes
     -----
-    ``clone`` hands it over as it is. Pickling keeps names and records, and no
-    transport.
+    ``clone`` hands it over as it is. Pickling keeps names and records alone.
 
     Examples
     --------
@@ -133,12 +129,8 @@ class InProcess:
         self.n_jobs = n_jobs
         self.recalls = recalls
         self.memory = memory
+        self.names = [member.name for member in self.members]
         self._digests: dict[tuple[str, str], str | None] = {}
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the members."""
-        return [member.name for member in self.members]
 
     def ask(self, requests: Mapping[str, Message]) -> Iterator[tuple]:
         """Names and replies to requests of one task, or what was raised."""
@@ -146,9 +138,8 @@ class InProcess:
         found: dict[tuple, str] = {}
         jobs = ((*pair, self._digest(*pair, found), self.memory) for pair in asked)
         if effective_n_jobs(self.n_jobs) == 1:
-            for (_, member), reply in zip(asked, starmap(_attempt, jobs), strict=True):
-                yield member.name, reply
-                del reply  # before the next one comes
+            for job in jobs:  # with no name for a reply, which goes before the next
+                yield job[1].name, _attempt(*job)
             return
         # What other processes reply is kept here, where the next fit finds it.
         jobs = list(jobs)
@@ -162,8 +153,7 @@ class InProcess:
         if open_jobs:
             # Those that numerical libraries have in this process.
             pools = ThreadpoolController().info()
-            threads = {pool["user_api"]: pool["num_threads"] for pool in pools}
-            asker = os.getpid(), threads
+            asker = os.getpid(), {own["user_api"]: own["num_threads"] for own in pools}
             replies = workers(delayed(_attempt)(*job, asker) for job in open_jobs)
         for (_, member), own, reply in zip(asked, kept, known, strict=True):
             if reply is None:
@@ -186,9 +176,7 @@ class InProcess:
         arrays = {}
         for name, array in request.arrays.items():
             place = array.__array_interface__["data"], array.shape, array.dtype
-            if place not in found:
-                found[place] = digest(array)
-            arrays[name] = found[place]
+            arrays[name] = found.get(place) or found.setdefault(place, digest(array))
         # The last is there since requests have classes by their names.
         parts = request.version, request.task, request.settings, arrays
         return digest(self._digests[key], *parts, Registered.redefinitions)
@@ -198,14 +186,14 @@ class _Asked:
     """A request to a member, which is hashed as its digest."""
 
     def __init__(self, request: Message, member: Member, digest: str) -> None:
-        self.request, self.member, self.digest = request, member, digest
+        self.pair, self.digest = (request, member), digest
 
     def __reduce__(self):
         return str, (self.digest,)
 
 
 def _answer_to(asked: _Asked) -> Message:
-    return answer(asked.request, asked.member)
+    return answer(*asked.pair)
 
 
 def _attempt(
@@ -216,9 +204,10 @@ def _attempt(
     elsewhere = asked_in is not None and asked_in[0] != os.getpid()
     try:
         with _controller().limit(limits=asked_in[1]) if elsewhere else nullcontext():
-            asked = _Asked(request, member, digest)
             if digest is None:
-                return _answer_to(asked)
-            return cached_call(_answer_to, memory, asked=asked)
+                return answer(request, member)
+            return cached_call(
+                _answer_to, memory, asked=_Asked(request, member, digest)
+            )
     except Exception as exc:
         return exc

@@ -31,9 +31,8 @@ class Node:
     seen : ndarray of shape (n_classes,), dtype bool
         The federation's classes that this node has seen.
     judging_rows, moment_rows, training_rows : ndarray of int
-        Rows that judge models, make moments, and may be trained on: all that it owns,
-        where none is held out. In simulation those that a clone was not trained on
-        judge and make the moments.
+        Rows that judge models, make moments, and may be trained on: all, where none is
+        held out. Those that a simulated clone was not trained on do the first two.
     record : Summary, Record or None
         What the node sent, where it is not here itself: then its rows judge only.
     row_counts : dict
@@ -79,8 +78,7 @@ class Federation:
     y : ndarray of shape (n_samples,), int, or None
         Their labels, as indices of ``classes``.
     public_rows, spare_rows : ndarray of int
-        Rows of no node that may tune a model; that calibrate, since the nodes that know
-        their labels are summaries.
+        Rows of no node, to tune a model; of nodes that are summaries, to calibrate.
     rows_are_shared : bool
         Whether nodes share rows, since nobody said whose they are.
     joined : Run or None
@@ -107,7 +105,6 @@ class Federation:
 
     @property
     def names(self) -> list[str]:
-        """Names of the nodes."""
         return [node.name for node in self.nodes]
 
     @property
@@ -196,10 +193,9 @@ class Federation:
         found |= {"classes_": self.classes, "_front": self.front}
         features = self.features
         if self.front is not None:  # its columns, not those of what it gives
-            names = self.front.columns.names
-            names = None if names is None else np.array(names, dtype=object)
-            features = Features(self.front.columns.n, names)
-            found["front_"] = self.front.fitted
+            columns, found["front_"] = self.front.columns, self.front.fitted
+            named = columns.names and np.array(columns.names, dtype=object)
+            features = Features(columns.n, named)
         found |= features.attributes()
         networks = [node.network for node in self.nodes]
         if all(isinstance(network, Network) for network in networks):

@@ -12,7 +12,7 @@ from ..base import warn_user
 from ..messages import Message
 from ..steps import Columns, Front, NotPooledError
 from ._channel import InProcess
-from ._nodes import is_public, node_codes, node_names_of
+from ._nodes import node_codes, node_names_of
 from ._rows import column_member
 from ._run import Run
 
@@ -35,25 +35,26 @@ def front_plan(front: Front) -> Generator:
                 parts.setdefault(path, {})[node] = own
         found = front.advanced(parts)
         if found.fitted is not None:
-            for kind, error in found.errors.values():
-                if error == np.inf:
-                    warn_user(
-                        f"{kind} keeps some of several axes of equal variance, which "
-                        "rounding chooses: scikit-learn's fit on all rows may have "
-                        "others. Keep more or fewer components."
-                    )
+            for kind in (
+                kind for kind, error in found.errors.values() if error == np.inf
+            ):
+                warn_user(
+                    f"{kind} keeps some of several axes of equal variance, which "
+                    "rounding chooses: scikit-learn's fit on all rows may have others. "
+                    "Keep more or fewer components."
+                )
             return found
-        pending = list(found.pending.values())
-        kinds = [type(waits.step).__name__ for waits in pending]
-        for kind, waits in zip(kinds, pending, strict=True):
+        for waits in found.pending.values():
             if not waits.can_tell(front.bounds == "tell"):
                 raise NotPooledError(
-                    f"{kind} looks at the smallest and the largest value of each "
-                    "column, which are values of rows, or at counts on a grid between "
-                    "bounds that all agree on: give bounds, {column: (low, high)}; or "
-                    "bounds='tell' has nodes tell the values, where these will do."
+                    f"{type(waits.step).__name__} looks at the smallest and the "
+                    "largest value of each column, which are values of rows, or at "
+                    "counts on a grid between bounds that all agree on: give bounds, "
+                    "{column: (low, high)}; or bounds='tell' has nodes tell the "
+                    "values, where these will do."
                 )
         if len(found.front.states) == len(front.states):
+            kinds = [type(waits.step).__name__ for waits in found.pending.values()]
             raise ValueError(f"no node told what {kinds} are fitted to.")
         front = found.front
 
@@ -90,14 +91,13 @@ def _common(told: Mapping[str, Mapping]) -> tuple[Columns, list[str]]:
     return common, others
 
 
-def owners_of(nodes, X, held_out=None) -> dict[str, np.ndarray]:
+def owners_of(nodes, X) -> dict[str, np.ndarray]:
     """Rows of each node by its name; of one node where nobody said whose they are."""
     if nodes is None:
         return {"all": np.arange(X.shape[0])}
     names = node_names_of(nodes, X.shape[0])
     codes = node_codes(nodes, names, X.shape[0])
-    owned = {name: np.flatnonzero(codes == k) for k, name in enumerate(names)}
-    return {name: rows for name, rows in owned.items() if not is_public(name)}
+    return {name: np.flatnonzero(codes == k) for k, name in enumerate(names)}
 
 
 def fit_front(front: Front, X, nodes=None, mask=None, n_jobs=None) -> tuple:

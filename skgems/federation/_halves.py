@@ -24,9 +24,9 @@ AS_IT_IS = int(np.flatnonzero(FACTORS == 1.0)[0])
 
 def losses_of(logits: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """Log-losses, summed, under each of the factors; of a label of no column too."""
-    losses = np.empty(len(FACTORS))
+    losses, rows = np.empty(len(FACTORS)), np.arange(len(codes))
     for k, factor in enumerate(FACTORS):
-        said = log_softmax(factor * logits, axis=1)[np.arange(len(codes)), codes]
+        said = log_softmax(factor * logits, axis=1)[rows, codes]
         said = np.where(codes < 0, -np.inf, said)
         losses[k] = -np.maximum(said, np.log(_LEAST_SAID)).sum()
     return losses
@@ -46,16 +46,15 @@ def _rows(member: Member, front):
 
 def halves(member: Member, *, seed, asked) -> dict:
     """Summaries of the first half of the rows and of the second, by number."""
-    part, found = _halves(member, seed), {}
+    part, found, least = _halves(member, seed), {}, member.min_rows
     for number, content in asked.items():
         own = dict(content)
         try:
             X, pair = _rows(member, own.pop("front", None)), {}
             for half, name in enumerate(HALVES):
                 given = AnyRows(), None, X[part == half], member.y[part == half]
-                of_half = member_of(*given, name=member.name)
-                of_half = of_half.of_large_classes(member.min_rows)
-                pair[name] = join(replace(of_half, min_rows=member.min_rows), **own)
+                of_half = member_of(*given, name=member.name).of_large_classes(least)
+                pair[name] = join(replace(of_half, min_rows=least), **own)
             found[number] = pair
         except ValueError:  # few rows, or such as this one does not take
             continue

@@ -18,13 +18,11 @@ def _as_vector(nodes, n_samples: int) -> np.ndarray:
     else:
         vector = np.asarray(nodes)
         if vector.ndim != 1 and vector.shape[1:] != (1,):
-            raise ValueError(
-                "nodes must hold one index or name per row, got an array of shape "
-                f"{vector.shape}."
-            )
+            what = "nodes must hold one index or name per row"
+            raise ValueError(f"{what}, got an array of shape {vector.shape}.")
         vector = vector.ravel()
-    n = len(vector)
-    if n != n_samples:
+    if len(vector) != n_samples:
+        n = len(vector)
         raise ValueError(f"nodes has length {n}, but X has {n_samples} rows.")
     return vector
 
@@ -50,17 +48,10 @@ def is_public(value) -> bool:
 def node_codes(nodes, names: Sequence[str], n_samples: int) -> np.ndarray:
     """Index of the node that owns each row, int64, -1 for the public sample."""
     vector = _as_vector(nodes, n_samples)
-    position = {name: index for index, name in enumerate(names)}
-    table, unknown = {}, []
-    for value in _distinct(vector):
-        if is_public(value):
-            table[value] = PUBLIC
-        elif isinstance(value, str) and value in position:
-            table[value] = position[value]
-        elif _is_index(value) and 0 <= value < len(names):
-            table[value] = int(value)
-        else:
-            unknown.append(value)
+    table = {name: index for index, name in enumerate(names)} | {PUBLIC_NAME: PUBLIC}
+    table |= {index: index for index in range(PUBLIC, len(names))}
+    truths = bool, np.bool_
+    unknown = [v for v in _distinct(vector) if isinstance(v, truths) or v not in table]
     if unknown:
         hint = f" {_MIXED}" if "-1" in unknown else ""
         raise ValueError(
@@ -82,7 +73,7 @@ def node_names_of(nodes, n_samples: int) -> list[str]:
             "classifier for. Give each row the node that owns it."
         )
     if all(_is_index(v) for v in values):
-        if any(v < 0 for v in values):
+        if min(values) < 0:
             raise ValueError(
                 f"nodes holds {min(values)!r}; indices of nodes start at 0, and -1 "
                 "marks public rows."
@@ -98,16 +89,15 @@ def node_names_of(nodes, n_samples: int) -> list[str]:
 
 def deal_rows(y: np.ndarray, n_nodes: int, random_state) -> np.ndarray:
     """A random node for each row, labels dealt evenly; ValueError for too few rows."""
-    if y.shape[0] < n_nodes:
+    n = y.shape[0]
+    if n < n_nodes:
         raise ValueError(
             f"There are {n_nodes} unfitted classifiers, one per node, but only "
-            f"n_samples={y.shape[0]} rows to deal to them. Give more rows, or fewer "
-            "classifiers."
+            f"n_samples={n} rows to deal to them. Give more rows, or fewer classifiers."
         )
-    # Dealing rows of one class after the other like cards gives every node its share
-    # of every class, and node sizes that differ by one at most.
-    codes = np.empty(y.shape[0], dtype=np.int64)
-    codes[_shuffled_by_class(y, random_state)] = np.arange(y.shape[0]) % n_nodes
+    # One class after the other, like cards: sizes of nodes differ by one at most.
+    codes = np.empty(n, dtype=np.int64)
+    codes[_shuffled_by_class(y, random_state)] = np.arange(n) % n_nodes
     return codes
 
 
@@ -190,16 +180,15 @@ def raise_without_classifier(aggregator, name: str) -> None:
 
 
 def raise_without_rows(name: str, known: list | None = None) -> None:
-    if known is not None:
-        raise ValueError(
-            f"node {name!r} has no rows: y holds none of the classes it knows, "
-            f"{known}. Give rows of these classes, or leave the node out."
-        )
-    raise ValueError(
-        f"node {name!r} has no rows: nodes never names it. Give it rows, or leave it "
-        "out. In cross-validation, stratify the folds by node and label together, "
-        "e.g. StratifiedKFold().split(X, [f'{n}:{c}' for n, c in zip(nodes, y)])."
+    why = (
+        "nodes never names it. Give it rows, or leave it out. In cross-validation, "
+        "stratify the folds by node and label together, e.g. "
+        "StratifiedKFold().split(X, [f'{n}:{c}' for n, c in zip(nodes, y)])."
     )
+    if known is not None:
+        why = f"y holds none of the classes it knows, {known}. Give rows of these "
+        why += "classes, or leave the node out."
+    raise ValueError(f"node {name!r} has no rows: {why}")
 
 
 def raise_all_held_out(name: str) -> None:

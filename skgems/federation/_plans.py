@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -48,9 +48,8 @@ def ask_shares(federation: Federation, weights, *, sized: bool = False) -> Gener
     nodes, known, counts = federation.nodes, federation.seen, None
     counted = isinstance(weights, str) and weights != "equal"
     if not isinstance(weights, str):
-        shared = np.asarray(weights, dtype=np.float64)
-        n, positive = len(nodes), np.all((shared > 0) & (shared < np.inf))
-        if shared.shape != (n,) or not positive:
+        shared, n = np.asarray(weights, dtype=np.float64), len(nodes)
+        if shared.shape != (n,) or not np.all((shared > 0) & (shared < np.inf)):
             each = f"one positive number per node ({n})"
             raise ValueError(f"weights must hold {each}, got {weights!r}.")
     elif not counted:
@@ -71,10 +70,7 @@ def ask_shares(federation: Federation, weights, *, sized: bool = False) -> Gener
     return Shares(shared, outputs, shared if counts is None else counts.sum(axis=1))
 
 
-Request = Callable[[np.ndarray], Message | Mapping[str, Message]]
-
-
-def inverse_temperature(request: Request) -> Generator:
+def inverse_temperature(request: Callable) -> Generator:
     """Plan for the likeliest factor on logits; ``request``: of factors, "evaluate"."""
 
     def ask(factors):
@@ -106,8 +102,8 @@ def ask_to_retrain(
     **more,
 ) -> Message:
     """Request to train layers, in coordinates, on rows; see `local.retrain`."""
-    names = ("coefs", "intercepts", "activation")
-    more |= {name: getattr(layers, name) for name in names}
+    more |= {"coefs": layers.coefs, "intercepts": layers.intercepts}
+    more["activation"] = layers.activation
     if coordinates is not None:
         more |= vars(coordinates.filled())
     return Message.of("retrain", epochs=epochs, seed=seed, **more)

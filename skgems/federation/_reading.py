@@ -9,6 +9,7 @@ from functools import wraps
 import numpy as np
 from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _num_samples
 
 from ..base import (
     BaseAggregator,
@@ -94,10 +95,9 @@ def read_federation(
     >>> federation.classes.tolist(), federation.seen.tolist()
     (['a', 'b', 'c'], [[True, True, False], [False, True, True]])
     """
-    estimators = aggregator.estimators
+    estimators, joined = aggregator.estimators, None
     if estimators is None:
         estimators = _default_members(aggregator, X, nodes)
-    joined = None
     if is_channel(estimators):
         joined, estimators = _joined(aggregator, estimators)
     names, members, summaries = read_members(aggregator, estimators, joined)
@@ -140,17 +140,16 @@ def read_federation(
     features = _common_features(names, descriptions, features)
     classes = union_of_classes(descriptions, names=names)
     seen = [np.isin(classes, own.classes[own.seen]) for own in descriptions]
-    here = np.array([summary is None for summary in summaries])
     public_rows = spare_rows = none = np.empty(0, dtype=np.intp)
-    if X is None:
-        owned = [none] * len(names)
-    else:
+    owned = [none] * len(names)
+    if X is not None:
         if y.dtype.kind in ("O", classes.dtype.kind):
             # As np.unique(y): an MLPClassifier cuts objects to texts of its own width.
             classes = classes.astype(np.result_type(classes, y))
         y = encode_labels(y, classes)
         if codes is None:
             # Whoever is not here has sent its statistics; these are rows of others.
+            here = np.array([summary is None for summary in summaries])
             known = np.stack(seen) & here[:, None]
             owned = [np.flatnonzero(own[y]) for own in known]
             spare_rows = np.flatnonzero(~known.any(axis=0)[y])
@@ -158,6 +157,8 @@ def read_federation(
         else:
             owned = [np.flatnonzero(codes == k) for k in range(len(names))]
             public_rows = np.flatnonzero(codes == PUBLIC)
+            if mask is not None:
+                public_rows = public_rows[~mask[public_rows]]
     nodes = []
     for k, (name, summary) in enumerate(zip(names, summaries, strict=True)):
         rows, kind = owned[k], type(models[k].estimator if summary is None else summary)
@@ -178,8 +179,6 @@ def read_federation(
         nodes.append(Node(name, *given, summary, counts))
         text = f"{kind.__name__}, {seen[k].sum()} classes, {n_rows} rows"
         aggregator._log(f"node {name}: {text}")
-    if mask is not None:
-        public_rows = public_rows[~mask[public_rows]]
     rows = X, y, public_rows, shared, spare_rows
     federation = Federation(nodes, classes, features, *rows, joined, front, asked)
     _warn_of_alike_labels(federation)
@@ -220,15 +219,14 @@ def _default_members(aggregator: BaseAggregator, X, nodes):
     default = aggregator._default_estimator()
     if default is not None or X is None or nodes is None:
         return default
-    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-    return [(name, None) for name in node_names_of(nodes, n_rows)]
+    return [(name, None) for name in node_names_of(nodes, _num_samples(X))]
 
 
 def _with_rows_alone(names, members, codes, X, y, features) -> list:
     """Members, where None is what stands for a classifier of the node's rows."""
     found = list(members)
-    for k, (name, member) in enumerate(zip(names, members, strict=True)):
-        if member is not None:
+    for k, name in enumerate(names):
+        if members[k] is not None:
             continue
         if X is None or (codes is None and len(members) > 1):
             raise ValueError(
@@ -301,9 +299,8 @@ def read_members(aggregator, given, joined: Run | None = None) -> tuple:
         names, members = named_members(given, parameter_names=known)
         return names, members, [None] * len(names)
     pairs = []
-    numbered = enumerate(listed)
-    for k, (name, own) in tracked(numbered, "files", len(listed)):
-        named = str(k) if name is None else name
+    for name, own in tracked(listed, "files"):
+        named = str(len(pairs)) if name is None else name
         if is_path(own):
             own = _opened(own, named)
         if isinstance(own, Summary):
@@ -347,8 +344,7 @@ def _check_kinds_of_labels(names: list, members: list) -> None:
 
 def _check_settings(aggregator: BaseAggregator, summary) -> None:
     method, made_for = type(aggregator).__name__, summary.method
-    expected = aggregator._settings_at_nodes()
-    node = f"Node {summary.name!r}"
+    expected, node = aggregator._settings_at_nodes(), f"Node {summary.name!r}"
     if aggregator._node_settings() is None:
         raise TypeError(
             f"{node} is a summary, but {method} needs the classifiers themselves: give "
@@ -380,9 +376,9 @@ def _in_words(value) -> str:
 
 def _row_counts(y: np.ndarray, classes: np.ndarray, roles: dict) -> dict:
     own = np.unique(y[np.concatenate(list(roles.values()))])
+    codes = {role: np.searchsorted(own, y[rows]) for role, rows in roles.items()}
     counts = {
-        role: np.bincount(np.searchsorted(own, y[rows]), minlength=len(own))
-        for role, rows in roles.items()
+        role: np.bincount(code, minlength=len(own)) for role, code in codes.items()
     }
     return {"labels": classes[own].tolist(), **counts}
 

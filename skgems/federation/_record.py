@@ -50,12 +50,8 @@ class Record:
         return record
 
     def get(self, request: Message) -> Message | None:
-        """What the node replied to a request, None if it was not asked that.
-
-        Envelopes do not count, nor does whether defaults are written out.
-        """
-        found = self._kept.get(key_of(request))
-        return None if found is None else found[1]
+        """What the node replied to a request, whatever its envelope; or None."""
+        return self._kept.get(key_of(request), (None, None))[1]
 
     def keep(self, request: Message, reply: Message) -> None:
         """Keep a reply, and those within it if it is that to a first message."""
@@ -71,16 +67,10 @@ class Record:
 
 def what_differs(request: Message, others: Iterable[Message]) -> str:
     """In words, what a request asks that no other of its task does."""
-    asked = _plain(request.content)
-    alike = [_plain(own.content) for own in others if own.task == request.task]
-    found = [
-        [
-            f"{name}={own.get(name)!r}, now {name}={asked.get(name)!r}"
-            for name in sorted(set(asked) | set(own))
-            if asked.get(name) != own.get(name)
-        ]
-        for own in alike
-    ]
+    asked, found = _plain(request.content), []
+    for own in (_plain(own.content) for own in others if own.task == request.task):
+        names = sorted(n for n in asked | own if asked.get(n) != own.get(n))
+        found.append([f"{n}={own.get(n)!r}, now {n}={asked.get(n)!r}" for n in names])
     nearest = min(found, key=len, default=None)
     if not nearest:
         return f"{request.task}, {asked}" if asked else request.task

@@ -31,10 +31,11 @@ _ODD = (KeyError, IndexError, AttributeError, ArithmeticError, MemoryError)
 
 def answer(request: Message, member: Member) -> Message:
     check_version(request.version)
-    if request.task not in ANSWERS:
+    answers = ANSWERS | OF_HALVES
+    if request.task not in answers:
         who = f"Node {member.name!r}"
-        raise ValueError(f"{who} knows no task {request.task!r}, of {sorted(ANSWERS)}.")
-    return Message.of(request.task, **ANSWERS[request.task](member, **request.content))
+        raise ValueError(f"{who} knows no task {request.task!r}, of {sorted(answers)}.")
+    return Message.of(request.task, **answers[request.task](member, **request.content))
 
 
 def reply_to(
@@ -54,8 +55,8 @@ def reply_to(
     """Answer a request at a node, whatever way it came.
 
     This is a node's whole side of a channel: what it returns is all that leaves.
-    Nothing is kept from one request to the next but what ``state`` is given for.
-    Without it a server may ask again and again, and each reply says more of the rows.
+    Without ``state`` nothing is kept from one request to the next: a server may ask
+    again and again, and each reply says more of the rows.
 
     Parameters
     ----------
@@ -72,9 +73,8 @@ def reply_to(
     held_out : array-like of shape (n_samples,), dtype bool, default=None
         Rows that only score, the same each time. None: all rows do both.
     min_rows : int, default=10
-        Classes of which the node has fewer rows are left out of this reply, but what
-        its classifier knows of them. No cluster has fewer, and no gradient is sent
-        that is of fewer in effect.
+        Classes of fewer rows are left out, but what the classifier knows of them. No
+        cluster has fewer, and no gradient is sent that is of fewer in effect.
     agreement : Agreement, str or os.PathLike, default=None
         What a person here has accepted, or its file; needs ``state``. None: what the
         first request offers, within bounds that an honest exchange meets.
@@ -82,9 +82,9 @@ def reply_to(
         Whether distances of single rows, or the smallest and largest value of a column,
         may be sent, where no agreement is given.
     state : str, os.PathLike or mutable mapping of str to bytes, default=None
-        Folder, or object, where the node keeps the agreement of one exchange, a log
-        ("log.jsonl") of what it said, and its replies: a request that comes again gets
-        the same one, without a look at the rows. None: nobody counts.
+        Where the node keeps the agreement of one exchange, a log ("log.jsonl") of what
+        it said, and its replies: a request that comes again gets the same one, without
+        a look at the rows. None: nobody counts.
     private_key : str or os.PathLike, default=None
         By :func:`~skgems.federation.signing_keys`; it signs the reply.
 
@@ -98,8 +98,8 @@ def reply_to(
     NotAgreedError
         A ValueError, if this is not agreed. No row was looked at.
     ValueError
-        If it is no request, or one for another node, or rows are too few, or not as
-        the classifier knows them.
+        If it is no request for this node, or rows are too few, or not as the classifier
+        knows them.
 
     Examples
     --------
@@ -176,11 +176,7 @@ def _answered(request, estimator, X, y, name, held_out, *, agreed, ledger, min_r
         ledger.count(request)
     if not of_columns:
         member = without_small_classes(member, min_rows)
-    if request.task in OF_HALVES:
-        told = OF_HALVES[request.task](member, **request.content)
-        reply = Message.of(request.task, **told)
-    else:
-        reply = answer(request, member)
+    reply = answer(request, member)
     warn_of = {"front": warn_of_exposed_columns, "join": warn_of_exposed}
     if request.task in warn_of:
         warn_of[request.task](name, reply)

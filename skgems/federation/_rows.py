@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _num_samples
 
 from ..base import PUBLIC_NAME, BaseAggregator, named_members, split_by_state
 from ..local import (
@@ -138,7 +139,6 @@ def chunked_member_of(aggregator, estimator, chunks, *, name: str, **sample):
             "chunks must be a function without parameters that gives an iterator over "
             f"(X, y) each time it is called, once a pass; got {type(chunks).__name__}."
         )
-    check_node(aggregator, estimator, name)
     if aggregator._agreed_front is not None:
         estimator = aggregator._agreed_front.left_of(estimator)
     read = _reader(aggregator, estimator, chunks, name)
@@ -200,8 +200,5 @@ def _parts_of(chunk) -> tuple:
     if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
         what = "a chunk must be a pair (X, y), or (X, y, held_out)"
         raise TypeError(f"{what}, got {type(chunk).__name__}.")
-    X, y, *held_out = chunk
-    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-    if n_rows == 0 and len(y) == 0:
-        return ()
-    return X, y, held_out[0] if held_out else None
+    X, y, held_out = (*chunk, None)[:3]
+    return () if _num_samples(X) == 0 and len(y) == 0 else (X, y, held_out)

@@ -40,10 +40,7 @@ class TooFewNodes(RuntimeError):
 
 
 class RepliesMissing(RuntimeError):
-    """Replies have not come yet; what was asked can be asked again later.
-
-    A channel raises it that does not wait, as a folder. Nothing was lost: a fit that is
-    begun again finds the replies that are there.
+    """Replies have not come yet: a fit that is begun again finds those that have.
 
     Attributes
     ----------
@@ -57,10 +54,7 @@ class RepliesMissing(RuntimeError):
 
 
 class LeftOut(RuntimeError):
-    """What a channel gives for the reply of a node that is left out on purpose.
-
-    It is not asked again, and no warning is given.
-    """
+    """A channel's reply for a node left out on purpose: not asked again, no warning."""
 
 
 class AskAgainError(ValueError):
@@ -81,9 +75,8 @@ def run(plan: Generator[Any, Any, Any], channel) -> Any:
     Parameters
     ----------
     plan : generator
-        Yields a :class:`Message` for all nodes, or a dict of one for each node that is
-        asked, by name; is sent an iterator of (name, reply) in the order of the nodes,
-        of those that answered, and returns its result.
+        Yields a :class:`Message` for all nodes, or a dict of them by name; is sent an
+        iterator of (name, reply) of those that answered, in order; returns its result.
     channel : object with ``ask`` and ``names``
         As :class:`Nodes`.
 
@@ -219,8 +212,7 @@ class Run:
                 return answer(request, self.judges[name].without_rows())
         if reports:
             return _without_score(request)
-        record = self.records.get(name)
-        asked = [] if record is None else record.requests
+        asked = self.records[name].requests if name in self.records else []
         raise AskAgainError(
             f"Node {name!r} would have to be asked again "
             f"({what_differs(request, asked)}): what it sent before is not enough. "
@@ -279,9 +271,8 @@ class Run:
         for number, own in {id(request): request for request in sent.values()}.items():
             if self.front is not None and own.task != "front":
                 own = own.with_front(self.front)
-            found[number] = own
-            if self.agreement is not None:
-                found[number] = sealed(own, self.agreement, key)
+            agreed = self.agreement
+            found[number] = own if agreed is None else sealed(own, agreed, key)
         return {name: found[id(request)] for name, request in sent.items()}
 
     def _check_sender(self, name: str, reply: Message) -> None:
@@ -336,9 +327,9 @@ class Run:
                 f"{who} message {number} ({name}), {least} must come through. Node "
                 f"{first!r}: {type(cause).__name__}: {cause}"
             ) from cause
+        of = "from there on" if task.is_needed else "of it"
         for node, failure in failures.items():
             if not isinstance(failure, LeftOut):
-                of = "from there on" if task.is_needed else "of it"
                 warn_user(
                     f"Node {node!r} failed twice in message {number} and is left out "
                     f"{of}: {type(failure).__name__}: {failure}"
@@ -358,11 +349,10 @@ def names_of(channel) -> list[str]:
     """Names of the nodes where a channel leads; ValueError if they are not usable."""
     names = channel.names
     names = list(names() if callable(names) else names)
-    names = [str(name) if isinstance(name, str) else name for name in names]
     wrong = [name for name in names if not isinstance(name, str) or not name]
     if wrong or len(set(names)) < len(names):
         raise ValueError(f"names of a channel must be different texts, got {names!r}.")
-    return names
+    return list(map(str, names))  # without types of strings that are numpy's
 
 
 def _in_order(replies, asked: Mapping[str, Message]) -> Iterator:
@@ -382,10 +372,8 @@ def _in_order(replies, asked: Mapping[str, Message]) -> Iterator:
 
 
 def _without_score(request: Message) -> Message:
-    nan = {"score": np.array(np.nan)}
-    if request.content.get("beside") is not None:
-        nan["beside"] = np.array(np.nan)
-    return Message.of("score", **nan, n_rows=0)
+    names = ["score"] if request.content.get("beside") is None else ["score", "beside"]
+    return Message.of("score", **dict.fromkeys(names, np.array(np.nan)), n_rows=0)
 
 
 def _raise_wrong_input(name: str, failure: Exception, is_needed: bool) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 from sklearn.utils import _safe_indexing, check_random_state
@@ -44,8 +45,7 @@ def simulate(names, members, X, y, nodes, held_out, simulation: Simulation) -> t
     counts = np.bincount(codes[codes >= 0], minlength=len(names))
     if not counts.all():
         raise_without_rows(names[np.argmin(counts)])
-    given, held_out = held_out, np.zeros(X.shape[0], dtype=bool)
-    jobs: dict[int, tuple] = {}
+    given, held_out, jobs = held_out, np.zeros(X.shape[0], dtype=bool), {}
     # What is drawn is drawn in the order of the nodes' first rows, which is the same
     # whatever order and names the nodes have.
     for index in dict.fromkeys(codes[codes >= 0].tolist()):
@@ -61,11 +61,10 @@ def simulate(names, members, X, y, nodes, held_out, simulation: Simulation) -> t
         jobs[index] = fresh, rows[~mask], net_seed(fresh, own)
     classes = np.unique(y)
     fit = cached(simulation.fit, simulation.memory)
+    call = delayed(_trained)
     trained = Parallel(n_jobs=simulation.n_jobs)(
-        delayed(_trained)(
-            name, fit, estimator, _safe_indexing(X, rows), y[rows], classes, seed
-        )
-        for name, estimator, rows, seed in ((names[k], *jobs[k]) for k in sorted(jobs))
+        call(names[k], fit, own, _safe_indexing(X, rows), y[rows], classes, seed)
+        for k, (own, rows, seed) in sorted(jobs.items(), key=itemgetter(0))
     )
     return names, [own.estimator for own in trained], codes, held_out
 

@@ -30,8 +30,8 @@ class SummarizingMixin:
     ) -> Summary:
         """Make all that a node sends, at the node.
 
-        The aggregator needs no ``estimators`` for this, only the parameters that all
-        nodes and the server have agreed on; it is not changed.
+        Of the aggregator, which is not changed, only the parameters that all nodes and
+        the server have agreed on matter.
 
         Parameters
         ----------
@@ -39,8 +39,7 @@ class SummarizingMixin:
             The node's own, as for :func:`~skgems.federation.reply_to`.
         chunks : callable, default=None
             In place of X, y and ``held_out``, where rows do not fit: ``chunks()`` gives
-            an iterator over pairs ``(X, y)``, or triples ``(X, y, held_out)``, which
-            are read one at a time.
+            an iterator over pairs ``(X, y)``, or triples ``(X, y, held_out)``.
 
         Returns
         -------
@@ -103,10 +102,7 @@ class SummarizingMixin:
 
 def first_request(aggregator, asked: list[Message]) -> Message:
     """Request of the first message, the same for all nodes: a summary."""
-    requests = {
-        str(k): {"task": request.task, "asked": request.content}
-        for k, request in enumerate(asked)
-    }
-    settings = aggregator._settings_at_nodes()
-    method = type(aggregator).__name__
+    each = ({"task": request.task, "asked": request.content} for request in asked)
+    requests = {str(k): own for k, own in enumerate(each)}
+    method, settings = type(aggregator).__name__, aggregator._settings_at_nodes()
     return Message.of("join", method=method, settings=settings, requests=requests)

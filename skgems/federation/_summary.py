@@ -26,9 +26,8 @@ from ._record import Record
 class Summary:
     """All that a node sends: its model as arrays, counts, moments, space; no rows.
 
-    Made at a node by the ``summarize`` of an aggregator with the settings that all
-    agreed on; a list of ``estimators`` takes it, or the path of its file, wherever it
-    takes a fitted classifier. ``clone`` hands it over as it is.
+    ``summarize`` of an aggregator with the settings that all agreed on makes it at a
+    node; ``estimators`` take it, or the path of its file, for a fitted classifier.
 
     Parameters
     ----------
@@ -76,20 +75,17 @@ class Summary:
         self.settings: dict = content["settings"]
         self.network = Network.from_content(content["describe"]["network"])
         self.row_counts: dict = content["describe"]["rows"]
-        # What is read again has only its requests kept.
         record = Record.of(content)
-        self.requests = record.requests
+        self.requests, self.n_bytes = record.requests, message.n_bytes
         self._keys = {key_of(request) for request in self.requests}
-        self._record = record if _place is None else None
-        self.n_bytes = message.n_bytes
-        self._place = _place
-        self._message = message if _place is None else None
+        # What is read again has only its requests kept.
+        self._place, self._kept = _place, (message, record) if _place is None else None
 
     @property
     def message(self) -> Message:
         """What was sent."""
-        if self._message is not None:
-            return self._message
+        if self._kept is not None:
+            return self._kept[0]
         path, digest = self._place
         message, found = _read(path)
         if found != digest:  # what was checked then is not checked again
@@ -103,8 +99,8 @@ class Summary:
 
     def get(self, request: Message) -> Message | None:
         """What the node replied to a request, None if it was not asked that."""
-        if self._record is not None:
-            return self._record.get(request)
+        if self._kept is not None:
+            return self._kept[1].get(request)
         if key_of(request) not in self._keys:
             return None
         content = self.message.content
@@ -117,10 +113,8 @@ class Summary:
     def __repr__(self) -> str:
         classes = self.network.classes[self.network.seen].tolist()
         more = f" and {len(classes) - 8} more" if len(classes) > 8 else ""
-        return (
-            f"{type(self).__name__}({self.name!r} for {self.method}: {self.n_rows} "
-            f"rows, classes {classes[:8]}{more})"
-        )
+        rows = f"{self.n_rows} rows, classes {classes[:8]}{more}"
+        return f"{type(self).__name__}({self.name!r} for {self.method}: {rows})"
 
     def save(self, path) -> None:
         """Write it to a file, as safetensors; what is there is replaced, at once."""
@@ -152,10 +146,9 @@ class Summary:
 
     @classmethod
     def at(cls, path) -> Summary:
-        """A summary that stays on disk, and is read when it is asked for something.
+        """A summary that stays on disk, whose fields are read and checked when needed.
 
-        A file that changes later is refused then. It raises as :meth:`load` does;
-        fields that it is not asked for are not checked.
+        It raises as :meth:`load` does; a file that has changed by then is refused.
         """
         message, digest = _read(path)
         with naming(path):
@@ -170,7 +163,7 @@ def region_summary(
 ) -> Summary:
     """One summary of the rows of several nodes, of the sum of what they replied."""
     labels = federation.classes.tolist()
-    rows = {r: np.zeros(len(labels), np.int64) for r in ROLES}
+    rows = {role: np.zeros(len(labels), np.int64) for role in ROLES}
     for node in federation.nodes:
         columns = indices_of(node.row_counts["labels"], labels)
         known = columns >= 0

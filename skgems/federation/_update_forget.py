@@ -61,10 +61,9 @@ class UpdateForgetMixin:
 
     @_fit_context(prefer_skip_nested_validation=False)
     def update(self, estimators, X=None, y=None, nodes=None, held_out=None):
-        """Take in new nodes; those that are there are not asked again.
+        """Take in new nodes, or others of the same names; no one else is asked again.
 
-        The model is that of a fit on all nodes, the new ones last, to the bit, since
-        replies are summed. A node of a name that is there replaces it.
+        The model is that of a fit on all nodes, the new ones last, to the bit.
 
         Parameters
         ----------
@@ -72,9 +71,8 @@ class UpdateForgetMixin:
             Fitted local classifiers, or None; or summaries, or paths of such, which
             have names.
         X, y, nodes, held_out : array-like, default=None
-            Rows of the new nodes, as for ``fit``; there may be new labels. Summaries
-            need none. Without ``nodes`` there is one, or no two of them know the same
-            class.
+            Rows of the new nodes, as for ``fit``; summaries need none. Without
+            ``nodes`` there is one, or no two of them know the same class.
 
         Returns
         -------
@@ -118,10 +116,9 @@ class UpdateForgetMixin:
     def forget(self, name: str):
         """Forget a node: the model is that of a fit without it, to the bit.
 
-        The replies of the others are summed anew; nothing is subtracted. Neither this
-        object nor its pickle holds anything of the node, which leaves the parameter
-        `estimators` too. Nodes left that had no name keep their number as name. What
-        was *trained* with the node's help is not undone elsewhere, nor are copies.
+        Neither this object, nor its parameter `estimators`, nor its pickle holds
+        anything of the node then. Nodes left that had no name keep their number as
+        name. What was *trained* with the node's help is not undone elsewhere.
 
         Parameters
         ----------
@@ -217,7 +214,7 @@ class UpdateForgetMixin:
             run = run.with_nodes_of(self._run(coming))
         X, y = kept.public
         known = np.isin(y, federation.classes)
-        names = ("n_features_in_", "feature_names_in_", "_named_by_nodes")
-        features = {name: own for name, own in vars(self).items() if name in names}
+        names = {"n_features_in_", "feature_names_in_", "_named_by_nodes"}
+        features = {name: getattr(self, name) for name in names & set(vars(self))}
         public = X[known], y[known]
         self._fit_federation(federation, run, public, kept, features=features)

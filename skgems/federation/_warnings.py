@@ -13,8 +13,7 @@ class NodesDisagreeWarning(UserWarning):
     """The aggregate fits the rows of some nodes badly, as if they had another rule.
 
     Labels may be coded in another way there, or features be in another order, of
-    another sign or in other units. The message names the nodes; ``node_scores_`` has
-    the loss of each. What is compared is on the guide's page on moments.
+    another sign or in other units. ``node_scores_`` has the loss of each node.
     """
 
 
@@ -44,9 +43,8 @@ class VariancesOnlyWarning(UserWarning):
 class RowsExposedWarning(UserWarning):
     """What a node is about to send says of single rows what these are.
 
-    Of fewer rows than features a covariance matrix leaves only directions in which rows
-    lie, so that whoever has it can recognise rows of the node, and find rows
-    of whole numbers without knowing any; see the guide's page on privacy.
+    A covariance of fewer rows than features has only the directions in which rows lie:
+    these can be recognised, and found if they are whole numbers (see :ref:`privacy`).
     """
 
 
@@ -101,8 +99,8 @@ def warn_of_exposed(name: str, reply: Message) -> None:
     """Warn of covariances of fewer rows than features in a first reply."""
     for own in reply.content["answers"].values():
         sums = own["reply"].get("moments")
-        if sums is None or "scatter" in sums:
-            continue  # none, or variances alone
+        if sums is None:
+            continue
         n_features = len(sums["origin"])
         if "triangles" in sums:
             starts = np.cumsum([0, *range(n_features, 1, -1)])
@@ -112,7 +110,7 @@ def warn_of_exposed(name: str, reply: Message) -> None:
             spread = groups.astype(float) @ sums["roots"] ** 2 > 0
         elif {"correlations", "factors"} & set(sums):
             spread = sums["deviations"] > 0
-        else:
+        else:  # variances alone
             continue
         few = sums["group_counts"] <= spread.sum(axis=1)
         if few.any():

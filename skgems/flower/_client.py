@@ -62,9 +62,8 @@ def client_app(load: Callable):
     ----------
     load : callable
         ``load(context)`` returns a dict of arguments of
-        :func:`~skgems.federation.reply_to`: ``estimator``, ``X``, ``y``, and ``name``
-        unless ``context.node_config`` has it, which counts. It is called for each
-        letter, in a process of its own, and must give the same each time.
+        :func:`~skgems.federation.reply_to`; ``name`` is that of ``context.node_config``
+        if it has one. It is called for each letter, and must give the same each time.
 
     Returns
     -------
@@ -72,11 +71,9 @@ def client_app(load: Callable):
 
     Notes
     -----
-    The code of both apps comes from the server. What the node decides must be in its
-    own ``context.node_config``, never in ``context.run_config``, the server's.
-
-    The server is told a ValueError or TypeError of the answer in words, of other
-    errors, at loading too, only the kind; the node's log has more.
+    What the node decides must be in its own ``context.node_config``: the code of both
+    apps, and ``context.run_config``, are the server's, which is told a ValueError or
+    TypeError of the answer in words, of other errors the kind; the node's log has more.
 
     Examples
     --------

@@ -16,8 +16,7 @@ _KEPT = 60.0
 class FlowerNodes(Nodes):
     """Nodes connected to a SuperLink: what `estimators` of an aggregator takes.
 
-    Nodes tell their names once, in a letter of its own. A name is bound to the id of
-    its node for as long as the channel lives.
+    A node tells its name once, which is bound to its id while the channel lives.
 
     Parameters
     ----------
@@ -26,13 +25,12 @@ class FlowerNodes(Nodes):
     min_nodes : int, default=1
         How many are waited for at the beginning, and have to answer each message.
     timeout : float, default=600.0
-        Seconds in which a node has to answer a message. One that did not, until it
-        does, or is no longer connected, is waited for only as long as others are.
+        Seconds in which a node has to answer a message. One that did not is then waited
+        for only as long as others are.
     wait : float, default=600.0
         Seconds in which ``min_nodes`` have to be connected.
     **more : dict
-        ``agreement``, ``private_key`` and ``public_keys`` of
-        :class:`~skgems.federation.Nodes`, whose attributes it has.
+        Others of :class:`~skgems.federation.Nodes`, whose attributes it has.
 
     Raises
     ------
@@ -72,7 +70,7 @@ def server_app(make: Callable, done: Callable, **options):
     done : callable
         ``done(fitted, context)`` does with the fitted aggregator what you like.
     **options : dict
-        Of :class:`FlowerNodes`, with which a ServerApp can do more than this.
+        Of :class:`FlowerNodes`.
 
     Returns
     -------

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from uuid import uuid4
 
 from ._checks import joins_in, requests_in
@@ -95,9 +95,8 @@ class Agreement:
     public_key: str | None = None
 
     def __post_init__(self) -> None:
-        content = {name: own for name, own in vars(self).items() if own is not None}
         place = Place("agreement")
-        check_fields(content, _FIELDS, place)
+        check_fields(self._given, _FIELDS, place)
         if not _ID.fullmatch(self.exchange):
             raise place.at("exchange").wrong("is not 32 hexadecimal digits")
         for task, n in self.tasks.items():
@@ -141,10 +140,13 @@ class Agreement:
             **more,
         )
 
+    @property
+    def _given(self) -> dict:
+        return {name: own for name, own in vars(self).items() if own is not None}
+
     def to_json(self) -> str:
         """The agreement as JSON, a text."""
-        found = {name: own for name, own in asdict(self).items() if own is not None}
-        return json.dumps({"skgems": "agreement", **found}, indent=1)
+        return json.dumps({"skgems": "agreement", **self._given}, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Agreement:
@@ -184,8 +186,8 @@ class Agreement:
                 "it loses each, but not of which, and extremes of a column."
             )
         for name in ("nodes", "classes", "feature_names"):
-            if getattr(self, name) is not None:
-                found[name] = f"{', '.join(map(repr, getattr(self, name)))}."
+            if (own := getattr(self, name)) is not None:
+                found[name] = f"{', '.join(map(repr, own))}."
         found["public_key"] = (
             "Requests must be signed by the server."
             if self.public_key is not None
@@ -213,10 +215,8 @@ class Agreement:
         if answered.get(task, 0) >= agreed:
             times = f"{agreed} times, and has been answered {answered[task]}"
             raise NotAgreedError(f"the task {task!r} was agreed {times}.")
-        within = joins_in(request) or [request.content]
-        if task == "judge":
-            within = list(request.content["models"].values())
-        for content in within:
+        of_judges = request.content.get("models", {}).values()
+        for content in of_judges or joins_in(request) or [request.content]:
             if "method" in content:
                 self._check_method(content)
             if content.get("front") is not None:
@@ -239,8 +239,8 @@ class Agreement:
                 raise NotAgreedError(f"{method!r:.80} with {own!r:.200} is not agreed.")
             return
         if method != self.method:
-            agreed = self.method
-            raise NotAgreedError(f"its method is {method!r:.80}, agreed is {agreed!r}.")
+            what = f"{method!r:.80}, agreed is {self.method!r}"
+            raise NotAgreedError(f"its method is {what}.")
         for name in sorted(settings.keys() | self.settings.keys()):
             asked, own = settings.get(name), self.settings.get(name)
             if asked != own:
@@ -258,11 +258,11 @@ class Agreement:
 
     def check_rows(self, labels, feature_names) -> None:
         """Raise if rows have classes or features that are not agreed."""
-        known, given = self.feature_names, feature_names
         agreed = labels if self.classes is None else self.classes
         more = sorted(set(labels) - set(agreed), key=str)
         if more:
             raise NotAgreedError(f"rows have the classes {more}, agreed: {agreed}.")
+        known, given = self.feature_names, feature_names
         if known is not None and given is not None and list(given) != known:
             wrong = f"{list(given)[:5]}..., agreed are {known[:5]}..."
             raise NotAgreedError(f"rows have the features {wrong}")

@@ -5,16 +5,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ._fields import ABSENT, REQUIRED, Field, Json, Place, Table, Text, check_fields
+from ._fields import ABSENT, REQUIRED, Field, Json, Place, Table, check_fields
 from ._message import Message
-from ._rules import requests_are_counted
-from ._tasks import FRONT, TASKS, Task
+from ._tasks import ASKED, FRONT, TASKS, Task
 from ._words import counting
 
-# What a first message may ask beside the model and counts, and what is replied.
-_FIRST = ("moments", "class_sums", "size", "space")
-_REQUEST = {"task": Text(_FIRST), "asked": Json()}
-_ANSWER = {**_REQUEST, "reply": Json()}
+_ANSWER = {**ASKED, "reply": Json()}
 _HALVES = {"first": Json(), "second": Json()}
 
 
@@ -27,9 +23,12 @@ def task_of(message: Message) -> Task:
 def check_request(request: Message) -> None:
     """Raise ValueError, which names the field, unless a node can be asked this."""
     _checked_request(request)
-    for own in joins_in(request):
-        requests_are_counted(own, Place("join"))
-        requests_in(own)
+    for content in joins_in(request):
+        place = Place("join.requests")
+        for number, own in zip(content["requests"], requests_in(content), strict=True):
+            check_request(own)
+            brought = "W" in own.content
+            place.at(number).deny(brought, "does not ask for the node's own model")
 
 
 def joins_in(message: Message) -> list[Mapping]:
@@ -49,7 +48,7 @@ def check_reply(request: Message, reply: Message, described: Mapping | None = No
     if reply.task == "join":
         return _check_joined(reply.content, request.content)
     task = task_of(request)
-    place = Place(request.task, _checked_request(request), request.content)
+    place = Place(request.task, _checked_request(request), request.content, described)
     if described is not None:
         # Lengths of the node's own model, where no other came along.
         network = described["network"]
@@ -66,8 +65,6 @@ def check_reply(request: Message, reply: Message, described: Mapping | None = No
                 _check_joined(half, request.content["asked"][number])
     if task.rule is not None:
         task.rule(content, place)
-    if task.described_rule is not None:
-        task.described_rule(content, place, described)
 
 
 def _check_joined(content: Mapping, asked: Mapping) -> None:
@@ -102,15 +99,13 @@ _KNOWN: WeakKeyDictionary = WeakKeyDictionary()  # one request goes to many node
 
 def _checked_request(request: Message) -> dict:
     """Lengths of the letters in the shapes of a request."""
-    if request in _KNOWN:
-        return dict(_KNOWN[request])
-    task = task_of(request)
-    place = Place(request.task, {}, request.content)
-    check_fields(request.content, {"front": FRONT, **task.request}, place)
-    if task.request_rule is not None:
-        task.request_rule(request.content, place)
-    # Labels of a request are not those of its reply.
-    _KNOWN[request] = {name: n for name, n in place.lengths.items() if name != "l"}
+    if request not in _KNOWN:
+        task, place = task_of(request), Place(request.task, {}, request.content)
+        check_fields(request.content, {"front": FRONT, **task.request}, place)
+        if task.request_rule is not None:
+            task.request_rule(request.content, place)
+        # Labels of a request are not those of its reply.
+        _KNOWN[request] = {name: n for name, n in place.lengths.items() if name != "l"}
     return dict(_KNOWN[request])
 
 
@@ -138,14 +133,8 @@ def pairs_in(content: Mapping) -> Iterator[tuple[Message, Message]]:
 
 
 def requests_in(content: Mapping) -> list[Message]:
-    found = []
-    for number, own in content["requests"].items():
-        place = Place(f"join.requests.{number}")
-        check_fields(own, _REQUEST, place)
-        found.append(Message.of(own["task"], **own["asked"]))
-        check_request(found[-1])
-        place.deny("W" in own["asked"], "does not ask for the node's own model")
-    return found
+    asked = content["requests"].values()
+    return [Message.of(own["task"], **own["asked"]) for own in asked]
 
 
 def says(message: Message) -> dict[str, str]:
@@ -193,12 +182,12 @@ def asks(request: Message) -> dict[str, str]:
         n = counting(len(content["others"]["counts"]), "cluster")
         what = f"counts, means and variances of {n} of other nodes' rows"
         found["others"] = f"Among them {what}, from which rows are drawn to train on."
-    settings = []
-    for name, value in content.items():
-        if name in ("geometry", "criterion"):
-            value = value["name"]
-        if isinstance(value, int | float | str) and not isinstance(value, bool):
-            settings.append(f"{name}={value!r}")
+    parts = {k: content[k]["name"] for k in ("geometry", "criterion") if k in content}
+    settings = [
+        f"{name}={value!r}"
+        for name, value in (content | parts).items()
+        if isinstance(value, int | float | str) and not isinstance(value, bool)
+    ]
     if settings:
         found["settings"] = f"With {', '.join(settings)}."
     return found

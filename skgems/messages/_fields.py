@@ -18,22 +18,25 @@ from ._limits import MOST_CHARACTERS
 # besides, for each feature, that of float32 rows.
 ROUNDING, DEFINITE, DEFINITE_A_FEATURE = 1e-6, 1e-6, np.finfo(np.float32).eps
 LABELS = (str, int, float, bool)
+_PAIRS = [[label, weight] for label in LABELS for weight in (int, float)]
 
 # A field without a default must be there; one whose default is ABSENT may be missing.
 REQUIRED, ABSENT = object(), object()
+# Triangles of a matrix, with and without its diagonal.
 _DERIVED = {
-    "d(d+1)/2": lambda lengths: lengths["d"] * (lengths["d"] + 1) // 2,
-    "d(d-1)/2": lambda lengths: lengths["d"] * (lengths["d"] - 1) // 2,
+    "d(d+1)/2": lambda d: d * (d + 1) // 2,
+    "d(d-1)/2": lambda d: d * (d - 1) // 2,
 }
 
 
 @dataclass(frozen=True)
 class Place:
-    """Path of a value, lengths of the letters in shapes, and what was asked."""
+    """Path of a value, lengths of letters in shapes, what was asked and described."""
 
     path: str
     lengths: dict = field(default_factory=dict)
     asked: Mapping = field(default_factory=dict)
+    described: Mapping | None = None
 
     def at(self, name) -> Place:
         return replace(self, path=f"{self.path}.{str(name)[:80]}")
@@ -64,17 +67,14 @@ class Field:
 def check_fields(content, fields: Mapping[str, Field], place: Place) -> None:
     """Raise ValueError unless a table has the fields that it must have, and no more."""
     place.deny(not isinstance(content, Mapping), "is no table of fields")
-    more = sorted(map(str, set(content) - set(fields)))
-    if more:
-        raise place.at(more[0]).wrong("is no field of it")
+    for name in sorted(map(str, set(content) - set(fields))):
+        raise place.at(name).wrong("is no field of it")
     for name, own in fields.items():
         here = place.at(name)
         if own.when is not None and not own.when(place.asked):
-            if name in content:
-                raise here.wrong("was not asked for")
+            here.deny(name in content, "was not asked for")
         elif name not in content:
-            if own.default is REQUIRED:
-                raise here.wrong("is missing")
+            here.deny(own.default is REQUIRED, "is missing")
         elif not (content[name] is None and own.default is None):
             own.check(content[name], here)
 
@@ -114,8 +114,8 @@ class Number(Field):
         if self.whole and not isinstance(value, int):
             raise place.wrong(f"is {value!s:.20}, no whole number")
         if not self.low <= value <= self.high:
-            wrong = f"is {value!s:.20}, not between {self.low:g} and {self.high:g}"
-            raise place.wrong(wrong)
+            between = f"between {self.low:g} and {self.high:g}"
+            raise place.wrong(f"is {value!s:.20}, not {between}")
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,6 @@ class Flag(Field):
     words: tuple[str, ...] = ()
 
     def check(self, value, place):
-        # An array is not asked whether it equals a word, which it says of each number.
         known = isinstance(value, str) and value in self.words
         place.deny(not (known or isinstance(value, bool)), "is neither true nor false")
 
@@ -226,14 +225,11 @@ class Weights(Field):
     def check(self, value, place):
         if isinstance(value, str) and value in self.words:
             return
-        if not isinstance(value, list) or not all(
-            isinstance(pair, list)
-            and len(pair) == 2
-            and type(pair[0]) in LABELS
-            and type(pair[1]) in (int, float)
-            and 0 <= pair[1] <= LARGEST
-            for pair in value
-        ):
+        pairs = value if isinstance(value, list) else [None]
+        good = all(
+            isinstance(own, list) and list(map(type, own)) in _PAIRS for own in pairs
+        )
+        if not good or not all(0 <= weight <= LARGEST for _, weight in pairs):
             raise place.wrong("is no list of labels and weights")
 
 
@@ -260,8 +256,8 @@ class Labels(Field):
         if kinds == {str}:
             for label in value:
                 check_text(label, place)
-            if len(value) * max(map(len, value)) > MOST_CHARACTERS:
-                raise place.wrong("has texts that are too long")
+            n = len(value) * max(map(len, value))
+            place.deny(n > MOST_CHARACTERS, "has texts that are too long")
         pairs = zip(value, value[1:], strict=False)
         if self.ordered and any(one >= other for one, other in pairs):
             raise place.wrong("is not in order, or has a label twice")
@@ -297,17 +293,14 @@ class Array(Field):
             raise place.wrong(f"has the shape {value.shape}, not {' or '.join(known)}")
         place.deny(not (value.size or self.empty), f"has the shape {value.shape}")
         if value.dtype.kind == "f":
-            self._check_floats(value, place)
+            allowed = (np.isinf(value) & self.infinite) | (np.isnan(value) & self.nan)
+            odd = ~np.isfinite(value) & ~allowed
+            place.deny(odd.any(), f"has {odd.sum()} values that are not finite")
+            high = min(self.high, LARGEST_FLOAT32 if value.itemsize == 4 else np.inf)
+            large = (np.abs(value) > np.float64(high)) & ~allowed
+            place.deny(large.any(), f"has {large.sum()} values above {high:g}")
         if self.low is not None and (value < self.low).any():
             raise place.wrong(f"has values below {self.low:g}")
-
-    def _check_floats(self, value, place) -> None:
-        allowed = (np.isinf(value) & self.infinite) | (np.isnan(value) & self.nan)
-        odd = ~np.isfinite(value) & ~allowed
-        place.deny(odd.any(), f"has {odd.sum()} values that are not finite")
-        high = min(self.high, LARGEST_FLOAT32 if value.itemsize == 4 else np.inf)
-        large = (np.abs(value) > np.float64(high)) & ~allowed
-        place.deny(large.any(), f"has {large.sum()} values above {high:g}")
 
 
 @dataclass(frozen=True)
@@ -363,7 +356,7 @@ def _fits(tokens, shape, lengths: dict) -> bool:
 def _known(token: str, lengths: Mapping) -> int | None:
     """The length that a letter of a shape stands for, if there is one already."""
     if token in _DERIVED:
-        return _DERIVED[token](lengths)
+        return _DERIVED[token](lengths["d"])
     if token.isdecimal():
         return int(token)
     letter, _, more = token.partition("+")
@@ -383,8 +376,8 @@ def check_text(value: str, place: Place) -> None:
         value.encode("utf-8")
     except UnicodeEncodeError as exc:  # half a character
         raise place.wrong("has characters that cannot be sent") from exc
-    if value.endswith("\0"):  # which arrays drop
-        raise place.wrong("ends in a character of no width")
+    # Which arrays drop.
+    place.deny(value.endswith("\0"), "ends in a character of no width")
 
 
 def check_definite(matrix: np.ndarray, place: Place) -> None:

@@ -178,26 +178,17 @@ def _sorted_out(content: Mapping, task, path: str, arrays: dict) -> dict:
     """The settings among some arguments; their arrays are put with the others."""
     settings = {}
     for key, value in content.items():
-        name = f"{path}{key}"
+        name, parts = f"{path}{key}", value if isinstance(value, list | tuple) else ()
         if isinstance(value, np.ndarray):
             arrays[name] = _frozen(value, task, name)
-        elif _is_list_of_arrays(value):
-            for i, part in enumerate(value):
+        elif parts and all(isinstance(part, np.ndarray) for part in parts):
+            for i, part in enumerate(parts):
                 arrays[f"{name}.{i}"] = _frozen(part, task, name)
-        elif isinstance(value, Mapping) and _has_arrays(value):
+        elif isinstance(value, Mapping) and all(isinstance(k, str) for k in value):
             settings[key] = _sorted_out(value, task, f"{name}.", arrays)
         else:
             settings[key] = _as_json(value, task, name)
     return settings
-
-
-def _has_arrays(content: Mapping) -> bool:
-    return any(
-        isinstance(value, np.ndarray)
-        or _is_list_of_arrays(value)
-        or (isinstance(value, Mapping) and _has_arrays(value))
-        for value in content.values()
-    )
 
 
 def _place(tables: dict, path: tuple[str, ...]) -> dict:
@@ -208,12 +199,6 @@ def _place(tables: dict, path: tuple[str, ...]) -> dict:
             raise TypeError(f"{path[-1]!r} is no table")
         above[path[-1]] = tables[path] = dict(above[path[-1]])
     return tables[path]
-
-
-def _is_list_of_arrays(value) -> bool:
-    if not isinstance(value, (list, tuple)) or not value:
-        return False
-    return all(isinstance(part, np.ndarray) for part in value)
 
 
 def _frozen(array: np.ndarray, task, name) -> np.ndarray:

@@ -60,8 +60,12 @@ def network_fits(own: Mapping, place: Place) -> None:
     for name in ("feature_names", "center", "scale"):
         if own.get(name) is not None and len(own[name]) != own["n_features"]:
             raise place.at(name).wrong("are not one for each feature")
-    if ("center" in own) != ("scale" in own):
-        raise place.at("scale").wrong("is missing, or center is")
+    _come_together(own, "center", "scale", place)
+
+
+def _come_together(own: Mapping, name: str, other: str, place: Place) -> None:
+    there = own.get(name) is None, own.get(other) is None
+    place.deny(there[0] != there[1], other, f"is missing, or {name} is")
 
 
 def _check_layers(own: Mapping, place: Place) -> None:
@@ -80,17 +84,16 @@ def rows_are_some(own: Mapping, place: Place) -> None:
         place.deny(not own[role].any(), role, "are no rows at all")
 
 
-def counts_are_described(own: Mapping, place: Place, described: Mapping | None) -> None:
-    if described is None:
-        return
-    known = _described(described, "training", own["labels"], unknown=-1)
-    if not np.array_equal(known, own["counts"]):
-        raise place.at("counts").wrong("are not those of describe.rows")
+def counts_are_described(own: Mapping, place: Place) -> None:
+    if place.described is not None:
+        known = _described(place, "training", own["labels"], unknown=-1)
+        differ = not np.array_equal(known, own["counts"])
+        place.deny(differ, "counts", "are not those of describe.rows")
 
 
-def _described(described: Mapping, role: str, labels: list, unknown=0) -> np.ndarray:
+def _described(place: Place, role: str, labels: list, unknown=0) -> np.ndarray:
     """How many rows of each label a node has described."""
-    rows = described["rows"]
+    rows = place.described["rows"]
     known = dict(zip(rows["labels"], rows[role].tolist(), strict=True))
     return np.array([known.get(label, unknown) for label in labels])
 
@@ -103,12 +106,10 @@ def one_model(asked: Mapping, place: Place) -> None:
 def columns_are_outputs(asked: Mapping, place: Place) -> None:
     columns = asked.get("columns")
     if "coefs" in asked:
-        if not asked["coefs"] or any(W.ndim != 2 for W in asked["coefs"]):
-            raise place.at("coefs").wrong("are not the weights of layers")
+        place.deny(not asked["coefs"], "coefs", "are not the weights of layers")
         _check_layers(asked, place)
-        center, scale, hidden = (asked.get(n) for n in ("center", "scale", "hidden"))
-        if (center is None) != (scale is None):
-            raise place.at("scale").wrong("is missing, or center is")
+        _come_together(asked, "center", "scale", place)
+        center, hidden = asked.get("center"), asked.get("hidden")
         n_rows = len(hidden["weights"][0]) - 1 if hidden else len(asked["coefs"][0])
         if center is not None and len(center) != n_rows:
             raise place.at("center").wrong("are not one for each feature")
@@ -135,11 +136,6 @@ def models_are_few(asked: Mapping, place: Place) -> None:
     columns_are_outputs(asked, place)
 
 
-def requests_are_counted(asked: Mapping, place: Place) -> None:
-    if list(asked["requests"]) != [str(k) for k in range(len(asked["requests"]))]:
-        raise place.at("requests").wrong("are not numbered from 0")
-
-
 # One of these, if any.
 _CORRECTIONS = ("gradient", "gradients", "slope", "slopes")
 # Fields of moments with all digits, and with few.
@@ -162,14 +158,12 @@ def sums_fit(sums: Mapping, place: Place) -> None:
     few_digits = "deviations" in sums
     if not few_digits and sums["means"].itemsize < 8:
         raise place.at("means").wrong(f"has the dtype {sums['means'].dtype}")
-    mixed = (_IN_FULL if few_digits else _ROUNDED) & set(sums)
-    if mixed:
-        raise place.at(min(mixed)).wrong("is no field of it with so many digits")
+    for name in sorted((_IN_FULL if few_digits else _ROUNDED) & set(sums)):
+        raise place.at(name).wrong("is no field of it with so many digits")
     for name in {"squares", "spreads"} & set(sums):
-        if len(sums[name]) != len(np.unique(columns)):
-            raise place.at(name).wrong(f"has the shape {sums[name].shape}")
-    if ("roots" in sums) != ("root_groups" in sums):
-        raise place.at("roots").wrong("are missing, or root_groups are")
+        wrong = len(sums[name]) != len(np.unique(columns))
+        place.deny(wrong, name, f"has the shape {sums[name].shape}")
+    _come_together(sums, "root_groups", "roots", place)
     if "roots" in sums:
         _check_roots(sums, place)
     if not few_digits and len({"triangles", "scatter", "roots"} & set(sums)) != 1:
@@ -192,7 +186,7 @@ def _check_roots(sums: Mapping, place: Place) -> None:
         raise place.at("squares").wrong("are there, though roots have them")
 
 
-def moments_fit(own: Mapping, place: Place, described: Mapping | None) -> None:
+def moments_fit(own: Mapping, place: Place) -> None:
     """Moments are of the rows that a node has described, and of the kind asked for."""
     asked, labels = place.asked, own["labels"]
     moments = ClassMoments.from_arrays(own["moments"])
@@ -200,8 +194,8 @@ def moments_fit(own: Mapping, place: Place, described: Mapping | None) -> None:
     _check_kind(moments, place, len(labels), asked)
     _check_scatter(moments, place)
     found = [name for name in _CORRECTIONS if name in own]
-    if len(found) > 1:
-        raise place.at(found[1]).wrong(f"is no field of it beside {found[0]}")
+    for name in found[1:]:
+        raise place.at(name).wrong(f"is no field of it beside {found[0]}")
     if ("factor" in own) != (not {"gradient", "gradients"}.isdisjoint(found)):
         raise place.at("gradient").wrong("is missing, or factor is")
     if found and asked.get("model", "own") is None:
@@ -211,10 +205,10 @@ def moments_fit(own: Mapping, place: Place, described: Mapping | None) -> None:
         raise place.at(found[0]).wrong("was not asked for")
     if "class_weight" in own and by_class != "members":
         raise place.at("class_weight").wrong("was not asked for")
-    if described is None:
+    if place.described is None:
         return
     counts = moments.class_counts(len(labels))
-    known = _described(described, "moments", labels)
+    known = _described(place, "moments", labels)
     # A class of too few rows has no mean; of several nodes not all need have too few.
     alike = np.abs(counts - known) <= ROUNDING * known
     if {"slope", "slopes"} & set(own):
@@ -225,11 +219,10 @@ def moments_fit(own: Mapping, place: Place, described: Mapping | None) -> None:
     n_rows, slack = moments.group_counts.sum(), ROUNDING * known.sum()
     if not counts.sum() - slack <= n_rows <= known.sum() + slack:
         raise place.at("group_counts").wrong("are not those of describe.rows")
+    slack, n_rows = ROUNDING if exact else _FEW_DIGITS, moments.n_rows
     if counts.sum() == known.sum():
-        _check_origin(moments, place, exact)
+        _check_origin(moments, place, slack)
     squares = _squares(moments) + moments.counts @ moments.means**2
-    slack = ROUNDING if exact else _FEW_DIGITS
-    n_rows = moments.n_rows
     limit = (1.0 + slack) * np.sqrt(n_rows * np.append(squares, n_rows))
     if isinstance(by_class, list):
         limit *= max([1.0, *(weight for _, weight in by_class)])
@@ -243,7 +236,7 @@ def moments_fit(own: Mapping, place: Place, described: Mapping | None) -> None:
             raise place.at(name).wrong("does not sum to 0 over the outputs")
 
 
-def class_sums_fit(own: Mapping, place: Place, described: Mapping | None) -> None:
+def class_sums_fit(own: Mapping, place: Place) -> None:
     """Sums are of the rows that a node has described, and of the kind asked for."""
     kind, counts, sums = place.asked.get("of"), own["counts"], own["sums"]
     if ("sizes" in own) != (kind == "categories"):
@@ -263,9 +256,9 @@ def class_sums_fit(own: Mapping, place: Place, described: Mapping | None) -> Non
         totals = np.add.reduceat(sums, ends, axis=1) if sizes.all() else 0.0
         if np.any(np.abs(totals - counts[:, None]) > ROUNDING * counts[:, None]):
             raise place.at("sums").wrong("are not one category a row")
-    if described is None:
+    if place.described is None:
         return
-    known = _described(described, "moments", own["labels"])
+    known = _described(place, "moments", own["labels"])
     if np.any(np.abs(counts - known) > ROUNDING * known):
         raise place.at("counts").wrong("are not those of describe.rows")
 
@@ -303,13 +296,12 @@ def _check_scatter(moments: ClassMoments, place: Place) -> None:
             raise place.at(name).wrong("are more than those of all classes")
 
 
-def _check_origin(moments: ClassMoments, place: Place, exact: bool) -> None:
+def _check_origin(moments: ClassMoments, place: Place, slack: float) -> None:
     """The origin is among the rows: no further from their mean than these allow."""
     if not moments.origin.any():
         return  # as of sparse rows
     mean = moments.mean()
     squares = _squares(moments) + moments.counts @ (moments.means - mean) ** 2
-    slack = ROUNDING if exact else _FEW_DIGITS
     noise = 1e-12 * moments.n_rows * np.square(moments.origin)
     if np.any(np.square(mean) > squares * (1.0 + slack) + noise):
         raise place.at("means").wrong("are further from the origin than counts allow")
@@ -317,17 +309,15 @@ def _check_origin(moments: ClassMoments, place: Place, exact: bool) -> None:
 
 def form_is_known(form: Mapping, place: Place) -> None:
     if "reason" in form:
-        if len(form) > 1:
-            raise place.at(max(form)).wrong("is no field of it beside the reason")
+        place.deny(len(form) > 1, max(form), "is no field of it beside the reason")
         return
     kind = form.get("kind")
     place.deny(kind is None, "kind", "is missing")
     given = {"kind", *FORMS[kind]}
     if kind == "lda":
         given -= {"shrinkage"} if form.get("solver") == "svd" else {"tol"}
-    wrong = sorted(set(form) ^ given)
-    if wrong:
-        raise place.at(wrong[0]).wrong(f"is missing, or no parameter of {kind!r}")
+    for name in sorted(set(form) ^ given):
+        raise place.at(name).wrong(f"is missing, or no parameter of {kind!r}")
     if kind == "lda" and isinstance(form["priors"], str):
         raise place.at("priors").wrong("is no list of labels and weights")
 
@@ -342,13 +332,13 @@ _PARTS = ("knots", "losses", "slope", "gradient", "curvature")
 _OF_LOSSES = tuple(f"radii_{name}" for name in _PARTS)
 
 
-def space_fits(own: Mapping, place: Place, described: Mapping | None) -> None:
+def space_fits(own: Mapping, place: Place) -> None:
     """A space is around the node's own model, and of the geometry asked for."""
     asked, n_own, most_rows = place.asked, place.lengths.get("k"), MOST_ROWS
     W = asked.get("W")
-    if described is not None:
-        network = Network.from_content(described["network"])
-        most_rows = int(described["rows"]["judging"].sum())
+    if place.described is not None:
+        network = Network.from_content(place.described["network"])
+        most_rows = int(place.described["rows"]["judging"].sum())
         if not network.n_hidden_layers:
             W = network.aligned(np.unique(network.classes[network.seen])).last
     n_outputs, others = own["center"].shape[1], min(1, asked.get("n_others", 1))
@@ -372,8 +362,8 @@ def _only(own: Mapping, wanted, others, place: Place) -> None:
 
 def _check_metric(own: Mapping, place: Place) -> None:
     family = own["family"]
-    expected = _FAMILIES.get(place.asked["geometry"]["name"])
-    if expected not in (None, family):
+    expected = _FAMILIES.get(place.asked["geometry"]["name"], family)
+    if expected != family:
         raise place.at("family").wrong(f"is {family!r}, but {expected!r} was asked for")
     if family == "gram":
         _only(own, _GRAM[:3], ("metric_precision",), place)
@@ -413,9 +403,8 @@ def _check_radii(own: Mapping, place: Place, most_rows: int) -> None:
     if lost[0] != 0 or (lost[1:] < lost[:-1]).any():
         raise place.at("radii_may_lose").wrong("does not rise from 0")
     right = int(lost[-1])
-    if right > n_rows or abs(score - right / n_rows) > ROUNDING:
-        wrong = f"is {score:g} of {n_rows} rows, not {right}"
-        raise place.at("radii_score").wrong(wrong)
+    wrong = right > n_rows or abs(score - right / n_rows) > ROUNDING
+    place.deny(wrong, "radii_score", f"is {score:g} of {n_rows} rows, not {right}")
 
 
 def _check_center(own: Mapping, W: np.ndarray, place: Place) -> None:

@@ -16,15 +16,13 @@ class SignatureError(ValueError):
 
 
 def signing_keys(path) -> None:
-    """Make a pair of ed25519 keys: the node's secret, and what others know it by.
-
-    Needs the package cryptography, ``pip install skgems[sign]``.
+    """Make a pair of ed25519 keys; needs cryptography, ``pip install skgems[sign]``.
 
     Parameters
     ----------
     path : str or os.PathLike
         Where the secret key goes, which only its owner may read, in PEM form; the
-        public one has ``.pub`` after it. FileExistsError if there is a key already.
+        public one, for others, has ``.pub`` after it. FileExistsError if one is there.
     """
     ed25519, serialization = _cryptography()
     path = Path(path)

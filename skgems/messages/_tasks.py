@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ..moments import (
     LARGEST,
@@ -56,7 +57,6 @@ class Task:
     prefer: str = "threads"
     request_rule: Callable[[Mapping, Place], None] | None = None
     rule: Callable[[Mapping, Place], None] | None = None
-    described_rule: Callable[[Mapping, Place, Mapping | None], None] | None = None
 
     @property
     def is_needed(self) -> bool:
@@ -67,30 +67,16 @@ def _whole(most: int, least: int = 0, **more) -> Number:
     return Number(low=least, high=most, whole=True, **more)
 
 
-def _wholes(shape: str, says: str, **more) -> Array:
-    return Array(shape, kinds="i", low=0, says=says, **more)
-
-
-def _matrix(shape: str, **more) -> Array:
-    return Array(shape, high=LARGEST_SQUARE, least_bytes=2, empty=False, **more)
-
-
-def _sum(shape: str, says: str = "", **more) -> Array:
-    return Array(shape, high=LARGEST_SQUARE, says=says, **more)
-
-
-def _optional(shape: str, says: str, **more) -> Array:
-    return Array(shape, low=0.0, default=ABSENT, says=says, **more)
+_wholes = partial(Array, kinds="i", low=0)
+_matrix = partial(Array, high=LARGEST_SQUARE, least_bytes=2, empty=False)
+_sum = partial(Array, high=LARGEST_SQUARE)
+_optional = partial(Array, low=0.0, default=ABSENT)
+# Of few digits: of a correlation, where it says no more.
+_few = partial(Array, high=1.05, least_bytes=2, default=ABSENT)
 
 
 def _with(name: str) -> Callable[[Mapping], bool]:
     return lambda asked: asked.get(name) is not None
-
-
-def _few(shape: str, says: str, high: float = 1.05, **more) -> Array:
-    """An array of few digits: of a correlation unless it says otherwise."""
-    more |= {"least_bytes": 2, "default": ABSENT}
-    return Array(shape, high=high, says=says, **more)
 
 
 SEED = _whole(2**32 - 1, default=None)
@@ -107,6 +93,7 @@ _OTHER_LAYERS = Table(_OTHER, rules.apart(rules.layers_fit), default=None)
 _MODEL = {"model": Text(("own",), default=None), "W": _matrix("d+1 k", default=None)}
 _OUTPUTS = Array("l", kinds="iu", low=0)
 _COLUMNS = {"labels": Labels("l"), "columns": _OUTPUTS}
+_BESIDE = {"W": _matrix("e o"), "columns": _OUTPUTS, "hidden": _OTHER_LAYERS}
 _LAYERS = {"coefs": Arrays(_FLOATS), "intercepts": Arrays(_FLOATS_OF_ONE)}
 
 # Goes with every request where all agree on one.
@@ -120,14 +107,19 @@ _TOLD = (
     "where that is agreed."
 )
 _SEEN = "How many columns there are, their names, and which hold texts."
+SEEN = {
+    "names": Labels("c", default=None, says=_SEEN),
+    "text": Labels("c", says=_SEEN),
+    "dtype": Text(("float32", "float64"), says=_SEEN),
+}
 _N_ROWS = Number(high=limits.MOST_ROWS)
-_ALL = {"n_rows": _N_ROWS}
-_COUNTS, _MEANS, _SQUARES = Array("d", low=0.0), Array("d"), _sum("d", low=0.0)
+_COUNTS, _MEANS = Array("d", low=0.0), Array("d")
+_ABOUT_MEANS = {"counts": _COUNTS, "means": _MEANS, "squares": _sum("d", low=0.0)}
 COLUMNS: Mapping[str, Mapping[str, Field]] = {
-    "columns": {**_ALL, "counts": _COUNTS, "means": _MEANS, "squares": _SQUARES},
-    "scatter": {**_ALL, "mean": _MEANS, "triangle": _sum("d(d+1)/2")},
+    "columns": {"n_rows": _N_ROWS, **_ABOUT_MEANS},
+    "scatter": {"n_rows": _N_ROWS, "mean": _MEANS, "triangle": _sum("d(d+1)/2")},
     "categories": {
-        **_ALL,
+        "n_rows": _N_ROWS,
         "each": Table(
             {
                 "labels": Labels("l"),
@@ -138,7 +130,7 @@ COLUMNS: Mapping[str, Mapping[str, Field]] = {
             rule=lambda _, place: place.lengths.pop("l", None),
         ),
     },
-    "histogram": {**_ALL, "cumulative": Array("d *", low=0.0)},
+    "histogram": {"n_rows": _N_ROWS, "cumulative": Array("d *", low=0.0)},
     **dict.fromkeys(
         ("powers", "box_powers"),
         {
@@ -182,12 +174,14 @@ NETWORK = {
 _COUNTED = "How many rows of which class judge, make moments and train."
 ROWS = {
     "labels": Labels("l", ordered=True, says=_COUNTED, detail=words.of_rows),
-    **{role: _wholes("l", _COUNTED) for role in ("judging", "moments", "training")},
+    **{
+        role: _wholes("l", says=_COUNTED) for role in ("judging", "moments", "training")
+    },
 }
 _TO_TRAIN = "How many rows of each class the node may train on."
 COUNTS = {
     "labels": Labels("l", ordered=True, says=_TO_TRAIN, detail=words.of_counts),
-    "counts": _wholes("l", _TO_TRAIN),
+    "counts": _wholes("l", says=_TO_TRAIN),
 }
 
 _SCATTER = (
@@ -218,19 +212,23 @@ _ROOM = {"low": 0.0, "high": LARGEST_FLOAT32}
 _SIZES = {"low": 0.0, "high": float(limits.MOST_ROWS)}
 SUMS = {
     "origin": Array("d", says=_ORIGIN, detail=words.of_origin),
-    "columns": _wholes("n", "Class of each mean."),
+    "columns": _wholes("n", says="Class of each mean."),
     "counts": Array("n", says="How many rows each mean is of.", **_SIZES),
     "means": Array("n d", least_bytes=2, says=_MEANS_OF, detail=words.of_means),
     "groups": Array("g", kinds="i", low=-1, says="Class of each matrix."),
     "group_counts": Array("g", says="How many rows each matrix is of.", **_SIZES),
-    "triangles": _sum("g d(d+1)/2", _SCATTER, detail=words.of_scatter, default=ABSENT),
-    "scatter": _optional("g d", _SQUARED, detail=words.of_scatter, high=LARGEST_SQUARE),
-    "squares": _sum("s d", _VARIANCES, low=0.0, default=ABSENT),
+    "triangles": _sum(
+        "g d(d+1)/2", says=_SCATTER, detail=words.of_scatter, default=ABSENT
+    ),
+    "scatter": _optional(
+        "g d", says=_SQUARED, detail=words.of_scatter, high=LARGEST_SQUARE
+    ),
+    "squares": _sum("s d", says=_VARIANCES, low=0.0, default=ABSENT),
     "unit": Array("d", low=SMALLEST, least_bytes=4, default=ABSENT, says=_UNIT),
-    "deviations": _few("g d", _SCATTER, detail=words.of_scatter, **_ROOM),
-    "spreads": _few("s d", _VARIANCES, **_ROOM),
-    "part_squares": _sum("n d", _OF_PARTS, low=0.0, default=ABSENT),
-    "part_spreads": _few("n d", _OF_PARTS, **_ROOM),
+    "deviations": _few("g d", says=_SCATTER, detail=words.of_scatter, **_ROOM),
+    "spreads": _few("s d", says=_VARIANCES, **_ROOM),
+    "part_squares": _sum("n d", says=_OF_PARTS, low=0.0, default=ABSENT),
+    "part_spreads": _few("n d", says=_OF_PARTS, **_ROOM),
     "roots": Array(
         "r d",
         least_bytes=4,
@@ -240,9 +238,9 @@ SUMS = {
         "whoever has them can recognise a row, and find rows of whole numbers.",
         detail=words.of_scatter,
     ),
-    "root_groups": _wholes("r", "Matrix of each direction.", default=ABSENT),
-    "correlations": _few("g d(d-1)/2", _DIGITS, detail=words.of_digits),
-    "factors": _few("g d *", _DIGITS, detail=words.of_digits),
+    "root_groups": _wholes("r", says="Matrix of each direction.", default=ABSENT),
+    "correlations": _few("g d(d-1)/2", says=_DIGITS, detail=words.of_digits),
+    "factors": _few("g d *", says=_DIGITS, detail=words.of_digits),
 }
 _NUMBER, _BALANCED = Number(high=LARGEST, default=ABSENT), ("balanced",)
 FORM = Table(
@@ -294,17 +292,17 @@ SPACE = {
     "scale": Number(low=SMALLEST, high=LARGEST, says="The size of its logits."),
     "outputs": Array("o", kinds="b", default=ABSENT, says="Which are compared."),
     "family": Text(("gram", "diagonal"), says=_METRIC),
-    "metric_scatter": _sum("d d", _METRIC, default=ABSENT),
+    "metric_scatter": _sum("d d", says=_METRIC, default=ABSENT),
     "metric_mean": Array("d", default=ABSENT, says=_METRIC),
     "metric_size": Number(low=SMALLEST_SQUARE, default=ABSENT, says=_METRIC),
     "metric_output_weights": Array("o", says=_METRIC, low=SMALLEST, default=ABSENT),
-    "metric_precision": _sum("d+1 o", _METRIC, low=0.0, default=ABSENT),
+    "metric_precision": _sum("d+1 o", says=_METRIC, low=0.0, default=ABSENT),
     "radii_n_rows": _whole(limits.MOST_ROWS, 1, says="How many rows judge."),
     "radii_score": Number(high=LARGEST, says="How good the model is on them."),
-    "radii_radii": _optional("r", _RADII, infinite=True, detail=words.of_radii),
-    "radii_may_lose": _wholes("r+1", _RADII, default=ABSENT),
-    "radii_knots": _optional("q", _LOSSES, detail=words.of_knots),
-    "radii_losses": _optional("q", _LOSSES),
+    "radii_radii": _optional("r", says=_RADII, infinite=True, detail=words.of_radii),
+    "radii_may_lose": _wholes("r+1", says=_RADII, default=ABSENT),
+    "radii_knots": _optional("q", says=_LOSSES, detail=words.of_knots),
+    "radii_losses": _optional("q", says=_LOSSES),
     "radii_slope": replace(_RADIUS, low=-LARGEST, high=LARGEST),
     "radii_gradient": _RADIUS,
     "radii_curvature": _RADIUS,
@@ -321,31 +319,35 @@ _OF_ONE = "Of a single row it is its own."
 _GAINS = f"Squares of a row's loss less that of the first model, summed. {_OF_ONE}"
 _JUDGED = {
     "count": replace(_N_ROWS, says="How many rows there are.", detail=words.of_sums),
-    "squares": _sum("m?", f"Squares of logits, summed. {_OF_ONE}", low=0.0),
-    "right": _sum("m?", f"How many rows are right. {_OF_ONE}", low=0.0),
-    "losses": _sum("m? f", f"Losses, summed. {_OF_ONE}", low=0.0, nan=True),
+    "squares": _sum("m?", says=f"Squares of logits, summed. {_OF_ONE}", low=0.0),
+    "right": _sum("m?", says=f"How many rows are right. {_OF_ONE}", low=0.0),
+    "losses": _sum("m? f", says=f"Losses, summed. {_OF_ONE}", low=0.0, nan=True),
     "squared_gains": _sum(
         "m?",
-        _GAINS,
+        says=_GAINS,
         low=0.0,
         nan=True,
         when=lambda asked: asked.get("of") == "learning",
     ),
 }
 _OF_UNITS = Array("u", low=0.0, least_bytes=4)
-_UNITS = "The weights of the units again."
 _ENTERING = (
     "Mean and covariance of the numbers that enter the layer, not by class, or how "
     "much each of them matters; in the first layer these are the features themselves."
 )
 _STRENGTH = "How strongly each unit answers on average."
 _SCORED = "An accuracy or a mean loss."
-_LOSS = Number(says="Its mean log-loss on the rows.", detail=words.of_loss)
+_LOSS = Number(
+    says="Its mean log-loss on the rows.",
+    detail=lambda own, _: f"It is {own['loss']:.4g}.",
+)
 _LOSS_BEFORE = replace(_LOSS, says="Mean log-loss on the rows before.")
 _SHARED = f"The model after training on the rows. {_AS_A_MODEL}"
 _TRAINED = f"The layers after training. {_AS_A_MODEL}"
 
-_JOIN = {"method": Text(), "settings": Json(), "requests": Json()}
+# What a first message may ask beside the model and counts.
+ASKED = {"task": Text(("moments", "class_sums", "size", "space")), "asked": Json()}
+_JOIN = {"method": Text(), "settings": Json(), "requests": Each(ASKED)}
 _SEED_OF_HALVES = _whole(2**32 - 1)
 _JUDGED_MODEL = Table(
     {
@@ -358,7 +360,7 @@ _JUDGED_MODEL = Table(
     },
     rules.is_one_model,
 )
-_OF_BOTH_HALVES = {"first": _JUDGED_MODEL, "second": _JUDGED_MODEL}
+_TO_JUDGE = {"front": FRONT, **dict.fromkeys(("first", "second"), _JUDGED_MODEL)}
 _SUMMED: dict = {"most": 3, "alone": True}
 _TRAINS: dict = {"without": "nothing", "prefer": "processes"}
 TASKS: Mapping[str, Task] = {
@@ -369,13 +371,7 @@ TASKS: Mapping[str, Task] = {
         without="nothing",
         request={"front": FrontField()},
         reply={
-            "columns": Table(
-                {
-                    "names": Labels("c", default=None, says=_SEEN),
-                    "text": Labels("c", says=_SEEN),
-                    "dtype": Text(("float32", "float64"), says=_SEEN),
-                }
-            ),
+            "columns": Table(SEEN),
             "again": Flag(default=ABSENT, says=_SEEN),
             "parts": Told(COLUMNS, says=_TOLD, detail=words.of_told),
         },
@@ -394,7 +390,7 @@ TASKS: Mapping[str, Task] = {
         alone=True,
         request={},
         reply=COUNTS,
-        described_rule=rules.counts_are_described,
+        rule=rules.counts_are_described,
     ),
     "join": Task(
         asks="a summary: the node's model, how many rows of which class there are, and "
@@ -402,7 +398,6 @@ TASKS: Mapping[str, Task] = {
         request=_JOIN,
         without="nothing",
         alone=True,
-        request_rule=rules.requests_are_counted,
         reply={
             "name": Text(most=limits.MOST_NAME),
             "method": Text(),
@@ -418,16 +413,11 @@ TASKS: Mapping[str, Task] = {
     "judge": Task(
         asks="how many rows several models label right, of the half that made none",
         without="nothing",
-        request={
-            "seed": _SEED_OF_HALVES,
-            "models": Each({"front": FRONT, **_OF_BOTH_HALVES}),
-        },
+        request={"seed": _SEED_OF_HALVES, "models": Each(_TO_JUDGE)},
         reply={
             "n_rows": _whole(limits.MOST_ROWS, says="How many rows judge."),
-            "right": _wholes("m m", "How many rows two models both label right."),
-            "losses": Array(
-                "m *", low=0.0, says="Losses of each model, summed; under some factors."
-            ),
+            "right": _wholes("m m", says="How many rows two models both label right."),
+            "losses": Array("m *", low=0.0, says="Losses, summed, under some factors."),
         },
         rule=rules.judged_are_rows,
     ),
@@ -456,12 +446,12 @@ TASKS: Mapping[str, Task] = {
                 detail=lambda own, _: f"Here {own['effective_rows']:.3g}.",
             ),
             "class_weight": Weights(_BALANCED, default=ABSENT, says=_WEIGHED),
-            "gradient": _sum("d+1 k", _GRADIENT, default=ABSENT),
-            "gradients": _sum("l d+1 k", _BY_CLASS, default=ABSENT),
-            "slope": _sum("d+1 l", _GRADIENT, default=ABSENT),
-            "slopes": _sum("l d+1 l", _BY_CLASS, default=ABSENT),
+            "gradient": _sum("d+1 k", says=_GRADIENT, default=ABSENT),
+            "gradients": _sum("l d+1 k", says=_BY_CLASS, default=ABSENT),
+            "slope": _sum("d+1 l", says=_GRADIENT, default=ABSENT),
+            "slopes": _sum("l d+1 l", says=_BY_CLASS, default=ABSENT),
         },
-        described_rule=rules.moments_fit,
+        rule=rules.moments_fit,
     ),
     "class_sums": Task(
         asks="sums of features by class, or how many rows have each category",
@@ -474,11 +464,11 @@ TASKS: Mapping[str, Task] = {
         reply={
             "labels": _CLASSES,
             "counts": Array("l", says="How many rows each has.", **_SIZES),
-            "sums": _sum("l n", _SUMS, low=0.0),
-            "sizes": _wholes("d", _HIGHEST, default=ABSENT),
+            "sums": _sum("l n", says=_SUMS, low=0.0),
+            "sizes": _wholes("d", says=_HIGHEST, default=ABSENT),
             "left_out": Flag(says="Whether classes of too few rows are left out."),
         },
-        described_rule=rules.class_sums_fit,
+        rule=rules.class_sums_fit,
     ),
     "size": Task(
         asks="how large the logits of a linear model are",
@@ -502,7 +492,7 @@ TASKS: Mapping[str, Task] = {
         },
         request_rule=rules.one_model,
         reply=SPACE,
-        described_rule=rules.space_fits,
+        rule=rules.space_fits,
     ),
     "neurons": Task(
         asks="how far each unit of a layer may change, which takes sums of products of "
@@ -520,8 +510,10 @@ TASKS: Mapping[str, Task] = {
             **_SPACES,
         },
         reply={
-            "centers": Array("q u", says=_UNITS, least_bytes=4),
-            "precision": _sum("q | q q", _ENTERING, least_bytes=4),
+            "centers": Array(
+                "q u", says="The weights of the units again.", least_bytes=4
+            ),
+            "precision": _sum("q | q q", says=_ENTERING, least_bytes=4),
             "radii": replace(_OF_UNITS, says="How far each unit may change."),
             "sizes": replace(_OF_UNITS, says=_STRENGTH, detail=words.of_units),
         },
@@ -545,12 +537,15 @@ TASKS: Mapping[str, Task] = {
         reply={
             **_JUDGED,
             "gradient": _sum(
-                "m? p c", _GRADIENT, nan=True, when=lambda asked: asked.get("gradient")
+                "m? p c",
+                says=_GRADIENT,
+                nan=True,
+                when=lambda asked: asked.get("gradient"),
             ),
             "effective_rows": _optional(
                 "m?",
-                "Of how many rows each gradient is, in effect, by itself and beside "
-                "those before it; one of fewer than the node allows is not sent.",
+                says="Of how many rows each gradient is, in effect, by itself and "
+                "beside those before it; of fewer than the node allows none is sent.",
                 detail=words.of_effective_rows,
             ),
             "held_out": Table(
@@ -573,11 +568,7 @@ TASKS: Mapping[str, Task] = {
             **_COLUMNS,
             "criterion": Named(),
             "hidden": HIDDEN,
-            "beside": Table(
-                {"W": _matrix("e o"), "columns": _OUTPUTS, "hidden": _OTHER_LAYERS},
-                rules.columns_are_outputs,
-                default=None,
-            ),
+            "beside": Table(_BESIDE, rules.columns_are_outputs, default=None),
         },
         request_rule=rules.columns_are_outputs,
         reply={
@@ -601,7 +592,7 @@ TASKS: Mapping[str, Task] = {
         },
         reply={
             "parameters": Arrays(
-                _PARAMETER, "parameters", says=_SHARED, detail=words.of_parameters
+                _PARAMETER, "parameters", says=_SHARED, detail=words.of_arrays
             ),
             "loss": _LOSS,
         },
@@ -627,7 +618,7 @@ TASKS: Mapping[str, Task] = {
         },
         request_rule=rules.columns_are_outputs,
         reply={
-            "coefs": Arrays(_FLOATS, "coefs", says=_TRAINED, detail=words.of_layers),
+            "coefs": Arrays(_FLOATS, "coefs", says=_TRAINED, detail=words.of_arrays),
             "intercepts": Arrays(_FLOATS_OF_ONE, "intercepts", says=_TRAINED),
             "loss": replace(_LOSS_BEFORE, when=_with("columns")),
         },

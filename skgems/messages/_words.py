@@ -51,9 +51,8 @@ def of_told(own: Mapping, reply: Mapping) -> str:
 def of_network(own: Mapping, reply: Mapping) -> str:
     if own["output"] == "none":
         return "There is no classifier: these are zeros."
-    layers = counting(len(own["coefs"]), "layer")
-    numbers = of_layers(own, reply).rstrip(".")
-    return f"{numbers} in {layers}, of {own['n_features']} features."
+    layers, numbers = counting(len(own["coefs"]), "layer"), of_arrays(own, reply)
+    return f"{numbers.rstrip('.')} in {layers}, of {own['n_features']} features."
 
 
 def of_labels(own: Mapping, reply: Mapping) -> str:
@@ -64,8 +63,8 @@ def of_labels(own: Mapping, reply: Mapping) -> str:
 def of_rows(own: Mapping, reply: Mapping) -> str:
     counts, labels = own["moments"], own["labels"]
     least = int(np.argmin(counts))
-    smallest = f"The smallest class is {labels[least]!r}, of {rows(counts[least])}."
-    words = f"{_counted(labels, counts)}. {smallest}"
+    smallest = f"{labels[least]!r}, of {rows(counts[least])}"
+    words = f"{_counted(labels, counts)}. The smallest class is {smallest}."
     if not np.array_equal(own["judging"], own["training"]):
         judging, training = own["judging"].sum(), own["training"].sum()
         words += f" {rows(judging)} judge models, {training} train."
@@ -84,11 +83,10 @@ def of_means(sums: Mapping, reply: Mapping) -> str:
     counts, columns = sums["counts"], sums["columns"]
     labels = reply.get("labels")
     least, n_classes = int(np.argmin(counts)), len(np.unique(columns))
-    n_features, n_parts = len(sums["origin"]), len(counts)
-    what = "cluster" if n_parts > n_classes else "class"
     which = columns[least] if labels is None else repr(labels[columns[least]])
+    what = "cluster" if len(counts) > n_classes else "class"
     words = (
-        f"{n_features} features, {counting(n_parts, 'mean')} in "
+        f"{len(sums['origin'])} features, {counting(len(counts), 'mean')} in "
         f"{counting(n_classes, 'class', 'classes')}. The smallest {what}, of class "
         f"{which}, has {rows(counts[least])}."
     )
@@ -118,10 +116,9 @@ def of_scatter(sums: Mapping, reply: Mapping) -> str:
 
 
 def of_digits(sums: Mapping, reply: Mapping) -> str:
-    words = f"With the digits of {sums['means'].dtype}"
-    if "factors" in sums:
-        _, n_features, rank = sums["factors"].shape
-        words += f", and a rank of {rank} instead of {n_features}"
+    words, ranks = f"With the digits of {sums['means'].dtype}", sums.get("factors")
+    if ranks is not None:
+        words += f", and a rank of {ranks.shape[2]} instead of {ranks.shape[1]}"
     return f"{words}."
 
 
@@ -140,16 +137,10 @@ def of_score(own: Mapping, reply: Mapping) -> str:
     return f"Of {rows(own['n_rows'])}{score}."
 
 
-def of_parameters(own: Mapping, reply: Mapping) -> str:
-    return f"{sum(array.size for array in own['parameters']):,} numbers."
-
-
-def of_layers(own: Mapping, reply: Mapping) -> str:
-    return of_parameters({"parameters": [*own["coefs"], *own["intercepts"]]}, reply)
-
-
-def of_loss(own: Mapping, reply: Mapping) -> str:
-    return f"It is {float(own['loss']):.4g}."
+def of_arrays(own: Mapping, reply: Mapping) -> str:
+    """How many numbers are in the lists of arrays of a table."""
+    lists = (own.get(name, ()) for name in ("parameters", "coefs", "intercepts"))
+    return f"{sum(array.size for arrays in lists for array in arrays):,} numbers."
 
 
 def of_counts(own: Mapping, reply: Mapping) -> str:

@@ -27,9 +27,7 @@ def mean_parameters(models: Iterable[Weighted]) -> list[np.ndarray]:
         if index == 0:
             # A copy: the caller's arrays are not written to.
             sums = [
-                np.zeros_like(a, order="F" if a.flags.fnc else "C")
-                if _is_float(a)
-                else a.copy()
+                np.zeros_like(a, order="A") if _is_float(a) else a.copy()
                 for a in arrays
             ]
             totals = [0.0] * len(arrays)
@@ -135,9 +133,11 @@ def align_hidden_units(layers: Layers, reference: Layers) -> Layers:
             # Permuting does not change the norms, so inner products decide.
             # At first weights to units that have no order yet do not count, so that the
             # order that the units came in does not matter.
-            outgoing = bool(sweep) or layer == last
-            known = reference.coefs, reference.intercepts
-            likeness = _inner_products(*known, coefs, intercepts, layer, outgoing)
+            known = reference.coefs
+            likeness = known[layer].T @ coefs[layer]
+            likeness += np.outer(reference.intercepts[layer], intercepts[layer])
+            if sweep or layer == last:
+                likeness += known[layer + 1] @ coefs[layer + 1].T
             order = linear_sum_assignment(likeness, maximize=True)[1]
             if np.array_equal(order, np.arange(len(order))):
                 continue
@@ -154,7 +154,7 @@ def started_apart(layers: Layers, reference: Layers) -> bool:
     """Whether units are like a reference's in some order but not in their own."""
     if layers.is_linear:
         return False
-    cosines = _cosines(_first_units(layers), _first_units(reference))
+    cosines = _first_units(reference).T @ _first_units(layers)
     centred = cosines - cosines.mean(axis=0) - cosines.mean(axis=1, keepdims=True)
     centred += cosines.mean()
     deviation = np.sqrt(np.sum(centred**2) / max(len(centred) - 1, 1))
@@ -166,26 +166,9 @@ def started_apart(layers: Layers, reference: Layers) -> bool:
     return bool(best > _FITTING * deviation)
 
 
-def _first_units(layers: Layers) -> tuple:
-    """Weights and biases of the two lowest layers, of some units between them."""
-    (below, above, *_), some = layers.coefs, slice(_MAX_UNITS)
-    return (below[:, some], above[some]), (layers.intercepts[0][some],)
-
-
-def _cosines(units: tuple, reference: tuple) -> np.ndarray:
-    sizes = [
-        np.sqrt(np.sum(below**2, axis=0) + bias**2 + np.sum(above**2, axis=1))
-        for (below, above), (bias,) in (reference, units)
-    ]
-    products = _inner_products(*reference, *units, 0)
-    scale = np.outer(*sizes)
-    return np.divide(products, scale, out=np.zeros_like(products), where=scale > 0)
-
-
-def _inner_products(known, known_biases, coefs, biases, layer, outgoing=True):
-    """Of the units' weights, incoming, bias and outgoing: a row per reference unit."""
-    products = known[layer].T @ coefs[layer]
-    products += np.outer(known_biases[layer], biases[layer])
-    if outgoing:
-        products += known[layer + 1] @ coefs[layer + 1].T
-    return products
+def _first_units(layers: Layers) -> np.ndarray:
+    """Weights and biases of some units of the lowest layer, columns of length 1."""
+    (below, above, *_), biases = layers.coefs, layers.intercepts[0]
+    units = np.vstack([below, biases, above.T])[:, :_MAX_UNITS]
+    sizes = np.sqrt(np.sum(units**2, axis=0))
+    return np.divide(units, sizes, out=np.zeros_like(units), where=sizes > 0)

@@ -260,7 +260,7 @@ def broken(task, path, value, side):
         ("halves", ("asked", "1", "front"), {"tree": 3}, "request", "asked.1.front"),
         (
             *("halves", ("asked", "0", "requests", "0", "task"), "train"),
-            *("request", "join.requests.0.task"),
+            *("request", "asked.0.requests.0.task"),
         ),
         (
             "halves",
