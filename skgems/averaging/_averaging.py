@@ -80,8 +80,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         Rate at the start of each round. None leaves rates to the nodes' estimators.
         LogisticRegression has none; an epoch is an iteration of its solver.
     schedule : {"cyclical", "exponential", "constant"}, default="cyclical"
-        Whether the rate decays anew in each round, decays once over all rounds, or
-        stays.
+        Whether the rate decays anew in each round, once over all rounds, or stays.
     decay : float, default=0.25
         Factor that the rate has fallen by at the end of its decay, r.
     epochs : {"increasing", "fixed"}, default="increasing"
@@ -288,7 +287,6 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
             raise ValueError(f"{asks}, {what}.")
 
     def _check_unfitted(self) -> None:
-        """Say what cannot train in rounds before the nodes are trained."""
         estimators = self.estimators
         if estimators is None or is_channel(estimators):
             return
@@ -322,15 +320,13 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         Returns
         -------
         estimator : LogisticRegression, MLPClassifier or skorch net
-            Predicts the same labels and probabilities; knows nothing of this
-            library. A skorch net, whose ``predict`` gives the numbers of output
-            columns, only if the module is no chain of dense layers.
+            Predicts the same labels and probabilities. A skorch net, whose ``predict``
+            gives numbers of columns, if the module is no chain of dense layers.
 
         Raises
         ------
         ValueError
-            If hidden layers have different activations, which MLPClassifier cannot
-            have; or if there is only one class.
+            If hidden layers have different activations, or there is only one class.
         """
         check_is_fitted(self)
         if self.network_ is None:
@@ -345,8 +341,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         -------
         module : torch.nn.Module
             That of ``net_``, if there is one, in evaluation mode. Else Linear layers
-            and activations, from rows to one logit per class; float32 if all nodes'
-            models are, else float64.
+            and activations, to one logit per class, in the dtype of nodes' models.
 
         Raises
         ------

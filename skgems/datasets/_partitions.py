@@ -23,7 +23,6 @@ _POSITIVE = Interval(Integral, 1, None, closed="left")
 
 
 def _checked(**constraints):
-    """Decorator that checks arguments as scikit-learn's functions do."""
     constraints["random_state"] = ["random_state"]
     return validate_params(constraints, prefer_skip_nested_validation=True)
 
@@ -113,8 +112,7 @@ def partition_by_label(
 
     References
     ----------
-    N. Guha and V. Smith, "Model Aggregation via Good-Enough Model Spaces", 2019,
-    appendix B.2.
+    N. Guha, V. Smith: Model Aggregation via Good-Enough Model Spaces, 2019, B.2.
 
     Examples
     --------
@@ -128,12 +126,10 @@ def partition_by_label(
     holds = _label_groups(groups, classes, other_labels)
     rng = check_random_state(random_state)
     order = _shuffled_by_class(codes, rng)
-    of_labels = np.split(order, np.cumsum(np.bincount(codes))[:-1])
     nodes = np.full(len(codes), PUBLIC, dtype=np.intp)
     # Groups that hold a label take turns; who gets the odd row is random.
-    offsets = rng.random_sample(len(classes))
-    for rows, held, offset in zip(of_labels, holds, offsets, strict=True):
-        holders = np.flatnonzero(held)
+    for code, offset in enumerate(rng.random_sample(len(classes))):
+        rows, holders = order[codes[order] == code], np.flatnonzero(holds[code])
         if len(holders):
             turns = np.arange(len(rows)) + int(offset * len(holders))
             nodes[rows] = holders[turns % len(holders)]
@@ -163,8 +159,7 @@ def partition_homogeneous(
     n_nodes : int
         Number of nodes.
     stratify : bool, default=True
-        Whether each label is dealt evenly too, up to one row. False where `y` is
-        continuous.
+        Whether each label is dealt evenly, up to a row. False where `y` is continuous.
     random_state : int, RandomState instance or None, default=None
         Shuffles the rows.
 
@@ -180,8 +175,7 @@ def partition_homogeneous(
 
     References
     ----------
-    M. Yurochkin et al., "Probabilistic Federated Neural Matching", 2018,
-    section 4 (homogeneous partition).
+    M. Yurochkin et al.: Probabilistic Federated Neural Matching, 2018, section 4.
 
     Examples
     --------
@@ -226,9 +220,8 @@ def partition_dirichlet(
     """Deal each label by proportions drawn from a Dirichlet distribution.
 
     For each label `c`, the shares of the nodes are
-    :math:`p_c \\sim \\mathrm{Dir}_K(\\alpha, \\dots, \\alpha)`. Small `alpha` gives
-    nodes of very different size and labels; large `alpha` approaches
-    :func:`partition_homogeneous`.
+    :math:`p_c \\sim \\mathrm{Dir}_K(\\alpha, \\dots, \\alpha)`. Small `alpha` makes
+    nodes very different, large `alpha` approaches :func:`partition_homogeneous`.
 
     Parameters
     ----------
@@ -253,13 +246,11 @@ def partition_dirichlet(
     Raises
     ------
     ValueError
-        If `y` has fewer than `n_nodes * min_size` rows, or no draw gave every node
-        `min_size` rows.
+        If `y` has fewer than `n_nodes * min_size` rows, or no draw gave all as many.
 
     References
     ----------
-    M. Yurochkin et al., "Probabilistic Federated Neural Matching", 2018,
-    section 4 (heterogeneous partition, `alpha` 0.2).
+    M. Yurochkin et al.: Probabilistic Federated Neural Matching, 2018, section 4.
 
     Examples
     --------
@@ -310,8 +301,7 @@ def partition_mixing(
 ) -> NDArray[np.intp]:
     """Deal two sources over two nodes, each node drawing mostly from its own.
 
-    A fraction `mixing / 2` of each source's rows, drawn at random, goes to the other
-    source's node.
+    A fraction `mixing / 2` of each source's rows goes to the other source's node.
 
     Parameters
     ----------
@@ -335,8 +325,7 @@ def partition_mixing(
 
     References
     ----------
-    N. Guha and V. Smith, "Model Aggregation via Good-Enough Model Spaces", version of
-    2018, section 6.1 (data splits).
+    N. Guha, V. Smith: Model Aggregation via Good-Enough Model Spaces, 2018, 6.1.
 
     Examples
     --------
@@ -379,8 +368,7 @@ def hold_out_public(
     Parameters
     ----------
     nodes : array-like of shape (n_samples,)
-        The index or the name of the node that owns each row. Rows that are public
-        already stay so and do not count.
+        Index or name of the node that owns each row; public rows stay so.
     size : int or float
         How many of the nodes' rows become public; a float below 1 is a fraction.
     y : array-like of shape (n_samples,), default=None
@@ -391,8 +379,7 @@ def hold_out_public(
     Returns
     -------
     nodes : ndarray of shape (n_samples,), dtype intp or object
-        A copy with the public rows set to `-1`; to `"public"` (and of dtype object)
-        where nodes are named.
+        A copy with public rows set to `-1`, or to `"public"` where nodes are named.
 
     Raises
     ------

@@ -12,8 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..moments import Descent, Likelihood, NodeLoss
 
-# Lengths of the step that each message tries, in that of the direction; a message of
-# which none is lower makes the next ones so much shorter.
+# Lengths of the step that each message tries; where none is lower, next ones shrink so.
 _LENGTHS, _SHORTER = (0.25, 0.5, 1.0, 2.0), 0.0625
 # What a step moves logits by, at most, in root mean squares of theirs.
 _FARTHEST = 10.0
@@ -192,11 +191,8 @@ class NodesSum:
     accuracy: float = np.nan  # of the model that is kept, by those who judged it
 
     def drawn(self, share: float, rng) -> list[int]:
-        """Indices of the nodes that a message goes to."""
         names = self.among.names
         left = [k for k in range(len(names)) if k not in self.left_out]
-        if share == 1.0:
-            return left
         # Drawn by name: the order of nodes must not matter.
         by_name = sorted(left, key=lambda k: names[k])
         n_asked = max(1, round(share * len(left)))
@@ -240,13 +236,18 @@ class NodesSum:
         return found
 
     def total(self, W: np.ndarray) -> tuple[float, np.ndarray]:
-        """The sum, with the penalty, and its gradient, by all that is known."""
-        exact = [k for k, (model, _, _) in self.last.items() if model is W]
-        value, gradient = self.likelihood.penalty(W)
-        more, slope = self.estimated(W, set(range(len(self.among.nodes))) - set(exact))
-        for loss, there in [(more, slope), *(self.last[k][1:] for k in exact)]:
-            value, gradient = value + loss, gradient + there
-        return value, gradient
+        """The sum and its gradient, by all that is known."""
+        exact = {k: last for k, (model, *last) in self.last.items() if model is W}
+        return self.sums(W, exact)[1:]
+
+    def sums(self, W: np.ndarray, replies: dict) -> tuple[float, float, np.ndarray]:
+        """Losses, with the penalty, of those who replied and of all; gradient."""
+        own, gradient = self.likelihood.penalty(W)
+        own += sum(loss for loss, _ in replies.values())
+        others = set(range(len(self.among.nodes))) - set(replies)
+        more, slope = self.estimated(W, others)
+        gradient = gradient + slope + sum(there for _, there in replies.values())
+        return own, own + more, gradient
 
     def estimated(self, W: np.ndarray, nodes: set[int]) -> tuple[float, np.ndarray]:
         """Loss and gradient of nodes by their moments, as in the last reply."""
@@ -268,8 +269,6 @@ class NodesSum:
 
 
 class _Compared:
-    """Replies of some nodes about some models."""
-
     def __init__(self, state: NodesSum, models: list, at: np.ndarray | None) -> None:
         self.state, self.models, self.at = state, models, at
         self.losses, self.gradients = {}, {}  # arrays by index of the node
@@ -295,14 +294,7 @@ class _Compared:
         return int(np.argmin(np.where(lower, sums, np.inf)))
 
     def _sums(self, W: np.ndarray, j: int | None) -> tuple[float, float, np.ndarray]:
-        """Losses, with the penalty, of those who answered and of all; gradient."""
-        own, gradient = self.state.likelihood.penalty(W)
-        replies = [self._reply(k, j) for k in self.losses]
-        own += sum(loss for loss, _ in replies)
-        others = set(range(len(self.state.among.nodes))) - set(self.losses)
-        more, slope = self.state.estimated(W, others)
-        gradient = gradient + slope + sum(there for _, there in replies)
-        return own, own + more, gradient
+        return self.state.sums(W, {k: self._reply(k, j) for k in self.losses})
 
     def _reply(self, k: int, j: int | None) -> tuple[float, np.ndarray]:
         if j is not None:

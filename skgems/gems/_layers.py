@@ -228,8 +228,7 @@ class LastLayer:
         return W
 
 
-# Clusters of a class that a node sends; parts that are kept of a node's, and parts that
-# it gets of others.
+# Clusters of a class that a node sends; parts kept of it; parts that it gets of others.
 _CLUSTERS, _MOST_OWN, _MOST_PARTS = 16, 256, 1024
 
 

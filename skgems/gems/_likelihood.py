@@ -15,8 +15,7 @@ from ._further import OF_MODELS, SHARES, NodesSum, Rounds, further_plan
 from ._stage import Asked, LinearMerge, LinearStage, of_two
 from ._sums import NodeSums, Sums, agreed_weights, merged_or_held, named
 
-# Nats a row that a step of the search gains at least. Units of networks say much the
-# same as others, so that models far apart are nearly as likely; and they are few.
+# Nats a row that a step gains at least; over units of networks the optimum is flat.
 _TOL, _TOL_OF_UNITS = 1e-7, 1e-10
 
 

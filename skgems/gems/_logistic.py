@@ -82,9 +82,8 @@ class GEMSLogisticAggregator(
         each node's rows (simulation). None: ``LogisticRegression()``. None in the list:
         a node of rows alone, where no spaces are needed.
     geometry : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
-        Shape of the spaces: second moments of a node's rows (`Gram`, n_features^2
-        numbers), the diagonal Fisher information (`Ellipsoid`), or round (`Ball`).
-        Searched as ``geometry__ridge``.
+        Shape of the spaces: second moments of a node's rows (`Gram`), diagonal Fisher
+        information (`Ellipsoid`), or round (`Ball`). Searched as ``geometry__ridge``.
     construction : Construction or {"sampled", "certified"}, default="sampled"
         Whether models of a space reached epsilon in a sample of directions (GEMS 2019,
         Algorithm 2), or provably all do (these spaces are small).
@@ -101,8 +100,7 @@ default="likelihood"
         What nodes send with ``intersection="likelihood"``: a matrix of second moments
         by class (C d^2 / 2 numbers of C classes and d features), one for all classes
         and variances by class (d^2 / 2 + C d), or these alone (C d). "auto": the first
-        whose matrices have at most 8 million numbers a node; of n < d rows what these
-        matrices are products of (n d).
+        of at most 8 million numbers a node; n < d rows send what they are products of.
     n_components : int, default=16
         Most clusters, each of 10 rows or more, whose means stand for a class.
     min_cluster_size : int, default=1
@@ -132,8 +130,7 @@ default="auto"
         ``geometry="gram"``, and where sizes of nodes' logits differ over threefold.
     fine_tuning : {"penalized", "plain"}, default="penalized"
         How public rows are used: as one more node of cross-validated weight (without
-        likelihood: with a penalty of such strength towards what nodes know); or for 5
-        epochs of Adam as in the papers.
+        likelihood: with such a penalty towards what nodes know); or 5 epochs of Adam.
     validation_fraction : float, default=0.2
         In simulation, share of each node's rows for its space, not for training.
     keep_replies : bool, default=False
@@ -424,7 +421,6 @@ default="auto"
         return self
 
     def _ask_scores(self, channel) -> dict:
-        """The report that nodes behind a channel make, and the entry of the history."""
         requests = self._score_requests
         if requests is None or not is_channel(channel):
             what = "Scores are asked of nodes behind a channel of the fit, once"
@@ -545,8 +541,7 @@ default="auto"
         if isinstance(self.epsilon, str):
             return ["auto"] * n_nodes
         epsilons = _as_numbers(self.epsilon, "epsilon")
-        epsilons = np.full(n_nodes, epsilons) if epsilons.ndim == 0 else epsilons
-        if epsilons.shape != (n_nodes,):
+        if epsilons.shape not in ((), (n_nodes,)):
             what = f"epsilon has shape {epsilons.shape}, but there are {n_nodes} nodes"
             raise ValueError(f"{what}; give one number, or one per node.")
         upper = as_criterion(self.criterion).largest
@@ -554,7 +549,7 @@ default="auto"
             most = f"{upper:g} with criterion={self.criterion!r}"
             given = self.epsilon
             raise ValueError(f"epsilon must be between 0 and {most}, got {given!r}.")
-        return epsilons.tolist()
+        return np.broadcast_to(epsilons, n_nodes).tolist()
 
     def _check_node_weight(self, nodes: list[LinearNode]):
         weights, n_nodes = self.node_weight, len(nodes)
@@ -682,7 +677,7 @@ default="auto"
         warn_user(words, EmptyIntersectionWarning)
 
     def _weights(self) -> np.ndarray:
-        """Weights of shape (n_features + 1, n_classes), one column per class."""
+        """One column per class, the intercepts in the last row."""
         W = np.vstack([self.coef_.T, self.intercept_])
         return W * [-0.5, 0.5] if len(self.classes_) == 2 else W
 
@@ -734,7 +729,7 @@ def _calibration_plan(federation: Federation, reader: LikelihoodStage, W, asked)
 def simulation_of(aggregator) -> Simulation:
     """How an aggregator has unfitted members trained."""
     names = ("random_state", "validation_fraction", "memory", "n_jobs")
-    return Simulation(**{name: getattr(aggregator, name) for name in names})
+    return Simulation(**{name: getattr(aggregator, name, None) for name in names})
 
 
 def _as_numbers(values, name: str) -> np.ndarray:

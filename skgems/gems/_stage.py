@@ -26,8 +26,7 @@ from ._further import Further
 
 # scale_logits="auto": the ratio of logit sizes from which trainers, not data, differ.
 AUTO_SCALE_RATIO = 3.0
-# How far a factor may take a model, in squared radii: the rest is for rounding, which
-# differs between processors and orders of memory.
+# How far a factor may take a model, in squared radii: the rest is for rounding.
 _INSIDE = 1.0 - 1e-9
 
 
@@ -85,7 +84,6 @@ class Asked:
         return {n.name: Message.of(task, **common, **own(n)) for n in self.nodes}
 
     def labels(self, columns: np.ndarray) -> dict:
-        """Some classes in messages, and their columns in models of all."""
         return {"labels": self.classes[columns].tolist(), "columns": columns}
 
     def labels_of_rows(self, node: LinearNode) -> dict:
@@ -98,8 +96,6 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class LinearMerge:
-    """One linear model made of those of the nodes."""
-
     W: np.ndarray  # the point found, its logits calibrated but for `factor`
     # None, as the next two, where no spaces were built.
     profiles: list[SpaceProfile] | None = None

@@ -49,8 +49,7 @@ class LinearSummariesMixin(SummarizingMixin):
         Parameters
         ----------
         estimator, X, y, name, held_out, min_rows
-            The node's own, as for :func:`~skgems.federation.reply_to`; nodes need not
-            agree on `min_rows`.
+            The node's own, as for :func:`~skgems.federation.reply_to`.
         chunks : callable, default=None
             In place of X, y and ``held_out``, where rows do not fit (:ref:`many_rows`):
             called twice, it iterates over the same ``(X, y)`` or ``(X, y, held_out)``.

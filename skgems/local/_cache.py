@@ -28,11 +28,12 @@ class _Cache(OrderedDict):
 
     n_bytes, lock = 0, Lock()
 
-    def find(self, key: tuple | None) -> _Cached | None:
+    def find(self, key: tuple | None):
         with self.lock:
-            if key in self:
-                self.move_to_end(key)
-            return self.get(key)
+            if key not in self:
+                return None
+            self.move_to_end(key)
+            return self[key].result
 
     def put(self, key: tuple, result: _Cached) -> None:
         """Add a result, and give up the least recently used ones beyond the limit."""
@@ -72,18 +73,16 @@ def _lock(result) -> int:
 def cached_call(function: Callable, memory=None, **arguments):
     """What a pure function gives, or gave for equal arguments: read-only arrays."""
     key = _key(function, arguments) if memory is None else None
-    kept = _cache.find(key)
-    if kept is not None:
-        return kept.result
-    result = cached(function, memory)(**arguments)
-    _put(key, result, arguments)
+    result = _cache.find(key)
+    if result is None:
+        result = cached(function, memory)(**arguments)
+        _put(key, result, arguments)
     return result
 
 
 def recall(function: Callable, **arguments):
     """What `cached_call` without ``memory`` would find, None if it would call."""
-    kept = _cache.find(_key(function, arguments))
-    return None if kept is None else kept.result
+    return _cache.find(_key(function, arguments))
 
 
 def remember(result, function: Callable, **arguments) -> None:

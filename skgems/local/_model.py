@@ -191,14 +191,7 @@ class LocalModel:
         return fresh
 
     def train(
-        self,
-        X,
-        y,
-        *,
-        epochs: int,
-        learning_rate=None,
-        parameters=None,
-        random_state=None,
+        self, X, y, *, epochs, learning_rate=None, parameters=None, random_state=None
     ) -> LocalModel:
         """Train a copy from ``parameters`` or its own; one rate, or one an epoch."""
         rng = check_random_state(random_state)

@@ -14,6 +14,7 @@ from ..moments import (
     block_bytes,
     check_rows,
     class_moments,
+    column_ends,
     indicator,
     k_means,
     log_losses,
@@ -291,7 +292,11 @@ def cluster_classes(
     # Rows are drawn by their place: the order they come in must not matter.
     order = _order(X)
     owned = [order[y[order] == c] for c in classes]
-    samples = [_sample(rows, n, rng) for rows, n in zip(owned, n_clusters, strict=True)]
+    samples = list(owned)  # enough of each class to find centres by
+    for c, most in enumerate(SAMPLE_ROWS * n_clusters):
+        if len(owned[c]) > most:
+            some = rng.choice(len(owned[c]), most, replace=False)
+            samples[c] = owned[c][np.sort(some)]
     chosen = np.concatenate(samples)
     inverse = inverse_deviations(X[chosen], y[chosen])
     seed = rng.randint(2**31 - 1)
@@ -310,7 +315,7 @@ def inverse_deviations(X, y) -> np.ndarray:
 
 def _order(X) -> np.ndarray:
     """Places of rows by what these hold, in whatever units and order of features."""
-    highest, lowest = _dense(X.max(axis=0)), _dense(X.min(axis=0))
+    highest, lowest = column_ends(X)
     ranges = highest - lowest
     # What rounding leaves of a constant says nothing of a row.
     ranges[ranges <= rounding(np.maximum(np.abs(highest), np.abs(lowest)), X)] = 0.0
@@ -324,20 +329,6 @@ def _order(X) -> np.ndarray:
         length[rows] = squares.sum(axis=1)
         length[rows] += np.einsum("ij,ij->i", squares, squares)
     return np.argsort(length, kind="stable")
-
-
-def _dense(values) -> np.ndarray:
-    if sparse.issparse(values):
-        values = values.toarray()
-    return np.asarray(values, dtype=np.float64).ravel()
-
-
-def _sample(rows: np.ndarray, n_clusters: int, rng) -> np.ndarray:
-    """Enough of a class's rows to find centres by."""
-    n_rows = SAMPLE_ROWS * n_clusters
-    if len(rows) <= n_rows:
-        return rows
-    return rows[np.sort(rng.choice(len(rows), n_rows, replace=False))]
 
 
 class Centres:

@@ -258,7 +258,5 @@ def local_model(estimator, *, name: str = "estimator") -> LocalModel:
         from ._skorch import SkorchModel
 
         return SkorchModel(estimator, name)
-    for kind, model in KINDS.items():
-        if isinstance(own, kind):
-            return model(estimator, name)
-    return LocalModel(estimator, name)
+    known = (model for kind, model in KINDS.items() if isinstance(own, kind))
+    return next(known, LocalModel)(estimator, name)

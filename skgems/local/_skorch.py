@@ -46,27 +46,18 @@ class SetRates(Callback):
 
 
 @contextmanager
-def kept_generators(net):
-    """Give torch's generators back as they were, also after an error."""
-    devices = range(torch.cuda.device_count()) if _on_gpu(net) else []
+def kept_generators(net, rng=None):
+    """Give torch's generators back as they were, after errors too; rng: seed them."""
+    on_gpu = str(net.device).startswith("cuda")
+    devices = range(torch.cuda.device_count()) if on_gpu else []
     with _generator, torch.random.fork_rng(devices=devices):
+        if rng is not None:
+            seed = rng.randint(2**31 - 1)
+            # torch.manual_seed would seed those of GPUs too, which are not given back.
+            torch.default_generator.manual_seed(seed)
+            if on_gpu:
+                torch.cuda.manual_seed_all(seed)
         yield
-
-
-@contextmanager
-def seeded(rng, net):
-    """Give torch a seed, and its generators back as they were."""
-    with kept_generators(net):
-        seed = rng.randint(2**31 - 1)
-        # torch.manual_seed would seed those of GPUs too, which are not given back.
-        torch.default_generator.manual_seed(seed)
-        if _on_gpu(net):
-            torch.cuda.manual_seed_all(seed)
-        yield
-
-
-def _on_gpu(net):
-    return str(net.device).startswith("cuda")
 
 
 def float_dtype(net) -> np.dtype:
@@ -165,12 +156,12 @@ class SkorchModel(LocalModel):
         if rates is not None:
             callbacks = [*callbacks, ("learning rates", SetRates(rates))]
         own = {"max_epochs": epochs, "callbacks_": callbacks}
-        with lent(net, **own), seeded(rng, net):
+        with lent(net, **own), kept_generators(net, rng):
             net.partial_fit(X, y)
 
     def _start(self, X, y, classes, rng):
         net = deepcopy(self.own)
-        with seeded(rng, net):
+        with kept_generators(net, rng):
             _initialise(net, X)
         columns = _columns_of(net, classes)
         if not isinstance(net, NeuralNetBinaryClassifier):
@@ -249,7 +240,7 @@ def _in_torch(layers: Layers) -> list[np.ndarray]:
 def fit(estimator, X, y, classes, rng):
     """Fit a net, or a pipeline that ends with one, on labels of any kind."""
     net = final_step(estimator)
-    with seeded(rng, net):
+    with kept_generators(net, rng):
         # Twice, since a net is fitted from new weights: the first show its outputs.
         _initialise(net, X)
         columns = _columns_of(net, classes)[np.searchsorted(classes, y)]

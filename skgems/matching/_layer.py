@@ -23,7 +23,6 @@ class Atoms:
 
     @property
     def mean(self) -> np.ndarray:
-        """Mean, and mode, of each atom, shape (n_atoms, n_numbers)."""
         return scaled(self.linear, self.precision, self.n_shared, np.divide)
 
     def without_prior(self, prior_precision: float) -> np.ndarray:
@@ -51,11 +50,6 @@ def squares(V: np.ndarray, n_shared: int) -> np.ndarray:
     np.einsum("ld,ld->l", shared, shared, out=result[:, 0])
     np.square(V[:, n_shared:], out=result[:, 1:])
     return result
-
-
-def evidence(linear: np.ndarray, precision: np.ndarray, n_shared: int) -> np.ndarray:
-    r"""Squared norm :math:`\sum_d a_d^2 / q_d` of each atom's belief."""
-    return np.sum(squares(linear, n_shared) / precision, axis=1)
 
 
 def evidence_gains(
@@ -103,8 +97,7 @@ class LayerMatch:
     assignments: list[np.ndarray] = field(repr=False)  # atom of each group's neurons
     atoms: Atoms = field(repr=False)  # their posterior
     popularity: np.ndarray = field(repr=False)  # (n_atoms,): groups that use each atom
-    # (n_iter + 1,): log-posterior, up to a constant, after the first pass and each
-    # sweep; the match is that of the largest.
+    # (n_iter + 1,): log-posterior, up to a constant, of the first pass and each sweep.
     objective: np.ndarray = field(repr=False)
     n_iter: int  # sweeps after the first pass
     converged: bool  # whether no assignment changes any more
@@ -153,8 +146,7 @@ def match_layer(
     given = groups, precisions, n_shared, prior_precision, gamma0, most
     matcher = partial(_Matcher, *given, history=history)
     if new_atom_cost == "paper":
-        # The i-th new atom of a group costs 2 log(i) more, which the objective leaves
-        # out: a sweep can lower it.
+        # The i-th new atom of a group costs 2 log(i) more: a sweep can lower the rest.
         search = _Search(matcher(ordered_prior=True), order, rng)
     else:
         # Either first pass may lead to a poor optimum; one sweep shows it.
@@ -165,7 +157,7 @@ def match_layer(
         # Where they came to the same, rounding must not choose.
         if otherwise > value + 1e-9 * abs(value):
             search = other
-    return search.run(max_iter, tol).result()
+    return search.matcher.result(search.run(max_iter, tol))
 
 
 class _Search:
@@ -195,11 +187,6 @@ class _Search:
             if self.gain > 0:
                 self.best = list(self.matcher.rows)
         return self
-
-    def result(self) -> LayerMatch:
-        n_iter = len(self.objective) - 1
-        objective = np.array(self.objective)
-        return self.matcher.result(self.best, objective, n_iter, self.converged)
 
 
 def _without_subnormals(V: np.ndarray) -> np.ndarray:
@@ -341,7 +328,6 @@ class _Matcher:
         return rows
 
     def objective(self) -> float:
-        """Log-posterior up to a constant."""
         n_rows = self.n_rows
         users = self.popularity[:n_rows]
         used = users > 0
@@ -352,8 +338,8 @@ class _Matcher:
             orders = gammaln(J - users + 1) + gammaln(users) - gammaln(J + 1)
             new = len(users) * (self.log_new + np.log(J))
             return float(total + new + np.sum(orders))
-        old = evidence(self.base.linear, self.base.precision, self.n_shared)
-        total -= 0.5 * np.sum(old[used[: self.n_base]])
+        old = squares(self.base.linear, self.n_shared) / self.base.precision
+        total -= 0.5 * np.sum(np.sum(old, axis=1)[used[: self.n_base]])
         young = users[self.n_base :][used[self.n_base :]]
         total += np.sum(self.log_new + (young - 1) * self.log_odds_of_young)
         for rows, odds in zip(self.rows, self.log_odds, strict=True):
@@ -361,9 +347,9 @@ class _Matcher:
                 total += np.sum(odds[rows[rows < self.n_base]])
         return float(total)
 
-    def result(self, rows, objective, n_iter, converged) -> LayerMatch:
+    def result(self, search: _Search) -> LayerMatch:
         empty = np.empty(0, dtype=np.intp)
-        rows = [empty if own is None else own for own in rows]
+        rows = [empty if own is None else own for own in search.best]
         popularity = np.bincount(np.concatenate(rows), minlength=self.n_base)
         used = popularity > 0
         used[: self.n_base] = True
@@ -380,18 +366,17 @@ class _Matcher:
             linear[atoms] += scaled(V, own, self.n_shared)
             precision[atoms] += own
         atoms = Atoms(linear, precision, self.n_shared)
-        known = popularity[used], objective, n_iter, converged
+        found, n_iter = np.array(search.objective), len(search.objective) - 1
+        known = popularity[used], found, n_iter, search.converged
         return LayerMatch(assignments, atoms, *known)
 
 
 def median_norm(groups: Sequence[np.ndarray]) -> float:
-    """Median norm of the neurons of all nodes; 1 where it is zero."""
     norms = [np.sqrt(np.sum(np.square(V, dtype=np.float64), axis=1)) for V in groups]
     return float(np.median(np.concatenate(norms))) or 1.0
 
 
 def auto_sigma(groups: Sequence[np.ndarray]) -> float:
-    """A tenth of the median norm of the neurons of all nodes."""
     return SIGMA * median_norm(groups)
 
 

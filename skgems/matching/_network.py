@@ -27,8 +27,7 @@ class NetworkMatch:
     sigma: list[float]
     sigma0: list[float]
     gamma0: list[float]
-    # (n_targets,) each: over nodes and steps of a stream, the sum of shares of what
-    # outgoing weights lead to.
+    # (n_targets,) each: sums of shares of what outgoing weights lead to, in all steps.
     shares: list[np.ndarray] = field(repr=False)
     class_share: np.ndarray = field(repr=False)  # (n_classes,): the same of classes
     bias: np.ndarray = field(repr=False)  # (n_classes,): sum of shares times biases
@@ -78,9 +77,8 @@ def match_networks(
     sigma, gamma0, shares = list(sigma), list(gamma0), [None] * n_hidden
     layers: list[LayerMatch] = [None] * n_hidden
     # A neuron is its bias and, from the bottom, its incoming weights (in the last layer
-    # outgoing ones too), from the top the other way round. Weights are put at the
-    # indices of the atoms that units of the layer before belong to; atoms that a node
-    # lacks have zeros.
+    # outgoing ones too), from the top the other way round. Weights are put at the atoms
+    # of the units of the layer before; atoms that a node lacks have zeros.
     for layer in range(n_hidden) if from_bottom else range(n_hidden)[::-1]:
         below = _below(layers, layer, n_inputs, n_nodes, from_bottom)
         above, share = _above(layers, layer, class_share, from_bottom)

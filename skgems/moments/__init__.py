@@ -26,6 +26,7 @@ from ._rows import (
     about_origin,
     block_bytes,
     check_rows,
+    column_ends,
     directions,
     float_type,
     indicator,

@@ -309,7 +309,12 @@ def class_moments(
     classes, codes, sizes = np.unique(y, return_inverse=True, return_counts=True)
     large = large_classes(sizes, min_cluster_size)
     divided = parts is not None and kind != "roots"
-    parts = codes if parts is None else _large_parts(codes, parts, min_cluster_size)
+    if parts is None:
+        parts = codes
+    else:  # those of a class that has too small a one are made one
+        _, places, rows = np.unique(parts, return_inverse=True, return_counts=True)
+        joined = np.isin(codes, codes[rows[places] < min_cluster_size])
+        parts = np.where(joined, places.max() + 1 + codes, places)
     _, first, places = np.unique(parts, return_index=True, return_inverse=True)
     order = np.argsort(codes[first], kind="stable")
     places, columns = np.argsort(order)[places], codes[first][order]
@@ -415,13 +420,6 @@ def large_classes(sizes: np.ndarray, min_cluster_size: int) -> np.ndarray:
     if not large.any():
         raise ValueError(f"no class has min_cluster_size={min_cluster_size} rows.")
     return large
-
-
-def _large_parts(codes, parts, min_cluster_size) -> np.ndarray:
-    """Parts with those of a class that has too small a one made one."""
-    _, places, sizes = np.unique(parts, return_inverse=True, return_counts=True)
-    joined = np.isin(codes, codes[sizes[places] < min_cluster_size])
-    return np.where(joined, places.max() + 1 + codes, places)
 
 
 def median_of_rows(X, rows, whole: bool = False) -> np.ndarray:

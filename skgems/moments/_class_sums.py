@@ -65,10 +65,6 @@ class ClassSums:
             sums[np.ix_(rows, columns)] += own.sums
         return ClassSums(labels, counts, sums, sizes)
 
-    def by_feature(self) -> list[np.ndarray]:
-        """Counts of the categories of each feature, (n_classes, n_categories)."""
-        return np.split(self.sums, np.cumsum(self.sizes)[:-1], axis=1)
-
 
 def _places(own: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Places of the categories that features have, among so many of each."""

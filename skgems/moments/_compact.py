@@ -24,14 +24,11 @@ def compacted(arrays: Mapping, dtype: str, rank: int | None) -> dict[str, np.nda
     compact = {name: value for name, value in arrays.items() if name != "scatter"}
     means, deviations = arrays["means"] / unit, _narrow(deviations, dtype)
     compact |= {"unit": unit, "means": _narrow(means, dtype), "deviations": deviations}
-    if "part_squares" in compact:
-        counts = np.maximum(compact["counts"], 1e-300)[:, None]
-        spreads = np.sqrt(compact.pop("part_squares") / counts) / unit
-        compact["part_spreads"] = _narrow(spreads, dtype)
-    if "squares" in compact:
-        counts = _class_counts(compact)[:, None]
-        spreads = np.sqrt(compact.pop("squares") / counts) / unit
-        compact["spreads"] = _narrow(spreads, dtype)
+    for name, spread, counts in _sums_of_squares(arrays):
+        if name in compact:
+            counts = np.maximum(counts, 1e-300)[:, None]
+            spreads = np.sqrt(compact.pop(name) / counts) / unit
+            compact[spread] = _narrow(spreads, dtype)
     if scatter.ndim == 2:
         return compact
     size = np.sqrt(squares)
@@ -63,12 +60,9 @@ def expanded(arrays: Mapping) -> dict[str, np.ndarray]:
     unit = whole.pop("unit").astype(np.float64)
     whole["means"] = whole["means"] * unit
     deviations = whole.pop("deviations") * unit
-    if "part_spreads" in whole:
-        spreads = whole.pop("part_spreads") * unit
-        whole["part_squares"] = whole["counts"][:, None] * spreads**2
-    if "spreads" in whole:
-        counts = _class_counts(whole)[:, None]
-        whole["squares"] = counts * (whole.pop("spreads") * unit) ** 2
+    for name, spread, counts in _sums_of_squares(arrays):
+        if spread in whole:
+            whole[name] = counts[:, None] * (whole.pop(spread) * unit) ** 2
     counts = whole["group_counts"]
     squares = counts[:, None] * deviations**2
     correlations = whole.pop("correlations", None)
@@ -91,9 +85,12 @@ def expanded(arrays: Mapping) -> dict[str, np.ndarray]:
     return {**whole, "scatter": matrices}
 
 
-def _class_counts(arrays: Mapping) -> np.ndarray:
+def _sums_of_squares(arrays: Mapping) -> list[tuple]:
+    """Names of sums of squares, of what is sent of them, and rows that they are of."""
     _, place = np.unique(arrays["columns"], return_inverse=True)
-    return np.bincount(place, weights=arrays["counts"])
+    rows = arrays["counts"]
+    by_class = np.bincount(place, weights=rows)
+    return [("part_squares", "part_spreads", rows), ("squares", "spreads", by_class)]
 
 
 def _narrow(values: np.ndarray, dtype: str) -> np.ndarray:

@@ -127,11 +127,16 @@ def check_sizes(sizes: np.ndarray, squares: np.ndarray, dtype) -> None:
     )
 
 
-def check_rows(X) -> None:
-    """Raise ValueError, which names a feature, where rows are too large for sums."""
+def column_ends(X) -> np.ndarray:
+    """The largest and the smallest value of each feature, (2, n_features)."""
     ends = [X.max(axis=0), X.min(axis=0)]
     ends = [end.toarray().ravel() if sparse.issparse(end) else end for end in ends]
-    sizes = np.abs(ends).max(axis=0)
+    return np.asarray(ends, dtype=np.float64)
+
+
+def check_rows(X) -> None:
+    """Raise ValueError, which names a feature, where rows are too large for sums."""
+    sizes = np.abs(column_ends(X)).max(axis=0)
     check_sizes(sizes, np.zeros_like(sizes), float_type(X))
 
 

@@ -235,12 +235,8 @@ class Coordinates:
         found = cls(*(np.ma.filled(own, np.nan) for own in pair))
         return found if len(having) == len(several) else found.filled()
 
-    def filled(self) -> Coordinates:
-        """The same, with features as they are where nothing is known of them."""
-        return self.extended(None)
-
-    def extended(self, other: Coordinates | None) -> Coordinates:
-        """The same, with what others say, if any, where nothing is known."""
+    def filled(self, other: Coordinates | None = None) -> Coordinates:
+        """The same, with what others say, or features as they are, where not known."""
         center, scale = (0.0, 1.0) if other is None else (other.center, other.scale)
         pairs = (self.center, center), (self.scale, scale)
         return Coordinates(*(np.where(np.isnan(own), new, own) for own, new in pairs))

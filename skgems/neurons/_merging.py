@@ -124,7 +124,6 @@ class MergedLayer:
         return rows
 
     def counts(self) -> dict[str, int]:
-        """How many neurons were kept, merged, merged by force and dropped."""
         sizes = np.bincount(self.unit[self.unit >= 0], minlength=self.n_units)
         alone = sizes == 1
         found = {"kept": alone, "merged": ~alone & ~self.forced, "forced": self.forced}
@@ -201,14 +200,12 @@ def _points_in_all(pool: NeuronPool, groups: list[np.ndarray]) -> list:
 
 
 def _assemble(spaces, pool: NeuronPool, order: MergeOrder, joined, points):
-    # Tree node, unit and members of the unit of every neuron.
     n_leaves = order.n_leaves
     root = np.arange(n_leaves + len(order.children))
     for t in range(len(order.children) - 1, -1, -1):
         if joined[t]:
             root[order.children[t]] = root[n_leaves + t]
-    _, first, unit = np.unique(root[:n_leaves], return_index=True, return_inverse=True)
-    roots, unit = root[np.sort(first)], np.argsort(np.argsort(first))[unit]
+    roots, unit = np.unique(root[:n_leaves], return_inverse=True)
     by_unit = np.argsort(unit, kind="stable")
     groups = np.split(by_unit, np.cumsum(np.bincount(unit))[:-1])
     n_params, originals = pool.n_params, np.hstack([own.centers for own in spaces])
@@ -226,8 +223,7 @@ def _assemble(spaces, pool: NeuronPool, order: MergeOrder, joined, points):
     if by_force.any():
         merged = pool.consensus([groups[i] for i in np.flatnonzero(by_force)])
         W[:, by_force] = merged[:n_params] * scale[by_force]
-    # An order of their own, so that that of neurons and nodes, and units and zero of
-    # the inputs do not matter.
+    # An order that does not depend on that of nodes, nor on the inputs' units and zero.
     ranking = np.lexsort((W.sum(axis=0), pool.levels(W)))
     W, scale, by_force = W[:, ranking], scale[ranking], by_force[ranking]
     unit = np.argsort(ranking)[unit]

@@ -68,12 +68,10 @@ class NeuronPool:
 
     @cached_property
     def basis(self) -> "JointBasis":
-        """In which pairs of neurons are compared."""
         return JointBasis.of(self.precisions, self.n_params - 1)
 
     @cached_property
     def coordinates(self) -> np.ndarray:
-        """Of the centres, in that basis."""
         axes, mean, _ = self.basis
         return self.centers if axes is None else axes.T @ times(mean, self.centers)
 
@@ -82,7 +80,6 @@ class NeuronPool:
         return self._times(self.centers, self.node)
 
     def _times(self, columns: np.ndarray, node: np.ndarray) -> np.ndarray:
-        """Each column times the precision of its node."""
         pulled = np.empty_like(columns)
         for k in np.unique(node):
             own = node == k
@@ -164,7 +161,6 @@ class NeuronPool:
         return np.split(q, np.cumsum([len(g) for g in groups])[:-1])
 
     def space(self, index: int) -> GoodEnoughSpace:
-        """One neuron's space as what `intersect` takes."""
         P = self.precisions[self.node[index]]
         return GoodEnoughSpace(
             center=self.centers[:, [index]],
@@ -197,8 +193,7 @@ class NeuronPool:
                 if j == k:  # rounding must not make it lopsided
                     block = (block + block.T) / 2
                 block *= 2.0 * a * masses[other] / (a + masses[other])
-                # Rounding must not make a cost negative.
-                np.maximum(block, 0.0, out=block)
+                np.maximum(block, 0.0, out=block)  # but for rounding
                 costs[np.ix_(own, other)] = block
                 costs[np.ix_(other, own)] = block.T
         return costs
@@ -211,7 +206,6 @@ class NeuronPool:
         return W[-1] + mean[level, :level] / mean[level, level] @ W[:-1]
 
     def clusters(self, n_clusters: int | None, random_state) -> list[np.ndarray]:
-        """Groups of neurons that are alike, by k-means."""
         # In an order for which that of nodes and units does not matter.
         weights = self.centers[: self.n_params]
         order = np.lexsort((weights.sum(axis=0), self.masses, self.levels(weights)))

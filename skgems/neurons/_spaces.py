@@ -45,8 +45,7 @@ def whitening(precision, dtype):
     if precision.ndim == 1:
         axes = (precision**-0.5).astype(dtype)
         return lambda directions: directions * axes
-    # The bias first: then the zero of the inputs does not matter. The matrix is
-    # symmetric: transposed it is in the order that LAPACK reads.
+    # The bias first: then the zero of inputs does not matter. Transposed, for LAPACK.
     factor, failed = linalg.lapack.dpotrf(precision[::-1, ::-1].T, lower=1, clean=0)
     # What is nothing but rounding is no pivot.
     noise = len(precision) * np.finfo(np.float64).eps * precision.diagonal()[::-1]
@@ -164,8 +163,7 @@ class _Layer:
             low[open_[inside]] = at[inside]
             high[open_[~inside]] = at[~inside]
             left[open_[~inside]] = True
-            # The change is about a line: go where that from 0 meets the bound, a
-            # little to either side in turn so that the bracket closes.
+            # About a line: go where it meets the bound, to either side in turn.
             with np.errstate(divide="ignore", invalid="ignore"):
                 guess = at * (bounds[open_] / change)
             guess *= np.where(inside, 1 + _TOLERANCE / 3, 1 - _TOLERANCE / 3)

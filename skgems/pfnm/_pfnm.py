@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
@@ -20,14 +19,13 @@ from ..federation import (
     Federation,
     ReportMixin,
     Run,
-    Simulation,
     SummarizingMixin,
     ask_counts,
     begins_again,
     check_feature_names,
     read_federation,
 )
-from ..gems import GEMSLogisticAggregator, LastLayer, calibration_plan
+from ..gems import GEMSLogisticAggregator, LastLayer, calibration_plan, simulation_of
 from ..local import Description
 from ..matching import NetworkMatch, match_again, match_networks, merged_layers
 from ..networks import (
@@ -86,8 +84,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         Most units of a hidden layer, at least as many as any node has.
     new_atom_cost : {"exchangeable", "paper"}, default="exchangeable"
         Whether a node's new atoms cost the same each, so that no sweep lowers the
-        objective, or more and more as in the paper. The first starts from the better
-        of both.
+        objective, or more and more. The first starts from the better of both.
     class_precision : {"counts", "equal"}, default="counts"
         Whether a node's share of what is known of a class goes by its rows of that
         class, where ``fit`` knows them, or is the same for each node that has seen it.
@@ -137,8 +134,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         For each hidden layer and node, the merged unit that each of the node's units
         became part of; after rounds, of its units of the last, if it was there.
     popularity_ : list of ndarray of shape (n_nodes, n_units)
-        For each hidden layer, how often each node of ``node_names_`` has used each
-        unit: 0 or 1, more after updates.
+        For each hidden layer, how often each node has used each unit: 0 or 1 per step.
     posterior_ : list of Atoms
         For each hidden layer, mean and precision of the units' numbers: incoming
         weights, bias, and in the last layer outgoing weights. Those of the first layer
@@ -153,8 +149,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     gamma0_ : list of float
         What was taken for each hidden layer.
     objective_ : list of ndarray of shape (n_sweeps + 1,)
-        For each hidden layer, the log-posterior up to a constant before each sweep
-        and after the last.
+        For each hidden layer, log-posterior, up to a constant, before and after sweeps.
     n_iter_ : int
     n_steps_ : int
         Most sweeps of any layer; batches taken in, by ``fit`` and ``update``.
@@ -166,8 +161,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     node_names_ : list of str
         Names of the nodes that have taken part.
     last_layer_ : GEMSLogisticAggregator or None
-        Fitted clone of `last_layer`, on what comes out of the hidden layers. None
-        after `update`, which has no rows.
+        Fitted clone of `last_layer`, on what comes out below. None after `update`.
     fine_tuning_ : FineTunedNetwork or None
         How public rows were used; ``strength`` is infinite where they changed nothing.
     n_features_in_ : int
@@ -176,7 +170,6 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
 
     See Also
     --------
-    skgems.matching.match_networks : The algorithm on plain arrays.
     skgems.plotting.MatchingDisplay : Draw which units form which.
 
     Notes
@@ -301,9 +294,8 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         TypeError
             If a node's estimator is not a network.
         """
-        names = ("random_state", "validation_fraction", "n_jobs")
-        simulation = Simulation(**{name: getattr(self, name) for name in names})
-        federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
+        simulated = simulation_of(self)
+        federation = read_federation(self, X, y, nodes, held_out, simulation=simulated)
         networks = [node.network for node in federation.nodes]
         depth = len(activations_of(federation.nodes))
         counts = self._given_counts(federation.seen, n_class_samples)
@@ -384,9 +376,8 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         before = self._stream
         if not is_named(estimators):
             raise ValueError(
-                "update got networks without names, but a stream knows a node again by "
-                "its name: by its index in a list a new node would be taken for an old "
-                'one. Name them, update([("name", network), ...]), new nodes by new '
+                "update got networks without names, but a stream knows a node by its "
+                'name. Name them, update([("name", network), ...]), new nodes by new '
                 f"names. Nodes so far are {list(before.names)}; a fit without names "
                 "calls its nodes '0', '1' and so on, in the order of its list."
             )
@@ -413,7 +404,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         seen = np.stack([network.aligned(classes).seen for network in networks])
         if before.coordinates is not None and activation:
             # Nothing so far has a weight of a feature that nobody knew.
-            coordinates = before.coordinates.extended(_coordinates_of(networks))
+            coordinates = before.coordinates.filled(_coordinates_of(networks))
             before = replace(before, coordinates=coordinates)
         counts = self._given_counts(seen, n_class_samples)
         rng, taken_in = check_random_state(self.random_state), before.taken_in(networks)
@@ -434,8 +425,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         """Weights for a node to start its next step of a stream from.
 
         They are the merged network, or as many of its units as ``n_units`` says, drawn
-        without replacement, the likelier the more often the node has used them. Fresh
-        units have small random weights.
+        by how often the node has used them, and fresh units of small random weights.
 
         Parameters
         ----------
@@ -449,9 +439,8 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         Returns
         -------
         estimator : MLPClassifier
-            Fitted with these weights; ``partial_fit`` goes on from them. A
-            ``learning_rate_init`` about ten times lower than from random weights keeps
-            what was merged.
+            Fitted with these weights; ``partial_fit`` goes on from them. A tenth of
+            the usual ``learning_rate_init`` keeps what was merged.
         """
         check_is_fitted(self)
         names, depth = self.node_names_, len(self.n_units_)
@@ -525,18 +514,17 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         shares, previous_share, rows = class_shares(counts, seen, stream.class_rows)
         same = ("max_iter", "tol", "new_atom_cost", "layer_order")
         settings = {name: getattr(self, name) for name in same}
-        settings["gamma0"] = one_per_layer("gamma0", self.gamma0, depth, "auto")
+        for name in _SCALES:
+            settings[name] = one_per_layer(name, getattr(self, name), depth, "auto")
         settings |= {"max_units": max_units, "random_state": rng}
-        if again is None:
-            used = [stream.used(name) for name in names]
-            for name in ("sigma", "sigma0"):
-                settings[name] = one_per_layer(name, getattr(self, name), depth, "auto")
-            settings |= {"previous": previous, "previous_share": previous_share}
-            settings["counts"] = [np.stack(own) for own in zip(*used, strict=True)]
-            match = partial(match_networks, n_steps=stream.n_steps)
-        else:
-            match = partial(match_again, merged=again)
-        return match(networks, shares, **settings), rows
+        if again is not None:
+            del settings["sigma"], settings["sigma0"]  # those of the first match
+            return match_again(networks, shares, again, **settings), rows
+        used = [stream.used(name) for name in names]
+        settings["counts"] = [np.stack(own) for own in zip(*used, strict=True)]
+        settings |= {"previous": previous, "previous_share": previous_share}
+        match = match_networks(networks, shares, n_steps=stream.n_steps, **settings)
+        return match, rows
 
     @staticmethod
     def _merged(stream: Stream, n_features) -> Layers:

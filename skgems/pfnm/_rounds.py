@@ -74,17 +74,14 @@ class Stream:
     match: NetworkMatch | None = None  # of the last step, with all before it
 
     def taken_in(self, networks: Sequence[Network]) -> list[Network]:
-        """Networks in the coordinates in which they are compared."""
         own = self.coordinates
         return list(networks) if own is None else list(map(own.take_in, networks))
 
     def given_back(self, layers: Layers) -> Layers:
-        """Layers in these coordinates as layers over features."""
         own = self.coordinates
         return layers if own is None else own.give_back(layers)
 
     def used(self, name: str) -> list[np.ndarray]:
-        """How often a node has used each unit of each layer so far."""
         if name in self.names:
             return [own[self.names.index(name)] for own in self.popularity]
         return [np.zeros(own.shape[1], dtype=np.int64) for own in self.popularity]
@@ -150,8 +147,12 @@ def own_units(match: NetworkMatch, node: int, network: Network, classes) -> Netw
         if i == 0:
             coefs[0] = np.ascontiguousarray(mean[:, : n_shared - 1].T)
         elif n_shared > 1:
-            below = match.layers[i - 1].assignments[node]
-            coefs[i] = (mean[:, below] * _users_over_pairs(match, i, node)).T.copy()
+            other = match.layers[i - 1]
+            below = other.assignments[node]
+            # How many nodes have a unit, over those that have the one below as well.
+            used = layer.uses[:, units].astype(float)
+            users = used.sum(axis=0)[:, None] / (used.T @ other.uses[:, below])
+            coefs[i] = (mean[:, below] * users).T.copy()
         if n_shared == layer.atoms.linear.shape[1]:
             continue
         last = i == len(match.layers) - 1
@@ -169,13 +170,6 @@ def _common_columns(network: Network, classes: np.ndarray):
     """Outputs of a network that stand for classes, and which classes these are."""
     outputs = np.flatnonzero(np.isin(network.classes, classes))
     return outputs, np.searchsorted(classes, network.classes[outputs])
-
-
-def _users_over_pairs(match: NetworkMatch, layer: int, node: int) -> np.ndarray:
-    """How many nodes have a unit, over those that have the one below as well."""
-    parts = match.layers[layer - 1 : layer + 1]
-    below, here = (own.uses[:, own.assignments[node]].astype(float) for own in parts)
-    return here.sum(axis=0)[:, None] / (here.T @ below)
 
 
 def drawn_units(

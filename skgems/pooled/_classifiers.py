@@ -222,7 +222,8 @@ def _categorical(classifier, sums: ClassSums, classes) -> str:
     """As :func:`_counting`; of the highest categories, and then of all counts."""
     X = np.tile(sums.sizes - 1, (len(classes), 1))
     classifier.fit(X, classes, sample_weight=sums.counts)
-    pairs = zip(sums.by_feature(), classifier.n_categories_, strict=True)
+    by_feature = np.split(sums.sums, np.cumsum(sums.sizes)[:-1], axis=1)
+    pairs = zip(by_feature, classifier.n_categories_, strict=True)
     counts = [np.pad(own, [(0, 0), (0, n - own.shape[1])]) for own, n in pairs]
     classifier.category_count_ = counts
     classifier._update_feature_log_prob(classifier._check_alpha())

@@ -335,8 +335,13 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
             parts = (ClassSums(*map(own.get, fields)) for own in contents)
             sums = ClassSums.merged(parts)
         else:
-            parts = (_as_moments(own, federation.classes) for own in contents)
-            sums = merge_moments(parts).by_class()
+            moments = (
+                ClassMoments.from_arrays(own["moments"])
+                .renamed(_columns(own["labels"], federation.classes))
+                .by_class()
+                for own in contents
+            )
+            sums = merge_moments(moments).by_class()
         return sums, f"{few}{lacking[0]!r}." if lacking else ""
 
     def _fit_federation(self, federation, run, public, kept, *, features=None) -> None:
@@ -421,12 +426,6 @@ def _left_out(content) -> bool:
         return content["left_out"]
     few = len(content["labels"]) > len(np.unique(content["moments"]["columns"]))
     return few or "min_rows" in content["form"].get("reason", "")
-
-
-def _as_moments(content, classes) -> ClassMoments:
-    """What a node sent, with classes as those of all."""
-    moments = ClassMoments.from_arrays(content["moments"])
-    return moments.renamed(_columns(content["labels"], classes)).by_class()
 
 
 def _columns(labels, classes) -> np.ndarray:

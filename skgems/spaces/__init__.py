@@ -36,7 +36,6 @@ from ._space import (
     ball_metric,
     combine_metrics,
     ellipsoid_metric,
-    fisher_precision,
     gram_metric,
 )
 

@@ -84,12 +84,10 @@ class DiagonalMetric:
 
     @property
     def n_params(self) -> int:
-        """Rows of a parameter array: features and the intercept."""
         return self.precision.shape[0]
 
     @property
     def n_outputs(self) -> int | None:
-        """Columns of a parameter array."""
         return self.precision.shape[1]
 
     @cached_property
@@ -103,15 +101,12 @@ class DiagonalMetric:
         return DiagonalMetric(np.where(places < 0, 0.0, self.precision[:, places]))
 
     def n_constrained(self, n_outputs: int | None = None) -> int:
-        """Count the parameters that are not free."""
         return int(np.count_nonzero(self.precision))
 
     def squared_norm(self, delta: np.ndarray) -> np.ndarray:
-        """Squared length of `delta` of shape (..., n_params, n_outputs)."""
         return np.einsum("...ij,...ij,ij->...", delta, delta, self.precision)
 
     def apply(self, delta: np.ndarray) -> np.ndarray:
-        """Multiply `delta` by P."""
         return self.precision * delta
 
     def whiten(self, directions: np.ndarray) -> np.ndarray:
@@ -119,7 +114,6 @@ class DiagonalMetric:
         return self.axes * directions
 
     def diagonal(self) -> np.ndarray:
-        """Diagonal of P, of shape (n_params, n_outputs)."""
         return self.precision
 
     def curvature(self, origin: np.ndarray, *, diagonal: bool) -> np.ndarray:
@@ -156,13 +150,10 @@ class DiagonalMetric:
         return np.where(self.free_mask(), values, step)
 
     def ray_map(self, X, columns: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """As :meth:`GramMetric.ray_map`."""
         axes = np.ascontiguousarray(self.axes[:, columns].T, dtype=float_type(X))
         return lambda rays: logits_on_rows(np.multiply(rays, axes, dtype=axes.dtype), X)
 
     @classmethod
     def combine(cls, metrics: Sequence, weights) -> "DiagonalMetric":
-        """Return the weighted sum of metrics of this family."""
-        check_family(cls, metrics)
         pairs = zip(metrics, weights, strict=True)
         return cls(sum(weight * metric.precision for metric, weight in pairs))

@@ -24,8 +24,7 @@ from scipy import linalg
 from ._diagonal import check_family
 from ._space import GoodEnoughSpace, Metric, combine_metrics
 
-# Part of the way to the boundary that a step may go, and how far slacks may be from
-# the value that the barrier would give them.
+# Part of the way to the boundary that a step goes; bounds on slacks, by the barrier's.
 _TO_BOUNDARY = 0.99
 _SLACK_RATIO = 1e8
 
@@ -89,7 +88,7 @@ class DualProblem:
         return DualPoint(weights, step, distances, forces, metric, size)
 
     def forces(self, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return G_k and q_k at the point ``base + step``."""
+        """G_k and q_k at the point ``base + step``."""
         deltas = step - self.offsets
         forces = self.apply(deltas)
         distances = np.einsum("kij,kij->k", deltas, forces)
@@ -200,7 +199,6 @@ def check_spaces(spaces: list[GoodEnoughSpace]) -> None:
 
 
 def distances_of(spaces: Sequence[GoodEnoughSpace], point: np.ndarray) -> np.ndarray:
-    """Normalised squared distance of a point from each space."""
     return np.array([space.normalized_squared_distance(point) for space in spaces])
 
 

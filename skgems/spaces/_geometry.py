@@ -16,13 +16,12 @@ from ._gram import GramMetric
 from ._parts import Registered, resolve
 from ._space import Metric, ball_metric, ellipsoid_metric, fisher_precision, ridged
 
-# Among several classes the right one stands above the mean logit, from which the margin
-# to unseen classes is counted; the only class of a node is the mean itself.
+# Of several classes the right one stands above the mean logit; an only one is the mean.
 _ONE_CLASS_LEAD = 0.5
 
 
 class Geometry(Registered, BaseEstimator, ABC):
-    """Base of the shapes of good-enough spaces.
+    """Base of the shapes of good-enough spaces: `Gram`, `Ellipsoid` and `Ball`.
 
     A subclass lists its parameters in ``__init__``, as estimators do, says what it
     needs by the class attributes below, and implements :meth:`metric`, for hidden
@@ -31,22 +30,16 @@ class Geometry(Registered, BaseEstimator, ABC):
     Attributes
     ----------
     needs_moments : bool
-        Whether :meth:`metric` and :meth:`neuron_metric` are given mean and covariance
-        of the node's rows; else None.
+        Whether both methods are given mean and covariance of the node's rows, or None.
     needs_rows : bool
-        Whether they are given the rows themselves; else None.
+        Whether they are given the rows themselves, or None.
     needs_slopes : bool
         Whether :meth:`neuron_metric` is given the activations' slopes; else None.
     in_logits : bool
         Whether distances are those of logits, so that nodes need theirs on one scale.
     bounds_logits : bool
-        Whether no change of a neuron is shorter than the root mean square change of
-        its pre-activation on the rows. If not, certified radii are divided by the
-        largest ratio of the two.
-
-    See Also
-    --------
-    Gram, Ellipsoid, Ball : The geometries there are.
+        Whether no change of a neuron is shorter than the root mean square change of its
+        pre-activation. If not, certified radii are divided by the largest ratio.
     """
 
     needs_moments = needs_rows = needs_slopes = in_logits = bounds_logits = False
@@ -114,8 +107,7 @@ class Geometry(Registered, BaseEstimator, ABC):
         Returns
         -------
         precision : ndarray of shape (n_inputs + 1, n_inputs + 1) or (n_inputs + 1,)
-            Positive definite, but for inputs that are constant; (n_inputs + 1,) if
-            diagonal.
+            Positive definite, but for constant inputs; (n_inputs + 1,) if diagonal.
 
         Raises
         ------
@@ -254,7 +246,6 @@ GEOMETRIES = {"gram": Gram(), "ellipsoid": Ellipsoid(), "ball": Ball()}
 
 
 def as_geometry(geometry, short_forms: Mapping[str, Geometry] = GEOMETRIES) -> Geometry:
-    """A clone of the geometry of a word or object, its parameters checked."""
     fresh = clone(resolve(geometry, short_forms, Geometry))
     fresh._validate_params()
     return fresh

@@ -10,7 +10,7 @@ from scipy import linalg, sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ..moments import float_type, row_blocks, working_bytes
-from ._diagonal import check_family, logits_on_rows, output_columns
+from ._diagonal import logits_on_rows, output_columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,8 +21,7 @@ class GramMetric:
     squared length :math:`w' G w + s (b + m' w)^2`, summed over the outputs with weights
     :math:`B`. With G the covariance of a node's rows, m their mean and :math:`s = 1` it
     is the mean squared change of the logits on these rows, whatever the features' zero.
-    Rows do not show a feature with a zero on the diagonal of G: its weight costs
-    nothing but through m, and is left as it is.
+    Where the diagonal of G is zero, a weight costs nothing but through m, and stays.
 
     Parameters
     ----------
@@ -36,10 +35,6 @@ class GramMetric:
         None: all alike, for any number of outputs.
     size : float, default=1.0
         s, above 0.
-
-    See Also
-    --------
-    GramMetric.of : Of one matrix of all parameters.
 
     Examples
     --------
@@ -296,8 +291,7 @@ class GramMetric:
 
     @classmethod
     def combine(cls, metrics: Sequence, weights) -> "GramMetric | GramSum":
-        """Return the weighted sum of metrics of this family."""
-        check_family(cls, metrics)
+        """Return the weighted sum of gram metrics."""
         weights = np.asarray(weights, dtype=np.float64)
         if any(metric.output_weights is not None for metric in metrics):
             return GramSum(list(metrics), weights)
@@ -338,7 +332,7 @@ class GramSum:
         return self._grams[0].free_mask()
 
     def with_free(self, step: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """See `GramMetric.with_free`: what is free for all has one mean."""
+        """What is free for all has one mean."""
         return self._grams[0].with_free(step, values)
 
     def diagonal(self) -> np.ndarray:
@@ -362,7 +356,6 @@ def _sum_of_grams(metrics: Sequence[GramMetric], weights: np.ndarray) -> GramMet
     size = float(sizes.sum())
     means = np.stack([metric.mean for metric in metrics])
     mean = sizes @ means / size
-    # Those of one metric are summed once.
     by_id = {id(metric.scatter): metric.scatter for metric in metrics}
     shared = dict.fromkeys(by_id, 0.0)
     for metric, weight in zip(metrics, weights, strict=True):

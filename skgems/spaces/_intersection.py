@@ -23,6 +23,8 @@ METHODS = ("consensus", "deepest", "hinge")
 _ROUNDING = 1e-9
 # Gap of bounds and number of steps at which a search ends, unless others are given.
 _TOL, _MAX_ITER = 1e-9, 200
+# A point that is so far inside proves an intersection: it need not be the deepest.
+_WELL_INSIDE = 0.9
 # Pairs that are tried: their number grows with the square of that of the spaces.
 _MOST_PAIRS = 64
 # The hinge is smoothed over these parts of the radii, one after the other.
@@ -36,10 +38,9 @@ class EmptyIntersectionWarning(UserWarning):
 
     Examples
     --------
-    >>> import warnings
     >>> from skgems.spaces import EmptyIntersectionWarning
-    >>> warnings.simplefilter("ignore", EmptyIntersectionWarning)
-    >>> warnings.resetwarnings()
+    >>> issubclass(EmptyIntersectionWarning, UserWarning)
+    True
     """
 
 
@@ -78,8 +79,7 @@ class Intersection:
     max_distance : float
         Largest normalised squared distance of the point.
     lower_bound : float
-        No model has a smaller largest distance. Above 1 it proves that the
-        intersection is empty.
+        No model has a smaller one. Above 1 it proves that the intersection is empty.
     weights : ndarray of shape (K,)
         Nonnegative, sum 1. For "deepest" and "hinge" the dual weights that give
         `lower_bound`: nodes that bind. For "consensus" those of matrices in the point.
@@ -154,7 +154,7 @@ def intersect(
     - ``"consensus"``: :math:`\min_W \sum_k w_k d_k(W)^2` subject to :math:`q_k(W) \le
       1`: of the models in the intersection, the one that moves the nodes least. Where
       no bound binds it is the matrix-weighted mean of the centres.
-    - ``"hinge"``: the first point of the intersection that L-BFGS meets when it
+    - ``"hinge"`` (GEMS 2019, Eq. 2): the first point inside that L-BFGS meets when it
       minimises :math:`\sum_k \max(0, d_k(W) - R_k)` from the mean of the centres.
 
     Where the intersection is empty, "consensus" and "deepest" return the deepest point
@@ -183,10 +183,6 @@ def intersect(
         If gram and diagonal metrics are mixed.
     ValueError
         If there is no space, their shapes differ or a radius is 0.
-
-    References
-    ----------
-    Guha et al., "Model Aggregation via Good-Enough Model Spaces", 2019, Eq. 2 (hinge).
 
     Examples
     --------
@@ -238,9 +234,10 @@ def _consensus(problem, spaces, node_weight, tol, max_iter) -> Intersection:
         proof(start)
         proof.weights = _effective(problem, lower)
         return report(spaces, "consensus", mean, proof)
-    best, nothing = _well_inside(problem, spaces, "consensus", tol, max_iter)
-    if nothing is not None:
-        return nothing
+    best = find_deepest(problem, tol, max_iter, inside=_WELL_INSIDE)
+    deepest = report(spaces, "consensus", problem.point(best.step), best)
+    if not deepest.found:
+        return deepest
 
     def done(dual) -> bool:
         excess = dual.distances - 1.0
@@ -256,13 +253,6 @@ def _consensus(problem, spaces, node_weight, tol, max_iter) -> Intersection:
     point = repair(problem, spaces, last.step, best.step)
     best.weights = _effective(problem, last.weights)
     return report(spaces, "consensus", point, best)
-
-
-def _well_inside(problem, spaces, method, *limits):
-    """Any point well inside proves an intersection; if there is none, the deepest."""
-    best = find_deepest(problem, *limits, inside=0.9)
-    found = report(spaces, method, problem.point(best.step), best)
-    return best, None if found.found else found
 
 
 def _effective(problem: DualProblem, weights: np.ndarray) -> np.ndarray:
@@ -323,8 +313,7 @@ def _hinge(problem, spaces, tol, max_iter) -> Intersection:
     inside = distances_of(spaces, deepest).max() <= 1.0
     found = minimise(mean, 0.0)
     if not inside:
-        # The sum has kinks, at which L-BFGS alone gets stuck: it goes towards its
-        # minimiser by sums without, nearer and nearer.
+        # The sum has kinks, at which L-BFGS gets stuck: it goes by sums without.
         start = found
         for smoothing in _SMOOTHING:
             start = minimise(start, smoothing)
@@ -354,9 +343,10 @@ def likeliest(spaces, minimize, start: np.ndarray, n_rows: float) -> Intersectio
         proof = Bounds(_TOL, lower_bound=0.0, weights=np.zeros(len(spaces)))
         return report(spaces, "likelihood", start, proof)
     problem = DualProblem(spaces)
-    best, nothing = _well_inside(problem, spaces, "likelihood", _TOL, _MAX_ITER)
-    if nothing is not None:
-        return nothing
+    best = find_deepest(problem, _TOL, _MAX_ITER, inside=_WELL_INSIDE)
+    deepest = report(spaces, "likelihood", problem.point(best.step), best)
+    if not deepest.found:
+        return deepest
     squares = np.array([space.radius**2 for space in spaces])
 
     # Each space adds its excess, and the square of it, to the loss.
@@ -376,8 +366,7 @@ def likeliest(spaces, minimize, start: np.ndarray, n_rows: float) -> Intersectio
     strength, last = 0.1 * n_rows, np.inf
     for _ in range(_MAX_UPDATES):
         extra = partial(penalty, multipliers=multipliers, strength=strength)
-        # Near the start the second derivatives of `extra` are about those of the
-        # squared distances from the centers, times these.
+        # About the second derivatives of `extra`, by those of squared distances.
         forces = np.maximum(0.0, multipliers + strength * excess) / squares
         point = minimize(point, extra, forces)
         best.n_iter += 1

@@ -36,8 +36,7 @@ class Registered:
 
     registry: ClassVar[dict[str, type]]
     wire_name: ClassVar[str]
-    # How often a name came to mean another class, as in a notebook: results of the old
-    # one are not those of the new one.
+    # How often a name came to mean another class, as in a notebook, of other results.
     redefinitions: ClassVar[int] = 0
 
     def __init_subclass__(cls, name: str | None = None, **kwargs):
@@ -116,12 +115,7 @@ _RADIUS = {"max_radius": [Interval(Real, 0, None, closed="neither")]}
 
 
 class Construction(Registered, BaseEstimator):
-    """Base of how the radius of a good-enough space is found.
-
-    See Also
-    --------
-    Sampled, Certified : The constructions there are.
-    """
+    """Base of how a good-enough space's radius is found: `Sampled`, `Certified`."""
 
     # Rays that a request asks for.
     n_directions = 1
@@ -133,7 +127,7 @@ class Construction(Registered, BaseEstimator):
 
 
 class Sampled(Construction):
-    """Models inside are good enough along random rays.
+    """Models inside are good enough along random rays (GEMS 2019, Algorithm 2).
 
     Parameters
     ----------
@@ -141,10 +135,6 @@ class Sampled(Construction):
         Rays drawn per node: more take longer, and make the radius smaller and surer.
     max_radius : float, default=1e4
         Largest radius, in units of the metric, where no change loses a row.
-
-    References
-    ----------
-    Guha et al., "Model Aggregation via Good-Enough Model Spaces", 2019, Algorithm 2.
 
     Examples
     --------
@@ -187,7 +177,6 @@ CONSTRUCTIONS = {"sampled": Sampled(), "certified": Certified()}
 
 
 def as_construction(construction) -> Construction:
-    """A clone of the construction of a word or object, its parameters checked."""
     fresh = clone(resolve(construction, CONSTRUCTIONS, Construction))
     fresh._validate_params()
     return fresh
@@ -195,7 +184,7 @@ def as_construction(construction) -> Construction:
 
 @dataclass(frozen=True)
 class Criterion(Registered, ABC):
-    """Base of what models are judged by.
+    """Base of what models are judged by: `Accuracy` and `LogLoss`.
 
     Attributes
     ----------
@@ -208,12 +197,7 @@ class Criterion(Registered, ABC):
     ignores_scale : bool
         Whether a factor on all logits changes no score.
     counts_classes : bool
-        Whether each class changes scores by being there. If not, one may stand for all
-        that no row is of.
-
-    See Also
-    --------
-    Accuracy, LogLoss : The criteria there are.
+        Whether a class that no row is of changes scores. If not, one stands for all.
     """
 
     name: ClassVar[str]
@@ -256,7 +240,6 @@ class Criterion(Registered, ABC):
         center : ndarray of shape (n_features + 1, n_outputs)
             Parameters of the node's model, the intercepts in the last row.
         metric : DiagonalMetric or GramMetric
-            Measures the distance.
         scale : float
             The model's probabilities are the softmax of ``scale`` times its logits.
         **options
@@ -326,5 +309,4 @@ CRITERIA = {criterion.name: criterion for criterion in (Accuracy(), LogLoss())}
 
 
 def as_criterion(criterion) -> Criterion:
-    """The criterion of a word or object; a ValueError or TypeError for others."""
     return resolve(criterion, CRITERIA, Criterion)

@@ -39,9 +39,9 @@ class SpaceProfile:
             arrays["outputs"] = self.outputs
         arrays["family"] = self.metric.family
         for part, owner in (("metric", self.metric), ("radii", self.radii.thinned())):
-            values = {own.name: getattr(owner, own.name) for own in fields(owner)}
-            given = {k: np.asarray(v) for k, v in values.items() if v is not None}
-            arrays |= {f"{part}_{name}": array for name, array in given.items()}
+            for own in fields(owner):
+                if (value := getattr(owner, own.name)) is not None:
+                    arrays[f"{part}_{own.name}"] = np.asarray(value)
         return arrays
 
     @classmethod
@@ -51,9 +51,8 @@ class SpaceProfile:
         """The profile that :meth:`as_arrays` gave."""
 
         def made(part, kind):
-            given = {own.name: arrays.get(f"{part}_{own.name}") for own in fields(kind)}
-            given = {name: array for name, array in given.items() if array is not None}
-            # A number where it is one.
+            found = {own.name: arrays.get(f"{part}_{own.name}") for own in fields(kind)}
+            given = {k: v for k, v in found.items() if v is not None}
             return kind(**{k: v if v.ndim else v.item() for k, v in given.items()})
 
         metric = made("metric", METRICS[arrays["family"]])
@@ -84,11 +83,9 @@ class SpaceProfile:
 
     @property
     def score(self) -> float:
-        """Score of the model itself."""
         return float(self.radii.score)
 
     def space(self, epsilon, max_radius: float) -> GoodEnoughSpace:
-        """The space of one epsilon."""
         if isinstance(epsilon, str):
             epsilon = self.criterion.auto_epsilon(self.radii.score)
         radius = self.radii.radius(epsilon, max_radius)
@@ -146,7 +143,7 @@ def build_space(
     logit_scale: float = 1.0,
     random_state=None,
 ) -> GoodEnoughSpace:
-    """Build the good-enough space of one linear classifier on its rows.
+    """Build the good-enough space of one linear classifier (GEMS 2019, Eq. 1).
 
     Parameters
     ----------
@@ -162,8 +159,7 @@ def build_space(
     geometry : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
         See `Gram`, `Ellipsoid` and `Ball`.
     construction : Construction or {"sampled", "certified"}, default="sampled"
-        Whether models inside reach `epsilon` along random rays, or provably all do;
-        see `Sampled` and `Certified`.
+        Whether models inside reach `epsilon` along random rays, or provably all do.
     criterion : Criterion or {"accuracy", "log_loss"}, default="accuracy"
         What is good enough.
     outputs : array-like of bool of shape (n_outputs,), default=None
@@ -183,11 +179,6 @@ def build_space(
     ValueError
         For arguments out of range, and where the radius is 0: the model itself does
         not reach `epsilon`, or by no margin.
-
-    References
-    ----------
-    Guha et al., "Model Aggregation via Good-Enough Model Spaces", 2019, Eq. 1 and
-    Algorithm 2.
 
     Examples
     --------
@@ -219,6 +210,13 @@ def build_space(
     if center.shape[0] != n_features + 1:
         shape = f"({n_features + 1}, n_outputs)"
         raise ValueError(f"center must have shape {shape}, got {center.shape}.")
+    if y.shape != X.shape[:1] or y.dtype.kind not in "iu":
+        raise ValueError(
+            f"y must hold {X.shape[0]} integers, the columns of the rows' labels; "
+            f"it has dtype {y.dtype} and shape {y.shape}."
+        )
+    if y.min() < 0 or y.max() >= n_outputs:
+        raise ValueError(f"y must be between 0 and {n_outputs - 1}.")
     profile = profile_space(
         *(X, y, center, outputs),
         geometry=geometry,

@@ -84,8 +84,7 @@ def _certified_radii(node: Margins) -> np.ndarray:
     # The worst direction for a row: min_c (z_y - z_c) / sqrt(v_y + v_c), v the norms.
     index, squared = np.arange(node.n_rows), node.norms
     own = squared[node.label if len(squared) > 1 else 0, index]
-    # Short of where rounding of the margins, by Cauchy and Schwarz, or of a distance
-    # could go over.
+    # Short of where rounding of margins (by Cauchy and Schwarz) or distances goes over.
     lengths = np.sqrt(row_norms(node.X, squared=True) + 1.0)
     largest = np.sqrt(np.max(np.sum(node.weights**2, axis=0)))
     digits = 4.0 * np.finfo(np.float64).eps * np.sqrt(len(node.weights))
@@ -151,7 +150,6 @@ class LossProfile:
     curvature: float = np.inf
 
     def radius(self, epsilon: float, max_radius: float = np.inf) -> float:
-        """Largest radius within which the mean log-loss is at most `epsilon`."""
         spare, on_chords, on_parabola = epsilon - self.score, 0.0, 0.0
         if spare < 0:
             return 0.0
@@ -169,7 +167,7 @@ class LossProfile:
         return float(min(max(on_chords, on_parabola), max_radius))
 
     def level(self, distance: float) -> float:
-        """Return the mean log-loss that models at most so far away do not exceed."""
+        """The mean log-loss that models at most so far away do not exceed."""
         found = np.interp(distance, self.knots, self.losses)
         found += self.slope * max(distance - self.knots[-1], 0.0)
         if np.isfinite(self.curvature):
@@ -186,8 +184,6 @@ def loss_profile(
     X, y, center, metric, *, n_directions=500, logit_scale=1.0, random_state=None, **how
 ) -> LossProfile:
     """How the mean loss of ``logit_scale * logits`` is bound; as `accuracy_profile`."""
-    if not 0 < logit_scale < np.inf:
-        raise ValueError(f"logit_scale must be finite and above 0, got {logit_scale}.")
     node = Margins(X, y, center, metric, norms=True, **how)
     if not node.known.all():
         raise ValueError(

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state, check_scalar
 
 from ..moments import Moments, mean_squares, ratio, row_moments
-from ._diagonal import DiagonalMetric, output_columns
+from ._diagonal import DiagonalMetric, check_family, output_columns
 from ._gram import GramMetric
 
 Metric = DiagonalMetric | GramMetric
@@ -17,7 +17,7 @@ METRICS = {kind.family: kind for kind in (DiagonalMetric, GramMetric)}
 
 
 def combine_metrics(metrics: Sequence[Metric], weights: np.ndarray) -> Metric:
-    """Weighted sum of metrics; a TypeError if diagonal and gram metrics are mixed."""
+    check_family(type(metrics[0]), metrics)
     return type(metrics[0]).combine(metrics, weights)
 
 
@@ -31,10 +31,7 @@ def ball_metric(n_params: int, outputs: np.ndarray) -> DiagonalMetric:
 def ellipsoid_metric(X, probabilities, *, floor=0.1, damping=1.0, outputs=None):
     """Metric of the diagonal Fisher information of a softmax model (2019, Eq. 4-5)."""
     probabilities = np.asarray(probabilities)
-    n_rows, n_outputs = probabilities.shape
-    if n_rows != X.shape[0] or n_rows == 0:
-        rows = f"{n_rows} rows, X has {X.shape[0]}"
-        raise ValueError(f"probabilities has {rows}: they must be equal and not 0.")
+    n_outputs = probabilities.shape[1]
     columns = output_columns(outputs, n_outputs)
     # The expectation is exact, over the predictions of the model.
     variance = probabilities[:, columns] * (1.0 - probabilities[:, columns])
@@ -68,7 +65,6 @@ def ridged(moments: Moments, ridge: float, output_weights=None) -> GramMetric:
 
 
 def gram_metric(X, *, ridge: float = 0.2, output_weights=None) -> GramMetric:
-    """Metric of the root mean square change of the logits on a node's rows."""
     return ridged(row_moments(X), ridge, output_weights)
 
 
@@ -87,9 +83,8 @@ class GoodEnoughSpace:
     epsilon : float
         Level the space was built for.
     criterion : {"accuracy", "log_loss"}, default="accuracy"
-        What `epsilon` is a level of.
     construction : {"sampled", "certified"}, default="sampled"
-        Whether models inside reached `epsilon` in samples, or provably do.
+        What `epsilon` is a level of; whether that is reached in samples, or provably.
     outputs : ndarray of bool of shape (n_outputs,), default=None
         Outputs that were compared; None: all.
     score : float, default=nan
@@ -205,5 +200,4 @@ class GoodEnoughSpace:
 
 
 def _scalar(array: np.ndarray):
-    """A Python number for an array without dimensions, others as they are."""
     return array.item() if np.ndim(array) == 0 else array

@@ -107,7 +107,9 @@ class Front:
             more = set(content) - {"tree", "bounds", "columns", "states", "fitted"}
             if odd or more:
                 raise ValueError(f"it has {odd or more}")
-            front = cls(from_tree(content["tree"]), bounds, columns, states)
+            transformer = from_tree(content["tree"])
+            check_tree(transformer)
+            front = cls(transformer, bounds, columns, states)
             front.limits(Columns(1, None, (False,), "float64"))
         except (TypeError, KeyError, AttributeError, ValueError) as exc:
             raise ValueError(f"is no front: {exc!s:.200}") from exc
@@ -563,28 +565,19 @@ def _param(value):
 
 
 def from_tree(tree, depth: int = 0):
-    """The unfitted transformer of a tree, which nobody need trust; ValueError."""
-    try:
-        own = _from_tree(tree, depth)
-    except (TypeError, KeyError, AttributeError) as exc:
-        raise ValueError(f"it is no front: {exc!r:.200}.") from exc
-    check_tree(own)
-    return own
-
-
-def _from_tree(tree, depth):
+    """The unfitted transformer of a tree, of known kinds only; not checked."""
     if depth > _DEEPEST:
         raise ValueError(f"steps are more than {_DEEPEST} within each other.")
     if tree in _WORDS:
         return tree
     name, deeper = tree["kind"], depth + 1
     if name in ("Pipeline", "FeatureUnion"):
-        steps = [(n, _from_tree(step, deeper)) for n, step in tree["steps"]]
+        steps = [(n, from_tree(step, deeper)) for n, step in tree["steps"]]
         return (Pipeline if name == "Pipeline" else FeatureUnion)(steps)
     if name == "ColumnTransformer":
-        steps = [(n, _from_tree(s, deeper), c) for n, s, c in tree["steps"]]
+        steps = [(n, from_tree(s, deeper), c) for n, s, c in tree["steps"]]
         more = {word: tree[word] for word in _COLUMN_PARAMS}
-        remainder = _from_tree(tree["remainder"], deeper)
+        remainder = from_tree(tree["remainder"], deeper)
         return ColumnTransformer(steps, remainder=remainder, **more)
     if name not in _BY_NAME:
         raise ValueError(f"there is no transformer {name!r:.40} in fronts.")

@@ -150,8 +150,7 @@ class _SimpleImputer(_OfGrid):
             values = grid.pop("rows")[0]
         else:
             counts, values = pooled["counts"], pooled["means"]
-        pairs = zip(values, counts, strict=True)
-        known = [float(value) if n > 0 else None for value, n in pairs]
+        known = np.where(counts > 0, values, None).tolist()
         missing = counts < pooled["n_rows"]
         return {"values": known, "missing": missing.tolist(), **grid}
 
@@ -287,8 +286,10 @@ class _PCA(Kind):
         return np.inf if gap <= _GAP * values[0] else 0.0
 
 
-class _Bounded(Kind):
+class _Scaler(Kind):
     """What looks at the smallest and the largest value of each column."""
+
+    by_column = True
 
     def asks(self, own):
         return "extremes"
@@ -299,12 +300,10 @@ class _Bounded(Kind):
         return clone(own).fit(_alike(example, rows))
 
 
-class _Scaler(_Bounded):
-    by_column = True
-
-
-class _Edges(_Bounded):
+class _Edges(_Scaler):
     """KBinsDiscretizer and SplineTransformer, of bounds or of a grid."""
+
+    by_column = False
 
     def __init__(self, word: str) -> None:
         self.word = word

@@ -49,7 +49,7 @@ def _columns(X, min_rows=1) -> dict:
 def _pooled(counts, means, squares) -> tuple:
     """Counts, means and squares about these, of those of parts along the first axis."""
     total = counts.sum(axis=0)
-    base = means[np.argmax(counts, axis=0), np.arange(means.shape[1])]
+    base = np.take_along_axis(means, np.argmax(counts, axis=0)[None], axis=0)[0]
     moved = np.sum(counts * (means - base), axis=0) / np.maximum(total, 1.0)
     mean = base + moved
     return total, mean, (squares + counts * (means - mean) ** 2).sum(axis=0)
@@ -58,10 +58,15 @@ def _pooled(counts, means, squares) -> tuple:
 _SUMS = ("counts", "means", "squares")
 
 
+def _all_sums(replies) -> dict:
+    counts, means, squares = (np.stack([own[s] for own in replies]) for s in _SUMS)
+    if means.ndim > counts.ndim:  # of several powers
+        counts = np.broadcast_to(counts[:, None], means.shape)
+    return dict(zip(_SUMS, _pooled(counts, means, squares), strict=True))
+
+
 def _all_columns(replies) -> dict:
-    found = [np.stack([own[name] for own in replies]) for name in _SUMS]
-    sums = dict(zip(_SUMS, _pooled(*found), strict=True))
-    return {"n_rows": _total(replies, "n_rows"), **sums}
+    return {"n_rows": _total(replies, "n_rows"), **_all_sums(replies)}
 
 
 def _total(replies, name: str) -> float:
@@ -202,14 +207,9 @@ def _powers(X, min_rows=1, *, power=yeo_johnson) -> dict:
 
 
 def _all_powers(replies) -> dict:
-    counts = np.stack([own["counts"] for own in replies])
-    found = [
-        _pooled(counts, *(np.stack([own[s][k] for own in replies]) for s in _SUMS[1:]))
-        for k in range(len(POWERS))
-    ]
-    _, means, squares = map(np.stack, zip(*found, strict=True))
-    sums = {"counts": counts.sum(axis=0), "means": means, "squares": squares}
-    return sums | {"slopes": np.sum([own["slopes"] for own in replies], axis=0)}
+    sums = _all_sums(replies)
+    slopes = np.sum([own["slopes"] for own in replies], axis=0)
+    return {**sums, "counts": sums["counts"][0], "slopes": slopes}
 
 
 def _extremes(X, min_rows=1) -> dict:

@@ -255,7 +255,7 @@ def test_the_search_goes_on_from_the_better_start(noise, share):
     groups, precisions, settings = alike(noise, share)
     order, rng = canonical_order(groups), np.random.RandomState(0)
     alone = _Search(_Matcher(groups, precisions, **settings), order, rng)
-    alone = alone.run(100, 0.0).result()
+    alone = alone.matcher.result(alone.run(100, 0.0))
     match = match_layer(groups, precisions, random_state=0, **settings)
     assert match.converged
     assert match.objective[-1] > alone.objective[-1] + 5

@@ -349,7 +349,6 @@ def test_gram_too_large_says_its_size_and_what_to_use():
         (lambda: ball_metric(3, np.array([False, False])), "no output"),
         (lambda: gram_metric(rows(), ridge=-1.0), "ridge"),
         (lambda: gram_metric(rows()[:0]), "no rows"),
-        (lambda: ellipsoid_metric(rows(), np.ones((3, 2))), "3 rows, X has 40"),
         (lambda: ellipsoid_metric(rows(), probabilities(rows()), floor=2), "floor"),
         (lambda: ellipsoid_metric(rows(), probabilities(rows()), damping=-1), "dampi"),
         (
