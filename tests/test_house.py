@@ -65,7 +65,7 @@ def test_the_package_has_a_licence_and_every_other_python_file_names_it():
 
 # Rooms from the ground up: a room imports from those below it, not from its own floor.
 FLOORS = [
-    {"progress"},
+    {"compat", "progress"},
     {"networks", "datasets", "steps"},
     {"base", "moments", "matching", "rounds"},
     {"spaces", "messages"},
@@ -98,6 +98,17 @@ def imported_rooms(path):
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names = [getattr(node, "module", None)] + [n.name for n in node.names]
             assert not any(str(name).startswith("skgems") for name in names), path
+
+
+def test_what_scikit_learn_keeps_to_itself_is_imported_in_one_room():
+    found = set()
+    for path in (ROOT / "skgems").rglob("*.py"):
+        for own in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(own, ast.ImportFrom) and not own.level:
+                parts = [*own.module.split("."), *(name.name for name in own.names)]
+                if parts[0] == "sklearn" and any(p.startswith("_") for p in parts):
+                    found.add(path.parent.name)
+    assert found == {"compat"}
 
 
 def test_the_rooms_are_those_of_the_design():

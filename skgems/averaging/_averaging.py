@@ -6,9 +6,7 @@ from dataclasses import fields
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import (
@@ -19,6 +17,7 @@ from ..base import (
     split_by_state,
     warn_user,
 )
+from ..compat import Interval, StrOptions, fit_context
 from ..federation import (
     ReportMixin,
     Simulation,
@@ -198,7 +197,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         self.verbose = verbose
         self.random_state = random_state
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     @begins_again
     def fit(
         self, X=None, y=None, nodes=None, held_out=None

@@ -16,17 +16,11 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_X_y
-from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..compat import HasMethods, VisualBlock
 from ..steps import Front, check_tree
 from ._members import MemberParametersMixin, is_channel, named_members
-
-try:
-    from sklearn.utils._repr_html.estimator import _VisualBlock
-except ImportError:  # scikit-learn < 1.8
-    from sklearn.utils._estimator_html_repr import _VisualBlock
-
 
 _MOST_SHOWN = 5  # nodes in a diagram; of more, a count
 # Whose frames a warning is not about.
@@ -253,7 +247,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     def _sk_visual_block_(self):
         given = self.estimators
         if is_channel(given):
-            return _VisualBlock("single", None, names=str(given))
+            return VisualBlock("single", None, names=str(given))
         given = self._default_estimator() if given is None else given
         names, members = named_members(given)
         shown, more = members[:_MOST_SHOWN], len(members) - _MOST_SHOWN
@@ -263,7 +257,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
             names.append(f"and {more} more")
             details.append(f"{len(members)} nodes in all")
             shown.append("...")
-        return _VisualBlock("parallel", shown, names=names, name_details=details)
+        return VisualBlock("parallel", shown, names=names, name_details=details)
 
     def _log(self, message: str) -> None:
         if self.verbose:

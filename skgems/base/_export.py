@@ -2,10 +2,10 @@
 
 from copy import copy
 
-from sklearn.base import _fit_context
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils.validation import check_is_fitted
 
+from ..compat import fit_context
 from ..networks import Layers, to_mlp_classifier, to_module
 
 
@@ -63,7 +63,7 @@ class NetworkExportMixin:
 class TunedNetworkMixin(NetworkExportMixin):
     """Fine-tuning of an aggregator that is one network, by its ``_tuned``."""
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fine_tune(self, X, y, *, layers="all"):
         """Fine-tune the fitted aggregate on public rows.
 

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 
 import numpy as np
-from sklearn.base import _clone_parametrized, clone  # the first is what clone() calls
-from sklearn.utils.metaestimators import _BaseComposition
+from sklearn.base import clone
 
+from ..compat import BaseComposition, clone_parametrized
 from ..networks import is_fitted
 
 # What ``nodes`` calls public rows, and so no node.
@@ -66,7 +66,7 @@ def _carry_if_fitted(member):
     return _Carried(member) if kept else member
 
 
-class MemberParametersMixin(_BaseComposition):
+class MemberParametersMixin(BaseComposition):
     """Parameter handling of an estimator whose ``estimators`` may be fitted.
 
     ``clone`` hands fitted members over as they are; ``set_params`` never alters them.
@@ -141,7 +141,7 @@ class MemberParametersMixin(_BaseComposition):
             shell.estimators = kind([_carry_if_fitted(m) for m in self.estimators])
         elif self.estimators is not None:
             shell.estimators = _carry_if_fitted(self.estimators)
-        return _clone_parametrized(shell)
+        return clone_parametrized(shell)
 
 
 def _members(estimators) -> list:

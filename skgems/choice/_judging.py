@@ -9,9 +9,9 @@ from time import perf_counter
 import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
-from sklearn.utils import _safe_indexing
 
 from ..base import PUBLIC_NAME, BaseAggregator
+from ..compat import safe_indexing
 from ..federation import AS_IT_IS, FACTORS, halves_of, losses_of
 from ..fronts import PooledTransformer
 from ..local import fit_local, indices_of, net_seed, to_logits
@@ -123,7 +123,7 @@ def _refitted(members, X, y, owners, kept: np.ndarray) -> list:
     found = []
     for name, member in members:
         rows, own = owners[name][kept[owners[name]]], clone(unwrap(member))
-        given = _safe_indexing(X, rows), y[rows], np.unique(y[rows])
+        given = safe_indexing(X, rows), y[rows], np.unique(y[rows])
         seed = net_seed(own, np.random.RandomState(0))
         found.append((name, fit_local(own, *given, seed)))
     return found
@@ -167,7 +167,7 @@ def _judged(candidate, members, y, rows, prepared, entry) -> tuple:
         if candidate.of_members:
             aggregator.set_params(estimators=members)
         aggregator.fit(X, y, **prepared.fit)
-        proba = aggregator.predict_proba(_safe_indexing(X, rows))
+        proba = aggregator.predict_proba(safe_indexing(X, rows))
     sent = (message["bytes_received"] for message in aggregator.history_)
     entry["bytes"] += n_bytes + sum(sent)
     codes = indices_of(y[rows], aggregator.classes_)

@@ -6,14 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 from sklearn.utils import check_array, check_consistent_length, check_random_state
-from sklearn.utils._param_validation import (
-    Interval,
-    RealNotInt,
-    StrOptions,
-    validate_params,
-)
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
+
+from ..compat import Interval, RealNotInt, StrOptions, validate_params
 
 RandomState = int | np.random.RandomState | None
 

@@ -8,14 +8,13 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import BaseAggregator, named_members, seeded_clone, split_by_state
+from ..compat import HasMethods, fit_context
 from ..federation import (
     Federation,
     ReportMixin,
@@ -130,7 +129,7 @@ class DistillationAggregator(ReportMixin, BaseAggregator):
         self.verbose = verbose
         self.random_state = random_state
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y=None, nodes=None, held_out=None) -> DistillationAggregator:
         """Fit the student to what the ensemble says of rows.
 

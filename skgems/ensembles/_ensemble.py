@@ -7,7 +7,7 @@ from copy import copy
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
-from sklearn.base import _fit_context, clone
+from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import (
@@ -16,12 +16,12 @@ from sklearn.utils import (
     column_or_1d,
     get_tags,
 )
-from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from ..base import BaseAggregator, is_channel, named_members
 from ..choice import Candidate, Choice, choose
+from ..compat import HasMethods, StrOptions, fit_context
 from ..federation import (
     MIN_ROWS,
     Federation,
@@ -237,7 +237,7 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
         members = named_members(self.estimators)[1]
         return all(is_constant(own) or _takes_nan(own) for own in members)
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> EnsembleAggregator:
         """Put the local models together.
 

@@ -6,9 +6,9 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from sklearn.utils import _safe_indexing
 
 from ..base import Features
+from ..compat import safe_indexing
 from ..local import ROLES, LocalModel, Member, indices_of
 from ..networks import Network, common_dtype
 from ..steps import Front
@@ -144,7 +144,7 @@ class Federation:
         """Some rows with their labels; none where there are no rows at all."""
         if self.X is None:
             return np.zeros((0, self.features.n_features_in or 0)), self.classes[:0]
-        return _safe_indexing(self.X, rows), self.classes[self.y[rows]]
+        return safe_indexing(self.X, rows), self.classes[self.y[rows]]
 
     def run(self, *, n_jobs=None, recalls=False, memory=None, records=None) -> Run:
         """How plans are carried out; ``records`` keep what nodes reply."""
@@ -184,7 +184,7 @@ class Federation:
         if self.rows_are_shared:
             own["weights"] = 1.0 / np.maximum(self._judges[rows], 1)
         # Nodes that share all rows do not each get a copy.
-        X = self.X if len(rows) == len(self.y) else _safe_indexing(self.X, rows)
+        X = self.X if len(rows) == len(self.y) else safe_indexing(self.X, rows)
         return Member.of(node.name, node.local.estimator, X, labels, **own)
 
     def attributes(self) -> dict:

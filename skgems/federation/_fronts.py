@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import _safe_indexing
 
 from ..base import warn_user
+from ..compat import safe_indexing
 from ..messages import Message
 from ..steps import Columns, Front, NotPooledError
 from ._channel import InProcess
@@ -106,7 +106,7 @@ def fit_front(front: Front, X, nodes=None, mask=None, n_jobs=None) -> tuple:
     for name, rows in owners_of(nodes, X).items():
         own = None if mask is None else mask[rows]
         if len(rows) and not (own is not None and own.all()):
-            members.append(column_member(name, _safe_indexing(X, rows), own))
+            members.append(column_member(name, safe_indexing(X, rows), own))
     run = Run(InProcess(members, n_jobs=n_jobs))
     return run(front_plan(front)), run.history
 
@@ -118,7 +118,7 @@ def through_front(front: Front, X, nodes=None):
     groups = [rows for rows in [*groups, rest] if len(rows)]
     if len(groups) == 1:
         return front.transform(X)
-    parts = [front.transform(_safe_indexing(X, rows)) for rows in groups]
+    parts = [front.transform(safe_indexing(X, rows)) for rows in groups]
     back = np.argsort(np.concatenate(groups))
     if sparse.issparse(parts[0]):
         return sparse.vstack(parts).tocsr()[back]

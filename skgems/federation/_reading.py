@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import wraps
 
 import numpy as np
-from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples
 
@@ -21,6 +20,7 @@ from ..base import (
     split_by_state,
     warn_user,
 )
+from ..compat import safe_indexing
 from ..local import LocalModel, local_model
 from ..messages import Agreement
 from ..networks import Network, union_of_classes
@@ -173,7 +173,7 @@ def read_federation(
             counts = _row_counts(none if X is None else y, classes, roles)
             n_rows = len(roles["training"])
             if front is not None and fitted and n_rows:
-                own = _safe_indexing(X, rows), classes[y[rows]]
+                own = safe_indexing(X, rows), classes[y[rows]]
                 _warn_of_another_front(models[k], *own)
         given = models[k], descriptions[k], seen[k], *roles.values()
         nodes.append(Node(name, *given, summary, counts))

@@ -6,10 +6,10 @@ from html import escape
 from pathlib import Path
 
 import numpy as np
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import versions
+from ..compat import safe_indexing
 from ..local import indices_of, local_model
 from ..spaces import as_criterion
 from ._fronts import owners_of
@@ -175,7 +175,7 @@ default=None
                 there = float(np.mean(found[rows] == y[rows]))
             if len(rows) and getattr(member, "has_classifier", True):
                 model = local_model(member, name=name)
-                votes = model.votes(_safe_indexing(Z, rows), self.classes_)
+                votes = model.votes(safe_indexing(Z, rows), self.classes_)
                 own = float(np.mean(votes == indices_of(y[rows], self.classes_)))
             for column, value in zip(columns, (len(rows), own, there), strict=True):
                 columns[column].append(value)

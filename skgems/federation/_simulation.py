@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 import numpy as np
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
 from ..base import seeded_clone
+from ..compat import safe_indexing
 from ..local import Picklable, at_node, cached, fit_local, net_seed
 from ._nodes import (
     deal_rows,
@@ -63,7 +64,7 @@ def simulate(names, members, X, y, nodes, held_out, simulation: Simulation) -> t
     fit = cached(simulation.fit, simulation.memory)
     call = delayed(_trained)
     trained = Parallel(n_jobs=simulation.n_jobs)(
-        call(names[k], fit, own, _safe_indexing(X, rows), y[rows], classes, seed)
+        call(names[k], fit, own, safe_indexing(X, rows), y[rows], classes, seed)
         for k, (own, rows, seed) in sorted(jobs.items(), key=itemgetter(0))
     )
     return names, [own.estimator for own in trained], codes, held_out

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
-from sklearn.base import _fit_context
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import is_channel, is_named, split_by_state
+from ..compat import fit_context
 from ..local import Description
 from ..messages import Message
 from ..networks import Network
@@ -59,7 +59,7 @@ class UpdateForgetMixin:
         """What asks nodes for more than can be kept, in words; or nothing."""
         return ""
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def update(self, estimators, X=None, y=None, nodes=None, held_out=None):
         """Take in new nodes, or others of the same names; no one else is asked again.
 

@@ -6,12 +6,12 @@ import os
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_array, get_tags
-from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..base import is_channel
+from ..compat import HasMethods, StrOptions, fit_context
 from ..federation import (
     MIN_ROWS,
     Run,
@@ -113,7 +113,7 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> PooledTransformer:
         """Fit all steps to what nodes tell.
 

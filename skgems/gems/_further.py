@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 
+from ..compat import Interval, StrOptions
 from ..moments import Descent, Likelihood, NodeLoss
 
 # Lengths of the step that each message tries; where none is lower, next ones shrink so.

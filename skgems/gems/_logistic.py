@@ -9,13 +9,12 @@ from numbers import Integral, Real
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import _fit_context
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import BaseAggregator, is_channel, linear_attributes, warn_user
+from ..compat import HasMethods, Interval, StrOptions, fit_context
 from ..federation import (
     Federation,
     Kept,
@@ -314,7 +313,7 @@ default="auto"
         self.verbose = verbose
         self.random_state = random_state
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     @begins_again
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> GEMSLogisticAggregator:
         """Merge the nodes' models, by what their rows come to.
@@ -438,7 +437,7 @@ default="auto"
         self.history_ = [*self.history_, *with_further(run.history, None)]
         return self.node_scores_
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fine_tune(self, X, y) -> GEMSLogisticAggregator:
         """Fine-tune the fitted aggregate on public rows.
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.base import _fit_context, clone
+from sklearn.base import clone
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import BaseAggregator, TunedNetworkMixin, tuned_attributes, warn_user
+from ..compat import HasMethods, Interval, StrOptions, fit_context
 from ..federation import ReportMixin, begins_again, read_federation
 from ..networks import Coordinates, Layers, linear_logits
 from ..neurons import HIDDEN_GEOMETRIES
@@ -228,7 +228,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         )
         return dict(asked)
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     @begins_again
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> "GEMSMLPAggregator":
         """Merge the local networks.

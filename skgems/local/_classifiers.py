@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.multiclass import _ovr_decision_function
 
+from ..compat import ovr_decision_function
 from ..networks import final_step, is_skorch
 
 # What else is raised becomes a RuntimeError, the first of these that fits itself.
@@ -101,7 +101,7 @@ def class_scores(estimator, X) -> np.ndarray | None:
     n_pairs = n_classes * (n_classes - 1) // 2
     if scores.shape[1:] == (n_pairs,) and n_classes > 2 and _scores_pairs(estimator):
         # As scikit-learn itself does for decision_function_shape="ovr".
-        return _ovr_decision_function(scores < 0, -scores, n_classes)
+        return ovr_decision_function(scores < 0, -scores, n_classes)
     return scores if scores.shape[1:] == (n_classes,) else None
 
 

@@ -8,8 +8,9 @@ from functools import cached_property
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import check_random_state
 
+from ..compat import safe_indexing
 from ..networks import (
     Layers,
     Network,
@@ -124,7 +125,7 @@ class LocalModel:
         votes = indices_of(predicted, classes)
         others = votes < 0
         if others.any():
-            some = _safe_indexing(X, np.flatnonzero(others))
+            some = safe_indexing(X, np.flatnonzero(others))
             votes[others] = np.argmax(self.probabilities(some, classes), axis=1)
         return votes
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
-from sklearn.utils import _safe_indexing
 from sklearn.utils.extmath import safe_sparse_dot
 
+from ..compat import safe_indexing
 from ..moments import (
     ClassMoments,
     ClassSums,
@@ -56,7 +56,7 @@ def describe_node(member: Member) -> dict:
 def front(member: Member, *, front) -> dict:
     """Reply with what the next steps of a front are fitted to, and the columns."""
     X, learning = member.X, member.learning
-    X = X if isinstance(learning, slice) else _safe_indexing(X, learning)
+    X = X if isinstance(learning, slice) else safe_indexing(X, learning)
     if X.shape[0] < member.min_rows:
         few = f"{X.shape[0]} rows, fewer than min_rows={member.min_rows}"
         raise TooFewRowsError(f"Node {member.name!r} has {few}.")

@@ -7,13 +7,12 @@ from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.base import _fit_context
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import BaseAggregator, TunedNetworkMixin, is_named, layer_attributes
+from ..compat import Interval, StrOptions, fit_context
 from ..federation import (
     MOST_GRIDS,
     Federation,
@@ -265,7 +264,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     def _default_estimator(self):
         return MLPClassifier((32,), learning_rate_init=0.01, tol=1e-3, max_iter=1000)
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     @begins_again
     def fit(
         self, X=None, y=None, nodes=None, held_out=None, *, n_class_samples=None
@@ -345,7 +344,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         self._publish(**found, last_layer_=last_layer, history_=history)
         return self
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def update(self, estimators, *, n_class_samples=None):
         """Take in the next batch of fitted networks of a stream.
 

@@ -7,9 +7,9 @@ from itertools import product
 import numpy as np
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
+from ..compat import safe_indexing
 from ..networks import read_network
 from ..spaces import NoSpaceError
 from ._fits import LINES, MARKS, Display
@@ -260,7 +260,7 @@ class FineTuningDisplay(Display):
         alone = LogisticRegression(max_iter=1000) if alone is None else alone
         scores = {name: [] for name in (*_named(aggregators), "public rows alone")}
         for size in sizes:
-            rows = _safe_indexing(X, slice(size)), _safe_indexing(y, slice(size))
+            rows = safe_indexing(X, slice(size)), safe_indexing(y, slice(size))
             for name, own in _named(aggregators).items():
                 if size and hasattr(own, "fine_tune"):
                     own = deepcopy(own).fine_tune(*rows)

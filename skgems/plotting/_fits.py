@@ -1,9 +1,9 @@
 """Draw what came of fits: nodes, levels, messages, and spaces."""
 
 import numpy as np
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
+from ..compat import safe_indexing
 from ..federation import owners_of
 from ..local import indices_of
 from ..networks import linear_logits
@@ -163,7 +163,7 @@ class SpacesDisplay(Display):
         if X is not None:
             codes = indices_of(y, aggregator.classes_)
             owned = owners_of(nodes, X).values()
-            rows = [(_safe_indexing(X, own), codes[own]) for own in owned]
+            rows = [(safe_indexing(X, own), codes[own]) for own in owned]
         return cls(aggregator.spaces_, found.point, names, rows).plot(ax=ax)
 
     def _draw(self, ax) -> None:

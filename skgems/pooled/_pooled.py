@@ -9,14 +9,14 @@ from functools import wraps
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import _fit_context, clone, is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.utils import get_tags
-from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import BaseAggregator, warn_user
+from ..compat import HasMethods, StrOptions, fit_context
 from ..federation import (
     Federation,
     Kept,
@@ -213,7 +213,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
         self.verbose = verbose
         self.random_state = random_state
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     @begins_again
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> PooledAggregator:
         """Sum what the nodes send, and make the classifier of it.

@@ -7,8 +7,8 @@ from numbers import Real
 import numpy as np
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils._param_validation import Interval
 
+from ..compat import Interval
 from ..moments import mean_squares
 from ..networks import linear_logits
 from ._diagonal import DiagonalMetric, fill_unseen

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils._param_validation import Interval
 
+from ..compat import Interval
 from ..moments import mean_log_loss
 from ._radii import AccuracyProfile, LossProfile, accuracy_profile, loss_profile
 from ._space import Metric

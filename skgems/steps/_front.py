@@ -15,9 +15,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.utils import _safe_indexing
-from sklearn.utils._indexing import _get_column_indices
 
+from ..compat import get_column_indices, safe_indexing
 from ._columns import Columns, ColumnsError, as_rows
 from ._kinds import KINDS, Kind, NotPooledError
 from ._statistics import STATISTICS
@@ -378,7 +377,7 @@ def walk(own, tables: tuple, path: str, leaf: Callable):
             continue
         part = tables
         if columns is not None:
-            part = tuple(_safe_indexing(table, columns, axis=1) for table in tables)
+            part = tuple(safe_indexing(table, columns, axis=1) for table in tables)
         found.append((name, walk(step, part, f"{path}/{k}", leaf)))
     if any(done is None for _, done in found):
         return None
@@ -411,7 +410,7 @@ def _branches(own, X) -> list[tuple]:
         if hasattr(X, "columns"):
             listed = [columns] if isinstance(columns, str) else columns
             _check_columns(X, [c for c in listed if isinstance(c, str)])
-        chosen = _get_column_indices(X, columns)
+        chosen = get_column_indices(X, columns)
         used |= set(chosen)
         found.append((name, step, chosen))
     rest = sorted(set(range(X.shape[1])) - used)

@@ -1,0 +1,20 @@
+"""What scikit-learn keeps to itself and the other rooms need."""
+
+from sklearn.base import _clone_parametrized as clone_parametrized  # clone() calls it
+from sklearn.base import _fit_context as fit_context
+from sklearn.utils import _safe_indexing as safe_indexing
+from sklearn.utils._indexing import _get_column_indices as get_column_indices
+from sklearn.utils._param_validation import (
+    HasMethods,
+    Interval,
+    RealNotInt,
+    StrOptions,
+    validate_params,
+)
+from sklearn.utils.metaestimators import _BaseComposition as BaseComposition
+from sklearn.utils.multiclass import _ovr_decision_function as ovr_decision_function
+
+try:
+    from sklearn.utils._repr_html.estimator import _VisualBlock as VisualBlock
+except ImportError:  # scikit-learn < 1.8
+    from sklearn.utils._estimator_html_repr import _VisualBlock as VisualBlock
