@@ -120,7 +120,7 @@ def test_the_rooms_are_those_of_the_design():
 def offered(room):
     """Names that a room has for others: those that its `__init__` imports."""
     tree = ast.parse((ROOT / "skgems" / room / "__init__.py").read_text("utf-8"))
-    imports = [own for own in tree.body if isinstance(own, ast.ImportFrom)]
+    imports = [own for own in ast.walk(tree) if isinstance(own, ast.ImportFrom)]
     return {name.asname or name.name for own in imports for name in own.names}
 
 

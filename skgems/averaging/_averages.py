@@ -1,6 +1,6 @@
 """Averages of models of nodes, once or in rounds of training."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 
@@ -11,6 +11,7 @@ from ..federation import Federation, Node, Run, Shares, TooFewNodes
 from ..local import LocalModel, Picklable, fit_local, indices_of, local_model
 from ..messages import Message
 from ..networks import Coordinates, Network, to_logistic_regression, to_mlp_classifier
+from ..progress import say
 from ..rounds import (
     Weight,
     align_hidden_units,
@@ -228,7 +229,6 @@ class CoLearning:
     schedule: str = "cyclical"
     epochs: str = "increasing"  # or "fixed"
     epsilon: float = 0.01  # relative change of the model up to which epochs double
-    log: Callable[[str], None] | None = None
 
     def plan(self, start: list, weights: Mapping, classes: list, rng) -> Generator:
         """Plan whose result is the last shared model, and a dict for each round."""
@@ -255,10 +255,9 @@ class CoLearning:
             rates = None if rates is None else rates.tolist()
             rounds.append({"epochs": length, "learning_rates": rates, "change": change})
             parameters, done = trained, done + length
-            if self.log is not None:
-                what = f"{length} epochs, mean loss {np.mean(losses):.4g}"
-                what += f", change {change:.3g}"
-                self.log(f"round {number + 1} of {self.n_rounds}: {what}")
+            what = f"{length} epochs, mean loss {np.mean(losses):.4g}"
+            what += f", change {change:.3g}"
+            say(f"round {number + 1} of {self.n_rounds}: {what}")
             if self.epochs == "increasing" and change <= self.epsilon:
                 length *= 2  # Eq. 4: the shared model has settled
         return parameters, rounds

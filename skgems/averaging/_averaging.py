@@ -257,9 +257,9 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         history, classes, align = run.history, federation.classes, bool(self.align)
         # One class leaves nothing to train.
         if self.n_rounds and len(classes) > 1:
-            names = [own.name for own in fields(CoLearning) if own.name != "log"]
+            names = [own.name for own in fields(CoLearning)]
             own = {name: getattr(self, name) for name in names}
-            rounds = CoLearning(**own, log=self._log)
+            rounds = CoLearning(**own)
             by_class = isinstance(self.weights, str) and self.weights == "class_counts"
             how = {"by_class": by_class, "align": align, "rounds": rounds, "rng": rng}
             model, found = co_learn(federation, shares, run, **how)

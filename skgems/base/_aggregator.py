@@ -259,10 +259,6 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
             shown.append("...")
         return VisualBlock("parallel", shown, names=names, name_details=details)
 
-    def _log(self, message: str) -> None:
-        if self.verbose:
-            print(f"[{type(self).__name__}] {message}", flush=True)
-
 
 def _about_text(X) -> str:
     columns = ""

@@ -7,6 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..compat import fit_context
 from ..networks import Layers, to_mlp_classifier, to_module
+from ..progress import shown
 
 
 def layer_attributes(layers: Layers) -> dict:
@@ -64,6 +65,7 @@ class TunedNetworkMixin(NetworkExportMixin):
     """Fine-tuning of an aggregator that is one network, by its ``_tuned``."""
 
     @fit_context(prefer_skip_nested_validation=False)
+    @shown
     def fine_tune(self, X, y, *, layers="all"):
         """Fine-tune the fitted aggregate on public rows.
 

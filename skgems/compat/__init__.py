@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import (
 )
 from sklearn.utils.metaestimators import _BaseComposition as BaseComposition
 from sklearn.utils.multiclass import _ovr_decision_function as ovr_decision_function
+from sklearn.utils.validation import _num_samples as num_samples
 
 try:
     from sklearn.utils._repr_html.estimator import _VisualBlock as VisualBlock

@@ -25,6 +25,7 @@ from ..federation import (
 )
 from ..local import local_model, net_seed, to_logits
 from ..networks import to_module
+from ..progress import say, shown
 from ._ensemble import (
     EnsembleAggregator,
     ensemble_probabilities,
@@ -130,6 +131,7 @@ class DistillationAggregator(ReportMixin, BaseAggregator):
         self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=False)
+    @shown
     def fit(self, X, y=None, nodes=None, held_out=None) -> DistillationAggregator:
         """Fit the student to what the ensemble says of rows.
 
@@ -173,7 +175,7 @@ class DistillationAggregator(ReportMixin, BaseAggregator):
             X, proba = scoring, said(scoring)
         learned = local_model(student, name="student").probabilities(X, classes)
         agreement = float(np.mean(learned.argmax(axis=1) == proba.argmax(axis=1)))
-        self._log(f"the student agrees on {agreement:.3f} of {X.shape[0]} rows")
+        say(f"the student agrees on {agreement:.3f} of {X.shape[0]} rows")
         found = {"weights_": weights, "history_": history, "student_": student}
         self._publish(**federation.attributes(), **found, agreement_=agreement)
         return self

@@ -37,6 +37,7 @@ from ..gems import GEMSLogisticAggregator
 from ..local import LocalModel, fit_local, local_model, to_logits
 from ..networks import is_constant
 from ..pooled import PooledAggregator, shrunk_lda
+from ..progress import shown
 from ..steps import Columns
 from ._odds import MemberOdds
 
@@ -238,6 +239,7 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
         return all(is_constant(own) or _takes_nan(own) for own in members)
 
     @fit_context(prefer_skip_nested_validation=False)
+    @shown
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> EnsembleAggregator:
         """Put the local models together.
 

@@ -8,7 +8,6 @@ from functools import wraps
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _num_samples
 
 from ..base import (
     BaseAggregator,
@@ -20,11 +19,11 @@ from ..base import (
     split_by_state,
     warn_user,
 )
-from ..compat import safe_indexing
+from ..compat import num_samples, safe_indexing
 from ..local import LocalModel, local_model
 from ..messages import Agreement
 from ..networks import Network, union_of_classes
-from ..progress import showing, tracked
+from ..progress import say, shown, tracked
 from ..steps import Front, as_rows
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, through_front
@@ -178,7 +177,7 @@ def read_federation(
         given = models[k], descriptions[k], seen[k], *roles.values()
         nodes.append(Node(name, *given, summary, counts))
         text = f"{kind.__name__}, {seen[k].sum()} classes, {n_rows} rows"
-        aggregator._log(f"node {name}: {text}")
+        say(f"node {name}: {text}")
     rows = X, y, public_rows, shared, spare_rows
     federation = Federation(nodes, classes, features, *rows, joined, front, asked)
     _warn_of_alike_labels(federation)
@@ -219,7 +218,7 @@ def _default_members(aggregator: BaseAggregator, X, nodes):
     default = aggregator._default_estimator()
     if default is not None or X is None or nodes is None:
         return default
-    return [(name, None) for name in node_names_of(nodes, _num_samples(X))]
+    return [(name, None) for name in node_names_of(nodes, num_samples(X))]
 
 
 def _with_rows_alone(names, members, codes, X, y, features) -> list:
@@ -255,7 +254,7 @@ def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:
             agreement = Agreement.of(aggregator)
             with suppress(AttributeError):  # later fits are of the same exchange
                 channel.agreement = agreement
-        more = {"keeps": True, "may_lose": True, "log": aggregator._log}
+        more = {"keeps": True, "may_lose": True}
         run = Run(channel, agreement=agreement, **more)
     front = aggregator._agreed_front
     if front is not None and run.front is None:
@@ -274,8 +273,7 @@ def begins_again(fit: Callable) -> Callable:
         try:
             while True:
                 try:
-                    with showing(aggregator.verbose):
-                        return fit(aggregator, *args, **kwargs)
+                    return shown(fit)(aggregator, *args, **kwargs)
                 except NodesLost as lost:
                     aggregator._begun = lost.run  # who is left, and the history
         finally:

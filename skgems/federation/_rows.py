@@ -10,9 +10,9 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _num_samples
 
 from ..base import PUBLIC_NAME, BaseAggregator, named_members, split_by_state
+from ..compat import num_samples
 from ..local import (
     ChunkedMember,
     Member,
@@ -201,4 +201,4 @@ def _parts_of(chunk) -> tuple:
         what = "a chunk must be a pair (X, y), or (X, y, held_out)"
         raise TypeError(f"{what}, got {type(chunk).__name__}.")
     X, y, held_out = (*chunk, None)[:3]
-    return () if _num_samples(X) == 0 and len(y) == 0 else (X, y, held_out)
+    return () if num_samples(X) == 0 and len(y) == 0 else (X, y, held_out)

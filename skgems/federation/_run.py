@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from time import perf_counter
 from typing import Any
 
@@ -20,6 +20,7 @@ from ..messages import (
     joins_in,
     sealed,
 )
+from ..progress import say, tracked
 from ._record import Record, what_differs
 from ._replying import answer
 
@@ -117,7 +118,6 @@ class Run:
         may_lose: bool = False,
         agreement: Agreement | None = None,
         front: Mapping | None = None,
-        log: Callable[[str], None] | None = None,
     ) -> None:
         self.channel = channel
         self.agreement = agreement or getattr(channel, "agreement", None)
@@ -133,7 +133,6 @@ class Run:
         self.reports = getattr(channel, "reports", True) if reports is None else reports
         self.may_lose = may_lose  # a plan begins again without who is needed, and fails
         self.front = front  # through which nodes take their rows, as a message has it
-        self.log = log
         # For each message its "task", "bytes_sent", "bytes_received", "seconds" until
         # the last reply was taken, names "left_out", and the "loss" of nodes by name.
         self.history: list[dict] = []
@@ -232,6 +231,7 @@ class Run:
         number, start = len(self.history), perf_counter()
         # A folder raises here, before anything else, if replies are missing.
         arriving = _in_order(self.channel.ask(dict(sent)), sent)
+        arriving = tracked(arriving, f"message {number} ({name})", len(sent))
         return self._taken(sent, arriving, task, entry, number, start, n_asked)
 
     def _taken(self, sent, arriving, task, entry, number, start, n_asked) -> Iterator:
@@ -310,8 +310,7 @@ class Run:
         if self.keeps and task.alone:
             asked = request if self.front is None else request.with_front(None)
             self.records.setdefault(name, Record()).keep(asked, reply)
-        if self.log is not None:
-            self.log(f"message {number} ({entry['task']}): node {name}")
+        say(f"message {number} ({entry['task']}): node {name}")
         return reply
 
     def _report_failures(self, failures, n_asked, task, name, number) -> None:

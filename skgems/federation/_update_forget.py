@@ -14,6 +14,7 @@ from ..compat import fit_context
 from ..local import Description
 from ..messages import Message
 from ..networks import Network
+from ..progress import shown
 from ._federation import Federation
 from ._nodes import check_feature_names
 from ._reading import read_federation, read_members
@@ -60,6 +61,7 @@ class UpdateForgetMixin:
         return ""
 
     @fit_context(prefer_skip_nested_validation=False)
+    @shown
     def update(self, estimators, X=None, y=None, nodes=None, held_out=None):
         """Take in new nodes, or others of the same names; no one else is asked again.
 

@@ -26,6 +26,7 @@ from ..federation import (
     warn_of_exposed_columns,
 )
 from ..messages import Agreement, Message, write_bytes
+from ..progress import say, shown
 from ..steps import Front, as_rows, check_tree
 
 
@@ -114,6 +115,7 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
+    @shown
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> PooledTransformer:
         """Fit all steps to what nodes tell.
 
@@ -169,8 +171,7 @@ default=None
         vars(self).pop("feature_names_in_", None)
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
-        if self.verbose:
-            print(f"[PooledTransformer] fitted {self.transformer_}", flush=True)
+        say(f"fitted {self.transformer_}")
 
     def _of_summaries(self, front: Front) -> tuple:
         """What files say, which is one message."""

@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 
 from ..compat import Interval, StrOptions
 from ..moments import Descent, Likelihood, NodeLoss
+from ..progress import say
 
 # Lengths of the step that each message tries; where none is lower, next ones shrink so.
 _LENGTHS, _SHORTER = (0.25, 0.5, 1.0, 2.0), 0.0625
@@ -125,7 +126,7 @@ def with_further(history: list, further, messages: slice = slice(None)) -> list[
     return told
 
 
-def further_plan(state: "NodesSum", candidates, rounds, seed, log) -> Generator:
+def further_plan(state: "NodesSum", candidates, rounds, seed) -> Generator:
     """Plan whose result is Further: descend the sum of losses, which never rises."""
     likelihood = state.likelihood
     share, rng = rounds.participation, check_random_state(seed)
@@ -137,7 +138,7 @@ def further_plan(state: "NodesSum", candidates, rounds, seed, log) -> Generator:
     if len(names) > 1:
         report = found.candidates(names)
         first = names.index(report.chosen)
-        log(f"candidate {report.chosen!r} of {len(names)}")
+        say(f"candidate {report.chosen!r} of {len(names)}")
     W = models[first]
     found.keep(first)
     value, gradient = state.total(W)
@@ -171,7 +172,7 @@ def further_plan(state: "NodesSum", candidates, rounds, seed, log) -> Generator:
         value, gradient = state.total(W)
         messages.append(found.message(best, value))
         now = messages[-1]["objective"]
-        log(f"message {len(messages) + 1}: {now:.5f} nats a row")
+        say(f"message {len(messages) + 1}: {now:.5f} nats a row")
     return Further(W, likelihood.with_gradient(W, gradient), messages, report)
 
 

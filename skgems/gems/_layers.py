@@ -13,6 +13,7 @@ from ..messages import Message
 from ..moments import ClassMoments, fewer_parts, merge_moments, ratio
 from ..networks import HiddenLayers, Layers, Network, one_per_layer
 from ..neurons import MergedLayer, NeuronSpaces, merge_neurons, neuron_importances
+from ..progress import say
 from ..rounds import mean_parameters
 from ..spaces import GEOMETRIES, Geometry, Gram, as_construction, as_geometry
 from ._further import with_further
@@ -101,7 +102,7 @@ class HiddenStage:
         counts = ", ".join(f"{n} {what}" for what, n in merged.counts().items())
         which = f"hidden layer {layer + 1} of {len(self.activation)}"
         units = f"{len(merged.node)} neurons to {merged.n_units} units"
-        self.outer._log(f"{which}: {units} ({counts})")
+        say(f"{which}: {units} ({counts})")
         return merged
 
 
@@ -233,7 +234,7 @@ _CLUSTERS, _MOST_OWN, _MOST_PARTS = 16, 256, 1024
 
 
 def train_rounds(
-    merged: MergedLast, last: LastLayer, *, n_rounds, epochs, coordinates, seed, log
+    merged: MergedLast, last: LastLayer, *, n_rounds, epochs, coordinates, seed
 ) -> MergedLast:
     """Have nodes train a network in all rounds but one, also on Gaussians of others.
 
@@ -263,7 +264,7 @@ def train_rounds(
             at_start = at_start or losses
             n_rows = [rows.counts[name] for name in losses]
             before = np.average(list(losses.values()), weights=n_rows)
-            log(f"round {number} of {n_rounds}: log-loss before {before:.4f}")
+            say(f"round {number} of {n_rounds}: log-loss before {before:.4f}")
         if coordinates is not None:
             layers = coordinates.give_back(layers)
         return layers, at_start

@@ -10,6 +10,7 @@ from ..base import warn_user
 from ..federation import NodesDisagreeWarning, SameRowsWarning, warn_of_variances
 from ..moments import Likelihood, Span, merge_moments
 from ..pooled import PooledForm, common_form
+from ..progress import say
 from ..spaces import intersect, likeliest
 from ._further import OF_MODELS, SHARES, NodesSum, Rounds, further_plan
 from ._stage import Asked, LinearMerge, LinearStage, of_two
@@ -71,7 +72,7 @@ class LikelihoodStage(LinearStage):
                 factor = likelihood.inverse_temperature(likelihood.from_rows(W))
             known = {"likelihood": likelihood, "form": form, "factor": factor}
             merge = LinearMerge(W, **known, judged=factor * W)
-        self.log(f"likelihood of {merge.likelihood.n_rows:g} rows")
+        say(f"likelihood of {merge.likelihood.n_rows:g} rows")
         if self.is_bounded:
             if spaces is None:
                 spaces = yield from self._scaled_spaces(asked)
@@ -91,7 +92,7 @@ class LikelihoodStage(LinearStage):
                 spaces = yield from self._scaled_spaces(asked)
             candidates = self._candidates(found, likelihood, losses, asked, spaces)
             state = NodesSum(likelihood, losses, weights, asked)
-            settings = self.rounds, self.seed, self.log
+            settings = self.rounds, self.seed
             further = yield from further_plan(state, candidates, *settings)
             found, likelihood = further.W, further.likelihood
         W = likelihood.to_rows(likelihood.never_unseen(found))
@@ -139,7 +140,7 @@ class LikelihoodStage(LinearStage):
         def arriving():
             for k, (node, (_, reply)) in enumerate(zip(nodes, replies, strict=True)):
                 own, moments = NodeSums.of(node, reply.content, classes, keep_scatter)
-                self.log(
+                say(
                     f"node {k + 1} of {len(nodes)} ({node.name}): "
                     f"{moments.n_rows:g} rows in {len(moments.counts)} parts"
                 )

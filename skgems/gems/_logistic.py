@@ -30,6 +30,7 @@ from ..federation import (
 from ..moments import about_origin
 from ..networks import Layers, linear_logits, to_logistic_regression
 from ..pooled import KeepRepliesMixin
+from ..progress import say, shown
 from ..spaces import (
     CONSTRUCTIONS,
     GEOMETRIES,
@@ -425,7 +426,7 @@ default="auto"
             what = "Scores are asked of nodes behind a channel of the fit, once"
             raise ValueError(f"{what}; a fit on rows has them in node_scores_.")
         front = None if self._front is None else self._front.as_content()
-        run = Run(channel, reports=True, front=front, log=self._log)
+        run = Run(channel, reports=True, front=front)
         reports = [reply.content for _, reply in run.ask(requests)]
         beside = "local" if self.spaces_ is None else "on_own_scale"
         self.node_scores_ = {
@@ -438,6 +439,7 @@ default="auto"
         return self.node_scores_
 
     @fit_context(prefer_skip_nested_validation=False)
+    @shown
     def fine_tune(self, X, y) -> GEMSLogisticAggregator:
         """Fine-tune the fitted aggregate on public rows.
 
@@ -598,7 +600,6 @@ default="auto"
             "intersection": self.intersection,
             "node_weight": self._check_node_weight(nodes),
             "scale_logits": self.scale_logits,
-            "log": self._log,
         }
         if likely:
             return LikelihoodStage(**common, **by_likelihood)
@@ -665,7 +666,7 @@ default="auto"
                 little = f"; geometry={self.geometry!r} says nothing of unseen classes"
                 little += ", so among nodes of different classes that means little"
                 silent = merge.profiles[0].outputs is not None
-                self._log("a model in all spaces was found" + little * silent)
+                say("a model in all spaces was found" + little * silent)
             return
         if found is None or self.on_empty == "ignore":
             return
@@ -688,7 +689,7 @@ default="auto"
         rng = check_random_state(self.random_state)
         if self.fine_tuning == "plain":
             return train_plainly(X, y, Layers.of([W]), rng).layers.last, None
-        options = {"random_state": rng, "log": self._log}
+        options = {"random_state": rng}
         if merge.likelihood is not None:
             result = tune_likelihood(merge.likelihood, X, y, W, **options)
             return result.W, result
@@ -710,7 +711,7 @@ default="auto"
         precision[free] = np.where(variances > 0, variances, 1.0)
         rows = X - mean.astype(X.dtype) if mean.any() else X
         result = fine_tune_linear(rows, y, about_origin(W, mean), precision, **options)
-        self._log(f"fine-tuning: strength {result.strength:.3g}")
+        say(f"fine-tuning: strength {result.strength:.3g}")
         result = replace(result, W=about_origin(result.W, -mean))
         return result.W, result
 

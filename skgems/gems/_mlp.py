@@ -273,7 +273,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         coordinates = Coordinates.common([own.network.coordinates for own in nodes])
         if self.n_rounds > 1 and activation and len(federation.classes) > 1:
             how = {"n_rounds": self.n_rounds, "epochs": self.retrain_epochs}
-            how |= {"coordinates": coordinates, "seed": seed, "log": self._log}
+            how |= {"coordinates": coordinates, "seed": seed}
             merged = train_rounds(merged, last, **how)
         layers = merged.layers.with_last(last.publish(merged))
         last_layer, tuned = last.aggregator, None
@@ -327,7 +327,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         """Layers after fine-tuning on public rows; changes nothing here."""
         rng = check_random_state(self.random_state)
         if last_layer.fine_tuning != "plain":
-            options = {"hidden": hidden, "coordinates": coordinates, "log": self._log}
+            options = {"hidden": hidden, "coordinates": coordinates}
             return fine_tune_network(X, y, layers, random_state=rng, **options)
         if hidden:
             return train_plainly(X, y, layers, rng)

@@ -10,6 +10,7 @@ import numpy as np
 from ..federation import Summary, is_path, load_message, read_federation, region_summary
 from ..moments import fewer_parts
 from ..networks import Network
+from ..progress import tracked
 from ._likelihood import warn_of_same_rows
 
 # Nodes that are taken in at once, or bytes of their files; of more, groups become one.
@@ -73,12 +74,10 @@ def in_groups(aggregator, paths: Sequence) -> list[Summary]:
             size = 0
         cuts[-1].append(path)
         size += own
-    groups, done = [], 0
-    for paths in cuts:
+    groups = []
+    for paths in tracked(cuts, "groups of summaries"):
         summaries = [Summary.load(path) for path in paths]
         groups.append(merged_summary(aggregator, summaries, f"group {len(groups)}"))
-        done += len(paths)
-        aggregator._log(f"{done} of {len(found)} summaries are taken in")
     return groups
 
 

@@ -12,6 +12,7 @@ from ..messages import Message
 from ..moments import Likelihood
 from ..networks import HiddenLayers
 from ..pooled import PooledForm
+from ..progress import say
 from ..spaces import (
     Construction,
     Criterion,
@@ -121,7 +122,6 @@ class LinearStage:
     intersection: str
     node_weight: np.ndarray | None  # (n_nodes,)
     scale_logits: bool | str
-    log: Callable[[str], None]
     # Plan calibrate(W, asked) of the factor on logits where no node has rows.
     calibrate: Callable[..., Generator] | None = None
     one_summary: bool = False  # the only node is a summary, its space on one scale
@@ -166,7 +166,7 @@ class LinearStage:
         for node, (_, reply) in zip(asked.nodes, replies, strict=True):
             profile = SpaceProfile.from_arrays(reply.content, *how)
             profiles.append(_of_all_classes(profile, node.known))
-            self.log(
+            say(
                 f"node {len(profiles)} of {len(asked.nodes)} ({node.name}): "
                 f"{node.n_rows} rows, {self.criterion.name} {profiles[-1].score:.3f}"
             )

@@ -11,6 +11,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import gammaln
 from sklearn.utils import check_random_state
 
+from ..progress import tracked
+
 
 @dataclass(frozen=True, eq=False)
 class Atoms:
@@ -176,7 +178,8 @@ class _Search:
         while not self.converged and len(self.objective) <= max_iter:
             if tol and self.gain < tol * abs(self.objective[-1]):
                 break
-            for group in self.order[self.rng.permutation(len(self.order))]:
+            order = self.order[self.rng.permutation(len(self.order))]
+            for group in tracked(order, f"sweep {len(self.objective)}"):
                 changed = self.matcher.step(group)
                 self.unchanged = 0 if changed else self.unchanged + 1
                 self.converged = self.unchanged >= len(self.order)

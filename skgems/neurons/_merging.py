@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..progress import tracked
 from ..spaces import intersect
 from ._pool import NeuronPool
 from ._spaces import NeuronSpaces
@@ -20,7 +21,7 @@ def ward_tree(costs: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.nda
     children = np.empty((n_points - 1, 2), dtype=np.intp)
     heights = np.empty(n_points - 1)
     chain: list[int] = []
-    for t in range(n_points - 1):
+    for t in tracked(range(n_points - 1), "merges"):
         if not chain:
             chain.append(int(active.argmax()))
         while True:

@@ -35,6 +35,7 @@ from ..networks import (
     to_mlp_classifier,
     union_of_classes,
 )
+from ..progress import say, shown
 from ..tuning import fine_tune_network
 from ._rounds import (
     Stream,
@@ -320,7 +321,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
 
             names = ("n_rounds", "n_epochs", "round_units")
             how = {name: getattr(self, name) for name in names}
-            how |= {"coordinates": stream.coordinates, "log": self._log}
+            how |= {"coordinates": stream.coordinates}
             by_name = dict(zip(federation.names, networks, strict=True))
             given = by_name, match, rematch, federation.classes, rng
             match = run(match_in_rounds(*given, **how))
@@ -345,6 +346,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         return self
 
     @fit_context(prefer_skip_nested_validation=False)
+    @shown
     def update(self, estimators, *, n_class_samples=None):
         """Take in the next batch of fitted networks of a stream.
 
@@ -558,7 +560,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
             "_stream": stream,
             "_layers": layers,
         }
-        self._log(
+        say(
             f"{found['n_units_']} units in the hidden layers, "
             f"{[sum(map(len, own)) for own in found['assignments_']]} before matching"
         )
@@ -586,7 +588,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         return layers if factor is None else layers.scaled(factor)
 
     def _tuned(self, X, y, layers: Layers, last_layer, coordinates, hidden):
-        how = {"coordinates": coordinates, "log": self._log, "hidden": hidden}
+        how = {"coordinates": coordinates, "hidden": hidden}
         rng = check_random_state(self.random_state)
         return fine_tune_network(X, y, layers, **how, random_state=rng)
 

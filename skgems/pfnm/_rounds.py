@@ -12,6 +12,7 @@ from ..gems import activation_of
 from ..local import local_model
 from ..matching import NetworkMatch, merged_layers, widen_classes
 from ..networks import Coordinates, Layers, Network
+from ..progress import say
 
 
 def activations_of(nodes: Sequence[Node]) -> tuple[str, ...]:
@@ -224,7 +225,6 @@ def match_in_rounds(
     round_units: str,  # "all" of the merged network, or a node's "own"
     n_epochs: int,  # passes over the rows in a round
     coordinates: Coordinates | None,  # of the features, in which nodes train
-    log: Callable[[str], None],
 ) -> Generator:
     """Plan of the last match; TooFewNodes has the ``parameters`` merged before."""
     names, absent, own_only = list(networks), set(), round_units == "own"
@@ -262,7 +262,7 @@ def match_in_rounds(
         seen = {k: set(own.classes[own.seen].tolist()) for k, own in networks.items()}
         known = set().union(*(seen[name] for name in trained))
         absent = {n for n in requests if n not in trained and seen[n] <= known}
-        log(f"round {number + 1} of {n_rounds}: trained, matching")
+        say(f"round {number + 1} of {n_rounds}: trained, matching")
         present = [k for k, name in enumerate(names) if name not in absent]
         given = [networks[names[k]] for k in present]
         match = rematch(given, present, again=None if own_only else match)

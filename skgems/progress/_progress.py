@@ -2,9 +2,10 @@
 
 import logging
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import wraps
 from time import perf_counter
 
 # Lines go to its handlers, or to the standard error where none takes them.
@@ -22,6 +23,17 @@ def showing(verbose) -> Iterator[None]:
         yield
     finally:
         _SHOWN.reset(token)
+
+
+def shown(method: Callable) -> Callable:
+    """A method within which progress is shown, if ``verbose`` of its object says so."""
+
+    @wraps(method)
+    def showing_it(own, *args, **kwargs):
+        with showing(own.verbose):
+            return method(own, *args, **kwargs)
+
+    return showing_it
 
 
 def say(line: str) -> None:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_random_state
 
 from ..moments import Likelihood, directions, log_losses
 from ..networks import linear_logits
+from ..progress import say, tracked
 
 # From "the rows change next to nothing" to "the nodes are forgotten".
 STRENGTHS = np.geomspace(10.0, 1e-3, 9)
@@ -34,9 +35,7 @@ class FineTuned:
     losses: np.ndarray = field(repr=False)
 
 
-def fine_tune_linear(
-    X, y, W, precision, *, n_splits=5, random_state=None, log=lambda message: None
-) -> FineTuned:
+def fine_tune_linear(X, y, W, precision, *, n_splits=5, random_state=None) -> FineTuned:
     """Least log-loss of x'(W + V + W Z) + s (sum(precision V^2) + sum(Z^2) / g^2).
 
     W is of calibrated logits, the precision of shape (n_features + 1,) and positive.
@@ -46,7 +45,7 @@ def fine_tune_linear(
         return FineTuned(W, np.inf, np.full(len(STRENGTHS) + 1, np.inf))
     offset = linear_logits(X, W).astype(np.float64)
     rows, to_weights = _coordinates(X, offset, W, precision)
-    row_losses = _cross_validate(rows, y, offset, folds, log)
+    row_losses = _cross_validate(rows, y, offset, folds)
     losses = row_losses.mean(axis=1)
     chosen = first_within_one_error(row_losses)
     if chosen == 0:
@@ -66,18 +65,19 @@ def first_within_one_error(row_losses) -> int:
     return int(np.argmax(excess.mean(axis=1) <= errors + TIE))
 
 
-def _cross_validate(rows, y, offset, folds, log):
+def _cross_validate(rows, y, offset, folds):
     """Losses of held-out rows: untouched, then at strengths until they rise twice."""
     row_losses = np.full((len(STRENGTHS) + 1, len(y)), np.inf)
     row_losses[0], changes = log_losses(offset, y)[0], [None] * len(folds)
-    for index, strength in enumerate(STRENGTHS, start=1):
+    numbered = enumerate(STRENGTHS, start=1)
+    for index, strength in tracked(numbered, "strengths", len(STRENGTHS)):
         for fold, (train, test) in enumerate(folds):
             own, start = (rows[train], y[train], offset[train]), changes[fold]
             changes[fold] = fit_rows(*own, strength, start)
             logits = offset[test] + rows[test] @ changes[fold]
             row_losses[index, test] = log_losses(logits, y[test])[0]
         mean = row_losses.mean(axis=1)
-        log(f"fine-tuning: strength {strength:.2g}, log-loss {mean[index]:.4f}")
+        say(f"fine-tuning: strength {strength:.2g}, log-loss {mean[index]:.4f}")
         if index >= 3 and rose_twice(mean[: index + 1]):
             break
     return row_losses
@@ -177,9 +177,7 @@ _ROUGHLY = {"tol": 1e-5, "max_iter": 40}
 _SURE = 2.0
 
 
-def tune_likelihood(
-    likelihood: Likelihood, X, y, W, *, random_state=None, log=lambda message: None
-) -> FineTuned:
+def tune_likelihood(likelihood: Likelihood, X, y, W, *, random_state=None) -> FineTuned:
     """Minimise anew with public rows, of a cross-validated weight beyond 20 rows."""
     n_rows = X.shape[0]
     if n_rows <= FEW_ROWS:
@@ -189,14 +187,14 @@ def tune_likelihood(
     folds = deal_folds(y, _N_SPLITS, check_random_state(random_state))
     row_losses = np.empty((1 + len(strengths), n_rows))
     row_losses[0] = _losses(likelihood, X, y, W)[0]
-    for train, test in folds:
+    for train, test in tracked(folds, "folds"):
         start = W
         for k, strength in enumerate(strengths, start=1):
             start = _fit(likelihood, X[train], y[train], start, strength, **_ROUGHLY)
             row_losses[k, test] = _losses(likelihood, X[test], y[test], start)[0]
     losses = row_losses.mean(axis=1)
     for strength, loss in zip([0.0, *strengths], losses, strict=True):
-        log(f"fine-tuning: strength {strength:.3g}, log-loss {loss:.4f}")
+        say(f"fine-tuning: strength {strength:.3g}, log-loss {loss:.4f}")
     best = best_if_sure_of_more(row_losses)
     if best == 0:
         return FineTuned(W, 0.0, losses)

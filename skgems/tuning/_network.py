@@ -1,6 +1,6 @@
 """Fine-tune a network on public rows, and bring logits to probabilities."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_random_state
 
 from ..moments import block_bytes, log_losses, row_blocks
 from ..networks import Coordinates, Layers, linear_logits, to_mlp_classifier
+from ..progress import say
 from ._linear import TIE, deal_folds, fit_rows, rose_twice, uncorrelated
 
 # Grids of so many factors, each between the neighbours of the last one's best.
@@ -158,7 +159,6 @@ def fine_tune_network(
     coordinates: Coordinates | None = None,  # in which the first layer is held
     n_splits: int = 5,
     random_state=None,
-    log: Callable[[str], None] = lambda message: None,
 ) -> FineTunedNetwork:
     """Fit public rows, held to the start: the last layer, then all, if sure."""
     first_layers = [layers.n_hidden_layers]
@@ -180,7 +180,7 @@ def fine_tune_network(
         row_losses, factors, paths = _cross_validated(X, y, folds, starts, first)
         losses[step] = row_losses.mean(axis=1)
         chosen = best_if_sure(row_losses)
-        log(
+        say(
             f"fine-tuning from layer {first}: log-loss {losses[step, 0]:.4f}, "
             f"{losses[step, chosen]:.4f} after"
         )

@@ -64,7 +64,7 @@ def test_what_all_set_alike_stands_in_one_file(work, capsys):
     out = capsys.readouterr().out
     assert "Columns that the model does not know" not in out  # patient is dropped
     assert answer("nice", "--label", "a") == 1
-    assert "classes of the model are 'ill', 'well'" in capsys.readouterr().err
+    assert "the model has features that are no columns: 'a'" in capsys.readouterr().err
     assert answer("nice") == 0
     assert (
         main(["combine", "study", "--out", "m.skops", "--config", "shared.toml"]) == 0

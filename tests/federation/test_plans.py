@@ -12,6 +12,7 @@ from skgems.federation import _channel as channel_module
 from skgems.federation import _run as run_module
 from skgems.local import clear_cache
 from skgems.messages import TASKS, Task
+from skgems.progress import showing
 
 
 class Target:
@@ -256,12 +257,13 @@ def test_a_request_of_another_version():
         answer(Message("train", version=1), Target("a", 1.0))
 
 
-def test_progress_of_each_reply():
-    lines = []
+def test_progress_of_each_reply(capsys):
     members = [Target("a", 1.0), Target("b", 3.0)]
-    here = Run(InProcess(members), log=lines.append)
-    list(here.ask(Message.of("train", **content(np.ones(1)))))
-    assert lines == ["message 1 (train): node a", "message 1 (train): node b"]
+    with showing(1):
+        list(Run(InProcess(members)).ask(Message.of("train", **content(np.ones(1)))))
+    lines = capsys.readouterr().err.splitlines()
+    said = [f"[skgems] message 1 (train): node {name}" for name in "ab"]
+    assert [own for own in lines if own.startswith("[skgems]")] == said
 
 
 def test_requests_that_share_a_buffer_are_told_apart(monkeypatch):

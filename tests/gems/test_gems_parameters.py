@@ -240,7 +240,7 @@ def test_the_last_layer_takes_what_it_does_not_set_from_outside(tmp_path, capsys
     own = fitted(networks(data, memory=str(tmp_path), n_jobs=2, verbose=1), data)
     last = own.last_layer_
     assert (last.memory, last.n_jobs, last.verbose) == (str(tmp_path), 2, 1)
-    assert "[GEMSLogisticAggregator]" in capsys.readouterr().out
+    assert "likelihood of" in capsys.readouterr().err
     assert last.random_state is not None
     given = GEMSLogisticAggregator(n_jobs=1, random_state=7)
     last = fitted(networks(data, last_layer=given, n_jobs=2), data).last_layer_

@@ -10,6 +10,7 @@ from scipy.special import softmax
 
 from skgems.moments import mean_log_loss
 from skgems.networks import linear_logits
+from skgems.progress import showing
 from skgems.tuning import FineTuned, fine_tune_linear
 from skgems.tuning._linear import (
     STRENGTHS,
@@ -133,10 +134,11 @@ def test_dense_sparse_and_single_precision_agree(truth, n_rows):
     np.testing.assert_array_equal(start, before[1])
 
 
-def test_progress_is_told(truth):
-    told = []
+def test_progress_is_told(truth, capsys):
     X, y = rows_of(truth, 60)
-    fine_tune_linear(X, y, np.zeros_like(truth), EVEN, random_state=0, log=told.append)
+    with showing(True):
+        fine_tune_linear(X, y, np.zeros_like(truth), EVEN, random_state=0)
+    told = capsys.readouterr().err.splitlines()
     assert told and all("fine-tuning" in message for message in told)
 
 
