@@ -149,7 +149,7 @@ PUBLIC = {
     "skgems": skgems.__all__,
     "skgems.choice": ["Choice"],
     "skgems.gems": ["Candidates", "Rounds"],
-    "skgems.averaging": ["StartedApartWarning"],
+    "skgems.averaging": ["Downpour", "StartedApartWarning"],
     "skgems.fronts": ["NotPooledError", "RandomFeatures"],
     "skgems.spaces": [
         *("Geometry", "Gram", "Ellipsoid", "Ball", "GramMetric"),

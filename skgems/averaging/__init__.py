@@ -2,5 +2,6 @@
 
 from ._averages import CoLearning, StartedApartWarning
 from ._averaging import ModelAveragingAggregator
+from ._downpour import Downpour
 
-__all__ = ["StartedApartWarning"]
+__all__ = ["Downpour", "StartedApartWarning"]

@@ -242,15 +242,7 @@ class CoLearning:
             asked = {"parameters": parameters, "classes": classes, "epochs": length}
             seed = rng.randint(2**31 - 1)
             replies = yield Message.of("train", **asked, rates=rates, seed=seed)
-            losses: list[float] = []
-            came: list[Weight] = []
-            try:
-                trained = mean_parameters(_trained(replies, weights, losses, came))
-            except TooFewNodes as error:
-                error.parameters = parameters
-                raise
-            if len(came) < len(weights):
-                trained = _kept_where_none(trained, parameters, came)
+            trained, losses = mean_of(replies, weights, parameters)
             change = relative_change(trained, parameters)
             rates = None if rates is None else rates.tolist()
             rounds.append({"epochs": length, "learning_rates": rates, "change": change})
@@ -263,14 +255,30 @@ class CoLearning:
         return parameters, rounds
 
 
-def _trained(replies, weights, losses, came):
-    for name, reply in replies:
-        content = reply.content
-        del reply
-        losses.append(content["loss"])
-        came.append(weights[name])
-        yield content["parameters"], weights[name]
-        del content  # before the next one comes
+def mean_of(replies, weights: Mapping, before: list, pushed=None) -> tuple:
+    """Mean of models, or of ``before`` after changes of what was ``pushed``; losses."""
+    losses: list[float] = []
+    came: list[Weight] = []
+
+    def arriving():
+        for name, reply in replies:
+            model = reply.content["parameters"]
+            losses.append(reply.content["loss"])
+            del reply
+            came.append(weights[name])
+            if pushed is not None:
+                models = zip(model, pushed[name], before, strict=True)
+                model = [new - old + now for new, old, now in models]
+            yield model, weights[name]
+            del model  # before the next one comes
+
+    try:
+        mean = mean_parameters(arriving())
+    except TooFewNodes as error:
+        error.parameters = before
+        raise
+    kept = len(came) < len(weights)
+    return _kept_where_none(mean, before, came) if kept else mean, losses
 
 
 def _kept_where_none(trained, before, came: list[Weight]) -> list[np.ndarray]:
@@ -330,7 +338,7 @@ def co_learn(
             trainer = Picklable(first.local.estimator)
             run.members[k] = replace(member, picklable=trainer)
     by_name = dict(zip(federation.names, weights, strict=True))
-    parameters, found = run(rounds.plan(start, by_name, classes.tolist(), rng))
+    parameters, found = run(rounds(start, by_name, classes.tolist(), rng))
     return template.with_parameters(parameters), found
 
 

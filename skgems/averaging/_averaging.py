@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
@@ -41,6 +42,7 @@ from ._averages import (
     warn_of_apart,
     with_outputs,
 )
+from ._downpour import Downpour
 
 
 class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
@@ -86,6 +88,10 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         Whether epochs are doubled once the shared model has settled.
     epsilon : float, default=0.01
         Relative change of the shared model in a round up to which it has settled.
+    server : Downpour or None, default=None
+        None: the average is the next shared model. Else what a
+        :class:`~skgems.averaging.Downpour` makes of what nodes push in each round, of
+        one epoch or fewer rows; then there is no schedule.
     common_init : bool, default=True
         In simulation, whether all nodes start from the same random weights: clones get
         the same ``random_state``, where it is not set. Else averages are of little use.
@@ -159,6 +165,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         "decay": [Interval(Real, 0, 1, closed="right")],
         "epochs": [StrOptions({"increasing", "fixed"})],
         "epsilon": [Interval(Real, 0, None, closed="left")],
+        "server": [Downpour, None],
         "common_init": ["boolean"],
     }
 
@@ -175,6 +182,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         decay=0.25,
         epochs="increasing",
         epsilon=0.01,
+        server=None,
         common_init=True,
         front=None,
         n_jobs=None,
@@ -191,6 +199,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         self.decay = decay
         self.epochs = epochs
         self.epsilon = epsilon
+        self.server = server
         self.common_init = common_init
         self.front = front
         self.n_jobs = n_jobs
@@ -257,9 +266,12 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         history, classes, align = run.history, federation.classes, bool(self.align)
         # One class leaves nothing to train.
         if self.n_rounds and len(classes) > 1:
-            names = [own.name for own in fields(CoLearning)]
-            own = {name: getattr(self, name) for name in names}
-            rounds = CoLearning(**own)
+            own = {own.name: getattr(self, own.name) for own in fields(CoLearning)}
+            rounds = CoLearning(**own).plan
+            if self.server is not None:
+                self.server._validate_params()
+                how = {"n_rounds": self.n_rounds, "rate": self.learning_rate}
+                rounds = partial(self.server.plan, **how)
             by_class = isinstance(self.weights, str) and self.weights == "class_counts"
             how = {"by_class": by_class, "align": align, "rounds": rounds, "rng": rng}
             model, found = co_learn(federation, shares, run, **how)

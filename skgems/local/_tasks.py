@@ -71,9 +71,19 @@ def counts(member: Member) -> dict:
     return {"labels": labels, "counts": found["training"][some]}
 
 
-def train(member: Member, *, parameters, classes, epochs, rates, seed) -> dict:
+def train(
+    member: Member, *, parameters, classes, epochs, rates, seed, n_rows=None
+) -> dict:
     """Train the node's classifier from shared parameters; "loss" is that after it."""
     X, y = member.rows("training")
+    if n_rows is not None and n_rows < X.shape[0]:
+        if n_rows < member.min_rows:
+            few = f"{n_rows} rows, fewer than min_rows={member.min_rows}"
+            raise TooFewRowsError(f"Node {member.name!r} is to train on {few}.")
+        # Another number of rows draws others: the difference of two is no row's.
+        rng = np.random.RandomState([seed or 0, n_rows])
+        some = rng.choice(X.shape[0], n_rows, replace=False)
+        X, y = X[some], y[some]
     labels, codes = np.asarray(classes), indices_of(y, classes)
     wide = member.model.widened(labels)
     more = {"epochs": epochs, "learning_rate": rates, "random_state": seed}

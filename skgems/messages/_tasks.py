@@ -589,6 +589,7 @@ TASKS: Mapping[str, Task] = {
             "epochs": _whole(limits.MOST_EPOCHS),
             "rates": Array("*", default=None),
             "seed": SEED,
+            "n_rows": _whole(limits.MOST_ROWS, 1, default=None),
         },
         reply={
             "parameters": Arrays(
