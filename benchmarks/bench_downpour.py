@@ -80,8 +80,10 @@ def main() -> None:
             if kind != "alike":
                 nodes = partition_dirichlet(y, N_NODES, alpha=0.5, random_state=seed)
 
-            def add(name, n, agg, X=X, y=y, nodes=nodes, test=(X_test, y_test), s=seed):
-                fitted = agg.set_params(random_state=s).fit(X, y, nodes=nodes)
+            rows, test = (X, y, nodes), (X_test, y_test)
+
+            def add(name, n, agg, rows=rows, test=test, s=seed, table=table):
+                fitted = agg.set_params(random_state=s).fit(*rows)
                 table.setdefault(name, {}).setdefault(n, []).append(fitted.score(*test))
                 return fitted
 
