@@ -10,12 +10,12 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
-from ..base import PUBLIC_NAME, BaseAggregator
+from ..base import PUBLIC_NAME, BaseAggregator, warn_user
 from ..compat import safe_indexing
 from ..federation import AS_IT_IS, FACTORS, halves_of, losses_of
 from ..fronts import PooledTransformer
 from ..local import fit_local, indices_of, net_seed, to_logits
-from ..networks import unwrap
+from ..networks import final_step, is_skorch, unwrap
 from ..progress import say, tracked
 from ._choice import Choice, smallest_of_the_best
 
@@ -123,6 +123,13 @@ def _refitted(members, X, y, owners, kept: np.ndarray) -> list:
     found = []
     for name, member in members:
         rows, own = owners[name][kept[owners[name]]], clone(unwrap(member))
+        last = final_step(own)
+        if is_skorch(last) and not isinstance(last.module, type):
+            warn_user(
+                f"The module of node {name!r} is an object, which keeps what it learnt "
+                "when it is cloned: rows that judge it are rows that it knows. Give "
+                "NeuralNetClassifier the module's class."
+            )
         given = safe_indexing(X, rows), y[rows], np.unique(y[rows])
         seed = net_seed(own, np.random.RandomState(0))
         found.append((name, fit_local(own, *given, seed)))

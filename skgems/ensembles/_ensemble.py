@@ -307,8 +307,7 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
         X, y, owners = self._owned_rows(federation)
         owned = {name: np.flatnonzero(owners == name) for name in federation.names}
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        more = {"random_state": seed, "verbose": self.verbose}
-        choice = choose(tried, X, y, owned, members=members, **more)
+        choice = choose(tried, X, y, owned, members=members, random_state=seed)
         return choice, ways[choice.name]
 
     def _owned_rows(self, federation: Federation) -> tuple:

@@ -243,3 +243,7 @@ def test_nets_that_judge_are_the_same_each_time():
     fresh = [_refitted(*given)[0][1].predict_proba(rows) for _ in range(2)]
     np.testing.assert_array_equal(*fresh)
     assert not np.allclose(fresh[0], net.predict_proba(rows))
+    # A module that is an object knows all rows, and its clones do.
+    knows = skorch.NeuralNetClassifier(Net(), max_epochs=2, **how).fit(rows, y)
+    with pytest.warns(UserWarning, match="node 'all' is an object, which keeps what"):
+        _refitted([("all", knows)], *given[1:])
