@@ -35,6 +35,7 @@ from skgems import (
     PooledAggregator,
     PooledTransformer,
 )
+from skgems.averaging import Downpour
 from skgems.choice import Candidate, choose_over
 from skgems.exchange import answer as answer_file
 from skgems.federation import (
@@ -691,6 +692,10 @@ def talks() -> list[Talk]:
         ),
         (GEMSMLPAggregator(n_rounds=2, retrain_epochs=1, random_state=0), deep),
         (ModelAveragingAggregator(n_rounds=2, local_epochs=1, random_state=0), net),
+        (
+            ModelAveragingAggregator(n_rounds=2, server=Downpour(10), random_state=0),
+            net,
+        ),
         (PFNMAggregator(n_rounds=2, n_epochs=1, max_iter=5, random_state=0), scaled),
     ]
     found = []
