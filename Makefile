@@ -162,6 +162,7 @@ docs: $(call ready,docs)
 
 bench: $(call ready,test)
 	set -e; for script in benchmarks/bench_*.py; do $(RUN) $$script; done
+	$(RUN) benchmarks/papers/run.py
 
 clean:
 	rm -rf docs/_build docs/auto_examples docs/generated docs/sg_execution_times.rst

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import joblib
 import numpy as np
-from _protocol import CACHE_VARIABLE, split
+from _protocol import CACHE_VARIABLE, N_ROWS, split
 from sklearn.dummy import DummyClassifier
 from sklearn.neural_network import MLPClassifier
 
@@ -39,6 +39,7 @@ def train(
     start=None,
     rate: float = RATE,
     glorot: bool = False,
+    classes: np.ndarray | None = None,
 ) -> MLPClassifier:
     """A node's network, as in the paper's table 1: Adam, rate 0.01, batches of 32.
 
@@ -46,10 +47,13 @@ def train(
     ``glorot``, as is usual: uniform, of variance 2 / (n_in + n_out), and zero. The
     network knows its node's classes only, and a node of one class gets a constant
     model. With ``start``, a fitted MLPClassifier, training starts from its weights.
+    ``classes`` are those to have outputs for, if not those of ``y``.
     """
     import torch
 
-    classes, y = np.unique(y, return_inverse=True)
+    if classes is None:
+        classes = np.unique(y)
+    y = np.searchsorted(classes, y)
     if len(classes) == 1:
         return DummyClassifier(strategy="most_frequent").fit(X, classes[y])
     rng = np.random.default_rng(seed)
@@ -101,6 +105,7 @@ def node_networks(
     cache_dir: str | os.PathLike | None = None,
     *,
     glorot: bool = False,
+    epochs: int = EPOCHS,
 ) -> tuple[list, np.ndarray, np.ndarray]:
     """The fitted networks of one trial, the local rows and the node of each.
 
@@ -117,14 +122,19 @@ def node_networks(
     data : tuple (X, y)
         What ``load_mnist`` returned.
     cache_dir : path, default=None
-        Folder where networks are kept. None: SKGEMS_BENCH_CACHE, else no cache.
+        Folder where networks are kept. None: SKGEMS_BENCH_CACHE, else no cache. Those
+        of other epochs or of fewer rows than MNIST's are not kept.
     glorot : bool, default=False
         Where networks start; see ``train``.
+    epochs : int, default=EPOCHS
+        Passes over a node's rows.
     """
     X, y = data
-    rows, _, _ = split(trial)
+    rows, _, _ = split(trial, len(X))
     nodes = partition(y[rows], name, J, trial) if J > 1 else np.zeros(len(rows), int)
     cache_dir = cache_dir or os.environ.get(CACHE_VARIABLE)
+    if epochs != EPOCHS or len(X) != N_ROWS:
+        cache_dir = None
     shape = "x".join(map(str, hidden))
     label = name.replace(" ", "") if J > 1 else "global"
     kind = "glorot" if glorot else "mlp"
@@ -135,7 +145,7 @@ def node_networks(
     for node in range(J):
         own = rows[nodes == node]
         seed = int(np.random.SeedSequence([trial, J, node]).generate_state(1)[0])
-        estimators.append(train(X[own], y[own], hidden, seed, glorot=glorot))
+        estimators.append(train(X[own], y[own], hidden, seed, epochs, glorot=glorot))
     if file:
         file.parent.mkdir(parents=True, exist_ok=True)
         partial = file.with_suffix(f".{os.getpid()}")

@@ -35,6 +35,7 @@ LABEL_GROUPS = {
 
 KINDS = ("softmax", "hidden", "plain_hidden", "own_classes", "five_kinds")
 MAX_EPOCHS = 15
+N_ROWS = 60_000
 
 Data = tuple[np.ndarray, np.ndarray]
 
@@ -90,17 +91,24 @@ def load_mnist(path: str | None = None, *, test: bool = False) -> Data:
     return X.astype(np.float32) / np.float32(255), y.astype(np.int64)
 
 
-def split(trial: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Indices of the local training, validation and selection rows of a trial."""
-    order = np.random.default_rng([0, trial]).permutation(60_000)
-    local, validation, selection = np.split(order, [50_000, 55_000])
+def split(
+    trial: int, n_rows: int = N_ROWS
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Indices of the local training, validation and selection rows of a trial.
+
+    Of fewer rows than MNIST's the parts have the same shares.
+    """
+    order = np.random.default_rng([0, trial]).permutation(n_rows)
+    local, validation, selection = np.split(
+        order, [10 * n_rows // 12, 11 * n_rows // 12]
+    )
     return local, validation, selection
 
 
 def trial_rows(data: Data, K: int, trial: int) -> Rows:
     """Validation rows with their nodes, public order and selection rows."""
     X, y = data
-    _, val, sel = split(trial)
+    _, val, sel = split(trial, len(X))
     public = np.random.default_rng([1, trial]).permutation(len(val))
     return Rows(
         X[val],
@@ -144,11 +152,11 @@ def deep_network():
     return nn.Sequential(*layers, nn.Linear(50, 10))
 
 
-def unfitted_net(module):
+def unfitted_net(module, max_epochs: int = MAX_EPOCHS):
     """A skorch net that trains until its training accuracy converges.
 
     It stops when the accuracy over an epoch, as seen while training, has not
-    risen by 0.001 above the best for two epochs in a row, or after `MAX_EPOCHS`.
+    risen by 0.001 above the best for two epochs in a row, or after `max_epochs`.
     """
     import torch
     from skorch import NeuralNetClassifier
@@ -172,14 +180,14 @@ def unfitted_net(module):
         lr=1e-3,
         batch_size=32,
         iterator_train__shuffle=True,
-        max_epochs=MAX_EPOCHS,
+        max_epochs=max_epochs,
         train_split=None,
         callbacks=[("train_acc", accuracy), ("converged", converged)],
         verbose=0,
     )
 
 
-def _unfitted(kind: str, K: int) -> list:
+def _unfitted(kind: str, K: int, max_epochs: int) -> list:
     """One unfitted classifier a node."""
     modules = {
         "softmax": softmax_regression,
@@ -187,7 +195,7 @@ def _unfitted(kind: str, K: int) -> list:
         "plain_hidden": plain_hidden_network,
     }
     if kind in modules:
-        return [unfitted_net(modules[kind]) for _ in range(K)]
+        return [unfitted_net(modules[kind], max_epochs) for _ in range(K)]
     if kind == "own_classes":
         return [LogisticRegression(C=0.01, max_iter=1000) for _ in range(K)]
     if kind == "five_kinds" and K == 5:
@@ -224,6 +232,8 @@ def local_models(
     trial: int,
     data: Data | None,
     cache_dir: str | os.PathLike | None = None,
+    *,
+    max_epochs: int = MAX_EPOCHS,
 ) -> list:
     """The fitted local models of one trial, one a node; K=1 is the global model.
 
@@ -240,19 +250,24 @@ def local_models(
     data : tuple (X, y)
         What `load_mnist` returned. May be None where the models are cached.
     cache_dir : path, default=None
-        Folder where models are kept. None: SKGEMS_BENCH_CACHE, else no cache.
+        Folder where models are kept. None: SKGEMS_BENCH_CACHE, else no cache. Models of
+        other epochs or of fewer rows than MNIST's are not kept.
+    max_epochs : int, default=MAX_EPOCHS
+        Most epochs of a skorch net.
 
     Returns
     -------
     estimators : list of K fitted classifiers
     """
     cache_dir = cache_dir or os.environ.get(CACHE_VARIABLE)
+    if max_epochs != MAX_EPOCHS or (data is not None and len(data[0]) != N_ROWS):
+        cache_dir = None
     file = Path(cache_dir) / f"{kind}-K{K}-trial{trial}.joblib" if cache_dir else None
     if file is not None and file.exists():
         return joblib.load(file)
-    estimators = _unfitted(kind, K)
+    estimators = _unfitted(kind, K, max_epochs)
     X, y = data
-    local, _, _ = split(trial)
+    local, _, _ = split(trial, len(X))
     nodes = partition_by_label(y[local], LABEL_GROUPS[K])
     for node, estimator in enumerate(estimators):
         rows = local[nodes == node]

@@ -252,7 +252,7 @@ def test_links_of_the_readme_live_on_a_package_index():
 
 
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda p: p.name
+    "path", sorted((ROOT / "benchmarks").rglob("*.py")), ids=lambda p: p.name
 )
 def test_benchmarks_import_what_there_is(path):
     """All that they name of the library at the top, whatever else they need."""

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The papers' tables: their programs run, and the page says what they wrote."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAPERS = ROOT / "benchmarks" / "papers"
+NAMES = sorted(path.stem for path in PAPERS.glob("[a-z]*_*.py"))
+# The rest take the same way, and are made of the same parts.
+FAST = ("gems2019_figure6", "pfnm_depth", "pfnm_sensitivity", "pfnm_stream")
+ALL = [
+    pytest.param(name, marks=[] if name in FAST else pytest.mark.slow) for name in NAMES
+]
+# What makes each as small as it goes, beside --quick.
+SMALLER = {
+    "gems2019_table5": ["--nodes", "2"],
+    "gems2019_table6": ["--nodes", "2", "--rounds"],
+    "gems2019_table9": ["--sizes"],
+    "gems2019_figures3_4": ["--kinds", "softmax", "--rows", "20"],
+    "gems2019_figure6": ["--geometries", "ball"],
+    "gems2018_permuted": ["--hidden", "1"],
+    "gems2018_mixing": ["--mixing", "0.5"],
+    "pfnm_nodes": ["--nodes", "2", "--student", "5"],
+    "pfnm_depth": ["--depths", "1", "--student", "5"],
+    "pfnm_sensitivity": ["--nodes", "2", "--sigma", "1"],
+    "pfnm_stream": ["--steps", "2", "--student", "5"],
+    "colearning_ablation": ["--local-epochs", "1", "--units", "5"],
+}
+
+
+def loaded(path):
+    """A program as a module, those of the papers within reach."""
+    if str(PAPERS) not in sys.path:
+        sys.path.insert(0, str(PAPERS))
+    spec = importlib.util.spec_from_file_location(f"results_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Ten classes of blobs, of as many features as the networks have."""
+    rng = np.random.default_rng(0)
+    means = rng.integers(0, 200, (10, 784))
+    arrays = {}
+    for part, n_rows in (("train", 960), ("test", 100)):
+        y = np.resize(np.arange(10), n_rows)
+        X = means[y] + rng.integers(0, 56, (n_rows, 784))
+        arrays |= {f"X_{part}": X.astype(np.uint8), f"y_{part}": y}
+    path = tmp_path_factory.mktemp("results") / "blobs.npz"
+    np.savez_compressed(path, **arrays)
+    return path
+
+
+def test_the_page_is_what_the_tables_say():
+    results = loaded(ROOT / "docs" / "results.py")
+    assert results.PAGE.read_text(encoding="utf-8") == results.page()
+
+
+def test_all_programs_are_run_by_the_one_command():
+    assert sorted(loaded(PAPERS / "run.py").NAMES) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_program_parses_its_arguments(name, capsys):
+    program = loaded(PAPERS / f"{name}.py").PROGRAM
+    assert program.name == name
+    options = program.parse(["--quick", "--data", "mnist.npz", "--out", "somewhere"])
+    assert (options.quick, options.trials, options.data) == (True, 1, "mnist.npz")
+    assert options.out == Path("somewhere")
+    assert program.parse([]).trials == program.trials
+    assert program.parse(["--quick", "--trials", "4"]).trials == 4
+    with pytest.raises(SystemExit):
+        program.parse(["--help"])
+    assert program.title in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_program_writes_a_table_and_a_picture(name, data, tmp_path):
+    for package in ("torch", "skorch", "matplotlib"):
+        pytest.importorskip(package)
+    module = loaded(PAPERS / f"{name}.py")
+    argv = ["--quick", "--data", str(data), "--out", str(tmp_path), "--epochs", "1"]
+    lines = module.PROGRAM.main([*argv, *SMALLER.get(name, [])])
+    common = sys.modules["_common"]
+    again = common.read(tmp_path / f"{name}.csv")
+    assert [line[:5] for line in again] == [line[:5] for line in lines]
+    assert all(line.quick for line in again)
+    assert (tmp_path / f"{name}.png").stat().st_size < 60_000
+    # Something is measured, of ours and of what it is compared with.
+    assert {line.ours for line in again if line.trials} == {True, False}
