@@ -39,15 +39,14 @@ def _shuffled_by_class(codes: NDArray, rng: np.random.RandomState) -> NDArray[np
 
 def _label_groups(groups: int | list, classes: NDArray, other_labels: str) -> NDArray:
     """Which group (column) holds which class (row), of shape (n_classes, n_groups)."""
+    n = len(classes)
     if isinstance(groups, Integral):
-        if groups > len(classes):
-            raise ValueError(
-                f"groups={groups} asks for more groups of labels than y has labels "
-                f"({len(classes)})."
-            )
+        if groups > n:
+            what = f"groups={groups} asks for more groups of labels than y has labels"
+            raise ValueError(f"{what} ({n}).")
         groups = np.array_split(classes, groups)
     code_of = {label: code for code, label in enumerate(classes.tolist())}
-    holds = np.zeros((len(classes), len(groups)), dtype=bool)
+    holds = np.zeros((n, len(groups)), dtype=bool)
     for k, group in enumerate(groups):
         if isinstance(group, str) or not np.iterable(group):
             raise ValueError(f"groups[{k}] must be a list of labels, got {group!r}.")
@@ -60,10 +59,8 @@ def _label_groups(groups: int | list, classes: NDArray, other_labels: str) -> ND
         holds[[code_of[label] for label in labels], k] = True
     left = classes[~holds.any(axis=1)].tolist()
     if left and other_labels == "error":
-        raise ValueError(
-            f"No group holds the labels {left}: add them to a group, or make their "
-            "rows public with other_labels='public'."
-        )
+        what = "add them to a group, or make their rows public: other_labels='public'"
+        raise ValueError(f"No group holds the labels {left}: {what}.")
     return holds
 
 
@@ -131,10 +128,8 @@ def partition_by_label(
             nodes[rows] = holders[turns % len(holders)]
     without = np.setdiff1d(np.arange(len(holds.T)), nodes)
     if len(without):
-        raise ValueError(
-            f"Nodes {without.tolist()} got no rows: their labels have fewer rows than "
-            "groups that share them."
-        )
+        what = "their labels have fewer rows than groups that share them"
+        raise ValueError(f"Nodes {without.tolist()} got no rows: {what}.")
     return nodes
 
 
@@ -151,13 +146,11 @@ def partition_homogeneous(
     Parameters
     ----------
     y : array-like of shape (n_samples,) or int
-        Labels; or the number of rows, which are then dealt without regard to labels.
     n_nodes : int
-        Number of nodes.
+        Labels, or how many rows, dealt without regard to labels; and how many nodes.
     stratify : bool, default=True
         Whether each label is dealt evenly, up to a row. False where `y` is continuous.
     random_state : int, RandomState instance or None, default=None
-        Shuffles the rows.
 
     Returns
     -------
@@ -168,10 +161,6 @@ def partition_homogeneous(
     ------
     ValueError
         If there are fewer rows than nodes.
-
-    References
-    ----------
-    M. Yurochkin et al.: Probabilistic Federated Neural Matching, 2018, section 4.
 
     Examples
     --------
@@ -189,11 +178,11 @@ def partition_homogeneous(
         order = _shuffled_by_class(_encode_labels(y)[1], rng)
     else:
         order = rng.permutation(len(column_or_1d(y)))
-    n_samples = len(order)
-    if n_samples < n_nodes:
-        raise ValueError(f"{n_samples} rows cannot give {n_nodes} nodes a row each.")
-    nodes = np.empty(n_samples, dtype=np.intp)
-    nodes[order] = rng.permutation(n_nodes)[np.arange(n_samples) % n_nodes]
+    n = len(order)
+    if n < n_nodes:
+        raise ValueError(f"{n} rows cannot give {n_nodes} nodes a row each.")
+    nodes = np.empty(n, dtype=np.intp)
+    nodes[order] = rng.permutation(n_nodes)[np.arange(n) % n_nodes]
     return nodes
 
 
@@ -222,15 +211,14 @@ def partition_dirichlet(
     Parameters
     ----------
     y : array-like of shape (n_samples,)
-        Labels, of any type.
     n_nodes : int
-        Number of nodes.
+        Labels, of any type, and how many nodes.
     alpha : float
         Concentration, greater than 0. The literature uses 0.1 to 1.
     min_size : int, default=10
-        Rows that every node has at least. Proportions are drawn again until it holds.
     max_tries : int, default=1000
-        Draws of the proportions before giving up.
+        Rows that every node has at least: until it holds, proportions are drawn again,
+        so often at most.
     random_state : int, RandomState instance or None, default=None
         Draws the proportions and shuffles the rows.
 
@@ -246,7 +234,8 @@ def partition_dirichlet(
 
     References
     ----------
-    M. Yurochkin et al.: Probabilistic Federated Neural Matching, 2018, section 4.
+    M. Yurochkin et al.: Probabilistic Federated Neural Matching, 2018, section 4, which
+    has :func:`partition_homogeneous` too.
 
     Examples
     --------
@@ -259,14 +248,12 @@ def partition_dirichlet(
     """
     _, codes = _encode_labels(y)
     if n_nodes * min_size > len(codes):
-        raise ValueError(
-            f"{len(codes)} rows cannot give {n_nodes} nodes min_size={min_size} rows "
-            f"each: at most {len(codes) // n_nodes} is possible."
-        )
+        each = f"min_size={min_size} rows each: at most {len(codes) // n_nodes}"
+        what = f"{len(codes)} rows cannot give {n_nodes} nodes"
+        raise ValueError(f"{what} {each} is possible.")
     rng = check_random_state(random_state)
-    n_rows = np.bincount(codes)
+    n_rows, best = np.bincount(codes), -1
     shape = (len(n_rows), n_nodes)
-    best = -1
     for _ in range(max_tries):
         # log of Gamma(alpha) = log of Gamma(alpha + 1) - Exp(1) / alpha: the gammas
         # themselves all underflow to 0 where alpha is small.
@@ -307,7 +294,6 @@ def partition_mixing(
     mixing : float
         From 0 (each node has its own source only) to 1 (each has half of both).
     random_state : int, RandomState instance or None, default=None
-        Draws the rows that change sides.
 
     Returns
     -------
@@ -328,8 +314,6 @@ def partition_mixing(
     >>> import numpy as np
     >>> from skgems.datasets import partition_mixing
     >>> source = np.repeat([0, 1], [8, 4])
-    >>> partition_mixing(source, mixing=0)
-    array([0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1])
     >>> nodes = partition_mixing(source, mixing=1, random_state=0)
     >>> np.bincount(nodes[source == 0]), np.bincount(nodes[source == 1])
     (array([4, 4]), array([2, 2]))
@@ -370,7 +354,6 @@ def hold_out_public(
     y : array-like of shape (n_samples,), default=None
         Labels, which keep their shares in the public sample, up to one row.
     random_state : int, RandomState instance or None, default=None
-        Draws the rows.
 
     Returns
     -------
@@ -387,8 +370,7 @@ def hold_out_public(
     --------
     >>> import numpy as np
     >>> from skgems.datasets import hold_out_public
-    >>> y = np.tile([0, 1], 50)
-    >>> nodes = np.repeat([0, 1], 50)
+    >>> y, nodes = np.tile([0, 1], 50), np.repeat([0, 1], 50)
     >>> public = hold_out_public(nodes, 20, y=y, random_state=0) == -1
     >>> np.bincount(y[public])
     array([10, 10])
@@ -403,10 +385,9 @@ def hold_out_public(
     owned = np.flatnonzero(nodes != public)
     n_public = size if isinstance(size, Integral) else round(size * len(owned))
     if not 1 <= n_public < len(owned):
-        raise ValueError(
-            f"size={size} makes {n_public} of the nodes' {len(owned)} rows public; at "
-            "least one must be, and at least one must stay."
-        )
+        made = f"{n_public} of the nodes' {len(owned)} rows public"
+        what = "at least one must be, and at least one must stay"
+        raise ValueError(f"size={size} makes {made}; {what}.")
     rng = check_random_state(random_state)
     if y is None:
         chosen = rng.permutation(owned)[:n_public]

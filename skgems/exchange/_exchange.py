@@ -27,8 +27,7 @@ class Exchange:
     ----------
     folder : str or os.PathLike
         Made if it is not there.
-    aggregator : GEMSLogisticAggregator, GEMSMLPAggregator, PFNMAggregator or \
-ModelAveragingAggregator, default=None
+    aggregator : aggregator whose `estimators` may be a channel, default=None
         Unfitted; its ``estimators`` are not looked at. None: that of the folder.
     nodes, public_keys, private_key
         Names and keys, as of a :class:`~skgems.exchange.Folder`.
@@ -50,16 +49,14 @@ ModelAveragingAggregator, default=None
 
     Examples
     --------
-    >>> import tempfile
-    >>> import numpy as np
+    >>> from tempfile import mkdtemp
+    >>> from sklearn.datasets import load_iris
     >>> from sklearn.linear_model import LogisticRegression
     >>> import skgems
-    >>> X = np.linspace(-1, 1, 80).reshape(-1, 1)
-    >>> y = np.where(X[:, 0] > 0.1, "ill", "well")
-    >>> rows = {"lyon": slice(0, None, 2), "paris": slice(1, None, 2)}
-    >>> folder = tempfile.mkdtemp()
+    >>> X, y = load_iris(return_X_y=True)
+    >>> rows = {"lyon": y < 2, "paris": y > 0}
     >>> agg = skgems.GEMSLogisticAggregator(n_rounds=3, random_state=0)
-    >>> exchange = skgems.Exchange(folder, agg, nodes=list(rows))
+    >>> exchange = skgems.Exchange(mkdtemp(), agg, nodes=list(rows))
     >>> while (fitted := exchange.step()) is None:
     ...     for name, request in exchange.waiting_for.items():  # at each node
     ...         own = X[rows[name]], y[rows[name]]
@@ -98,8 +95,8 @@ ModelAveragingAggregator, default=None
                 raise ValueError(f"{place}: it has no aggregator; give one.")
             if state is not None and state["params"]["random_state"] is None:
                 # What is computed anew in each step must be the same.
-                seed = int(np.random.default_rng().integers(2**31 - 1))
-                seed = known["params"]["random_state"] if known else seed
+                fresh = int(np.random.default_rng().integers(2**31 - 1))
+                seed = known["params"]["random_state"] if known else fresh
                 state["params"]["random_state"] = seed
             if known is None:
                 self.channel.aggregator = state

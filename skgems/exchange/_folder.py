@@ -79,25 +79,22 @@ class Folder:
         self.reports = reports
         self.notes: list[str] = []
         self._is_alone = False
-        place = self.path / STATE
+        place, given = self.path / STATE, names if names is None else list(names)
         if not place.exists():
-            if names is None:
+            if given is None:
                 what = "a new folder needs the names of the nodes"
                 raise ValueError(f"{place} is not there: {what}.")
-            _check_names(list(names))
+            _check_names(given)
         with self.alone():
             if place.exists():
                 self.read()
-                if names is not None and list(names) != self.names:
-                    begun = (
-                        f"{place}: this exchange has begun with the nodes {self.names}"
-                    )
-                    raise ValueError(
-                        f"{begun}, not {list(names)}. Take another folder."
-                    )
+                if given not in (None, self.names):
+                    begun = f"this exchange has begun with the nodes {self.names}"
+                    other = f"not {given}. Take another folder"
+                    raise ValueError(f"{place}: {begun}, {other}.")
             else:
                 # For each message the digest of the request to each node.
-                state = {"nodes": list(names), "left_out": {}, "messages": []}
+                state = {"nodes": given, "left_out": {}, "messages": []}
                 self._state = {"version": _VERSION, **state}
             for folder in (self.path / "requests", self.path / "replies"):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -217,11 +214,10 @@ class Folder:
         if not os.path.lexists(path):
             return None
         reply = load_message(path, public_key=self._public_keys.get(name))
-        sender = reply.envelope.get("node")
+        sender, to, exchange = map(reply.envelope.get, ("node", "to", "exchange"))
         if sender != name:
             raise ValueError(f"{path}: envelope.node is {sender!r}, not {name!r}.")
-        expected = digest, request.envelope.get("exchange")
-        if (reply.envelope.get("to"), reply.envelope.get("exchange")) != expected:
+        if (to, exchange) != (digest, request.envelope.get("exchange")):
             what = "replies to another request, or is of another exchange"
             note = f"{path} {what}, and is not used."
             self.notes += [note] if note not in self.notes else []
@@ -316,8 +312,7 @@ def reply_place(request, to=None) -> Path:
         if folder.name == "requests":
             return folder.parent / "replies" / request.name
         return folder / f"reply-{request.name}"
-    to = Path(to)
-    place = to / request.name if to.is_dir() else to
+    place = Path(to) / request.name if Path(to).is_dir() else Path(to)
     if place.resolve() == request.resolve():
         raise ValueError(f"{place}: the reply would take the place of the request.")
     return place

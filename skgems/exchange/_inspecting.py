@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import fill
 
-from ..federation import Summary, load_message
+from ..federation import Summary, load_message, printable
 from ..messages import (
     TASKS,
     Agreement,
@@ -63,12 +63,12 @@ class Inspected:
         who = ""
         if self.node is not None:
             who = f" {'for' if self.kind == 'request' else 'of'} node {self.node!r}"
-        method = "" if self.method is None else f", for {_shown(self.method)}"
+        method = "" if self.method is None else f", for {printable(self.method)}"
         n_arrays, kind, more, task = len(self.arrays), "an agreement", "", ""
         if self.kind != "agreement":
             kind, task = f"a {self.kind}", f", task {self.task!r}"
             more = f": a header and {n_arrays} array{'s' * (n_arrays != 1)}"
-        lines = [f"{_shown(self.path)}: {kind}{who}{method}{task}"]
+        lines = [f"{printable(self.path)}: {kind}{who}{method}{task}"]
         lines.append(f"{self.n_bytes:,} bytes{more}")
         if not self.checked:
             lines.append("Not checked in full: its request is not here.")
@@ -84,10 +84,10 @@ class Inspected:
         lines = [self.words]
         if self.settings:
             lines.append("Settings:")
-            lines += [f"  {_shown(k)} = {v!r}" for k, v in self.settings.items()]
+            lines += [f"  {printable(k)} = {v!r}" for k, v in self.settings.items()]
         if self.arrays:
             lines.append("Arrays:")
-        paths = [_shown(array["path"]) for array in self.arrays]
+        paths = [printable(array["path"]) for array in self.arrays]
         width = max(map(len, paths), default=0)
         for path, array in zip(paths, self.arrays, strict=True):
             shape = " x ".join(map(str, array["shape"])) or "number"
@@ -127,10 +127,9 @@ def inspect(path, *, request=None) -> Inspected:
     """
     text = os.fspath(path)
     if text.endswith(".json"):
-        agreed = Agreement.load(path)
-        more = {"method": agreed.method, "settings": dict(agreed.settings)}
-        more |= {"says": agreed.says, "n_bytes": Path(path).stat().st_size}
-        return Inspected(text, "agreement", "join", **more)
+        own = Agreement.load(path)
+        more = own.method, dict(own.settings), own.says, (), Path(path).stat().st_size
+        return Inspected(text, "agreement", "join", None, *more)
     message = load_message(path)
     with naming(text):
         try:
@@ -169,10 +168,10 @@ def _kind_of(message: Message, path: Path, request) -> tuple:
 
 
 def _request_of(reply: Message, path: Path, request) -> Message | None:
-    folder, beside = path.resolve().parent.parent, path.name.removeprefix("reply-")
-    places = [folder / "requests" / path.name, path.with_name(beside)]
-    for place in [request] if request is not None else places:
-        if Path(place).is_file() and Path(place) != path:
+    places = [path.resolve().parent.parent / "requests" / path.name]
+    places.append(path.with_name(path.name.removeprefix("reply-")))
+    for place in places if request is None else [Path(request)]:
+        if place.is_file() and place != path:
             asked = load_message(place)
             if asked.digest == reply.envelope["to"]:
                 return asked
@@ -182,15 +181,9 @@ def _request_of(reply: Message, path: Path, request) -> Message | None:
 
 
 def _of_request(message: Message) -> dict[str, str]:
-    found = asks(message)
+    found, content = asks(message), message.content
     if message.task == "join":
-        content = message.content
         found["request"] = f"{found['request'].rstrip('.')}, for {content['method']}."
         for k, request in enumerate(requests_in(content)):
             found[f"requests.{k}"] = " ".join(asks(request).values())
     return found
-
-
-def _shown(text: str) -> str:
-    # A file of anybody must not steer the terminal.
-    return text if text.isprintable() else repr(text)

@@ -76,8 +76,7 @@ def _plain(value, name: str):
     if isinstance(value, list | tuple | np.ndarray):
         return [_plain(part, name) for part in value]
     if isinstance(value, dict):
-        pairs = [[_plain(key, name), _plain(own, name)] for key, own in value.items()]
-        return {"pairs": pairs}
+        return {"pairs": _plain(list(value.items()), name)}
     for kind, own in _KINDS.items():
         if isinstance(value, own):
             return {kind: value.as_settings()}

@@ -73,19 +73,17 @@ class Report:
 
     def _repr_html_(self) -> str:
         doubts = "".join(f"<li>{escape(own)}</li>" for own in self.doubts)
-        parts = [f"<h3>{escape(self.method)}</h3>", _html(self.nodes)]
-        parts += [
-            _html(self.classes),
-            f"<p>{escape(self.sent)} {escape(self.proof)}</p>",
-        ]
-        return "".join([*parts, f"<p>To doubt:</p><ul>{doubts}</ul>" * bool(doubts)])
+        tables = (
+            f"<h3>{escape(self.method)}</h3>{_html(self.nodes)}{_html(self.classes)}"
+        )
+        words = f"<p>{escape(self.sent)} {escape(self.proof)}</p>"
+        return f"{tables}{words}" + f"<p>To doubt:</p><ul>{doubts}</ul>" * bool(doubts)
 
     def to_markdown(self) -> str:
         """The same in Markdown."""
         doubts = [f"- {own}" for own in self.doubts] or ["- Nothing was noticed."]
         parts = [
-            _markdown(self.nodes),
-            _markdown(self.classes),
+            *map(_markdown, (self.nodes, self.classes)),
             f"{self.sent} {self.proof}",
         ]
         return "\n\n".join([*parts, "Doubts:", "\n".join(doubts)])
@@ -104,14 +102,10 @@ class ReportMixin:
 
         Parameters
         ----------
-        X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features), \
-default=None
+        X, y, nodes : array-like, default=None
             Rows that score the nodes' own models and the aggregate, best such as none
-            of them has seen. None: scores that the fit has measured, if any.
-        y : array-like of shape (n_samples,), default=None
-            Labels.
-        nodes : array-like of shape (n_samples,), default=None
-            Name, or index, of the node of each row. None: all are of every node.
+            of them has seen, labels, and whose rows they are, by name or index; None:
+            every node's. Without rows: scores that the fit has measured, if any.
 
         Returns
         -------
@@ -119,20 +113,17 @@ default=None
 
         Examples
         --------
-        >>> from sklearn.linear_model import LogisticRegression
         >>> from skgems import GEMSLogisticAggregator
         >>> from skgems.datasets import load_penguins
         >>> X, y, islands = load_penguins()
-        >>> agg = GEMSLogisticAggregator(
-        ...     [(name, None) for name in ("Biscoe", "Dream", "Torgersen")]
-        ... ).fit(X, y, nodes=islands)
-        >>> report = agg.report(X, y, islands)
+        >>> agg = GEMSLogisticAggregator([(name, None) for name in sorted({*islands})])
+        >>> report = agg.fit(X, y, nodes=islands).report(X, y, islands)
         >>> report.classes["known_by"]
         ['Biscoe, Dream, Torgersen', 'Dream', 'Biscoe']
         """
         check_is_fitted(self)
-        networks = [_described(*pair) for pair in _pairs(self)]
-        seen = [own.classes[own.seen].tolist() for own in networks]
+        told = [local_model(own, name=name).description for name, own in _pairs(self)]
+        seen = [own.classes[own.seen].tolist() for own in told]
         sent = [own if isinstance(own, Summary) else None for own in self.estimators_]
         columns = _measured(self) | {
             "node": list(self.node_names_),
@@ -146,14 +137,11 @@ default=None
         pairs = zip(columns.get("aggregate", ()), columns.get("own", ()), strict=True)
         columns["gain"] = [None if None in own else own[0] - own[1] for own in pairs]
         order = "node rows classes own aggregate gain loss in_space bytes".split()
-        nodes = {
-            name: columns[name]
-            for name in order
-            if any(own is not None for own in columns.get(name, ()))
-        }
-        known = list(zip(self.node_names_, seen, strict=True))
+        known = {name for name, own in columns.items() if set(own) - {None}}
+        nodes = {name: columns[name] for name in order if name in known}
+        pairs = list(zip(self.node_names_, seen, strict=True))
         labels = self.classes_.tolist()
-        knowing = [[name for name, own in known if label in own] for label in labels]
+        knowing = [[name for name, own in pairs if label in own] for label in labels]
         classes = {"class": labels, "known_by": [", ".join(own) for own in knowing]}
         given = type(self).__name__, nodes, classes, tuple(self.history_)
         return Report(*given, tuple(_doubts(self, nodes, classes)), _proof(self))
@@ -193,23 +181,22 @@ default=None
         """
         report = self.report(**rows)
         params = {k: v for k, v in self.get_params(deep=False).items() if k[0] != "_"}
-        given = {k for k, _ in _pairs(self)} | {"estimators"}
+        given = {*self.node_names_, "estimators"}
         settings = [f"- {k}: `{v!r}`" for k, v in params.items() if k not in given]
         lines = [f"# Model: {type(self).__name__}", "## What it is", ""]
         lines += [f"- {len(self.node_names_)} nodes, {len(self.classes_)} classes"]
         lines += [f"- {name} {number}" for name, number in versions().items()]
         lines += ["", "## Settings", "", *settings, "", "## Nodes", ""]
         lines += [report.to_markdown(), "", "## What left the nodes", ""]
-        lines += [
-            f"- {own['task']}: {own['bytes_received']:,} bytes from the nodes, "
-            f"{own['bytes_sent']:,} to them"
-            for own in report.messages
-        ]
-        lines += [
-            f"- file of {own.name}: {own.n_bytes:,} bytes, digest {own.message.digest}"
-            for own in self.estimators_
-            if isinstance(own, Summary)
-        ]
+        for own in report.messages:
+            came, went = (f"{own[f'bytes_{how}']:,}" for how in ("received", "sent"))
+            lines.append(
+                f"- {own['task']}: {came} bytes from the nodes, {went} to them"
+            )
+        for own in self.estimators_:
+            if isinstance(own, Summary):
+                size = f"{own.n_bytes:,} bytes, digest {own.message.digest}"
+                lines.append(f"- file of {own.name}: {size}")
         agreement = getattr(self.estimators, "agreement", None)
         if agreement is not None:
             lines += ["", "## Agreement", ""]
@@ -222,10 +209,6 @@ def _pairs(aggregator) -> list[tuple]:
     members = aggregator.estimators_
     members = [own.network if isinstance(own, Summary) else own for own in members]
     return list(zip(aggregator.node_names_, members, strict=True))
-
-
-def _described(name, member):
-    return local_model(member, name=name).description
 
 
 def _measured(aggregator) -> dict:
@@ -278,7 +261,7 @@ def _doubts(aggregator, nodes, classes) -> list[str]:
             found.append(
                 f"node {name!r} loses: its own model is {-gain:.3f} better on its rows"
             )
-    pairs = zip(classes["class"], classes["known_by"], strict=True)
+    pairs = zip(*classes.values(), strict=True)
     alone = [f"{label!r} ({who})" for label, who in pairs if ", " not in who]
     if alone and len(nodes["node"]) > 1:
         found.append(f"classes that one node alone knows: {', '.join(alone[:10])}")
@@ -324,7 +307,6 @@ def _html(columns: Mapping) -> str:
 
 
 def _markdown(columns: Mapping) -> str:
-    titles, *rows = _cells(columns)
-    rows = [[own.replace("|", "\\|") for own in row] for row in rows]
-    rows = [titles, ["---"] * len(titles), *rows]
+    rows = [[own.replace("|", "\\|") for own in row] for row in _cells(columns)]
+    rows.insert(1, ["---"] * len(columns))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -30,8 +30,7 @@ class Kept:
     public: tuple = field(repr=False)  # public rows, and their labels
 
     def without(self, names: Iterable[str]) -> Kept:
-        names = set(names)
-        left = {name: own for name, own in self.records.items() if name not in names}
+        left = {k: own for k, own in self.records.items() if k not in names}
         return replace(self, records=left)
 
 
@@ -48,6 +47,13 @@ def records_of(federation: Federation) -> dict[str, Record]:
             record = records[node.name] = Record()
             record.keep(Message.of("describe"), Message.of("describe", **content))
     return records
+
+
+def _entries(given, summaries: list) -> list[tuple]:
+    """What a parameter `estimators` lists, and whether it names its node."""
+    listed = given if isinstance(given, list | tuple) else [given]
+    pairs = zip(listed, summaries, strict=True)
+    return [(own, summary is not None or is_named([own])) for own, summary in pairs]
 
 
 class UpdateForgetMixin:
@@ -88,23 +94,19 @@ class UpdateForgetMixin:
             If nothing was kept (see `keep_replies`), or nodes have no names, are not
             fitted or do not fit those that are there.
         """
-        kept = self._replies()
+        kept = self._replies("update")
         names, members, summaries = read_members(self, estimators)
-        listed = estimators if isinstance(estimators, list | tuple) else [estimators]
-        pairs = zip(listed, summaries, strict=True)
-        if not all(summary is not None or is_named([own]) for own, summary in pairs):
+        if not all(named for _, named in _entries(estimators, summaries)):
             raise ValueError(
                 "update takes (name, classifier) tuples: a node is known by its name. "
                 f"The nodes so far are {self.node_names_}."
             )
         if not split_by_state(names, members):
             raise ValueError("update takes fitted classifiers; these are not fitted.")
-        self._check_one_for_all("update")
         given = zip(names, summaries, members, strict=True)
         new = {name: summary or member for name, summary, member in given}
-        given = self._with_members(list(new.items()))
-        rows = X, y, nodes, held_out
-        federation = read_federation(given, *rows, weights=self._reads_weights)
+        given, how = self._with_members(list(new.items())), self._reads_weights
+        federation = read_federation(given, X, y, nodes, held_out, weights=how)
         new = dict(zip(federation.names, federation.estimators, strict=True))
         self._check_can_keep(federation)
         if federation.has_public_rows:
@@ -138,38 +140,27 @@ class UpdateForgetMixin:
             only one, or another would have to be asked again: for a space, where the
             log-loss counts classes that it never saw.
         """
-        kept = self._replies()
-        names = self.node_names_
+        kept, names = self._replies("forget"), self.node_names_
         if name not in names:
             raise ValueError(f"There is no node {name!r}; nodes are {names}.")
         if len(names) == 1:
             raise ValueError(f"Node {name!r} is the only one; nothing would be left.")
-        self._check_one_for_all("forget")
         if self._front is not None and self._agreed_front.columns is None:
             raise ValueError(
                 f"The front was fitted to what node {name!r} told, too: fit again "
                 "without it, or give `front` a fitted PooledTransformer that all keep."
             )
-        left = dict(zip(self.node_names_, self.estimators_, strict=True))
+        left = dict(zip(names, self.estimators_, strict=True))
         del left[name]
-        estimators = self._estimators_without(name, left)
-        self._refit(left, kept.without([name]))
-        self.estimators = estimators
-        return self
-
-    def _estimators_without(self, name: str, left: dict) -> list:
-        """The parameter without a node; the nodes left, where that leaves none."""
         if is_channel(self.estimators):  # which leads to the node
-            return list(left.values())
-        given = self.estimators
-        given = given if isinstance(given, list | tuple) else [given]
-        names, _, summaries = read_members(self, self.estimators)
-        kept = [
-            own if summary is not None or is_named([own]) else (k, own)
-            for k, own, summary in zip(names, given, summaries, strict=True)
-            if k != name
-        ]
-        return kept or list(left.items())
+            estimators = list(left.values())
+        else:
+            listed, _, summaries = read_members(self, self.estimators)
+            own = zip(listed, _entries(self.estimators, summaries), strict=True)
+            estimators = [e if named else (k, e) for k, (e, named) in own if k != name]
+        self._refit(left, kept.without([name]))
+        self.estimators = estimators or list(left.items())
+        return self
 
     def _check_can_keep(self, federation: Federation) -> None:
         why = self._asks_again(federation)
@@ -178,7 +169,10 @@ class UpdateForgetMixin:
         if why:
             raise ValueError(f"keep_replies keeps what nodes say of themselves: {why}.")
 
-    def _check_one_for_all(self, method: str) -> None:
+    def _replies(self, method: str) -> Kept:
+        check_is_fitted(self)
+        if self._kept is None:
+            raise ValueError("No replies were kept. Set keep_replies=True before fit.")
         for parameter in self._of_nodes:
             value = getattr(self, parameter)
             if not isinstance(value, str) and np.ndim(value):
@@ -186,29 +180,22 @@ class UpdateForgetMixin:
                     f"{method} needs one {parameter} for all nodes, got {value!r}: "
                     "nodes come and go."
                 )
-
-    def _replies(self) -> Kept:
-        check_is_fitted(self)
-        if self._kept is None:
-            raise ValueError("No replies were kept. Set keep_replies=True before fit.")
         return self._kept
 
     def _refit(self, members: dict, kept: Kept, coming: Federation | None = None):
         """Fit again with these nodes; those that are coming can be asked."""
         given = self._with_members(list(members.items()))
         federation = read_federation(given, weights=self._reads_weights)
-        coming_nodes = [] if coming is None else coming.nodes
-        counts = {node.name: node.row_counts for node in coming_nodes}
+        known = {node.name: node.row_counts for node in coming.nodes} if coming else {}
         for k, node in enumerate(federation.nodes):
-            record, own = node.record, counts.get(node.name, node.row_counts)
+            record, own = node.record, known.get(node.name, node.row_counts)
             if record is None and node.name in kept.records:
                 record = kept.records[node.name]
                 own = record.get(Message.of("describe")).content["rows"]
             federation.nodes[k] = replace(node, record=record, row_counts=own)
-        known = Description.of(self, self.classes_, np.ones_like(self.classes_, bool))
-        networks = [node.network for node in federation.nodes]
-        names = ["of earlier nodes", *federation.names]
-        check_feature_names(names, [known, *networks], None)
+        earlier = Description.of(self, self.classes_)
+        networks = [earlier, *(node.network for node in federation.nodes)]
+        check_feature_names(["of earlier nodes", *federation.names], networks, None)
         if coming is not None:
             kept = replace(kept, records=records_of(coming) | kept.records)
         run = self._run(federation, kept.records)
@@ -218,5 +205,5 @@ class UpdateForgetMixin:
         known = np.isin(y, federation.classes)
         names = {"n_features_in_", "feature_names_in_", "_named_by_nodes"}
         features = {name: getattr(self, name) for name in names & set(vars(self))}
-        public = X[known], y[known]
-        self._fit_federation(federation, run, public, kept, features=features)
+        given = federation, run, (X[known], y[known]), kept
+        self._fit_federation(*given, features=features)

@@ -87,12 +87,9 @@ class Candidates:
     ----------
     names : list of str
         The likeliest first.
-    losses : list of float
-        Log-loss in the mean over all rows that judge, in nats.
-    gains : list of float
-        How much lower it is than that of the likeliest.
-    standard_errors : list of float
-        Of the gains, over paired rows.
+    losses, gains, standard_errors : list of float
+        Log-loss in the mean over all rows that judge, in nats; how much lower it is
+        than that of the likeliest, and the standard error of that, over paired rows.
     chosen : str
         Of those that gain more than two standard errors the best; else the likeliest.
     optimistic : bool
@@ -132,7 +129,7 @@ def further_plan(state: "NodesSum", candidates, rounds, seed) -> Generator:
     share, rng = rounds.participation, check_random_state(seed)
     everyone = share == 1.0
     names, models = list(candidates), list(candidates.values())
-    replies = yield state.requests(models, state.drawn(share, rng))
+    replies = yield state.requests(models, share, rng)
     found = state.compared(models, replies)
     report, first = None, 0
     if len(names) > 1:
@@ -158,7 +155,7 @@ def further_plan(state: "NodesSum", candidates, rounds, seed) -> Generator:
         models = [W + reach * length * direction for length in _LENGTHS]
         if not everyone:  # others may be asked than those who judged it
             models.insert(0, W)
-        replies = yield state.requests(models, state.drawn(share, rng))
+        replies = yield state.requests(models, share, rng)
         found = state.compared(models, replies, W)
         best = found.best(others_may_lose=not everyone)
         seen = len(models) - len(_LENGTHS) if best is None else best
@@ -191,26 +188,23 @@ class NodesSum:
     asked: list[int] = field(default_factory=list)
     accuracy: float = np.nan  # of the model that is kept, by those who judged it
 
-    def drawn(self, share: float, rng) -> list[int]:
-        names = self.among.names
-        left = [k for k in range(len(names)) if k not in self.left_out]
+    def requests(self, models: list[np.ndarray], share: float, rng) -> dict:
+        names, among = self.among.names, self.among
         # Drawn by name: the order of nodes must not matter.
-        by_name = sorted(left, key=lambda k: names[k])
+        left = sorted(set(range(len(names))) - self.left_out, key=names.__getitem__)
         n_asked = max(1, round(share * len(left)))
-        return sorted(by_name[i] for i in rng.permutation(len(left))[:n_asked])
-
-    def requests(self, models: list[np.ndarray], asked: list[int]) -> dict:
-        self.asked, columns = asked, np.flatnonzero(self.likelihood.seen)
+        self.asked = sorted(left[i] for i in rng.permutation(len(left))[:n_asked])
+        columns = np.flatnonzero(self.likelihood.seen)
         W = np.stack([self.likelihood.to_rows(own)[:, columns] for own in models])
-        weights, among = self.likelihood.loss.class_weight, self.among
+        weights = self.likelihood.loss.class_weight
 
         def own(node):
             seen = np.intersect1d(node.row_columns, columns)
-            places = {"columns": np.searchsorted(columns, seen)}
-            places["class_weights"] = None if weights is None else weights[seen]
-            return among.labels(seen) | places
+            counts = None if weights is None else weights[seen]
+            own = {"columns": np.searchsorted(columns, seen), "class_weights": counts}
+            return among.labels(seen) | own
 
-        some = replace(among, nodes=[among.nodes[k] for k in asked])
+        some = replace(among, nodes=[among.nodes[k] for k in self.asked])
         common = {"W": W, "factors": np.ones(1), "gradient": True, "of": "learning"}
         return some.messages("evaluate", own, **common)
 
@@ -277,6 +271,10 @@ class _Compared:
         # Models whose logits are too large for a node to say anything.
         self.steep = np.zeros(len(models), dtype=bool)
 
+    def _judged(self, name: str):
+        """Something, summed over the rows that judged."""
+        return sum(content[name] for content in self.judged)
+
     def keep(self, chosen: int) -> None:
         for k in self.losses:
             self.state.last[k] = self.models[chosen], *self._reply(k, chosen)
@@ -312,16 +310,15 @@ class _Compared:
     def message(self, kept: int | None, value: float) -> dict:
         """The message in the history; ``kept`` is None if no model of it is."""
         if kept is not None:
-            count = sum(content["count"] for content in self.judged)
-            right = sum(content["right"][kept] for content in self.judged)
-            self.state.accuracy = float(right / count)
+            right = self._judged("right")[kept]
+            self.state.accuracy = float(right / self._judged("count"))
         objective = float(value / self.state.likelihood.n_rows)
         return {"objective": objective, "accuracy": self.state.accuracy}
 
     def candidates(self, names: list[str]) -> Candidates:
-        count = sum(content["count"] for content in self.judged)
-        losses = sum(content["losses"][:, 0] for content in self.judged) / count
-        squares = sum(content["squared_gains"] for content in self.judged) / count
+        count = self._judged("count")
+        losses = self._judged("losses")[:, 0] / count
+        squares = self._judged("squared_gains") / count
         gains = losses[0] - losses
         errors = np.sqrt(np.maximum(squares - gains**2, 0.0) / count)  # NaN: too steep
         sure = gains > _SURE * errors

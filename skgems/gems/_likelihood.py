@@ -64,20 +64,19 @@ class LikelihoodStage(LinearStage):
         if len(classes) > 1 and form.kind is None:
             found = self._searched(sums, likelihood, losses, weights, asked)
             merge, spaces = yield from found
-            merge = replace(merge, form=form)
         else:
             factor = 1.0
             if form.kind in ("ridge", "nearest_centroid"):
                 # Their decision values are no logits.
                 factor = likelihood.inverse_temperature(likelihood.from_rows(W))
-            known = {"likelihood": likelihood, "form": form, "factor": factor}
+            known = {"likelihood": likelihood, "factor": factor}
             merge = LinearMerge(W, **known, judged=factor * W)
         say(f"likelihood of {merge.likelihood.n_rows:g} rows")
         if self.is_bounded:
             if spaces is None:
                 spaces = yield from self._scaled_spaces(asked)
             merge = self._within(merge, losses, *spaces)
-        return replace(merge, W=of_two(merge.W))
+        return replace(merge, form=form, W=of_two(merge.W))
 
     def _searched(self, sums, likelihood, losses, weights, asked) -> Generator:
         """Plan of the likeliest model, and of the nodes' spaces if it asks for them."""
@@ -91,9 +90,8 @@ class LikelihoodStage(LinearStage):
             if "consensus" in self.rounds.candidates:
                 spaces = yield from self._scaled_spaces(asked)
             candidates = self._candidates(found, likelihood, losses, asked, spaces)
-            state = NodesSum(likelihood, losses, weights, asked)
-            settings = self.rounds, self.seed
-            further = yield from further_plan(state, candidates, *settings)
+            given = NodesSum(likelihood, losses, weights, asked), candidates
+            further = yield from further_plan(*given, self.rounds, self.seed)
             found, likelihood = further.W, further.likelihood
         W = likelihood.to_rows(likelihood.never_unseen(found))
         W -= W.mean(axis=1, keepdims=True)
@@ -157,8 +155,7 @@ class LikelihoodStage(LinearStage):
         for own in known:
             alike[own.model] += own.loss.moments.n_rows
         losses = [replace(own.loss, n_alike=alike[own.model]) for own in known]
-        scaled = has_layers or any(own.scaled for own in known)
-        span = None
+        scaled, span = has_layers or any(own.scaled for own in known), None
         if held and spans and not keep_scatter and form.kind in (None, "ridge"):
             span = Span.of(held, scaled=scaled and form.kind is None)
         if span is not None:
@@ -177,12 +174,10 @@ class LikelihoodStage(LinearStage):
         """What the classifiers are in sums, and weights of classes, as in messages."""
         rounded = [own.name for own in known if own.is_rounded]
         forms = {own.name: own.form for own in known if own.form is not None}
+        why = "no node has a model of two classes."
         if has_layers:
-            form = PooledForm(None, reason="networks are not functions of sums.")
-        elif not forms:
-            form = PooledForm(None, reason="no node has a model of two classes.")
-        else:
-            form = common_form(forms)
+            forms, why = {}, "networks are not functions of sums."
+        form = common_form(forms) if forms else PooledForm(None, reason=why)
         if rounded and form.kind is not None:
             reason = f"node {rounded[0]!r} sends its moments with fewer digits."
             form = replace(form, reason=reason)
@@ -190,20 +185,19 @@ class LikelihoodStage(LinearStage):
         if given == "members":
             return form, agreed_weights(known, warns=form.kind is None)
         if form.kind == "ridge":
-            parameters = {**form.parameters, "class_weight": given}
-            form = replace(form, parameters=parameters)
+            form = replace(form, parameters={**form.parameters, "class_weight": given})
         elif given is not None:
             form = PooledForm(None, reason=f"class_weight={given!r} is given.")
         return form, given
 
     def _warn_of_classes(self, classes: np.ndarray, seen: np.ndarray) -> None:
-        given = self.asked_moments["class_weight"]
-        given = given if isinstance(given, list) else []
-        unknown = [label for label, _ in given if label not in classes.tolist()]
+        given, known = self.asked_moments["class_weight"], classes.tolist()
+        pairs = given if isinstance(given, list) else []
+        unknown = [label for label, _ in pairs if label not in known]
         if unknown:
             warn_user(
                 f"class_weight names the classes {unknown}, which no node has seen, so "
-                f"that it says nothing of them. Nodes have seen {classes.tolist()}."
+                f"that it says nothing of them. Nodes have seen {known}."
             )
         if not seen.all():
             warn_user(
@@ -223,10 +217,10 @@ class LikelihoodStage(LinearStage):
 
     def _within(self, merge, losses, profiles, spaces) -> LinearMerge:
         """The likeliest model in all spaces, where these are to be kept."""
-        likelihood = merge.likelihood
-        spaces, scales = self._on_scale_of(merge.factor * merge.W, losses, spaces)
-        origin = likelihood.loss.moments.origin
-        diagonal = likelihood.loss.moments.is_diagonal
+        likelihood, start = merge.likelihood, merge.factor * merge.W
+        spaces, scales = self._on_scale_of(start, losses, spaces)
+        moments = likelihood.loss.moments
+        origin, diagonal = moments.origin, moments.is_diagonal
 
         def minimize(start, extra, forces):
             def shifted(W):
@@ -243,7 +237,6 @@ class LikelihoodStage(LinearStage):
             found = likelihood.minimize(start, shifted, curvature=curvature)
             return likelihood.to_rows(found)
 
-        start = merge.factor * merge.W
         found = likeliest(spaces, minimize, start, likelihood.n_rows)
         met = {"profiles": profiles, "spaces": spaces, "scales": scales}
         return replace(merge, W=found.point, intersection=found, **met)

@@ -74,11 +74,10 @@ def in_groups(aggregator, paths: Sequence) -> list[Summary]:
             size = 0
         cuts[-1].append(path)
         size += own
-    groups = []
-    for paths in tracked(cuts, "groups of summaries"):
-        summaries = [Summary.load(path) for path in paths]
-        groups.append(merged_summary(aggregator, summaries, f"group {len(groups)}"))
-    return groups
+    return [
+        merged_summary(aggregator, list(map(Summary.load, paths)), f"group {k}")
+        for k, paths in enumerate(tracked(cuts, "groups of summaries"))
+    ]
 
 
 def many_paths(aggregator, nodes) -> bool:

@@ -90,14 +90,11 @@ class LinearSummariesMixin(SummarizingMixin):
         Examples
         --------
         >>> from sklearn.datasets import load_iris
-        >>> from sklearn.linear_model import LogisticRegression
         >>> from skgems import GEMSLogisticAggregator
         >>> X, y = load_iris(return_X_y=True)
         >>> agg = GEMSLogisticAggregator(random_state=0)
-        >>> sent = []
-        >>> for name, own in ("lyon", y < 2), ("paris", y > 0):
-        ...     clf = LogisticRegression().fit(X[own], y[own])
-        ...     sent.append(agg.summarize(clf, X[own], y[own], name=name))
+        >>> rows = {"lyon": y < 2, "paris": y > 0}
+        >>> sent = [agg.summarize(None, X[o], y[o], name=k) for k, o in rows.items()]
         >>> agg.set_params(estimators=sent).fit().score(X, y) > 0.9
         True
         """
@@ -119,9 +116,8 @@ class LinearSummariesMixin(SummarizingMixin):
         return merged_summary(self, summaries, name)
 
     def _warn_of(self, member: Member) -> None:
-        if self.intersection != "likelihood":
-            return
-        if "kind" in closed_form(member.picklable.estimator):
+        own = member.picklable.estimator
+        if self.intersection != "likelihood" or "kind" in closed_form(own):
             return
         warn_of_tails([member])
         if self.moments == "auto":
@@ -137,13 +133,19 @@ class LinearSummariesMixin(SummarizingMixin):
             raise ValueError(f"{what}, so that all draw the same; got {seed!r}.")
         asked = self._asked_moments(None if seed is None else int(seed))
         return {
-            "geometry": as_geometry(self.geometry).as_settings(),
-            "criterion": as_criterion(self.criterion).as_settings(),
+            **self._parts(),
             "construction": as_construction(self.construction).for_nodes(),
             "scale_logits": self.scale_logits,
             "moments": asked.pop("kind"),
             "random_state": asked.pop("seed"),
             **asked,
+        }
+
+    def _parts(self) -> dict:
+        geometry, criterion = as_geometry(self.geometry), as_criterion(self.criterion)
+        return {
+            "geometry": geometry.as_settings(),
+            "criterion": criterion.as_settings(),
         }
 
     def _check_one_message(self) -> None:
@@ -162,11 +164,9 @@ class LinearSummariesMixin(SummarizingMixin):
             return requests
         others = [0, 1]
         if classes is not None and member is not None:
-            network = member.model.network()
-            known = network.classes[network.seen].tolist()
-            others = [len(set(np.asarray(classes).tolist()) - set(known))]
-            if not criterion.counts_classes:
-                others = [min(others[0], 1)]
+            known = member.own_linear()[1]
+            n_others = len(set(np.asarray(classes).tolist()) - set(known))
+            others = [n_others if criterion.counts_classes else min(n_others, 1)]
         elif criterion.counts_classes:
             if member is None:  # a further message can say how many there are
                 return requests
@@ -213,8 +213,7 @@ class LinearSummariesMixin(SummarizingMixin):
         """What nodes are asked of their spaces, whichever these are."""
         construction = as_construction(self.construction)
         return {
-            "geometry": as_geometry(self.geometry).as_settings(),
-            "criterion": as_criterion(self.criterion).as_settings(),
+            **self._parts(),
             "construction": construction.wire_name,
             "n_directions": int(construction.n_directions),
             "seed": seed,

@@ -56,8 +56,7 @@ class NodeSums:
         W = gradient = None
         if "factor" in content:
             W = content["factor"] * node.own_W.astype(np.float64)
-            W = about_origin(W, moments.origin)
-            gradient = content.get("gradient")
+            W, gradient = about_origin(W, moments.origin), content.get("gradient")
             if gradient is None:
                 gradient = _placed(content["gradients"], columns, len(classes))
         kept = moments.without_scatter()
@@ -67,7 +66,6 @@ class NodeSums:
         model.update(np.ascontiguousarray(node.W).data)
         # A model of one class has no parameters that could differ.
         differs = node.known.sum() > 1 or "kind" in content["form"]
-        differs &= node.has_model
         roots = sent.get("roots")
         # The summed corrections of a region.
         slope = own = content.get("slope", content.get("slopes"))
@@ -81,7 +79,7 @@ class NodeSums:
             NodeLoss(kept, node.own_columns, W, gradient, slope),
             model.digest(),
             classes[node.known].tolist() if node.has_model else [],
-            content["form"] if differs else None,
+            content["form"] if differs and node.has_model else None,
             content.get("class_weight"),
             content["scaled"],
             "deviations" in sent or (roots is not None and roots.itemsize < 8),
@@ -138,14 +136,13 @@ def agreed_weights(known: Sequence[NodeSums], *, warns: bool) -> str | list | No
     """Class weights that members agree on; None, with a warning, where they do not."""
     # A model of one class cannot tell.
     members = [own for own in known if len(own.labels) > 1]
-    words = any(isinstance(own.class_weight, str) for own in members)
-    by_label: dict[object, set] = {}
-    for own in members:
-        if not isinstance(own.class_weight, str):
-            weights = weights_of(own.class_weight or (), own.labels)
-            for label, weight in zip(own.labels, weights, strict=True):
-                by_label.setdefault(label, set()).add(float(weight))
-    if words and not by_label:
+    listed = [own for own in members if not isinstance(own.class_weight, str)]
+    words, by_label = len(listed) < len(members), {}
+    for own in listed:
+        weights = weights_of(own.class_weight or (), own.labels)
+        for label, weight in zip(own.labels, weights, strict=True):
+            by_label.setdefault(label, set()).add(float(weight))
+    if words and not listed:
         return "balanced"
     if not words and all(len(own) == 1 and 0 not in own for own in by_label.values()):
         found = sorted([label, *weights] for label, weights in by_label.items())

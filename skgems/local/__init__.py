@@ -14,25 +14,6 @@ from ._classifiers import (
 from ._closed_forms import as_class_weight, closed_form, has_steps, weights_of
 from ._member import ROLES, Member, TooFewRowsError
 from ._model import LocalModel, node_space, retrain_layers
-from ._moments import (
-    SAMPLE_ROWS,
-    class_weight_of,
-    cluster_classes,
-    heavy_tails,
-    moments,
-)
+from ._moments import SAMPLE_ROWS, class_weight_of, heavy_tails, moments
 from ._sklearn import local_model
-from ._tasks import (
-    ANSWERS,
-    counts,
-    describe_node,
-    evaluate,
-    join,
-    neurons,
-    opened_front,
-    retrain,
-    score,
-    size,
-    space,
-    train,
-)
+from ._tasks import ANSWERS, join, opened_front

@@ -141,8 +141,7 @@ class _Spread:
         known = np.array([label in self.labels for label in labels], dtype=bool)
         rank = before[codes] + ranks(codes)
         chosen = np.flatnonzero(known[codes] & (rank % self.step == 0))
-        if len(chosen):
-            self.parts.append((X[chosen], y[chosen], rank[chosen]))
+        self.parts.append((X[chosen], y[chosen], rank[chosen]))
         sizes = before + np.bincount(codes, minlength=len(labels))
         own = zip(labels, sizes.tolist(), known, strict=True)
         self.sizes |= {label: n for label, n, is_known in own if is_known}
@@ -150,11 +149,10 @@ class _Spread:
         step = stride(np.array(large, dtype=int), self.n_rows)
         if step > self.step:
             self.step = step
-            chosen = [rank % step == 0 for _, _, rank in self.parts]
+            chosen = [part[2] % step == 0 for part in self.parts]
             pairs = zip(self.parts, chosen, strict=True)
-            self.parts = [
-                tuple(own[rows] for own in part) for part, rows in pairs if rows.any()
-            ]
+            self.parts = [tuple(own[rows] for own in part) for part, rows in pairs]
+        self.parts = [part for part in self.parts if len(part[1])]
 
     def rows(self, like=None) -> tuple:
         if not self.parts:

@@ -76,8 +76,9 @@ class Description:
     feature_names_in: np.ndarray | None  # (n_features_in,)
 
     @classmethod
-    def of(cls, estimator, classes, seen) -> Description:
+    def of(cls, estimator, classes, seen=None) -> Description:
         names = "n_features_in_", "feature_names_in_"
+        seen = np.ones(len(classes), dtype=bool) if seen is None else seen
         return cls(classes, seen, *(getattr(estimator, own, None) for own in names))
 
 

@@ -37,12 +37,9 @@ def _ridge(own: RidgeClassifier, classes) -> dict | str:
         return "positive=True"
     if np.size(own.alpha) != 1:
         return "an alpha for each output"
-    return {
-        "kind": "ridge",
-        "alpha": float(np.ravel(own.alpha)[0]),
-        "fit_intercept": bool(own.fit_intercept),
-        "class_weight": as_class_weight(own.class_weight),
-    }
+    form = {"kind": "ridge", "alpha": float(np.ravel(own.alpha)[0])}
+    form |= {"fit_intercept": bool(own.fit_intercept)}
+    return form | {"class_weight": as_class_weight(own.class_weight)}
 
 
 def _lda(own: LinearDiscriminantAnalysis, classes) -> dict | str:
@@ -50,28 +47,25 @@ def _lda(own: LinearDiscriminantAnalysis, classes) -> dict | str:
         return "a covariance_estimator"
     if isinstance(own.shrinkage, str):
         return f"shrinkage={own.shrinkage!r}"
-    priors = None if own.priors is None else _of_classes(own.priors, own, classes)
+    priors = _of_classes(own.priors, own, classes)
     if own.solver == "svd":
         return {"kind": "lda", "solver": "svd", "priors": priors, "tol": float(own.tol)}
     # Both solve the same equations.
-    shrinkage = None if not own.shrinkage else float(own.shrinkage)
+    shrinkage = float(own.shrinkage) if own.shrinkage else None
     return {"kind": "lda", "solver": "lsqr", "shrinkage": shrinkage, "priors": priors}
 
 
 def _nearest_centroid(own: NearestCentroid, classes) -> dict | str:
     if own.metric != "euclidean":
         return f"metric={own.metric!r}"
-    threshold, priors = own.shrink_threshold, own.priors
-    if not isinstance(priors, str):
-        priors = _of_classes(priors, own, classes)
-    return {
-        "kind": "nearest_centroid",
-        "shrink_threshold": None if threshold is None else float(threshold),
-        "priors": priors,
-    }
+    least, priors = own.shrink_threshold, _of_classes(own.priors, own, classes)
+    least = None if least is None else float(least)
+    return {"kind": "nearest_centroid", "shrink_threshold": least, "priors": priors}
 
 
-def _of_classes(priors, own, classes) -> list:
+def _of_classes(priors, own, classes) -> list | str | None:
+    if priors is None or isinstance(priors, str):
+        return priors
     labels = own.classes_ if classes is None else classes
     values = np.asarray(priors, dtype=float)
     if values.shape != (len(labels),):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from functools import cached_property
 
 import numpy as np
@@ -61,17 +62,15 @@ class LocalModel:
     @cached_property
     def description(self) -> Description | Network:
         """What classes it has; TypeError if it has no ``classes_``."""
-        estimator, own = self.estimator, self.own
+        estimator, seen = self.estimator, None
         if isinstance(estimator, Network):
             return estimator
         if not hasattr(estimator, "classes_"):
             what = f"{type(estimator).__name__} has no classes_; give a fitted one."
             raise TypeError(f"Node {self.name!r}: {what}")
-        classes = label_array(estimator, name=self.name)
-        seen = np.ones(len(classes), dtype=bool)
-        if is_constant(own) and hasattr(own, "class_prior_"):
-            seen = np.asarray(own.class_prior_) > 0
-        return Description.of(estimator, classes, seen)
+        if is_constant(self.own) and hasattr(self.own, "class_prior_"):
+            seen = np.asarray(self.own.class_prior_) > 0
+        return Description.of(estimator, label_array(estimator, name=self.name), seen)
 
     @property
     def is_constant(self) -> bool:
@@ -91,22 +90,18 @@ class LocalModel:
         """It as plain arrays; see `skgems.networks.read_network`."""
         return read_network(self.estimator, name=self.name, copy=copy)
 
-    def check_finite(self) -> None:
+    def check_finite(self, where: str = "") -> None:
         """Raise ValueError, naming node and attribute, for what is not finite."""
-        self._check_finite(self.own)
-
-    def _check_finite(self, estimator, where="") -> None:
         for attribute in _LEARNED:
-            values = getattr(estimator, attribute, None)
-            if isinstance(values, (list, tuple)):
-                for i, part in enumerate(values):
-                    what = f"{where}{attribute}[{i}]"
-                    check_finite(part, name=self.name, what=what)
-            elif values is not None:
-                check_finite(values, name=self.name, what=where + attribute)
-        members = getattr(estimator, "estimators_", None)
+            values, what = getattr(self.own, attribute, None), where + attribute
+            several = isinstance(values, (list, tuple))
+            for i, part in enumerate(values if several else [values]):
+                if part is not None:
+                    each = f"{what}[{i}]" if several else what
+                    check_finite(part, name=self.name, what=each)
+        members = getattr(self.own, "estimators_", None)
         for i, member in enumerate(members if isinstance(members, list) else ()):
-            self._check_finite(final_step(member), f"{where}estimators_[{i}].")
+            LocalModel(member, self.name).check_finite(f"{where}estimators_[{i}].")
 
     def probabilities(self, X, classes) -> np.ndarray:
         """Checked probabilities of sorted classes; 0 where it has no output."""
@@ -164,8 +159,8 @@ class LocalModel:
         if isinstance(unwrap(self.estimator), Pipeline):
             hint = (
                 " Put what comes before the classifier before the aggregator instead: "
-                "make_pipeline(StandardScaler(), aggregator)."
             )
+            hint += "make_pipeline(StandardScaler(), aggregator)."
         what = f"{reason} cannot go on training from given parameters"
         raise TypeError(f"Node {self.name!r}: {what}. What can: {TRAINABLE}.{hint}")
 
@@ -195,9 +190,9 @@ class LocalModel:
         self, X, y, *, epochs, learning_rate=None, parameters=None, random_state=None
     ) -> LocalModel:
         """Train a copy from ``parameters`` or its own; one rate, or one an epoch."""
-        rng = check_random_state(random_state)
+        rng, rates = check_random_state(random_state), learning_rate
         parameters = self.parameters() if parameters is None else parameters
-        fresh, rates = self.with_parameters(parameters), learning_rate
+        fresh = self.with_parameters(parameters)
         if rates is not None:
             rates = np.broadcast_to(np.asarray(rates, dtype=np.float64), epochs)
         if epochs:
@@ -207,7 +202,8 @@ class LocalModel:
     def start(self, X, y, *, classes, random_state=None):
         """A fitted copy at the start of training, random or 0, for rows as these."""
         self.check_trainable()
-        return self._start(X[:1], y[:1], classes, check_random_state(random_state))
+        own, rng = deepcopy(self.own), check_random_state(random_state)
+        return self._start(own, X[:1], y[:1], classes, rng)
 
     def widened(self, classes: np.ndarray) -> LocalModel:
         """A fitted copy with outputs for all classes, new ones 0; nets keep theirs."""
@@ -230,9 +226,7 @@ class LocalModel:
         """`parameters` of a Network that has a column for each of its classes."""
         raise NotImplementedError
 
-    @property
-    def learning_rate(self) -> float:
-        raise NotImplementedError
+    learning_rate: float  # of what trains by gradients
 
     @property
     def trainer(self):
@@ -268,9 +262,8 @@ def node_space(
     known = np.arange(n_own + n_others) < n_own
     if scale_logits:
         center, scale = on_one_scale(center, known, X if rows is None else rows)
-    profile = profile_space(
-        X, y, center, known, **settings, scale=scale, rows=rows, random_state=seed
-    )
+    how = {"scale": scale, "rows": rows, "random_state": seed}
+    profile = profile_space(X, y, center, known, **settings, **how)
     if not n_others:
         return profile
     return profile.of_outputs(np.arange(n_own + (not profile.last_is_free)))

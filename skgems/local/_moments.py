@@ -52,9 +52,8 @@ def class_weight_of(estimator) -> str | list | None:
     by_output = getattr(getattr(own, "criterion_", None), "weight", None)
     if not weight and by_output is not None:
         labels, seen = output_labels(own)
-        values = np.ravel(by_output.detach().cpu().numpy())
-        values = values[seen] / values[seen].mean()
-        weight = dict(zip(labels[seen].tolist(), values, strict=True))
+        values = np.ravel(by_output.detach().cpu().numpy())[seen]
+        weight = dict(zip(labels[seen].tolist(), values / values.mean(), strict=True))
     if not weight or len(set(weight.values()) | {1}) == 1:
         return None
     return as_class_weight(weight)
@@ -72,8 +71,7 @@ def heavy_tails(member: Member) -> tuple[float, list[int]] | None:
     if len(own) < 2 or len(rows) < _FEWEST_ROWS:
         return None
     rows = rows[spread(np.unique(y[rows], return_inverse=True)[1], _MOST_ROWS)]
-    X, y = X[rows], y[rows]
-    W = network.aligned(own).last.astype(np.float64)
+    X, y, W = X[rows], y[rows], network.aligned(own).last.astype(np.float64)
     W -= W.mean(axis=1, keepdims=True)
     squares, fourth = _powers(linear_logits(X, W), y)
     kurtosis = ratio(fourth, squares**2).mean()
@@ -176,14 +174,16 @@ class OwnGradient:
         """What is sent, given the moments of the rows: these have rounding too."""
         if self.factor is None:
             return self.weighs
-        found = self.gradients
-        constant = np.flatnonzero(sums.variances() == 0)
-        mean = sums.mean()[constant][:, None]
-        found[:, constant, :] = mean * found[:, -1:, :]
+        found, constant = self.gradients, np.flatnonzero(sums.variances() == 0)
+        found[:, constant, :] = sums.mean()[constant][:, None] * found[:, -1:, :]
         sent = {"gradients": found} if self.by_class else {"gradient": found[0]}
         effective = float(self.effective.least()[0])
-        sent |= self.weighs
-        return {"factor": self.factor, "effective_rows": effective, **sent}
+        return {
+            "factor": self.factor,
+            "effective_rows": effective,
+            **sent,
+            **self.weighs,
+        }
 
 
 def factor_of(logits: np.ndarray, y: np.ndarray) -> float:
@@ -320,9 +320,8 @@ def _order(X) -> np.ndarray:
     # What rounding leaves of a constant says nothing of a row.
     ranges[ranges <= rounding(np.maximum(np.abs(highest), np.abs(lowest)), X)] = 0.0
     means = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
-    inverse = ratio(1.0, ranges)
     # Sums of squares and fourth powers of what rows are away from the mean.
-    length = np.zeros(X.shape[0])
+    inverse, length = ratio(1.0, ranges), np.zeros(X.shape[0])
     for rows in row_blocks(X, 32 * X.shape[1], block_bytes()):
         block = X[rows].toarray() if sparse.issparse(X) else X[rows]
         squares = np.square((block - means) * inverse)
@@ -369,11 +368,10 @@ def _large_clusters(
 ) -> np.ndarray:
     """Cluster of each row; small ones are dissolved, the smallest first."""
     distances = Centres(X[sample], n_clusters, inverse, seed).distances(X, rows)
-    n_clusters = distances.shape[1]
-    found = np.argmin(distances, axis=1)
-    alive = np.ones(n_clusters, dtype=bool)
+    found, n = np.argmin(distances, axis=1), distances.shape[1]
+    alive = np.ones(n, dtype=bool)
     while alive.sum() > 1:
-        sizes = np.where(alive, np.bincount(found, minlength=n_clusters), np.inf)
+        sizes = np.where(alive, np.bincount(found, minlength=n), np.inf)
         least = int(np.argmin(sizes))
         if sizes[least] >= min_cluster_size:
             break

@@ -82,8 +82,7 @@ class MLPModel(LocalModel):
                     solver.learning_rate = solver.learning_rate_init = rates[epoch]
                 estimator.partial_fit(X, y)
 
-    def _start(self, X, y, classes, rng):
-        estimator = copy.deepcopy(self.own)
+    def _start(self, estimator, X, y, classes, rng):
         own = {"learning_rate_init": NO_RATE, "early_stopping": False, "batch_size": 1}
         with lent(estimator, random_state=rng, **own):
             estimator.partial_fit(X, y, classes=classes)
@@ -183,8 +182,7 @@ class SGDModel(LinearModel):
                     estimator.eta0 = rates[epoch]
                 estimator.partial_fit(X, y)
 
-    def _start(self, X, y, classes, rng):
-        estimator = copy.deepcopy(self.own)
+    def _start(self, estimator, X, y, classes, rng):
         own = {"early_stopping": False, "average": False, "class_weight": None}
         with lent(estimator, random_state=rng, **own):
             estimator.partial_fit(X, y, classes=classes)
@@ -209,12 +207,10 @@ class LogisticModel(LinearModel):
         classes, own = estimator.classes_, np.isin(estimator.classes_, y)
         if own.sum() < 2:  # nothing to separate
             return
-        if len(classes) == 2:
-            start, bias = coef, intercept
-        elif own.sum() == 2:  # scikit-learn fits the difference
-            start, bias = np.diff(coef[own], axis=0), np.diff(intercept[own])
-        else:
-            start, bias = coef[own], intercept[own]
+        shown = own if len(classes) > 2 else slice(None)
+        start, bias = coef[shown], intercept[shown]
+        if own.sum() == 2 < len(classes):  # scikit-learn fits the difference
+            start, bias = np.diff(start, axis=0), np.diff(bias)
         estimator.coef_, estimator.intercept_ = start.copy(), bias.copy()
         own_start = {"random_state": rng, "warm_start": True, "max_iter": epochs}
         with lent(estimator, **own_start), warnings.catch_warnings():
@@ -232,13 +228,11 @@ class LogisticModel(LinearModel):
         intercept[own] += moved_bias
         estimator.coef_, estimator.intercept_ = coef, intercept
 
-    def _start(self, X, y, classes, rng):
-        estimator = copy.deepcopy(self.own)
-        n_outputs = 1 if len(classes) == 2 else len(classes)
-        estimator.classes_ = np.array(classes)
-        estimator.coef_ = np.zeros((n_outputs, X.shape[1]), dtype=X.dtype)
+    def _start(self, estimator, X, y, classes, rng):
+        n_outputs, d = 1 if len(classes) == 2 else len(classes), X.shape[1]
+        estimator.classes_, estimator.n_features_in_ = np.array(classes), d
+        estimator.coef_ = np.zeros((n_outputs, d), dtype=X.dtype)
         estimator.intercept_ = np.zeros(n_outputs, dtype=X.dtype)
-        estimator.n_features_in_ = X.shape[1]
         estimator.n_iter_ = np.zeros(1, dtype=np.int32)
         return estimator
 

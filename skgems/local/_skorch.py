@@ -159,8 +159,7 @@ class SkorchModel(LocalModel):
         with lent(net, **own), kept_generators(net, rng):
             net.partial_fit(X, y)
 
-    def _start(self, X, y, classes, rng):
-        net = deepcopy(self.own)
+    def _start(self, net, X, y, classes, rng):
         with kept_generators(net, rng):
             _initialise(net, X)
         columns = _columns_of(net, classes)
@@ -205,20 +204,17 @@ class SkorchModel(LocalModel):
         link = output_link(self.own, name=self.name)
         criterion = getattr(self.own.criterion_, "_orig_mod", self.own.criterion_)
         # The losses that skorch feeds with probabilities need them.
-        if link == "identity" and isinstance(criterion, nn.NLLLoss):
-            return "softmax"
-        if link == "identity" and isinstance(criterion, nn.BCELoss):
-            return "logistic"
-        return link
+        fed = {nn.NLLLoss: "softmax", nn.BCELoss: "logistic"}
+        words = (word for loss, word in fed.items() if isinstance(criterion, loss))
+        return next(words, link) if link == "identity" else link
 
     def _fill(self, module, layers: Layers) -> bool:
         """Put layers into a module that has as many Linear layers; else False."""
         linear = [part for part in module.modules() if type(part) is nn.Linear]
         if len(linear) != len(layers.coefs) or not self.is_chain:
             return False
-        own = self.layers()
+        own, current = self.layers(), self._read()
         expected = _in_torch(own.contracted() if layers.n_outputs == 1 else own)
-        current = self._read()
         alike = [a.shape for a in current] == [b.shape for b in expected]
         if not (alike and all(map(np.allclose, current, expected))):
             return False

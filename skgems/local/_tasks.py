@@ -66,9 +66,8 @@ def front(member: Member, *, front) -> dict:
 def counts(member: Member) -> dict:
     """Reply with the "labels" of rows for training and the "counts" of each."""
     labels, found = member.row_counts()
-    some = found["training"] > 0
-    labels = [label for label, kept in zip(labels, some, strict=True) if kept]
-    return {"labels": labels, "counts": found["training"][some]}
+    some = np.flatnonzero(found["training"])
+    return {"labels": [labels[k] for k in some], "counts": found["training"][some]}
 
 
 def train(
@@ -86,9 +85,8 @@ def train(
         X, y = X[some], y[some]
     labels, codes = np.asarray(classes), indices_of(y, classes)
     wide = member.model.widened(labels)
-    more = {"epochs": epochs, "learning_rate": rates, "random_state": seed}
-    targets = wide.targets(labels)[codes]
-    trained = wide.train(X, targets, parameters=parameters, **more)
+    how = {"parameters": parameters, "epochs": epochs, "learning_rate": rates}
+    trained = wide.train(X, wide.targets(labels)[codes], **how, random_state=seed)
     parameters = trained.parameters()
     _check_finite(parameters)
     true = trained.probabilities(X, labels)[np.arange(len(codes)), codes]
@@ -145,10 +143,10 @@ def space(
     X = HiddenLayers.from_content(hidden).outputs(X)
     alike = np.array_equal(member.moments, member.judging)
     rows = None if alike else _inputs(member, "moments", hidden)
-    how |= {"geometry": Geometry.from_settings(geometry)}
+    how |= {"geometry": Geometry.from_settings(geometry), "rows": rows}
     how |= {"criterion": Criterion.from_settings(criterion)}
     given = own if model == "own" else W, X, indices_of(y, labels)
-    return node_space(*given, rows=rows, **how).as_arrays()
+    return node_space(*given, **how).as_arrays()
 
 
 def evaluate(
@@ -203,13 +201,15 @@ def _first(values):
 def _judged(member, X, Z, codes, weights, models, factors, gradient, compared) -> dict:
     """What rows X, which hidden layers make Z of, say of some models."""
     n_models, _, n_classes = models.shape
-    found = {name: np.zeros(n_models) for name in ("squares", "right")}
-    found["losses"] = np.zeros((n_models, len(factors)))
+    shapes = {
+        "squares": n_models,
+        "right": n_models,
+        "losses": (n_models, len(factors)),
+    }
+    shapes |= {"gradient": models.shape} if gradient else {}
+    shapes |= {"squared_gains": n_models} if compared else {}
+    found = {name: np.zeros(shape) for name, shape in shapes.items()}
     effective = EffectiveRows(n_models) if gradient and member.min_rows > 1 else None
-    if gradient:
-        found["gradient"] = np.zeros(models.shape)
-    if compared:
-        found["squared_gains"] = np.zeros(n_models)
     side = np.hstack(models)
     limit, more = max(working_bytes() // 16, 2**20), gradient or compared
     for rows in row_blocks(Z, 32 * side.shape[1], limit):
@@ -305,15 +305,13 @@ def retrain(
         if issparse(X):  # what is not done to the rows is done to the weights
             left_out = coordinates.left_out()
             layers = left_out.give_back(layers)
-    X = HiddenLayers.from_content(hidden).outputs(X)
-    before = {}
+    X, before = HiddenLayers.from_content(hidden).outputs(X), {}
     if whole and n_rows:
         own = X if len(codes) == n_rows else X[:n_rows]
         before["loss"] = mean_log_loss(layers.logits(own), codes[:n_rows])
-    model = member.model
-    rate = None if rate_factor is None else rate_factor * model.learning_rate
+    rate = None if rate_factor is None else rate_factor * member.model.learning_rate
     how = {"epochs": epochs, "learning_rate": rate, "random_state": seed}
-    layers = retrain_layers(model, layers, X, codes, **how)
+    layers = retrain_layers(member.model, layers, X, codes, **how)
     _check_finite([*layers.coefs, *layers.intercepts])
     if left_out is not None:
         layers = left_out.take_in(layers)

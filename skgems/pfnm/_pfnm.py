@@ -92,10 +92,9 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         Whether the first or, as in the paper, the last hidden layer is matched first.
         What goes into units says more; from the top there are fewer of them.
     n_rounds : int, default=1
-        How often to match. Before each time but the first, every node trains the merged
-        network on its rows, at a tenth of its estimator's learning rate.
     n_epochs : int, default=5
-        Passes over a node's rows in each such training.
+        How often to match. Before each time but the first, every node trains the merged
+        network so many epochs on its rows, at a tenth of its estimator's learning rate.
     round_units : {"all", "own"}, default="all"
         Which units of the merged network a node gets then: all, or those that its own
         became part of, which is less to send, and much worse where nodes share few.
@@ -111,9 +110,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         In simulation, the share of each node's rows that its clone is not trained on,
         but that calibrate the probabilities.
     front : transformer, default=None
-        Before all, as of :class:`GEMSLogisticAggregator`.
     n_jobs : int, default=None
-        Nodes treated in parallel; results do not depend on it.
     verbose : bool or int, default=0
         As of :class:`GEMSLogisticAggregator`.
     random_state : int, RandomState instance or None, default=None
@@ -127,9 +124,8 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     intercepts_ : list of ndarray, layer i of shape (n_out_i,)
         Weights and biases, laid out as in MLPClassifier.
     activation_ : tuple of str
-        Activation of each hidden layer.
     n_units_ : tuple of int
-        Units of each hidden layer.
+        Activation and units of each hidden layer.
     assignments_ : list of lists of ndarray of shape (n_units_of_node,)
         For each hidden layer and node, the merged unit that each of the node's units
         became part of; after rounds, of its units of the last, if it was there.
@@ -157,9 +153,8 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         As of :class:`PooledAggregator`. A node left out of a round is not matched in
         it; one that alone knows a class stays as it was.
     estimators_ : list of classifiers
-        The fitted local estimators, of the last batch.
     node_names_ : list of str
-        Names of the nodes that have taken part.
+        The fitted local estimators, of the last batch; names of all nodes so far.
     last_layer_ : GEMSLogisticAggregator or None
         Fitted clone of `last_layer`, on what comes out below. None after `update`.
     fine_tuning_ : FineTunedNetwork or None
@@ -187,15 +182,9 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     >>> from sklearn.neural_network import MLPClassifier
     >>> from skgems import PFNMAggregator
     >>> X, y = load_digits(return_X_y=True)
-    >>> X = X / 16
-    >>> locals_ = [
-    ...     MLPClassifier((40,), learning_rate_init=0.01, tol=1e-2, random_state=k)
-    ...     for k in range(3)
-    ... ]
-    >>> for k, net in enumerate(locals_):
-    ...     _ = net.fit(X[k:1200:3], y[k:1200:3])
-    >>> agg = PFNMAggregator(locals_, random_state=0).fit()
-    >>> agg.n_units_[0] < 120, agg.score(X[1200:], y[1200:]) > 0.85
+    >>> net = MLPClassifier((40,), learning_rate_init=0.01, tol=1e-2)
+    >>> agg = PFNMAggregator([net] * 3, random_state=0).fit(X[:1200] / 16, y[:1200])
+    >>> agg.n_units_[0] < 120, agg.score(X[1200:] / 16, y[1200:]) > 0.85  # of 3 * 40
     (True, True)
     """
 
@@ -319,12 +308,9 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
                 given = networks, federation.classes, own, rng, stream
                 return self._match(*given, again=again)[0]
 
-            names = ("n_rounds", "n_epochs", "round_units")
-            how = {name: getattr(self, name) for name in names}
-            how |= {"coordinates": stream.coordinates}
             by_name = dict(zip(federation.names, networks, strict=True))
             given = by_name, match, rematch, federation.classes, rng
-            match = run(match_in_rounds(*given, **how))
+            match = run(match_in_rounds(*given, self, stream.coordinates))
         stream = stream.then(match, federation.names, rows)
         layers = self._merged(stream, federation.features.n_features_in)
         layers = stream.given_back(layers)
@@ -336,8 +322,8 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
             layers = self._calibrated(federation, run, layers)
         if federation.has_public_rows:
             rows = federation.public_rows
-            X, y = federation.X[rows], federation.y[rows]
-            tuned = self._tuned(X, y, layers, None, stream.coordinates, True)
+            public = federation.X[rows], federation.y[rows]
+            tuned = self._tuned(*public, layers, None, stream.coordinates, True)
             layers = tuned.layers
         found = federation.attributes() | self._attributes(stream, layers, tuned)
         if self.dtype is not None:
@@ -383,12 +369,12 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
                 "calls its nodes '0', '1' and so on, in the order of its list."
             )
         federation = read_federation(PFNMAggregator(estimators))
-        n_features = federation.features.n_features_in
-        if n_features != self.n_features_in_:
-            earlier = f"but those of earlier steps took {self.n_features_in_}"
-            raise ValueError(f"The networks take {n_features} features, {earlier}.")
+        n_features, known = self.n_features_in_, Description.of(self, self.classes_)
+        found = federation.features.n_features_in
+        if found != n_features:
+            earlier = f"but those of earlier steps took {n_features}"
+            raise ValueError(f"The networks take {found} features, {earlier}.")
         networks, names = [node.network for node in federation.nodes], federation.names
-        known = Description.of(self, self.classes_, np.ones_like(self.classes_, bool))
         check_feature_names(["of earlier steps", *names], [known, *networks], None)
         activation = activations_of(federation.nodes)
         if activation and activation != self.activation_:
@@ -447,7 +433,6 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         names, depth = self.node_names_, len(self.n_units_)
         if node not in names and node not in range(len(names)):
             raise ValueError(f"{node!r} is no node; known are {names}, or an index.")
-        name = node if isinstance(node, str) else names[node]
         if n_fresh is not None and n_fresh < 0:
             raise ValueError(f"n_fresh must not be negative; got {n_fresh}.")
         rng = check_random_state(self.random_state)
@@ -460,7 +445,8 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
                 what = f"one number, or one per hidden layer ({depth}), of at least 1"
                 got = f"and n_fresh units; got {n_units!r}"
                 raise ValueError(f"n_units must be {what} {got}.")
-            layers = drawn_units(layers, self._stream.used(name), widths, n_fresh, rng)
+            used = self._stream.used(node if isinstance(node, str) else names[node])
+            layers = drawn_units(layers, used, widths, n_fresh, rng)
         layers = self._stream.given_back(layers)
         names = getattr(self, "feature_names_in_", None)
         made = to_mlp_classifier(layers, self.classes_, feature_names_in=names)
@@ -504,20 +490,20 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         how = {"depth": depth, "centre": centre, "dtype": self.dtype}
         start = None if again is None else merged_layers(again).last
         networks = as_layers(networks, classes, start=start, **how)
-        max_units = one_per_layer("max_units", self.max_units, depth, None)
-        for layer, most in enumerate(max_units):
+        seen = np.stack([own.seen for own in networks])
+        shares, previous_share, rows = class_shares(counts, seen, stream.class_rows)
+        same = ("max_iter", "tol", "new_atom_cost", "layer_order")
+        settings = {name: getattr(self, name) for name in same}
+        for name in (*_SCALES, "max_units"):
+            usual = None if name == "max_units" else "auto"
+            settings[name] = one_per_layer(name, getattr(self, name), depth, usual)
+        for layer, most in enumerate(settings["max_units"]):
             widest = max(own.widths[layer] for own in networks)
             if most is not None and most < widest:
                 has = f"a node has {widest} units in hidden layer {layer}"
                 what = f"{has}; all units of one node stay apart"
                 raise ValueError(f"max_units is {most}, but {what}.")
-        seen = np.stack([own.seen for own in networks])
-        shares, previous_share, rows = class_shares(counts, seen, stream.class_rows)
-        same = ("max_iter", "tol", "new_atom_cost", "layer_order")
-        settings = {name: getattr(self, name) for name in same}
-        for name in _SCALES:
-            settings[name] = one_per_layer(name, getattr(self, name), depth, "auto")
-        settings |= {"max_units": max_units, "random_state": rng}
+        settings["random_state"] = rng
         if again is not None:
             del settings["sigma"], settings["sigma0"]  # those of the first match
             return match_again(networks, shares, again, **settings), rows
@@ -530,13 +516,12 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     @staticmethod
     def _merged(stream: Stream, n_features) -> Layers:
         """What was matched, in the stream's coordinates, before rows change it."""
-        match = stream.match
-        if match.layers:
-            return merged_layers(match)
+        if stream.match.layers:
+            return merged_layers(stream.match)
         # Constant models only.
-        shares = match.class_share
+        shares = stream.match.class_share
         last = np.zeros((n_features + 1, len(shares)))
-        last[-1] = match.bias / np.where(shares > 0, shares, 1.0)
+        last[-1] = stream.match.bias / np.where(shares > 0, shares, 1.0)
         return Layers.of([last])
 
     def _attributes(self, stream: Stream, layers: Layers, tuned) -> dict:

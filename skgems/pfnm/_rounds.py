@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..base import BaseAggregator
 from ..federation import Federation, Node, TooFewNodes, ask_to_retrain
 from ..gems import activation_of
 from ..local import local_model
@@ -31,17 +32,14 @@ def as_layers(
     """Networks of one dtype with outputs of ``classes`` and ``depth`` hidden layers."""
     # A softmax says nothing of what is common to classes: outgoing weights, or their
     # change since ``start`` (n_in + 1, n_classes), are centred over the classes seen.
-    found = []
-    for network in networks:
-        own = network.with_empty_layers(depth).aligned(classes)
-        if centre:
-            last, known = own.last, own.seen
-            # Of a constant model there is nothing to compare with the start.
-            alike = start is not None and len(last) == len(start)
-            moved = last - start if alike else last
-            last[:, known] -= moved[:, known].mean(axis=1, keepdims=True)
-            own = own.with_last(last)
-        found.append(own)
+    found = [own.with_empty_layers(depth).aligned(classes) for own in networks]
+    for k, own in enumerate(found if centre else ()):
+        last, known = own.last, own.seen
+        # Of a constant model there is nothing to compare with the start.
+        alike = start is not None and len(last) == len(start)
+        moved = last - start if alike else last
+        last[:, known] -= moved[:, known].mean(axis=1, keepdims=True)
+        found[k] = own.with_last(last)
     dtype = dtype or np.result_type(*(W.dtype for own in found for W in own.coefs))
     return [own.astype(dtype) for own in found]
 
@@ -127,8 +125,7 @@ class Stream:
 
 def all_units(match: NetworkMatch, node: int, network: Network, classes) -> Network:
     """The merged network with a node's outputs; what no node knows is its bias."""
-    merged = merged_layers(match)
-    outputs, columns = _common_columns(network, classes)
+    merged, (outputs, columns) = merged_layers(match), _common(network, classes)
     last = np.zeros((len(merged.last), len(network.classes)), dtype=merged.last.dtype)
     last[-1] = network.intercepts[-1]
     last[:, outputs] = merged.last[:, columns]
@@ -139,7 +136,7 @@ def own_units(match: NetworkMatch, node: int, network: Network, classes) -> Netw
     """The node's network with what was matched to each weight, if any node says it."""
     coefs = [coef.copy() for coef in network.coefs]
     intercepts = [intercept.copy() for intercept in network.intercepts]
-    outputs, columns = _common_columns(network, classes)
+    outputs, columns = _common(network, classes)
     for i, layer in enumerate(match.layers):
         prior, n_shared = match.sigma0[i] ** -2.0, layer.atoms.n_shared
         units = layer.assignments[node]
@@ -167,7 +164,7 @@ def own_units(match: NetworkMatch, node: int, network: Network, classes) -> Netw
     return replace(network, coefs=coefs, intercepts=intercepts)
 
 
-def _common_columns(network: Network, classes: np.ndarray):
+def _common(network: Network, classes: np.ndarray):
     """Outputs of a network that stand for classes, and which classes these are."""
     outputs = np.flatnonzero(np.isin(network.classes, classes))
     return outputs, np.searchsorted(classes, network.classes[outputs])
@@ -220,16 +217,13 @@ def match_in_rounds(
     rematch: Callable[..., NetworkMatch],
     classes: np.ndarray,
     rng: np.random.RandomState,
-    *,
-    n_rounds: int,  # matches, the first included
-    round_units: str,  # "all" of the merged network, or a node's "own"
-    n_epochs: int,  # passes over the rows in a round
+    outer: BaseAggregator,  # a PFNMAggregator, whose parameters count
     coordinates: Coordinates | None,  # of the features, in which nodes train
 ) -> Generator:
     """Plan of the last match; TooFewNodes has the ``parameters`` merged before."""
-    names, absent, own_only = list(networks), set(), round_units == "own"
+    names, absent, own_only = list(networks), set(), outer.round_units == "own"
     part = own_units if own_only else all_units
-    for number in range(1, n_rounds):
+    for number in range(1, outer.n_rounds):
         networks = {
             name: network
             # One without units in the match has none to replace its own by.
@@ -237,8 +231,8 @@ def match_in_rounds(
             else part(match, k, network, classes)
             for k, (name, network) in enumerate(networks.items())
         }
-        how = {"epochs": n_epochs, "coordinates": coordinates, "rate_factor": RATE}
-        how["seed"] = rng.randint(2**31 - 1)
+        how = {"epochs": outer.n_epochs, "coordinates": coordinates}
+        how |= {"rate_factor": RATE, "seed": rng.randint(2**31 - 1)}
         requests = {
             name: ask_to_retrain(start, labels=start.classes.tolist(), **how)
             for name, start in networks.items()
@@ -262,14 +256,13 @@ def match_in_rounds(
         seen = {k: set(own.classes[own.seen].tolist()) for k, own in networks.items()}
         known = set().union(*(seen[name] for name in trained))
         absent = {n for n in requests if n not in trained and seen[n] <= known}
-        say(f"round {number + 1} of {n_rounds}: trained, matching")
+        say(f"round {number + 1} of {outer.n_rounds}: trained, matching")
         present = [k for k, name in enumerate(names) if name not in absent]
         given = [networks[names[k]] for k in present]
         match = rematch(given, present, again=None if own_only else match)
-        layers = []
+        layers, none = [], np.empty(0, dtype=np.intp)  # of those that are absent
         for layer in match.layers:
             found = dict(zip(present, layer.assignments, strict=True))
-            none = np.empty(0, dtype=np.intp)  # of those that are absent
             assignments = [found.get(k, none) for k in range(len(names))]
             layers.append(replace(layer, assignments=assignments))
         match = replace(match, layers=layers)

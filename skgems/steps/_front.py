@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import joblib
 import numpy as np
@@ -116,22 +117,18 @@ class Front:
 
     def limits(self, columns: Columns) -> np.ndarray:
         """Agreed bounds of some columns, (2, n_columns), NaN where there are none."""
-        found = np.full((2, columns.n), np.nan)
-        if self.bounds is None or isinstance(self.bounds, str):
-            if self.bounds not in (None, "tell"):
-                raise ValueError(f"bounds are {self.bounds!r:.40}, which is no word.")
-            return found
-        if not isinstance(self.bounds, Mapping):
-            low, high = self.bounds
-            found[:] = np.array([[float(low)], [float(high)]])
+        found, bounds = np.full((2, columns.n), np.nan), self.bounds
+        if bounds is None or isinstance(bounds, str):
+            if bounds not in (None, "tell"):
+                raise ValueError(f"bounds are {bounds!r:.40}, which is no word.")
             return found
         places = {name: j for j, name in enumerate(columns.names or range(columns.n))}
-        for column, (low, high) in self.bounds.items():
+        if not isinstance(bounds, Mapping):
+            bounds = dict.fromkeys(places, bounds)
+        for column, (low, high) in bounds.items():
             if column in places:
                 found[:, places[column]] = float(low), float(high)
         return found
-
-    # ---- at a node --------------------------------------------------------
 
     def rows(self, X):
         """Rows as a node has them, their columns in the order of all."""
@@ -203,13 +200,10 @@ class Front:
         text = {name for name, own in pairs if own}
         for step in found.leaves.values():
             names = getattr(step, "feature_names_in_", None)
-            if names is None or hasattr(step, "categories_"):
-                continue
-            if text.isdisjoint(names):
+            encodes = hasattr(step, "categories_")
+            if names is not None and not encodes and text.isdisjoint(names):
                 del step.feature_names_in_
         return found
-
-    # ---- where there are no rows ------------------------------------------
 
     def advanced(self, parts: Mapping[str, Mapping]) -> Advanced:
         """This front after what nodes told, by path and name of the node."""
@@ -238,9 +232,8 @@ class Front:
 
         shown = self.columns.example(), self.limits(self.columns)
         found = walk(self.transformer, shown, "0", leaf)
-        fitted = None if found is None else found[0]
-        front = replace(self, states=states)
-        return Advanced(front, fitted, pending, errors, leaves)
+        known = replace(self, states=states), found and found[0]
+        return Advanced(*known, pending, errors, leaves)
 
     @cached_property
     def fitted(self):
@@ -278,22 +271,18 @@ def _no_values(step, table=None) -> Iterator[None]:
     except ColumnsError:
         raise
     except (ValueError, TypeError) as exc:
-        name, kind = type(step).__name__, type(exc).__name__
-        columns = None if table is None else Columns.of(table)
-        encodes = hasattr(step, "handle_unknown")
-        if columns is not None and any(columns.text) and not encodes:
+        wrong, texts = f"cannot take values of some rows ({type(exc).__name__}).", []
+        if table is not None and not hasattr(step, "handle_unknown"):
+            columns = Columns.of(table)
             names = columns.names or range(columns.n)
-            pairs = zip(names, columns.text, strict=True)
-            texts = [own for own, is_text in pairs if is_text]
-            raise ValueError(
-                f"{name} takes numbers, but the columns {texts[:5]} hold texts: give "
-                "them to an encoder, by a ColumnTransformer."
-            ) from exc
-        raise ValueError(f"{name} cannot take values of some rows ({kind}).") from exc
+            texts = [names[j] for j in np.flatnonzero(columns.text)]
+        if texts:
+            wrong = f"takes numbers, but the columns {texts[:5]} hold texts: give them "
+            wrong += "to an encoder, by a ColumnTransformer."
+        raise ValueError(f"{type(step).__name__} {wrong}") from exc
 
 
-@dataclass(frozen=True)
-class Pending:
+class Pending(NamedTuple):
     """A step that waits for a statistic of nodes, with bounds of its columns."""
 
     step: object
@@ -307,8 +296,7 @@ class Pending:
         return self.statistic != "histogram" or bool(np.isfinite(self.bounds).all())
 
 
-@dataclass(frozen=True)
-class Advanced:
+class Advanced(NamedTuple):
     """A front, as a plain transformer once all is fitted, and what it waits for."""
 
     front: Front
@@ -319,11 +307,9 @@ class Advanced:
 
 
 def _pooled(name: str, told: Mapping[str, Mapping], width: int) -> dict:
-    found = []
     for node, own in told.items():
         if own["statistic"] != name:
             raise ValueError(f"Node {node!r} told {own['statistic']!r}, not {name!r}.")
-        found.append({key: value for key, value in own.items() if key != "statistic"})
         widths = {own[key].shape[-1] for key in ("counts", "mean", "low") if key in own}
         if name == "categories":
             widths = {len(own) - 2}
@@ -331,7 +317,8 @@ def _pooled(name: str, told: Mapping[str, Mapping], width: int) -> dict:
             widths = {len(own["cumulative"])}
         if widths != {width}:
             raise ValueError(f"Node {node!r} told of {widths} columns, not of {width}.")
-    return STATISTICS[name].pool(found)
+    told = [{k: v for k, v in own.items() if k != "statistic"} for own in told.values()]
+    return STATISTICS[name].pool(told)
 
 
 def _shown(fitted, kind: Kind, example, limits) -> tuple:
@@ -476,9 +463,6 @@ def _assembled(own, found: Mapping[str, tuple], example):
     return whole.set_params(remainder=own.remainder, transformers=own.transformers)
 
 
-# ---- as a message ---------------------------------------------------------------
-
-
 def check_tree(own, depth: int = 0) -> None:
     """Raise NotPooledError unless a transformer can be fitted without rows."""
     if depth > _DEEPEST:
@@ -503,8 +487,7 @@ def check_tree(own, depth: int = 0) -> None:
             check_tree(step, depth + 1)
         check_tree(getattr(own, "remainder", None), depth + 1)
         return
-    kind = KINDS.get(type(own))
-    if kind is None:
+    if type(own) not in KINDS:
         known = ", ".join(sorted(_BY_NAME))
         raise NotPooledError(
             f"{type(own).__name__} is no function of sums, so it cannot be fitted "
@@ -512,7 +495,7 @@ def check_tree(own, depth: int = 0) -> None:
             "ColumnTransformer and FeatureUnion. In place of Nystroem take "
             "RandomFeatures or RBFSampler."
         )
-    kind.check(own)
+    KINDS[type(own)].check(own)
     own._validate_params()
 
 
@@ -599,8 +582,7 @@ def front_of_text(text: str):
             named = {own.arg: ast.literal_eval(own.value) for own in call.keywords}
             steps.append(kind(*args, **named))
         except (SyntaxError, KeyError, AttributeError, TypeError, ValueError) as exc:
-            raise ValueError(
-                f"{part.strip()!r} is no transformer of a front: write StandardScaler, "
-                "PCA(5) or others, with | between steps."
-            ) from exc
+            what = "write StandardScaler, PCA(5) or others, with | between steps"
+            given = f"{part.strip()!r} is no transformer of a front"
+            raise ValueError(f"{given}: {what}.") from exc
     return steps[0] if len(steps) == 1 else make_pipeline(*steps)

@@ -41,13 +41,14 @@ class Kind:
 
     # Whether each column comes out by itself, so that bounds of it are still bounds.
     by_column = False
+    statistic: str | None = None  # of its rows, that it is a function of
 
     def check(self, own) -> None:
         """Raise NotPooledError for parameters under which it is no such function."""
 
     def asks(self, own) -> str | None:
-        """The statistic of its rows that it is a function of."""
-        return None
+        """The statistic under these parameters."""
+        return self.statistic
 
     def state(self, own, pooled: Mapping) -> dict:
         """What `fit` takes, of the statistic of all rows."""
@@ -64,11 +65,11 @@ class Kind:
 
 class _Seeded(Kind):
     def check(self, own):
-        if not isinstance(own.random_state, numbers.Integral):
-            raise NotPooledError(
-                f"{type(own).__name__} draws from random_state={own.random_state!r}: "
-                "give it a number, so that all nodes draw the same."
-            )
+        seed = own.random_state
+        if not isinstance(seed, numbers.Integral):
+            draws = f"{type(own).__name__} draws from random_state={seed!r}"
+            what = "give it a number, so that all nodes draw the same"
+            raise NotPooledError(f"{draws}: {what}.")
 
 
 class _RBF(_Seeded):
@@ -98,9 +99,8 @@ class _StandardScaler(Kind):
         if not state:
             return fitted
         counts, n = state["counts"], np.maximum(state["counts"], 1.0)
-        same = (counts == counts[0]).all()
         n_seen = counts.astype(np.int64)
-        fitted.n_samples_seen_ = n_seen[0] if same else n_seen
+        fitted.n_samples_seen_ = n_seen[0] if np.ptp(counts) == 0 else n_seen
         fitted.mean_ = np.where(counts > 0, state["means"], np.nan)
         if own.with_std:
             variances = np.where(counts > 0, state["squares"] / n, np.nan)
@@ -114,10 +114,7 @@ class _StandardScaler(Kind):
 class _OfGrid(Kind):
     """What counts on a grid say of quantiles: off by no more than a bin."""
 
-    by_column = True
-
-    def asks(self, own):
-        return "histogram"
+    by_column, statistic = True, "histogram"
 
 
 class _SimpleImputer(_OfGrid):
@@ -129,9 +126,8 @@ class _SimpleImputer(_OfGrid):
             )
 
     def asks(self, own):
-        if own.strategy == "constant":
-            return "columns" if own.add_indicator else None
         kinds = {"mean": "columns", "most_frequent": "categories"}
+        kinds["constant"] = "columns" if own.add_indicator else None
         return kinds.get(own.strategy, "histogram")
 
     def state(self, own, pooled):
@@ -181,7 +177,7 @@ class _Encoder(Kind):
         return "categories" if isinstance(own.categories, str) else None
 
     def state(self, own, pooled):
-        columns = categories_told(pooled)
+        state, columns = {}, categories_told(pooled)
         withheld = sum(c["withheld"] for c in columns)
         if withheld and own.handle_unknown == "error":
             raise ValueError(
@@ -190,34 +186,26 @@ class _Encoder(Kind):
                 f"{type(own).__name__} may raise for them: set handle_unknown, or "
                 "agree on categories=[...]."
             )
-        state = {}
         for j, c in enumerate(columns):
             missing = {name: bool(c[name]) for name in ("none", "nan")}
-            state[str(j)] = {"labels": c["labels"], **missing}
+            kept = state[str(j)] = {"labels": c["labels"], **missing}
             if _groups_rare(own):
-                rare = _rare(own, c, pooled["n_rows"])
-                state[str(j)]["rare"] = np.flatnonzero(rare).tolist()
+                kept["rare"] = _rare(own, c, pooled["n_rows"])
         return state
 
     def fit(self, own, example, state):
-        known = [state[str(j)] for j in range(len(state))]
-        if state:
-            listed = [
-                [*c["labels"], *[None] * c["none"], *[np.nan] * c["nan"]] for c in known
-            ]
-        else:
-            listed = [list(labels) for labels in own.categories]
+        known, fitted = [state[str(j)] for j in range(len(state))], clone(own)
+        listed = [list(labels) for labels in (() if state else own.categories)]
+        for c in known:
+            listed.append([*c["labels"], *[None] * c["none"], *[np.nan] * c["nan"]])
         empty = [j for j, labels in enumerate(listed) if not labels]
         if empty:
             raise ValueError(f"no category of columns {empty} has min_rows at a node.")
-        fitted = clone(own)
         if state and _groups_rare(own):  # one row of what is rare, and two of all else
             fitted.set_params(min_frequency=2, max_categories=None)
-            rare = [set(c.get("rare", ())) for c in known]
-            listed = [
-                labels + [label for k, label in enumerate(labels) if k not in few]
-                for labels, few in zip(listed, rare, strict=True)
-            ]
+            for labels, c in zip(listed, known, strict=True):
+                few = set(c.get("rare", ()))
+                labels += [label for k, label in enumerate(labels) if k not in few]
         n = max(map(len, listed))
         rows = [labels + labels[-1:] * (n - len(labels)) for labels in listed]
         rows = list(zip(*rows, strict=True))
@@ -226,21 +214,17 @@ class _Encoder(Kind):
 
 
 class _PCA(Kind):
+    statistic = "scatter"
+
     def check(self, own):
         if own.svd_solver not in ("auto", "full", "covariance_eigh"):
-            raise NotPooledError(
-                f"PCA(svd_solver={own.svd_solver!r}) is no function of sums: set "
-                "svd_solver='covariance_eigh'."
-            )
+            what = f"PCA(svd_solver={own.svd_solver!r}) is no function of sums"
+            raise NotPooledError(f"{what}: set svd_solver='covariance_eigh'.")
         if own.n_components == "mle":
             raise NotPooledError("PCA cannot choose by 'mle': give n_components.")
 
-    def asks(self, own):
-        return "scatter"
-
     def state(self, own, pooled):
-        n, mean = pooled["n_rows"], pooled["mean"]
-        d = len(mean)
+        n, mean, d = pooled["n_rows"], pooled["mean"], len(pooled["mean"])
         scatter = np.zeros((d, d))
         scatter[np.triu_indices(d)] = pooled["triangle"]
         values, vectors = eigh(scatter / max(n - 1.0, 1.0), lower=False)
@@ -249,12 +233,10 @@ class _PCA(Kind):
         if isinstance(own.n_components, float):
             share = np.cumsum(values) / values.sum()
             kept = np.searchsorted(share, own.n_components, side="right") + 1
-        kept = int(kept)
-        if kept > min(n, d):
-            raise ValueError(
-                f"PCA(n_components={kept}) of {n:.0f} rows of {d} columns has at most "
-                f"{min(n, d):.0f}."
-            )
+        kept, most = int(kept), min(n, d)
+        if kept > most:
+            rows = f"{n:.0f} rows of {d} columns has at most {most:.0f}"
+            raise ValueError(f"PCA(n_components={kept}) of {rows}.")
         # The largest number of each axis is positive.
         largest = axes[np.arange(d), np.argmax(np.abs(axes), axis=1)]
         axes = axes * np.where(largest < 0, -1.0, 1.0)[:, None]
@@ -289,14 +271,10 @@ class _PCA(Kind):
 class _Scaler(Kind):
     """What looks at the smallest and the largest value of each column."""
 
-    by_column = True
-
-    def asks(self, own):
-        return "extremes"
+    by_column, statistic = True, "extremes"
 
     def fit(self, own, example, state):
-        bounded = self.asks(own) == "extremes"
-        rows = [state["low"], state["high"]] if bounded else state["rows"]
+        rows = state["rows"] if "rows" in state else [state["low"], state["high"]]
         return clone(own).fit(_alike(example, rows))
 
 
@@ -309,11 +287,11 @@ class _Edges(_Scaler):
         self.word = word
 
     def check(self, own):
-        if getattr(own, self.word) not in ("uniform", "quantile"):
-            raise NotPooledError(
-                f"{type(own).__name__}({self.word}={getattr(own, self.word)!r}) is no "
-                "function of bounds or counts: 'uniform' and 'quantile' are."
-            )
+        given = getattr(own, self.word)
+        if given not in ("uniform", "quantile"):
+            what = f"{type(own).__name__}({self.word}={given!r})"
+            words = "'uniform' and 'quantile' are"
+            raise NotPooledError(f"{what} is no function of bounds or counts: {words}.")
 
     def asks(self, own):
         return "extremes" if getattr(own, self.word) == "uniform" else "histogram"
@@ -410,8 +388,8 @@ def _groups_rare(own) -> bool:
     return own.min_frequency is not None or own.max_categories is not None
 
 
-def _rare(own, told: Mapping, n_rows: float) -> np.ndarray:
-    """Whether an encoder takes each category of a column with the infrequent ones."""
+def _rare(own, told: Mapping, n_rows: float) -> list[int]:
+    """Places of the categories of a column that an encoder counts as infrequent."""
     counts = list(told["counts"])
     if isinstance(own, prep.OneHotEncoder):  # to which what is missing is a category
         counts += [told[name] for name in ("none", "nan") if told[name]]
@@ -420,11 +398,9 @@ def _rare(own, told: Mapping, n_rows: float) -> np.ndarray:
     if most is not None and most <= np.sum(~rare):
         rare[np.argsort(counts, kind="stable")[: len(counts) - most + 1]] = True
     if len(rare) and rare.all():
-        raise ValueError(
-            "all categories of a column are infrequent: set a lower min_frequency, or "
-            "more max_categories."
-        )
-    return rare
+        what = "set a lower min_frequency, or more max_categories"
+        raise ValueError(f"all categories of a column are infrequent: {what}.")
+    return np.flatnonzero(rare).tolist()
 
 
 def _alike(example, rows, *, natural=False):

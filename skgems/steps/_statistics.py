@@ -1,8 +1,8 @@
 """What columns of rows come to at a node, and how that of all nodes adds up."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
@@ -10,14 +10,11 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from ._columns import ColumnsError, numbers
 
-# Powers of Yeo and Johnson that are tried.
-POWERS = np.linspace(-2.0, 4.0, 25)
-# Bins of a grid.
-N_BINS = 1000
+POWERS = np.linspace(-2.0, 4.0, 25)  # of Yeo and Johnson, that are tried
+N_BINS = 1000  # of a grid
 
 
-@dataclass(frozen=True)
-class Statistic:
+class Statistic(NamedTuple):
     """A statistic of columns: ``tell(X, min_rows)``, and ``pool(replies)``."""
 
     tell: Callable[..., dict]
@@ -147,8 +144,8 @@ def _all_categories(replies) -> dict:
             )
         sums = {name: _total(parts, name) for name in ("withheld", "none", "nan")}
         labels = sorted(counts)
-        of_labels = np.array([counts[label] for label in labels], dtype=float)
-        found[str(j)] = {"labels": labels, "counts": of_labels, **sums}
+        sums["counts"] = np.array([counts[label] for label in labels], dtype=float)
+        found[str(j)] = {"labels": labels, **sums}
     return found
 
 
@@ -171,36 +168,33 @@ def _all_histograms(replies) -> dict:
     return {"n_rows": _total(replies, "n_rows"), "cumulative": cumulative}
 
 
-def yeo_johnson(X: np.ndarray, power: float) -> np.ndarray:
-    """Rows after a power of Yeo and Johnson (2000)."""
-    up, down = np.log1p(np.maximum(X, 0.0)), np.log1p(np.maximum(-X, 0.0))
-    return _to_power(up, power) - _to_power(down, 2.0 - power)
-
-
-def box_cox(X: np.ndarray, power: float) -> np.ndarray:
-    """Rows after a power of Box and Cox (1964)."""
-    return _to_power(np.log(X), power)
-
-
 def _to_power(logs: np.ndarray, power: float) -> np.ndarray:
     return logs if power == 0 else np.expm1(power * logs) / power
 
 
-def _powers(X, min_rows=1, *, power=yeo_johnson) -> dict:
+def _powers(X, min_rows=1, *, box=False) -> dict:
     """Of each column mean and squares after each power, and the slope of its size."""
+    # Powers of Yeo and Johnson (2000), or of Box and Cox (1964).
     X = numbers(X)
-    if power is box_cox and np.nanmin(X, initial=1.0) <= 0:
+    if box and np.nanmin(X, initial=1.0) <= 0:
         raise ColumnsError("Box-Cox takes numbers above 0, and some are not.")
+
+    def power(p: float) -> np.ndarray:
+        if box:
+            return _to_power(np.log(X), p)
+        up, down = np.log1p(np.maximum(X, 0.0)), np.log1p(np.maximum(-X, 0.0))
+        return _to_power(up, p) - _to_power(down, 2.0 - p)
+
     told, n = _columns(X, min_rows), X.shape[1]
     found = {"means": [], "squares": []}
     # As many powers at once as fit into a few megabytes.
     step = max(1, 2**20 // max(X.size, 1))
     for start in range(0, len(POWERS), step):
         some = POWERS[start : start + step]
-        own = _columns(np.hstack([power(X, p) for p in some]), min_rows)
+        own = _columns(np.hstack([power(p) for p in some]), min_rows)
         for name, parts in found.items():
             parts.append(own[name].reshape(len(some), n))
-    sizes = np.log(X) if power is box_cox else np.sign(X) * np.log1p(np.abs(X))
+    sizes = np.log(X) if box else np.sign(X) * np.log1p(np.abs(X))
     stacked = {name: np.vstack(parts) for name, parts in found.items()}
     slopes = np.where(told["counts"] > 0, np.nansum(sizes, axis=0), 0.0)
     return {"counts": told["counts"], **stacked, "slopes": slopes}
@@ -229,6 +223,6 @@ STATISTICS: Mapping[str, Statistic] = {
     "categories": Statistic(_categories, _all_categories),
     "histogram": Statistic(_histogram, _all_histograms),
     "powers": Statistic(_powers, _all_powers),
-    "box_powers": Statistic(partial(_powers, power=box_cox), _all_powers),
+    "box_powers": Statistic(partial(_powers, box=True), _all_powers),
     "extremes": Statistic(_extremes, _all_extremes),
 }

@@ -33,7 +33,8 @@ from skgems.federation import (
     signing_keys,
 )
 from skgems.gems import Rounds
-from skgems.local import Member, evaluate
+from skgems.local import Member
+from skgems.local._tasks import evaluate
 from skgems.messages import public_key_of, sealed
 
 pytestmark = pytest.mark.filterwarnings(

@@ -17,7 +17,8 @@ from sklearn.preprocessing import StandardScaler
 
 from skgems import Exchange, GEMSLogisticAggregator, answer
 from skgems.federation import ClassWeightWarning, Message, Nodes, Summary, reply_to
-from skgems.local import Member, class_weight_of, evaluate, moments
+from skgems.local import Member, class_weight_of, moments
+from skgems.local._tasks import evaluate
 from skgems.moments import log_losses
 
 BALANCED = LogisticRegression(class_weight="balanced")

@@ -15,7 +15,8 @@ from skgems import GEMSMLPAggregator
 from skgems.datasets import partition_by_label
 from skgems.federation import _channel as channel_module
 from skgems.gems._layers import _lower, _RowsOfOthers
-from skgems.local import Member, retrain
+from skgems.local import Member
+from skgems.local._tasks import retrain
 from skgems.moments import ClassMoments, class_moments
 from skgems.networks import Layers
 

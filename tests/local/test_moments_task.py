@@ -16,8 +16,9 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
 from skgems.federation import Message, Simulation, answer, read_federation
 from skgems.gems import GEMSLogisticAggregator
-from skgems.local import Member, cluster_classes
+from skgems.local import Member
 from skgems.local import moments as answered
+from skgems.local._moments import cluster_classes
 from skgems.moments import ClassMoments, moments_kind
 from skgems.networks import HiddenLayers
 

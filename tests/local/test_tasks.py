@@ -17,16 +17,8 @@ from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator
 from skgems.federation import Message, read_federation
-from skgems.local import (
-    Member,
-    counts,
-    describe_node,
-    evaluate,
-    node_space,
-    score,
-    size,
-    space,
-)
+from skgems.local import Member, node_space
+from skgems.local._tasks import counts, describe_node, evaluate, score, size, space
 from skgems.networks import HiddenLayers, Network, linear_logits, read_network
 from skgems.spaces import (
     Accuracy,

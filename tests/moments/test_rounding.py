@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csr_matrix
 from scipy.special import softmax
 
-from skgems.local import cluster_classes
+from skgems.local._moments import cluster_classes
 from skgems.moments import (
     LARGEST,
     LARGEST_FLOAT32,
