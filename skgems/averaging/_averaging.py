@@ -1,7 +1,5 @@
 """Averages of parameters: of fitted models at once, or after rounds of training."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from functools import partial
 from numbers import Integral, Real
@@ -210,7 +208,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
     @begins_again
     def fit(
         self, X=None, y=None, nodes=None, held_out=None
-    ) -> ModelAveragingAggregator:
+    ) -> "ModelAveragingAggregator":
         """Average the local models, after rounds of training if there are any.
 
         Parameters

@@ -1,7 +1,5 @@
 """What every aggregator is to scikit-learn: a classifier with members."""
 
-from __future__ import annotations
-
 import copy
 import sys
 import warnings
@@ -43,7 +41,7 @@ class Features:
     feature_names_in: np.ndarray | None
     named_by_nodes: bool = False  # rows of fit had no names: these are the nodes'
 
-    def or_names_of(self, known) -> Features:
+    def or_names_of(self, known) -> "Features":
         """The same, with the first names that a node knows where the rows had none."""
         names = next((names for names in known if names is not None), None)
         if self.feature_names_in is not None or names is None:
@@ -79,7 +77,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     _takes_rows_alone = False  # whether nodes may have no classifier
     _asks_nodes = False  # by messages, so that `estimators` may be a channel
     # Classes of which this is so, by name, as an exchange and its folder know them.
-    methods: ClassVar[dict[str, type[BaseAggregator]]] = {}
+    methods: "ClassVar[dict[str, type[BaseAggregator]]]" = {}
 
     def __init_subclass__(cls, **options) -> None:
         super().__init_subclass__(**options)

@@ -1,7 +1,5 @@
 """Distillation: one model that says what an ensemble of the nodes says."""
 
-from __future__ import annotations
-
 import warnings
 from copy import deepcopy
 from dataclasses import replace
@@ -132,7 +130,7 @@ class DistillationAggregator(ReportMixin, BaseAggregator):
 
     @fit_context(prefer_skip_nested_validation=False)
     @shown
-    def fit(self, X, y=None, nodes=None, held_out=None) -> DistillationAggregator:
+    def fit(self, X, y=None, nodes=None, held_out=None) -> "DistillationAggregator":
         """Fit the student to what the ensemble says of rows.
 
         Parameters

@@ -1,7 +1,5 @@
 """Ensembles of fitted classifiers whose classes differ, and their probabilities."""
 
-from __future__ import annotations
-
 import sys
 from copy import copy
 
@@ -240,7 +238,7 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
 
     @fit_context(prefer_skip_nested_validation=False)
     @shown
-    def fit(self, X=None, y=None, nodes=None, held_out=None) -> EnsembleAggregator:
+    def fit(self, X=None, y=None, nodes=None, held_out=None) -> "EnsembleAggregator":
         """Put the local models together.
 
         Parameters

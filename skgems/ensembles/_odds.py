@@ -1,7 +1,5 @@
 """Log-odds that fitted classifiers give to rows, as columns for one that is above."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -23,7 +21,7 @@ class MemberOdds(TransformerMixin, BaseEstimator):
         self.members = members
         self.beside = beside
 
-    def fit(self, X, y=None) -> MemberOdds:
+    def fit(self, X, y=None) -> "MemberOdds":
         """Return itself: members are fitted."""
         return self
 

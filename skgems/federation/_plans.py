@@ -1,7 +1,5 @@
 """Plans that several methods have in common: row counts, a temperature, training."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 
@@ -23,12 +21,12 @@ class Shares:
     outputs: np.ndarray  # (n_nodes, n_classes), zero for classes a node does not know
     sizes: np.ndarray  # (n_nodes,), rows; the same as shared if not counted
 
-    def for_all_outputs(self) -> Shares:
+    def for_all_outputs(self) -> "Shares":
         """The same, with every node counted for every class."""
         outputs = np.broadcast_to(self.shared[:, None], self.outputs.shape)
         return replace(self, outputs=outputs)
 
-    def of(self, nodes: list[int]) -> Shares:
+    def of(self, nodes: list[int]) -> "Shares":
         return Shares(self.shared[nodes], self.outputs[nodes], self.sizes[nodes])
 
 

@@ -1,7 +1,5 @@
 """Replies that are kept, found by their requests: by who asked, and by the node."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, MutableMapping
@@ -42,7 +40,7 @@ class Record:
         self._kept: dict[str, tuple[Message, Message]] = {}
 
     @classmethod
-    def of(cls, content: Mapping) -> Record:
+    def of(cls, content: Mapping) -> "Record":
         """That of the replies within one to a first message."""
         record = cls()
         for request, reply in pairs_in(content):

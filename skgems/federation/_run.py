@@ -1,7 +1,5 @@
 """Carry out plans over a channel: look up, ask, check, ask again, keep a history."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from time import perf_counter
 from typing import Any
@@ -65,7 +63,7 @@ class AskAgainError(ValueError):
 class NodesLost(RuntimeError):
     """Nodes gave no reply that a plan needs; `run` is over those that are left."""
 
-    def __init__(self, names: Iterable[str], run: Run) -> None:
+    def __init__(self, names: Iterable[str], run: "Run") -> None:
         super().__init__(f"No reply came of nodes {list(names)}, which is needed.")
         self.run = run
 
@@ -149,7 +147,7 @@ class Run:
     def members(self) -> list[Member]:
         return getattr(self.channel, "members", [])
 
-    def with_nodes_of(self, other: Run) -> Run:
+    def with_nodes_of(self, other: "Run") -> "Run":
         """The same, where the nodes that another run reaches are reached too."""
         self.channel, self.reached = other.channel, other.reached
         self.judges |= other.judges  # of whom there may be rows

@@ -1,7 +1,5 @@
 """Summaries: all that a node sends, as an object and as a file."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 
@@ -121,7 +119,7 @@ class Summary:
         write_bytes(path, self.message.to_bytes())
 
     @classmethod
-    def load(cls, path, *, public_key=None) -> Summary:
+    def load(cls, path, *, public_key=None) -> "Summary":
         """Read the file of a summary, which nobody need trust.
 
         Parameters
@@ -145,7 +143,7 @@ class Summary:
             return cls(message)
 
     @classmethod
-    def at(cls, path) -> Summary:
+    def at(cls, path) -> "Summary":
         """A summary that stays on disk, whose fields are read and checked when needed.
 
         It raises as :meth:`load` does; a file that has changed by then is refused.
@@ -154,7 +152,7 @@ class Summary:
         with naming(path):
             return cls(message, _place=(path, digest))
 
-    def __sklearn_clone__(self) -> Summary:
+    def __sklearn_clone__(self) -> "Summary":
         return self
 
 

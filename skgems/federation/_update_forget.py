@@ -1,7 +1,5 @@
 """Nodes taken in later, or forgotten, while the others are not asked again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
@@ -29,7 +27,7 @@ class Kept:
     records: dict[str, Record] = field(repr=False)  # by name of the node
     public: tuple = field(repr=False)  # public rows, and their labels
 
-    def without(self, names: Iterable[str]) -> Kept:
+    def without(self, names: Iterable[str]) -> "Kept":
         left = {k: own for k, own in self.records.items() if k not in names}
         return replace(self, records=left)
 

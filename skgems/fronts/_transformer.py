@@ -1,7 +1,5 @@
 """A transformer fitted without rows at one place."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np
@@ -116,7 +114,7 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
 
     @fit_context(prefer_skip_nested_validation=True)
     @shown
-    def fit(self, X=None, y=None, nodes=None, held_out=None) -> PooledTransformer:
+    def fit(self, X=None, y=None, nodes=None, held_out=None) -> "PooledTransformer":
         """Fit all steps to what nodes tell.
 
         Parameters
@@ -289,7 +287,7 @@ default=None
         write_bytes(path, message.to_bytes())
 
     @classmethod
-    def load(cls, path) -> PooledTransformer:
+    def load(cls, path) -> "PooledTransformer":
         """Read what :meth:`save` wrote; nothing in the file is executed.
 
         Parameters
@@ -312,7 +310,7 @@ default=None
             raise ValueError(f"{os.fspath(path)}: it is no front: {exc}") from exc
 
     @classmethod
-    def of(cls, front: Front) -> PooledTransformer:
+    def of(cls, front: Front) -> "PooledTransformer":
         """Make one of a front that is fitted."""
         made = cls(front.transformer, bounds=front.bounds)
         made._take(front, front.advanced({}).errors)

@@ -1,7 +1,5 @@
 """GEMS for linear classifiers: one model in the intersection of good-enough spaces."""
 
-from __future__ import annotations
-
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -316,7 +314,9 @@ default="auto"
 
     @fit_context(prefer_skip_nested_validation=False)
     @begins_again
-    def fit(self, X=None, y=None, nodes=None, held_out=None) -> GEMSLogisticAggregator:
+    def fit(
+        self, X=None, y=None, nodes=None, held_out=None
+    ) -> "GEMSLogisticAggregator":
         """Merge the nodes' models, by what their rows come to.
 
         Parameters
@@ -400,7 +400,7 @@ default="auto"
         plan = stage.spaces_around_plan(self._factor * self._weights(), asked)
         return self._run(federation)(plan)
 
-    def ask_scores(self) -> GEMSLogisticAggregator:
+    def ask_scores(self) -> "GEMSLogisticAggregator":
         """Ask nodes behind a channel, once more, how good the aggregate is there.
 
         Returns
@@ -440,7 +440,7 @@ default="auto"
 
     @fit_context(prefer_skip_nested_validation=False)
     @shown
-    def fine_tune(self, X, y) -> GEMSLogisticAggregator:
+    def fine_tune(self, X, y) -> "GEMSLogisticAggregator":
         """Fine-tune the fitted aggregate on public rows.
 
         Parameters

@@ -1,7 +1,5 @@
 """A node whose rows come in chunks, read twice: counts and a few rows, then sums."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -43,7 +41,7 @@ class ChunkedMember(Member):
     drawn: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def read_once(cls, name, estimator, read, *, n_drawn=0, least=1) -> ChunkedMember:
+    def read_once(cls, name, estimator, read, *, n_drawn=0, least=1) -> "ChunkedMember":
         """After the first pass; classes of fewer rows than ``least`` are not sent."""
         model, tally, drawn = cls.of(name, estimator, None, None, read=read), {}, {}
         if not n_drawn:
@@ -76,7 +74,7 @@ class ChunkedMember(Member):
     def class_sizes(self) -> dict:
         return {c: int(self.tally[c][0] or self.tally[c][1]) for c in self._kept()}
 
-    def of_large_classes(self, min_rows: int) -> ChunkedMember:
+    def of_large_classes(self, min_rows: int) -> "ChunkedMember":
         few = self._few(min_rows)
         if not few:
             return self

@@ -1,7 +1,5 @@
 """A node's classifier of any kind: fitted, pickled, and what it says of rows."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Iterator
@@ -76,7 +74,7 @@ class Description:
     feature_names_in: np.ndarray | None  # (n_features_in,)
 
     @classmethod
-    def of(cls, estimator, classes, seen=None) -> Description:
+    def of(cls, estimator, classes, seen=None) -> "Description":
         names = "n_features_in_", "feature_names_in_"
         seen = np.ones(len(classes), dtype=bool) if seen is None else seen
         return cls(classes, seen, *(getattr(estimator, own, None) for own in names))

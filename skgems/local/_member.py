@@ -1,7 +1,5 @@
 """A node's own side of a plan: its classifier and its rows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -38,7 +36,7 @@ class Member:
     memo: dict = field(default_factory=dict, repr=False)  # of a front that is fitted
 
     @classmethod
-    def of(cls, name: str, estimator, X, y, **roles) -> Member:
+    def of(cls, name: str, estimator, X, y, **roles) -> "Member":
         """A member of a fitted classifier; see the class for the parameters."""
         return cls(name, Picklable(estimator), X, y, **roles)
 
@@ -94,7 +92,7 @@ class Member:
         sizes = np.where(learning > 0, learning, np.bincount(codes))
         return dict(zip(labels.tolist(), sizes.tolist(), strict=True))
 
-    def of_large_classes(self, min_rows: int) -> Member:
+    def of_large_classes(self, min_rows: int) -> "Member":
         """Without rows of smaller classes; TooFewRowsError where a role has no more."""
         few = self._few(min_rows)
         if not few:
@@ -130,7 +128,7 @@ class Member:
             for role in ROLES
         }
 
-    def without_rows(self) -> Member:
+    def without_rows(self) -> "Member":
         """The same node, none of whose rows are here."""
         return replace(self, X=self.X[:0], y=self.y[:0], judging=_all(), weights=None)
 

@@ -1,7 +1,5 @@
 """A node's own classifier as one object, and layers that are trained on its rows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from copy import deepcopy
 from functools import cached_property
@@ -174,7 +172,7 @@ class LocalModel:
         self.check_trainable()
         return self._read()
 
-    def with_parameters(self, parameters: Sequence[np.ndarray]) -> LocalModel:
+    def with_parameters(self, parameters: Sequence[np.ndarray]) -> "LocalModel":
         """A fitted copy, without wrappers and optimizer state, of other parameters."""
         self.check_trainable()
         fresh = type(self)(self._copy(), self.name)
@@ -188,7 +186,7 @@ class LocalModel:
 
     def train(
         self, X, y, *, epochs, learning_rate=None, parameters=None, random_state=None
-    ) -> LocalModel:
+    ) -> "LocalModel":
         """Train a copy from ``parameters`` or its own; one rate, or one an epoch."""
         rng, rates = check_random_state(random_state), learning_rate
         parameters = self.parameters() if parameters is None else parameters
@@ -205,7 +203,7 @@ class LocalModel:
         own, rng = deepcopy(self.own), check_random_state(random_state)
         return self._start(own, X[:1], y[:1], classes, rng)
 
-    def widened(self, classes: np.ndarray) -> LocalModel:
+    def widened(self, classes: np.ndarray) -> "LocalModel":
         """A fitted copy with outputs for all classes, new ones 0; nets keep theirs."""
         self.check_trainable()
         fresh, classes = self._copy(), np.asarray(classes)
@@ -233,7 +231,7 @@ class LocalModel:
         """All that training what `carrying` gives depends on, to be pickled."""
         return self.estimator
 
-    def carrying(self, layers: Layers) -> LocalModel:
+    def carrying(self, layers: Layers) -> "LocalModel":
         """Its own trainer, or an MLPClassifier's, around other layers."""
         from ._sklearn import local_model
 

@@ -1,7 +1,5 @@
 """Sums over a node's rows: moments, and its own model's loss and gradient."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import sparse
 from sklearn.multiclass import OneVsRestClassifier

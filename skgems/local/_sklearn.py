@@ -1,7 +1,5 @@
 """How scikit-learn's classifiers go on training, and of which kind a classifier is."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 from contextlib import contextmanager
@@ -117,7 +115,7 @@ class MLPModel(LocalModel):
         names = (n for n in vars(self.own) if n[0] != "_" and n[-1] != "_")
         return type(self.own), {n: getattr(self.own, n) for n in sorted(names)}
 
-    def carrying(self, layers: Layers) -> MLPModel:
+    def carrying(self, layers: Layers) -> "MLPModel":
         made = to_mlp_classifier(layers, np.arange(layers.n_outputs))
         settings = self.own.get_params(deep=False)
         settings |= {"hidden_layer_sizes": layers.widths, "activation": made.activation}

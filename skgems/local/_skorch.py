@@ -1,7 +1,5 @@
 """skorch nets of any torch module; needs torch."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cached_property
@@ -185,7 +183,7 @@ class SkorchModel(LocalModel):
     def learning_rate(self) -> float:
         return self.own.optimizer_.param_groups[0]["lr"]
 
-    def carrying(self, layers: Layers) -> SkorchModel:
+    def carrying(self, layers: Layers) -> "SkorchModel":
         """See `LocalModel.carrying`; a module that `_fill` cannot fill is replaced."""
         net = self._copy()
         if isinstance(net, NeuralNetBinaryClassifier):

@@ -1,7 +1,5 @@
 """Match the hidden units of one layer: beliefs about atoms, and assignments."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -165,7 +163,7 @@ def match_layer(
 class _Search:
     """Sweeps of groups in random order; ``objective``: of the first pass and each."""
 
-    def __init__(self, matcher: _Matcher, order: np.ndarray, rng):
+    def __init__(self, matcher: "_Matcher", order: np.ndarray, rng):
         self.matcher, self.order, self.rng = matcher, order, rng
         for group in order:
             matcher.step(group)
@@ -173,7 +171,7 @@ class _Search:
         # Nothing changes for a group unless another one changed since its last step.
         self.unchanged, self.converged, self.gain = 0, len(order) == 1, np.inf
 
-    def run(self, max_iter: int, tol: float) -> _Search:
+    def run(self, max_iter: int, tol: float) -> "_Search":
         """Sweep until nothing changes or little is gained, or so often in all."""
         while not self.converged and len(self.objective) <= max_iter:
             if tol and self.gain < tol * abs(self.objective[-1]):

@@ -1,7 +1,5 @@
 """Agreements: what all parties of an exchange have accepted, before any rows speak."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -104,7 +102,7 @@ class Agreement:
                 raise place.at("tasks").wrong("is no table of how often to ask")
 
     @classmethod
-    def of(cls, aggregator, *, fits=1, n_hidden_layers=_LAYERS, **more) -> Agreement:
+    def of(cls, aggregator, *, fits=1, n_hidden_layers=_LAYERS, **more) -> "Agreement":
         """An agreement on all that an aggregator asks of nodes, of a new exchange.
 
         Parameters
@@ -149,7 +147,7 @@ class Agreement:
         return json.dumps({"skgems": "agreement", **self._given}, indent=1)
 
     @classmethod
-    def from_json(cls, text: str) -> Agreement:
+    def from_json(cls, text: str) -> "Agreement":
         """The agreement of `to_json`; ValueError names a field that is wrong."""
         try:
             found = json.loads(text)
@@ -165,7 +163,7 @@ class Agreement:
         write_bytes(path, self.to_json().encode("utf-8"), mode=0o644)
 
     @classmethod
-    def load(cls, path) -> Agreement:
+    def load(cls, path) -> "Agreement":
         """Read its file, which nobody need trust; ValueError names file and field."""
         data = read_bytes(path, most=MOST_AGREEMENT)
         with naming(path):

@@ -1,7 +1,5 @@
 """Fields of messages: what each may hold, by which it is checked."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
@@ -38,7 +36,7 @@ class Place:
     asked: Mapping = field(default_factory=dict)
     described: Mapping | None = None
 
-    def at(self, name) -> Place:
+    def at(self, name) -> "Place":
         return replace(self, path=f"{self.path}.{str(name)[:80]}")
 
     def wrong(self, what: str) -> ValueError:

@@ -1,7 +1,5 @@
 """What a server and its nodes send each other."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping
@@ -57,7 +55,7 @@ class Message:
     envelope: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, task: str, **content) -> Message:
+    def of(cls, task: str, **content) -> "Message":
         """A message of whatever the arguments are; TypeError for what JSON lacks.
 
         Parameters
@@ -118,19 +116,19 @@ class Message:
             found.update(array.tobytes())
         return found.hexdigest()
 
-    def with_front(self, front: Mapping | None) -> Message:
+    def with_front(self, front: Mapping | None) -> "Message":
         """The same request with other transformers before all, or with none."""
         content = self.content | {"front": front}
         if front is None:
             del content["front"]
         return replace(Message.of(self.task, **content), envelope=self.envelope)
 
-    def with_envelope(self, **more: str) -> Message:
+    def with_envelope(self, **more: str) -> "Message":
         """The same content, with more texts on its envelope."""
         return replace(self, envelope={**self.envelope, **more})
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Message:
+    def from_bytes(cls, data: bytes) -> "Message":
         """The message that :meth:`to_bytes` wrote; ValueError for all other bytes.
 
         Parameters

@@ -1,7 +1,5 @@
 """Counts, means and scatter of rows by class: sums that add up over nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -83,7 +81,7 @@ class ClassMoments:
         return arrays
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ClassMoments:
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "ClassMoments":
         arrays = dict(arrays)
         if "roots" in arrays:
             groups, roots = arrays["root_groups"], arrays["roots"].astype(np.float64)
@@ -102,7 +100,7 @@ class ClassMoments:
             arrays["scatter"] = scatter
         return cls(**arrays)
 
-    def renamed(self, columns: np.ndarray) -> ClassMoments:
+    def renamed(self, columns: np.ndarray) -> "ClassMoments":
         """The same with other numbers for the classes: ``columns[c]`` for class c."""
         groups = np.where(self.groups < 0, SHARED, columns[self.groups])
         own, squares = columns[self.columns], self.squares
@@ -110,11 +108,11 @@ class ClassMoments:
             squares = squares[np.argsort(columns[np.unique(self.columns)])]
         return replace(self, columns=own, groups=groups, squares=squares)
 
-    def about(self, origin: np.ndarray) -> ClassMoments:
+    def about(self, origin: np.ndarray) -> "ClassMoments":
         """The same with means less another origin."""
         return replace(self, origin=origin, means=self.means + (self.origin - origin))
 
-    def weighted(self, factor: float) -> ClassMoments:
+    def weighted(self, factor: float) -> "ClassMoments":
         """The same as if there were so many times the rows."""
         names = ("counts", "group_counts", "scatter", "squares", "part_squares")
         factors = dict.fromkeys(names, factor) | {"roots": np.sqrt(factor)}
@@ -122,7 +120,7 @@ class ClassMoments:
         sums = {name: factors[name] * given[name] for name in factors if name in given}
         return replace(self, **sums)
 
-    def with_matrices(self, n_classes: int) -> ClassMoments:
+    def with_matrices(self, n_classes: int) -> "ClassMoments":
         """The same with the matrices that roots are of: as "auto" has them, or none."""
         if self.roots is None:
             return self
@@ -139,14 +137,14 @@ class ClassMoments:
         found["group_counts"] = self.group_counts.sum(keepdims=True)
         return replace(plain, scatter=(self.roots.T @ self.roots)[None], **found)
 
-    def some_parts(self, index: np.ndarray) -> ClassMoments:
+    def some_parts(self, index: np.ndarray) -> "ClassMoments":
         """Some of the parts, in that order; scatters stay."""
         names = ("columns", "counts", "means", "part_squares")
         parts = {name: getattr(self, name) for name in names}
         parts = {name: own[index] for name, own in parts.items() if own is not None}
         return replace(self, **parts)
 
-    def without_scatter(self) -> ClassMoments:
+    def without_scatter(self) -> "ClassMoments":
         """Counts and means alone: what is kept of many nodes once they are summed."""
         none = dict.fromkeys(("squares", "part_squares", "roots", "root_groups"))
         empty = {"groups": self.groups[:0], "group_counts": np.zeros(0)}
@@ -161,7 +159,7 @@ class ClassMoments:
         """Rows, or their weight, of each class, shape (n_classes,)."""
         return np.bincount(self.columns, weights=self.counts, minlength=n_classes)
 
-    def by_class(self) -> ClassMoments:
+    def by_class(self) -> "ClassMoments":
         """One part a class: what lies between parts of one joins its scatter."""
         return self.merged_parts(self.columns)
 
@@ -176,7 +174,7 @@ class ClassMoments:
         squares = squares + np.maximum(np.einsum("ij,ij->j", V, moved), 0.0)
         return float(np.sqrt(np.mean(squares)))
 
-    def merged_parts(self, labels: np.ndarray) -> ClassMoments:
+    def merged_parts(self, labels: np.ndarray) -> "ClassMoments":
         """Parts of one label made one; what is between joins their class's scatter."""
         first, counts, means, away = self.merged_means(labels)
         if len(first) == len(labels):
@@ -255,7 +253,9 @@ class ClassMoments:
         groups = self.groups.tolist()
         return zip(groups, self.group_counts, self.scatter, strict=True)
 
-    def without_rounding(self, rounding=rounding_of_values, value=None) -> ClassMoments:
+    def without_rounding(
+        self, rounding=rounding_of_values, value=None
+    ) -> "ClassMoments":
         """The same without deviations up to ``rounding`` of values; ``value``: then."""
         values = self.origin + self.means
         for group, count, scatter in self.by_group():  # which change in place

@@ -1,7 +1,5 @@
 """Sums of values, or counts of categories, by class."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -26,7 +24,7 @@ class ClassSums:
     sizes: np.ndarray | None = None  # (n_features,), categories; None: of values
 
     @classmethod
-    def of(cls, X, y, *, of, threshold=None, weights=None) -> ClassSums:
+    def of(cls, X, y, *, of, threshold=None, weights=None) -> "ClassSums":
         """Of rows: "values", those "above" a threshold, or numbers of "categories"."""
         labels, codes = np.unique(y, return_inverse=True)
         one_hot = indicator(codes, len(labels), weights)
@@ -41,7 +39,7 @@ class ClassSums:
         return cls(labels.tolist(), counts, sums, sizes)
 
     @classmethod
-    def merged(cls, several: Iterable[ClassSums]) -> ClassSums:
+    def merged(cls, several: "Iterable[ClassSums]") -> "ClassSums":
         """Those of all rows; a node may lack classes, and the highest categories."""
         total: ClassSums | None = None
         for own in several:
@@ -50,7 +48,7 @@ class ClassSums:
             raise ValueError("There are no sums to merge.")
         return total
 
-    def _and(self, other: ClassSums) -> ClassSums:
+    def _and(self, other: "ClassSums") -> "ClassSums":
         labels, sizes = sorted({*self.labels, *other.labels}), self.sizes
         if sizes is not None:
             sizes = np.maximum(sizes, other.sizes)

@@ -1,7 +1,5 @@
 """Steps down a sum of losses of which a likeness is known: quasi-Newton directions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,7 +22,7 @@ class Descent:
     steps: tuple[np.ndarray, ...] = ()  # oldest first
     changes: tuple[np.ndarray, ...] = ()  # of gradients
 
-    def after(self, step: np.ndarray, change: np.ndarray) -> Descent:
+    def after(self, step: np.ndarray, change: np.ndarray) -> "Descent":
         """The same with one more step and its change of gradient, if that is convex."""
         size = np.sqrt(np.vdot(step, step) * np.vdot(change, change))
         if not np.vdot(step, change) > 1e-12 * size:

@@ -1,7 +1,5 @@
 """Moments made smaller: fewer parts by k-means, coordinates of fewer directions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -144,7 +142,7 @@ class Span:
     inverse: np.ndarray  # the same of weights, its pseudo-inverse
 
     @classmethod
-    def of(cls, nodes: Sequence[ClassMoments], *, scaled: bool) -> Span | None:
+    def of(cls, nodes: Sequence[ClassMoments], *, scaled: bool) -> "Span | None":
         """The span of moments with roots; None if no smaller than all features."""
         merged = merge_moments(nodes)
         mean, variances = merged.mean(), merged.variances()

@@ -1,7 +1,5 @@
 """The log-loss that linear models have on rows of which only the moments are known."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import groupby
@@ -62,12 +60,12 @@ class GaussianLoss:
         return int(2 ** np.floor(np.log2(np.clip(room, fewest, most))))
 
     @cached_property
-    def within(self) -> _Matrix:
+    def within(self) -> "_Matrix":
         """The covariance that all rows have about the means of their parts."""
         return _Matrix(self.moments.within(), 1.0)
 
     @cached_property
-    def _covariances(self) -> list[_Covariance]:
+    def _covariances(self) -> "list[_Covariance]":
         """Of rows about parts' means, not shrunk; the last one is that of all rows."""
         moments, shared, own = self.moments, self.within, {}
         others, ones = set(range(self.n_classes)), np.ones(self.moments.n_features)
@@ -87,7 +85,7 @@ class GaussianLoss:
         return [*own.values(), _Covariance(shared, sorted(others - own.keys()), ones)]
 
     @cached_property
-    def _of_parts(self) -> tuple[list[_Covariance], np.ndarray]:
+    def _of_parts(self) -> "tuple[list[_Covariance], np.ndarray]":
         """Covariances, and which each part has: much the same variances are one."""
         moments, found = self.moments, list(self._covariances)
         of_classes = np.empty(self.n_classes, dtype=np.intp)

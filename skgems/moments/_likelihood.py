@@ -1,7 +1,5 @@
 """The linear model that is likeliest for rows of which only the moments are known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -52,7 +50,7 @@ class NodeLoss:
     slope: np.ndarray | None = None  # (n_features + 1, n_classes), of several nodes
     n_alike: float | None = None  # rows of all nodes that have its model; None: its own
 
-    def of_classes(self, weights: np.ndarray | None) -> NodeLoss:
+    def of_classes(self, weights: np.ndarray | None) -> "NodeLoss":
         """The same with what is by class summed, each class with a weight; None: 1."""
 
         def summed(own):
@@ -62,13 +60,13 @@ class NodeLoss:
 
         return replace(self, gradient=summed(self.gradient), slope=summed(self.slope))
 
-    def weighted(self, factor: float) -> NodeLoss:
+    def weighted(self, factor: float) -> "NodeLoss":
         """The same as if there were so many times the rows."""
         sums = {k: getattr(self, k) for k in ("gradient", "slope", "n_alike")}
         sums = {k: factor * own for k, own in sums.items() if own is not None}
         return replace(self, moments=self.moments.weighted(factor), **sums)
 
-    def in_span(self, span: Span, moments: ClassMoments) -> NodeLoss:
+    def in_span(self, span: Span, moments: ClassMoments) -> "NodeLoss":
         """The same in coordinates of a span, as its moments are there."""
         into = {"W": span.from_rows, "gradient": span.gradient, "slope": span.gradient}
         given, origin = vars(self), self.moments.origin
@@ -115,7 +113,7 @@ class Likelihood:
         merged: ClassMoments | None = None,
         class_weight: np.ndarray | None = None,  # (n_classes,), of a row; None: 1
         span: Span | None = None,
-    ) -> Likelihood:
+    ) -> "Likelihood":
         """Likelihood of several nodes; of ``merged`` moments nodes need no scatter."""
         if merged is None:
             merged = merge_moments(node.moments for node in nodes)
@@ -130,7 +128,9 @@ class Likelihood:
         likelihood = cls(loss, slope, C, scaled, apart, starts, span=span)
         return likelihood.with_share(nodes, share)
 
-    def with_share(self, nodes: Sequence[NodeLoss], share: float | None) -> Likelihood:
+    def with_share(
+        self, nodes: Sequence[NodeLoss], share: float | None
+    ) -> "Likelihood":
         """The same with another share of the gradients of all its `nodes`."""
         slope, losses = np.zeros_like(self.slope), np.empty(len(nodes))
         for k, node in enumerate(nodes):
@@ -208,7 +208,7 @@ class Likelihood:
         slope[:-1][self.scales == 0] = 0.0
         return slope
 
-    def with_gradient(self, W: np.ndarray, gradient: np.ndarray) -> Likelihood:
+    def with_gradient(self, W: np.ndarray, gradient: np.ndarray) -> "Likelihood":
         """The same with the linear term that makes `gradient` the one at W."""
         _, own = self.value_and_gradient(W)
         return replace(self, slope=self.slope + gradient - own)
@@ -317,7 +317,7 @@ class Likelihood:
         """The minimum, or a model that promises a log-loss below 0, which none has."""
         return self.minimize(start, tol=tol, max_iter=_MOST_STEPS, least=0.0)
 
-    def bounded(self, *, tol: float = 1e-7) -> tuple[Likelihood, np.ndarray]:
+    def bounded(self, *, tol: float = 1e-7) -> "tuple[Likelihood, np.ndarray]":
         """The same with no more correction than a loss allows, and its minimum."""
         # Many small nodes may all err alike, and promise a log-loss below 0.
         likelihood, factor = self, 1.0

@@ -1,7 +1,5 @@
 """A fitted classifier as plain arrays: layers, coordinates of what enters, classes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -135,33 +133,33 @@ class Layers:
         """Weights of the last layer, (n_in + 1, n_outputs), biases in the last row."""
         return np.vstack(self._layer(-1))
 
-    def with_last(self, W: np.ndarray) -> Layers:
+    def with_last(self, W: np.ndarray) -> "Layers":
         """The same with other last weights (n_in + 1, n_outputs), biases in row -1."""
         return self._ending(W[:-1], W[-1])
 
-    def _ending(self, coef: np.ndarray, intercept: np.ndarray, **more) -> Layers:
+    def _ending(self, coef: np.ndarray, intercept: np.ndarray, **more) -> "Layers":
         coefs, biases = (*self.coefs[:-1], coef), (*self.intercepts[:-1], intercept)
         return replace(self, coefs=coefs, intercepts=biases, **more)
 
-    def scaled(self, factor: float) -> Layers:
+    def scaled(self, factor: float) -> "Layers":
         return self._ending(self.coefs[-1] * factor, self.intercepts[-1] * factor)
 
-    def above(self, layer: int) -> Layers:
+    def above(self, layer: int) -> "Layers":
         """The layers from some index on, as a stack of their own."""
         own = self.coefs, self.intercepts, self.activation
         return Layers(*(part[layer:] for part in own))
 
-    def astype(self, dtype) -> Layers:
+    def astype(self, dtype) -> "Layers":
         """The same in another dtype; arrays of that dtype are not copied."""
         coefs = [array.astype(dtype, copy=False) for array in self.coefs]
         intercepts = [array.astype(dtype, copy=False) for array in self.intercepts]
         return replace(self, coefs=coefs, intercepts=intercepts)
 
-    def contracted(self) -> Layers:
+    def contracted(self) -> "Layers":
         """One output in place of two, the difference of their logits; else the same."""
         return self.with_last(np.diff(self.last)) if self.n_outputs == 2 else self
 
-    def expanded(self, n_classes: int) -> Layers:
+    def expanded(self, n_classes: int) -> "Layers":
         """One output per class: ``(-z / 2, z / 2)`` for a single logit z, or zero."""
         if self.n_outputs != 1 or n_classes > 2:
             return self
@@ -180,7 +178,7 @@ class HiddenLayers:
         return X
 
     @classmethod
-    def of(cls, layers: Layers) -> HiddenLayers:
+    def of(cls, layers: Layers) -> "HiddenLayers":
         return cls(layers.weights[:-1], layers.activation)
 
     def as_content(self) -> dict | None:
@@ -190,7 +188,7 @@ class HiddenLayers:
         return {"weights": list(self.weights), "activation": list(self.activation)}
 
     @classmethod
-    def from_content(cls, content: Mapping | None) -> HiddenLayers:
+    def from_content(cls, content: Mapping | None) -> "HiddenLayers":
         return cls() if content is None else cls(**content)
 
 
@@ -224,7 +222,7 @@ class Coordinates:
     scale: np.ndarray  # (n_features,), positive
 
     @classmethod
-    def common(cls, several: Sequence[Coordinates | None]) -> Coordinates | None:
+    def common(cls, several: "Sequence[Coordinates | None]") -> "Coordinates | None":
         """Mean centre and median scale of nodes that know them, or None if none has."""
         having = [own for own in several if own is not None]
         if not having:
@@ -235,7 +233,7 @@ class Coordinates:
         found = cls(*(np.ma.filled(own, np.nan) for own in pair))
         return found if len(having) == len(several) else found.filled()
 
-    def filled(self, other: Coordinates | None = None) -> Coordinates:
+    def filled(self, other: "Coordinates | None" = None) -> "Coordinates":
         """The same, with what others say, or features as they are, where not known."""
         center, scale = (0.0, 1.0) if other is None else (other.center, other.scale)
         pairs = (self.center, center), (self.scale, scale)
@@ -266,7 +264,7 @@ class Coordinates:
             return csr_matrix(X.multiply(1.0 / known.scale))
         return ((X - known.center) / known.scale).astype(X.dtype, copy=False)
 
-    def left_out(self) -> Coordinates:
+    def left_out(self) -> "Coordinates":
         """What `rows` does not do to sparse rows: the centre, in units of the scale."""
         known = self.filled()
         return Coordinates(known.center / known.scale, np.ones_like(known.scale))
@@ -298,7 +296,7 @@ class Network(Layers):
     coordinates: Coordinates | None = field(default=None, repr=False)
 
     @classmethod
-    def of_rows(cls, labels, X, feature_names_in=None) -> Network:
+    def of_rows(cls, labels, X, feature_names_in=None) -> "Network":
         """What stands for the classifier of a node that has none, but rows."""
         labels, dtype = np.unique(labels), np.result_type(X.dtype, np.float32)
         n, n_labels = X.shape[1], len(labels)
@@ -316,7 +314,7 @@ class Network(Layers):
         """Whether it is a linear model without weights, as of a single class."""
         return self.is_linear and not self.coefs[0].any()
 
-    def with_empty_layers(self, n_hidden_layers: int) -> Network:
+    def with_empty_layers(self, n_hidden_layers: int) -> "Network":
         """A constant network with hidden layers, of no unit; any other as it is."""
         if not n_hidden_layers or not self.is_constant:
             return self
@@ -331,7 +329,7 @@ class Network(Layers):
         """Logits of each class, as classifiers call them; see :meth:`logits`."""
         return self.logits(X)
 
-    def with_layers(self, layers: Layers) -> Network:
+    def with_layers(self, layers: Layers) -> "Network":
         """Other layers, the same outputs; feature names stay if their number does."""
         own, n = {key: getattr(layers, key) for key in _LAYERS}, len(layers.coefs[0])
         if n != self.n_features_in:
@@ -350,7 +348,7 @@ class Network(Layers):
         return content | known
 
     @classmethod
-    def from_content(cls, content: Mapping) -> Network:
+    def from_content(cls, content: Mapping) -> "Network":
         """The network of which :meth:`as_content` gave the content."""
         names, coordinates = content.get("feature_names"), None
         if "center" in content:
@@ -360,7 +358,7 @@ class Network(Layers):
         own += [np.asarray(content["labels"]), content["seen"], content["n_features"]]
         return cls(*own, names, coordinates)
 
-    def aligned(self, classes: ArrayLike) -> Network:
+    def aligned(self, classes: ArrayLike) -> "Network":
         """The same for other labels; outputs that it lacks are zero and not seen."""
         classes = np.asarray(classes)
         column = {label: c for c, label in enumerate(classes.tolist())}

@@ -1,7 +1,5 @@
 """Probabilistic federated neural matching: one network of matched hidden units."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import replace
 from numbers import Integral, Real
@@ -258,7 +256,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     @begins_again
     def fit(
         self, X=None, y=None, nodes=None, held_out=None, *, n_class_samples=None
-    ) -> PFNMAggregator:
+    ) -> "PFNMAggregator":
         """Match the nodes' networks.
 
         Parameters

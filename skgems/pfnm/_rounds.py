@@ -1,7 +1,5 @@
 """What is matched at first, after steps of a stream, and in rounds of training."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -85,14 +83,14 @@ class Stream:
             return [own[self.names.index(name)] for own in self.popularity]
         return [np.zeros(own.shape[1], dtype=np.int64) for own in self.popularity]
 
-    def widened(self, places: np.ndarray, n_classes: int) -> Stream:
+    def widened(self, places: np.ndarray, n_classes: int) -> "Stream":
         """The same with more classes, which no step had; see ``widen_classes``."""
         rows = np.zeros(n_classes)
         rows[places] = self.class_rows
         match = widen_classes(self.match, places, n_classes)
         return replace(self, class_rows=rows, match=match)
 
-    def centred(self) -> Stream:
+    def centred(self) -> "Stream":
         """The same, its only network without what is common to its classes."""
         # Alone it comes back as it is, number by number. Beside others, of other rows
         # for each class, what a softmax says nothing of would say something.
@@ -109,7 +107,7 @@ class Stream:
             layers[-1] = replace(layers[-1], atoms=atoms)
         return replace(self, match=replace(match, bias=bias, layers=layers))
 
-    def then(self, match: NetworkMatch, names: Sequence[str], class_rows) -> Stream:
+    def then(self, match: NetworkMatch, names: Sequence[str], class_rows) -> "Stream":
         """The stream after one more step, a match of networks of the named nodes."""
         every = tuple(dict.fromkeys((*self.names, *names)))
         nodes = [every.index(name) for name in names]

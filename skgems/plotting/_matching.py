@@ -1,7 +1,5 @@
 """Draw which local units form which unit of a merged network."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
@@ -58,7 +56,7 @@ class MatchingDisplay(Display):
         self.order_ = np.argsort(-self.popularity_, kind="stable")
 
     @classmethod
-    def from_estimator(cls, aggregator, *, ax=None) -> MatchingDisplay:
+    def from_estimator(cls, aggregator, *, ax=None) -> "MatchingDisplay":
         """Draw the first hidden layer of a fitted aggregator of networks.
 
         Parameters
@@ -101,7 +99,7 @@ class MatchingDisplay(Display):
         ax.set(xlabel="units of the merged network", ylabel="node")
         ax.set_yticks(range(len(self.node_names)), self.node_names)
 
-    def plot_units(self, image_shape, *, n_units=10, units=None) -> MatchingDisplay:
+    def plot_units(self, image_shape, *, n_units=10, units=None) -> "MatchingDisplay":
         """Draw incoming weights as pictures: merged units, and what they are made of.
 
         Parameters

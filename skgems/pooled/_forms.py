@@ -1,7 +1,5 @@
 """Classifiers fitted on all rows at one place, of their moments alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -189,12 +187,12 @@ class PooledForm:
         by_priors = given.get("priors") is not None and given.get("solver") != "svd"
         return "class" if weighted or by_priors else "shared"
 
-    def fit(self, moments: ClassMoments, classes) -> tuple[np.ndarray, PooledForm]:
+    def fit(self, moments: ClassMoments, classes) -> "tuple[np.ndarray, PooledForm]":
         """The pooled W; this form with the reason if a fit on all rows may differ."""
         solved = self.solve(moments, classes)
         return solved.W, self.judged(moments, solved.W, solved.rounding)
 
-    def judged(self, moments: ClassMoments, W: np.ndarray, rounding) -> PooledForm:
+    def judged(self, moments: ClassMoments, W: np.ndarray, rounding) -> "PooledForm":
         size = moments.logit_size(W) if np.isfinite(W).all() else 0.0
         return replace(self, reason=self.reason or rounding.reason(size))
 
@@ -432,7 +430,7 @@ class Root:
     squares: np.ndarray  # of all directions, those without rows too, ascending
 
     @classmethod
-    def of(cls, scatter, cut: float = 0.0) -> Root:
+    def of(cls, scatter, cut: float = 0.0) -> "Root":
         """With the directions whose squares are above a cut and above rounding."""
         variances = np.maximum(scatter.diagonal(), 0.0)
         scale = np.where(variances > 0, np.sqrt(variances), 1.0)

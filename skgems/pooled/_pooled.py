@@ -1,7 +1,5 @@
 """The classifier that scikit-learn would fit on all rows, of sums over them."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from copy import copy, deepcopy
 from dataclasses import replace
@@ -215,7 +213,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
 
     @fit_context(prefer_skip_nested_validation=False)
     @begins_again
-    def fit(self, X=None, y=None, nodes=None, held_out=None) -> PooledAggregator:
+    def fit(self, X=None, y=None, nodes=None, held_out=None) -> "PooledAggregator":
         """Sum what the nodes send, and make the classifier of it.
 
         Parameters

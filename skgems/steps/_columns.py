@@ -1,7 +1,5 @@
 """What rows look like before any number is looked at: columns, names, texts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +23,7 @@ class Columns:
     dtype: str  # of the numbers, "float32" or "float64"
 
     @classmethod
-    def of(cls, X) -> Columns:
+    def of(cls, X) -> "Columns":
         """Those of a table or of an array of rows."""
         names, single = None, X.dtype == np.float32 if hasattr(X, "dtype") else False
         if hasattr(X, "columns"):
@@ -40,7 +38,7 @@ class Columns:
         return cls(X.shape[1], names, text, _FLOATS[not single])
 
     @classmethod
-    def from_content(cls, content) -> Columns:
+    def from_content(cls, content) -> "Columns":
         """The columns that `as_content` gave."""
         names = content.get("names")
         names = None if names is None else tuple(names)

@@ -1,7 +1,5 @@
 """Random features: columns that a linear model needs to be a kernel machine."""
 
-from __future__ import annotations
-
 from numbers import Integral, Real
 
 import numpy as np
@@ -89,7 +87,7 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.passthrough = passthrough
         self.random_state = random_state
 
-    def fit(self, X, y=None) -> RandomFeatures:
+    def fit(self, X, y=None) -> "RandomFeatures":
         """Draw the functions; of X the number of columns counts.
 
         Parameters

@@ -1,7 +1,5 @@
 """Fronts: transformers one after the other and side by side, fitted step by step."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -68,12 +66,12 @@ class Front:
         return joblib.hash([columns, *sorted((k, v) for k, v in self.states.items())])
 
     @classmethod
-    def beside(cls, pipelines: list, bounds=None) -> Front:
+    def beside(cls, pipelines: list, bounds=None) -> "Front":
         """Several pipelines that are fitted at once; :meth:`branch` has each."""
         named = [(str(k), own) for k, own in enumerate(pipelines)]
         return cls(FeatureUnion(named), bounds)
 
-    def branch(self, k: int, pipeline: Pipeline) -> Front:
+    def branch(self, k: int, pipeline: Pipeline) -> "Front":
         """A pipeline that begins as the k-th of those beside each other."""
         start = f"0/{k}/"
         states = {
@@ -95,7 +93,7 @@ class Front:
         return {**self.agreed, "states": states, **columns}
 
     @classmethod
-    def from_content(cls, content: Mapping) -> Front:
+    def from_content(cls, content: Mapping) -> "Front":
         """The front that `as_content` gave; ValueError if it can be none."""
         try:
             columns, bounds = content.get("columns"), content.get("bounds")
@@ -194,7 +192,7 @@ class Front:
         return told
 
     @lru_cache(maxsize=4)  # noqa: B019
-    def _ready(self, columns: Columns) -> Advanced:
+    def _ready(self, columns: Columns) -> "Advanced":
         found = replace(self, columns=columns).advanced({})
         pairs = zip(columns.names or (), columns.text, strict=False)
         text = {name for name, own in pairs if own}
@@ -205,7 +203,7 @@ class Front:
                 del step.feature_names_in_
         return found
 
-    def advanced(self, parts: Mapping[str, Mapping]) -> Advanced:
+    def advanced(self, parts: Mapping[str, Mapping]) -> "Advanced":
         """This front after what nodes told, by path and name of the node."""
         states, pending, errors, leaves = dict(self.states), {}, {}, {}
 
