@@ -21,7 +21,7 @@ from skgems import EnsembleAggregator, ModelAveragingAggregator, PFNMAggregator
 from skgems.averaging import Downpour
 from skgems.datasets import partition_dirichlet, partition_homogeneous
 
-MESSAGES = (1, 5, 20, 80)
+MESSAGES = (1, 5, 20)
 N_NODES, RATE = 5, 0.1
 FIXED = {"schedule": "constant", "epochs": "fixed", "local_epochs": 1}
 

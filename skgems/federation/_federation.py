@@ -32,7 +32,7 @@ class Node:
         The federation's classes that this node has seen.
     judging_rows, moment_rows, training_rows : ndarray of int
         Rows that judge models, make moments, and may be trained on: all, where none is
-        held out. Those that a simulated clone was not trained on do the first two.
+        held out. In simulation those that no clone was trained on judge.
     record : Summary, Record or None
         What the node sent, where it is not here itself: then its rows judge only.
     row_counts : dict
