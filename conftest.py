@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import doctest
+import os
 from pathlib import Path
 
 import pytest
 from _pytest.doctest import DoctestModule
 
+# Pictures of examples are drawn where there is no screen.
+os.environ.setdefault("MPLBACKEND", "agg")
 TESTS = Path(__file__).parent / "tests"
 
 

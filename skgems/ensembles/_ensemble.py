@@ -137,9 +137,7 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
         Of a stack whose rows are apart: what :meth:`summarize_odds` made at each node.
         None: `fit` has the rows.
     front : transformer, default=None
-        Before all, as of :class:`GEMSLogisticAggregator`.
     n_jobs : int, default=None
-        Nodes treated in parallel; results do not depend on it.
     verbose : bool or int, default=0
         As of :class:`GEMSLogisticAggregator`.
     random_state : int, RandomState instance or None, default=None

@@ -85,8 +85,7 @@ def client_app(load: Callable):
     ...     rows = np.load(config["rows"])
     ...     clf = joblib.load(config["model"])
     ...     return {"name": config["name"], "estimator": clf, **rows}
-    >>> type(client_app(load)).__name__
-    'ClientApp'
+    >>> app = client_app(load)
     """
     app = flower("clientapp").ClientApp()
 

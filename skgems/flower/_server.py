@@ -86,8 +86,6 @@ def server_app(make: Callable, done: Callable, **options):
     >>> def done(fitted, context):
     ...     joblib.dump(fitted.to_estimator(), context.run_config["to"])
     >>> app = server_app(make, done, min_nodes=3)
-    >>> type(app).__name__
-    'ServerApp'
     """
     app = flower("serverapp").ServerApp()
 

@@ -45,8 +45,6 @@ class EpsilonDisplay(Display):
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("agg")
     >>> import numpy as np
     >>> from skgems.plotting import EpsilonDisplay
     >>> found = np.array(["found", "empty"])
@@ -161,8 +159,6 @@ class RoundsDisplay(Display):
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("agg")
     >>> from skgems.plotting import RoundsDisplay
     >>> told = [{"bytes_received": 10**6, "accuracy": own} for own in (0.8, 0.9)]
     >>> RoundsDisplay({"ours": told}).plot().ax_.get_xlabel()
@@ -222,8 +218,6 @@ class FineTuningDisplay(Display):
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("agg")
     >>> from skgems.plotting import FineTuningDisplay
     >>> display = FineTuningDisplay([0, 100], {"ours": [0.8, 0.9]}).plot()
     >>> display.ax_.get_xlabel()
@@ -272,7 +266,6 @@ class FineTuningDisplay(Display):
         return cls(np.asarray(sizes), scores).plot(ax=ax)
 
     def _draw(self, ax) -> None:
-        """Draw a line each."""
         ax.set(xlabel="public rows", ylabel="accuracy")
         _draw_lines(ax, {name: (self.sizes, own) for name, own in self.scores.items()})
 
@@ -289,8 +282,6 @@ class SizeAccuracyDisplay(Display):
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("agg")
     >>> from skgems.plotting import SizeAccuracyDisplay
     >>> display = SizeAccuracyDisplay({"ours": 1000}, {"ours": 0.9}).plot()
     >>> display.ax_.get_xlabel()
@@ -324,7 +315,6 @@ class SizeAccuracyDisplay(Display):
         return cls(sizes, scores).plot(ax=ax)
 
     def _draw(self, ax) -> None:
-        """Draw a mark a model, of another form each."""
         for k, (name, size) in enumerate(self.sizes.items()):
             looks = {"color": "black" if k < len(MARKS) else "white", "s": 60}
             looks |= {"edgecolor": "black", "marker": MARKS[k % len(MARKS)]}
@@ -344,8 +334,6 @@ class GapDisplay(Display):
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("agg")
     >>> from skgems.plotting import GapDisplay
     >>> display = GapDisplay({"ours": {"alike": [0.1, 0.3]}}).plot()
     >>> [label.get_text() for label in display.ax_.get_yticklabels()]

@@ -45,8 +45,6 @@ class NodeReportDisplay(Display):
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("agg")
     >>> from skgems import PooledAggregator
     >>> from skgems.datasets import load_penguins
     >>> from skgems.plotting import NodeReportDisplay
@@ -115,8 +113,6 @@ class SpacesDisplay(Display):
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("agg")
     >>> import numpy as np
     >>> from skgems.plotting import SpacesDisplay
     >>> from skgems.spaces import GoodEnoughSpace, ball_metric, intersect
@@ -204,9 +200,6 @@ def _accuracies(models, space, X, codes) -> np.ndarray:
     outputs = np.arange(models.shape[-1])
     if space.outputs is not None:
         outputs = np.flatnonzero(space.outputs)
-    found = np.empty(models.shape[:2])
-    for i, row in enumerate(models):
-        for j, W in enumerate(row):
-            best = outputs[linear_logits(X, W[:, outputs]).argmax(axis=1)]
-            found[i, j] = np.mean(best == codes)
-    return found
+    every = models[..., outputs].reshape(-1, models.shape[-2], len(outputs))
+    best = (outputs[linear_logits(X, W).argmax(axis=1)] for W in every)
+    return np.reshape([np.mean(own == codes) for own in best], models.shape[:2])

@@ -23,9 +23,6 @@ class MatchingDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-        Where :meth:`plot` drew; of the last drawing.
     popularity_ : ndarray of shape (n_units,)
         How many nodes have a unit in each merged unit.
     order_ : ndarray of shape (n_units,)
@@ -33,8 +30,6 @@ class MatchingDisplay(Display):
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("agg")
     >>> import numpy as np
     >>> from skgems.plotting import MatchingDisplay
     >>> display = MatchingDisplay(

@@ -131,9 +131,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
     memory : str or object with the joblib.Memory interface, default=None
         Where to keep sums, which smoothing does not change. None: in the process.
     front : transformer, default=None
-        Before all, as of :class:`GEMSLogisticAggregator`.
     n_jobs : int, default=None
-        Nodes treated in parallel; results do not depend on it.
     verbose : bool or int, default=0
         As of :class:`GEMSLogisticAggregator`; what comes out of `front` is summed.
     random_state : int, RandomState instance or None, default=None
