@@ -14,8 +14,8 @@ from ..base import PUBLIC_NAME, BaseAggregator, warn_user
 from ..compat import safe_indexing
 from ..federation import AS_IT_IS, FACTORS, halves_of, losses_of
 from ..fronts import PooledTransformer
-from ..local import fit_local, indices_of, net_seed, to_logits
-from ..networks import final_step, is_skorch, unwrap
+from ..local import fit_local, indices_of, keeps_learning, net_seed, to_logits
+from ..networks import unwrap
 from ..progress import say, tracked
 from ._choice import Choice, smallest_of_the_best
 
@@ -123,8 +123,7 @@ def _refitted(members, X, y, owners, kept: np.ndarray) -> list:
     found = []
     for name, member in members:
         rows, own = owners[name][kept[owners[name]]], clone(unwrap(member))
-        last = final_step(own)
-        if is_skorch(last) and not isinstance(last.module, type):
+        if keeps_learning(own):
             warn_user(
                 f"The module of node {name!r} is an object, which keeps what it learnt "
                 "when it is cloned: rows that judge it are rows that it knows. Give "

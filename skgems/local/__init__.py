@@ -8,6 +8,7 @@ from ._classifiers import (
     at_node,
     fit_local,
     indices_of,
+    keeps_learning,
     net_seed,
     to_logits,
 )

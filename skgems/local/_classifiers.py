@@ -33,6 +33,12 @@ def net_seed(estimator, random_state: np.random.RandomState) -> int | None:
     return random_state.randint(2**31 - 1) if is_skorch(final_step(estimator)) else None
 
 
+def keeps_learning(estimator) -> bool:
+    """Whether its clones know what it learnt: a net around an object, not a class."""
+    last = final_step(estimator)
+    return is_skorch(last) and not isinstance(last.module, type)
+
+
 class Picklable:
     """A classifier that joblib may pickle where skorch cannot: local classes."""
 
