@@ -6,7 +6,7 @@ Heads on frozen features
 Most rows that matter today, images, sound and text, go through a network that somebody
 else has trained, and what is learnt anew is a linear *head* on its features. Where all
 parties have the same network, the head can be made in one message: each fits its own,
-tells sums over its features, and :class:`~skgems.GEMSLogisticAggregator` makes one head
+sends sums over its features, and :class:`~skgems.GEMSLogisticAggregator` makes one head
 of them. Nothing is new about that but a pipeline in front.
 
 Here the network is a small convolutional one that was trained on the digits 0 to 4
@@ -151,7 +151,7 @@ def relu_units(X, n_units=200, seed=0):
 # ---------
 # The simplest things beside it: heads that are averaged or vote (which comes to the
 # same where nodes have two classes each, and none in common), and a linear discriminant
-# analysis, which is a function of sums. "likelihood, variances" tells no covariances,
+# analysis, which is a function of sums. "likelihood, variances" sends no covariances,
 # as is done of itself above 2,000 features.
 
 

@@ -8,8 +8,7 @@ is the one that is fitted on all rows at one place. This example deals three dat
 over nodes in five ways and shows how many points of accuracy each way of making one
 model lies below it: averaged weights, the soft vote, linear discriminant analysis made
 of sums, the consensus of good-enough spaces, and the likeliest model for the moments
-that nodes tell, which is what :class:`~skgems.GEMSLogisticAggregator` does unless told
-otherwise.
+that nodes send, which is the default of :class:`~skgems.GEMSLogisticAggregator`.
 """
 
 import numpy as np

@@ -5,7 +5,7 @@ A few more messages, and a node that leaves
 
 One message of moments comes near the model that is fitted on all rows at one place. Who
 may ask the hospitals a few times more gets that model itself, in far fewer messages
-than averaging takes. And a hospital that leaves is forgotten: what the others told is
+than averaging takes. And a hospital that leaves is forgotten: what the others sent is
 summed anew, without asking them.
 """
 

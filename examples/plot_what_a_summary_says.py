@@ -173,7 +173,7 @@ for pair, n in zip(axes.reshape(4, 2, 10), [2, 5, 10, 20], strict=True):
     pair[1, 0].set_ylabel("found", fontsize=8)
 
 # %%
-# How many of the n rows of a digit are found exactly, by what is told.
+# How many of the n rows of a digit are found exactly, by what is sent.
 
 CHOICES = {
     "default": ({}, {}),
@@ -203,8 +203,8 @@ for choice, (params, options) in CHOICES.items():
 # The attacker has 40 other rows of each digit, and says of others whether they are the
 # node's, by
 #
-# - how confident the node's classifier is, which it tells whatever else it tells;
-# - how much closer they are to the told mean, or one of the told means of clusters,
+# - how confident the node's classifier is, which it shows whatever else it sends;
+# - how much closer they are to the mean that was sent, or a mean of clusters,
 #   than to that of the rows that the attacker has;
 # - how much they agree with the gradient of the classifier's loss;
 # - how far they are from the directions of the scatter.
@@ -280,8 +280,8 @@ axis.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 # %%
 # Radii
 # -----
-# With the accuracy as criterion a space tells how far the model may move before it
-# loses rows. Certified radii are functions of single rows, told to the last digit:
+# With the accuracy as criterion a space says how far the model may move before it
+# loses rows. Certified radii are functions of single rows, sent to the last digit:
 # whoever has a row computes its radius and looks for it.
 
 X, y, others = node(40)
