@@ -344,7 +344,8 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
         own = {"name": name, "held_out": held_out, "min_rows": min_rows}
         sent = self._stack([]).summarize(None, odds.transform(X), y, **own)
         content = sent.message.content
-        content["describe"]["network"]["feature_names"] = odds.names
+        names = odds.get_feature_names_out().tolist()
+        content["describe"]["network"]["feature_names"] = names
         return Summary(Message.of("join", **content))
 
     def _stack(self, nodes) -> GEMSLogisticAggregator:
@@ -356,7 +357,7 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
         odds = _odds_of(federation.names, federation.estimators)
         if self.summaries is not None:
             stack = self._stack(self.summaries).fit()
-            names = odds.names
+            names = odds.get_feature_names_out().tolist()
             there = getattr(stack, "feature_names_in_", np.array([])).tolist()
             if there != names:
                 raise ValueError(

@@ -43,14 +43,11 @@ class MemberOdds(TransformerMixin, BaseEstimator):
             known = np.sort(model.description.classes[model.description.seen])
             yield name, model, known, slice(int(len(known) <= 2), None)
 
-    @property
-    def names(self) -> list[str]:
-        models = self._models()
-        return [f"{n}: {own}" for n, _, known, s in models for own in known[s].tolist()]
-
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
         """Of each column the member and the class."""
-        return np.array(self.names, dtype=object)
+        models = [(name, known[s].tolist()) for name, _, known, s in self._models()]
+        names = [f"{name}: {own}" for name, known in models for own in known]
+        return np.array(names, dtype=object)
 
     def __sklearn_is_fitted__(self):
         return True

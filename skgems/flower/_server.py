@@ -41,12 +41,9 @@ class FlowerNodes(Nodes):
 
     Examples
     --------
-    >>> from flwr.serverapp import ServerApp
     >>> from skgems import GEMSLogisticAggregator
     >>> from skgems.flower import FlowerNodes
-    >>> app = ServerApp()
-    >>> @app.main()
-    ... def main(grid, context):
+    >>> def main(grid, context):  # of a flwr.serverapp.ServerApp
     ...     nodes = FlowerNodes(grid, min_nodes=context.run_config["min-nodes"])
     ...     agg = GEMSLogisticAggregator(nodes, random_state=0).fit()
     ...     print(agg.ask_scores().node_scores_)

@@ -93,7 +93,6 @@ class EpsilonDisplay(Display):
         test : tuple (X, y), default=None
             Rows that score. None: those of the fit.
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a figure.
 
         Returns
         -------
@@ -179,7 +178,6 @@ class RoundsDisplay(Display):
         value : str, default="accuracy"
             As of the class.
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a figure.
 
         Returns
         -------
@@ -245,7 +243,6 @@ class FineTuningDisplay(Display):
         alone : classifier, default=None
             What is fitted on public rows alone. None: ``LogisticRegression()``.
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a figure.
 
         Returns
         -------
@@ -303,7 +300,6 @@ class SizeAccuracyDisplay(Display):
         X, y : array-like
             Rows that score.
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a figure.
 
         Returns
         -------
@@ -360,7 +356,6 @@ class GapDisplay(Display):
         test : tuple (X, y)
             Rows that score.
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a figure.
 
         Returns
         -------

@@ -19,10 +19,7 @@ class Display:
     """What is drawn by ``_draw``, as scikit-learn's displays are."""
 
     def plot(self, *, ax=None):
-        """Draw it on matplotlib Axes, or on those of a new figure; return itself.
-
-        They are `ax_` and `figure_` then.
-        """
+        """Draw on Axes, `ax_` then, by default of a new `figure_`; return itself."""
         if ax is None:
             try:
                 import matplotlib.pyplot as plt
@@ -68,7 +65,6 @@ class NodeReportDisplay(Display):
         X, y, nodes : array-like, default=None
             Rows that score, as for ``report``.
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a figure.
 
         Returns
         -------
@@ -140,7 +136,6 @@ class SpacesDisplay(Display):
         X, y, nodes : array-like, default=None
             Rows of the nodes, whose good models are shaded.
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a figure.
 
         Returns
         -------

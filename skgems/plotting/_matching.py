@@ -59,7 +59,6 @@ class MatchingDisplay(Display):
         aggregator : fitted PFNMAggregator or GEMSMLPAggregator
             Of fitted networks, whose weights are drawn as they were before any rounds.
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a figure.
 
         Returns
         -------

@@ -246,14 +246,12 @@ _NAMED = 3
 
 def _groups(values: Mapping) -> list[tuple[object, str]]:
     """Different values, each with the nodes that have it, in words."""
-    different: list[tuple[object, list[str]]] = []
-    for node, value in values.items():
-        if not any(other == value for other, _ in different):
-            different.append((value, []))
-        next(nodes for other, nodes in different if other == value).append(node)
-    found = []
-    for value, nodes in different:
-        named, others = ", ".join(map(repr, nodes[:_NAMED])), len(nodes) - _NAMED
+    found: list[tuple[object, str]] = []
+    for value in values.values():
+        if value in (other for other, _ in found):
+            continue
+        nodes = [repr(node) for node, own in values.items() if own == value]
+        named, others = ", ".join(nodes[:_NAMED]), len(nodes) - _NAMED
         more = f" and {others} other{'s' * (others > 1)}" if others > 0 else ""
         found.append((value, f"node{'s' * (len(nodes) > 1)} {named}{more}"))
     return found

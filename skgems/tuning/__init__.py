@@ -7,6 +7,5 @@ from ._network import (
     TemperatureSearch,
     fine_tune_network,
     fit_inverse_temperature,
-    train_layers,
     train_plainly,
 )

@@ -110,27 +110,6 @@ PRIOR_NATS = 5.0
 TOLERANCE, N_STEPS = 1e-9, 60
 
 
-def train_layers(X, y, layers: Layers, n_epochs: int, seed: int) -> Layers:
-    """Train all layers for epochs of batches of 32, in the dtype of the rows."""
-    n_classes = layers.n_outputs
-    # The trainer computes in the dtype of the rows.
-    net = to_mlp_classifier(layers.astype(X.dtype), np.arange(n_classes)).set_params(
-        solver="adam",
-        alpha=0.0,
-        batch_size=min(BATCH, len(y)),
-        learning_rate_init=RATE,
-        # An instance: an int would give every epoch the same order.
-        random_state=np.random.RandomState(seed),
-    )
-    # Several epochs of a small sample at once.
-    at_once = max(1, ROWS_PER_CALL // len(y))
-    for done in range(0, n_epochs, at_once):
-        rows = np.tile(np.arange(len(y)), min(at_once, n_epochs - done))
-        net.partial_fit(X[rows], y[rows])
-    trained = Layers(net.coefs_, net.intercepts_, layers.activation)
-    return trained.astype(layers.coefs[-1].dtype).expanded(n_classes)
-
-
 @dataclass(frozen=True)
 class FineTunedNetwork:
     """A fine-tuned network and how strongly each step held it to its start."""
@@ -313,6 +292,22 @@ def _units(Z, layers: Layers) -> list[np.ndarray]:
 def train_plainly(X, y, layers: Layers, random_state=None) -> FineTunedNetwork:
     """A few epochs of all layers without a penalty, as in the papers."""
     seed = check_random_state(random_state).randint(2**31 - 1)
-    layers = train_layers(X, y, layers, PLAIN_EPOCHS, seed)
+    n_classes = layers.n_outputs
+    # The trainer computes in the dtype of the rows.
+    net = to_mlp_classifier(layers.astype(X.dtype), np.arange(n_classes)).set_params(
+        solver="adam",
+        alpha=0.0,
+        batch_size=min(BATCH, len(y)),
+        learning_rate_init=RATE,
+        # An instance: an int would give every epoch the same order.
+        random_state=np.random.RandomState(seed),
+    )
+    # Several epochs of a small sample at once.
+    at_once = max(1, ROWS_PER_CALL // len(y))
+    for done in range(0, PLAIN_EPOCHS, at_once):
+        rows = np.tile(np.arange(len(y)), min(at_once, PLAIN_EPOCHS - done))
+        net.partial_fit(X[rows], y[rows])
+    trained = Layers(net.coefs_, net.intercepts_, layers.activation)
+    trained = trained.astype(layers.coefs[-1].dtype).expanded(n_classes)
     losses = np.empty((0, len(NETWORK_STRENGTHS) + 1))
-    return FineTunedNetwork(layers, np.zeros(1), losses, 1.0)
+    return FineTunedNetwork(trained, np.zeros(1), losses, 1.0)
