@@ -156,6 +156,7 @@ PUBLIC = {
         *("Criterion", "Accuracy", "LogLoss", "Registered", "build_space", "intersect"),
         *("Construction", "Sampled", "Certified"),
         *("GoodEnoughSpace", "Intersection", "NoSpaceError"),
+        *("UnionIntersection", "intersect_unions"),
         *("EmptyIntersectionError", "EmptyIntersectionWarning"),
     ],
     "skgems.federation": [

@@ -38,9 +38,11 @@ from ._space import (
     ellipsoid_metric,
     gram_metric,
 )
+from ._unions import UnionIntersection, intersect_unions
 
 __all__ = ["Accuracy", "Ball", "Certified", "Construction", "Criterion"]
 __all__ += ["Ellipsoid", "EmptyIntersectionError"]
 __all__ += ["EmptyIntersectionWarning", "Geometry", "GoodEnoughSpace", "Gram"]
 __all__ += ["GramMetric", "Intersection", "LogLoss", "NoSpaceError", "Registered"]
-__all__ += ["Sampled", "build_space", "intersect"]
+__all__ += ["Sampled", "UnionIntersection", "build_space", "intersect"]
+__all__ += ["intersect_unions"]

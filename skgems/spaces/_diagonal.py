@@ -38,9 +38,10 @@ def logits_on_rows(directions: np.ndarray, X) -> np.ndarray:
     return logits.reshape(*directions.shape[:-1], -1)
 
 
-def check_family(cls: type, metrics: Sequence) -> None:
+def check_family(cls: type, metrics: Sequence, names: Sequence | None = None) -> None:
     if any(type(metric) is not cls for metric in metrics):
-        names = ", ".join(f"{i}: {metric.family}" for i, metric in enumerate(metrics))
+        pairs = zip(names or range(len(metrics)), metrics, strict=True)
+        names = ", ".join(f"{name}: {metric.family}" for name, metric in pairs)
         raise TypeError(
             f"Spaces of different geometries cannot be combined ({names}). Build all "
             "with geometry='gram', or all with 'ball' or 'ellipsoid'."

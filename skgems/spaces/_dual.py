@@ -182,15 +182,16 @@ def _line_search(problem, point, free, lower, change, mu, simplex):
     return None
 
 
-def check_spaces(spaces: list[GoodEnoughSpace]) -> None:
+def check_spaces(spaces: list[GoodEnoughSpace], names: Sequence | None = None) -> None:
     if not spaces:
         raise ValueError("There is no space to intersect: the list is empty.")
-    check_family(type(spaces[0].metric), [space.metric for space in spaces])
+    names = names or range(len(spaces))
+    check_family(type(spaces[0].metric), [space.metric for space in spaces], names)
     first = spaces[0].center.shape
-    for k, space in enumerate(spaces):
-        shape = space.center.shape
-        if shape != first:
-            raise ValueError(f"Space {k} has parameters {shape}, space 0 has {first}.")
+    for k, space in zip(names, spaces, strict=True):
+        if (shape := space.center.shape) != first:
+            what = f"Space {k} has parameters {shape}, space {names[0]} has {first}"
+            raise ValueError(f"{what}.")
         if space.radius == 0:
             raise ValueError(
                 f"Space {k} has radius 0: its own model does not reach epsilon on its "

@@ -21,10 +21,11 @@ from ._space import GoodEnoughSpace
 METHODS = ("consensus", "deepest", "hinge")
 # A bound that is above 1 by no more may be so by rounding.
 _ROUNDING = 1e-9
+PROVED = 1.0 + _ROUNDING
 # Gap of bounds and number of steps at which a search ends, unless others are given.
-_TOL, _MAX_ITER = 1e-9, 200
+TOL, MAX_ITER = 1e-9, 200
 # A point that is so far inside proves an intersection: it need not be the deepest.
-_WELL_INSIDE = 0.9
+WELL_INSIDE = 0.9
 # Pairs that are tried: their number grows with the square of that of the spaces.
 _MOST_PAIRS = 64
 # The hinge is smoothed over these parts of the radii, one after the other.
@@ -107,7 +108,7 @@ class Intersection:
 
         Spaces that all but touch may be neither found to meet nor proved not to.
         """
-        return not self.found and self.lower_bound > 1.0 + _ROUNDING
+        return not self.found and self.lower_bound > PROVED
 
     @cached_property
     def conflicts(self) -> list[tuple[int, int]]:
@@ -141,8 +142,8 @@ def intersect(
     *,
     method: str = "consensus",
     node_weight: ArrayLike | None = None,
-    tol: float = _TOL,
-    max_iter: int = _MAX_ITER,
+    tol: float = TOL,
+    max_iter: int = MAX_ITER,
 ) -> Intersection:
     r"""Find one model in all spaces, or prove that there is none.
 
@@ -234,7 +235,7 @@ def _consensus(problem, spaces, node_weight, tol, max_iter) -> Intersection:
         proof(start)
         proof.weights = _effective(problem, lower)
         return report(spaces, "consensus", mean, proof)
-    best = find_deepest(problem, tol, max_iter, inside=_WELL_INSIDE)
+    best = find_deepest(problem, tol, max_iter, inside=WELL_INSIDE)
     deepest = report(spaces, "consensus", problem.point(best.step), best)
     if not deepest.found:
         return deepest
@@ -340,10 +341,10 @@ def likeliest(spaces, minimize, start: np.ndarray, n_rows: float) -> Intersectio
     spaces = list(spaces)
     check_spaces(spaces)
     if distances_of(spaces, start).max() <= 1.0:
-        proof = Bounds(_TOL, lower_bound=0.0, weights=np.zeros(len(spaces)))
+        proof = Bounds(TOL, lower_bound=0.0, weights=np.zeros(len(spaces)))
         return report(spaces, "likelihood", start, proof)
     problem = DualProblem(spaces)
-    best = find_deepest(problem, _TOL, _MAX_ITER, inside=_WELL_INSIDE)
+    best = find_deepest(problem, TOL, MAX_ITER, inside=WELL_INSIDE)
     deepest = report(spaces, "likelihood", problem.point(best.step), best)
     if not deepest.found:
         return deepest
@@ -394,20 +395,22 @@ def likely_conflicts(spaces, point, weights, most: int) -> Iterator[tuple[int, i
     # Spaces that hold one and the same point need no proof.
     outside = distances_of(spaces, point) > 1.0
     for i, j in heaviest[np.stack([first, second], axis=1)[tried]].tolist():
-        if (outside[i] or outside[j]) and _disjoint(spaces[i], spaces[j]):
+        if (outside[i] or outside[j]) and disjoint(spaces[i], spaces[j]):
             yield i, j
 
 
-def _disjoint(one: GoodEnoughSpace, other: GoodEnoughSpace) -> bool:
+def disjoint(one: GoodEnoughSpace, other: GoodEnoughSpace) -> bool:
+    """Whether it is proved that two spaces do not meet."""
     there, back = one.distance(other.center), other.distance(one.center)
-    # They meet on the line between their centres.
-    if one.radius * back + other.radius * there >= there * back:
+    # They meet on the line between their centres, or but for rounding.
+    if one.radius * back + other.radius * there >= (1.0 - _ROUNDING) * there * back:
         return False
     # Of one metric, they meet nowhere else.
     if one.metric is other.metric:
         return True
     problem = DualProblem([one, other])
-    return find_deepest(problem, 1e-9, 50, inside=1.0, outside=1.0).lower_bound > 1.0
+    bounds = find_deepest(problem, 1e-9, 50, inside=1.0, outside=PROVED)
+    return bounds.lower_bound > PROVED
 
 
 def largest_coalition(spaces: Sequence[GoodEnoughSpace]) -> list[int]:

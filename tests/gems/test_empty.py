@@ -92,13 +92,13 @@ def test_it_can_be_filtered_raised_and_ignored(data):
 @pytest.fixture
 def looked(monkeypatch):
     """Pairs of spaces that are tried."""
-    pairs, original = [], skgems.spaces._intersection._disjoint
+    pairs, original = [], skgems.spaces._intersection.disjoint
 
     def counted(one, other):
         pairs.append((one, other))
         return original(one, other)
 
-    monkeypatch.setattr(skgems.spaces._intersection, "_disjoint", counted)
+    monkeypatch.setattr(skgems.spaces._intersection, "disjoint", counted)
     return pairs
 
 

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One point in a space of every node, where nodes have several, against all choices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from math import prod
+
+import numpy as np
+import pytest
+
+from skgems.spaces import (
+    GoodEnoughSpace,
+    GramMetric,
+    ball_metric,
+    ellipsoid_metric,
+    gram_metric,
+    intersect,
+    intersect_unions,
+)
+
+KINDS = ("ball", "ellipsoid", "gram", "free")
+
+
+def metric_of(kind: str, rng, n_features: int = 2):
+    """A metric of two outputs; of "free" an output counts nothing at some nodes."""
+    X = rng.standard_normal((12, n_features)) * rng.uniform(0.3, 2.0, n_features)
+    if kind == "gram":
+        return gram_metric(X, ridge=0.1)
+    if kind == "ellipsoid":
+        p = rng.uniform(0.1, 0.9, 12)
+        return ellipsoid_metric(X, np.stack([p, 1.0 - p], axis=1))
+    outputs = np.array([True, kind == "ball" or rng.random() < 0.5])
+    return ball_metric(n_features + 1, outputs)
+
+
+def random_unions(seed: int, kind: str, reach: float, sizes=(3, 2, 4)):
+    """Nodes of one metric each, whose spaces lie around random models."""
+    rng = np.random.default_rng(seed)
+    unions = []
+    for size in sizes:
+        metric = metric_of(kind, rng)
+        centers = rng.standard_normal((size, 3, 2)) * 2.0
+        typical = np.sqrt(metric.squared_norm(rng.standard_normal((20, 3, 2))).mean())
+        radii = reach * typical * rng.uniform(0.7, 1.3, size)
+        pairs = zip(centers, radii, strict=True)
+        unions.append([GoodEnoughSpace(W, metric, r, 0.9) for W, r in pairs])
+    return unions
+
+
+def by_all_choices(unions) -> list:
+    """The deepest point of every choice."""
+    return [intersect(own, method="deepest") for own in product(*unions)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("reach", [0.6, 1.0, 1.4, 1.8, 2.4])
+def test_search_finds_what_all_choices_have(kind, reach):
+    for seed in range(4):
+        unions = random_unions(seed, kind, reach)
+        result, every = intersect_unions(unions), by_all_choices(unions)
+        assert result.found == any(one.found for one in every)
+        assert result.empty == all(one.empty for one in every)
+        chosen = [own[i] for own, i in zip(unions, result.choice, strict=True)]
+        inside = all(space.contains(result.point) for space in chosen)
+        assert inside == result.found
+
+
+def test_both_answers_occur():
+    """What the test above compares is not all found, or all empty."""
+    results = [
+        intersect_unions(random_unions(seed, kind, reach))
+        for kind in KINDS
+        for reach in (0.6, 1.4, 2.4)
+        for seed in range(6)
+    ]
+    n_found = sum(result.found for result in results)
+    assert 10 < n_found < len(results) - 10
+    # And of those found some are not of the first spaces.
+    assert any(result.found and any(result.choice) for result in results)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_point_is_in_what_is_proved_empty(kind):
+    for seed in range(6):
+        unions = random_unions(seed, kind, 0.9)
+        if not intersect_unions(unions).empty:
+            continue
+        for own in unions:
+            for space in own:
+                models = space.sample(300, random_state=0, surface=False)
+                inside = np.ones(len(models), dtype=bool)
+                for others in unions:
+                    inside &= np.any([s.contains(models) for s in others], axis=0)
+                assert not inside.any()
+
+
+def test_spaces_that_meet_two_by_two_only_are_proved_empty():
+    """No pair of discs on a triangle's corners proves it, the dual of three does."""
+    metric = ball_metric(2, np.array([True]))
+    corners = np.array([[0.0, 0.0], [2.0, 0.0], [1.0, np.sqrt(3.0)]])
+    unions = [
+        [GoodEnoughSpace((corner + far)[:, None], metric, 1.1, 0.9) for far in (0, 50)]
+        for corner in corners
+    ]
+    result = intersect_unions(unions)
+    assert result.empty and not result.intersection.conflicts
+    wider = [[replace(space, radius=1.2) for space in own] for own in unions]
+    assert intersect_unions(wider).found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pruning_looks_at_fewer_choices_than_there_are(kind):
+    for seed, reach in product(range(3), (0.5, 1.0)):
+        unions = random_unions(seed, kind, reach, sizes=(4,) * 6)
+        result = intersect_unions(unions)
+        assert result.found or result.empty
+        assert result.n_searched < prod(len(own) for own in unions) / 10
+
+
+def test_a_hidden_choice_among_a_million_is_found():
+    """Of ten nodes with four spaces each, one space of every node holds one model."""
+    rng = np.random.default_rng(0)
+    hidden, unions, places = rng.standard_normal((3, 2)), [], []
+    for _ in range(10):
+        metric = metric_of("gram", rng)
+        centers = hidden + 20.0 * rng.standard_normal((4, 3, 2))
+        places.append(int(rng.integers(4)))
+        centers[places[-1]] = hidden
+        radii = 0.05 * np.sqrt(metric.squared_norm(centers - centers.mean(axis=0)))
+        pairs = zip(centers, radii, strict=True)
+        unions.append([GoodEnoughSpace(W, metric, r, 0.9) for W, r in pairs])
+    result = intersect_unions(unions)
+    assert result.found and result.choice == tuple(places)
+    assert result.n_searched < 200
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_order_of_nodes_and_of_their_spaces_does_not_matter(kind):
+    rng = np.random.default_rng(1)
+    for seed, reach in product(range(4), (0.8, 1.3, 1.8)):
+        unions = random_unions(seed, kind, reach)
+        result = intersect_unions(unions)
+        for _ in range(3):
+            shuffled = [[own[i] for i in rng.permutation(len(own))] for own in unions]
+            shuffled = [shuffled[k] for k in rng.permutation(len(unions))]
+            other = intersect_unions(shuffled)
+            assert (other.found, other.empty) == (result.found, result.empty)
+
+
+def test_one_space_a_node_is_as_without_unions():
+    for seed, reach in product(range(4), (0.8, 2.4)):
+        spaces = [own[0] for own in random_unions(seed, "gram", reach)]
+        one = intersect(spaces)
+        result = intersect_unions([[space] for space in spaces])
+        assert result.choice == (0, 0, 0)
+        assert (result.found, result.empty) == (one.found, one.empty)
+        np.testing.assert_array_equal(result.point, one.point)
+
+
+def test_the_limit_leaves_it_undecided():
+    empty = next(
+        unions
+        for seed in range(50)
+        if (unions := random_unions(seed, "gram", 1.2, sizes=(4,) * 4))
+        and intersect_unions(unions).empty
+    )
+    whole = intersect_unions(empty)
+    cut = intersect_unions(empty, max_nodes=2)
+    assert not cut.found and not cut.empty and cut.n_searched == 2
+    # A limit that is just reached does not undo a proof.
+    assert intersect_unions(empty, max_nodes=whole.n_searched).empty
+    assert not intersect_unions(empty, max_nodes=whole.n_searched - 1).empty
+
+
+def test_what_all_but_touches_is_not_decided_or_found():
+    metric = ball_metric(1, np.array([True]))
+    unions = [
+        [GoodEnoughSpace(np.array([[0.1 * k]]), metric, 0.05, 0.9)] for k in range(2)
+    ]
+    assert not intersect_unions(unions).empty
+
+
+@pytest.mark.parametrize("method", ["consensus", "deepest", "hinge"])
+def test_methods_and_weights_are_those_of_intersect(method):
+    unions = random_unions(0, "gram", 3.0)
+    weight = [1.0, 5.0, 1.0]
+    result = intersect_unions(unions, method=method, node_weight=weight)
+    chosen = [own[i] for own, i in zip(unions, result.choice, strict=True)]
+    own = intersect(chosen, method=method, node_weight=weight)
+    assert result.found and result.intersection.method == method
+    np.testing.assert_array_equal(result.point, own.point)
+
+
+def test_wrong_input_names_the_node():
+    unions = random_unions(0, "ball", 1.0)
+    with pytest.raises(ValueError, match="There is no space to intersect"):
+        intersect_unions([])
+    with pytest.raises(ValueError, match="Node 1 has no space"):
+        intersect_unions([unions[0], [], unions[2]])
+    with pytest.raises(TypeError, match="Node 0 has one space"):
+        intersect_unions(unions[0])
+    none = [unions[0], unions[1], [*unions[2], replace(unions[2][0], radius=0.0)]]
+    with pytest.raises(ValueError, match="Space 4 of node 2 has radius 0"):
+        intersect_unions(none)
+    small = GoodEnoughSpace(
+        np.zeros((2, 2)), ball_metric(2, np.ones(2, bool)), 1.0, 0.9
+    )
+    with pytest.raises(ValueError, match=r"Space 2 of node 1 has parameters \(2, 2\)"):
+        intersect_unions([unions[0], [*unions[1], small], unions[2]])
+    other = GoodEnoughSpace(
+        np.zeros((3, 2)), GramMetric(np.eye(2), np.zeros(2)), 1.0, 1
+    )
+    with pytest.raises(TypeError, match="2 of node 1: gram"):
+        intersect_unions([unions[0], [*unions[1], other], unions[2]])
+    with pytest.raises(ValueError, match="max_nodes"):
+        intersect_unions(unions, max_nodes=0)
+    with pytest.raises(ValueError, match="method must be one of"):
+        intersect_unions(unions, method="mean")
