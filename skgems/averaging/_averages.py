@@ -189,14 +189,7 @@ def why_not_alike(nodes: list[Node]) -> Exception | None:
 
 
 class StartedApartWarning(UserWarning):
-    """Networks are averaged whose hidden units have nothing to do with each other.
-
-    Examples
-    --------
-    >>> from skgems.averaging import StartedApartWarning
-    >>> issubclass(StartedApartWarning, UserWarning)
-    True
-    """
+    """Networks are averaged whose hidden units have nothing to do with each other."""
 
 
 def warn_of_apart(nodes: Sequence[Node], classes: np.ndarray) -> None:

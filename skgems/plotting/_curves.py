@@ -3,6 +3,7 @@
 import warnings
 from copy import deepcopy
 from itertools import product
+from typing import Self
 
 import numpy as np
 from sklearn.base import clone
@@ -78,7 +79,7 @@ class EpsilonDisplay(Display):
         by_node=False,
         test=None,
         ax=None,
-    ):
+    ) -> Self:
         """Fit an aggregator at each level, and draw what comes out.
 
         Parameters
@@ -93,10 +94,6 @@ class EpsilonDisplay(Display):
         test : tuple (X, y), default=None
             Rows that score. None: those of the fit.
         ax : matplotlib Axes, default=None
-
-        Returns
-        -------
-        display : EpsilonDisplay
         """
         epsilons = np.asarray(epsilons, dtype=float)
         shape = (len(epsilons),) * (2 if by_node else 1)
@@ -169,7 +166,7 @@ class RoundsDisplay(Display):
         self.value = value
 
     @classmethod
-    def from_estimator(cls, aggregators, *, value="accuracy", ax=None):
+    def from_estimator(cls, aggregators, *, value="accuracy", ax=None) -> Self:
         """Draw the messages of fitted aggregators.
 
         Parameters
@@ -178,10 +175,6 @@ class RoundsDisplay(Display):
         value : str, default="accuracy"
             As of the class.
         ax : matplotlib Axes, default=None
-
-        Returns
-        -------
-        display : RoundsDisplay
         """
         histories = {name: own.history_ for name, own in _named(aggregators).items()}
         return cls(histories, value).plot(ax=ax)
@@ -227,7 +220,9 @@ class FineTuningDisplay(Display):
         self.scores = scores
 
     @classmethod
-    def from_estimator(cls, aggregators, X, y, *, sizes, test, alone=None, ax=None):
+    def from_estimator(
+        cls, aggregators, X, y, *, sizes, test, alone=None, ax=None
+    ) -> Self:
         """Tune copies of fitted aggregators on more and more public rows.
 
         Parameters
@@ -243,10 +238,6 @@ class FineTuningDisplay(Display):
         alone : classifier, default=None
             What is fitted on public rows alone. None: ``LogisticRegression()``.
         ax : matplotlib Axes, default=None
-
-        Returns
-        -------
-        display : FineTuningDisplay
         """
         alone = LogisticRegression(max_iter=1000) if alone is None else alone
         scores = {name: [] for name in (*_named(aggregators), "public rows alone")}
@@ -290,7 +281,7 @@ class SizeAccuracyDisplay(Display):
         self.scores = scores
 
     @classmethod
-    def from_estimator(cls, models, X, y, *, ax=None):
+    def from_estimator(cls, models, X, y, *, ax=None) -> Self:
         """Draw fitted models.
 
         Parameters
@@ -300,10 +291,6 @@ class SizeAccuracyDisplay(Display):
         X, y : array-like
             Rows that score.
         ax : matplotlib Axes, default=None
-
-        Returns
-        -------
-        display : SizeAccuracyDisplay
         """
         models = _named(models)
         sizes = {name: _n_weights(own) for name, own in models.items()}
@@ -340,7 +327,9 @@ class GapDisplay(Display):
         self.gaps = gaps
 
     @classmethod
-    def from_estimator(cls, aggregators, X, y, *, pooled, partitions, test, ax=None):
+    def from_estimator(
+        cls, aggregators, X, y, *, pooled, partitions, test, ax=None
+    ) -> Self:
         """Fit clones of aggregators under each partition, and the pooled model once.
 
         Parameters
@@ -356,10 +345,6 @@ class GapDisplay(Display):
         test : tuple (X, y)
             Rows that score.
         ax : matplotlib Axes, default=None
-
-        Returns
-        -------
-        display : GapDisplay
         """
         mark, gaps = clone(pooled).fit(X, y).score(*test), {}
         for name, own in _named(aggregators).items():

@@ -1,5 +1,7 @@
 """Draw what came of fits: nodes, levels, messages, and spaces."""
 
+from typing import Self
+
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,7 +20,7 @@ _GRID, _ROOM = 61, 1.4
 class Display:
     """What is drawn by ``_draw``, as scikit-learn's displays are."""
 
-    def plot(self, *, ax=None):
+    def plot(self, *, ax=None) -> Self:
         """Draw on Axes, `ax_` then, by default of a new `figure_`; return itself."""
         if ax is None:
             try:
@@ -56,7 +58,7 @@ class NodeReportDisplay(Display):
         self.report = report
 
     @classmethod
-    def from_estimator(cls, aggregator, X=None, y=None, nodes=None, *, ax=None):
+    def from_estimator(cls, aggregator, X=None, y=None, nodes=None, *, ax=None) -> Self:
         """Draw the report of a fitted aggregator.
 
         Parameters
@@ -65,10 +67,6 @@ class NodeReportDisplay(Display):
         X, y, nodes : array-like, default=None
             Rows that score, as for ``report``.
         ax : matplotlib Axes, default=None
-
-        Returns
-        -------
-        display : NodeReportDisplay
         """
         return cls(aggregator.report(X, y, nodes)).plot(ax=ax)
 
@@ -126,7 +124,7 @@ class SpacesDisplay(Display):
         self.rows = rows
 
     @classmethod
-    def from_estimator(cls, aggregator, X=None, y=None, nodes=None, *, ax=None):
+    def from_estimator(cls, aggregator, X=None, y=None, nodes=None, *, ax=None) -> Self:
         """Draw the spaces of a fitted GEMSLogisticAggregator.
 
         Parameters
@@ -136,10 +134,6 @@ class SpacesDisplay(Display):
         X, y, nodes : array-like, default=None
             Rows of the nodes, whose good models are shaded.
         ax : matplotlib Axes, default=None
-
-        Returns
-        -------
-        display : SpacesDisplay
 
         Raises
         ------

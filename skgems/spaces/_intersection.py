@@ -35,36 +35,15 @@ _SETTLED, _MAX_UPDATES = 1e-6, 40
 
 
 class EmptyIntersectionWarning(UserWarning):
-    """No model is good enough for all nodes; the one that misses least is used.
-
-    Examples
-    --------
-    >>> from skgems.spaces import EmptyIntersectionWarning
-    >>> issubclass(EmptyIntersectionWarning, UserWarning)
-    True
-    """
+    """No model is good enough for all nodes; the one that misses least is used."""
 
 
 class EmptyIntersectionError(ValueError):
-    """No model is good enough for all nodes, and ``on_empty="raise"``.
-
-    Examples
-    --------
-    >>> from skgems.spaces import EmptyIntersectionError
-    >>> issubclass(EmptyIntersectionError, ValueError)
-    True
-    """
+    """No model is good enough for all nodes, and ``on_empty="raise"``."""
 
 
 class NoSpaceError(ValueError):
-    """No model but a node's own is good enough there, and perhaps not even that.
-
-    Examples
-    --------
-    >>> from skgems.spaces import NoSpaceError
-    >>> issubclass(NoSpaceError, ValueError)
-    True
-    """
+    """No model but a node's own is good enough there, and perhaps not even that."""
 
 
 @dataclass(frozen=True, eq=False)

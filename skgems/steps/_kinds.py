@@ -26,14 +26,7 @@ _GAP = 1e-9
 
 
 class NotPooledError(ValueError):
-    """A transformer is no function of sums or of a seed.
-
-    Examples
-    --------
-    >>> from skgems.fronts import NotPooledError
-    >>> issubclass(NotPooledError, ValueError)
-    True
-    """
+    """A transformer is no function of sums or of a seed."""
 
 
 class Kind:
