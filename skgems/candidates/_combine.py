@@ -153,7 +153,8 @@ def _members_of(estimators, owners) -> list[tuple]:
     differ = sorted({name for name, _ in members} ^ set(owners))
     if differ:
         why = f"Estimators and nodes do not match: {differ[:10]}"
-        raise ValueError(f"{why}. Give one estimator for each name in nodes.")
+        what = "Give one estimator for each name in nodes, as pairs (name, estimator)"
+        raise ValueError(f"{why}. {what}.")
     return members
 
 

@@ -211,6 +211,8 @@ class Folder:
 
     def _reply(self, name, number, request, digest) -> Message | None:
         path = self._place("replies", number, name)
+        if not os.path.lexists(path):  # it has the name that a node gave it, or is not
+            path = path.with_name(f"reply-{path.name}")
         if not os.path.lexists(path):
             return None
         reply = load_message(path, public_key=self._public_keys.get(name))

@@ -198,6 +198,17 @@ def test_replies_are_missing_late_and_repeated(tmp_path):
     assert np.array_equal(fitted.coef_, direct.coef_)
 
 
+def test_a_reply_may_keep_the_name_that_its_node_gave_it(tmp_path):
+    agg, locals_ = GEMSLogisticAggregator(random_state=0), classifiers(LINEAR)
+    exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
+    assert exchange.step() is None
+    answered(exchange, locals_)
+    for path in list((tmp_path / "replies").iterdir()):
+        path.rename(path.with_name(f"reply-{path.name}"))
+    fitted = exchange.step()
+    assert fitted is not None and sorted(fitted.node_names_) == sorted(NAMES)
+
+
 def test_a_node_that_replies_anew_changes_what_is_asked(tmp_path):
     agg = GEMSLogisticAggregator(n_rounds=2, random_state=0)
     locals_ = classifiers(LINEAR)
