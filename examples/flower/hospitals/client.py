@@ -23,15 +23,22 @@ def load(context):
 
 
 def simulated(k, n_nodes):
-    """A node of a simulation: a part of the irises, without those of one kind."""
-    from sklearn.datasets import load_iris
+    """A node of a simulation: an island's penguins, or a part of those of one."""
+    from sklearn.dummy import DummyClassifier
     from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
 
-    X, y = load_iris(return_X_y=True)
-    own = (np.arange(len(y)) % n_nodes == k) & (y != k % 3)
+    from skgems.datasets import load_penguins
+
+    X, y, islands = load_penguins()
+    name = np.unique(islands)[k % 3]
+    own = np.flatnonzero(islands == name)[k // 3 :: 1 + (n_nodes - 1 - k % 3) // 3]
     X, y = X[own], y[own]
-    clf = LogisticRegression(max_iter=1000).fit(X, y)
-    return {"name": f"hospital {k}", "estimator": clf, "X": X, "y": y}
+    clf = make_pipeline(StandardScaler(), LogisticRegression())
+    clf = DummyClassifier() if len(np.unique(y)) == 1 else clf
+    name = name if k < 3 else f"{name} {k // 3 + 1}"
+    return {"name": str(name), "estimator": clf.fit(X, y), "X": X, "y": y}
 
 
 app = client_app(load)
