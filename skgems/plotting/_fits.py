@@ -17,18 +17,22 @@ MARKS = "osD^vPX*<>"
 _GRID, _ROOM = 61, 1.4
 
 
+def new_axes(*shape, **how):
+    """Axes of a new figure; an ImportError says what to install."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as exc:
+        what = "Pictures need matplotlib: pip install skgems[plot]."
+        raise ImportError(what) from exc
+    return plt.subplots(*shape, layout="constrained", **how)[1]
+
+
 class Display:
     """What is drawn by ``_draw``, as scikit-learn's displays are."""
 
     def plot(self, *, ax=None) -> Self:
         """Draw on Axes, `ax_` then, by default of a new `figure_`; return itself."""
-        if ax is None:
-            try:
-                import matplotlib.pyplot as plt
-            except ImportError as exc:
-                what = "Pictures need matplotlib: pip install skgems[plot]."
-                raise ImportError(what) from exc
-            _, ax = plt.subplots(layout="constrained")
+        ax = new_axes() if ax is None else ax
         self.ax_, self.figure_ = ax, ax.figure
         self._draw(ax)
         return self

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..networks import read_network
-from ._fits import Display
+from ._fits import Display, new_axes
 
 
 class MatchingDisplay(Display):
@@ -109,14 +109,11 @@ class MatchingDisplay(Display):
         -------
         display : MatchingDisplay
         """
-        import matplotlib.pyplot as plt
-
         if units is None:
             units = self.order_[:n_units]
         shape = n_rows, n_columns = 1 + len(self.assignments), len(units)
         size = (0.8 * n_columns + 1, 0.8 * n_rows)
-        how = {"figsize": size, "squeeze": False, "layout": "constrained"}
-        figure, axes = plt.subplots(*shape, **how)
+        axes = new_axes(*shape, figsize=size, squeeze=False)
         for column, unit in zip(axes.T, units, strict=True):
             pictures = [self.weights[:, unit]]
             for own, weights in zip(self.assignments, self.local_weights, strict=True):
@@ -132,5 +129,5 @@ class MatchingDisplay(Display):
                 ax.imshow(picture, cmap="RdBu", vmin=-size, vmax=size)
         for ax, name in zip(axes[:, 0], ["merged", *self.node_names], strict=True):
             ax.set_ylabel(name, rotation=0, ha="right", va="center")
-        self.figure_ = figure
+        self.figure_ = axes[0, 0].figure
         return self

@@ -14,7 +14,7 @@ matplotlib.use("agg")
 from skgems import GEMSLogisticAggregator, PooledAggregator  # noqa: E402
 from skgems.datasets import load_penguins  # noqa: E402
 from skgems.networks import linear_logits  # noqa: E402
-from skgems.plotting import NodeReportDisplay, SpacesDisplay  # noqa: E402
+from skgems.plotting import MatchingDisplay, NodeReportDisplay, SpacesDisplay  # noqa: E402
 
 X, Y, ISLANDS = load_penguins()
 THERE = ISLANDS != "Torgersen"
@@ -93,5 +93,8 @@ def test_what_cannot_be_drawn_is_said(fitted, monkeypatch):
     monkeypatch.setitem(
         sys.modules, "matplotlib.pyplot", None
     )  # as if it were not there
+    units = [np.array([0])], ["a"], np.ones((4, 1)), [np.ones((4, 1))]
+    with pytest.raises(ImportError, match=r"pip install skgems\[plot\]"):
+        MatchingDisplay(*units).plot_units((2, 2))
     with pytest.raises(ImportError, match=r"pip install skgems\[plot\]"):
         NodeReportDisplay.from_estimator(fitted)
