@@ -74,7 +74,8 @@ FLOORS = [
     {"federation"},
     {"pooled", "fronts"},
     {"gems", "choice"},
-    {"pfnm", "averaging", "ensembles", "plotting", "exchange", "flower"},
+    {"pfnm", "averaging", "ensembles", "plotting", "flower"},
+    {"exchange"},
     {"candidates"},
     {"_cli"},
 ]

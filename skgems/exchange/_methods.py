@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ..averaging import Downpour
 from ..base import BaseAggregator
 from ..fronts import PooledTransformer
 from ..gems import Rounds
@@ -15,6 +16,7 @@ METHODS = BaseAggregator.methods
 # Of whoever computes, not of what is computed.
 _OWN = ("estimators", "n_jobs", "verbose", "memory", "keep_replies")
 _KINDS = {"geometry": Geometry, "criterion": Criterion, "construction": Construction}
+_PARTS = {**CLASSIFIERS, "Rounds": Rounds, "Downpour": Downpour}
 
 
 def method_of(name: str) -> type[BaseAggregator]:
@@ -82,12 +84,10 @@ def _plain(value, name: str):
             return {kind: value.as_settings()}
     if isinstance(value, BaseAggregator):
         return as_json(value)
-    if isinstance(value, Rounds) or type(value) in CLASSIFIERS.values():
+    if type(value) in _PARTS.values():
         own = value.get_params(deep=False)
         params = {key: _plain(part, f"{name}__{key}") for key, part in own.items()}
-        if isinstance(value, Rounds):
-            return {"rounds": params}
-        return {"classifier": type(value).__name__, "params": params}
+        return {"part": type(value).__name__, "params": params}
     raise ValueError(
         f"{name}={value!r} cannot be kept in a folder: give a number, text, geometry, "
         "a criterion, a classifier that is a function of sums, or lists of these."
@@ -101,10 +101,8 @@ def _object(value):
         return from_json(value)
     if "pairs" in value:
         return dict(value["pairs"])
-    if "classifier" in value:
+    if "part" in value:
         params = {name: _object(own) for name, own in value["params"].items()}
-        return CLASSIFIERS[value["classifier"]](**params)
+        return _PARTS[value["part"]](**params)
     ((kind, settings),) = value.items()
-    if kind == "rounds":
-        return Rounds(**settings)
     return _front(settings) if kind == "front" else _KINDS[kind].from_settings(settings)

@@ -285,7 +285,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
     def _node_settings(self) -> dict:
         own = self._classifier()
         told = {name: _plain(getattr(own, name)) for name in self._kind.told}
-        return {"pooled": {"classifier": type(own).__name__, "params": told}}
+        return {"pooled": {"part": type(own).__name__, "params": told}}
 
     def _first_requests(self, **options) -> list[Message]:
         return [self._kind.request(self._classifier())]

@@ -33,6 +33,7 @@ from skgems import (
     PFNMAggregator,
     PooledAggregator,
 )
+from skgems.averaging import Downpour
 from skgems.exchange import inspect
 from skgems.federation import Message, Summary, TooFewNodes
 from skgems.gems import Rounds
@@ -131,6 +132,12 @@ CASES = {
         NET,
     ),
     "rounds of networks": (ModelAveragingAggregator(n_rounds=2, random_state=0), NET),
+    "pushes of networks": (
+        ModelAveragingAggregator(
+            n_rounds=3, server=Downpour(25, staleness=1), random_state=0
+        ),
+        NET,
+    ),
     "rounds of linear models": (
         ModelAveragingAggregator(n_rounds=2, weights="class_counts", random_state=0),
         SGDClassifier(loss="log_loss", random_state=0),
@@ -381,7 +388,7 @@ def test_a_broken_folder(tmp_path):
         *({"params": []}, {"params": {"zzz": 1}}),
         *({"params": {"memory": "."}}, {"params": {"estimators": ["/etc/passwd"]}}),
         *({"params": {"geometry": {"foo": {}}}}, {"method": "os.system"}),
-        {"params": {"pooled": {"classifier": "SVC", "params": {}}}},
+        {"params": {"pooled": {"part": "SVC", "params": {}}}},
     ],
 )
 def test_a_folder_that_somebody_changed(changed, tmp_path):
