@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from _common import CLASSES, networks
+from _common import CLASSES, Cell, networks
 from sklearn.neural_network import MLPClassifier
 
 from skgems import (
@@ -107,6 +107,17 @@ def matched(own: Nodes, **settings) -> PFNMAggregator:
     """PFNM from the networks and their counts of classes."""
     aggregate = PFNMAggregator(own.estimators, random_state=own.seed, **settings)
     return aggregate.fit(n_class_samples=own.counts)
+
+
+def compared(own: Nodes, options, setting, test, x) -> Iterator[Cell]:
+    """Cells of baselines and of PFNM: accuracy, units, and their share of all."""
+    for name, score in rivals(own, options, test):
+        yield Cell(setting, name, score, x=x)
+    for name, settings in {"PFNM": {}, "PFNM as in the paper": AS_PAPER}.items():
+        aggregate = matched(own, **settings)
+        yield Cell(setting, name, aggregate.score(*test), x=x)
+        yield Cell(setting, name, sum(aggregate.n_units_), "units", x=x)
+        yield Cell(setting, name, share_of_units(own, aggregate), "share of units", x=x)
 
 
 def with_last_layer(own: Nodes, last_layer) -> PFNMAggregator:

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from _common import Cell, Program, networks
 from _pfnm import (
-    AS_PAPER,
     OURS,
     PARTITIONS,
     add_student,
-    matched,
+    compared,
     nodes_of,
-    rivals,
-    share_of_units,
 )
 
 J = 10
@@ -35,16 +32,7 @@ def trial(options, data, test, number):
         for setting in PARTITIONS:
             own = nodes_of(options, data, setting, J, hidden, number)
             yield Cell(setting, "pooled", pooled.score(*test), x=depth)
-            for name, score in rivals(own, options, test):
-                yield Cell(setting, name, score, x=depth)
-            ways = {"PFNM": {}, "PFNM as in the paper": AS_PAPER}
-            for name, settings in ways.items():
-                aggregate = matched(own, **settings)
-                yield Cell(setting, name, aggregate.score(*test), x=depth)
-                n_units = sum(aggregate.n_units_)
-                yield Cell(setting, name, n_units, "units", x=depth)
-                share = share_of_units(own, aggregate)
-                yield Cell(setting, name, share, "share of units", x=depth)
+            yield from compared(own, options, setting, test, depth)
 
 
 def add(parser) -> None:

@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from _common import Cell, Program, networks
 from _pfnm import (
-    AS_PAPER,
     OURS,
     PARTITIONS,
     add_student,
-    matched,
+    compared,
     nodes_of,
-    rivals,
-    share_of_units,
     with_last_layer,
 )
 
@@ -38,16 +35,7 @@ def trial(options, data, test, number):
         for J in options.nodes:
             own = nodes_of(options, data, setting, J, hidden, number)
             yield Cell(setting, "pooled", pooled.score(*test), x=J)
-            for name, score in rivals(own, options, test):
-                yield Cell(setting, name, score, x=J)
-            ways = {"PFNM": {}, "PFNM as in the paper": AS_PAPER}
-            for name, settings in ways.items():
-                aggregate = matched(own, **settings)
-                yield Cell(setting, name, aggregate.score(*test), x=J)
-                n_units = aggregate.n_units_[0]
-                yield Cell(setting, name, n_units, "units", x=J)
-                share = share_of_units(own, aggregate)
-                yield Cell(setting, name, share, "share of units", x=J)
+            yield from compared(own, options, setting, test, J)
             last = with_last_layer(own, GEMSLogisticAggregator())
             yield Cell(setting, OURS[1], last.score(*test), x=J)
 
