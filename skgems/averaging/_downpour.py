@@ -78,12 +78,10 @@ class Downpour(BaseEstimator):
             pushed = {name: known[k] for name, k in pulled.items()}
             mean, losses = mean_of(replies, weights, known[-1], pushed)
             new = self._after_step(known[-1], mean, *moments, number)
-            change = relative_change(new, known[-1])
+            own = {"epochs": 1, "learning_rates": rate and [rate]}
+            rounds.append({**own, "change": relative_change(new, known[-1])})
             known = [*known, new][-1 - self.staleness :]
-            own = None if rates is None else rates.tolist()
-            rounds.append({"epochs": 1, "learning_rates": own, "change": change})
-            what = f"mean loss {np.mean(losses):.4g}, change {change:.3g}"
-            say(f"push {number} of {n_rounds}: {what}")
+            say(f"push {number} of {n_rounds}: mean loss {np.mean(losses):.4g}")
         return known[-1], rounds
 
     def _after_step(self, now, mean, first, second, number) -> list[np.ndarray]:

@@ -2,6 +2,7 @@
 
 from ..local import SAMPLE_ROWS, Member, join
 from ..messages import Message
+from ..progress import shown
 from ._replying import MIN_ROWS, without_small_classes
 from ._rows import check_node, chunked_member_of, member_of
 from ._summary import Summary
@@ -17,6 +18,7 @@ class SummarizingMixin:
     def _check_one_message(self) -> None:
         """Raise ValueError if the method asks nodes more than once."""
 
+    @shown
     def summarize(
         self,
         estimator,

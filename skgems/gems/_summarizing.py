@@ -15,6 +15,7 @@ from ..federation import (
 from ..local import Member, as_class_weight, closed_form
 from ..messages import Message
 from ..moments import moments_kind
+from ..progress import shown
 from ..spaces import as_construction, as_criterion, as_geometry
 from ._regions import merged_summary
 
@@ -24,6 +25,7 @@ _DTYPES = ("float64", "float32", "float16")
 class LinearSummariesMixin(SummarizingMixin):
     """Mixin of GEMSLogisticAggregator: what it asks a node before it knows others."""
 
+    @shown
     def summarize(
         self,
         estimator,

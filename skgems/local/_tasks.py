@@ -19,6 +19,7 @@ from ..moments import (
 )
 from ..networks import Coordinates, HiddenLayers, Layers, linear_logits
 from ..neurons import build_neuron_spaces
+from ..progress import tracked
 from ..spaces import Criterion, Geometry, on_one_scale
 from ..steps import Front
 from ._cache import digest
@@ -347,7 +348,7 @@ def join(
     answers, joined = {}, _JOINED
     if isinstance(member, ChunkedMember):
         joined = {"moments": moments_of_chunks, "class_sums": class_sums}
-    for number, request in requests.items():
+    for number, request in tracked(requests.items(), "statistics", len(requests)):
         reply = dict(joined[request["task"]](member, **request["asked"]))
         if request["task"] == "moments" and (dtype != "float64" or rank):
             exact = ClassMoments.from_arrays(reply["moments"])

@@ -22,8 +22,7 @@ def new_axes(*shape, **how):
     try:
         import matplotlib.pyplot as plt
     except ImportError as exc:
-        what = "Pictures need matplotlib: pip install skgems[plot]."
-        raise ImportError(what) from exc
+        raise ImportError("Pictures need it: pip install skgems[plot].") from exc
     return plt.subplots(*shape, layout="constrained", **how)[1]
 
 

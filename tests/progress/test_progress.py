@@ -5,7 +5,10 @@ import logging
 import sys
 
 import pytest
+from sklearn.datasets import load_iris
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
+from skgems import GEMSLogisticAggregator
 from skgems.progress import LOGGER, _progress, say, showing, tracked
 
 
@@ -55,6 +58,17 @@ def test_lines_go_to_handlers_that_take_them(slow, caplog, capsys):
         say("asked for, so it is shown")
     assert capsys.readouterr().err == "[skgems] asked for, so it is shown\n"
     assert LOGGER.name == "skgems"
+
+
+def test_a_node_shows_what_it_sums(slow, capsys):
+    X, y = load_iris(return_X_y=True)
+    clf = LinearDiscriminantAnalysis().fit(X, y)
+    for verbose in (0, 1):
+        agg = GEMSLogisticAggregator(epsilon=0.9, random_state=0, verbose=verbose)
+        summary = agg.summarize(clf, X, y, name="lyon")
+        told = capsys.readouterr().err
+        assert ("statistics: 2 of" in told) == bool(verbose)
+        assert len(summary.requests) > 2
 
 
 def test_a_bar_where_tqdm_is_installed(capsys, monkeypatch):
