@@ -143,6 +143,16 @@ class Program:
         )
 
 
+def by_nodes(figures: dict, names, also: dict) -> dict:
+    """The paper's accuracies by number of nodes; ``also``: others beside the same."""
+    found = {}
+    for K, own in figures.items():
+        by_name = dict(zip(names, own, strict=True))
+        by_name |= {name: by_name[first] for name, first in also.items()}
+        found |= {(f"K={K}", name, "accuracy"): one for name, one in by_name.items()}
+    return found
+
+
 def write(lines: list[Line], path: Path) -> None:
     """A table as CSV; what is not known is empty."""
     partial = path.with_suffix(f".{os.getpid()}")

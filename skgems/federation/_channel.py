@@ -176,7 +176,9 @@ class InProcess:
         arrays = {}
         for name, array in request.arrays.items():
             place = array.__array_interface__["data"], array.shape, array.dtype
-            arrays[name] = found.get(place) or found.setdefault(place, digest(array))
+            if place not in found:
+                found[place] = digest(array)
+            arrays[name] = found[place]
         # The last is there since requests have classes by their names.
         parts = request.version, request.task, request.settings, arrays
         return digest(self._digests[key], *parts, Registered.redefinitions)

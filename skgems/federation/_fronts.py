@@ -35,14 +35,13 @@ def front_plan(front: Front) -> Generator:
                 parts.setdefault(path, {})[node] = own
         found = front.advanced(parts)
         if found.fitted is not None:
-            for kind in (
-                kind for kind, error in found.errors.values() if error == np.inf
-            ):
-                warn_user(
-                    f"{kind} keeps some of several axes of equal variance, which "
-                    "rounding chooses: scikit-learn's fit on all rows may have others. "
-                    "Keep more or fewer components."
-                )
+            for kind, error in found.errors.values():
+                if error == np.inf:
+                    warn_user(
+                        f"{kind} keeps some of several axes of equal variance, which "
+                        "rounding chooses: scikit-learn's fit on all rows may have "
+                        "others. Keep more or fewer components."
+                    )
             return found
         for waits in found.pending.values():
             if not waits.can_tell(front.bounds == "tell"):

@@ -22,7 +22,7 @@ def new_axes(*shape, **how):
     try:
         import matplotlib.pyplot as plt
     except ImportError as exc:
-        raise ImportError("Pictures need it: pip install skgems[plot].") from exc
+        raise ImportError("matplotlib is missing: pip install skgems[plot].") from exc
     return plt.subplots(*shape, layout="constrained", **how)[1]
 
 
