@@ -116,7 +116,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         if hasattr(inner, "as_front"):
             return inner.as_front()
         check_tree(given)
-        return Front(given)
+        return Front.of(given)
 
     def _with_members(self, members: list):
         """A copy with other members, and the front that was fitted."""

@@ -106,6 +106,8 @@ class Exchange:
                     begun = f"{place}: this exchange has begun with {what}"
                     raise ValueError(f"{begun}. Take another folder.")
             self.aggregator = self._of_folder()
+            if aggregator is not None:  # the folder has no layers of a Backbone
+                self.aggregator.front = aggregator.front
             known = self.channel.agreement
             if known is None:
                 self.channel.agreement = agreement or Agreement.of(

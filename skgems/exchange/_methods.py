@@ -35,7 +35,7 @@ def as_json(aggregator: BaseAggregator) -> dict:
     }
     front = aggregator._agreed_front
     if front is not None:
-        if front.columns is not None:
+        if front.states:
             raise ValueError("front is fitted; an exchange fits it: give it unfitted.")
         params["front"] = {"front": front.agreed}
     return {"method": type(aggregator).__name__, "params": params}

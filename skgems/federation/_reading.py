@@ -132,7 +132,7 @@ def read_federation(
             X, y, codes = X[kept], y[kept], codes[kept]
             mask = None if mask is None else mask[kept]
     if front is not None:
-        members = [front.left_of(member) for member in members]
+        members = list(map(front.left_of, members, names))
     members = _with_rows_alone(names, members, codes, X, y, features)
     models = [local_model(m, name=n) for n, m in zip(names, members, strict=True)]
     descriptions = _described(aggregator, models, weights)

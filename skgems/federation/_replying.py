@@ -16,6 +16,7 @@ from ..messages import (
     signed,
     tells_radii,
 )
+from ..steps import holding
 from ._halves import OF_HALVES
 from ._nodes import as_mask
 from ._record import Ledger
@@ -142,7 +143,8 @@ def reply_to(
             )
         try:
             given = {"agreed": agreed, "ledger": ledger, "min_rows": min_rows}
-            reply = _answered(request, estimator, X, y, name, held_out, **given)
+            with holding(estimator):
+                reply = _answered(request, estimator, X, y, name, held_out, **given)
         except _ODD as exc:
             raise ValueError(
                 f"this request ({request.task!r:.40}) cannot be answered: "
@@ -165,7 +167,7 @@ def _answered(request, estimator, X, y, name, held_out, *, agreed, ledger, min_r
     else:
         if front is not None:
             front, request = opened_front(front), request.with_front(None)
-            X, estimator = front.transform(X), front.left_of(estimator)
+            X, estimator = front.transform(X), front.left_of(estimator, name)
             estimator = fitted_at_node(name, estimator, X, y, held_out)
         member = member_of(AnyRows(), estimator, X, y, name=name, held_out=held_out)
     if agreed is not None:

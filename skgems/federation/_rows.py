@@ -50,7 +50,7 @@ def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Membe
     """A node's fitted classifier and rows, validated; ``held_out`` rows only score."""
     check_node(aggregator, estimator, name)
     if aggregator._agreed_front is not None:
-        estimator = aggregator._agreed_front.left_of(estimator)
+        estimator = aggregator._agreed_front.left_of(estimator, name)
     X, y, mask, (_, names) = _checked_rows(aggregator, estimator, name, X, y, held_out)
     if estimator is None:
         estimator = Network.of_rows(y, X, names)
@@ -96,7 +96,8 @@ def _checked_rows(aggregator, estimator, name, X, y, held_out) -> tuple:
         if front.columns is None:
             raise ValueError(
                 f"Node {name!r}: the front is not fitted, which takes what all nodes "
-                "tell: give `front` a fitted PooledTransformer, the same at each node."
+                "tell: give `front` a fitted PooledTransformer, or Backbone, the same "
+                "at each node."
             )
         X = front.transform(X)
     try:
@@ -140,7 +141,7 @@ def chunked_member_of(aggregator, estimator, chunks, *, name: str, **sample):
             f"(X, y) each time it is called, once a pass; got {type(chunks).__name__}."
         )
     if aggregator._agreed_front is not None:
-        estimator = aggregator._agreed_front.left_of(estimator)
+        estimator = aggregator._agreed_front.left_of(estimator, name)
     read = _reader(aggregator, estimator, chunks, name)
     member = ChunkedMember.read_once(name, estimator, read, **sample)
     if not member.tally:

@@ -125,7 +125,8 @@ class SkorchModel(LocalModel):
         return proba.reshape(len(proba), -1)
 
     def _predictions(self, X) -> np.ndarray:
-        columns = self.estimator.predict(as_input(self.own, X))
+        with kept_generators(self.own):
+            columns = self.estimator.predict(as_input(self.own, X))
         return self.description.classes[np.asarray(columns, dtype=np.intp).ravel()]
 
     def _copy(self):

@@ -13,6 +13,7 @@ from ._network import (
     one_per_layer,
     squared_slopes,
     union_of_classes,
+    with_first,
 )
 from ._read import (
     count_outputs,
@@ -20,6 +21,8 @@ from ._read import (
     is_constant,
     is_fitted,
     is_skorch,
+    last_layer,
+    module_of,
     output_labels,
     output_link,
     output_parameters,

@@ -70,14 +70,25 @@ def count_outputs(net) -> int:
 
 def output_parameters(net) -> list:
     """Weights and biases, a row per output, of the last layer of a skorch net."""
-    found = _of_last_layer(module_of(net))
-    if not found:
-        found = [p for p in module_of(net).parameters() if p.ndim][:-3:-1]
+    layer = last_layer(module_of(net))
+    own = module_of(net) if layer is None else layer
+    found = [p for p in own.parameters() if p.ndim]
+    found = found if layer is not None else found[:-3:-1]
     return [p for p in found if p.shape[0] == found[0].shape[0]]
 
 
-def _of_last_layer(module) -> list:
-    """Parameters of the layer that every output has come through, if it is found."""
+def last_layer(module):
+    """The layer that every output has come through; else what is defined last."""
+    from torch import nn
+
+    layer = _traced_layer(module)
+    if layer is not None:
+        return layer
+    linear = [part for part in module.modules() if isinstance(part, nn.Linear)]
+    return linear[-1] if linear else None
+
+
+def _traced_layer(module):
     from torch import nn
 
     from ._trace import first_output, trace
@@ -85,18 +96,17 @@ def _of_last_layer(module) -> list:
     try:
         root, graph = trace(module, "estimator")
     except TypeError:
-        return []
+        return None
     value = first_output(graph)
     while getattr(value, "op", "").startswith("call_"):
         if value.op == "call_module":
             layer = root.get_submodule(value.target)
-            found = list(layer.parameters())
-            if found:
+            if next(layer.parameters(), None) is not None:
                 kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Bilinear)
-                return found if isinstance(layer, kinds) else []
+                return layer if isinstance(layer, kinds) else None
         inputs = value.all_input_nodes
         value = inputs[0] if len(inputs) == 1 else None
-    return []
+    return None
 
 
 # Where a class is defined, and its name: nothing is imported to know it.

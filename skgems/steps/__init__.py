@@ -1,5 +1,6 @@
 """Transformers that are functions of sums or of a seed: told, added up, fitted."""
 
+from ._backbone import Backbone, holding
 from ._columns import Columns, as_rows, numbers
 from ._features import RandomFeatures
 from ._front import Advanced, Front, check_tree, front_of_text

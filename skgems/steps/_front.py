@@ -16,6 +16,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 
 from ..compat import get_column_indices, safe_indexing
+from ..networks import is_fitted, is_skorch, read_network, unwrap, with_first
+from ._backbone import Backbone
 from ._columns import Columns, ColumnsError, as_rows
 from ._kinds import KINDS, Kind, NotPooledError
 from ._statistics import STATISTICS
@@ -38,6 +40,17 @@ class Front:
     bounds: object = None
     columns: Columns | None = None
     states: Mapping[str, Mapping] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, transformer) -> "Front":
+        """That of a transformer; of fitted backbones, the columns are known."""
+        own, columns = backbones_of(transformer), None
+        whole = not isinstance(transformer, Pipeline)  # steps before may be unfitted
+        if whole and own and hasattr(own[0], "net_"):
+            n, names = own[0].n_features_in_, getattr(own[0], "feature_names_in_", None)
+            names = None if names is None else tuple(names)
+            columns = Columns(n, names, (False,) * n, "float64")
+        return cls(transformer, columns=columns)
 
     @property
     def agreed(self) -> dict:
@@ -242,9 +255,11 @@ class Front:
             raise ValueError(f"these steps of the front are not fitted yet: {steps}.")
         return found.fitted
 
-    def left_of(self, member):
+    def left_of(self, member, name="estimator"):
         """What comes after this front in a pipeline; the member, where it has none."""
         own = member.estimator if isinstance(member, FrozenEstimator) else member
+        if is_skorch(unwrap(own)) and is_fitted(own):
+            return self._left_of_net(unwrap(own), name)
         if not isinstance(own, Pipeline):
             return member
         first = own.steps[0][1]
@@ -254,11 +269,58 @@ class Front:
             same = first.as_front().digest == self.digest
         return own[1:] if same and len(own) > 1 else member
 
+    def _left_of_net(self, net, name):
+        """The last layer of a net that has layers of this front; another net itself."""
+        beside = [] if self.columns is None else backbones_of(self.fitted)
+        if not beside:
+            return net
+        known, own = [step.digest_ for step in beside], Backbone(net)
+        if own.digest_ not in known:
+            return _of_features(net, own.digest_, known, name)
+        head = own.fit(np.ones((1, beside[0].n_features_in_))).head()
+        if len(beside) == 1:
+            return head
+        network = read_network(head, name=name)
+        ends = np.cumsum([step._n_features_out for step in beside])
+        coef = np.zeros((ends[-1], network.coefs[0].shape[1]))
+        end = ends[known.index(own.digest_)]
+        coef[end - len(network.coefs[0]) : end] = network.coefs[0]
+        network = with_first(network, coef, network.intercepts[0])
+        return replace(network, n_features_in=len(coef))
+
     def transform(self, X):
         """Rows of a node after all steps."""
         X = self.rows(X)
         with _no_values(self.transformer):
             return self.fitted.transform(X)
+
+
+def backbones_of(transformer) -> list[Backbone]:
+    """Backbones, side by side, that it ends with; none where it ends otherwise."""
+    if isinstance(transformer, Pipeline):
+        return backbones_of(transformer.steps[-1][1])
+    found = [transformer]
+    if isinstance(transformer, FeatureUnion):
+        found = [step for _, step in transformer.transformer_list]
+    return found if all(isinstance(step, Backbone) for step in found) else []
+
+
+def _of_features(net, own: str, known: list[str], name: str):
+    """A net of other layers than a front, which can be one of what comes out of it."""
+    try:
+        read_network(net, name=name)
+        return net
+    except TypeError as exc:
+        alike = own.split("-")[0] in [digest.split("-")[0] for digest in known]
+        why = "weights are equal, but not the statistics of batch normalisation: these "
+        why += "layers were not in eval() mode while the last one learnt"
+        raise ValueError(
+            f"Node {name!r}: the layers of its net below the last are not those of the "
+            f"front, {own} and not {' or '.join(known)}"
+            f"{f' ({why})' if alike else ''}. Give all nodes the same layers; or take "
+            "those of several nets side by side, front=FeatureUnion([(name, "
+            "Backbone(net)), ...]); or let EnsembleAggregator stack the nets."
+        ) from exc
 
 
 @contextmanager
@@ -505,6 +567,8 @@ def as_tree(own):
     if isinstance(own, Pipeline | FeatureUnion):
         steps = own.steps if isinstance(own, Pipeline) else own.transformer_list
         return {"kind": name, "steps": [[n, as_tree(s)] for n, s in steps]}
+    if isinstance(own, Backbone):
+        return {"kind": name, "params": {"net": own.digest_}}
     params = own.get_params(deep=False)
     if isinstance(own, ColumnTransformer):
         listed = own.transformers

@@ -16,6 +16,7 @@ from sklearn.kernel_approximation import (
     SkewedChi2Sampler,
 )
 
+from ._backbone import Backbone
 from ._columns import Columns
 from ._features import RandomFeatures
 from ._statistics import N_BINS, POWERS, categories_told
@@ -428,4 +429,5 @@ KINDS: Mapping[type, Kind] = {
     PolynomialCountSketch: _Seeded(),
     SkewedChi2Sampler: _Seeded(),
     RandomFeatures: _Seeded(),
+    Backbone: Kind(),
 }

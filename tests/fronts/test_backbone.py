@@ -1,0 +1,461 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Layers below the last of a net, as the front that all parties have in common."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("skorch")
+
+from common_nets import Convolutional, Dense, net, state  # noqa: E402
+from skorch import NeuralNetBinaryClassifier  # noqa: E402
+from torch import nn  # noqa: E402
+
+from skgems import (  # noqa: E402
+    EnsembleAggregator,
+    Exchange,
+    GEMSLogisticAggregator,
+    ModelAveragingAggregator,
+    PooledAggregator,
+    PooledTransformer,
+    answer,
+)
+from skgems.datasets import partition_by_label  # noqa: E402
+from skgems.federation import Nodes, reply_to  # noqa: E402
+from skgems.fronts import Backbone  # noqa: E402
+from skgems.steps import Front  # noqa: E402
+
+X, Y = load_digits(n_class=6, return_X_y=True)
+X = (X / 16).astype(np.float32)
+NODES = partition_by_label(Y, 3, random_state=0)
+NAMES = ["bonn", "lyon", "pisa"]
+
+
+class Residual(nn.Module):
+    """Two convolutions with batch normalisation, and a connection around them."""
+
+    def __init__(self, n_outputs=6, end=None, stride=1):
+        super().__init__()
+        self.last = nn.Linear(16, n_outputs)  # not where the outputs come from in order
+        self.first = nn.Conv2d(1, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2d(4)
+        self.second = nn.Conv2d(4, 4, 3, padding=1, stride=stride)
+        self.end = nn.Identity() if end is None else end
+
+    def features(self, X):
+        maps = torch.relu(self.norm(self.first(X.view(-1, 1, 8, 8))))
+        joined = self.second(maps)
+        if joined.shape == maps.shape:
+            joined = joined + maps
+        return nn.functional.adaptive_avg_pool2d(torch.relu(joined), 2).flatten(1)
+
+    def forward(self, X):
+        return self.end(self.last(self.features(X)))
+
+
+class Branching(Dense):
+    """What no tracing follows: its path depends on the rows."""
+
+    def __init__(self, reversed_=False):
+        super().__init__(n_outputs=6)
+        if not reversed_:
+            self.output = self._modules.pop("output")  # is defined last now
+
+    def forward(self, X):
+        if X.sum() > 1e9:
+            return self.output(X[:, :8])
+        return super().forward(X)
+
+
+def trained(module=Residual, rows=slice(None), seed=0, **options):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        given = {"optimizer": torch.optim.Adam, "lr": 0.01} | options
+        return net(module, **given).fit(X[rows], Y[rows])
+
+
+def with_the_layers_of(base, rows, **options):
+    """A net whose last layer alone goes on learning, of some rows."""
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        own = net(type(base.module_), **options).initialize()
+        own.module_.load_state_dict(base.module_.state_dict())
+        for name, values in own.module_.named_parameters():
+            values.requires_grad_(name.startswith(("last", "output")))
+        norm = own.module_.norm
+        norm.train = lambda mode=True: nn.Module.train(norm, False)
+        norm.eval()
+        return own.partial_fit(X[rows], Y[rows])
+
+
+@pytest.fixture(scope="module")
+def base():
+    return trained(rows=np.arange(300))
+
+
+@pytest.fixture(scope="module")
+def nets(base):
+    return [with_the_layers_of(base, NODES == k) for k in range(3)]
+
+
+@pytest.fixture
+def backbone(base):
+    return Backbone(base).fit(X[:1])
+
+
+def linear(estimators, front, **options):
+    return GEMSLogisticAggregator(estimators, front=front, random_state=0, **options)
+
+
+ENDS = {
+    "logits": (None, nn.CrossEntropyLoss),
+    "softmax": (nn.Softmax(dim=-1), nn.NLLLoss),
+    "log_softmax": (nn.LogSoftmax(dim=-1), nn.NLLLoss),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_enters_the_last_layer_comes_out_and_the_head_predicts_as_the_net(end):
+    link, criterion = ENDS[end]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        own = trained(module__end=link, criterion=criterion, max_epochs=1)
+    found = Backbone(own).fit(X)
+    Z = found.transform(X)
+    with torch.no_grad():
+        expected = own.module_.eval().features(torch.as_tensor(X)).numpy()
+    assert Z.dtype == np.float32
+    np.testing.assert_allclose(Z, expected, rtol=1e-5, atol=1e-6)
+    head = found.head()
+    np.testing.assert_allclose(head.predict_proba(Z), own.predict_proba(X), atol=1e-6)
+    assert head.classes_.tolist() == own.classes_.tolist()
+
+
+def test_of_a_binary_net_and_of_a_module_that_is_not_traced():
+    binary = NeuralNetBinaryClassifier(
+        Residual, module__n_outputs=1, max_epochs=1, train_split=None, verbose=0
+    )
+    kept = Y < 2
+    with torch.random.fork_rng():
+        binary.fit(X[kept], Y[kept].astype(np.float32))
+    found = Backbone(binary).fit(X)
+    got = found.head().predict_proba(found.transform(X))
+    np.testing.assert_allclose(got, binary.predict_proba(X), atol=1e-6)
+    own = Backbone(trained(Branching, max_epochs=1)).fit(X)
+    got = own.head().predict_proba(own.transform(X))
+    np.testing.assert_allclose(got, own.net.predict_proba(X), atol=1e-6)
+
+
+def test_of_a_bare_module_the_outputs_come_out():
+    layers = nn.Sequential(nn.Linear(64, 7), nn.Tanh()).double()
+    Z = Backbone(layers).fit(X).transform(X)
+    assert Z.dtype == np.float64
+    np.testing.assert_allclose(Z, layers(torch.as_tensor(X).double()).detach().numpy())
+
+
+def test_rows_of_images_come_as_they_are():
+    own = trained(Convolutional, module__n_outputs=6, max_epochs=1)
+    images = net(Convolutional, module__flat=False, module__n_outputs=6).initialize()
+    images.module_.load_state_dict(own.module_.state_dict())
+    Z = Backbone(images).fit_transform(X.reshape(-1, 1, 8, 8))
+    np.testing.assert_array_equal(Z, Backbone(own).fit_transform(X))
+
+
+def test_the_net_is_not_altered(base):
+    own = trained(max_epochs=1)
+    own.module_.train()
+    own.module_.norm.eval()
+    before = {k: v.copy() for k, v in state(own).items()}
+    kept = torch.random.get_rng_state()
+    found = Backbone(own).fit(X)
+    found.transform(X)
+    linear([own], Backbone(own)).fit(X, Y)
+    assert torch.equal(kept, torch.random.get_rng_state())
+    modes = {name: part.training for name, part in own.module_.named_modules()}
+    assert modes.pop("norm") is False
+    assert all(modes.values())
+    assert not own.module_.last._forward_hooks
+    for name, values in state(own).items():
+        np.testing.assert_array_equal(values, before[name])
+
+
+def digest(change=None, **options):
+    own = trained(max_epochs=0, **options)
+    if change is not None:
+        with torch.no_grad():
+            change(own.module_)
+    return Backbone(own).digest_.split("-")
+
+
+def test_digests_are_equal_where_layers_are():
+    weights, others = digest()
+    assert [weights, others] == digest()
+    assert [weights, others] == digest(lambda m: m.last.weight.mul_(2.0))
+    assert [weights, others] == digest(lambda m: m.norm.num_batches_tracked.add_(1))
+    assert [weights, others] == digest(module__n_outputs=6, module__end=None)
+    # Statistics are told from weights.
+    own = digest(lambda m: m.norm.running_mean.add_(1.0))
+    assert own[0] == weights
+    assert own[1] != others
+    for change in (
+        lambda m: m.first.weight.mul_(1 + 1e-6),
+        lambda m: setattr(m.norm, "eps", 1e-3),
+        lambda m: setattr(m, "first", nn.Conv2d(1, 4, 3, padding=1, bias=False)),
+    ):
+        assert digest(change)[0] != weights
+    # Of other kinds, with the same numbers.
+    assert digest(module__stride=2)[0] != weights
+    assert digest(lambda m: m.add_module("end", nn.Softmax(1)))[0] != weights
+
+
+def test_an_aggregator_has_the_last_layers_for_its_members(nets, base, backbone):
+    Z = backbone.transform(X)
+    heads = [Backbone(own).fit(X[:1]).head() for own in nets]
+    expected = GEMSLogisticAggregator(heads, random_state=0).fit(Z, Y, nodes=NODES)
+    for front in (backbone, Backbone(base), PooledTransformer(backbone)):
+        agg = linear(nets, front).fit(X, Y, nodes=NODES)
+        # Rows of a node go through the layers together, so that bits may differ.
+        np.testing.assert_allclose(agg.coef_, expected.coef_, rtol=1e-3, atol=1e-4)
+        assert (agg.predict(X) == expected.predict(Z)).mean() > 0.99
+        np.testing.assert_allclose(
+            agg.to_estimator().predict_proba(X), agg.predict_proba(X), atol=1e-7
+        )
+    assert agg.score(X, Y) > max(own.score(X, Y) for own in nets)
+    # Averages of logits are the same however they are made.
+    vote = EnsembleAggregator(nets, front=backbone).fit(X, Y, nodes=NODES)
+    inside = EnsembleAggregator(nets).fit(X, Y, nodes=NODES)
+    np.testing.assert_allclose(
+        vote.predict_proba(X), inside.predict_proba(X), atol=1e-6
+    )
+
+
+def channel(nets, answered=None):
+    def ask(requests):
+        replies = {}
+        for name, request in requests.items():
+            k = NAMES.index(name)
+            rows = X[NODES == k], Y[NODES == k]
+            replies[name] = reply_to(request, nets[k], *rows, name=name)
+            if answered is not None:
+                answered.append((request, replies[name]))
+        return replies
+
+    return Nodes(ask, NAMES)
+
+
+def test_every_way_has_the_same_bits_and_no_weight_of_the_layers_is_sent(
+    nets, base, backbone, tmp_path
+):
+    nodes, said = np.array(NAMES)[NODES], []
+    members = list(zip(NAMES, nets, strict=True))
+    expected = linear(members, backbone).fit(X, Y, nodes=nodes)
+    threads = linear(members, backbone, n_jobs=2).fit(X, Y, nodes=nodes)
+    asked = linear(channel(nets, said), Backbone(base)).fit()
+    files = []
+    for k, (name, own) in enumerate(members):
+        sent = linear(None, backbone).summarize(
+            own, X[NODES == k], Y[NODES == k], name=name
+        )
+        files.append(str(tmp_path / name))
+        sent.save(files[-1])
+    summed = linear(files, backbone).fit()
+    for agg in (threads, asked, summed):
+        np.testing.assert_array_equal(agg.coef_, expected.coef_)
+        np.testing.assert_array_equal(agg.predict(X), expected.predict(X))
+    assert said
+    own = state(base)["first.weight"].tobytes()
+    for message in [own for pair in said for own in pair]:
+        assert own not in message.to_bytes()
+    assert any(Backbone(base).digest_.encode() in m.to_bytes() for m, _ in said)
+
+
+def test_an_exchange_takes_it(nets, base, backbone, tmp_path):
+    exchange = Exchange(tmp_path, linear(None, Backbone(base)), nodes=NAMES)
+    while (found := exchange.step()) is None:
+        for name, request in exchange.waiting_for.items():
+            k = NAMES.index(name)
+            answer(request, nets[k], X[NODES == k], Y[NODES == k], name=name)
+    expected = linear(list(zip(NAMES, nets, strict=True)), backbone)
+    expected.fit(X, Y, nodes=np.array(NAMES)[NODES])
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+
+
+def test_a_node_with_other_layers_is_named(nets, base, backbone):
+    other = trained(seed=5, rows=NODES == 1, max_epochs=1)
+    with pytest.raises(
+        ValueError, match="Node '1': the layers of its net below"
+    ) as info:
+        linear([nets[0], other, nets[2]], backbone).fit(X, Y, nodes=NODES)
+    assert "batch normalisation" not in str(info.value)
+    moved = net(Residual).initialize()
+    moved.module_.load_state_dict(base.module_.state_dict())
+    moved.module_.norm.running_var += 1.0
+    given = [("bonn", nets[0]), ("lyon", moved), ("pisa", nets[2])]
+    with pytest.raises(ValueError, match=r"'lyon': .* were not in eval\(\) mode"):
+        linear(given, backbone).fit(X, Y, nodes=np.array(NAMES)[NODES])
+    rows = X[NODES == 1], Y[NODES == 1]
+    with pytest.raises(ValueError, match=r"'lyon': .* were not in eval\(\) mode"):
+        linear(None, backbone).summarize(moved, *rows, name="lyon")
+    with pytest.raises(ValueError, match="'lyon': .*below the last are not those"):
+        linear(channel([nets[0], moved, nets[2]]), backbone).fit()
+
+
+def test_a_node_that_has_no_such_layers_says_so(nets):
+    other = trained(seed=3, max_epochs=0)
+    asked = linear(channel([*nets[:2], LinearDiscriminantAnalysis()]), Backbone(other))
+    sent = Backbone(other).digest_
+    front = Front.from_content(Front(Backbone(other)).as_content())
+    assert front.transformer.net == sent
+    del other, asked
+    gc.collect()
+    with pytest.raises(ValueError, match="no net here whose layers have the digest"):
+        front.transformer.fit(X)
+
+
+def test_a_classifier_of_features_is_taken_as_it_is(nets, backbone):
+    Z = backbone.transform(X)
+    own = LogisticRegression(max_iter=2000).fit(Z[NODES == 0], Y[NODES == 0])
+    dense = net(lambda: nn.Linear(16, 6), max_epochs=20)
+    with torch.random.fork_rng():
+        dense.fit(Z[NODES == 1], Y[NODES == 1])
+    agg = linear([own, dense, FrozenEstimator(nets[2])], backbone)
+    agg.fit(X, Y, nodes=NODES)
+    expected = GEMSLogisticAggregator(
+        [own, dense, Backbone(nets[2]).fit(X).head()], random_state=0
+    ).fit(Z, Y, nodes=NODES)
+    np.testing.assert_allclose(agg.coef_, expected.coef_, rtol=1e-3, atol=1e-4)
+
+
+def test_own_layers_side_by_side(base):
+    own = [trained(seed=k, rows=NODES == k) for k in range(3)]
+    union = FeatureUnion([(n, Backbone(o)) for n, o in zip(NAMES, own, strict=True)])
+    Z = union.fit(X).transform(X)
+    front = Front.of(union)
+    for k, one in enumerate(own):
+        # What a net knows stands in its own columns.
+        alone = front.left_of(one, "one")
+        used = np.abs(alone.coefs[0]).sum(axis=1) > 0
+        assert np.flatnonzero(used).tolist() == list(range(16 * k, 16 * k + 16))
+        probabilities = torch.softmax(torch.as_tensor(alone.logits(Z)), 1).numpy()
+        np.testing.assert_allclose(probabilities, one.predict_proba(X), atol=1e-5)
+    for known in (union, clone(union)):
+        agg = linear(own, known).fit(X, Y, nodes=NODES)
+        assert agg.coef_.shape == (6, 48)
+        assert agg.score(X, Y) > max(one.score(X, Y) for one in own)
+    rows = linear([(k, None) for k in "abc"], union)
+    rows.fit(X, Y, nodes=np.array(list("abc"))[NODES])
+    assert rows.coef_.shape == (6, 48)
+
+
+def test_steps_before_it_and_searches(nets, base):
+    scaled = make_pipeline(StandardScaler(with_std=False), Backbone(base))
+    agg = PooledAggregator(None, front=scaled).fit(X, Y, nodes=NODES)
+    Z = make_pipeline(StandardScaler(with_std=False), Backbone(base)).fit_transform(X)
+    assert agg.score(X, Y) > 0.5
+    assert agg.front_.transform(X).shape == Z.shape
+    search = GridSearchCV(
+        linear(nets, Backbone(base)), {"epsilon": [0.3, 0.5]}, cv=2, error_score="raise"
+    ).fit(X, Y)
+    assert search.best_estimator_.front.net is base
+    inside = make_pipeline(Backbone(base), PooledAggregator(None))
+    inside.fit(X, Y, pooledaggregator__nodes=NODES)
+    plain = PooledAggregator(None, front=Backbone(base)).fit(X, Y, nodes=NODES)
+    assert (inside.predict(X) == plain.predict(X)).mean() > 0.99
+
+
+def test_last_layers_are_trained_in_rounds(nets, backbone):
+    heads = [Backbone(own).fit(X[:1]).head() for own in nets]
+    before = [{k: v.copy() for k, v in state(own).items()} for own in nets]
+    expected = ModelAveragingAggregator(heads, n_rounds=2, random_state=0)
+    expected.fit(backbone.transform(X), Y, nodes=NODES)
+    agg = ModelAveragingAggregator(nets, front=backbone, n_rounds=2, random_state=0)
+    agg.fit(X, Y, nodes=NODES)
+    assert (agg.predict(X) == expected.predict(backbone.transform(X))).mean() > 0.98
+    once = ModelAveragingAggregator(nets, front=backbone).fit(X, Y, nodes=NODES)
+    assert not np.allclose(agg.predict_proba(X), once.predict_proba(X), atol=1e-3)
+    for own, values in zip(nets, before, strict=True):
+        for name, value in state(own).items():
+            np.testing.assert_array_equal(value, values[name])
+
+
+def test_clones_and_pickles_have_the_net(base, backbone):
+    assert clone(backbone).net is base
+    assert not hasattr(clone(backbone), "net_")
+    layers = nn.Sequential(nn.Linear(64, 5), nn.ReLU())
+    own = pickle.loads(pickle.dumps(Backbone(layers).fit(X)))
+    np.testing.assert_array_equal(
+        own.transform(X), Backbone(layers).fit(X).transform(X)
+    )
+
+
+class Wrong(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.hidden, self.last = nn.Linear(64, 6), nn.Linear(6, 6)
+        self.kind, self.conv = kind, nn.Conv1d(64, 6, 1)
+
+    def forward(self, X):
+        if self.kind == "twice":
+            return self.last(self.last(self.hidden(X)))
+        if self.kind == "relu":
+            return torch.relu(self.last(self.hidden(X)))
+        return self.conv(X[:, :, None])[:, :, 0]
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        ("relu", "at most a softmax or a sigmoid may follow"),
+        ("twice", "not those of its last Linear"),
+        ("conv", "does not end in a Linear layer"),
+    ],
+)
+def test_a_net_without_a_last_layer_is_refused(own, words):
+    made = net(Wrong, module__kind=own).initialize()
+    with torch.no_grad():
+        made.module_.last.bias.sub_(5.0)
+    with pytest.raises(ValueError, match=words):
+        Backbone(made).fit(X)
+
+
+def test_what_is_no_net_is_refused(base):
+    with pytest.raises(TypeError, match="fitted net or a torch module, not"):
+        Backbone(net(Residual)).fit(X)
+    with pytest.raises(TypeError, match="not LogisticRegression"):
+        Backbone(LogisticRegression()).fit(X)
+    with pytest.raises(ValueError, match="'net' parameter"):
+        Backbone((1, 2)).fit(X)
+    with pytest.raises(ValueError, match=r"Residual cannot take rows of shape \(63,\)"):
+        Backbone(base).fit(X[:, 1:])
+    unfitted = linear(None, Backbone(base))
+    with pytest.raises(ValueError, match="or Backbone, the same at each node"):
+        unfitted.summarize(base, X, Y, name="lyon")
+    for odd in ({"net": ["a"]}, {"net": 3}, {"net": {"tuple": ["a"]}}):
+        content = {"tree": {"kind": "Backbone", "params": odd}, "bounds": None}
+        with pytest.raises(ValueError, match="is no front"):
+            Front.from_content(content)
+
+
+def test_it_passes_check_estimator():
+    from sklearn.utils.estimator_checks import check_estimator
+
+    layers = nn.Sequential(nn.AdaptiveAvgPool1d(3), nn.Linear(3, 4), nn.ReLU())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kept = Backbone(layers)
+        # Of the digest: no copy of a module has the hash of the module.
+        check_estimator(Backbone(kept.digest_))
