@@ -24,10 +24,10 @@ def closed_form(estimator, classes=None) -> dict:
 
 
 def has_steps(estimator) -> bool:
-    """Whether a pipeline has a fitted step before its classifier."""
+    """Whether a fitted step, or the layers of a backbone, come before a classifier."""
     own = unwrap(estimator)
     if not isinstance(own, Pipeline):
-        return False
+        return hasattr(own, "is_head_")
     *before, last = [step for _, step in own.steps]
     return any(step not in (None, "passthrough") for step in before) or has_steps(last)
 

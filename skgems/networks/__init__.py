@@ -13,7 +13,6 @@ from ._network import (
     one_per_layer,
     squared_slopes,
     union_of_classes,
-    with_first,
 )
 from ._read import (
     count_outputs,

@@ -168,22 +168,35 @@ class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         tags.transformer_tags.preserves_dtype = []  # it is that of the net
         return tags
 
-    def head(self):
+    def head(self, start=0, width=None):
         """The last layer of a fitted backbone, as a net in skorch that takes features.
+
+        Parameters
+        ----------
+        start, width : int
+            Which feature is the first one, of how many; None: of these alone.
 
         Returns
         -------
         net : skorch classifier
             With the classes of the whole net.
         """
-        from torch import nn
+        import torch
 
         check_is_fitted(self, "net_")
         own, (_, last) = unwrap(self.net_), _parts(self.net_)
+        head = deepcopy(last)
+        if width is not None:
+            head.weight = torch.nn.Parameter(
+                last.weight.new_zeros(len(last.weight), width)
+            )
+            head.weight.data[:, start : start + last.in_features] = last.weight
+            head.in_features = width
         # Around skorch's own pickling, as not every module can be pickled.
         net = object.__new__(type(own))
-        layers = [deepcopy(last), *([] if self._link is None else [self._link])]
-        vars(net).update(vars(own) | {"module_": nn.Sequential(*layers)})
+        layers = [head, *([] if self._link is None else [self._link])]
+        vars(net).update(vars(own) | {"module_": torch.nn.Sequential(*layers)})
+        net.is_head_ = True  # of features whose units say nothing
         return net
 
 

@@ -16,7 +16,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 
 from ..compat import get_column_indices, safe_indexing
-from ..networks import is_fitted, is_skorch, read_network, unwrap, with_first
+from ..networks import is_fitted, is_skorch, read_network, unwrap
 from ._backbone import Backbone
 from ._columns import Columns, ColumnsError, as_rows
 from ._kinds import KINDS, Kind, NotPooledError
@@ -277,16 +277,10 @@ class Front:
         known, own = [step.digest_ for step in beside], Backbone(net)
         if own.digest_ not in known:
             return _of_features(net, own.digest_, known, name)
-        head = own.fit(np.ones((1, beside[0].n_features_in_))).head()
-        if len(beside) == 1:
-            return head
-        network = read_network(head, name=name)
-        ends = np.cumsum([step._n_features_out for step in beside])
-        coef = np.zeros((ends[-1], network.coefs[0].shape[1]))
-        end = ends[known.index(own.digest_)]
-        coef[end - len(network.coefs[0]) : end] = network.coefs[0]
-        network = with_first(network, coef, network.intercepts[0])
-        return replace(network, n_features_in=len(coef))
+        widths = [step._n_features_out for step in beside]
+        before = sum(widths[: known.index(own.digest_)])
+        own = own.fit(np.ones((1, beside[0].n_features_in_)))
+        return own.head(before, sum(widths))
 
     def transform(self, X):
         """Rows of a node after all steps."""

@@ -348,10 +348,11 @@ def test_own_layers_side_by_side(base):
     for k, one in enumerate(own):
         # What a net knows stands in its own columns.
         alone = front.left_of(one, "one")
-        used = np.abs(alone.coefs[0]).sum(axis=1) > 0
+        used = np.abs(state(alone)["0.weight"]).sum(axis=0) > 0
         assert np.flatnonzero(used).tolist() == list(range(16 * k, 16 * k + 16))
-        probabilities = torch.softmax(torch.as_tensor(alone.logits(Z)), 1).numpy()
-        np.testing.assert_allclose(probabilities, one.predict_proba(X), atol=1e-5)
+        np.testing.assert_allclose(
+            alone.predict_proba(Z), one.predict_proba(X), atol=1e-5
+        )
     for known in (union, clone(union)):
         agg = linear(own, known).fit(X, Y, nodes=NODES)
         assert agg.coef_.shape == (6, 48)
