@@ -36,6 +36,7 @@ LABEL_GROUPS = {
 KINDS = ("softmax", "hidden", "plain_hidden", "own_classes", "five_kinds")
 MAX_EPOCHS = 15
 N_ROWS = 60_000
+N_PIXELS, WIDTH = 784, 50
 
 Data = tuple[np.ndarray, np.ndarray]
 
@@ -70,13 +71,14 @@ def load_mnist(path: str | None = None, *, test: bool = False) -> Data:
     ----------
     path : str, default=None
         An npz with ``X_train``, ``y_train``, ``X_test`` and ``y_test``. None looks
-        into the environment variable SKGEMS_MNIST, and then asks OpenML.
+        into the environment variable SKGEMS_MNIST, and then asks OpenML. Floats are
+        features of some layers, of any ten classes, and taken as they are.
     test : bool, default=False
         Whether to read the 10,000 test rows in place of the 60,000 training rows.
 
     Returns
     -------
-    X : ndarray of shape (n_samples, 784), dtype float32
+    X : ndarray of shape (n_samples, n_features), dtype float32
     y : ndarray of shape (n_samples,), dtype int64
     """
     path = path or os.environ.get(DATA_VARIABLE)
@@ -88,7 +90,8 @@ def load_mnist(path: str | None = None, *, test: bool = False) -> Data:
         X, y = fetch_openml("mnist_784", return_X_y=True, as_frame=False)
         chosen = slice(60_000, None) if test else slice(60_000)
         X, y = X[chosen], y[chosen]
-    return X.astype(np.float32) / np.float32(255), y.astype(np.int64)
+    scale = 1 if X.dtype.kind == "f" and path else 255
+    return X.astype(np.float32) / np.float32(scale), y.astype(np.int64)
 
 
 def split(
@@ -120,27 +123,27 @@ def trial_rows(data: Data, K: int, trial: int) -> Rows:
     )
 
 
-def softmax_regression():
-    """A torch module: 784 inputs, 10 logits."""
+def softmax_regression(n_in: int = N_PIXELS, width: int = WIDTH):
+    """A torch module: 10 logits of the inputs."""
     from torch import nn
 
-    return nn.Sequential(nn.Linear(784, 10))
+    return nn.Sequential(nn.Linear(n_in, 10))
 
 
-def hidden_network():
-    """A torch module: 784 inputs, 50 relu units with dropout 0.5, 10 logits."""
+def hidden_network(n_in: int = N_PIXELS, width: int = WIDTH):
+    """A torch module: relu units with dropout 0.5, 10 logits."""
     from torch import nn
 
     return nn.Sequential(
-        nn.Linear(784, 50), nn.ReLU(), nn.Dropout(0.5), nn.Linear(50, 10)
+        nn.Linear(n_in, width), nn.ReLU(), nn.Dropout(0.5), nn.Linear(width, 10)
     )
 
 
-def plain_hidden_network():
+def plain_hidden_network(n_in: int = N_PIXELS, width: int = WIDTH):
     """A torch module: like `hidden_network`, without dropout."""
     from torch import nn
 
-    return nn.Sequential(nn.Linear(784, 50), nn.ReLU(), nn.Linear(50, 10))
+    return nn.Sequential(nn.Linear(n_in, width), nn.ReLU(), nn.Linear(width, 10))
 
 
 def deep_network():
@@ -152,7 +155,7 @@ def deep_network():
     return nn.Sequential(*layers, nn.Linear(50, 10))
 
 
-def unfitted_net(module, max_epochs: int = MAX_EPOCHS):
+def unfitted_net(module, max_epochs: int = MAX_EPOCHS, **sizes):
     """A skorch net that trains until its training accuracy converges.
 
     It stops when the accuracy over an epoch, as seen while training, has not
@@ -184,10 +187,11 @@ def unfitted_net(module, max_epochs: int = MAX_EPOCHS):
         train_split=None,
         callbacks=[("train_acc", accuracy), ("converged", converged)],
         verbose=0,
+        **sizes,
     )
 
 
-def _unfitted(kind: str, K: int, max_epochs: int) -> list:
+def _unfitted(kind: str, K: int, max_epochs: int, **sizes) -> list:
     """One unfitted classifier a node."""
     modules = {
         "softmax": softmax_regression,
@@ -195,7 +199,7 @@ def _unfitted(kind: str, K: int, max_epochs: int) -> list:
         "plain_hidden": plain_hidden_network,
     }
     if kind in modules:
-        return [unfitted_net(modules[kind], max_epochs) for _ in range(K)]
+        return [unfitted_net(modules[kind], max_epochs, **sizes) for _ in range(K)]
     if kind == "own_classes":
         return [LogisticRegression(C=0.01, max_iter=1000) for _ in range(K)]
     if kind == "five_kinds" and K == 5:
@@ -234,6 +238,7 @@ def local_models(
     cache_dir: str | os.PathLike | None = None,
     *,
     max_epochs: int = MAX_EPOCHS,
+    width: int = WIDTH,
 ) -> list:
     """The fitted local models of one trial, one a node; K=1 is the global model.
 
@@ -254,6 +259,8 @@ def local_models(
         other epochs or of fewer rows than MNIST's are not kept.
     max_epochs : int, default=MAX_EPOCHS
         Most epochs of a skorch net.
+    width : int, default=WIDTH
+        Units of a hidden layer.
 
     Returns
     -------
@@ -262,10 +269,14 @@ def local_models(
     cache_dir = cache_dir or os.environ.get(CACHE_VARIABLE)
     if max_epochs != MAX_EPOCHS or (data is not None and len(data[0]) != N_ROWS):
         cache_dir = None
-    file = Path(cache_dir) / f"{kind}-K{K}-trial{trial}.joblib" if cache_dir else None
+    n_in, sizes, which = N_PIXELS if data is None else data[0].shape[1], {}, kind
+    if (n_in, width) != (N_PIXELS, WIDTH):
+        sizes = {"module__n_in": n_in, "module__width": width}
+        which = f"{kind}-{n_in}-{width}"
+    file = Path(cache_dir) / f"{which}-K{K}-trial{trial}.joblib" if cache_dir else None
     if file is not None and file.exists():
         return joblib.load(file)
-    estimators = _unfitted(kind, K, max_epochs)
+    estimators = _unfitted(kind, K, max_epochs, **sizes)
     X, y = data
     local, _, _ = split(trial, len(X))
     nodes = partition_by_label(y[local], LABEL_GROUPS[K])

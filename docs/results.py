@@ -17,8 +17,10 @@ PAGE = ROOT / "docs" / "user_guide" / "results.rst"
 sys.path.insert(0, str(PAPERS))
 
 import run  # noqa: E402
-from _common import RESULTS, Line, Program, compared, not_reached, read  # noqa: E402
+from _common import MNIST, RESULTS, Line, Program, compared, not_reached, read  # noqa: E402
 
+# What is said of a table on other data than MNIST.
+OF_FEATURES = "The table above on features of some layers; see :ref:`frozen_features`."
 # More columns than this are thinned out; the CSV has all.
 MOST_COLUMNS = 8
 
@@ -46,7 +48,11 @@ and pictures go to ``--out``. The page is made from the committed tables by
 
 def page() -> str:
     """The whole page."""
-    found = [(program, lines_of(program)) for program in run.programs()]
+    found = []
+    for program in run.programs():
+        start, names = f"{program.name}_", sorted(RESULTS.glob(f"{program.name}_*.csv"))
+        on = [MNIST, *(path.stem.removeprefix(start) for path in names)]
+        found += [(own, lines_of(own)) for own in map(program.on, on)]
     parts = [HEAD, summary(found)]
     parts += [section(program, lines) for program, lines in found if lines]
     return "\n".join(parts)
@@ -90,11 +96,15 @@ def is_mixed(lines: list[Line]) -> bool:
 
 def section(program: Program, lines: list[Line]) -> str:
     """One program: what it does, its command, its tables and what falls short."""
-    doc = sys.modules[program.trial.__module__].__doc__
-    _, _, body = doc.strip().partition("\n")
+    module = program.trial.__module__
+    _, _, body = sys.modules[module].__doc__.strip().partition("\n")
+    of = program.name.removeprefix(module)[1:]
+    data = "mnist.npz"
+    if of:
+        body, data = OF_FEATURES, f"features.npz --of {of}"
     n_trials = max(line.trials for line in lines)
     quick = all(line.quick for line in lines)
-    command = f"python benchmarks/papers/{program.name}.py --data mnist.npz"
+    command = f"python benchmarks/papers/{module}.py --data {data}"
     command += " --quick" if quick else f" --trials {n_trials}"
     parts = [program.title, "-" * len(program.title), "", body.strip(), ""]
     if program.note:

@@ -84,6 +84,41 @@ def test_every_program_parses_its_arguments(name, capsys):
     assert program.title in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.fixture(scope="module")
+def features(tmp_path_factory):
+    """Features of ten classes, which are no pixels."""
+    rng = np.random.default_rng(1)
+    means, arrays = 4 * rng.normal(size=(10, 40)), {}
+    for part, n_rows in (("train", 600), ("test", 100)):
+        y = np.resize(np.arange(10), n_rows)
+        X = means[y] + rng.normal(scale=0.1, size=(n_rows, 40))
+        arrays |= {f"X_{part}": X, f"y_{part}": y}
+    path = tmp_path_factory.mktemp("results") / "features.npz"
+    np.savez(path, **arrays)
+    return path
+
+
+@pytest.mark.parametrize("of", ["cifar10", "vectors"])
+@pytest.mark.parametrize("name", ["gems2019_table5", "gems2019_table6"])
+def test_tables_of_features_have_the_papers_figures_of_them(
+    name, of, features, tmp_path
+):
+    for package in ("torch", "skorch", "matplotlib"):
+        pytest.importorskip(package)
+    module = loaded(PAPERS / f"{name}.py")
+    argv = ["--quick", "--data", str(features), "--out", str(tmp_path), "--of", of]
+    argv += ["--nodes", "2", "--epochs", "15"]
+    module.PROGRAM.main([*argv, *(["--rounds"] if name == "gems2019_table6" else [])])
+    lines = sys.modules["_common"].read(tmp_path / f"{name}_{of}.csv")
+    papers = {line.method: line.paper for line in lines if line.measure == "accuracy"}
+    known = {"gems2019_table5": 0.597, "gems2019_table6": 0.651}
+    assert papers["pooled"] == (known[name] if of == "cifar10" else None)
+    assert papers["public rows alone"] is None
+    # Rows are not divided by anything: the classes are far apart.
+    found = {line.method: line.mean for line in lines if line.measure == "accuracy"}
+    assert found["public rows alone"] == 1.0
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_every_program_writes_a_table_and_a_picture(name, data, tmp_path):
     for package in ("torch", "skorch", "matplotlib"):

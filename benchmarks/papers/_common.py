@@ -14,7 +14,7 @@ import sys
 import warnings
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -29,6 +29,7 @@ import _networks as networks  # noqa: E402, F401
 import _protocol as protocol  # noqa: E402
 
 RESULTS = HERE / "results"
+MNIST, CIFAR = "mnist", "cifar10"
 CLASSES = np.arange(10)
 QUICK_ROWS, QUICK_TEST, QUICK_EPOCHS = 6000, 2000, 3
 COLUMNS = "setting x method ours measure mean spread trials paper quick".split()
@@ -84,6 +85,16 @@ class Program:
     add: Callable[[ArgumentParser], None] | None = None
     trials: int = 3
     quick: dict = field(default_factory=dict)
+    # The paper's figures on other data, by its name.
+    others: dict[str, dict[Key, float]] = field(default_factory=dict)
+
+    def on(self, name: str) -> Program:
+        """The same on other data, of which the paper has figures or none."""
+        if name == MNIST:
+            return self
+        title = f"{self.title}: {name}"
+        own = {"name": f"{self.name}_{name}", "title": title, "others": {}}
+        return replace(self, paper=self.others.get(name, {}), **own)
 
     def parse(self, argv: list[str] | None = None) -> Namespace:
         """The options; --quick sets what is not given to small values."""
@@ -91,6 +102,7 @@ class Program:
         parser.set_defaults(trials=None)
         parser.add_argument("--out", type=Path, default=RESULTS)
         parser.add_argument("--quick", action="store_true", help="a minute or two")
+        parser.add_argument("--of", default=MNIST, help="what the rows are of")
         parser.add_argument("--verbose", action="store_true", help="tell each figure")
         parser.add_argument("--epochs", type=int, help="at most, where nets converge")
         if self.add is not None:
@@ -109,6 +121,7 @@ class Program:
     def main(self, argv: list[str] | None = None) -> list[Line]:
         """Run the trials; write the table and its picture; return the lines."""
         options = self.parse(argv)
+        program = self.on(options.of)
         data = protocol.load_mnist(options.data)
         test = protocol.load_mnist(options.data, test=True)
         if options.quick:
@@ -127,9 +140,9 @@ class Program:
                 if options.verbose:
                     seconds = perf_counter() - start
                     print(f"{seconds:6.0f} s, trial {number}: {cell}", flush=True)
-            lines = [self._line(*key, values[key], options.quick) for key in values]
-            write(lines, options.out / f"{self.name}.csv")
-            draw(lines, self, options.out / f"{self.name}.png")
+            lines = [program._line(*key, values[key], options.quick) for key in values]
+            write(lines, options.out / f"{program.name}.csv")
+            draw(lines, program, options.out / f"{program.name}.png")
         return lines
 
     def _line(self, setting, x, method, measure, values, quick) -> Line:
