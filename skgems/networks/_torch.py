@@ -143,8 +143,8 @@ def read_module(module: nn.Module, *, name: str) -> Chain:
                     f"Node {name!r}: {describe(node, root)} cannot be part of a chain "
                     f"of Linear layers and elementwise activations{reason}. Supported "
                     "are Linear, BatchNorm1d, ReLU, Tanh, Sigmoid, Dropout, and a "
-                    "Softmax, LogSoftmax or Sigmoid at the end. Put frozen layers that "
-                    "all nodes share in front of the aggregator and of local fits."
+                    "Softmax, LogSoftmax or Sigmoid at the end. Where all nodes have "
+                    "the same layers below the last, give front=Backbone(net)."
                 ) from None
     chain = values.get(result) if needed else None
     if not isinstance(chain, Chain):

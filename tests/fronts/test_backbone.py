@@ -217,6 +217,9 @@ def test_digests_are_equal_where_layers_are():
         lambda m: setattr(m, "first", nn.Conv2d(1, 4, 3, padding=1, bias=False)),
     ):
         assert digest(change)[0] != weights
+    bare = trained(max_epochs=0).module_
+    bare.last = nn.Identity()
+    assert Backbone(bare).digest_ == f"{weights}-{others}"
     # Of other kinds, with the same numbers.
     assert digest(module__stride=2)[0] != weights
     assert digest(lambda m: m.add_module("end", nn.Softmax(1)))[0] != weights
@@ -241,6 +244,24 @@ def test_an_aggregator_has_the_last_layers_for_its_members(nets, base, backbone)
     np.testing.assert_allclose(
         vote.predict_proba(X), inside.predict_proba(X), atol=1e-6
     )
+
+
+def test_units_of_features_do_not_matter():
+    def made(factor):
+        own = trained(Convolutional, module__n_outputs=6)
+        with torch.no_grad():
+            own.module_.norm.weight.mul_(factor)
+            own.module_.norm.bias.mul_(factor)
+            own.module_.output.weight.div_(factor)
+        return own
+
+    found = []
+    for factor in (1.0, 1 / 128, 64.0):
+        base = made(factor)
+        agg = linear([base] * 3, Backbone(base)).fit(X, Y, nodes=NODES)
+        found.append(agg.predict_proba(X))
+    np.testing.assert_allclose(found[1], found[0], atol=1e-3)
+    np.testing.assert_allclose(found[2], found[0], atol=1e-3)
 
 
 def channel(nets, answered=None):
