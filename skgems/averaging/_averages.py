@@ -1,12 +1,13 @@
 """Averages of models of nodes, once or in rounds of training."""
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from numbers import Real
 
 import numpy as np
 
-from ..base import warn_user
+from ..base import BaseAggregator, warn_user
 from ..federation import Federation, Node, Run, Shares, TooFewNodes
 from ..local import LocalModel, Picklable, fit_local, indices_of, local_model
 from ..messages import Message
@@ -28,13 +29,17 @@ def average(nodes: list[Node], classes, shares: Shares, *, align: bool = False):
     """A LocalModel or Network: the average by class over the nodes that know it."""
     nodes, shares = not_constant(nodes, shares)
     problem = why_not_alike(nodes)
-    if problem is None and not align:
-        return average_nets(nodes, classes, shares)
     odd = next((node for node in nodes if not node.local.is_chain), None)
-    if odd is None:
-        return average_networks(nodes, classes, shares, align=align)
-    what = "align='permutation' matches the units of chains of dense layers"
-    raise problem or ValueError(f"{what}; the module of node {odd.name!r} is none.")
+    if problem is None and not align:
+        model = average_nets(nodes, classes, shares)
+    elif odd is None:
+        model = average_networks(nodes, classes, shares, align=align)
+    else:
+        what = "align='permutation' matches the units of chains of dense layers"
+        raise problem or ValueError(f"{what}; the module of node {odd.name!r} is none.")
+    if not align:
+        warn_of_apart(nodes, classes)
+    return model
 
 
 def not_constant(nodes: list[Node], shares: Shares) -> tuple[list[Node], Shares]:
@@ -294,9 +299,9 @@ def start_local(estimator, X, y, classes: np.ndarray, seed: int | None):
 
 
 def co_learn(
-    federation: Federation, shares: Shares, run: Run, *, by_class, align, rounds, rng
+    federation: Federation, shares: Shares, run: Run, outer: BaseAggregator, rng
 ) -> tuple[LocalModel, list[dict]]:
-    """Train in rounds from the average: the first node's model, and ``plan``'s list."""
+    """Train in rounds from the average: the first node's model, and the history."""
     classes = federation.classes
     speaking, spoken = not_constant(federation.nodes, shares)
     speaking = [_with_layout(node) for node in speaking]
@@ -311,7 +316,7 @@ def co_learn(
                 "parameters differ. Give all nodes classifiers of one kind."
             )
     if first.local.has_module:
-        if align:
+        if outer.align:
             raise ValueError("align must be None with rounds of skorch nets.")
         if problem := why_not_alike(speaking):
             raise problem
@@ -319,9 +324,10 @@ def co_learn(
         start = template.parameters()
     else:
         template = first.local.widened(classes)
-        network = average_networks(speaking, classes, spoken, align=align)
+        network = average_networks(speaking, classes, spoken, align=outer.align)
         start = template.parameters_of(network)
     # From here on every node has all outputs, and trains them.
+    by_class = isinstance(outer.weights, str) and outer.weights == "class_counts"
     shares = shares if by_class else shares.for_all_outputs()
     columns = template.description.classes
     weights = parameter_weights(start, template.class_axes(), columns, classes, shares)
@@ -331,8 +337,14 @@ def co_learn(
             trainer = Picklable(first.local.estimator)
             run.members[k] = replace(member, picklable=trainer)
     by_name = dict(zip(federation.names, weights, strict=True))
+    known = {own.name: getattr(outer, own.name) for own in fields(CoLearning)}
+    rounds = CoLearning(**known).plan
+    if outer.server is not None:
+        outer.server._validate_params()
+        how = {"n_rounds": outer.n_rounds, "rate": outer.learning_rate}
+        rounds = partial(outer.server.plan, **how)
     parameters, found = run(rounds(start, by_name, classes.tolist(), rng))
-    return template.with_parameters(parameters), found
+    return template.with_parameters(parameters), _in_rounds(run.history, found)
 
 
 def _with_layout(node: Node) -> Node:
@@ -352,7 +364,7 @@ def as_classifier(network: Network, classes: np.ndarray):
     return to_logistic_regression(*weights, classes)
 
 
-def in_rounds(history: list[dict], rounds: list[dict]) -> list[dict]:
+def _in_rounds(history: list[dict], rounds: list[dict]) -> list[dict]:
     """A run's history, with what there is to say of rounds beside their messages."""
     found = iter(rounds)
     none = dict.fromkeys(("epochs", "learning_rates", "change"))

@@ -1,7 +1,6 @@
 """Averages of parameters: of fitted models at once, or after rounds of training."""
 
-from dataclasses import fields
-from functools import partial
+from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -19,7 +18,6 @@ from ..base import (
 from ..compat import Interval, StrOptions, fit_context
 from ..federation import (
     ReportMixin,
-    Simulation,
     SummarizingMixin,
     ask_shares,
     begins_again,
@@ -28,16 +26,13 @@ from ..federation import (
 )
 from ..local import LocalModel, fit_local, local_model, to_logits
 from ..networks import Network, to_module
+from ..pooled import simulation_of
 from ._averages import (
-    CoLearning,
     as_classifier,
     average,
     co_learn,
     has_counters,
-    in_rounds,
-    not_constant,
     start_local,
-    warn_of_apart,
     with_outputs,
 )
 from ._downpour import Downpour
@@ -249,8 +244,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
             self._check_unfitted()
         fit = start_local if self.n_rounds else fit_local
         seed = init_seed if self.common_init else None
-        how = {"common_seed": seed, "fit": fit, "n_jobs": self.n_jobs}
-        simulation = Simulation(random_state=self.random_state, **how)
+        simulation = replace(simulation_of(self), common_seed=seed, fit=fit)
         given = self, X, y, nodes, held_out
         federation = read_federation(*given, simulation=simulation, weights=False)
         if federation.rows_are_shared and self.n_rounds:
@@ -261,24 +255,12 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         sized = has_counters(federation.nodes)
         run = federation.run(n_jobs=self.n_jobs)
         shares = run(ask_shares(federation, self.weights, sized=sized))
-        history, classes, align = run.history, federation.classes, bool(self.align)
+        history, classes = run.history, federation.classes
         # One class leaves nothing to train.
         if self.n_rounds and len(classes) > 1:
-            own = {own.name: getattr(self, own.name) for own in fields(CoLearning)}
-            rounds = CoLearning(**own).plan
-            if self.server is not None:
-                self.server._validate_params()
-                how = {"n_rounds": self.n_rounds, "rate": self.learning_rate}
-                rounds = partial(self.server.plan, **how)
-            by_class = isinstance(self.weights, str) and self.weights == "class_counts"
-            how = {"by_class": by_class, "align": align, "rounds": rounds, "rng": rng}
-            model, found = co_learn(federation, shares, run, **how)
-            history = in_rounds(history, found)
+            model, history = co_learn(federation, shares, run, self, rng)
         else:
-            model = average(federation.nodes, classes, shares, align=align)
-            if not align:
-                nodes, _ = not_constant(federation.nodes, shares)
-                warn_of_apart(nodes, classes)
+            model = average(federation.nodes, classes, shares, align=bool(self.align))
         found = federation.attributes() | self._model_attributes(model, classes)
         self._publish(**found, history_=history)
         return self

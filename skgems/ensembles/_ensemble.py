@@ -25,7 +25,6 @@ from ..federation import (
     Federation,
     Message,
     ReportMixin,
-    Simulation,
     Summary,
     ask_shares,
     read_federation,
@@ -34,7 +33,7 @@ from ..fronts import PooledTransformer
 from ..gems import GEMSLogisticAggregator
 from ..local import LocalModel, fit_local, local_model, to_logits
 from ..networks import is_constant
-from ..pooled import PooledAggregator, shrunk_lda
+from ..pooled import PooledAggregator, shrunk_lda, simulation_of
 from ..progress import shown
 from ..steps import Columns
 from ._odds import MemberOdds
@@ -256,9 +255,8 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
         ValueError
             If the input is not usable; the message names the node.
         """
-        simulation = Simulation(random_state=self.random_state, n_jobs=self.n_jobs)
-        given = self, X, y, nodes, held_out
-        federation = read_federation(*given, simulation=simulation, weights=False)
+        given, how = (self, X, y, nodes, held_out), simulation_of(self)
+        federation = read_federation(*given, simulation=how, weights=False)
         found = federation.attributes()
         how = {"combine": self.combine, "weights": self.weights}
         if self.combine == "auto":

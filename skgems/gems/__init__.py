@@ -2,7 +2,7 @@
 
 from ._further import Candidates, Rounds
 from ._layers import LastLayer, MergedLast, activation_of
-from ._logistic import GEMSLogisticAggregator, simulation_of
+from ._logistic import GEMSLogisticAggregator
 from ._mlp import GEMSMLPAggregator
 from ._stage import calibration_plan
 

@@ -18,7 +18,6 @@ from ..federation import (
     Kept,
     ReportMixin,
     Run,
-    Simulation,
     Summary,
     begins_again,
     raise_without_classifier,
@@ -27,7 +26,7 @@ from ..federation import (
 )
 from ..moments import about_origin
 from ..networks import Layers, linear_logits, to_logistic_regression
-from ..pooled import KeepRepliesMixin
+from ..pooled import KeepRepliesMixin, simulation_of
 from ..progress import say, shown
 from ..spaces import (
     CONSTRUCTIONS,
@@ -724,12 +723,6 @@ def _calibration_plan(federation: Federation, reader: LikelihoodStage, W, asked)
         return fit_inverse_temperature(logits, np.searchsorted(asked.classes, y))
     likelihood, _ = yield from reader.likelihood_plan(asked)
     return likelihood.inverse_temperature(likelihood.from_rows(W))
-
-
-def simulation_of(aggregator) -> Simulation:
-    """How an aggregator has unfitted members trained."""
-    names = ("random_state", "validation_fraction", "memory", "n_jobs")
-    return Simulation(**{name: getattr(aggregator, name, None) for name in names})
 
 
 def _as_numbers(values, name: str) -> np.ndarray:

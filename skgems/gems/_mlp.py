@@ -15,10 +15,11 @@ from ..compat import HasMethods, Interval, StrOptions, fit_context
 from ..federation import ReportMixin, begins_again, read_federation
 from ..networks import Coordinates, Layers, linear_logits
 from ..neurons import HIDDEN_GEOMETRIES
+from ..pooled import simulation_of
 from ..spaces import CONSTRUCTIONS, Construction, Geometry, as_construction, as_geometry
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._layers import HiddenStage, LastLayer, activation_of, last_geometry, train_rounds
-from ._logistic import GEMSLogisticAggregator, simulation_of
+from ._logistic import GEMSLogisticAggregator
 
 _POSITIVE = Interval(Integral, 1, None, closed="left")
 

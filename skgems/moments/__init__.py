@@ -10,6 +10,7 @@ from ._class_moments import (
     merge_moments,
     moments_kind,
     products,
+    weighted_mean,
 )
 from ._class_sums import MOST_CATEGORIES, ClassSums
 from ._descent import Descent

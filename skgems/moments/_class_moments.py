@@ -152,8 +152,7 @@ class ClassMoments:
         return replace(self, scatter=scatter, **empty, **none)
 
     def mean(self) -> np.ndarray:
-        base = self.means[np.argmax(self.counts)]
-        return base + self.counts @ (self.means - base) / self.counts.sum()
+        return weighted_mean(self.means, self.counts)
 
     def class_counts(self, n_classes: int) -> np.ndarray:
         """Rows, or their weight, of each class, shape (n_classes,)."""
@@ -501,6 +500,12 @@ def products(rows: np.ndarray, weights: np.ndarray, diagonal: bool) -> np.ndarra
         return weights @ rows**2
     rooted = np.sqrt(weights)[:, None] * rows
     return rooted.T @ rooted
+
+
+def weighted_mean(means: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Of means; exactly theirs where these are equal."""
+    base = means[np.argmax(weights)]
+    return base + weights @ (means - base) / weights.sum()
 
 
 def deviations(means: np.ndarray, center: np.ndarray) -> np.ndarray:

@@ -34,7 +34,7 @@ class NodeFits:
 def node_fits(loss: GaussianLoss, starts, W, seen, own_losses, n_rows) -> NodeFits:
     """Judge a model on rows less the origin; ``starts`` are the nodes' first parts."""
     points = _AtPoints(loss, W, seen)
-    counts, by_part = loss.weights, points.losses()
+    counts, by_part = loss.weights, points.losses
     losses, among_own, without = np.full((3, len(n_rows)), np.nan)
     disagrees = np.zeros(len(n_rows), dtype=bool)
     for k, (start, stop) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
@@ -86,11 +86,8 @@ class _AtPoints:
         self.counts = loss.weights
         self.logits = moments.means @ W[:-1, outputs] + W[-1, outputs]
         self.moves, self.covariance_of = loss.moves(W, seen)
-
-    def losses(self) -> np.ndarray:
-        """Of each part, of a row."""
         own = np.ones(len(self.columns)), self.columns, self.moves, self.covariance_of
-        return expectation(self.logits, *own)[0]
+        self.losses = expectation(self.logits, *own)[0]  # of each part, of a row
 
     def with_own_shares(self, start: int, stop: int, enough: float) -> float:
         """Loss of a node among its classes of own shares, or what is ``enough``."""

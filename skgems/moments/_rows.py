@@ -148,14 +148,6 @@ class Moments:
     mean: np.ndarray = field(repr=False)  # (n_features,)
     covariance: np.ndarray = field(repr=False)  # (n_features, n_features)
 
-    @property
-    def second(self) -> np.ndarray:
-        """``X1' X1 / n_rows`` of the rows with a 1 at the end."""
-        extended = np.append(self.mean, 1.0)
-        second = np.outer(extended, extended)
-        second[:-1, :-1] += self.covariance
-        return second
-
 
 @np.errstate(over="ignore", invalid="ignore")  # what is too large is an error
 def row_moments(X) -> Moments:

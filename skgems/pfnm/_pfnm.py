@@ -22,7 +22,7 @@ from ..federation import (
     check_feature_names,
     read_federation,
 )
-from ..gems import GEMSLogisticAggregator, LastLayer, calibration_plan, simulation_of
+from ..gems import GEMSLogisticAggregator, LastLayer, calibration_plan
 from ..local import Description
 from ..matching import NetworkMatch, match_again, match_networks, merged_layers
 from ..networks import (
@@ -33,6 +33,7 @@ from ..networks import (
     to_mlp_classifier,
     union_of_classes,
 )
+from ..pooled import simulation_of
 from ..progress import say, shown
 from ..tuning import fine_tune_network
 from ._rounds import (

@@ -11,7 +11,7 @@ from scipy.linalg.lapack import dpocon, dpotrf
 
 from ..base import linear_attributes
 from ..local import weights_of
-from ..moments import SHARED, ClassMoments, deviations, products
+from ..moments import SHARED, ClassMoments, deviations, products, weighted_mean
 from ._rounding import (
     TWO_DISTANCES,
     Rounding,
@@ -47,7 +47,7 @@ def _of_ridge(moments, counts, *, alpha, fit_intercept=True, class_weight=None):
     targets = 2.0 * np.eye(len(counts)) - 1.0
     if len(counts) == 2:
         targets = targets[:, 1:]
-    n_rows, center = counts.sum(), _mean(means, counts)
+    n_rows, center = counts.sum(), weighted_mean(means, counts)
     level = counts @ targets / n_rows
     away = deviations(means, center)
     scatter = within + products(away, counts, diagonal=False)
@@ -87,7 +87,7 @@ def _of_lda(moments, counts, *, solver="svd", shrinkage=None, priors=None, tol=1
         weights = None if by_svd else priors * n_rows / counts
     means, within, sums = weighted_sums(moments, counts, weights)
     within /= n_rows - (n_classes if by_svd and _SVD_IS_UNBIASED else 0)
-    center = _mean(means, priors)
+    center = weighted_mean(means, priors)
     away, place = deviations(means, center), moments.origin + center
     own = {"priors_": priors, "means_": moments.origin + means}
     if by_svd:
@@ -132,7 +132,7 @@ def _of_centroids(moments, counts, *, shrink_threshold=None, priors="uniform"):
     scale = np.sqrt(within / max(n_rows - n_classes, _EPS))
     constant, middle = scale == 0, np.median(scale)
     own = {"within_class_std_dev_": scale, "centroids_": moments.origin + means}
-    center = _mean(means, counts)
+    center = weighted_mean(means, counts)
     away = deviations(means, center)
     moves = np.zeros_like(away)
     units = np.outer(np.sqrt(1.0 / counts - 1.0 / n_rows), scale + middle)
@@ -295,12 +295,6 @@ def weighted_sums(moments: ClassMoments, counts, weights=None):
     within += products(away, of_parts, moments.is_diagonal)
     sizes = np.abs(moments.origin + means).max(axis=0)
     return means, within, Sums(counts.sum(), sizes, np.ones_like(sizes), uneven)
-
-
-def _mean(means: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Of class means; exactly theirs where these are equal."""
-    base = means[np.argmax(weights)]
-    return base + weights @ (means - base) / weights.sum()
 
 
 def _class_weights(class_weight, counts) -> np.ndarray | None:

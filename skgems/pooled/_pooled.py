@@ -57,6 +57,13 @@ def _delegated(name: str):
     return method if name == "predict" else available_if(has)(method)
 
 
+def simulation_of(aggregator) -> Simulation:
+    """How an aggregator has unfitted members trained."""
+    names = ("random_state", "validation_fraction", "memory", "n_jobs")
+    known = vars(aggregator)
+    return Simulation(**{name: known[name] for name in names if name in known})
+
+
 class KeepRepliesMixin(UpdateForgetMixin):
     """Mixin of aggregators of sums: what nodes replied may be kept, and merged."""
 
@@ -238,8 +245,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
         ClassesLeftOutWarning
             By summaries of nodes that have few rows of a class.
         """
-        known = {"memory": self.memory, "n_jobs": self.n_jobs}
-        how = Simulation(random_state=self.random_state, **known)
+        how = simulation_of(self)
         self._classifier()  # what cannot be made is an error before anything is done
         given = self, X, y, nodes, held_out
         return self._fit_read(read_federation(*given, simulation=how, weights=False))

@@ -109,18 +109,20 @@ def _coordinates(X, offset, W, precision) -> tuple[object, Callable]:
     # Logits carry as much as all features together.
     own = np.sqrt(n_params / W.shape[1]) / size if size > 0 else 0.0
     tail = np.column_stack([np.full(n_samples, scale[-1]), own * offset])
-    if sparse.issparse(X):
-        scaled = X @ sparse.diags(scale[:-1])
-        rows = sparse.hstack([scaled, tail], format="csr", dtype=np.float64)
-    else:
-        rows = np.hstack([X * scale[:-1], tail])
-    rows, to_features = uncorrelated(rows)
+    rows, to_features = uncorrelated(scaled_beside(X, scale[:-1], tail))
 
     def to_weights(change):
         features, logits = np.split(to_features(change), [n_params])
         return scale[:, None] * features + own * (W @ logits)
 
     return rows, to_weights
+
+
+def scaled_beside(X, scale: np.ndarray, tail: np.ndarray):
+    """Features times a scale each, and other columns beside them."""
+    if sparse.issparse(X):
+        return sparse.hstack([X.multiply(scale), tail], "csr", dtype=np.float64)
+    return np.hstack([X * scale, tail])
 
 
 def _mean_squares(X) -> np.ndarray:

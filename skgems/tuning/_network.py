@@ -6,13 +6,13 @@ from itertools import chain, islice
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.sparse import hstack, issparse
+from scipy.sparse import issparse
 from sklearn.utils.validation import check_random_state
 
 from ..moments import block_bytes, log_losses, row_blocks
 from ..networks import Coordinates, Layers, linear_logits, to_mlp_classifier
 from ..progress import say
-from ._linear import TIE, deal_folds, fit_rows, rose_twice, uncorrelated
+from ._linear import TIE, deal_folds, fit_rows, rose_twice, scaled_beside, uncorrelated
 
 # Grids of so many factors, each between the neighbours of the last one's best.
 _N_FACTORS, N_GRIDS = 17, 3
@@ -257,11 +257,7 @@ def _path_of_last(Z, y, layers: Layers, present, unit) -> Iterator[Layers]:
     """The last layer, of outputs ``present``; the loss is convex."""
     offset = linear_logits(Z, layers.last).astype(np.float64)[:, present]
     constant = np.full((Z.shape[0], 1), unit[-1])
-    if issparse(Z):
-        rows = hstack([Z.multiply(unit[:-1].T), constant], "csr", dtype=np.float64)
-    else:
-        rows = np.hstack([Z * unit[:-1].T, constant])
-    rows, to_inputs = uncorrelated(rows)
+    rows, to_inputs = uncorrelated(scaled_beside(Z, unit[:-1, 0], constant))
     change = None
     for strength in NETWORK_STRENGTHS:
         change = fit_rows(rows, y, offset, strength, change)
