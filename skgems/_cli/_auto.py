@@ -1,6 +1,5 @@
 """``skgems combine --method auto``: tables of nodes, or summaries, and one call."""
 
-import argparse
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +36,7 @@ def _rows_of_nodes(tables: list[Path], args) -> dict:
         raise ValueError("--label: which column of the tables is to be predicted?")
     frames, labels, nodes = [], [], []
     for path in tables:
-        asked = {"rows": str(path), "label": args.label, "drop": args.drop}
-        X, y, _ = rows_of(argparse.Namespace(**asked, held_out=None), None, whole=True)
+        X, y, _ = rows_of(str(path), args.label, args.drop)
         if frames and set(X.columns) != set(frames[0].columns):
             odd = sorted(set(X.columns) ^ set(frames[0].columns))
             raise ValueError(f"{path}: it and {tables[0]} differ in columns: {odd}.")

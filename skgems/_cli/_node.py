@@ -26,7 +26,8 @@ def answer_command(args) -> int:
     if place.exists() and not args.yes and not sys.stdin.isatty():
         raise ValueError(f"{place}: it is there already; --yes replaces it.")
     model = None if args.model is None else _model(args.model, args.trust)
-    X, y, held_out = rows_of(args, model)
+    table = rows_of(args.rows, args.label, args.drop, args.held_out, model)
+    X, y, held_out = _as_fitted(table[0], model, args), *table[1:]
     with tempfile.TemporaryDirectory() as folder:
         names = ("name", "min_rows", "agreement", "radii", "state")
         more = {name: getattr(args, name) for name in names}
@@ -69,27 +70,29 @@ def _model(path: str, trusted: list[str]):
         raise ValueError(f"{path}: the model cannot be read: {what}") from exc
 
 
-def rows_of(args, model, *, whole=False) -> tuple:
-    """Rows in the model's order, or as they are; labels; and which are held out."""
-    roles = [args.label, *([args.held_out] if args.held_out else [])]
-    frame = _frame(args.rows, roles)
-    for column in [*roles, *args.drop]:
+def rows_of(path: str, label: str, drop, held_out=None, model=None) -> tuple:
+    """The other columns of a table, labels, and which rows are held out."""
+    roles = [label, *([held_out] if held_out else [])]
+    frame = _frame(path, roles)
+    for column in [*roles, *drop]:
         if column not in frame.columns:
             known = _listed(frame.columns)
             what = f"there is no column {column!r}; columns are {known}"
-            raise ValueError(f"{args.rows}: {what}.")
-    y = _labels(_texts(frame[args.label]), model, args)
-    held_out = _marks(_texts(frame[args.held_out]), args) if args.held_out else None
-    features = frame.drop(columns=[*roles, *args.drop])
-    if whole:
-        return features, y, held_out
+            raise ValueError(f"{path}: {what}.")
+    y = _labels(_texts(frame[label]), model, path, label)
+    marks = _marks(_texts(frame[held_out]), path, held_out) if held_out else None
+    return frame.drop(columns=[*roles, *drop]), y, marks
+
+
+def _as_fitted(features, model, args):
+    """Rows in the model's order, or as they are."""
     if "front" in load_message(args.request).content:
         print(f"Columns, which go through transformers: {_listed(features.columns)}.")
-        return features, y, held_out
+        return features
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         print(f"Features, in this order: {_listed(features.columns)}.")
-        return _numbers(features, args.rows).to_numpy(), y, held_out
+        return _numbers(features, args.rows).to_numpy()
     missing = _listed(name for name in names if name not in features.columns)
     if missing:
         what = "the model has features that are no columns"
@@ -97,7 +100,7 @@ def rows_of(args, model, *, whole=False) -> tuple:
     more = [name for name in features.columns if name not in set(names)]
     if more:
         print(f"Columns that the model does not know, not used: {_listed(more)}.")
-    return _numbers(features[list(names)], args.rows), y, held_out
+    return _numbers(features[list(names)], args.rows)
 
 
 def _frame(path: str, texts: list[str]):
@@ -143,11 +146,11 @@ def _texts(column) -> list[str]:
     return ["" if no else str(value) for value, no in zip(column, missing, strict=True)]
 
 
-def _labels(texts: list[str], model, args) -> np.ndarray:
+def _labels(texts: list[str], model, path: str, label: str) -> np.ndarray:
     """Labels of the type that the model's have: all are texts in a table."""
     if "" in texts:
-        where = f"column {args.label!r} is empty in line {_line(texts.index(''))}"
-        raise ValueError(f"{args.rows}: {where}.")
+        line = _line(texts.index(""))
+        raise ValueError(f"{path}: column {label!r} is empty in line {line}.")
     known = getattr(model, "classes_", None)
     if known is None:  # a net that learns nothing of labels
         numbers = all(text.lstrip("+-").isdecimal() for text in texts)
@@ -160,9 +163,9 @@ def _labels(texts: list[str], model, args) -> np.ndarray:
             found.append(read(text))
         except (ValueError, KeyError):
             classes = _listed(np.asarray(known).tolist())
-            where = f"column {args.label!r} has {text!r} in line {_line(i)}"
-            why = f"{where}, but classes of the model are {classes}"
-            raise ValueError(f"{args.rows}: {why}.") from None
+            where = f"{path}: column {label!r} has {text!r} in line {_line(i)}"
+            why = f"{where}, but classes of the model are {classes}."
+            raise ValueError(why) from None
     return np.array(found)
 
 
@@ -180,13 +183,12 @@ def _truth(text: str) -> bool:
 _KINDS: Mapping[type, Callable] = {int: _whole, float: float, bool: _truth}
 
 
-def _marks(texts: list[str], args) -> np.ndarray:
+def _marks(texts: list[str], path: str, column: str) -> np.ndarray:
     try:
         return np.array([_truth(text) for text in texts])
     except KeyError as exc:
-        where = f"column {args.held_out!r} has {exc.args[0]!r}"
-        what = f"{args.rows}: {where}, which is neither true nor false."
-        raise ValueError(what) from None
+        where = f"{path}: column {column!r} has {exc.args[0]!r}"
+        raise ValueError(f"{where}, which is neither true nor false.") from None
 
 
 def _numbers(features, path: str):

@@ -104,8 +104,7 @@ def _of_rows(X, y, nodes, estimators, front, budget, random_state) -> BaseAggreg
     seed = check_random_state(random_state).randint(2**31 - 1)
     own = {"budget": budget, "random_state": seed}
     tried = candidates(X, list(owners), members, front, **own)
-    own = {"members": members, "random_state": seed}
-    choice = choose(tried, X, y, owners, **own)
+    choice = choose(tried, X, y, owners, members=members, random_state=seed)
     taken = next(own for own in tried if own.name == choice.name)
     return _fitted(taken.whole, choice, X, y, nodes)
 

@@ -88,9 +88,8 @@ class _Fronts:
             self.whole = (yield from front_plan(self.whole)).front
 
     def of(self, steps: tuple) -> Front:
-        return self.whole.branch(
-            self.starts.index(_looking(steps)), make_pipeline(*steps)
-        )
+        start = self.starts.index(_looking(steps))
+        return self.whole.branch(start, make_pipeline(*steps))
 
     def with_front(self, steps: tuple) -> dict:
         """The field of a request."""

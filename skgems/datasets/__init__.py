@@ -1,11 +1,13 @@
 """Rows of parties that cannot share them: a data set, and partitions of others."""
 
 from ._partitions import (
+    PUBLIC,
     hold_out_public,
     partition_by_label,
     partition_dirichlet,
     partition_homogeneous,
     partition_mixing,
+    shuffled_by_class,
 )
 from ._penguins import load_penguins
 

@@ -31,7 +31,7 @@ def _encode_labels(y: ArrayLike) -> tuple[NDArray, NDArray[np.intp]]:
     return classes, codes
 
 
-def _shuffled_by_class(codes: NDArray, rng: np.random.RandomState) -> NDArray[np.intp]:
+def shuffled_by_class(codes: NDArray, rng: np.random.RandomState) -> NDArray[np.intp]:
     """Row numbers class after class, in random order within each class."""
     shuffled = rng.permutation(len(codes))
     return shuffled[np.argsort(codes[shuffled], kind="stable")]
@@ -118,7 +118,7 @@ def partition_by_label(
     classes, codes = _encode_labels(y)
     holds = _label_groups(groups, classes, other_labels)
     rng = check_random_state(random_state)
-    order = _shuffled_by_class(codes, rng)
+    order = shuffled_by_class(codes, rng)
     nodes = np.full(len(codes), PUBLIC, dtype=np.intp)
     # Groups that hold a label take turns; who gets the odd row is random.
     for code, offset in enumerate(rng.random_sample(len(classes))):
@@ -175,7 +175,7 @@ def partition_homogeneous(
     if isinstance(y, Integral):
         order = rng.permutation(y)
     elif stratify:
-        order = _shuffled_by_class(_encode_labels(y)[1], rng)
+        order = shuffled_by_class(_encode_labels(y)[1], rng)
     else:
         order = rng.permutation(len(column_or_1d(y)))
     n = len(order)
@@ -274,7 +274,7 @@ def partition_dirichlet(
         )
     nodes = np.empty(len(codes), dtype=np.intp)
     node_of_rank = np.repeat(np.tile(np.arange(n_nodes), len(n_rows)), counts.ravel())
-    nodes[_shuffled_by_class(codes, rng)] = node_of_rank
+    nodes[shuffled_by_class(codes, rng)] = node_of_rank
     return nodes
 
 
@@ -323,7 +323,7 @@ def partition_mixing(
     if n != 2:
         raise ValueError(f"source must have two values, one for each node; it has {n}.")
     rng = check_random_state(random_state)
-    order = _shuffled_by_class(nodes, rng)
+    order = shuffled_by_class(nodes, rng)
     n_rows = np.bincount(nodes)
     n_changed = np.rint(n_rows * mixing / 2).astype(np.intp)
     for changed in (order[: n_changed[0]], order[n_rows[0] :][: n_changed[1]]):
@@ -394,7 +394,7 @@ def hold_out_public(
     else:
         _, codes = _encode_labels(y)
         check_consistent_length(nodes, codes)
-        order = owned[_shuffled_by_class(codes[owned], rng)]
+        order = owned[shuffled_by_class(codes[owned], rng)]
         # Equal steps through the rows sorted by label take every label's share.
         start = rng.randint(len(owned))
         chosen = order[(np.arange(n_public) * len(owned) + start) // n_public]

@@ -116,16 +116,9 @@ class InProcess:
     """Members in this process: asked in a loop, or by workers of this machine."""
 
     def __init__(
-        self,
-        members: Sequence[Member],
-        *,
-        min_nodes: int = 1,
-        n_jobs: int | None = None,
-        recalls: bool = False,
-        memory=None,
+        self, members: Sequence[Member], *, n_jobs=None, recalls=False, memory=None
     ) -> None:
         self.members = list(members)
-        self.min_nodes = min_nodes
         self.n_jobs = n_jobs
         self.recalls = recalls
         self.memory = memory
@@ -208,8 +201,7 @@ def _attempt(
         with _controller().limit(limits=asked_in[1]) if elsewhere else nullcontext():
             if digest is None:
                 return answer(request, member)
-            return cached_call(
-                _answer_to, memory, asked=_Asked(request, member, digest)
-            )
+            asked = _Asked(request, member, digest)
+            return cached_call(_answer_to, memory, asked=asked)
     except Exception as exc:
         return exc

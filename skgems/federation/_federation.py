@@ -119,11 +119,6 @@ class Federation:
         return np.stack([node.seen for node in self.nodes])
 
     @property
-    def judging_rows(self) -> np.ndarray:
-        """Rows that judge models for any node, in the order of the rows."""
-        return np.unique(np.concatenate([node.judging_rows for node in self.nodes]))
-
-    @property
     def has_public_rows(self) -> bool:
         return len(self.public_rows) > 0
 

@@ -5,10 +5,10 @@ from collections.abc import Generator, Mapping
 from dataclasses import replace
 
 import numpy as np
-from scipy import sparse
 
 from ..base import warn_user
 from ..compat import safe_indexing
+from ..local import stacked
 from ..messages import Message
 from ..steps import Columns, Front, NotPooledError
 from ._channel import InProcess
@@ -119,6 +119,4 @@ def through_front(front: Front, X, nodes=None):
         return front.transform(X)
     parts = [front.transform(safe_indexing(X, rows)) for rows in groups]
     back = np.argsort(np.concatenate(groups))
-    if sparse.issparse(parts[0]):
-        return sparse.vstack(parts).tocsr()[back]
-    return np.vstack(parts)[back]
+    return stacked(parts)[back]

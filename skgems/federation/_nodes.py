@@ -4,11 +4,11 @@ import numbers
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
+from sklearn.utils import check_consistent_length, column_or_1d
 
 from ..base import PUBLIC_NAME
+from ..datasets import PUBLIC, shuffled_by_class
 
-PUBLIC = -1
 _MIXED = 'No names and -1 together: with names, the public sample is "public".'
 
 
@@ -87,7 +87,7 @@ def node_names_of(nodes, n_samples: int) -> list[str]:
     return values
 
 
-def deal_rows(y: np.ndarray, n_nodes: int, random_state) -> np.ndarray:
+def deal_rows(y: np.ndarray, n_nodes: int, rng: np.random.RandomState) -> np.ndarray:
     """A random node for each row, labels dealt evenly; ValueError for too few rows."""
     n = y.shape[0]
     if n < n_nodes:
@@ -97,18 +97,13 @@ def deal_rows(y: np.ndarray, n_nodes: int, random_state) -> np.ndarray:
         )
     # One class after the other, like cards: sizes of nodes differ by one at most.
     codes = np.empty(n, dtype=np.int64)
-    codes[_shuffled_by_class(y, random_state)] = np.arange(n) % n_nodes
+    codes[shuffled_by_class(y, rng)] = np.arange(n) % n_nodes
     return codes
 
 
-def _shuffled_by_class(y: np.ndarray, random_state) -> np.ndarray:
-    shuffled = check_random_state(random_state).permutation(y.shape[0])
-    return shuffled[np.argsort(y[shuffled], kind="stable")]
-
-
-def hold_out(y: np.ndarray, fraction: float, random_state) -> np.ndarray:
+def hold_out(y: np.ndarray, fraction: float, rng: np.random.RandomState) -> np.ndarray:
     """Mark a fraction of every class; nothing where a class is too small for that."""
-    order = _shuffled_by_class(y, random_state)
+    order = shuffled_by_class(y, rng)
     _, start, count = np.unique(y[order], return_index=True, return_counts=True)
     n_held = np.floor(fraction * count).astype(np.int64)
     mask = np.zeros(y.shape[0], dtype=bool)
@@ -129,7 +124,10 @@ def halves_of(owners: Mapping[str, np.ndarray], y, random_state) -> np.ndarray:
     return halves
 
 
-def as_mask(held_out, X) -> np.ndarray:
+def as_mask(held_out, X) -> np.ndarray | None:
+    """Rows that only score, as truth values; None where nobody said which."""
+    if held_out is None:
+        return None
     mask = column_or_1d(held_out)
     check_consistent_length(X, mask)
     if mask.dtype != bool and not np.isin(mask, (0, 1)).all():

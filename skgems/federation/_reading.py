@@ -25,18 +25,9 @@ from ..messages import Agreement
 from ..networks import Network, union_of_classes
 from ..progress import say, shown, tracked
 from ..steps import Front, as_rows
+from . import _nodes
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, through_front
-from ._nodes import (
-    PUBLIC,
-    as_mask,
-    check_feature_names,
-    node_codes,
-    node_names_of,
-    raise_without_classifier,
-    raise_without_rows,
-    roles_of,
-)
 from ._run import NodesLost, Run
 from ._simulation import Simulation, simulate
 from ._summarizing import first_request
@@ -115,18 +106,17 @@ def read_federation(
         X = X if front is None else through_front(front, X, nodes)
         (X, y), features = aggregator._validated_for_fit(X, y)
         check_classification_targets(y)
-        mask = None if held_out is None else as_mask(held_out, X)
+        mask = _nodes.as_mask(held_out, X)
     if not fitted:
-        names, members, codes, drawn = simulate(
-            names, members, X, y, nodes, mask, simulation or Simulation()
-        )
+        how = simulation or Simulation()
+        names, members, codes, drawn = simulate(names, members, X, y, nodes, mask, how)
         summaries = [None] * len(names)
     elif nodes is not None:
         reached = names if joined is None else joined.reached
         place = {name: k for k, name in enumerate(names)}
         # The last is that of public rows, which have the code -1.
-        places = [*(place.get(own, _LEFT_OUT) for own in reached), PUBLIC]
-        codes = np.array(places)[node_codes(nodes, reached, X.shape[0])]
+        places = [*(place.get(own, _LEFT_OUT) for own in reached), _nodes.PUBLIC]
+        codes = np.array(places)[_nodes.node_codes(nodes, reached, X.shape[0])]
         kept = codes != _LEFT_OUT
         if not kept.all():
             X, y, codes = X[kept], y[kept], codes[kept]
@@ -155,7 +145,7 @@ def read_federation(
             shared = bool(np.any(known.sum(axis=0) > 1))
         else:
             owned = [np.flatnonzero(codes == k) for k in range(len(names))]
-            public_rows = np.flatnonzero(codes == PUBLIC)
+            public_rows = np.flatnonzero(codes == _nodes.PUBLIC)
             if mask is not None:
                 public_rows = public_rows[~mask[public_rows]]
     nodes = []
@@ -167,8 +157,8 @@ def read_federation(
         else:
             if X is not None and not len(rows):
                 known = classes[seen[k]].tolist() if codes is None else None
-                raise_without_rows(name, known)
-            roles = roles_of(name, rows, mask, drawn)
+                _nodes.raise_without_rows(name, known)
+            roles = _nodes.roles_of(name, rows, mask, drawn)
             counts = _row_counts(none if X is None else y, classes, roles)
             n_rows = len(roles["training"])
             if front is not None and fitted and n_rows:
@@ -193,7 +183,7 @@ def _front_for(aggregator, X, nodes, held_out, joined) -> tuple[Front, list[dict
         return front, []
     if X is None:
         raise ValueError(f"{_UNFITTED}.")
-    mask = None if held_out is None else as_mask(held_out, X)
+    mask = _nodes.as_mask(held_out, X)
     found, asked = fit_front(front, X, nodes, mask, aggregator.n_jobs)
     return found.front, asked
 
@@ -218,7 +208,7 @@ def _default_members(aggregator: BaseAggregator, X, nodes):
     default = aggregator._default_estimator()
     if default is not None or X is None or nodes is None:
         return default
-    return [(name, None) for name in node_names_of(nodes, num_samples(X))]
+    return [(name, None) for name in _nodes.node_names_of(nodes, num_samples(X))]
 
 
 def _with_rows_alone(names, members, codes, X, y, features) -> list:
@@ -234,7 +224,7 @@ def _with_rows_alone(names, members, codes, X, y, features) -> list:
             )
         own = y if codes is None else y[codes == k]
         if not len(own):
-            raise_without_rows(name)
+            _nodes.raise_without_rows(name)
         found[k] = Network.of_rows(own, X, features.feature_names_in)
     return found
 
@@ -254,8 +244,7 @@ def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:
             agreement = Agreement.of(aggregator)
             with suppress(AttributeError):  # later fits are of the same exchange
                 channel.agreement = agreement
-        more = {"keeps": True, "may_lose": True}
-        run = Run(channel, agreement=agreement, **more)
+        run = Run(channel, agreement=agreement, keeps=True, may_lose=True)
     front = aggregator._agreed_front
     if front is not None and run.front is None:
         if front.columns is None:
@@ -386,7 +375,7 @@ def _described(aggregator, models: list[LocalModel], weights: bool) -> list:
     for model, own in zip(models, found, strict=True):
         alone = isinstance(own, Network) and not own.has_classifier
         if alone and not aggregator._takes_rows_alone:
-            raise_without_classifier(aggregator, model.name)
+            _nodes.raise_without_classifier(aggregator, model.name)
     # Who does not say how many features there are has as many as the others.
     known = [own.n_features_in for own in found if own.n_features_in is not None]
     for k, own in enumerate(found):
@@ -435,7 +424,7 @@ def _common_features(names, descriptions, given: Features | None) -> Features:
             f"X has {given.n_features_in} features, but the local estimators "
             f"were fitted on {numbers[0]} features."
         )
-    check_feature_names(names, descriptions, given and given.feature_names_in)
+    _nodes.check_feature_names(names, descriptions, given and given.feature_names_in)
     features = given or Features(numbers[0], None)
     features = features.or_names_of(own.feature_names_in for own in descriptions)
     return features if given else replace(features, named_by_nodes=False)

@@ -134,8 +134,7 @@ class Ledger:
         """Keep a reply, and what it says about the rows."""
         data = reply.to_bytes()
         self._state[f"{request.digest}.safetensors"] = data
-        more = {"reply": reply.digest, "bytes": len(data), "says": says(reply)}
-        self.count(request, **more)
+        self.count(request, reply=reply.digest, bytes=len(data), says=says(reply))
 
     def count(self, request: Message, **more) -> None:
         """Count a request, before anything is computed for it, and when it is done."""

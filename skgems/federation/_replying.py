@@ -160,8 +160,7 @@ def _answered(request, estimator, X, y, name, held_out, *, agreed, ledger, min_r
     front, digest = request.content.get("front"), request.digest
     of_columns = request.task in ("front", *OF_HALVES)
     if of_columns:
-        mask = None if held_out is None else as_mask(held_out, X)
-        member = column_member(name, X, mask, min_rows)
+        member = column_member(name, X, as_mask(held_out, X), min_rows)
         if request.task != "front":
             member = replace(member, y=column_or_1d(y))
     else:

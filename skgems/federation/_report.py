@@ -82,11 +82,9 @@ class Report:
     def to_markdown(self) -> str:
         """The same in Markdown."""
         doubts = [f"- {own}" for own in self.doubts] or ["- Nothing was noticed."]
-        parts = [
-            *map(_markdown, (self.nodes, self.classes)),
-            f"{self.sent} {self.proof}",
-        ]
-        return "\n\n".join([*parts, "Doubts:", "\n".join(doubts)])
+        words = f"{self.sent} {self.proof}"
+        parts = [_markdown(self.nodes), _markdown(self.classes), words, "Doubts:"]
+        return "\n\n".join([*parts, "\n".join(doubts)])
 
 
 def printable(text: str) -> str:
@@ -190,9 +188,7 @@ class ReportMixin:
         lines += [report.to_markdown(), "", "## What left the nodes", ""]
         for own in report.messages:
             came, went = (f"{own[f'bytes_{how}']:,}" for how in ("received", "sent"))
-            lines.append(
-                f"- {own['task']}: {came} bytes from the nodes, {went} to them"
-            )
+            lines += [f"- {own['task']}: {came} bytes from the nodes, {went} to them"]
         for own in self.estimators_:
             if isinstance(own, Summary):
                 size = f"{own.n_bytes:,} bytes, digest {own.message.digest}"

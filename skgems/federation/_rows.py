@@ -25,13 +25,7 @@ from ..local import (
 from ..messages import naming
 from ..networks import Network, is_fitted
 from ..steps import as_rows
-from ._nodes import (
-    as_mask,
-    check_feature_names,
-    raise_all_held_out,
-    raise_without_classifier,
-    roles_of,
-)
+from . import _nodes
 
 
 class AnyRows(BaseAggregator):
@@ -54,7 +48,7 @@ def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Membe
     X, y, mask, (_, names) = _checked_rows(aggregator, estimator, name, X, y, held_out)
     if estimator is None:
         estimator = Network.of_rows(y, X, names)
-    roles = roles_of(name, np.arange(X.shape[0]), mask, None)
+    roles = _nodes.roles_of(name, np.arange(X.shape[0]), mask, None)
     own = {role: rows for role, rows in roles.items() if len(rows) < X.shape[0]}
     return Member.of(name, estimator, X, y, **own)
 
@@ -72,7 +66,7 @@ def fitted_at_node(name: str, estimator, X, y, held_out=None):
         return estimator
     X, y = np.asarray(X) if not sparse.issparse(X) else X, column_or_1d(y)
     if held_out is not None:
-        kept = ~as_mask(held_out, X)
+        kept = ~_nodes.as_mask(held_out, X)
         X, y = X[kept], y[kept]
     with at_node(name, f"{type(estimator).__name__} cannot be fitted to its rows"):
         own = clone(estimator)
@@ -86,7 +80,7 @@ def check_node(aggregator, estimator, name) -> None:
     if not split_by_state(*named_members(pairs, parameter_names=known)):
         raise ValueError(f"Node {name!r}: the classifier is not fitted; fit it first.")
     if estimator is None and not aggregator._takes_rows_alone:
-        raise_without_classifier(aggregator, name)
+        _nodes.raise_without_classifier(aggregator, name)
 
 
 def _checked_rows(aggregator, estimator, name, X, y, held_out) -> tuple:
@@ -120,9 +114,8 @@ def _checked_rows(aggregator, estimator, name, X, y, held_out) -> tuple:
                 f"X has {features.n_features_in} features, but the classifier of node "
                 f"{name!r} was fitted on {description.n_features_in}."
             )
-        check_feature_names([name], [description], features.feature_names_in)
-    mask = None if held_out is None else as_mask(held_out, X)
-    return X, y, mask, (kinds.pop(), features.feature_names_in)
+        _nodes.check_feature_names([name], [description], features.feature_names_in)
+    return X, y, _nodes.as_mask(held_out, X), (kinds.pop(), features.feature_names_in)
 
 
 def _raise_of_types(name: str, kinds: set) -> None:
@@ -151,7 +144,7 @@ def chunked_member_of(aggregator, estimator, chunks, *, name: str, **sample):
         of_rows = Network.of_rows(sorted(member.tally), some)
         member = replace(member, picklable=Picklable(of_rows))
     if not any(learning for learning, _ in member.tally.values()):
-        raise_all_held_out(name)
+        _nodes.raise_all_held_out(name)
     return member
 
 

@@ -11,14 +11,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from ..base import seeded_clone
 from ..compat import safe_indexing
 from ..local import Picklable, at_node, cached, fit_local, net_seed
-from ._nodes import (
-    deal_rows,
-    hold_out,
-    node_codes,
-    node_names_of,
-    raise_all_held_out,
-    raise_without_rows,
-)
+from . import _nodes
 
 
 @dataclass(frozen=True)
@@ -37,24 +30,24 @@ def simulate(names, members, X, y, nodes, held_out, simulation: Simulation) -> t
     """Names, trained clones, each row's node, and rows that none was trained on."""
     rng = check_random_state(simulation.random_state)
     if nodes is None:
-        codes = deal_rows(y, len(members), rng)
+        codes = _nodes.deal_rows(y, len(members), rng)
     else:
         if len(members) == 1:
-            names = node_names_of(nodes, X.shape[0])
+            names = _nodes.node_names_of(nodes, X.shape[0])
             members = members * len(names)
-        codes = node_codes(nodes, names, X.shape[0])
+        codes = _nodes.node_codes(nodes, names, X.shape[0])
     counts = np.bincount(codes[codes >= 0], minlength=len(names))
     if not counts.all():
-        raise_without_rows(names[np.argmin(counts)])
+        _nodes.raise_without_rows(names[np.argmin(counts)])
     given, held_out, jobs = held_out, np.zeros(X.shape[0], dtype=bool), {}
     # What is drawn is drawn in the order of the nodes' first rows, which is the same
     # whatever order and names the nodes have.
     for index in dict.fromkeys(codes[codes >= 0].tolist()):
         member, rows = members[index], np.flatnonzero(codes == index)
         if given is None:
-            mask = hold_out(y[rows], simulation.validation_fraction, rng)
+            mask = _nodes.hold_out(y[rows], simulation.validation_fraction, rng)
         elif (mask := given[rows]).all():
-            raise_all_held_out(names[index])
+            _nodes.raise_all_held_out(names[index])
         held_out[rows[mask]] = True
         common = simulation.common_seed
         own = rng if common is None else np.random.RandomState(common)

@@ -1,7 +1,7 @@
 """All that a node does with its own classifier and its own rows."""
 
 from ._cache import cached, cached_call, clear_cache, digest, recall, remember
-from ._chunks import ChunkedMember
+from ._chunks import ChunkedMember, stacked
 from ._classifiers import (
     Description,
     Picklable,

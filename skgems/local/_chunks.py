@@ -17,19 +17,9 @@ from ..moments import (
     merge_moments,
     moments_kind,
 )
+from . import _moments
 from ._classifiers import at_node, indices_of
 from ._member import Member
-from ._moments import (
-    CLUSTER_ROWS,
-    TEMPERATURE_ROWS,
-    Centres,
-    OwnGradient,
-    inverse_deviations,
-    moments,
-    ranks,
-    reply_of,
-    stride,
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +39,7 @@ class ChunkedMember(Member):
                 _count(tally, y, held)
             return replace(model, tally=tally)
         seen = set() if estimator is None else set(model.own_linear()[1])
-        some = _Spread(seen, least, TEMPERATURE_ROWS)
+        some = _Spread(seen, least, _moments.TEMPERATURE_ROWS)
         for X, y, held in read():
             _count(tally, y, held)
             if held is not None:
@@ -137,14 +127,14 @@ class _Spread:
     def add(self, X, y, labels: list, codes) -> None:
         before = np.array([self.sizes.get(label, 0) for label in labels], dtype=int)
         known = np.array([label in self.labels for label in labels], dtype=bool)
-        rank = before[codes] + ranks(codes)
+        rank = before[codes] + _moments.ranks(codes)
         chosen = np.flatnonzero(known[codes] & (rank % self.step == 0))
         self.parts.append((X[chosen], y[chosen], rank[chosen]))
         sizes = before + np.bincount(codes, minlength=len(labels))
         own = zip(labels, sizes.tolist(), known, strict=True)
         self.sizes |= {label: n for label, n, is_known in own if is_known}
         large = [n for n in self.sizes.values() if n >= self.least]
-        step = stride(np.array(large, dtype=int), self.n_rows)
+        step = _moments.stride(np.array(large, dtype=int), self.n_rows)
         if step > self.step:
             self.step = step
             chosen = [part[2] % step == 0 for part in self.parts]
@@ -183,16 +173,16 @@ def moments_of_chunks(
         held = Member(member.name, member.picklable, stacked(X), np.concatenate(y))
         held = replace(held, left_out=member.left_out, min_rows=member.min_rows)
         asked |= {"min_cluster_size": min_cluster_size, "seed": seed}
-        return moments(held, kind="auto", n_components=n_components, **asked)
+        return _moments.moments(held, kind="auto", n_components=n_components, **asked)
     with at_node(member.name, "its rows cannot be summed"):
         large = large_classes(sizes, min_cluster_size)
-    least = max(min_cluster_size, CLUSTER_ROWS, member.min_rows)
+    least = max(min_cluster_size, _moments.CLUSTER_ROWS, member.min_rows)
     n_clusters = np.clip(sizes // least, 1, n_components)
     drawn = {c: member.drawn[own[c].item()] for c in np.flatnonzero(sizes).tolist()}
     centres = _centres(drawn, n_clusters, seed)
     chosen = stacked([drawn[c] for c in np.flatnonzero(large).tolist()])
     origin = median_of_rows(chosen, np.arange(chosen.shape[0]), min_cluster_size > 1)
-    gradient = OwnGradient(member, own, large, origin, **asked)
+    gradient = _moments.OwnGradient(member, own, large, origin, **asked)
     gradient.fit_factor(member.X, member.y, own)
     # Rows of classes that are too small are of one more class, with a part each.
     extra, divided = len(own), n_components > 1 or not large.all()
@@ -227,19 +217,19 @@ def moments_of_chunks(
     )
     if n_components == 1:
         sums = replace(sums, part_squares=None)
-    return reply_of(member, own, sums) | gradient.reply(sums)
+    return _moments.reply_of(member, own, sums) | gradient.reply(sums)
 
 
-def _centres(drawn: dict, n_clusters: np.ndarray, seed) -> dict[int, Centres]:
+def _centres(drawn: dict, n_clusters: np.ndarray, seed) -> dict[int, _moments.Centres]:
     """Centres of the clusters of each class that is divided, by some of its rows."""
     if n_clusters[list(drawn)].max() == 1:
         return {}
     every = stacked(drawn.values())
     classes = np.repeat(list(drawn), [rows.shape[0] for rows in drawn.values()])
-    inverse = inverse_deviations(every, classes)
+    inverse = _moments.inverse_deviations(every, classes)
     seed = check_random_state(seed).randint(2**31 - 1)
     return {
-        c: Centres(rows, n_clusters[c], inverse, seed)
+        c: _moments.Centres(rows, n_clusters[c], inverse, seed)
         for c, rows in drawn.items()
         if n_clusters[c] > 1
     }

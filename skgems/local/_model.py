@@ -79,11 +79,6 @@ class LocalModel:
     has_module = False  # whether its parameters are those of a torch module
     is_chain = True  # whether it can be read as a chain of dense layers
 
-    @property
-    def dtype(self) -> np.dtype:
-        """That of its weights, float64 where they differ."""
-        return self.network(copy=False).dtype
-
     def network(self, *, copy: bool = True) -> Network:
         """It as plain arrays; see `skgems.networks.read_network`."""
         return read_network(self.estimator, name=self.name, copy=copy)

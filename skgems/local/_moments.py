@@ -176,12 +176,8 @@ class OwnGradient:
         found[:, constant, :] = sums.mean()[constant][:, None] * found[:, -1:, :]
         sent = {"gradients": found} if self.by_class else {"gradient": found[0]}
         effective = float(self.effective.least()[0])
-        return {
-            "factor": self.factor,
-            "effective_rows": effective,
-            **sent,
-            **self.weighs,
-        }
+        about = {"factor": self.factor, "effective_rows": effective}
+        return about | sent | self.weighs
 
 
 def factor_of(logits: np.ndarray, y: np.ndarray) -> float:

@@ -47,7 +47,7 @@ def opened_front(content) -> Front:
     return _OPENED[key]
 
 
-def describe_node(member: Member) -> dict:
+def describe(member: Member) -> dict:
     """The node's "network", and how many "rows" of each class have each role."""
     labels, counts = member.row_counts()
     network = member.model.network().as_content()
@@ -202,11 +202,8 @@ def _first(values):
 def _judged(member, X, Z, codes, weights, models, factors, gradient, compared) -> dict:
     """What rows X, which hidden layers make Z of, say of some models."""
     n_models, _, n_classes = models.shape
-    shapes = {
-        "squares": n_models,
-        "right": n_models,
-        "losses": (n_models, len(factors)),
-    }
+    shapes = {"squares": n_models, "right": n_models}
+    shapes |= {"losses": (n_models, len(factors))}
     shapes |= {"gradient": models.shape} if gradient else {}
     shapes |= {"squared_gains": n_models} if compared else {}
     found = {name: np.zeros(shape) for name, shape in shapes.items()}
@@ -355,14 +352,13 @@ def join(
             reply["moments"] = exact.as_arrays(dtype=dtype, rank=rank)
         answers[number] = {**request, "reply": reply}
     about = {"name": member.name, "method": method, "settings": settings}
-    about |= {"describe": describe_node(member), "counts": counts(member)}
+    about |= {"describe": describe(member), "counts": counts(member)}
     return {**about, "answers": answers}
 
 
 # ``function(member, **content)`` returns what is replied.
-_FURTHER = (front, counts, neurons, evaluate, score, train, retrain, join)
+_OTHERS = (describe, front, counts, neurons, evaluate, score, train, retrain, join)
 ANSWERS: Mapping[str, Callable[..., Mapping]] = {
-    "describe": describe_node,
     **_JOINED,
-    **{function.__name__: function for function in _FURTHER},
+    **{function.__name__: function for function in _OTHERS},
 }

@@ -115,6 +115,7 @@ SEEN = {
 _N_ROWS = Number(high=limits.MOST_ROWS)
 _COUNTS, _MEANS = Array("d", low=0.0), Array("d")
 _ABOUT_MEANS = {"counts": _COUNTS, "means": _MEANS, "squares": _sum("d", low=0.0)}
+_POWERS = {"means": Array("p d"), "squares": _sum("p d", low=0.0), "slopes": _MEANS}
 COLUMNS: Mapping[str, Mapping[str, Field]] = {
     "columns": {"n_rows": _N_ROWS, **_ABOUT_MEANS},
     "scatter": {"n_rows": _N_ROWS, "mean": _MEANS, "triangle": _sum("d(d+1)/2")},
@@ -131,15 +132,7 @@ COLUMNS: Mapping[str, Mapping[str, Field]] = {
         ),
     },
     "histogram": {"n_rows": _N_ROWS, "cumulative": Array("d *", low=0.0)},
-    **dict.fromkeys(
-        ("powers", "box_powers"),
-        {
-            "counts": _COUNTS,
-            "means": Array("p d"),
-            "squares": _sum("p d", low=0.0),
-            "slopes": Array("d"),
-        },
-    ),
+    **dict.fromkeys(("powers", "box_powers"), _ABOUT_MEANS | _POWERS),
     "extremes": {"low": _MEANS, "high": _MEANS},
 }
 
@@ -174,9 +167,7 @@ NETWORK = {
 _COUNTED = "How many rows of which class judge, make moments and train."
 ROWS = {
     "labels": Labels("l", ordered=True, says=_COUNTED, detail=words.of_rows),
-    **{
-        role: _wholes("l", says=_COUNTED) for role in ("judging", "moments", "training")
-    },
+    **dict.fromkeys(("judging", "moments", "training"), _wholes("l", says=_COUNTED)),
 }
 _TO_TRAIN = "How many rows of each class the node may train on."
 COUNTS = {
@@ -208,6 +199,7 @@ _SQUARED = (
     "nothing of how features go together."
 )
 _UNIT = "Variances of single features, of all classes together."
+_SCATTERED: dict = {"says": _SCATTER, "detail": words.of_scatter}
 _ROOM = {"low": 0.0, "high": LARGEST_FLOAT32}
 _SIZES = {"low": 0.0, "high": float(limits.MOST_ROWS)}
 SUMS = {
@@ -217,15 +209,13 @@ SUMS = {
     "means": Array("n d", least_bytes=2, says=_MEANS_OF, detail=words.of_means),
     "groups": Array("g", kinds="i", low=-1, says="Class of each matrix."),
     "group_counts": Array("g", says="How many rows each matrix is of.", **_SIZES),
-    "triangles": _sum(
-        "g d(d+1)/2", says=_SCATTER, detail=words.of_scatter, default=ABSENT
-    ),
+    "triangles": _sum("g d(d+1)/2", default=ABSENT, **_SCATTERED),
     "scatter": _optional(
         "g d", says=_SQUARED, detail=words.of_scatter, high=LARGEST_SQUARE
     ),
     "squares": _sum("s d", says=_VARIANCES, low=0.0, default=ABSENT),
     "unit": Array("d", low=SMALLEST, least_bytes=4, default=ABSENT, says=_UNIT),
-    "deviations": _few("g d", says=_SCATTER, detail=words.of_scatter, **_ROOM),
+    "deviations": _few("g d", **_SCATTERED, **_ROOM),
     "spreads": _few("s d", says=_VARIANCES, **_ROOM),
     "part_squares": _sum("n d", says=_OF_PARTS, low=0.0, default=ABSENT),
     "part_spreads": _few("n d", says=_OF_PARTS, **_ROOM),

@@ -229,7 +229,8 @@ def test_fewer_nodes_than_a_channel_needs_are_an_error(case, task, monkeypatch):
     shapes = {}
 
     def needing_all(self, members, **options):
-        make(self, members, min_nodes=N_NODES, **options)
+        make(self, members, **options)
+        self.min_nodes = N_NODES
 
     def dying(request, member):
         if request.task == task and member.name == "node 1":

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.random import RandomState
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
@@ -96,34 +97,34 @@ def test_names_of_nodes_that_nothing_else_names():
 @pytest.mark.parametrize("n_nodes", [1, 2, 3, 7])
 def test_rows_are_dealt_evenly(n_nodes):
     y = np.array(["a"] * 20 + ["b"] * 9 + ["c"] * 2)
-    codes = deal_rows(y, n_nodes, 0)
+    codes = deal_rows(y, n_nodes, RandomState(0))
     sizes = np.bincount(codes, minlength=n_nodes)
     assert sizes.sum() == len(y) and np.ptp(sizes) <= 1
     for label in "abc":
         assert np.ptp(np.bincount(codes[y == label], minlength=n_nodes)) <= 1
-    np.testing.assert_array_equal(codes, deal_rows(y, n_nodes, 0))
+    np.testing.assert_array_equal(codes, deal_rows(y, n_nodes, RandomState(0)))
     if n_nodes > 1:
-        assert np.any(codes != deal_rows(y, n_nodes, 1))
+        assert np.any(codes != deal_rows(y, n_nodes, RandomState(1)))
 
 
 def test_too_few_rows_to_deal():
     with pytest.raises(ValueError, match="3 unfitted classifiers.*n_samples=2 rows"):
-        deal_rows(np.array([0, 1]), 3, 0)
+        deal_rows(np.array([0, 1]), 3, RandomState(0))
 
 
 def test_rows_are_held_out_of_every_class():
     y = np.repeat([3, 1, 2], [10, 20, 7])
-    mask = hold_out(y, 0.3, 0)
+    mask = hold_out(y, 0.3, RandomState(0))
     assert [int(mask[y == label].sum()) for label in (3, 1, 2)] == [3, 6, 2]
-    np.testing.assert_array_equal(mask, hold_out(y, 0.3, 0))
-    assert np.any(mask != hold_out(y, 0.3, 1))
+    np.testing.assert_array_equal(mask, hold_out(y, 0.3, RandomState(0)))
+    assert np.any(mask != hold_out(y, 0.3, RandomState(1)))
 
 
 @pytest.mark.parametrize(
     ("fraction", "counts"), [(0.0, [10, 10]), (0.2, [10, 4]), (0.9, [10, 1])]
 )
 def test_nothing_is_held_out_where_a_class_is_too_small(fraction, counts):
-    assert not hold_out(np.repeat([0, 1], counts), fraction, 0).any()
+    assert not hold_out(np.repeat([0, 1], counts), fraction, RandomState(0)).any()
 
 
 @pytest.mark.parametrize("n_jobs", [None, 2])

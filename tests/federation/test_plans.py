@@ -193,15 +193,16 @@ def test_all_failing_is_an_error_that_keeps_the_shared_model():
 
 
 def test_fewer_nodes_than_needed_are_an_error():
-    def members():
-        return [Target("a", 1.0), Target("b", 3.0, failures=2), Target("c", 1.0)]
+    def learn(min_nodes):
+        b = Target("b", 3.0, failures=2)
+        channel = InProcess([Target("a", 1.0), b, Target("c", 1.0)])
+        channel.min_nodes = min_nodes
+        co_learn(channel.members, n_rounds=1, channel=channel)
 
     with pytest.warns(UserWarning, match="'b' failed twice"):
-        some = members()
-        co_learn(some, n_rounds=1, channel=InProcess(some, min_nodes=2))
-    some = members()
+        learn(2)
     with pytest.raises(TooFewNodes, match="Only 2 of 3 nodes.*3 must.*'b'"):
-        co_learn(some, n_rounds=1, channel=InProcess(some, min_nodes=3))
+        learn(3)
 
 
 @pytest.mark.parametrize("error", [ValueError, TypeError])

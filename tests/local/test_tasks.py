@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from skgems import GEMSLogisticAggregator
 from skgems.federation import Message, read_federation
 from skgems.local import Member, node_space
-from skgems.local._tasks import counts, describe_node, evaluate, score, size, space
+from skgems.local._tasks import counts, describe, evaluate, score, size, space
 from skgems.networks import HiddenLayers, Network, linear_logits, read_network
 from skgems.spaces import (
     Accuracy,
@@ -65,7 +65,7 @@ def test_describe_counts_rows_by_role_and_class():
     X, y = np.arange(12.0).reshape(6, 2), np.array(list("bacacc"))
     clf = LogisticRegression().fit(X[:2], y[:2])
     roles = {"judging": np.array([0, 2, 4]), "training": np.array([1, 3, 5])}
-    rows = describe_node(Member.of("lyon", clf, X, y, **roles))["rows"]
+    rows = describe(Member.of("lyon", clf, X, y, **roles))["rows"]
     # Of c, too, which its model has never seen.
     assert rows.pop("labels") == ["a", "b", "c"]
     told = {role: counts.tolist() for role, counts in rows.items()}
@@ -101,7 +101,7 @@ def test_describe_tells_what_is_read_of_the_model(clf, dtype, named):
         X = pandas.DataFrame(X, columns=list("wxyz"))
     clf = clf.fit(X, y)
     network = read_network(clf)
-    told = describe_node(Member.of("lyon", clf, own.X, own.y))["network"]
+    told = describe(Member.of("lyon", clf, own.X, own.y))["network"]
     again = Network.from_content(Message.of("describe", **told).content)
     for name in ("coefs", "intercepts"):
         for one, two in zip(getattr(again, name), getattr(network, name), strict=True):
