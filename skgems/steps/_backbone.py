@@ -168,45 +168,33 @@ class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         tags.transformer_tags.preserves_dtype = []  # it is that of the net
         return tags
 
-    def head(self, start=0, width=None):
-        """The last layer of a fitted backbone, as a net in skorch that takes features.
 
-        Parameters
-        ----------
-        start, width : int
-            Which feature is the first one, of how many; None: of these alone.
+def head_of(backbone: Backbone, start=0, width=None):
+    """The last layer as a net of features, in which its own begin at ``start``."""
+    import torch
 
-        Returns
-        -------
-        net : skorch classifier
-            With the classes of the whole net.
-        """
-        import torch
-
-        check_is_fitted(self, "net_")
-        own, (_, last) = unwrap(self.net_), _parts(self.net_)
-        head = deepcopy(last)
-        if width is not None:
-            head.weight = torch.nn.Parameter(
-                last.weight.new_zeros(len(last.weight), width)
-            )
-            head.weight.data[:, start : start + last.in_features] = last.weight
-            head.in_features = width
-        # Around skorch's own pickling, as not every module can be pickled.
-        net = object.__new__(type(own))
-        layers = [head, *([] if self._link is None else [self._link])]
-        vars(net).update(vars(own) | {"module_": torch.nn.Sequential(*layers)})
-        net.is_head_ = True  # of features whose units say nothing
-        return net
+    own, (_, last) = unwrap(backbone.net_), _parts(backbone.net_)
+    head, n_in = deepcopy(last), last.in_features
+    if width is not None:
+        weight = last.weight.new_zeros(last.out_features, width)
+        weight[:, start : start + n_in] = last.weight.detach()
+        head.weight, head.in_features = torch.nn.Parameter(weight), width
+    # Around skorch's own pickling, as not every module can be pickled.
+    net = object.__new__(type(own))
+    layers = [head, *([] if backbone._link is None else [backbone._link])]
+    vars(net).update(vars(own) | {"module_": torch.nn.Sequential(*layers)})
+    net.is_head_ = True  # of features whose units say nothing
+    return net
 
 
 @contextmanager
 def holding(estimator):
     """Meanwhile, the digest of layers of this classifier finds them."""
     backbone = Backbone(estimator)
-    with suppress(TypeError, ValueError):  # a classifier of another kind
-        _parts(estimator)
-        _HELD.add(backbone)
+    if is_skorch(unwrap(estimator)):
+        with suppress(TypeError, ValueError):  # unfitted, or of another kind
+            _parts(estimator)
+            _HELD.add(backbone)
     yield
 
 
@@ -231,7 +219,6 @@ def _digest(module, last) -> str:
     import torch
 
     weights, others = sha256(), sha256()
-    own = set() if last is None else {id(p) for p in last.parameters()}
     for path, part in module.named_modules():
         if part is last or isinstance(part, torch.nn.Identity):
             continue
@@ -240,8 +227,7 @@ def _digest(module, last) -> str:
         tensors = [(weights, *p) for p in part.named_parameters(recurse=False)]
         tensors += [(others, *b) for b in part.named_buffers(recurse=False)]
         for digest, name, values in tensors:
-            # The number of batches that were seen changes nothing.
-            if id(values) in own or name == "num_batches_tracked":
+            if name == "num_batches_tracked":  # it changes nothing
                 continue
             digest.update(f"{path}.{name} {values.dtype} {values.shape}".encode())
             flat = values.detach().cpu().contiguous().flatten()

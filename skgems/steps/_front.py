@@ -17,7 +17,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 
 from ..compat import get_column_indices, safe_indexing
 from ..networks import is_fitted, is_skorch, read_network, unwrap
-from ._backbone import Backbone
+from ._backbone import Backbone, head_of
 from ._columns import Columns, ColumnsError, as_rows
 from ._kinds import KINDS, Kind, NotPooledError
 from ._statistics import STATISTICS
@@ -280,7 +280,7 @@ class Front:
         widths = [step._n_features_out for step in beside]
         before = sum(widths[: known.index(own.digest_)])
         own = own.fit(np.ones((1, beside[0].n_features_in_)))
-        return own.head(before, sum(widths))
+        return head_of(own, before, sum(widths))
 
     def transform(self, X):
         """Rows of a node after all steps."""

@@ -38,6 +38,7 @@ from skgems.datasets import partition_by_label  # noqa: E402
 from skgems.federation import Nodes, reply_to  # noqa: E402
 from skgems.fronts import Backbone  # noqa: E402
 from skgems.steps import Front  # noqa: E402
+from skgems.steps._backbone import head_of  # noqa: E402
 
 X, Y = load_digits(n_class=6, return_X_y=True)
 X = (X / 16).astype(np.float32)
@@ -140,7 +141,7 @@ def test_what_enters_the_last_layer_comes_out_and_the_head_predicts_as_the_net(e
         expected = own.module_.eval().features(torch.as_tensor(X)).numpy()
     assert Z.dtype == np.float32
     np.testing.assert_allclose(Z, expected, rtol=1e-5, atol=1e-6)
-    head = found.head()
+    head = head_of(found)
     np.testing.assert_allclose(head.predict_proba(Z), own.predict_proba(X), atol=1e-6)
     assert head.classes_.tolist() == own.classes_.tolist()
 
@@ -153,10 +154,10 @@ def test_of_a_binary_net_and_of_a_module_that_is_not_traced():
     with torch.random.fork_rng():
         binary.fit(X[kept], Y[kept].astype(np.float32))
     found = Backbone(binary).fit(X)
-    got = found.head().predict_proba(found.transform(X))
+    got = head_of(found).predict_proba(found.transform(X))
     np.testing.assert_allclose(got, binary.predict_proba(X), atol=1e-6)
     own = Backbone(trained(Branching, max_epochs=1)).fit(X)
-    got = own.head().predict_proba(own.transform(X))
+    got = head_of(own).predict_proba(own.transform(X))
     np.testing.assert_allclose(got, own.net.predict_proba(X), atol=1e-6)
 
 
@@ -227,7 +228,7 @@ def test_digests_are_equal_where_layers_are():
 
 def test_an_aggregator_has_the_last_layers_for_its_members(nets, base, backbone):
     Z = backbone.transform(X)
-    heads = [Backbone(own).fit(X[:1]).head() for own in nets]
+    heads = [head_of(Backbone(own).fit(X[:1])) for own in nets]
     expected = GEMSLogisticAggregator(heads, random_state=0).fit(Z, Y, nodes=NODES)
     for front in (backbone, Backbone(base), PooledTransformer(backbone)):
         agg = linear(nets, front).fit(X, Y, nodes=NODES)
@@ -356,7 +357,7 @@ def test_a_classifier_of_features_is_taken_as_it_is(nets, backbone):
     agg = linear([own, dense, FrozenEstimator(nets[2])], backbone)
     agg.fit(X, Y, nodes=NODES)
     expected = GEMSLogisticAggregator(
-        [own, dense, Backbone(nets[2]).fit(X).head()], random_state=0
+        [own, dense, head_of(Backbone(nets[2]).fit(X))], random_state=0
     ).fit(Z, Y, nodes=NODES)
     np.testing.assert_allclose(agg.coef_, expected.coef_, rtol=1e-3, atol=1e-4)
 
@@ -400,7 +401,7 @@ def test_steps_before_it_and_searches(nets, base):
 
 
 def test_last_layers_are_trained_in_rounds(nets, backbone):
-    heads = [Backbone(own).fit(X[:1]).head() for own in nets]
+    heads = [head_of(Backbone(own).fit(X[:1])) for own in nets]
     before = [{k: v.copy() for k, v in state(own).items()} for own in nets]
     expected = ModelAveragingAggregator(heads, n_rounds=2, random_state=0)
     expected.fit(backbone.transform(X), Y, nodes=NODES)
