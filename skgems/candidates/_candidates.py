@@ -89,6 +89,9 @@ def of_rows(names, front, bent, plain, n_rows: int, *, budget, random_state) -> 
     features = RandomFeatures(1000, random_state=0)
     found.append(Candidate("linear", linear, (front,)))
     found.append(Candidate("linear, bent", linear, bent))
+    if hasattr(quadratic.pooled, "shrinkage"):  # with which few rows of a class will do
+        shrunk = QuadraticDiscriminantAnalysis(solver="eigen", shrinkage=0.05)
+        found.append(Candidate("quadratic", PooledAggregator(pooled=shrunk), (front,)))
     found.append(Candidate("quadratic, bent", quadratic, bent))
     if budget == "small":
         return found

@@ -143,7 +143,8 @@ class UpdateForgetMixin:
             raise ValueError(f"There is no node {name!r}; nodes are {names}.")
         if len(names) == 1:
             raise ValueError(f"Node {name!r} is the only one; nothing would be left.")
-        if self._front is not None and self._agreed_front.columns is None:
+        front = self._agreed_front
+        if self._front is not None and front.columns is None and front.asks:
             raise ValueError(
                 f"The front was fitted to what node {name!r} told, too: fit again "
                 "without it, or give `front` a fitted PooledTransformer that all keep."

@@ -415,6 +415,16 @@ def test_last_layers_are_trained_in_rounds(nets, backbone):
             np.testing.assert_array_equal(value, values[name])
 
 
+def test_a_node_is_forgotten(nets, base, backbone):
+    nodes, kept = np.array(NAMES)[NODES], NODES != 1
+    members = list(zip(NAMES, nets, strict=True))
+    expected = linear(members[::2], backbone).fit(X[kept], Y[kept], nodes=nodes[kept])
+    for front in (backbone, Backbone(base)):
+        agg = linear(members, front, keep_replies=True).fit(X, Y, nodes=nodes)
+        assert not np.array_equal(agg.coef_, expected.coef_)
+        np.testing.assert_array_equal(agg.forget("lyon").coef_, expected.coef_)
+
+
 def test_clones_and_pickles_have_the_net(base, backbone):
     assert clone(backbone).net is base
     assert not hasattr(clone(backbone), "net_")
