@@ -12,7 +12,6 @@ _TABLES = (".csv", ".parquet")
 
 
 def auto_command(args) -> int:
-    """Make the best of what can be made of a folder, and say how it was chosen."""
     out, folder = Path(args.out), Path(args.folder)
     write, given = writer_of(out), dict(args.parameters)
     if unknown := sorted(set(given) - {"budget", "random_state"}):

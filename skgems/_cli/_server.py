@@ -144,7 +144,6 @@ def writer_of(out: Path):
 
 
 def print_report(fitted: BaseAggregator, args, expected: Iterable[str] = ()) -> None:
-    """Print the report of a fit, or write it to the page that was asked for."""
     report = fitted.report()
     lines = str(report).splitlines()
     if left := [name for name in expected if name not in report.nodes["node"]]:
@@ -168,7 +167,6 @@ def parameter(text: str) -> tuple[str, object]:
 
 
 def aggregator_of(method: str, settings: Mapping, parameters: list) -> BaseAggregator:
-    """An unfitted aggregator of a class and settings, which ``parameters`` override."""
     given = dict(parameters)
     known = set(METHODS[method]._get_param_names()) - {"estimators"}
     if unknown := sorted(set(given) - known):

@@ -43,7 +43,6 @@ def average(nodes: list[Node], classes, shares: Shares, *, align: bool = False):
 
 
 def not_constant(nodes: list[Node], shares: Shares) -> tuple[list[Node], Shares]:
-    """Those whose model is not constant; all, if there is none."""
     chosen = [k for k, node in enumerate(nodes) if not node.local.is_constant]
     chosen = chosen or list(range(len(nodes)))
     return [nodes[k] for k in chosen], shares.of(chosen)
@@ -77,7 +76,6 @@ def parameter_weights(
 
 
 def average_networks(nodes: list[Node], classes, shares: Shares, *, align) -> Network:
-    """Average of chains of dense layers, layer by layer; see :func:`average`."""
     first = with_outputs(nodes[0].local.network(copy=False), classes)
     depth = len(first.coefs)
     arrays, axes = [*first.coefs, *first.intercepts], {depth - 1: 1, 2 * depth - 1: 0}
@@ -122,7 +120,6 @@ def _in_one_order(networks: Iterable[Network]) -> Iterator[Network]:
 
 
 def with_outputs(network: Network, classes: np.ndarray) -> Network:
-    """A network with one output for each of ``classes``, zero where it had none."""
     if not np.array_equal(network.classes, classes):
         network = network.aligned(classes)
     return replace(network, seen=np.ones(len(classes), dtype=bool))
@@ -163,7 +160,6 @@ def has_counters(nodes: list[Node]) -> bool:
 
 
 def why_not_alike(nodes: list[Node]) -> Exception | None:
-    """The exception that says why they are no nets of equal modules, or None."""
     nets = [node for node in nodes if node.local.has_module]
     others = [node for node in nodes if not node.local.has_module]
     if others:
@@ -198,7 +194,6 @@ class StartedApartWarning(UserWarning):
 
 
 def warn_of_apart(nodes: Sequence[Node], classes: np.ndarray) -> None:
-    """Warn of chains of dense layers that started apart from the first of them."""
     chains = [node for node in nodes if node.local.is_chain]
     networks = (with_outputs(n.local.network(copy=False), classes) for n in chains)
     first = next(networks, None)
@@ -291,7 +286,6 @@ def _kept_where_none(trained, before, came: list[Weight]) -> list[np.ndarray]:
 
 
 def start_local(estimator, X, y, classes: np.ndarray, seed: int | None):
-    """Where a simulated node starts; see ``fit_local`` for the parameters."""
     if len(classes) == 1:  # nothing to train
         return fit_local(estimator, X, y, classes, seed)
     seed = estimator.random_state if seed is None else seed
@@ -357,7 +351,6 @@ def _with_layout(node: Node) -> Node:
 
 
 def as_classifier(network: Network, classes: np.ndarray):
-    """The plain fitted classifier of scikit-learn that a network is one of."""
     if not network.is_linear:
         return to_mlp_classifier(network, classes)
     weights = network.coefs[0].T, network.intercepts[0]

@@ -42,14 +42,12 @@ class Features:
     named_by_nodes: bool = False  # rows of fit had no names: these are the nodes'
 
     def or_names_of(self, known) -> "Features":
-        """The same, with the first names that a node knows where the rows had none."""
         names = next((names for names in known if names is not None), None)
         if self.feature_names_in is not None or names is None:
             return self
         return Features(self.n_features_in, names, named_by_nodes=True)
 
     def attributes(self) -> dict:
-        """The same as scikit-learn's fitted attributes, where they are known."""
         own = {n: getattr(self, n) for n in ("n_features_in", "feature_names_in")}
         found = {f"{name}_": value for name, value in own.items() if value is not None}
         return {"_named_by_nodes": self.named_by_nodes, **found}
@@ -119,7 +117,6 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         return Front.of(given)
 
     def _with_members(self, members: list):
-        """A copy with other members, and the front that was fitted."""
         given = copy.copy(self).set_params(estimators=members)
         if getattr(self, "_front", None) is not None:
             given.front = self._front
@@ -161,7 +158,6 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         return (X, *y), Features(shell.n_features_in_, names)
 
     def _validated_public_rows(self, X, y):
-        """Public rows for a fitted aggregate, labels as indices of ``classes_``."""
         check_is_fitted(self)
         X, y = self._validate(X, y, reset=False)
         return X, encode_labels(y, self.classes_)

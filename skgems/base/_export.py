@@ -11,13 +11,11 @@ from ..progress import shown
 
 
 def layer_attributes(layers: Layers) -> dict:
-    """``coefs_`` and ``intercepts_`` of an MLPClassifier: two classes, one output."""
     layers = layers.contracted()
     return {"coefs_": list(layers.coefs), "intercepts_": list(layers.intercepts)}
 
 
 def linear_attributes(W) -> dict:
-    """``coef_`` and ``intercept_`` of weights; one row for two classes."""
     if W.shape[1] == 2:
         W = W[:, 1:] - W[:, :1]
     return {"coef_": W[:-1].T.copy(), "intercept_": W[-1].copy()}
@@ -97,7 +95,6 @@ class TunedNetworkMixin(NetworkExportMixin):
 
 
 def tuned_attributes(layers: Layers, last_layer, tuned) -> dict:
-    """What is published of the network, as fitted or as tuned."""
     if tuned is not None:
         layers = tuned.layers
         if last_layer is not None:

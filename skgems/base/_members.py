@@ -52,7 +52,6 @@ def is_named(estimators) -> bool:
 
 
 def is_channel(estimators) -> bool:
-    """Whether what the user gave leads to nodes that are elsewhere."""
     return hasattr(estimators, "ask") and hasattr(estimators, "names")
 
 
@@ -197,7 +196,6 @@ def split_by_state(names, members) -> bool:
 
 
 def seeded_clone(estimator, random_state):
-    """Clone with every unset ``random_state`` drawn from the given generator."""
     fresh = clone(estimator)
     seeds = {
         key: random_state.randint(2**31 - 1)

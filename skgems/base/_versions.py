@@ -8,7 +8,6 @@ _EXTRAS = "torch skorch pandas skops matplotlib cryptography flwr"
 
 
 def versions(extras: bool = False) -> dict[str, str]:
-    """Version of Python and of each package that is installed."""
     found = {"Python": platform.python_version()}
     for name in f"{_PACKAGES} {_EXTRAS * extras}".split():
         try:

@@ -95,7 +95,6 @@ default=None
 
 
 def _of_rows(X, y, nodes, estimators, front, budget, random_state) -> BaseAggregator:
-    """The best of what rows that are here judge."""
     X, y = as_rows(X), np.asarray(y)
     if nodes is None:
         nodes = np.zeros(len(y), dtype=int)
@@ -124,7 +123,6 @@ def _fitted(aggregator, choice: Choice, *rows) -> BaseAggregator:
 
 
 def _over(channel, front, budget, random_state) -> BaseAggregator:
-    """The best of what nodes elsewhere have rows for."""
     seed = check_random_state(random_state).randint(2**31 - 1)
     own = {"budget": budget, "random_state": seed}
     plain = (SimpleImputer(),) if front is None else None

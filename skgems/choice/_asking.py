@@ -83,7 +83,6 @@ class _Fronts:
         self.whole = Front.beside([make_pipeline(*own) for own in self.starts])
 
     def plan(self) -> Generator:
-        """Plan after which they are fitted."""
         if self.steps:
             self.whole = (yield from front_plan(self.whole)).front
 
@@ -92,18 +91,15 @@ class _Fronts:
         return self.whole.branch(start, make_pipeline(*steps))
 
     def with_front(self, steps: tuple) -> dict:
-        """The field of a request."""
         return {"front": self.of(steps).as_content()} if steps else {}
 
 
 def _looking(steps: tuple) -> tuple:
-    """The steps up to the last that looks at rows."""
     looks = [k for k, step in enumerate(steps) if Front(step).asks]
     return steps[: max(looks, default=0) + 1]
 
 
 def _agreement(tried: list[Candidate], fronts: _Fronts) -> Agreement:
-    """What nodes are asked to accept: each method, each front, and one of each task."""
     methods = [
         {"method": type(own).__name__, "settings": own._settings_at_nodes()}
         for own in (candidate.aggregator for candidate in tried)
@@ -145,7 +141,6 @@ def _ask_to_judge(models: list[dict], seed) -> Generator:
 
 
 def _form(aggregator: BaseAggregator, summaries: list[Summary]) -> dict:
-    """The model of some summaries, as nodes can try it on rows."""
     fitted = clone(aggregator).set_params(estimators=summaries).fit()
     own = final_step(fitted.to_estimator())
     found = {"labels": own.classes_.tolist()}

@@ -33,12 +33,10 @@ class Candidate:
 
     @property
     def is_tempered(self) -> bool:
-        """Whether its probabilities get the factor under which rows are likeliest."""
         return getattr(self.aggregator, "_can_temper", False)
 
     @property
     def whole(self) -> BaseAggregator:
-        """A clone of the aggregator, after its steps."""
         own = clone(self.aggregator)
         if not self.steps:
             return own
@@ -119,7 +117,6 @@ def entry_of(candidate: Candidate) -> dict:
 
 
 def _refitted(members, X, y, owners, kept: np.ndarray) -> list:
-    """Clones of members, fitted to some rows."""
     found = []
     for name, member in members:
         rows, own = owners[name][kept[owners[name]]], clone(unwrap(member))
@@ -159,13 +156,11 @@ class _Prepared:
 
 
 def loss_and_factor(candidate: Candidate, losses: np.ndarray) -> dict:
-    """Log-loss and factor of the table, of losses under each factor."""
     best = int(np.argmin(losses)) if candidate.is_tempered else AS_IT_IS
     return {"log_loss": float(losses[best]), "factor": float(FACTORS[best])}
 
 
 def _judged(candidate, members, y, rows, prepared, entry) -> tuple:
-    """Which rows are labelled right, and losses under each factor."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         X, n_bytes = prepared.after(candidate.steps)

@@ -24,7 +24,6 @@ def _checked(**constraints):
 
 
 def _encode_labels(y: ArrayLike) -> tuple[NDArray, NDArray[np.intp]]:
-    """Sorted labels and, for each row, the position of its label among them."""
     y = column_or_1d(check_array(y, ensure_2d=False, dtype=None, input_name="y"))
     check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)
@@ -32,7 +31,6 @@ def _encode_labels(y: ArrayLike) -> tuple[NDArray, NDArray[np.intp]]:
 
 
 def shuffled_by_class(codes: NDArray, rng: np.random.RandomState) -> NDArray[np.intp]:
-    """Row numbers class after class, in random order within each class."""
     shuffled = rng.permutation(len(codes))
     return shuffled[np.argsort(codes[shuffled], kind="stable")]
 

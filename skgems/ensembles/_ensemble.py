@@ -227,7 +227,6 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
 
     @property
     def _allow_nan(self) -> bool:
-        """Whether values may be missing: where all members take that."""
         if self.estimators is None or is_channel(self.estimators):
             return False
         members = named_members(self.estimators)[1]
@@ -286,7 +285,6 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
         return X, y
 
     def _chosen(self, federation: Federation) -> tuple[Choice, dict]:
-        """A vote or the stack, by halves of the rows; its parameters."""
         members = list(zip(federation.names, federation.estimators, strict=True))
         ways = {
             "vote": {"combine": "vote", "weights": self.weights},

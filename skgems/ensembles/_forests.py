@@ -97,7 +97,6 @@ def merge_forests(forests) -> RandomForestClassifier | ExtraTreesClassifier:
 
 
 def _with_classes(tree, n_classes: int, columns: np.ndarray, factor: float):
-    """A copy of a tree over more classes, its leaves multiplied by a factor."""
     old, tree = tree.tree_, copy(tree)
     state = old.__getstate__()
     values = np.zeros((old.node_count, 1, n_classes))

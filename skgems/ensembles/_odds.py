@@ -22,7 +22,6 @@ class MemberOdds(TransformerMixin, BaseEstimator):
         self.beside = beside
 
     def fit(self, X, y=None) -> "MemberOdds":
-        """Return itself: members are fitted."""
         return self
 
     def transform(self, X) -> np.ndarray:
@@ -37,14 +36,12 @@ class MemberOdds(TransformerMixin, BaseEstimator):
         return np.hstack(columns)
 
     def _models(self):
-        """Each member's name, model, classes, and which of these have a column."""
         for name, member in self.members:
             model = local_model(member, name=name)
             known = np.sort(model.description.classes[model.description.seen])
             yield name, model, known, slice(int(len(known) <= 2), None)
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
-        """Of each column the member and the class."""
         models = [(name, known[s].tolist()) for name, _, known, s in self._models()]
         names = [f"{name}: {own}" for name, known in models for own in known]
         return np.array(names, dtype=object)

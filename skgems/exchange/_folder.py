@@ -248,7 +248,6 @@ class Folder:
 
 @contextmanager
 def exchange_at(place: Path) -> Iterator[None]:
-    """Say of a file that it is none of an exchange where what it holds does not do."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as exc:

@@ -42,7 +42,6 @@ def as_json(aggregator: BaseAggregator) -> dict:
 
 
 def from_json(state: Mapping) -> BaseAggregator:
-    """Inverse of `as_json`; ValueError for parameters of the machine."""
     params = {name: _object(value) for name, value in state["params"].items()}
     if not params.keys().isdisjoint(_OWN):  # a memory holds pickles
         raise ValueError(f"a folder has none of the parameters {_OWN}.")
@@ -50,7 +49,6 @@ def from_json(state: Mapping) -> BaseAggregator:
 
 
 def of_settings(method: str, settings: Mapping) -> BaseAggregator:
-    """Aggregator of a method and of settings, as requests and summaries have them."""
     params = dict(settings)
     for name, value in settings.items():
         if name in _KINDS and isinstance(value, Mapping):
@@ -61,7 +59,6 @@ def of_settings(method: str, settings: Mapping) -> BaseAggregator:
 
 
 def _front(given) -> PooledTransformer | None:
-    """A front of settings, of the file of a fitted one, or as it is typed."""
     if isinstance(given, Mapping):
         front = Front.from_content(given)
         return PooledTransformer(front.transformer, bounds=front.bounds)

@@ -22,7 +22,6 @@ class Shares:
     sizes: np.ndarray  # (n_nodes,), rows; the same as shared if not counted
 
     def for_all_outputs(self) -> "Shares":
-        """The same, with every node counted for every class."""
         outputs = np.broadcast_to(self.shared[:, None], self.outputs.shape)
         return replace(self, outputs=outputs)
 
@@ -99,7 +98,6 @@ def ask_to_retrain(
     coordinates: Coordinates | None = None,
     **more,
 ) -> Message:
-    """Request to train layers, in coordinates, on rows; see `local.retrain`."""
     more |= {"coefs": layers.coefs, "intercepts": layers.intercepts}
     more["activation"] = layers.activation
     if coordinates is not None:

@@ -175,7 +175,6 @@ def read_federation(
 
 
 def _front_for(aggregator, X, nodes, held_out, joined) -> tuple[Front, list[dict]]:
-    """The fitted front of an aggregator, and the history of the messages for it."""
     if joined is not None:
         return Front.from_content(joined.front), []
     front = aggregator._agreed_front
@@ -204,7 +203,6 @@ def _warn_of_another_front(model: LocalModel, X, y) -> None:
 
 
 def _default_members(aggregator: BaseAggregator, X, nodes):
-    """What stands for ``estimators=None``: one for all nodes, or none of any."""
     default = aggregator._default_estimator()
     if default is not None or X is None or nodes is None:
         return default
@@ -230,7 +228,6 @@ def _with_rows_alone(names, members, codes, X, y, features) -> list:
 
 
 def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:
-    """Send the first message over a channel: the run, and what nodes sent."""
     if not aggregator._asks_nodes:
         raise TypeError(
             f"{type(aggregator).__name__} needs the classifiers themselves, not a "
@@ -411,7 +408,6 @@ def _warn_of_alike_labels(federation: Federation) -> None:
 
 
 def _common_features(names, descriptions, given: Features | None) -> Features:
-    """Features of all nodes and of the rows that are given, if any."""
     numbers = [own.n_features_in for own in descriptions]
     if len(set(numbers)) > 1:
         raise ValueError(

@@ -64,7 +64,6 @@ class Record:
 
 
 def what_differs(request: Message, others: Iterable[Message]) -> str:
-    """In words, what a request asks that no other of its task does."""
     asked, found = _plain(request.content), []
     for own in (_plain(own.content) for own in others if own.task == request.task):
         names = sorted(n for n in asked | own if asked.get(n) != own.get(n))
@@ -131,13 +130,11 @@ class Ledger:
         return Counter({own["request"]: own["task"] for own in lines}.values())
 
     def keep(self, request: Message, reply: Message) -> None:
-        """Keep a reply, and what it says about the rows."""
         data = reply.to_bytes()
         self._state[f"{request.digest}.safetensors"] = data
         self.count(request, reply=reply.digest, bytes=len(data), says=says(reply))
 
     def count(self, request: Message, **more) -> None:
-        """Count a request, before anything is computed for it, and when it is done."""
         line = {"task": request.task, "request": request.digest, **more}
         before = self._state.get(_LOG) or b""
         self._state[_LOG] = before + json.dumps(line).encode("utf-8") + b"\n"

@@ -145,7 +145,6 @@ class ReportMixin:
         return Report(*given, tuple(_doubts(self, nodes, classes)), _proof(self))
 
     def _scored(self, X, y, nodes) -> dict:
-        """Rows of each node, and the accuracy of its own model and of the aggregate."""
         y, names = np.asarray(y), list(self.node_names_)
         Z, found = self._validate(X, reset=False), self.predict(X)
         owned = dict.fromkeys(names, np.arange(len(y)))
@@ -201,14 +200,12 @@ class ReportMixin:
 
 
 def _pairs(aggregator) -> list[tuple]:
-    """Name and classifier of each node, a Network where it sent a summary."""
     members = aggregator.estimators_
     members = [own.network if isinstance(own, Summary) else own for own in members]
     return list(zip(aggregator.node_names_, members, strict=True))
 
 
 def _measured(aggregator) -> dict:
-    """Columns that the fit has measured."""
     scores = getattr(aggregator, "node_scores_", None)
     if scores is None:
         return {}
@@ -274,8 +271,6 @@ def _doubts(aggregator, nodes, classes) -> list[str]:
 
 
 def _cells(columns: Mapping) -> list[list[str]]:
-    """Rows of texts, the first of them titles."""
-
     def text(value) -> str:
         if value is None:
             return "-"

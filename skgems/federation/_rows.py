@@ -54,14 +54,12 @@ def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Membe
 
 
 def column_member(name: str, X, mask=None, min_rows: int = 1) -> Member:
-    """A node that is asked about its columns alone."""
     X, learning = as_rows(X), slice(None) if mask is None else np.flatnonzero(~mask)
     roles = {"moments": learning, "training": learning, "min_rows": min_rows}
     return Member.of(name, None, X, np.zeros(X.shape[0]), **roles)
 
 
 def fitted_at_node(name: str, estimator, X, y, held_out=None):
-    """The node's classifier, fitted here to its rows where that is not done yet."""
     if estimator is None or is_fitted(estimator):
         return estimator
     X, y = np.asarray(X) if not sparse.issparse(X) else X, column_or_1d(y)

@@ -148,7 +148,6 @@ class Run:
         return getattr(self.channel, "members", [])
 
     def with_nodes_of(self, other: "Run") -> "Run":
-        """The same, where the nodes that another run reaches are reached too."""
         self.channel, self.reached = other.channel, other.reached
         self.judges |= other.judges  # of whom there may be rows
         self.silent = [name for name in self.silent if name not in other.names]

@@ -16,8 +16,6 @@ from . import _nodes
 
 @dataclass(frozen=True)
 class Simulation:
-    """How nodes are simulated where their classifiers are not fitted."""
-
     random_state: object = None
     validation_fraction: float = 0.0
     common_seed: int | None = None

@@ -103,7 +103,6 @@ class SummarizingMixin:
 
 
 def first_request(aggregator, asked: list[Message]) -> Message:
-    """Request of the first message, the same for all nodes: a summary."""
     each = ({"task": request.task, "asked": request.content} for request in asked)
     requests = {str(k): own for k, own in enumerate(each)}
     method, settings = type(aggregator).__name__, aggregator._settings_at_nodes()

@@ -159,7 +159,6 @@ class Summary:
 def region_summary(
     aggregator, federation, network: Network, asked: Message, reply, name: str
 ) -> Summary:
-    """One summary of the rows of several nodes, of the sum of what they replied."""
     labels = federation.classes.tolist()
     rows = {role: np.zeros(len(labels), np.int64) for role in ROLES}
     for node in federation.nodes:
@@ -182,7 +181,6 @@ def region_summary(
 
 
 def load_message(path, *, public_key=None) -> Message:
-    """Read an untrusted file, and check its signature if a key is given."""
     message, _ = _read(path)
     if public_key is not None:
         with naming(path):

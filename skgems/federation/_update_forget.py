@@ -48,7 +48,6 @@ def records_of(federation: Federation) -> dict[str, Record]:
 
 
 def _entries(given, summaries: list) -> list[tuple]:
-    """What a parameter `estimators` lists, and whether it names its node."""
     listed = given if isinstance(given, list | tuple) else [given]
     pairs = zip(listed, summaries, strict=True)
     return [(own, summary is not None or is_named([own])) for own, summary in pairs]

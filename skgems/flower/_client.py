@@ -18,7 +18,6 @@ _MOST_NAME = 200
 
 
 def flower(module: str):
-    """A module of Flower, which is imported when it is needed."""
     try:
         return import_module(f"flwr.{module}")
     except ImportError as exc:

@@ -122,7 +122,6 @@ class _Post:
         return sorted(told)
 
     def ask(self, requests: Mapping[str, Message]) -> dict:
-        """Replies, or what there is instead, by name."""
         different = {id(request): request for request in requests.values()}
         data = {key: request.to_bytes() for key, request in different.items()}
         asked = {self.ids[n]: {"bytes": data[id(r)]} for n, r in requests.items()}
@@ -179,7 +178,6 @@ class _Post:
         return {number: node for number, node in ids if number is not None}
 
     def _pulled(self, waiting: dict[str, int]) -> Iterator[tuple]:
-        """Nodes and letters that have come, which are waited for no longer."""
         for letter in self.grid.pull_messages(list(waiting)):
             node = waiting.pop(letter.metadata.reply_to_message_id, None)
             if node is not None:

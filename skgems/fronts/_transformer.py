@@ -157,7 +157,6 @@ default=None
         return as_rows(X)
 
     def _take(self, front: Front, errors) -> None:
-        """Become fitted, all at once."""
         self._front, self.transformer_ = front, front.fitted
         self.errors_ = {f"{kind} ({path})": e for path, (kind, e) in errors.items()}
         self.n_features_in_, names = front.columns.n, front.columns.names

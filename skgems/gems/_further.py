@@ -65,7 +65,6 @@ class Rounds(BaseEstimator):
 
 
 def as_rounds(rounds) -> Rounds:
-    """The rounds of a number or an object, checked; candidates are a tuple."""
     rounds = Rounds(rounds) if isinstance(rounds, Integral) else clone(rounds)
     rounds._validate_params()
     names = rounds.candidates
@@ -231,7 +230,6 @@ class NodesSum:
         return found
 
     def total(self, W: np.ndarray) -> tuple[float, np.ndarray]:
-        """The sum and its gradient, by all that is known."""
         exact = {k: last for k, (model, *last) in self.last.items() if model is W}
         return self.sums(W, exact)[1:]
 
@@ -272,7 +270,6 @@ class _Compared:
         self.steep = np.zeros(len(models), dtype=bool)
 
     def _judged(self, name: str):
-        """Something, summed over the rows that judged."""
         return sum(content[name] for content in self.judged)
 
     def keep(self, chosen: int) -> None:

@@ -107,7 +107,6 @@ class HiddenStage:
 
 
 def _outgoing(network: Network) -> np.ndarray:
-    """Outgoing weights of the first hidden layer, as the node's outputs feel them."""
     above = network.coefs[1]
     if len(network.coefs) > 2:
         return above
@@ -152,22 +151,18 @@ def activation_of(nodes: list[Node]) -> tuple[str, ...]:
 
 
 def last_geometry(value) -> Geometry:
-    """What a geometry, or a word for one, is in the last layer of networks."""
     own = {"gram": Gram(ridge=0.001, unseen_weight=0.15)}
     return as_geometry(value, GEOMETRIES | own)
 
 
 @dataclass(frozen=True, eq=False)
 class MergedLast:
-    """A last layer over hidden ones, and how it came about."""
-
     merge: LinearMerge
-    hidden: HiddenLayers  # the hidden layers
+    hidden: HiddenLayers
     messages: slice  # of the run's history, those that it took
 
     @property
     def layers(self) -> Layers:
-        """The whole network, its softmax calibrated."""
         weights = [*self.hidden.weights, self.merge.factor * self.merge.W]
         return Layers.of(weights, self.hidden.activation)
 
@@ -205,12 +200,10 @@ class LastLayer:
         return cls(aggregator, aggregator._stage(asked), asked, federation, run)
 
     def with_models(self, weights: Mapping[str, np.ndarray]) -> "LastLayer":
-        """The same with the nodes' own last layers over merged ones, by name."""
         nodes = [replace(n, W=weights[n.name], hidden=None) for n in self.asked.nodes]
         return replace(self, asked=replace(self.asked, nodes=nodes))
 
     def over(self, hidden: HiddenLayers) -> MergedLast:
-        """Merge last layers over hidden ones, by messages to the nodes."""
         before = len(self.run.history)
         merge = self.run(self.stage.plan(replace(self.asked, hidden=hidden)))
         return MergedLast(merge, hidden, slice(before, len(self.run.history)))
@@ -313,7 +306,6 @@ class _RowsOfOthers:
 
 
 def _mean(replies, start: Layers, counts: Mapping[str, float]) -> tuple[Layers, dict]:
-    """Mean of trained networks by rows, and the nodes' losses of the one before."""
     losses: dict[str, float] = {}
 
     def trained():
@@ -327,7 +319,6 @@ def _mean(replies, start: Layers, counts: Mapping[str, float]) -> tuple[Layers, 
 
 
 def _lower(losses, others, counts) -> bool:
-    """Whether losses are lower than others, at the nodes that sent both."""
     both = [name for name in losses if name in others]
     change = sum(counts[name] * (losses[name] - others[name]) for name in both)
     return bool(change < 0)

@@ -99,7 +99,6 @@ class LikelihoodStage(LinearStage):
         return merge, spaces
 
     def likelihood_plan(self, asked: Asked) -> Generator:
-        """Plan whose result is a likelihood, for which nodes count alike, and Sums."""
         sums = yield from self._sums_plan(asked, keep_scatter=False, spans=False)
         return sums.likelihood(sums.weighed(), self.C), sums
 
@@ -171,7 +170,6 @@ class LikelihoodStage(LinearStage):
         return Sums(losses, merged, classes, form, scaled, agreed, span)
 
     def _form(self, known: Sequence[NodeSums], has_layers: bool):
-        """What the classifiers are in sums, and weights of classes, as in messages."""
         rounded = [own.name for own in known if own.is_rounded]
         forms = {own.name: own.form for own in known if own.form is not None}
         why = "no node has a model of two classes."
@@ -207,7 +205,6 @@ class LikelihoodStage(LinearStage):
             )
 
     def spaces_around_plan(self, W: np.ndarray, asked: Asked) -> Generator:
-        """Have the nodes build their spaces, on the scale of a model's logits."""
         sums = yield from self._sums_plan(asked, keep_scatter=True)
         _, spaces = yield from self._scaled_spaces(asked)
         return self._on_scale_of(W, sums.losses, spaces)[0]
@@ -216,7 +213,6 @@ class LikelihoodStage(LinearStage):
         return self.spaces_plan(asked, self.scale_logits is not False)
 
     def _within(self, merge, losses, profiles, spaces) -> LinearMerge:
-        """The likeliest model in all spaces, where these are to be kept."""
         likelihood, start = merge.likelihood, merge.factor * merge.W
         spaces, scales = self._on_scale_of(start, losses, spaces)
         moments = likelihood.loss.moments

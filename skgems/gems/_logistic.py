@@ -475,7 +475,6 @@ default="auto"
         return self._exported(to_logistic_regression(*parts, self.classes_))
 
     def _check_has_spaces(self, federation: Federation) -> None:
-        """Raise an error if a node lacks a space, or the classifier that it is of."""
         for node in federation.nodes:
             if not node.network.has_classifier:
                 raise_without_classifier(self, node.name)
@@ -566,7 +565,6 @@ default="auto"
         return weights / weights.mean()
 
     def _asked(self, federation: Federation, classes: np.ndarray) -> Asked:
-        """The nodes, whose models must be linear."""
         for node in federation.nodes:
             if not node.network.is_linear:
                 own = f"a network with {node.network.n_hidden_layers} hidden layers"
@@ -580,7 +578,6 @@ default="auto"
         return None if given is None else check_random_state(given).randint(2**31 - 1)
 
     def _stage(self, asked: Asked, kept: Kept | None = None, federation=None):
-        """The parameters, checked, as what merges linear models on arrays."""
         seed = self._seed() if kept is None else kept.seed
         likely, nodes = self.intersection == "likelihood", asked.nodes
         by_likelihood = {"C": self.C, "rounds": self._rounds, "seed": seed}
@@ -676,7 +673,6 @@ default="auto"
         warn_user(words, EmptyIntersectionWarning)
 
     def _weights(self) -> np.ndarray:
-        """One column per class, the intercepts in the last row."""
         W = np.vstack([self.coef_.T, self.intercept_])
         return W * [-0.5, 0.5] if len(self.classes_) == 2 else W
 

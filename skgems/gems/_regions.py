@@ -20,7 +20,6 @@ PARTS = 512
 
 
 def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
-    """One summary of all nodes' rows; its model is their discriminant analysis."""
     one = {"estimators": list(summaries), "epsilon": "auto", "n_rounds": 1}
     region = copy(aggregator).set_params(**one)
     federation = read_federation(region)
@@ -81,7 +80,6 @@ def in_groups(aggregator, paths: Sequence) -> list[Summary]:
 
 
 def many_paths(aggregator, nodes) -> bool:
-    """Whether summaries on disk are so many that groups become one node each."""
     estimators = aggregator.estimators
     return (
         isinstance(estimators, list)

@@ -33,8 +33,6 @@ _INSIDE = 1.0 - 1e-9
 
 @dataclass(frozen=True, eq=False)
 class LinearNode:
-    """A node's linear model, as the server knows it."""
-
     name: str
     W: np.ndarray  # (n_features + 1, n_classes), the intercepts in the last row
     known: np.ndarray  # (n_classes,), bool: classes that the node has seen
@@ -54,15 +52,12 @@ class LinearNode:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Nodes with linear models of some classes, over the layers that are merged."""
-
     nodes: list[LinearNode]
     classes: np.ndarray
     hidden: HiddenLayers = field(default_factory=HiddenLayers)
 
     @classmethod
     def of(cls, federation: Federation, classes: np.ndarray) -> "Asked":
-        """Nodes with their own models, or the last layers of these."""
         # Nodes of one class may have models without any layers.
         depth = max(node.network.n_hidden_layers for node in federation.nodes)
         nodes = []
@@ -80,7 +75,6 @@ class Asked:
         return [node.name for node in self.nodes]
 
     def messages(self, task: str, own: Callable[[LinearNode], dict], **common) -> dict:
-        """A message to each node, with what is its own, and the layers."""
         common["hidden"] = self.hidden.as_content()
         return {n.name: Message.of(task, **common, **own(n)) for n in self.nodes}
 
@@ -91,7 +85,6 @@ class Asked:
         return self.labels(np.unique(node.row_columns))
 
     def model_of(self, node: LinearNode) -> dict:
-        """The node's own model; over merged layers the one that it has there."""
         return {"W": node.own_W} if self.hidden.weights else {"model": "own"}
 
 
@@ -130,7 +123,6 @@ class LinearStage:
     merges_models: ClassVar[bool] = True
 
     def plan(self, asked: Asked) -> Generator:
-        """Plan whose result is a LinearMerge: what the server does."""
         scale_logits = yield from self._decide_scaling(asked)
         profiles, spaces = yield from self.spaces_plan(asked, scale_logits)
         weight = self.node_weight
@@ -180,7 +172,6 @@ class LinearStage:
         return profiles, spaces
 
     def spaces_around_plan(self, W: np.ndarray, asked: Asked) -> Generator:
-        """Have the nodes build their spaces, on the scale that these are met on."""
         scaling = yield from self._decide_scaling(asked)
         return (yield from self.spaces_plan(asked, scaling))[1]
 
@@ -209,7 +200,6 @@ class LinearStage:
         return f"{start}\n{who}\n{what} leave a node out."
 
     def epsilon_that_does(self, merge: LinearMerge) -> float | None:
-        """An epsilon at which the point that was found is in all spaces."""
         point = merge.intersection.point
         found = zip(merge.profiles, merge.spaces, merge.scales, strict=True)
         levels = [own.radii.level(s.distance(point) / scale) for own, s, scale in found]

@@ -197,7 +197,6 @@ class LinearSummariesMixin(SummarizingMixin):
         return Message.of("moments", model="own", **self._asked_moments(seed))
 
     def _asked_moments(self, seed) -> dict:
-        """What nodes are asked of their rows."""
         pairs = self.class_weight.items() if isinstance(self.class_weight, dict) else ()
         wrong = {k: w for k, w in pairs if not (isinstance(w, Real) and 0 < w < np.inf)}
         if wrong:
@@ -212,7 +211,6 @@ class LinearSummariesMixin(SummarizingMixin):
         }
 
     def _asked_space(self, seed) -> dict:
-        """What nodes are asked of their spaces, whichever these are."""
         construction = as_construction(self.construction)
         return {
             **self._parts(),

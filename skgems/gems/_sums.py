@@ -118,15 +118,12 @@ class Sums:
 
     @property
     def n_features(self) -> int:
-        """Of rows as they are."""
         return self.merged.n_features if self.span is None else len(self.span.center)
 
     def weighed(self) -> list[NodeLoss]:
-        """Losses in which classes have their weights."""
         return [node.of_classes(self.class_weight) for node in self.losses]
 
     def likelihood(self, losses: list[NodeLoss], C: float) -> Likelihood:
-        """That of `losses`, in which classes have their weights."""
         known = {"merged": self.merged, "scaled": self.scaled, "span": self.span}
         known |= {"class_weight": self.class_weight, "C": C}
         return Likelihood.of(losses, len(self.classes), **known)
@@ -159,13 +156,11 @@ def agreed_weights(known: Sequence[NodeSums], *, warns: bool) -> str | list | No
 
 
 def _placed(by_class: np.ndarray, columns: np.ndarray, n_classes: int) -> np.ndarray:
-    """What is of each of a node's classes, among all classes."""
     found = np.zeros((n_classes, *by_class.shape[1:]))
     found[columns[columns >= 0]] = by_class[columns >= 0]
     return found
 
 
 def named(found: list[str]) -> str:
-    """The first of some nodes, and how many more there are."""
     more = len(found) - _MOST_NAMED
     return "; ".join(found[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")

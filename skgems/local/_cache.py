@@ -36,7 +36,6 @@ class _Cache(OrderedDict):
             return self[key].result
 
     def put(self, key: tuple, result: _Cached) -> None:
-        """Add a result, and give up the least recently used ones beyond the limit."""
         limit = get_config()["working_memory"] * 2**20 / 4  # a quarter, in bytes
         with self.lock:
             if key in self:  # another thread came to the same
@@ -81,12 +80,10 @@ def cached_call(function: Callable, memory=None, **arguments):
 
 
 def recall(function: Callable, **arguments):
-    """What `cached_call` without ``memory`` would find, None if it would call."""
     return _cache.find(_key(function, arguments))
 
 
 def remember(result, function: Callable, **arguments) -> None:
-    """Have `cached_call` find what was made elsewhere."""
     _put(_key(function, arguments), result, arguments)
 
 
@@ -107,7 +104,6 @@ def _put(key: tuple | None, result, arguments: dict) -> None:
 
 
 def cached(function: Callable, memory) -> Callable:
-    """The function with results cached by joblib, for this version of the library."""
     if memory is None:
         return function
     return partial(check_memory(memory).cache(_of_version), __version__, function)

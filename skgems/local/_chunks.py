@@ -57,7 +57,6 @@ class ChunkedMember(Member):
         return replace(model, X=X, y=y, tally=tally, drawn=drawn)
 
     def _kept(self) -> list:
-        """Labels of classes that are not left out, in order."""
         left_out = () if self.left_out is None else self.left_out.tolist()
         return sorted(set(self.tally) - set(left_out))
 
@@ -107,7 +106,6 @@ class ChunkedMember(Member):
 
 
 def _count(tally: dict, y, held) -> None:
-    """Add rows to numbers of those that learn and are held out, by label."""
     labels, codes = np.unique(y, return_inverse=True)
     held = np.zeros(len(y), dtype=bool) if held is None else held
     counts = [np.bincount(codes[own], minlength=len(labels)) for own in (~held, held)]
@@ -221,7 +219,6 @@ def moments_of_chunks(
 
 
 def _centres(drawn: dict, n_clusters: np.ndarray, seed) -> dict[int, _moments.Centres]:
-    """Centres of the clusters of each class that is divided, by some of its rows."""
     if n_clusters[list(drawn)].max() == 1:
         return {}
     every = stacked(drawn.values())

@@ -87,7 +87,6 @@ class Description:
 
 
 def check_outputs(values: np.ndarray, what: str) -> None:
-    """Raise ValueError unless what a classifier says of rows is finite."""
     finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)
     if not finite.all():
         rows = f"{np.sum(~finite)} of {len(finite)} rows"
@@ -121,7 +120,6 @@ def _scores_pairs(estimator) -> bool:
 
 
 def to_logits(proba: np.ndarray) -> np.ndarray:
-    """Logits, centred over classes, whose softmax are given probabilities."""
     logits = np.log(np.maximum(proba, np.finfo(proba.dtype).tiny))
     return logits - logits.mean(axis=1, keepdims=True)
 

@@ -24,7 +24,6 @@ def closed_form(estimator, classes=None) -> dict:
 
 
 def has_steps(estimator) -> bool:
-    """Whether a fitted step, or the layers of a backbone, come before a classifier."""
     own = unwrap(estimator)
     if not isinstance(own, Pipeline):
         return hasattr(own, "is_head_")
@@ -75,7 +74,6 @@ def _of_classes(priors, own, classes) -> list | str | None:
 
 
 def as_class_weight(given) -> str | list | None:
-    """A ``class_weight`` as messages have it."""
     if not isinstance(given, dict) or not given:
         return given or None
     labels = np.asarray(list(given)).tolist()
@@ -83,7 +81,6 @@ def as_class_weight(given) -> str | list | None:
 
 
 def weights_of(given: list, labels) -> np.ndarray:
-    """What labels weigh by pairs as in messages, 1 where they are not named."""
     known = dict(given)
     return np.array([known.get(label, 1.0) for label in np.asarray(labels).tolist()])
 

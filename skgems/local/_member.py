@@ -37,12 +37,10 @@ class Member:
 
     @classmethod
     def of(cls, name: str, estimator, X, y, **roles) -> "Member":
-        """A member of a fitted classifier; see the class for the parameters."""
         return cls(name, Picklable(estimator), X, y, **roles)
 
     @property
     def model(self) -> LocalModel:
-        """The classifier, ready to predict."""
         return local_model(self.picklable.estimator, name=self.name)
 
     def digest(self, classifier: bool) -> str | None:
@@ -60,18 +58,15 @@ class Member:
 
     @property
     def learning(self) -> np.ndarray | slice:
-        """Rows that make moments or may be trained on."""
         parts = self.moments, self.training
         whole = any(isinstance(part, slice) for part in parts)
         return _all() if whole else np.union1d(*parts)
 
     @property
     def has_classifier(self) -> bool:
-        """Whether there is more than rows."""
         return getattr(self.picklable.estimator, "has_classifier", True)
 
     def own_linear(self) -> tuple[np.ndarray, list]:
-        """Weights of the node's own linear model, and the classes that it has seen."""
         network = self.model.network()
         own = np.unique(network.classes[network.seen])
         return network.aligned(own).last, own.tolist()
@@ -121,7 +116,6 @@ class Member:
         )
 
     def row_counts(self) -> tuple[list, dict[str, np.ndarray]]:
-        """Labels of the rows, in order, and how many of each have each role."""
         labels, codes = np.unique(self.y, return_inverse=True)
         return labels.tolist(), {
             role: np.bincount(codes[getattr(self, role)], minlength=len(labels))
@@ -129,11 +123,9 @@ class Member:
         }
 
     def without_rows(self) -> "Member":
-        """The same node, none of whose rows are here."""
         return replace(self, X=self.X[:0], y=self.y[:0], judging=_all(), weights=None)
 
     def rows(self, role: str) -> tuple:
-        """Rows of a role, and their labels."""
         chosen = getattr(self, role)
         if isinstance(chosen, slice):  # not even a view of them is made
             return self.X, self.y

@@ -72,7 +72,6 @@ class LocalModel:
 
     @property
     def is_constant(self) -> bool:
-        """Whether it is the constant model of a node whose rows show one class."""
         own = self.estimator
         return own.is_constant if isinstance(own, Network) else is_constant(own)
 
@@ -80,7 +79,6 @@ class LocalModel:
     is_chain = True  # whether it can be read as a chain of dense layers
 
     def network(self, *, copy: bool = True) -> Network:
-        """It as plain arrays; see `skgems.networks.read_network`."""
         return read_network(self.estimator, name=self.name, copy=copy)
 
     def check_finite(self, where: str = "") -> None:
@@ -145,7 +143,6 @@ class LocalModel:
             return np.asarray(own.predict(X)).ravel()
 
     def check_trainable(self) -> None:
-        """Raise TypeError, naming what can, if training cannot go on."""
         reason, hint = self._obstacle(), ""
         if reason is None:
             return

@@ -81,7 +81,6 @@ def heavy_tails(member: Member) -> tuple[float, list[int]] | None:
 
 
 def _powers(values, y) -> tuple[np.ndarray, np.ndarray]:
-    """Mean squares and fourth powers of deviations from classes' means, by column."""
     squares = np.empty(values.shape)
     for label in np.unique(y):
         own = values[y == label]
@@ -136,7 +135,6 @@ class OwnGradient:
         self.gradients = np.zeros((n_sums, len(origin) + 1, len(labels)))
 
     def fit_factor(self, X, y: np.ndarray, own) -> None:
-        """Fit the factor to some rows, before others are added."""
         codes = indices_of(y, own)
         rows = np.flatnonzero((codes >= 0) & self.known[codes])
         if len(rows):
@@ -181,7 +179,6 @@ class OwnGradient:
 
 
 def factor_of(logits: np.ndarray, y: np.ndarray) -> float:
-    """The factor on a model's logits that fits rows, by some that are spread over."""
     some = spread(y, TEMPERATURE_ROWS)  # a factor that is next to the best will do
     return fit_inverse_temperature(logits[some], y[some])
 
@@ -265,7 +262,6 @@ def moments(
 
 
 def reply_of(member: Member, own, sums: ClassMoments) -> dict:
-    """What is sent of rows and classifier beside the gradient."""
     form, scaled = (f(member.picklable.estimator) for f in (closed_form, has_steps))
     if "kind" in form and len(np.unique(sums.columns)) < len(own):
         form = {"reason": "a class with too few rows to be in sums (min_rows)"}
@@ -303,7 +299,6 @@ def cluster_classes(
 
 
 def inverse_deviations(X, y) -> np.ndarray:
-    """Of each feature within classes; 0 for constants."""
     return ratio(1.0, np.sqrt(class_moments(X, y, kind="diagonal").within()))
 
 

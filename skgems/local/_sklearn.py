@@ -27,7 +27,6 @@ NO_RATE = np.finfo(np.float64).tiny
 
 @contextmanager
 def lent(estimator, **params):
-    """Parameters of an estimator that differ while a block runs."""
     own = {key: getattr(estimator, key) for key in params}
     # Rows come as arrays, without the names that the user's had.
     if "feature_names_in_" in vars(estimator):
@@ -243,7 +242,6 @@ KINDS: dict[type, type[LocalModel]] = {
 
 
 def local_model(estimator, *, name: str = "estimator") -> LocalModel:
-    """The LocalModel of a classifier of any kind, in whatever wrappers; not altered."""
     own = final_step(estimator)
     if is_skorch(own):
         # Imports torch, which a skorch net has brought.

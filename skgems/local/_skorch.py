@@ -59,13 +59,11 @@ def kept_generators(net, rng=None):
 
 
 def float_dtype(net) -> np.dtype:
-    """Numpy dtype of a net's weights, in which it takes its rows."""
     double = any(p.dtype == torch.float64 for p in net.module_.parameters())
     return np.dtype(np.float64 if double else np.float32)
 
 
 def as_input(net, X, y=None):
-    """Rows and targets in the dtypes that the module and its loss take."""
     X = X.toarray() if hasattr(X, "toarray") else X
     X = np.ascontiguousarray(X, dtype=float_dtype(net))
     if y is None:
@@ -227,13 +225,11 @@ class SkorchModel(LocalModel):
 
 
 def _in_torch(layers: Layers) -> list[np.ndarray]:
-    """Weights and biases as a chain of torch's Linear layers has them."""
     pairs = zip(layers.coefs, layers.intercepts, strict=True)
     return [array for W, b in pairs for array in (np.ascontiguousarray(W.T), b)]
 
 
 def fit(estimator, X, y, classes, rng):
-    """Fit a net, or a pipeline that ends with one, on labels of any kind."""
     net = final_step(estimator)
     with kept_generators(net, rng):
         # Twice, since a net is fitted from new weights: the first show its outputs.

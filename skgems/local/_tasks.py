@@ -48,14 +48,12 @@ def opened_front(content) -> Front:
 
 
 def describe(member: Member) -> dict:
-    """The node's "network", and how many "rows" of each class have each role."""
     labels, counts = member.row_counts()
     network = member.model.network().as_content()
     return {"network": network, "rows": {"labels": labels, **counts}}
 
 
 def front(member: Member, *, front) -> dict:
-    """Reply with what the next steps of a front are fitted to, and the columns."""
     X, learning = member.X, member.learning
     X = X if isinstance(learning, slice) else safe_indexing(X, learning)
     if X.shape[0] < member.min_rows:
@@ -65,7 +63,6 @@ def front(member: Member, *, front) -> dict:
 
 
 def counts(member: Member) -> dict:
-    """Reply with the "labels" of rows for training and the "counts" of each."""
     labels, found = member.row_counts()
     some = np.flatnonzero(found["training"])
     return {"labels": [labels[k] for k in some], "counts": found["training"][some]}
@@ -96,12 +93,10 @@ def train(
 
 
 def _inputs(member: Member, role: str, hidden):
-    """What hidden layers of a message make of the rows of a role."""
     return HiddenLayers.from_content(hidden).outputs(member.rows(role)[0])
 
 
 def neurons(member: Member, *, weights, geometry, hidden=None, **options) -> dict:
-    """Build the good-enough spaces of a layer's neurons, on the node's rows."""
     X, geometry = _inputs(member, "learning", hidden), Geometry.from_settings(geometry)
     return vars(build_neuron_spaces(X, weights, geometry=geometry, **options))
 
@@ -119,7 +114,6 @@ def class_sums(member: Member, *, of, threshold=None) -> dict:
 
 
 def size(member: Member, *, W=None, model=None, hidden=None) -> dict:
-    """Root mean square of a linear model's logits, centred over classes."""
     X = _inputs(member, "moments", hidden)
     W = member.own_linear()[0] if model == "own" else W
     return {"size": on_one_scale(W, np.ones(W.shape[1], dtype=bool), X)[1]}
@@ -136,7 +130,6 @@ def space(
     hidden=None,
     **how,
 ) -> dict:
-    """Build the spaces of a linear model, on large classes, up to epsilon's choice."""
     if min_cluster_size > 1:
         member = member.of_large_classes(min_cluster_size)
     own, labels = member.own_linear()
@@ -185,7 +178,6 @@ def evaluate(
 
 
 def _of_labels(member, role, labels) -> tuple:
-    """Rows of some labels, not copied if all are, their labels' index and places."""
     X, y = member.rows(role)
     index = indices_of(y, labels)
     kept = np.flatnonzero(index >= 0)
@@ -193,7 +185,6 @@ def _of_labels(member, role, labels) -> tuple:
 
 
 def _first(values):
-    """Values of the only model, without the leading dimension."""
     if isinstance(values, dict):
         return {name: _first(own) for name, own in values.items()}
     return values if isinstance(values, float) else values[0]
@@ -318,7 +309,6 @@ def retrain(
 
 
 def _with_rows_of_others(X, codes, others, seed) -> tuple:
-    """Rows and outputs, then those drawn from the moments of other nodes."""
     moments = ClassMoments.from_arrays(others)
     # They are dense, also where the node's own are not.
     room = working_bytes() // (8 * X.shape[1])

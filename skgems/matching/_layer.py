@@ -92,8 +92,6 @@ EXPLAINED = 2 / 3
 
 @dataclass(frozen=True, eq=False)
 class LayerMatch:
-    """Which neurons form which atoms, and what is then known of the atoms."""
-
     assignments: list[np.ndarray] = field(repr=False)  # atom of each group's neurons
     atoms: Atoms = field(repr=False)  # their posterior
     popularity: np.ndarray = field(repr=False)  # (n_atoms,): groups that use each atom
@@ -104,7 +102,6 @@ class LayerMatch:
 
     @property
     def uses(self) -> np.ndarray:
-        """Which group uses which atom, 0 or 1, shape (n_groups, n_atoms)."""
         n = len(self.atoms)
         return np.stack([np.bincount(own, minlength=n) for own in self.assignments])
 
@@ -274,7 +271,6 @@ class _Matcher:
         self.squares[rows] = squares(self.linear[rows], self.n_shared)
 
     def _log_odds(self, group, atoms) -> np.ndarray:
-        """Log-odds that a group uses each atom, given who else does."""
         if self.history is None:
             users = self.popularity[atoms]
             return np.log(users / (self.n_groups - users))

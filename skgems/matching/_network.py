@@ -21,8 +21,6 @@ from ._layer import (
 
 @dataclass(frozen=True, eq=False)
 class NetworkMatch:
-    """What is known of the units of a merged network, and how it came about."""
-
     layers: list[LayerMatch] = field(repr=False)  # from the bottom, hidden ones
     sigma: list[float]
     sigma0: list[float]

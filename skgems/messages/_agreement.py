@@ -288,7 +288,6 @@ def tells_radii(request: Message) -> bool:
 
 
 def sealed(message: Message, agreement: Agreement, private_key=None) -> Message:
-    """A request with its exchange on the envelope, the first with the agreement too."""
     more = {"exchange": agreement.exchange}
     if message.task in FIRST:
         more["agreement"] = agreement.to_json()

@@ -21,7 +21,6 @@ def task_of(message: Message) -> Task:
 
 
 def check_request(request: Message) -> None:
-    """Raise ValueError, which names the field, unless a node can be asked this."""
     _checked_request(request)
     for content in joins_in(request):
         place = Place("join.requests")
@@ -110,7 +109,6 @@ def _checked_request(request: Message) -> dict:
 
 
 def check_summary(content: Mapping) -> None:
-    """Raise ValueError, which names the field, unless this is a summary of a node."""
     place = Place("summary")
     check_fields(content, TASKS["join"].reply, place)
     place.deny(not content["name"], "name", "is empty")

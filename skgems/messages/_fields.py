@@ -265,8 +265,6 @@ class Labels(Field):
 
 @dataclass(frozen=True)
 class Array(Field):
-    """An array of numbers."""
-
     shape: str  # a letter a dimension; "*", "...": any; "m?": in all or none; "|": or
     kinds: str = "f"
     low: float | None = None
@@ -379,7 +377,6 @@ def check_text(value: str, place: Place) -> None:
 
 
 def check_definite(matrix: np.ndarray, place: Place) -> None:
-    """Raise ValueError unless a symmetric matrix has no negative eigenvalue."""
     squares = matrix.diagonal()
     place.deny((squares < 0).any(), "has negative squares on its diagonal")
     size = np.sqrt(squares)

@@ -92,7 +92,6 @@ def counts_are_described(own: Mapping, place: Place) -> None:
 
 
 def _described(place: Place, role: str, labels: list, unknown=0) -> np.ndarray:
-    """How many rows of each label a node has described."""
     rows = place.described["rows"]
     known = dict(zip(rows["labels"], rows[role].tolist(), strict=True))
     return np.array([known.get(label, unknown) for label in labels])
@@ -425,7 +424,6 @@ def right_are_rows(own: Mapping, place: Place) -> None:
 
 
 def score_is_of_rows(own: Mapping, place: Place) -> None:
-    """A score is NaN if, and only if, it is of no rows."""
     for name in ("score", "beside"):
         score = float(own.get(name, own["score"]))
         if (score != score) != (own["n_rows"] == 0):

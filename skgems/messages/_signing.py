@@ -50,7 +50,6 @@ def sign(path, private_key) -> None:
 
 
 def signed(message: Message, private_key) -> Message:
-    """The message with a signature of its content and the rest of its envelope."""
     signature = _key(private_key, "secret").sign(_covered(message))
     return message.with_envelope(signature=signature.hex())
 
@@ -70,7 +69,6 @@ def check_signed(message: Message, public_key) -> None:
 
 
 def public_key_of(path) -> bytes:
-    """The public key, in PEM form, that goes with a secret key in a file."""
     _, serialization = _cryptography()
     key = _key(path, "secret").public_key()
     form = serialization.PublicFormat.SubjectPublicKeyInfo

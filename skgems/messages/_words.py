@@ -11,12 +11,10 @@ _FEW_ROWS = 8
 
 
 def counting(n, one: str, many: str | None = None) -> str:
-    """A number and what it counts."""
     return f"{n} {one if str(n) == '1' else many or one + 's'}"
 
 
 def listed(words: Iterable[str]) -> str:
-    """The first few words of some, and how many more there are."""
     words = list(words)
     more = len(words) - _MOST_LISTED
     shown = ", ".join(words[:_MOST_LISTED])
@@ -138,7 +136,6 @@ def of_score(own: Mapping, reply: Mapping) -> str:
 
 
 def of_arrays(own: Mapping, reply: Mapping) -> str:
-    """How many numbers are in the lists of arrays of a table."""
     lists = (own.get(name, ()) for name in ("parameters", "coefs", "intercepts"))
     return f"{sum(array.size for arrays in lists for array in arrays):,} numbers."
 

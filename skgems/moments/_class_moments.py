@@ -109,7 +109,6 @@ class ClassMoments:
         return replace(self, columns=own, groups=groups, squares=squares)
 
     def about(self, origin: np.ndarray) -> "ClassMoments":
-        """The same with means less another origin."""
         return replace(self, origin=origin, means=self.means + (self.origin - origin))
 
     def weighted(self, factor: float) -> "ClassMoments":
@@ -138,7 +137,6 @@ class ClassMoments:
         return replace(plain, scatter=(self.roots.T @ self.roots)[None], **found)
 
     def some_parts(self, index: np.ndarray) -> "ClassMoments":
-        """Some of the parts, in that order; scatters stay."""
         names = ("columns", "counts", "means", "part_squares")
         parts = {name: getattr(self, name) for name in names}
         parts = {name: own[index] for name, own in parts.items() if own is not None}
@@ -155,7 +153,6 @@ class ClassMoments:
         return weighted_mean(self.means, self.counts)
 
     def class_counts(self, n_classes: int) -> np.ndarray:
-        """Rows, or their weight, of each class, shape (n_classes,)."""
         return np.bincount(self.columns, weights=self.counts, minlength=n_classes)
 
     def by_class(self) -> "ClassMoments":
@@ -225,7 +222,6 @@ class ClassMoments:
         return {group: own for group, own in groups if group != SHARED}
 
     def within(self) -> np.ndarray:
-        """Mean of all scatters, of shape (n_features, n_features) or (n_features,)."""
         return self.scatter.sum(axis=0) / self.group_counts.sum()
 
     def total(self) -> Moments:
@@ -239,13 +235,11 @@ class ClassMoments:
         return Moments(n_rows, self.origin + mean, covariance)
 
     def variances(self) -> np.ndarray:
-        """Variance of each feature over all rows, shape (n_features,)."""
         squares = self.diagonals().sum(axis=0) / self.group_counts.sum()
         away = deviations(self.means, self.mean())
         return squares + self.counts @ away**2 / self.counts.sum()
 
     def diagonals(self) -> np.ndarray:
-        """Diagonals of the scatters, shape (n_groups, n_features)."""
         return self.scatter if self.is_diagonal else np.einsum("gii->gi", self.scatter)
 
     def by_group(self) -> Iterable[tuple[int, float, np.ndarray]]:

@@ -71,7 +71,6 @@ def _places(own: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def _one_of_each(X) -> tuple:
-    """Indicators of the categories of all features, and how many each has."""
     if issparse(X):
         raise TypeError("categories are numbers of dense rows, got sparse ones")
     n_categories = np.sum(X.max(axis=0, initial=0.0) + 1.0, dtype=np.float64)

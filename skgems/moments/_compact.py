@@ -55,7 +55,6 @@ def compacted(arrays: Mapping, dtype: str, rank: int | None) -> dict[str, np.nda
 
 
 def expanded(arrays: Mapping) -> dict[str, np.ndarray]:
-    """Attributes of ClassMoments, in float64, from what :func:`compacted` made."""
     whole = dict(arrays)
     unit = whole.pop("unit").astype(np.float64)
     whole["means"] = whole["means"] * unit
@@ -86,7 +85,6 @@ def expanded(arrays: Mapping) -> dict[str, np.ndarray]:
 
 
 def _sums_of_squares(arrays: Mapping) -> list[tuple]:
-    """Names of sums of squares, of what is sent of them, and rows that they are of."""
     _, place = np.unique(arrays["columns"], return_inverse=True)
     rows = arrays["counts"]
     by_class = np.bincount(place, weights=rows)

@@ -23,7 +23,6 @@ class Descent:
     changes: tuple[np.ndarray, ...] = ()  # of gradients
 
     def after(self, step: np.ndarray, change: np.ndarray) -> "Descent":
-        """The same with one more step and its change of gradient, if that is convex."""
         size = np.sqrt(np.vdot(step, step) * np.vdot(change, change))
         if not np.vdot(step, change) > 1e-12 * size:
             return self

@@ -30,13 +30,11 @@ def k_means(
         held = safe_sparse_dot(rows, rows.T, dense_output=True)
 
     def products(shares) -> np.ndarray:
-        """Of means of rows, so much of each, with every row."""
         if held is not None:
             return shares @ held
         return safe_sparse_dot(shares @ rows, rows.T, dense_output=True)
 
     def distances(chosen: np.ndarray) -> np.ndarray:
-        """Squared, of every row from some of them."""
         found = squares[chosen][:, None] - 2.0 * products(ones[chosen]) + squares
         return np.where(found > noise, found, 0.0)
 
@@ -177,12 +175,10 @@ class Span:
         return np.vstack([self.inverse.T @ W[:-1], W[-1]])
 
     def to_rows(self, W: np.ndarray) -> np.ndarray:
-        """A model in these coordinates, on rows as they are."""
         W = np.vstack([self.basis @ W[:-1], W[-1]])
         return about_origin(W, -self.center)
 
     def gradient(self, slope: np.ndarray, origin=0.0) -> np.ndarray:
-        """A gradient in weights on rows less an origin, in these coordinates."""
         last = np.multiply.outer(slope[..., -1, :], self.center - origin)
         moved = slope[..., :-1, :] - last.swapaxes(-1, -2)
         return np.concatenate([self.basis.T @ moved, slope[..., -1:, :]], axis=-2)

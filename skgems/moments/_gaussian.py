@@ -45,7 +45,6 @@ class GaussianLoss:
 
     @cached_property
     def weights(self) -> np.ndarray:
-        """What each part counts, (n_parts,): its rows, by the weight of their class."""
         if self.class_weight is None:
             return self.moments.counts
         return self.moments.counts * self.class_weight[self.moments.columns]
@@ -61,7 +60,6 @@ class GaussianLoss:
 
     @cached_property
     def within(self) -> "_Matrix":
-        """The covariance that all rows have about the means of their parts."""
         return _Matrix(self.moments.within(), 1.0)
 
     @cached_property
@@ -213,7 +211,6 @@ class GaussianLoss:
         return matrix
 
     def _scatter(self, by_class: np.ndarray) -> np.ndarray:
-        """Scatters of the classes, so much of each."""
         moments, shared, known = self.moments, self.within, self._covariances
         shares = [by_class[own.classes].sum(axis=0) / own.matrix.size for own in known]
         shares = np.stack(shares)
@@ -258,7 +255,6 @@ class _Matrix:
 
     @cached_property
     def _varying(self) -> tuple[np.ndarray | slice, np.ndarray]:
-        """Features whose products are made, and their matrix."""
         varying = np.flatnonzero(self.variances)
         if len(varying) > _VARYING * len(self.scatter):
             return slice(None), self.scatter

@@ -39,8 +39,6 @@ _NEVER = 30.0
 
 @dataclass(frozen=True, eq=False)
 class NodeLoss:
-    """A node's moments, and the gradient of its rows' log-loss at its own model."""
-
     moments: ClassMoments
     columns: np.ndarray  # (n_own,), the classes that the node has seen
     # (n_features + 1, n_own), on rows less the origin of the moments.
@@ -61,13 +59,11 @@ class NodeLoss:
         return replace(self, gradient=summed(self.gradient), slope=summed(self.slope))
 
     def weighted(self, factor: float) -> "NodeLoss":
-        """The same as if there were so many times the rows."""
         sums = {k: getattr(self, k) for k in ("gradient", "slope", "n_alike")}
         sums = {k: factor * own for k, own in sums.items() if own is not None}
         return replace(self, moments=self.moments.weighted(factor), **sums)
 
     def in_span(self, span: Span, moments: ClassMoments) -> "NodeLoss":
-        """The same in coordinates of a span, as its moments are there."""
         into = {"W": span.from_rows, "gradient": span.gradient, "slope": span.gradient}
         given, origin = vars(self), self.moments.origin
         into = {k: f(given[k], origin) for k, f in into.items() if given[k] is not None}
@@ -131,7 +127,6 @@ class Likelihood:
     def with_share(
         self, nodes: Sequence[NodeLoss], share: float | None
     ) -> "Likelihood":
-        """The same with another share of the gradients of all its `nodes`."""
         slope, losses = np.zeros_like(self.slope), np.empty(len(nodes))
         for k, node in enumerate(nodes):
             own, losses[k] = self.at_own_model(k, node, share)
@@ -153,7 +148,6 @@ class Likelihood:
         return node_fits(self.apart, self.starts, W, self.seen, self.own_losses, n_rows)
 
     def equal_nodes(self) -> list[tuple[int, int]]:
-        """Pairs of nodes whose rows seem to be the same."""
         return equal_nodes(self.apart.moments, self.starts)
 
     def slopes(self, nodes: Sequence[NodeLoss]) -> np.ndarray:
@@ -204,12 +198,10 @@ class Likelihood:
         return self._of_varying(slope), loss
 
     def _of_varying(self, slope: np.ndarray) -> np.ndarray:
-        """A linear term without what rounding leaves in constant features."""
         slope[:-1][self.scales == 0] = 0.0
         return slope
 
     def with_gradient(self, W: np.ndarray, gradient: np.ndarray) -> "Likelihood":
-        """The same with the linear term that makes `gradient` the one at W."""
         _, own = self.value_and_gradient(W)
         return replace(self, slope=self.slope + gradient - own)
 
@@ -221,7 +213,6 @@ class Likelihood:
 
     @property
     def n_rows(self) -> float:
-        """Rows that it is summed over, as classes weigh them."""
         return float(self.loss.weights.sum())
 
     def weights_of(self, y: np.ndarray) -> np.ndarray:
@@ -235,7 +226,6 @@ class Likelihood:
 
     @cached_property
     def scales(self) -> np.ndarray:
-        """Standard deviation of each feature over all rows; 0 where it is constant."""
         return np.sqrt(np.maximum(self.loss.moments.variances(), 0.0))
 
     @cached_property
@@ -257,12 +247,10 @@ class Likelihood:
         return about_origin(W, self.loss.moments.origin)
 
     def to_rows(self, W: np.ndarray) -> np.ndarray:
-        """A model on rows less the origin, as one on rows as they are."""
         W = about_origin(W, -self.loss.moments.origin)
         return W if self.span is None else self.span.to_rows(W)
 
     def gradient_from_rows(self, slope: np.ndarray) -> np.ndarray:
-        """A gradient in a model on rows as they are, as in one less the origin."""
         slope = slope.copy() if self.span is None else self.span.gradient(slope)
         slope[:-1] -= np.outer(self.loss.moments.origin, slope[-1])
         return slope
@@ -339,12 +327,10 @@ class Likelihood:
         return W
 
     def logit_size(self, W: np.ndarray) -> float:
-        """Root mean square of the logits of W, which is on rows less the origin."""
         own = about_origin(W, -self.loss.moments.origin)
         return self.loss.moments.logit_size(own)
 
     def inverse_temperature(self, W: np.ndarray) -> float:
-        """The likeliest factor on the logits of W, which is on rows less the origin."""
         size = self.logit_size(W)
         if size == 0:
             return 1.0
@@ -356,7 +342,6 @@ class Likelihood:
         return float(np.exp(found.x) / size)
 
     def discriminant_analysis(self) -> np.ndarray:
-        """Linear discriminant analysis with a little ridge; a good start."""
         moments = self.loss.moments
         first, counts, means, away = moments.merged_means(moments.columns)
         columns = moments.columns[first]

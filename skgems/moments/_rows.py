@@ -16,7 +16,6 @@ _MOST_BLOCK_BYTES = 2**22
 
 
 def working_bytes() -> int:
-    """Memory in bytes that scikit-learn's ``working_memory`` grants."""
     return int(get_config()["working_memory"] * 2**20)
 
 
@@ -26,12 +25,10 @@ def block_bytes() -> int:
 
 
 def float_type(X) -> np.dtype:
-    """float32 for float32 rows, else float64: the type products are done in."""
     return np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
 
 
 def ratio(values, sizes: np.ndarray, otherwise: float = 0.0) -> np.ndarray:
-    """Values over sizes, and something else where a size is not above 0."""
     found = np.full(np.broadcast_shapes(np.shape(values), sizes.shape), otherwise)
     return np.divide(values, sizes, out=found, where=sizes > 0)
 
@@ -128,14 +125,12 @@ def check_sizes(sizes: np.ndarray, squares: np.ndarray, dtype) -> None:
 
 
 def column_ends(X) -> np.ndarray:
-    """The largest and the smallest value of each feature, (2, n_features)."""
     ends = [X.max(axis=0), X.min(axis=0)]
     ends = [end.toarray().ravel() if sparse.issparse(end) else end for end in ends]
     return np.asarray(ends, dtype=np.float64)
 
 
 def check_rows(X) -> None:
-    """Raise ValueError, which names a feature, where rows are too large for sums."""
     sizes = np.abs(column_ends(X)).max(axis=0)
     check_sizes(sizes, np.zeros_like(sizes), float_type(X))
 

@@ -311,7 +311,6 @@ def _column_max(values):
 
 
 def _matrix(values):
-    """Output of a step as a float array or CSR matrix."""
     values = csr_matrix(values) if issparse(values) else np.asarray(values)
     return values if values.dtype.kind == "f" else values.astype(np.float64)
 

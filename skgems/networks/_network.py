@@ -102,14 +102,12 @@ class Layers:
         return self.coefs[i], self.intercepts[i]
 
     def inputs(self, X) -> list:
-        """What enters each layer: the rows, then activations of each hidden layer."""
         found = [self.hidden(X, 0)]
         for i, name in enumerate(self.activation):
             found.append(activate(_affine(found[-1], *self._layer(i)), name))
         return found
 
     def gradients(self, inputs: list, residuals: np.ndarray) -> list[np.ndarray]:
-        """Gradients by each layer's weights, of `inputs` and that by the logits."""
         found = []
         for i in range(self.n_hidden_layers, -1, -1):
             found.append(np.vstack([inputs[i].T @ residuals, residuals.sum(axis=0)]))
@@ -119,22 +117,18 @@ class Layers:
         return found[::-1]
 
     def logits(self, X) -> np.ndarray:
-        """What comes out of the last layer; sparse rows are never made dense."""
         return _affine(self.hidden(X), *self._layer(-1))
 
     @property
     def weights(self) -> list[np.ndarray]:
-        """Of each layer, (n_in + 1, n_out), the biases in the last row."""
         pairs = zip(self.coefs, self.intercepts, strict=True)
         return [np.vstack(pair) for pair in pairs]
 
     @property
     def last(self) -> np.ndarray:
-        """Weights of the last layer, (n_in + 1, n_outputs), biases in the last row."""
         return np.vstack(self._layer(-1))
 
     def with_last(self, W: np.ndarray) -> "Layers":
-        """The same with other last weights (n_in + 1, n_outputs), biases in row -1."""
         return self._ending(W[:-1], W[-1])
 
     def _ending(self, coef: np.ndarray, intercept: np.ndarray, **more) -> "Layers":
@@ -145,18 +139,15 @@ class Layers:
         return self._ending(self.coefs[-1] * factor, self.intercepts[-1] * factor)
 
     def above(self, layer: int) -> "Layers":
-        """The layers from some index on, as a stack of their own."""
         own = self.coefs, self.intercepts, self.activation
         return Layers(*(part[layer:] for part in own))
 
     def astype(self, dtype) -> "Layers":
-        """The same in another dtype; arrays of that dtype are not copied."""
         coefs = [array.astype(dtype, copy=False) for array in self.coefs]
         intercepts = [array.astype(dtype, copy=False) for array in self.intercepts]
         return replace(self, coefs=coefs, intercepts=intercepts)
 
     def contracted(self) -> "Layers":
-        """One output in place of two, the difference of their logits; else the same."""
         return self.with_last(np.diff(self.last)) if self.n_outputs == 2 else self
 
     def expanded(self, n_classes: int) -> "Layers":
@@ -172,7 +163,6 @@ class HiddenLayers:
     activation: Sequence[str] = ()
 
     def outputs(self, X):
-        """Outputs of the layers, (n_samples, n_units); X itself if there is none."""
         for W, name in zip(self.weights, self.activation, strict=True):
             X = activate(linear_logits(X, W), name)
         return X
@@ -182,7 +172,6 @@ class HiddenLayers:
         return cls(layers.weights[:-1], layers.activation)
 
     def as_content(self) -> dict | None:
-        """The layers as messages have them; None, if there is none."""
         if not len(self.weights):
             return None
         return {"weights": list(self.weights), "activation": list(self.activation)}
@@ -252,7 +241,6 @@ class Coordinates:
         return with_first(layers, first * known.scale[:, None], bias)
 
     def give_back(self, layers: Layers) -> Layers:
-        """Layers over these coordinates as layers over features; undoes `take_in`."""
         known = self.filled()
         first = layers.coefs[0] / known.scale[:, None]
         return with_first(layers, first, layers.intercepts[0] - known.center @ first)
@@ -306,12 +294,10 @@ class Network(Layers):
 
     @property
     def has_classifier(self) -> bool:
-        """Whether it was read of a classifier."""
         return self.output != "none"
 
     @property
     def is_constant(self) -> bool:
-        """Whether it is a linear model without weights, as of a single class."""
         return self.is_linear and not self.coefs[0].any()
 
     def with_empty_layers(self, n_hidden_layers: int) -> "Network":
@@ -326,7 +312,6 @@ class Network(Layers):
         return replace(self, coefs=coefs, intercepts=intercepts, activation=activation)
 
     def decision_function(self, X) -> np.ndarray:
-        """Logits of each class, as classifiers call them; see :meth:`logits`."""
         return self.logits(X)
 
     def with_layers(self, layers: Layers) -> "Network":
@@ -337,7 +322,6 @@ class Network(Layers):
         return replace(self, **own)
 
     def as_content(self) -> dict:
-        """All of it, as messages hold it: arrays, lists of arrays and what JSON has."""
         names, own = self.feature_names_in, self.coordinates
         names = None if names is None else names.tolist()
         content = {key: list(getattr(self, key)) for key in _LAYERS}
@@ -349,7 +333,6 @@ class Network(Layers):
 
     @classmethod
     def from_content(cls, content: Mapping) -> "Network":
-        """The network of which :meth:`as_content` gave the content."""
         names, coordinates = content.get("feature_names"), None
         if "center" in content:
             coordinates = Coordinates(content["center"], content["scale"])
@@ -386,7 +369,6 @@ def as_weights(values, *, name: str, what: str, copy: bool = True) -> np.ndarray
 
 
 def check_finite(values, *, name: str, what: str) -> None:
-    """Raise ValueError for NaN or infinity; ``what`` says where they are."""
     values = np.asarray(values.data if issparse(values) else values)
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise ValueError(
@@ -419,6 +401,5 @@ def union_of_classes(networks: Sequence[Network], *, names=None) -> np.ndarray:
 
 
 def common_dtype(networks: Sequence[Network]) -> np.dtype:
-    """That of all networks, where constant ones do not count beside others."""
     having = [network for network in networks if not network.is_constant]
     return np.result_type(*(network.dtype for network in having or networks))

@@ -69,7 +69,6 @@ def count_outputs(net) -> int:
 
 
 def output_parameters(net) -> list:
-    """Weights and biases, a row per output, of the last layer of a skorch net."""
     layer = last_layer(module_of(net))
     own = module_of(net) if layer is None else layer
     found = [p for p in own.parameters() if p.ndim]
@@ -124,7 +123,6 @@ ACCEPTED = (
 
 
 def unwrap(estimator):
-    """The classifier inside FrozenEstimator and fitted searches."""
     if isinstance(estimator, FrozenEstimator):
         return unwrap(estimator.estimator)
     inner = getattr(estimator, "best_estimator_", None)
@@ -132,7 +130,6 @@ def unwrap(estimator):
 
 
 def final_step(estimator):
-    """The classifier inside all wrappers, pipelines too."""
     own = unwrap(estimator)
     return final_step(own.steps[-1][1]) if isinstance(own, Pipeline) else own
 
@@ -260,7 +257,6 @@ def _read_pipeline(pipeline, name):
 
 
 def _transformers(steps, prefix=""):
-    """Steps that transform, those of nested pipelines one by one."""
     found = []
     for label, step in steps:
         while isinstance(step, FrozenEstimator):

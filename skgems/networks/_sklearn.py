@@ -31,7 +31,6 @@ def label_array(estimator, *, name: str) -> np.ndarray:
 def network_of(
     estimator, coefs, intercepts, output, classes, *, seen=None, activation=()
 ) -> Network:
-    """The Network of an estimator; by default all its classes are seen."""
     seen = np.ones(len(classes), dtype=bool) if seen is None else seen
     features = len(coefs[0]), getattr(estimator, "feature_names_in_", None)
     return Network(coefs, intercepts, activation, output, classes, seen, *features)
@@ -195,7 +194,6 @@ def read_one_vs_rest(estimator, *, name: str, read: Callable[..., Network]) -> N
 
 
 def _read_part(part, i, name, read) -> Network:
-    """One of the classifiers, whose errors say which."""
     cause = None
     try:
         network = read(part, name=name)
@@ -215,7 +213,6 @@ def _read_part(part, i, name, read) -> Network:
 
 
 def read_mlp(estimator: MLPClassifier, *, name: str, copy: bool = True) -> Network:
-    """Read a fitted MLPClassifier of any depth; see `as_weights` for ``copy``."""
     classes = label_array(estimator, name=name)
     coefs, intercepts = (
         [

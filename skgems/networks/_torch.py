@@ -315,7 +315,6 @@ def _keeps_columns(kind, chain, args, kwargs):
 
 
 def _bound(args, kwargs, *names):
-    """Arguments after the first, by position or name, None where not given."""
     if len(args) - 1 > len(names) or set(kwargs) - set(names):
         raise Unsupported
     given = dict(zip(names, args[1:])) | kwargs  # noqa: B905
@@ -368,7 +367,6 @@ def _as_layers(layers, dtype, name, what):
 
 
 def _link(net):
-    """The nonlinearity that skorch adds to the outputs for probabilities."""
     if getattr(net, "predict_nonlinearity", "auto") != "auto":
         return "identity"
     criterion = getattr(net.criterion_, "_orig_mod", net.criterion_)

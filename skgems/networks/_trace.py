@@ -105,7 +105,6 @@ def first_output(graph: fx.Graph):
 
 
 def is_in_place(node: fx.Node, root: nn.Module) -> bool:
-    """Whether an operation writes into the value that it takes."""
     if not node.all_input_nodes:
         return False
     if node.op == "call_module":
@@ -131,7 +130,6 @@ def needed_nodes(result: fx.Node) -> set[fx.Node]:
 
 
 def describe(node: fx.Node, root: nn.Module) -> str:
-    """The operation of a graph node and the module it is in."""
     is_module = node.op == "call_module"
     # "@1" marks the second call of the same module.
     path = node.target if is_module else [*node.meta["nn_module_stack"]][-1]

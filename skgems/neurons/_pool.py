@@ -141,7 +141,6 @@ class NeuronPool:
         return points
 
     def _summed(self, shares, columns) -> np.ndarray:
-        """Multiply each column by the sum of the nodes' shares times metrics."""
         summed = np.zeros_like(columns)
         for share, P in zip(shares, self.precisions, strict=True):
             own = np.flatnonzero(share)
@@ -230,7 +229,6 @@ def _by_diagonals(precisions, level: int, shares) -> Callable:
     means /= levels
 
     def divide(columns: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        """Divide columns, each by one of the sums."""
         divided = np.empty_like(columns)
         rest = (columns[own] - means[:, sums] * columns[level]) / scatters[:, sums]
         divided[own] = rest

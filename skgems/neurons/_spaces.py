@@ -121,7 +121,6 @@ class _Layer:
         return np.sqrt(total / rises.shape[1])
 
     def _changed_of(self, changes, pairs) -> np.ndarray:
-        """Root mean square change, at its radius, of each neuron on some rays."""
         found, size = np.zeros(pairs.shape), _block_size(changes)
         buffer = np.empty((min(size, len(changes)), changes.shape[1]), changes.dtype)
         for neuron in np.flatnonzero(pairs.any(axis=1)):

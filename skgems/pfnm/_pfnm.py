@@ -483,7 +483,6 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     def _match(
         self, networks, classes, counts, rng, stream: Stream, *, names=(), again=None
     ) -> tuple[NetworkMatch, np.ndarray]:
-        """Match networks; also the rows of each class of all steps."""
         depth, previous = len(stream.popularity), stream.match
         centre = len(networks) > 1 or previous is not None
         how = {"depth": depth, "centre": centre, "dtype": self.dtype}
@@ -524,7 +523,6 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         return Layers.of([last])
 
     def _attributes(self, stream: Stream, layers: Layers, tuned) -> dict:
-        """What is published of a match and of the network made of it."""
         match = stream.match
         found = {
             "node_names_": list(stream.names),
@@ -554,7 +552,6 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         return self._layers.logits(X)
 
     def _with_last_layer(self, federation, run: Run, layers: Layers, rng) -> tuple:
-        """A last layer anew, by message, and the aggregator that made it."""
         seed = rng.randint(2**31 - 1)
         last = LastLayer.of(self.last_layer, self, federation, run, seed=seed)
         if last.stage.merges_models:
@@ -563,7 +560,6 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         return merged.layers.with_last(last.publish(merged)), last.aggregator
 
     def _calibrated(self, federation: Federation, run: Run, layers: Layers) -> Layers:
-        """With the factor on logits that fits the nodes' rows, by message."""
         if len(federation.nodes) == 1 or len(federation.classes) == 1:
             return layers
         columns = {node.name: federation.columns_of(node) for node in federation.nodes}

@@ -60,8 +60,6 @@ def class_shares(
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """What the steps of a stream have left so far."""
-
     names: tuple[str, ...]  # nodes that have taken part
     # For each hidden layer how often nodes have used units, (n_nodes, n_units).
     popularity: tuple[np.ndarray, ...]
@@ -84,14 +82,12 @@ class Stream:
         return [np.zeros(own.shape[1], dtype=np.int64) for own in self.popularity]
 
     def widened(self, places: np.ndarray, n_classes: int) -> "Stream":
-        """The same with more classes, which no step had; see ``widen_classes``."""
         rows = np.zeros(n_classes)
         rows[places] = self.class_rows
         match = widen_classes(self.match, places, n_classes)
         return replace(self, class_rows=rows, match=match)
 
     def centred(self) -> "Stream":
-        """The same, its only network without what is common to its classes."""
         # Alone it comes back as it is, number by number. Beside others, of other rows
         # for each class, what a softmax says nothing of would say something.
         match = self.match
@@ -108,7 +104,6 @@ class Stream:
         return replace(self, match=replace(match, bias=bias, layers=layers))
 
     def then(self, match: NetworkMatch, names: Sequence[str], class_rows) -> "Stream":
-        """The stream after one more step, a match of networks of the named nodes."""
         every = tuple(dict.fromkeys((*self.names, *names)))
         nodes = [every.index(name) for name in names]
         popularity = []
@@ -163,7 +158,6 @@ def own_units(match: NetworkMatch, node: int, network: Network, classes) -> Netw
 
 
 def _common(network: Network, classes: np.ndarray):
-    """Outputs of a network that stand for classes, and which classes these are."""
     outputs = np.flatnonzero(np.isin(network.classes, classes))
     return outputs, np.searchsorted(classes, network.classes[outputs])
 
@@ -171,7 +165,6 @@ def _common(network: Network, classes: np.ndarray):
 def drawn_units(
     layers: Layers, used: list, widths: list[int], n_fresh: int | None, rng
 ) -> Layers:
-    """Layers of units drawn by how often they were used, and of fresh ones."""
     coefs, intercepts = list(layers.coefs), list(layers.intercepts)
     for layer, (counts, width) in enumerate(zip(used, widths, strict=True)):
         fresh = max(1, width // 10) if n_fresh is None else min(n_fresh, width)
@@ -199,7 +192,6 @@ RATE = 0.1
 
 
 def check_rounds(federation: Federation) -> None:
-    """Raise unless there are rows and all nodes can go on training."""
     if not federation.can_reply:
         raise ValueError("n_rounds > 1 trains on the nodes' rows: give fit X and y.")
     for node in federation.nodes:

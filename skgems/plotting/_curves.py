@@ -17,7 +17,6 @@ from ._fits import LINES, MARKS, Display
 
 
 def _draw_lines(ax, lines) -> None:
-    """Draw x and y of each name, told apart in grey."""
     looks = {"color": "black", "markerfacecolor": "white"}
     for k, (name, (x, y)) in enumerate(lines.items()):
         mark, line = MARKS[k % len(MARKS)], LINES[k % len(LINES)]
@@ -115,7 +114,6 @@ class EpsilonDisplay(Display):
         return cls(epsilons, scores, found, *more).plot(ax=ax)
 
     def _draw(self, ax) -> None:
-        """Draw accuracy over levels, or as shade by node; marks say what was found."""
         n_axes, known = self.scores.ndim, np.isfinite(self.scores)
         lowest = self.scores[known].min(initial=1.0)
         scores, place = np.where(known, self.scores, lowest), {"loc": "best"}
@@ -180,7 +178,6 @@ class RoundsDisplay(Display):
         return cls(histories, value).plot(ax=ax)
 
     def _draw(self, ax) -> None:
-        """Draw a line a fit over what its nodes had sent by then."""
         lines = {}
         for name, history in self.histories.items():
             sent = np.cumsum([entry["bytes_received"] for entry in history]) / 1e6
@@ -353,7 +350,6 @@ class GapDisplay(Display):
         return cls(gaps).plot(ax=ax)
 
     def _draw(self, ax) -> None:
-        """Draw a mark at the mean of each, with a line to the worst."""
         names = list(dict.fromkeys(name for own in self.gaps.values() for name in own))
         for k, (method, own) in enumerate(self.gaps.items()):
             places = -np.array([names.index(name) for name in own]) - k / 10
@@ -373,7 +369,6 @@ def _named(models) -> dict:
 
 
 def _n_weights(model) -> int:
-    """Weights and biases of a model, or of all members that predict."""
     check_is_fitted(model)
     model = model.to_estimator() if hasattr(model, "to_estimator") else model
     if members := getattr(model, "estimators_", None):

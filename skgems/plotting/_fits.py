@@ -74,7 +74,6 @@ class NodeReportDisplay(Display):
         return cls(aggregator.report(X, y, nodes)).plot(ax=ax)
 
     def _draw(self, ax) -> None:
-        """Draw a line a node, from its own model to the aggregate."""
         nodes = self.report.nodes
         names, places = nodes["node"], -np.arange(len(nodes["node"]))
         found = nodes.get("aggregate", [None] * len(names))
@@ -155,7 +154,6 @@ class SpacesDisplay(Display):
         return cls(aggregator.spaces_, found.point, names, rows).plot(ax=ax)
 
     def _draw(self, ax) -> None:
-        """Draw each space's outline, the centres, the point, and shaded regions."""
         from matplotlib.lines import Line2D
 
         away = np.stack([(own.center - self.point).ravel() for own in self.spaces])
@@ -188,7 +186,6 @@ class SpacesDisplay(Display):
 
 
 def _accuracies(models, space, X, codes) -> np.ndarray:
-    """Accuracy of each model of a grid, among the outputs that the space compares."""
     outputs = np.arange(models.shape[-1])
     if space.outputs is not None:
         outputs = np.flatnonzero(space.outputs)

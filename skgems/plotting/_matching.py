@@ -81,7 +81,6 @@ class MatchingDisplay(Display):
         return display.plot(ax=ax)
 
     def _draw(self, ax) -> None:
-        """Draw a row per node and a column per merged unit, the most popular first."""
         table = np.zeros((len(self.assignments), len(self.order_)))
         for row, own in zip(table, self.assignments, strict=True):
             own = own[own >= 0]

@@ -179,7 +179,6 @@ class PooledForm:
 
     @property
     def scatter(self) -> str:
-        """Least `kind` of :func:`class_moments` that it can be made of."""
         if self.kind == "nearest_centroid":
             return "diagonal"
         given = self.parameters
@@ -188,7 +187,6 @@ class PooledForm:
         return "class" if weighted or by_priors else "shared"
 
     def fit(self, moments: ClassMoments, classes) -> "tuple[np.ndarray, PooledForm]":
-        """The pooled W; this form with the reason if a fit on all rows may differ."""
         solved = self.solve(moments, classes)
         return solved.W, self.judged(moments, solved.W, solved.rounding)
 
@@ -197,7 +195,6 @@ class PooledForm:
         return replace(self, reason=self.reason or rounding.reason(size))
 
     def solve(self, moments: ClassMoments, classes) -> Solved:
-        """What :meth:`fit` makes, with scikit-learn's fitted attributes."""
         if self.kind is None:
             raise ValueError(f"The model is not a function of sums: {self.reason}")
         labels, parameters = np.asarray(classes).tolist(), dict(self.parameters)
@@ -245,7 +242,6 @@ _NAMED = 3
 
 
 def _groups(values: Mapping) -> list[tuple[object, str]]:
-    """Different values, each with the nodes that have it, in words."""
     found: list[tuple[object, str]] = []
     for value in values.values():
         if value in (other for other, _ in found):

@@ -58,7 +58,6 @@ def _delegated(name: str):
 
 
 def simulation_of(aggregator) -> Simulation:
-    """How an aggregator has unfitted members trained."""
     names = ("random_state", "validation_fraction", "memory", "n_jobs")
     known = vars(aggregator)
     return Simulation(**{name: known[name] for name in names if name in known})
@@ -325,7 +324,6 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
         return region_summary(self, federation, network, asked, reply, name)
 
     def _plan(self, federation: Federation, others: list) -> Generator:
-        """Plan of the sums of all nodes, and of why rows lack in them."""
         request = self._kind.request(self._classifier(), federation.classes)
         replies, names = (yield request), [*federation.names, "public"]
         contents = [*(reply.content for _, reply in replies), *others]
@@ -423,7 +421,6 @@ def _plain(value):
 
 
 def _left_out(content) -> bool:
-    """Whether a node's sums lack classes of too few rows."""
     if "left_out" in content:
         return content["left_out"]
     few = len(content["labels"]) > len(np.unique(content["moments"]["columns"]))

@@ -83,16 +83,13 @@ class Sums:
         return _EPS * (_SAFETY + self.n_rows / 16)
 
     def evaluated(self, W: np.ndarray) -> float:
-        """Errors of products of rows and weights."""
         sizes = self.means + _REACH * self.deviations
         return 2 * _SAFETY * _EPS * float((sizes @ np.abs(W)).max(initial=0.0))
 
     def moved(self, W: np.ndarray) -> float:
-        """Errors of products of means and weights."""
         return self._step * float((self.means @ np.abs(W)).max(initial=0.0))
 
     def sizes(self, W: np.ndarray) -> float:
-        """Norm of weights in units of deviations, the largest of the outputs."""
         return _largest(self.deviations[:, None] * W)
 
     def rounding(self, error: float, condition: float) -> Rounding:

@@ -37,7 +37,6 @@ def shown(method: Callable) -> Callable:
 
 
 def say(line: str) -> None:
-    """One line, where progress is shown."""
     if not _SHOWN.get():
         return
     if LOGGER.hasHandlers() and LOGGER.isEnabledFor(logging.INFO):

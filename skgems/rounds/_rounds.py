@@ -167,7 +167,6 @@ def started_apart(layers: Layers, reference: Layers) -> bool:
 
 
 def _first_units(layers: Layers) -> np.ndarray:
-    """Weights and biases of some units of the lowest layer, columns of length 1."""
     (below, above, *_), biases = layers.coefs, layers.intercepts[0]
     units = np.vstack([below, biases, above.T])[:, :_MAX_UNITS]
     sizes = np.sqrt(np.sum(units**2, axis=0))

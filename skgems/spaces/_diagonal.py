@@ -98,7 +98,6 @@ class DiagonalMetric:
             return np.where(self.precision > 0, self.precision**-0.5, 0.0)
 
     def of_outputs(self, places: np.ndarray) -> "DiagonalMetric":
-        """The metric of outputs at some places; at -1 for one that is free."""
         return DiagonalMetric(np.where(places < 0, 0.0, self.precision[:, places]))
 
     def n_constrained(self, n_outputs: int | None = None) -> int:
@@ -111,7 +110,6 @@ class DiagonalMetric:
         return self.precision * delta
 
     def whiten(self, directions: np.ndarray) -> np.ndarray:
-        """Carry isotropic directions to this metric, P^(-1/2); free entries give 0."""
         return self.axes * directions
 
     def diagonal(self) -> np.ndarray:
@@ -127,7 +125,6 @@ class DiagonalMetric:
         return mean[-1] * np.outer(move, move) + np.diag(np.append(mean[:-1], 0.0))
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:
-        """Multiply `rhs` by P^(-1); free entries give 0."""
         return self.axes**2 * rhs
 
     def row_norms(self, X, outputs=None, *, squared: bool = False) -> np.ndarray:
@@ -142,12 +139,10 @@ class DiagonalMetric:
         return norms if squared else np.sqrt(norms)
 
     def free_mask(self) -> np.ndarray | None:
-        """Mask of shape (n_params, n_outputs) of the free parameters; None: none."""
         mask = self.precision == 0
         return mask if mask.any() else None
 
     def with_free(self, step: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """A step with other values in free parameters, both (n_params, n_outputs)."""
         return np.where(self.free_mask(), values, step)
 
     def ray_map(self, X, columns: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:

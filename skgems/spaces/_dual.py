@@ -125,7 +125,6 @@ def interior_point(problem, weights, lower, *, simplex, tol, done, max_iter):
 
 
 def _newton(curvature, free, slack, simplex: bool) -> Callable:
-    """Solves the Newton equations of the barrier problem for several mu."""
     matrix = curvature + np.diag(slack / free)
     scale = np.diag(matrix) ** -0.5
     scaled = matrix * np.outer(scale, scale)
@@ -142,7 +141,6 @@ def _newton(curvature, free, slack, simplex: bool) -> Callable:
         return scale * linalg.cho_solve(factor, scale * rhs, check_finite=False)
 
     def towards(gradient, mu: float) -> tuple[np.ndarray, np.ndarray]:
-        """Changes of the weights and of the slacks."""
         level = gradient @ free / free.sum() if simplex else 1.0
         change = solve(gradient - level + mu / free)
         if simplex:
@@ -161,7 +159,6 @@ def _part(values: np.ndarray, change: np.ndarray) -> float:
 
 
 def _line_search(problem, point, free, lower, change, mu, simplex):
-    """Step along the change, halved until the barrier function rises enough."""
     linear = 0.0 if simplex else 1.0
 
     def barrier(at: DualPoint, free: np.ndarray) -> float:
@@ -231,7 +228,6 @@ class Bounds:
 
 
 def find_deepest(problem: DualProblem, tol, max_iter, **far_enough: float) -> Bounds:
-    """Go towards the deepest point until the bounds are far enough."""
     bounds = Bounds(tol, **far_enough)
     # Two touching balls have dual weights in proportion to their radii.
     weights = problem.inverse_squares**-0.5

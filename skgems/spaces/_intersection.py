@@ -306,7 +306,6 @@ def _hinge(problem, spaces, tol, max_iter) -> Intersection:
 
 
 def report(spaces, method: str, point: np.ndarray, proof: Bounds) -> Intersection:
-    """The Intersection at a point: its distance from each space, and what is proved."""
     distances = distances_of(spaces, point)
     top = float(distances.max())
     # Rounding may carry the bound past the value that it bounds.

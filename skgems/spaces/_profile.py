@@ -48,8 +48,6 @@ class SpaceProfile:
     def from_arrays(
         cls, arrays: Mapping, criterion: Criterion, construction: str
     ) -> "SpaceProfile":
-        """The profile that :meth:`as_arrays` gave."""
-
         def made(part, kind):
             found = {own.name: arrays.get(f"{part}_{own.name}") for own in fields(kind)}
             given = {k: v for k, v in found.items() if v is not None}
@@ -62,14 +60,12 @@ class SpaceProfile:
 
     @property
     def last_is_free(self) -> bool:
-        """Whether nothing is said of the last output."""
         if self.outputs is None or self.outputs[-1]:
             return False
         free = self.metric.free_mask()
         return free is not None and bool(free[:, -1].all())
 
     def of_outputs(self, places: np.ndarray) -> "SpaceProfile":
-        """The spaces of models with other outputs, each one of those here."""
         said = places >= 0
         center, outputs = np.where(said, self.center[:, places], 0.0), None
         if self.outputs is None and said.all():

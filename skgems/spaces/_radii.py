@@ -26,8 +26,6 @@ def rows_needed(epsilon: float, n_rows: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class AccuracyProfile:
-    """Radius of a space for every level of accuracy."""
-
     n_rows: int  # that the model was tried on
     score: float  # accuracy of the centre
     # Sorted. radii[j] is the smallest distance at which more than may_lose[j] of the
@@ -56,7 +54,6 @@ class AccuracyProfile:
         return float(min(self.radii[last], max_radius))
 
     def level(self, distance: float) -> float:
-        """Return the accuracy that models at most so far away are known to keep."""
         lost = self.may_lose[np.searchsorted(self.radii, distance, side="left")]
         return float((self.may_lose[-1] - lost) / self.n_rows)
 

@@ -256,7 +256,6 @@ def _evaluated(module, last):
 
 
 def _checked(module, entered, out) -> tuple:
-    """What entered the last layer, and what the outputs went through after it."""
     from torch import nn
 
     kinds = (nn.Softmax(-1), nn.LogSoftmax(-1), nn.Sigmoid(), nn.LogSigmoid())

@@ -15,8 +15,6 @@ class ColumnsError(ValueError):
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns that all rows have: how many, their names, and which hold texts."""
-
     n: int
     names: tuple[str, ...] | None
     text: tuple[bool, ...]
@@ -24,7 +22,6 @@ class Columns:
 
     @classmethod
     def of(cls, X) -> "Columns":
-        """Those of a table or of an array of rows."""
         names, single = None, X.dtype == np.float32 if hasattr(X, "dtype") else False
         if hasattr(X, "columns"):
             if all(isinstance(name, str) for name in X.columns):
@@ -39,7 +36,6 @@ class Columns:
 
     @classmethod
     def from_content(cls, content) -> "Columns":
-        """The columns that `as_content` gave."""
         names = content.get("names")
         names = None if names is None else tuple(names)
         text = tuple(map(bool, content["text"]))
@@ -48,12 +44,10 @@ class Columns:
         return cls(len(text), names, text, content["dtype"])
 
     def as_content(self) -> dict:
-        """It for a message."""
         names = {} if self.names is None else {"names": list(self.names)}
         return {**names, "text": list(self.text), "dtype": self.dtype}
 
     def table(self, rows, text: bool = False):
-        """Some rows of numbers, or texts, in the form that rows of nodes have."""
         data = np.array(rows, dtype=object if text or any(self.text) else self.dtype)
         if self.names is None:
             return data
@@ -64,11 +58,9 @@ class Columns:
         return frame.astype({self.names[j]: self.dtype for j in numbers})
 
     def example(self):
-        """One row of ones, and of empty texts."""
         return self.table([["" if own else 1.0 for own in self.text]])
 
     def of_rows(self, X):
-        """These columns of some rows, in this order."""
         if self.names is not None and hasattr(X, "columns"):
             if list(X.columns) != list(self.names):
                 X = X[list(self.names)]
@@ -79,7 +71,6 @@ class Columns:
 
 
 def _is_text(column) -> bool:
-    """Whether a column holds texts, by its kind or, of objects, by what they are."""
     if getattr(column.dtype, "kind", "O") in "biuf":
         return False
     return any(isinstance(value, str) for value in column)

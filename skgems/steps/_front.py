@@ -54,7 +54,6 @@ class Front:
 
     @property
     def agreed(self) -> dict:
-        """What all agree on before any row speaks, as JSON has it."""
         bounds = self.bounds
         if isinstance(bounds, Mapping):
             bounds = [[column, *map(float, own)] for column, own in bounds.items()]
@@ -64,7 +63,6 @@ class Front:
 
     @property
     def settings(self) -> dict:
-        """What is agreed, with a digest of what fitted steps were fitted to."""
         return self.agreed | ({} if self.columns is None else {"fitted": self.digest})
 
     @property
@@ -74,7 +72,6 @@ class Front:
 
     @property
     def digest(self) -> str:
-        """Of what the steps were fitted to."""
         columns = "" if self.columns is None else self.columns.as_content()
         return joblib.hash([columns, *sorted((k, v) for k, v in self.states.items())])
 
@@ -85,7 +82,6 @@ class Front:
         return cls(FeatureUnion(named), bounds)
 
     def branch(self, k: int, pipeline: Pipeline) -> "Front":
-        """A pipeline that begins as the k-th of those beside each other."""
         start = f"0/{k}/"
         states = {
             f"0/{path.removeprefix(start)}": state
@@ -96,11 +92,9 @@ class Front:
 
     @property
     def asks(self) -> bool:
-        """Whether it has to look at rows."""
         return _depth(self.transformer) > 0
 
     def as_content(self) -> dict:
-        """It for a message."""
         columns = {} if self.columns is None else {"columns": self.columns.as_content()}
         states = {path: dict(own) for path, own in self.states.items()}
         return {**self.agreed, "states": states, **columns}
@@ -159,7 +153,6 @@ class Front:
 
     @cached_property
     def _digests(self) -> dict[str, str]:
-        """Of what it is, and of each step's state."""
         parts = {"": [self.agreed, self.columns], **self.states}
         return {path: joblib.hash(own) for path, own in parts.items()}
 
@@ -283,7 +276,6 @@ class Front:
         return head_of(own, before, sum(widths))
 
     def transform(self, X):
-        """Rows of a node after all steps."""
         X = self.rows(X)
         with _no_values(self.transformer):
             return self.fitted.transform(X)
@@ -344,7 +336,6 @@ class Pending(NamedTuple):
     bounds: np.ndarray
 
     def can_tell(self, extremes: bool) -> bool:
-        """Whether a node can tell it: bounds are agreed, or ``extremes`` are."""
         if self.statistic == "extremes":
             return extremes
         return self.statistic != "histogram" or bool(np.isfinite(self.bounds).all())
@@ -376,7 +367,6 @@ def _pooled(name: str, told: Mapping[str, Mapping], width: int) -> dict:
 
 
 def _shown(fitted, kind: Kind, example, limits) -> tuple:
-    """An example of what comes out of a step, and its bounds."""
     if hasattr(fitted, "categories_"):
         known = [[labels[0] for labels in fitted.categories_]]
         if hasattr(example, "columns"):
@@ -491,7 +481,6 @@ class _Given(TransformerMixin, BaseEstimator):
 
 
 def _assembled(own, found: Mapping[str, tuple], example):
-    """The plain fitted ColumnTransformer or FeatureUnion of fitted branches."""
     if isinstance(own, FeatureUnion):
         steps = [
             (name, step if isinstance(step, str) else FrozenEstimator(found[name][0]))
@@ -576,7 +565,6 @@ def as_tree(own):
 
 
 def _plain(value):
-    """A parameter as JSON has it."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, type):

@@ -383,7 +383,6 @@ def _groups_rare(own) -> bool:
 
 
 def _rare(own, told: Mapping, n_rows: float) -> list[int]:
-    """Places of the categories of a column that an encoder counts as infrequent."""
     counts = list(told["counts"])
     if isinstance(own, prep.OneHotEncoder):  # to which what is missing is a category
         counts += [told[name] for name in ("none", "nan") if told[name]]

@@ -22,7 +22,6 @@ class Statistic(NamedTuple):
 
 
 def _columns(X, min_rows=1) -> dict:
-    """Of each column how many values, their mean and squares about it."""
     X = numbers(X, sparse=True)
     if issparse(X):
         means, variances, counts = mean_variance_axis(X, 0, return_sum_weights=True)
@@ -71,7 +70,6 @@ def _total(replies, name: str) -> float:
 
 
 def _scatter(X, min_rows=1) -> dict:
-    """How many rows, their mean, and products of deviations from it."""
     X = numbers(X)
     mean = X.mean(axis=0)
     away = X - mean
@@ -125,7 +123,6 @@ def _categories(X, min_rows=1) -> dict:
 
 
 def categories_told(content: Mapping) -> list[Mapping]:
-    """The tables of columns within what was told of categories."""
     return [content[str(j)] for j in range(len(content) - 1)]
 
 
@@ -150,7 +147,6 @@ def _all_categories(replies) -> dict:
 
 
 def _histogram(X, min_rows=1, *, low, high) -> dict:
-    """Of each column how many values are at most each edge of a grid."""
     X = numbers(X)
     cumulative = np.zeros((X.shape[1], N_BINS + 1))
     for j, column in enumerate(X.T):

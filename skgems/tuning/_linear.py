@@ -26,8 +26,6 @@ _TOLERANCE, _MAX_ITER = 1e-12, 1000
 
 @dataclass(frozen=True)
 class FineTuned:
-    """A fine-tuned linear model and how its penalty was chosen."""
-
     W: np.ndarray = field(repr=False)  # (n_features + 1, n_classes), intercepts last
     strength: float  # of the penalty; infinite where the model was left as it was
     # (n_strengths + 1,), cross-validated, in nats: of the untouched model and at each
@@ -84,7 +82,6 @@ def _cross_validate(rows, y, offset, folds):
 
 
 def rose_twice(losses) -> bool:
-    """Whether the last two mean losses are each above the one before."""
     return bool(np.all(np.diff(losses[-3:]) > TIE))
 
 
@@ -119,7 +116,6 @@ def _coordinates(X, offset, W, precision) -> tuple[object, Callable]:
 
 
 def scaled_beside(X, scale: np.ndarray, tail: np.ndarray):
-    """Features times a scale each, and other columns beside them."""
     if sparse.issparse(X):
         return sparse.hstack([X.multiply(scale), tail], "csr", dtype=np.float64)
     return np.hstack([X * scale, tail])
@@ -215,15 +211,12 @@ def best_if_sure_of_more(row_losses: np.ndarray) -> int:
 
 
 def _losses(likelihood: Likelihood, X, y, W) -> tuple[np.ndarray, np.ndarray]:
-    """Weighed losses of rows, and their gradient in the logits."""
     losses, residuals = log_losses(linear_logits(X, W).astype(np.float64), y)
     weights = likelihood.weights_of(y)
     return weights * losses, weights[:, None] * residuals
 
 
 def _fit(likelihood: Likelihood, X, y, W, strength: float, **settings) -> np.ndarray:
-    """The likeliest model for nodes and rows, each of which counts so much."""
-
     def of_rows(V):
         losses, residuals = _losses(likelihood, X, y, likelihood.to_rows(V))
         gradient = np.vstack([X.T @ residuals, residuals.sum(axis=0)])

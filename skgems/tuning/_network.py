@@ -62,7 +62,6 @@ class TemperatureSearch:
 
 
 def _lowest(places: np.ndarray, values: np.ndarray) -> float:
-    """Where a parabola through three points is lowest; the lowest of fewer."""
     if len(places) == 3:
         left, right = values[0] - values[1], values[2] - values[1]
         if 0 < left + right < np.inf:
@@ -112,8 +111,6 @@ TOLERANCE, N_STEPS = 1e-9, 60
 
 @dataclass(frozen=True)
 class FineTunedNetwork:
-    """A fine-tuned network and how strongly each step held it to its start."""
-
     layers: Layers
     # (n_steps,), of the last layer, then all; infinite: left as it was, 0: no penalty
     strengths: np.ndarray
@@ -210,7 +207,6 @@ def _cross_validated(X, y, folds, starts, first) -> tuple[np.ndarray, list, list
 
 
 def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
-    """The layers from ``first`` on fitted at one strength after another."""
     present, y = np.unique(y, return_inverse=True)
     if len(present) < 2:
         # Rows of one class show no difference between classes.
