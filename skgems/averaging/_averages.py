@@ -43,6 +43,7 @@ def average(nodes: list[Node], classes, shares: Shares, *, align: bool = False):
 
 
 def not_constant(nodes: list[Node], shares: Shares) -> tuple[list[Node], Shares]:
+    """Those whose model is not constant; all, if there is none."""
     chosen = [k for k, node in enumerate(nodes) if not node.local.is_constant]
     chosen = chosen or list(range(len(nodes)))
     return [nodes[k] for k in chosen], shares.of(chosen)
@@ -120,6 +121,7 @@ def _in_one_order(networks: Iterable[Network]) -> Iterator[Network]:
 
 
 def with_outputs(network: Network, classes: np.ndarray) -> Network:
+    """A network with one output for each of ``classes``, zero where it had none."""
     if not np.array_equal(network.classes, classes):
         network = network.aligned(classes)
     return replace(network, seen=np.ones(len(classes), dtype=bool))

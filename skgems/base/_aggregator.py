@@ -42,6 +42,7 @@ class Features:
     named_by_nodes: bool = False  # rows of fit had no names: these are the nodes'
 
     def or_names_of(self, known) -> "Features":
+        """The same, with the first names that a node knows where the rows had none."""
         names = next((names for names in known if names is not None), None)
         if self.feature_names_in is not None or names is None:
             return self

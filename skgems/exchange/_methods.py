@@ -42,6 +42,7 @@ def as_json(aggregator: BaseAggregator) -> dict:
 
 
 def from_json(state: Mapping) -> BaseAggregator:
+    """Inverse of `as_json`; ValueError for parameters of the machine."""
     params = {name: _object(value) for name, value in state["params"].items()}
     if not params.keys().isdisjoint(_OWN):  # a memory holds pickles
         raise ValueError(f"a folder has none of the parameters {_OWN}.")

@@ -203,6 +203,7 @@ def _warn_of_another_front(model: LocalModel, X, y) -> None:
 
 
 def _default_members(aggregator: BaseAggregator, X, nodes):
+    """What stands for ``estimators=None``: one for all nodes, or none of any."""
     default = aggregator._default_estimator()
     if default is not None or X is None or nodes is None:
         return default

@@ -181,6 +181,7 @@ def region_summary(
 
 
 def load_message(path, *, public_key=None) -> Message:
+    """Read an untrusted file, and check its signature if a key is given."""
     message, _ = _read(path)
     if public_key is not None:
         with naming(path):

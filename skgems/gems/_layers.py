@@ -107,6 +107,7 @@ class HiddenStage:
 
 
 def _outgoing(network: Network) -> np.ndarray:
+    """Outgoing weights of the first hidden layer, as the node's outputs feel them."""
     above = network.coefs[1]
     if len(network.coefs) > 2:
         return above

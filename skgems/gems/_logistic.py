@@ -673,6 +673,7 @@ default="auto"
         warn_user(words, EmptyIntersectionWarning)
 
     def _weights(self) -> np.ndarray:
+        """One column per class, the intercepts in the last row."""
         W = np.vstack([self.coef_.T, self.intercept_])
         return W * [-0.5, 0.5] if len(self.classes_) == 2 else W
 

@@ -121,6 +121,7 @@ class Sums:
         return self.merged.n_features if self.span is None else len(self.span.center)
 
     def weighed(self) -> list[NodeLoss]:
+        """Losses in which classes have their weights."""
         return [node.of_classes(self.class_weight) for node in self.losses]
 
     def likelihood(self, losses: list[NodeLoss], C: float) -> Likelihood:
