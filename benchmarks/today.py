@@ -198,9 +198,9 @@ def run_ours(cell):
     return aggregator.set_params(estimators=summaries).fit(), size / 8, ("locals_",)
 
 
-def run_combine(cell):
+def run_combine(cell, budget):
     """All that it tried is sent."""
-    given = {"budget": "fast", "random_state": cell.seed}
+    given = {"budget": budget, "random_state": cell.seed}
     found = combine(None, cell.X, cell.y, cell.nodes, **given)
     size = sum(own["bytes"] or 0 for own in found.choice_.table)
     return found, size / 8 / len(cell.rows), ()
@@ -286,7 +286,8 @@ OURS, MARK = "ours", "pooled"
 METHODS: dict[str, Callable] = {
     MARK: run_pooled,
     OURS: run_ours,
-    "combine": run_combine,
+    "combine": partial(run_combine, budget="fast"),
+    "combine, small": partial(run_combine, budget="small"),
     "averaging": partial(run_of_models, method=averaging),
     "soft vote": partial(run_of_models, method=soft_vote),
     "AFL": partial(run_afl, keep=0.0),
@@ -311,7 +312,7 @@ METHODS: dict[str, Callable] = {
 OF_ROWS = {MARK, "network, pooled", "AFL", "AFL, ridge kept", "SAFLe-like"}
 OF_ROWS |= {m for m in METHODS if m.startswith(("FedCGS", "GH-", "FisherMix", "Proto"))}
 # Its candidates make features of their own.
-OF_RAW = ("combine",)
+OF_RAW = ("combine", "combine, small")
 
 
 def key_of(data, n_train, seed, partition, features, method) -> Key:

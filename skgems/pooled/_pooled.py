@@ -8,7 +8,10 @@ from functools import wraps
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import clone, is_classifier
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.discriminant_analysis import (
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -381,15 +384,22 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
 
     @property
     def _can_temper(self) -> bool:
-        return isinstance(self._classifier(), LinearDiscriminantAnalysis)
+        kinds = LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+        return isinstance(self._classifier(), kinds)
 
     def _temper(self, factor: float) -> None:
         """Multiply decision values of a discriminant analysis, which is too sure."""
         reason = f"its decision values are multiplied by {factor}"
         self.pooled_form_ = replace(self.pooled_form_, reason=reason)
-        self.exact_ = False
-        self._fitted.coef_ = self._fitted.coef_ * factor
-        self._fitted.intercept_ = self._fitted.intercept_ * factor
+        self.exact_, own = False, self._fitted
+        if hasattr(own, "coef_"):
+            own.coef_, own.intercept_ = own.coef_ * factor, own.intercept_ * factor
+            return
+        # Of distances by variances; what determinants have too much is in the priors.
+        sizes = np.array([np.log(scaling).sum() for scaling in own.scalings_])
+        priors = factor * np.log(own.priors_) + 0.5 * (1.0 - factor) * sizes
+        own.priors_ = np.exp(priors - priors.max())
+        own.scalings_ = [scaling / factor for scaling in own.scalings_]
 
     def to_estimator(self):
         """The classifier itself, of scikit-learn alone.

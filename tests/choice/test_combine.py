@@ -7,13 +7,19 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
 
-from skgems import EnsembleAggregator, GEMSLogisticAggregator, combine
+from skgems import (
+    EnsembleAggregator,
+    GEMSLogisticAggregator,
+    PooledAggregator,
+    combine,
+)
 from skgems.choice import Choice, smallest_of_the_best
 from skgems.choice._judging import _refitted, chosen
 from skgems.federation import NodesDisagreeWarning, halves_of, owners_of
@@ -207,13 +213,46 @@ def test_a_small_budget_and_probabilities_that_are_not_too_sure():
     table = agg.choice_.to_frame()
     assert agg.choice_.name.startswith("1000") and agg.choice_.factor < 1.0
     kernel = table.index.str.startswith("1000")
-    assert (table.factor[~kernel] == 1.0).all()
+    too_sure = kernel | table.index.str.startswith("quadratic")
+    assert (table.factor[~too_sure] == 1.0).all()
     plain = clone(agg).fit(rows, y, nodes=nodes)
     ours, theirs = agg.decision_function(rows), plain.decision_function(rows)
     np.testing.assert_allclose(ours, agg.choice_.factor * theirs, rtol=1e-9)
     exported = agg.to_estimator().predict_proba(rows)
     np.testing.assert_allclose(exported, agg.predict_proba(rows), rtol=1e-9)
     assert not agg.exact_ and "multiplied" in agg.pooled_form_.reason
+
+
+@pytest.mark.parametrize("classes", [(0, 1), (0, 1, 2)])
+def test_quadratic_discriminants_are_tempered_as_scikit_learn_has_them(classes):
+    rng = np.random.default_rng(0)
+    y = np.repeat(classes, 40)
+    rows = rng.normal(size=(len(y), 5)) * (1.0 + 3.0 * y[:, None]) + y[:, None]
+    pooled = QuadraticDiscriminantAnalysis(reg_param=0.1, priors=None)
+    agg = PooledAggregator(pooled=pooled).fit(rows, y, nodes=np.arange(len(y)) % 3)
+    before, labels = agg.decision_function(rows), agg.predict(rows)
+    agg._temper(0.3)
+    after = agg.to_estimator().decision_function(rows)
+    if len(classes) > 2:  # what all classes have in common is no matter
+        before, after = (
+            own - own.mean(axis=1, keepdims=True) for own in (before, after)
+        )
+    np.testing.assert_allclose(after, 0.3 * before, rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(agg.predict(rows), labels)
+    assert agg.exact_ is False
+
+
+def test_few_rows_of_a_class_make_shrunk_quadratic_discriminants():
+    if not hasattr(QuadraticDiscriminantAnalysis(), "shrinkage"):
+        pytest.skip("scikit-learn < 1.8")
+    rng = np.random.default_rng(1)
+    y, scale = np.arange(100) % 5, rng.choice([0.3, 3.0], size=(5, 40))
+    rows = rng.normal(size=(100, 40)) * scale[y]
+    agg = combine(X=rows, y=y, nodes=y // 2, budget="small", random_state=0)
+    table = agg.choice_.to_frame()
+    assert np.isnan(table.accuracy["quadratic, bent"])
+    assert agg.choice_.name == "quadratic"
+    assert agg.choice_.factor < 1.0
 
 
 def test_what_it_cannot_use_is_said():
