@@ -92,7 +92,7 @@ class Program:
         """The same on other data, of which the paper has figures or none."""
         if name == MNIST:
             return self
-        title = f"{self.title}: {name}"
+        title = f"{self.title.removesuffix(' on MNIST')} on features: {name}"
         own = {"name": f"{self.name}_{name}", "title": title, "others": {}}
         return replace(self, paper=self.others.get(name, {}), **own)
 
