@@ -21,8 +21,8 @@ from _common import MNIST, RESULTS, Line, Program, compared, not_reached, read  
 
 # What is said of a table on other data than MNIST.
 OF_FEATURES = (
-    "The table above, of features in place of pixels (:ref:`frozen_features`): those of "
-    "a residual net that has seen the digits 0 to 4 alone are written by "
+    "The table above, of features in place of pixels (:ref:`frozen_features`): those "
+    "of a residual net that has seen the digits 0 to 4 alone are written by "
     "``python benchmarks/bench_backbones.py --data mnist.npz --embed features.npz``."
 )
 # More columns than this are thinned out; the CSV has all.

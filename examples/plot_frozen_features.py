@@ -31,6 +31,7 @@ from torch import nn
 
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, ModelAveragingAggregator
 from skgems.datasets import partition_by_label
+from skgems.fronts import Backbone
 from skgems.moments import class_moments, merge_moments
 from skgems.pooled import PooledForm
 
@@ -38,7 +39,8 @@ from skgems.pooled import PooledForm
 # A backbone that knows half of the digits
 # ----------------------------------------
 # It was trained on rows that no node has: here a third of all, of which it sees the
-# digits 0 to 4. All but its last layer is kept; 64 features are left.
+# digits 0 to 4. :class:`~skgems.fronts.Backbone` leaves out its last layer; 64 features
+# are left. Parties compare its digest.
 
 X, y = load_digits(return_X_y=True)
 X = (X / 16).astype(np.float32)
@@ -71,13 +73,7 @@ backbone = NeuralNetClassifier(
 seen = y_public < 5
 backbone.fit(X_public[seen], y_public[seen])
 
-
-def below_the_last_layer(X):
-    with torch.inference_mode():
-        return backbone.module_[:-1](torch.as_tensor(X)).numpy()
-
-
-convolutional = FunctionTransformer(below_the_last_layer)
+convolutional = Backbone(backbone).fit(X_public)
 
 # %%
 # Five nodes, two digits each
