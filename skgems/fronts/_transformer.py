@@ -43,8 +43,8 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
         Normalizer; over `bounds` MinMaxScaler, MaxAbsScaler, KBinsDiscretizer,
         SplineTransformer, and, nearly, RobustScaler, QuantileTransformer and medians;
         PowerTransformer, nearly; RBFSampler, PolynomialCountSketch, SkewedChi2Sampler
-        and :class:`RandomFeatures` of a seed; alone or in a Pipeline, ColumnTransformer
-        or FeatureUnion.
+        and :class:`RandomFeatures` of a seed; :class:`Backbone`; alone or in a
+        Pipeline, ColumnTransformer or FeatureUnion.
     bounds : dict of column to (low, high), (low, high) or "tell", default=None
         Between which the columns of rows lie, by name or place, or one pair for all.
         "tell": nodes tell the smallest and the largest value, which are those of rows.

@@ -69,15 +69,16 @@ def count_outputs(net) -> int:
 
 
 def output_parameters(net) -> list:
-    layer = last_layer(module_of(net))
-    own = module_of(net) if layer is None else layer
-    found = [p for p in own.parameters() if p.ndim]
-    found = found if layer is not None else found[:-3:-1]
+    layer = _traced_layer(module_of(net))
+    if layer is None:
+        found = [p for p in module_of(net).parameters() if p.ndim][:-3:-1]
+    else:
+        found = list(layer.parameters())
     return [p for p in found if p.shape[0] == found[0].shape[0]]
 
 
 def last_layer(module):
-    """The layer that every output has come through; else what is defined last."""
+    """The layer that every output has come through; else the Linear defined last."""
     from torch import nn
 
     layer = _traced_layer(module)

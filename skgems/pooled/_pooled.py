@@ -415,7 +415,8 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
 
 def _known(estimator, where: str):
     """A classifier that is a function of sums, inside what wraps it; or ValueError."""
-    own, steps = final_step(estimator), has_steps(estimator)
+    own = final_step(estimator)
+    steps = type(own) in KINDS and has_steps(estimator)
     if type(own) in KINDS and not steps:
         return own
     name = type(own).__name__

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
@@ -126,6 +126,7 @@ def test_bad_groups(groups, message):
 # -- homogeneous -----------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(
     n_rows=st.lists(st.integers(1, 30), min_size=1, max_size=5),
     n_nodes=st.integers(1, 6),
@@ -156,6 +157,7 @@ def test_homogeneous_without_labels():
 # -- Dirichlet -------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(
     alpha=st.sampled_from([1e-4, 0.05, 0.5, 5.0]),
     n_nodes=st.integers(1, 5),
@@ -236,6 +238,7 @@ def test_mixing_needs_two_sources(source):
 # -- public rows -----------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(size=st.integers(1, 150), seed=st.integers(0, 100))
 def test_public_sample_keeps_the_share_of_every_label(size, seed):
     y = np.repeat([0, 1, 2], [100, 60, 40])

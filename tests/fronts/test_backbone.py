@@ -51,10 +51,10 @@ class Residual(nn.Module):
 
     def __init__(self, n_outputs=6, end=None, stride=1):
         super().__init__()
-        self.last = nn.Linear(16, n_outputs)  # not where the outputs come from in order
         self.first = nn.Conv2d(1, 4, 3, padding=1)
         self.norm = nn.BatchNorm2d(4)
         self.second = nn.Conv2d(4, 4, 3, padding=1, stride=stride)
+        self.last = nn.Linear(16, n_outputs)
         self.end = nn.Identity() if end is None else end
 
     def features(self, X):

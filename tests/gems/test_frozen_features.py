@@ -198,9 +198,7 @@ def test_rows_in_place_of_features_are_refused():
 
 def test_a_network_whose_layers_belong_in_front():
     own = NODES == "lyon"
-    with pytest.raises(
-        TypeError, match="'lyon': Unflatten .* in front of the aggregator"
-    ):
+    with pytest.raises(TypeError, match="'lyon': Unflatten .* give front=Backbone"):
         GEMSLogisticAggregator().summarize(network(), X[own], Y[own], name="lyon")
 
 
