@@ -83,7 +83,7 @@ def small(n_rows=0):
 
 def test_what_is_taken_is_what_a_plain_fit_gives():
     parties = Parties()
-    agg = combine(parties.channel, random_state=0)
+    agg = combine(parties.channel, budget="small", random_state=0)
     tasks = [entry["task"] for entry in agg.history_]
     assert tasks == ["front", "front", "halves", "judge", "join"]
     choice = agg.choice_
@@ -95,7 +95,7 @@ def test_what_is_taken_is_what_a_plain_fit_gives():
     again = clone(agg).set_params(estimators=Parties().channel, front=agg.front)
     again.fit()
     np.testing.assert_array_equal(again.predict_proba(X), agg.predict_proba(X))
-    other = combine(Parties().channel, random_state=0)
+    other = combine(Parties().channel, budget="small", random_state=0)
     assert other.choice_.name == choice.name
     np.testing.assert_array_equal(other.predict_proba(X), agg.predict_proba(X))
 
@@ -137,7 +137,7 @@ def test_over_a_folder_it_goes_on_where_it_stopped(tmp_path):
     while True:
         folder = Folder(tmp_path / "all", sorted(parties.rows))
         try:
-            agg = combine(folder, random_state=0)
+            agg = combine(folder, budget="small", random_state=0)
             break
         except RepliesMissing as missing:
             steps += 1
@@ -145,7 +145,7 @@ def test_over_a_folder_it_goes_on_where_it_stopped(tmp_path):
                 own = {"name": name, "state": tmp_path / name, "min_rows": 3}
                 answer(path, None, *parties.rows[name], **own)
     assert steps == 5
-    theirs = combine(parties.channel, random_state=0)
+    theirs = combine(parties.channel, budget="small", random_state=0)
     assert theirs.choice_.name == agg.choice_.name
     np.testing.assert_array_equal(agg.predict_proba(X), theirs.predict_proba(X))
 
@@ -185,7 +185,7 @@ def test_small_classes_are_neither_told_nor_judged():
 def test_gaps_and_texts():
     gaps = X.copy()
     gaps[::7, 3] = np.nan
-    agg = combine(Parties(gaps).channel, random_state=0)
+    agg = combine(Parties(gaps).channel, budget="small", random_state=0)
     table = agg.choice_.to_frame()
     assert (
         not table.error.any()
@@ -312,7 +312,7 @@ def test_what_leaves_is_said_and_exposed_rows_warn():
     said = says(reply)
     assert {path.split(".")[0] for path in said} == {"0", "1", "2", "3"}
     assert any("second.answers.0" in path for path in said)
-    wide = np.hstack([X, np.random.default_rng(0).normal(size=(len(X), 200))])
+    wide = np.hstack([X, np.random.default_rng(0).normal(size=(len(X), 100))])
     with pytest.warns(RowsExposedWarning) as caught:
         choose_over(Parties(wide).channel, small, seed=0)
     assert len({str(own.message)[:12] for own in caught}) == 2  # once a node

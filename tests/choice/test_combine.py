@@ -25,6 +25,7 @@ from skgems.choice._judging import _refitted, chosen
 from skgems.federation import NodesDisagreeWarning, halves_of, owners_of
 
 X, Y = (own[::3] for own in load_digits(n_class=4, return_X_y=True))
+X = X[:, 16:48]  # the rows in the middle
 Y = np.array(["ant", "bee", "cat", "dog"])[Y]
 NODES = np.array(["rome", "oslo"])[np.isin(Y, ["cat", "dog"]).astype(int)]
 NODES[::7] = "bern"
@@ -138,15 +139,16 @@ def test_of_members_of_all_kinds():
         for name in NAMES
         for own in [NODES == name]
     ]
-    table = combine(nets, X, Y, NODES, random_state=0).choice_.to_frame()
+    small = combine(nets, X, Y, NODES, budget="small", random_state=0)
+    table = small.choice_.to_frame()
     assert "merged networks" in table.index and "matched networks" not in table.index
 
 
 def test_members_go_by_their_names_and_not_by_their_places():
     # Sorted names of nodes stand in another order than the estimators.
-    members = forests()[::-1]
-    table = combine(members, X, Y, NODES, random_state=0).choice_.to_frame()
-    same = combine(forests(), X, Y, NODES, random_state=0).choice_.to_frame()
+    members, small = forests()[::-1], {"budget": "small", "random_state": 0}
+    table = combine(members, X, Y, NODES, **small).choice_.to_frame()
+    same = combine(forests(), X, Y, NODES, **small).choice_.to_frame()
     assert table.loc["vote"].accuracy == same.loc["vote"].accuracy
     with pytest.raises(ValueError, match=r"do not match: \['cork', 'rome'\]"):
         combine([*forests()[:2], ("cork", forests()[2][1])], X, Y, NODES)
@@ -273,7 +275,7 @@ def test_nets_that_judge_are_the_same_each_time():
 
     class Net(torch.nn.Sequential):
         def __init__(self):
-            super().__init__(torch.nn.Linear(64, 4), torch.nn.Softmax(dim=1))
+            super().__init__(torch.nn.Linear(X.shape[1], 4), torch.nn.Softmax(dim=1))
 
     how = {"train_split": None, "verbose": 0, "classes": [0, 1, 2, 3]}
     net = skorch.NeuralNetClassifier(Net, max_epochs=2, **how).fit(rows, y)
