@@ -35,7 +35,7 @@ from skgems import (  # noqa: E402
     answer,
 )
 from skgems.datasets import partition_by_label  # noqa: E402
-from skgems.federation import Nodes, reply_to  # noqa: E402
+from skgems.federation import Message, Nodes, reply_to  # noqa: E402
 from skgems.fronts import Backbone  # noqa: E402
 from skgems.steps import Front  # noqa: E402
 from skgems.steps._backbone import head_of  # noqa: E402
@@ -336,16 +336,19 @@ def test_a_node_with_other_layers_is_named(nets, base, backbone):
         linear(channel([nets[0], moved, nets[2]]), backbone).fit()
 
 
-def test_a_node_that_has_no_such_layers_says_so(nets):
+def test_a_node_takes_its_own_layers_or_says_that_it_has_none(nets):
     other = trained(seed=3, max_epochs=0)
-    asked = linear(channel([*nets[:2], LinearDiscriminantAnalysis()]), Backbone(other))
-    sent = Backbone(other).digest_
-    front = Front.from_content(Front(Backbone(other)).as_content())
-    assert front.transformer.net == sent
-    del other, asked
-    gc.collect()
-    with pytest.raises(ValueError, match="no net here whose layers have the digest"):
-        front.transformer.fit(X)
+    content = Front(Backbone(other)).as_content()
+    lost = Front(Backbone(trained(seed=4, max_epochs=0))).as_content()
+    gc.collect()  # nothing but one net is left
+    request = Message.of("front", front=content)
+    reply = reply_to(request, other, X, Y, name="lyon")
+    assert reply.content["columns"]["text"] == [False] * 64
+    for stranger in (nets[0], net(Residual), LinearDiscriminantAnalysis().fit(X, Y)):
+        with pytest.raises(ValueError, match="no net here whose layers have the dig"):
+            reply_to(Message.of("front", front=lost), stranger, X, Y, name="lyon")
+    front = Front.from_content(content)
+    assert front.transformer.net == Backbone(other).digest_
 
 
 def test_a_classifier_of_features_is_taken_as_it_is(nets, backbone):
