@@ -26,7 +26,7 @@ def closed_form(estimator, classes=None) -> dict:
 def has_steps(estimator) -> bool:
     own = unwrap(estimator)
     if not isinstance(own, Pipeline):
-        return hasattr(own, "is_head_")
+        return False
     *before, last = [step for _, step in own.steps]
     return any(step not in (None, "passthrough") for step in before) or has_steps(last)
 

@@ -262,7 +262,9 @@ def moments(
 
 
 def reply_of(member: Member, own, sums: ClassMoments) -> dict:
-    form, scaled = (f(member.picklable.estimator) for f in (closed_form, has_steps))
+    estimator = member.picklable.estimator
+    form = closed_form(estimator)
+    scaled = has_steps(estimator) or hasattr(estimator, "is_head_")
     if "kind" in form and len(np.unique(sums.columns)) < len(own):
         form = {"reason": "a class with too few rows to be in sums (min_rows)"}
     found = {"labels": own.tolist(), "moments": sums.as_arrays()}

@@ -107,10 +107,7 @@ class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """
         self._validate_params()
         X = self._rows(X, reset=True)
-        net = self.net
-        if isinstance(net, str):
-            found = (own.net for own in list(_HELD) if own.digest_ == net)
-            net = next(found, None)
+        net = _held(self.net) if isinstance(self.net, str) else self.net
         if net is None:
             raise ValueError(
                 f"There is no net here whose layers have the digest {self.net:.70}. "
@@ -175,10 +172,9 @@ def head_of(backbone: Backbone, start=0, width=None):
 
     own, (_, last) = unwrap(backbone.net_), _parts(backbone.net_)
     head, n_in = deepcopy(last), last.in_features
-    if width is not None:
-        weight = last.weight.new_zeros(last.out_features, width)
-        weight[:, start : start + n_in] = last.weight.detach()
-        head.weight, head.in_features = torch.nn.Parameter(weight), width
+    weight = last.weight.new_zeros(last.out_features, width or n_in)
+    weight[:, start : start + n_in] = last.weight.detach()
+    head.weight, head.in_features = torch.nn.Parameter(weight), weight.shape[1]
     # Around skorch's own pickling, as not every module can be pickled.
     net = object.__new__(type(own))
     layers = [head, *([] if backbone._link is None else [backbone._link])]
@@ -190,12 +186,18 @@ def head_of(backbone: Backbone, start=0, width=None):
 @contextmanager
 def holding(estimator):
     """Meanwhile, the digest of layers of this classifier finds them."""
-    backbone = Backbone(estimator)
-    if is_skorch(unwrap(estimator)):
-        with suppress(TypeError, ValueError):  # unfitted, or of another kind
-            _parts(estimator)
-            _HELD.add(backbone)
+    backbone, own = Backbone(estimator), unwrap(estimator)
+    if is_skorch(own) and is_fitted(own):
+        _HELD.add(backbone)
     yield
+
+
+def _held(digest: str):
+    for own in list(_HELD):
+        with suppress(ValueError):  # it does not end in a Linear layer
+            if own.digest_ == digest:
+                return own.net
+    return None
 
 
 def _parts(net) -> tuple:

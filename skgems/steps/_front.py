@@ -262,16 +262,22 @@ class Front:
             same = first.as_front().digest == self.digest
         return own[1:] if same and len(own) > 1 else member
 
+    @cached_property
+    def _layers(self) -> tuple[list[Backbone], list[str]]:
+        """The backbones that it ends with, and their digests."""
+        beside = backbones_of(self.fitted)
+        return beside, [step.digest_ for step in beside]
+
     def _left_of_net(self, net, name):
         """The last layer of a net that has layers of this front; another net itself."""
-        beside = [] if self.columns is None else backbones_of(self.fitted)
-        if not beside:
+        if self.columns is None or not backbones_of(self.transformer):
             return net
-        known, own = [step.digest_ for step in beside], Backbone(net)
-        if own.digest_ not in known:
-            return _of_features(net, own.digest_, known, name)
+        (beside, known), own = self._layers, Backbone(net)
+        digest = own.digest_
+        if digest not in known:
+            return _of_features(net, digest, known, name)
         widths = [step._n_features_out for step in beside]
-        before = sum(widths[: known.index(own.digest_)])
+        before = sum(widths[: known.index(digest)])
         own = own.fit(np.ones((1, beside[0].n_features_in_)))
         return head_of(own, before, sum(widths))
 
