@@ -41,6 +41,9 @@ from ..networks import Network, final_step
 from ._classifiers import CLASSIFIERS, KINDS, Kind, pooled_fit
 from ._forms import PooledForm, common_form
 
+# The exponential of less than minus this is no normal number.
+_MOST_LOG = 700.0
+
 
 def _delegated(name: str):
     """A method of the aggregate that is the classifier's own, if that has it."""
@@ -389,17 +392,24 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
 
     def _temper(self, factor: float) -> None:
         """Multiply decision values of a discriminant analysis, which is too sure."""
-        reason = f"its decision values are multiplied by {factor}"
-        self.pooled_form_ = replace(self.pooled_form_, reason=reason)
-        self.exact_, own = False, self._fitted
+        own = self._fitted
         if hasattr(own, "coef_"):
             own.coef_, own.intercept_ = own.coef_ * factor, own.intercept_ * factor
-            return
-        # Of distances by variances; what determinants have too much is in the priors.
-        sizes = np.array([np.log(scaling).sum() for scaling in own.scalings_])
-        priors = factor * np.log(own.priors_) + 0.5 * (1.0 - factor) * sizes
-        own.priors_ = np.exp(priors - priors.max())
-        own.scalings_ = [scaling / factor for scaling in own.scalings_]
+        else:
+            # Distances by variances; what determinants have too much is in the priors.
+            sizes = np.array([np.log(scaling).sum() for scaling in own.scalings_])
+            priors = factor * np.log(own.priors_) + 0.5 * (1.0 - factor) * sizes
+            if np.ptp(priors) > _MOST_LOG:
+                what = "Classes are so unlike in spread that probabilities stay as sure"
+                warn_user(
+                    f"{what} as discriminant analysis has them, which is too sure."
+                )
+                return
+            own.priors_ = np.exp(priors - priors.max())
+            own.scalings_ = [scaling / factor for scaling in own.scalings_]
+        reason = f"its decision values are multiplied by {factor}"
+        self.pooled_form_ = replace(self.pooled_form_, reason=reason)
+        self.exact_ = False
 
     def to_estimator(self):
         """The classifier itself, of scikit-learn alone.
@@ -415,8 +425,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
 
 def _known(estimator, where: str):
     """A classifier that is a function of sums, inside what wraps it; or ValueError."""
-    own = final_step(estimator)
-    steps = type(own) in KINDS and has_steps(estimator)
+    own, steps = final_step(estimator), has_steps(estimator)
     if type(own) in KINDS and not steps:
         return own
     name = type(own).__name__

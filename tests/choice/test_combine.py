@@ -244,6 +244,18 @@ def test_quadratic_discriminants_are_tempered_as_scikit_learn_has_them(classes):
     assert agg.exact_ is False
 
 
+def test_tempering_takes_no_class_out():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 60)
+    rows = rng.normal(size=(120, 50)) * np.where(y, 1e8, 1.0)[:, None]
+    agg = PooledAggregator(pooled=QuadraticDiscriminantAnalysis())
+    labels = agg.fit(rows, y, nodes=np.arange(120) % 3).predict(rows)
+    with pytest.warns(UserWarning, match="too sure"):
+        agg._temper(0.1)
+    np.testing.assert_array_equal(agg.predict(rows), labels)
+    assert (agg.to_estimator().priors_ > 0).all()
+
+
 def test_few_rows_of_a_class_make_shrunk_quadratic_discriminants():
     if not hasattr(QuadraticDiscriminantAnalysis(), "shrinkage"):
         pytest.skip("scikit-learn < 1.8")
