@@ -120,9 +120,10 @@ def scores(nets: list, front, rows: tuple, test: tuple) -> dict[str, float]:
     for name, agg in ways.items():
         found[name] = agg.fit(X, y, nodes=nodes).score(*test)
     logistic = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    pooled = logistic.fit(clone(front).fit_transform(X), y)
-    Z = clone(front).fit(X).transform(test[0])
-    found["pooled logistic regression"] = pooled.score(Z, test[1])
+    fitted = clone(front).fit(X)
+    pooled = logistic.fit(fitted.transform(X), y)
+    score = pooled.score(fitted.transform(test[0]), test[1])
+    found["pooled logistic regression"] = score
     return found
 
 
