@@ -18,6 +18,7 @@ from ..base import (
 from ..compat import Interval, StrOptions, fit_context
 from ..federation import (
     ReportMixin,
+    Simulation,
     SummarizingMixin,
     ask_shares,
     begins_again,
@@ -26,7 +27,6 @@ from ..federation import (
 )
 from ..local import LocalModel, fit_local, local_model, to_logits
 from ..networks import Network, to_module
-from ..pooled import simulation_of
 from ._averages import (
     as_classifier,
     average,
@@ -244,7 +244,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
             self._check_unfitted()
         fit = start_local if self.n_rounds else fit_local
         seed = init_seed if self.common_init else None
-        simulation = replace(simulation_of(self), common_seed=seed, fit=fit)
+        simulation = replace(Simulation.of(self), common_seed=seed, fit=fit)
         given = self, X, y, nodes, held_out
         federation = read_federation(*given, simulation=simulation, weights=False)
         if federation.rows_are_shared and self.n_rounds:

@@ -16,13 +16,13 @@ from ..compat import HasMethods, fit_context
 from ..federation import (
     Federation,
     ReportMixin,
+    Simulation,
     as_mask,
     check_feature_names,
     read_federation,
 )
 from ..local import local_model, net_seed, to_logits
 from ..networks import to_module
-from ..pooled import simulation_of
 from ..progress import say, shown
 from ._ensemble import (
     EnsembleAggregator,
@@ -185,7 +185,7 @@ class DistillationAggregator(ReportMixin, BaseAggregator):
             features = features.or_names_of(each.feature_names_in for each in own)
             federation = replace(federation, features=features)
         else:
-            given, how = (self, X, y, nodes, held_out), simulation_of(self)
+            given, how = (self, X, y, nodes, held_out), Simulation.of(self)
             federation = read_federation(*given, simulation=how, weights=False)
             X = federation.X
         chosen = np.full(X.shape[0], not federation.has_public_rows)

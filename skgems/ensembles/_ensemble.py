@@ -25,6 +25,7 @@ from ..federation import (
     Federation,
     Message,
     ReportMixin,
+    Simulation,
     Summary,
     ask_shares,
     read_federation,
@@ -33,7 +34,7 @@ from ..fronts import PooledTransformer
 from ..gems import GEMSLogisticAggregator
 from ..local import LocalModel, fit_local, local_model, to_logits
 from ..networks import is_constant
-from ..pooled import PooledAggregator, shrunk_lda, simulation_of
+from ..pooled import PooledAggregator, shrunk_lda
 from ..progress import shown
 from ..steps import Columns
 from ._odds import MemberOdds
@@ -254,7 +255,7 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
         ValueError
             If the input is not usable; the message names the node.
         """
-        given, how = (self, X, y, nodes, held_out), simulation_of(self)
+        given, how = (self, X, y, nodes, held_out), Simulation.of(self)
         federation = read_federation(*given, simulation=how, weights=False)
         found = federation.attributes()
         how = {"combine": self.combine, "weights": self.weights}

@@ -1,7 +1,7 @@
 """Simulated nodes: clones of unfitted classifiers, trained on rows dealt to them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from operator import itemgetter
 
 import numpy as np
@@ -22,6 +22,12 @@ class Simulation:
     fit: Callable = fit_local
     memory: object = None
     n_jobs: int | None = None
+
+    @classmethod
+    def of(cls, aggregator) -> "Simulation":
+        """What its parameters say; the rest as it is by default."""
+        known, names = vars(aggregator), (own.name for own in fields(cls))
+        return cls(**{name: known[name] for name in names if name in known})
 
 
 def simulate(names, members, X, y, nodes, held_out, simulation: Simulation) -> tuple:

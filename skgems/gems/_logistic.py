@@ -18,6 +18,7 @@ from ..federation import (
     Kept,
     ReportMixin,
     Run,
+    Simulation,
     Summary,
     begins_again,
     raise_without_classifier,
@@ -26,7 +27,7 @@ from ..federation import (
 )
 from ..moments import about_origin
 from ..networks import Layers, linear_logits, to_logistic_regression
-from ..pooled import KeepRepliesMixin, simulation_of
+from ..pooled import KeepRepliesMixin
 from ..progress import say, shown
 from ..spaces import (
     CONSTRUCTIONS,
@@ -354,7 +355,7 @@ default="auto"
         EmptyIntersectionWarning
             If epsilon is given and no model is good enough for all nodes.
         """
-        simulated, given = simulation_of(self), self
+        simulated, given = Simulation.of(self), self
         if many_paths(self, nodes):
             given = copy(self).set_params(estimators=in_groups(self, self.estimators))
         federation = read_federation(given, X, y, nodes, held_out, simulation=simulated)

@@ -12,10 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import BaseAggregator, TunedNetworkMixin, tuned_attributes, warn_user
 from ..compat import HasMethods, Interval, StrOptions, fit_context
-from ..federation import ReportMixin, begins_again, read_federation
+from ..federation import ReportMixin, Simulation, begins_again, read_federation
 from ..networks import Coordinates, Layers, linear_logits
 from ..neurons import HIDDEN_GEOMETRIES
-from ..pooled import simulation_of
 from ..spaces import CONSTRUCTIONS, Construction, Geometry, as_construction, as_geometry
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._layers import HiddenStage, LastLayer, activation_of, last_geometry, train_rounds
@@ -250,7 +249,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
             knows a label, or input is not usable; the message names the node.
         """
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        simulated = simulation_of(self)
+        simulated = Simulation.of(self)
         federation = read_federation(self, X, y, nodes, held_out, simulation=simulated)
         if federation.rows_are_shared:
             warn_user(

@@ -16,6 +16,7 @@ from ..federation import (
     Federation,
     ReportMixin,
     Run,
+    Simulation,
     SummarizingMixin,
     ask_counts,
     begins_again,
@@ -33,7 +34,6 @@ from ..networks import (
     to_mlp_classifier,
     union_of_classes,
 )
-from ..pooled import simulation_of
 from ..progress import say, shown
 from ..tuning import fine_tune_network
 from ._rounds import (
@@ -282,7 +282,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         TypeError
             If a node's estimator is not a network.
         """
-        simulated = simulation_of(self)
+        simulated = Simulation.of(self)
         federation = read_federation(self, X, y, nodes, held_out, simulation=simulated)
         networks = [node.network for node in federation.nodes]
         depth = len(activations_of(federation.nodes))

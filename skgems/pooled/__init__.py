@@ -2,4 +2,4 @@
 
 from ._classifiers import CLASSIFIERS, shrunk_lda
 from ._forms import PooledForm, common_form
-from ._pooled import KeepRepliesMixin, PooledAggregator, simulation_of
+from ._pooled import KeepRepliesMixin, PooledAggregator

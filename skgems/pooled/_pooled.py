@@ -63,12 +63,6 @@ def _delegated(name: str):
     return method if name == "predict" else available_if(has)(method)
 
 
-def simulation_of(aggregator) -> Simulation:
-    names = ("random_state", "validation_fraction", "memory", "n_jobs")
-    known = vars(aggregator)
-    return Simulation(**{name: known[name] for name in names if name in known})
-
-
 class KeepRepliesMixin(UpdateForgetMixin):
     """Mixin of aggregators of sums: what nodes replied may be kept, and merged."""
 
@@ -250,7 +244,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
         ClassesLeftOutWarning
             By summaries of nodes that have few rows of a class.
         """
-        how = simulation_of(self)
+        how = Simulation.of(self)
         self._classifier()  # what cannot be made is an error before anything is done
         given = self, X, y, nodes, held_out
         return self._fit_read(read_federation(*given, simulation=how, weights=False))
