@@ -8,10 +8,8 @@ import numpy as np
 from sklearn.base import clone
 
 from ..compat import BaseComposition, clone_parametrized
+from ..datasets import PUBLIC_NAME
 from ..networks import is_fitted
-
-# What ``nodes`` calls public rows, and so no node.
-PUBLIC_NAME = "public"
 
 
 class _Carried:

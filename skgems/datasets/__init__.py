@@ -2,6 +2,7 @@
 
 from ._partitions import (
     PUBLIC,
+    PUBLIC_NAME,
     hold_out_public,
     partition_by_label,
     partition_dirichlet,
