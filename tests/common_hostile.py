@@ -796,7 +796,7 @@ def choice_pairs() -> list[Pair]:
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RowsExposedWarning)
-        choose_over(Nodes(ask, ["lyon", "paris"]), lambda n_rows: tried, seed=0)
+        choose_over(Nodes(ask, ["lyon", "paris"]), lambda n_rows: tried)
     return found
 
 

@@ -179,10 +179,6 @@ PUBLIC = {
         for name in ("skgems.datasets", "skgems.plotting")
     },
 }
-# Parts of public classes, whose methods are theirs.
-MIXINS = ("LinearSummariesMixin", "UpdateForgetMixin", "KeepRepliesMixin")
-MIXINS += ("TunedNetworkMixin",)
-IMPORTED = {*MIXINS, *(name for names in PUBLIC.values() for name in names)}
 
 
 def test_public_names_are_documented_and_no_others():
@@ -200,29 +196,6 @@ def test_public_names_are_documented_and_no_others():
             own = getattr(importlib.import_module(module), name)
             assert own.__doc__, name
         assert sorted(importlib.import_module(module).__all__) == sorted(names)
-
-
-def docstrings(node, imported=False):
-    """Names and docstrings of what is defined, but of what users import."""
-    for own in node.body:
-        if isinstance(own, ast.FunctionDef | ast.ClassDef):
-            shown = imported or own.name in IMPORTED
-            shown = shown and not (imported and own.name.startswith("_"))
-            if not shown:
-                yield own.name, ast.get_docstring(own) or ""
-            if isinstance(own, ast.ClassDef):
-                yield from docstrings(own, shown)
-
-
-@pytest.mark.parametrize("room", ROOMS)
-def test_names_that_nobody_imports_have_four_lines_at_most(room):
-    long = [
-        f"{path.name}: {name}"
-        for path in (ROOT / "skgems" / room).glob("*.py")
-        for name, text in docstrings(ast.parse(path.read_text(encoding="utf-8")))
-        if len(text.splitlines()) > 4
-    ]
-    assert long == []
 
 
 def test_kinds_of_model_are_known_in_two_rooms_only():

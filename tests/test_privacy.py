@@ -166,7 +166,6 @@ TASKS = {
         "kind": "class",
         "n_components": 10**6,
         "min_cluster_size": 1,
-        "seed": 0,
     },
     "size": {"W": np.eye(65, 3, -20)},
     "score": {

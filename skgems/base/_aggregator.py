@@ -4,6 +4,7 @@ import copy
 import sys
 import warnings
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -97,6 +98,31 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
 
     def _first_requests(self, **options) -> list:
         """Messages to nodes before others are known, but of model and counts."""
+        return []
+
+    def _further_settings(self) -> dict:
+        """What requests are made of beside the settings at the nodes, for JSON.
+
+        A node that has both makes the requests itself, and answers no others.
+        """
+        return {}
+
+    @classmethod
+    def _of_settings(
+        cls, settings: Mapping, further_settings: Mapping
+    ) -> "BaseAggregator":
+        """An aggregator that asks nodes what one with these settings asks.
+
+        Parameters
+        ----------
+        settings, further_settings : mapping
+            Of `_node_settings` and `_further_settings`, as they came from outside:
+            whatever they hold may raise ValueError, TypeError or KeyError here.
+        """
+        return cls()
+
+    def _later_requests(self) -> list:
+        """Messages after the first one that depend on no other node."""
         return []
 
     def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int] | None:

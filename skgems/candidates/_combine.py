@@ -103,7 +103,7 @@ def _of_rows(X, y, nodes, estimators, front, budget, random_state) -> BaseAggreg
     seed = check_random_state(random_state).randint(2**31 - 1)
     own = {"budget": budget, "random_state": seed}
     tried = candidates(X, list(owners), members, front, **own)
-    choice = choose(tried, X, y, owners, members=members, random_state=seed)
+    choice = choose(tried, X, y, owners, members=members)
     taken = next(own for own in tried if own.name == choice.name)
     return _fitted(taken.whole, choice, X, y, nodes)
 
@@ -131,7 +131,7 @@ def _over(channel, front, budget, random_state) -> BaseAggregator:
         front = make_pipeline(StandardScaler(), filled)
     bent = front, PowerTransformer()
     tried = partial(of_rows, ["all"], front, bent, plain, **own)
-    aggregator, choice, history = choose_over(channel, tried, seed=seed)
+    aggregator, choice, history = choose_over(channel, tried)
     fitted = _fitted(aggregator, choice)
     fitted.history_ = [*history, *fitted.history_]
     return fitted

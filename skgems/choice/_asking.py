@@ -28,7 +28,7 @@ from ._judging import Candidate, chosen, entry_of, loss_and_factor
 
 
 def choose_over(
-    channel, candidates: Callable[[int], list[Candidate]], *, seed: int
+    channel, candidates: Callable[[int], list[Candidate]]
 ) -> tuple[BaseAggregator, Choice, list]:
     """The best of ``candidates(n_rows)``, not fitted; the choice; the history."""
     # One message for each step of fronts that looks at rows, one of half-sums, one that
@@ -39,7 +39,7 @@ def choose_over(
         channel.agreement = _agreement(tried, fronts)
     run = Run(channel, agreement=channel.agreement)
     run(fronts.plan())
-    sums = run(_ask_halves(tried, fronts, seed))
+    sums = run(_ask_halves(tried, fronts))
     n_rows = {s.name: s.n_rows for own in sums for s in own[0]}
     later, table, models = candidates(2 * sum(n_rows.values())), [], {}
     pairs = zip(tried, later, strict=True)
@@ -60,7 +60,7 @@ def choose_over(
         except (ValueError, TypeError) as failure:
             entry["error"] = str(failure)
         entry["seconds"] = perf_counter() - start
-    judged, right, losses = run(_ask_to_judge(list(models.values()), seed))
+    judged, right, losses = run(_ask_to_judge(list(models.values())))
     if models and not judged:
         raise ValueError("No node has rows enough (min_rows) to judge any candidate.")
     for place, k in enumerate(models):
@@ -101,7 +101,11 @@ def _looking(steps: tuple) -> tuple:
 
 def _agreement(tried: list[Candidate], fronts: _Fronts) -> Agreement:
     methods = [
-        {"method": type(own).__name__, "settings": own._settings_at_nodes()}
+        {
+            "method": type(own).__name__,
+            "settings": own._settings_at_nodes(),
+            "further_settings": own._further_settings(),
+        }
         for own in (candidate.aggregator for candidate in tried)
     ]
     # The last two are of the model that is taken.
@@ -114,14 +118,14 @@ def _agreement(tried: list[Candidate], fronts: _Fronts) -> Agreement:
     return Agreement(exchange=uuid4().hex, method="combine", **given)
 
 
-def _ask_halves(tried, fronts, seed) -> Generator:
+def _ask_halves(tried, fronts) -> Generator:
     """Plan whose result is, of each candidate, the summaries of either half."""
     asked = {}
     for k, own in enumerate(tried):
         request = first_request(own.aggregator, own.aggregator._first_requests())
         asked[str(k)] = request.content | fronts.with_front(own.steps)
     found = [([], []) for _ in tried]
-    replies = yield Message.of("halves", seed=seed, asked=asked)
+    replies = yield Message.of("halves", asked=asked)
     for _, reply in replies:
         for number, pair in reply.content["joins"].items():
             for summaries, name in zip(found[int(number)], HALVES, strict=True):
@@ -129,12 +133,12 @@ def _ask_halves(tried, fronts, seed) -> Generator:
     return found
 
 
-def _ask_to_judge(models: list[dict], seed) -> Generator:
+def _ask_to_judge(models: list[dict]) -> Generator:
     """Plan of how many rows judged, how many two models label right, and losses."""
     if not models:
         return 0, np.zeros((0, 0)), []
     numbered = {str(k): own for k, own in enumerate(models)}
-    replies = yield Message.of("judge", seed=seed, models=numbered)
+    replies = yield Message.of("judge", models=numbered)
     told = [reply.content for _, reply in replies]
     n_rows = sum(own["n_rows"] for own in told)
     return n_rows, sum(own["right"] for own in told), sum(own["losses"] for own in told)

@@ -51,14 +51,13 @@ def choose(
     owners: Mapping[str, np.ndarray],
     *,
     members=None,
-    random_state=None,
 ) -> Choice:
     """Judge candidates by the rows of nodes; later ones are larger."""
     # Members know their own rows by heart: clones are fitted to half of the rows too.
     nodes = np.full(len(y), PUBLIC_NAME, dtype=object)
     for name, rows in owners.items():
         nodes[rows] = name
-    halves = halves_of(owners, y, random_state)
+    halves = halves_of(owners, y)
     n_rows = int(np.sum(halves >= 0))
     table = [entry_of(own) for own in tried]
     hits = np.zeros((len(tried), len(y)))

@@ -32,10 +32,10 @@ def losses_of(logits: np.ndarray, codes: np.ndarray) -> np.ndarray:
     return losses
 
 
-def _halves(member: Member, seed: int) -> np.ndarray:
+def _halves(member: Member) -> np.ndarray:
     """The half of each row that learns; -1 of those that are held out."""
     rows = np.arange(len(member.y))[member.learning]
-    return halves_of({member.name: rows}, member.y, seed)
+    return halves_of({member.name: rows}, member.y)
 
 
 def _rows(member: Member, front):
@@ -44,9 +44,9 @@ def _rows(member: Member, front):
     return opened_front(front).transform(member.X)
 
 
-def halves(member: Member, *, seed, asked) -> dict:
+def halves(member: Member, *, asked) -> dict:
     """Summaries of the first half of the rows and of the second, by number."""
-    part, found, least = _halves(member, seed), {}, member.min_rows
+    part, found, least = _halves(member), {}, member.min_rows
     for number, content in asked.items():
         own = dict(content)
         try:
@@ -68,9 +68,9 @@ def halves(member: Member, *, seed, asked) -> dict:
     return {"joins": found}
 
 
-def judge(member: Member, *, seed, models) -> dict:
+def judge(member: Member, *, models) -> dict:
     """How many rows models label right that were made of the other half."""
-    part = _halves(member, seed)
+    part = _halves(member)
     sizes = member.class_sizes()
     large = np.array([sizes[y] >= member.min_rows for y in member.y.tolist()])
     rows = np.flatnonzero((part >= 0) & large)

@@ -8,6 +8,7 @@ from sklearn.utils import check_consistent_length, column_or_1d
 
 from ..base import PUBLIC_NAME
 from ..datasets import PUBLIC, shuffled_by_class
+from ..local import seed_of_rows
 
 _MIXED = 'No names and -1 together: with names, the public sample is "public".'
 
@@ -114,10 +115,16 @@ def hold_out(y: np.ndarray, fraction: float, rng: np.random.RandomState) -> np.n
     return mask
 
 
-def halves_of(owners: Mapping[str, np.ndarray], y, random_state) -> np.ndarray:
-    """The half, 0 or 1, of each row: of each class at every node; -1 judges nothing."""
-    halves, rng = np.full(len(y), -1), np.random.RandomState(random_state)
+def halves_of(owners: Mapping[str, np.ndarray], y: np.ndarray) -> np.ndarray:
+    """The half, 0 or 1, of each row: of each class at every node; -1 judges nothing.
+
+    Each node deals its rows by a seed that these decide (`seed_of_rows`): a server that
+    could have them dealt anew would see what single rows change.
+    """
+    halves = np.full(len(y), -1)
     for rows in owners.values():
+        class_sizes = np.unique(y[rows], return_counts=True)[1]
+        rng = np.random.RandomState(seed_of_rows(class_sizes))
         own = rows[np.lexsort((rng.permutation(len(rows)), y[rows]))]
         if len(own) > 1:
             halves[own] = (np.arange(len(own)) + rng.randint(2)) % 2

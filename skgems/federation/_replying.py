@@ -17,6 +17,7 @@ from ..messages import (
     tells_radii,
 )
 from ..steps import holding
+from ._derived import check_is_derived
 from ._halves import OF_HALVES
 from ._nodes import as_mask
 from ._record import Ledger
@@ -135,6 +136,7 @@ def reply_to(
     if reply is None:
         if agreed is not None:
             agreed.check_asked(request, ledger.answered)
+        check_is_derived(request, agreed)
         if agreement is None and not radii and tells_radii(request):
             raise NotAgreedError(
                 f"this request ({request.task!r}) asks for numbers of single rows "

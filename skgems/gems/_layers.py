@@ -181,15 +181,7 @@ class LastLayer:
     @classmethod
     def of(cls, last_layer, outer, federation, run=None, *, seed: int) -> "LastLayer":
         """Settle the parameters of a clone, by ``outer`` and ``seed`` where not set."""
-        aggregator = clone(last_layer)
-        aggregator._validate_params()
-        if aggregator.estimators is not None:
-            what = "last_layer has estimators of its own"
-            raise ValueError(f"{what}: give the networks to this aggregator alone.")
-        for name in ("epsilon", "geometry"):  # which win
-            if getattr(outer, name, None) is not None:
-                setattr(aggregator, name, getattr(outer, name))
-        aggregator.geometry = last_geometry(aggregator.geometry)
+        aggregator = settled_last_layer(last_layer, outer)
         for name in ("n_jobs", "memory"):
             if getattr(aggregator, name) is None:
                 setattr(aggregator, name, getattr(outer, name, None))
@@ -227,6 +219,58 @@ class LastLayer:
 _CLUSTERS, _MOST_OWN, _MOST_PARTS = 16, 256, 1024
 
 
+def clusters_request(min_cluster_size: int) -> Message:
+    """Ask for clusters of rows, of which other nodes draw rows to train on."""
+    return Message.of(
+        "moments",
+        kind="diagonal",
+        n_components=_CLUSTERS,
+        min_cluster_size=int(min_cluster_size),
+    )
+
+
+def settled_last_layer(
+    last_layer: BaseAggregator | None, outer: BaseAggregator
+) -> GEMSLogisticAggregator:
+    """A clone of the last layer with what ``outer`` decides for it.
+
+    Parameters
+    ----------
+    outer : BaseAggregator
+        Of networks; its `epsilon` and `geometry` win where it has such.
+    """
+    aggregator = clone(last_layer or GEMSLogisticAggregator())
+    aggregator._validate_params()
+    if aggregator.estimators is not None:
+        raise ValueError(
+            "last_layer has estimators of its own: give the networks to "
+            f"{type(outer).__name__} alone."
+        )
+    for name in ("epsilon", "geometry"):
+        if getattr(outer, name, None) is not None:
+            setattr(aggregator, name, getattr(outer, name))
+    aggregator.geometry = last_geometry(aggregator.geometry)
+    return aggregator
+
+
+def last_layer_settings(
+    last_layer: BaseAggregator | None, outer: BaseAggregator
+) -> dict:
+    """What requests about a last layer are made of, for JSON."""
+    aggregator = settled_last_layer(last_layer, outer)
+    return {
+        "settings": aggregator._node_settings(),
+        "further_settings": aggregator._further_settings(),
+    }
+
+
+def last_layer_of_settings(content: Mapping) -> GEMSLogisticAggregator:
+    """The aggregator that asks what `last_layer_settings` says."""
+    return GEMSLogisticAggregator._of_settings(
+        content["settings"], content["further_settings"]
+    )
+
+
 def train_rounds(
     merged: MergedLast, last: LastLayer, *, n_rounds, epochs, coordinates, seed
 ) -> MergedLast:
@@ -238,9 +282,8 @@ def train_rounds(
     asked = last.asked
 
     def plan():  # of (layers that the nodes trained in turns, their losses before)
-        clusters = {"kind": "diagonal", "n_components": _CLUSTERS, "seed": seed}
-        clusters["min_cluster_size"] = last.aggregator.min_cluster_size
-        replies = yield {k: Message.of("moments", **clusters) for k in asked.names}
+        request = clusters_request(last.aggregator.min_cluster_size)
+        replies = yield dict.fromkeys(asked.names, request)
         rows = _RowsOfOthers(replies, asked.classes)
         rng = np.random.RandomState(seed)
         layers, at_start = merged.layers, {}

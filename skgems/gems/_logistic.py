@@ -582,7 +582,7 @@ default="auto"
         seed = self._seed() if kept is None else kept.seed
         likely, nodes = self.intersection == "likelihood", asked.nodes
         by_likelihood = {"C": self.C, "rounds": self._rounds, "seed": seed}
-        by_likelihood["asked_moments"] = self._asked_moments(seed)
+        by_likelihood["asked_moments"] = self._asked_moments()
         if self._rounds.n > 1 and not likely:
             raise ValueError(
                 f"n_rounds={self.n_rounds!r} is for intersection='likelihood': spaces "

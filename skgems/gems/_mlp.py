@@ -1,6 +1,7 @@
 """GEMS for neural networks: layers merged neuron by neuron, from the bottom up."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Integral, Real
 
@@ -13,11 +14,22 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import BaseAggregator, TunedNetworkMixin, tuned_attributes, warn_user
 from ..compat import HasMethods, Interval, StrOptions, fit_context
 from ..federation import ReportMixin, Simulation, begins_again, read_federation
+from ..messages import Message
 from ..networks import Coordinates, Layers, linear_logits
 from ..neurons import HIDDEN_GEOMETRIES
 from ..spaces import CONSTRUCTIONS, Construction, Geometry, as_construction, as_geometry
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
-from ._layers import HiddenStage, LastLayer, activation_of, last_geometry, train_rounds
+from ._layers import (
+    HiddenStage,
+    LastLayer,
+    activation_of,
+    clusters_request,
+    last_geometry,
+    last_layer_of_settings,
+    last_layer_settings,
+    settled_last_layer,
+    train_rounds,
+)
 from ._logistic import GEMSLogisticAggregator
 
 _POSITIVE = Interval(Integral, 1, None, closed="left")
@@ -213,10 +225,32 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
     def _default_estimator(self):
         return MLPClassifier(20, solver="lbfgs", alpha=0.1, max_iter=2000)
 
+    def _further_settings(self) -> dict:
+        return {
+            "last_layer": last_layer_settings(self.last_layer, self),
+            "n_rounds": self.n_rounds,
+        }
+
+    @classmethod
+    def _of_settings(
+        cls, settings: Mapping, further_settings: Mapping
+    ) -> "GEMSMLPAggregator":
+        aggregator = cls(
+            last_layer=last_layer_of_settings(further_settings["last_layer"]),
+            n_rounds=further_settings["n_rounds"],
+        )
+        aggregator._validate_params()
+        return aggregator
+
+    def _later_requests(self) -> list[Message]:
+        last_layer = settled_last_layer(self.last_layer, self)
+        requests = [last_layer._moments_request(), *last_layer._later_requests()]
+        if self.n_rounds > 1:
+            requests.append(clusters_request(last_layer.min_cluster_size))
+        return requests
+
     def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int]:
-        last_layer = clone(self.last_layer or GEMSLogisticAggregator())
-        if self.epsilon is not None:
-            last_layer.set_params(epsilon=self.epsilon)
+        last_layer = settled_last_layer(self.last_layer, self)
         trained = self.n_rounds > 1
         asked = Counter(last_layer._asks_at_most(0))
         asked.update(

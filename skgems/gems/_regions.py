@@ -48,7 +48,7 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
         content["slope"] = likelihood.slope
     if region.class_weight == "members" and found.agreed is not None:
         content["class_weight"] = found.agreed
-    asked = region._moments_request(stage.seed)
+    asked = region._moments_request()
     return region_summary(aggregator, federation, network, asked, content, name)
 
 

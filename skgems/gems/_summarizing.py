@@ -1,5 +1,6 @@
 """What a node with a linear model sends, all in one message."""
 
+from collections.abc import Mapping
 from numbers import Integral, Real
 
 import numpy as np
@@ -16,9 +17,17 @@ from ..local import Member, as_class_weight, closed_form
 from ..messages import Message
 from ..moments import moments_kind
 from ..progress import shown
-from ..spaces import as_construction, as_criterion, as_geometry
+from ..spaces import (
+    Construction,
+    Criterion,
+    Geometry,
+    as_construction,
+    as_criterion,
+    as_geometry,
+)
 from ._regions import merged_summary
 
+_PARTS = {"geometry": Geometry, "criterion": Criterion, "construction": Construction}
 _DTYPES = ("float64", "float32", "float16")
 
 
@@ -133,15 +142,45 @@ class LinearSummariesMixin(SummarizingMixin):
         if seed is not None and not isinstance(seed, Integral):
             what = "random_state must be a number or None where nodes summarize"
             raise ValueError(f"{what}, so that all draw the same; got {seed!r}.")
-        asked = self._asked_moments(None if seed is None else int(seed))
+        asked = self._asked_moments()
         return {
             **self._parts(),
             "construction": as_construction(self.construction).for_nodes(),
             "scale_logits": self.scale_logits,
             "moments": asked.pop("kind"),
-            "random_state": asked.pop("seed"),
+            "random_state": None if seed is None else int(seed),
             **asked,
         }
+
+    def _further_settings(self) -> dict:
+        return {
+            "space": self._sends_space,
+            "later_space": self._asks_for_spaces_later,
+        }
+
+    @property
+    def _sends_space(self) -> bool:
+        """Whether the first message asks for good-enough spaces."""
+        return self._needs_spaces and self._rounds.n == 1
+
+    @classmethod
+    def _of_settings(
+        cls, settings: Mapping, further_settings: Mapping
+    ) -> "LinearSummariesMixin":
+        parameters = {k: v for k, v in settings.items() if k != "front"}
+        for name, kind in _PARTS.items():
+            parameters[name] = kind.from_settings(parameters[name])
+        weights = parameters["class_weight"]
+        if isinstance(weights, list):
+            parameters["class_weight"] = dict(weights)
+        # Any level will do: that there is one is what requests depend on.
+        has_level = further_settings["space"] or further_settings["later_space"]
+        n_rounds = 1 if further_settings["space"] else 2
+        aggregator = cls(
+            **parameters, epsilon=0.5 if has_level else "auto", n_rounds=n_rounds
+        )
+        aggregator._validate_params()
+        return aggregator
 
     def _parts(self) -> dict:
         geometry, criterion = as_geometry(self.geometry), as_criterion(self.criterion)
@@ -158,10 +197,10 @@ class LinearSummariesMixin(SummarizingMixin):
     def _first_requests(self, *, member=None, classes=None, space="auto") -> list:
         """What is asked of a node, or of all nodes where no ``member`` is given."""
         seed = self._seed()
-        requests = [self._moments_request(seed)]
+        requests = [self._moments_request()]
         geometry, criterion = as_geometry(self.geometry), as_criterion(self.criterion)
         if space == "auto":
-            space = self._needs_spaces and self._rounds.n == 1
+            space = self._sends_space
         if not space:
             return requests
         others = [0, 1]
@@ -185,18 +224,31 @@ class LinearSummariesMixin(SummarizingMixin):
             for n_others in others
         ]
 
+    def _later_requests(self) -> list:
+        """Those for spaces, where these wait for what other nodes have."""
+        if not self._asks_for_spaces_later:
+            return []
+        return [
+            Message.of("size", model="own"),
+            Message.of("space", model="own", **self._asked_space(self._seed())),
+        ]
+
+    @property
+    def _asks_for_spaces_later(self) -> bool:
+        return self._needs_spaces or "consensus" in self._rounds.candidates
+
     def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int]:
-        rounds, asked = self._rounds, {"evaluate": self._rounds.n - 1, "score": 1}
-        if self._needs_spaces or "consensus" in rounds.candidates:
+        asked = {"evaluate": self._rounds.n - 1, "score": 1}
+        if self._asks_for_spaces_later:
             asked |= {"size": 1, "space": 1}
         if self.intersection != "likelihood":
             asked["evaluate"] += MOST_GRIDS
         return asked
 
-    def _moments_request(self, seed) -> Message:
-        return Message.of("moments", model="own", **self._asked_moments(seed))
+    def _moments_request(self) -> Message:
+        return Message.of("moments", model="own", **self._asked_moments())
 
-    def _asked_moments(self, seed) -> dict:
+    def _asked_moments(self) -> dict:
         pairs = self.class_weight.items() if isinstance(self.class_weight, dict) else ()
         wrong = {k: w for k, w in pairs if not (isinstance(w, Real) and 0 < w < np.inf)}
         if wrong:
@@ -206,7 +258,6 @@ class LinearSummariesMixin(SummarizingMixin):
             "kind": self.moments,
             "n_components": int(self.n_components),
             "min_cluster_size": int(self.min_cluster_size),
-            "seed": seed,
             "class_weight": as_class_weight(self.class_weight),
         }
 

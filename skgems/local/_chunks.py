@@ -20,6 +20,7 @@ from ..moments import (
 from . import _moments
 from ._classifiers import at_node, indices_of
 from ._member import Member
+from ._seeds import seed_of_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +156,7 @@ def stacked(rows):
 
 
 def moments_of_chunks(
-    member: ChunkedMember, *, kind, n_components, min_cluster_size, seed, **asked
+    member: ChunkedMember, *, kind, n_components, min_cluster_size, **asked
 ) -> dict:
     """What `moments` replies, by a second pass; clusters are those of rows drawn."""
     labels, counts = member.row_counts()
@@ -170,14 +171,19 @@ def moments_of_chunks(
         X, y = zip(*member.learning_rows(), strict=True)
         held = Member(member.name, member.picklable, stacked(X), np.concatenate(y))
         held = replace(held, left_out=member.left_out, min_rows=member.min_rows)
-        asked |= {"min_cluster_size": min_cluster_size, "seed": seed}
-        return _moments.moments(held, kind="auto", n_components=n_components, **asked)
+        return _moments.moments(
+            held,
+            kind="auto",
+            n_components=n_components,
+            min_cluster_size=min_cluster_size,
+            **asked,
+        )
     with at_node(member.name, "its rows cannot be summed"):
         large = large_classes(sizes, min_cluster_size)
     least = max(min_cluster_size, _moments.CLUSTER_ROWS, member.min_rows)
     n_clusters = np.clip(sizes // least, 1, n_components)
     drawn = {c: member.drawn[own[c].item()] for c in np.flatnonzero(sizes).tolist()}
-    centres = _centres(drawn, n_clusters, seed)
+    centres = _centres(drawn, n_clusters, seed_of_rows(sizes))
     chosen = stacked([drawn[c] for c in np.flatnonzero(large).tolist()])
     origin = median_of_rows(chosen, np.arange(chosen.shape[0]), min_cluster_size > 1)
     gradient = _moments.OwnGradient(member, own, large, origin, **asked)
@@ -218,7 +224,9 @@ def moments_of_chunks(
     return _moments.reply_of(member, own, sums) | gradient.reply(sums)
 
 
-def _centres(drawn: dict, n_clusters: np.ndarray, seed) -> dict[int, _moments.Centres]:
+def _centres(
+    drawn: dict, n_clusters: np.ndarray, seed: int
+) -> dict[int, _moments.Centres]:
     if n_clusters[list(drawn)].max() == 1:
         return {}
     every = stacked(drawn.values())

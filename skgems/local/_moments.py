@@ -26,6 +26,7 @@ from ..tuning import fit_inverse_temperature
 from ._classifiers import at_node, indices_of
 from ._closed_forms import as_class_weight, closed_form, has_steps, weights_of
 from ._member import Member
+from ._seeds import seed_of_rows
 
 # Rows that the factor on a model's logits is fitted to.
 TEMPERATURE_ROWS = 4000
@@ -235,7 +236,6 @@ def moments(
     kind,
     n_components,
     min_cluster_size,
-    seed,
     model=None,
     hidden=None,
     class_weight=None,
@@ -251,7 +251,14 @@ def moments(
         X, parts = HiddenLayers.from_content(hidden).outputs(X), None
         if n_components > 1:
             least = max(min_cluster_size, CLUSTER_ROWS, member.min_rows)
-            parts = cluster_classes(X, codes, n_components, least, random_state=seed)
+            # The request has no seed: see `seed_of_rows`.
+            parts = cluster_classes(
+                X,
+                codes,
+                n_components,
+                least,
+                random_state=seed_of_rows(np.bincount(codes)),
+            )
         kind = moments_kind(kind, X.shape[1], len(own), X.shape[0])
         how = {"min_cluster_size": min_cluster_size, "weights": weights}
         sums = class_moments(X, codes, kind=kind, parts=parts, **how)

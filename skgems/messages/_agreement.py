@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import uuid4
 
 from ._checks import joins_in, requests_in
@@ -30,6 +30,7 @@ _FIELDS: Mapping[str, Field] = {
     "exchange": Text(),
     "method": Text(),
     "settings": Json(),
+    "further_settings": Json(default={}),
     "tasks": Json(),
     "min_rows": Number(low=1, high=MOST_ROWS, whole=True),
     "radii": Flag(),
@@ -56,6 +57,9 @@ class Agreement:
         Name of the aggregator.
     settings : dict
         Its parameters that are decided at the nodes.
+    further_settings : dict, default={}
+        Its other parameters that decide what is asked. A node makes the requests of
+        the first message from these and from `settings` itself, and answers no others.
     tasks : dict of str to int
         How often each task may be asked; others may not be asked at all.
     min_rows : int, default=10
@@ -85,6 +89,7 @@ class Agreement:
     method: str
     settings: Mapping
     tasks: Mapping[str, int]
+    further_settings: Mapping = field(default_factory=dict)
     min_rows: int = 10
     radii: bool = False
     nodes: list | None = None
@@ -131,6 +136,7 @@ class Agreement:
             exchange=uuid4().hex,
             method=type(aggregator).__name__,
             settings=settings,
+            further_settings=json.loads(json.dumps(aggregator._further_settings())),
             tasks={task: asked[task] for task in TASKS if asked.get(task, 0) > 0},
             radii=any(map(tells_radii, aggregator._first_requests()))
             or asked.get("space", 0) > 0
@@ -231,10 +237,8 @@ class Agreement:
 
     def _check_method(self, content: Mapping) -> None:
         method, settings = content["method"], content["settings"]
-        if "methods" in self.settings:  # fronts are by themselves
-            own = {name: part for name, part in settings.items() if name != "front"}
-            if {"method": method, "settings": own} not in self.settings["methods"]:
-                raise NotAgreedError(f"{method!r:.80} with {own!r:.200} is not agreed.")
+        if "methods" in self.settings:
+            self.further_settings_of(method, settings)
             return
         if method != self.method:
             what = f"{method!r:.80}, agreed is {self.method!r}"
@@ -244,6 +248,19 @@ class Agreement:
             if asked != own:
                 wrong = f"{name}={asked!r:.80}, agreed is {name}={own!r}"
                 raise NotAgreedError(f"its settings have {wrong}.")
+
+    def further_settings_of(self, method: str, settings: Mapping) -> Mapping:
+        """The `further_settings` agreed for a method with these settings."""
+        if "methods" not in self.settings:
+            return self.further_settings
+        # Of several methods; what fronts they have is agreed by itself.
+        plain = {name: value for name, value in settings.items() if name != "front"}
+        for agreed in self.settings["methods"]:
+            if (agreed.get("method"), agreed.get("settings")) == (method, plain):
+                return agreed.get("further_settings", {})
+        raise NotAgreedError(
+            f"the method {method!r:.80} with the settings {plain!r:.200} is not agreed."
+        )
 
     def check_modest(self) -> None:
         """Raise if it allows more than a node accepts without a person."""

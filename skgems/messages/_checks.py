@@ -28,6 +28,10 @@ def check_request(request: Message) -> None:
             check_request(own)
             brought = "W" in own.content
             place.at(number).deny(brought, "does not ask for the node's own model")
+            # Layers that a server makes up can be on for one row each, so that their
+            # moments are the rows; those of merged units come later.
+            brought = own.content.get("hidden") is not None
+            place.at(number).deny(brought, "asks about hidden layers of the server's")
 
 
 def joins_in(message: Message) -> list[Mapping]:

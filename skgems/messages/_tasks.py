@@ -338,7 +338,6 @@ _TRAINED = f"The layers after training. {_AS_A_MODEL}"
 # What a first message may ask beside the model and counts.
 ASKED = {"task": Text(("moments", "class_sums", "size", "space")), "asked": Json()}
 _JOIN = {"method": Text(), "settings": Json(), "requests": Each(ASKED)}
-_SEED_OF_HALVES = _whole(2**32 - 1)
 _JUDGED_MODEL = Table(
     {
         "labels": Labels("l"),
@@ -397,13 +396,13 @@ TASKS: Mapping[str, Task] = {
     "halves": Task(
         asks="summaries of each half of the node's rows, for several methods",
         without="nothing",
-        request={"seed": _SEED_OF_HALVES, "asked": Each({"front": FRONT, **_JOIN})},
+        request={"asked": Each({"front": FRONT, **_JOIN})},
         reply={"joins": Json()},
     ),
     "judge": Task(
         asks="how many rows several models label right, of the half that made none",
         without="nothing",
-        request={"seed": _SEED_OF_HALVES, "models": Each(_TO_JUDGE)},
+        request={"models": Each(_TO_JUDGE)},
         reply={
             "n_rows": _whole(limits.MOST_ROWS, says="How many rows judge."),
             "right": _wholes("m m", says="How many rows two models both label right."),
@@ -419,7 +418,6 @@ TASKS: Mapping[str, Task] = {
             "kind": Text(("auto", "class", "shared", "diagonal")),
             "n_components": _whole(limits.MOST_CLUSTERS, 1),
             "min_cluster_size": _whole(limits.MOST_ROWS),
-            "seed": SEED,
             "model": _MODEL["model"],
             "hidden": HIDDEN,
             "class_weight": Weights(("members", "balanced"), default=None),

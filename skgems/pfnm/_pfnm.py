@@ -1,5 +1,6 @@
 """Probabilistic federated neural matching: one network of matched hidden units."""
 
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
 from numbers import Integral, Real
@@ -23,9 +24,17 @@ from ..federation import (
     check_feature_names,
     read_federation,
 )
-from ..gems import GEMSLogisticAggregator, LastLayer, calibration_plan
+from ..gems import (
+    GEMSLogisticAggregator,
+    LastLayer,
+    calibration_plan,
+    last_layer_of_settings,
+    last_layer_settings,
+    settled_last_layer,
+)
 from ..local import Description
 from ..matching import NetworkMatch, match_again, match_networks, merged_layers
+from ..messages import Message
 from ..networks import (
     Coordinates,
     HiddenLayers,
@@ -453,6 +462,25 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
 
     def _node_settings(self) -> dict:
         return {}
+
+    def _further_settings(self) -> dict:
+        if self.last_layer is None:
+            return {}
+        return {"last_layer": last_layer_settings(self.last_layer, self)}
+
+    @classmethod
+    def _of_settings(
+        cls, settings: Mapping, further_settings: Mapping
+    ) -> "PFNMAggregator":
+        if "last_layer" not in further_settings:
+            return cls()
+        return cls(last_layer=last_layer_of_settings(further_settings["last_layer"]))
+
+    def _later_requests(self) -> list[Message]:
+        if self.last_layer is None:
+            return []
+        last_layer = settled_last_layer(self.last_layer, self)
+        return [last_layer._moments_request(), *last_layer._later_requests()]
 
     def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int]:
         asked = {"retrain": self.n_rounds - 1, "evaluate": MOST_GRIDS}

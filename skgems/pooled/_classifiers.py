@@ -47,8 +47,7 @@ class Kind:
         if self.of:
             return Message.of("class_sums", of=self.of, threshold=None)
         kind = self.scatter or _form(classifier, classes).scatter
-        one = {"n_components": 1, "min_cluster_size": 1, "seed": None}
-        return Message.of("moments", kind=kind, **one)
+        return Message.of("moments", kind=kind, n_components=1, min_cluster_size=1)
 
 
 def pooled_fit(classifier, sums, classes: np.ndarray) -> tuple:

@@ -1,6 +1,6 @@
 """The classifier that scikit-learn would fit on all rows, of sums over them."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from copy import copy, deepcopy
 from dataclasses import replace
 from functools import wraps
@@ -291,6 +291,18 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
         own = self._classifier()
         told = {name: _plain(getattr(own, name)) for name in self._kind.told}
         return {"pooled": {"part": type(own).__name__, "params": told}}
+
+    @classmethod
+    def _of_settings(
+        cls, settings: Mapping, further_settings: Mapping
+    ) -> "PooledAggregator":
+        kind = CLASSIFIERS[settings["pooled"]["part"]]
+        parameters = settings["pooled"]["params"]
+        if not parameters.keys() <= set(KINDS[kind].told):
+            raise ValueError(f"{kind.__name__} is asked with parameters {parameters!r}")
+        aggregator = cls(pooled=kind(**parameters))
+        aggregator._validate_params()
+        return aggregator
 
     def _first_requests(self, **options) -> list[Message]:
         return [self._kind.request(self._classifier())]

@@ -101,12 +101,12 @@ def test_what_is_taken_is_what_a_plain_fit_gives():
 
 
 def test_models_are_judged_by_the_half_that_did_not_make_them():
-    aggregator, choice, history = choose_over(Parties().channel, small, seed=3)
+    aggregator, choice, history = choose_over(Parties().channel, small)
     assert [own["name"] for own in choice.table] == [own.name for own in small()]
     halves = np.full(len(Y), -1)
     for name in sorted(set(NODES)):
         own = np.flatnonzero(NODES == name)
-        halves[own] = halves_of({name: np.arange(len(own))}, Y[own], 3)
+        halves[own] = halves_of({name: np.arange(len(own))}, Y[own])
     for entry, candidate in zip(choice.table, small(), strict=True):
         right, loss, Z = 0, 0.0, X
         for step in candidate.steps:  # fitted to all rows
@@ -153,7 +153,7 @@ def test_over_a_folder_it_goes_on_where_it_stopped(tmp_path):
 def test_few_rows_say_nothing_and_held_out_rows_are_in_nothing():
     few = np.where(np.arange(len(Y)) < 12, "cork", NODES)
     parties = Parties(nodes=few, min_rows=8)
-    _, choice, _ = choose_over(parties.channel, small, seed=0)
+    _, choice, _ = choose_over(parties.channel, small)
     assert choice.n_rows == len(Y)
     told = [own for own in parties.heard if own[1].envelope["node"] == "cork"]
     assert [own.task for _, own in told] == ["front", "front", "halves", "judge"]
@@ -163,7 +163,7 @@ def test_few_rows_say_nothing_and_held_out_rows_are_in_nothing():
     found = []
     for labels in (y, np.where(held_out, (y + 1) % 3, y)):
         parties = Parties(X2, labels, np.full(len(y), "oslo"), held_out=held_out)
-        _, choice, _ = choose_over(parties.channel, small, seed=0)
+        _, choice, _ = choose_over(parties.channel, small)
         found.append([own["accuracy"] for own in choice.table])
         assert choice.n_rows == np.sum(~held_out)
     assert found[0] == found[1]
@@ -173,7 +173,7 @@ def test_small_classes_are_neither_told_nor_judged():
     X2, y = load_iris(return_X_y=True)
     kept = (y < 2) | (np.arange(len(y)) % 8 == 0)
     parties = Parties(X2[kept], y[kept], np.full(kept.sum(), "oslo"), min_rows=10)
-    _, choice, _ = choose_over(parties.channel, small, seed=0)
+    _, choice, _ = choose_over(parties.channel, small)
     assert choice.n_rows == 100
     for request, reply in parties.heard:
         if request.task == "halves":
@@ -210,10 +210,11 @@ def asked_of(parties, task):
 
 def test_nodes_hold_the_server_to_what_is_agreed():
     parties = Parties()
-    choose_over(parties.channel, small, seed=0)
+    choose_over(parties.channel, small)
     halves, judge = asked_of(parties, "halves"), asked_of(parties, "judge")
-    for request in (halves, judge):
-        more = Message.of(request.task, **request.content | {"seed": 9})
+    for request, part in ((halves, "asked"), (judge, "models")):
+        first_alone = {"0": request.content[part]["0"]}
+        more = Message.of(request.task, **{part: first_alone})
         more = more.with_envelope(**request.envelope)
         with pytest.raises(NotAgreedError, match="was agreed 1 times"):
             parties.answer("oslo", more)
@@ -221,14 +222,14 @@ def test_nodes_hold_the_server_to_what_is_agreed():
     fresh.answer("oslo", begun)
     own = halves.content["asked"]["0"]
     settings = own["settings"] | {"moments": "class"}
-    content = {"seed": 0, "asked": {"0": own | {"settings": settings}}}
+    content = {"asked": {"0": own | {"settings": settings}}}
     with pytest.raises(NotAgreedError, match="'GEMSLogistic.* is not agreed"):
         fresh.answer(
             "oslo", Message.of("halves", **content).with_envelope(**halves.envelope)
         )
     other = Front(PowerTransformer(method="box-cox")).as_content()
     models = {"0": judge.content["models"]["0"] | {"front": other}}
-    asked = Message.of("judge", seed=0, models=models)
+    asked = Message.of("judge", models=models)
     with pytest.raises(NotAgreedError, match="the front .*box-cox.* is not agreed"):
         fresh.answer("oslo", asked.with_envelope(**judge.envelope))
 
@@ -300,21 +301,21 @@ def broken(task, path, value, side):
 def test_what_is_wrong_within_is_named(task, path, value, side, match):
     if not hasattr(broken, "parties"):
         broken.parties = Parties()
-        choose_over(broken.parties.channel, small, seed=0)
+        choose_over(broken.parties.channel, small)
     with pytest.raises(ValueError, match=match):
         broken(task, path, value, side)
 
 
 def test_what_leaves_is_said_and_exposed_rows_warn():
     parties = Parties()
-    choose_over(parties.channel, small, seed=0)
+    choose_over(parties.channel, small)
     reply = next(own for request, own in parties.heard if request.task == "halves")
     said = says(reply)
     assert {path.split(".")[0] for path in said} == {"0", "1", "2", "3"}
     assert any("second.answers.0" in path for path in said)
     wide = np.hstack([X, np.random.default_rng(0).normal(size=(len(X), 100))])
     with pytest.warns(RowsExposedWarning) as caught:
-        choose_over(Parties(wide).channel, small, seed=0)
+        choose_over(Parties(wide).channel, small)
     assert len({str(own.message)[:12] for own in caught}) == 2  # once a node
 
 
@@ -333,7 +334,7 @@ def test_nodes_with_classifiers_are_asked_for_their_rows_alone():
                 for name, own in requests.items()
             }
 
-        found.append(choose_over(Nodes(ask, sorted(models)), small, seed=0)[1])
+        found.append(choose_over(Nodes(ask, sorted(models)), small)[1])
     tables = [[o["accuracy"] for o in own.table] for own in found]
     assert tables[0] == tables[1] and found[0].name == found[1].name
 
@@ -350,7 +351,7 @@ def test_nobody_who_can_judge_is_an_error():
 
     parties.answer = answered
     with pytest.raises(ValueError, match="No node has rows enough"):
-        choose_over(parties.channel, small, seed=0)
+        choose_over(parties.channel, small)
 
 
 def test_squared_distances_are_those_of_the_classifier():
@@ -381,7 +382,7 @@ def test_a_summary_of_another_node_is_refused():
         return told
 
     with pytest.raises(ValueError, match="summary.name is 'bern', not 'oslo'"):
-        choose_over(Nodes(ask, sorted(parties.rows)), small, seed=0)
+        choose_over(Nodes(ask, sorted(parties.rows)), small)
 
 
 def test_a_branch_has_the_states_of_its_own_steps():

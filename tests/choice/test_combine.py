@@ -97,16 +97,16 @@ def test_the_smallest_within_a_standard_error():
 
 
 def test_halves_are_of_each_class_at_each_node():
-    halves = halves_of(owners_of(NODES, X), Y, 0)
+    halves = halves_of(owners_of(NODES, X), Y)
     for name in NAMES:
         for label in np.unique(Y):
             own = halves[(NODES == name) & (Y == label)]
             assert abs(np.sum(own == 0) - np.sum(own == 1)) <= 1
     assert (
-        halves_of(owners_of(np.array(["a", "a", "b"]), X[:3]), Y[:3], 0) == -1
+        halves_of(owners_of(np.array(["a", "a", "b"]), X[:3]), Y[:3]) == -1
     ).tolist() == [*(False, False, True)]
     public = np.where(np.arange(len(Y)) < 9, "public", NODES)
-    assert (halves_of(owners_of(public, X), Y, 0)[:9] == -1).all()
+    assert (halves_of(owners_of(public, X), Y)[:9] == -1).all()
 
 
 def test_members_are_judged_by_rows_that_they_do_not_know():

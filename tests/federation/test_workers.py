@@ -15,7 +15,7 @@ from skgems.federation import InProcess, Message
 from skgems.local import Member, clear_cache
 
 ASKED = Message.of(
-    "moments", kind="class", n_components=2, min_cluster_size=1, seed=0, model="own"
+    "moments", kind="class", n_components=2, min_cluster_size=1, model="own"
 )
 
 

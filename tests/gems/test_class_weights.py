@@ -306,7 +306,7 @@ def member(model=BALANCED):
     return Member.of("lyon", clone(model).fit(X[own], y[own]), X[own], y[own])
 
 
-ASKED = {"kind": "class", "n_components": 1, "min_cluster_size": 1, "seed": 0}
+ASKED = {"kind": "class", "n_components": 1, "min_cluster_size": 1}
 
 
 def test_gradients_by_class_are_those_of_its_rows():

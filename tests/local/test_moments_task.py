@@ -16,14 +16,15 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
 from skgems.federation import Message, Simulation, answer, read_federation
 from skgems.gems import GEMSLogisticAggregator
-from skgems.local import Member
+from skgems.local import Member, seed_of_rows
 from skgems.local import moments as answered
 from skgems.local._moments import cluster_classes
+from skgems.messages import check_request
 from skgems.moments import ClassMoments, moments_kind
 from skgems.networks import HiddenLayers
 
 LABELS = ["a", "b", "c"]
-PLAIN = {"kind": "class", "n_components": 1, "min_cluster_size": 1, "seed": 0}
+PLAIN = {"kind": "class", "n_components": 1, "min_cluster_size": 1}
 
 
 def rows_of(n=60, d=4, seed=0, mean=0.0):
@@ -488,15 +489,26 @@ def test_clusters_of_many_rows_are_those_of_a_sample():
     assert same(parts, places)
 
 
-def test_a_seed_gives_the_same_clusters_at_every_node():
+def test_the_same_rows_have_the_same_clusters_whatever_numpy_drew_before():
     X, y = rows_of(n=300)
-    settings = {**PLAIN, "n_components": 8}
-    one, two = (moments(member(X, y), **settings)["moments"] for _ in range(2))
-    np.testing.assert_array_equal(one["means"], two["means"])
-    other = moments(member(X, y), **{**settings, "seed": 1})["moments"]
-    assert other["means"].shape != one["means"].shape or not np.allclose(
-        other["means"], one["means"]
-    )
+    replies = []
+    for state in range(2):
+        np.random.seed(state)
+        replies.append(moments(member(X, y), **PLAIN | {"n_components": 8})["moments"])
+    np.testing.assert_array_equal(replies[0]["means"], replies[1]["means"])
+
+
+def test_no_server_can_have_clusters_drawn_anew():
+    request = Message.of("moments", **PLAIN | {"n_components": 8}, model=None)
+    check_request(request)
+    with pytest.raises(ValueError, match="seed is no field"):
+        check_request(Message.of("moments", **request.content, seed=1))
+
+
+def test_the_seed_of_rows_is_that_of_their_class_sizes_in_any_order():
+    seed = seed_of_rows([30, 5, 12])
+    assert seed == seed_of_rows([5, 12, 30, 0]) and 0 <= seed < 2**32
+    assert seed != seed_of_rows([30, 5, 13])
 
 
 def test_it_is_told_of_how_many_rows_the_gradient_is_in_effect():

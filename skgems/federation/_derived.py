@@ -1,0 +1,126 @@
+"""What a node answers: the requests that it makes itself from the agreed settings.
+
+A server chooses what it asks, and with the right questions any rule about single
+numbers can be kept while the replies together give the rows away: a hidden layer whose
+units are on for one row each, four hundred seeds of clusters, two thousand thresholds.
+So a node does not judge such requests. It makes those that an honest server with the
+agreed settings would send, and answers what is equal to one of them.
+"""
+
+from collections.abc import Mapping
+
+from ..base import BaseAggregator
+from ..messages import (
+    Agreement,
+    Message,
+    NotAgreedError,
+    joins_in,
+    key_of,
+    requests_in,
+)
+from ._record import what_differs
+
+# Tasks whose requests depend on no other node, unless they are of layers that were
+# merged from those of several nodes.
+_ALONE = ("moments", "class_sums", "size", "space")
+# What a server learns from the first replies of others and may fill in then: how many
+# classes the node has not seen, whether all logits are scaled, and the merged layers or
+# another model of which the question is. How often it may ask is agreed, so that it
+# gains nothing from a choice of the rays' seed either.
+_FILLED_IN = ("n_others", "scale_logits", "seed", "hidden", "model", "W")
+
+
+def check_is_derived(request: Message, agreed: Agreement | None) -> None:
+    """Raise NotAgreedError unless agreed settings give rise to a request.
+
+    Parameters
+    ----------
+    request : Message
+        Checked by the table of tasks, but not trusted.
+    agreed : Agreement or None
+        None where nothing is agreed: then the settings within a first message are
+        what its requests are made from, and others are not looked at.
+    """
+    for content in joins_in(request):
+        _check_first(content, agreed)
+    if agreed is not None and request.task in _ALONE:
+        _check_later(request, agreed)
+
+
+def _check_first(content: Mapping, agreed: Agreement | None) -> None:
+    method, settings = content["method"], content["settings"]
+    if agreed is None:
+        # Whether spaces are asked for is in no field of the message itself.
+        alternatives = [
+            {"space": space, "later_space": False} for space in (False, True)
+        ]
+    else:
+        alternatives = [agreed.further_settings_of(method, settings)]
+    asked = requests_in(content)
+    for further_settings in alternatives:
+        aggregator = _aggregator_of(method, settings, further_settings)
+        derived = aggregator._first_requests()
+        if list(map(key_of, asked)) == list(map(key_of, derived)):
+            return
+    keys = set(map(key_of, derived))
+    differing = [own for own in asked if key_of(own) not in keys]
+    if not differing:
+        raise NotAgreedError(
+            f"the first message makes {len(asked)} requests, where {method} with the "
+            f"agreed settings makes {len(derived)}. The node answers only what it "
+            "would ask itself with these settings."
+        )
+    raise NotAgreedError(
+        f"the first message asks what {method} with the agreed settings does not ask: "
+        f"{what_differs(differing[0], derived):.300}. The node answers only what it "
+        "would ask itself with these settings."
+    )
+
+
+def _check_later(request: Message, agreed: Agreement) -> None:
+    """Compare a request by itself with those of the method, but for what others say."""
+    if "methods" in agreed.settings:  # of these the first messages are all
+        derived = []
+    else:
+        aggregator = _aggregator_of(
+            agreed.method, agreed.settings, agreed.further_settings
+        )
+        derived = [*aggregator._first_requests(), *aggregator._later_requests()]
+    plain = _without_filled_in(request)
+    if plain.digest not in {_without_filled_in(own).digest for own in derived}:
+        raise NotAgreedError(
+            f"{agreed.method} with the agreed settings does not ask for it: "
+            f"{what_differs(plain, derived):.300}. The node answers only what it would "
+            "ask itself with these settings."
+        )
+
+
+def _aggregator_of(
+    method: str, settings: Mapping, further_settings: Mapping
+) -> BaseAggregator:
+    """The aggregator with settings from outside; NotAgreedError if it can be none."""
+    if method not in BaseAggregator.methods:
+        raise NotAgreedError(
+            f"the method {method!r:.80} is not known at this node: import the module "
+            "that defines it, or install the version of skgems that the server has."
+        )
+    try:
+        return BaseAggregator.methods[method]._of_settings(settings, further_settings)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise NotAgreedError(
+            f"the settings of {method} cannot be read at this node: "
+            f"{type(error).__name__}: {error!s:.200}."
+        ) from error
+
+
+def _without_filled_in(request: Message) -> Message:
+    """The request without what the server fills in, and without what is not given.
+
+    A front is compared by itself, before.
+    """
+    fixed = {
+        name: value
+        for name, value in request.content.items()
+        if name not in (*_FILLED_IN, "front") and value is not None
+    }
+    return Message.of(request.task, **fixed)
