@@ -58,8 +58,7 @@ def _check_first(content: Mapping, agreed: Agreement | None) -> None:
         alternatives = [agreed.further_settings_of(method, settings)]
     asked = requests_in(content)
     for further_settings in alternatives:
-        aggregator = _aggregator_of(method, settings, further_settings)
-        derived = aggregator._first_requests()
+        derived, _ = _requests_of(method, settings, further_settings)
         if list(map(key_of, asked)) == list(map(key_of, derived)):
             return
     keys = set(map(key_of, derived))
@@ -82,10 +81,10 @@ def _check_later(request: Message, agreed: Agreement) -> None:
     if "methods" in agreed.settings:  # of these the first messages are all
         derived = []
     else:
-        aggregator = _aggregator_of(
+        first, later = _requests_of(
             agreed.method, agreed.settings, agreed.further_settings
         )
-        derived = [*aggregator._first_requests(), *aggregator._later_requests()]
+        derived = [*first, *later]
     plain = _without_filled_in(request)
     if plain.digest not in {_without_filled_in(own).digest for own in derived}:
         raise NotAgreedError(
@@ -95,17 +94,20 @@ def _check_later(request: Message, agreed: Agreement) -> None:
         )
 
 
-def _aggregator_of(
+def _requests_of(
     method: str, settings: Mapping, further_settings: Mapping
-) -> BaseAggregator:
-    """The aggregator with settings from outside; NotAgreedError if it can be none."""
+) -> tuple[list[Message], list[Message]]:
+    """First and later requests by settings from outside, which may be of any form."""
     if method not in BaseAggregator.methods:
         raise NotAgreedError(
             f"the method {method!r:.80} is not known at this node: import the module "
             "that defines it, or install the version of skgems that the server has."
         )
     try:
-        return BaseAggregator.methods[method]._of_settings(settings, further_settings)
+        aggregator = BaseAggregator.methods[method]._of_settings(
+            settings, further_settings
+        )
+        return aggregator._first_requests(), aggregator._later_requests()
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NotAgreedError(
             f"the settings of {method} cannot be read at this node: "
