@@ -27,7 +27,7 @@ _ALONE = ("moments", "class_sums", "size", "space")
 # classes the node has not seen, whether all logits are scaled, and the merged layers or
 # another model of which the question is. How often it may ask is agreed, so that it
 # gains nothing from a choice of the rays' seed either.
-_FILLED_IN = ("n_others", "scale_logits", "seed", "hidden", "model", "W")
+_FILLED_IN = ("n_others", "scale_logits", "seed", "hidden", "share", "model", "W")
 
 
 def check_is_derived(request: Message, agreed: Agreement | None) -> None:

@@ -196,9 +196,14 @@ class LastLayer:
         nodes = [replace(n, W=weights[n.name], hidden=None) for n in self.asked.nodes]
         return replace(self, asked=replace(self.asked, nodes=nodes))
 
-    def over(self, hidden: HiddenLayers) -> MergedLast:
+    def over(self, hidden: HiddenLayers, *, share: float = 1.0) -> MergedLast:
+        """Fit it over merged layers.
+
+        ``share``: of the numbers that nodes may tell about such, the part for this.
+        """
         before = len(self.run.history)
-        merge = self.run(self.stage.plan(replace(self.asked, hidden=hidden)))
+        asked = replace(self.asked, hidden=hidden, share=share)
+        merge = self.run(self.stage.plan(asked))
         return MergedLast(merge, hidden, slice(before, len(self.run.history)))
 
     def publish(self, merged: MergedLast) -> np.ndarray:
@@ -272,7 +277,7 @@ def last_layer_of_settings(content: Mapping) -> GEMSLogisticAggregator:
 
 
 def train_rounds(
-    merged: MergedLast, last: LastLayer, *, n_rounds, epochs, coordinates, seed
+    merged: MergedLast, last: LastLayer, *, n_rounds, epochs, coordinates, seed, share
 ) -> MergedLast:
     """Have nodes train a network in all rounds but one, also on Gaussians of others.
 
@@ -317,7 +322,7 @@ def train_rounds(
         return _lower(losses, before, counts)
 
     trained, before = last.run(plan())
-    other = last.over(HiddenLayers.of(trained))
+    other = last.over(HiddenLayers.of(trained), share=share)
     return other if last.run(improved(before, other.layers)) else merged
 
 

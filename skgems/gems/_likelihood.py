@@ -8,7 +8,7 @@ import numpy as np
 
 from ..base import warn_user
 from ..federation import NodesDisagreeWarning, SameRowsWarning, warn_of_variances
-from ..moments import Likelihood, Span, merge_moments
+from ..moments import ClassMoments, Likelihood, Span, merge_moments, moments_kind
 from ..pooled import PooledForm, common_form
 from ..progress import say
 from ..spaces import intersect, likeliest
@@ -132,11 +132,15 @@ class LikelihoodStage(LinearStage):
             # What is left of a network over merged layers is nobody's own model.
             lambda node: {"model": None if has_layers else "own"},
             **self.asked_moments,
+            **({"share": asked.share} if has_layers else {}),
         )
 
         def arriving():
             for k, (node, (_, reply)) in enumerate(zip(nodes, replies, strict=True)):
                 own, moments = NodeSums.of(node, reply.content, classes, keep_scatter)
+                if has_layers and self._merges_matrices(moments, len(classes)):
+                    # A node with few rows tells variances of units alone.
+                    moments = moments.with_zero_covariances()
                 say(
                     f"node {k + 1} of {len(nodes)} ({node.name}): "
                     f"{moments.n_rows:g} rows in {len(moments.counts)} parts"
@@ -168,6 +172,11 @@ class LikelihoodStage(LinearStage):
             n_rows = sum(node.moments.n_rows for node in losses)
             merged = merged.weighted(n_rows / self.node_weight.sum())
         return Sums(losses, merged, classes, form, scaled, agreed, span)
+
+    def _merges_matrices(self, moments: ClassMoments, n_classes: int) -> bool:
+        """Whether nodes with many rows are asked for covariances of units."""
+        kind = self.asked_moments["kind"]
+        return moments_kind(kind, moments.n_features, n_classes) != "diagonal"
 
     def _form(self, known: Sequence[NodeSums], has_layers: bool):
         rounded = [own.name for own in known if own.is_rounded]

@@ -303,12 +303,21 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         if stage.retrain_last:
             own = {k: n.aligned(federation.classes).last for k, n in networks.items()}
             last = last.with_models(own)
-        merged = last.over(hidden)
+        trains = self.n_rounds > 1 and activation and len(federation.classes) > 1
+        # Over the layers as they are merged, and once more when they are trained.
+        share = 0.5 if trains else 1.0
+        merged = last.over(hidden, share=share)
         coordinates = Coordinates.common([own.network.coordinates for own in nodes])
-        if self.n_rounds > 1 and activation and len(federation.classes) > 1:
-            how = {"n_rounds": self.n_rounds, "epochs": self.retrain_epochs}
-            how |= {"coordinates": coordinates, "seed": seed}
-            merged = train_rounds(merged, last, **how)
+        if trains:
+            merged = train_rounds(
+                merged,
+                last,
+                n_rounds=self.n_rounds,
+                epochs=self.retrain_epochs,
+                coordinates=coordinates,
+                seed=seed,
+                share=share,
+            )
         layers = merged.layers.with_last(last.publish(merged))
         last_layer, tuned = last.aggregator, None
         if federation.has_public_rows:

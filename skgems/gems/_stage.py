@@ -55,6 +55,8 @@ class Asked:
     nodes: list[LinearNode]
     classes: np.ndarray
     hidden: HiddenLayers = field(default_factory=HiddenLayers)
+    # Of the numbers that nodes may tell about hidden layers, the part for one message.
+    share: float = 1.0
 
     @classmethod
     def of(cls, federation: Federation, classes: np.ndarray) -> "Asked":

@@ -25,6 +25,7 @@ from ..networks import HiddenLayers, final_step, linear_logits, output_labels
 from ..tuning import fit_inverse_temperature
 from ._classifiers import at_node, indices_of
 from ._closed_forms import as_class_weight, closed_form, has_steps, weights_of
+from ._layer_numbers import layer_moments
 from ._member import Member
 from ._seeds import seed_of_rows
 
@@ -239,25 +240,44 @@ def moments(
     model=None,
     hidden=None,
     class_weight=None,
+    share=1.0,
 ) -> dict:
-    """Counts, means, scatter by class or cluster, and what `OwnGradient` replies."""
+    """Counts, means, scatter by class or cluster, and what `OwnGradient` replies.
+
+    Where single rows are protected (``min_rows``), less is sent of hidden layers that
+    would take more numbers than ``share`` of those that the rows hold.
+    """
     X, y = member.rows("learning")
     weights = None if member.weights is None else member.weights[member.learning]
     own = np.unique(y) if member.left_out is None else np.union1d(y, member.left_out)
     codes = np.searchsorted(own, y)
     with at_node(member.name, "its rows cannot be summed"):
+        class_sizes = np.bincount(codes, minlength=len(own))
+        least = max(min_cluster_size, CLUSTER_ROWS, member.min_rows)
+        parts, has_clusters, n_inputs = None, n_components > 1, X.shape[1]
         if hidden is not None:
             check_rows(X)  # before layers make of them what can be summed
-        X, parts = HiddenLayers.from_content(hidden).outputs(X), None
-        if n_components > 1:
-            least = max(min_cluster_size, CLUSTER_ROWS, member.min_rows)
+            X = HiddenLayers.from_content(hidden).outputs(X)
+        if hidden is not None and member.min_rows > 1:
+            sent = layer_moments(
+                kind=kind,
+                n_units=X.shape[1],
+                n_inputs=n_inputs,
+                class_sizes=class_sizes,
+                n_parts=int(np.clip(class_sizes // least, 1, n_components).sum()),
+                share=share,
+            )
+            if has_clusters and not sent.has_clusters:
+                has_clusters, parts = False, codes
+            kind = sent.kind
+        if has_clusters:
             # The request has no seed: see `seed_of_rows`.
             parts = cluster_classes(
                 X,
                 codes,
                 n_components,
                 least,
-                random_state=seed_of_rows(np.bincount(codes)),
+                random_state=seed_of_rows(class_sizes),
             )
         kind = moments_kind(kind, X.shape[1], len(own), X.shape[0])
         how = {"min_cluster_size": min_cluster_size, "weights": weights}

@@ -267,6 +267,8 @@ def _check_kind(moments, place: Place, n_labels: int, asked: Mapping) -> None:
         few = moments_kind("auto", moments.n_features, n_labels, 1) == "roots"
         place.deny(asked["kind"] != "auto" or not few, "roots", "were not asked for")
         return
+    if asked["kind"] == "auto" and asked.get("hidden") is not None:
+        return  # a node decides by the numbers that its rows hold
     kind = moments_kind(asked["kind"], moments.n_features, n_labels)
     if moments.is_diagonal != (kind == "diagonal"):
         name = "scatter" if moments.is_diagonal else "triangles"

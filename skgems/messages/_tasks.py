@@ -421,6 +421,9 @@ TASKS: Mapping[str, Task] = {
             "model": _MODEL["model"],
             "hidden": HIDDEN,
             "class_weight": Weights(("members", "balanced"), default=None),
+            # Of the numbers that a node may tell about hidden layers, the part that is
+            # for this message.
+            "share": Number(high=1.0, default=1.0),
         },
         reply={
             "labels": _CLASSES,

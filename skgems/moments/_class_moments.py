@@ -136,6 +136,15 @@ class ClassMoments:
         found["group_counts"] = self.group_counts.sum(keepdims=True)
         return replace(plain, scatter=(self.roots.T @ self.roots)[None], **found)
 
+    def with_zero_covariances(self) -> "ClassMoments":
+        """Variances as matrices, so that they can be merged with those of others."""
+        if not self.is_diagonal or self.roots is not None:
+            return self
+        n_features = self.n_features
+        scatter = np.zeros((len(self.groups), n_features, n_features))
+        scatter[:, np.arange(n_features), np.arange(n_features)] = self.scatter
+        return replace(self, scatter=scatter)
+
     def some_parts(self, index: np.ndarray) -> "ClassMoments":
         names = ("columns", "counts", "means", "part_squares")
         parts = {name: getattr(self, name) for name in names}
