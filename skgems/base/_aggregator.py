@@ -117,7 +117,9 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         ----------
         settings, further_settings : mapping
             Of `_node_settings` and `_further_settings`, as they came from outside:
-            whatever they hold may raise ValueError, TypeError or KeyError here.
+            whatever they hold may raise ValueError, TypeError or KeyError here. Without
+            an agreement there are no further ones; the first message is known then,
+            but for spaces, and later ones need not be.
         """
         return cls()
 

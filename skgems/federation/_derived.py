@@ -51,9 +51,7 @@ def _check_first(content: Mapping, agreed: Agreement | None) -> None:
     method, settings = content["method"], content["settings"]
     if agreed is None:
         # Whether spaces are asked for is in no field of the message itself.
-        alternatives = [
-            {"space": space, "later_space": False} for space in (False, True)
-        ]
+        alternatives = [{"space": False}, {"space": True}]
     else:
         alternatives = [agreed.further_settings_of(method, settings)]
     asked = requests_in(content)

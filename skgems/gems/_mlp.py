@@ -235,6 +235,8 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
     def _of_settings(
         cls, settings: Mapping, further_settings: Mapping
     ) -> "GEMSMLPAggregator":
+        if "last_layer" not in further_settings:
+            return cls()
         aggregator = cls(
             last_layer=last_layer_of_settings(further_settings["last_layer"]),
             n_rounds=further_settings["n_rounds"],

@@ -174,8 +174,9 @@ class LinearSummariesMixin(SummarizingMixin):
         if isinstance(weights, list):
             parameters["class_weight"] = dict(weights)
         # Any level will do: that there is one is what requests depend on.
-        has_level = further_settings["space"] or further_settings["later_space"]
-        n_rounds = 1 if further_settings["space"] else 2
+        sends_space = further_settings.get("space", False)
+        has_level = sends_space or further_settings.get("later_space", False)
+        n_rounds = 1 if sends_space else 2
         aggregator = cls(
             **parameters, epsilon=0.5 if has_level else "auto", n_rounds=n_rounds
         )
