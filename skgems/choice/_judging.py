@@ -155,6 +155,9 @@ class _Prepared:
 
 
 def loss_and_factor(candidate: Candidate, losses: np.ndarray) -> dict:
+    """The mean log-loss of a candidate, and the factor on its logits that it has."""
+    # Nodes do not tell losses under factors that make a model too steep.
+    losses = np.where(np.isnan(losses), np.inf, losses)
     best = int(np.argmin(losses)) if candidate.is_tempered else AS_IT_IS
     return {"log_loss": float(losses[best]), "factor": float(FACTORS[best])}
 

@@ -1,6 +1,7 @@
 """What a node answers of halves of its rows: summaries of each, and who is right."""
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,12 @@ from ._warnings import RowsExposedWarning, warn_of_exposed
 HALVES = ("first", "second")
 # A row that a model is sure about, and wrong, costs no more than its logarithm.
 _LEAST_SAID = 1e-15
+# How large logits may be, in root mean squares over the rows that judge, for losses to
+# be sent: losses under a steeper model count the rows on one side of it. Linear models
+# of nine data sets have up to 75, quadratic ones up to 45 under the smallest factor.
+_STEEPEST = 100.0
+# Losses are sent in multiples of so many nats for each of the rows that hide a row.
+_NATS_A_ROW = 0.1
 # On logits of models whose probabilities are too sure, or not sure enough.
 FACTORS = 2.0 ** np.arange(-5.0, 2.5, 0.5)
 AS_IT_IS = int(np.flatnonzero(FACTORS == 1.0)[0])
@@ -69,7 +76,11 @@ def halves(member: Member, *, asked) -> dict:
 
 
 def judge(member: Member, *, models) -> dict:
-    """How many rows models label right that were made of the other half."""
+    """How many rows models label right that were made of the other half.
+
+    Where single rows are protected (``min_rows``), counts and losses are rounded: the
+    difference of two models that a server has made is to show no row.
+    """
     part = _halves(member)
     sizes = member.class_sizes()
     large = np.array([sizes[y] >= member.min_rows for y in member.y.tolist()])
@@ -82,14 +93,28 @@ def judge(member: Member, *, models) -> dict:
         X = _rows(member, own.get("front"))[rows]
         for half, name in enumerate(HALVES):
             judged = part != half
-            hits[k, judged], loss = _judged(own[name], X[judged], y[judged])
+            hits[k, judged], loss = _judged(
+                own[name], X[judged], y[judged], is_bounded=member.min_rows > 1
+            )
             losses[k] += loss
-    right = np.round(hits @ hits.T).astype(np.int64)
-    return {"n_rows": len(rows), "right": right, "losses": losses}
+    right = np.round(hits @ hits.T)
+    if member.min_rows > 1:
+        right = np.minimum(_in_multiples(right, member.min_rows), len(rows))
+        losses = _in_multiples(losses, _NATS_A_ROW * member.min_rows)
+    return {"n_rows": len(rows), "right": right.astype(np.int64), "losses": losses}
 
 
-def _judged(model, X, y) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows a model labels right, and its losses under each factor."""
+def _in_multiples(sums: np.ndarray, step: float) -> np.ndarray:
+    return np.round(sums / step) * step
+
+
+def _judged(
+    model: Mapping, X: np.ndarray, y: np.ndarray, *, is_bounded: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows a model labels right, and its losses under each factor.
+
+    Where that ``is_bounded``, losses under factors that make it too steep are NaN.
+    """
     if model.get("W") is not None:
         logits = linear_logits(X, model["W"])
     else:
@@ -97,7 +122,11 @@ def _judged(model, X, y) -> tuple[np.ndarray, np.ndarray]:
         lengths = [np.sum(((X - m) @ f) ** 2, axis=1) for m, f in parts]
         logits = model["offsets"] - 0.5 * np.stack(lengths, axis=1)
     codes = indices_of(y, model["labels"])
-    return logits.argmax(axis=1) == codes, losses_of(logits, codes)
+    losses = losses_of(logits, codes)
+    if is_bounded and len(y):
+        about_mean = logits - logits.mean(axis=1, keepdims=True)
+        losses[np.sqrt(np.mean(about_mean**2)) * FACTORS > _STEEPEST] = np.nan
+    return logits.argmax(axis=1) == codes, losses
 
 
 OF_HALVES = {"halves": halves, "judge": judge}

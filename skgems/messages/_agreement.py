@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from ._checks import joins_in, requests_in
 from ._fields import Field, Flag, Json, Labels, Number, Place, Text, check_fields
-from ._limits import MOST_AGREEMENT, MOST_ROWS, MOST_TIMES
+from ._limits import MOST_AGREEMENT, MOST_JUDGED, MOST_ROWS, MOST_TIMES
 from ._message import Message
 from ._packing import naming, read_bytes, write_bytes
 from ._signing import check_signed, signed
@@ -219,6 +219,7 @@ class Agreement:
         if answered.get(task, 0) >= agreed:
             times = f"{agreed} times, and has been answered {answered[task]}"
             raise NotAgreedError(f"the task {task!r} was agreed {times}.")
+        self._check_judged(request)
         of_judges = request.content.get("models", {}).values()
         for content in of_judges or joins_in(request) or [request.content]:
             if "method" in content:
@@ -228,6 +229,26 @@ class Agreement:
         if not self.radii and tells_radii(request):
             what = "radii of good-enough spaces, or extremes of columns"
             raise NotAgreedError(f"numbers of single rows ({what}) are not agreed.")
+
+    def _check_judged(self, request: Message) -> None:
+        """Raise if a request has more models judged than there are methods agreed."""
+        if request.task != "judge":
+            return
+        n_models, n_methods = len(request.content["models"]), len(self._methods)
+        if n_models > n_methods:
+            raise NotAgreedError(
+                f"the request has {n_models} models judged, but {n_methods} methods "
+                "are agreed: one model each may be."
+            )
+
+    @property
+    def _methods(self) -> list:
+        """Of a choice among several methods, what is agreed of each."""
+        methods = self.settings.get("methods", [])
+        is_list = isinstance(methods, list) and all(
+            isinstance(agreed, Mapping) for agreed in methods
+        )
+        return methods if is_list else []
 
     def _check_front(self, front: Mapping) -> None:
         agreed = [self.settings.get("front"), *self.settings.get("fronts", ())]
@@ -255,7 +276,7 @@ class Agreement:
             return self.further_settings
         # Of several methods; what fronts they have is agreed by itself.
         plain = {name: value for name, value in settings.items() if name != "front"}
-        for agreed in self.settings["methods"]:
+        for agreed in self._methods:
             if (agreed.get("method"), agreed.get("settings")) == (method, plain):
                 return agreed.get("further_settings", {})
         raise NotAgreedError(
@@ -270,6 +291,11 @@ class Agreement:
                     f"the server would ask {n} times for {task!r}; more than "
                     f"{TASKS[task].most} take a person who read it: give agreement=."
                 )
+        if len(self._methods) > MOST_JUDGED:
+            raise NotAgreedError(
+                f"the server would choose among {len(self._methods)} methods; more "
+                f"than {MOST_JUDGED} take a person who read it: give agreement=."
+            )
 
     def check_rows(self, labels, feature_names) -> None:
         """Raise if rows have classes or features that are not agreed."""

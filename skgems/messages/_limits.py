@@ -21,5 +21,7 @@ MOST_DIRECTIONS, MOST_EPOCHS, MOST_CLUSTERS, MOST_OTHERS = 10**5, 10**5, 10**6, 
 # Models and factors in one message: a step tries five models at most, and candidates
 # are seven; a search for a factor has grids of 17. More show single rows.
 MOST_MODELS, MOST_FACTORS = 7, 32
+# Candidates that are judged by halves of rows; `combine` has nine at most.
+MOST_JUDGED = 16
 # How often an agreement may allow a task.
 MOST_TIMES = 10**6

@@ -14,7 +14,7 @@ from ..moments import (
 )
 from ..networks import Network
 from ._fields import ROUNDING, Labels, Place, check_definite
-from ._limits import MOST_FACTORS, MOST_MODELS, MOST_NUMBERS, MOST_ROWS
+from ._limits import MOST_FACTORS, MOST_JUDGED, MOST_MODELS, MOST_NUMBERS, MOST_ROWS
 
 # Of moments with few digits, relative.
 _FEW_DIGITS = 5e-2
@@ -438,6 +438,12 @@ def is_one_model(own: Mapping, place: Place) -> None:
     squares = [own.get(name) is not None for name in ("means", "factors", "offsets")]
     place.deny(linear == any(squares) or len(set(squares)) > 1, "is not one model")
     place.lengths.pop("l")
+
+
+def judged_are_few(asked: Mapping, place: Place) -> None:
+    n_models = len(asked["models"])
+    if n_models > MOST_JUDGED:
+        raise place.at("models").wrong(f"are {n_models}, more than {MOST_JUDGED}")
 
 
 def judged_are_rows(own: Mapping, place: Place) -> None:

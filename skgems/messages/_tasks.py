@@ -406,8 +406,11 @@ TASKS: Mapping[str, Task] = {
         reply={
             "n_rows": _whole(limits.MOST_ROWS, says="How many rows judge."),
             "right": _wholes("m m", says="How many rows two models both label right."),
-            "losses": Array("m *", low=0.0, says="Losses, summed, under some factors."),
+            "losses": Array(
+                "m *", low=0.0, nan=True, says="Losses, summed, under some factors."
+            ),
         },
+        request_rule=rules.judged_are_few,
         rule=rules.judged_are_rows,
     ),
     "moments": Task(

@@ -20,8 +20,10 @@ from sklearn.preprocessing import OneHotEncoder, PowerTransformer, StandardScale
 from skgems import GEMSLogisticAggregator, PooledAggregator, answer, combine
 from skgems.choice import Candidate, choose_over
 from skgems.choice._asking import _form
+from skgems.choice._judging import loss_and_factor
 from skgems.exchange import Folder
 from skgems.federation import (
+    FACTORS,
     Message,
     Nodes,
     NotAgreedError,
@@ -31,6 +33,8 @@ from skgems.federation import (
     halves_of,
     reply_to,
 )
+from skgems.federation._halves import judge
+from skgems.local import Member
 from skgems.messages import check_reply, check_request, says
 from skgems.steps import Front
 
@@ -46,10 +50,11 @@ NODES = np.array(["bern", "oslo"])[np.arange(len(Y)) % 2]
 class Parties:
     """Nodes that answer bytes, each from its own rows, and what they said."""
 
-    def __init__(self, X=X, y=Y, nodes=NODES, **options):
+    def __init__(self, X=X, y=Y, nodes=NODES, keeps=True, **options):
         self.rows = {name: (X[nodes == name], y[nodes == name]) for name in set(nodes)}
-        self.options = {"min_rows": 2} | options
-        self.state = {name: {} for name in self.rows}
+        self.options = {"min_rows": 1} | options
+        # Without a state nothing is agreed, so that min_rows is the nodes' own.
+        self.state = {name: {} if keeps else None for name in self.rows}
         self.heard = []
 
     def answer(self, name, request):
@@ -82,7 +87,7 @@ def small(n_rows=0):
 
 
 def test_what_is_taken_is_what_a_plain_fit_gives():
-    parties = Parties()
+    parties = Parties(keeps=False, min_rows=1)
     agg = combine(parties.channel, budget="small", random_state=0)
     tasks = [entry["task"] for entry in agg.history_]
     assert tasks == ["front", "front", "halves", "judge", "join"]
@@ -95,13 +100,16 @@ def test_what_is_taken_is_what_a_plain_fit_gives():
     again = clone(agg).set_params(estimators=Parties().channel, front=agg.front)
     again.fit()
     np.testing.assert_array_equal(again.predict_proba(X), agg.predict_proba(X))
-    other = combine(Parties().channel, budget="small", random_state=0)
+    other = combine(
+        Parties(keeps=False, min_rows=1).channel, budget="small", random_state=0
+    )
     assert other.choice_.name == choice.name
     np.testing.assert_array_equal(other.predict_proba(X), agg.predict_proba(X))
 
 
 def test_models_are_judged_by_the_half_that_did_not_make_them():
-    aggregator, choice, history = choose_over(Parties().channel, small)
+    parties = Parties(keeps=False, min_rows=1)
+    aggregator, choice, history = choose_over(parties.channel, small)
     assert [own["name"] for own in choice.table] == [own.name for own in small()]
     halves = np.full(len(Y), -1)
     for name in sorted(set(NODES)):
@@ -185,7 +193,8 @@ def test_small_classes_are_neither_told_nor_judged():
 def test_gaps_and_texts():
     gaps = X.copy()
     gaps[::7, 3] = np.nan
-    agg = combine(Parties(gaps).channel, budget="small", random_state=0)
+    channel = Parties(gaps, keeps=False, min_rows=1).channel
+    agg = combine(channel, budget="small", random_state=0)
     table = agg.choice_.to_frame()
     assert (
         not table.error.any()
@@ -392,3 +401,69 @@ def test_a_branch_has_the_states_of_its_own_steps():
     alone = fit_front(Front(make_pipeline(PowerTransformer())), X, NODES)[0].front
     assert set(own.states) == set(alone.states)
     np.testing.assert_array_equal(own.transform(X), alone.transform(X))
+
+
+def told_by(min_rows, models):
+    """What one node tells of models of rows that it holds, and their exact counts."""
+    member = Member.of("oslo", None, X, Y, min_rows=min_rows)
+    return judge(member, models=models)
+
+
+def linear_model(scale):
+    W = np.zeros((X.shape[1] + 1, 3))
+    W[0], W[-1] = scale * np.array([1.0, -1.0, 0.5]), scale * np.array([-13, 13, -5.0])
+    return dict.fromkeys(("first", "second"), {"labels": ["ant", "bee", "cat"], "W": W})
+
+
+def test_counts_and_losses_of_models_show_no_single_row():
+    models = {"0": linear_model(1.0), "1": linear_model(0.1)}
+    exact, rounded = told_by(1, models), told_by(10, models)
+    assert (rounded["right"] % 10 == 0).all() and (exact["right"] % 10 != 0).any()
+    assert np.abs(rounded["right"] - exact["right"]).max() <= 5
+    losses = rounded["losses"]
+    np.testing.assert_allclose(losses, np.round(losses), atol=1e-9)
+    assert np.abs(losses - exact["losses"]).max() <= 0.5 + 1e-9
+    assert np.abs(losses - exact["losses"]).max() > 1e-3
+
+
+def test_losses_of_steep_models_are_not_told():
+    models = {"0": linear_model(1e3), "1": linear_model(1.0)}
+    steep, flat = told_by(10, models)["losses"]
+    logits = X @ models["0"]["first"]["W"][:-1] + models["0"]["first"]["W"][-1]
+    logits -= logits.mean(axis=1, keepdims=True)
+    halves = halves_of({"oslo": np.arange(len(Y))}, Y)
+    sizes = [np.sqrt(np.mean(logits[halves == half] ** 2)) for half in (0, 1)]
+    too_steep = np.max(sizes) * FACTORS > 100
+    np.testing.assert_array_equal(np.isnan(steep), too_steep)
+    assert too_steep.any() and not np.isnan(flat).any()
+    assert not np.isnan(told_by(1, models)["losses"]).any()
+
+
+@pytest.mark.parametrize("n_models", [4, 5, 17])
+def test_no_more_models_are_judged_than_methods_are_agreed(n_models):
+    parties = Parties()
+    choose_over(parties.channel, small)
+    judge_request = asked_of(parties, "judge")
+    fresh = Parties()
+    fresh.answer("oslo", asked_of(parties, "front"))
+    models = {str(k): linear_model(1.0) for k in range(n_models)}
+    request = Message.of("judge", models=models)
+    request = request.with_envelope(**judge_request.envelope)
+    if n_models == 4:
+        assert len(fresh.answer("oslo", request).content["right"]) == 4
+        return
+    match = "more than 16" if n_models > 16 else "5 models judged, but 4 methods"
+    with pytest.raises(ValueError, match=match):
+        fresh.answer("oslo", request)
+
+
+def test_a_choice_whose_losses_nobody_told_goes_by_accuracy():
+    candidate = small()[0]
+    assert loss_and_factor(candidate, np.full(len(FACTORS), np.nan)) == {
+        "log_loss": np.inf,
+        "factor": 1.0,
+    }
+    losses = np.full(len(FACTORS), np.nan)
+    losses[:3] = [0.5, 0.2, 0.4]
+    found = loss_and_factor(small()[3], losses)
+    assert found == {"log_loss": 0.2, "factor": FACTORS[1]}
