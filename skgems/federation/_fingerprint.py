@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from ..local import digest
+from ..local import digest, local_model
 
 # Rows that are made float64 at a time, so that no array of float32 is copied whole.
 _BLOCK = 2**14
@@ -24,20 +24,20 @@ class Fingerprint:
 
     rows: str  # with the mask of rows that only score
     labels: str | None  # None where a message needs none, as those of fronts
-    classifier: str  # "" where it cannot be pickled
+    classifier: str
     n_rows: int
 
     @classmethod
-    def of(cls, estimator, X, y, held_out) -> "Fingerprint":
+    def of(
+        cls, estimator: object, X: object, y: object, held_out: object
+    ) -> "Fingerprint":
+        """Those of what users give for a node."""
         n_rows, parts = _parts_of(X)
         mask = [] if held_out is None else [np.asarray(held_out, dtype=bool)]
-        classifier = ""
-        with suppress(Exception):  # pickling may raise anything
-            classifier = digest(estimator)
         return cls(
             rows=_digest_of([*parts, *mask]),
             labels=None if y is None else _digest_of([np.asarray(y)]),
-            classifier=classifier,
+            classifier=_digest_of_classifier(estimator),
             n_rows=n_rows,
         )
 
@@ -48,7 +48,18 @@ class Fingerprint:
         )
 
 
-def _parts_of(X) -> tuple[int, list[np.ndarray]]:
+def _digest_of_classifier(estimator: object) -> str:
+    """Digest of its weights, if it has layers, else of the whole; "" if it has none."""
+    # Reading and pickling somebody's classifier may raise anything.
+    with suppress(Exception):
+        # The same net that was trained twice has other times in its history.
+        return digest(local_model(estimator, name="").network().as_content())
+    with suppress(Exception):
+        return digest(estimator)
+    return ""
+
+
+def _parts_of(X: object) -> tuple[int, list[np.ndarray]]:
     """The number of rows, and arrays that say all of what is in them."""
     if hasattr(X, "to_pandas"):
         X = X.to_pandas()

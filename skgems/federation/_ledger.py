@@ -121,6 +121,8 @@ class Ledger:
             if entry["event"] == "opened":
                 self._opened[entry["exchange"]] = _opened_of(entry)
         self._current: _Opened | None = None
+        # Of requests, which may be large, and are the same throughout.
+        self._keys: dict[Message, str] = {}
 
     def agreement_for(self, request: Message, accepted: Agreement | None) -> Agreement:
         """The agreement that binds: accepted, kept, or offered by a first request."""
@@ -191,7 +193,7 @@ class Ledger:
         """How often each task counts so far, without requests that equal this one."""
         counted = self._counted(self._current.account, "ended", "failed")
         tasks = {entry["key"]: entry["task"] for entry in counted}
-        tasks.pop(key_of(request), None)
+        tasks.pop(self._key(request), None)
         return Counter(tasks.values())
 
     @contextmanager
@@ -333,14 +335,20 @@ class Ledger:
         ]
 
     def _ended(self, request: Message) -> dict | None:
-        key = key_of(request)
+        key = self._key(request)
         for entry in self._counted(self._current.account, "ended"):
             if entry["key"] == key:
                 return entry
         return None
 
+    def _key(self, request: Message) -> str:
+        """What the request asks, as a digest that no default or envelope changes."""
+        if request not in self._keys:
+            self._keys[request] = key_of(request)
+        return self._keys[request]
+
     def _file_of(self, request: Message) -> str:
-        return f"{self._current.account}-{key_of(request)}.safetensors"
+        return f"{self._current.account}-{self._key(request)}.safetensors"
 
     def _opening(self, request: Message) -> list[dict]:
         """The entry with which the exchange begins, if it has none yet."""
@@ -358,7 +366,7 @@ class Ledger:
             "account": self._current.account,
             "task": request.task,
             "request": request.digest,
-            "key": key_of(request),
+            "key": self._key(request),
         }
 
     def _add(self, *entries: dict) -> None:

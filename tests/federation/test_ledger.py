@@ -332,6 +332,35 @@ def test_whoever_waits_too_long_is_told_so(kept, monkeypatch):
     answer(asked(agreement, "counts"), kept, agreement=agreement)
 
 
+@forks
+def test_a_thread_that_comes_in_between_opens_the_ledger_to_no_process(
+    kept, monkeypatch
+):
+    """A process that closes a file of its own loses the locks that it has on it."""
+    agreement, _ = agreed({"counts": 1})
+    request = asked(agreement, "counts")
+    monkeypatch.setattr(_ledger_store, "LOCK_TIMEOUT", 0.05)
+    busy = []
+
+    def ask():
+        try:
+            answer(request, kept, agreement=agreement)
+        except LedgerBusyError as exc:
+            busy.append(exc)
+
+    with open_ledger(kept):
+        thread = threading.Thread(target=ask)
+        thread.start()
+        thread.join()
+        pid = os.fork()
+        if pid == 0:
+            ask()
+            os._exit(len(busy))
+        _, status = os.waitpid(pid, 0)
+    assert len(busy) == 1
+    assert os.waitstatus_to_exitcode(status) == 2
+
+
 # ---- what counts -------------------------------------------------------------------
 
 
@@ -680,6 +709,26 @@ def test_a_folder_that_cannot_be_used(tmp_path):
     path.write_bytes(b"")
     with pytest.raises(FileExistsError):
         answer(asked(agreement, "counts"), path, agreement=agreement)
+
+
+@pytest.mark.parametrize("error", [OSError("No space left"), KeyboardInterrupt()])
+def test_a_log_that_cannot_be_written_is_made_whole_later(error, kept, monkeypatch):
+    agreement, join = agreed()
+    append = _ledger_store.FolderStore._append_to_log
+
+    def failing(store, lines):
+        if '"ended"' in lines[-1]:
+            raise error
+        append(store, lines)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_ledger_store.FolderStore, "_append_to_log", failing)
+        with pytest.raises(type(error)):
+            answer(join, kept)
+    assert events(kept) == ["opened", "begun"]
+    answer(join, kept)
+    answer(judging(agreement), kept)
+    assert events(kept) == ["opened", "begun", "ended"] + ["begun", "ended"]
 
 
 def test_without_sqlite_it_is_said_what_to_do(kept, monkeypatch):
