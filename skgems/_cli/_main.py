@@ -154,9 +154,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--min-rows", metavar="N", type=int, default=MIN_ROWS, help=more)
     more = "the agreement.json that you have read and accept: what it does not allow "
     add("--agreement", metavar="FILE", help=more + "is refused; needs --state")
-    more = "where this node keeps what it agreed to and said (log.jsonl); without it "
-    more += "nobody counts how often the server asks"
+    more = "where this node keeps what it agreed to and said, one folder for all "
+    more += "exchanges; without it nobody counts how often the server asks"
     add("--state", metavar="FOLDER", help=more)
+    more = "accept an exchange that asks about the same rows as an earlier one; or, "
+    more += "once, what is kept in --state though it is a copy, or older than it was"
+    add("--again", action="store_true", help=more)
     more = "without --agreement: distances of rows and extremes of columns may be sent"
     add("--radii", action="store_true", help=more)
     add("--key", metavar="FILE", help="private key that signs the reply")

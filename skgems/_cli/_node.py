@@ -11,8 +11,8 @@ import joblib
 import numpy as np
 
 from ..exchange import answer, inspect, reply_place
-from ..federation import load_message
-from ..messages import listed, write_bytes
+from ..federation import Message, ReplyDeclinedError, load_message
+from ..messages import listed
 from ._server import needed
 
 _TRUTHS = dict.fromkeys(("true", "1", "yes"), True)
@@ -28,24 +28,41 @@ def answer_command(args) -> int:
     model = None if args.model is None else _model(args.model, args.trust)
     table = rows_of(args.rows, args.label, args.drop, args.held_out, model)
     X, y, held_out = _as_fitted(table[0], model, args), *table[1:]
-    with tempfile.TemporaryDirectory() as folder:
-        names = ("name", "min_rows", "agreement", "radii", "state")
-        more = {name: getattr(args, name) for name in names}
-        more |= {"held_out": held_out, "private_key": args.key}
-        to = Path(folder) / "reply.safetensors"
-        reply = answer(args.request, model, X, y, to=to, **more)
-        found = replace(inspect(reply, request=args.request), path=str(place))
-        print(found.words)
-        if not args.yes and sys.stdin.isatty():
-            what = "Replace" if place.exists() else "Write"
-            said = input(f"{what} {place}? [y/N] ").strip().lower()
-            if said not in ("y", "yes"):
-                print("Nothing was written.")
-                return 1
-        place.parent.mkdir(exist_ok=True)
-        write_bytes(place, reply.read_bytes())
+    try:
+        answer(
+            args.request,
+            model,
+            X,
+            y,
+            name=args.name,
+            to=place,
+            held_out=held_out,
+            min_rows=args.min_rows,
+            agreement=args.agreement,
+            radii=args.radii,
+            state=args.state,
+            again=args.again,
+            confirm=partial(_confirm, args=args, place=place),
+            private_key=args.key,
+        )
+    except ReplyDeclinedError:
+        print("Nothing was written.")
+        return 1
     print(f"Written to {place}. Nothing has been sent: that is yours to do.")
     return 0
+
+
+def _confirm(reply: Message, *, args, place: Path) -> bool:
+    """Say in words what is about to be written, and ask whether it may be."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "reply.safetensors"
+        reply.save(path)
+        inspected = inspect(path, request=args.request)
+    print(replace(inspected, path=str(place)).words)
+    if args.yes or not sys.stdin.isatty():
+        return True
+    verb = "Replace" if place.exists() else "Write"
+    return input(f"{verb} {place}? [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _model(path: str, trusted: list[str]):

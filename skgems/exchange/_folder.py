@@ -20,6 +20,7 @@ from ..messages import (
     Place,
     check_text,
     naming,
+    remove_partial_files,
     signed,
     write_bytes,
 )
@@ -31,6 +32,8 @@ except ImportError:  # a system without it, where nobody is kept out
 
 STATE, AGREEMENT, _LOCK = "exchange.json", "agreement.json", "exchange.lock"
 _VERSION = 3
+# Nobody writes a file for so long: what is older was left by a process that was killed.
+_SECONDS_OF_A_WRITE = 3600.0
 
 
 class Folder:
@@ -100,6 +103,8 @@ class Folder:
                 folder.mkdir(parents=True, exist_ok=True)
                 if folder.is_symlink():  # somebody else's choice of where to write
                     raise ValueError(f"{folder}: it is a symbolic link, not a folder.")
+            remove_partial_files(self.path, f"{STATE}|{AGREEMENT}")
+            remove_partial_files(self.path / "requests", r".*\.safetensors")
             self._write()
         missing = set(self.names) - set(self._public_keys)
         if self._public_keys and missing:
@@ -283,8 +288,8 @@ def answer(request, estimator, X, y, *, name, to=None, **options) -> Path:
     to : str or os.PathLike, default=None
         File or folder of the reply. None: "replies" beside the folder of requests.
     **options : dict
-        ``held_out``, ``min_rows``, ``agreement``, ``radii``, ``state`` and
-        ``private_key`` of :func:`~skgems.federation.reply_to`.
+        ``held_out``, ``min_rows``, ``agreement``, ``radii``, ``state``, ``again``,
+        ``confirm`` and ``private_key`` of :func:`~skgems.federation.reply_to`.
 
     Returns
     -------
@@ -299,8 +304,11 @@ def answer(request, estimator, X, y, *, name, to=None, **options) -> Path:
     with naming(request, but=TooFewRowsError):
         reply = reply_to(message, estimator, X, y, name=name, **options)
     place = reply_place(request, to)
-    if to is None:
-        place.parent.mkdir(exist_ok=True)
+    place.parent.mkdir(exist_ok=True)
+    # Another process may be writing the same reply, as both may have been given it.
+    remove_partial_files(
+        place.parent, re.escape(place.name), older_than=_SECONDS_OF_A_WRITE
+    )
     write_bytes(place, reply.to_bytes())
     return place
 

@@ -5,7 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import fill
 
-from ..federation import Summary, load_message, printable
+from ..federation import (
+    LEDGER_FILE,
+    Summary,
+    load_message,
+    printable,
+    read_entries,
+)
 from ..messages import (
     TASKS,
     Agreement,
@@ -30,8 +36,9 @@ class Inspected:
     Attributes
     ----------
     path : str
-    kind : {"agreement", "request", "reply", "summary"}
-        A summary replies to the first request, or is what ``summarize`` saved.
+    kind : {"agreement", "request", "reply", "summary", "ledger"}
+        A summary replies to the first request, or is what ``summarize`` saved. A ledger
+        is what a node keeps of all that it answered.
     task : str
         What is asked for, or was answered.
     node, method : str or None
@@ -65,7 +72,9 @@ class Inspected:
             who = f" {'for' if self.kind == 'request' else 'of'} node {self.node!r}"
         method = "" if self.method is None else f", for {printable(self.method)}"
         n_arrays, kind, more, task = len(self.arrays), "an agreement", "", ""
-        if self.kind != "agreement":
+        if self.kind == "ledger":
+            kind = "the ledger"
+        elif self.kind != "agreement":
             kind, task = f"a {self.kind}", f", task {self.task!r}"
             more = f": a header and {n_arrays} array{'s' * (n_arrays != 1)}"
         lines = [f"{printable(self.path)}: {kind}{who}{method}{task}"]
@@ -102,7 +111,9 @@ def inspect(path, *, request=None) -> Inspected:
     Parameters
     ----------
     path : str or os.PathLike
-        Of an agreement, a request, a reply or a summary; nobody need trust it.
+        Of an agreement, a request, a reply or a summary; nobody need trust it. Or the
+        folder in which a node keeps its ledger (``state``): then it says what the node
+        has answered.
     request : str or os.PathLike, default=None
         What a reply replies to. None: where :class:`Exchange` or :func:`answer` has it.
 
@@ -126,6 +137,8 @@ def inspect(path, *, request=None) -> Inspected:
     'Asks for how many rows of each class the node may train on.'
     """
     text = os.fspath(path)
+    if Path(path).is_dir():
+        return _inspected_ledger(Path(path))
     if text.endswith(".json"):
         own = Agreement.load(path)
         more = own.method, dict(own.settings), own.says, (), Path(path).stat().st_size
@@ -148,6 +161,38 @@ def inspect(path, *, request=None) -> Inspected:
     )
     more = dict(settings), found, arrays, Path(path).stat().st_size, checked
     return Inspected(text, kind, message.task, node, method, *more)
+
+
+def _inspected_ledger(folder: Path) -> Inspected:
+    """What a node has answered, for its owner; a number stands before each request."""
+    if not (folder / LEDGER_FILE).is_file():
+        raise ValueError(f"{folder}: it is a folder without a ledger ({LEDGER_FILE}).")
+    says: dict[str, str] = {}
+    node = None
+    for number, entry in enumerate(read_entries(folder), 1):
+        node = entry.get("node", node)
+        part = f"{number} {entry['task']}".strip()
+        if entry["event"] == "opened":
+            agreement = Agreement.from_json(entry["agreement"])
+            says[part] = (
+                f"At {entry['at']} the exchange {entry['exchange']} began, for "
+                f"{agreement.method}, about {entry['n_rows']} rows."
+            )
+        elif entry["event"] == "ended":
+            says[part] = (
+                f"At {entry['at']} {entry['bytes']:,} bytes were told, "
+                f"{entry['numbers']:,} numbers."
+            )
+            for name, sentence in entry["says"].items():
+                says[f"{number} {name}"] = sentence
+        elif entry["event"] == "failed":
+            says[part] = f"At {entry['at']} it failed: {printable(entry['error'])}"
+        elif entry["event"] == "accepted":
+            says[part] = f"At {entry['at']} again=True: {printable(entry['error'])}"
+    size = (folder / LEDGER_FILE).stat().st_size
+    return Inspected(
+        path=str(folder), kind="ledger", task="", node=node, says=says, n_bytes=size
+    )
 
 
 def _kind_of(message: Message, path: Path, request) -> tuple:

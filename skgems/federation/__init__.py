@@ -12,6 +12,15 @@ from ._channel import InProcess, Nodes
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, owners_of
 from ._halves import AS_IT_IS, FACTORS, HALVES, losses_of
+from ._ledger import RowsAskedAgainError, RowsChangedError, read_entries
+from ._ledger_store import (
+    LEDGER_FILE,
+    LedgerBusyError,
+    LedgerCopiedError,
+    LedgerDamagedError,
+    LedgerError,
+    LedgerOlderError,
+)
 from ._nodes import as_mask, check_feature_names, halves_of, raise_without_classifier
 from ._plans import (
     MOST_GRIDS,
@@ -23,7 +32,7 @@ from ._plans import (
 )
 from ._reading import begins_again, read_federation, read_members
 from ._record import Record
-from ._replying import MIN_ROWS, answer, reply_to
+from ._replying import MIN_ROWS, ReplyDeclinedError, answer, reply_to
 from ._report import Report, ReportMixin, printable
 from ._rows import column_member, member_of
 from ._run import (
@@ -44,6 +53,7 @@ from ._warnings import (
     ClassWeightWarning,
     HeavyTailsWarning,
     NodesDisagreeWarning,
+    RowsAskedAgainWarning,
     RowsExposedWarning,
     SameRowsWarning,
     VariancesOnlyWarning,
@@ -59,6 +69,11 @@ __all__ = [
     "ClassesLeftOutWarning",
     "Federation",
     "HeavyTailsWarning",
+    "LedgerBusyError",
+    "LedgerCopiedError",
+    "LedgerDamagedError",
+    "LedgerError",
+    "LedgerOlderError",
     "LeftOut",
     "Message",
     "Node",
@@ -67,8 +82,12 @@ __all__ = [
     "NotAgreedError",
     "Record",
     "RepliesMissing",
+    "ReplyDeclinedError",
     "Report",
     "ReportMixin",
+    "RowsAskedAgainError",
+    "RowsAskedAgainWarning",
+    "RowsChangedError",
     "RowsExposedWarning",
     "SameRowsWarning",
     "SignatureError",

@@ -1,13 +1,18 @@
 """A node's whole side: take a request, answer it from classifier and rows."""
 
-from dataclasses import replace
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from sklearn.utils import column_or_1d
 
 from ..base import warn_user
-from ..local import ANSWERS, Member, opened_front
+from ..local import ANSWERS, Member, TooFewRowsError, opened_front
 from ..messages import (
+    Agreement,
     Message,
     NotAgreedError,
     as_agreement,
@@ -18,9 +23,10 @@ from ..messages import (
 )
 from ..steps import holding
 from ._derived import check_is_derived
+from ._fingerprint import Fingerprint
 from ._halves import OF_HALVES
+from ._ledger import Ledger, open_ledger
 from ._nodes import as_mask
-from ._record import Ledger
 from ._rows import AnyRows, column_member, fitted_at_node, member_of
 from ._warnings import ClassesLeftOutWarning, warn_of_exposed, warn_of_exposed_columns
 
@@ -29,6 +35,10 @@ MIN_ROWS = 10
 # What shapes that do not go with the classifier raise, or weights with which training
 # diverges.
 _ODD = (KeyError, IndexError, AttributeError, ArithmeticError, MemoryError)
+
+
+class ReplyDeclinedError(NotAgreedError):
+    """The node's owner looked at a reply, and did not let it leave; it is not kept."""
 
 
 def answer(request: Message, member: Member) -> Message:
@@ -52,6 +62,8 @@ def reply_to(
     agreement=None,
     radii=False,
     state=None,
+    again=False,
+    confirm=None,
     private_key=None,
 ):
     """Answer a request at a node, whatever way it came.
@@ -84,9 +96,24 @@ def reply_to(
         Whether distances of single rows, or the smallest and largest value of a column,
         may be sent, where no agreement is given.
     state : str, os.PathLike or mutable mapping of str to bytes, default=None
-        Where the node keeps the agreement of one exchange, a log ("log.jsonl") of what
-        it said, and its replies: a request that comes again gets the same one, without
-        a look at the rows. None: nobody counts.
+        The node's ledger: a folder on a local disk, which is made if it is not there.
+        It is one for all exchanges of the node, since it also tells when the same rows
+        are asked about again. It has the agreement of each exchange, an entry for each
+        request, and each reply: a request that comes again gets the same one, without a
+        look at the rows. Counting, answering and keeping are one step, for which the
+        folder is locked: other processes wait. None: nobody counts. A mapping has the
+        entries in ``"log.jsonl"``, and a reply under each other name. It cannot be
+        locked, nor can it be told whether it is an older copy: use it in one thread of
+        one process only, as for a test.
+    again : bool, default=False
+        Whether the node's owner accepts an exchange that asks about the same rows as an
+        earlier one, with other terms or another classifier; a
+        :class:`~skgems.federation.RowsAskedAgainWarning` says what it adds. It also
+        accepts, once, a ledger that is a copy or that lacks entries. Give it together
+        with the agreement that it is for, and not always.
+    confirm : callable, default=None
+        ``confirm(reply)`` returns whether the reply, a Message, may leave. If it may
+        not it is neither counted nor kept.
     private_key : str or os.PathLike, default=None
         By :func:`~skgems.federation.signing_keys`; it signs the reply.
 
@@ -99,9 +126,22 @@ def reply_to(
     ------
     NotAgreedError
         A ValueError, if this is not agreed. No row was looked at.
+    RowsAskedAgainError
+        A NotAgreedError, if the rows were asked about before, on other terms, and
+        ``again`` is False.
+    RowsChangedError
+        If rows are not those of the earlier messages of the exchange.
+    LedgerError
+        A ValueError, if the ledger is damaged, a copy, or older than it was. Nothing
+        was answered; the text says what to do.
+    LedgerBusyError
+        A TimeoutError, if another process has been answering for ten minutes.
+    ReplyDeclinedError
+        If ``confirm`` says so.
     ValueError
         If it is no request for this node, or rows are too few, or not as the classifier
-        knows them.
+        knows them. Where rows had to be looked at to find that out, the request counts,
+        and may be answered once it is mended.
 
     Examples
     --------
@@ -121,84 +161,212 @@ def reply_to(
     if for_node != name:
         raise ValueError(f"this request is for node {for_node!r}, not for {name!r}.")
     check_request(request)
-    agreed = reply = ledger = None
-    if state is not None:
-        ledger = Ledger(state)
-        given = None if agreement is None else as_agreement(agreement)
-        agreed = ledger.agreed(request, given)
-        agreed.check_sender(request, name)
-        reply = ledger.reply(request, name)
-        min_rows = max(min_rows, agreed.min_rows)
-    elif agreement is not None:
+    if agreement is not None and state is None:
         raise ValueError(
             "requests are counted under an agreement: give state (--state), too."
         )
-    if reply is None:
-        if agreed is not None:
-            agreed.check_asked(request, ledger.answered)
-        check_is_derived(request, agreed)
-        if agreement is None and not radii and tells_radii(request):
+    if again and state is None:
+        raise ValueError(
+            "again=True (--again) is about what was answered before, which only a "
+            "ledger knows: give state (--state), too."
+        )
+    node = _Node(
+        name=name,
+        estimator=estimator,
+        X=X,
+        y=y,
+        held_out=held_out,
+        min_rows=min_rows,
+        tells_radii=radii or agreement is not None,
+        confirm=confirm,
+        private_key=private_key,
+    )
+    if state is None:
+        check_is_derived(request, None)
+        node.check_consent(request)
+        reply = node.released(node.computed_reply(request))
+    else:
+        accepted = None if agreement is None else as_agreement(agreement)
+        with open_ledger(state, again=again) as ledger:
+            agreed = ledger.agreement_for(request, accepted)
+            agreed.check_sender(request, name)
+            ledger.enter(
+                agreed, node=name, fingerprint=lambda: node.fingerprint, again=again
+            )
+            reply = _reply_of_ledger(ledger, request, agreed, node)
+    return reply.to_bytes() if as_bytes else reply
+
+
+def _reply_of_ledger(
+    ledger: Ledger, request: Message, agreed: Agreement, node: "_Node"
+) -> Message:
+    """The reply that was kept, or a new one, which is kept and counted."""
+    kept_reply = ledger.kept_reply(request)
+    if kept_reply is not None:
+        return node.released(node.addressed(kept_reply, request))
+    with ledger.naming_the_account():
+        agreed.check_asked(request, ledger.answered(request))
+    check_is_derived(request, agreed)
+    node.check_consent(request)
+    ledger.begin(request, node.fingerprint)
+    try:
+        reply = node.computed_reply(request, agreed)
+    except Exception as exc:
+        # Not of a BaseException, as where somebody stops the program: as if it were
+        # killed.
+        ledger.fail(request, exc)
+        raise
+    released = node.released(reply)
+    ledger.end(request, reply)
+    return released
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Node:
+    """What a node's owner gives, and what is made of it."""
+
+    name: str
+    estimator: object
+    X: object
+    y: object
+    held_out: object
+    min_rows: int
+    tells_radii: bool
+    confirm: Callable[[Message], bool] | None
+    private_key: str | os.PathLike | None
+
+    @cached_property
+    def fingerprint(self) -> Fingerprint:
+        return Fingerprint.of(self.estimator, self.X, self.y, self.held_out)
+
+    def check_consent(self, request: Message) -> None:
+        if not self.tells_radii and tells_radii(request):
             raise NotAgreedError(
                 f"this request ({request.task!r}) asks for numbers of single rows "
                 "(radii of good-enough spaces, or extremes of columns), which need "
                 "consent: radii=True, or an agreement that has them."
             )
+
+    def computed_reply(
+        self, request: Message, agreed: Agreement | None = None
+    ) -> Message:
         try:
-            given = {"agreed": agreed, "ledger": ledger, "min_rows": min_rows}
-            with holding(estimator):
-                reply = _answered(request, estimator, X, y, name, held_out, **given)
+            with holding(self.estimator):
+                return self.addressed(_answered(request, self, agreed), request)
         except _ODD as exc:
             raise ValueError(
                 f"this request ({request.task!r:.40}) cannot be answered: "
                 f"{type(exc).__name__}: {exc}"
             ) from exc
-        if ledger is not None:
-            ledger.keep(request, reply)
-    reply = reply if private_key is None else signed(reply, private_key)
-    return reply.to_bytes() if as_bytes else reply
+
+    def addressed(self, reply: Message, request: Message) -> Message:
+        """The same content as the reply of this node to this very request."""
+        envelope = {"node": self.name, "to": request.digest}
+        if "exchange" in request.envelope:
+            envelope["exchange"] = request.envelope["exchange"]
+        return replace(reply, envelope=envelope)
+
+    def released(self, reply: Message) -> Message:
+        """The reply as it leaves, signed, if the node's owner lets it."""
+        if self.private_key is not None:
+            reply = signed(reply, self.private_key)
+        if self.confirm is not None and not self.confirm(reply):
+            raise ReplyDeclinedError(
+                f"The reply of node {self.name!r} was declined: nothing was sent, "
+                "counted or kept."
+            )
+        return reply
 
 
-def _answered(request, estimator, X, y, name, held_out, *, agreed, ledger, min_rows):
-    front, digest = request.content.get("front"), request.digest
-    of_columns = request.task in ("front", *OF_HALVES)
-    if of_columns:
-        member = column_member(name, X, as_mask(held_out, X), min_rows)
-        if request.task != "front":
-            member = replace(member, y=column_or_1d(y))
+def _answered(request: Message, node: _Node, agreed: Agreement | None) -> Message:
+    min_rows = node.min_rows if agreed is None else max(node.min_rows, agreed.min_rows)
+    is_of_columns = request.task in ("front", *OF_HALVES)
+    has_front = request.content.get("front") is not None
+    if is_of_columns:
+        member = _column_member(request, node, min_rows)
     else:
-        if front is not None:
-            front, request = opened_front(front), request.with_front(None)
-            X, estimator = front.transform(X), front.left_of(estimator, name)
-            estimator = fitted_at_node(name, estimator, X, y, held_out)
-        member = member_of(AnyRows(), estimator, X, y, name=name, held_out=held_out)
-    if agreed is not None:
-        if request.task != "front":
-            named = not of_columns and front is None
-            names = member.model.network().feature_names_in if named else None
-            agreed.check_rows(np.unique(member.y).tolist(), names)
-        ledger.count(request)
-    if not of_columns:
-        member = without_small_classes(member, min_rows)
+        member = _member_behind_front(request, node)
+        request = request.with_front(None) if has_front else request
+    if agreed is not None and request.task != "front":
+        is_named = not is_of_columns and not has_front
+        names = member.model.network().feature_names_in if is_named else None
+        agreed.check_rows(np.unique(member.y).tolist(), names)
+    if not is_of_columns:
+        with _advising(member, agreed):
+            member = without_small_classes(member, min_rows, is_kept=agreed is not None)
     reply = answer(request, member)
     warn_of = {"front": warn_of_exposed_columns, "join": warn_of_exposed}
     if request.task in warn_of:
-        warn_of[request.task](name, reply)
-    more = {k: v for k, v in request.envelope.items() if k == "exchange"}
-    return replace(reply, envelope={"node": name, "to": digest, **more})
+        warn_of[request.task](node.name, reply)
+    return reply
 
 
-def without_small_classes(member: Member, min_rows: int) -> Member:
+def _column_member(request: Message, node: _Node, min_rows: int) -> Member:
+    """The node's columns as they are, with labels where the request is of classes."""
+    mask = as_mask(node.held_out, node.X)
+    member = column_member(node.name, node.X, mask, min_rows)
+    if request.task == "front":
+        return member
+    return replace(member, y=column_or_1d(node.y))
+
+
+def _member_behind_front(request: Message, node: _Node) -> Member:
+    """The node's classifier and rows, these transformed if the request says how."""
+    X = node.X
+    estimator = node.estimator
+    content = request.content.get("front")
+    if content is not None:
+        front = opened_front(content)
+        X = front.transform(node.X)
+        estimator = fitted_at_node(
+            node.name,
+            front.left_of(node.estimator, node.name),
+            X,
+            node.y,
+            node.held_out,
+        )
+    return member_of(
+        AnyRows(), estimator, X, node.y, name=node.name, held_out=node.held_out
+    )
+
+
+@contextmanager
+def _advising(member: Member, agreed: Agreement | None) -> Iterator[None]:
+    """Say what helps where the agreement, and not the node, asks for more rows."""
+    try:
+        yield
+    except TooFewRowsError as exc:
+        largest = max(member.class_sizes().values())
+        if agreed is None or largest >= agreed.min_rows:
+            raise
+        raise TooFewRowsError(
+            f"Node {member.name!r} has fewer than min_rows={agreed.min_rows} rows of "
+            f"each class, {largest} at most, and so many are agreed, which no setting "
+            "of the node changes. It cannot take part, unless the server begins an "
+            "exchange with another agreement, and the node's owner accepts that with "
+            "again=True (--again)."
+        ) from exc
+
+
+def without_small_classes(
+    member: Member, min_rows: int, *, is_kept: bool = False
+) -> Member:
     """The member without the rows of classes that it has fewer of, with a warning."""
     large = replace(member.of_large_classes(min_rows), min_rows=min_rows)
     if large.left_out is member.left_out:
         return large
     sizes = member.class_sizes()
     named = {label: sizes[label] for label in large.left_out.tolist()}
+    # Where a reply is kept, the same request is not computed anew.
+    advice = (
+        "The reply is kept for this exchange: a smaller min_rows changes only others."
+        if is_kept
+        else "Set a smaller min_rows if these rows may be known."
+    )
     warn_user(
         f"Node {member.name!r} leaves the classes {named} out (rows of each): they "
         f"have fewer than min_rows={min_rows}, and statistics of so few say what "
-        "they are. What its classifier knows of them is sent. Set a smaller min_rows "
-        "if these rows may be known.",
+        f"they are. What its classifier knows of them is sent. {advice}",
         ClassesLeftOutWarning,
     )
     return large

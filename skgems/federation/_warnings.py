@@ -52,6 +52,14 @@ class ClassesLeftOutWarning(UserWarning):
     """A node leaves classes out of all that it sends, since it has few rows of them."""
 
 
+class RowsAskedAgainWarning(UserWarning):
+    """A node answers about rows that it was asked about before, by ``again=True``.
+
+    Sums of the same rows can be subtracted from each other, so that replies under two
+    agreements together may say more of single rows than either agreement does.
+    """
+
+
 def warn_of_tails(members: Iterable[Member]) -> None:
     tails, features = {}, []
     for member in members:

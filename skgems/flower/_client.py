@@ -4,7 +4,7 @@ import traceback
 from collections.abc import Callable
 from importlib import import_module
 
-from ..federation import reply_to
+from ..federation import LedgerError, reply_to
 
 # What letters ask for, as Flower routes them: the answer to a request, the node's name.
 ANSWER, TELL_NAME = "query", "query.name"
@@ -122,6 +122,9 @@ def _answered(letter, load: Callable, context) -> dict:
         given["name"] = _name(load, context)
     try:
         return {"bytes": reply_to(opened(letter, "bytes"), **given)}
+    except LedgerError:
+        # It is for the node's owner, in the node's log: the server is told the kind.
+        raise
     except (ValueError, TypeError) as exc:
         kind = "TypeError" if isinstance(exc, TypeError) else "ValueError"
         return {"refused": kind, "why": str(exc)}

@@ -22,7 +22,13 @@ from ._checks import (
 )
 from ._fields import REQUIRED, Field, Place, Table, check_text
 from ._message import Message, check_version
-from ._packing import check_start, naming, read_bytes, write_bytes
+from ._packing import (
+    check_start,
+    naming,
+    read_bytes,
+    remove_partial_files,
+    write_bytes,
+)
 from ._signing import (
     SignatureError,
     check_signed,

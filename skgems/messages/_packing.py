@@ -3,11 +3,13 @@
 import hashlib
 import json
 import os
+import re
 import stat
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import prod
 from pathlib import Path
 
@@ -203,6 +205,25 @@ def read_bytes(path, *, most: int = MOST_BYTES, look: Callable | None = None) ->
             if len(data) != found.st_size:
                 raise ValueError("it changes while it is read.")
             return data
+
+
+# What `write_bytes` calls a file until it is whole: its name, and letters of mkstemp.
+_PARTIAL = re.compile(r"\.(?P<name>.+)-[a-z0-9_]{8}")
+
+
+def remove_partial_files(folder: Path, names: str, *, older_than: float = 0.0) -> None:
+    """Remove what killed processes left of files whose names match an expression.
+
+    Only where nobody can be writing such a file, or what is ``older_than`` so many
+    seconds, which no write takes.
+    """
+    for path in folder.iterdir():
+        partial = _PARTIAL.fullmatch(path.name)
+        if partial is None or not re.fullmatch(names, partial["name"]):
+            continue
+        with suppress(FileNotFoundError):  # it was being written, and is whole by now
+            if time.time() - path.lstat().st_mtime >= older_than:
+                path.unlink()
 
 
 def write_bytes(path, data: bytes, *, mode: int = 0o600) -> None:

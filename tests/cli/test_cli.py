@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -506,6 +507,37 @@ def test_a_reply_is_written_once_it_was_seen(work, capsys, monkeypatch):
     assert main([*argv, "--yes"]) == 0
     assert Summary.load(reply).n_rows == 60
     assert len(reply.read_bytes()) == len(data)
+
+
+def test_what_is_declined_is_not_kept_either(work, capsys, monkeypatch):
+    start("--set", "random_state=0")
+    argv = [*to_answer(requests(1)["lyon"], "lyon"), "--state", "kept"]
+    monkeypatch.setattr(sys, "stdin", Terminal("no\nyes\nyes\n"))
+    assert main(argv) == 1
+    assert "Nothing was written." in capsys.readouterr().out
+    # Whoever saw it wants larger clusters, and has another reply.
+    assert main([*argv, "--min-rows", "20"]) == 0
+    reply = Path("study/replies/001-lyon.safetensors")
+    careful = reply.read_bytes()
+    assert main(argv) == 0
+    assert reply.read_bytes() == careful  # that of the ledger
+    capsys.readouterr()
+    assert main(["inspect", "kept"]) == 0
+    assert "the ledger of node 'lyon'" in capsys.readouterr().out
+
+
+def test_another_exchange_of_the_same_rows_is_accepted(work, capsys):
+    start("--set", "random_state=0")
+    answer = to_answer(requests(1)["lyon"], "lyon", "--state", "kept")
+    assert main(answer) == 0
+    shutil.rmtree("study")
+    start("--set", "random_state=0", "n_components=1")
+    capsys.readouterr()
+    assert main(answer) == 1
+    told = capsys.readouterr().err
+    assert "with other settings.n_components" in told and "(--again)" in told
+    assert main([*answer, "--again"]) == 0
+    assert "have been asked about before" in capsys.readouterr().err
 
 
 def test_replies_that_are_signed(work, capsys):

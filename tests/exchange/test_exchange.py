@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 import warnings
@@ -567,6 +568,33 @@ def test_a_node_of_few_rows_refuses(tmp_path):
     assert not list((tmp_path / "replies").iterdir())
     skgems.answer(request, clf, X[own], y[own], name="rome", min_rows=1)
     assert len(list((tmp_path / "replies").iterdir())) == 1
+
+
+def test_partial_files_of_killed_writes_are_removed(tmp_path):
+    exchange = begun(tmp_path)
+    partial = [
+        tmp_path / ".exchange.json-abcdefgh",
+        tmp_path / "requests" / ".001-lyon.safetensors-a_b3c4d5",
+    ]
+    replies = tmp_path / "replies"
+    old, new, others = (
+        replies / f".001-{name}.safetensors-abcdefg{k}"
+        for k, name in enumerate(("lyon", "lyon", "rome"))
+    )
+    for path in (*partial, old, new, others):
+        path.write_bytes(b"half")
+    for path in (old, others):
+        os.utime(path, (0, 0))
+    skgems.Exchange(tmp_path).step()
+    assert not any(path.exists() for path in partial)
+    # Nodes may be writing their replies, of which one was begun long ago.
+    assert old.exists() and new.exists()
+    X, y, nodes = rows()
+    own = nodes == "lyon"
+    clf = classifiers(LINEAR)["lyon"]
+    skgems.answer(exchange.waiting_for["lyon"], clf, X[own], y[own], name="lyon")
+    assert not old.exists()
+    assert new.exists() and others.exists()
 
 
 @pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")

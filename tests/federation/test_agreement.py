@@ -334,9 +334,9 @@ def test_what_is_not_agreed_is_refused_before_rows_are_looked_at(node, monkeypat
     for request, words in cases:
         with pytest.raises(NotAgreedError, match=words):
             at_node(request)
+    assert "log.jsonl" not in at_node.state
     with pytest.raises(AssertionError, match="rows are looked at"):
         at_node(sealed(join, server))
-    assert "log.jsonl" not in at_node.state
 
 
 def test_each_task_is_answered_as_often_as_agreed(node):
@@ -546,12 +546,14 @@ def test_without_a_file_the_first_request_binds(node):
     agg = GEMSLogisticAggregator(n_rounds=2, random_state=0)
     join = first_request(agg, agg._first_requests())
     at_node(sealed(join, server))
-    kept = Agreement.from_json(at_node.state["agreement.json"].decode())
-    assert kept == server
+    assert Agreement.from_json(at_node.log[0]["agreement"]) == server
     at_node(asked(server, "score", **scored(node)))
-    # A server that begins again would begin to count again.
-    with pytest.raises(NotAgreedError, match="it is of the exchange"):
-        at_node(sealed(join, agreed(n_rounds=2)))
+    # A server that begins again does not begin to count again.
+    again = agreed(n_rounds=2)
+    at_node(sealed(join, again))
+    other = scored(node) | {"W": np.ones((node[1].shape[1] + 1, 2))}
+    with pytest.raises(NotAgreedError, match="'score' was agreed 1 times"):
+        at_node(asked(again, "score", **other))
     changed = replace(server, tasks={**server.tasks, "score": 5})
     with pytest.raises(NotAgreedError, match="'join' was agreed 1 times"):
         at_node(sealed(_again(join), changed))

@@ -627,3 +627,16 @@ def test_nodes_hold_the_server_to_what_was_agreed(tmp_path):
         fit(clone(agg).set_params(n_rounds=5), grid(), **more)
     with pytest.raises(ValueError, match="node 'lyon': it is of the exchange"):
         fit(clone(agg).set_params(n_rounds=2), grid())
+
+
+def test_what_is_wrong_with_a_ledger_is_for_its_owner_alone(tmp_path, capfd):
+    agg = PLANS["linear models"][1]
+    grid = LocalGrid({IDS[name]: app_of(name, state=tmp_path / name) for name in NAMES})
+    fit(agg, grid, agreement=Agreement.of(agg))
+    (tmp_path / "rome" / "ledger.head").write_bytes(b"rubbish")
+    with pytest.warns(UserWarning, match="'rome' failed twice") as told:
+        fitted = fit(agg, grid, agreement=Agreement.of(agg), min_nodes=2)
+    assert "LedgerDamagedError" in str(told[0].message)
+    assert str(tmp_path) not in str(told[0].message)
+    assert "Put the file back" in capfd.readouterr().err
+    assert fitted.node_names_ == ["lyon", "paris"]

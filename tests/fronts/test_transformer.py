@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import warnings
 
@@ -565,8 +566,7 @@ def test_another_front_than_agreed_is_refused(tmp_path):
     state = {}
     asked({"lyon": numbers()}, StandardScaler(), state=state).fit()
     front = Front(PCA(2)).as_content()
-    exchange = pickle.loads(pickle.dumps(state["agreement.json"])).decode()
-    exchange = exchange.partition('"exchange": "')[2][:32]
+    exchange = json.loads(state["log.jsonl"].splitlines()[0])["exchange"]
     request = Message.of("front", front=front).with_envelope(exchange=exchange)
     with pytest.raises(NotAgreedError, match="is not agreed"):
         reply_to(request, None, numbers(), None, name="lyon", state=state)

@@ -1,0 +1,97 @@
+"""Digests by which a node knows its rows and its classifier again."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from ..local import digest, local_model
+
+# Rows that are made float64 at a time, so that no array of float32 is copied whole.
+_BLOCK = 2**14
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fingerprint:
+    """Digests of all that a node answers from, which stay at the node.
+
+    Equal numbers have equal digests, whatever their dtype and the container that they
+    come in, since the same rows may be read from another file the next time.
+    """
+
+    rows: str  # with the mask of rows that only score
+    labels: str | None  # None where a message needs none, as those of fronts
+    classifier: str
+    n_rows: int
+
+    @classmethod
+    def of(
+        cls, estimator: object, X: object, y: object, held_out: object
+    ) -> "Fingerprint":
+        """Those of what users give for a node."""
+        n_rows, parts = _parts_of(X)
+        mask = [] if held_out is None else [np.asarray(held_out, dtype=bool)]
+        return cls(
+            rows=_digest_of([*parts, *mask]),
+            labels=None if y is None else _digest_of([np.asarray(y)]),
+            classifier=_digest_of_classifier(estimator),
+            n_rows=n_rows,
+        )
+
+    def has_rows_of(self, rows: str, labels: str | None) -> bool:
+        """Whether these are digests of the same rows; labels only if both have some."""
+        return self.rows == rows and (
+            self.labels is None or labels is None or self.labels == labels
+        )
+
+
+def _digest_of_classifier(estimator: object) -> str:
+    """Digest of its weights, if it has layers, else of the whole; "" if it has none."""
+    # Reading and pickling somebody's classifier may raise anything.
+    with suppress(Exception):
+        # The same net that was trained twice has other times in its history.
+        return digest(local_model(estimator, name="").network().as_content())
+    with suppress(Exception):
+        return digest(estimator)
+    return ""
+
+
+def _parts_of(X: object) -> tuple[int, list[np.ndarray]]:
+    """The number of rows, and arrays that say all of what is in them."""
+    if hasattr(X, "to_pandas"):
+        X = X.to_pandas()
+    if sparse.issparse(X):
+        rows = sparse.csr_array(X, copy=True)
+        rows.sum_duplicates()  # and sorts columns
+        shape = np.array(rows.shape)
+        return rows.shape[0], [shape, rows.indptr, rows.indices, rows.data]
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):  # columns of several types
+        names = np.array(list(map(str, X.columns)), dtype=object)
+        columns = [np.asarray(X.iloc[:, j]) for j in range(X.shape[1])]
+        return len(X), [names, *columns]
+    rows = np.asarray(X)
+    return len(rows), [rows]
+
+
+def _digest_of(arrays: list[np.ndarray]) -> str:
+    hashed = hashlib.sha256()
+    for array in arrays:
+        hashed.update(f"\n{array.shape}\n".encode())
+        for block in _blocks(array):
+            hashed.update(block)
+    return hashed.hexdigest()
+
+
+def _blocks(array: np.ndarray) -> Iterator[bytes]:
+    if array.dtype.kind in "biuf":
+        for start in range(0, len(array), _BLOCK):
+            block = np.ascontiguousarray(array[start : start + _BLOCK], np.float64)
+            yield (block + 0.0).data  # so that there is one zero
+        return
+    for value in array.ravel().tolist():
+        # Lengths, since texts may hold whatever stands between two of them.
+        text = str(value).encode("utf-8", "surrogatepass")
+        yield b"%d " % len(text) + text

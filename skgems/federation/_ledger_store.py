@@ -1,0 +1,415 @@
+"""Where the entries of a node's ledger are kept: in a folder, or in a user's mapping.
+
+A folder has
+
+- ``ledger.sqlite``: the entries. They are in an SQLite database, and not in a text file
+  beside a lock file, because SQLite has answers to what such a pair has to answer by
+  itself. Its lock is one of the operating system, which is gone when its process is:
+  nobody has to guess whether a lock file is stale. A write that was cut short is
+  recognised by its journal, and undone when the file is next opened. SQLite waits for
+  the disk before a commit returns, in an order in which power may fail at any time. And
+  it is in Python's standard library. The journal is the classical one, since the newer
+  one (WAL) needs memory that processes share, and here only one of them writes.
+  Network file systems are another matter: some grant one lock to two machines, so that
+  each would count for itself. The folder belongs on a disk of the node's machine.
+- ``log.jsonl``: the same entries, a line each, for people and programs that read them.
+  What counts is in the database.
+- a file for each reply, which is read only where its request comes again.
+- ``ledger.head``: how many entries there were at last, the digest of their chain, and
+  when the file system last saw the database change. An older copy that is put in place
+  of the database has fewer entries, or another chain. A copy of the whole folder has
+  databases that changed at another time, which no copying program can preserve.
+- ``ledger.writing``, while something is being written. Where it is left behind the
+  process was killed, and the times in ``ledger.head`` need not agree.
+
+All of them may be read by the node's own user only.
+"""
+
+import json
+import os
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from time import monotonic, sleep
+
+from ..messages import read_bytes, remove_partial_files, write_bytes
+
+LEDGER_FILE, _HEAD, _WRITING = "ledger.sqlite", "ledger.head", "ledger.writing"
+_LOG, _REPLACED_LOG = "log.jsonl", "log.replaced.jsonl"
+# Written into the database, so that no other program's is taken for a ledger.
+_APPLICATION, _VERSION = 0x534B474D, 1
+# Seconds that a process waits for another one, which is answering: as long as a server
+# waits for a node where nobody says otherwise.
+LOCK_TIMEOUT = 600.0
+# Bytes of ``ledger.head``, which has three short fields.
+_MOST_HEAD = 2**12
+# A commit is on the disk when it returns, and a reply leaves only after it.
+SYNCHRONOUS = "EXTRA"
+# Seconds between two looks whether the other one is done.
+_PAUSE = 0.02
+# Names of all files here, as an expression.
+_FILES = r"ledger\.\w+|log\.jsonl|.*\.safetensors"
+_MAKING = Lock()
+_SCHEMA = f"""
+CREATE TABLE entries (number INTEGER PRIMARY KEY, line TEXT NOT NULL);
+CREATE TRIGGER entries_are_not_changed BEFORE UPDATE ON entries
+BEGIN SELECT RAISE(ABORT, 'entries of a ledger are only ever added'); END;
+CREATE TRIGGER entries_are_not_removed BEFORE DELETE ON entries
+BEGIN SELECT RAISE(ABORT, 'entries of a ledger are only ever added'); END;
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {_VERSION};
+"""
+
+
+class LedgerError(ValueError):
+    """What a node keeps (``state``) cannot be relied on; nothing was answered."""
+
+
+class LedgerDamagedError(LedgerError):
+    """A file of the ledger is cut short, or was changed by another program."""
+
+
+class LedgerCopiedError(LedgerError):
+    """The ledger is a copy, or was restored: another one may know of more replies."""
+
+
+class LedgerOlderError(LedgerError):
+    """The ledger lacks entries that it had before: an older one took its place."""
+
+
+class LedgerBusyError(TimeoutError):
+    """Another process is answering with the same ledger, for longer than is waited."""
+
+
+class MappingStore:
+    """Entries and replies in a mapping of the user's, which cannot be locked."""
+
+    def __init__(self, state: MutableMapping) -> None:
+        self._state = state
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else is kept out: whoever gives a mapping sees to that."""
+        yield
+
+    def where(self, name: str = _LOG) -> str:
+        return f"state[{name!r}]"
+
+    def lines(self) -> list[str]:
+        data = self._state.get(_LOG) or b""
+        if data and not data.endswith(b"\n"):
+            raise LedgerDamagedError(
+                f"{self.where()}: its last line is cut short, as by a write that was "
+                "interrupted. What that line was to record has not been sent: remove "
+                "the line, keep all others, and answer again."
+            )
+        try:
+            return data.decode("utf-8").splitlines()
+        except UnicodeDecodeError as exc:
+            raise LedgerDamagedError(
+                f"{self.where()}: it is no text, so it cannot be known what this node "
+                "has answered. Put back what was there."
+            ) from exc
+
+    def append(self, lines: list[str]) -> None:
+        # One assignment, so that entries that belong together come together.
+        self._state[_LOG] = (self._state.get(_LOG) or b"") + _as_log(lines)
+
+    def read(self, name: str) -> bytes | None:
+        return self._state.get(name)
+
+    def write(self, name: str, data: bytes) -> None:
+        self._state[name] = data
+
+    def check_head(self, chain: list[str]) -> None:
+        """An older mapping is not recognised: only its owner can see to that."""
+
+
+class FolderStore:
+    """Entries in a database, and replies in files, of one folder on a local disk."""
+
+    def __init__(self, folder: str | os.PathLike) -> None:
+        self.folder = Path(folder)
+        self._connection = None
+        self._was_killed = False
+        self._is_writing = False
+        self._is_whole = True
+        self._lines: list[str] = []
+        self._chain: list[str] = []
+
+    def where(self, name: str = LEDGER_FILE) -> str:
+        return os.fspath(self.folder / name)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep all other processes and threads out, until this one is done."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._make_private_file()
+        self._connection = _connected(self.folder / LEDGER_FILE)
+        try:
+            self._lock()
+            remove_partial_files(self.folder, _FILES)
+            self._was_killed = (self.folder / _WRITING).exists()
+            yield
+            self._write_head()
+        except Exception:
+            # Where entries were not written whole, the next process mends that.
+            self._write_head()
+            raise
+        finally:
+            self._connection.close()
+
+    def lines(self) -> list[str]:
+        with self._naming_what_is_wrong():
+            (application,) = self._execute("PRAGMA application_id").fetchone()
+            (version,) = self._execute("PRAGMA user_version").fetchone()
+            if not self._n_tables():
+                return []
+            if application != _APPLICATION:
+                raise LedgerDamagedError(
+                    f"{self.where()}: it is a database of another program. Give the "
+                    "node a folder of its own (state)."
+                )
+            if version != _VERSION:
+                raise LedgerError(
+                    f"{self.where()}: it is a ledger of version {version}, and this "
+                    f"skgems reads version {_VERSION}. Answer with the skgems that "
+                    "wrote it, until its exchanges are over."
+                )
+            rows = self._execute("SELECT line FROM entries ORDER BY number")
+            self._lines = [line for (line,) in rows]
+        return self._lines
+
+    def append(self, lines: list[str]) -> None:
+        self._begin_to_write()
+        self._is_whole = False
+        with self._naming_what_is_wrong():
+            self._execute("BEGIN IMMEDIATE")
+            try:
+                if not self._n_tables():
+                    for statement in _statements(_SCHEMA):
+                        self._execute(statement)
+                for line in lines:
+                    self._execute("INSERT INTO entries (line) VALUES (?)", (line,))
+                self._execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._execute("ROLLBACK")
+                raise
+        self._chain += [json.loads(line)["chain"] for line in lines]
+        self._append_to_log(lines)
+        self._is_whole = True
+
+    def _append_to_log(self, lines: list[str]) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        with os.fdopen(os.open(self.folder / _LOG, flags, 0o600), "ab") as file:
+            file.write(_as_log(lines))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _check_log(self) -> None:
+        """Raise if it is not of these entries; what a killed write lacks is added."""
+        path = self.folder / _LOG
+        log = read_bytes(path) if os.path.lexists(path) else b""
+        whole = _as_log(self._lines)
+        if log == whole:
+            return
+        if not log or (self._was_killed and whole.startswith(log)):
+            write_bytes(path, whole)
+            return
+        if log.startswith(whole):
+            raise LedgerOlderError(
+                f"{self.where()} lacks entries that {path} has: an older one was put "
+                "in its place, so what this node has answered since would not be "
+                "counted. Put the newest one back. If it is lost, and you accept that "
+                "the server may ask all of that again, give again=True (--again) once."
+            )
+        raise LedgerDamagedError(
+            f"{path}: a line is cut short, or was changed by another program. What "
+            f"counts is in {LEDGER_FILE}, which is whole: remove {_LOG}, and it is "
+            "written anew."
+        )
+
+    def read(self, name: str) -> bytes | None:
+        path = self.folder / name
+        return read_bytes(path) if os.path.lexists(path) else None
+
+    def write(self, name: str, data: bytes) -> None:
+        write_bytes(self.folder / name, data)
+
+    def check_head(self, chain: list[str]) -> None:
+        """Raise if entries are missing, or if this may be a copy of the ledger."""
+        head = self._head()
+        if head is None:
+            if chain and not self._was_killed:
+                raise LedgerCopiedError(
+                    f"{self.where(_HEAD)} is missing: the ledger was copied without "
+                    "it. If another copy is in use, answer with that one. If this is "
+                    "the only one, and nothing was answered since it was made, give "
+                    "again=True (--again) once."
+                )
+        elif head["entries"] and chain[: head["entries"]][-1:] != [head["chain"]]:
+            raise LedgerOlderError(
+                f"{self.where()} does not have the {head['entries']} entries that it "
+                "had before: an older one was put in its place, so what this node has "
+                "answered since would not be counted. Put the newest one back. If it "
+                "is lost, and you accept that the server may ask all of that again, "
+                "give again=True (--again) once."
+            )
+        elif head["changed"] != self._time_of_change() and not self._was_killed:
+            raise LedgerCopiedError(
+                f"{self.where()} is a copy, was restored from a backup, or was touched "
+                "by another program: another ledger may know of replies that this one "
+                "does not. If another copy is in use, answer with that one. If this "
+                "is the only one, and the newest, give again=True (--again) once."
+            )
+        self._check_log()
+        self._go_on(chain)
+
+    def accept_head(self, chain: list[str]) -> None:
+        """Go on from these entries, whatever there was before."""
+        path = self.folder / _LOG
+        if os.path.lexists(path) and read_bytes(path) != _as_log(self._lines):
+            os.replace(path, self.folder / _REPLACED_LOG)
+        self._check_log()
+        self._go_on(chain)
+
+    def _go_on(self, chain: list[str]) -> None:
+        self._chain = list(chain)
+        # A killed write is at an end now, also where nothing more is written.
+        self._is_writing = self._was_killed
+
+    def _make_private_file(self) -> None:
+        """Make an empty database that only this user reads, if there is none."""
+        # A process that closes a file loses all locks that it has on it, those of other
+        # threads too: none of them may have locked the file before it is closed here.
+        with _MAKING, suppress(FileExistsError):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            os.close(os.open(self.folder / LEDGER_FILE, flags, 0o600))
+
+    def _lock(self) -> None:
+        from sqlite3 import SQLITE_BUSY, OperationalError
+
+        end = monotonic() + LOCK_TIMEOUT
+        with self._naming_what_is_wrong():
+            while True:
+                try:
+                    self._execute("BEGIN EXCLUSIVE")
+                    # The lock now stays with the connection, over all commits. Not
+                    # before: two that both failed would keep half a lock each.
+                    self._execute("PRAGMA locking_mode = EXCLUSIVE")
+                    self._execute("COMMIT")
+                    self._execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+                    return
+                except OperationalError as exc:
+                    if _kind(exc) != SQLITE_BUSY:
+                        raise
+                    if monotonic() >= end:
+                        raise LedgerBusyError(
+                            f"{self.where()}: another process has been answering with "
+                            f"it for more than {LOCK_TIMEOUT:g} seconds. Nothing was "
+                            "counted: answer again once that one is done."
+                        ) from exc
+                # Not by SQLite, which would not hear of an interrupt meanwhile.
+                sleep(_PAUSE)
+
+    def _begin_to_write(self) -> None:
+        if not self._is_writing:
+            write_bytes(self.folder / _WRITING, b"")
+            self._is_writing = True
+
+    def _n_tables(self) -> int:
+        return self._execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+
+    def _write_head(self) -> None:
+        if not self._is_writing or not self._is_whole:
+            return
+        head = {
+            "entries": len(self._chain),
+            "chain": self._chain[-1] if self._chain else "",
+            "changed": self._time_of_change(),
+        }
+        write_bytes(self.folder / _HEAD, json.dumps(head).encode("utf-8"))
+        (self.folder / _WRITING).unlink(missing_ok=True)
+
+    def _head(self) -> dict | None:
+        path = self.folder / _HEAD
+        if not os.path.lexists(path):
+            return None
+        head = None
+        with suppress(ValueError):
+            head = json.loads(read_bytes(path, most=_MOST_HEAD))
+        fields = {"entries": int, "chain": str, "changed": int}
+        if not isinstance(head, dict) or fields != {
+            name: type(value) for name, value in head.items()
+        }:
+            raise LedgerDamagedError(
+                f"{path}: it is damaged, so it cannot be known whether the ledger has "
+                "all its entries. Put the file back. If there is no backup, and the "
+                "ledger beside it is the newest, remove the file, and give again=True "
+                "(--again) once."
+            )
+        return head
+
+    def _time_of_change(self) -> int:
+        return os.stat(self.folder / LEDGER_FILE).st_ctime_ns
+
+    def _execute(self, statement: str, parameters: tuple = ()):
+        return self._connection.execute(statement, parameters)
+
+    @contextmanager
+    def _naming_what_is_wrong(self) -> Iterator[None]:
+        from sqlite3 import SQLITE_CORRUPT, SQLITE_NOTADB, DatabaseError
+
+        try:
+            yield
+        except DatabaseError as exc:
+            if _kind(exc) in (SQLITE_CORRUPT, SQLITE_NOTADB):
+                raise LedgerDamagedError(
+                    f"{self.where()}: it is damaged ({exc}), so it cannot be known "
+                    "what this node has answered. Put a backup in its place. If there "
+                    "is none, take a new folder, and answer only exchanges that are "
+                    "new: nothing is counted in it that was answered before."
+                ) from exc
+            raise OSError(
+                f"{self.where()}: it cannot be used ({exc}). A ledger belongs into a "
+                "folder on a local disk, with room, where this user may write."
+            ) from exc
+
+
+def _as_log(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode("utf-8")
+
+
+def _connected(path: Path):
+    try:
+        import sqlite3
+    except ImportError as exc:  # a Python that was built without it
+        raise ImportError(
+            "a node keeps its ledger in an SQLite database, and this Python has no "
+            "module sqlite3: install one that has, or give a mapping as state."
+        ) from exc
+    # Transactions are begun and ended below, and waiting is done there.
+    connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+    # Text that is damaged is read nevertheless, so that it is said which entry it is.
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")
+    return connection
+
+
+def _kind(exc: Exception) -> int | None:
+    """SQLite's primary code of an error, without what is in its higher bits."""
+    code = getattr(exc, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Statements one by one: a whole script would commit what is open."""
+    from sqlite3 import complete_statement
+
+    statement = ""
+    for line in script.strip().splitlines():
+        statement += f"{line}\n"
+        if complete_statement(statement):
+            yield statement
+            statement = ""
