@@ -29,6 +29,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 
 from ..base import warn_user
+from ..local import numbers_about_layers
 from ..messages import FIRST, Agreement, Message, NotAgreedError, key_of, says
 from ._fingerprint import Fingerprint
 from ._ledger_store import (
@@ -225,6 +226,33 @@ class Ledger:
             )
         self._add(*self._opening(request), self._entry("begun", request))
 
+    def check_layer_numbers(
+        self, request: Message, reply: Message, *, most: int
+    ) -> None:
+        """Raise if replies about hidden layers have more numbers than the rows hold.
+
+        Parameters
+        ----------
+        most : int
+            Rows times features of the node.
+        """
+        more = numbers_about_layers(request, reply)
+        ended = self._counted(self._current.account, "ended")
+        before = sum(
+            entry["layer_numbers"]
+            for entry in ended
+            if entry["key"] != self._key(request)
+        )
+        if more and before + more > most:
+            raise NotAgreedError(
+                f"about hidden layers this reply would tell {more} numbers, after "
+                f"{before} that were told before; the rows here hold {most} (rows "
+                "times features), and as many numbers can show single rows. Let the "
+                "server merge fewer units (max_units), set moments='auto', or answer "
+                "with min_rows=1 under an agreement of min_rows=1, if single rows may "
+                "be known."
+            )
+
     def end(self, request: Message, reply: Message) -> None:
         """Keep a reply and count it; only then may it leave."""
         ended = self._ended(request)
@@ -243,6 +271,7 @@ class Ledger:
                 "reply": reply.digest,
                 "bytes": len(data),
                 "numbers": sum(array.size for array in reply.arrays.values()),
+                "layer_numbers": numbers_about_layers(request, reply),
                 "says": says(reply),
             }
             self._add(entry)

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils import column_or_1d
 
 from ..base import warn_user
+from ..compat import num_samples
 from ..local import ANSWERS, Member, TooFewRowsError, opened_front
 from ..messages import (
     Agreement,
@@ -211,6 +212,8 @@ def _reply_of_ledger(
     ledger.begin(request, node.fingerprint)
     try:
         reply = node.computed_reply(request, agreed)
+        if max(node.min_rows, agreed.min_rows) > 1:
+            ledger.check_layer_numbers(request, reply, most=node.n_values)
     except Exception as exc:
         # Not of a BaseException, as where somebody stops the program: as if it were
         # killed.
@@ -238,6 +241,12 @@ class _Node:
     @cached_property
     def fingerprint(self) -> Fingerprint:
         return Fingerprint.of(self.estimator, self.X, self.y, self.held_out)
+
+    @property
+    def n_values(self) -> int:
+        """Rows times features, of rows of any number of dimensions."""
+        n_rows = num_samples(self.X)
+        return n_rows * int(np.prod(np.shape(self.X)[1:], dtype=int))
 
     def check_consent(self, request: Message) -> None:
         if not self.tells_radii and tells_radii(request):

@@ -41,9 +41,10 @@ class LayerMoments:
             "shared": n_units * (n_units + 1) // 2 + n_classes * n_units,
             "diagonal": n_classes * n_units,
         }
-        # Means and variances of each cluster, or of each class as its only one.
+        # Means and variances of each cluster, or of each class as its only one; and the
+        # point that means are counted from.
         n_sent = n_parts if self.has_clusters else n_classes
-        return products[self.kind] + 2 * n_sent * n_units
+        return products[self.kind] + (2 * n_sent + 1) * n_units
 
 
 def layer_moments(

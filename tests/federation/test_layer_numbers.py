@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""About hidden layers a node tells fewer numbers than its rows hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.neural_network import MLPClassifier
+from sklearn.preprocessing import StandardScaler
+
+from skgems import GEMSMLPAggregator
+from skgems.federation import Agreement, Message, Nodes, NotAgreedError, reply_to
+from skgems.gems import GEMSLogisticAggregator
+from skgems.local._layer_numbers import layer_moments, numbers_about_layers
+from skgems.messages import sealed
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+D = 30
+
+
+@pytest.fixture(scope="module")
+def node():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = StandardScaler().fit_transform(X)[:200]
+    y = np.where(y[:200] == 1, "benign", "malignant")
+    return MLPClassifier(8, max_iter=5, random_state=0).fit(X, y), X, y
+
+
+def request_about(n_units, n_rounds=1, moments="auto", seed=0):
+    """Moments of a made-up layer, under an agreement on networks."""
+    last_layer = GEMSLogisticAggregator(moments=moments)
+    aggregator = GEMSMLPAggregator(last_layer=last_layer, n_rounds=n_rounds)
+    content = dict(aggregator._later_requests()[0].content)
+    W = np.random.default_rng(seed).standard_normal((D + 1, n_units))
+    hidden = {"weights": [W], "activation": ["relu"]}
+    message = Message.of("moments", **content | {"hidden": hidden, "model": None})
+    return message, Agreement.of(aggregator)
+
+
+@pytest.mark.parametrize("n_units", [5, 40, 60, 100, 140, 700])
+def test_the_reply_has_fewer_numbers_than_the_rows(node, n_units):
+    request, agreement = request_about(n_units)
+    reply = reply_to(
+        sealed(request, agreement), *node, name="lyon", state={}, agreement=agreement
+    )
+    assert 0 < numbers_about_layers(request, reply) <= 200 * D
+    kinds = {"triangles" in reply.content["moments"]: n_units}
+    # Of many units covariances would be more numbers than that.
+    assert kinds == {n_units <= 100: n_units}
+
+
+def test_what_variances_alone_exceed_is_refused(node):
+    request, agreement = request_about(2000)
+    with pytest.raises(
+        NotAgreedError, match="would tell 14004 numbers.* the rows here hold 6000"
+    ):
+        reply_to(
+            sealed(request, agreement),
+            *node,
+            name="lyon",
+            state={},
+            agreement=agreement,
+        )
+
+
+def test_all_messages_about_layers_together_are_bounded(node):
+    state, told = {}, 0
+    for seed in range(4):
+        request, agreement = request_about(70, n_rounds=4, seed=seed)
+        if seed == 0:
+            first = agreement
+        try:
+            reply = reply_to(
+                sealed(request, first),
+                *node,
+                name="lyon",
+                state=state,
+                agreement=first,
+            )
+        except NotAgreedError as error:
+            assert "about hidden layers" in str(error) and seed > 0
+            break
+        told += numbers_about_layers(request, reply)
+        # The same request again is not counted again.
+        reply_to(
+            sealed(request, first), *node, name="lyon", state=state, agreement=first
+        )
+    else:
+        pytest.fail("All were answered.")
+    assert 0 < told <= 200 * D
+
+
+def test_a_kind_that_a_person_agreed_on_is_not_made_another(node):
+    request, agreement = request_about(150, moments="class")
+    with pytest.raises(NotAgreedError, match="about hidden layers this reply"):
+        reply_to(
+            sealed(request, agreement),
+            *node,
+            name="lyon",
+            state={},
+            min_rows=1,
+            agreement=agreement,
+        )
+    one = Agreement.of(
+        GEMSMLPAggregator(last_layer=GEMSLogisticAggregator(moments="class")),
+        min_rows=1,
+    )
+    reply = reply_to(
+        sealed(request, one), *node, name="lyon", state={}, min_rows=1, agreement=one
+    )
+    assert numbers_about_layers(request, reply) > 200 * D
+
+
+def test_nodes_that_tell_less_are_merged_with_those_that_tell_all():
+    """One node of few rows among others, over a channel and in one process."""
+    rng = np.random.default_rng(0)
+    y = np.arange(700) % 3
+    X = rng.standard_normal((700, 4)) + 2.0 * np.eye(3, 4)[y]
+    nodes = np.where(
+        np.arange(700) < 36, "few", np.where(np.arange(700) < 400, "a", "b")
+    )
+    nets = {
+        name: MLPClassifier(6, solver="lbfgs", max_iter=60, random_state=0).fit(
+            X[nodes == name], y[nodes == name]
+        )
+        for name in ("a", "b", "few")
+    }
+    kinds = {}
+
+    def ask(requests):
+        replies = {}
+        for name, request in requests.items():
+            own = nodes == name
+            reply = reply_to(request, nets[name], X[own], y[own], name=name)
+            if request.task == "moments":
+                kinds[name] = "triangles" in reply.content["moments"]
+            replies[name] = reply
+        return replies
+
+    apart = GEMSMLPAggregator(Nodes(ask, sorted(nets)), random_state=0).fit()
+    assert kinds == {"a": True, "b": True, "few": False}
+    together = GEMSMLPAggregator(sorted(nets.items()), random_state=0)
+    together.fit(X, y, nodes=nodes)
+    assert apart.score(X, y) > together.score(X, y) - 0.03
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
+@pytest.mark.parametrize("n_units", [3, 20, 50, 300])
+def test_as_much_is_sent_as_the_share_allows(share, n_units):
+    sizes, most = np.array([60, 40]), share * 100 * 10
+    sent = layer_moments(
+        kind="auto",
+        n_units=n_units,
+        n_inputs=10,
+        class_sizes=sizes,
+        n_parts=10,
+        share=share,
+    )
+    numbers = sent.n_numbers(n_units, sizes, 10)
+    assert numbers <= most or (sent.kind, sent.has_clusters) == ("diagonal", False)
+    if share == 1.0 and n_units == 3:
+        assert (sent.kind, sent.has_clusters) == ("class", True)
