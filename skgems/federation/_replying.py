@@ -20,7 +20,13 @@ from ..steps import holding
 from ._halves import OF_HALVES
 from ._nodes import as_mask
 from ._record import Ledger
-from ._rows import AnyRows, column_member, fitted_at_node, member_of
+from ._rows import (
+    AnyRows,
+    check_no_label_missing_at,
+    column_member,
+    fitted_at_node,
+    member_of,
+)
 from ._warnings import ClassesLeftOutWarning, warn_of_exposed, warn_of_exposed_columns
 
 # Statistics of so few rows of a class are nearly the rows.
@@ -162,8 +168,10 @@ def _answered(request, estimator, X, y, name, held_out, *, agreed, ledger, min_r
     if of_columns:
         member = column_member(name, X, as_mask(held_out, X), min_rows)
         if request.task != "front":
+            check_no_label_missing_at(name, y)
             member = replace(member, y=column_or_1d(y))
     else:
+        check_no_label_missing_at(name, y)
         if front is not None:
             front, request = opened_front(front), request.with_front(None)
             X, estimator = front.transform(X), front.left_of(estimator, name)
