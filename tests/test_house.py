@@ -211,6 +211,55 @@ def test_kinds_of_model_are_known_in_two_rooms_only():
             assert not kinds.search(path.read_text(encoding="utf-8")), path.name
 
 
+# Functions whose errors repeat their cause and chain it nevertheless: its traceback
+# leads into code of the user, a classifier, a module, a pickled model or what a request
+# made of one.
+LEADS_TO_USERS_CODE = {"at_node", "trace", "_below", "_model", "reply_to"}
+
+
+def says(part, name):
+    """Whether an error takes over what an exception of this name says."""
+    formatted = (own for own in ast.walk(part) if isinstance(own, ast.FormattedValue))
+    assigned = (own for own in ast.walk(part) if isinstance(own, ast.Assign))
+    texts = [own.value for own in formatted]
+    texts += [
+        own.value.args[0]
+        for own in assigned
+        if isinstance(own.value, ast.Call)
+        and getattr(own.value.func, "id", "") == "str"
+    ]
+    return any(isinstance(own, ast.Name) and own.id == name for own in texts)
+
+
+def chained_repetitions(tree):
+    """Functions that raise an error of a cause whose words the error has, too."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        for handler in ast.walk(function):
+            if not isinstance(handler, ast.ExceptHandler) or handler.name is None:
+                continue
+            chained = any(
+                isinstance(own, ast.Raise)
+                and isinstance(own.cause, ast.Name)
+                and own.cause.id == handler.name
+                for own in ast.walk(handler)
+            )
+            if chained and says(handler, handler.name):
+                yield function.name
+
+
+def test_an_error_that_repeats_its_cause_does_not_chain_it():
+    """A chain would print two tracebacks for one thing that is wrong."""
+    found = set()
+    for path in (ROOT / "skgems").rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        found |= {f"{path.name}: {name}" for name in chained_repetitions(tree)}
+    assert {own.split()[-1] for own in found} == LEADS_TO_USERS_CODE, sorted(found)
+    lines = "def f():\n try: g()\n except E as exc: raise E(f'no: {exc}') from exc"
+    assert list(chained_repetitions(ast.parse(lines))) == ["f"]
+
+
 def test_changelog_tells_of_this_version():
     text = (ROOT / "CHANGELOG.md").read_text()
     section = rf"(?ms)^## \[({re.escape(skgems.__version__)}|Unreleased)\].*?^- \S"

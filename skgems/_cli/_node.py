@@ -127,7 +127,7 @@ def _frame(path: str, texts: list[str]):
         try:
             frame = _csv(pandas, path, texts)
         except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as exc:
-            raise ValueError(f"{path}: it is no table: {exc}") from exc
+            raise ValueError(f"{path}: it is no table: {exc}") from None
     elif kind == ".parquet":
         try:
             frame = pandas.read_parquet(path)
@@ -166,8 +166,11 @@ def _texts(column) -> list[str]:
 def _labels(texts: list[str], model, path: str, label: str) -> np.ndarray:
     """Labels of the type that the model's have: all are texts in a table."""
     if "" in texts:
-        line = _line(texts.index(""))
-        raise ValueError(f"{path}: column {label!r} is empty in line {line}.")
+        raise ValueError(
+            f"{path}: column {label!r} is empty in {texts.count('')} of {len(texts)} "
+            f"rows, the first in line {_line(texts.index(''))}. Fill in these labels, "
+            "or leave the rows out."
+        )
     known = getattr(model, "classes_", None)
     if known is None:  # a net that learns nothing of labels
         numbers = all(text.lstrip("+-").isdecimal() for text in texts)

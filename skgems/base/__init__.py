@@ -3,7 +3,7 @@
 It reads no rows but to validate them.
 """
 
-from ._aggregator import BaseAggregator, Features, encode_labels, warn_user
+from ._aggregator import BaseAggregator, Features, warn_user
 from ._export import (
     NetworkExportMixin,
     TunedNetworkMixin,
@@ -11,6 +11,7 @@ from ._export import (
     linear_attributes,
     tuned_attributes,
 )
+from ._labels import check_no_label_missing, encode_labels
 from ._members import (
     PUBLIC_NAME,
     MemberParametersMixin,

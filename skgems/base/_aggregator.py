@@ -6,6 +6,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Number
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +19,17 @@ from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..compat import HasMethods, VisualBlock
-from ..steps import Front, check_tree
+from ..networks import takes_documents
+from ..steps import (
+    Columns,
+    ColumnsError,
+    DocumentFront,
+    Front,
+    are_documents,
+    as_rows,
+    check_tree,
+)
+from ._labels import check_no_label_missing, encode_labels
 from ._members import MemberParametersMixin, is_channel, named_members
 
 _MOST_SHOWN = 5  # nodes in a diagram; of more, a count
@@ -142,6 +153,8 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
             return inner
         if hasattr(inner, "as_front"):
             return inner.as_front()
+        if takes_documents(inner):
+            return DocumentFront.of(inner)
         check_tree(given)
         return Front.of(given)
 
@@ -156,11 +169,22 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         return found if front is None else {**found, "front": front.settings}
 
     def _validate(self, *arrays, reset=True):
+        if len(arrays) > 1:
+            check_no_label_missing(arrays[1])
         front = None if reset else getattr(self, "_front", None)
         checks = {"accept_sparse": "csr"}
         if front is not None:
             check = check_X_y if len(arrays) > 1 else check_array
             return check(front.transform(arrays[0]), *arrays[1:], **checks)
+        if are_documents(arrays[0]):
+            raise ColumnsError(
+                "X holds documents, one text or dict a row, which have to become "
+                "numbers first. A vectorizer that learns nothing from rows is the same "
+                "at all nodes: give front=HashingVectorizer(n_features=4096), or "
+                "front=FeatureHasher(n_features=4096) of dicts; fitted pipelines that "
+                "begin with an equal one may stay as they are. EnsembleAggregator lets "
+                "pipelines vote that begin with any vectorizer."
+            )
         try:
             with warnings.catch_warnings():
                 if not reset and getattr(self, "_named_by_nodes", False):
@@ -173,7 +197,19 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         except ValueError as exc:
             if "could not convert string to float" not in str(exc):
                 raise
-            raise ValueError(f"{exc}. {_about_text(arrays[0])}") from exc
+            table = as_rows(arrays[0])
+            if mixed := _columns_that_mix(table):
+                raise ColumnsError(
+                    f"X has texts among the numbers of the columns {mixed[:5]}. Write "
+                    "numbers in these cells, or leave their rows out."
+                ) from exc  # which has the text of one cell
+            raise ColumnsError(
+                f"X has columns of text, {_text_columns(table)[:5]}, which have to "
+                "become numbers first. Give the encoder as front=, a ColumnTransformer "
+                "that all nodes share, with members that are not fitted; or call "
+                "combine(estimators, X, y, nodes=nodes), which makes a front by "
+                "itself. EnsembleAggregator lets fitted pipelines vote as they are."
+            ) from None
 
     def _validated_for_fit(self, *arrays) -> tuple[tuple, Features]:
         """Validated rows and labels, and their features, without a trace on self."""
@@ -184,7 +220,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
             # Sums are rounded by how rows lie in memory, which says nothing.
             X = np.ascontiguousarray(X)
         names = getattr(shell, "feature_names_in_", None)
-        return (X, *y), Features(shell.n_features_in_, names)
+        return (X, *y), Features(getattr(shell, "n_features_in_", None), names)
 
     def _validated_public_rows(self, X, y):
         check_is_fitted(self)
@@ -283,40 +319,20 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         return VisualBlock("parallel", shown, names=names, name_details=details)
 
 
-def _about_text(X) -> str:
-    columns = ""
-    if hasattr(X, "columns") and hasattr(X, "dtypes"):
-        pairs = zip(X.columns, X.dtypes, strict=True)
-        texts = [name for name, dtype in pairs if dtype.kind not in "biuf"]
-        columns = f", {texts[:5]}" + (" and others" if len(texts) > 5 else "")
-    return (
-        f"X has columns of text{columns}, but rows are numbers to an aggregator and "
-        "its estimators. Encode the text beforehand, the same at every node: apply the "
-        "ColumnTransformer or encoder to X, fit the local estimators on what it gives, "
-        "and leave only affine steps (StandardScaler, PCA, ...) in their pipelines."
-    )
+def _text_columns(table) -> list:
+    """The names, or the places, of columns that hold texts."""
+    columns = Columns.of(table)
+    names = columns.names or range(columns.n)
+    return [name for name, is_text in zip(names, columns.text, strict=True) if is_text]
 
 
-def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Indices of labels in the sorted ``classes``; ValueError names unknown ones."""
-    unknown = np.setdiff1d(y, classes)
-    if len(unknown):
-        raise ValueError(
-            f"y holds labels that no node knows: {unknown[:10].tolist()}. The nodes "
-            f"know the classes {classes.tolist()}; leave these rows out, or add a "
-            f"node that was fitted on them.{_about_numbered(np.unique(y), classes)}"
-        )
-    return np.searchsorted(classes, y)
-
-
-def _about_numbered(given: np.ndarray, classes: np.ndarray) -> str:
-    """What puts numbers from 0 in place of labels, if these look like such."""
-    if np.array_equal(given, np.arange(len(given))):
-        where = "where VotingClassifier or StackingClassifier fits its members anew"
-        what = "give a fitted aggregator to StackingClassifier(cv='prefit')"
-    elif np.array_equal(classes, np.arange(len(classes))):
-        where = "in the estimators_ of a VotingClassifier"
-        what = "give EnsembleAggregator the whole VotingClassifier, or y numbered alike"
-    else:
-        return ""
-    return f" Classes are numbered from 0 {where}: {what}."
+def _columns_that_mix(table) -> list:
+    """Those of them that hold numbers, too."""
+    names = list(Columns.of(table).names or range(table.shape[1]))
+    mixed = []
+    for name in _text_columns(table):
+        place = names.index(name)
+        cells = table.iloc[:, place] if hasattr(table, "iloc") else table[:, place]
+        if any(isinstance(cell, Number) and cell == cell for cell in cells):
+            mixed.append(name)
+    return mixed

@@ -19,7 +19,14 @@ from ..gems import GEMSLogisticAggregator, GEMSMLPAggregator
 from ..networks import final_step
 from ..pfnm import PFNMAggregator
 from ..pooled import PooledAggregator, shrunk_lda
-from ..steps import Columns, numbers
+from ..steps import Columns, are_documents, numbers
+
+# Aggregators that let the members of the nodes vote, and their parameters, by name.
+_VOTES = {
+    "vote": (EnsembleAggregator, {}),
+    "vote by classes": (EnsembleAggregator, {"weights": "class_counts"}),
+    "stack": (EnsembleAggregator, {"combine": "stack"}),
+}
 
 
 def scaled_front(X, columns: Columns):
@@ -38,6 +45,16 @@ def scaled_front(X, columns: Columns):
 
 def candidates(X, names, members, front=None, *, budget, random_state) -> list:
     """Each Candidate, of which later ones are larger; ``members`` may be None."""
+    if are_documents(X):
+        found = of_documents(names, front, random_state=random_state)
+        if not found and members is None:
+            raise ValueError(
+                "X holds documents, one text or dict a row, and there are no "
+                "estimators that take them. Give front=HashingVectorizer("
+                "n_features=4096), or front=FeatureHasher(n_features=4096) of dicts; "
+                "or fitted pipelines that begin with a vectorizer."
+            )
+        return found + of_votes(members, random_state=random_state)
     as_it_comes = front is None
     if as_it_comes:
         front = scaled_front(X, Columns.of(X))
@@ -50,11 +67,7 @@ def candidates(X, names, members, front=None, *, budget, random_state) -> list:
     found = of_rows(names, front, bent, plain, X.shape[0], **own)
     if members is None:
         return found
-    ways = {
-        "vote": (EnsembleAggregator, {}),
-        "vote by classes": (EnsembleAggregator, {"weights": "class_counts"}),
-        "stack": (EnsembleAggregator, {"combine": "stack"}),
-    }
+    ways = dict(_VOTES)
     if {type(final_step(own)) for _, own in members} == {MLPClassifier}:
         networks = {"merged networks": (GEMSMLPAggregator, {})}
         if budget == "thorough":
@@ -69,6 +82,28 @@ def candidates(X, names, members, front=None, *, budget, random_state) -> list:
         aggregator = kind(members, random_state=random_state, **options)
         found.append(Candidate(name, aggregator, of_members=True))
     return found
+
+
+def of_votes(members: list | None, *, random_state: int) -> list[Candidate]:
+    """Votes and a stack of the nodes' members, none where they have no members."""
+    return [
+        Candidate(name, kind(members, random_state=random_state, **options), (), True)
+        for name, (kind, options) in _VOTES.items()
+        if members is not None
+    ]
+
+
+def of_documents(names: list[str], front, *, random_state: int) -> list[Candidate]:
+    """A linear model of documents, where a front makes rows of numbers of them."""
+    if front is None:
+        return []
+    linear = GEMSLogisticAggregator(
+        [(name, None) for name in names],
+        front=front,
+        validation_fraction=0.0,
+        random_state=random_state,
+    )
+    return [Candidate("linear", linear)]
 
 
 def of_rows(names, front, bent, plain, n_rows: int, *, budget, random_state) -> list:

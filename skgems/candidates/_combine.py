@@ -10,14 +10,20 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer, StandardScaler
 from sklearn.utils import check_random_state
 
-from ..base import BaseAggregator, is_channel, named_members, warn_user
+from ..base import (
+    BaseAggregator,
+    check_no_label_missing,
+    is_channel,
+    named_members,
+    warn_user,
+)
 from ..choice import Choice, choose, choose_over
 from ..ensembles import EnsembleAggregator
 from ..federation import Summary, is_path, owners_of
 from ..gems import GEMSLogisticAggregator
-from ..networks import final_step
+from ..networks import final_step, takes_documents
 from ..progress import showing
-from ..steps import as_rows
+from ..steps import are_documents, as_documents, as_rows
 from ._candidates import candidates, of_rows
 
 
@@ -46,9 +52,11 @@ def combine(
         channel. None: nodes have rows alone.
     X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features), \
 default=None
-        Rows of the nodes; a DataFrame may have texts and missing values. Without rows
-        nobody judges: estimators vote, summaries become a linear model. Over a channel
-        nodes judge by theirs.
+        Rows of the nodes; a DataFrame may have texts and missing values. A list, an
+        array or a Series of documents, one text or dict a row, needs estimators that
+        begin with a vectorizer, or one for `front`. Without rows nobody judges:
+        estimators vote, summaries become a linear model. Over a channel nodes judge by
+        theirs.
     y : array-like of shape (n_samples,), default=None
         Labels.
     nodes : array-like of shape (n_samples,), default=None
@@ -87,15 +95,18 @@ default=None
     if budget not in ("small", "fast", "thorough"):
         raise ValueError(f"budget is {budget!r}: 'small', 'fast' or 'thorough'?")
     with showing(verbose):
+        if X is None and is_channel(estimators) and takes_documents(front):
+            return _linear_over(estimators, front, random_state)
         if X is None and is_channel(estimators):
             return _over(estimators, front, budget, random_state)
         if X is None:
-            return _without_rows(estimators, random_state)
+            return _without_rows(estimators, front, random_state)
         return _of_rows(X, y, nodes, estimators, front, budget, random_state)
 
 
 def _of_rows(X, y, nodes, estimators, front, budget, random_state) -> BaseAggregator:
-    X, y = as_rows(X), np.asarray(y)
+    check_no_label_missing(y, nodes)
+    X, y = as_documents(X) if are_documents(X) else as_rows(X), np.asarray(y)
     if nodes is None:
         nodes = np.zeros(len(y), dtype=int)
     owners = owners_of(nodes, X)
@@ -137,6 +148,14 @@ def _over(channel, front, budget, random_state) -> BaseAggregator:
     return fitted
 
 
+def _linear_over(channel, front, random_state) -> BaseAggregator:
+    """The linear model of documents, which is the only candidate, over a channel."""
+    seed = check_random_state(random_state).randint(2**31 - 1)
+    linear = GEMSLogisticAggregator(channel, front=front, random_state=seed).fit()
+    doubts = ("nobody judged it: of documents it is the only candidate",)
+    return _chosen_by_nobody(linear, "linear", doubts, looks_at_members=False)
+
+
 def _is_sent(own) -> bool:
     return isinstance(own, Summary) or is_path(own)
 
@@ -155,7 +174,7 @@ def _members_of(estimators, owners) -> list[tuple]:
     return members
 
 
-def _without_rows(estimators, random_state) -> BaseAggregator:
+def _without_rows(estimators, front, random_state) -> BaseAggregator:
     """The vote of fitted estimators, or the linear model of what nodes sent."""
     if estimators is None:
         raise ValueError(
@@ -164,7 +183,9 @@ def _without_rows(estimators, random_state) -> BaseAggregator:
     pairs = list(zip(*named_members(estimators), strict=True))
     if any(_is_sent(own) for _, own in pairs):
         name, doubts = "linear", ["nobody judged it: files bring no rows"]
-        aggregator = GEMSLogisticAggregator(estimators, random_state=random_state)
+        aggregator = GEMSLogisticAggregator(
+            estimators, front=front, random_state=random_state
+        )
     else:
         several = [(k, own) for k, own in pairs if len(final_step(own).classes_) > 1]
         if not several:
@@ -174,9 +195,19 @@ def _without_rows(estimators, random_state) -> BaseAggregator:
         if left_out := [k for k, _ in pairs if k not in dict(several)]:
             doubts.append(f"nodes of one class do not vote: {left_out[:10]}")
         aggregator = EnsembleAggregator(several, random_state=random_state)
-    aggregator.fit()
-    own = {"name": name, "looks_at_members": True, "error": ""}
-    own |= dict.fromkeys(("accuracy", "log_loss", "standard_error", "seconds"))
-    own["bytes"] = sum(message["bytes_received"] for message in aggregator.history_)
-    aggregator.choice_ = Choice(name, (own,), 0, tuple(doubts))
+    return _chosen_by_nobody(aggregator.fit(), name, tuple(doubts))
+
+
+def _chosen_by_nobody(
+    aggregator: BaseAggregator,
+    name: str,
+    doubts: tuple[str, ...],
+    *,
+    looks_at_members: bool = True,
+) -> BaseAggregator:
+    """A fitted aggregator with a choice of one candidate."""
+    entry = {"name": name, "looks_at_members": looks_at_members, "error": ""}
+    entry |= dict.fromkeys(("accuracy", "log_loss", "standard_error", "seconds"))
+    entry["bytes"] = sum(message["bytes_received"] for message in aggregator.history_)
+    aggregator.choice_ = Choice(name, (entry,), 0, doubts)
     return aggregator

@@ -1,5 +1,6 @@
 """Rows of parties that cannot share them: a data set, and partitions of others."""
 
+from ._labels import missing_labels
 from ._partitions import (
     PUBLIC,
     PUBLIC_NAME,

@@ -10,6 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from ..compat import Interval, RealNotInt, StrOptions, validate_params
+from ._labels import missing_labels
 
 RandomState = int | np.random.RandomState | None
 
@@ -24,6 +25,13 @@ def _checked(**constraints):
 
 
 def _encode_labels(y: ArrayLike) -> tuple[NDArray, NDArray[np.intp]]:
+    missing = missing_labels(y)
+    if missing.any():
+        raise ValueError(
+            f"y has no label (it is None, NaN or NA) for {missing.sum()} of "
+            f"{len(missing)} rows. Leave these rows out, y[pandas.notna(y)], or give "
+            "them their labels."
+        )
     y = column_or_1d(check_array(y, ensure_2d=False, dtype=None, input_name="y"))
     check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import BaseAggregator, named_members, seeded_clone, split_by_state
-from ..compat import HasMethods, fit_context
+from ..compat import HasMethods, fit_context, safe_indexing
 from ..federation import (
     Federation,
     ReportMixin,
@@ -22,7 +22,7 @@ from ..federation import (
     read_federation,
 )
 from ..local import local_model, net_seed, to_logits
-from ..networks import to_module
+from ..networks import takes_missing_values, to_module
 from ..progress import say, shown
 from ._ensemble import (
     EnsembleAggregator,
@@ -30,11 +30,12 @@ from ._ensemble import (
     ensemble_weights,
     fit_to_probabilities,
 )
+from ._given_rows import GivenRowsMixin, rows_as_given
 
 _OF_VOTES = "voting", "weights"
 
 
-class DistillationAggregator(ReportMixin, BaseAggregator):
+class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
     """One classifier fitted to what the ensemble of the nodes says of given rows.
 
     The rows need no labels: with fitted local estimators ``fit(X)`` does. Labels only
@@ -92,6 +93,12 @@ class DistillationAggregator(ReportMixin, BaseAggregator):
     """
 
     _allow_nd = True  # images for convolutions
+
+    @property
+    def _allow_nan(self) -> bool:
+        student_does = self.student is not None and takes_missing_values(self.student)
+        return student_does and super()._allow_nan
+
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         **{own: EnsembleAggregator._parameter_constraints[own] for own in _OF_VOTES},
@@ -128,6 +135,7 @@ class DistillationAggregator(ReportMixin, BaseAggregator):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Rows. The student is fitted to those that ``nodes`` calls public, or all.
+            Documents and tables with texts go to members and student as they are given.
         y, nodes : array-like of shape (n_samples,), default=None
             As of :meth:`ModelAveragingAggregator.fit`, but for public rows.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
@@ -150,6 +158,12 @@ class DistillationAggregator(ReportMixin, BaseAggregator):
         student = seeded_clone(student, rng)
         seed = net_seed(student, rng)
         federation, X, scoring = self._read_rows(X, y, nodes, held_out)
+        if self.student is None and rows_as_given(X) is not None:
+            raise ValueError(
+                "X holds texts, which student=None, an MLPClassifier, does not take: "
+                "give a student that does, as make_pipeline(HashingVectorizer(), "
+                "LogisticRegression()) of documents."
+            )
         weights, history = ensemble_weights(federation, self.weights, self.n_jobs)
         models, classes = [node.local for node in federation.nodes], federation.classes
         how = {"weights": weights, "voting": self.voting, "tie_seed": tie_seed}
@@ -177,9 +191,11 @@ class DistillationAggregator(ReportMixin, BaseAggregator):
             federation = read_federation(self, weights=False)
             (X,), features = self._validated_for_fit(X)
             n_features = federation.features.n_features_in
-            if n_features not in (None, X.shape[1]):
-                others = f"the local estimators were fitted on {n_features} features"
-                raise ValueError(f"X has {X.shape[1]} features, but {others}.")
+            if n_features not in (None, features.n_features_in):
+                raise ValueError(
+                    f"X has {features.n_features_in or 'no'} features, but the local "
+                    f"estimators were fitted on {n_features} features."
+                )
             own = [node.network for node in federation.nodes]
             check_feature_names(federation.names, own, features.feature_names_in)
             features = features.or_names_of(each.feature_names_in for each in own)
@@ -192,12 +208,14 @@ class DistillationAggregator(ReportMixin, BaseAggregator):
         chosen[federation.public_rows] = True
         scoring = None
         if held_out is not None and (mask := as_mask(held_out, X)).any():
-            scoring = X[mask]
+            scoring = safe_indexing(X, np.flatnonzero(mask))
             chosen &= ~mask
             if not chosen.any():
                 what = "held_out marks all rows that the student could be fitted to"
                 raise ValueError(f"{what}; they only score. Hold out fewer.")
-        return federation, X if chosen.all() else X[chosen], scoring
+        if not chosen.all():
+            X = safe_indexing(X, np.flatnonzero(chosen))
+        return federation, X, scoring
 
     def _logits(self, X) -> np.ndarray:
         student = local_model(self.student_, name="student")

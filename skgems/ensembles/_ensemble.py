@@ -8,18 +8,13 @@ from scipy.sparse import csr_matrix, issparse
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.utils import (
-    check_consistent_length,
-    check_random_state,
-    column_or_1d,
-    get_tags,
-)
+from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from ..base import BaseAggregator, is_channel, named_members
+from ..base import BaseAggregator, named_members
 from ..choice import Candidate, Choice, choose
-from ..compat import HasMethods, StrOptions, fit_context
+from ..compat import HasMethods, StrOptions, fit_context, safe_indexing
 from ..federation import (
     MIN_ROWS,
     Federation,
@@ -28,15 +23,15 @@ from ..federation import (
     Simulation,
     Summary,
     ask_shares,
+    check_no_label_missing_at,
     read_federation,
 )
 from ..fronts import PooledTransformer
 from ..gems import GEMSLogisticAggregator
 from ..local import LocalModel, fit_local, local_model, to_logits
-from ..networks import is_constant
 from ..pooled import PooledAggregator, shrunk_lda
 from ..progress import shown
-from ..steps import Columns
+from ._given_rows import GivenRowsMixin, row_digests, rows_as_given
 from ._odds import MemberOdds
 
 # Of one vote: enough to break ties, too little to count.
@@ -54,6 +49,8 @@ def row_noise(X, n_columns: int, seed: int) -> np.ndarray:
     if hasattr(X, "columns"):
         hashed = sys.modules["pandas"].util.hash_pandas_object(X, index=False)
         X = np.asarray(hashed, dtype=np.uint64)[:, None]
+    elif rows_as_given(X) is not None:
+        X = row_digests(X)
     elif not issparse(X):
         X = np.reshape(X, (len(X), -1))
     factors = rng.integers(2**64, size=(X.shape[1], 1), dtype=np.uint64)
@@ -94,15 +91,16 @@ def fit_to_probabilities(student, X, proba, classes, seed: int | None = None):
     if len(np.unique(columns)) == 1:
         return DummyClassifier(strategy="most_frequent").fit(X, classes[columns])
     if weighted:
-        return student.fit(X[rows], classes[columns], sample_weight=amounts)
+        X = safe_indexing(X, rows)
+        return student.fit(X, classes[columns], sample_weight=amounts)
     rows, columns = np.repeat(rows, amounts), np.repeat(columns, amounts)
     # Copies of a row would otherwise share a batch, or a fold.
     order = np.random.RandomState(0).permutation(len(rows))
-    X = X[rows[order]] if not issparse(X) else X[rows[order]].tocsr()
+    X = safe_indexing(X, rows[order])
     return fit_local(student, X, classes[columns[order]], classes, seed)
 
 
-class EnsembleAggregator(ReportMixin, BaseAggregator):
+class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
     """Vote, or stack, of classifiers of any kind, whichever classes each of them knows.
 
     What a node has never seen it gives no vote and no probability. In a stack every
@@ -226,13 +224,6 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
         self.verbose = verbose
         self.random_state = random_state
 
-    @property
-    def _allow_nan(self) -> bool:
-        if self.estimators is None or is_channel(self.estimators):
-            return False
-        members = named_members(self.estimators)[1]
-        return all(is_constant(own) or _takes_nan(own) for own in members)
-
     @fit_context(prefer_skip_nested_validation=False)
     @shown
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> "EnsembleAggregator":
@@ -242,7 +233,9 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
         ----------
         X, y, nodes, held_out : array-like, default=None
             As of :meth:`ModelAveragingAggregator.fit`. A vote of fitted models needs no
-            rows, unless weights count them.
+            rows, unless weights count them. Documents (a list, an array or a Series
+            with one text or dict a row) and tables with texts go to the members as they
+            are given.
 
         Returns
         -------
@@ -272,18 +265,6 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
         tie_seed = check_random_state(self.random_state).randint(2**31 - 1)
         self._publish(**found, weights_=weights, history_=history, _tie_seed=tie_seed)
         return self
-
-    def _validate(self, *arrays, reset=True):
-        X = arrays[0]
-        after_front = not reset and getattr(self, "_front", None) is not None
-        if after_front or not hasattr(X, "columns") or not any(Columns.of(X).text):
-            return super()._validate(*arrays, reset=reset)
-        validate_data(self, X, reset=reset, skip_check_array=True)
-        if len(arrays) == 1:
-            return X
-        y = column_or_1d(arrays[1])
-        check_consistent_length(X, y)
-        return X, y
 
     def _chosen(self, federation: Federation) -> tuple[Choice, dict]:
         members = list(zip(federation.names, federation.estimators, strict=True))
@@ -337,6 +318,7 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
         """
         self._validate_params()
         odds = _odds_of(*named_members(self.estimators))
+        check_no_label_missing_at(name, y)
         (X, y), _ = self._validated_for_fit(X, y)
         own = {"name": name, "held_out": held_out, "min_rows": min_rows}
         sent = self._stack([]).summarize(None, odds.transform(X), y, **own)
@@ -407,10 +389,6 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
 
 def _odds_of(names, estimators) -> MemberOdds:
     return MemberOdds(list(zip(names, estimators, strict=True)))
-
-
-def _takes_nan(own) -> bool:
-    return hasattr(own, "__sklearn_tags__") and get_tags(own).input_tags.allow_nan
 
 
 def ensemble_weights(

@@ -4,6 +4,7 @@ import numpy as np
 from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from ..compat import num_samples
 from ..local import local_model
 
 # Log-odds beyond say no more than that a member is sure.
@@ -27,7 +28,7 @@ class MemberOdds(TransformerMixin, BaseEstimator):
     def transform(self, X) -> np.ndarray:
         """Log-odds (n_samples, n_columns)."""
         low, high = expit(-_BOUND), expit(_BOUND)
-        columns = [np.zeros((X.shape[0], 0))]
+        columns = [np.zeros((num_samples(X), 0))]
         for _, model, known, shown in self._models():
             own = model.probabilities(X, known)[:, shown]
             columns.append(logit(np.clip(own, low, high)))

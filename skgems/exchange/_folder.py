@@ -121,9 +121,9 @@ class Folder:
             if fcntl is not None:  # the system lets go of it if this process dies
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError as exc:
+                except BlockingIOError:
                     what = f"{self.path}: another server is at work in this folder."
-                    raise ValueError(what) from exc
+                    raise ValueError(what) from None
             self._is_alone = True
             try:
                 yield
@@ -256,7 +256,7 @@ def exchange_at(place: Path) -> Iterator[None]:
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
-        raise ValueError(f"{place}: it is no exchange of skgems: {exc!r}.") from exc
+        raise ValueError(f"{place}: it is no exchange of skgems: {exc!r}.") from None
 
 
 def _slug(name: str) -> str:

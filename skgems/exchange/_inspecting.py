@@ -150,7 +150,7 @@ def inspect(path, *, request=None) -> Inspected:
             found = said(message)
         except (KeyError, IndexError, TypeError, AttributeError) as exc:
             wrong = f"its fields are not those of the task {message.task!r:.40}"
-            raise ValueError(f"{wrong}: {exc!r}") from exc
+            raise ValueError(f"{wrong}: {exc!r}") from None
     content, settings, method = message.content, message.settings, None
     node = content["name"] if kind == "summary" else message.envelope.get("node")
     if message.task == "join":

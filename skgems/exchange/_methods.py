@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
+from sklearn.base import TransformerMixin
 
 from ..averaging import Downpour
 from ..base import BaseAggregator
@@ -10,7 +11,7 @@ from ..fronts import PooledTransformer
 from ..gems import Rounds
 from ..pooled import CLASSIFIERS
 from ..spaces import Construction, Criterion, Geometry
-from ..steps import Front, front_of_text
+from ..steps import DocumentFront, front_of_content, front_of_text
 
 METHODS = BaseAggregator.methods
 # Of whoever computes, not of what is computed.
@@ -59,9 +60,11 @@ def of_settings(method: str, settings: Mapping) -> BaseAggregator:
     return method_of(method)(**params)
 
 
-def _front(given) -> PooledTransformer | None:
+def _front(given) -> TransformerMixin | None:
     if isinstance(given, Mapping):
-        front = Front.from_content(given)
+        front = front_of_content(given)
+        if isinstance(front, DocumentFront):
+            return front.transformer
         return PooledTransformer(front.transformer, bounds=front.bounds)
     if isinstance(given, str) and given.endswith(".safetensors"):
         return PooledTransformer.load(given)

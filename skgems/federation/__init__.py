@@ -34,7 +34,7 @@ from ._reading import begins_again, read_federation, read_members
 from ._record import Record
 from ._replying import MIN_ROWS, ReplyDeclinedError, answer, reply_to
 from ._report import Report, ReportMixin, printable
-from ._rows import column_member, member_of
+from ._rows import check_no_label_missing_at, column_member, member_of
 from ._run import (
     AskAgainError,
     LeftOut,

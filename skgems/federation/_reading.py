@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from ..base import (
     BaseAggregator,
     Features,
+    check_no_label_missing,
     encode_labels,
     is_channel,
     is_named,
@@ -24,7 +25,8 @@ from ..local import LocalModel, local_model
 from ..messages import Agreement
 from ..networks import Network, union_of_classes
 from ..progress import say, shown, tracked
-from ..steps import Front, as_rows
+from ..spaces import EmptyIntersectionError, NoSpaceError
+from ..steps import DocumentFront, Front, as_rows, front_of_content
 from . import _nodes
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, through_front
@@ -94,8 +96,10 @@ def read_federation(
     fitted = split_by_state(names, members)
     features = codes = mask = drawn = front = None
     asked, shared = [], False
+    if y is not None:
+        check_no_label_missing(y, nodes)
     if aggregator.front is not None:
-        X = None if X is None else as_rows(X)
+        X = None if X is None else _rows_for(aggregator._agreed_front, X)
         front, asked = _front_for(aggregator, X, nodes, held_out, joined)
     if X is None:
         if y is not None or nodes is not None or held_out is not None:
@@ -125,7 +129,7 @@ def read_federation(
         members = list(map(front.left_of, members, names))
     members = _with_rows_alone(names, members, codes, X, y, features)
     models = [local_model(m, name=n) for n, m in zip(names, members, strict=True)]
-    descriptions = _described(aggregator, models, weights)
+    descriptions = _described(aggregator, models, weights, features)
     features = _common_features(names, descriptions, features)
     classes = union_of_classes(descriptions, names=names)
     seen = [np.isin(classes, own.classes[own.seen]) for own in descriptions]
@@ -135,7 +139,7 @@ def read_federation(
         if y.dtype.kind in ("O", classes.dtype.kind):
             # As np.unique(y): an MLPClassifier cuts objects to texts of its own width.
             classes = classes.astype(np.result_type(classes, y))
-        y = encode_labels(y, classes)
+        y = encode_labels(y, classes, about_nets=_about_nets(models))
         if codes is None:
             # Whoever is not here has sent its statistics; these are rows of others.
             here = np.array([summary is None for summary in summaries])
@@ -174,9 +178,13 @@ def read_federation(
     return federation
 
 
+def _rows_for(front: Front, X):
+    return front.rows(X) if isinstance(front, DocumentFront) else as_rows(X)
+
+
 def _front_for(aggregator, X, nodes, held_out, joined) -> tuple[Front, list[dict]]:
     if joined is not None:
-        return Front.from_content(joined.front), []
+        return front_of_content(joined.front), []
     front = aggregator._agreed_front
     if front.columns is not None:
         return front, []
@@ -263,6 +271,10 @@ def begins_again(fit: Callable) -> Callable:
                     return shown(fit)(aggregator, *args, **kwargs)
                 except NodesLost as lost:
                     aggregator._begun = lost.run  # who is left, and the history
+                except (NoSpaceError, EmptyIntersectionError) as error:
+                    # A search prints the traceback of each fit that fails, and what
+                    # is called in here says nothing of a level that is too high.
+                    raise error.with_traceback(None) from None
         finally:
             vars(aggregator).pop("_begun", None)
 
@@ -308,9 +320,9 @@ def read_members(aggregator, given, joined: Run | None = None) -> tuple:
 def _opened(path, name: str) -> Summary:
     try:
         return Summary.at(path)
-    except FileNotFoundError as exc:
+    except FileNotFoundError:
         text = f"{os.fspath(path)!r} is taken for the file of a summary; there is none."
-        raise FileNotFoundError(f"Node {name!r}: {text}") from exc
+        raise FileNotFoundError(f"Node {name!r}: {text}") from None
 
 
 def _check_kinds_of_labels(names: list, members: list) -> None:
@@ -352,11 +364,17 @@ def _check_settings(aggregator: BaseAggregator, summary) -> None:
 
 def _in_words(value) -> str:
     if isinstance(value, dict) and "tree" in value:
-        return f"{Front.from_content(value).transformer} fitted to {value['fitted']}"
+        return f"{front_of_content(value).transformer} fitted to {value['fitted']}"
     if isinstance(value, dict) and "name" in value:
         params = [f"{k}={v!r}" for k, v in value.items() if k != "name"]
         return f"{value['name']}({', '.join(params)})"
     return repr(value)
+
+
+def _about_nets(models: list[LocalModel]) -> str:
+    """What to do where the classes of a node's net are numbers of its outputs."""
+    advice = ((model.name, model.advice_on_labels) for model in models)
+    return next((f" Node {name!r}: {text}" for name, text in advice if text), "")
 
 
 def _row_counts(y: np.ndarray, classes: np.ndarray, roles: dict) -> dict:
@@ -368,12 +386,22 @@ def _row_counts(y: np.ndarray, classes: np.ndarray, roles: dict) -> dict:
     return {"labels": classes[own].tolist(), **counts}
 
 
-def _described(aggregator, models: list[LocalModel], weights: bool) -> list:
+def _described(
+    aggregator, models: list[LocalModel], weights: bool, features: Features | None
+) -> list:
     found = [model.network() if weights else model.description for model in models]
     for model, own in zip(models, found, strict=True):
         alone = isinstance(own, Network) and not own.has_classifier
         if alone and not aggregator._takes_rows_alone:
             _nodes.raise_without_classifier(aggregator, model.name)
+        rows_are_documents = features is not None and features.n_features_in is None
+        if rows_are_documents and own.n_features_in is not None:
+            raise ValueError(
+                f"X holds documents, one text or dict a row, but the classifier of "
+                f"node {model.name!r} was fitted on rows of {own.n_features_in} "
+                "features. Give all nodes pipelines that begin with a vectorizer, or X "
+                "as these features."
+            )
     # Who does not say how many features there are has as many as the others.
     known = [own.n_features_in for own in found if own.n_features_in is not None]
     for k, own in enumerate(found):

@@ -28,7 +28,13 @@ from ._fingerprint import Fingerprint
 from ._halves import OF_HALVES
 from ._ledger import Ledger, open_ledger
 from ._nodes import as_mask
-from ._rows import AnyRows, column_member, fitted_at_node, member_of
+from ._rows import (
+    AnyRows,
+    check_no_label_missing_at,
+    column_member,
+    fitted_at_node,
+    member_of,
+)
 from ._warnings import ClassesLeftOutWarning, warn_of_exposed, warn_of_exposed_columns
 
 # Statistics of so few rows of a class are nearly the rows.
@@ -289,6 +295,8 @@ class _Node:
 
 def _answered(request: Message, node: _Node, agreed: Agreement | None) -> Message:
     min_rows = node.min_rows if agreed is None else max(node.min_rows, agreed.min_rows)
+    if request.task != "front":
+        check_no_label_missing_at(node.name, node.y)
     is_of_columns = request.task in ("front", *OF_HALVES)
     has_front = request.content.get("front") is not None
     if is_of_columns:

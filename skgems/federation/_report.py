@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import versions
+from ..base import check_no_label_missing, versions
 from ..compat import safe_indexing
 from ..local import indices_of, local_model
 from ..spaces import as_criterion
@@ -145,13 +145,14 @@ class ReportMixin:
         return Report(*given, tuple(_doubts(self, nodes, classes)), _proof(self))
 
     def _scored(self, X, y, nodes) -> dict:
+        check_no_label_missing(y, nodes)
         y, names = np.asarray(y), list(self.node_names_)
         Z, found = self._validate(X, reset=False), self.predict(X)
         owned = dict.fromkeys(names, np.arange(len(y)))
         if nodes is not None:
             owned = {
                 name if name in names else names[int(name)]: rows
-                for name, rows in owners_of(nodes, X).items()
+                for name, rows in owners_of(nodes, Z).items()
             }
         columns = {"rows": [], "own": [], "aggregate": []}
         for name, member in _pairs(self):

@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from ..base import PUBLIC_NAME, BaseAggregator, named_members, split_by_state
 from ..compat import num_samples
+from ..datasets import missing_labels
 from ..local import (
     ChunkedMember,
     Member,
@@ -24,7 +25,7 @@ from ..local import (
 )
 from ..messages import naming
 from ..networks import Network, is_fitted
-from ..steps import as_rows
+from ..steps import ColumnsError, as_rows
 from . import _nodes
 
 
@@ -81,8 +82,19 @@ def check_node(aggregator, estimator, name) -> None:
         _nodes.raise_without_classifier(aggregator, name)
 
 
+def check_no_label_missing_at(name: str, y) -> None:
+    missing = missing_labels(y)
+    if missing.any():
+        raise ValueError(
+            f"Node {name!r}: y has no label (it is None, NaN or NA) for "
+            f"{missing.sum()} of its {len(missing)} rows. Leave these rows out, or "
+            "give them their labels: keep = pandas.notna(y), then X[keep] and y[keep]."
+        )
+
+
 def _checked_rows(aggregator, estimator, name, X, y, held_out) -> tuple:
     """Rows, labels and mask, or None, validated; type of labels, names of features."""
+    check_no_label_missing_at(name, y)
     front = aggregator._agreed_front
     if front is not None:
         if front.columns is None:
@@ -91,15 +103,11 @@ def _checked_rows(aggregator, estimator, name, X, y, held_out) -> tuple:
                 "tell: give `front` a fitted PooledTransformer, or Backbone, the same "
                 "at each node."
             )
-        X = front.transform(X)
     try:
+        X = X if front is None else front.transform(X)
         (X, y), features = aggregator._validated_for_fit(X, y)
-    except ValueError as exc:
-        if "could not convert" not in str(exc):
-            raise
-        # The server may see this text, and the other one has a value of a row.
-        text = f"Node {name!r}: X holds texts, not numbers; encode them."
-        raise ValueError(text) from exc
+    except ColumnsError as exc:  # the server may see it, and it has no value of a row
+        raise ColumnsError(f"Node {name!r}: {exc}") from exc.__cause__
     y = column_or_1d(y)
     check_classification_targets(y)
     kinds = {type(label) for label in np.unique(y).tolist()}

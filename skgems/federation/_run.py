@@ -374,10 +374,13 @@ def _without_score(request: Message) -> Message:
 
 def _raise_wrong_input(name: str, failure: Exception, is_needed: bool) -> None:
     """Raise what is wrong with a node's input, or anything if its reply is needed."""
-    wrong = (AskAgainError, ValueError, TypeError)
-    otherwise = RuntimeError if is_needed else None
-    kind = next((kind for kind in wrong if isinstance(failure, kind)), otherwise)
-    if kind is not None:
-        text, node = str(failure), f"node {name!r}"
-        named = text.lower().startswith(node.lower())
-        raise kind(text if named else f"{node}: {text}") from failure
+    text = str(failure)
+    if not text.lower().startswith(f"node {name!r}".lower()):
+        text = f"node {name!r}: {text}"
+    for kind in (AskAgainError, ValueError, TypeError):
+        if isinstance(failure, kind):
+            # One traceback, which leads to the place: a cause would repeat the text.
+            renamed = kind(text).with_traceback(failure.__traceback__)
+            raise renamed from failure.__cause__
+    if is_needed:
+        raise RuntimeError(text) from failure  # whose type says what the text does not

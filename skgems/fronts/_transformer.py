@@ -301,7 +301,7 @@ default=None
         try:
             return cls.of(Front.from_content(load_message(path).content["front"]))
         except (KeyError, TypeError, AttributeError, ValueError) as exc:
-            raise ValueError(f"{os.fspath(path)}: it is no front: {exc}") from exc
+            raise ValueError(f"{os.fspath(path)}: it is no front: {exc}") from None
 
     @classmethod
     def of(cls, front: Front) -> "PooledTransformer":

@@ -140,7 +140,8 @@ default="auto"
     front : transformer, default=None
         Transformers before all, which all agree on: unfitted, they are fitted to what
         the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
-        fitted one stays as it is). Members are of what comes out of them.
+        fitted one stays as it is). Members are of what comes out of them. Where rows
+        are documents, one text or dict each: a HashingVectorizer or FeatureHasher.
     n_jobs : int, default=None
         Nodes treated in parallel. Results do not depend on it.
     verbose : bool or int, default=0

@@ -170,7 +170,7 @@ class LinearStage:
                 spaces.append(profile.space(epsilon, self.construction.max_radius))
             except ValueError as error:
                 kind = NoSpaceError if isinstance(error, NoSpaceError) else ValueError
-                raise kind(f"node {name!r}: {error}") from error
+                raise kind(f"node {name!r}: {error}") from None
         return profiles, spaces
 
     def spaces_around_plan(self, W: np.ndarray, asked: Asked) -> Generator:

@@ -9,7 +9,7 @@ from scipy.special import expit, softmax
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
-from ..compat import safe_indexing
+from ..compat import num_samples, safe_indexing
 from ..networks import (
     Layers,
     Network,
@@ -75,6 +75,7 @@ class LocalModel:
         own = self.estimator
         return own.is_constant if isinstance(own, Network) else is_constant(own)
 
+    advice_on_labels = ""  # what to do where its classes are numbers of outputs
     has_module = False  # whether its parameters are those of a torch module
     is_chain = True  # whether it can be read as a chain of dense layers
 
@@ -98,6 +99,7 @@ class LocalModel:
         """Checked probabilities of sorted classes; 0 where it has no output."""
         with at_node(self.name, self._no_prediction):
             own = self._probabilities(X)
+            _check_one_a_row(own, X)
             check_outputs(own, "probabilities")
         target = indices_of(self.description.classes, classes)
         proba = np.zeros((own.shape[0], len(classes)))
@@ -108,6 +110,7 @@ class LocalModel:
         """Predictions, else the most probable class, as indices of sorted classes."""
         with at_node(self.name, self._no_prediction):
             predicted = self._predictions(X)
+            _check_one_a_row(predicted, X)
         votes = indices_of(predicted, classes)
         others = votes < 0
         if others.any():
@@ -151,8 +154,11 @@ class LocalModel:
                 " Put what comes before the classifier before the aggregator instead: "
             )
             hint += "make_pipeline(StandardScaler(), aggregator)."
-        what = f"{reason} cannot go on training from given parameters"
-        raise TypeError(f"Node {self.name!r}: {what}. What can: {TRAINABLE}.{hint}")
+        raise TypeError(
+            f"Node {self.name!r}: {reason} cannot go on training from given "
+            f"parameters. What can: {TRAINABLE}.{hint} EnsembleAggregator lets "
+            "classifiers of any kind vote."
+        )
 
     def _obstacle(self) -> str | None:
         bare = unwrap(self.estimator)
@@ -232,6 +238,15 @@ class LocalModel:
 
     def layers(self) -> Layers:
         return self.network().above(0)
+
+
+def _check_one_a_row(outputs: np.ndarray, X) -> None:
+    n_rows = num_samples(X)
+    if len(outputs) != n_rows:
+        raise ValueError(
+            f"it says something of {len(outputs)} rows where {n_rows} are given. Was "
+            "it fitted to rows of another form, such as texts that are now a table?"
+        )
 
 
 def retrain_layers(model, layers: Layers, Z, y, *, epochs: int, **options) -> Layers:

@@ -83,6 +83,20 @@ class SkorchModel(LocalModel):
         return Description.of(self.estimator, labels, seen)
 
     @property
+    def advice_on_labels(self) -> str:
+        if isinstance(self.own, NeuralNetBinaryClassifier):
+            return (
+                "NeuralNetBinaryClassifier knows the labels 0 and 1 alone: give y so."
+            )
+        if getattr(self.own, "classes", None) is not None and len(self.own.classes):
+            return ""
+        return (
+            "its skorch net numbers its outputs from 0, as the labels were numbered "
+            "where it was fitted. Say which label each output stands for, "
+            "net.set_params(classes=[...]), at each node whose numbers are its own."
+        )
+
+    @property
     def dtype(self) -> np.dtype:
         return float_dtype(self.own)
 

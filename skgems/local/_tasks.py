@@ -21,7 +21,7 @@ from ..networks import Coordinates, HiddenLayers, Layers, linear_logits
 from ..neurons import build_neuron_spaces
 from ..progress import tracked
 from ..spaces import Criterion, Geometry, on_one_scale
-from ..steps import Front
+from ..steps import Front, front_of_content
 from ._cache import digest
 from ._chunks import ChunkedMember, moments_of_chunks, stacked
 from ._classifiers import at_node, indices_of
@@ -43,7 +43,7 @@ def opened_front(content) -> Front:
     key = digest(content)
     if key not in _OPENED:
         _OPENED.clear()
-        _OPENED[key] = Front.from_content(content)
+        _OPENED[key] = front_of_content(content)
     return _OPENED[key]
 
 

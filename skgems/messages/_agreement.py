@@ -158,7 +158,7 @@ class Agreement:
         try:
             found = json.loads(text)
         except (ValueError, RecursionError) as exc:
-            raise ValueError(f"it is no agreement: {exc!s:.200}.") from exc
+            raise ValueError(f"it is no agreement: {exc!s:.200}.") from None
         if not isinstance(found, dict) or found.pop("skgems", None) != "agreement":
             raise ValueError("it is no agreement of skgems.")
         check_fields(found, _FIELDS, Place("agreement"))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..moments import LARGEST, LARGEST_FLOAT32, LARGEST_SQUARE
 from ..networks import ACTIVATIONS
-from ..steps import Front
+from ..steps import front_of_content
 from ._limits import MOST_CHARACTERS
 
 # What rounding may leave: relative to a sum, and in a matrix with ones on its diagonal
@@ -162,9 +162,9 @@ class FrontField(Json):
     def check(self, value, place):
         super().check(value, place)
         try:
-            Front.from_content(value)
+            front_of_content(value)
         except ValueError as exc:
-            raise place.wrong(f"{exc!s:.300}") from exc
+            raise place.wrong(f"{exc!s:.300}") from None
 
 
 @dataclass(frozen=True)
@@ -370,8 +370,8 @@ def check_text(value: str, place: Place) -> None:
     """Raise ValueError for what files or arrays would not give back."""
     try:
         value.encode("utf-8")
-    except UnicodeEncodeError as exc:  # half a character
-        raise place.wrong("has characters that cannot be sent") from exc
+    except UnicodeEncodeError:  # half a character
+        raise place.wrong("has characters that cannot be sent") from None
     # Which arrays drop.
     place.deny(value.endswith("\0"), "ends in a character of no width")
 
@@ -387,5 +387,5 @@ def check_definite(matrix: np.ndarray, place: Place) -> None:
     np.fill_diagonal(scaled, 1.0 + (DEFINITE + DEFINITE_A_FEATURE * len(scaled)))
     try:
         np.linalg.cholesky(scaled)
-    except np.linalg.LinAlgError as exc:
-        raise place.wrong("has a negative eigenvalue") from exc
+    except np.linalg.LinAlgError:
+        raise place.wrong("has a negative eigenvalue") from None

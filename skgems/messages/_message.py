@@ -160,7 +160,7 @@ class Message:
                 _ = message.content
             except (KeyError, ValueError, TypeError) as exc:
                 what = "names of arrays are not those of lists and tables"
-                raise ValueError(f"{what} ({exc!r:.200}).") from exc
+                raise ValueError(f"{what} ({exc!r:.200}).") from None
             return message
 
 

@@ -40,7 +40,9 @@ def naming(where, *, but=(), instead_of: str = "") -> Iterator[None]:
         if type(exc).__module__.startswith("skgems."):  # others need not take a text
             kind = type(exc)
         text = str(exc).removeprefix(instead_of)
-        raise kind(f"{os.fspath(where)}: {text}") from exc
+        # One traceback, which leads to the place: the cause would repeat the text.
+        named = kind(f"{os.fspath(where)}: {text}").with_traceback(exc.__traceback__)
+        raise named from exc.__cause__
 
 
 def pack(about: Mapping, arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -70,7 +72,7 @@ def unpack(data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
     try:
         arrays = load(data)
     except (SafetensorError, *_UNREADABLE) as exc:
-        raise ValueError(f"its arrays cannot be read: {exc!s:.200}.") from exc
+        raise ValueError(f"its arrays cannot be read: {exc!s:.200}.") from None
     for name, other in same.items():
         _check_name(name)
         if name in arrays or not isinstance(other, str) or other not in header:
@@ -113,7 +115,7 @@ def _json(text, what: str) -> dict:
             text, object_pairs_hook=_without_repetition, parse_constant=_no_constant
         )
     except (ValueError, TypeError, RecursionError) as exc:
-        raise ValueError(f"its {what} cannot be read: {exc!s:.200}.") from exc
+        raise ValueError(f"its {what} cannot be read: {exc!s:.200}.") from None
     if not isinstance(found, dict):
         raise ValueError(f"its {what} is no table of names and values.")
     # What is deeper than that no later step may go through, either.

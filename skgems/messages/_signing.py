@@ -63,9 +63,9 @@ def check_signed(message: Message, public_key) -> None:
         raise SignatureError("it is not signed.")
     try:
         key.verify(bytes.fromhex(message.envelope[_SIGNATURE]), _covered(message))
-    except (InvalidSignature, ValueError) as exc:
+    except (InvalidSignature, ValueError):
         wrong = "its signature is of another message, or by another key."
-        raise SignatureError(wrong) from exc
+        raise SignatureError(wrong) from None
 
 
 def public_key_of(path) -> bytes:
@@ -91,8 +91,8 @@ def _key(source, word: str):
             key = serialization.load_pem_private_key(data, password=None)
         else:
             key = serialization.load_pem_public_key(data)
-    except (ValueError, TypeError) as exc:  # TypeError: it has a password
-        raise ValueError(f"{name}: it is no {word} key.") from exc
+    except (ValueError, TypeError):  # TypeError: it has a password
+        raise ValueError(f"{name}: it is no {word} key.") from None
     if not isinstance(key, ed25519.Ed25519PrivateKey | ed25519.Ed25519PublicKey):
         raise ValueError(f"{name}: it is no ed25519 key.")
     return key

@@ -1,5 +1,6 @@
 """A fitted classifier of any supported library, to plain arrays and back."""
 
+from ._inputs import takes_documents, takes_missing_values
 from ._network import (
     ACTIVATIONS,
     Coordinates,
@@ -15,8 +16,8 @@ from ._network import (
     union_of_classes,
 )
 from ._read import (
+    SUMMED,
     count_outputs,
-    final_step,
     is_constant,
     is_fitted,
     is_skorch,
@@ -26,6 +27,6 @@ from ._read import (
     output_link,
     output_parameters,
     read_network,
-    unwrap,
 )
 from ._sklearn import label_array, to_logistic_regression, to_mlp_classifier, to_module
+from ._wrappers import final_step, unwrap

@@ -263,8 +263,8 @@ def _check_steps(steps, points, wrap, name):
         try:
             out = step.transform(out)
             values = _matrix(out)
-        except NotFittedError as exc:
-            raise NotFittedError(f"{where} of the pipeline is not fitted.") from exc
+        except NotFittedError:
+            raise NotFittedError(f"{where} of the pipeline is not fitted.") from None
         except Exception as exc:
             cause, problem = exc, f"it raises {type(exc).__name__} on real numbers"
         else:
@@ -277,8 +277,11 @@ def _check_steps(steps, points, wrap, name):
                 "folded into the first layer. Keep to affine steps (StandardScaler, "
                 "PCA, SelectKBest, ...) in the pipelines of nodes, and put this one, "
                 "with what is before it, in front of the aggregator, the same for all: "
+                "as front=, with members that are not fitted, or in "
                 f"make_pipeline({kind}(...), aggregator), with local classifiers "
-                "fitted on what it gives. Nodes that are apart give summarize that."
+                "fitted on what it gives. combine(estimators, X, y, nodes=nodes) makes "
+                "a front by itself, and EnsembleAggregator lets fitted pipelines vote "
+                "as they are."
             ) from cause
 
 

@@ -388,7 +388,7 @@ def union_of_classes(networks: Sequence[Network], *, names=None) -> np.ndarray:
     # Compared as Python objects: numpy would turn 1 into "1" and sort that.
     try:
         sorted(owner)
-    except TypeError as exc:
+    except TypeError:
         first, *others = owner
         text = isinstance(first, str)
         other = next((b for b in others if isinstance(b, str) != text), others[-1])
@@ -396,7 +396,7 @@ def union_of_classes(networks: Sequence[Network], *, names=None) -> np.ndarray:
             f"The classes of the nodes cannot be sorted together: node "
             f"{owner[first]!r} has the label {first!r} ({type(first).__name__}), node "
             f"{owner[other]!r} has {other!r} ({type(other).__name__}). Use one type."
-        ) from exc
+        ) from None
     return np.unique(np.concatenate(labels))
 
 

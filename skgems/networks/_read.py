@@ -13,8 +13,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ._affine import fold_steps
+from ._inputs import takes_documents
 from ._network import Network, with_first
 from ._sklearn import READERS, read_linear, read_one_vs_rest
+from ._wrappers import unwrap
 
 
 def output_labels(net, *, name: str = "estimator") -> tuple[np.ndarray, np.ndarray]:
@@ -123,18 +125,6 @@ ACCEPTED = (
 )
 
 
-def unwrap(estimator):
-    if isinstance(estimator, FrozenEstimator):
-        return unwrap(estimator.estimator)
-    inner = getattr(estimator, "best_estimator_", None)
-    return estimator if inner is None else unwrap(inner)
-
-
-def final_step(estimator):
-    own = unwrap(estimator)
-    return final_step(own.steps[-1][1]) if isinstance(own, Pipeline) else own
-
-
 def is_constant(estimator) -> bool:
     """Whether it is the constant model of a node whose rows show one class."""
     own = unwrap(estimator)
@@ -182,7 +172,38 @@ def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Ne
             f"Node {name!r}: this {kind} was fitted with refit=False and so has no "
             "best_estimator_. Fit it with refit=True."
         )
-    raise TypeError(f"Node {name!r}: {kind} cannot be read. Accepted are {ACCEPTED}.")
+    raise TypeError(
+        f"Node {name!r}: {kind} cannot be read, as it has no weights of a linear model "
+        "or of a network. EnsembleAggregator lets classifiers of any kind vote"
+        f"{_in_place_of(estimator)}. Accepted here are {ACCEPTED}."
+    )
+
+
+# Classifiers that have no weights, and that PooledAggregator makes of sums of rows.
+SUMMED = (
+    "BernoulliNB",
+    "CategoricalNB",
+    "ComplementNB",
+    "GaussianNB",
+    "MultinomialNB",
+    "QuadraticDiscriminantAnalysis",
+)
+
+
+def _in_place_of(estimator) -> str:
+    """What else to do with a classifier that has no weights, after a vote."""
+    kind = type(estimator).__name__
+    if kind in SUMMED:
+        return (
+            f"; PooledAggregator(pooled={kind}()) makes the {kind} of all rows, of "
+            "sums that nodes send"
+        )
+    if hasattr(estimator, "calibrated_classifiers_"):
+        return (
+            "; or give the classifier that is calibrated, since the aggregate is "
+            "calibrated on the rows of the nodes by itself"
+        )
+    return ""
 
 
 def is_fitted(estimator, *, name: str = "estimator") -> bool:
@@ -245,6 +266,15 @@ def _read_pipeline(pipeline, name):
     steps = _transformers(pipeline.steps[:-1])
     if not steps:
         return network
+    if takes_documents(pipeline):
+        raise ValueError(
+            f"Node {name!r}: the pipeline begins with {type(steps[0][1]).__name__}, "
+            "which takes documents, so that its weights are not those of columns of "
+            "numbers. A vectorizer that learns nothing from rows, HashingVectorizer or "
+            "FeatureHasher, is given as front= where it is the same at all nodes; the "
+            "fitted pipelines may stay as they are. EnsembleAggregator lets pipelines "
+            "vote that begin with any vectorizer."
+        )
     # A transformer of the user's own may not count its features: let the next one that
     # does, or the classifier, say it.
     known = (getattr(step, "n_features_in_", None) for _, step in steps)

@@ -194,7 +194,6 @@ def read_one_vs_rest(estimator, *, name: str, read: Callable[..., Network]) -> N
 
 
 def _read_part(part, i, name, read) -> Network:
-    cause = None
     try:
         network = read(part, name=name)
         if network.is_linear:
@@ -202,14 +201,14 @@ def _read_part(part, i, name, read) -> Network:
     except ValueError as exc:
         reason = str(exc).removeprefix(f"Node {name!r}: ")
         where = f"Node {name!r}: estimators_[{i}] of OneVsRestClassifier"
-        raise ValueError(f"{where}: {reason}") from exc
-    except TypeError as exc:
-        cause = exc
+        raise ValueError(f"{where}: {reason}") from None
+    except TypeError:  # which would say the same of the part alone
+        pass
     raise TypeError(
         f"Node {name!r}: OneVsRestClassifier of {type(part).__name__} cannot be read, "
         "only of linear classifiers, which have coef_ and intercept_. "
         "EnsembleAggregator and DistillationAggregator take any classifier."
-    ) from cause
+    )
 
 
 def read_mlp(estimator: MLPClassifier, *, name: str, copy: bool = True) -> Network:

@@ -431,14 +431,20 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
 
 def _known(estimator, where: str):
     """A classifier that is a function of sums, inside what wraps it; or ValueError."""
-    own, steps = final_step(estimator), has_steps(estimator)
-    if type(own) in KINDS and not steps:
-        return own
-    name = type(own).__name__
-    raise ValueError(
-        f"{where}: {name} {'after steps of a pipeline ' * steps}is not a function of "
-        f"sums over rows. Set pooled= to one of {sorted(CLASSIFIERS)}."
-    )
+    classifier = final_step(estimator)
+    kind = type(classifier).__name__
+    if type(classifier) not in KINDS:
+        raise ValueError(
+            f"{where}: {kind} is not a function of sums over rows. Set pooled= to one "
+            f"of {sorted(CLASSIFIERS)}, or let classifiers of any kind vote: "
+            "EnsembleAggregator."
+        )
+    if has_steps(estimator):
+        raise ValueError(
+            f"{where}: {kind} after steps of a pipeline is not a function of sums over "
+            f"rows. Give the steps to all nodes as front=, and pooled={kind}()."
+        )
+    return classifier
 
 
 def _plain(value):

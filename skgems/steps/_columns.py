@@ -6,6 +6,8 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import check_array
 
+from ._documents import are_documents
+
 _FLOATS = ("float32", "float64")
 
 
@@ -84,6 +86,12 @@ def as_rows(X):
         if len(set(X.columns)) < X.shape[1]:
             raise ColumnsError("two columns have the same name.")
         return X
+    if are_documents(X):
+        raise ColumnsError(
+            "X holds documents, one text or dict a row, but this transformer takes "
+            "columns. A front of documents is HashingVectorizer(n_features=4096), or "
+            "FeatureHasher(n_features=4096) of dicts."
+        )
     if issparse(X):
         return check_array(X, accept_sparse="csr", ensure_all_finite="allow-nan")
     given = np.asarray(X) if hasattr(X, "__array__") else np.array(X, dtype=object)

@@ -117,7 +117,7 @@ class Front:
             front = cls(transformer, bounds, columns, states)
             front.limits(Columns(1, None, (False,), "float64"))
         except (TypeError, KeyError, AttributeError, ValueError) as exc:
-            raise ValueError(f"is no front: {exc!s:.200}") from exc
+            raise ValueError(f"is no front: {exc!s:.200}") from None
         return front
 
     def limits(self, columns: Columns) -> np.ndarray:
@@ -302,7 +302,7 @@ def _of_features(net, own: str, known: list[str], name: str):
     try:
         read_network(net, name=name)
         return net
-    except TypeError as exc:
+    except TypeError:
         alike = own.split("-")[0] in [digest.split("-")[0] for digest in known]
         why = "weights are equal, but not the statistics of batch normalisation: these "
         why += "layers were not in eval() mode while the last one learnt"
@@ -312,7 +312,7 @@ def _of_features(net, own: str, known: list[str], name: str):
             f"{f' ({why})' if alike else ''}. Give all nodes the same layers; or take "
             "those of several nets side by side, front=FeatureUnion([(name, "
             "Backbone(net)), ...]); or let EnsembleAggregator stack the nets."
-        ) from exc
+        ) from None
 
 
 @contextmanager
@@ -631,8 +631,8 @@ def front_of_text(text: str):
             args = [ast.literal_eval(own) for own in call.args]
             named = {own.arg: ast.literal_eval(own.value) for own in call.keywords}
             steps.append(kind(*args, **named))
-        except (SyntaxError, KeyError, AttributeError, TypeError, ValueError) as exc:
+        except (SyntaxError, KeyError, AttributeError, TypeError, ValueError):
             what = "write StandardScaler, PCA(5) or others, with | between steps"
             given = f"{part.strip()!r} is no transformer of a front"
-            raise ValueError(f"{given}: {what}.") from exc
+            raise ValueError(f"{given}: {what}.") from None
     return steps[0] if len(steps) == 1 else make_pipeline(*steps)

@@ -90,3 +90,16 @@ def test_tables_of_other_columns_are_named(tmp_path, capsys):
     assert main([*typed, "--label", "kind"]) == 1
     said = capsys.readouterr().err
     assert "nice.csv" in said and "differ in columns: ['more']" in said
+
+
+def test_labels_that_are_empty_are_counted(tmp_path, capsys):
+    tables(tmp_path)
+    place = tmp_path / "nice.csv"
+    frame = pandas.read_csv(place, dtype={"kind": str}, keep_default_na=False)
+    frame.loc[[4, 9, 30], "kind"] = ""
+    frame.to_csv(place, index=False)
+    typed = ["combine", str(tmp_path), "--method", "auto", "--label", "kind"]
+    assert main([*typed, "--out", str(tmp_path / "model.joblib")]) == 1
+    assert "column 'kind' is empty in 3 of 90 rows, the first in line 6. Fill in" in (
+        capsys.readouterr().err
+    )

@@ -346,7 +346,10 @@ def break_cell(text):
         ),
         (lambda t: t.replace(",", ";"), "columns are not separated by commas"),
         (break_cell, "no numbers in the columns 'age', the first in line 5"),
-        (lambda t: t.replace(",flu,", ",,", 1), "column 'diagnosis' is empty in line "),
+        (
+            lambda t: t.replace(",flu,", ",,", 1),
+            "column 'diagnosis' is empty in 1 of 60 rows, the first in line ",
+        ),
         (lambda t: t.partition("\n")[0], "there are no rows"),
         (lambda t: t.replace("\n0", "\n0,0"), "lyon.csv: it is no table: "),
         (lambda t: t.replace("weight,", "", 1), "more cells than the first has names"),

@@ -453,7 +453,7 @@ def _with_nan(X, y):
         (
             lambda X, y: (np.where(X > 9, "x", "z"), y),
             ValueError,
-            "X holds texts, not numbers",
+            "X has columns of text, .*front=",
         ),
     ],
 )

@@ -37,6 +37,8 @@ from skgems.datasets import partition_by_label, partition_dirichlet
 from skgems.exchange import inspect
 from skgems.exchange._methods import as_json, from_json
 from skgems.federation import ClassesLeftOutWarning, Message, Nodes, Summary, reply_to
+from skgems.networks import SUMMED
+from skgems.pooled import CLASSIFIERS
 
 SHARES = [0.2, 0.3, 0.5]
 DISCRIMINANT = LinearDiscriminantAnalysis
@@ -460,3 +462,14 @@ def test_sums_that_cannot_be_are_refused(pooled, field, change, words):
     reply[field] = change(np.array(reply[field]))
     with pytest.raises(ValueError, match=words):
         Summary(Message.of("join", **content))
+
+
+def test_classifiers_that_are_told_of_pooling_are_those_without_weights():
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 3, size=(60, 3)), np.arange(60) % 2
+    without_weights = {
+        name
+        for name, kind in CLASSIFIERS.items()
+        if kind is not NearestCentroid and not hasattr(kind().fit(X, y), "coef_")
+    }
+    assert set(SUMMED) == without_weights

@@ -1,0 +1,208 @@
+"""A front of documents: a vectorizer that learns nothing from rows."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from numbers import Integral
+
+import joblib
+from sklearn.base import BaseEstimator, clone
+from sklearn.feature_extraction import FeatureHasher
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+
+from ._columns import Columns, ColumnsError
+from ._documents import are_documents, as_documents
+from ._front import Front
+from ._kinds import NotPooledError
+
+# Columns of numbers at most: the default of scikit-learn.
+_MOST_FEATURES = 2**20
+# Words, or characters, that one feature may be made of: a request that asks for more
+# would keep a node busy for long.
+_MOST_IN_A_ROW = 10
+# Those of a front in a message, of which a vectorizer needs the first alone.
+_FIELDS = {"tree", "bounds", "states", "columns", "fitted"}
+# Documents have no columns: all that is known of them is that they are no numbers.
+_NO_COLUMNS = Columns(None, None, (True,), "float64")
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, Integral) and 1 <= value <= _MOST_FEATURES
+
+
+def _is_range(value: object) -> bool:
+    return (
+        isinstance(value, list | tuple)
+        and len(value) == 2
+        and all(isinstance(n, Integral) for n in value)
+        and 1 <= value[0] <= value[1] <= _MOST_IN_A_ROW
+    )
+
+
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _one_of(*values: str | None) -> Callable[[object], bool]:
+    return lambda value: value is None or isinstance(value, str) and value in values
+
+
+# Vectorizers by name, and their parameters that can be sent, each with what its value
+# may be. All others stay as they are by default: functions cannot be sent, a pattern
+# of words may take for ever on some texts, and input="filename" would read files of
+# the node.
+_KINDS: Mapping[str, tuple[type, Mapping[str, Callable[[object], bool]]]] = {
+    "HashingVectorizer": (
+        HashingVectorizer,
+        {
+            "n_features": _is_size,
+            "ngram_range": _is_range,
+            "analyzer": _one_of("word", "char", "char_wb"),
+            "stop_words": _one_of("english"),
+            "strip_accents": _one_of("ascii", "unicode"),
+            "norm": _one_of("l1", "l2"),
+            "lowercase": _is_bool,
+            "binary": _is_bool,
+            "alternate_sign": _is_bool,
+        },
+    ),
+    "FeatureHasher": (
+        FeatureHasher,
+        {
+            "n_features": _is_size,
+            "input_type": _one_of("dict", "pair", "string"),
+            "alternate_sign": _is_bool,
+        },
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class DocumentFront(Front):
+    """A vectorizer that is the same at all nodes without a message."""
+
+    @classmethod
+    def of(cls, transformer: BaseEstimator) -> "DocumentFront":
+        """That of a vectorizer; NotPooledError if it learns from rows."""
+        kind = type(transformer).__name__
+        if kind not in _KINDS or type(transformer) is not _KINDS[kind][0]:
+            raise NotPooledError(
+                f"{kind} learns from rows, so that it is not the same at all nodes. A "
+                "front of documents is HashingVectorizer, or FeatureHasher of dicts. "
+                "EnsembleAggregator lets pipelines vote that begin with any vectorizer."
+            )
+        allowed = _KINDS[kind][1]
+        for name, value in _changed(transformer).items():
+            if name not in allowed or not allowed[name](value):
+                raise NotPooledError(
+                    f"front={kind}({name}={value!r:.80}) cannot be sent to nodes. "
+                    f"Leave {name} as it is by default; parameters that can be set, to "
+                    f"texts and numbers, are {', '.join(allowed)}."
+                )
+        return cls(transformer, columns=_NO_COLUMNS)
+
+    @property
+    def kind(self) -> str:
+        return type(self.transformer).__name__
+
+    @property
+    def agreed(self) -> dict:
+        params = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in _changed(self.transformer).items()
+        }
+        return {"tree": {"kind": self.kind, "params": params}, "bounds": None}
+
+    @property
+    def digest(self) -> str:
+        return joblib.hash(self.agreed)
+
+    @property
+    def asks(self) -> bool:
+        return False
+
+    @property
+    def most_messages(self) -> int:
+        return 1
+
+    def as_content(self) -> dict:
+        return self.agreed
+
+    @property
+    def fitted(self) -> BaseEstimator:
+        return clone(self.transformer)
+
+    def rows(self, X):
+        """Documents; ColumnsError for rows of numbers or of columns."""
+        if not are_documents(X):
+            raise ColumnsError(
+                f"the front is a {self.kind}, which takes documents, one a row, but X "
+                "is a table or holds numbers. Give the column of documents alone, "
+                "X['text'] say."
+            )
+        return as_documents(X)
+
+    def transform(self, X):
+        """Rows of numbers, sparse, shape (n_rows, n_features)."""
+        documents = self.rows(X)
+        try:
+            return self.fitted.transform(documents)
+        except (ValueError, TypeError, AttributeError):
+            # scikit-learn's text may have a value of a row, and a server may see it.
+            raise ColumnsError(
+                f"some documents are not such as {self.kind} takes, but None, NaN or "
+                "numbers. Leave these rows out, or give them an empty document."
+            ) from None
+
+    def left_of(self, member, name: str = "estimator"):
+        """What comes after an equal vectorizer in a pipeline; else the member."""
+        pipeline = member.estimator if isinstance(member, FrozenEstimator) else member
+        if not isinstance(pipeline, Pipeline) or len(pipeline) < 2:
+            return member
+        first = pipeline.steps[0][1]
+        first = first.estimator if isinstance(first, FrozenEstimator) else first
+        is_equal = type(first) is type(self.transformer) and (
+            _changed(first) == _changed(self.transformer)
+        )
+        return pipeline[1:] if is_equal else member
+
+
+def _changed(vectorizer: BaseEstimator) -> dict:
+    """Parameters that are not defaults."""
+    usual = type(vectorizer)().get_params(deep=False)
+    params = _with_tuples(vectorizer.get_params(deep=False))
+    return {
+        name: value
+        for name, value in params.items()
+        if type(value) is not type(usual[name]) or not value == usual[name]
+    }
+
+
+def front_of_content(content: Mapping) -> Front:
+    """The front of a message, of documents too; ValueError if it can be none."""
+    tree = content.get("tree") if isinstance(content, Mapping) else None
+    kind = tree.get("kind") if isinstance(tree, Mapping) else None
+    if not isinstance(kind, str) or kind not in _KINDS:
+        return Front.from_content(content)
+    _check_fields(content)
+    vectorizer, allowed = _KINDS[kind]
+    params = tree.get("params", {})
+    if not isinstance(params, Mapping) or not params.keys() <= allowed.keys():
+        raise ValueError(f"is no front: {kind} has the parameters {sorted(allowed)}")
+    return DocumentFront.of(vectorizer().set_params(**_with_tuples(params)))
+
+
+def _check_fields(content: Mapping) -> None:
+    if content.get("bounds") is not None or content.get("states"):
+        raise ValueError("is no front: a vectorizer has neither bounds nor states")
+    if not (content.keys() <= _FIELDS and content["tree"].keys() <= {"kind", "params"}):
+        raise ValueError("is no front: it has fields that a front has not")
+
+
+def _with_tuples(params: Mapping) -> dict:
+    """Parameters as scikit-learn has them, of which JSON makes lists."""
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in params.items()
+    }

@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A vectorizer that learns nothing from rows is a front of documents."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from common_documents import SITES, documents
+from sklearn.base import clone
+from sklearn.feature_extraction import DictVectorizer, FeatureHasher
+from sklearn.feature_extraction.text import (
+    CountVectorizer,
+    HashingVectorizer,
+    TfidfVectorizer,
+)
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import MultinomialNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skgems import (
+    EnsembleAggregator,
+    Exchange,
+    GEMSLogisticAggregator,
+    GEMSMLPAggregator,
+    ModelAveragingAggregator,
+    PFNMAggregator,
+    PooledAggregator,
+    PooledTransformer,
+    answer,
+    combine,
+)
+from skgems.federation import Message, Nodes, reply_to
+from skgems.fronts import NotPooledError
+from skgems.steps import DocumentFront, front_of_content
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skgems.federation.RowsExposedWarning",
+    "ignore::skgems.federation.NodesDisagreeWarning",
+)
+
+
+def hashing():
+    return HashingVectorizer(n_features=128)
+
+
+def linear(members=None, front=None):
+    front = hashing() if front is None else front
+    return GEMSLogisticAggregator(members, front=front, random_state=0)
+
+
+def fitted_to_numbers(data):
+    """The aggregate of the same classifiers and of the rows after the vectorizer."""
+    heads = [(site, member[-1]) for site, member in data.pipelines(hashing)]
+    aggregate = GEMSLogisticAggregator(heads, random_state=0)
+    return aggregate.fit(hashing().transform(data.X), data.y, nodes=data.sites)
+
+
+@pytest.mark.parametrize("form", ["list", "array", "Series"])
+def test_fitted_pipelines_behind_an_equal_vectorizer_are_merged(form):
+    data = documents()
+    X = {"list": data.X.tolist(), "array": data.X}.get(form)
+    if form == "Series":
+        X = pytest.importorskip("pandas").Series(data.X)
+    aggregate = linear(data.pipelines(hashing)).fit(X, data.y, nodes=data.sites)
+    expected = fitted_to_numbers(data)
+    np.testing.assert_array_equal(aggregate.coef_, expected.coef_)
+    assert not hasattr(aggregate, "n_features_in_")
+    np.testing.assert_array_equal(
+        aggregate.predict_proba(X),
+        expected.predict_proba(hashing().transform(data.X)),
+    )
+    plain = aggregate.to_estimator()
+    assert type(plain[0]) is HashingVectorizer
+    np.testing.assert_array_equal(plain.predict(data.X.tolist()), aggregate.predict(X))
+
+
+def test_a_pipeline_behind_another_vectorizer_is_an_error_that_says_what_to_do():
+    data = documents()
+    other = HashingVectorizer(n_features=128, norm="l1")
+    with pytest.raises(ValueError, match="Node 'lyon'.*HashingVectorizer.*front="):
+        linear(data.pipelines(hashing), other).fit(data.X, data.y, nodes=data.sites)
+    frozen = [(site, FrozenEstimator(m)) for site, m in data.pipelines(hashing)]
+    aggregate = linear(frozen).fit(data.X, data.y, nodes=data.sites)
+    np.testing.assert_array_equal(aggregate.coef_, fitted_to_numbers(data).coef_)
+
+
+@pytest.mark.parametrize("members", ["none", "unfitted"])
+def test_nodes_without_fitted_classifiers(members):
+    data = documents()
+    given = None if members == "none" else LogisticRegression()
+    aggregate = linear(given).fit(data.X, data.y, nodes=data.sites)
+    assert aggregate.score(data.X.tolist(), data.y) > 0.9
+
+
+def test_nodes_that_are_apart_need_no_more_messages():
+    data = documents()
+    pipelines = dict(data.pipelines(hashing))
+    whole = linear(list(pipelines.items())).fit(data.X, data.y, nodes=data.sites)
+
+    def ask(requests):
+        return {
+            name: reply_to(request, pipelines[name], *data.of(name), name=name)
+            for name, request in requests.items()
+        }
+
+    asked = linear(Nodes(ask, SITES)).fit()
+    np.testing.assert_array_equal(asked.coef_, whole.coef_)
+    assert [entry["task"] for entry in asked.history_] == ["join"]
+    agreed = linear()
+    sent = [agreed.summarize(pipelines[s], *data.of(s), name=s) for s in SITES]
+    files = clone(agreed).set_params(estimators=sent).fit()
+    np.testing.assert_array_equal(files.coef_, whole.coef_)
+    with pytest.raises(ValueError, match="summarized with front=HashingVectorizer"):
+        linear(sent, HashingVectorizer(n_features=64)).fit()
+
+
+def test_an_exchange_of_documents(tmp_path):
+    data = documents()
+    pipelines = dict(data.pipelines(hashing))
+    ranged = HashingVectorizer(n_features=64, ngram_range=(1, 2), norm=None)
+    Exchange(tmp_path, linear(front=ranged), nodes=SITES).step()
+    exchange = Exchange(tmp_path)  # a server started anew
+    while (fitted := exchange.step()) is None:
+        for name, request in exchange.waiting_for.items():
+            answer(request, None, *data.of(name), name=name)
+    members = [(site, None) for site in SITES]
+    whole = linear(members, ranged).fit(data.X, data.y, nodes=data.sites)
+    np.testing.assert_array_equal(fitted.coef_, whole.coef_)
+    assert pipelines.keys() == set(SITES)
+
+
+def test_dicts_go_through_a_hasher():
+    data = documents()
+    rows = [dict.fromkeys(text.split(), 1) for text in data.X]
+    hasher = FeatureHasher(n_features=128)
+    members = [(site, None) for site in SITES]
+    aggregate = linear(members, hasher).fit(rows, data.y, nodes=data.sites)
+    expected = GEMSLogisticAggregator(members, random_state=0).fit(
+        hasher.transform(rows), data.y, nodes=data.sites
+    )
+    np.testing.assert_array_equal(aggregate.coef_, expected.coef_)
+
+
+def test_naive_bayes_of_all_documents():
+    data = documents()
+    counts = HashingVectorizer(n_features=128, alternate_sign=False, norm=None)
+    aggregate = PooledAggregator(pooled=MultinomialNB(), front=counts)
+    aggregate.fit(data.X, data.y, nodes=data.sites)
+    whole = make_pipeline(counts, MultinomialNB()).fit(data.X, data.y)
+    np.testing.assert_allclose(
+        aggregate.predict_proba(data.X), whole.predict_proba(data.X)
+    )
+
+
+def test_averages_and_votes_of_documents():
+    data = documents()
+    members = data.pipelines(hashing)
+    heads = [(site, member[-1]) for site, member in members]
+    numbers = hashing().transform(data.X)
+    for kind in (ModelAveragingAggregator, EnsembleAggregator):
+        aggregate = kind(members, front=hashing())
+        aggregate.fit(data.X, data.y, nodes=data.sites)
+        expected = kind(heads).fit(numbers, data.y, nodes=data.sites)
+        np.testing.assert_array_equal(
+            aggregate.predict_proba(data.X), expected.predict_proba(numbers)
+        )
+
+
+def test_combine_makes_a_linear_model_behind_the_front():
+    data = documents()
+    members = data.pipelines()
+    given = {"nodes": data.sites, "front": hashing(), "random_state": 0}
+    alone = combine(X=data.X.tolist(), y=data.y, **given)
+    assert [entry["name"] for entry in alone.choice_.table] == ["linear"]
+    assert alone.score(data.X, data.y) > 0.8
+    both = combine(members, data.X.tolist(), data.y, **given)
+    assert [entry["name"] for entry in both.choice_.table] == [
+        *("linear", "vote", "vote by classes", "stack")
+    ]
+    assert not any(entry["error"] for entry in both.choice_.table)
+
+
+def test_combine_of_documents_that_are_apart():
+    data = documents()
+
+    def ask(requests):
+        return {
+            name: reply_to(request, None, *data.of(name), name=name)
+            for name, request in requests.items()
+        }
+
+    asked = combine(Nodes(ask, SITES), front=hashing(), random_state=0)
+    assert asked.choice_.name == "linear" and not asked.choice_.looks_at_members
+    assert "nobody judged it" in asked.choice_.doubts[0]
+    sent = [linear().summarize(None, *data.of(site), name=site) for site in SITES]
+    files = combine(sent, front=hashing(), random_state=0)
+    np.testing.assert_array_equal(files.coef_, linear(sent).fit().coef_)
+    assert min(files.score(data.X, data.y), asked.score(data.X, data.y)) > 0.9
+    with pytest.raises(ValueError, match="X holds documents.*HashingVectorizer"):
+        combine(Nodes(ask, SITES), random_state=0)
+
+
+def test_combine_lets_pipelines_vote():
+    data = documents()
+    members = data.pipelines()
+    given = {"nodes": data.sites, "random_state": 0}
+    for X in (data.X.tolist(), data.X):
+        aggregate = combine(members, X, data.y, **given)
+        assert [entry["name"] for entry in aggregate.choice_.table] == [
+            *("vote", "vote by classes", "stack")
+        ]
+        assert not any(entry["error"] for entry in aggregate.choice_.table)
+        assert aggregate.score(X, data.y) > 0.8
+    assert combine(members).predict(data.X[:2]).shape == (2,)
+    with pytest.raises(ValueError, match="documents.*front=HashingVectorizer"):
+        combine(X=data.X, y=data.y, **given)
+
+
+# ---- what cannot be a front -------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [TfidfVectorizer, CountVectorizer, DictVectorizer])
+def test_a_vectorizer_that_learns_is_no_front(kind):
+    data = documents()
+    message = f"{kind.__name__} learns from rows.*EnsembleAggregator"
+    with pytest.raises(NotPooledError, match=message):
+        linear(front=kind()).fit(data.X, data.y, nodes=data.sites)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"tokenizer": str.split},
+        {"analyzer": str.split},
+        {"token_pattern": "(a+)+$"},
+        {"input": "filename"},
+        {"n_features": 2**21},
+        {"ngram_range": (1, 10**6)},
+        {"ngram_range": (2, 1)},
+        {"stop_words": ["a"]},
+        {"dtype": np.float32},
+    ],
+)
+def test_parameters_that_cannot_be_sent(params):
+    data = documents()
+    (name,) = params
+    with pytest.raises(NotPooledError, match=rf"\({name}=.*cannot be sent") as raised:
+        linear(front=HashingVectorizer(**params)).fit(data.X, data.y)
+    assert "n_features, ngram_range" in str(raised.value)
+
+
+WRONG = [
+    {"tree": {"kind": "HashingVectorizer", "params": {"input": "filename"}}},
+    {"tree": {"kind": "HashingVectorizer", "params": {"token_pattern": "(a+)+$"}}},
+    {"tree": {"kind": "HashingVectorizer", "params": {"n_features": 10**12}}},
+    {"tree": {"kind": "HashingVectorizer", "params": {"n_features": [1, 2]}}},
+    {"tree": {"kind": "HashingVectorizer", "params": {"ngram_range": [1, 10**9]}}},
+    {"tree": {"kind": "HashingVectorizer", "params": {"ngram_range": "ab"}}},
+    {"tree": {"kind": "HashingVectorizer", "params": {"norm": {"l": 2}}}},
+    {"tree": {"kind": "HashingVectorizer", "params": {"lowercase": 1}}},
+    {"tree": {"kind": "HashingVectorizer", "params": ["n_features"]}},
+    {"tree": {"kind": "HashingVectorizer", "steps": []}},
+    {"tree": {"kind": "HashingVectorizer", "params": {}}, "bounds": "tell"},
+    {"tree": {"kind": "HashingVectorizer", "params": {}}, "states": {"0": {}}},
+    {"tree": {"kind": "HashingVectorizer", "params": {}}, "more": 1},
+    {"tree": {"kind": "FeatureHasher", "params": {"dtype": "object"}}},
+    {"tree": {"kind": "TfidfVectorizer", "params": {}}},
+    {"tree": {"kind": ["HashingVectorizer"], "params": {}}},
+    {"tree": "HashingVectorizer"},
+    {},
+    [],
+]
+
+
+@pytest.mark.parametrize("content", WRONG, ids=repr)
+def test_a_front_in_a_message_is_not_trusted(content):
+    with pytest.raises(ValueError, match="is no front|cannot be sent|is no table"):
+        front_of_content(content)
+    request = Message.of("front", front=content)
+    with pytest.raises(ValueError, match="front"):
+        reply_to(request, None, *documents().of("lyon"), name="lyon")
+
+
+def test_a_front_comes_back_from_a_message():
+    front = HashingVectorizer(n_features=64, ngram_range=(1, 2), stop_words="english")
+    content = DocumentFront.of(front).as_content()
+    again = front_of_content(content)
+    assert again.transformer.get_params() == front.get_params()
+    assert again.digest == DocumentFront.of(clone(front)).digest
+    assert again.digest != DocumentFront.of(hashing()).digest
+
+
+# ---- errors -----------------------------------------------------------------------
+
+
+def test_gaps_among_documents_are_an_error_without_the_text_of_others():
+    data = documents()
+    X, y = data.of("lyon")
+    X = [*X[:-1], None]
+    with pytest.raises(ValueError, match="Node 'lyon': some documents") as raised:
+        linear().summarize(None, X, y, name="lyon")
+    assert "word" not in str(raised.value) and raised.value.__cause__ is None
+
+
+@pytest.mark.parametrize("X", ["table", "numbers"])
+def test_a_front_of_documents_takes_no_tables(X):
+    data = documents()
+    aggregate = linear().fit(data.X, data.y, nodes=data.sites)
+    rows = np.zeros((3, 2)) if X == "numbers" else np.array([["a", "b"]], dtype=object)
+    with pytest.raises(ValueError, match="takes documents, one a row.*column of doc"):
+        aggregate.predict(rows)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        GEMSLogisticAggregator,
+        GEMSMLPAggregator,
+        PFNMAggregator,
+        ModelAveragingAggregator,
+    ],
+)
+def test_pipelines_that_cannot_be_read_are_told_of_front_and_votes(kind):
+    data = documents()
+    for vectorizer in (hashing, TfidfVectorizer):
+        members = data.pipelines(vectorizer)
+        with pytest.raises(ValueError, match="front=.*EnsembleAggregator") as raised:
+            kind(members).fit(data.X, data.y, nodes=data.sites)
+        assert "word" not in str(raised.value)
+        message = "Node 'lyon'.*begins with .*Vectorizer.*front=.*EnsembleAggregator"
+        with pytest.raises(ValueError, match=message):
+            kind(members).fit()
+
+
+def test_a_node_that_summarizes_documents_is_told_so():
+    data = documents()
+    member = dict(data.pipelines(hashing))["lyon"]
+    aggregate = GEMSLogisticAggregator(random_state=0)
+    with pytest.raises(ValueError, match="Node 'lyon': X holds documents.*front=") as e:
+        aggregate.summarize(member, *data.of("lyon"), name="lyon")
+    assert "word" not in str(e.value)
+    # What it says works.
+    aggregate.set_params(front=hashing())
+    assert aggregate.summarize(member, *data.of("lyon"), name="lyon").name == "lyon"
+
+
+def test_other_fronts_take_no_documents():
+    data = documents()
+    for front in (StandardScaler(), make_pipeline(StandardScaler())):
+        with pytest.raises(ValueError, match="takes columns.*HashingVectorizer") as e:
+            linear(front=front).fit(data.X, data.y, nodes=data.sites)
+        assert "word1" not in str(e.value)
+    with pytest.raises(ValueError, match="takes columns.*HashingVectorizer"):
+        PooledTransformer(StandardScaler()).fit(data.X)
