@@ -12,6 +12,12 @@ from ._channel import InProcess, Nodes
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, owners_of
 from ._halves import AS_IT_IS, FACTORS, HALVES, losses_of
+from ._labels import (
+    UnseenClassesWarning,
+    check_labels,
+    seen_classes_of,
+    shown_labels,
+)
 from ._nodes import as_mask, check_feature_names, halves_of, raise_without_classifier
 from ._plans import (
     MOST_GRIDS,
@@ -75,6 +81,7 @@ __all__ = [
     "SummarizingMixin",
     "Summary",
     "TooFewNodes",
+    "UnseenClassesWarning",
     "VariancesOnlyWarning",
     "read_federation",
     "reply_to",

@@ -18,6 +18,7 @@ from ..messages import (
 )
 from ..steps import holding
 from ._halves import OF_HALVES
+from ._labels import warn_of_unseen_classes
 from ._nodes import as_mask
 from ._record import Ledger
 from ._rows import AnyRows, column_member, fitted_at_node, member_of
@@ -177,6 +178,8 @@ def _answered(request, estimator, X, y, name, held_out, *, agreed, ledger, min_r
         ledger.count(request)
     if not of_columns:
         member = without_small_classes(member, min_rows)
+    if request.task == "join":  # once an exchange
+        warn_of_unseen_classes(member)
     reply = answer(request, member)
     warn_of = {"front": warn_of_exposed_columns, "join": warn_of_exposed}
     if request.task in warn_of:
