@@ -39,6 +39,7 @@ from ._run import (
     Run,
     TooFewNodes,
     check_reply_of,
+    min_rows_of,
     run,
 )
 from ._simulation import Simulation

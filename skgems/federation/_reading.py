@@ -29,7 +29,7 @@ from . import _nodes
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, through_front
 from ._labels import check_labels, shown_labels
-from ._run import NodesLost, Run
+from ._run import NodesLost, Run, min_rows_of
 from ._simulation import Simulation, simulate
 from ._summarizing import first_request
 from ._summary import Summary, is_path
@@ -278,7 +278,7 @@ def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:
     if run is None:
         agreement = getattr(channel, "agreement", None)
         if agreement is None:
-            agreement = Agreement.of(aggregator)
+            agreement = Agreement.of(aggregator, min_rows=min_rows_of(channel))
             with suppress(AttributeError):  # later fits are of the same exchange
                 channel.agreement = agreement
         run = Run(channel, agreement=agreement, keeps=True, may_lose=True)

@@ -8,6 +8,8 @@ from sklearn.utils import column_or_1d
 from ..base import warn_user
 from ..local import ANSWERS, Member, opened_front
 from ..messages import (
+    TASKS,
+    Agreement,
     Message,
     NotAgreedError,
     as_agreement,
@@ -37,7 +39,10 @@ def answer(request: Message, member: Member) -> Message:
     if request.task not in answers:
         who = f"Node {member.name!r}"
         raise ValueError(f"{who} knows no task {request.task!r}, of {sorted(answers)}.")
-    return Message.of(request.task, **answers[request.task](member, **request.content))
+    content = dict(answers[request.task](member, **request.content))
+    if request.task in TASKS and "min_rows" in TASKS[request.task].reply:
+        content["min_rows"] = member.min_rows
+    return Message.of(request.task, **content)
 
 
 def reply_to(
@@ -76,7 +81,9 @@ def reply_to(
         Rows that only score, the same each time. None: all rows do both.
     min_rows : int, default=10
         Classes of fewer rows are left out, but what the classifier knows of them. No
-        cluster has fewer, and no gradient is sent that is of fewer in effect.
+        cluster has fewer, and no gradient is sent that is of fewer in effect. The reply
+        says under which bound it was made. Where the agreement has a larger one, that
+        holds if ``state`` is given; otherwise the server refuses the reply.
     agreement : Agreement, str or os.PathLike, default=None
         What a person here has accepted, or its file; needs ``state``. None: what the
         first request offers, within bounds that an honest exchange meets.
@@ -133,6 +140,8 @@ def reply_to(
         raise ValueError(
             "requests are counted under an agreement: give state (--state), too."
         )
+    else:
+        _warn_of_small_bound(request, name=name, min_rows=min_rows)
     if reply is None:
         if agreed is not None:
             agreed.check_asked(request, ledger.answered)
@@ -155,6 +164,21 @@ def reply_to(
             ledger.keep(request, reply)
     reply = reply if private_key is None else signed(reply, private_key)
     return reply.to_bytes() if as_bytes else reply
+
+
+def _warn_of_small_bound(request: Message, *, name: str, min_rows: int) -> None:
+    """Warn where the server will refuse the reply, since it offers a larger bound."""
+    offered = request.envelope.get("agreement")  # in the first request of an exchange
+    if offered is None:
+        return
+    agreed_rows = Agreement.from_json(offered).min_rows
+    if min_rows < agreed_rows:
+        warn_user(
+            f"Node {name!r} answers with min_rows={min_rows}, but the server offers "
+            f"min_rows={agreed_rows} and refuses replies that were made with less. "
+            f"Answer with min_rows={agreed_rows} or more, or have the server begin a "
+            f"new exchange with min_rows={min_rows}."
+        )
 
 
 def _answered(request, estimator, X, y, name, held_out, *, agreed, ledger, min_rows):

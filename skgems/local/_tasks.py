@@ -349,6 +349,7 @@ def join(
             reply["moments"] = exact.as_arrays(dtype=dtype, rank=rank)
         answers[number] = {**request, "reply": reply}
     about = {"name": member.name, "method": method, "settings": settings}
+    about["min_rows"] = member.min_rows
     about |= {"describe": describe(member), "counts": counts(member)}
     return {**about, "answers": answers}
 
