@@ -662,7 +662,7 @@ class Talk:
         def ask(requests):
             return {name: reply(name, request) for name, request in requests.items()}
 
-        channel = Nodes(ask, list(members))
+        channel = Nodes(ask, list(members), min_rows=1)
         channel.reports = True
         return copy.copy(self.aggregator).set_params(estimators=channel).fit()
 
@@ -796,7 +796,8 @@ def choice_pairs() -> list[Pair]:
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RowsExposedWarning)
-        choose_over(Nodes(ask, ["lyon", "paris"]), lambda n_rows: tried)
+        nodes = Nodes(ask, ["lyon", "paris"], min_rows=2)
+        choose_over(nodes, lambda n_rows: tried)
     return found
 
 

@@ -177,6 +177,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--method", required=True, choices=sorted(METHOD_WORDS), help=_METHODS)
     add("--nodes", metavar="NODE", nargs="+", required=True, help="names of the nodes")
     add("--key", metavar="FILE", help="private key that signs the requests")
+    more = "the bound that all agree on: replies that a node made with a smaller "
+    more += "--min-rows are refused (default: 10)"
+    add("--min-rows", metavar="N", type=int, default=MIN_ROWS, help=more)
     more = "parameters of the method, n_rounds=3 say; values as JSON has them"
     add("--set", type=parameter, help=more, **_SET)
 

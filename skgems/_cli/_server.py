@@ -12,7 +12,7 @@ import joblib
 
 from ..base import BaseAggregator
 from ..exchange import AGREEMENT, METHODS, Exchange, Folder, inspect, of_settings
-from ..federation import Summary, load_message, printable
+from ..federation import Agreement, Summary, load_message, printable
 from ..messages import check_signed, naming, write_bytes
 
 _WAITING = 3
@@ -35,7 +35,13 @@ METHOD_WORDS: Mapping[str, str] = {
 
 def start_command(args) -> int:
     aggregator = aggregator_of(METHOD_WORDS[args.method], {}, args.parameters)
-    exchange = Exchange(args.folder, aggregator, nodes=args.nodes, private_key=args.key)
+    exchange = Exchange(
+        args.folder,
+        aggregator,
+        nodes=args.nodes,
+        private_key=args.key,
+        min_rows=args.min_rows,
+    )
     print(f"What all have to accept, once: {exchange.folder / AGREEMENT}")
     if exchange.step() is None:
         _print_waiting(exchange)
@@ -83,7 +89,7 @@ def _print_waiting(exchange: Exchange) -> None:
 
 
 def summaries_of(folder: Path, args) -> list[Summary]:
-    paths = sorted(folder.glob("*.safetensors"))
+    paths, agreement = sorted(folder.glob("*.safetensors")), _agreement_of(folder)
     if not paths:
         what = "neither an exchange.json of skgems start, nor a summary"
         raise ValueError(f"{folder}: there is {what} (*.safetensors).")
@@ -96,6 +102,8 @@ def summaries_of(folder: Path, args) -> list[Summary]:
             continue
         with naming(path):
             found.append(Summary(message))
+            if agreement is not None:
+                agreement.check_bound(message, found[-1].name)
             if args.public_keys:
                 check_signed(message, _key(args.public_keys, found[-1].name))
     if unknown := set(args.leave_out) - {summary.name for summary in found}:
@@ -104,6 +112,17 @@ def summaries_of(folder: Path, args) -> list[Summary]:
     if not found:
         raise ValueError("--leave-out leaves no node.")
     return found
+
+
+def _agreement_of(folder: Path) -> Agreement | None:
+    """What was agreed on, where a folder has summaries or replies of an exchange."""
+    places = [folder]
+    if folder.resolve().name == "replies":
+        places.append(folder.resolve().parent)
+    for place in places:
+        if (place / AGREEMENT).is_file():
+            return Agreement.load(place / AGREEMENT)
+    return None
 
 
 def _of_summaries(summaries: list[Summary], args) -> BaseAggregator:

@@ -1,6 +1,7 @@
 """One fitted aggregator of what the nodes have, chosen by rows that did not make it."""
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -19,7 +20,7 @@ from ..base import (
 )
 from ..choice import Choice, choose, choose_over
 from ..ensembles import EnsembleAggregator
-from ..federation import Summary, is_path, owners_of
+from ..federation import Summary, check_labels, is_path, owners_of, seen_classes_of
 from ..gems import GEMSLogisticAggregator
 from ..networks import final_step, takes_documents
 from ..progress import showing
@@ -110,7 +111,7 @@ def _of_rows(X, y, nodes, estimators, front, budget, random_state) -> BaseAggreg
     if nodes is None:
         nodes = np.zeros(len(y), dtype=int)
     owners = owners_of(nodes, X)
-    members = None if estimators is None else _members_of(estimators, owners)
+    members = None if estimators is None else _members_of(estimators, owners, y)
     seed = check_random_state(random_state).randint(2**31 - 1)
     own = {"budget": budget, "random_state": seed}
     tried = candidates(X, list(owners), members, front, **own)
@@ -160,7 +161,9 @@ def _is_sent(own) -> bool:
     return isinstance(own, Summary) or is_path(own)
 
 
-def _members_of(estimators, owners) -> list[tuple]:
+def _members_of(
+    estimators, owners: Mapping[str, np.ndarray], y: np.ndarray
+) -> list[tuple]:
     """Names and classifiers of nodes that have rows; ValueError of others."""
     members = list(zip(*named_members(estimators), strict=True))
     for name in (name for name, own in members if _is_sent(own)):
@@ -171,6 +174,10 @@ def _members_of(estimators, owners) -> list[tuple]:
         why = f"Estimators and nodes do not match: {differ[:10]}"
         what = "Give one estimator for each name in nodes, as pairs (name, estimator)"
         raise ValueError(f"{why}. {what}.")
+    for name, member in members:
+        if hasattr(member, "classes_"):
+            seen_classes = seen_classes_of(member, name)
+            check_labels(name, np.unique(y[owners[name]]).tolist(), seen_classes)
     return members
 
 

@@ -19,6 +19,7 @@ from ..federation import (
     Summary,
     first_request,
     front_plan,
+    min_rows_of,
 )
 from ..fronts import PooledTransformer
 from ..networks import final_step
@@ -36,7 +37,7 @@ def choose_over(
     tried = candidates(0)
     fronts = _Fronts(tried)
     if getattr(channel, "agreement", None) is None:
-        channel.agreement = _agreement(tried, fronts)
+        channel.agreement = _agreement(tried, fronts, min_rows=min_rows_of(channel))
     run = Run(channel, agreement=channel.agreement)
     run(fronts.plan())
     sums = run(_ask_halves(tried, fronts))
@@ -99,7 +100,7 @@ def _looking(steps: tuple) -> tuple:
     return steps[: max(looks, default=0) + 1]
 
 
-def _agreement(tried: list[Candidate], fronts: _Fronts) -> Agreement:
+def _agreement(tried: list[Candidate], fronts: _Fronts, *, min_rows: int) -> Agreement:
     methods = [
         {
             "method": type(own).__name__,
@@ -114,8 +115,13 @@ def _agreement(tried: list[Candidate], fronts: _Fronts) -> Agreement:
         tasks["front"] = fronts.whole.most_messages
     each = [fronts.whole, *(Front(make_pipeline(*own)) for own in fronts.steps)]
     settings = {"methods": methods, "fronts": [own.agreed for own in each]}
-    given = {"settings": settings, "tasks": tasks}
-    return Agreement(exchange=uuid4().hex, method="combine", **given)
+    return Agreement(
+        exchange=uuid4().hex,
+        method="combine",
+        settings=settings,
+        tasks=tasks,
+        min_rows=min_rows,
+    )
 
 
 def _ask_halves(tried, fronts) -> Generator:

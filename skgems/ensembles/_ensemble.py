@@ -25,10 +25,12 @@ from ..federation import (
     ask_shares,
     check_no_label_missing_at,
     read_federation,
+    shown_labels,
 )
 from ..fronts import PooledTransformer
 from ..gems import GEMSLogisticAggregator
 from ..local import LocalModel, fit_local, local_model, to_logits
+from ..networks import union_of_classes
 from ..pooled import PooledAggregator, shrunk_lda
 from ..progress import shown
 from ._given_rows import GivenRowsMixin, row_digests, rows_as_given
@@ -322,6 +324,11 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         (X, y), _ = self._validated_for_fit(X, y)
         own = {"name": name, "held_out": held_out, "min_rows": min_rows}
         sent = self._stack([]).summarize(None, odds.transform(X), y, **own)
+        _check_classes_of_stack(
+            name=name,
+            row_classes=sent.row_counts["labels"],
+            member_classes=_classes_of(*named_members(self.estimators)),
+        )
         content = sent.message.content
         names = odds.get_feature_names_out().tolist()
         content["describe"]["network"]["feature_names"] = names
@@ -344,6 +351,12 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
                     f"{names[:3]}...: give all nodes the same estimators, in one order."
                 )
             del stack.feature_names_in_
+            for name, summary in zip(stack.node_names_, stack.estimators_, strict=True):
+                _check_classes_of_stack(
+                    name=name,
+                    row_classes=summary.row_counts["labels"],
+                    member_classes=federation.classes.tolist(),
+                )
             return odds, stack
         X, y, owners = self._owned_rows(federation)
         if not any(node.seen.sum() > 1 for node in federation.nodes):
@@ -389,6 +402,27 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
 
 def _odds_of(names, estimators) -> MemberOdds:
     return MemberOdds(list(zip(names, estimators, strict=True)))
+
+
+def _classes_of(names: list[str], members: list) -> list:
+    """Classes that some of the members have seen."""
+    descriptions = [
+        local_model(member, name=name).description
+        for name, member in zip(names, members, strict=True)
+    ]
+    return union_of_classes(descriptions, names=names).tolist()
+
+
+def _check_classes_of_stack(name: str, row_classes: list, member_classes: list) -> None:
+    """Raise ValueError if rows of a summary have classes that no member has seen."""
+    unseen = [label for label in row_classes if label not in set(member_classes)]
+    if unseen:
+        raise ValueError(
+            f"Node {name!r} has rows of the classes {shown_labels(unseen)}, which no "
+            f"member of the stack has seen; the members were fitted on the classes "
+            f"{shown_labels(member_classes)}. Give the rows the labels that the "
+            "members were fitted on, or leave these rows out."
+        )
 
 
 def ensemble_weights(

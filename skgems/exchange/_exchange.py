@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ..base import BaseAggregator
-from ..federation import RepliesMissing
+from ..federation import MIN_ROWS, RepliesMissing
 from ..messages import Agreement, public_key_of
 from ._folder import STATE, Folder, exchange_at
 from ._methods import as_json, from_json
@@ -36,6 +36,9 @@ class Exchange:
         Nodes get the folder's "agreement.json" first.
     report : bool, default=False
         Whether one more message asks for ``node_scores_``.
+    min_rows : int, default=10
+        The bound in the agreement that is made where neither the folder has one nor
+        one is given: replies that nodes made under a smaller ``min_rows`` are refused.
 
     Attributes
     ----------
@@ -76,6 +79,7 @@ class Exchange:
         private_key=None,
         agreement=None,
         report=False,
+        min_rows=MIN_ROWS,
     ) -> None:
         self.waiting_for: dict[str, Path] = {}
         seed = getattr(aggregator, "random_state", None)
@@ -113,6 +117,7 @@ class Exchange:
                 self.channel.agreement = agreement or Agreement.of(
                     self.aggregator,
                     nodes=self.nodes,
+                    min_rows=min_rows,
                     public_key=private_key and public_key_of(private_key).decode(),
                 )
             elif agreement not in (None, known):

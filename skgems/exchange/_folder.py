@@ -12,7 +12,14 @@ from functools import cached_property
 from pathlib import Path
 
 from ..base import PUBLIC_NAME
-from ..federation import LeftOut, RepliesMissing, check_reply_of, load_message, reply_to
+from ..federation import (
+    MIN_ROWS,
+    LeftOut,
+    RepliesMissing,
+    check_reply_of,
+    load_message,
+    reply_to,
+)
 from ..local import TooFewRowsError
 from ..messages import (
     Agreement,
@@ -53,6 +60,9 @@ class Folder:
         As of :class:`~skgems.federation.Nodes`.
     reports : bool, default=False
         Whether a fit ends with asking how good the aggregate is on the nodes' rows.
+    min_rows : int, default=10
+        As of :class:`~skgems.federation.Nodes`; a folder that has an agreement keeps
+        it.
 
     Attributes
     ----------
@@ -74,12 +84,20 @@ class Folder:
     """
 
     def __init__(
-        self, path, names=None, *, public_keys=None, private_key=None, reports=False
+        self,
+        path,
+        names=None,
+        *,
+        public_keys=None,
+        private_key=None,
+        reports=False,
+        min_rows=MIN_ROWS,
     ) -> None:
         self.path = Path(path)
         self._public_keys = dict(public_keys or {})
         self._private_key = private_key
         self.reports = reports
+        self.min_rows = min_rows
         self.notes: list[str] = []
         self._is_alone = False
         place, given = self.path / STATE, names if names is None else list(names)
@@ -231,6 +249,8 @@ class Folder:
             return None
         with naming(path):
             check_reply_of(name, request, reply)
+            if self.agreement is not None:
+                self.agreement.check_bound(reply, name)
         return reply
 
     def _place(self, folder: str, number: int, name: str) -> Path:

@@ -12,6 +12,12 @@ from ._channel import InProcess, Nodes
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, owners_of
 from ._halves import AS_IT_IS, FACTORS, HALVES, losses_of
+from ._labels import (
+    UnseenClassesWarning,
+    check_labels,
+    seen_classes_of,
+    shown_labels,
+)
 from ._ledger import RowsAskedAgainError, RowsChangedError, read_entries
 from ._ledger_store import (
     LEDGER_FILE,
@@ -42,6 +48,7 @@ from ._run import (
     Run,
     TooFewNodes,
     check_reply_of,
+    min_rows_of,
     run,
 )
 from ._simulation import Simulation
@@ -94,6 +101,7 @@ __all__ = [
     "SummarizingMixin",
     "Summary",
     "TooFewNodes",
+    "UnseenClassesWarning",
     "VariancesOnlyWarning",
     "read_federation",
     "reply_to",

@@ -12,7 +12,7 @@ from threadpoolctl import ThreadpoolController
 from ..local import Member, cached_call, digest, recall, remember
 from ..messages import TASKS, Message, as_agreement
 from ..spaces import Registered
-from ._replying import answer
+from ._replying import MIN_ROWS, answer
 
 # Nodes from which on processes answer sooner than threads, which wait for each other in
 # all that is Python: 250 nodes of 60 to 500 rows took two cores 1.5 s by processes and
@@ -41,6 +41,9 @@ class Nodes:
         The server's, by :func:`signing_keys`; it signs requests.
     public_keys : dict of str to path or bytes, default=None
         Nodes' ed25519 keys, by which replies must be signed. None: they need not be.
+    min_rows : int, default=10
+        The bound in the agreement that is made where none is given: replies that nodes
+        made under a smaller ``min_rows`` are refused.
 
     Attributes
     ----------
@@ -86,6 +89,7 @@ class Nodes:
         agreement=None,
         private_key=None,
         public_keys: Mapping | None = None,
+        min_rows: int = MIN_ROWS,
     ) -> None:
         self.ask = ask
         self.names = names
@@ -93,6 +97,7 @@ class Nodes:
         self.agreement = None if agreement is None else as_agreement(agreement)
         self.private_key = private_key
         self.public_keys = dict(public_keys or {})
+        self.min_rows = min_rows
         self.records: dict = {}
 
     def __getstate__(self) -> dict:

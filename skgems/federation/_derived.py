@@ -110,7 +110,7 @@ def _requests_of(
         raise NotAgreedError(
             f"the settings of {method} cannot be read at this node: "
             f"{type(error).__name__}: {error!s:.200}."
-        ) from error
+        ) from None
 
 
 def _without_filled_in(request: Message) -> Message:

@@ -211,7 +211,7 @@ class Ledger:
                 "same rows, and is counted with this one. If the node's owner accepts "
                 "more, the server begins a new exchange, whose first request is "
                 "answered with its agreement and again=True."
-            ) from exc
+            ) from None
 
     def begin(self, request: Message, fingerprint: Fingerprint) -> None:
         """Record that rows are about to be looked at; RowsChangedError if others."""

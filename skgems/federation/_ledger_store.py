@@ -371,11 +371,11 @@ class FolderStore:
                     "what this node has answered. Put a backup in its place. If there "
                     "is none, take a new folder, and answer only exchanges that are "
                     "new: nothing is counted in it that was answered before."
-                ) from exc
+                ) from None
             raise OSError(
                 f"{self.where()}: it cannot be used ({exc}). A ledger belongs into a "
                 "folder on a local disk, with room, where this user may write."
-            ) from exc
+            ) from None
 
 
 def _as_log(lines: list[str]) -> bytes:

@@ -30,7 +30,8 @@ from ..steps import DocumentFront, Front, as_rows, front_of_content
 from . import _nodes
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, through_front
-from ._run import NodesLost, Run
+from ._labels import check_labels, shown_labels
+from ._run import NodesLost, Run, min_rows_of
 from ._simulation import Simulation, simulate
 from ._summarizing import first_request
 from ._summary import Summary, is_path
@@ -139,6 +140,8 @@ def read_federation(
         if y.dtype.kind in ("O", classes.dtype.kind):
             # As np.unique(y): an MLPClassifier cuts objects to texts of its own width.
             classes = classes.astype(np.result_type(classes, y))
+        if fitted and codes is not None:
+            _check_labels_of_nodes(models, descriptions, summaries, y, codes)
         y = encode_labels(y, classes, about_nets=_about_nets(models))
         if codes is None:
             # Whoever is not here has sent its statistics; these are rows of others.
@@ -152,6 +155,7 @@ def read_federation(
             public_rows = np.flatnonzero(codes == _nodes.PUBLIC)
             if mask is not None:
                 public_rows = public_rows[~mask[public_rows]]
+    _check_labels_of_summaries(summaries, classes)
     nodes = []
     for k, (name, summary) in enumerate(zip(names, summaries, strict=True)):
         rows, kind = owned[k], type(models[k].estimator if summary is None else summary)
@@ -180,6 +184,41 @@ def read_federation(
 
 def _rows_for(front: Front, X):
     return front.rows(X) if isinstance(front, DocumentFront) else as_rows(X)
+
+
+def _check_labels_of_nodes(
+    models: list[LocalModel],
+    descriptions: list,
+    summaries: list[Summary | None],
+    y: np.ndarray,
+    codes: np.ndarray,
+) -> None:
+    """Raise ValueError where a node's classifier has seen no label of its rows."""
+    for k, (model, description) in enumerate(zip(models, descriptions, strict=True)):
+        labels = np.unique(y[codes == k]).tolist()
+        # Rows of a node that is not here itself only score the aggregate.
+        if not labels or summaries[k] is not None:
+            continue
+        # That it has seen some is enough: classes are those of all nodes.
+        seen_classes = description.classes[description.seen].tolist()
+        check_labels(model.name, labels, seen_classes)
+
+
+def _check_labels_of_summaries(
+    summaries: list[Summary | None], classes: np.ndarray
+) -> None:
+    """Raise ValueError where rows of a summary have a label that no node has seen."""
+    for summary in summaries:
+        labels = [] if summary is None else summary.row_counts["labels"]
+        unseen = [label for label in labels if label not in set(classes.tolist())]
+        if unseen:
+            raise ValueError(
+                f"node {summary.name!r} has rows of the classes "
+                f"{shown_labels(unseen)}, which no node's classifier has seen; these "
+                f"have seen {shown_labels(classes.tolist())}. Have the node leave "
+                "these rows out, or write their labels as the classifiers were fitted "
+                "on them; or add a node whose classifier has seen these classes."
+            )
 
 
 def _front_for(aggregator, X, nodes, held_out, joined) -> tuple[Front, list[dict]]:
@@ -247,7 +286,7 @@ def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:
     if run is None:
         agreement = getattr(channel, "agreement", None)
         if agreement is None:
-            agreement = Agreement.of(aggregator)
+            agreement = Agreement.of(aggregator, min_rows=min_rows_of(channel))
             with suppress(AttributeError):  # later fits are of the same exchange
                 channel.agreement = agreement
         run = Run(channel, agreement=agreement, keeps=True, may_lose=True)

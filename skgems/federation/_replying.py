@@ -13,6 +13,7 @@ from ..base import warn_user
 from ..compat import num_samples
 from ..local import ANSWERS, Member, TooFewRowsError, opened_front
 from ..messages import (
+    TASKS,
     Agreement,
     Message,
     NotAgreedError,
@@ -26,6 +27,7 @@ from ..steps import holding
 from ._derived import check_is_derived
 from ._fingerprint import Fingerprint
 from ._halves import OF_HALVES
+from ._labels import warn_of_unseen_classes
 from ._ledger import Ledger, open_ledger
 from ._nodes import as_mask
 from ._rows import (
@@ -54,7 +56,10 @@ def answer(request: Message, member: Member) -> Message:
     if request.task not in answers:
         who = f"Node {member.name!r}"
         raise ValueError(f"{who} knows no task {request.task!r}, of {sorted(answers)}.")
-    return Message.of(request.task, **answers[request.task](member, **request.content))
+    content = dict(answers[request.task](member, **request.content))
+    if request.task in TASKS and "min_rows" in TASKS[request.task].reply:
+        content["min_rows"] = member.min_rows
+    return Message.of(request.task, **content)
 
 
 def reply_to(
@@ -95,7 +100,9 @@ def reply_to(
         Rows that only score, the same each time. None: all rows do both.
     min_rows : int, default=10
         Classes of fewer rows are left out, but what the classifier knows of them. No
-        cluster has fewer, and no gradient is sent that is of fewer in effect.
+        cluster has fewer, and no gradient is sent that is of fewer in effect. The reply
+        says under which bound it was made. Where the agreement has a larger one, that
+        holds if ``state`` is given; otherwise the server refuses the reply.
     agreement : Agreement, str or os.PathLike, default=None
         What a person here has accepted, or its file; needs ``state``. None: what the
         first request offers, within bounds that an honest exchange meets.
@@ -189,6 +196,7 @@ def reply_to(
         private_key=private_key,
     )
     if state is None:
+        _warn_of_small_bound(request, name=name, min_rows=min_rows)
         check_is_derived(request, None)
         node.check_consent(request)
         reply = node.released(node.computed_reply(request))
@@ -311,6 +319,8 @@ def _answered(request: Message, node: _Node, agreed: Agreement | None) -> Messag
     if not is_of_columns:
         with _advising(member, agreed):
             member = without_small_classes(member, min_rows, is_kept=agreed is not None)
+    if request.task == "join":  # once an exchange
+        warn_of_unseen_classes(member)
     reply = answer(request, member)
     warn_of = {"front": warn_of_exposed_columns, "join": warn_of_exposed}
     if request.task in warn_of:
@@ -345,6 +355,21 @@ def _member_behind_front(request: Message, node: _Node) -> Member:
     return member_of(
         AnyRows(), estimator, X, node.y, name=node.name, held_out=node.held_out
     )
+
+
+def _warn_of_small_bound(request: Message, *, name: str, min_rows: int) -> None:
+    """Warn where the server will refuse the reply, since it offers a larger bound."""
+    offered = request.envelope.get("agreement")  # in the first request of an exchange
+    if offered is None:
+        return
+    agreed_rows = Agreement.from_json(offered).min_rows
+    if min_rows < agreed_rows:
+        warn_user(
+            f"Node {name!r} answers with min_rows={min_rows}, but the server offers "
+            f"min_rows={agreed_rows} and refuses replies that were made with less. "
+            f"Answer with min_rows={agreed_rows} or more, or have the server begin a "
+            f"new exchange with min_rows={min_rows}."
+        )
 
 
 @contextmanager

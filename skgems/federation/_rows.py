@@ -27,6 +27,7 @@ from ..messages import naming
 from ..networks import Network, is_fitted
 from ..steps import ColumnsError, as_rows
 from . import _nodes
+from ._labels import check_labels_of
 
 
 class AnyRows(BaseAggregator):
@@ -51,7 +52,9 @@ def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Membe
         estimator = Network.of_rows(y, X, names)
     roles = _nodes.roles_of(name, np.arange(X.shape[0]), mask, None)
     own = {role: rows for role, rows in roles.items() if len(rows) < X.shape[0]}
-    return Member.of(name, estimator, X, y, **own)
+    member = Member.of(name, estimator, X, y, **own)
+    check_labels_of(member)
+    return member
 
 
 def column_member(name: str, X, mask=None, min_rows: int = 1) -> Member:
@@ -151,6 +154,8 @@ def chunked_member_of(aggregator, estimator, chunks, *, name: str, **sample):
         member = replace(member, picklable=Picklable(of_rows))
     if not any(learning for learning, _ in member.tally.values()):
         _nodes.raise_all_held_out(name)
+    if estimator is not None:
+        check_labels_of(member)
     return member
 
 

@@ -16,11 +16,12 @@ from ..messages import (
     check_reply,
     check_signed,
     joins_in,
+    least_rows_of,
     sealed,
 )
 from ..progress import say, tracked
 from ._record import Record, what_differs
-from ._replying import answer
+from ._replying import MIN_ROWS, answer
 
 # Name and reply of each node that answered, in the order of the nodes.
 Replies = Iterator[tuple[str, Message]]
@@ -92,7 +93,8 @@ def run(plan: Generator[Any, Any, Any], channel) -> Any:
     ...     replies = yield Message.of("counts")
     ...     return sum(reply.content["counts"].sum() for _, reply in replies)
     >>> def ask(requests):
-    ...     reply = Message.of("counts", labels=["ill"], counts=np.array([2]))
+    ...     told = {"labels": ["ill"], "counts": np.array([2]), "min_rows": 1}
+    ...     reply = Message.of("counts", **told)
     ...     return dict.fromkeys(requests, reply)
     >>> int(run(plan(), Nodes(ask, ["lyon", "paris"])))
     4
@@ -132,7 +134,8 @@ class Run:
         self.may_lose = may_lose  # a plan begins again without who is needed, and fails
         self.front = front  # through which nodes take their rows, as a message has it
         # For each message its "task", "bytes_sent", "bytes_received", "seconds" until
-        # the last reply was taken, names "left_out", and the "loss" of nodes by name.
+        # the last reply was taken, names "left_out", and by name of the node the "loss"
+        # and the bound "min_rows" under which it replied.
         self.history: list[dict] = []
 
     def __call__(self, plan: Generator[Any, Any, Any]) -> Any:
@@ -222,7 +225,7 @@ class Run:
         name = next(iter(sent.values())).task
         n_bytes = sum(message.n_bytes for message in sent.values())
         entry = {"task": name, "bytes_sent": n_bytes, "bytes_received": 0}
-        entry |= {"seconds": 0.0, "left_out": [], "loss": {}}
+        entry |= {"seconds": 0.0, "left_out": [], "loss": {}, "min_rows": {}}
         self.history.append(entry)
         sent = self._sealed(sent)
         number, start = len(self.history), perf_counter()
@@ -295,6 +298,8 @@ class Run:
                 self._check_sender(name, reply)
                 known = self._recorded(name, Message.of("describe"))
                 check_reply_of(name, request, reply, known and known.content)
+                if self.agreement is not None:
+                    self.agreement.check_bound(reply, name)
             except (ValueError, TypeError) as exc:
                 reply = exc
         if isinstance(reply, Exception):
@@ -304,6 +309,9 @@ class Run:
         entry["bytes_received"] += reply.n_bytes
         if "loss" in reply.settings:
             entry["loss"][name] = reply.settings["loss"]
+        min_rows = least_rows_of(reply)
+        if min_rows is not None:
+            entry["min_rows"][name] = min_rows
         if self.keeps and task.alone:
             asked = request if self.front is None else request.with_front(None)
             self.records.setdefault(name, Record()).keep(asked, reply)
@@ -339,6 +347,11 @@ def check_reply_of(
     for own in joins_in(reply):
         if own["name"] != name:
             raise ValueError(f"summary.name is {own['name']!r}, not {name!r}.")
+
+
+def min_rows_of(channel) -> int:
+    """The bound in the agreement that is made for a channel which has none."""
+    return getattr(channel, "min_rows", MIN_ROWS)
 
 
 def names_of(channel) -> list[str]:

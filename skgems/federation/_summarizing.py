@@ -3,6 +3,7 @@
 from ..local import SAMPLE_ROWS, Member, join
 from ..messages import Message
 from ..progress import shown
+from ._labels import warn_of_unseen_classes
 from ._replying import MIN_ROWS, without_small_classes
 from ._rows import check_node, chunked_member_of, member_of
 from ._summary import Summary
@@ -73,6 +74,7 @@ class SummarizingMixin:
             member = self._chunked_member(estimator, rows, name, min_rows, options)
         self._warn_of(member)
         member = without_small_classes(member, min_rows)
+        warn_of_unseen_classes(member)
         asked = first_request(self, self._first_requests(member=member, **options))
         reply = Message.of("join", **join(member, **asked.content, **(digits or {})))
         warn_of_exposed(name, reply)

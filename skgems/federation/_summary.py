@@ -8,6 +8,7 @@ import numpy as np
 from ..local import ROLES, indices_of
 from ..messages import (
     Message,
+    as_agreement,
     check_reply,
     check_signed,
     check_start,
@@ -42,6 +43,9 @@ class Summary:
         Parameters of the aggregator that were decided at the node.
     network : Network
         The node's classifier as arrays.
+    min_rows : int
+        The bound under which the node made it: rows of classes of which the node has
+        fewer are not in it.
 
     Raises
     ------
@@ -73,6 +77,7 @@ class Summary:
         self.settings: dict = content["settings"]
         self.network = Network.from_content(content["describe"]["network"])
         self.row_counts: dict = content["describe"]["rows"]
+        self.min_rows: int = int(content["min_rows"])
         record = Record.of(content)
         self.requests, self.n_bytes = record.requests, message.n_bytes
         self._keys = {key_of(request) for request in self.requests}
@@ -119,7 +124,7 @@ class Summary:
         write_bytes(path, self.message.to_bytes())
 
     @classmethod
-    def load(cls, path, *, public_key=None) -> "Summary":
+    def load(cls, path, *, public_key=None, agreement=None) -> "Summary":
         """Read the file of a summary, which nobody need trust.
 
         Parameters
@@ -128,6 +133,9 @@ class Summary:
         public_key : bytes or path, default=None
             The node's ed25519 key, by which it must be signed; see
             :func:`~skgems.federation.sign`. None: no signature is asked for.
+        agreement : Agreement, str or os.PathLike, default=None
+            What all parties have accepted, or its file: a summary that was made with a
+            smaller ``min_rows`` is refused. None: any bound will do, see ``min_rows``.
 
         Returns
         -------
@@ -136,11 +144,15 @@ class Summary:
         Raises
         ------
         ValueError
-            If it is not what a node may send; the message names file and field.
+            If it is not what a node may send, or not what is agreed; the message names
+            file and field.
         """
         message = load_message(path, public_key=public_key)
         with naming(path):
-            return cls(message)
+            summary = cls(message)
+            if agreement is not None:
+                as_agreement(agreement).check_bound(message, summary.name)
+            return summary
 
     @classmethod
     def at(cls, path) -> "Summary":
@@ -168,11 +180,15 @@ def region_summary(
             np.add.at(rows[role], columns[known], node.row_counts[role][known])
     there = rows["training"] > 0
     trained = {"labels": federation.classes[there].tolist()}
+    # Sums of all nodes are of no fewer rows than those of each. Of nodes that are here
+    # all rows count.
+    bounds = [getattr(node.record, "min_rows", 1) for node in federation.nodes]
     message = Message.of(
         "join",
         name=name,
         method=type(aggregator).__name__,
         settings=aggregator._settings_at_nodes(),
+        min_rows=min(bounds),
         describe={"network": network.as_content(), "rows": {"labels": labels} | rows},
         counts=trained | {"counts": rows["training"][there]},
         answers={"0": {"task": asked.task, "asked": asked.content, "reply": reply}},

@@ -93,6 +93,7 @@ class UpdateForgetMixin:
         """
         kept = self._replies("update")
         names, members, summaries = read_members(self, estimators)
+        self._check_bounds(summaries)
         if not all(named for _, named in _entries(estimators, summaries)):
             raise ValueError(
                 "update takes (name, classifier) tuples: a node is known by its name. "
@@ -159,6 +160,13 @@ class UpdateForgetMixin:
         self._refit(left, kept.without([name]))
         self.estimators = estimators or list(left.items())
         return self
+
+    def _check_bounds(self, summaries: list) -> None:
+        """Raise ValueError if a summary was made with less than was agreed on."""
+        agreement = getattr(self.estimators, "agreement", None)
+        for summary in summaries:
+            if summary is not None and agreement is not None:
+                agreement.check_bound(summary.message, summary.name)
 
     def _check_can_keep(self, federation: Federation) -> None:
         why = self._asks_again(federation)

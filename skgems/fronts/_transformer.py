@@ -21,6 +21,7 @@ from ..federation import (
     front_plan,
     is_path,
     load_message,
+    min_rows_of,
     warn_of_exposed_columns,
 )
 from ..messages import Agreement, Message, write_bytes
@@ -142,8 +143,10 @@ default=None
             mask = None if held_out is None else as_mask(held_out, X)
             found, history = fit_front(front, X, nodes, mask, self.n_jobs)
         elif is_channel(self.summaries):
-            known = getattr(self.summaries, "agreement", None)
-            run = Run(self.summaries, agreement=known or Agreement.of(self))
+            agreement = getattr(self.summaries, "agreement", None)
+            if agreement is None:
+                agreement = Agreement.of(self, min_rows=min_rows_of(self.summaries))
+            run = Run(self.summaries, agreement=agreement)
             found, history = run(front_plan(front)), run.history
         else:
             found, history = self._of_summaries(front)

@@ -59,7 +59,7 @@ class HiddenStage:
                 name: Message.of("neurons", weights=network.weights[0], **common)
                 for name, network in networks.items()
             }
-            spaces = [NeuronSpaces(**reply.content) for _, reply in replies]
+            spaces = [_neuron_spaces(reply) for _, reply in replies]
             known = list(networks.values()), spaces, layer, classes, most[layer] or None
             merged = self._merge_layer(*known)
             report.append(_report(merged, spaces, list(networks)))
@@ -82,7 +82,11 @@ class HiddenStage:
             if requests:
                 replies = yield requests
                 for name, reply in replies:
-                    above[name] = replace(above[name], **reply.content)
+                    above[name] = replace(
+                        above[name],
+                        coefs=reply.content["coefs"],
+                        intercepts=reply.content["intercepts"],
+                    )
             networks = {k: own.with_layers(above[k]) for k, own in networks.items()}
         return hidden, networks, report
 
@@ -115,6 +119,17 @@ def _outgoing(network: Network) -> np.ndarray:
     if network.seen.sum() > 1:
         above = above[:, network.seen]
     return above - above.mean(axis=1, keepdims=True)
+
+
+def _neuron_spaces(reply: Message) -> NeuronSpaces:
+    """The spaces of a layer's units that a node has replied."""
+    content = reply.content
+    return NeuronSpaces(
+        centers=content["centers"],
+        precision=content["precision"],
+        radii=content["radii"],
+        sizes=content["sizes"],
+    )
 
 
 def _report(merged: MergedLayer, spaces, names: list[str]) -> dict:

@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 
 from ..base import warn_user
-from ..federation import ClassWeightWarning
+from ..federation import ClassWeightWarning, shown_labels
 from ..local import indices_of, weights_of
 from ..moments import (
     ClassMoments,
@@ -49,8 +49,10 @@ class NodeSums:
         unknown = [labels[i] for i in some if columns[i] < 0]
         if unknown:
             raise ValueError(
-                f"node {node.name!r} has rows of the classes {unknown}, which no "
-                "node's classifier has seen. Leave them out, or add a node that has."
+                f"node {node.name!r} has rows of the classes {shown_labels(unknown)}, "
+                "which no node's classifier has seen; these have seen "
+                f"{shown_labels(classes.tolist())}. Leave such rows out, or add a node "
+                "whose classifier has seen these classes."
             )
         moments = moments.renamed(columns)
         W = gradient = None

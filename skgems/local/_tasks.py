@@ -72,7 +72,14 @@ def train(
     member: Member, *, parameters, classes, epochs, rates, seed, n_rows=None
 ) -> dict:
     """Train the node's classifier from shared parameters; "loss" is that after it."""
-    X, y = member.rows("training")
+    # Rows of classes that the shared model has no output for cannot train it.
+    X, codes, _ = _of_labels(member, "training", classes)
+    if not len(codes):
+        raise ValueError(
+            f"Node {member.name!r} has no rows of the classes that the shared model "
+            "has, so it cannot train it. Give it rows of these classes, or leave the "
+            "node out."
+        )
     if n_rows is not None and n_rows < X.shape[0]:
         if n_rows < member.min_rows:
             few = f"{n_rows} rows, fewer than min_rows={member.min_rows}"
@@ -80,8 +87,8 @@ def train(
         # Another number of rows draws others: the difference of two is no row's.
         rng = np.random.RandomState([seed or 0, n_rows])
         some = rng.choice(X.shape[0], n_rows, replace=False)
-        X, y = X[some], y[some]
-    labels, codes = np.asarray(classes), indices_of(y, classes)
+        X, codes = X[some], codes[some]
+    labels = np.asarray(classes)
     wide = member.model.widened(labels)
     how = {"parameters": parameters, "epochs": epochs, "learning_rate": rates}
     trained = wide.train(X, wide.targets(labels)[codes], **how, random_state=seed)
@@ -342,6 +349,7 @@ def join(
             reply["moments"] = exact.as_arrays(dtype=dtype, rank=rank)
         answers[number] = {**request, "reply": reply}
     about = {"name": member.name, "method": method, "settings": settings}
+    about["min_rows"] = member.min_rows
     about |= {"describe": describe(member), "counts": counts(member)}
     return {**about, "answers": answers}
 

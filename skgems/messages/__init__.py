@@ -16,6 +16,7 @@ from ._checks import (
     check_summary,
     joins_in,
     key_of,
+    least_rows_of,
     pairs_in,
     requests_in,
     says,

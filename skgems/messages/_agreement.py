@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from ._checks import joins_in, requests_in
+from ._checks import joins_in, least_rows_of, requests_in
 from ._fields import Field, Flag, Json, Labels, Number, Place, Text, check_fields
 from ._limits import MOST_AGREEMENT, MOST_JUDGED, MOST_ROWS, MOST_TIMES
 from ._message import Message
@@ -63,7 +63,8 @@ class Agreement:
     tasks : dict of str to int
         How often each task may be asked; others may not be asked at all.
     min_rows : int, default=10
-        Of how few rows a sum may be, at least. A node may ask for more.
+        The bound under which nodes answer, at least. A node may set a larger one; the
+        server refuses a reply that was made under a smaller one.
     radii : bool, default=False
         Whether numbers of single rows may be sent: distances, of which good-enough
         spaces by accuracy are made, or the smallest and largest value of a column.
@@ -182,8 +183,11 @@ class Agreement:
         for task, n in self.tasks.items():
             often = "once" if n == 1 else f"{n} times"
             found[f"tasks.{task}"] = f"May ask {often} for {TASKS[task].asks}."
-        least = f"{self.min_rows} rows at least, and clusters too"
-        found["min_rows"] = f"Sums are of {least}; a node may ask for more."
+        found["min_rows"] = (
+            f"Nodes answer with min_rows={self.min_rows} or more: a node leaves out "
+            "the rows of classes that it has fewer of, and no cluster or gradient is "
+            "of fewer. The server refuses replies that were made with less."
+        )
         if self.radii:
             found["radii"] = (
                 "Numbers of single rows may be sent: how far the model may change till "
@@ -282,6 +286,19 @@ class Agreement:
         raise NotAgreedError(
             f"the method {method!r:.80} with the settings {plain!r:.200} is not agreed."
         )
+
+    def check_bound(self, reply: Message, name: str) -> None:
+        """Raise ValueError if a node replied under a smaller bound than is agreed."""
+        min_rows = least_rows_of(reply)
+        if min_rows is not None and min_rows < self.min_rows:
+            raise ValueError(
+                f"Node {name!r} answered with min_rows={min_rows}, but all parties "
+                f"have agreed on min_rows={self.min_rows}, so its reply "
+                f"({reply.task!r:.40}) is not used. Have the node answer again with "
+                f"min_rows={self.min_rows} or more. Or agree on min_rows={min_rows} in "
+                "a new exchange: give it to Agreement.of or to the channel, or type "
+                "skgems start --min-rows."
+            )
 
     def check_modest(self) -> None:
         """Raise if it allows more than a node accepts without a person."""

@@ -126,12 +126,25 @@ def check_summary(content: Mapping) -> None:
 def pairs_in(content: Mapping) -> Iterator[tuple[Message, Message]]:
     """Requests within the first message, each with its reply, which is not checked."""
     for name in ("describe", "counts"):
-        yield Message.of(name), Message.of(name, **content[name])
+        yield Message.of(name), _reply_within(content, name, content[name])
     for number in content["answers"]:
         own = content["answers"][number]
         check_fields(own, _ANSWER, Place(f"summary.answers.{number}"))
-        task = own["task"]
-        yield Message.of(task, **own["asked"]), Message.of(task, **own["reply"])
+        asked = Message.of(own["task"], **own["asked"])
+        yield asked, _reply_within(content, own["task"], own["reply"])
+
+
+def _reply_within(content: Mapping, task: str, reply: Mapping) -> Message:
+    """A reply within that to a first message, which has the bound of all of them."""
+    Place(task).deny("min_rows" in reply, "min_rows", "is that of the whole summary")
+    return Message.of(task, min_rows=content["min_rows"], **reply)
+
+
+def least_rows_of(reply: Message) -> int | None:
+    """The smallest bound min_rows in a reply; None of a task that it does not bound."""
+    contents = [*joins_in(reply), reply.content]
+    bounds = [int(own["min_rows"]) for own in contents if "min_rows" in own]
+    return min(bounds, default=None)
 
 
 def requests_in(content: Mapping) -> list[Message]:
@@ -151,9 +164,12 @@ def says(message: Message) -> dict[str, str]:
         }
     if message.task != "join":
         return dict(_said(TASKS[message.task].reply, content, content, message.task))
-    found = {}
+    bound = {"min_rows": TASKS["join"].reply["min_rows"]}
+    found = dict(_said(bound, content, content, "summary"))
     for k, (_, reply) in enumerate(pairs_in(content)):
         for path, sentence in says(reply).items():
+            if path.endswith(".min_rows"):  # which all of them have in common
+                continue
             # Beside model and counts there are numbered answers.
             inner = path if k < 2 else f"answers.{k - 2}.{path.partition('.')[2]}"
             found[inner] = sentence

@@ -84,6 +84,29 @@ def rows_are_some(own: Mapping, place: Place) -> None:
         place.deny(not own[role].any(), role, "are no rows at all")
 
 
+def classes_are_of_enough_rows(own: Mapping, place: Place) -> None:
+    """No class is of fewer rows than the bound that a node says it answers under."""
+    rows, min_rows = own["rows"], own["min_rows"]
+    learning = np.maximum(rows["moments"], rows["training"])
+    # Of classes whose rows are all held out, these are counted.
+    sizes = np.where(learning > 0, learning, rows["judging"])
+    few = np.flatnonzero(sizes < min_rows)
+    if len(few):
+        label = f"{rows['labels'][few[0]]!r:.40}"
+        raise place.at("min_rows").wrong(
+            f"is {min_rows}, but there are {sizes[few[0]]} rows of the class {label}"
+        )
+
+
+def _check_sums_are_of_enough_rows(own: Mapping, counts, place: Place) -> None:
+    """No sum is of fewer rows than the bound that a node says it answers under."""
+    least, min_rows = float(np.min(counts)), own["min_rows"]
+    if least < min_rows * (1.0 - ROUNDING):
+        raise place.at("min_rows").wrong(
+            f"is {min_rows}, but there are sums of {least:g} rows"
+        )
+
+
 def counts_are_described(own: Mapping, place: Place) -> None:
     if place.described is not None:
         known = _described(place, "training", own["labels"], unknown=-1)
@@ -190,6 +213,7 @@ def moments_fit(own: Mapping, place: Place) -> None:
     asked, labels = place.asked, own["labels"]
     moments = ClassMoments.from_arrays(own["moments"])
     exact = "deviations" not in own["moments"]
+    _check_sums_are_of_enough_rows(own, moments.counts, place)
     _check_kind(moments, place, len(labels), asked)
     _check_scatter(moments, place)
     found = [name for name in _CORRECTIONS if name in own]
@@ -238,6 +262,7 @@ def moments_fit(own: Mapping, place: Place) -> None:
 def class_sums_fit(own: Mapping, place: Place) -> None:
     """Sums are of the rows that a node has described, and of the kind asked for."""
     kind, counts, sums = place.asked.get("of"), own["counts"], own["sums"]
+    _check_sums_are_of_enough_rows(own, counts, place)
     if ("sizes" in own) != (kind == "categories"):
         raise place.at("sizes").wrong(f"is missing, or {kind!r} was asked for")
     n_columns = place.lengths.get("d", sums.shape[1])
@@ -452,6 +477,8 @@ def judged_are_rows(own: Mapping, place: Place) -> None:
         raise place.at("right").wrong(f"is not of {n_models} models")
     if np.max(right, initial=0) > own["n_rows"]:
         raise place.at("right").wrong(f"are more than the {own['n_rows']} rows")
+    if own["n_rows"]:  # of too few nobody judges
+        _check_sums_are_of_enough_rows(own, own["n_rows"], place)
 
 
 def precision_is_definite(own: Mapping, place: Place) -> None:

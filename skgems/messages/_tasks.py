@@ -99,6 +99,24 @@ _LAYERS = {"coefs": Arrays(_FLOATS), "intercepts": Arrays(_FLOATS_OF_ONE)}
 # Goes with every request where all agree on one.
 FRONT = FrontField(default=None)
 
+_BOUND: dict = {
+    "low": 1,
+    "high": limits.MOST_ROWS,
+    "whole": True,
+    "detail": lambda own, _: f"Here it is {own['min_rows']}.",
+}
+# Comes back with every reply: the bound that the node has set on what it says of rows.
+MIN_ROWS = Number(
+    says="The bound min_rows that the node answered under: it left out the rows of "
+    "classes that it has fewer of, and no cluster or gradient is of fewer.",
+    **_BOUND,
+)
+_MIN_ROWS_OF_COLUMNS = Number(
+    says="The bound min_rows that the node answered under: of all its rows together "
+    "there are as many at least, and of each category that it tells.",
+    **_BOUND,
+)
+
 _TOLD = (
     "Of the columns that enter each step. Means and squares about them, products for "
     "PCA, or sums after some powers: of all rows together. Categories of which there "
@@ -360,6 +378,7 @@ TASKS: Mapping[str, Task] = {
         without="nothing",
         request={"front": FrontField()},
         reply={
+            "min_rows": _MIN_ROWS_OF_COLUMNS,
             "columns": Table(SEEN),
             "again": Flag(default=ABSENT, says=_SEEN),
             "parts": Told(COLUMNS, says=_TOLD, detail=words.of_told),
@@ -370,15 +389,17 @@ TASKS: Mapping[str, Task] = {
         alone=True,
         request={},
         reply={
+            "min_rows": MIN_ROWS,
             "network": Table(NETWORK, rules.network_fits),
             "rows": Table(ROWS, rules.rows_are_some),
         },
+        rule=rules.classes_are_of_enough_rows,
     ),
     "counts": Task(
         asks="how many rows of each class the node may train on",
         alone=True,
         request={},
-        reply=COUNTS,
+        reply={"min_rows": MIN_ROWS, **COUNTS},
         rule=rules.counts_are_described,
     ),
     "join": Task(
@@ -388,6 +409,7 @@ TASKS: Mapping[str, Task] = {
         without="nothing",
         alone=True,
         reply={
+            "min_rows": MIN_ROWS,
             "name": Text(most=limits.MOST_NAME),
             "method": Text(),
             **dict.fromkeys(("settings", "describe", "counts", "answers"), Json()),
@@ -397,13 +419,14 @@ TASKS: Mapping[str, Task] = {
         asks="summaries of each half of the node's rows, for several methods",
         without="nothing",
         request={"asked": Each({"front": FRONT, **_JOIN})},
-        reply={"joins": Json()},
+        reply={"min_rows": MIN_ROWS, "joins": Json()},
     ),
     "judge": Task(
         asks="how many rows several models label right, of the half that made none",
         without="nothing",
         request={"models": Each(_TO_JUDGE)},
         reply={
+            "min_rows": MIN_ROWS,
             "n_rows": _whole(limits.MOST_ROWS, says="How many rows judge."),
             "right": _wholes("m m", says="How many rows two models both label right."),
             "losses": Array(
@@ -429,6 +452,7 @@ TASKS: Mapping[str, Task] = {
             "share": Number(high=1.0, default=1.0),
         },
         reply={
+            "min_rows": MIN_ROWS,
             "labels": _CLASSES,
             "moments": Table(SUMS, rules.sums_fit, inline=True),
             "form": FORM,
@@ -456,6 +480,7 @@ TASKS: Mapping[str, Task] = {
             "threshold": Number(low=-LARGEST, high=LARGEST, default=None),
         },
         reply={
+            "min_rows": MIN_ROWS,
             "labels": _CLASSES,
             "counts": Array("l", says="How many rows each has.", **_SIZES),
             "sums": _sum("l n", says=_SUMS, low=0.0),
@@ -469,7 +494,10 @@ TASKS: Mapping[str, Task] = {
         alone=True,
         request={**_MODEL, "hidden": HIDDEN},
         request_rule=rules.one_model,
-        reply={"size": Number(low=SMALLEST, high=LARGEST, says=_SIZE)},
+        reply={
+            "min_rows": MIN_ROWS,
+            "size": Number(low=SMALLEST, high=LARGEST, says=_SIZE),
+        },
     ),
     "space": Task(
         asks="how far a linear model may change before it is worse on the node's rows",
@@ -485,7 +513,7 @@ TASKS: Mapping[str, Task] = {
             **_SPACES,
         },
         request_rule=rules.one_model,
-        reply=SPACE,
+        reply={"min_rows": MIN_ROWS, **SPACE},
         rule=rules.space_fits,
     ),
     "neurons": Task(
@@ -504,6 +532,7 @@ TASKS: Mapping[str, Task] = {
             **_SPACES,
         },
         reply={
+            "min_rows": MIN_ROWS,
             "centers": Array(
                 "q u", says="The weights of the units again.", least_bytes=4
             ),
@@ -529,6 +558,7 @@ TASKS: Mapping[str, Task] = {
         },
         request_rule=rules.models_are_few,
         reply={
+            "min_rows": MIN_ROWS,
             **_JUDGED,
             "gradient": _sum(
                 "m? p c",
@@ -566,6 +596,7 @@ TASKS: Mapping[str, Task] = {
         },
         request_rule=rules.columns_are_outputs,
         reply={
+            "min_rows": MIN_ROWS,
             "score": Number(nan=True, says=_SCORED, detail=words.of_score),
             "n_rows": _whole(limits.MOST_ROWS, says="Of how many rows."),
             "beside": Number(nan=True, says=_SCORED, when=_with("beside")),
@@ -586,6 +617,7 @@ TASKS: Mapping[str, Task] = {
             "n_rows": _whole(limits.MOST_ROWS, 1, default=None),
         },
         reply={
+            "min_rows": MIN_ROWS,
             "parameters": Arrays(
                 _PARAMETER, "parameters", says=_SHARED, detail=words.of_arrays
             ),
@@ -613,6 +645,7 @@ TASKS: Mapping[str, Task] = {
         },
         request_rule=rules.columns_are_outputs,
         reply={
+            "min_rows": MIN_ROWS,
             "coefs": Arrays(_FLOATS, "coefs", says=_TRAINED, detail=words.of_arrays),
             "intercepts": Arrays(_FLOATS_OF_ONE, "intercepts", says=_TRAINED),
             "loss": replace(_LOSS_BEFORE, when=_with("columns")),

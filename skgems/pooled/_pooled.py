@@ -29,10 +29,12 @@ from ..federation import (
     UpdateForgetMixin,
     answer,
     begins_again,
+    check_labels,
     read_federation,
     read_members,
     records_of,
     region_summary,
+    seen_classes_of,
 )
 from ..local import Member, has_steps, indices_of
 from ..messages import Message
@@ -315,7 +317,11 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
             why = "pooled=None is what classifiers are in this process"
             what = "have to be told what to make, pooled=GaussianNB() say"
             raise ValueError(f"{why}: nodes elsewhere {what}.")
-        return super()._summarize(None, *args, **options)  # which nobody needs
+        summary = super()._summarize(None, *args, **options)
+        if hasattr(estimator, "classes_"):  # sums need no more of a classifier
+            seen_classes = seen_classes_of(estimator, summary.name)
+            check_labels(summary.name, summary.row_counts["labels"], seen_classes)
+        return summary
 
     def _merged(self, summaries: list, name: str) -> Summary:
         region = copy(self).set_params(estimators=summaries)

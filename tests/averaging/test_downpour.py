@@ -164,7 +164,7 @@ def test_a_channel_gives_equal_bits():
         return found
 
     how = {"n_rounds": 3, "learning_rate": 0.1, "random_state": 0, "server": server}
-    far = ModelAveragingAggregator(Nodes(ask, names), **how).fit()
+    far = ModelAveragingAggregator(Nodes(ask, names, min_rows=1), **how).fit()
     here = ModelAveragingAggregator(start, **how).fit(X, Y, nodes=NODES)
     for one, other in zip(far.coefs_, here.coefs_, strict=True):
         np.testing.assert_array_equal(one, other)

@@ -68,7 +68,10 @@ class Parties:
         def ask(requests):
             return {name: self.answer(name, own) for name, own in requests.items()}
 
-        return Nodes(ask, sorted(self.rows))
+        if any(state is not None for state in self.state.values()):
+            return Nodes(ask, sorted(self.rows))
+        # Replies that were made with fewer rows than the server expects are refused.
+        return Nodes(ask, sorted(self.rows), min_rows=self.options["min_rows"])
 
 
 def small(n_rows=0):
@@ -343,7 +346,8 @@ def test_nodes_with_classifiers_are_asked_for_their_rows_alone():
                 for name, own in requests.items()
             }
 
-        found.append(choose_over(Nodes(ask, sorted(models)), small)[1])
+        channel = Nodes(ask, sorted(models), min_rows=2)
+        found.append(choose_over(channel, small)[1])
     tables = [[o["accuracy"] for o in own.table] for own in found]
     assert tables[0] == tables[1] and found[0].name == found[1].name
 

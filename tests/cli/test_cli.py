@@ -398,6 +398,24 @@ def test_labels_that_are_none_of_the_models(work, capsys, known, texts, told):
     assert re.search(rf"has '.*' in line \d+, but classes of the model are {told}", err)
 
 
+def test_labels_that_are_written_in_another_way(work, capsys):
+    start()
+    request, table = requests(1)["lyon"], work / "lyon.csv"
+    text = table.read_text()
+    table.write_text(re.sub(r",(NA|flu|well),", r",\1 ,", text))
+    assert main(to_answer(request, "lyon")) == 1
+    err = capsys.readouterr().err
+    assert "Node 'lyon': its classifier has seen none of the labels of its rows" in err
+    assert (
+        "'NA ', 'flu ', 'well '; the classifier was fitted on the classes 'NA'" in err
+    )
+    assert not list(Path("study/replies").iterdir())
+    table.write_text(text.replace(",flu,", ",flu ,"))
+    assert main(to_answer(request, "lyon")) == 0
+    err = capsys.readouterr().err
+    assert "skgems: warning: Node 'lyon' has rows of the classes 'flu ', which" in err
+
+
 @pytest.mark.parametrize(
     "argv, message",
     [

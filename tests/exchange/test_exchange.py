@@ -76,7 +76,8 @@ def answered(exchange, locals_, names=None, *, radii=True, **options):
 
 def run(folder, agg, locals_):
     """A whole exchange; the server is started anew for each step."""
-    exchange, steps = skgems.Exchange(folder, agg, nodes=NAMES, report=True), 0
+    exchange = skgems.Exchange(folder, agg, nodes=NAMES, report=True, min_rows=1)
+    steps = 0
     while (fitted := exchange.step()) is None:
         # No gradient is kept back, as none is in one process.
         answered(exchange, locals_, min_rows=1)
@@ -566,7 +567,8 @@ def test_a_node_of_few_rows_refuses(tmp_path):
     ):
         skgems.answer(request, clf, X[own], y[own], name="rome")
     assert not list((tmp_path / "replies").iterdir())
-    skgems.answer(request, clf, X[own], y[own], name="rome", min_rows=1)
+    with pytest.warns(UserWarning, match="'rome' answers with min_rows=1, but the"):
+        skgems.answer(request, clf, X[own], y[own], name="rome", min_rows=1)
     assert len(list((tmp_path / "replies").iterdir())) == 1
 
 

@@ -149,7 +149,8 @@ def test_geometries_criteria_and_forms(path):
 def all_of_networks(agg, folder):
     """What inspect says of each request and reply, by task."""
     rows = {"lyon": slice(0, None, 2), "nice": slice(1, None, 2)}
-    exchange, found = Exchange(folder, agg, nodes=list(rows), report=True), {}
+    exchange = Exchange(folder, agg, nodes=list(rows), report=True, min_rows=1)
+    found = {}
     while exchange.step() is None:
         for name, request in exchange.waiting_for.items():
             own = X[rows[name]], y[rows[name]]
@@ -274,7 +275,10 @@ def test_replies_are_checked_by_their_requests(mail, tmp_path):
     [
         ({"task": "steal"}, "'steal'"),
         ({"task": "train"}, "train[.](W|beside) is no field of it"),
-        ({"settings": {"beside": {}}}, "score[.](labels|n_rows|beside[.]W) is missing"),
+        (
+            {"settings": {"beside": {}}},
+            "score[.](labels|n_rows|min_rows|beside[.]W) is missing",
+        ),
     ],
 )
 def test_files_that_are_wrong(mail, tmp_path, changes, words):

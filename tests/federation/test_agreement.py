@@ -214,7 +214,8 @@ def fitted_far(clfs, X, y, nodes, aggregator, **options):
             for name, request in requests.items()
         }
 
-    channel = Nodes(ask, [str(k) for k in range(len(clfs))])
+    min_rows = min(options.get("min_rows", 10), 10)
+    channel = Nodes(ask, [str(k) for k in range(len(clfs))], min_rows=min_rows)
     return clone(aggregator).set_params(estimators=channel).fit()
 
 

@@ -37,6 +37,7 @@ def answered_by(monkeypatch, **tasks):
     table = {name: Task(**bare, **says) for name, (_, says) in tasks.items()}
     for module in (channel_module, run_module):
         monkeypatch.setattr(module, "TASKS", table)
+    monkeypatch.setattr("skgems.federation._replying.TASKS", table)
     # Its fields are not said in the table.
     monkeypatch.setattr(run_module, "check_reply", lambda *args: None)
     answers = {name: function for name, (function, _) in tasks.items()}

@@ -148,7 +148,7 @@ def grid_of(kind="linear", names=NAMES, **options):
 
 
 def fit(aggregator, grid, **options):
-    nodes = FlowerNodes(grid, **{"timeout": TIMEOUT, **options})
+    nodes = FlowerNodes(grid, **{"timeout": TIMEOUT, "min_rows": 1, **options})
     return clone(aggregator).set_params(estimators=nodes).fit()
 
 
@@ -192,7 +192,7 @@ def test_letters_change_no_bit(plan, clock):
     direct = in_one_process(aggregator, [member(name, kind) for name in NAMES])
     grid, found = grid_of(kind), []
     make, done = (lambda context: clone(aggregator)), lambda *own: found.append(own)
-    server_app(make, done, min_nodes=3)(grid, "the context")
+    server_app(make, done, min_nodes=3, min_rows=1)(grid, "the context")
     ((other, context),) = found
     assert context == "the context"
     X, _, _ = rows()

@@ -92,7 +92,7 @@ def asked(**options):
             replies[name] = Message.from_bytes(told)
         return replies
 
-    return Nodes(ask, ["lyon", "paris"])
+    return Nodes(ask, ["lyon", "paris"], min_rows=1)
 
 
 def test_of_all_rows_it_is_nearly_the_pooled_pipeline():
@@ -246,7 +246,7 @@ def test_members_may_begin_with_it(way):
                 for name, own in requests.items()
             }
 
-        agg.set_params(estimators=Nodes(ask, list(members))).fit()
+        agg.set_params(estimators=Nodes(ask, list(members), min_rows=1)).fit()
     np.testing.assert_array_equal(agg.coef_, expected.coef_)
     # Behind another front they are not taken apart, and an encoder is no affine step.
     other = PooledTransformer(FRONT).fit(X[:-20], nodes=NAMED[:-20])
@@ -352,6 +352,7 @@ def test_on_the_command_line(tmp_path, monkeypatch, capsys):
         numbers.to_csv(f"{name}.csv", index=False)
     joblib.dump(LOGISTIC, "clf.joblib")  # which is not fitted
     start = ["start", "work", "--method", "linear", "--nodes", *tables]
+    start += ["--min-rows", "1"]
     assert main([*start, "--set", f"front={front}", "random_state=0"]) == 0
     given = ["--label", "label", "--model", "clf.joblib", "--yes", "--min-rows", "1"]
     code, n = 3, 0

@@ -397,7 +397,8 @@ def asked(tables, transformer, **options):
                 replies[name] = refused
         return replies
 
-    return PooledTransformer(transformer, summaries=Nodes(ask, list(tables)))
+    channel = Nodes(ask, list(tables), min_rows=options.get("min_rows", 10))
+    return PooledTransformer(transformer, summaries=channel)
 
 
 def parts(frame):

@@ -270,6 +270,7 @@ def test_fewer_rows_than_features_send_roots():
     assert_equal(*pair)
 
 
+@pytest.mark.filterwarnings("ignore::skgems.federation.UnseenClassesWarning")
 def test_models_of_one_class_or_of_other_ones():
     X, y = rows()
     some = y != "c"

@@ -208,10 +208,10 @@ def test_channels_and_exchanges_have_the_bits_of_rows(tmp_path):
             for name, request in requests.items()
         }
 
-    agg = GEMSLogisticAggregator(Nodes(ask, ["0", "1", "2"]), **parameters)
+    agg = GEMSLogisticAggregator(Nodes(ask, ["0", "1", "2"], min_rows=1), **parameters)
     np.testing.assert_array_equal(agg.fit().coef_, near.coef_)
     agg = GEMSLogisticAggregator(**parameters)
-    exchange = Exchange(tmp_path, agg, nodes=["0", "1", "2"])
+    exchange = Exchange(tmp_path, agg, nodes=["0", "1", "2"], min_rows=1)
     while (fitted := exchange.step()) is None:
         for name, request in exchange.waiting_for.items():
             own = nodes == int(name)

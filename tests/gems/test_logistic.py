@@ -1156,7 +1156,7 @@ def test_all_rows_public():
 def test_node_that_owns_no_row_it_knows():
     data = federated("disjoint")
     nodes = np.array([1, 0, 2])[data.nodes]
-    with pytest.raises(ValueError, match="node 'north': there is no row of a class"):
+    with pytest.raises(ValueError, match="Node 'north': its classifier has seen none"):
         aggregate_of(data.named(LOCAL)).fit(data.X, data.y, nodes=nodes)
 
 

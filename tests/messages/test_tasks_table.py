@@ -110,16 +110,17 @@ def judged(**more):
 def test_replies_are_checked_by_their_requests(asked, told, match):
     request = Message.of("evaluate", **EVALUATE | asked)
     with pytest.raises(ValueError, match=match):
-        check_reply(request, Message.of("evaluate", **judged(**told)))
+        check_reply(request, Message.of("evaluate", min_rows=1, **judged(**told)))
 
 
 def test_a_score_is_missing_only_without_rows():
     request = Message.of("score", **REQUESTS["score"])
-    check_reply(request, Message.of("score", score=np.array(np.nan), n_rows=0))
+    none = {"score": np.array(np.nan), "n_rows": 0, "min_rows": 10}
+    check_reply(request, Message.of("score", **none))
     for score, n_rows in ((np.nan, 1), (0.5, 0)):
         with pytest.raises(ValueError, match="score is there without rows, or missing"):
-            reply = Message.of("score", score=np.array(score), n_rows=n_rows)
-            check_reply(request, reply)
+            told = none | {"score": np.array(score), "n_rows": n_rows}
+            check_reply(request, Message.of("score", **told))
 
 
 def test_equal_questions_have_equal_keys():
@@ -137,5 +138,10 @@ def test_equal_questions_have_equal_keys():
 
 
 def test_what_is_said_of_a_reply_has_its_figures():
-    said = says_of(Message.of("evaluate", **judged()))
+    said = says_of(Message.of("evaluate", min_rows=7, **judged()))
     assert said["evaluate.count"] == "How many rows there are. 3 rows, 1 model."
+    assert said["evaluate.min_rows"].endswith("Here it is 7.")
+
+
+def test_every_reply_says_under_which_bound_it_was_made():
+    assert all("min_rows" in task.reply for task in TASKS.values())

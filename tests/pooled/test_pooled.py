@@ -194,7 +194,7 @@ def test_rows_may_come_in_chunks_and_over_a_channel(kind):
             asked = {"name": name, "min_rows": 1}
             yield name, reply_to(request, None, *own[name], **asked)
 
-    there = Nodes(ask, ["0", "1"])
+    there = Nodes(ask, ["0", "1"], min_rows=1)
     assert_is(clone(agg).set_params(estimators=there).fit(), whole, X)
     with pytest.raises(ValueError, match="chunk"):
         agg.summarize(None, X, y, name="a", chunks=chunks(X, y))

@@ -1,0 +1,99 @@
+"""Whether a node's rows have the labels that its own classifier was fitted on."""
+
+from collections.abc import Iterable, Sequence
+
+from ..base import warn_user
+from ..local import Member, local_model
+from ..messages import listed
+
+# Characters of a label that an error repeats: somebody else may have chosen it.
+_MOST_CHARACTERS = 40
+
+
+class UnseenClassesWarning(UserWarning):
+    """A node has rows of classes that its own classifier was not fitted on.
+
+    The server accepts them if the classifier of another node has seen these classes. If
+    none has, the labels are often written in another way than those that the classifier
+    was fitted on.
+    """
+
+
+def shown_labels(labels: Iterable) -> str:
+    """A few labels in words: shortened, and with control characters escaped."""
+    return listed(f"{label!r:.{_MOST_CHARACTERS}}" for label in labels)
+
+
+def check_labels(name: str, labels: Sequence, seen_classes: Sequence) -> None:
+    """Raise ValueError if a node's classifier has seen none of its rows' labels."""
+    if not set(labels).isdisjoint(seen_classes):
+        return
+    raise ValueError(
+        f"Node {name!r}: its classifier has seen none of the labels of its rows. The "
+        f"rows have the labels {shown_labels(labels)}; the classifier was fitted on "
+        f"the classes {shown_labels(seen_classes)}. "
+        f"{_advice_for_labels(labels, seen_classes)}"
+    )
+
+
+def seen_classes_of(estimator, name: str) -> list:
+    """Classes that a fitted classifier of any kind has seen."""
+    description = local_model(estimator, name=name).description
+    return description.classes[description.seen].tolist()
+
+
+def check_labels_of(member: Member) -> None:
+    """Raise ValueError if a member's classifier has seen none of its rows' labels."""
+    check_labels(member.name, member.row_counts()[0], _seen_classes(member))
+
+
+def warn_of_unseen_classes(member: Member) -> None:
+    """Warn of rows of classes that a member's classifier has not seen.
+
+    Only the server, which knows the classes of all nodes, can tell if they are wrong.
+    """
+    seen_classes = _seen_classes(member)
+    unseen = [label for label in member.row_counts()[0] if label not in seen_classes]
+    if unseen:
+        warn_user(
+            f"Node {member.name!r} has rows of the classes {shown_labels(unseen)}, "
+            "which its classifier has not seen; it was fitted on "
+            f"{shown_labels(seen_classes)}. The server accepts these rows if the "
+            "classifier of another node has seen their classes, and refuses them "
+            "otherwise. If they are rows of classes that the classifier has seen, "
+            "write their labels as it was fitted on them.",
+            UnseenClassesWarning,
+        )
+
+
+def _seen_classes(member: Member) -> list:
+    network = member.model.network(copy=False)
+    return network.classes[network.seen].tolist()
+
+
+def _advice_for_labels(labels: Sequence, classes: Sequence) -> str:
+    """What to do about labels that are none of some classes."""
+    bare_classes = {_bare(label) for label in classes}
+    if not {_bare(label) for label in labels}.isdisjoint(bare_classes):
+        return (
+            "Some differ only in case, in blanks, or in being texts or numbers: write "
+            "the labels of the rows as the classifier was fitted on them."
+        )
+    if all(isinstance(label, int | float) for label in labels) and any(
+        isinstance(label, str) for label in classes
+    ):
+        return (
+            "The labels of the rows look like codes of the classes: give the rows the "
+            "labels themselves, as the classifier was fitted on them."
+        )
+    return (
+        "Give the rows the labels that the classifier was fitted on, or fit the "
+        "classifier again to these rows."
+    )
+
+
+def _bare(label) -> str:
+    """A label without what often differs between a table and a classifier."""
+    if isinstance(label, float) and label.is_integer():
+        label = int(label)
+    return " ".join(str(label).split()).casefold()
