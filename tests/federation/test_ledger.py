@@ -273,6 +273,36 @@ def test_an_interrupt_does_not_count(state, monkeypatch):
     assert events(state) == ["opened", "begun", "begun", "ended"]
 
 
+def test_what_was_interrupted_counts_for_nothing_else_either(state, monkeypatch):
+    agreement, _ = agreed({"evaluate": 1})
+
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_replying, "answer", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            answer(judging(agreement, 1.0), state, agreement=agreement)
+    # Neither of another request, nor of another exchange.
+    answer(agreed(random_state=1)[1], state, rows=X + 1.0)
+    answer(judging(agreement, 2.0), state)
+    with pytest.raises(NotAgreedError, match=r"answered 1\.$"):
+        answer(judging(agreement, 3.0), state)
+
+
+def test_an_interrupted_exchange_is_no_earlier_one(state, monkeypatch):
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_replying, "answer", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            answer(agreed()[1], state)
+    answer(agreed(random_state=1)[1], state)
+    with pytest.raises(RowsAskedAgainError):
+        answer(agreed()[1], state)
+
+
 # ---- many at once ------------------------------------------------------------------
 
 
@@ -491,6 +521,11 @@ def cut(name, n_bytes):
     return cut_short
 
 
+def take_another_reply(folder):
+    (path,) = folder.glob("*.safetensors")
+    Message.of("counts", labels=["ill"], counts=np.array([60])).save(path)
+
+
 def rubbish(name):
     return lambda folder: (folder / name).write_bytes(b"no ledger " * 300)
 
@@ -507,6 +542,7 @@ def rubbish(name):
         (take_another_database, "it is a database of another program. Give the node"),
         (rubbish("ledger.head"), "ledger.head: it is damaged.*Put the file back"),
         (cut("*.safetensors", 8), "the reply that is kept there is damaged. Remove"),
+        (take_another_reply, "the reply that is kept there is damaged"),
         (cut("*.safetensors", 3000), "the reply that is kept there is damaged"),
     ],
     ids=str,
