@@ -10,7 +10,7 @@ from ..fronts import PooledTransformer
 from ..gems import Rounds
 from ..pooled import CLASSIFIERS
 from ..spaces import Construction, Criterion, Geometry
-from ..steps import Front, front_of_text
+from ..steps import Front
 
 METHODS = BaseAggregator.methods
 # Of whoever computes, not of what is computed.
@@ -59,13 +59,11 @@ def of_settings(method: str, settings: Mapping) -> BaseAggregator:
     return method_of(method)(**params)
 
 
-def _front(given) -> PooledTransformer | None:
-    if isinstance(given, Mapping):
-        front = Front.from_content(given)
-        return PooledTransformer(front.transformer, bounds=front.bounds)
-    if isinstance(given, str) and given.endswith(".safetensors"):
-        return PooledTransformer.load(given)
-    return None if given is None else PooledTransformer(front_of_text(given))
+def _front(content: Mapping | None) -> PooledTransformer | None:
+    if content is None:
+        return None
+    front = Front.from_content(content)
+    return PooledTransformer(front.transformer, bounds=front.bounds)
 
 
 def _plain(value, name: str):

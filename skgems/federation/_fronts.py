@@ -10,7 +10,7 @@ from ..base import warn_user
 from ..compat import safe_indexing
 from ..local import stacked
 from ..messages import Message
-from ..steps import Columns, Front, NotPooledError
+from ..steps import Advanced, Columns, Front, NotPooledError
 from ._channel import InProcess
 from ._nodes import node_codes, node_names_of
 from ._rows import column_member
@@ -23,8 +23,7 @@ def front_plan(front: Front) -> Generator:
         request = Message.of("front", front=front.as_content())
         told = {name: reply.content for name, reply in (yield request)}
         if front.columns is None:
-            columns, others = _common(told)
-            front = replace(front, columns=columns)
+            front, others = _with_columns(front, told)
             if others:
                 request = Message.of("front", front=front.as_content())
                 replies = yield dict.fromkeys(others, request)
@@ -35,37 +34,87 @@ def front_plan(front: Front) -> Generator:
                 parts.setdefault(path, {})[node] = own
         found = front.advanced(parts)
         if found.fitted is not None:
-            for kind, error in found.errors.values():
-                if error == np.inf:
-                    warn_user(
-                        f"{kind} keeps some of several axes of equal variance, which "
-                        "rounding chooses: scikit-learn's fit on all rows may have "
-                        "others. Keep more or fewer components."
-                    )
+            _warn_of_inexact(found)
             return found
-        for waits in found.pending.values():
-            if not waits.can_tell(front.bounds == "tell"):
-                raise NotPooledError(
-                    f"{type(waits.step).__name__} looks at the smallest and the "
-                    "largest value of each column, which are values of rows, or at "
-                    "counts on a grid between bounds that all agree on: give bounds, "
-                    "{column: (low, high)}; or bounds='tell' has nodes tell the "
-                    "values, where these will do."
-                )
-        if len(found.front.states) == len(front.states):
-            kinds = [type(waits.step).__name__ for waits in found.pending.values()]
-            raise ValueError(f"no node told what {kinds} are fitted to.")
+        _check_answerable(front, found)
         front = found.front
 
 
-def _common(told: Mapping[str, Mapping]) -> tuple[Columns, list[str]]:
+def _warn_of_inexact(fitted: Advanced) -> None:
+    """Warn of steps that are not those of all rows."""
+    for kind, error in fitted.errors.values():
+        if error == np.inf:
+            warn_user(
+                f"{kind} keeps some of several axes of equal variance, which rounding "
+                "chooses: scikit-learn's fit on all rows may have others. Keep more "
+                "or fewer components."
+            )
+    if fitted.empty:
+        warn_user(
+            f"The front leaves out the columns {fitted.empty[:10]}: none of their "
+            "values has min_rows rows at a node, so that nodes tell none of them. A "
+            "column that tells rows apart, such as the number of a patient, says "
+            "nothing of other rows."
+        )
+
+
+def _check_answerable(front: Front, advanced: Advanced) -> None:
+    """Raise if no message will fit what is left of a front."""
+    for waits in advanced.pending.values():
+        if not waits.can_tell(front.bounds == "tell"):
+            raise NotPooledError(
+                f"{type(waits.step).__name__} looks at the smallest and the "
+                "largest value of each column, which are values of rows, or at "
+                "counts on a grid between bounds that all agree on: give bounds, "
+                "{column: (low, high)}; or bounds='tell' has nodes tell the "
+                "values, where these will do."
+            )
+    if len(advanced.front.states) == len(front.states):
+        kinds = [type(waits.step).__name__ for waits in advanced.pending.values()]
+        raise ValueError(f"no node told what {kinds} are fitted to.")
+
+
+def _with_columns(front: Front, told: Mapping[str, Mapping]) -> tuple[Front, list[str]]:
+    """The front with the columns of all nodes, and the nodes to be asked again."""
+    nodes = {
+        name: Columns.from_content(reply["columns"]) for name, reply in told.items()
+    }
+    columns, others = _common(told, nodes)
+    front = replace(front, columns=columns)
+    front.check_texts(nodes)
+    if front.chooses_columns:
+        _warn_of_other_columns(columns, nodes)
+    return front, others
+
+
+def _warn_of_other_columns(columns: Columns, nodes: Mapping[str, Columns]) -> None:
+    """Warn of columns that few nodes have, or that hold texts at few nodes."""
+    for column in sorted({c for own in nodes.values() for c in own.names or ()}):
+        if column not in (columns.names or ()):
+            whose = [node for node, own in nodes.items() if column in (own.names or ())]
+            warn_user(
+                f"The column {column!r} of the nodes {whose[:5]} is not used, since "
+                "other nodes lack it."
+            )
+    for column, is_text in zip(columns.names or (), columns.text, strict=False):
+        whose = [node for node, own in nodes.items() if own.has_text([column])]
+        if is_text and 2 * len(whose) <= len(nodes):
+            warn_user(
+                f"The column {column!r} holds texts at the nodes {whose[:5]} alone, "
+                "and is encoded. Nodes where it holds numbers will refuse: let all "
+                "nodes write it alike."
+            )
+
+
+def _common(
+    told: Mapping[str, Mapping], nodes: Mapping[str, Columns]
+) -> tuple[Columns, list[str]]:
     """The columns of all nodes, and the nodes that have others, or in another order."""
-    own = {name: Columns.from_content(reply["columns"]) for name, reply in told.items()}
-    counts = Counter((c.names, c.n) for c in own.values())
+    counts = Counter((c.names, c.n) for c in nodes.values())
     # The same whatever the order of the nodes.
     names, n = min(counts, key=lambda key: (-counts[key], repr(key)))
     text = np.zeros(n, dtype=bool)
-    for node, columns in own.items():
+    for node, columns in nodes.items():
         order = range(n)
         if names is not None and columns.names is not None:
             missing = sorted(set(names) - set(columns.names))
@@ -78,12 +127,12 @@ def _common(told: Mapping[str, Mapping]) -> tuple[Columns, list[str]]:
                 "describe their rows by the same columns."
             )
         text |= np.array(columns.text)[list(order)]
-    dtypes = {columns.dtype for columns in own.values()}
+    dtypes = {columns.dtype for columns in nodes.values()}
     dtype = "float32" if dtypes == {"float32"} else "float64"
     common = Columns(n, names, tuple(text.tolist()), dtype)
     others = [
         node
-        for node, columns in own.items()
+        for node, columns in nodes.items()
         if (columns.names or names, columns.text) != (names, common.text)
         or "again" in told[node]
     ]

@@ -1,7 +1,9 @@
 """Transformers that are functions of sums or of a seed: told, added up, fitted."""
 
+from ._auto import auto_front, encoded_texts, scaled_numbers
 from ._backbone import Backbone, holding
-from ._columns import Columns, as_rows, numbers
+from ._columns import Columns, ColumnsError, as_rows, numbers
+from ._columns_of import ColumnsOf
 from ._features import RandomFeatures
 from ._front import Advanced, Front, check_tree, front_of_text
 from ._kinds import NotPooledError

@@ -21,8 +21,9 @@ from sklearn.preprocessing import FunctionTransformer
 
 import skgems
 from skgems._cli import main
+from skgems._cli._dialects import Dialect
 from skgems._cli._main import _read
-from skgems._cli._node import _frame
+from skgems._cli._tables import read_table
 from skgems.exchange import inspect
 from skgems.federation import Summary, sign
 
@@ -343,13 +344,13 @@ def break_cell(text):
             lambda t: t.replace("diagnosis", "d", 1),
             "no column 'diagnosis'; columns are ",
         ),
-        (lambda t: t.replace(",", ";"), "columns are not separated by commas"),
-        (break_cell, "no numbers in the columns 'age', the first in line 5"),
+        (lambda t: t.replace(",", "~"), "nothing separates its lines into columns"),
+        (break_cell, "'age' hold texts, but the model takes numbers: 'many' in line 5"),
         (lambda t: t.replace(",flu,", ",,", 1), "column 'diagnosis' is empty in line "),
         (lambda t: t.partition("\n")[0], "there are no rows"),
-        (lambda t: t.replace("\n0", "\n0,0"), "lyon.csv: it is no table: "),
-        (lambda t: t.replace("weight,", "", 1), "more cells than the first has names"),
-        (lambda t: "", "lyon.csv: it is no table: "),
+        (lambda t: t.replace("\n0", "\n0,0", 1), "has 6 cells, but line 1 has 5 names"),
+        (lambda t: t.replace("weight,", "", 1), "more cells (5) than line 1 has names"),
+        (lambda t: "", "lyon.csv: the file is empty"),
     ],
 )
 def test_rows_that_are_wrong(work, capsys, change, message):
@@ -693,7 +694,8 @@ def test_numbers_are_read_to_the_last_digit(work):
     Path("n.csv").write_text(
         "\n".join(["n,y", *(f"{v!r},a" for v in numbers.tolist())])
     )
-    np.testing.assert_allclose(_frame("n.csv", ["y"])["n"], numbers, rtol=1e-15)
+    table = read_table("n.csv", Dialect(), as_written=["y"])
+    np.testing.assert_allclose(table.frame["n"], numbers, rtol=1e-15)
 
 
 def test_rows_in_parquet(work, capsys, monkeypatch):
@@ -701,6 +703,7 @@ def test_rows_in_parquet(work, capsys, monkeypatch):
     start("--set", "random_state=0")
     argv = to_answer(requests(1)["lyon"], "lyon", "--to", "lyon.safetensors")
     argv[argv.index("lyon.csv")] = "lyon.parquet"
+    Path("lyon.parquet").touch()
     table = pandas.read_csv("lyon.csv", keep_default_na=False)
     monkeypatch.setattr(pandas, "read_parquet", lambda path: table)
     assert main(argv) == 0
