@@ -58,7 +58,8 @@ class Dialect:
             ) from exc
         na = settings.get("na")
         na = [na] if isinstance(na, str) else na
-        if na is not None and not all(isinstance(word, str) for word in na):
+        are_texts = isinstance(na, list) and all(isinstance(word, str) for word in na)
+        if na is not None and not are_texts:
             raise ValueError(
                 f"na must be texts, as they stand in cells without a value; got {na!r}."
             )
@@ -91,6 +92,11 @@ def decoded(path: str, data: bytes, encoding: str | None) -> tuple[str, list[str
         notes += _doubts_of_encoding(path, data, encoding)
     elif mark in ("utf-16", "utf-32"):
         notes.append(f"it is written in {mark.upper()}, and read as such")
+    elif mark is None and b"\x00" in data:  # as half of the bytes of letters
+        raise ValueError(
+            f"{path}: it has zero bytes, as UTF-16 has. Add --encoding utf-16-"
+            f"{'le' if data[0] else 'be'}, or save it in UTF-8."
+        )
     try:
         text = data.decode(encoding or mark or "utf-8")
     except UnicodeDecodeError as exc:
@@ -108,8 +114,8 @@ def decoded(path: str, data: bytes, encoding: str | None) -> tuple[str, list[str
         ) from exc
     if "\x00" in text:
         raise ValueError(
-            f"{path}: it has zero bytes, as UTF-16 has. Add --encoding utf-16-le, or "
-            "utf-16-be, or save it in UTF-8."
+            f"{path}: read as {encoding or mark} it has zero bytes, which no text has. "
+            "Name another encoding, utf-16 perhaps, or none."
         )
     return text.removeprefix("\ufeff"), notes
 
@@ -183,6 +189,12 @@ def layout_of(path: str, text: str, sep: str | None) -> Layout:
         raise ValueError(
             f"{path}: it is no table: {exc}. Is a quotation mark not closed?"
         ) from exc
+    if len(header) == 1 and set(sizes) == {1}:
+        raise ValueError(
+            f"{path}: {sep!r} separates nothing in line {header_line}, which is "
+            f"{header[0][:60]!r}. Name the character between columns by --sep, or "
+            "leave that away to have it guessed."
+        )
     if not lines:
         raise ValueError(f"{path}: there are no rows below line {header_line}.")
     header = _checked_header(path, header_line, header, sizes, sep=sep, odd=odd)
@@ -259,8 +271,8 @@ def _checked_header(
         return [*header, ""]  # separators at the end of the rows alone
     if len(sizes) == 1 and size > len(header) and len(header) <= 2:
         raise ValueError(
-            f"{path}: line {line} is {sep.join(header)[:60]!r}, of {len(header)} "
-            f"cells, but the lines below have {size}. If it is a note, delete all "
+            f"{path}: line {line}, {sep.join(header)[:60]!r}, does not have as many "
+            f"cells as the lines below, which have {size}. If it is a note, delete all "
             "lines above the names of the columns."
         )
     if count == sum(sizes.values()) and size > len(header):

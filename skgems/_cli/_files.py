@@ -28,9 +28,9 @@ def needed(module: str):
 class UntrustedTypesError(ValueError):
     """A file of skops has ``types`` that nobody trusts."""
 
-    def __init__(self, types: list[str]) -> None:
-        super().__init__(f"it has types that skops does not know: {' '.join(types)}.")
-        self.types = types
+    def __init__(self, text: str, types: Iterable[str] = ()) -> None:
+        super().__init__(text)
+        self.types = list(types)
 
 
 def load_skops(path: str, *, trusted: Iterable[str] = ()):
@@ -39,7 +39,9 @@ def load_skops(path: str, *, trusted: Iterable[str] = ()):
     known = {*trusted, *_HARMLESS}
     untrusted = set(io.get_untrusted_types(file=path))
     if unknown := sorted(untrusted - known):
-        raise UntrustedTypesError(unknown)
+        raise UntrustedTypesError(
+            f"it has types that skops does not know: {' '.join(unknown)}.", unknown
+        )
     return io.load(path, trusted=sorted(untrusted))
 
 

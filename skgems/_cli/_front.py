@@ -29,8 +29,10 @@ _WORDS = {
 }
 _TABLES = ("columns", "other", "together", "bounds")
 _FILES = (".toml", ".skops", ".safetensors")
-# Types of files of skops that are ours, and run nothing when they are read.
-_OURS = (
+# Types in files of skops that run nothing when they are read: ours, and the selector of
+# scikit-learn, which is then refused by a sentence that names what to take instead.
+_TRUSTED = (
+    "sklearn.compose._column_transformer.make_column_selector",
     "skgems.fronts._transformer.PooledTransformer",
     "skgems.steps._columns_of.ColumnsOf",
     "skgems.steps._features.RandomFeatures",
@@ -54,7 +56,7 @@ def read_front(typed: str):
     with naming(typed):
         if kind == ".toml":
             return front_of_table(tomllib.loads(Path(typed).read_text("utf-8")))
-        front = clone(load_skops(typed, trusted=_OURS))
+        front = clone(load_skops(typed, trusted=_TRUSTED))
         check_tree(getattr(front, "transformer", front))
         return front
 

@@ -164,8 +164,6 @@ def aggregator_of(
         )
     aggregator = of_settings(method, {**settings, **typed})
     if front is not None:
-        if "front" not in METHODS[method]._get_param_names():
-            raise ValueError(f"--front: {method} takes no front.")
         aggregator.set_params(front=read_front(front))
     # Here, where it was typed, and not at the nodes.
     aggregator._validate_params()

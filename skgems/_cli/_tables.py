@@ -333,6 +333,8 @@ class _Parsed:
         doubtful = None
         for place, column in self._texts(frame):
             cells = column.dropna()
+            if _matches(cells, _is_surely_grouped).any():
+                continue
             numbers = cells[_matches(cells, _NUMBERS[","].fullmatch)]
             commas = numbers[numbers.str.contains(",", regex=False)]
             if not len(commas) or len(numbers) < _MOSTLY * len(cells):
@@ -387,7 +389,14 @@ class _Parsed:
 
 
 def _matches(cells, matcher: Callable) -> np.ndarray:
-    return np.array([matcher(cell) is not None for cell in cells], dtype=bool)
+    return np.array([bool(matcher(cell)) for cell in cells], dtype=bool)
+
+
+def _is_surely_grouped(cell: str) -> bool:
+    """Whether thousands are set apart, and no mark can be that of decimals."""
+    if not _GROUPED.fullmatch(cell):
+        return False
+    return not any(number.fullmatch(cell) for number in _NUMBERS.values())
 
 
 def is_text(column) -> bool:

@@ -262,9 +262,11 @@ class Front:
             (example,) = tables
             texts = np.flatnonzero(Columns.of(example).text)
             names = list(getattr(example, "columns", range(example.shape[1])))
-            if len(texts) and not KINDS[type(own)].takes_texts(own):
+            kind = KINDS[type(own)]
+            if len(texts) and not kind.takes_texts(own):
                 taken.setdefault(type(own).__name__, []).extend(names[j] for j in texts)
-            return None
+            # An imputer hands texts on; what comes out of others is numbers.
+            return (None, tables) if len(texts) and kind.by_column else None
 
         example = self.columns.example()
         walk(with_columns_listed(self.transformer, self.columns), (example,), "0", leaf)
