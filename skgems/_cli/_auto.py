@@ -19,8 +19,9 @@ _TABLES = (*CSV_KINDS, ".parquet")
 
 
 def auto_command(args) -> int:
-    out, folder = Path(args.out), Path(args.folder)
-    write, typed = writer_of(out), dict(args.parameters)
+    folder = Path(args.folder)
+    write = writer_of(Path(args.out))
+    typed = dict(args.parameters)
     if unknown := sorted(set(typed) - {"budget", "random_state"}):
         raise ValueError(f"--set: {unknown[0]!r}: auto has budget and random_state.")
     tables = sorted(p for p in folder.glob("*") if p.suffix.lower() in _TABLES)
@@ -85,7 +86,8 @@ def _check_alike(tables: Sequence[Table]) -> None:
                 "columns that are no features."
             )
     for name in first.frame.columns:
-        texts, numbers = [], []
+        texts = []
+        numbers = []
         for table in tables:
             column = table.frame[name]
             if is_text(column):

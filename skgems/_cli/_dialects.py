@@ -10,18 +10,25 @@ from dataclasses import dataclass, fields
 from io import StringIO
 from itertools import islice
 
-_SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
-_SEPARATORS |= {"\\t": "\t"}  # as it is typed in a shell
+_SEPARATORS = {
+    "comma": ",",
+    "semicolon": ";",
+    "tab": "\t",
+    "\\t": "\t",  # as it is typed in a shell
+    "bar": "|",
+}
 # Lines by which the separator is guessed.
 _N_GUESSED_BY = 200
-# Marks of encodings at the beginning of a file; that of UTF-32 begins with one of 16.
-_MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-    (codecs.BOM_UTF8, "utf-8-sig"),
-)
+# A first line by which Excel is told of the separator.
+_EXCEL_LINE = re.compile(r"sep=(?P<sep>.)[ \t]*(\r\n?|\n)")
+# Marks of encodings at the beginning of a file; one of UTF-32 begins as one of UTF-16.
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+    codecs.BOM_UTF8: "utf-8-sig",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,91 +43,122 @@ class Dialect:
     @classmethod
     def of(cls, settings: Mapping) -> "Dialect":
         """That of typed or configured words; ValueError names one that is wrong."""
-        sep = settings.get("sep")
-        sep = _SEPARATORS.get(sep, sep)
-        if sep is not None and (not isinstance(sep, str) or len(sep) != 1):
-            raise ValueError(
-                f"sep must be one character, or one of the words "
-                f"{', '.join(list(_SEPARATORS)[:4])}; got {sep!r}."
-            )
-        decimal = settings.get("decimal")
-        if decimal not in (None, ".", ","):
-            raise ValueError(f"decimal must be '.' or ',', got {decimal!r}.")
-        if sep is not None and sep == decimal:
-            raise ValueError(f"sep and decimal must differ, both are {sep!r}.")
-        encoding = settings.get("encoding")
-        try:
-            encoding = None if encoding is None else codecs.lookup(encoding).name
-        except (LookupError, TypeError) as exc:
-            raise ValueError(
-                f"encoding: {encoding!r} is none that Python knows. Usual ones are "
-                "utf-8, cp1252 (Windows), latin-1 and utf-16."
-            ) from exc
-        na = settings.get("na")
-        na = [na] if isinstance(na, str) else na
-        are_texts = isinstance(na, list) and all(isinstance(word, str) for word in na)
-        if na is not None and not are_texts:
-            raise ValueError(
-                f"na must be texts, as they stand in cells without a value; got {na!r}."
-            )
-        words = None if na is None else tuple(word.strip() for word in na)
-        return cls(sep=sep, decimal=decimal, encoding=encoding, na=words)
+        dialect = cls(
+            sep=_separator(settings.get("sep")),
+            decimal=settings.get("decimal"),
+            encoding=_encoding(settings.get("encoding")),
+            na=_words_of_gaps(settings.get("na")),
+        )
+        if dialect.decimal not in (None, ".", ","):
+            raise ValueError(f"decimal must be '.' or ',', got {dialect.decimal!r}.")
+        if dialect.sep is not None and dialect.sep == dialect.decimal:
+            raise ValueError(f"sep and decimal must differ, both are {dialect.sep!r}.")
+        return dialect
 
 
 DIALECT_KEYS = tuple(field.name for field in fields(Dialect))
 
 
+def _separator(word) -> str | None:
+    if word is None:
+        return None
+    sep = _SEPARATORS.get(word, word)
+    if not isinstance(sep, str) or len(sep) != 1:
+        raise ValueError(
+            "sep must be one character, or one of the words comma, semicolon, tab and "
+            f"bar; got {sep!r}."
+        )
+    return sep
+
+
+def _encoding(name) -> str | None:
+    if name is None:
+        return None
+    try:
+        return codecs.lookup(name).name
+    except (LookupError, TypeError) as exc:
+        raise ValueError(
+            f"encoding: {name!r} is none that Python knows. Usual ones are utf-8, "
+            "cp1252 (Windows), latin-1 and utf-16."
+        ) from exc
+
+
+def _words_of_gaps(words) -> tuple[str, ...] | None:
+    if words is None:
+        return None
+    listed = [words] if isinstance(words, str) else words
+    if not isinstance(listed, list) or not all(
+        isinstance(word, str) for word in listed
+    ):
+        raise ValueError(
+            f"na must be texts, as they stand in cells without a value; got {words!r}."
+        )
+    return tuple(word.strip() for word in listed)
+
+
 def dialect_of(args: argparse.Namespace, name: str) -> Dialect:
     """That of the table of a node: what was typed, else what --config says of it."""
-    config = getattr(args, "dialects", {})
-    own = config.get("tables", {}).get(name, {})
-    settings = {}
+    shared = getattr(args, "dialects", {})
+    settings = {key: shared.get(key) for key in DIALECT_KEYS}
+    settings |= shared.get("tables", {}).get(name, {})
     for key in DIALECT_KEYS:
-        typed = getattr(args, key)
-        shared = own.get(key, config.get(key))
-        settings[key] = shared if typed is None else typed
+        if getattr(args, key) is not None:
+            settings[key] = getattr(args, key)
     return Dialect.of(settings)
+
+
+# ---- encodings -------------------------------------------------------------------
 
 
 def decoded(path: str, data: bytes, encoding: str | None) -> tuple[str, list[str]]:
     """The text of a file, and what to say of it; ValueError names the file."""
     if not data.strip():
         raise ValueError(f"{path}: the file is empty.")
-    mark = next((name for mark, name in _MARKS if data.startswith(mark)), None)
-    notes = []
     if encoding is not None:
-        notes += _doubts_of_encoding(path, data, encoding)
-    elif mark in ("utf-16", "utf-32"):
-        notes.append(f"it is written in {mark.upper()}, and read as such")
-    elif mark is None and b"\x00" in data:  # as half of the bytes of letters
+        text = _decoded_as(path, data, encoding)
+        return text.removeprefix("\ufeff"), _doubts_of_encoding(data, encoding)
+    for mark, marked in _MARKS.items():
+        if data.startswith(mark):
+            notes = [f"it is written in {marked.upper()}, and read as such"]
+            return _decoded_as(
+                path, data, marked
+            ), notes if marked != "utf-8-sig" else []
+    if b"\x00" in data:  # as half of the bytes of letters
         raise ValueError(
             f"{path}: it has zero bytes, as UTF-16 has. Add --encoding utf-16-"
             f"{'le' if data[0] else 'be'}, or save it in UTF-8."
         )
     try:
-        text = data.decode(encoding or mark or "utf-8")
+        return data.decode("utf-8"), []
     except UnicodeDecodeError as exc:
         line = data.count(b"\n", 0, exc.start) + 1
-        if encoding is not None or mark is not None:
-            raise ValueError(
-                f"{path}: line {line} is not written in {encoding or mark}. Name the "
-                "encoding of the file by --encoding, or leave that away."
-            ) from exc
-        word = _word_at(data, exc.start)
+        word = _word_at(data, exc.start, "cp1252")
         raise ValueError(
             f"{path}: line {line} is not written in UTF-8. As cp1252 (latin-1, of "
             f"Windows) it has the word {word!r}: if that is right, add --encoding "
             "cp1252, else the encoding of the program that wrote it."
         ) from exc
+
+
+def _decoded_as(path: str, data: bytes, encoding: str) -> str:
+    """The text under an encoding that was named, by somebody or by the file."""
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as exc:
+        line = data.count(b"\n", 0, exc.start) + 1
+        raise ValueError(
+            f"{path}: line {line} is not written in {encoding}. Name the encoding of "
+            "the file by --encoding, or leave that away."
+        ) from exc
     if "\x00" in text:
         raise ValueError(
-            f"{path}: read as {encoding or mark} it has zero bytes, which no text has. "
-            "Name another encoding, utf-16 perhaps, or none."
+            f"{path}: read as {encoding} it has zero bytes, which no text has. Name "
+            "another encoding, utf-16 perhaps, or none."
         )
-    return text.removeprefix("\ufeff"), notes
+    return text
 
 
-def _doubts_of_encoding(path: str, data: bytes, encoding: str) -> list[str]:
+def _doubts_of_encoding(data: bytes, encoding: str) -> list[str]:
     """What to say where a file seems to be written in another encoding than typed."""
     if encoding.startswith("utf") or data.isascii():
         return []
@@ -137,7 +175,7 @@ def _doubts_of_encoding(path: str, data: bytes, encoding: str) -> list[str]:
     ]
 
 
-def _word_at(data: bytes, start: int, encoding: str = "cp1252") -> str:
+def _word_at(data: bytes, start: int, encoding: str) -> str:
     """The word around a byte."""
     ends = b' \t\r\n,;|"'
     first = last = start
@@ -146,6 +184,9 @@ def _word_at(data: bytes, start: int, encoding: str = "cp1252") -> str:
     while last < len(data) and data[last] not in ends and last - start < 20:
         last += 1
     return data[first:last].decode(encoding, errors="replace")
+
+
+# ---- separators and headers ------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,49 +204,73 @@ class Layout:
 def layout_of(path: str, text: str, sep: str | None) -> Layout:
     """Find separator, header and rows; ValueError names the line that is wrong."""
     notes = []
-    first, _, rest = text.partition("\n")
-    skipped = 0
-    if declared := re.fullmatch(r"sep=(.)\s*", first):  # a line that Excel understands
-        sep = declared[1] if sep is None else sep
-        text, skipped = rest, 1
+    n_skipped = 0
+    if declared := _EXCEL_LINE.match(text):
+        text = text[declared.end() :]
+        n_skipped = 1
+        sep = sep or declared["sep"]
     if sep is None:
         sep = _guessed_separator(path, text)
         if sep != ",":
             notes.append(f"columns are separated by {sep!r}")
     stream = StringIO(text, newline="")
     try:
-        records = _records(stream, sep, skipped)
-        header_line, header = next(records)
-        notes += _padding(text[: stream.tell()], sep)
-        body = text[stream.tell() :]
-        lines, sizes = [], Counter()
-        odd = None  # the first line that has not as many cells as the header
-        for line, cells in records:
-            lines.append(line)
-            sizes[len(cells)] += 1
-            if odd is None and len(cells) != len(header):
-                odd = line, cells
+        records = _records(stream, sep, n_skipped)
+        header_line, header = next(records, (1, [""]))
+        end = stream.tell()
+        rows = _Rows.read(records, len(header))
     except csv.Error as exc:
         raise ValueError(
             f"{path}: it is no table: {exc}. Is a quotation mark not closed?"
         ) from exc
-    if len(header) == 1 and set(sizes) == {1}:
+    _check_separated(path, sep, header_line, header, rows)
+    return Layout(
+        sep=sep,
+        header=_checked_header(path, header_line, header, rows, sep=sep),
+        header_line=header_line,
+        body=text[end:],
+        lines=rows.lines,
+        notes=[*notes, *_padding(text[:end], sep)],
+    )
+
+
+@dataclass(kw_only=True)
+class _Rows:
+    """The lines of rows, and how many cells they have."""
+
+    lines: list[int]
+    sizes: Counter  # numbers of rows, by their number of cells
+    odd_line: int | None = None  # the first that has not as many as the header
+    odd_cells: list[str] | None = None
+
+    @classmethod
+    def read(cls, records: Iterator[tuple[int, list]], n_names: int) -> "_Rows":
+        rows = cls(lines=[], sizes=Counter())
+        for line, cells in records:
+            rows.lines.append(line)
+            rows.sizes[len(cells)] += 1
+            if rows.odd_line is None and len(cells) != n_names:
+                rows.odd_line = line
+                rows.odd_cells = cells
+        return rows
+
+    @property
+    def size(self) -> int | None:
+        """The number of cells of each row; None if they differ."""
+        return next(iter(self.sizes)) if len(self.sizes) == 1 else None
+
+
+def _check_separated(
+    path: str, sep: str, header_line: int, header: list[str], rows: _Rows
+) -> None:
+    if len(header) == 1 and rows.size in (None, 1) and 1 in rows.sizes:
         raise ValueError(
             f"{path}: {sep!r} separates nothing in line {header_line}, which is "
             f"{header[0][:60]!r}. Name the character between columns by --sep, or "
             "leave that away to have it guessed."
         )
-    if not lines:
+    if not rows.lines:
         raise ValueError(f"{path}: there are no rows below line {header_line}.")
-    header = _checked_header(path, header_line, header, sizes, sep=sep, odd=odd)
-    return Layout(
-        sep=sep,
-        header=header,
-        header_line=header_line,
-        body=body,
-        lines=lines,
-        notes=notes,
-    )
 
 
 def _padding(head: str, sep: str) -> list[str]:
@@ -230,58 +295,59 @@ def _records(stream: StringIO, sep: str, skipped: int) -> Iterator[tuple[int, li
 
 def _guessed_separator(path: str, text: str) -> str:
     """What separates the most lines into equally many cells, the comma if in doubt."""
-    best, best_score = ",", (0.0, 1)
+    scores = {}
     for sep in (",", ";", "\t", "|"):
-        stream = StringIO(text, newline="")
         try:
-            some = list(islice(_records(stream, sep, 0), _N_GUESSED_BY))
+            records = _records(StringIO(text, newline=""), sep, 0)
+            sizes = [len(cells) for _, cells in islice(records, _N_GUESSED_BY)]
         except csv.Error:
             continue
-        sizes = Counter(len(cells) for _, cells in some)
-        (size, count), *_ = sizes.most_common(1) or [(1, 0)]
-        score = (count / max(len(some), 1), size)
-        if size > 1 and score > best_score:
-            best, best_score = sep, score
-    if best_score[1] == 1:
+        size, count = Counter(sizes).most_common(1)[0]
+        if size > 1:
+            scores[sep] = (count / len(sizes), size)
+    if not scores:
         first = text.strip().partition("\n")[0].strip()
         raise ValueError(
             f"{path}: nothing separates its lines into columns; the first line is "
             f"{first[:60]!r}. Name the character between columns by --sep."
         )
-    return best
+    return max(scores, key=scores.get)
+
+
+def _check_no_note(path: str, line: int, header: list[str], *, is_short: bool) -> None:
+    """ValueError for a first line of one or two cells, of more columns."""
+    named = [name.strip() for name in header if name.strip()]
+    if (len(header) > 2 and len(named) < 2) or (is_short and len(header) <= 2):
+        raise ValueError(
+            f"{path}: line {line}, {' '.join(named)[:60]!r}, does not have as many "
+            "cells as the lines below. If it is a note, delete all lines above the "
+            "names of the columns."
+        )
 
 
 def _checked_header(
-    path: str,
-    line: int,
-    header: list[str],
-    sizes: Counter,
-    *,
-    sep: str,
-    odd: tuple[int, list] | None,
+    path: str, line: int, header: list[str], rows: _Rows, *, sep: str
 ) -> list[str]:
     """The header, as long as the rows are; ValueError where it cannot be theirs."""
-    if odd is None:
+    is_short = rows.size is not None and rows.size > len(header)
+    _check_no_note(path, line, header, is_short=is_short)
+    if rows.odd_line is None:
         return header
-    size, count = sizes.most_common(1)[0]
-    odd_line, odd_cells = odd
-    if len(sizes) == 1 and size < len(header) and not any(header[size:]):
-        return header[:size]  # separators at the end of the header alone
-    if len(sizes) == 1 and size == len(header) + 1 and not odd_cells[-1].strip():
+    if (
+        rows.size is not None
+        and rows.size < len(header)
+        and not any(header[rows.size :])
+    ):
+        return header[: rows.size]  # separators at the end of the header alone
+    if rows.size == len(header) + 1 and not rows.odd_cells[-1].strip():
         return [*header, ""]  # separators at the end of the rows alone
-    if len(sizes) == 1 and size > len(header) and len(header) <= 2:
+    if is_short:
         raise ValueError(
-            f"{path}: line {line}, {sep.join(header)[:60]!r}, does not have as many "
-            f"cells as the lines below, which have {size}. If it is a note, delete all "
-            "lines above the names of the columns."
-        )
-    if count == sum(sizes.values()) and size > len(header):
-        raise ValueError(
-            f"{path}: lines have more cells ({size}) than line {line} has names "
+            f"{path}: lines have more cells ({rows.size}) than line {line} has names "
             f"({len(header)}). Give each column a name, the first one too."
         )
     raise ValueError(
-        f"{path}: line {odd_line} has {len(odd_cells)} cells, but line {line} has "
-        f"{len(header)} names. A text that has the separator {sep!r} within it must "
-        "stand in quotation marks; lines that are no rows must be deleted."
+        f"{path}: line {rows.odd_line} has {len(rows.odd_cells)} cells, but line "
+        f"{line} has {len(header)} names. A text that has the separator {sep!r} within "
+        "it must stand in quotation marks; lines that are no rows must be deleted."
     )

@@ -21,8 +21,9 @@ def needed(module: str):
         return import_module(module)
     except ImportError as exc:
         package = module.partition(".")[0]
-        what = f"This needs the package {package}: pip install skgems[cli]."
-        raise ImportError(what) from exc
+        raise ImportError(
+            f"This needs the package {package}: pip install skgems[cli]."
+        ) from exc
 
 
 class UntrustedTypesError(ValueError):
@@ -36,9 +37,8 @@ class UntrustedTypesError(ValueError):
 def load_skops(path: str, *, trusted: Iterable[str] = ()):
     """What a file of skops holds; UntrustedTypesError for types of others."""
     io = needed("skops.io")
-    known = {*trusted, *_HARMLESS}
     untrusted = set(io.get_untrusted_types(file=path))
-    if unknown := sorted(untrusted - known):
+    if unknown := sorted(untrusted - {*trusted, *_HARMLESS}):
         raise UntrustedTypesError(
             f"it has types that skops does not know: {' '.join(unknown)}.", unknown
         )
@@ -63,8 +63,8 @@ def _write_skops(out: Path, model) -> str:
     data = io.dumps(model)
     write_bytes(out, data, mode=0o644)
     trusted = sorted(io.get_untrusted_types(data=data))
-    more = f", trusted={trusted}" if trusted else ""
-    return f"Written to {out}. In Python: skops.io.load({str(out)!r}{more})"
+    arguments = f"{str(out)!r}, trusted={trusted}" if trusted else repr(str(out))
+    return f"Written to {out}. In Python: skops.io.load({arguments})"
 
 
 def _write_joblib(out: Path, model) -> str:

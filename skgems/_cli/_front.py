@@ -107,10 +107,10 @@ def front_of_table(table: Mapping):
 
 
 def _table(table: Mapping, name: str) -> Mapping:
-    found = table.get(name, {})
-    if not isinstance(found, Mapping):
+    part = table.get(name, {})
+    if not isinstance(part, Mapping):
         raise ValueError(f"{name} must be a table: a line [{name}], and lines below.")
-    return found
+    return part
 
 
 def _other_branches(table: Mapping, named: tuple[str, ...]) -> list[tuple]:

@@ -104,33 +104,34 @@ def _read(argv: Sequence[str]) -> argparse.Namespace:
         return parser.parse_args(argv)
     with naming(config.config):
         shared = tomllib.loads(Path(config.config).read_text(encoding="utf-8"))
-        more = _typed_alike(command, typed, shared)
+        arguments = _typed_alike(command, typed, shared)
         dialects = {key: shared[key] for key in _OF_TABLES if key in shared}
         _check_dialects(dialects)
-    args = parser.parse_args([*typed, *more])
+    args = parser.parse_args([*typed, *arguments])
     args.dialects = dialects
     return args
 
 
 def _typed_alike(command: str, typed: Sequence[str], shared: Mapping) -> list[str]:
     """What a configuration says, as it would be typed; ValueError if it may not."""
-    known = sorted(
-        {name for names in _ALIKE.values() for name in names} | {*_OF_TABLES}
-    )
-    if unknown := sorted(set(shared) - set(known)):
-        raise ValueError(
-            f"{unknown[0]!r} is nothing that all parties set alike; that are "
-            f"{', '.join(known)}."
-        )
-    more = []
+    _check_names(shared)
+    options = {word.partition("=")[0] for word in typed}
+    arguments = []
     for name in _ALIKE[command]:
-        if any(word.partition("=")[0] == f"--{name}" for word in typed):
-            continue
-        words = _words(shared.get(name, []))
+        words = [] if f"--{name}" in options else _words(shared.get(name, []))
         if wrong := [word for word in words if word.startswith("-")]:
             raise ValueError(f"{name}: {wrong[0]!r} would be an option.")
-        more += [f"--{name}", *words] if words else []
-    return more
+        arguments += [f"--{name}", *words] if words else []
+    return arguments
+
+
+def _check_names(shared: Mapping) -> None:
+    allowed = {name for names in _ALIKE.values() for name in names} | {*_OF_TABLES}
+    if others := sorted(set(shared) - allowed):
+        raise ValueError(
+            f"{others[0]!r} is nothing that all parties set alike; that are "
+            f"{', '.join(sorted(allowed))}."
+        )
 
 
 def _check_dialects(dialects: Mapping) -> None:

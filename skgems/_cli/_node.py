@@ -25,22 +25,18 @@ _TRUTHS |= dict.fromkeys(("false", "0", "no", ""), False)
 
 def answer_command(args) -> int:
     place = reply_place(args.request, args.to)
-    if args.quiet and not args.yes and sys.stdin.isatty():
-        raise ValueError("--quiet: nobody sees what would leave; it needs --yes.")
-    if place.exists() and not args.yes and not sys.stdin.isatty():
-        raise ValueError(f"{place}: it is there already; --yes replaces it.")
+    _check_consent(place, args)
     model = None if args.model is None else _model(args.model, args.trust)
     request = load_message(args.request)
     X, y, held_out = _rows(request, model, args)
     with tempfile.TemporaryDirectory() as folder:
-        to = Path(folder) / "reply.safetensors"
         try:
             reply = answer(
                 args.request,
                 model,
                 X,
                 y,
-                to=to,
+                to=Path(folder) / "reply.safetensors",
                 name=args.name,
                 min_rows=args.min_rows,
                 agreement=args.agreement,
@@ -53,18 +49,27 @@ def answer_command(args) -> int:
             raise ValueError(f"{args.rows}: node {args.name!r}: {exc}") from exc
         if request.task == "front":
             _warn_of_front(request, X, args)
-        found = replace(inspect(reply, request=args.request), path=str(place))
-        print(found.words)
-        if not args.yes and sys.stdin.isatty():
-            what = "Replace" if place.exists() else "Write"
-            said = input(f"{what} {place}? [y/N] ").strip().lower()
-            if said not in ("y", "yes"):
-                print("Nothing was written.")
-                return 1
+        print(replace(inspect(reply, request=args.request), path=str(place)).words)
+        if not args.yes and sys.stdin.isatty() and not _is_confirmed(place):
+            print("Nothing was written.")
+            return 1
         place.parent.mkdir(exist_ok=True)
         write_bytes(place, reply.read_bytes())
     print(f"Written to {place}. Nothing has been sent: that is yours to do.")
     return 0
+
+
+def _check_consent(place: Path, args) -> None:
+    """ValueError where nobody could be asked who has to be."""
+    if args.quiet and not args.yes and sys.stdin.isatty():
+        raise ValueError("--quiet: nobody sees what would leave; it needs --yes.")
+    if place.exists() and not args.yes and not sys.stdin.isatty():
+        raise ValueError(f"{place}: it is there already; --yes replaces it.")
+
+
+def _is_confirmed(place: Path) -> bool:
+    verb = "Replace" if place.exists() else "Write"
+    return input(f"{verb} {place}? [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _model(path: str, trusted: list[str]):
@@ -198,29 +203,34 @@ def labels_of(tables: Sequence[Table], label: str, classes=None) -> list[np.ndar
     label = label.strip()
     for table in tables:
         _check_no_gap(table, label)
-        if any(text != text.strip() for text in table.as_written[label]):
+        if table.as_written[label] != _stripped(table.as_written[label]):
             print(printable(f"{table.path}: blanks around labels are left out."))
     if classes is not None:
-        classes = np.asarray(classes).ravel().tolist()
-        return [_as_classes(table, label, classes) for table in tables]
-    cells = [[text.strip() for text in own.as_written[label]] for own in tables]
-    are_whole = all(cell.lstrip("+-").isdecimal() for some in cells for cell in some)
-    return [np.array(list(map(int, some)) if are_whole else some) for some in cells]
+        listed_classes = np.asarray(classes).ravel().tolist()
+        return [_as_classes(table, label, listed_classes) for table in tables]
+    labels = [_stripped(table.as_written[label]) for table in tables]
+    if all(text.lstrip("+-").isdecimal() for texts in labels for text in texts):
+        return [np.array(list(map(int, texts))) for texts in labels]
+    return list(map(np.array, labels))
+
+
+def _stripped(texts: list[str]) -> list[str]:
+    return [text.strip() for text in texts]
 
 
 def _check_no_gap(table: Table, label: str) -> None:
     for row, text in enumerate(table.as_written[label]):
         if text.strip() in table.missing:
-            shown = f" ({text!r})" if text else ""
             raise ValueError(
-                f"{table.path}: column {label!r} is empty{shown} in {table.place(row)}."
+                f"{table.path}: column {label!r} is empty in {table.place(row)}, which "
+                f"has {text!r}. Leave rows without a label out."
             )
 
 
 def _as_classes(table: Table, label: str, classes: list) -> np.ndarray:
     """The labels of a table as the classes of a model have them."""
     read = _KINDS.get(type(classes[0]))
-    by_text = {str(own).strip(): own for own in classes}
+    by_text = {str(label).strip(): label for label in classes}
     labels = []
     for row, text in enumerate(table.as_written[label]):
         text = text.strip()
@@ -230,10 +240,9 @@ def _as_classes(table: Table, label: str, classes: list) -> np.ndarray:
         try:
             labels.append(read(text.replace(table.decimal, ".")))
         except (ValueError, KeyError, OverflowError):
-            known = listed(map(repr, classes))
             raise ValueError(
                 f"{table.path}: column {label!r} has {text!r} in {table.place(row)}, "
-                f"but classes of the model are {known}."
+                f"but classes of the model are {listed(map(repr, classes))}."
             ) from None
     return np.array(labels)
 

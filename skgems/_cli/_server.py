@@ -154,13 +154,13 @@ def aggregator_of(
 ) -> BaseAggregator:
     """The aggregator of typed parameters, beside settings that a file may have."""
     typed = dict(parameters)
-    known = set(METHODS[method]._get_param_names()) - {"estimators", "front"}
+    allowed = set(METHODS[method]._get_param_names()) - {"estimators", "front"}
     if "front" in typed:
         raise ValueError(f"--set: the front is given by --front {typed['front']!r}.")
-    if unknown := sorted(set(typed) - known):
+    if unknown := sorted(set(typed) - allowed):
         raise ValueError(
             f"--set: {unknown[0]!r} is no parameter of {method}; these are: "
-            f"{', '.join(sorted(known))}."
+            f"{', '.join(sorted(allowed))}."
         )
     aggregator = of_settings(method, {**settings, **typed})
     if front is not None:

@@ -86,7 +86,7 @@ def read_table(
     return read
 
 
-def _is_kept(name: str, drop: Collection[str], only: Collection[str] | None) -> bool:
+def _is_used(name: str, drop: Collection[str], only: Collection[str] | None) -> bool:
     return name not in drop and (only is None or name in only)
 
 
@@ -113,11 +113,11 @@ def _read_parquet(
     check_columns(path, list(frame.columns), [*as_written, *drop])
     texts = {column: _written(frame[column]) for column in as_written}
     features = [name for name in frame.columns if name not in as_written]
-    kept = [name for name in features if _is_kept(name, drop, only)]
+    used = [name for name in features if _is_used(name, drop, only)]
     return Table(
         path=path,
-        frame=frame[kept].reset_index(drop=True),
-        unused=[name for name in features if name not in {*kept, *drop}],
+        frame=frame[used].reset_index(drop=True),
+        unused=[name for name in features if name not in {*used, *drop}],
         odd_cells={},
         as_written=texts,
         lines=None,
@@ -136,8 +136,8 @@ def check_columns(path: str, columns: Sequence[str], needed_columns) -> None:
     for column in needed_columns:
         if column in columns:
             continue
-        alike = [own for own in columns if own.casefold() == column.casefold()]
-        hint = f" Did you mean {alike[0]!r}?" if alike else ""
+        similar = [name for name in columns if name.casefold() == column.casefold()]
+        hint = f" Did you mean {similar[0]!r}?" if similar else ""
         raise ValueError(
             f"{path}: there is no column {column!r}; columns are "
             f"{listed(map(repr, columns))}.{hint}"
@@ -155,8 +155,7 @@ def _read_csv(
     drop: Sequence[str],
     only: Collection[str] | None,
 ) -> Table:
-    data = Path(path).read_bytes()
-    text, notes = decoded(path, data, dialect.encoding)
+    text, notes = decoded(path, Path(path).read_bytes(), dialect.encoding)
     layout = layout_of(path, text, dialect.sep)
     names = [name.strip() for name in layout.header]
     as_written = [name.strip() for name in as_written]
@@ -165,7 +164,7 @@ def _read_csv(
     columns = {
         place: name
         for place, name in enumerate(names)
-        if name in as_written or _is_kept(name, drop, only)
+        if name in as_written or _is_used(name, drop, only)
     }
     _check_names(path, columns, layout)
     parsed = _Parsed(
@@ -175,21 +174,16 @@ def _read_csv(
         as_written=as_written,
         missing=_MISSING | set(dialect.na or ()),
     )
-    frame, decimal, of_decimals = parsed.in_numbers(dialect.decimal)
-    frame, unnamed = _without_unnamed(path, frame, layout)
-    texts = {
-        columns[place]: frame.pop(place).tolist()
-        for place in list(frame.columns)
-        if columns[place] in as_written
-    }
-    for note in [*notes, *layout.notes, *of_decimals, *unnamed]:
+    frame, decimal = parsed.in_numbers(dialect.decimal)
+    for note in [*notes, *layout.notes, *parsed.notes]:
         print(printable(f"{path}: {note}."))
+    frame = frame.rename(columns=columns)
     return Table(
         path=path,
-        frame=frame.rename(columns=columns),
+        frame=frame.drop(columns=as_written),
         unused=[name for name in names if name not in {*columns.values(), *drop, ""}],
         odd_cells=parsed.odd_cells,
-        as_written=texts,
+        as_written={name: frame[name].tolist() for name in as_written},
         lines=layout.lines,
         decimal=decimal,
         missing=frozenset(["", *(dialect.na or ())]),
@@ -207,30 +201,6 @@ def _check_names(path: str, columns: dict[int, str], layout: Layout) -> None:
                 f"of them, or --drop {name!r}, which leaves both out."
             )
         first[name] = place
-
-
-def _without_unnamed(path: str, frame, layout: Layout) -> tuple:
-    """The frame without columns that have neither name nor say anything."""
-    notes = []
-    for place in list(frame.columns):
-        if layout.header[place].strip():
-            continue
-        column = frame[place]
-        if column.isna().all():
-            notes.append(
-                f"column {place + 1}, which has no name and is empty, is left out, as "
-                "separators at the end of lines make it"
-            )
-        elif place == 0 and _counts_rows(column):
-            notes.append("the first column, which has no name and counts rows, is left")
-            notes[-1] += " out"
-        else:
-            raise ValueError(
-                f"{path}: column {place + 1} has no name in line "
-                f"{layout.header_line}. Give it one; --drop it if it is no feature."
-            )
-        frame = frame.drop(columns=place)
-    return frame, notes
 
 
 def _counts_rows(column) -> bool:
@@ -254,17 +224,17 @@ class _Parsed:
     missing: frozenset[str]
     # Of columns of texts that are nearly all numbers: what is not, by name.
     odd_cells: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)  # what to say of the table
 
     def in_numbers(self, decimal: str | None) -> tuple:
-        """The frame, the decimal mark, and what to say of it."""
+        """The frame, and the decimal mark, which is looked for if it is None."""
         frame = self.frame(decimal or ".")
-        notes = []
         if decimal is None:
             decimal = "."
             place, cell = self._decimal_comma(frame)
             if place is not None:
                 decimal = ","
-                notes.append(
+                self.notes.append(
                     f"decimals are commas, as in {cell!r} of column "
                     f"{self.columns[place]!r}"
                 )
@@ -276,8 +246,33 @@ class _Parsed:
             frame[place] = self._tidied(place, column, decimal)
         if padded:
             columns = listed(map(repr, padded))
-            notes.append(f"blanks around cells of the columns {columns} are left out")
-        return frame, decimal, notes
+            self.notes.append(
+                f"blanks around cells of the columns {columns} are left out"
+            )
+        return self._without_unnamed(frame), decimal
+
+    def _without_unnamed(self, frame):
+        """The frame without columns that have neither name nor say anything."""
+        for place in list(frame.columns):
+            if self.columns[place]:
+                continue
+            if frame[place].isna().all():
+                self.notes.append(
+                    f"column {place + 1}, which has no name and is empty, is left out, "
+                    "as separators at the end of lines make it"
+                )
+            elif place == 0 and _counts_rows(frame[place]):
+                self.notes.append(
+                    "the first column, which has no name and counts rows, is left out"
+                )
+            else:
+                raise ValueError(
+                    f"{self.path}: column {place + 1} has no name in line "
+                    f"{self.layout.header_line}. Give it one; --drop it if it is no "
+                    "feature."
+                )
+            frame = frame.drop(columns=place)
+        return frame
 
     def frame(self, decimal: str):
         """What pandas reads, where columns that are not all numbers are texts."""
@@ -423,9 +418,9 @@ def warn_of_texts(table: Table) -> None:
 
 def _dates_in(table: Table) -> list[str]:
     """Names of columns of texts that hold dates."""
-    found = []
+    names = []
     for name, column in table.frame.items():
         cells = [cell for cell in column.dropna().head(20) if isinstance(cell, str)]
         if cells and all(_DATE.fullmatch(cell) for cell in cells):
-            found.append(name)
-    return found
+            names.append(name)
+    return names

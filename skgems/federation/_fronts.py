@@ -21,23 +21,23 @@ def front_plan(front: Front) -> Generator:
     """Plan whose result is an Advanced, fitted; one message for each step of rows."""
     while True:
         request = Message.of("front", front=front.as_content())
-        told = {name: reply.content for name, reply in (yield request)}
+        replies = {name: reply.content for name, reply in (yield request)}
         if front.columns is None:
-            front, others = _with_columns(front, told)
+            front, others = _with_columns(front, replies)
             if others:
                 request = Message.of("front", front=front.as_content())
-                replies = yield dict.fromkeys(others, request)
-                told |= {name: reply.content for name, reply in replies}
+                again = yield dict.fromkeys(others, request)
+                replies |= {name: reply.content for name, reply in again}
         parts: dict[str, dict] = {}  # of each step what each node told, by its name
-        for node, reply in told.items():
-            for path, own in reply["parts"].items():
-                parts.setdefault(path, {})[node] = own
-        found = front.advanced(parts)
-        if found.fitted is not None:
-            _warn_of_inexact(found)
-            return found
-        _check_answerable(front, found)
-        front = found.front
+        for node, reply in replies.items():
+            for path, part in reply["parts"].items():
+                parts.setdefault(path, {})[node] = part
+        advanced = front.advanced(parts)
+        if advanced.fitted is not None:
+            _warn_of_inexact(advanced)
+            return advanced
+        _check_answerable(front, advanced)
+        front = advanced.front
 
 
 def _warn_of_inexact(fitted: Advanced) -> None:
@@ -83,24 +83,30 @@ def _with_columns(front: Front, told: Mapping[str, Mapping]) -> tuple[Front, lis
     front = replace(front, columns=columns)
     front.check_texts(nodes)
     if front.chooses_columns:
-        _warn_of_other_columns(columns, nodes)
+        _warn_of_unused_columns(columns, nodes)
+        _warn_of_texts_at_few_nodes(columns, nodes)
     return front, others
 
 
-def _warn_of_other_columns(columns: Columns, nodes: Mapping[str, Columns]) -> None:
-    """Warn of columns that few nodes have, or that hold texts at few nodes."""
-    for column in sorted({c for own in nodes.values() for c in own.names or ()}):
-        if column not in (columns.names or ()):
-            whose = [node for node, own in nodes.items() if column in (own.names or ())]
-            warn_user(
-                f"The column {column!r} of the nodes {whose[:5]} is not used, since "
-                "other nodes lack it."
-            )
+def _warn_of_unused_columns(columns: Columns, nodes: Mapping[str, Columns]) -> None:
+    owners: dict[str, list[str]] = {}
+    for node, of_node in nodes.items():
+        for column in set(of_node.names or ()) - set(columns.names or ()):
+            owners.setdefault(column, []).append(node)
+    for column, names in sorted(owners.items()):
+        warn_user(
+            f"The column {column!r} of the nodes {names[:5]} is not used, since other "
+            "nodes lack it."
+        )
+
+
+def _warn_of_texts_at_few_nodes(columns: Columns, nodes: Mapping[str, Columns]) -> None:
+    """Warn where most nodes have numbers, or nothing, in a column of texts."""
     for column, is_text in zip(columns.names or (), columns.text, strict=False):
-        whose = [node for node, own in nodes.items() if own.has_text([column])]
-        if is_text and 2 * len(whose) <= len(nodes):
+        names = [node for node, own in nodes.items() if own.has_text([column])]
+        if is_text and 2 * len(names) <= len(nodes):
             warn_user(
-                f"The column {column!r} holds texts at the nodes {whose[:5]} alone, "
+                f"The column {column!r} holds texts at the nodes {names[:5]} alone, "
                 "and is encoded. Nodes where it holds numbers will refuse: let all "
                 "nodes write it alike."
             )

@@ -264,7 +264,7 @@ def with_cells(column, *cells, **options):
         ("alter,diagnose\n", "there are no rows below line 1"),
         (
             "Export 2024\n\n" + csv(),
-            "line 1, 'Export 2024', does not have as many cells as the lines below, ",
+            "line 1, 'Export 2024', does not have as many cells as the lines below. ",
         ),
         (
             csv().replace("crp,", "alter,", 1),
@@ -459,7 +459,7 @@ def test_the_reply_is_that_of_the_plain_table(asked, capsys):
         (
             with_cells("diagnose", "?"),
             ["--na=?"],
-            "'diagnose' is empty ('?') in line 2",
+            "'diagnose' is empty in line 2, which has '?'",
         ),
         (csv().replace("crp", "CRP"), [], "no columns: 'crp' (there is 'CRP')"),
         (csv(), ["--sep", "ab"], "sep must be one character"),
