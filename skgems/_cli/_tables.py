@@ -37,21 +37,17 @@ _DATE = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows of a file: columns of numbers or of texts, and columns as they stand there.
-
-    ``as_written`` has the cells of labels and marks; ``unused`` are the columns that
-    were not looked at, but for those to drop; ``odd_cells`` says of columns of texts
-    why they are not numbers, as nearly all of their cells are.
-    """
+    """Rows of a file: columns of numbers or of texts, and labels as they stand there."""
 
     path: str
-    frame: object
-    unused: list[str]
+    frame: object  # a DataFrame of the features
+    unused: list[str]  # columns that were not looked at, but for those to drop
+    # Of columns of texts that are nearly all numbers: what is not, by name.
     odd_cells: dict[str, str]
-    as_written: dict[str, list[str]]
-    lines: Sequence[int] | None
+    as_written: dict[str, list[str]]  # cells of labels and marks
+    lines: Sequence[int] | None  # number of the line of each row, where there are lines
     decimal: str
-    missing: frozenset[str]
+    missing: frozenset[str]  # labels that are none
 
     def place(self, row: int) -> str:
         """Where a row stands in the file, in words."""

@@ -22,6 +22,7 @@ from sklearn.preprocessing import FunctionTransformer
 import skgems
 from skgems._cli import main
 from skgems._cli._dialects import Dialect
+from skgems._cli._front import read_front
 from skgems._cli._main import _read
 from skgems._cli._tables import read_table
 from skgems.exchange import inspect
@@ -670,9 +671,13 @@ def test_commands_of_the_guide_can_be_typed(tmp_path, monkeypatch):
     page = Path(__file__).parents[2] / "docs" / "user_guide" / "command_line.rst"
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     typed = [line.split()[2:] for line in text.splitlines() if "$ skgems " in line]
-    toml = re.search(r"code-block:: toml\n\n((?:   .*\n)+)", text).group(1)
+    blocks = re.findall(r"code-block:: toml\n\n((?:   .*\n|\n)+)", text)
+    front, shared, dialects = map(textwrap.dedent, blocks)
     monkeypatch.chdir(tmp_path)
-    Path("shared.toml").write_text(textwrap.dedent(toml))
+    Path("shared.toml").write_text(shared + dialects)
+    Path("front.toml").write_text(front)
+    named = [columns for *_, columns in read_front("front.toml").transformers]
+    assert named[:3] == [["sex"], ["body_mass_g"], ["bill depth, mm"]]
     assert {argv[0] for argv in typed} == {
         *("answer", "combine", "inspect", "keys", "start")
     }
