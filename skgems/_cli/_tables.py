@@ -37,7 +37,7 @@ _DATE = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows of a file: columns of numbers or of texts, and labels as they stand there."""
+    """Rows of a file: columns of numbers or of texts, and labels as written there."""
 
     path: str
     frame: object  # a DataFrame of the features

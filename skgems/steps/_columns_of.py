@@ -56,9 +56,9 @@ class ColumnsOf:
         self.without = tuple(without)
 
     def __call__(self, X) -> list:
-        return self.chosen(Columns.of(X))
+        return self._chosen(Columns.of(X))
 
-    def chosen(self, columns: Columns) -> list:
+    def _chosen(self, columns: Columns) -> list:
         """The names of the columns, or their places where they have no names."""
         labels = columns.names or tuple(range(columns.n))
         wants_texts = self.kind == "texts"
@@ -68,12 +68,12 @@ class ColumnsOf:
             if holds_texts == wants_texts and label not in self.without
         ]
 
-    def as_content(self) -> dict:
+    def _as_content(self) -> dict:
         return {"kind": self.kind, "without": list(self.without)}
 
     @classmethod
-    def from_content(cls, content: Mapping) -> "ColumnsOf":
-        """Inverse of `as_content`; ValueError or TypeError for all else."""
+    def _from_content(cls, content: Mapping) -> "ColumnsOf":
+        """Inverse of `_as_content`; ValueError or TypeError for all else."""
         if set(content) != {"kind", "without"}:
             raise ValueError(f"columns are chosen by {sorted(content)!r:.80}")
         return cls(content["kind"], content["without"])
@@ -130,7 +130,7 @@ def with_columns_listed(transformer, columns: Columns):
 def _listed_branches(transformer: ColumnTransformer, columns: Columns):
     for name, step, chosen in transformer.transformers:
         if isinstance(chosen, ColumnsOf):
-            chosen = chosen.chosen(columns)
+            chosen = chosen._chosen(columns)
             if not chosen:
                 continue
         if has_columns_of(step):

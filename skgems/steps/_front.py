@@ -256,7 +256,7 @@ class Front:
 
         ``nodes`` has what each told of its columns; those of all are known by now.
         """
-        taken: dict[str, list] = {}  # columns of texts, by the kind of the step
+        taken: dict[str, dict] = {}  # columns of texts, each once, by kind of step
 
         def leaf(own, tables, path):
             (example,) = tables
@@ -264,7 +264,8 @@ class Front:
             names = list(getattr(example, "columns", range(example.shape[1])))
             kind = KINDS[type(own)]
             if len(texts) and not kind.takes_texts(own):
-                taken.setdefault(type(own).__name__, []).extend(names[j] for j in texts)
+                columns = taken.setdefault(type(own).__name__, {})
+                columns.update(dict.fromkeys(names[j] for j in texts))
             # An imputer hands texts on; what comes out of others is numbers.
             return (None, tables) if len(texts) and kind.by_column else None
 
@@ -274,7 +275,7 @@ class Front:
             whose = [node for node, own in nodes.items() if own.has_text(columns)]
             raise ColumnsError(
                 f"Nodes {whose[:5]}: {kind} takes numbers, but the columns "
-                f"{columns[:5]} hold texts. Give them to an encoder: in Python by a "
+                f"{list(columns)[:5]} hold texts. Give them to an encoder: in Python by a "
                 "ColumnTransformer, at the command line by --front auto or the file of "
                 "--front; or leave them out of the tables of all nodes."
             )
@@ -633,7 +634,7 @@ def as_tree(own):
 
 def _as_chosen(columns):
     if isinstance(columns, ColumnsOf):
-        return columns.as_content()
+        return columns._as_content()
     return np.asarray(columns).tolist()
 
 
@@ -664,7 +665,7 @@ def _param(value):
 
 
 def _chosen(columns):
-    return ColumnsOf.from_content(columns) if isinstance(columns, Mapping) else columns
+    return ColumnsOf._from_content(columns) if isinstance(columns, Mapping) else columns
 
 
 def from_tree(tree, depth: int = 0):
