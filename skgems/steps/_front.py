@@ -275,9 +275,9 @@ class Front:
             whose = [node for node, own in nodes.items() if own.has_text(columns)]
             raise ColumnsError(
                 f"Nodes {whose[:5]}: {kind} takes numbers, but the columns "
-                f"{list(columns)[:5]} hold texts. Give them to an encoder: in Python by a "
-                "ColumnTransformer, at the command line by --front auto or the file of "
-                "--front; or leave them out of the tables of all nodes."
+                f"{list(columns)[:5]} hold texts. Give them to an encoder: in Python "
+                "by a ColumnTransformer, at the command line by --front auto or the "
+                "file of --front; or leave them out of the tables of all nodes."
             )
 
     @cached_property

@@ -16,8 +16,9 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 from skgems import GEMSLogisticAggregator, PooledTransformer
 from skgems._cli import main
+from skgems._cli._files import UntrustedTypesError, load_skops
 from skgems._cli._front import front_of_table, read_front
-from skgems.exchange import inspect
+from skgems.exchange import inspect, of_settings
 from skgems.fronts import ColumnsOf, RandomFeatures
 from skgems.steps import auto_front
 from skgems.steps._kinds import KINDS
@@ -358,6 +359,24 @@ def test_what_is_typed_wrongly_is_said(work, capsys, argv, message):
     typed = ["start", "study", "--method", "linear", "--nodes", "lyon", *argv]
     assert main(typed) == 1
     assert message in capsys.readouterr().err
+
+
+def test_a_file_of_skops_may_have_an_imputer_that_is_fitted(work):
+    skops_io.dump(SimpleImputer().fit([[1.0], [3.0]]), "filled.skops")
+    assert skops_io.get_untrusted_types(file="filled.skops") == ["numpy.dtype"]
+    assert load_skops("filled.skops").statistics_ == [2.0]
+    skops_io.dump(FunctionTransformer(change), "own.skops")
+    with pytest.raises(UntrustedTypesError) as refused:
+        load_skops("own.skops")
+    assert load_skops("own.skops", trusted=refused.value.types).func is change
+
+
+def test_settings_of_others_name_no_file(work):
+    """As those of a summary, which somebody else wrote."""
+    PooledTransformer(StandardScaler()).fit(np.eye(3)).save("front.safetensors")
+    for named in ("front.safetensors", "StandardScaler", "auto"):
+        with pytest.raises(ValueError, match="is no front"):
+            of_settings("GEMSLogisticAggregator", {"front": named})
 
 
 def test_where_a_front_cannot_be_used(work, capsys):
