@@ -152,7 +152,7 @@ PUBLIC = {
     "skgems.choice": ["Choice"],
     "skgems.gems": ["Candidates", "Rounds"],
     "skgems.averaging": ["Downpour", "StartedApartWarning"],
-    "skgems.fronts": ["Backbone", "NotPooledError", "RandomFeatures"],
+    "skgems.fronts": ["Backbone", "ColumnsOf", "NotPooledError", "RandomFeatures"],
     "skgems.spaces": [
         *("Geometry", "Gram", "Ellipsoid", "Ball", "GramMetric"),
         *("Criterion", "Accuracy", "LogLoss", "Registered", "build_space", "intersect"),

@@ -1,46 +1,103 @@
 """``skgems combine --method auto``: tables of nodes, or summaries, and one call."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from ..candidates import combine
-from ._node import rows_of
-from ._server import needed, print_report, printable, summaries_of, writer_of
+from ..federation import printable
+from ..fronts import PooledTransformer
+from ._dialects import dialect_of
+from ._files import needed, writer_of
+from ._front import read_front
+from ._node import labels_of
+from ._server import print_report, summaries_of
+from ._tables import CSV_KINDS, Table, is_text, read_table, warn_of_texts
 
-_TABLES = (".csv", ".parquet")
+_TABLES = (*CSV_KINDS, ".parquet")
 
 
 def auto_command(args) -> int:
-    out, folder = Path(args.out), Path(args.folder)
-    write, given = writer_of(out), dict(args.parameters)
-    if unknown := sorted(set(given) - {"budget", "random_state"}):
+    folder = Path(args.folder)
+    write = writer_of(Path(args.out))
+    typed = dict(args.parameters)
+    if unknown := sorted(set(typed) - {"budget", "random_state"}):
         raise ValueError(f"--set: {unknown[0]!r}: auto has budget and random_state.")
     tables = sorted(p for p in folder.glob("*") if p.suffix.lower() in _TABLES)
     if tables:
-        fitted = combine(**_rows_of_nodes(tables, args), **given)
+        X, y, nodes = _rows_of_nodes(tables, args)
+        fitted = combine(X=X, y=y, nodes=nodes, front=_front(args.front), **typed)
     else:
-        fitted = combine(summaries_of(folder, args), **given)
-    write(fitted.to_estimator())
+        fitted = combine(summaries_of(folder, args), **typed)
+    written = write(fitted.to_estimator())
     print("\n".join(map(printable, str(fitted.choice_).splitlines())))
     print_report(fitted, args)
-    print(f"Written to {out}.")
+    print(written)
     return 0
 
 
-def _rows_of_nodes(tables: list[Path], args) -> dict:
-    """Rows of tables, of which each is that of a node, by its file's name."""
+def _front(typed: str | None):
+    """Steps before all candidates; None for those that combine takes by itself."""
+    if typed in (None, "auto"):
+        return None
+    front = read_front(typed)
+    if not isinstance(front, PooledTransformer):
+        return front
+    if front.bounds is not None or hasattr(front, "transformer_"):
+        raise ValueError(
+            f"--front {typed}: --method auto fits its fronts itself, and without "
+            "bounds. Take steps that need none, as StandardScaler."
+        )
+    return front.transformer
+
+
+def _rows_of_nodes(paths: list[Path], args) -> tuple:
+    """Rows, labels, and for each row the node, by the name of its table."""
     pandas = needed("pandas")
     if args.label is None:
         raise ValueError("--label: which column of the tables is to be predicted?")
-    frames, labels, nodes = [], [], []
-    for path in tables:
-        X, y, _ = rows_of(str(path), args.label, args.drop)
-        if frames and set(X.columns) != set(frames[0].columns):
-            odd = sorted(set(X.columns) ^ set(frames[0].columns))
-            raise ValueError(f"{path}: it and {tables[0]} differ in columns: {odd}.")
-        frames.append(X)
-        labels.append(y)
-        nodes += [path.stem] * len(y)
-    whole = pandas.concat(frames, ignore_index=True)
-    return {"X": whole, "y": np.concatenate(labels), "nodes": nodes}
+    tables = [
+        read_table(
+            str(path),
+            dialect_of(args, path.stem),
+            as_written=[args.label],
+            drop=args.drop,
+        )
+        for path in paths
+    ]
+    _check_alike(tables)
+    for table in tables:
+        warn_of_texts(table)
+    X = pandas.concat([table.frame for table in tables], ignore_index=True)
+    y = np.concatenate(labels_of(tables, args.label))
+    nodes = [path.stem for path, table in zip(paths, tables, strict=True)]
+    return X, y, np.repeat(nodes, [len(table.frame) for table in tables])
+
+
+def _check_alike(tables: Sequence[Table]) -> None:
+    """ValueError unless all tables have the same columns, of the same kinds."""
+    first = tables[0]
+    for table in tables[1:]:
+        odd = sorted(set(table.frame.columns) ^ set(first.frame.columns))
+        if odd:
+            raise ValueError(
+                f"{table.path}: it and {first.path} differ in columns: {odd}. --drop "
+                "columns that are no features."
+            )
+    for name in first.frame.columns:
+        texts = []
+        numbers = []
+        for table in tables:
+            column = table.frame[name]
+            if is_text(column):
+                texts.append(table)
+            elif column.notna().any():
+                numbers.append(table)
+        if texts and numbers:
+            cells = texts[0].frame[name].dropna()
+            raise ValueError(
+                f"{texts[0].path}: column {name!r} holds texts, {cells.iloc[0]!r} in "
+                f"{texts[0].place(cells.index[0])}, but numbers in {numbers[0].path}. "
+                "Let all tables write it alike, or --drop it."
+            )

@@ -6,7 +6,7 @@ import os
 import sys
 import tomllib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +17,7 @@ from ..federation import MIN_ROWS, TooFewNodes
 from ..messages import naming, signing_keys
 from ..progress import showing
 from ._auto import auto_command
+from ._dialects import DIALECT_KEYS, Dialect
 from ._node import answer_command
 from ._server import METHOD_WORDS, combine_command, parameter, printable, start_command
 
@@ -50,8 +51,13 @@ averaged, in rounds; pooled: the classifier of all rows, where it is a function 
 _LAYOUT = {"epilog": _EXIT_CODES, "allow_abbrev": False}
 _LAYOUT["formatter_class"] = argparse.RawDescriptionHelpFormatter
 # What all parties set alike, by command: nothing that a node decides by itself.
-_ALIKE = {"start": ("method", "nodes", "set"), "answer": ("label", "drop", "held-out")}
-_ALIKE["combine"] = ("label", "drop")
+_ALIKE = {
+    "start": ("method", "nodes", "set", "front"),
+    "answer": ("label", "drop", "held-out"),
+    "combine": ("label", "drop"),
+}
+# Beside these a configuration may say how tables are written, all or those of a node.
+_OF_TABLES = (*DIALECT_KEYS, "tables")
 _SPOKEN = {"--quiet": "say nothing but warnings and errors"}
 _SPOKEN["--verbose"] = "show how far long runs are"
 _MANY = {"nargs": "+", "default": []}
@@ -92,23 +98,55 @@ def _read(argv: Sequence[str]) -> argparse.Namespace:
         argcomplete.autocomplete(parser)
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--config")
-    (config, typed), more = first.parse_known_args(argv), []
-    path, command = config.config, typed[0] if typed else ""
-    if path is None or command not in _ALIKE:
+    config, typed = first.parse_known_args(argv)
+    command = typed[0] if typed else ""
+    if config.config is None or command not in _ALIKE:
         return parser.parse_args(argv)
-    with naming(path):
-        given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        known = sorted({name for own in _ALIKE.values() for name in own})
-        if unknown := sorted(set(given) - set(known)):
-            what = f"{unknown[0]!r} is nothing that all parties set alike"
-            raise ValueError(f"{what}; that are {', '.join(known)}.")
-        for name in _ALIKE[command]:
-            there = any(word.partition("=")[0] == f"--{name}" for word in typed)
-            words = [] if there else _words(given.get(name, []))
-            if wrong := [word for word in words if word.startswith("-")]:
-                raise ValueError(f"{name}: {wrong[0]!r} would be an option.")
-            more += [f"--{name}", *words] if words else []
-    return parser.parse_args([*typed, *more])
+    with naming(config.config):
+        shared = tomllib.loads(Path(config.config).read_text(encoding="utf-8"))
+        arguments = _typed_alike(command, typed, shared)
+        dialects = {key: shared[key] for key in _OF_TABLES if key in shared}
+        _check_dialects(dialects)
+    args = parser.parse_args([*typed, *arguments])
+    args.dialects = dialects
+    return args
+
+
+def _typed_alike(command: str, typed: Sequence[str], shared: Mapping) -> list[str]:
+    """What a configuration says, as it would be typed; ValueError if it may not."""
+    _check_names(shared)
+    options = {word.partition("=")[0] for word in typed}
+    arguments = []
+    for name in _ALIKE[command]:
+        words = [] if f"--{name}" in options else _words(shared.get(name, []))
+        if wrong := [word for word in words if word.startswith("-")]:
+            raise ValueError(f"{name}: {wrong[0]!r} would be an option.")
+        arguments += [f"--{name}", *words] if words else []
+    return arguments
+
+
+def _check_names(shared: Mapping) -> None:
+    allowed = {name for names in _ALIKE.values() for name in names} | {*_OF_TABLES}
+    if others := sorted(set(shared) - allowed):
+        raise ValueError(
+            f"{others[0]!r} is nothing that all parties set alike; that are "
+            f"{', '.join(sorted(allowed))}."
+        )
+
+
+def _check_dialects(dialects: Mapping) -> None:
+    """ValueError unless a configuration says of tables what can be said of them."""
+    Dialect.of(dialects)
+    tables = dialects.get("tables", {})
+    if not isinstance(tables, Mapping):
+        raise ValueError("tables must have a table for each node, [tables.lyon] say.")
+    for node, dialect in tables.items():
+        if not isinstance(dialect, Mapping) or set(dialect) - set(DIALECT_KEYS):
+            raise ValueError(
+                f"tables.{node}: it can say {', '.join(DIALECT_KEYS)}, nothing else."
+            )
+        with naming(f"tables.{node}"):
+            Dialect.of(dialect)
 
 
 def _words(value) -> list[str]:
@@ -128,7 +166,8 @@ def _parser() -> argparse.ArgumentParser:
         own = commands.add_parser(name, **about, **_LAYOUT)
         own.set_defaults(command=command, quiet=False, verbose=False)
         if name in _ALIKE:
-            more = f"TOML with {', '.join(_ALIKE[name])}, where they are not typed"
+            alike = (*_ALIKE[name], *(_OF_TABLES if name != "start" else ()))
+            more = f"TOML with {', '.join(alike)}, where they are not typed"
             own.add_argument("--config", metavar="FILE", help=more)
             for option, does in _SPOKEN.items():
                 own.add_argument(option, action="store_true", help=does)
@@ -141,13 +180,15 @@ def _parser() -> argparse.ArgumentParser:
     more += "in them, so only a file of your own; or .skops (default: it has none)"
     add("--model", metavar="FILE", help=more)
     add("--trust", metavar="TYPE", **_MANY, help="types in a .skops that you trust")
-    more = ".csv with names in its first line, or .parquet; the same rows each time"
+    more = ".csv or .tsv with names in its first line, or .parquet; the same rows each "
+    more += "time"
     add("--rows", metavar="FILE", required=True, help=more)
     add("--label", metavar="COLUMN", required=True, help="what the classifier predicts")
     add("--name", metavar="NODE", required=True, help="as the server knows this node")
     more = "true or false: whether a row only scores; the same rows each time"
     add("--held-out", metavar="COLUMN", help=more)
     add("--drop", metavar="COLUMN", **_MANY, help="columns that are no features")
+    _add_dialect(add)
     more = 'file or folder (default: ../replies, else "reply-" and the name, here)'
     add("--to", metavar="PLACE", help=more)
     more = "classes of fewer rows are left out of the reply (default: 10)"
@@ -182,6 +223,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--min-rows", metavar="N", type=int, default=MIN_ROWS, help=more)
     more = "parameters of the method, n_rounds=3 say; values as JSON has them"
     add("--set", type=parameter, help=more, **_SET)
+    more = (
+        "what all columns go through first: auto (numbers are scaled, texts encoded, "
+    )
+    more += "gaps filled), a file front.toml or .skops, or steps as "
+    more += "'SimpleImputer | StandardScaler'"
+    add("--front", metavar="FRONT", help=more)
 
     short = "at the server: make one model of the replies"
     more = "If more must be\nasked it writes the next requests and ends with code 3."
@@ -198,8 +245,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--method", choices=["auto", *sorted(METHOD_WORDS)], help=more)
     add("--label", metavar="COLUMN", help="of tables: what is to be predicted")
     add("--drop", metavar="COLUMN", **_MANY, help="of tables: what are no features")
+    _add_dialect(add)
     more = "with summaries: parameters of the server, C=0.5 or epsilon=0.8 say"
     add("--set", type=parameter, help=more, **_SET)
+    more = "of tables: as of start; of summaries: the front.safetensors they were made "
+    more += "behind"
+    add("--front", metavar="FRONT", help=more)
     more = "with a file NODE.pub for each node: replies must be signed"
     add("--public-keys", metavar="FOLDER", help=more)
     add("--key", metavar="FILE", help="private key of start, which signs the requests")
@@ -207,6 +258,18 @@ def _parser() -> argparse.ArgumentParser:
     add = adding("keys", _keys_command, "make a pair of keys, to sign with")
     add("path", metavar="PATH", help="of the private key; the public one has .pub more")
     return parser
+
+
+def _add_dialect(add: Callable) -> None:
+    """Options that say how tables are written."""
+    more = "between the columns of a table: a character, or comma, semicolon, tab, bar "
+    add("--sep", metavar="CHARACTER", help=more + "(default: guessed, and said)")
+    more = "decimal mark of a table, '.' or ',' (default: guessed, and said)"
+    add("--decimal", metavar="MARK", help=more)
+    more = "of a table, cp1252 say (default: utf-8, or as the mark of the file says)"
+    add("--encoding", metavar="NAME", help=more)
+    more = "what stands in cells without a value, beside NA and its like"
+    add("--na", metavar="WORD", nargs="+", action="extend", help=more)
 
 
 def _combine_command(args) -> int:

@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,10 +10,14 @@ from pathlib import Path
 import joblib
 import numpy as np
 
+from ..base import warn_user
 from ..exchange import answer, inspect, reply_place
-from ..federation import Message, ReplyDeclinedError, load_message
-from ..messages import listed
-from ._server import needed
+from ..federation import ReplyDeclinedError, load_message, printable
+from ..messages import Message, listed
+from ..steps import Columns, ColumnsError, Front
+from ._dialects import dialect_of
+from ._files import UntrustedTypesError, load_skops, needed
+from ._tables import Table, is_text, read_table, warn_of_texts
 
 _TRUTHS = dict.fromkeys(("true", "1", "yes"), True)
 _TRUTHS |= dict.fromkeys(("false", "0", "no", ""), False)
@@ -21,13 +25,10 @@ _TRUTHS |= dict.fromkeys(("false", "0", "no", ""), False)
 
 def answer_command(args) -> int:
     place = reply_place(args.request, args.to)
-    if args.quiet and not args.yes and sys.stdin.isatty():
-        raise ValueError("--quiet: nobody sees what would leave; it needs --yes.")
-    if place.exists() and not args.yes and not sys.stdin.isatty():
-        raise ValueError(f"{place}: it is there already; --yes replaces it.")
+    _check_consent(place, args)
     model = None if args.model is None else _model(args.model, args.trust)
-    table = rows_of(args.rows, args.label, args.drop, args.held_out, model)
-    X, y, held_out = _as_fitted(table[0], model, args), *table[1:]
+    request = load_message(args.request)
+    X, y, held_out = _rows(request, model, args)
     try:
         answer(
             args.request,
@@ -48,8 +49,20 @@ def answer_command(args) -> int:
     except ReplyDeclinedError:
         print("Nothing was written.")
         return 1
+    except ColumnsError as exc:
+        raise ValueError(f"{args.rows}: node {args.name!r}: {exc}") from None
+    if request.task == "front":
+        _warn_of_front(request, X, args)
     print(f"Written to {place}. Nothing has been sent: that is yours to do.")
     return 0
+
+
+def _check_consent(place: Path, args) -> None:
+    """ValueError where nobody could be asked who has to be."""
+    if args.quiet and not args.yes and sys.stdin.isatty():
+        raise ValueError("--quiet: nobody sees what would leave; it needs --yes.")
+    if place.exists() and not args.yes and not sys.stdin.isatty():
+        raise ValueError(f"{place}: it is there already; --yes replaces it.")
 
 
 def _confirm(reply: Message, *, args, place: Path) -> bool:
@@ -70,123 +83,176 @@ def _model(path: str, trusted: list[str]):
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path}: there is no such file.")
     if kind == ".skops":
-        io = needed("skops.io")
-        unknown = sorted(set(io.get_untrusted_types(file=path)) - set(trusted))
-        if unknown:
-            what = "it has types that skops does not know. If you trust them"
-            raise ValueError(f"{path}: {what}: --trust {' '.join(unknown)}")
-        load = partial(io.load, trusted=trusted)
+        needed("skops.io")
+        load = partial(load_skops, trusted=trusted)
     elif kind in (".joblib", ".pkl", ".pickle"):
         load = joblib.load
     else:
         raise ValueError(f"{path}: models are in files .joblib, .pkl or .skops.")
     try:
         return load(path)
+    except UntrustedTypesError as exc:
+        raise ValueError(
+            f"{path}: it has types that skops does not know. If you trust them: "
+            f"--trust {' '.join(exc.types)}"
+        ) from exc
     except Exception as exc:  # whatever is in a pickle may raise anything
         what = f"{type(exc).__name__}: {exc}"
         raise ValueError(f"{path}: the model cannot be read: {what}") from exc
 
 
-def rows_of(path: str, label: str, drop, held_out=None, model=None) -> tuple:
-    """The other columns of a table, labels, and which rows are held out."""
-    roles = [label, *([held_out] if held_out else [])]
-    frame = _frame(path, roles)
-    for column in [*roles, *drop]:
-        if column not in frame.columns:
-            known = _listed(frame.columns)
-            what = f"there is no column {column!r}; columns are {known}"
-            raise ValueError(f"{path}: {what}.")
-    y = _labels(_texts(frame[label]), model, path, label)
-    marks = _marks(_texts(frame[held_out]), path, held_out) if held_out else None
-    return frame.drop(columns=[*roles, *drop]), y, marks
+# ---- rows ------------------------------------------------------------------------
 
 
-def _as_fitted(features, model, args):
-    """Rows in the model's order, or as they are."""
-    if "front" in load_message(args.request).content:
-        print(f"Columns, which go through transformers: {_listed(features.columns)}.")
-        return features
-    names = getattr(model, "feature_names_in_", None)
-    if names is None:
-        print(f"Features, in this order: {_listed(features.columns)}.")
-        return _numbers(features, args.rows).to_numpy()
-    missing = _listed(name for name in names if name not in features.columns)
-    if missing:
-        what = "the model has features that are no columns"
-        raise ValueError(f"{args.rows}: {what}: {missing}.")
-    more = [name for name in features.columns if name not in set(names)]
-    if more:
-        print(f"Columns that the model does not know, not used: {_listed(more)}.")
-    return _numbers(features[list(names)], args.rows)
+def _rows(request: Message, model, args) -> tuple:
+    """Rows as the request needs them, labels, and which rows are held out."""
+    behind_front = "front" in request.content
+    names = None if behind_front else getattr(model, "feature_names_in_", None)
+    roles = [args.label, *([args.held_out] if args.held_out else [])]
+    table = read_table(
+        args.rows,
+        dialect_of(args, args.name),
+        as_written=roles,
+        drop=args.drop,
+        only=None if names is None else [name.strip() for name in names],
+    )
+    y = labels_of([table], args.label, getattr(model, "classes_", None))[0]
+    marks = _marks(table, args.held_out) if args.held_out else None
+    if names is not None:
+        return _as_fitted(table, list(names)), y, marks
+    columns = listed(map(repr, table.frame.columns))
+    if behind_front:
+        print(f"Columns, which go through transformers: {columns}.")
+        warn_of_texts(table)
+        return table.frame, y, marks
+    print(f"Features, in this order: {columns}.")
+    return _numbers(table).to_numpy(), y, marks
 
 
-def _frame(path: str, texts: list[str]):
-    pandas = needed("pandas")
-    kind = Path(path).suffix.lower()
-    if kind == ".csv":
-        try:
-            frame = _csv(pandas, path, texts)
-        except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as exc:
-            raise ValueError(f"{path}: it is no table: {exc}") from None
-    elif kind == ".parquet":
-        try:
-            frame = pandas.read_parquet(path)
-        except ImportError as exc:
-            what = ".parquet needs the package pyarrow: pip install pyarrow"
-            raise ImportError(f"{path}: {what}; or give a .csv.") from exc
-    else:
-        raise ValueError(f"{path}: rows are in files .csv or .parquet.")
-    if not len(frame):
-        raise ValueError(f"{path}: there are no rows.")
-    return frame
-
-
-def _csv(pandas, path: str, texts: list[str]):
-    # Before pandas 3, where this argument is deprecated, the default is not exact.
-    exact = {} if pandas.__version__ >= "3" else {"float_precision": "round_trip"}
-    frame = pandas.read_csv(path, **exact)
-    if len(frame.columns) == 1 and {";", "\t"} & set(frame.columns[0]):
-        raise ValueError(f"{path}: its columns are not separated by commas.")
-    if not isinstance(frame.index, pandas.RangeIndex):
-        # Pandas would take the first column for names of rows, and shift the others.
-        raise ValueError(f"{path}: lines have more cells than the first has names.")
-    texts = [column for column in texts if column in frame.columns]
-    # Labels are texts as they stand there: "NA" and "007" too.
-    as_texts = pandas.read_csv(path, usecols=texts, dtype=str, na_filter=False)
-    for column in texts:
-        frame[column] = as_texts[column]
-    return frame
-
-
-def _texts(column) -> list[str]:
-    missing = column.isna()
-    return ["" if no else str(value) for value, no in zip(column, missing, strict=True)]
-
-
-def _labels(texts: list[str], model, path: str, label: str) -> np.ndarray:
-    """Labels of the type that the model's have: all are texts in a table."""
-    if "" in texts:
-        raise ValueError(
-            f"{path}: column {label!r} is empty in {texts.count('')} of {len(texts)} "
-            f"rows, the first in line {_line(texts.index(''))}. Fill in these labels, "
-            "or leave the rows out."
+def _warn_of_front(request: Message, features, args) -> None:
+    """Warn of texts that the front of a first request, now answered, cannot take."""
+    front = Front.from_content(request.content["front"])
+    if front.columns is not None:
+        return
+    columns = Columns.of(features)
+    try:
+        replace(front, columns=columns).check_texts({args.name: columns})
+    except ColumnsError as exc:
+        warn_user(
+            f"{args.rows}: {exc} If other nodes have these columns too, the server "
+            "cannot go on, and has to begin anew."
         )
-    known = getattr(model, "classes_", None)
-    if known is None:  # a net that learns nothing of labels
-        numbers = all(text.lstrip("+-").isdecimal() for text in texts)
-        read = _whole if numbers else str
-    else:
-        read = _KINDS.get(type(np.asarray(known).ravel().tolist()[0]), str)
-    found = []
-    for i, text in enumerate(texts):
+    except ValueError:  # columns by their places, which stand elsewhere at this node
+        return
+
+
+def _as_fitted(table: Table, names: list[str]):
+    """Columns that the model knows, in its order and under its names."""
+    stripped = [name.strip() for name in names]
+    missing = [name for name in stripped if name not in table.frame.columns]
+    if missing:
+        hints = [
+            f"{name!r} (there is {column!r})"
+            for name in missing
+            for column in table.unused
+            if column.casefold() == name.casefold()
+        ]
+        raise ValueError(
+            f"{table.path}: the model has features that are no columns: "
+            f"{listed(hints or map(repr, missing))}. Name the columns as they were "
+            "when the model was fitted."
+        )
+    if table.unused:
+        unused = listed(map(repr, table.unused))
+        print(f"Columns that the model does not know, not used: {unused}.")
+    numbers = _numbers(table)[stripped]
+    return numbers.set_axis(names, axis="columns")
+
+
+def _numbers(table: Table):
+    """The frame, all as floats; ValueError names a column that holds anything else."""
+    frame = table.frame
+    texts = [name for name, column in frame.items() if is_text(column)]
+    if texts:
+        odd = table.odd_cells.get(texts[0])
+        if odd is None:
+            column = frame[texts[0]]
+            row = next(k for k, cell in enumerate(column) if isinstance(cell, str))
+            odd = f"{column.iloc[row]!r} in {table.place(row)} is no number"
+        raise ValueError(
+            f"{table.path}: the columns {listed(map(repr, texts))} hold texts, but the "
+            f"model takes numbers: {odd}. If such a cell has no value, name it by "
+            "--na; --drop columns that are no features; or let all nodes encode texts "
+            "alike, by skgems start --front auto."
+        )
+    empty = [name for name, column in frame.items() if column.isna().any()]
+    if empty:
+        row = int(np.flatnonzero(frame[empty[0]].isna())[0])
+        raise ValueError(
+            f"{table.path}: cells are empty in the columns "
+            f"{listed(map(repr, empty))}, the first in {table.place(row)}. Fill them "
+            "as the model was trained, leave these rows out, or --drop columns that "
+            "are no features; or let all nodes fill them alike, by skgems start "
+            "--front auto."
+        )
+    return frame.astype(np.float64)
+
+
+# ---- labels and marks ------------------------------------------------------------
+
+
+def labels_of(tables: Sequence[Table], label: str, classes=None) -> list[np.ndarray]:
+    """Labels of each table, of the type of a model's classes, or of one that suits all.
+
+    Without classes they are numbers if those of all tables are whole numbers.
+    """
+    label = label.strip()
+    for table in tables:
+        _check_no_gap(table, label)
+        if table.as_written[label] != _stripped(table.as_written[label]):
+            print(printable(f"{table.path}: blanks around labels are left out."))
+    if classes is not None:
+        listed_classes = np.asarray(classes).ravel().tolist()
+        return [_as_classes(table, label, listed_classes) for table in tables]
+    labels = [_stripped(table.as_written[label]) for table in tables]
+    if all(text.lstrip("+-").isdecimal() for texts in labels for text in texts):
+        return [np.array(list(map(int, texts))) for texts in labels]
+    return list(map(np.array, labels))
+
+
+def _stripped(texts: list[str]) -> list[str]:
+    return [text.strip() for text in texts]
+
+
+def _check_no_gap(table: Table, label: str) -> None:
+    texts = table.as_written[label]
+    gaps = [row for row, text in enumerate(texts) if text.strip() in table.missing]
+    if gaps:
+        raise ValueError(
+            f"{table.path}: column {label!r} is empty in {len(gaps)} of {len(texts)} "
+            f"rows, the first in {table.place(gaps[0])}, which has {texts[gaps[0]]!r}. "
+            "Fill in these labels, or leave the rows out."
+        )
+
+
+def _as_classes(table: Table, label: str, classes: list) -> np.ndarray:
+    """The labels of a table as the classes of a model have them."""
+    read = _KINDS.get(type(classes[0]))
+    by_text = {str(label).strip(): label for label in classes}
+    labels = []
+    for row, text in enumerate(table.as_written[label]):
+        text = text.strip()
+        if read is None:  # texts, of which some may be classes that it does not know
+            labels.append(by_text.get(text, text))
+            continue
         try:
-            found.append(read(text))
-        except (ValueError, KeyError):
-            classes = _listed(np.asarray(known).tolist())
-            where = f"{path}: column {label!r} has {text!r} in line {_line(i)}"
-            why = f"{where}, but classes of the model are {classes}."
-            raise ValueError(why) from None
-    return np.array(found)
+            labels.append(read(text.replace(table.decimal, ".")))
+        except (ValueError, KeyError, OverflowError):
+            raise ValueError(
+                f"{table.path}: column {label!r} has {text!r} in {table.place(row)}, "
+                f"but classes of the model are {listed(map(repr, classes))}."
+            ) from None
+    return np.array(labels)
 
 
 def _whole(text: str) -> int:
@@ -203,32 +269,12 @@ def _truth(text: str) -> bool:
 _KINDS: Mapping[type, Callable] = {int: _whole, float: float, bool: _truth}
 
 
-def _marks(texts: list[str], path: str, column: str) -> np.ndarray:
+def _marks(table: Table, column: str) -> np.ndarray:
+    texts = table.as_written[column.strip()]
     try:
         return np.array([_truth(text) for text in texts])
     except KeyError as exc:
-        where = f"{path}: column {column!r} has {exc.args[0]!r}"
-        raise ValueError(f"{where}, which is neither true nor false.") from None
-
-
-def _numbers(features, path: str):
-    pandas = needed("pandas")
-    numbers = features.apply(pandas.to_numeric, errors="coerce").astype(np.float64)
-    missing = numbers.isna()
-    wrong = [name for name in numbers.columns if missing[name].any()]
-    if wrong:
-        first = int(np.flatnonzero(missing[wrong[0]])[0])
         raise ValueError(
-            f"{path}: cells are empty or no numbers in the columns {_listed(wrong)}, "
-            f"the first in line {_line(first)}. Fill them as the model was trained, "
-            "leave these rows out, or --drop columns that are no features."
-        )
-    return numbers
-
-
-def _line(row: int) -> int:
-    return row + 2  # names are in the first
-
-
-def _listed(names) -> str:
-    return listed(map(repr, names))
+            f"{table.path}: column {column!r} has {exc.args[0]!r}, which is neither "
+            "true nor false."
+        ) from None

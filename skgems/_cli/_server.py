@@ -4,16 +4,14 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Mapping
-from importlib import import_module
-from io import BytesIO
 from pathlib import Path
-
-import joblib
 
 from ..base import BaseAggregator
 from ..exchange import AGREEMENT, METHODS, Exchange, Folder, inspect, of_settings
 from ..federation import Agreement, Summary, load_message, printable
 from ..messages import check_signed, naming, write_bytes
+from ._files import writer_of
+from ._front import read_front
 
 _WAITING = 3
 # Of the page of a report.
@@ -34,7 +32,9 @@ METHOD_WORDS: Mapping[str, str] = {
 
 
 def start_command(args) -> int:
-    aggregator = aggregator_of(METHOD_WORDS[args.method], {}, args.parameters)
+    aggregator = aggregator_of(
+        METHOD_WORDS[args.method], {}, args.parameters, args.front
+    )
     exchange = Exchange(
         args.folder,
         aggregator,
@@ -56,9 +56,11 @@ def combine_command(args) -> int:
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: there is no such folder.")
     if (folder / "exchange.json").exists():
-        if args.method or args.parameters:
-            what = "--method and --set are for a folder of summaries"
-            raise ValueError(f"{what}; those of this one were given to skgems start.")
+        if args.method or args.parameters or args.front:
+            raise ValueError(
+                "--method, --set and --front are for a folder of summaries; those of "
+                "this one were given to skgems start."
+            )
         nodes = Folder(folder).names if args.public_keys else ()
         keys = {name: _key(args.public_keys, name) for name in nodes}
         more = {"private_key": args.key, "report": bool(args.report)}
@@ -74,9 +76,9 @@ def combine_command(args) -> int:
         summaries = summaries_of(folder, args)
         expected = [summary.name for summary in summaries]
         fitted = _of_summaries(summaries, args)
-    write(fitted.to_estimator())
+    written = write(fitted.to_estimator())
     print_report(fitted, args, expected)
-    print(f"Written to {out}.")
+    print(written)
     return 0
 
 
@@ -131,7 +133,7 @@ def _of_summaries(summaries: list[Summary], args) -> BaseAggregator:
     if method not in METHOD_WORDS.values():
         raise ValueError(f"{first.name!r} was summarized for {method!r}, no method.")
     settings = first.settings if method == first.method else {}
-    aggregator = aggregator_of(method, settings, args.parameters)
+    aggregator = aggregator_of(method, settings, args.parameters, args.front)
     return aggregator.set_params(estimators=summaries).fit()
 
 
@@ -141,25 +143,6 @@ def _key(folder: str, name: str) -> Path:
     if path.parent != Path(folder) or not path.is_file():
         raise FileNotFoundError(f"{folder}: there is no public key {name + '.pub'!r}.")
     return path
-
-
-def writer_of(out: Path):
-    """How the model is written, which is looked up before anything is computed."""
-    kind = out.suffix.lower()
-    if not out.parent.is_dir():
-        raise FileNotFoundError(f"{out.parent}: there is no such folder.")
-    if kind == ".skops":
-        io = needed("skops.io")
-        return lambda model: write_bytes(out, io.dumps(model), mode=0o644)
-    if kind != ".joblib":
-        raise ValueError(f"--out {out}: models are written as .skops or .joblib.")
-
-    def write(model):
-        data = BytesIO()
-        joblib.dump(model, data)
-        write_bytes(out, data.getvalue(), mode=0o644)
-
-    return write
 
 
 def print_report(fitted: BaseAggregator, args, expected: Iterable[str] = ()) -> None:
@@ -185,23 +168,22 @@ def parameter(text: str) -> tuple[str, object]:
         return name, value
 
 
-def aggregator_of(method: str, settings: Mapping, parameters: list) -> BaseAggregator:
-    given = dict(parameters)
-    known = set(METHODS[method]._get_param_names()) - {"estimators"}
-    if unknown := sorted(set(given) - known):
-        what = f"{unknown[0]!r} is no parameter of {method}"
-        raise ValueError(f"--set: {what}; these are: {', '.join(sorted(known))}.")
-    aggregator = of_settings(method, {**settings, **given})
+def aggregator_of(
+    method: str, settings: Mapping, parameters: list, front: str | None
+) -> BaseAggregator:
+    """The aggregator of typed parameters, beside settings that a file may have."""
+    typed = dict(parameters)
+    allowed = set(METHODS[method]._get_param_names()) - {"estimators", "front"}
+    if "front" in typed:
+        raise ValueError(f"--set: the front is given by --front {typed['front']!r}.")
+    if unknown := sorted(set(typed) - allowed):
+        raise ValueError(
+            f"--set: {unknown[0]!r} is no parameter of {method}; these are: "
+            f"{', '.join(sorted(allowed))}."
+        )
+    aggregator = of_settings(method, {**settings, **typed})
+    if front is not None:
+        aggregator.set_params(front=read_front(front))
     # Here, where it was typed, and not at the nodes.
     aggregator._validate_params()
     return aggregator
-
-
-def needed(module: str):
-    """Import a module of the extra ``cli``; an ImportError says what to install."""
-    try:
-        return import_module(module)
-    except ImportError as exc:
-        package = module.partition(".")[0]
-        what = f"This needs the package {package}: pip install skgems[cli]."
-        raise ImportError(what) from exc

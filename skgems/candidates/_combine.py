@@ -7,8 +7,7 @@ from functools import partial
 
 import numpy as np
 from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PowerTransformer, StandardScaler
+from sklearn.preprocessing import PowerTransformer
 from sklearn.utils import check_random_state
 
 from ..base import (
@@ -24,7 +23,7 @@ from ..federation import Summary, check_labels, is_path, owners_of, seen_classes
 from ..gems import GEMSLogisticAggregator
 from ..networks import final_step, takes_documents
 from ..progress import showing
-from ..steps import are_documents, as_documents, as_rows
+from ..steps import are_documents, as_documents, as_rows, auto_front
 from ._candidates import candidates, of_rows
 
 
@@ -137,10 +136,10 @@ def _fitted(aggregator, choice: Choice, *rows) -> BaseAggregator:
 def _over(channel, front, budget, random_state) -> BaseAggregator:
     seed = check_random_state(random_state).randint(2**31 - 1)
     own = {"budget": budget, "random_state": seed}
-    plain = (SimpleImputer(),) if front is None else None
-    if front is None:  # of numbers that nobody has seen, in one message
-        filled = SimpleImputer(strategy="constant", fill_value=0.0)
-        front = make_pipeline(StandardScaler(), filled)
+    plain = None
+    if front is None:  # of columns that nobody has seen, in one message
+        plain = (auto_front(SimpleImputer()),)
+        front = auto_front()
     bent = front, PowerTransformer()
     tried = partial(of_rows, ["all"], front, bent, plain, **own)
     aggregator, choice, history = choose_over(channel, tried)

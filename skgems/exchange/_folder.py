@@ -31,6 +31,7 @@ from ..messages import (
     signed,
     write_bytes,
 )
+from ..steps import ColumnsError
 
 try:
     import fcntl
@@ -321,7 +322,7 @@ def answer(request, estimator, X, y, *, name, to=None, **options) -> Path:
         As by ``reply_to``, or if the reply would take the place of the request.
     """
     message = load_message(request)
-    with naming(request, but=TooFewRowsError):
+    with naming(request, but=(TooFewRowsError, ColumnsError)):
         reply = reply_to(message, estimator, X, y, name=name, **options)
     place = reply_place(request, to)
     place.parent.mkdir(exist_ok=True)

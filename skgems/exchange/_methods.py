@@ -11,7 +11,7 @@ from ..fronts import PooledTransformer
 from ..gems import Rounds
 from ..pooled import CLASSIFIERS
 from ..spaces import Construction, Criterion, Geometry
-from ..steps import DocumentFront, front_of_content, front_of_text
+from ..steps import DocumentFront, front_of_content
 
 METHODS = BaseAggregator.methods
 # Of whoever computes, not of what is computed.
@@ -60,15 +60,13 @@ def of_settings(method: str, settings: Mapping) -> BaseAggregator:
     return method_of(method)(**params)
 
 
-def _front(given) -> TransformerMixin | None:
-    if isinstance(given, Mapping):
-        front = front_of_content(given)
-        if isinstance(front, DocumentFront):
-            return front.transformer
-        return PooledTransformer(front.transformer, bounds=front.bounds)
-    if isinstance(given, str) and given.endswith(".safetensors"):
-        return PooledTransformer.load(given)
-    return None if given is None else PooledTransformer(front_of_text(given))
+def _front(content: Mapping | None) -> TransformerMixin | None:
+    if content is None:
+        return None
+    front = front_of_content(content)
+    if isinstance(front, DocumentFront):
+        return front.transformer
+    return PooledTransformer(front.transformer, bounds=front.bounds)
 
 
 def _plain(value, name: str):

@@ -10,7 +10,7 @@ from ..base import warn_user
 from ..compat import safe_indexing
 from ..local import stacked
 from ..messages import Message
-from ..steps import Columns, Front, NotPooledError
+from ..steps import Advanced, Columns, Front, NotPooledError
 from ._channel import InProcess
 from ._nodes import node_codes, node_names_of
 from ._rows import column_member
@@ -21,51 +21,106 @@ def front_plan(front: Front) -> Generator:
     """Plan whose result is an Advanced, fitted; one message for each step of rows."""
     while True:
         request = Message.of("front", front=front.as_content())
-        told = {name: reply.content for name, reply in (yield request)}
+        replies = {name: reply.content for name, reply in (yield request)}
         if front.columns is None:
-            columns, others = _common(told)
-            front = replace(front, columns=columns)
+            front, others = _with_columns(front, replies)
             if others:
                 request = Message.of("front", front=front.as_content())
-                replies = yield dict.fromkeys(others, request)
-                told |= {name: reply.content for name, reply in replies}
+                again = yield dict.fromkeys(others, request)
+                replies |= {name: reply.content for name, reply in again}
         parts: dict[str, dict] = {}  # of each step what each node told, by its name
-        for node, reply in told.items():
-            for path, own in reply["parts"].items():
-                parts.setdefault(path, {})[node] = own
-        found = front.advanced(parts)
-        if found.fitted is not None:
-            for kind, error in found.errors.values():
-                if error == np.inf:
-                    warn_user(
-                        f"{kind} keeps some of several axes of equal variance, which "
-                        "rounding chooses: scikit-learn's fit on all rows may have "
-                        "others. Keep more or fewer components."
-                    )
-            return found
-        for waits in found.pending.values():
-            if not waits.can_tell(front.bounds == "tell"):
-                raise NotPooledError(
-                    f"{type(waits.step).__name__} looks at the smallest and the "
-                    "largest value of each column, which are values of rows, or at "
-                    "counts on a grid between bounds that all agree on: give bounds, "
-                    "{column: (low, high)}; or bounds='tell' has nodes tell the "
-                    "values, where these will do."
-                )
-        if len(found.front.states) == len(front.states):
-            kinds = [type(waits.step).__name__ for waits in found.pending.values()]
-            raise ValueError(f"no node told what {kinds} are fitted to.")
-        front = found.front
+        for node, reply in replies.items():
+            for path, part in reply["parts"].items():
+                parts.setdefault(path, {})[node] = part
+        advanced = front.advanced(parts)
+        if advanced.fitted is not None:
+            _warn_of_inexact(advanced)
+            return advanced
+        _check_answerable(front, advanced)
+        front = advanced.front
 
 
-def _common(told: Mapping[str, Mapping]) -> tuple[Columns, list[str]]:
+def _warn_of_inexact(fitted: Advanced) -> None:
+    """Warn of steps that are not those of all rows."""
+    for kind, error in fitted.errors.values():
+        if error == np.inf:
+            warn_user(
+                f"{kind} keeps some of several axes of equal variance, which rounding "
+                "chooses: scikit-learn's fit on all rows may have others. Keep more "
+                "or fewer components."
+            )
+    if fitted.empty:
+        warn_user(
+            f"The front leaves out the columns {fitted.empty[:10]}: none of their "
+            "values has min_rows rows at a node, so that nodes tell none of them. A "
+            "column that tells rows apart, such as the number of a patient, says "
+            "nothing of other rows."
+        )
+
+
+def _check_answerable(front: Front, advanced: Advanced) -> None:
+    """Raise if no message will fit what is left of a front."""
+    for waits in advanced.pending.values():
+        if not waits.can_tell(front.bounds == "tell"):
+            raise NotPooledError(
+                f"{type(waits.step).__name__} looks at the smallest and the "
+                "largest value of each column, which are values of rows, or at "
+                "counts on a grid between bounds that all agree on: give bounds, "
+                "{column: (low, high)}; or bounds='tell' has nodes tell the "
+                "values, where these will do."
+            )
+    if len(advanced.front.states) == len(front.states):
+        kinds = [type(waits.step).__name__ for waits in advanced.pending.values()]
+        raise ValueError(f"no node told what {kinds} are fitted to.")
+
+
+def _with_columns(front: Front, told: Mapping[str, Mapping]) -> tuple[Front, list[str]]:
+    """The front with the columns of all nodes, and the nodes to be asked again."""
+    nodes = {
+        name: Columns.from_content(reply["columns"]) for name, reply in told.items()
+    }
+    columns, others = _common(told, nodes)
+    front = replace(front, columns=columns)
+    front.check_texts(nodes)
+    if front.chooses_columns:
+        _warn_of_unused_columns(columns, nodes)
+        _warn_of_texts_at_few_nodes(columns, nodes)
+    return front, others
+
+
+def _warn_of_unused_columns(columns: Columns, nodes: Mapping[str, Columns]) -> None:
+    owners: dict[str, list[str]] = {}
+    for node, of_node in nodes.items():
+        for column in set(of_node.names or ()) - set(columns.names or ()):
+            owners.setdefault(column, []).append(node)
+    for column, names in sorted(owners.items()):
+        warn_user(
+            f"The column {column!r} of the nodes {names[:5]} is not used, since other "
+            "nodes lack it."
+        )
+
+
+def _warn_of_texts_at_few_nodes(columns: Columns, nodes: Mapping[str, Columns]) -> None:
+    """Warn where most nodes have numbers, or nothing, in a column of texts."""
+    for column, is_text in zip(columns.names or (), columns.text, strict=False):
+        names = [node for node, own in nodes.items() if own.has_text([column])]
+        if is_text and 2 * len(names) <= len(nodes):
+            warn_user(
+                f"The column {column!r} holds texts at the nodes {names[:5]} alone, "
+                "and is encoded. Nodes where it holds numbers will refuse: let all "
+                "nodes write it alike."
+            )
+
+
+def _common(
+    told: Mapping[str, Mapping], nodes: Mapping[str, Columns]
+) -> tuple[Columns, list[str]]:
     """The columns of all nodes, and the nodes that have others, or in another order."""
-    own = {name: Columns.from_content(reply["columns"]) for name, reply in told.items()}
-    counts = Counter((c.names, c.n) for c in own.values())
+    counts = Counter((c.names, c.n) for c in nodes.values())
     # The same whatever the order of the nodes.
     names, n = min(counts, key=lambda key: (-counts[key], repr(key)))
     text = np.zeros(n, dtype=bool)
-    for node, columns in own.items():
+    for node, columns in nodes.items():
         order = range(n)
         if names is not None and columns.names is not None:
             missing = sorted(set(names) - set(columns.names))
@@ -78,12 +133,12 @@ def _common(told: Mapping[str, Mapping]) -> tuple[Columns, list[str]]:
                 "describe their rows by the same columns."
             )
         text |= np.array(columns.text)[list(order)]
-    dtypes = {columns.dtype for columns in own.values()}
+    dtypes = {columns.dtype for columns in nodes.values()}
     dtype = "float32" if dtypes == {"float32"} else "float64"
     common = Columns(n, names, tuple(text.tolist()), dtype)
     others = [
         node
-        for node, columns in own.items()
+        for node, columns in nodes.items()
         if (columns.names or names, columns.text) != (names, common.text)
         or "again" in told[node]
     ]

@@ -1,7 +1,9 @@
 """Transformers that are functions of sums or of a seed: told, added up, fitted."""
 
+from ._auto import auto_front, encoded_texts, scaled_numbers
 from ._backbone import Backbone, holding
 from ._columns import Columns, ColumnsError, as_rows, numbers
+from ._columns_of import ColumnsOf
 from ._document_front import DocumentFront, front_of_content
 from ._documents import NUMBERS, are_documents, as_documents
 from ._features import RandomFeatures

@@ -1,5 +1,6 @@
 """What rows look like before any number is looked at: columns, names, texts."""
 
+import numbers as kinds_of_numbers
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,17 +60,50 @@ class Columns:
         numbers = np.flatnonzero(~np.array(self.text))
         return frame.astype({self.names[j]: self.dtype for j in numbers})
 
+    def has_text(self, columns) -> bool:
+        """Whether one of some columns, by name or place, holds texts."""
+        labels = self.names or range(self.n)
+        pairs = zip(labels, self.text, strict=True)
+        return any(holds and label in columns for label, holds in pairs)
+
+    def part(self, places) -> "Columns":
+        """Some of the columns, by their places."""
+        names = None if self.names is None else tuple(self.names[j] for j in places)
+        text = tuple(self.text[j] for j in places)
+        return Columns(len(text), names, text, self.dtype)
+
     def example(self):
         return self.table([["" if own else 1.0 for own in self.text]])
 
     def of_rows(self, X):
+        """Rows with these columns in this order, where columns of texts are objects."""
         if self.names is not None and hasattr(X, "columns"):
             if list(X.columns) != list(self.names):
                 X = X[list(self.names)]
+            self._check_texts(X)
             texts = [self.names[j] for j in np.flatnonzero(self.text)]
             kept = {name: object for name in texts if X[name].dtype != object}
             return X.astype(kept) if kept else X
+        self._check_texts(X)
         return X.astype(object) if any(self.text) else X
+
+    def _check_texts(self, X) -> None:
+        """ColumnsError for numbers in a column that holds texts at other nodes."""
+        labels = self.names or range(self.n)
+        for j in np.flatnonzero(self.text):
+            column = X.iloc[:, j] if hasattr(X, "iloc") else X[:, j]
+            if not _is_text(column) and any(map(_is_number, column)):
+                raise ColumnsError(
+                    f"the column {labels[j]!r} holds numbers here and texts at other "
+                    "nodes. Let all nodes write it alike, or leave it out of all "
+                    "tables."
+                )
+
+
+def _is_number(value) -> bool:
+    return isinstance(value, kinds_of_numbers.Number | np.bool_) and bool(
+        value == value
+    )
 
 
 def _is_text(column) -> bool:

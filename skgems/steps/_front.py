@@ -19,8 +19,9 @@ from ..compat import get_column_indices, safe_indexing
 from ..networks import is_fitted, is_skorch, read_network, unwrap
 from ._backbone import Backbone, head_of
 from ._columns import Columns, ColumnsError, as_rows
+from ._columns_of import ColumnsOf, has_columns_of, with_columns_listed
 from ._kinds import KINDS, Kind, NotPooledError
-from ._statistics import STATISTICS
+from ._statistics import STATISTICS, check_kinds_of_categories
 
 _BY_NAME = {kind.__name__: kind for kind in KINDS}
 _WORDS = ("passthrough", "drop")
@@ -64,6 +65,11 @@ class Front:
     @property
     def settings(self) -> dict:
         return self.agreed | ({} if self.columns is None else {"fitted": self.digest})
+
+    @property
+    def chooses_columns(self) -> bool:
+        """Whether steps take columns by what they hold, and not by name alone."""
+        return has_columns_of(self.transformer)
 
     @property
     def most_messages(self) -> int:
@@ -189,7 +195,8 @@ class Front:
 
         told = {"columns": own_columns.as_content(), "parts": parts}
         try:
-            walk(self.transformer, (X,), "0", leaf)
+            steps = with_columns_listed(self.transformer, self.columns or own_columns)
+            walk(steps, (X,), "0", leaf)
         except ValueError:
             if self.columns is not None:
                 raise
@@ -212,9 +219,11 @@ class Front:
     def advanced(self, parts: Mapping[str, Mapping]) -> "Advanced":
         """This front after what nodes told, by path and name of the node."""
         states, pending, errors, leaves = dict(self.states), {}, {}, {}
+        empty: list = []
 
         def leaf(own, tables, path):
             kind, (example, limits) = KINDS[type(own)], tables
+            names = list(getattr(example, "columns", range(example.shape[1])))
             name = kind.asks(own)
             low, high = limits
             agreed = np.isfinite(limits).all() and (low < high).all()
@@ -224,20 +233,52 @@ class Front:
                 if path not in parts:
                     pending[path] = Pending(own, name, limits)
                     return None
-                pooled = _pooled(name, parts[path], example.shape[1])
+                pooled = _pooled(name, parts[path], names)
+                kind.check_pooled(own, pooled, names)
                 if name == "histogram":
                     pooled |= {"low": low, "high": high}
                 states[path] = kind.state(own, pooled)
             state = states.get(path, {})
             fitted = leaves[path] = kind.fit(own, example, state)
+            empty.extend(names[j] for j in kind.empty(own, state))
             if error := kind.error(own, state):
                 errors[path] = (type(own).__name__, error)
             return fitted, _shown(fitted, kind, example, limits)
 
         shown = self.columns.example(), self.limits(self.columns)
-        found = walk(self.transformer, shown, "0", leaf)
+        steps = with_columns_listed(self.transformer, self.columns)
+        found = walk(steps, shown, "0", leaf)
         known = replace(self, states=states), found and found[0]
-        return Advanced(*known, pending, errors, leaves)
+        return Advanced(*known, pending, errors, leaves, empty)
+
+    def check_texts(self, nodes: Mapping[str, Columns]) -> None:
+        """ColumnsError where texts would enter a step that takes numbers.
+
+        ``nodes`` has what each told of its columns; those of all are known by now.
+        """
+        taken: dict[str, dict] = {}  # columns of texts, each once, by kind of step
+
+        def leaf(own, tables, path):
+            (example,) = tables
+            texts = np.flatnonzero(Columns.of(example).text)
+            names = list(getattr(example, "columns", range(example.shape[1])))
+            kind = KINDS[type(own)]
+            if len(texts) and not kind.takes_texts(own):
+                columns = taken.setdefault(type(own).__name__, {})
+                columns.update(dict.fromkeys(names[j] for j in texts))
+            # An imputer hands texts on; what comes out of others is numbers.
+            return (None, tables) if len(texts) and kind.by_column else None
+
+        example = self.columns.example()
+        walk(with_columns_listed(self.transformer, self.columns), (example,), "0", leaf)
+        for kind, columns in taken.items():
+            whose = [node for node, own in nodes.items() if own.has_text(columns)]
+            raise ColumnsError(
+                f"Nodes {whose[:5]}: {kind} takes numbers, but the columns "
+                f"{list(columns)[:5]} hold texts. Give them to an encoder: in Python "
+                "by a ColumnTransformer, at the command line by --front auto or the "
+                "file of --front; or leave them out of the tables of all nodes."
+            )
 
     @cached_property
     def fitted(self):
@@ -331,7 +372,7 @@ def _no_values(step, table=None) -> Iterator[None]:
         if texts:
             wrong = f"takes numbers, but the columns {texts[:5]} hold texts: give them "
             wrong += "to an encoder, by a ColumnTransformer."
-        raise ValueError(f"{type(step).__name__} {wrong}") from exc
+        raise ColumnsError(f"{type(step).__name__} {wrong}") from exc
 
 
 class Pending(NamedTuple):
@@ -355,9 +396,11 @@ class Advanced(NamedTuple):
     pending: Mapping[str, Pending]
     errors: Mapping[str, tuple]
     leaves: Mapping[str, object]
+    empty: list  # columns that an encoder leaves out, since nodes told no category
 
 
-def _pooled(name: str, told: Mapping[str, Mapping], width: int) -> dict:
+def _pooled(name: str, told: Mapping[str, Mapping], columns: list) -> dict:
+    width = len(columns)
     for node, own in told.items():
         if own["statistic"] != name:
             raise ValueError(f"Node {node!r} told {own['statistic']!r}, not {name!r}.")
@@ -368,6 +411,8 @@ def _pooled(name: str, told: Mapping[str, Mapping], width: int) -> dict:
             widths = {len(own["cumulative"])}
         if widths != {width}:
             raise ValueError(f"Node {node!r} told of {widths} columns, not of {width}.")
+    if name == "categories":
+        check_kinds_of_categories(told, columns)
     told = [{k: v for k, v in own.items() if k != "statistic"} for own in told.values()]
     return STATISTICS[name].pool(told)
 
@@ -512,15 +557,18 @@ def _assembled(own, found: Mapping[str, tuple], example):
     return whole.set_params(remainder=own.remainder, transformers=own.transformers)
 
 
-def check_tree(own, depth: int = 0) -> None:
-    """Raise NotPooledError unless a transformer can be fitted without rows."""
+def check_tree(own, depth: int = 0, *, sees_rows: bool = True) -> None:
+    """Raise NotPooledError unless a transformer can be fitted without rows.
+
+    ``sees_rows``: whether it gets columns of the rows as they are at the nodes.
+    """
     if depth > _DEEPEST:
         raise NotPooledError(f"steps are more than {_DEEPEST} within each other.")
     if own is None or (isinstance(own, str) and own in _WORDS):
         return
     if isinstance(own, Pipeline):
-        for _, step in own.steps:
-            check_tree(step, depth + 1)
+        for k, (_, step) in enumerate(own.steps):
+            check_tree(step, depth + 1, sees_rows=sees_rows and k == 0)
         return
     if isinstance(own, (ColumnTransformer, FeatureUnion)):
         if own.transformer_weights is not None:
@@ -528,13 +576,9 @@ def check_tree(own, depth: int = 0) -> None:
         steps = getattr(own, "transformers", None) or own.transformer_list
         for name, step, *columns in steps:
             for chosen in columns:
-                if callable(chosen) or isinstance(chosen, (str, int, slice)):
-                    raise NotPooledError(
-                        f"columns of {name!r} must be a list of names or places, so "
-                        f"that all nodes take the same; got {chosen!r}."
-                    )
-            check_tree(step, depth + 1)
-        check_tree(getattr(own, "remainder", None), depth + 1)
+                _check_chosen(name, chosen, sees_rows=sees_rows)
+            check_tree(step, depth + 1, sees_rows=sees_rows)
+        check_tree(getattr(own, "remainder", None), depth + 1, sees_rows=False)
         return
     if type(own) not in KINDS:
         known = ", ".join(sorted(_BY_NAME))
@@ -546,6 +590,24 @@ def check_tree(own, depth: int = 0) -> None:
         )
     KINDS[type(own)].check(own)
     own._validate_params()
+
+
+def _check_chosen(name: str, chosen, *, sees_rows: bool) -> None:
+    """Raise NotPooledError for columns of a branch that nodes could take otherwise."""
+    if isinstance(chosen, ColumnsOf):
+        if sees_rows:
+            return
+        raise NotPooledError(
+            f"columns of {name!r} are {chosen!r}, which chooses among the columns of "
+            "the rows, but another step comes before. Make the ColumnTransformer the "
+            "first step."
+        )
+    if callable(chosen) or isinstance(chosen, (str, int, slice)):
+        raise NotPooledError(
+            f"columns of {name!r} must be a list of names or places, or "
+            "ColumnsOf('numbers') or ColumnsOf('texts') of skgems.fronts, so that all "
+            f"nodes take the same; got {chosen!r}."
+        )
 
 
 def as_tree(own):
@@ -561,13 +623,19 @@ def as_tree(own):
     params = own.get_params(deep=False)
     if isinstance(own, ColumnTransformer):
         listed = own.transformers
-        steps = [[n, as_tree(s), np.asarray(c).tolist()] for n, s, c in listed]
+        steps = [[n, as_tree(s), _as_chosen(c)] for n, s, c in listed]
         more = {word: params[word] for word in _COLUMN_PARAMS}
         remainder = as_tree(own.remainder)
         return {"kind": name, "steps": steps, "remainder": remainder, **more}
     usual = type(own)().get_params(deep=False)
     changed = {k: v for k, v in params.items() if repr(v) != repr(usual[k])}
     return {"kind": name, "params": {k: _plain(v) for k, v in changed.items()}}
+
+
+def _as_chosen(columns):
+    if isinstance(columns, ColumnsOf):
+        return columns._as_content()
+    return np.asarray(columns).tolist()
 
 
 def _plain(value):
@@ -596,6 +664,10 @@ def _param(value):
     return value
 
 
+def _chosen(columns):
+    return ColumnsOf._from_content(columns) if isinstance(columns, Mapping) else columns
+
+
 def from_tree(tree, depth: int = 0):
     """The unfitted transformer of a tree, of known kinds only; not checked."""
     if depth > _DEEPEST:
@@ -607,7 +679,7 @@ def from_tree(tree, depth: int = 0):
         steps = [(n, from_tree(step, deeper)) for n, step in tree["steps"]]
         return (Pipeline if name == "Pipeline" else FeatureUnion)(steps)
     if name == "ColumnTransformer":
-        steps = [(n, from_tree(s, deeper), c) for n, s, c in tree["steps"]]
+        steps = [(n, from_tree(s, deeper), _chosen(c)) for n, s, c in tree["steps"]]
         more = {word: tree[word] for word in _COLUMN_PARAMS}
         remainder = from_tree(tree["remainder"], deeper)
         return ColumnTransformer(steps, remainder=remainder, **more)

@@ -1,14 +1,16 @@
 """Kinds of transformers: what each needs told, and how it is fitted of that alone."""
 
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from scipy.linalg import eigh
 from scipy.special import ndtri
 from sklearn import preprocessing as prep
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
+from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import (
     PolynomialCountSketch,
@@ -16,6 +18,7 @@ from sklearn.kernel_approximation import (
     SkewedChi2Sampler,
 )
 
+from ..compat import safe_indexing
 from ._backbone import Backbone
 from ._columns import Columns
 from ._features import RandomFeatures
@@ -43,6 +46,17 @@ class Kind:
     def asks(self, own) -> str | None:
         """The statistic under these parameters."""
         return self.statistic
+
+    def takes_texts(self, own) -> bool:
+        """Whether columns of texts may enter."""
+        return False
+
+    def check_pooled(self, own, pooled: Mapping, columns: Sequence) -> None:
+        """ValueError that names columns if the step cannot be fitted to a statistic."""
+
+    def empty(self, own, state: Mapping) -> list[int]:
+        """Places of columns that the fitted step leaves out: nodes told nothing."""
+        return []
 
     def state(self, own, pooled: Mapping) -> dict:
         """What `fit` takes, of the statistic of all rows."""
@@ -124,6 +138,9 @@ class _SimpleImputer(_OfGrid):
         kinds["constant"] = "columns" if own.add_indicator else None
         return kinds.get(own.strategy, "histogram")
 
+    def takes_texts(self, own):
+        return own.strategy in ("most_frequent", "constant")
+
     def state(self, own, pooled):
         if own.strategy == "most_frequent":
             columns = categories_told(pooled)
@@ -170,16 +187,33 @@ class _Encoder(Kind):
     def asks(self, own):
         return "categories" if isinstance(own.categories, str) else None
 
+    def takes_texts(self, own):
+        return True
+
+    def check_pooled(self, own, pooled, columns):
+        counts = {
+            column: int(c["withheld"])
+            for column, c in zip(columns, categories_told(pooled), strict=True)
+            if c["withheld"]
+        }
+        if counts and own.handle_unknown == "error":
+            raise ValueError(
+                f"the columns {list(counts)[:5]} have {sum(counts.values())} values of "
+                "categories of which their node has fewer than min_rows rows. Nodes "
+                f"do not tell these, and {type(own).__name__} would raise for them: "
+                "set handle_unknown, in a OneHotEncoder to 'ignore', or agree on "
+                "categories=[...]."
+            )
+
+    def empty(self, own, state):
+        return [
+            int(j)
+            for j, c in state.items()
+            if not (c["labels"] or c["none"] or c["nan"])
+        ]
+
     def state(self, own, pooled):
         state, columns = {}, categories_told(pooled)
-        withheld = sum(c["withheld"] for c in columns)
-        if withheld and own.handle_unknown == "error":
-            raise ValueError(
-                f"{int(withheld)} values are of categories that their node has fewer "
-                f"than min_rows rows of, so it does not tell them, and "
-                f"{type(own).__name__} may raise for them: set handle_unknown, or "
-                "agree on categories=[...]."
-            )
         for j, c in enumerate(columns):
             missing = {name: bool(c[name]) for name in ("none", "nan")}
             kept = state[str(j)] = {"labels": c["labels"], **missing}
@@ -188,13 +222,13 @@ class _Encoder(Kind):
         return state
 
     def fit(self, own, example, state):
+        empty = self.empty(own, state)
+        if empty:
+            return self._fit_to_others(own, example, state, empty)
         known, fitted = [state[str(j)] for j in range(len(state))], clone(own)
         listed = [list(labels) for labels in (() if state else own.categories)]
         for c in known:
             listed.append([*c["labels"], *[None] * c["none"], *[np.nan] * c["nan"]])
-        empty = [j for j, labels in enumerate(listed) if not labels]
-        if empty:
-            raise ValueError(f"no category of columns {empty} has min_rows at a node.")
         if state and _groups_rare(own):  # one row of what is rare, and two of all else
             fitted.set_params(min_frequency=2, max_categories=None)
             for labels, c in zip(listed, known, strict=True):
@@ -205,6 +239,34 @@ class _Encoder(Kind):
         rows = list(zip(*rows, strict=True))
         fitted.fit(_alike(example, rows, natural=True))
         return fitted.set_params(**own.get_params())
+
+    def _fit_to_others(self, own, example, state, empty: list[int]):
+        """The encoder of the columns that have a category, as a ColumnTransformer."""
+        kept = [j for j in range(len(state)) if j not in empty]
+        encoder = own
+        if kept:
+            part = safe_indexing(example, kept, axis=1)
+            encoder = self.fit(
+                own, part, {str(k): state[str(j)] for k, j in enumerate(kept)}
+            )
+            example = example.copy()
+            first = [[labels[0] for labels in encoder.categories_]]
+            if hasattr(example, "columns"):
+                example = example.astype(object)
+                example.iloc[:1, kept] = first
+            else:
+                example[:1, kept] = first
+        # Places, since nodes hand over arrays where no column holds texts.
+        others = ColumnTransformer(
+            [("categories", FrozenEstimator(encoder), kept)],
+            verbose_feature_names_out=False,
+        ).fit(example)
+        if kept:
+            others.transformers_ = [
+                (name, encoder if name == "categories" else step, columns)
+                for name, step, columns in others.transformers_
+            ]
+        return others.set_params(transformers=[("categories", clone(own), kept)])
 
 
 class _PCA(Kind):

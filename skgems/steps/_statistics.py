@@ -126,6 +126,21 @@ def categories_told(content: Mapping) -> list[Mapping]:
     return [content[str(j)] for j in range(len(content) - 1)]
 
 
+def check_kinds_of_categories(told: Mapping[str, Mapping], columns: Sequence) -> None:
+    """ValueError that names a column that holds texts at some nodes only."""
+    for j, column in enumerate(columns):
+        texts, numbers_ = [], []
+        for node, content in told.items():
+            for label in content[str(j)]["labels"][:1]:
+                (texts if isinstance(label, str) else numbers_).append(node)
+        if texts and numbers_:
+            raise ValueError(
+                f"column {column!r} holds texts at the nodes {texts[:5]} and numbers "
+                f"at the nodes {numbers_[:5]}: let all nodes write it alike, or leave "
+                "it out of all tables."
+            )
+
+
 def _all_categories(replies) -> dict:
     found = {"n_rows": _total(replies, "n_rows")}
     for j, parts in enumerate(zip(*map(categories_told, replies), strict=True)):
@@ -133,12 +148,6 @@ def _all_categories(replies) -> dict:
         for own in parts:
             for label, count in zip(own["labels"], own["counts"], strict=True):
                 counts[label] = counts.get(label, 0.0) + float(count)
-        kinds = {type(label) for label in counts}
-        if str in kinds and len(kinds) > 1:
-            raise ValueError(
-                f"column {j} holds texts at some nodes and numbers at others; let all "
-                "write it alike."
-            )
         sums = {name: _total(parts, name) for name in ("withheld", "none", "nan")}
         labels = sorted(counts)
         sums["counts"] = np.array([counts[label] for label in labels], dtype=float)

@@ -206,8 +206,14 @@ def test_gaps_and_texts():
     )
     frame = pd.DataFrame(X[:, :3], columns=["a", "b", "c"])
     frame["word"] = np.array(["red", "blue"])[(X[:, 5] > 2).astype(int)]
-    with pytest.raises(ValueError, match=r"columns \['word'\] hold texts"):
-        combine(Parties(frame).channel, random_state=0)
+    gappy = frame.copy()
+    gappy.loc[::9, "word"] = np.nan
+    agg = combine(Parties(gappy).channel, budget="small", random_state=0)
+    assert not agg.choice_.to_frame().error.any() and agg.score(gappy, Y) > 0.75
+    assert agg.to_estimator().score(gappy, Y) == agg.score(gappy, Y)
+    with pytest.raises(ValueError, match=r"'bern'.*columns \['word'\] hold texts"):
+        scaler = StandardScaler()
+        combine(Parties(frame).channel, front=scaler, random_state=0)
     columns = [("w", OneHotEncoder(sparse_output=False), ["word"])]
     columns.append(("n", StandardScaler(), ["a", "b", "c"]))
     front = ColumnTransformer(columns)

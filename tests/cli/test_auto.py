@@ -100,6 +100,6 @@ def test_labels_that_are_empty_are_counted(tmp_path, capsys):
     frame.to_csv(place, index=False)
     typed = ["combine", str(tmp_path), "--method", "auto", "--label", "kind"]
     assert main([*typed, "--out", str(tmp_path / "model.joblib")]) == 1
-    assert "column 'kind' is empty in 3 of 90 rows, the first in line 6. Fill in" in (
+    assert "column 'kind' is empty in 3 of 90 rows, the first in line 6" in (
         capsys.readouterr().err
     )

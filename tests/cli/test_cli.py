@@ -22,8 +22,10 @@ from sklearn.preprocessing import FunctionTransformer
 
 import skgems
 from skgems._cli import main
+from skgems._cli._dialects import Dialect
+from skgems._cli._front import read_front
 from skgems._cli._main import _read
-from skgems._cli._node import _frame
+from skgems._cli._tables import read_table
 from skgems.exchange import inspect
 from skgems.federation import Summary, sign
 
@@ -344,16 +346,16 @@ def break_cell(text):
             lambda t: t.replace("diagnosis", "d", 1),
             "no column 'diagnosis'; columns are ",
         ),
-        (lambda t: t.replace(",", ";"), "columns are not separated by commas"),
-        (break_cell, "no numbers in the columns 'age', the first in line 5"),
+        (lambda t: t.replace(",", "~"), "nothing separates its lines into columns"),
+        (break_cell, "'age' hold texts, but the model takes numbers: 'many' in line 5"),
         (
             lambda t: t.replace(",flu,", ",,", 1),
             "column 'diagnosis' is empty in 1 of 60 rows, the first in line ",
         ),
         (lambda t: t.partition("\n")[0], "there are no rows"),
-        (lambda t: t.replace("\n0", "\n0,0"), "lyon.csv: it is no table: "),
-        (lambda t: t.replace("weight,", "", 1), "more cells than the first has names"),
-        (lambda t: "", "lyon.csv: it is no table: "),
+        (lambda t: t.replace("\n0", "\n0,0", 1), "has 6 cells, but line 1 has 5 names"),
+        (lambda t: t.replace("weight,", "", 1), "more cells (5) than line 1 has names"),
+        (lambda t: "", "lyon.csv: the file is empty"),
     ],
 )
 def test_rows_that_are_wrong(work, capsys, change, message):
@@ -402,18 +404,18 @@ def test_labels_that_are_written_in_another_way(work, capsys):
     start()
     request, table = requests(1)["lyon"], work / "lyon.csv"
     text = table.read_text()
-    table.write_text(re.sub(r",(NA|flu|well),", r",\1 ,", text))
+    table.write_text(re.sub(r",(NA|flu|well),", r",x\1,", text))
     assert main(to_answer(request, "lyon")) == 1
     err = capsys.readouterr().err
     assert "Node 'lyon': its classifier has seen none of the labels of its rows" in err
     assert (
-        "'NA ', 'flu ', 'well '; the classifier was fitted on the classes 'NA'" in err
+        "'xNA', 'xflu', 'xwell'; the classifier was fitted on the classes 'NA'" in err
     )
     assert not list(Path("study/replies").iterdir())
-    table.write_text(text.replace(",flu,", ",flu ,"))
+    table.write_text(text.replace(",flu,", ",xflu,"))
     assert main(to_answer(request, "lyon")) == 0
     err = capsys.readouterr().err
-    assert "skgems: warning: Node 'lyon' has rows of the classes 'flu ', which" in err
+    assert "skgems: warning: Node 'lyon' has rows of the classes 'xflu', which" in err
 
 
 @pytest.mark.parametrize(
@@ -722,9 +724,13 @@ def test_commands_of_the_guide_can_be_typed(tmp_path, monkeypatch):
     page = Path(__file__).parents[2] / "docs" / "user_guide" / "command_line.rst"
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     typed = [line.split()[2:] for line in text.splitlines() if "$ skgems " in line]
-    toml = re.search(r"code-block:: toml\n\n((?:   .*\n)+)", text).group(1)
+    blocks = re.findall(r"code-block:: toml\n\n((?:   .*\n|\n)+)", text)
+    front, shared, dialects = map(textwrap.dedent, blocks)
     monkeypatch.chdir(tmp_path)
-    Path("shared.toml").write_text(textwrap.dedent(toml))
+    Path("shared.toml").write_text(shared + dialects)
+    Path("front.toml").write_text(front)
+    named = [columns for *_, columns in read_front("front.toml").transformers]
+    assert named[:3] == [["sex"], ["body_mass_g"], ["bill depth, mm"]]
     assert {argv[0] for argv in typed} == {
         *("answer", "combine", "inspect", "keys", "start")
     }
@@ -746,7 +752,8 @@ def test_numbers_are_read_to_the_last_digit(work):
     Path("n.csv").write_text(
         "\n".join(["n,y", *(f"{v!r},a" for v in numbers.tolist())])
     )
-    np.testing.assert_allclose(_frame("n.csv", ["y"])["n"], numbers, rtol=1e-15)
+    table = read_table("n.csv", Dialect(), as_written=["y"])
+    np.testing.assert_allclose(table.frame["n"], numbers, rtol=1e-15)
 
 
 def test_rows_in_parquet(work, capsys, monkeypatch):
@@ -754,6 +761,7 @@ def test_rows_in_parquet(work, capsys, monkeypatch):
     start("--set", "random_state=0")
     argv = to_answer(requests(1)["lyon"], "lyon", "--to", "lyon.safetensors")
     argv[argv.index("lyon.csv")] = "lyon.parquet"
+    Path("lyon.parquet").touch()
     table = pandas.read_csv("lyon.csv", keep_default_na=False)
     monkeypatch.setattr(pandas, "read_parquet", lambda path: table)
     assert main(argv) == 0

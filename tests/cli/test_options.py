@@ -74,7 +74,10 @@ def test_what_all_set_alike_stands_in_one_file(work, capsys):
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("yes = true", "'yes' is nothing that all parties set alike; that are drop,"),
+        (
+            "yes = true",
+            "'yes' is nothing that all parties set alike; that are decimal,",
+        ),
         ("min-rows = 1", "'min-rows' is nothing"),
         ('label = "--yes"', "label: '--yes' would be an option"),
         ('drop = ["a", "--radii"]', "drop: '--radii' would be an option"),

@@ -1,0 +1,74 @@
+"""What both sides read and write: models, and packages that they need for it."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from importlib import import_module
+from io import BytesIO
+from pathlib import Path
+
+import joblib
+
+from ..messages import write_bytes
+
+# A type of numbers, which skops asks about though reading it runs nothing: files have
+# it for each SimpleImputer.
+_HARMLESS = ("numpy.dtype",)
+
+
+def needed(module: str):
+    """Import a module of the extra ``cli``; an ImportError says what to install."""
+    try:
+        return import_module(module)
+    except ImportError as exc:
+        package = module.partition(".")[0]
+        raise ImportError(
+            f"This needs the package {package}: pip install skgems[cli]."
+        ) from exc
+
+
+class UntrustedTypesError(ValueError):
+    """A file of skops has ``types`` that nobody trusts."""
+
+    def __init__(self, text: str, types: Iterable[str] = ()) -> None:
+        super().__init__(text)
+        self.types = list(types)
+
+
+def load_skops(path: str, *, trusted: Iterable[str] = ()):
+    """What a file of skops holds; UntrustedTypesError for types of others."""
+    io = needed("skops.io")
+    untrusted = set(io.get_untrusted_types(file=path))
+    if unknown := sorted(untrusted - {*trusted, *_HARMLESS}):
+        raise UntrustedTypesError(
+            f"it has types that skops does not know: {' '.join(unknown)}.", unknown
+        )
+    return io.load(path, trusted=sorted(untrusted))
+
+
+def writer_of(out: Path) -> Callable[[object], str]:
+    """What writes a model and says how to read it, looked up before it is made."""
+    kind = out.suffix.lower()
+    if not out.parent.is_dir():
+        raise FileNotFoundError(f"{out.parent}: there is no such folder.")
+    if kind == ".skops":
+        needed("skops.io")
+        return partial(_write_skops, out)
+    if kind == ".joblib":
+        return partial(_write_joblib, out)
+    raise ValueError(f"--out {out}: models are written as .skops or .joblib.")
+
+
+def _write_skops(out: Path, model) -> str:
+    io = needed("skops.io")
+    data = io.dumps(model)
+    write_bytes(out, data, mode=0o644)
+    trusted = sorted(io.get_untrusted_types(data=data))
+    arguments = f"{str(out)!r}, trusted={trusted}" if trusted else repr(str(out))
+    return f"Written to {out}. In Python: skops.io.load({arguments})"
+
+
+def _write_joblib(out: Path, model) -> str:
+    data = BytesIO()
+    joblib.dump(model, data)
+    write_bytes(out, data.getvalue(), mode=0o644)
+    return f"Written to {out}. In Python: joblib.load({str(out)!r})"

@@ -1,0 +1,160 @@
+"""The front that --front names: the word auto, a file, or steps as they are typed."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import make_pipeline
+
+from ..fronts import PooledTransformer
+from ..messages import naming
+from ..steps import (
+    ColumnsOf,
+    auto_front,
+    check_tree,
+    encoded_texts,
+    front_of_text,
+    scaled_numbers,
+)
+from ._files import load_skops
+
+# What a file may say of columns in a word, beside steps such as "SimpleImputer".
+_WORDS = {
+    "scaled": scaled_numbers,
+    "encoded": encoded_texts,
+    "keep": lambda: "passthrough",
+    "drop": lambda: "drop",
+}
+_TABLES = ("columns", "other", "together", "bounds")
+_FILES = (".toml", ".skops", ".safetensors")
+# Types in files of skops that run nothing when they are read: ours, and the selector of
+# scikit-learn, which is then refused by a sentence that names what to take instead.
+_TRUSTED = (
+    "sklearn.compose._column_transformer.make_column_selector",
+    "skgems.fronts._transformer.PooledTransformer",
+    "skgems.steps._columns_of.ColumnsOf",
+    "skgems.steps._features.RandomFeatures",
+)
+
+
+def read_front(typed: str):
+    """The transformer that was typed; ValueError says what is wrong with it, or where.
+
+    Nothing in a file is run.
+    """
+    if typed == "auto":
+        return auto_front()
+    kind = Path(typed).suffix.lower()
+    if kind not in _FILES:
+        return _of_steps(typed)
+    if not Path(typed).is_file():
+        raise FileNotFoundError(f"--front {typed}: there is no such file.")
+    if kind == ".safetensors":
+        return PooledTransformer.load(typed)
+    with naming(typed):
+        if kind == ".toml":
+            return front_of_table(tomllib.loads(Path(typed).read_text("utf-8")))
+        front = clone(load_skops(typed, trusted=_TRUSTED))
+        check_tree(getattr(front, "transformer", front))
+        return front
+
+
+def _of_steps(typed: str):
+    try:
+        return front_of_text(typed)
+    except ValueError as exc:
+        raise ValueError(
+            f"--front: {exc} Or give the word auto, which suits any table, or a file "
+            "that has steps by column, front.toml or front.skops."
+        ) from None
+
+
+def front_of_table(table: Mapping):
+    """The transformer that a file front.toml describes.
+
+    ``table`` has "columns" (steps by the name of a column), "other" (steps of the other
+    columns of "numbers" and of "texts"), and maybe "together" and "bounds".
+    """
+    for name in table:
+        if name not in _TABLES:
+            raise ValueError(
+                f"there is {name!r}, but a front has the tables {', '.join(_TABLES)}."
+            )
+    named = _table(table, "columns")
+    columns_by_steps: dict[str, list[str]] = {}
+    for column, steps in named.items():
+        if not isinstance(steps, str):
+            raise ValueError(
+                f"columns: the steps of {column!r} must be a text, 'scaled' say. The "
+                "name of a column that has dots or blanks stands in quotation marks."
+            )
+        columns_by_steps.setdefault(steps, []).append(column)
+    branches = [
+        (f"columns {k}", _steps(steps, f"columns: {columns[0]!r}"), columns)
+        for k, (steps, columns) in enumerate(columns_by_steps.items(), 1)
+    ]
+    front = ColumnTransformer([*branches, *_other_branches(table, tuple(named))])
+    together = _table(table, "together")
+    if set(together) - {"steps"}:
+        raise ValueError("together: it has steps = '...' alone.")
+    if together:
+        front = make_pipeline(front, _steps(together["steps"], "together"))
+    check_tree(front)
+    bounds = _bounds(table.get("bounds"))
+    return front if bounds is None else PooledTransformer(front, bounds=bounds)
+
+
+def _table(table: Mapping, name: str) -> Mapping:
+    part = table.get(name, {})
+    if not isinstance(part, Mapping):
+        raise ValueError(f"{name} must be a table: a line [{name}], and lines below.")
+    return part
+
+
+def _other_branches(table: Mapping, named: tuple[str, ...]) -> list[tuple]:
+    """Branches of the columns that the file does not name, which it has to speak of."""
+    other = _table(table, "other")
+    if set(other) != {"numbers", "texts"}:
+        raise ValueError(
+            "other: it must say what is done to all other columns, by two lines such "
+            "as numbers = 'scaled' and texts = 'encoded'; 'drop' leaves them out."
+        )
+    if other["texts"] == "keep":
+        raise ValueError(
+            "other: texts cannot be kept as they are, since the classifier takes "
+            "numbers. Write texts = 'encoded' or texts = 'drop'."
+        )
+    return [
+        (kind, _steps(other[kind], f"other: {kind}"), ColumnsOf(kind, without=named))
+        for kind in ("numbers", "texts")
+    ]
+
+
+def _steps(text, where: str):
+    """The transformer of a word, or of steps with bars between them."""
+    if text in _WORDS:
+        return _WORDS[text]()
+    try:
+        return front_of_text(text)
+    except (ValueError, AttributeError) as exc:
+        raise ValueError(
+            f"{where}: {text!r} is neither a word ({', '.join(_WORDS)}) nor steps such "
+            f"as 'SimpleImputer | StandardScaler' ({exc})"
+        ) from None
+
+
+def _bounds(bounds):
+    if bounds is None or bounds == "tell":
+        return bounds
+    if not isinstance(bounds, Mapping):
+        raise ValueError("bounds must be a table of columns, or bounds = 'tell'.")
+    for column, pair in bounds.items():
+        numbers = isinstance(pair, list) and [type(v) in (int, float) for v in pair]
+        if numbers != [True, True] or pair[0] >= pair[1]:
+            raise ValueError(
+                f"bounds: those of {column!r} must be two numbers, the lower one "
+                f"first, such as [0, 120]; got {pair!r}."
+            )
+    return {column: tuple(pair) for column, pair in bounds.items()}

@@ -1,0 +1,139 @@
+"""Columns that a ColumnTransformer of a front takes by what they hold."""
+
+import copy
+from collections.abc import Mapping, Sequence
+
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import FeatureUnion, Pipeline
+
+from ..compat import get_column_indices
+from ._columns import Columns, ColumnsError
+
+_KINDS = ("numbers", "texts")
+
+
+class ColumnsOf:
+    """Choose all columns of numbers, or all columns of texts, in a front.
+
+    It stands where a :class:`~sklearn.compose.ColumnTransformer` takes a list of
+    columns. Scikit-learn's ``make_column_selector`` looks at the rows of one table, so
+    that two nodes could choose different columns. These columns are chosen once all
+    nodes have told theirs: a column that holds a text at any node is one of texts.
+
+    Parameters
+    ----------
+    kind : {"numbers", "texts"}
+        What the columns hold.
+    without : sequence of str or int, default=()
+        Names or places of columns that are not chosen.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklearn.compose import ColumnTransformer
+    >>> from sklearn.preprocessing import OneHotEncoder, StandardScaler
+    >>> from skgems import PooledTransformer
+    >>> from skgems.fronts import ColumnsOf
+    >>> rows = pd.DataFrame({"age": [30, 50, 70], "job": ["cook", "cook", "nurse"]})
+    >>> steps = [("numbers", StandardScaler(), ColumnsOf("numbers")),
+    ...          ("texts", OneHotEncoder(), ColumnsOf("texts"))]
+    >>> front = PooledTransformer(ColumnTransformer(steps)).fit(rows)
+    >>> front.get_feature_names_out().tolist()
+    ['numbers__age', 'texts__job_cook', 'texts__job_nurse']
+    """
+
+    def __init__(self, kind: str, without: Sequence = ()) -> None:
+        if kind not in _KINDS:
+            raise ValueError(f"kind must be 'numbers' or 'texts', got {kind!r:.40}.")
+        if isinstance(without, str) or not all(
+            isinstance(column, str | int) for column in without
+        ):
+            raise ValueError(
+                "without must be a list of names or places of columns, got "
+                f"{without!r:.80}."
+            )
+        self.kind = kind
+        self.without = tuple(without)
+
+    def __call__(self, X) -> list:
+        return self._chosen(Columns.of(X))
+
+    def _chosen(self, columns: Columns) -> list:
+        """The names of the columns, or their places where they have no names."""
+        labels = columns.names or tuple(range(columns.n))
+        wants_texts = self.kind == "texts"
+        return [
+            label
+            for label, holds_texts in zip(labels, columns.text, strict=True)
+            if holds_texts == wants_texts and label not in self.without
+        ]
+
+    def _as_content(self) -> dict:
+        return {"kind": self.kind, "without": list(self.without)}
+
+    @classmethod
+    def _from_content(cls, content: Mapping) -> "ColumnsOf":
+        """Inverse of `_as_content`; ValueError or TypeError for all else."""
+        if set(content) != {"kind", "without"}:
+            raise ValueError(f"columns are chosen by {sorted(content)!r:.80}")
+        return cls(content["kind"], content["without"])
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, ColumnsOf) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.without))
+
+    def __repr__(self) -> str:
+        without = f", without={list(self.without)}" if self.without else ""
+        return f"ColumnsOf({self.kind!r}{without})"
+
+
+def has_columns_of(transformer) -> bool:
+    """Whether some columns of a transformer are chosen by what they hold."""
+    if isinstance(transformer, Pipeline):
+        return any(has_columns_of(step) for _, step in transformer.steps)
+    if isinstance(transformer, FeatureUnion):
+        return any(has_columns_of(step) for _, step in transformer.transformer_list)
+    if isinstance(transformer, ColumnTransformer):
+        return any(
+            isinstance(columns, ColumnsOf) or has_columns_of(step)
+            for _, step, columns in transformer.transformers
+        )
+    return False
+
+
+def with_columns_listed(transformer, columns: Columns):
+    """The transformer with lists of columns in place of each `ColumnsOf`.
+
+    A branch that gets no column is left out. Only what sees the columns of the rows
+    can have a `ColumnsOf`, which `check_tree` makes sure of.
+    """
+    if not has_columns_of(transformer):
+        return transformer
+    listed = copy.copy(transformer)
+    if isinstance(transformer, Pipeline):
+        (name, first), *rest = transformer.steps
+        listed.steps = [(name, with_columns_listed(first, columns)), *rest]
+    elif isinstance(transformer, FeatureUnion):
+        listed.transformer_list = [
+            (name, with_columns_listed(step, columns))
+            for name, step in transformer.transformer_list
+        ]
+    else:
+        listed.transformers = list(_listed_branches(transformer, columns))
+        if not listed.transformers and transformer.remainder == "drop":
+            raise ColumnsError("no column is left for the transformers of the front.")
+    return listed
+
+
+def _listed_branches(transformer: ColumnTransformer, columns: Columns):
+    for name, step, chosen in transformer.transformers:
+        if isinstance(chosen, ColumnsOf):
+            chosen = chosen._chosen(columns)
+            if not chosen:
+                continue
+        if has_columns_of(step):
+            places = get_column_indices(columns.example(), chosen)
+            step = with_columns_listed(step, columns.part(places))
+        yield name, step, chosen
