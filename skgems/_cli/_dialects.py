@@ -76,7 +76,7 @@ def _encoding(name) -> str | None:
         return None
     try:
         return codecs.lookup(name).name
-    except (LookupError, TypeError) as exc:
+    except (LookupError, TypeError):
         raise ValueError(
             f"encoding: {name!r} is none that Python knows. Usual ones are utf-8, "
             "cp1252 (Windows), latin-1 and utf-16."

@@ -99,7 +99,7 @@ def _read_parquet(
     pandas = needed("pandas")
     try:
         frame = pandas.read_parquet(path)
-    except ImportError as exc:
+    except ImportError:
         raise ImportError(
             f"{path}: .parquet needs the package pyarrow: pip install pyarrow; or give "
             "a .csv."
