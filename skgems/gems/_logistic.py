@@ -147,7 +147,8 @@ default="auto"
     verbose : bool or int, default=0
         Whether to print progress.
     random_state : int, RandomState instance or None, default=None
-        Source of the directions, of the dealing of rows and of clones' seeds.
+        Source of the directions of spaces, of the dealing of rows in simulation and of
+        clones' seeds. Clusters do not depend on it: the node's rows decide them.
 
     Attributes
     ----------
