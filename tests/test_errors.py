@@ -355,4 +355,4 @@ def test_a_file_that_is_wrong_is_named_in_one_traceback(tmp_path):
         GEMSLogisticAggregator([path]).fit()
     text = whole_traceback(raised.value)
     assert text.count("Traceback (most recent call last)") == 1
-    assert "check_start" in text  # the place where it was found
+    assert "in check_start" in text  # the place where it was found

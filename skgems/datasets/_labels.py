@@ -9,8 +9,6 @@ _NEVER_MISSING = "biuUS"
 
 def missing_labels(y) -> NDArray[np.bool_]:
     """Mark the rows whose label is None, NaN, NaT or pandas.NA, shape (n_rows,)."""
-    if hasattr(y, "isna"):
-        return _any_of_row(np.asarray(y.isna(), dtype=bool))
     # A list with NaN among texts would become the text "nan" in an array of texts.
     labels = np.asarray(y, dtype=object if isinstance(y, list | tuple) else None)
     if labels.ndim == 0 or labels.dtype.kind in _NEVER_MISSING:

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import validate_data
 
-from ..base import check_no_label_missing, is_channel, named_members
+from ..base import is_channel, named_members
 from ..compat import num_samples
 from ..networks import is_constant, takes_missing_values
 from ..steps import NUMBERS, Columns, are_documents, as_documents, as_rows
@@ -41,7 +41,6 @@ class GivenRowsMixin:
             validate_data(self, rows, reset=reset, skip_check_array=True)
         if len(arrays) == 1:
             return rows
-        check_no_label_missing(arrays[1])
         y = column_or_1d(arrays[1])
         check_consistent_length(rows, y)
         return rows, y

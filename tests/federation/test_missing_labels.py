@@ -66,6 +66,7 @@ FORMS = {
     "numbers and None": lambda: with_none(CODES),
     "texts": lambda: as_series("str", "None"),
     "objects with NA": lambda: as_series(object, "NA"),
+    "array with NA": lambda: np.asarray(as_series(object, "NA")),
     "strings with NA": lambda: as_series("string", "NA"),
     "categories": lambda: as_series("category", "None"),
     "Int64": lambda: as_series("Int64", "NA"),

@@ -81,8 +81,20 @@ def test_a_pipeline_behind_another_vectorizer_is_an_error_that_says_what_to_do()
     other = HashingVectorizer(n_features=128, norm="l1")
     with pytest.raises(ValueError, match="Node 'lyon'.*HashingVectorizer.*front="):
         linear(data.pipelines(hashing), other).fit(data.X, data.y, nodes=data.sites)
-    frozen = [(site, FrozenEstimator(m)) for site, m in data.pipelines(hashing)]
-    aggregate = linear(frozen).fit(data.X, data.y, nodes=data.sites)
+
+
+@pytest.mark.parametrize("frozen", ["pipeline", "vectorizer"])
+def test_frozen_pipelines_are_merged_too(frozen):
+    data = documents()
+    members = data.pipelines(hashing)
+    if frozen == "pipeline":
+        members = [(site, FrozenEstimator(member)) for site, member in members]
+    else:
+        members = [
+            (site, make_pipeline(FrozenEstimator(member[0]), member[-1]))
+            for site, member in members
+        ]
+    aggregate = linear(members).fit(data.X, data.y, nodes=data.sites)
     np.testing.assert_array_equal(aggregate.coef_, fitted_to_numbers(data).coef_)
 
 
@@ -114,6 +126,18 @@ def test_nodes_that_are_apart_need_no_more_messages():
     np.testing.assert_array_equal(files.coef_, whole.coef_)
     with pytest.raises(ValueError, match="summarized with front=HashingVectorizer"):
         linear(sent, HashingVectorizer(n_features=64)).fit()
+
+
+def test_files_of_pairs_of_words(tmp_path):
+    data = documents()
+    pairs = HashingVectorizer(n_features=64, ngram_range=(1, 2))
+    paths = [tmp_path / site for site in SITES]
+    for site, path in zip(SITES, paths, strict=True):
+        linear(front=pairs).summarize(None, *data.of(site), name=site).save(path)
+    files = linear(paths, pairs).fit()
+    members = [(site, None) for site in SITES]
+    whole = linear(members, pairs).fit(data.X, data.y, nodes=data.sites)
+    np.testing.assert_array_equal(files.coef_, whole.coef_)
 
 
 def test_an_exchange_of_documents(tmp_path):
@@ -301,7 +325,12 @@ def test_gaps_among_documents_are_an_error_without_the_text_of_others():
     X = [*X[:-1], None]
     with pytest.raises(ValueError, match="Node 'lyon': some documents") as raised:
         linear().summarize(None, X, y, name="lyon")
-    assert "word" not in str(raised.value) and raised.value.__cause__ is None
+    assert "word" not in str(raised.value)
+    assert raised.value.__cause__ is None and raised.value.__suppress_context__
+    aggregate = linear().fit(data.X, data.y, nodes=data.sites)
+    with pytest.raises(ValueError, match="some documents are not such") as raised:
+        aggregate.predict(X)
+    assert raised.value.__cause__ is None and raised.value.__suppress_context__
 
 
 @pytest.mark.parametrize("X", ["table", "numbers"])
