@@ -286,8 +286,7 @@ class _Parsed:
                 header=None,
                 names=range(len(self.layout.header)),
                 usecols=list(self.columns),
-                index_col=False,
-                skipinitialspace=True,
+                skipinitialspace=self.layout.sep != " ",
                 decimal=decimal,
                 keep_default_na=False,
                 na_values={

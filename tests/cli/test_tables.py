@@ -14,6 +14,7 @@ from skgems._cli import main
 from skgems._cli._dialects import Dialect
 from skgems._cli._main import _read
 from skgems._cli._tables import read_table
+from skgems.federation import Summary
 
 pandas = pytest.importorskip("pandas")
 
@@ -117,6 +118,9 @@ def test_marks_of_encodings_are_read(here, capsys, encoding, said):
     written(csv(), encoding)
     check_read(capsys, said)
     check_read(capsys, [], encoding=encoding)
+    # The mark is no letter of the first name.
+    others = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
+    check_read(capsys, [], encoding=others[encoding])
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "utf-16-le", "utf-16-be"])
@@ -155,12 +159,26 @@ def test_blanks_around_cells_and_names_are_left_out_and_said(here, capsys):
     check_read(capsys, [names, f"{cells} the columns 'station'"])
 
 
+def test_blanks_after_separators_are_the_dialect_of_some(here, capsys):
+    text = csv(quoting=2).replace('","', '", "').replace(',"', ', "')
+    written(text)
+    check_read(capsys, ["blanks around names of columns"])
+    frame = table()
+    frame.loc[3, "crp"] = np.nan  # two blanks, with no cell between them
+    written(csv(frame, sep=" "))
+    made, _ = read(capsys, sep=" ")
+    assert np.flatnonzero(made.frame.crp.isna()).tolist() == [3]
+
+
 def test_numbers_with_blanks_around_them_are_numbers(here, capsys):
     frame = table().astype({"crp": str, "alter": str})
     frame["crp"] = " " + frame.crp + " "
     frame["alter"] += " "
+    frame.loc[7, "crp"] = "NA "
     written(csv(frame))
     made, _ = read(capsys)
+    assert np.isnan(made.frame.crp[7])
+    made.frame.loc[7, "crp"] = table().crp[7]
     np.testing.assert_array_equal(
         made.frame[["alter", "crp"]], table()[["alter", "crp"]]
     )
@@ -173,6 +191,9 @@ def test_separators_at_the_end_of_lines(here, capsys, in_header):
     check_read(capsys, ["column 6, which has no name and is empty, is left out"])
     written("\n".join([head + ",,", *rows]))
     check_read(capsys, [])
+    written("\n".join([head + ",,", *(row + ",," for row in rows)]))
+    places = ("column 6, which has no name", "column 7, which has no name")
+    check_read(capsys, places)
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -272,6 +293,11 @@ def with_cells(column, *cells, **options):
         ),
         (csv().replace("crp,", ",", 1), "column 3 has no name in line 1. Give it one"),
         (csv().replace("alter,", ",", 1), "column 1 has no name in line 1"),
+        (
+            table().set_index(np.arange(N_ROWS) + 100).to_csv(),
+            "column 1 has no name in line 1",
+        ),
+        ("Export 2024,,,,\n" + csv(), "line 1, 'Export 2024', does not have as many"),
         (csv().replace("alter,", "", 1), "lines have more cells (5) than line 1 has"),
         (
             csv() + "Summe,60\n",
@@ -305,6 +331,14 @@ def with_cells(column, *cells, **options):
         (
             with_cells("alter", 5, "1,234"),
             "column 'alter' has '1,234' in line 3. Add --decimal , if the comma is a",
+        ),
+        (
+            csv(table().astype({"crp": str}), sep=";", decimal=","),
+            "but the decimal mark of this table is ','. Write all numbers alike",
+        ),
+        (
+            csv(table().assign(crp="1.234"), sep=";", decimal=","),
+            "column 'crp' has '1.234' in line 2, where thousands are set apart",
         ),
         (
             csv(sep=";", decimal=",").replace(",", ".", 1),
@@ -349,14 +383,23 @@ def test_a_decimal_mark_that_is_not_that_of_the_table_is_said(here, capsys):
         ["01.05.2024", "12.07.2023"],
         ["10.1.2.3", "C50.9"],
         ["1,2,3", "4,5,6"],
+        ["1,7", "a", "b"],
+        ["1.234,5", "a", "b"],
         ["a", "1"],
     ],
     ids=str,
 )
 def test_texts_that_only_look_like_numbers_are_texts(here, capsys, cells):
-    written(csv(table().assign(station=cells * 30)))
+    cells = cells * (N_ROWS // len(cells))
+    written(csv(table().assign(station=cells)))
     made, said = read(capsys)
-    assert made.frame.station.tolist() == cells * 30 and said == []
+    assert made.frame.station.tolist() == cells and said == []
+
+
+def test_three_decimals_are_no_thousands(here, capsys):
+    written(csv(table().assign(crp=["<0.5", *["1.234"] * 59])))
+    made, _ = read(capsys)
+    assert "'<0.5' in line 2 is no number" in made.odd_cells["crp"]
 
 
 def test_files_of_other_kinds(here):
@@ -486,7 +529,19 @@ def test_a_model_whose_names_have_blanks(here, capsys):
     assert answering() == 0
     said = capsys.readouterr().out
     assert "blanks around names of columns (' alter') are left out" in said
-    assert "' ja'" in said  # as the model has it
+    told = Summary.load("s/replies/001-a.safetensors")
+    assert told.row_counts["labels"] == [" ja", " nein"]  # as the model has them
+
+
+def test_labels_that_are_numbers_have_the_decimals_of_the_table(here):
+    frame = table().assign(diagnose=np.where(table().crp > 6, 1.0, 2.0))
+    X = frame[["crp", "alter"]]
+    joblib.dump(LogisticRegression(max_iter=500).fit(X, frame.diagnose), "m.joblib")
+    written(csv(frame, sep=";", decimal=","))
+    assert main(["start", "s", "--method", "linear", "--nodes", "a", "b"]) == 0
+    assert answering() == 0
+    told = Summary.load("s/replies/001-a.safetensors")
+    assert told.row_counts["labels"] == [1.0, 2.0]
 
 
 # ---- what all set alike ----------------------------------------------------------
