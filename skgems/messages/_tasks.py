@@ -115,7 +115,12 @@ SEEN = {
 _N_ROWS = Number(high=limits.MOST_ROWS)
 _COUNTS, _MEANS = Array("d", low=0.0), Array("d")
 _ABOUT_MEANS = {"counts": _COUNTS, "means": _MEANS, "squares": _sum("d", low=0.0)}
-_POWERS = {"means": Array("p d"), "squares": _sum("p d", low=0.0), "slopes": _MEANS}
+# A power transform takes columns to the power of four at most.
+_POWERS = {
+    "means": Array("p d", high=LARGEST**4),
+    "squares": Array("p d", low=0.0, high=LARGEST**8),
+    "slopes": _MEANS,
+}
 COLUMNS: Mapping[str, Mapping[str, Field]] = {
     "columns": {"n_rows": _N_ROWS, **_ABOUT_MEANS},
     "scatter": {"n_rows": _N_ROWS, "mean": _MEANS, "triangle": _sum("d(d+1)/2")},
