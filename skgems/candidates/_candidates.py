@@ -61,7 +61,8 @@ def candidates(X, names, members, front=None, *, budget, random_state) -> list:
         as_it_comes = front is None or isinstance(front, StandardScaler)
     bent = None if front is None else (front, PowerTransformer())
     if as_it_comes and bent and np.min(np.asarray(X)) > 0:
-        bent = (PowerTransformer(method="box-cox"),)
+        # Powers are the same in all units; in these they have digits in float32 too.
+        bent = (StandardScaler(with_mean=False), PowerTransformer(method="box-cox"))
     own = {"budget": budget, "random_state": random_state}
     plain = () if as_it_comes else None
     found = of_rows(names, front, bent, plain, X.shape[0], **own)

@@ -61,9 +61,9 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
     transformer_ : transformer
         Fitted, plain scikit-learn.
     errors_ : dict of str to float
-        Of steps that are not those of all rows but for rounding, by kind and path: how
-        far quantiles may be off in units of the column, and powers; inf for axes of a
-        PCA that rounding chooses.
+        Of steps that are not those of all rows but for rounding, by kind and path: by
+        how much quantiles may be off, in units of the column; by about how much powers
+        are, of those between -2 and 4; inf for axes of a PCA that rounding chooses.
     history_ : list of dict
         One for each message, as of the aggregators.
     n_features_in_ : int

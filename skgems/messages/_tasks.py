@@ -133,7 +133,12 @@ SEEN = {
 _N_ROWS = Number(high=limits.MOST_ROWS)
 _COUNTS, _MEANS = Array("d", low=0.0), Array("d")
 _ABOUT_MEANS = {"counts": _COUNTS, "means": _MEANS, "squares": _sum("d", low=0.0)}
-_POWERS = {"means": Array("p d"), "squares": _sum("p d", low=0.0), "slopes": _MEANS}
+# A power transform takes columns to the power of four at most.
+_POWERS = {
+    "means": Array("p d", high=LARGEST**4),
+    "squares": Array("p d", low=0.0, high=LARGEST**8),
+    "slopes": _MEANS,
+}
 COLUMNS: Mapping[str, Mapping[str, Field]] = {
     "columns": {"n_rows": _N_ROWS, **_ABOUT_MEANS},
     "scatter": {"n_rows": _N_ROWS, "mean": _MEANS, "triangle": _sum("d(d+1)/2")},
@@ -327,7 +332,13 @@ _OF_ONE = "Of a single row it is its own."
 _GAINS = f"Squares of a row's loss less that of the first model, summed. {_OF_ONE}"
 _JUDGED = {
     "count": replace(_N_ROWS, says="How many rows there are.", detail=words.of_sums),
-    "squares": _sum("m?", says=f"Squares of logits, summed. {_OF_ONE}", low=0.0),
+    "squares": Array(
+        "m?",
+        says=f"Squares of logits, summed. {_OF_ONE}",
+        low=0.0,
+        # Logits of NearestCentroid are squares of features themselves.
+        high=LARGEST_SQUARE**2,
+    ),
     "right": _sum("m?", says=f"How many rows are right. {_OF_ONE}", low=0.0),
     "losses": _sum("m? f", says=f"Losses, summed. {_OF_ONE}", low=0.0, nan=True),
     "squared_gains": _sum(
@@ -457,7 +468,7 @@ TASKS: Mapping[str, Task] = {
             "moments": Table(SUMS, rules.sums_fit, inline=True),
             "form": FORM,
             "scaled": Flag(says="Whether the model scales features."),
-            "factor": replace(_NUMBER, says="Factor on the model's logits."),
+            "factor": Number(default=ABSENT, says="Factor on the model's logits."),
             "effective_rows": replace(
                 _NUMBER,
                 says="Of how many rows the gradient is, in effect.",
@@ -550,7 +561,7 @@ TASKS: Mapping[str, Task] = {
         request={
             "W": _matrix("m? p c"),
             **_COLUMNS,
-            "factors": Array("f", kinds="fiu", least_bytes=2),
+            "factors": Array("f", kinds="fiu", high=LARGEST_SQUARE, least_bytes=2),
             "gradient": Flag(default=False),
             "of": Text(("judging", "learning"), default="judging"),
             "hidden": HIDDEN,

@@ -70,8 +70,10 @@ def indicator(labels: np.ndarray, n_labels: int, values=None) -> sparse.csc_matr
 LARGEST, LARGEST_SQUARE = 1e25, 1e50
 LARGEST_FLOAT32 = 1e15
 SMALLEST, SMALLEST_SQUARE = 1e-25, 1e-50
-# Deviations whose squares lose digits, or are 0.
-_LEAST, _LEAST_FLOAT32 = 1e-100, 1e-17
+# Features that deviate by less are constant: the smallest normal numbers, of which
+# squares have all their digits, are 1e-308 and 1e-38. Squares of float64 numbers leave
+# room for their reciprocals, and for squares of weights, times as many features.
+_LEAST, _LEAST_FLOAT32 = 1e-145, 2e-19
 # A feature that is constant deviates by a few units in the last place of its size.
 _ULPS = 8
 

@@ -80,8 +80,9 @@ def read_centroids(estimator, *, name: str, copy: bool = True) -> Network:
         deviations = np.asarray(estimator.within_class_std_dev_)
         scale = np.where(deviations != 0, deviations, 1.0)
         level = np.log(priors)
-    # About their mean: what all have in common says nothing.
-    mean = centers.mean(axis=0)
+    # About their mean: what all have in common says nothing. As moves from the first,
+    # since rounding would tell classes apart that shrinking has made equal.
+    mean = centers[0] + (centers - centers[0]).mean(axis=0)
     scores = (centers - mean) / scale
     coef = (scores / scale).T
     intercept = level - 0.5 * np.sum(scores**2, axis=1) - mean @ coef
@@ -104,7 +105,8 @@ def _without_rounding(estimator: LinearDiscriminantAnalysis, name: str):
     eps = np.finfo(scalings.dtype).eps
     size = np.abs(means).max(axis=0)
     # By how much the last place of a feature moves a row, in deviations of a class.
-    moves = eps * size * np.linalg.norm(scalings, axis=1)
+    # In float64: scalings of float32 rows in very large units are too large to square.
+    moves = eps * size * np.linalg.norm(scalings.astype(np.float64), axis=1)
     constant = np.ptp(means, axis=0) <= _ULPS * eps * size
     odd = constant & (moves > np.sqrt(eps))
     broken = ~odd & (moves > 1e-2)

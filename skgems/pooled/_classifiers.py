@@ -127,6 +127,17 @@ def _gaussian(classifier, moments: ClassMoments, classes) -> str:
     means = moments.origin + moments.means
     noise = classifier.var_smoothing * moments.variances().max()
     variances = moments.scatter / counts[:, None] + noise
+    without = np.argwhere(variances == 0)
+    if len(without):
+        label, feature = classes[without[0, 0]].item(), without[0, 1]
+        raise ValueError(
+            f"GaussianNB cannot be made of these sums: feature {feature} does not vary "
+            f"in class {label!r}, and var_smoothing={classifier.var_smoothing:g} times "
+            f"the largest variance of a feature, {moments.variances().max():g}, adds "
+            "nothing to its variance. A feature that deviates too little to be squared "
+            "counts as one that does not vary: give it in smaller units, or set a "
+            "larger var_smoothing."
+        )
     classifier.fit(means, classes)  # which checks priors
     if classifier.priors is None:
         classifier.class_prior_ = counts / counts.sum()

@@ -237,6 +237,8 @@ class Front:
                 kind.check_pooled(own, pooled, names)
                 if name == "histogram":
                     pooled |= {"low": low, "high": high}
+                if name in ("powers", "box_powers"):
+                    pooled |= {"precision": _precision(example)}
                 states[path] = kind.state(own, pooled)
             state = states.get(path, {})
             fitted = leaves[path] = kind.fit(own, example, state)
@@ -415,6 +417,13 @@ def _pooled(name: str, told: Mapping[str, Mapping], columns: list) -> dict:
         check_kinds_of_categories(told, columns)
     told = [{k: v for k, v in own.items() if k != "statistic"} for own in told.values()]
     return STATISTICS[name].pool(told)
+
+
+def _precision(example) -> float:
+    """Of the numbers in the rows of an example, next to 1."""
+    dtypes = example.dtypes if hasattr(example, "columns") else [example.dtype]
+    single = all(dtype == np.float32 for dtype in dtypes)
+    return float(np.finfo(np.float32 if single else np.float64).eps)
 
 
 def _shown(fitted, kind: Kind, example, limits) -> tuple:

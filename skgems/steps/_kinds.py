@@ -22,7 +22,8 @@ from ..compat import safe_indexing
 from ._backbone import Backbone
 from ._columns import Columns
 from ._features import RandomFeatures
-from ._statistics import N_BINS, POWERS, categories_told
+from ._powers import LikeliestPowers
+from ._statistics import N_BINS, categories_told
 
 _EPS = np.finfo(np.float64).eps
 # A gap between variances, relative to the largest, below which axes are anybody's.
@@ -68,7 +69,8 @@ class Kind:
 
     def error(self, own, state) -> float:
         """How far a fitted parameter may be off, in units of the column."""
-        return float(np.max(state.get("width", 0.0), initial=0.0))  # a bin of a grid
+        # The width of a bin, or how far the likeliest power may be.
+        return float(np.max(state.get("width", 0.0), initial=0.0))
 
 
 class _Seeded(Kind):
@@ -398,16 +400,21 @@ class _PowerTransformer(Kind):
         return "powers" if own.method == "yeo-johnson" else "box_powers"
 
     def state(self, own, pooled):
-        n, squares = np.maximum(pooled["counts"], 1.0), pooled["squares"]
-        spread = np.full_like(squares, np.inf)
-        np.log(squares / n, out=spread, where=squares > 0)
-        gains = (POWERS[:, None] - 1.0) * pooled["slopes"] - 0.5 * n * spread
-        best = np.argmax(gains, axis=0)
-        flat = ~np.isfinite(gains).any(axis=0)
-        best[flat] = np.argmin(np.abs(POWERS - 1.0))
-        at = best, np.arange(len(best))
-        chosen = {"powers": POWERS[best], "means": pooled["means"][at]}
-        return chosen | {"counts": pooled["counts"], "squares": squares[at]}
+        likeliest = LikeliestPowers.of_sums(
+            counts=pooled["counts"],
+            means=pooled["means"],
+            squares=pooled["squares"],
+            slopes=pooled["slopes"],
+            box=own.method == "box-cox",
+            precision=pooled["precision"],
+        )
+        return {
+            "powers": likeliest.powers,
+            "counts": pooled["counts"],
+            "means": likeliest.means,
+            "squares": likeliest.squares,
+            "width": likeliest.errors,
+        }
 
     def fit(self, own, example, state):
         d = len(state["powers"])
@@ -418,9 +425,6 @@ class _PowerTransformer(Kind):
             scaler = _StandardScaler().fit(prep.StandardScaler(), rows, state)
             fitted._scaler = scaler.set_params(copy=False)
         return fitted
-
-    def error(self, own, state):
-        return float(POWERS[1] - POWERS[0]) / 2
 
 
 def _on_grid(pooled: Mapping, at) -> dict:

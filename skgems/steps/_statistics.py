@@ -9,8 +9,8 @@ from scipy.sparse import issparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from ._columns import ColumnsError, numbers
+from ._powers import POWERS, logarithms, transformed
 
-POWERS = np.linspace(-2.0, 4.0, 25)  # of Yeo and Johnson, that are tried
 N_BINS = 1000  # of a grid
 
 
@@ -173,33 +173,23 @@ def _all_histograms(replies) -> dict:
     return {"n_rows": _total(replies, "n_rows"), "cumulative": cumulative}
 
 
-def _to_power(logs: np.ndarray, power: float) -> np.ndarray:
-    return logs if power == 0 else np.expm1(power * logs) / power
-
-
 def _powers(X, min_rows=1, *, box=False) -> dict:
     """Of each column mean and squares after each power, and the slope of its size."""
-    # Powers of Yeo and Johnson (2000), or of Box and Cox (1964).
     X = numbers(X)
     if box and np.nanmin(X, initial=1.0) <= 0:
         raise ColumnsError("Box-Cox takes numbers above 0, and some are not.")
-
-    def power(p: float) -> np.ndarray:
-        if box:
-            return _to_power(np.log(X), p)
-        up, down = np.log1p(np.maximum(X, 0.0)), np.log1p(np.maximum(-X, 0.0))
-        return _to_power(up, p) - _to_power(down, 2.0 - p)
-
+    sizes = logarithms(X, box=box)
     told, n = _columns(X, min_rows), X.shape[1]
     found = {"means": [], "squares": []}
     # As many powers at once as fit into a few megabytes.
     step = max(1, 2**20 // max(X.size, 1))
     for start in range(0, len(POWERS), step):
         some = POWERS[start : start + step]
-        own = _columns(np.hstack([power(p) for p in some]), min_rows)
+        own = _columns(
+            np.hstack([transformed(sizes, p, box=box) for p in some]), min_rows
+        )
         for name, parts in found.items():
             parts.append(own[name].reshape(len(some), n))
-    sizes = np.log(X) if box else np.sign(X) * np.log1p(np.abs(X))
     stacked = {name: np.vstack(parts) for name, parts in found.items()}
     slopes = np.where(told["counts"] > 0, np.nansum(sizes, axis=0), 0.0)
     return {"counts": told["counts"], **stacked, "slopes": slopes}

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_random_state
 
-from ..moments import block_bytes, log_losses, row_blocks
+from ..moments import LARGEST_SQUARE, block_bytes, log_losses, row_blocks
 from ..networks import Coordinates, Layers, linear_logits, to_mlp_classifier
 from ..progress import say
 from ._linear import TIE, deal_folds, fit_rows, rose_twice, scaled_beside, uncorrelated
@@ -36,7 +36,7 @@ class TemperatureSearch:
 
     @property
     def best(self) -> float:
-        return float(np.exp(self.found) / self.size)
+        return float(self._in_units_of_logits(self.found))
 
     @property
     def _grid(self) -> np.ndarray:
@@ -45,7 +45,13 @@ class TemperatureSearch:
     @property
     def factors(self) -> np.ndarray:
         """Factors at which the mean log-loss is needed, shape (n_factors,)."""
-        return np.exp(self._grid) / self.size
+        return self._in_units_of_logits(self._grid)
+
+    def _in_units_of_logits(self, logarithms):
+        """Factors of these logarithms, none above what a message may hold."""
+        # Logits that are squares of features, as those of NearestCentroid, become as
+        # small as the squares of features in very large units.
+        return np.minimum(np.exp(logarithms) / self.size, LARGEST_SQUARE)
 
     def after(self, losses: np.ndarray) -> "TemperatureSearch":
         """The search after a grid of mean losses; NaN where some node did not say."""
@@ -73,9 +79,12 @@ def _lowest(places: np.ndarray, values: np.ndarray) -> float:
 def fit_inverse_temperature(logits: np.ndarray, y: np.ndarray) -> float:
     """The factor on logits that makes labels `y`, columns of them, most likely."""
     logits = np.asarray(logits, dtype=np.float64)
+    largest = np.abs(logits).max(initial=0.0)
     logits = logits - logits.mean(axis=1, keepdims=True)
     size = np.sqrt(np.mean(logits**2))
-    if size == 0 or logits.shape[1] < 2:
+    # Logits that differ by the rounding of their means alone are those of a constant
+    # model, which no factor makes better.
+    if size <= np.finfo(np.float64).eps * largest or logits.shape[1] < 2:
         return 1.0
     search = TemperatureSearch(size, y.shape[0])
     # From the largest, so that no exponential is above 1.

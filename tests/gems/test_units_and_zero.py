@@ -6,8 +6,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from common_estimators import fitted
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -68,6 +70,34 @@ def test_zero_and_units_of_features_do_not_matter(kind, settings):
         np.testing.assert_array_equal(
             there.predict(rows[TEST]), here.predict(X[TEST]), err_msg=name
         )
+
+
+# Each of these has logits that are squares of features, and so as small or large.
+CENTROIDS = {
+    "plain": NearestCentroid(),
+    "shrunk": NearestCentroid(shrink_threshold=0.5),
+    "shrunk to one point": NearestCentroid(shrink_threshold=30.0),
+}
+
+
+@pytest.mark.parametrize("name", CENTROIDS)
+@pytest.mark.parametrize("unit", [1e-24, 1e-15, 1e8, 1e20])
+def test_units_of_centroids_do_not_matter(unit, name):
+    rng = np.random.default_rng(1)
+    y, nodes = np.arange(150) % 3, np.arange(150) // 3 % 2
+    rows = rng.standard_normal((150, 4)) + 1.5 * np.eye(3, 4)[y]
+
+    def probabilities(rows):
+        members = [
+            clone(CENTROIDS[name]).fit(rows[nodes == k], y[nodes == k])
+            for k in range(2)
+        ]
+        agg = GEMSLogisticAggregator(members, random_state=0)
+        return agg.fit(rows, y, nodes=nodes).predict_proba(rows)
+
+    np.testing.assert_allclose(
+        probabilities(unit * rows), probabilities(rows), atol=1e-3
+    )
 
 
 @pytest.mark.parametrize("intersection", ["likelihood", "consensus"])

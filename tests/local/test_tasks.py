@@ -11,14 +11,16 @@ from scipy.sparse import csr_matrix
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, log_loss
+from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator
-from skgems.federation import Message, read_federation
+from skgems.federation import Message, read_federation, reply_to
 from skgems.local import Member, node_space
 from skgems.local._tasks import counts, describe, evaluate, score, size, space
+from skgems.messages import check_reply
 from skgems.networks import HiddenLayers, Network, linear_logits, read_network
 from skgems.spaces import (
     Accuracy,
@@ -52,6 +54,10 @@ def hidden_layers():
 
 # What messages tell of classes to a node that has rows of all.
 ALL = {"labels": LABELS, "columns": np.arange(3)}
+
+
+# Sums as messages ask for them.
+MOMENTS = {"kind": "auto", "n_components": 1, "min_cluster_size": 1, "seed": None}
 
 
 def codes(y):
@@ -353,6 +359,20 @@ def test_space_is_what_the_node_builds(hidden, criterion, geometry, roles):
         assert one.radius == pytest.approx(other.radius)
         other_model = 0.1 * direct.center + 0.2
         assert one.distance(other_model) == pytest.approx(other.distance(other_model))
+
+
+@pytest.mark.parametrize("unit", [1e-24, 1e24])
+@pytest.mark.parametrize("task", ["evaluate", "moments"])
+def test_logits_may_be_as_large_or_small_as_squares_of_features(task, unit):
+    X, y = unit * member().X, member().y
+    clf = NearestCentroid().fit(X, y)
+    asked = {"model": "own", **MOMENTS}
+    if task == "evaluate":
+        factors = TemperatureSearch(size=unit**2, n_rows=len(y)).factors
+        asked = {"W": read_network(clf).last, "factors": factors, **ALL}
+    request = Message.of(task, **asked)
+    reply = reply_to(request.to_bytes(), clf, X, y, name="lyon", min_rows=1)
+    check_reply(request, Message.from_bytes(reply))
 
 
 def test_score_is_on_rows_of_known_classes():

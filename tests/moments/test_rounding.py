@@ -206,6 +206,19 @@ def test_features_too_small_are_constant(form):
     assert not W[1].any()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.filterwarnings("error")
+def test_small_features_are_kept_as_long_as_their_squares_have_digits(form, kind):
+    X, y, nodes = rows()
+    small = 1e-18 if "float32" in form else 1e-140
+    made = FORMS[form](X * small)
+    merged = merge_moments(of_nodes(made, y, nodes, kind=kind))
+    np.testing.assert_allclose(
+        merged.variances() / small / small, X.var(axis=0), rtol=1e-4
+    )
+
+
 def test_rows_of_small_classes_say_that_a_feature_varies():
     X, y, _ = rows()
     X[:, 0], X[:3, 0], y[:3] = VALUE, [4.0, 5.0, 6.0], 5

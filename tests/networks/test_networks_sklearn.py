@@ -35,6 +35,7 @@ from sklearn.multiclass import (
     OneVsRestClassifier,
     _ConstantPredictor,
 )
+from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -177,6 +178,22 @@ def test_binary_multinomial_has_twice_the_margin():
 def test_scores_without_probabilities_have_the_identity_link(estimator):
     X, y = data(4)
     assert read_network(fitted(estimator, X, y)).output == "identity"
+
+
+@pytest.mark.parametrize("priors", ["uniform", "empirical"])
+@pytest.mark.parametrize("n_classes", [2, 3, 4])
+def test_centroids_that_shrank_to_one_point_tell_no_class_apart(n_classes, priors):
+    X, y = data(n_classes)
+    clf = NearestCentroid(shrink_threshold=100.0, priors=priors).fit(X, y)
+    assert (clf.centroids_ == clf.centroids_[0]).all()
+    coef = read_network(clf).coefs[0]
+    assert np.ptp(coef, axis=1).max() == 0.0
+    # And those of which one feature did not.
+    clf.centroids_[:, 1] += np.arange(n_classes)
+    coef = read_network(clf).coefs[0]
+    assert (np.ptp(coef, axis=1) > 0).tolist() == [
+        feature == 1 for feature in range(X.shape[1])
+    ]
 
 
 def test_binary_is_split_in_two_halves():

@@ -138,6 +138,40 @@ def test_it_is_the_fit_on_all_rows_whatever_nodes_have(kind, how):
         assert_is(agg, clone(KINDS[kind]).fit(X[two], y[two]), X)
 
 
+@pytest.mark.parametrize("size", [1e-140, 1e-100, 1e-30, 1e20])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("ridge", "lda", "lda of priors", "lda eigen", "centroid", "centroid shrunk"),
+        *("gaussian", "gaussian smooth", "multinomial", "complement"),
+    ],
+)
+def test_units_may_be_as_large_or_small_as_scikit_learn_takes_them(kind, size):
+    X, y = rows(kind)
+    X = (X - X.min(axis=0)) * size
+    agg = PooledAggregator(pooled=KINDS[kind]).fit(X, y, nodes=dealt(y, "alike"))
+    whole = clone(KINDS[kind]).fit(X, y)
+    assert_is(agg, whole, X)
+    if hasattr(whole, "predict_proba"):
+        assert np.isfinite(agg.predict_proba(X)).all()
+
+
+@pytest.mark.parametrize(
+    "varies, smoothing", [("too little", 1e-9), ("not", 1e-9), ("not in a class", 0.0)]
+)
+def test_naive_bayes_without_variances_is_an_error(varies, smoothing):
+    X, y = rows()
+    if varies == "not in a class":
+        X[y == "c", 2] = 3.0
+    else:
+        X = X * 1e-160 if varies == "too little" else np.ones_like(X)
+    agg = PooledAggregator(pooled=GaussianNB(var_smoothing=smoothing))
+    feature, label = (2, "c") if varies == "not in a class" else (0, "a")
+    words = f"feature {feature} does not vary in class '{label}', and var_smoothing="
+    with pytest.raises(ValueError, match=words):
+        agg.fit(X, y, nodes=dealt(y, "alike"))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_are_rows_to_the_bit_and_regions_and_nodes_come_and_go(kind, tmp_path):
     X, y = rows(kind)

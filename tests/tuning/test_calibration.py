@@ -10,7 +10,7 @@ from scipy.sparse import csr_array, csr_matrix
 from scipy.special import softmax
 from sklearn.metrics import log_loss
 
-from skgems.moments import mean_log_loss
+from skgems.moments import LARGEST_SQUARE, mean_log_loss
 from skgems.networks import linear_logits
 from skgems.spaces import fill_unseen, on_one_scale
 from skgems.tuning import TemperatureSearch, fit_inverse_temperature
@@ -117,6 +117,28 @@ def test_temperature_is_finite_whatever_the_rows():
     assert more > fit_inverse_temperature(separable, y)
     assert fit_inverse_temperature(np.zeros((5, 3)), np.zeros(5, int)) == 1.0
     assert fit_inverse_temperature(np.ones((5, 1)), np.zeros(5, int)) == 1.0
+
+
+@pytest.mark.parametrize("level", [1.0, 1e30])
+def test_logits_that_differ_by_rounding_alone_have_no_temperature(level):
+    # The mean of three equal numbers is often another number.
+    logits = np.repeat(level * np.random.RandomState(0).uniform(1, 2, 50), 3)
+    logits = logits.reshape(50, 3)
+    assert (logits - logits.mean(axis=1, keepdims=True)).any()
+    assert fit_inverse_temperature(logits, np.arange(50) % 3) == 1.0
+
+
+@pytest.mark.parametrize("size", [1e-120, 1e-60, 1e-40])
+def test_factors_on_small_logits_are_those_that_a_message_may_hold(size):
+    rng = np.random.RandomState(0)
+    y = np.arange(60) % 3
+    logits = rng.standard_normal((60, 3)) + np.eye(3)[y]
+    factor = fit_inverse_temperature(size * logits, y)
+    at_one = fit_inverse_temperature(logits, y)
+    expected = min(at_one / size, LARGEST_SQUARE)
+    assert factor == pytest.approx(expected)
+    search = TemperatureSearch(size, 60)
+    assert search.factors.max() <= LARGEST_SQUARE
 
 
 def asked(search, loss):

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Powers of columns are the likeliest ones, between those at which nodes tell sums."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import boxcox, expit
+from scipy.stats import boxcox_llf, norm, yeojohnson_llf
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PowerTransformer, StandardScaler
+
+from skgems import PooledTransformer
+from skgems.federation import Message
+
+GRID = np.linspace(-2, 4, 25)
+METHODS = {"box-cox": boxcox_llf, "yeo-johnson": yeojohnson_llf}
+
+
+def columns(method, n_rows=400):
+    """Skewed to the right, to the left and not at all, tight and wide."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(n_rows, 6))
+    X = np.column_stack(
+        [
+            np.exp(0.3 * z[:, 0]),
+            np.exp(z[:, 1]),
+            100.0 + z[:, 2],
+            np.abs(z[:, 3]) ** 0.3,
+            rng.chisquare(3, n_rows),
+            expit(2 * z[:, 5]),
+        ]
+    )
+    X[:, [0, 3]] *= -1 if method == "yeo-johnson" else 1
+    return X
+
+
+def fit(X, method, **options):
+    transformer = PowerTransformer(method=method, **options)
+    nodes = np.digitize(X[:, 0], np.quantile(X[:, 0], [0.2, 0.7]))
+    return PooledTransformer(transformer).fit(X, nodes=nodes)
+
+
+def after(powers, X, method):
+    """Columns after powers, by scikit-learn."""
+    plain = PowerTransformer(method=method, standardize=False).fit(X)
+    plain.lambdas_ = np.broadcast_to(powers, X.shape[1:]).astype(float)
+    return plain.transform(X)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_powers_are_the_likeliest(method):
+    X, likelihood = columns(method), METHODS[method]
+    pooled = fit(X, method)
+    powers = pooled.transformer_.lambdas_
+    for power, column in zip(powers, X.T, strict=True):
+        others = np.concatenate([GRID, power + [-0.02, -0.005, 0.005, 0.02]])
+        inside = others[(others >= GRID[0]) & (others <= GRID[-1])]
+        best = max(likelihood(p, column) for p in inside)
+        assert likelihood(power, column) > best - 1e-3
+    # Nearly all lie between those at which nodes tell sums.
+    assert np.mean(np.isin(powers, GRID)) < 0.5
+    (error,) = pooled.errors_.values()
+    assert 0.0 < error < 0.1
+    Z = pooled.transform(X)
+    np.testing.assert_allclose(Z.mean(axis=0), 0.0, atol=0.01)
+    np.testing.assert_allclose(Z.std(axis=0), 1.0, atol=0.01)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_without_standardizing_there_are_powers_alone(method):
+    X = columns(method)
+    pooled = fit(X, method, standardize=False)
+    np.testing.assert_array_equal(
+        pooled.transform(X), after(pooled.transformer_.lambdas_, X, method)
+    )
+
+
+# Small numbers have no digits left once they are below 1 and their powers above it.
+@pytest.mark.parametrize(
+    "unit, n_columns", [(1e-20, 2), (1e-3, 6), (1e7, 6), (1e20, 6)]
+)
+def test_units_do_not_change_powers_of_box_and_cox(unit, n_columns):
+    X = columns("box-cox")[:, :n_columns]
+    here, there = fit(X, "box-cox"), fit(unit * X, "box-cox")
+    np.testing.assert_allclose(
+        there.transformer_.lambdas_, here.transformer_.lambdas_, atol=1e-4
+    )
+    np.testing.assert_allclose(there.transform(unit * X), here.transform(X), atol=1e-3)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_large_numbers_have_powers_of_yeo_and_johnson(scaled):
+    X = 1e9 * np.abs(columns("yeo-johnson"))
+    transformer = PowerTransformer()
+    if scaled:
+        transformer = make_pipeline(StandardScaler(), transformer)
+    Z = PooledTransformer(transformer).fit(X, nodes=np.arange(400) % 3).transform(X)
+    np.testing.assert_allclose(Z.mean(axis=0), 0.0, atol=0.01)
+    np.testing.assert_allclose(Z.std(axis=0), 1.0, atol=0.01)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rows_of_float32_have_powers_after_which_they_have_digits(method):
+    # The likeliest power is far below 0, after which float32 keeps nothing of 100,000
+    # and some hundreds.
+    rng = np.random.default_rng(0)
+    X = np.float32(1e5 + 300 * rng.exponential(size=(200, 2)))
+    Z = fit(X, method).transform(X)
+    assert Z.dtype == np.float32
+    np.testing.assert_allclose(Z.std(axis=0), 1.0, atol=0.02)
+    np.testing.assert_allclose(np.corrcoef(Z[:, 0], X[:, 0])[0, 1], 1.0, atol=1e-3)
+
+
+def symmetric(spread, n_rows=200):
+    """Quantiles of a normal, so that no power but one makes them symmetric again."""
+    return spread * norm.ppf((np.arange(n_rows) + 0.5) / n_rows)[:, None]
+
+
+@pytest.mark.parametrize("spread", [0.01, 0.3, 1.0, 3.0])
+@pytest.mark.parametrize(
+    "method, pole", [("box-cox", 0.0), ("yeo-johnson", 0.0), ("yeo-johnson", 2.0)]
+)
+def test_no_power_is_one_that_the_formula_divides_by(method, pole, spread):
+    s = symmetric(spread) + (0.0 if method == "box-cox" else 4.0 * spread)
+    X = np.exp(s) if method == "box-cox" else np.expm1(s)
+    if pole == 2.0:
+        X = -X
+    pooled = fit(X, method)
+    (power,) = pooled.transformer_.lambdas_
+    assert power != pole and np.float32(power) != np.float32(pole)
+    assert power == pytest.approx(pole, abs=0.15)
+    # Which changes nothing,
+    Z = pooled.transform(X)
+    expected = StandardScaler().fit_transform(-s if pole == 2.0 else s)
+    np.testing.assert_allclose(Z, expected, atol=2e-3 + 5e-4 * spread)
+    # and leaves float32 enough digits of the formula as it is written.
+    one, sign = np.float32(1), -1 if pole == 2.0 else 1
+    values = np.float32(X) if method == "box-cox" else one + np.abs(np.float32(X))
+    exponent = np.float32(2 - power if pole == 2.0 else power)
+    by_formula = sign * (values**exponent - one) / exponent
+    scaler = pooled.transformer_._scaler
+    np.testing.assert_allclose(scaler.transform(by_formula), Z, atol=5e-3)
+
+
+def test_columns_that_the_sums_say_little_of_keep_a_power_of_the_grid():
+    # One value is so far off that it alone is what polynomials would have to follow.
+    rng = np.random.default_rng(0)
+    X = np.exp(rng.standard_t(1.5, size=(300, 1)))
+    pooled = fit(X, "box-cox")
+    power = pooled.transformer_.lambdas_
+    nearest = GRID[np.argmin(np.abs(GRID - power))]
+    assert np.abs(power - nearest) <= 1e-3
+    assert list(pooled.errors_.values()) == [0.25]
+    near = [boxcox_llf(p, X[:, 0]) for p in GRID]
+    assert boxcox_llf(power[0], X[:, 0]) > max(near) - 1e-2
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_columns_without_a_likeliest_power_stay_as_they_are(method):
+    X = columns(method)
+    X[:, 1], X[:, 2], X[:2, 2] = 3.0, np.nan, [4.0, 4.0]
+    pooled = fit(X, method)
+    assert pooled.transformer_.lambdas_[[1, 2]].tolist() == [1.0, 1.0]
+    Z = pooled.transform(X)
+    np.testing.assert_allclose(Z[:, 1], 0.0, atol=1e-12)
+    np.testing.assert_allclose(Z[:2, 2], 0.0, atol=1e-12)
+    variances = pooled.transformer_._scaler.var_
+    np.testing.assert_allclose(variances[[1, 2]], 0.0, atol=1e-20)
+    # Which is no error of theirs.
+    assert fit(X[:, 1:2], method).errors_ == {}
+
+
+def test_nodes_and_their_order_do_not_matter():
+    X = columns("yeo-johnson")
+    powers = [
+        PooledTransformer(PowerTransformer()).fit(X, nodes=nodes).transformer_.lambdas_
+        for nodes in (None, np.arange(400) % 7, -(np.arange(400) % 7) + 6)
+    ]
+    for other in powers[1:]:
+        np.testing.assert_allclose(other, powers[0], atol=1e-8)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("mean", [-1e90, -0.6, 1e90])
+def test_means_that_no_values_have_do_no_harm(mean, method):
+    message = fit(columns(method), method).summarize(
+        columns(method), name="liar", min_rows=1
+    )
+    (part,) = message.content["parts"].values()
+    means = np.where(np.arange(len(part["means"])) % 2, part["means"].T, mean).T
+    content = {**message.content, "parts": {"0": {**part, "means": means}}}
+    lie = Message.of("front", **content).with_envelope(
+        node="liar", to=message.envelope["to"]
+    )
+    transformer = PowerTransformer(method=method)
+    fitted = PooledTransformer(transformer, summaries=[lie]).fit().transformer_
+    # What has the mean after the power that was taken is a number.
+    assert np.isfinite(fitted.inverse_transform(np.zeros((1, 6)))).all()
+
+
+def test_powers_beyond_the_grid_are_its_ends():
+    X = 1e-3 * columns("box-cox")[:, :2]
+    assert fit(X, "yeo-johnson").transformer_.lambdas_.tolist() == [-2.0, -2.0]
+    assert boxcox(0.5, -2.0) == after(-2.0, np.array([[0.5], [0.7]]), "box-cox")[0, 0]
+
+
+def test_box_and_cox_take_positive_numbers():
+    with pytest.raises(ValueError, match="numbers above 0"):
+        fit(-columns("box-cox"), "box-cox")
