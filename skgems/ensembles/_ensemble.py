@@ -17,7 +17,7 @@ from sklearn.utils import (
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from ..base import BaseAggregator, is_channel, named_members
+from ..base import BaseAggregator, is_channel, keeps_warnings, named_members
 from ..choice import Candidate, Choice, choose
 from ..compat import HasMethods, StrOptions, fit_context
 from ..federation import (
@@ -235,6 +235,7 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
         return all(is_constant(own) or _takes_nan(own) for own in members)
 
     @fit_context(prefer_skip_nested_validation=False)
+    @keeps_warnings
     @shown
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> "EnsembleAggregator":
         """Put the local models together.
