@@ -3,7 +3,7 @@
 It reads no rows but to validate them.
 """
 
-from ._aggregator import BaseAggregator, Features, warn_user
+from ._aggregator import BaseAggregator, Features
 from ._export import (
     NetworkExportMixin,
     TunedNetworkMixin,
@@ -22,5 +22,12 @@ from ._members import (
     split_by_state,
 )
 from ._versions import show_versions, versions
+from ._warnings import (
+    at_another_party,
+    keeps_warnings,
+    noted_warnings,
+    silenced,
+    warn_user,
+)
 
 __all__ = ["BaseAggregator", "MemberParametersMixin", "NetworkExportMixin"]

@@ -1,7 +1,6 @@
 """What every aggregator is to scikit-learn: a classifier with members."""
 
 import copy
-import sys
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -33,18 +32,6 @@ from ._labels import check_no_label_missing, encode_labels
 from ._members import MemberParametersMixin, is_channel, named_members
 
 _MOST_SHOWN = 5  # nodes in a diagram; of more, a count
-# Whose frames a warning is not about.
-_INNER = {"skgems", "sklearn", "joblib"}
-
-
-def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line of the user's that came to here."""
-    frame, level = sys._getframe(), 1
-    while frame.f_back is not None:
-        if str(frame.f_globals.get("__name__")).partition(".")[0] not in _INNER:
-            break
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from ..base import (
     check_no_label_missing,
     is_channel,
     named_members,
+    noted_warnings,
     warn_user,
 )
 from ..choice import Choice, choose, choose_over
@@ -94,14 +95,19 @@ default=None
     """
     if budget not in ("small", "fast", "thorough"):
         raise ValueError(f"budget is {budget!r}: 'small', 'fast' or 'thorough'?")
-    with showing(verbose):
+    with showing(verbose), noted_warnings() as drawn:
         if X is None and is_channel(estimators) and takes_documents(front):
-            return _linear_over(estimators, front, random_state)
-        if X is None and is_channel(estimators):
-            return _over(estimators, front, budget, random_state)
-        if X is None:
-            return _without_rows(estimators, front, random_state)
-        return _of_rows(X, y, nodes, estimators, front, budget, random_state)
+            aggregator = _linear_over(estimators, front, random_state)
+        elif X is None and is_channel(estimators):
+            aggregator = _over(estimators, front, budget, random_state)
+        elif X is None:
+            aggregator = _without_rows(estimators, front, random_state)
+        else:
+            aggregator = _of_rows(X, y, nodes, estimators, front, budget, random_state)
+    choice = aggregator.choice_
+    doubts = tuple(dict.fromkeys([*choice.doubts, *drawn]))
+    aggregator.choice_ = replace(choice, doubts=doubts)
+    return aggregator
 
 
 def _of_rows(X, y, nodes, estimators, front, budget, random_state) -> BaseAggregator:
@@ -120,16 +126,15 @@ def _of_rows(X, y, nodes, estimators, front, budget, random_state) -> BaseAggreg
 
 
 def _fitted(aggregator, choice: Choice, *rows) -> BaseAggregator:
-    """The aggregator after its fit, whose warnings are doubts."""
+    """The aggregator after its fit; warnings of other packages are doubts, too."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         aggregator.fit(*rows)
+        if choice.factor != 1.0:
+            aggregator._temper(choice.factor)
     for own in caught:
         warn_user(str(own.message), own.category)
-    if choice.factor != 1.0:
-        aggregator._temper(choice.factor)
-    doubts = [*choice.doubts, *(str(own.message) for own in caught)]
-    aggregator.choice_ = replace(choice, doubts=tuple(dict.fromkeys(doubts)))
+    aggregator.choice_ = choice
     return aggregator
 
 

@@ -1,6 +1,5 @@
 """Candidates over a channel: nodes tell sums of two halves, and judge by the other."""
 
-import warnings
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from time import perf_counter
@@ -10,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
-from ..base import BaseAggregator
+from ..base import BaseAggregator, silenced
 from ..federation import (
     HALVES,
     Agreement,
@@ -52,8 +51,7 @@ def choose_over(
         try:
             if lacking := sorted(set(n_rows) - {s.name for s in pair[0]}):
                 raise ValueError(f"nodes {lacking[:5]} cannot take part in it")
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with silenced():
                 models[k] = fronts.with_front(tried[k].steps) | {
                     half: _form(candidate.aggregator, own)
                     for half, own in zip(HALVES, pair, strict=True)

@@ -1,6 +1,5 @@
 """Candidates made of one half of every node's rows and judged by the other."""
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import itemgetter
@@ -10,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
-from ..base import PUBLIC_NAME, BaseAggregator, warn_user
+from ..base import PUBLIC_NAME, BaseAggregator, silenced, warn_user
 from ..compat import safe_indexing
 from ..federation import AS_IT_IS, FACTORS, halves_of, losses_of
 from ..fronts import PooledTransformer
@@ -163,8 +162,7 @@ def loss_and_factor(candidate: Candidate, losses: np.ndarray) -> dict:
 
 
 def _judged(candidate, members, y, rows, prepared, entry) -> tuple:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with silenced():
         X, n_bytes = prepared.after(candidate.steps)
         aggregator = clone(candidate.aggregator)
         if candidate.of_members:

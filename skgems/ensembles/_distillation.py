@@ -11,7 +11,13 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import BaseAggregator, named_members, seeded_clone, split_by_state
+from ..base import (
+    BaseAggregator,
+    keeps_warnings,
+    named_members,
+    seeded_clone,
+    split_by_state,
+)
 from ..compat import HasMethods, fit_context, safe_indexing
 from ..federation import (
     Federation,
@@ -127,6 +133,7 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=False)
+    @keeps_warnings
     @shown
     def fit(self, X, y=None, nodes=None, held_out=None) -> "DistillationAggregator":
         """Fit the student to what the ensemble says of rows.

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from ..base import BaseAggregator, named_members
+from ..base import BaseAggregator, keeps_warnings, named_members
 from ..choice import Candidate, Choice, choose
 from ..compat import HasMethods, StrOptions, fit_context, safe_indexing
 from ..federation import (
@@ -227,6 +227,7 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=False)
+    @keeps_warnings
     @shown
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> "EnsembleAggregator":
         """Put the local models together.

@@ -1,6 +1,8 @@
 """What is in a file of an exchange, in words, for whoever is to send it."""
 
 import os
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import fill
@@ -25,8 +27,9 @@ from ..messages import (
     says,
 )
 
-_LAYOUT = {"width": 84, "initial_indent": "    ", "subsequent_indent": "    "}
+_LAYOUT = {"width": 88, "initial_indent": "  ", "subsequent_indent": "      "}
 _LAYOUT |= {"break_long_words": False, "break_on_hyphens": False}
+_END_OF_SENTENCE = re.compile(r"(?<=[.]) (?=\S)")
 
 
 @dataclass(frozen=True)
@@ -81,12 +84,8 @@ class Inspected:
         lines.append(f"{self.n_bytes:,} bytes{more}")
         if not self.checked:
             lines.append("Not checked in full: its request is not here.")
-        parts: dict[str, list[str]] = {}
-        for part, sentence in self.says.items():
-            # Spaces of several scales say the same.
-            parts.setdefault(sentence, []).append(part)
-        for sentence, named in parts.items():
-            lines += [f"  {', '.join(named)}", fill(sentence, **_LAYOUT)]
+        for parts, text in _grouped(self.says):
+            lines.append(fill(f"{_listed_parts(parts)}: {text}", **_LAYOUT))
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -103,6 +102,33 @@ class Inspected:
             size = f"{shape:>12}  {array['dtype']:>7}  {array['bytes']:>10,} bytes"
             lines.append(f"  {path:{width}}  {size}")
         return "\n".join(lines)
+
+
+def _grouped(says: Mapping[str, str]) -> Iterator[tuple[list[str], str]]:
+    """Parts that begin with the same sentence, and once each what is said of them."""
+    groups: dict[str, tuple[list[str], list[str]]] = {}
+    for part, text in says.items():
+        sentences = _END_OF_SENTENCE.split(text)
+        parts, known = groups.setdefault(sentences[0], ([], []))
+        parts.append(part)
+        # Of the parts after the first only what is said of them alone.
+        first = _END_OF_SENTENCE.split(known[0]) if known else []
+        common = os.path.commonprefix([first, sentences])
+        rest = " ".join(sentences[len(common) :])
+        if rest and rest not in known:
+            known.append(rest)
+    for parts, known in groups.values():
+        yield parts, " ".join(known)
+
+
+def _listed_parts(parts: list[str]) -> str:
+    """Names of parts, those of one table together: "rows.labels, .training"."""
+    shown, table = [], None
+    for part in parts:
+        above, _, name = part.rpartition(".")
+        shown.append(f".{name}" if above and above == table else part)
+        table = above
+    return ", ".join(shown)
 
 
 def inspect(path, *, request=None) -> Inspected:

@@ -16,6 +16,7 @@ from ..base import (
     encode_labels,
     is_channel,
     is_named,
+    keeps_warnings,
     named_members,
     split_by_state,
     warn_user,
@@ -302,6 +303,7 @@ def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:
 def begins_again(fit: Callable) -> Callable:
     """A fit that begins again without nodes behind a channel that it loses."""
 
+    @keeps_warnings
     @wraps(fit)
     def begun(aggregator, *args, **kwargs):
         try:

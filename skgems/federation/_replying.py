@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from sklearn.utils import column_or_1d
 
-from ..base import warn_user
+from ..base import at_another_party, warn_user
 from ..compat import num_samples
 from ..local import ANSWERS, Member, TooFewRowsError, opened_front
 from ..messages import (
@@ -62,6 +62,7 @@ def answer(request: Message, member: Member) -> Message:
     return Message.of(request.task, **content)
 
 
+@at_another_party()
 def reply_to(
     message,
     estimator,
@@ -100,9 +101,10 @@ def reply_to(
         Rows that only score, the same each time. None: all rows do both.
     min_rows : int, default=10
         Classes of fewer rows are left out, but what the classifier knows of them. No
-        cluster has fewer, and no gradient is sent that is of fewer in effect. The reply
-        says under which bound it was made. Where the agreement has a larger one, that
-        holds if ``state`` is given; otherwise the server refuses the reply.
+        cluster has fewer, and no gradient is sent that is of fewer in effect, but for
+        that of the node's own model. The reply says under which bound it was made.
+        Where the agreement has a larger one, that holds if ``state`` is given;
+        otherwise the server refuses the reply.
     agreement : Agreement, str or os.PathLike, default=None
         What a person here has accepted, or its file; needs ``state``. None: what the
         first request offers, within bounds that an honest exchange meets.

@@ -1,9 +1,10 @@
 """What became of a fit, node by node and class by class, in words and as tables."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
+from textwrap import fill
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -13,11 +14,13 @@ from ..compat import safe_indexing
 from ..local import indices_of, local_model
 from ..spaces import as_criterion
 from ._fronts import owners_of
+from ._labels import shown_labels
 from ._summary import Summary
 
 # Points of accuracy that a node loses before it is told of.
 _LOSES = 0.02
 _ROUNDED = 1.0 + 1e-6  # a point may be on the surface
+_LAYOUT: Mapping = {"width": 88, "subsequent_indent": "    "}
 
 
 @dataclass(frozen=True)
@@ -31,16 +34,19 @@ class Report:
     nodes : dict of lists
         For each "node" its "rows", "classes", the accuracy of its "own" model and of
         the "aggregate" on the same rows, the "gain", the log-"loss" on its moments,
-        whether the aggregate is "in_space", and the "bytes" of its file; columns of
-        which nothing is known are left out.
+        whether the aggregate is "in_space", the bound "min_rows" that it answered
+        under, and the "bytes" of its file; columns of which nothing is known are left
+        out, and ``legend`` says what the others are.
     classes : dict of lists
         For each "class" the nodes that know it ("known_by").
     messages : list of dict
         Those of ``history_``.
     doubts : tuple of str
-        Reasons not to trust it.
+        Reasons not to trust it; all that the fit has warned of is among them.
     proof : str
         What is proved, if anything is.
+    legend : dict of str to str
+        For columns of the table of nodes what they are, and of which rows.
     """
 
     method: str
@@ -49,6 +55,7 @@ class Report:
     messages: tuple
     doubts: tuple
     proof: str = ""
+    legend: Mapping = field(default_factory=dict)
 
     def to_frame(self):
         """The table of nodes as a DataFrame."""
@@ -67,14 +74,22 @@ class Report:
 
     def __str__(self):
         lines = [self.method, *_lines(self.nodes), "", *_lines(self.classes), ""]
+        for name, words in self.legend.items():
+            lines.append(fill(f"{_title(name)}: {words}.", **_LAYOUT))
+        lines += [""] if self.legend else []
         more = [self.proof] if self.proof else []
         more += [f"Doubt: {printable(own)}" for own in self.doubts]
         return "\n".join([*lines, self.sent, *more])
 
     def _repr_html_(self) -> str:
         doubts = "".join(f"<li>{escape(own)}</li>" for own in self.doubts)
+        legend = "".join(
+            f"<dt>{escape(_title(name))}</dt><dd>{escape(words)}</dd>"
+            for name, words in self.legend.items()
+        )
         tables = (
-            f"<h3>{escape(self.method)}</h3>{_html(self.nodes)}{_html(self.classes)}"
+            f"<h3>{escape(self.method)}</h3>{_html(self.nodes)}<dl>{legend}</dl>"
+            f"{_html(self.classes)}"
         )
         words = f"<p>{escape(self.sent)} {escape(self.proof)}</p>"
         return f"{tables}{words}" + f"<p>To doubt:</p><ul>{doubts}</ul>" * bool(doubts)
@@ -82,9 +97,10 @@ class Report:
     def to_markdown(self) -> str:
         """The same in Markdown."""
         doubts = [f"- {own}" for own in self.doubts] or ["- Nothing was noticed."]
-        words = f"{self.sent} {self.proof}"
-        parts = [_markdown(self.nodes), _markdown(self.classes), words, "Doubts:"]
-        return "\n\n".join([*parts, "\n".join(doubts)])
+        legend = [f"- {_title(name)}: {words}" for name, words in self.legend.items()]
+        parts = [_markdown(self.nodes), "\n".join(legend), _markdown(self.classes)]
+        parts += [f"{self.sent} {self.proof}", "Doubts:", "\n".join(doubts)]
+        return "\n\n".join(part for part in parts if part)
 
 
 def printable(text: str) -> str:
@@ -127,26 +143,44 @@ class ReportMixin:
             "node": list(self.node_names_),
             "classes": [", ".join(map(str, own)) for own in seen],
             "bytes": [own and own.n_bytes for own in sent],
+            "min_rows": _bounds(self),
         }
         if any(sent):
             columns["rows"] = [own and _n_rows(own) for own in sent]
+        words = _words_for_columns(self, are_sent=any(sent))
         if X is not None:
             columns |= self._scored(X, y, nodes)
+            whose = "all rows" if nodes is None else "the node's rows among those"
+            words |= _words_for_rows(f"{whose} that were given to the report")
         pairs = zip(columns.get("aggregate", ()), columns.get("own", ()), strict=True)
         columns["gain"] = [None if None in own else own[0] - own[1] for own in pairs]
-        order = "node rows classes own aggregate gain loss in_space bytes".split()
+        order = "node rows classes own aggregate gain loss in_space min_rows bytes"
         known = {name for name, own in columns.items() if set(own) - {None}}
-        nodes = {name: columns[name] for name in order if name in known}
+        nodes = {name: columns[name] for name in order.split() if name in known}
         pairs = list(zip(self.node_names_, seen, strict=True))
         labels = self.classes_.tolist()
         knowing = [[name for name, own in pairs if label in own] for label in labels]
         classes = {"class": labels, "known_by": [", ".join(own) for own in knowing]}
-        given = type(self).__name__, nodes, classes, tuple(self.history_)
-        return Report(*given, tuple(_doubts(self, nodes, classes)), _proof(self))
+        return Report(
+            method=type(self).__name__,
+            nodes=nodes,
+            classes=classes,
+            messages=tuple(self.history_),
+            doubts=tuple(_doubts(self, nodes, classes)),
+            proof=_proof(self),
+            legend={name: words[name] for name in nodes if name in words},
+        )
 
     def _scored(self, X, y, nodes) -> dict:
         check_no_label_missing(y, nodes)
         y, names = np.asarray(y), list(self.node_names_)
+        labels, classes = np.unique(y).tolist(), self.classes_.tolist()
+        if labels and set(labels).isdisjoint(classes):
+            raise ValueError(
+                "None of the labels in y is a class of the aggregate, so nothing can "
+                f"be scored. y holds {shown_labels(labels)}; the classes are "
+                f"{shown_labels(classes)}. Give labels as the nodes have them."
+            )
         Z, found = self._validate(X, reset=False), self.predict(X)
         owned = dict.fromkeys(names, np.arange(len(y)))
         if nodes is not None:
@@ -188,11 +222,16 @@ class ReportMixin:
         lines += [report.to_markdown(), "", "## What left the nodes", ""]
         for own in report.messages:
             came, went = (f"{own[f'bytes_{how}']:,}" for how in ("received", "sent"))
-            lines += [f"- {own['task']}: {came} bytes from the nodes, {went} to them"]
+            bound = _smallest_bound(own, self)
+            lines += [
+                f"- {own['task']}: {came} bytes from the nodes{bound}, {went} to them"
+            ]
         for own in self.estimators_:
             if isinstance(own, Summary):
-                size = f"{own.n_bytes:,} bytes, digest {own.message.digest}"
-                lines.append(f"- file of {own.name}: {size}")
+                lines.append(
+                    f"- file of {own.name}: {own.n_bytes:,} bytes, made with "
+                    f"min_rows={own.min_rows}, digest {own.message.digest}"
+                )
         agreement = getattr(self.estimators, "agreement", None)
         if agreement is not None:
             lines += ["", "## Agreement", ""]
@@ -231,6 +270,65 @@ def _n_rows(summary: Summary) -> int:
     return int(training.sum() + (judging.sum() if held_out else 0))
 
 
+def _bounds(aggregator) -> list[int | None]:
+    """The smallest bound that each node answered under; None of one that is here."""
+    bounds: list[int | None] = []
+    for name, member in zip(
+        aggregator.node_names_, aggregator.estimators_, strict=True
+    ):
+        if not isinstance(member, Summary):
+            bounds.append(None)
+            continue
+        told = (entry.get("min_rows", {}) for entry in aggregator.history_)
+        later = [by_name[name] for by_name in told if name in by_name]
+        bounds.append(min([member.min_rows, *later]))
+    return bounds
+
+
+def _smallest_bound(entry: Mapping, aggregator) -> str:
+    """The smallest bound of the replies to a message, if nodes are elsewhere."""
+    elsewhere = any(isinstance(own, Summary) for own in aggregator.estimators_)
+    bounds = entry.get("min_rows", {}).values()
+    return f", made with min_rows={min(bounds)}" if elsewhere and bounds else ""
+
+
+def _words_for_rows(rows: str, own_model: str = "own model") -> dict[str, str]:
+    """What columns are of which the rows are counted beside them."""
+    return {
+        "rows": rows,
+        "own": f"accuracy of the node's {own_model} on these rows",
+        "aggregate": "accuracy of the aggregate on these rows",
+    }
+
+
+def _words_for_columns(aggregator, *, are_sent: bool) -> dict[str, str]:
+    """What columns of the table of nodes are, as the fit has measured them."""
+    own_model = "own model"
+    if getattr(aggregator, "last_layer_", None) is not None:
+        own_model = "own last layer over the merged hidden layers"
+    scored = (
+        "the rows that score models at the node (those held out, if there are any), "
+        "of classes that its own model has seen"
+    )
+    words = _words_for_rows(scored, own_model)
+    if are_sent:  # rows are those of a reply, which has other rows than scores
+        words = {
+            "rows": "the rows that the node's reply is made of",
+            "own": f"accuracy of the node's {own_model}, on {scored}",
+            "aggregate": f"accuracy of the aggregate, on {scored}",
+        }
+    return words | {
+        "gain": "by how much the aggregate is more accurate than the node's own",
+        "loss": "log-loss of the aggregate in nats a row, on the statistics of the "
+        "node's rows",
+        "in_space": "whether the aggregate is in the node's good-enough space, of "
+        "models that reach the level epsilon on its rows",
+        "min_rows": "the bound that the node answered under: it left out the rows of "
+        "classes that it has fewer of",
+        "bytes": "size of the node's file, or of its first reply",
+    }
+
+
 def _proof(aggregator) -> str:
     if getattr(aggregator, "exact_", False):
         return "Proof: it is the classifier fitted on all rows at one place."
@@ -250,6 +348,7 @@ def _proof(aggregator) -> str:
 
 def _doubts(aggregator, nodes, classes) -> list[str]:
     found = list(getattr(getattr(aggregator, "choice_", None), "doubts", ()))
+    found += getattr(aggregator, "_fit_warnings", ())
     for name, gain in zip(nodes["node"], nodes.get("gain", ()), strict=False):
         if gain is not None and gain < -_LOSES:
             found.append(
@@ -268,7 +367,11 @@ def _doubts(aggregator, nodes, classes) -> list[str]:
     outside = zip(nodes["node"], nodes.get("in_space", ()), strict=False)
     if outside := [name for name, inside in outside if inside is False]:
         found.append(f"it is outside the good-enough spaces of nodes {outside[:10]}")
-    return found
+    return list(dict.fromkeys(found))
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _cells(columns: Mapping) -> list[list[str]]:
@@ -279,7 +382,7 @@ def _cells(columns: Mapping) -> list[list[str]]:
             return "yes" if value else "no"
         return f"{value:.3f}" if isinstance(value, float) else printable(f"{value}")
 
-    titles = [name.replace("_", " ") for name in columns]
+    titles = list(map(_title, columns))
     return [titles, *zip(*([*map(text, own)] for own in columns.values()), strict=True)]
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import is_channel, is_named, split_by_state
+from ..base import is_channel, is_named, keeps_warnings, split_by_state
 from ..compat import fit_context
 from ..local import Description
 from ..messages import Message
@@ -64,6 +64,7 @@ class UpdateForgetMixin:
         return ""
 
     @fit_context(prefer_skip_nested_validation=False)
+    @keeps_warnings
     @shown
     def update(self, estimators, X=None, y=None, nodes=None, held_out=None):
         """Take in new nodes, or others of the same names; no one else is asked again.
@@ -115,6 +116,7 @@ class UpdateForgetMixin:
         self._refit(known | new, kept.without(new), federation)
         return self
 
+    @keeps_warnings
     def forget(self, name: str):
         """Forget a node: the model is that of a fit without it, to the bit.
 

@@ -185,8 +185,9 @@ class Agreement:
             found[f"tasks.{task}"] = f"May ask {often} for {TASKS[task].asks}."
         found["min_rows"] = (
             f"Nodes answer with min_rows={self.min_rows} or more: a node leaves out "
-            "the rows of classes that it has fewer of, and no cluster or gradient is "
-            "of fewer. The server refuses replies that were made with less."
+            "the rows of classes that it has fewer of; no cluster is of fewer, nor, in "
+            "effect, a gradient but that of its own model. The server refuses replies "
+            "that were made with less."
         )
         if self.radii:
             found["radii"] = (

@@ -108,7 +108,8 @@ _BOUND: dict = {
 # Comes back with every reply: the bound that the node has set on what it says of rows.
 MIN_ROWS = Number(
     says="The bound min_rows that the node answered under: it left out the rows of "
-    "classes that it has fewer of, and no cluster or gradient is of fewer.",
+    "classes that it has fewer of; no cluster is of fewer, nor, in effect, a gradient "
+    "but that of its own model.",
     **_BOUND,
 )
 _MIN_ROWS_OF_COLUMNS = Number(

@@ -10,7 +10,13 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import BaseAggregator, TunedNetworkMixin, is_named, layer_attributes
+from ..base import (
+    BaseAggregator,
+    TunedNetworkMixin,
+    is_named,
+    keeps_warnings,
+    layer_attributes,
+)
 from ..compat import Interval, StrOptions, fit_context
 from ..federation import (
     MOST_GRIDS,
@@ -340,6 +346,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         return self
 
     @fit_context(prefer_skip_nested_validation=False)
+    @keeps_warnings
     @shown
     def update(self, estimators, *, n_class_samples=None):
         """Take in the next batch of fitted networks of a stream.

@@ -206,7 +206,7 @@ def test_an_exchange_in_rounds(work, capsys):
             *(node, "60", "NA,", "flu,", "well"),
             *(f"{own:.3f}", f"{combined:.3f}"),
             f"{combined - own:.3f}",
-            *line.split()[-2:],
+            *line.split()[-3:],
         ]
     assert any(f"{len(tasks)} messages, " in own for own in table)
 
@@ -416,6 +416,35 @@ def test_labels_that_are_written_in_another_way(work, capsys):
     assert main(to_answer(request, "lyon")) == 0
     err = capsys.readouterr().err
     assert "skgems: warning: Node 'lyon' has rows of the classes 'xflu', which" in err
+
+
+def test_the_bound_is_agreed_at_the_start(work, capsys):
+    start("--set", "random_state=0")
+    for node, request in requests(1).items():
+        more = ["--min-rows", "5"] if node == "nice" else []
+        assert main(to_answer(request, node, *more)) == 0
+    said = capsys.readouterr()
+    assert "Here it is 5." in said.out and "Here it is 10." in said.out
+    assert "'nice' answers with min_rows=5, but the server offers min_rows=10" in (
+        said.err
+    )
+    refused = "Node 'nice' answered with min_rows=5, but all parties have agreed on"
+    for folder in ("study", "study/replies"):
+        assert main(["combine", folder, "--out", "model.skops"]) == 1
+        assert refused in capsys.readouterr().err
+    shutil.rmtree("study")
+    start("--min-rows", "5")
+    assert main(["inspect", "study/agreement.json"]) == 0
+    assert "min_rows=5 or more" in " ".join(capsys.readouterr().out.split())
+    for node, request in requests(1).items():
+        more = ["--min-rows", "5"] if node == "nice" else []
+        assert main(to_answer(request, node, *more)) == 0
+    capsys.readouterr()
+    for folder in ("study", "study/replies"):
+        assert main(["combine", folder, "--out", "model.skops"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        place = lines[1].index("min rows")
+        assert [own[place:].split()[0] for own in lines[2:5]] == ["10", "5", "10"]
 
 
 @pytest.mark.parametrize(

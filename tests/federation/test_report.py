@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a fitted aggregator tells of nodes, classes and messages."""
 
+import pickle
 import warnings
+from html import escape
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -22,6 +26,7 @@ from skgems import (
     combine,
 )
 from skgems.datasets import load_penguins
+from skgems.federation import ClassesLeftOutWarning, Nodes, reply_to
 
 X, Y, ISLANDS = load_penguins()
 NAMES = ["Biscoe", "Dream", "Torgersen"]
@@ -159,3 +164,216 @@ def test_of_every_aggregator(networks):
         assert report.nodes["aggregate"] == pytest.approx(here)
         assert ("own" in report.nodes) == (not isinstance(agg, PooledAggregator))
         assert agg.report().nodes["node"] == NAMES
+
+
+# ---- what the fit has warned of ----------------------------------------------------
+
+ILL = np.array(["ill", "Ill"])
+
+
+def alike():
+    """Two nodes whose labels differ in case, and their rows."""
+    rng = np.random.default_rng(0)
+    codes = np.arange(80) % 2
+    A, nodes = rng.normal(size=(80, 2)) + 3.0 * codes[:, None], np.arange(80) // 40
+    b = np.where(codes == 1, "well", ILL[nodes])
+    return A, b, nodes
+
+
+def members_of(model):
+    A, b, nodes = alike()
+    return [(f"n{k}", clone(model).fit(A[nodes == k], b[nodes == k])) for k in (0, 1)]
+
+
+NET = MLPClassifier((3,), solver="lbfgs", random_state=0, max_iter=2000)
+FITS = {
+    "linear": lambda: GEMSLogisticAggregator(members_of(LogisticRegression())),
+    "networks": lambda: GEMSMLPAggregator(members_of(NET), random_state=0),
+    "matching": lambda: PFNMAggregator(members_of(NET), random_state=0, max_iter=3),
+    "averaging": lambda: ModelAveragingAggregator(members_of(LogisticRegression())),
+    "pooled": lambda: PooledAggregator(members_of(RidgeClassifier())),
+    "vote": lambda: EnsembleAggregator(members_of(LogisticRegression())),
+    "stack": lambda: EnsembleAggregator(
+        members_of(LogisticRegression()), combine="stack"
+    ),
+    "distillation": lambda: DistillationAggregator(
+        members_of(LogisticRegression()), student=LogisticRegression()
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_every_aggregator_tells_of_what_its_fit_has_warned_of(name, tmp_path):
+    A, b, nodes = alike()
+    agg = FITS[name]()
+    given = (A,) if name == "distillation" else (A, b, nodes)
+    for action in ("always", "ignore"):  # whatever is shown of them
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter(action)
+            agg.fit(*given)
+            report = agg.report()
+        ours = [" ".join(str(w.message).split()) for w in caught]
+        assert any("differ only in case" in text for text in ours) == (
+            action == "always"
+        )
+        assert {*ours} <= {*report.doubts}
+        (told,) = [own for own in report.doubts if "differ only in case" in own]
+        assert f"Doubt: {told}" in str(report) and escape(told) in report._repr_html_()
+        agg.model_card(tmp_path / "card.md")
+        assert f"- {told}" in (tmp_path / "card.md").read_text(encoding="utf-8")
+    assert pickle.loads(pickle.dumps(agg)).report().doubts == report.doubts
+    # A fit that warns of nothing leaves nothing of an earlier one.
+    same = np.where(b == "well", "well", "ill")
+    other = clone(members_of(RidgeClassifier() if name == "pooled" else NET)[0][1])
+    if name in ("linear", "averaging", "vote", "stack", "distillation"):
+        other = LogisticRegression()
+    members = [
+        (f"n{k}", clone(other).fit(A[nodes == k], same[nodes == k])) for k in (0, 1)
+    ]
+    given = (A,) if name == "distillation" else (A, same, nodes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        agg.set_params(estimators=members).fit(*given)
+    assert not [own for own in agg.report().doubts if "differ only in case" in own]
+
+
+def few_of_a_class(min_rows):
+    """Summaries of two nodes that have a few rows of a third class."""
+    rng = np.random.default_rng(1)
+    agg, told = GEMSLogisticAggregator(random_state=0), []
+    for name, n_few in (("lyon", 4), ("paris", 3)):
+        b = np.array(["a"] * 30 + ["b"] * 30 + ["rare"] * n_few)
+        A = rng.normal(size=(len(b), 2)) + 3.0 * (b[:, None] == ["a", "b"])
+        clf = LogisticRegression().fit(A, b)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ClassesLeftOutWarning)
+            told.append(agg.summarize(clf, A, b, name=name, min_rows=min_rows))
+    return agg.set_params(estimators=told)
+
+
+def test_classes_that_are_never_predicted_are_told(tmp_path):
+    agg = few_of_a_class(min_rows=10)
+    with pytest.warns(UserWarning, match=r"Nothing is known of the classes \['rare'\]"):
+        agg.fit()
+    (told,) = [own for own in agg.report().doubts if "never predicted" in own]
+    assert "'rare'" in told and "min_rows" in told
+    assert escape(told) in agg.report()._repr_html_()
+    agg.model_card(tmp_path / "card.md")
+    assert told in (tmp_path / "card.md").read_text(encoding="utf-8")
+    agg = few_of_a_class(min_rows=3).fit()
+    assert not [own for own in agg.report().doubts if "never predicted" in own]
+
+
+def test_classes_that_sums_lack_are_told():
+    agg, told = PooledAggregator(pooled=GaussianNB()), []
+    for summary in few_of_a_class(min_rows=10).estimators:
+        rng = np.random.default_rng(len(told))
+        b = np.array(["a"] * 30 + ["b"] * 30 + ["rare"] * 4)
+        A = rng.normal(size=(len(b), 2))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ClassesLeftOutWarning)
+            told.append(agg.summarize(None, A, b, name=summary.name))
+    with pytest.warns(UserWarning, match="No node has rows of the classes"):
+        agg.set_params(estimators=told).fit()
+    assert agg.classes_.tolist() == ["a", "b"]
+    assert any("'rare'" in own for own in agg.report().doubts)
+
+
+def test_doubts_are_those_of_the_last_fit_update_or_forget():
+    A, b, nodes = alike()
+    well = members_of(LogisticRegression())
+    agg = GEMSLogisticAggregator(well[:1], keep_replies=True, random_state=0)
+    agg.fit(A[nodes == 0], b[nodes == 0])
+    assert not agg.report().doubts
+    with pytest.warns(UserWarning, match="differ only in case"):
+        agg.update(well[1:], A[nodes == 1], b[nodes == 1])
+    assert any("differ only in case" in own for own in agg.report().doubts)
+    agg.forget("n1")
+    assert not agg.report().doubts
+
+
+def test_a_node_s_own_warnings_are_no_doubts_of_the_server():
+    """Else a report would depend on whether nodes are in this process."""
+    A, b, nodes = alike()
+    b = np.where(b == "well", "well", "ill")
+    few = np.r_[0:40, 40:75][np.r_[0:40, 40:75] != 1]
+    b[40:44] = "rare"
+    clf = LogisticRegression().fit(A, b)
+
+    def ask(requests):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return {
+                name: reply_to(own, clf, A[few], b[few], name=name)
+                for name, own in requests.items()
+            }
+
+    with pytest.warns(UserWarning, match="Nothing is known of the classes"):
+        agg = GEMSLogisticAggregator(Nodes(ask, ["lyon"]), random_state=0).fit()
+    assert len(agg.report().doubts) == 1  # of the server
+
+
+def test_the_one_call_tells_of_candidates_no_warnings_that_are_hidden():
+    A, b, nodes = alike()
+    b = np.where(b == "well", "well", "ill")
+    both = np.vstack([A, A]), np.append(b, b), np.append(nodes, nodes + 2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        agg = combine(None, *both, budget="small", random_state=0)
+    shown = {" ".join(str(w.message).split()) for w in caught}
+    doubts = {" ".join(own.split()) for own in agg.choice_.doubts}
+    assert shown and shown <= doubts
+    ours = {own for own in doubts if "Nodes sent equal" in own}
+    assert ours <= shown  # candidates warned of it, too, where nobody saw it
+
+
+# ---- what columns are --------------------------------------------------------------
+
+
+def test_a_legend_says_what_columns_are_and_of_which_rows(tmp_path):
+    agg = GEMSLogisticAggregator(MEMBERS, epsilon=0.9, random_state=0)
+    agg.fit(*ROWS[:2], nodes=ROWS[2])
+    report = agg.report()
+    assert [*report.legend] == [n for n in report.nodes if n not in ("node", "classes")]
+    assert "the rows that score models at the node" in report.legend["rows"]
+    assert report.legend["own"] == "accuracy of the node's own model on these rows"
+    everywhere = agg.report(X[TEST], Y[TEST]).legend
+    assert everywhere["rows"] == "all rows that were given to the report"
+    own = agg.report(X[TEST], Y[TEST], ISLANDS[TEST])
+    assert own.legend["rows"].startswith("the node's rows among those")
+    words = " ".join(str(own).split())
+    for name, text in own.legend.items():
+        assert f"{name.replace('_', ' ')}: {text}." in words
+        assert f"<dt>{name.replace('_', ' ')}</dt>" in own._repr_html_()
+        assert f"- {name.replace('_', ' ')}: {text}" in own.to_markdown()
+    agg.model_card(tmp_path / "card.md")
+    assert "- in space: whether" in (tmp_path / "card.md").read_text(encoding="utf-8")
+
+
+def test_a_legend_of_files_tells_rows_of_the_file_from_rows_that_score():
+    agg = GEMSLogisticAggregator(epsilon=0.5, random_state=0)
+    rows = {"lyon": slice(0, 40), "paris": slice(40, 80)}
+    A, b, _ = alike()
+    b = np.where(b == "well", "well", "ill")
+    told = [
+        agg.summarize(LogisticRegression().fit(A[own], b[own]), A[own], b[own], name=n)
+        for n, own in rows.items()
+    ]
+    legend = agg.set_params(estimators=told).fit().report().legend
+    assert legend["rows"] == "the rows that the node's reply is made of"
+    assert "on the rows that score models at the node" in legend["own"]
+
+
+def test_of_networks_own_is_the_last_layer(networks):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        agg = GEMSMLPAggregator(networks, random_state=0).fit(X, Y, nodes=ISLANDS)
+    assert "own last layer over the merged" in agg.report().legend["own"]
+    assert "own model" in agg.report(X, Y).legend["own"]
+
+
+def test_labels_of_none_of_the_classes_are_not_scored():
+    agg = EnsembleAggregator(MEMBERS).fit()
+    codes = np.unique(Y, return_inverse=True)[1]
+    with pytest.raises(ValueError, match="y holds 0, 1, 2; the classes are 'Adelie', "):
+        agg.report(X, codes)

@@ -524,6 +524,15 @@ def test_wrong_input_of_a_node_is_told_in_words():
         fit(PLANS["linear models"][1], grid)
 
 
+@pytest.mark.filterwarnings("ignore:Node .* answers with min_rows=1")
+def test_a_bound_below_the_agreed_one_is_refused():
+    grid = grid_of()  # of nodes that answer with min_rows=1
+    with pytest.raises(ValueError, match="Node 'lyon' answered with min_rows=1, but"):
+        fit(PLANS["linear models"][1], grid, min_rows=2)
+    agg = fit(PLANS["linear models"][1], grid, min_rows=1)
+    assert agg.report().nodes["min_rows"] == [1, 1, 1]
+
+
 @pytest.mark.parametrize("kind", [KeyError, ValueError, OSError])
 def test_of_other_failures_only_the_kind_is_told(kind, capfd):
     grid, asked = grid_of(), []
