@@ -134,6 +134,7 @@ class LinearSummariesMixin(SummarizingMixin):
             what = "random_state must be a number or None where nodes summarize"
             raise ValueError(f"{what}, so that all draw the same; got {seed!r}.")
         asked = self._asked_moments(None if seed is None else int(seed))
+        del asked["penalty"]  # which is always asked
         return {
             **self._parts(),
             "construction": as_construction(self.construction).for_nodes(),
@@ -208,6 +209,8 @@ class LinearSummariesMixin(SummarizingMixin):
             "min_cluster_size": int(self.min_cluster_size),
             "seed": seed,
             "class_weight": as_class_weight(self.class_weight),
+            # Whatever C is here, so that it can be changed without asking again.
+            "penalty": True,
         }
 
     def _asked_space(self, seed) -> dict:

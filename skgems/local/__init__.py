@@ -16,5 +16,6 @@ from ._closed_forms import as_class_weight, closed_form, has_steps, weights_of
 from ._member import ROLES, Member, TooFewRowsError
 from ._model import LocalModel, node_space, retrain_layers
 from ._moments import SAMPLE_ROWS, class_weight_of, heavy_tails, moments
+from ._penalties import penalty_of
 from ._sklearn import local_model
 from ._tasks import ANSWERS, join, opened_front

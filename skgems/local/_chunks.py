@@ -155,7 +155,14 @@ def stacked(rows):
 
 
 def moments_of_chunks(
-    member: ChunkedMember, *, kind, n_components, min_cluster_size, seed, **asked
+    member: ChunkedMember,
+    *,
+    kind,
+    n_components,
+    min_cluster_size,
+    seed,
+    penalty=False,
+    **asked,
 ) -> dict:
     """What `moments` replies, by a second pass; clusters are those of rows drawn."""
     labels, counts = member.row_counts()
@@ -171,6 +178,7 @@ def moments_of_chunks(
         held = Member(member.name, member.picklable, stacked(X), np.concatenate(y))
         held = replace(held, left_out=member.left_out, min_rows=member.min_rows)
         asked |= {"min_cluster_size": min_cluster_size, "seed": seed}
+        asked |= {"penalty": penalty}
         return _moments.moments(held, kind="auto", n_components=n_components, **asked)
     with at_node(member.name, "its rows cannot be summed"):
         large = large_classes(sizes, min_cluster_size)
@@ -215,7 +223,8 @@ def moments_of_chunks(
     )
     if n_components == 1:
         sums = replace(sums, part_squares=None)
-    return _moments.reply_of(member, own, sums) | gradient.reply(sums)
+    reply = _moments.reply_of(member, own, sums, penalty=penalty)
+    return reply | gradient.reply(sums)
 
 
 def _centres(drawn: dict, n_clusters: np.ndarray, seed) -> dict[int, _moments.Centres]:
