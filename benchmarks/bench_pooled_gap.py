@@ -10,7 +10,12 @@ Of a data set 30 % are test rows, at most 5,000, split by label; at most ``--max
 of the rest train (20,000 unless told, which cuts only MNIST: 50000 takes what the
 other benchmarks do). MNIST's rows, test rows too, come from its 60,000 training rows.
 Features are standardised on the training rows of all nodes, but for MNIST, whose pixels
-stay in [0, 1].
+stay in [0, 1], and for "texts": documents of made-up words, hashed to 1,024 sparse
+features.
+
+Other kinds of nodes (``--kinds``) are compared with logistic ones, and with the pooled
+model of their own kind: LogisticRegression with C=0.1 and C=10 among them, since the
+aggregate should be penalised as the nodes' models are.
 
 With ``--records`` results are kept, one line of JSON each, and what is found there is
 not run again; the tables are of the cells asked for, however many runs made them.
@@ -31,10 +36,12 @@ from typing import NamedTuple
 
 import numpy as np
 from _protocol import DATA_VARIABLE, load_mnist
+from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
@@ -61,7 +68,10 @@ BUNDLED = {
 }
 TABULAR = ("penbased", "spambase", "magic", "led7digit", "movement_libras")
 MNIST = "mnist"
-KIND_SETS = ("digits", "penbased", "spambase")
+TEXTS = "texts"
+# Which come as they are: pixels, and sparse counts.
+UNSCALED = (MNIST, TEXTS)
+KIND_SETS = ("digits", "penbased", "spambase", TEXTS)
 N_TEST = 5000
 N_PUBLIC = 100
 MIN_ROWS = 3
@@ -76,6 +86,8 @@ SVC = LinearSVC(random_state=0)
 RIDGE = RidgeClassifier()
 KINDS = {
     "logistic": [LOGISTIC],
+    "C=0.1": [LogisticRegression(C=0.1, max_iter=1000)],
+    "C=10": [LogisticRegression(C=10, max_iter=1000)],
     "sgd": [SGD],
     "svc": [SVC],
     "ridge": [RIDGE],
@@ -154,9 +166,14 @@ def pooled(_locals, X, y, nodes, seed):
     return clone(LOGISTIC).fit(X, y)
 
 
+def pooled_kind(_locals, X, y, nodes, seed, *, kind):
+    """All rows in one place, and the classifier that the nodes fit (the first)."""
+    return clone(KINDS[kind][0]).fit(X, y)
+
+
 def lda(_locals, X, y, nodes, seed):
     """The same as LDA made of the nodes' sums."""
-    return LinearDiscriminantAnalysis().fit(X, y)
+    return LinearDiscriminantAnalysis().fit(X.toarray() if issparse(X) else X, y)
 
 
 def ridge(_locals, X, y, nodes, seed):
@@ -220,6 +237,8 @@ METHODS |= {
 # models each are 32 of its rounds.
 METHODS |= {f"messages_{n}": partial(gems, n_rounds=n) for n in (3, 5, 8)}
 METHODS |= {f"fedavg_{n}": partial(fedavg, n_rounds=n) for n in (8, 32)}
+# The mark of nodes of a kind, which depends on the kind but not on the partition.
+POOLED_KIND = "pooled_kind"
 # Same for every partition; same whatever the nodes fitted.
 OF_ROWS = {"pooled", "lda", "ridge", "public_rows"}
 NOT_OF_MODELS = OF_ROWS | {name for name in METHODS if name.startswith("fedavg")}
@@ -252,10 +271,24 @@ class Split(NamedTuple):
         return cls(X, y, X_test, y_test)
 
 
+def make_texts(n_rows: int = 1000) -> tuple:
+    """Documents of 26 words, six of them of their topic, hashed; and the topics."""
+    words = np.array([f"w{i}" for i in range(800)])
+    topics = np.split(words[:180], 3)
+    rng = np.random.default_rng(0)
+    y = rng.choice(len(topics), n_rows, p=[0.5, 0.35, 0.15])
+    documents = [
+        " ".join([*rng.choice(topics[topic], 6), *rng.choice(words, 20)]) for topic in y
+    ]
+    return HashingVectorizer(n_features=1024).transform(documents), y
+
+
 def load(name: str, options) -> tuple[np.ndarray, np.ndarray]:
     """Features and labels of a data set."""
     if name in BUNDLED:
         return BUNDLED[name](return_X_y=True)
+    if name == TEXTS:
+        return make_texts()
     if name == MNIST:
         return load_mnist(options.mnist)
     path, prefix = options.data, ""
@@ -287,7 +320,7 @@ class Key(NamedTuple):
             cell.data,
             cell.n_train,
             cell.seed,
-            ANY if method in OF_ROWS else cell.partition,
+            ANY if method in OF_ROWS | {POOLED_KIND} else cell.partition,
             ANY if method in NOT_OF_MODELS else cell.kind,
             method,
         )
@@ -354,9 +387,11 @@ class Dealt:
     def run(self, method: str) -> dict:
         """Fit and judge one method."""
         X, y, X_test, y_test = self.split
-        locals_ = None if method in NOT_OF_MODELS else self.locals_
+        of_rows = method in NOT_OF_MODELS | {POOLED_KIND}
+        locals_ = None if of_rows else self.locals_
+        make = METHODS.get(method) or partial(pooled_kind, kind=self.cell.kind)
         start = perf_counter()
-        model = METHODS[method](locals_, X, y, self.nodes, self.cell.seed)
+        model = make(locals_, X, y, self.nodes, self.cell.seed)
         seconds = perf_counter() - start
         return {
             "accuracy": float(np.mean(model.predict(X_test) == y_test)),
@@ -380,7 +415,7 @@ def run_cells(records: Records, options) -> tuple[list[Cell], list[str]]:
             k for k in options.kinds if k == "logistic" or data in options.kind_sets
         ]
         for seed in options.seeds:
-            scale = data != MNIST
+            scale = data not in UNSCALED
             split = Split.of(X, y, seed, max_rows=options.max_rows, scale=scale)
             for partition in options.partitions:
                 try:
@@ -392,7 +427,8 @@ def run_cells(records: Records, options) -> tuple[list[Cell], list[str]]:
                     cell = Cell(data, len(split.y), seed, partition, kind)
                     cells.append(cell)
                     dealt = Dealt(split, cell, nodes)
-                    for method in options.methods:
+                    marks = [] if kind == "logistic" else [POOLED_KIND]
+                    for method in [*marks, *options.methods]:
                         key = Key.of(cell, method)
                         if key in records.of:
                             continue
@@ -427,14 +463,16 @@ class Gap(NamedTuple):
     n_test: int
 
 
-def gaps(records: Records, cells: list[Cell], method: str, kind: str) -> list[Gap]:
+def gaps(
+    records: Records, cells: list[Cell], method: str, kind: str, mark_of: str = "pooled"
+) -> list[Gap]:
     """A method beside pooled, where both have been run."""
     found: dict[tuple, list] = {}
     for cell in cells:
         if cell.kind != kind:
             continue
         own = records.of.get(Key.of(cell, method))
-        mark = records.of.get(Key.of(cell, "pooled"))
+        mark = records.of.get(Key.of(cell, mark_of))
         if own is None or mark is None:
             continue
         nats = [np.nan if r["log_loss"] is None else r["log_loss"] for r in (own, mark)]
@@ -529,6 +567,27 @@ def print_kinds(records: Records, cells: list[Cell], options) -> None:
         print(f"{method:20}{line}")
 
 
+def print_kinds_below(
+    records: Records, cells: list[Cell], options, title: str, field: str, digits: int
+) -> None:
+    """How far an aggregate of each kind is from the pooled model of that kind."""
+    methods = [m for m in options.methods if m not in NOT_OF_MODELS]
+    kinds = [kind for kind in options.kinds if kind not in ("logistic", "mixed")]
+    print(f"\n{title} the pooled model of the nodes' kind, mean / worst")
+    print(" " * 20 + "".join(f"{kind:>14}" for kind in kinds))
+    for method in methods:
+        line = ""
+        for kind in kinds:
+            rows = gaps(records, cells, method, kind, POOLED_KIND)
+            values = [getattr(g, field) for g in rows]
+            values = [value for value in values if not np.isnan(value)]
+            cell = "-"
+            if values:
+                cell = f"{np.mean(values):.{digits}f} / {np.max(values):.{digits}f}"
+            line += f"{cell:>14}"
+        print(f"{method:20}{line}")
+
+
 def print_tables(records: Records, cells: list[Cell], options) -> None:
     """Everything, of the cells asked for."""
     table = {m: gaps(records, cells, m, "logistic") for m in options.methods}
@@ -553,6 +612,10 @@ def print_tables(records: Records, cells: list[Cell], options) -> None:
     print_marks(shown, marks)
     if len(options.kinds) > 1:
         print_kinds(records, cells, options)
+        title, field = "Points of accuracy below", "points"
+        print_kinds_below(records, cells, options, title, field, digits=1)
+        title, field = "Log-loss in nats above", "nats"
+        print_kinds_below(records, cells, options, title, field, digits=2)
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -563,7 +626,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--tabular", default=os.environ.get(TABULAR_VARIABLE))
     parser.add_argument("--mnist", default=os.environ.get(DATA_VARIABLE))
     parser.add_argument("--max-rows", type=int, default=20_000, help="to train on")
-    names = [*BUNDLED, *TABULAR, MNIST]
+    names = [*BUNDLED, TEXTS, *TABULAR, MNIST]
     parser.add_argument("--data-sets", nargs="+", choices=names)
     parser.add_argument(
         "--partitions", nargs="+", choices=PARTITIONS, default=[*PARTITIONS]
@@ -588,7 +651,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         options.data_sets = [*(options.data_sets or ()), name]
         options.kind_sets += (name,)
     elif options.data_sets is None:
-        options.data_sets = list(BUNDLED)
+        options.data_sets = [*BUNDLED, TEXTS]
         options.data_sets += TABULAR if options.tabular is not None else ()
         options.data_sets += [MNIST] if options.mnist is not None else []
     return options

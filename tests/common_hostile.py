@@ -21,7 +21,7 @@ from sklearn.discriminant_analysis import (
     QuadraticDiscriminantAnalysis,
 )
 from sklearn.dummy import DummyClassifier
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -74,6 +74,8 @@ _OWN_WARNINGS = (
     "failed twice",
     "All nodes",
     "The aggregate fits the rows of some nodes badly",
+    "Classifiers are penalised with different strengths",
+    "Some classifiers have no intercept",
     "Nodes sent equal moments",
 )
 
@@ -148,6 +150,7 @@ def kinds() -> list[Kind]:
         ("wide", gems(**few), logistic, {}),
         ("weighed", gems(class_weight={1: 2.0}, **few), logistic, {}),
         ("ridge", gems(**few), RidgeClassifier(class_weight={1: 2.0}), {}),
+        ("sgd", gems(**few), SGDClassifier(loss="log_loss", random_state=0), {}),
         ("lda", gems(**few), LinearDiscriminantAnalysis(), {}),
         ("lda, shrunk", gems(**few), shrunk, {}),
         ("centroid", gems(**few), NearestCentroid(shrink_threshold=0.1), {}),

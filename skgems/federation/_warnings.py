@@ -28,6 +28,17 @@ class ClassWeightWarning(UserWarning):
     """
 
 
+class PenaltyWarning(UserWarning):
+    """Local classifiers are penalised with different strengths.
+
+    See :ref:`member_losses` for the strength that the aggregate takes, and what to do.
+    """
+
+
+class InterceptWarning(UserWarning):
+    """Some local classifiers have an intercept and others have none."""
+
+
 class HeavyTailsWarning(UserWarning):
     """Rows lie so far out that Gaussians do not stand for them.
 

@@ -13,6 +13,7 @@ from ..pooled import PooledForm, common_form
 from ..progress import say
 from ..spaces import intersect, likeliest
 from ._further import OF_MODELS, SHARES, NodesSum, Rounds, further_plan
+from ._penalties import Penalty, agreed_penalty
 from ._stage import Asked, LinearMerge, LinearStage, of_two
 from ._sums import NodeSums, Sums, agreed_weights, merged_or_held, named
 
@@ -25,7 +26,8 @@ class LikelihoodStage(LinearStage):
     """How linear models are merged by likelihood; see GEMSLogisticAggregator."""
 
     asked_moments: Mapping  # what nodes are asked of their rows
-    C: float
+    C: float | str  # "members": theirs, as fit_intercept
+    fit_intercept: bool | str
     rounds: Rounds
     seed: int | None
 
@@ -45,7 +47,7 @@ class LikelihoodStage(LinearStage):
             n_rows = np.array([node.moments.n_rows for node in losses])
             weights = self.node_weight / self.node_weight.sum() * n_rows.sum() / n_rows
             losses = [n.weighted(w) for n, w in zip(losses, weights, strict=True)]
-        likelihood = sums.likelihood(losses, self.C)
+        likelihood = sums.likelihood(losses)
         self._warn_of_classes(classes, likelihood.seen)
         form, spaces = sums.form, None
         if self.is_bounded:
@@ -100,7 +102,7 @@ class LikelihoodStage(LinearStage):
 
     def likelihood_plan(self, asked: Asked) -> Generator:
         sums = yield from self._sums_plan(asked, keep_scatter=False, spans=False)
-        return sums.likelihood(sums.weighed(), self.C), sums
+        return sums.likelihood(sums.weighed()), sums
 
     def _candidates(self, found, likelihood, losses, asked, spaces) -> dict:
         """Models by name, on rows less the origin; the likeliest first."""
@@ -118,6 +120,7 @@ class LikelihoodStage(LinearStage):
                 seen = np.sum([node.known for node in asked.nodes], axis=0)
                 total = sum(node.W * node.known for node in asked.nodes)
                 W = likelihood.from_rows(total / np.maximum(seen, 1))
+            W = likelihood.with_zero_row(W)
             candidates[name] = likelihood.inverse_temperature(W) * W
         # What all outputs have in common is no part of a step.
         seen, named = likelihood.seen, candidates.items()
@@ -152,33 +155,52 @@ class LikelihoodStage(LinearStage):
                 yield moments
 
         merged, held = merged_or_held(arriving(), len(classes))
-        form, agreed = self._form(known, has_layers)
+        form, agreed = self._form(known, classes, has_layers)
         # How a model's rows are dealt over nodes is not to matter.
         alike = Counter()
         for own in known:
             alike[own.model] += own.loss.moments.n_rows
         losses = [replace(own.loss, n_alike=alike[own.model]) for own in known]
         scaled, span = has_layers or any(own.scaled for own in known), None
+        penalty = self._penalty(known, has_layers, warns=form.kind is None)
         if held and spans and not keep_scatter and form.kind in (None, "ridge"):
-            span = Span.of(held, scaled=scaled and form.kind is None)
+            zero_row = penalty.zero_row if form.kind is None else None
+            span = Span.of(held, scaled=scaled and form.kind is None, zero_row=zero_row)
         if span is not None:
             scaled = False  # units are those of its coordinates
             held = [span.moments(own, len(classes)) for own in held]
             pairs = zip(losses, held, strict=True)
             losses = [node.in_span(span, moments) for node, moments in pairs]
+            penalty = penalty.in_span(span)
         if merged is None:
             merged = merge_moments(own.with_matrices(len(classes)) for own in held)
         if self.node_weight is not None:
             n_rows = sum(node.moments.n_rows for node in losses)
             merged = merged.weighted(n_rows / self.node_weight.sum())
-        return Sums(losses, merged, classes, form, scaled, agreed, span)
+        return Sums(losses, merged, classes, form, scaled, agreed, span, penalty)
 
     def _merges_matrices(self, moments: ClassMoments, n_classes: int) -> bool:
         """Whether nodes with many rows are asked for covariances of units."""
         kind = self.asked_moments["kind"]
         return moments_kind(kind, moments.n_features, n_classes) != "diagonal"
 
-    def _form(self, known: Sequence[NodeSums], has_layers: bool):
+    def _penalty(
+        self, known: Sequence[NodeSums], has_layers: bool, *, warns: bool
+    ) -> Penalty:
+        moments = [node.loss.moments for node in known]
+        saying = [node.penalty for node in known if node.penalty is not None]
+        return agreed_penalty(
+            # A network's penalty is of all its layers, and no guide to that of the last.
+            [] if has_layers else saying,
+            C=self.C,
+            fit_intercept=self.fit_intercept,
+            n_rows=sum(own.n_rows for own in moments),
+            n_features=moments[0].n_features,
+            # Others than the likeliest model have no penalty.
+            warns=warns and self.intersection == "likelihood",
+        )
+
+    def _form(self, known: Sequence[NodeSums], classes: np.ndarray, has_layers: bool):
         rounded = [own.name for own in known if own.is_rounded]
         forms = {own.name: own.form for own in known if own.form is not None}
         why = "no node has a model of two classes."
@@ -190,7 +212,7 @@ class LikelihoodStage(LinearStage):
             form = replace(form, reason=reason)
         given = self.asked_moments["class_weight"]
         if given == "members":
-            return form, agreed_weights(known, warns=form.kind is None)
+            return form, agreed_weights(known, classes, warns=form.kind is None)
         if form.kind == "ridge":
             form = replace(form, parameters={**form.parameters, "class_weight": given})
         elif given is not None:
@@ -262,7 +284,14 @@ class LikelihoodStage(LinearStage):
 def node_losses(likelihood: Likelihood, W: np.ndarray, asked: Asked) -> list[float]:
     """Of a model on each node's moments; warns of nodes of another rule."""
     n_rows = np.array([node.n_rows for node in asked.nodes])
-    fits = likelihood.node_fits(likelihood.from_rows(W), n_rows)
+    centred = likelihood.from_rows(W)
+    fits = likelihood.node_fits(centred, n_rows)
+    losses = fits.losses.tolist()
+    if fits.disagrees.any():
+        # A strong penalty leaves logits small at all nodes, which is no other rule; the
+        # nodes' own models, beside which it is judged, have such a factor too.
+        factor = max(1.0, likelihood.inverse_temperature(centred))
+        fits = likelihood.node_fits(factor * centred, n_rows)
     if fits.disagrees.any():
         own = np.fmin(likelihood.own_losses, fits.without)
         found = [
@@ -278,7 +307,7 @@ def node_losses(likelihood: Likelihood, W: np.ndarray, asked: Asked) -> list[flo
             "out. Where classes are far from linear rows of another place look so too.",
             NodesDisagreeWarning,
         )
-    return fits.losses.tolist()
+    return losses
 
 
 def warn_of_same_rows(likelihood: Likelihood, names: Sequence[str]) -> None:

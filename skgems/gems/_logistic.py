@@ -105,9 +105,14 @@ default="likelihood"
         Fewest rows of a cluster or class whose count and mean are sent. Those of a
         smaller class only add to the second moments of all classes, or of all such
         classes. See `min_rows` of :meth:`summarize`, too.
-    C : float, default=1.0
+    C : "members" or float, default="members"
         Inverse strength of the likeliest model's penalty, as of LogisticRegression: on
         features as they are, or of unit variance where nodes scale theirs in pipelines.
+        "members": that of the nodes' classifiers, the median over all rows where they
+        differ, 1.0 where none says (:ref:`member_penalties`). ``np.inf``: no penalty.
+    fit_intercept : "members" or bool, default="members"
+        Whether the likeliest model has an intercept. "members": unless all nodes'
+        classifiers that say have none.
     class_weight : {"members", "balanced"}, dict or None, default="members"
         Weights of rows by class, as of ``LogisticRegression(class_weight)`` on the rows
         of all nodes; "members": those of the nodes' classifiers, where they agree.
@@ -170,6 +175,10 @@ default="auto"
         The point, whether it is in all spaces, and proof. None without spaces.
     likelihood_ : Likelihood or None
         With ``intersection="likelihood"``: what nodes sent, as a loss.
+    C_ : float or None
+        Inverse strength of the penalty that the aggregate has: what `C` stands for.
+        None where it has none of that kind: as a function of sums (``pooled_form_``),
+        or with another `intersection`.
     front_ : transformer
         The fitted `front`, plain scikit-learn; :meth:`to_estimator` begins with it.
     exact_ : bool
@@ -251,7 +260,8 @@ default="auto"
         "intersection": [StrOptions({"likelihood", "consensus", "deepest", "hinge"})],
         "moments": [StrOptions({"auto", "class", "shared", "diagonal"})],
         **dict.fromkeys(("n_components", "min_cluster_size"), [_FROM_1]),
-        "C": [Interval(Real, 0, None, closed="neither")],
+        "C": [StrOptions({"members"}), Interval(Real, 0, None, closed="right")],
+        "fit_intercept": [StrOptions({"members"}), "boolean"],
         "class_weight": [StrOptions({"members", "balanced"}), dict, None],
         "n_rounds": [_FROM_1, Rounds],
         "node_weight": [StrOptions({"auto", "equal", "n_samples"}), "array-like"],
@@ -275,7 +285,8 @@ default="auto"
         moments="auto",
         n_components=16,
         min_cluster_size=1,
-        C=1.0,
+        C="members",
+        fit_intercept="members",
         class_weight="members",
         n_rounds=1,
         node_weight="auto",
@@ -300,6 +311,7 @@ default="auto"
         self.n_components = n_components
         self.min_cluster_size = min_cluster_size
         self.C = C
+        self.fit_intercept = fit_intercept
         self.class_weight = class_weight
         self.n_rounds = n_rounds
         self.node_weight = node_weight
@@ -350,6 +362,8 @@ default="auto"
         -----
         ClassWeightWarning, HeavyTailsWarning, VariancesOnlyWarning
             Where sums do not hold what the pooled model would be made of.
+        PenaltyWarning, InterceptWarning
+            If the nodes' classifiers differ in what the aggregate takes over of them.
         NodesDisagreeWarning
             If moments of some nodes show another rule than those of the rest.
         SameRowsWarning
@@ -471,11 +485,15 @@ default="auto"
         -------
         estimator : LogisticRegression
             Predicts the same labels and probabilities, in the dtype of nodes' models.
+            Its ``C`` is ``C_``, where the aggregate has such a penalty.
         """
         check_is_fitted(self)
         both = self.coef_, self.intercept_
         parts = [(self._factor * own).astype(self._dtype) for own in both]
-        return self._exported(to_logistic_regression(*parts, self.classes_))
+        classifier = to_logistic_regression(*parts, self.classes_)
+        if self.C_ is not None:
+            classifier.set_params(C=self.C_)
+        return self._exported(classifier)
 
     def _check_has_spaces(self, federation: Federation) -> None:
         for node in federation.nodes:
@@ -583,7 +601,8 @@ default="auto"
     def _stage(self, asked: Asked, kept: Kept | None = None, federation=None):
         seed = self._seed() if kept is None else kept.seed
         likely, nodes = self.intersection == "likelihood", asked.nodes
-        by_likelihood = {"C": self.C, "rounds": self._rounds, "seed": seed}
+        by_likelihood = {"rounds": self._rounds, "seed": seed}
+        by_likelihood |= {"C": self.C, "fit_intercept": self.fit_intercept}
         by_likelihood["asked_moments"] = self._asked_moments()
         if self._rounds.n > 1 and not likely:
             raise ValueError(
@@ -648,6 +667,7 @@ default="auto"
             "spaces_": merge.spaces,
             "intersection_": merge.intersection,
             "likelihood_": merge.likelihood,
+            "C_": merge.C,
             "exact_": bool(form is not None and form.is_exact and not tuned),
             "pooled_form_": form,
             "candidates_": further.candidates if further is not None else None,

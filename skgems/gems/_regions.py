@@ -4,12 +4,13 @@ import hashlib
 import os
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 
 import numpy as np
 
 from ..federation import Summary, is_path, load_message, read_federation, region_summary
 from ..moments import fewer_parts
-from ..networks import Network
+from ..networks import Coordinates, Network
 from ..progress import tracked
 from ._likelihood import warn_of_same_rows
 
@@ -34,6 +35,10 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
     seen, names = np.ones(len(labels), bool), federation.features.feature_names_in
     layers = (W[:-1],), (W[-1],), (), "softmax"
     network = Network(*layers, federation.classes, seen, len(W) - 1, names)
+    zero_row = found.penalty.zero_row
+    if zero_row is not None:
+        coordinates = Coordinates(center=zero_row, scale=np.ones(len(zero_row)))
+        network = replace(network, coordinates=coordinates)
     sums = fewer_parts(sums, PARTS)
     # In the order of classes, not of nodes.
     sums = sums.some_parts(np.argsort(sums.columns, kind="stable"))
@@ -48,6 +53,8 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
         content["slope"] = likelihood.slope
     if region.class_weight == "members" and found.agreed is not None:
         content["class_weight"] = found.agreed
+    if found.penalty.content is not None:
+        content["penalty"] = dict(found.penalty.content)
     asked = region._moments_request()
     return region_summary(aggregator, federation, network, asked, content, name)
 

@@ -40,6 +40,9 @@ class LinearNode:
     row_columns: np.ndarray  # classes of its rows, as indices of all
     hidden: HiddenLayers | None = None  # that its model is over; None: those of all
     has_model: bool = True
+    # (n_features,), the row that its steps take to zero; None: it has no steps, or they
+    # do not show it.
+    center: np.ndarray | None = None
 
     @property
     def own_columns(self) -> np.ndarray:
@@ -67,9 +70,19 @@ class Asked:
             aligned = node.network.with_empty_layers(depth).aligned(classes)
             columns = indices_of(node.row_counts["labels"], classes)
             hidden = HiddenLayers.of(aligned) if depth else None
-            known = node.n_judging, columns[columns >= 0], hidden
-            own = node.name, aligned.last, aligned.seen, *known
-            nodes.append(LinearNode(*own, node.network.has_classifier))
+            coordinates = node.network.coordinates
+            nodes.append(
+                LinearNode(
+                    name=node.name,
+                    W=aligned.last,
+                    known=aligned.seen,
+                    n_rows=node.n_judging,
+                    row_columns=columns[columns >= 0],
+                    hidden=hidden,
+                    has_model=node.network.has_classifier,
+                    center=None if coordinates is None else coordinates.center,
+                )
+            )
         return cls(nodes, classes)
 
     @property
@@ -103,6 +116,14 @@ class LinearMerge:
     factor: float = 1.0
     further: Further | None = None
     judged: np.ndarray | None = None  # by which nodes of another rule are found
+
+    @property
+    def C(self) -> float | None:
+        """Inverse strength of the penalty on the point; None where it has none."""
+        is_of_sums = self.form is not None and self.form.kind is not None
+        if self.likelihood is None or is_of_sums:
+            return None
+        return self.likelihood.C
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -143,6 +143,7 @@ class LinearSummariesMixin(SummarizingMixin):
             what = "random_state must be a number or None where nodes summarize"
             raise ValueError(f"{what}, so that all draw the same; got {seed!r}.")
         asked = self._asked_moments()
+        del asked["penalty"]  # which is always asked
         return {
             **self._parts(),
             "construction": as_construction(self.construction).for_nodes(),
@@ -260,6 +261,8 @@ class LinearSummariesMixin(SummarizingMixin):
             "n_components": int(self.n_components),
             "min_cluster_size": int(self.min_cluster_size),
             "class_weight": as_class_weight(self.class_weight),
+            # Whatever C is here, so that it can be changed without asking again.
+            "penalty": True,
         }
 
     def _asked_space(self, seed) -> dict:

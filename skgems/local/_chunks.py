@@ -156,7 +156,13 @@ def stacked(rows):
 
 
 def moments_of_chunks(
-    member: ChunkedMember, *, kind, n_components, min_cluster_size, **asked
+    member: ChunkedMember,
+    *,
+    kind,
+    n_components,
+    min_cluster_size,
+    penalty=False,
+    **asked,
 ) -> dict:
     """What `moments` replies, by a second pass; clusters are those of rows drawn."""
     labels, counts = member.row_counts()
@@ -176,6 +182,7 @@ def moments_of_chunks(
             kind="auto",
             n_components=n_components,
             min_cluster_size=min_cluster_size,
+            penalty=penalty,
             **asked,
         )
     with at_node(member.name, "its rows cannot be summed"):
@@ -221,7 +228,8 @@ def moments_of_chunks(
     )
     if n_components == 1:
         sums = replace(sums, part_squares=None)
-    return _moments.reply_of(member, own, sums) | gradient.reply(sums)
+    reply = _moments.reply_of(member, own, sums, penalty=penalty)
+    return reply | gradient.reply(sums)
 
 
 def _centres(

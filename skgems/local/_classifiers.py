@@ -19,9 +19,13 @@ _KEPT = (NotFittedError, ValueError, TypeError)
 
 def fit_local(estimator, X, y, classes: np.ndarray, seed: int | None):
     """Fit in place; of one class a DummyClassifier. ``classes``, ``seed``: of nets."""
+    of_net = is_skorch(final_step(estimator))
     if len(np.unique(y)) == 1:
-        return DummyClassifier(strategy="most_frequent").fit(X, y)
-    if is_skorch(final_step(estimator)):
+        constant = DummyClassifier(strategy="most_frequent").fit(X, y)
+        if not of_net:  # which may not be picklable
+            constant.in_place_of_ = estimator
+        return constant
+    if of_net:
         from ._skorch import fit
 
         return fit(estimator, X, y, classes, np.random.RandomState(seed))

@@ -27,6 +27,7 @@ from ._classifiers import at_node, indices_of
 from ._closed_forms import as_class_weight, closed_form, has_steps, weights_of
 from ._layer_numbers import layer_moments
 from ._member import Member
+from ._penalties import IN_PLACE_OF, penalty_of, speaking_classifier
 from ._seeds import seed_of_rows
 
 # Rows that the factor on a model's logits is fitted to.
@@ -42,7 +43,7 @@ _N_NAMED = 3
 
 def class_weight_of(estimator) -> str | list | None:
     """Weights of classes that were given: "balanced", pairs with labels, or None."""
-    own = final_step(estimator)
+    own = speaking_classifier(estimator)
     if isinstance(own, OneVsRestClassifier):
         own = final_step(own.estimator)
     weight = getattr(own, "class_weight", None)
@@ -241,6 +242,7 @@ def moments(
     hidden=None,
     class_weight=None,
     share=1.0,
+    penalty=False,
 ) -> dict:
     """Counts, means, scatter by class or cluster, and what `OwnGradient` replies.
 
@@ -285,16 +287,20 @@ def moments(
     in_sums = np.isin(np.arange(len(own)), sums.columns)
     gradient = OwnGradient(member, own, in_sums, sums.origin, model, class_weight)
     gradient.add(X, codes, weights)
-    return reply_of(member, own, sums) | gradient.reply(sums)
+    return reply_of(member, own, sums, penalty=penalty) | gradient.reply(sums)
 
 
-def reply_of(member: Member, own, sums: ClassMoments) -> dict:
+def reply_of(member: Member, own, sums: ClassMoments, *, penalty: bool) -> dict:
+    """What is replied but for gradients; ``penalty``: with the classifier's, if any."""
     estimator = member.picklable.estimator
     form = closed_form(estimator)
-    scaled = has_steps(estimator) or hasattr(estimator, "is_head_")
+    trained_as = getattr(final_step(estimator), IN_PLACE_OF, estimator)
+    scaled = has_steps(trained_as) or hasattr(estimator, "is_head_")
     if "kind" in form and len(np.unique(sums.columns)) < len(own):
         form = {"reason": "a class with too few rows to be in sums (min_rows)"}
     found = {"labels": own.tolist(), "moments": sums.as_arrays()}
+    said = penalty_of(estimator) if penalty else None
+    found |= {} if said is None else {"penalty": said}
     return {**found, "form": form, "scaled": scaled}
 
 

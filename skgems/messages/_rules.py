@@ -230,6 +230,8 @@ def moments_fit(own: Mapping, place: Place) -> None:
         raise place.at("class_weight").wrong("was not asked for")
     if place.described is None:
         return
+    if "penalty" in own and place.described["network"]["output"] == "none":
+        raise place.at("penalty").wrong("is there, but the node has no classifier")
     counts = moments.class_counts(len(labels))
     known = _described(place, "moments", labels)
     # A class of too few rows has no mean; of several nodes not all need have too few.
@@ -346,6 +348,15 @@ def form_is_known(form: Mapping, place: Place) -> None:
         raise place.at(name).wrong(f"is missing, or no parameter of {kind!r}")
     if kind == "lda" and isinstance(form["priors"], str):
         raise place.at("priors").wrong("is no list of labels and weights")
+
+
+def penalty_is_one(penalty: Mapping, place: Place) -> None:
+    """A penalty has one strength at most; of a loss that is not named it has none."""
+    there = {"C", "alpha"} & set(penalty)
+    if len(there) > 1:
+        raise place.at("alpha").wrong("is there, though C is")
+    if there and penalty["loss"] == "other":
+        raise place.at(min(there)).wrong("is no field of it where the loss is 'other'")
 
 
 # What metrics of geometries are, and whether radii of criteria are those of losses; of

@@ -274,6 +274,19 @@ FORM = Table(
     says="Kind and parameters of the classifier; nothing of rows.",
     detail=lambda own, _: f"It is {own['kind']!r}." if "kind" in own else "",
 )
+PENALTY = Table(
+    {
+        "loss": Text(("log_loss", "hinge", "squared_hinge", "squares", "other")),
+        "C": Number(low=SMALLEST, high=LARGEST, default=ABSENT),
+        "alpha": Number(high=LARGEST, default=ABSENT),
+        "fit_intercept": Flag(default=ABSENT),
+    },
+    rules.penalty_is_one,
+    default=ABSENT,
+    when=lambda asked: asked.get("penalty"),
+    says="Loss and penalty that the classifier was fitted with; nothing of rows.",
+    detail=words.of_penalty,
+)
 _CLASSES = Labels("l", True, limits.MOST_CLASSES, says="Classes of the rows.")
 _GRADIENT = (
     "The gradient of a model's loss: a sum of rows, each weighted by what the model "
@@ -462,6 +475,7 @@ TASKS: Mapping[str, Task] = {
             # Of the numbers that a node may tell about hidden layers, the part that is
             # for this message.
             "share": Number(high=1.0, default=1.0),
+            "penalty": Flag(default=False),
         },
         reply={
             "min_rows": MIN_ROWS,
@@ -476,6 +490,7 @@ TASKS: Mapping[str, Task] = {
                 detail=lambda own, _: f"Here {own['effective_rows']:.3g}.",
             ),
             "class_weight": Weights(_BALANCED, default=ABSENT, says=_WEIGHED),
+            "penalty": PENALTY,
             "gradient": _sum("d+1 k", says=_GRADIENT, default=ABSENT),
             "gradients": _sum("l d+1 k", says=_BY_CLASS, default=ABSENT),
             "slope": _sum("d+1 l", says=_GRADIENT, default=ABSENT),

@@ -69,6 +69,14 @@ def of_rows(own: Mapping, reply: Mapping) -> str:
     return words
 
 
+def of_penalty(penalty: Mapping, reply: Mapping) -> str:
+    strengths = (f"{key}={penalty[key]:g}" for key in ("C", "alpha") if key in penalty)
+    words = [f"loss {penalty['loss']!r}", *strengths]
+    if "fit_intercept" in penalty:
+        words.append(f"fit_intercept={penalty['fit_intercept']}")
+    return f"Here {', '.join(words)}."
+
+
 def of_origin(sums: Mapping, reply: Mapping) -> str:
     if not sums["origin"].any():
         return "Here it is 0."

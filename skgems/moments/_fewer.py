@@ -140,16 +140,34 @@ class Span:
     inverse: np.ndarray  # the same of weights, its pseudo-inverse
 
     @classmethod
-    def of(cls, nodes: Sequence[ClassMoments], *, scaled: bool) -> "Span | None":
-        """The span of moments with roots; None if no smaller than all features."""
+    def of(
+        cls,
+        nodes: Sequence[ClassMoments],
+        *,
+        scaled: bool,
+        zero_row: np.ndarray | None = None,
+    ) -> "Span | None":
+        """The span of moments with roots; None if no smaller than all features.
+
+        With ``zero_row``, at which all logits are to be 0, it goes through that row;
+        where that is NaN, through the mean.
+        """
         merged = merge_moments(nodes)
         mean, variances = merged.mean(), merged.variances()
-        rows = np.concatenate([merged.means - mean, *(own.roots for own in nodes)])
+        rows = [merged.means - mean, *(own.roots for own in nodes)]
+        constant = variances == 0
+        if zero_row is not None:
+            away = np.nan_to_num(merged.origin + mean - zero_row)
+            rows.append(away[None])
+            constant &= away == 0
+        rows = np.concatenate(rows)
         if len(rows) >= min(rows.shape[1], MOST_DIRECTIONS):
             return None
         # Weights are penalised in this unit.
-        unit = np.sqrt(variances) if scaled else np.ones_like(variances)
-        unit[variances == 0] = 0.0
+        unit = np.ones_like(variances)
+        if scaled:
+            unit = np.where(variances > 0, np.sqrt(variances), 1.0)
+        unit[constant] = 0.0
         inverse = ratio(1.0, unit)
         rows *= inverse
         sizes, vectors = directions(rows @ rows.T)
@@ -168,6 +186,10 @@ class Span:
         roots = own.roots @ self.basis
         scatter = indicator(own.root_groups, len(own.groups)) @ roots**2
         return replace(moved, roots=roots, scatter=scatter).with_matrices(n_classes)
+
+    def of_row(self, row: np.ndarray) -> np.ndarray:
+        """A row in these coordinates; where it is NaN it is the mean of all."""
+        return np.nan_to_num(row - self.center) @ self.basis
 
     def from_rows(self, W: np.ndarray, origin=0.0) -> np.ndarray:
         """A model on rows less an origin, in these coordinates; equal on its rows."""

@@ -35,6 +35,9 @@ _MOST_STEPS = 400
 _LEAST_CORRECTED = 0.125
 # How far below others a class without rows is, in logits.
 _NEVER = 30.0
+# How near to the row without logits, relative to the size of a feature, rounding leaves
+# a feature that is constant there.
+_NEAR = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +99,9 @@ class Likelihood:
     # (n_nodes,), of each node's moments at its own model, nats a row; nan without one.
     own_losses: np.ndarray | None = None
     span: Span | None = None  # whose coordinates features are in
+    # (n_features,), the row at which all logits are 0, where intercepts are not fitted:
+    # zero with `fit_intercept=False`; where it is NaN, the mean. None: they are fitted.
+    zero_row: np.ndarray | None = None
 
     @classmethod
     def of(
@@ -109,6 +115,7 @@ class Likelihood:
         merged: ClassMoments | None = None,
         class_weight: np.ndarray | None = None,  # (n_classes,), of a row; None: 1
         span: Span | None = None,
+        zero_row: np.ndarray | None = None,
     ) -> "Likelihood":
         """Likelihood of several nodes; of ``merged`` moments nodes need no scatter."""
         if merged is None:
@@ -121,7 +128,9 @@ class Likelihood:
             loss = GaussianLoss(fewer, n_classes, class_weight)
         starts = np.cumsum([0, *(len(node.moments.columns) for node in nodes)])
         slope = np.zeros((merged.n_features + 1, n_classes))
-        likelihood = cls(loss, slope, C, scaled, apart, starts, span=span)
+        likelihood = cls(
+            loss, slope, C, scaled, apart, starts, span=span, zero_row=zero_row
+        )
         return likelihood.with_share(nodes, share)
 
     def with_share(
@@ -198,7 +207,7 @@ class Likelihood:
         return self._of_varying(slope), loss
 
     def _of_varying(self, slope: np.ndarray) -> np.ndarray:
-        slope[:-1][self.scales == 0] = 0.0
+        slope[:-1][~self.moving] = 0.0
         return slope
 
     def with_gradient(self, W: np.ndarray, gradient: np.ndarray) -> "Likelihood":
@@ -229,10 +238,38 @@ class Likelihood:
         return np.sqrt(np.maximum(self.loss.moments.variances(), 0.0))
 
     @cached_property
+    def lever(self) -> np.ndarray | None:
+        """What an intercept is of the weights, (n_features,): b = lever @ w.
+
+        Of models on rows less the origin, as all are here. None: it is fitted.
+        """
+        if self.zero_row is None:
+            return None
+        origin = self.loss.moments.origin
+        lever = origin - self.zero_row
+        size = np.abs(origin) + np.abs(self.zero_row)
+        return np.where(np.abs(lever) > _NEAR * size, lever, 0.0)
+
+    @cached_property
+    def moving(self) -> np.ndarray:
+        """Mask of the features that have weights, (n_features,)."""
+        varying = self.scales > 0
+        # Without an intercept a column of ones is one.
+        return varying if self.lever is None else varying | (self.lever != 0)
+
+    @cached_property
     def _penalties(self) -> np.ndarray:
         # Two columns (-w/2, w/2) have half the squares of the one weight w.
         strength = (1.0 if self.loss.n_classes == 2 else 0.5) / self.C
-        return strength * (self.scales**2 if self.scaled else self.scales > 0)
+        if not self.scaled:
+            return strength * self.moving
+        # Transformers that scale leave constants as they are.
+        units = np.where(self.scales > 0, self.scales, 1.0)
+        return strength * np.where(self.moving, units**2, 0.0)
+
+    def with_zero_row(self, W: np.ndarray) -> np.ndarray:
+        """A model on rows less the origin, its intercepts as they have to be."""
+        return W if self.lever is None else np.vstack([W[:-1], self.lever @ W[:-1]])
 
     def value_and_gradient(self, W: np.ndarray) -> tuple[float, np.ndarray]:
         """The sum, in nats, and its gradient; W is on rows less the origin."""
@@ -276,7 +313,8 @@ class Likelihood:
 
         W, steps = start, _FIRST_STEPS
         if W is None:
-            W = _as_sure_as_likely(self.discriminant_analysis(), both)
+            start = self.with_zero_row(self.discriminant_analysis())
+            W = _as_sure_as_likely(start, both)
         while max_iter > 0:
             coordinates = _Coordinates(self, W, curvature)
 
@@ -388,8 +426,10 @@ class _Coordinates:
     def __init__(self, likelihood: Likelihood, W: np.ndarray, curvature) -> None:
         self.shape = likelihood.slope.shape
         self._is_diagonal = likelihood.loss.moments.is_diagonal
-        # Weights that are not of constants, and the classes with rows.
-        self.moving = moving = np.append(likelihood.scales > 0, True)
+        self._lever = likelihood.lever
+        # Weights that are not of constants, the intercept where it is fitted, and the
+        # classes with rows.
+        self.moving = moving = np.append(likelihood.moving, self._lever is None)
         self.outputs = outputs = np.flatnonzero(likelihood.seen)
         matrix, between = likelihood.loss.curvature(W, likelihood.seen)
         variances = np.append(likelihood.scales**2, 1.0)
@@ -401,15 +441,30 @@ class _Coordinates:
             if np.ndim(curvature):
                 columns = outputs if curvature.shape[1] > 1 else [0]
                 ridged = ridged + curvature[:, columns]
-            self.root = np.sqrt(ridged[moving])  # of each output
+            self.root = np.sqrt(self._folded(ridged)[moving])  # of each output
             self.between = self.apart = np.eye(len(outputs))
             return
         ridged = (1.0 + _RIDGE) * (matrix.diagonal() + least) + penalties
         matrix[np.diag_indices_from(matrix)] = ridged
         matrix += curvature
+        matrix = self._folded(matrix)
         kept = matrix if moving.all() else matrix[np.ix_(moving, moving)]
         self.root = cholesky(kept, lower=True, check_finite=False)
         self.between, self.apart = _roots_between(between)
+
+    def _folded(self, matrix: np.ndarray) -> np.ndarray:
+        """Second derivatives in weights and intercept, as these move together."""
+        if self._lever is None:
+            return matrix
+        lever = self._lever
+        folded = matrix.copy()
+        if self._is_diagonal:
+            folded[:-1] += lever[:, None] ** 2 * matrix[-1]
+            return folded
+        crossed = np.outer(lever, matrix[-1, :-1])
+        squared = matrix[-1, -1] * np.outer(lever, lever)
+        folded[:-1, :-1] += crossed + crossed.T + squared
+        return folded
 
     def _solve(self, columns: np.ndarray, *, transposed: bool) -> np.ndarray:
         if self._is_diagonal:
@@ -421,9 +476,14 @@ class _Coordinates:
         W = np.zeros(self.shape)
         own = z.reshape(-1, len(self.outputs)) @ self.apart
         W[np.ix_(self.moving, self.outputs)] = self._solve(own, transposed=True)
+        if self._lever is not None:
+            W[-1] = self._lever @ W[:-1]
         return W
 
     def gradient(self, gradient: np.ndarray) -> np.ndarray:
+        if self._lever is not None:
+            gradient = gradient.copy()
+            gradient[:-1] += np.outer(self._lever, gradient[-1])
         own = gradient[np.ix_(self.moving, self.outputs)]
         return (self._solve(own, transposed=False) @ self.apart).ravel()
 

@@ -61,7 +61,7 @@ def slope_of_all(agg, class_weight):
     codes = np.searchsorted(agg.classes_, y)
     residuals = log_losses(X @ W[:-1] + W[-1], codes)[1] * weights[:, None]
     gradient = np.vstack([X.T @ residuals, residuals.sum(axis=0)])
-    gradient[:-1] += W[:-1] / agg.C
+    gradient[:-1] += W[:-1] / agg.C_
     return np.linalg.norm(gradient)
 
 

@@ -344,6 +344,7 @@ def test_a_forgotten_summary_is_in_no_parameter_and_no_pickle(on_disk, tmp_path)
     np.testing.assert_array_equal(agg.coef_, model)
 
 
+@pytest.mark.filterwarnings("ignore::skgems.federation.PenaltyWarning")
 def test_what_came_by_an_update_is_forgotten_as_well():
     agg = updated()
     clf = agg.estimators_[3]

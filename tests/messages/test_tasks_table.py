@@ -69,7 +69,7 @@ def test_every_field_of_a_reply_says_what_it_says_about_rows(name):
     }
     # Of a network; and parameters of a classifier, of which their table speaks.
     known = {"network.activation", "network.output"}
-    known |= {path for path in silent if path.startswith("form.")}
+    known |= {path for path in silent if path.startswith(("form.", "penalty."))}
     known |= set(TASKS["join"].reply) if name == "join" else set()
     known |= {"joins"}  # summaries, which speak for themselves
     assert silent <= known
