@@ -47,6 +47,20 @@ def log_normal(rng, n: int):
     return np.exp(1.5 * (means[y] + rng.normal(size=(n, 20)))), y
 
 
+def student(rng, n: int):
+    """Errors about the means of classes of Student's t with 1.5 degrees of freedom."""
+    y = rng.integers(5, size=n)
+    means = 1.5 * rng.normal(size=(5, 20))
+    return means[y] + rng.standard_t(1.5, size=(n, 20)), y
+
+
+def outliers(rng, n: int):
+    """Gaussian classes, where one value in a hundred is 30 times too large."""
+    y = rng.integers(5, size=n)
+    X = rng.normal(size=(5, 20))[y] + rng.normal(size=(n, 20))
+    return np.where(rng.random(X.shape) < 0.01, 30.0 * X, X), y
+
+
 def wide(rng, n: int, d: int = 5000):
     """Correlated features, of which 2 % differ between classes."""
     y = rng.integers(4, size=n)
@@ -59,6 +73,8 @@ def wide(rng, n: int, d: int = 5000):
 KINDS: dict[str, tuple[Callable, int, LogisticRegression]] = {
     "rare": (rare, 3000, LogisticRegression(max_iter=1000, class_weight="balanced")),
     "log-normal": (log_normal, 4000, LogisticRegression(max_iter=1000)),
+    "student": (student, 4000, LogisticRegression(max_iter=1000)),
+    "outliers": (outliers, 4000, LogisticRegression(max_iter=1000)),
     "wide": (wide, 300, LogisticRegression(max_iter=1000)),
 }
 
@@ -79,8 +95,13 @@ METHODS: dict[str, Callable] = {
     "one message": gems,
     "five messages": partial(gems, n_rounds=5),
 }
-LEFT_OUT = {"rare": {"variances"}, "log-normal": {"without weights"}}
-LEFT_OUT["wide"] = {"without weights", "LDA of sums"}
+LEFT_OUT = {
+    "rare": {"variances"},
+    "log-normal": {"without weights"},
+    "student": {"without weights"},
+    "outliers": {"without weights"},
+    "wide": {"without weights", "LDA of sums"},
+}
 
 
 def fit_locals(model, X, y, nodes) -> list:

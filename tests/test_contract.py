@@ -41,6 +41,8 @@ pytestmark = pytest.mark.filterwarnings(
     # Few units and few rows: spaces need not meet, solvers need not end.
     "ignore:The good-enough spaces do not intersect",
     "ignore::sklearn.exceptions.ConvergenceWarning",
+    # Nothing is left of the common start, and the average of networks is worse for it.
+    "ignore::skgems.averaging.StartedApartWarning",
 )
 
 # ---- rows ---------------------------------------------------------------------

@@ -196,19 +196,24 @@ class StartedApartWarning(UserWarning):
 
 
 def warn_of_apart(nodes: Sequence[Node], classes: np.ndarray) -> None:
+    """Warn of networks whose units are not like the first one's at the same place."""
     chains = [node for node in nodes if node.local.is_chain]
-    networks = (with_outputs(n.local.network(copy=False), classes) for n in chains)
+    networks = (
+        with_outputs(node.local.network(copy=False), classes) for node in chains
+    )
     first = next(networks, None)
-    rest = zip(chains[1:], networks, strict=True)
-    apart = [node.name for node, own in rest if started_apart(own, first)]
+    pairs = zip(chains[1:], networks, strict=True)
+    apart = [node.name for node, network in pairs if started_apart(network, first)]
     if not apart:
         return
-    listed, more = ", ".join(map(repr, apart[:_MAX_NAMES])), len(apart) - _MAX_NAMES
-    listed += f" and {more} more" if more > 0 else ""
+    names = ", ".join(map(repr, apart[:_MAX_NAMES]))
+    n_others = len(apart) - _MAX_NAMES
+    more = f" and {n_others} more" if n_others > 0 else ""
     warn_user(
-        f"Hidden units of node {chains[0].name!r} are like those of {listed} by chance "
-        "only,\nas of networks that started from different weights: their average is "
-        "of\nlittle use. Set align='permutation', or use PFNMAggregator.",
+        f"Hidden units of node {chains[0].name!r} are like those of {names}{more} by "
+        "chance only,\nas of networks that started from different weights, or trained "
+        "until nothing is left of a common start:\ntheir average is of little use. Set "
+        "align='permutation', or use PFNMAggregator.",
         StartedApartWarning,
     )
 

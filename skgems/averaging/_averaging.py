@@ -236,7 +236,8 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         -----
         StartedApartWarning
             Without ``align`` and rounds, if networks of dense layers did not start from
-            the same weights, as far as some 15 hidden units or more show.
+            the same weights, or have nothing left of them. Networks of fewer than some
+            ten hidden units do not always show it.
         """
         rng = check_random_state(self.random_state)
         init_seed = rng.randint(2**31 - 1)

@@ -529,7 +529,7 @@ default="auto"
         merge = run(stage.plan(asked))
         form, likelihood = merge.form, merge.likelihood
         if form is not None and len(asked.classes) > 1 and not form.is_exact:
-            warn_of_tails(run.members)
+            warn_of_tails(run.members, n_messages=self._rounds.n)
         X, y = public
         public = X, np.searchsorted(asked.classes, y)
         _, outcome = self._outcome(stage, merge, asked, run, public)

@@ -760,6 +760,21 @@ def test_where_nothing_can_start_apart_there_is_no_warning():
     ModelAveragingAggregator(linear).fit()
 
 
-def test_few_units_do_not_tell_and_draw_no_warning():
-    ModelAveragingAggregator(digit_networks([0, 1], (5,))).fit()
+def test_one_unit_does_not_tell_and_draws_no_warning():
     ModelAveragingAggregator(digit_networks([0, 1], (1,))).fit()
+
+
+def test_each_of_nine_starts_is_told_from_the_first():
+    X, y, nodes, _, _ = digits(2)
+    own, others = (np.flatnonzero(nodes == k)[:200] for k in range(2))
+    networks = [
+        MLPClassifier((30,), random_state=seed, max_iter=20).fit(X[rows], y[rows])
+        for seed, rows in enumerate([own] + [others] * 9)
+    ]
+    of_one_start = MLPClassifier((30,), random_state=0, max_iter=20)
+    networks.append(of_one_start.fit(X[others], y[others]))
+    names = [str(k) for k in range(11)]
+    for name, network in zip(names[1:10], networks[1:10], strict=True):
+        with pytest.warns(StartedApartWarning, match=f"'0' are like those of '{name}'"):
+            ModelAveragingAggregator([("0", networks[0]), (name, network)]).fit()
+    ModelAveragingAggregator([networks[0], networks[10]]).fit()

@@ -104,7 +104,11 @@ def test_equal_nets_average_to_themselves(module):
 def test_outputs_are_averaged_over_the_nodes_that_know_the_class(module):
     X, y, _, _, _ = digits()
     holdings = [y <= 1, y >= 1]
-    nets = [net(**MODULES[module]).fit(X[rows], y[rows]) for rows in holdings]
+    nets = []
+    with torch.random.fork_rng():
+        for rows in holdings:
+            torch.manual_seed(0)
+            nets.append(net(**MODULES[module]).fit(X[rows], y[rows]))
     aggregate = ModelAveragingAggregator(nets).fit()
     for name in ("output.weight", "output.bias"):
         one, other = (state(model)[name] for model in nets)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from functools import cache
 
@@ -12,6 +13,7 @@ from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.metrics import log_loss
 from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -188,6 +190,29 @@ def test_heavy_tails_are_said_with_their_features():
     assert not said(lambda: fit(RidgeClassifier(), X, y, nodes))
     consensus = {"intersection": "consensus"}
     assert not said(lambda: fit(LogisticRegression(), X, y, nodes, **consensus))
+
+
+def test_messages_that_the_warning_asks_for_mend_heavy_tails():
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=900)
+    means = 0.6 * rng.standard_normal((3, 8))
+    X = np.exp(1.5 * (means[y] + rng.standard_normal((900, 8))))
+    X /= X.std(axis=0)
+    # Two classes at each node, one of which is at both.
+    nodes = np.where(y == 1, rng.integers(2, size=900), y // 2)
+    model = LogisticRegression(max_iter=1000)
+    pooled = log_loss(y, clone(model).fit(X, y).predict_proba(X))
+
+    with pytest.warns(HeavyTailsWarning) as caught:
+        one_message = fit(model, X, y, nodes)
+    n_rounds = int(re.search(r"Set n_rounds=(\d+):", str(caught[0].message))[1])
+    aggregates = [one_message, fit(model, X, y, nodes, n_rounds=n_rounds)]
+    before, after = (log_loss(y, agg.predict_proba(X)) - pooled for agg in aggregates)
+    assert before > 0.02
+    assert after < before / 4
+    # One message less may not be enough, and says so.
+    with pytest.warns(HeavyTailsWarning, match=f"n_rounds={n_rounds}"):
+        fit(model, X, y, nodes, n_rounds=n_rounds - 1)
 
 
 @pytest.mark.parametrize(
