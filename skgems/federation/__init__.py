@@ -12,7 +12,13 @@ from ._channel import InProcess, Nodes
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, owners_of
 from ._halves import AS_IT_IS, FACTORS, HALVES, losses_of
-from ._nodes import as_mask, check_feature_names, halves_of, raise_without_classifier
+from ._nodes import (
+    as_mask,
+    check_feature_names,
+    halves_of,
+    raise_without_classifier,
+    rows_of_nodes,
+)
 from ._plans import (
     MOST_GRIDS,
     Shares,

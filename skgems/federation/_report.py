@@ -12,7 +12,7 @@ from ..base import versions
 from ..compat import safe_indexing
 from ..local import indices_of, local_model
 from ..spaces import as_criterion
-from ._fronts import owners_of
+from ._nodes import rows_of_nodes
 from ._summary import Summary
 
 # Points of accuracy that a node loses before it is told of.
@@ -147,15 +147,12 @@ class ReportMixin:
     def _scored(self, X, y, nodes) -> dict:
         y, names = np.asarray(y), list(self.node_names_)
         Z, found = self._validate(X, reset=False), self.predict(X)
-        owned = dict.fromkeys(names, np.arange(len(y)))
-        if nodes is not None:
-            owned = {
-                name if name in names else names[int(name)]: rows
-                for name, rows in owners_of(nodes, X).items()
-            }
+        rows_by_name = dict(
+            zip(names, rows_of_nodes(nodes, names, len(y)), strict=True)
+        )
         columns = {"rows": [], "own": [], "aggregate": []}
         for name, member in _pairs(self):
-            rows, own, there = owned.get(name, ()), None, None
+            rows, own, there = rows_by_name[name], None, None
             if len(rows):
                 there = float(np.mean(found[rows] == y[rows]))
             if len(rows) and getattr(member, "has_classifier", True):
