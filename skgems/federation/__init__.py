@@ -27,7 +27,13 @@ from ._ledger_store import (
     LedgerError,
     LedgerOlderError,
 )
-from ._nodes import as_mask, check_feature_names, halves_of, raise_without_classifier
+from ._nodes import (
+    as_mask,
+    check_feature_names,
+    halves_of,
+    raise_without_classifier,
+    rows_of_nodes,
+)
 from ._plans import (
     MOST_GRIDS,
     Shares,

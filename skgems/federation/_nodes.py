@@ -65,6 +65,14 @@ def node_codes(nodes, names: Sequence[str], n_samples: int) -> np.ndarray:
     return np.array([table[value] for value in vector.tolist()], dtype=np.int64)
 
 
+def rows_of_nodes(nodes, names: Sequence[str], n_samples: int) -> list[np.ndarray]:
+    """Places of the rows of each node; of every row where nobody says whose it is."""
+    if nodes is None:
+        return [np.arange(n_samples)] * len(names)
+    codes = node_codes(nodes, names, n_samples)
+    return [np.flatnonzero(codes == k) for k in range(len(names))]
+
+
 def node_names_of(nodes, n_samples: int) -> list[str]:
     """Names of the nodes that own rows, when nothing else names them."""
     values = [v for v in _distinct(_as_vector(nodes, n_samples)) if not is_public(v)]

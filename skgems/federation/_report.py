@@ -13,8 +13,8 @@ from ..base import check_no_label_missing, versions
 from ..compat import safe_indexing
 from ..local import indices_of, local_model
 from ..spaces import as_criterion
-from ._fronts import owners_of
 from ._labels import shown_labels
+from ._nodes import rows_of_nodes
 from ._summary import Summary
 
 # Points of accuracy that a node loses before it is told of.
@@ -182,15 +182,12 @@ class ReportMixin:
                 f"{shown_labels(classes)}. Give labels as the nodes have them."
             )
         Z, found = self._validate(X, reset=False), self.predict(X)
-        owned = dict.fromkeys(names, np.arange(len(y)))
-        if nodes is not None:
-            owned = {
-                name if name in names else names[int(name)]: rows
-                for name, rows in owners_of(nodes, Z).items()
-            }
+        rows_by_name = dict(
+            zip(names, rows_of_nodes(nodes, names, len(y)), strict=True)
+        )
         columns = {"rows": [], "own": [], "aggregate": []}
         for name, member in _pairs(self):
-            rows, own, there = owned.get(name, ()), None, None
+            rows, own, there = rows_by_name[name], None, None
             if len(rows):
                 there = float(np.mean(found[rows] == y[rows]))
             if len(rows) and getattr(member, "has_classifier", True):

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 from ..compat import safe_indexing
-from ..networks import read_network
+from ..networks import final_step, read_network
 from ..spaces import NoSpaceError
 from ._fits import LINES, MARKS, Display
 
@@ -284,7 +284,8 @@ class SizeAccuracyDisplay(Display):
         Parameters
         ----------
         models : dict of str to fitted aggregator or classifier, or one
-            Linear models and networks; ensembles have the weights of all members.
+            Linear models and networks, without steps of a pipeline or a front before
+            them; ensembles have the weights of all members, and of a stack.
         X, y : array-like
             Rows that score.
         ax : matplotlib Axes, default=None
@@ -370,8 +371,11 @@ def _named(models) -> dict:
 
 def _n_weights(model) -> int:
     check_is_fitted(model)
+    if hasattr(model, "stack_"):
+        return sum(map(_n_weights, [*model.estimators_, model.stack_]))
     model = model.to_estimator() if hasattr(model, "to_estimator") else model
     if members := getattr(model, "estimators_", None):
         return sum(map(_n_weights, members))
-    network = read_network(model)
-    return sum(own.size for own in (*network.coefs, *network.intercepts))
+    # Steps before it, as those of a front, need be no part of a network.
+    network = read_network(final_step(model))
+    return sum(weights.size for weights in (*network.coefs, *network.intercepts))

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..compat import safe_indexing
-from ..federation import owners_of
+from ..federation import rows_of_nodes
 from ..local import indices_of
 from ..networks import linear_logits
 
@@ -133,25 +133,36 @@ class SpacesDisplay(Display):
         ----------
         aggregator : fitted GEMSLogisticAggregator
             With an `epsilon`, so that there are spaces.
-        X, y, nodes : array-like, default=None
-            Rows of the nodes, whose good models are shaded.
+        X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features), \
+default=None
+            Rows, as for ``predict``. For each node the models are shaded that reach the
+            level of its space on its rows.
+        y : array-like of shape (n_samples,), default=None
+            Labels.
+        nodes : array-like of shape (n_samples,), default=None
+            Name or index of the node that owns each row. None: all rows are of every
+            node.
         ax : matplotlib Axes, default=None
 
         Raises
         ------
         ValueError
-            If the aggregator has no spaces.
+            If the aggregator has no spaces, or rows are of nodes that it does not have.
         """
         check_is_fitted(aggregator)
-        found, names = aggregator.intersection_, aggregator.node_names_
-        if found is None:
+        intersection, names = aggregator.intersection_, aggregator.node_names_
+        if intersection is None:
             raise ValueError("There are no spaces: set epsilon to a level, 0.9 say.")
         rows = None
         if X is not None:
+            # Spaces are of what comes out of the front.
+            X = aggregator._validate(X, reset=False)
             codes = indices_of(y, aggregator.classes_)
-            owned = owners_of(nodes, X).values()
-            rows = [(safe_indexing(X, own), codes[own]) for own in owned]
-        return cls(aggregator.spaces_, found.point, names, rows).plot(ax=ax)
+            rows = [
+                (safe_indexing(X, places), codes[places])
+                for places in rows_of_nodes(nodes, names, len(codes))
+            ]
+        return cls(aggregator.spaces_, intersection.point, names, rows).plot(ax=ax)
 
     def _draw(self, ax) -> None:
         from matplotlib.lines import Line2D
@@ -170,7 +181,7 @@ class SpacesDisplay(Display):
             outside = space.normalized_squared_distance(models)
             looks = {"linestyles": LINES[k % 4], "colors": "black"}
             ax.contour(line, line, outside, levels=[1.0], **looks)
-            if self.rows is not None:
+            if self.rows is not None and len(self.rows[k][1]):
                 good = _accuracies(models, space, *self.rows[k]) >= space.epsilon
                 shade = {"colors": ["0.3"], "alpha": 0.25}
                 ax.contourf(line, line, good, levels=[0.5, 1.5], **shade)

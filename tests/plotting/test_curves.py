@@ -144,6 +144,10 @@ def test_sizes_are_weights_and_biases(fitted, networks):
     assert display.sizes["Biscoe"] == sizes[0]
     assert display.sizes["vote"] == sum(sizes)
     assert display.scores["vote"] == vote.score(*TEST)
+    stack = EnsembleAggregator(networks, combine="stack").fit(X, Y, nodes=ISLANDS)
+    weights = SizeAccuracyDisplay.from_estimator(stack, *TEST).sizes.values()
+    last = stack.stack_.to_estimator()
+    assert list(weights) == [sum(sizes) + last.coef_.size + last.intercept_.size]
     drawn = [own.get_offsets()[0] for own in display.ax_.collections]
     pairs = zip(display.sizes.values(), display.scores.values(), strict=True)
     np.testing.assert_array_equal(drawn, list(pairs))
