@@ -172,7 +172,7 @@ PUBLIC = {
         *("LedgerDamagedError", "LedgerOlderError", "RowsAskedAgainWarning"),
         *("ClassWeightWarning", "ClassesLeftOutWarning", "HeavyTailsWarning"),
         *("NodesDisagreeWarning", "RowsExposedWarning", "SameRowsWarning"),
-        *("VariancesOnlyWarning", "UnseenClassesWarning"),
+        *("UnseenClassesWarning", "VariancesOnlyWarning"),
     ],
     "skgems.exchange": ["Folder", "Inspected", "inspect"],
     "skgems.flower": ["FlowerNodes", "client_app", "server_app"],

@@ -23,6 +23,7 @@ from ._members import (
 )
 from ._versions import show_versions, versions
 from ._warnings import (
+    as_own_warnings,
     at_another_party,
     keeps_warnings,
     noted_warnings,

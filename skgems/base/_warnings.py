@@ -53,6 +53,16 @@ def keeps_warnings(method: Callable) -> Callable:
 
 
 @contextmanager
+def as_own_warnings() -> Iterator[None]:
+    """Draw warnings of other packages within as ours, which a report repeats."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in caught:
+        warn_user(str(warning.message), warning.category)
+
+
+@contextmanager
 def at_another_party() -> Iterator[None]:
     """Draw warnings within that are a node's own, also where it is in this process.
 

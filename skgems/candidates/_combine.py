@@ -1,6 +1,5 @@
 """One fitted aggregator of what the nodes have, chosen by rows that did not make it."""
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -12,11 +11,11 @@ from sklearn.utils import check_random_state
 
 from ..base import (
     BaseAggregator,
+    as_own_warnings,
     check_no_label_missing,
     is_channel,
     named_members,
     noted_warnings,
-    warn_user,
 )
 from ..choice import Choice, choose, choose_over
 from ..ensembles import EnsembleAggregator
@@ -127,13 +126,10 @@ def _of_rows(X, y, nodes, estimators, front, budget, random_state) -> BaseAggreg
 
 def _fitted(aggregator, choice: Choice, *rows) -> BaseAggregator:
     """The aggregator after its fit; warnings of other packages are doubts, too."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with as_own_warnings():
         aggregator.fit(*rows)
         if choice.factor != 1.0:
             aggregator._temper(choice.factor)
-    for own in caught:
-        warn_user(str(own.message), own.category)
     aggregator.choice_ = choice
     return aggregator
 

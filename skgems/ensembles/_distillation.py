@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import (
     BaseAggregator,
+    as_own_warnings,
     keeps_warnings,
     named_members,
     seeded_clone,
@@ -176,7 +177,7 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         how = {"weights": weights, "voting": self.voting, "tie_seed": tie_seed}
         said = partial(ensemble_probabilities, models, classes=classes, **how)
         proba = said(X)
-        with warnings.catch_warnings():
+        with as_own_warnings():
             if self.student is None:
                 # The default's 200 epochs are few for few rows, but enough.
                 warnings.simplefilter("ignore", ConvergenceWarning)

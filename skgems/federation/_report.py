@@ -21,6 +21,9 @@ from ._summary import Summary
 _LOSES = 0.02
 _ROUNDED = 1.0 + 1e-6  # a point may be on the surface
 _LAYOUT: Mapping = {"width": 88, "subsequent_indent": "    "}
+# Of the table of nodes, in their order.
+_COLUMNS = ("node", "rows", "classes", "own", "aggregate", "gain", "loss", "in_space")
+_COLUMNS += ("min_rows", "bytes")
 
 
 @dataclass(frozen=True)
@@ -136,51 +139,38 @@ class ReportMixin:
         ['Biscoe, Dream, Torgersen', 'Dream', 'Biscoe']
         """
         check_is_fitted(self)
-        told = [local_model(own, name=name).description for name, own in _pairs(self)]
-        seen = [own.classes[own.seen].tolist() for own in told]
-        sent = [own if isinstance(own, Summary) else None for own in self.estimators_]
-        columns = _measured(self) | {
-            "node": list(self.node_names_),
-            "classes": [", ".join(map(str, own)) for own in seen],
-            "bytes": [own and own.n_bytes for own in sent],
-            "min_rows": _bounds(self),
-        }
-        if any(sent):
-            columns["rows"] = [own and _n_rows(own) for own in sent]
-        words = _words_for_columns(self, are_sent=any(sent))
+        summaries = [
+            member if isinstance(member, Summary) else None
+            for member in self.estimators_
+        ]
+        seen = _seen_classes(self)
+        columns = _measured(self) | _columns_of_nodes(self, seen, summaries)
+        words = _words_for_columns(self, are_sent=any(summaries))
         if X is not None:
             columns |= self._scored(X, y, nodes)
             whose = "all rows" if nodes is None else "the node's rows among those"
             words |= _words_for_rows(f"{whose} that were given to the report")
-        pairs = zip(columns.get("aggregate", ()), columns.get("own", ()), strict=True)
-        columns["gain"] = [None if None in own else own[0] - own[1] for own in pairs]
-        order = "node rows classes own aggregate gain loss in_space min_rows bytes"
-        known = {name for name, own in columns.items() if set(own) - {None}}
-        nodes = {name: columns[name] for name in order.split() if name in known}
-        pairs = list(zip(self.node_names_, seen, strict=True))
-        labels = self.classes_.tolist()
-        knowing = [[name for name, own in pairs if label in own] for label in labels]
-        classes = {"class": labels, "known_by": [", ".join(own) for own in knowing]}
+        columns["gain"] = _gains(columns)
+        shown = {
+            name: columns[name]
+            for name in _COLUMNS
+            if any(value is not None for value in columns.get(name, ()))
+        }
+        classes = _classes_by_node(self, seen)
         return Report(
             method=type(self).__name__,
-            nodes=nodes,
+            nodes=shown,
             classes=classes,
             messages=tuple(self.history_),
-            doubts=tuple(_doubts(self, nodes, classes)),
+            doubts=tuple(_doubts(self, shown, classes)),
             proof=_proof(self),
-            legend={name: words[name] for name in nodes if name in words},
+            legend={name: words[name] for name in shown if name in words},
         )
 
     def _scored(self, X, y, nodes) -> dict:
         check_no_label_missing(y, nodes)
         y, names = np.asarray(y), list(self.node_names_)
-        labels, classes = np.unique(y).tolist(), self.classes_.tolist()
-        if labels and set(labels).isdisjoint(classes):
-            raise ValueError(
-                "None of the labels in y is a class of the aggregate, so nothing can "
-                f"be scored. y holds {shown_labels(labels)}; the classes are "
-                f"{shown_labels(classes)}. Give labels as the nodes have them."
-            )
+        _check_labels_of_rows(y, self.classes_.tolist())
         Z, found = self._validate(X, reset=False), self.predict(X)
         rows_by_name = dict(
             zip(names, rows_of_nodes(nodes, names, len(y)), strict=True)
@@ -209,31 +199,93 @@ class ReportMixin:
             ``X``, ``y`` and ``nodes`` of :meth:`report`.
         """
         report = self.report(**rows)
-        params = {k: v for k, v in self.get_params(deep=False).items() if k[0] != "_"}
-        given = {*self.node_names_, "estimators"}
-        settings = [f"- {k}: `{v!r}`" for k, v in params.items() if k not in given]
+        parameters = self.get_params(deep=False)
         lines = [f"# Model: {type(self).__name__}", "## What it is", ""]
         lines += [f"- {len(self.node_names_)} nodes, {len(self.classes_)} classes"]
         lines += [f"- {name} {number}" for name, number in versions().items()]
-        lines += ["", "## Settings", "", *settings, "", "## Nodes", ""]
-        lines += [report.to_markdown(), "", "## What left the nodes", ""]
-        for own in report.messages:
-            came, went = (f"{own[f'bytes_{how}']:,}" for how in ("received", "sent"))
-            bound = _smallest_bound(own, self)
-            lines += [
-                f"- {own['task']}: {came} bytes from the nodes{bound}, {went} to them"
-            ]
-        for own in self.estimators_:
-            if isinstance(own, Summary):
-                lines.append(
-                    f"- file of {own.name}: {own.n_bytes:,} bytes, made with "
-                    f"min_rows={own.min_rows}, digest {own.message.digest}"
-                )
+        lines += ["", "## Settings", ""]
+        lines += [
+            f"- {name}: `{value!r}`"
+            for name, value in parameters.items()
+            if name not in {*self.node_names_, "estimators"}
+        ]
+        lines += ["", "## Nodes", "", report.to_markdown()]
+        lines += ["", "## What left the nodes", "", *_lines_of_messages(self, report)]
         agreement = getattr(self.estimators, "agreement", None)
         if agreement is not None:
             lines += ["", "## Agreement", ""]
-            lines += [f"- {own}" for own in agreement.says.values()]
+            lines += [f"- {sentence}" for sentence in agreement.says.values()]
         Path(path).write_text("\n".join([*lines, ""]), encoding="utf-8")
+
+
+def _lines_of_messages(aggregator, report: Report) -> list[str]:
+    """A line for each message, and for each file: what came, and under which bound."""
+    summaries = [own for own in aggregator.estimators_ if isinstance(own, Summary)]
+    lines = []
+    for entry in report.messages:
+        # In one process all rows are here, and no bound holds.
+        bounds = entry.get("min_rows", {}).values() if summaries else ()
+        made = f", made with min_rows={min(bounds)}" if bounds else ""
+        lines.append(
+            f"- {entry['task']}: {entry['bytes_received']:,} bytes from the nodes"
+            f"{made}, {entry['bytes_sent']:,} to them"
+        )
+    lines += [
+        f"- file of {summary.name}: {summary.n_bytes:,} bytes, made with "
+        f"min_rows={summary.min_rows}, digest {summary.message.digest}"
+        for summary in summaries
+    ]
+    return lines
+
+
+def _seen_classes(aggregator) -> list[list]:
+    """The classes that each node's classifier has seen."""
+    descriptions = [
+        local_model(member, name=name).description
+        for name, member in _pairs(aggregator)
+    ]
+    return [own.classes[own.seen].tolist() for own in descriptions]
+
+
+def _columns_of_nodes(aggregator, seen: list[list], summaries: list) -> dict:
+    """Columns of what nodes are, and of what they sent; None where nothing is known."""
+    columns = {
+        "node": list(aggregator.node_names_),
+        "classes": [", ".join(map(str, labels)) for labels in seen],
+        "bytes": [summary and summary.n_bytes for summary in summaries],
+        "min_rows": _bounds(aggregator),
+    }
+    if any(summaries):
+        columns["rows"] = [summary and _n_rows(summary) for summary in summaries]
+    return columns
+
+
+def _gains(columns: Mapping) -> list[float | None]:
+    """By how much the aggregate is more accurate than each node's own model."""
+    pairs = zip(columns.get("aggregate", ()), columns.get("own", ()), strict=True)
+    return [None if None in pair else pair[0] - pair[1] for pair in pairs]
+
+
+def _classes_by_node(aggregator, seen: list[list]) -> dict[str, list]:
+    """The table of classes, with the names of the nodes that have seen each."""
+    labels = aggregator.classes_.tolist()
+    nodes = list(zip(aggregator.node_names_, seen, strict=True))
+    known_by = [
+        ", ".join(name for name, classes in nodes if label in classes)
+        for label in labels
+    ]
+    return {"class": labels, "known_by": known_by}
+
+
+def _check_labels_of_rows(y: np.ndarray, classes: list) -> None:
+    """Raise ValueError where all rows would count as wrong, whatever the models say."""
+    labels = np.unique(y).tolist()
+    if labels and set(labels).isdisjoint(classes):
+        raise ValueError(
+            "None of the labels in y is a class of the aggregate, so nothing can be "
+            f"scored. y holds {shown_labels(labels)}; the classes are "
+            f"{shown_labels(classes)}. Give labels as the nodes have them."
+        )
 
 
 def _pairs(aggregator) -> list[tuple]:
@@ -282,13 +334,6 @@ def _bounds(aggregator) -> list[int | None]:
     return bounds
 
 
-def _smallest_bound(entry: Mapping, aggregator) -> str:
-    """The smallest bound of the replies to a message, if nodes are elsewhere."""
-    elsewhere = any(isinstance(own, Summary) for own in aggregator.estimators_)
-    bounds = entry.get("min_rows", {}).values()
-    return f", made with min_rows={min(bounds)}" if elsewhere and bounds else ""
-
-
 def _words_for_rows(rows: str, own_model: str = "own model") -> dict[str, str]:
     """What columns are of which the rows are counted beside them."""
     return {
@@ -316,8 +361,8 @@ def _words_for_columns(aggregator, *, are_sent: bool) -> dict[str, str]:
         }
     return words | {
         "gain": "by how much the aggregate is more accurate than the node's own",
-        "loss": "log-loss of the aggregate in nats a row, on the statistics of the "
-        "node's rows",
+        "loss": "log-loss in nats a row, on the statistics of the node's rows, of the "
+        "model that is likeliest by those of all nodes",
         "in_space": "whether the aggregate is in the node's good-enough space, of "
         "models that reach the level epsilon on its rows",
         "min_rows": "the bound that the node answered under: it left out the rows of "
@@ -343,28 +388,49 @@ def _proof(aggregator) -> str:
     return f"No model was found in the {spaces}, nor was it proved that none is."
 
 
-def _doubts(aggregator, nodes, classes) -> list[str]:
-    found = list(getattr(getattr(aggregator, "choice_", None), "doubts", ()))
-    found += getattr(aggregator, "_fit_warnings", ())
-    for name, gain in zip(nodes["node"], nodes.get("gain", ()), strict=False):
-        if gain is not None and gain < -_LOSES:
-            found.append(
-                f"node {name!r} loses: its own model is {-gain:.3f} better on its rows"
-            )
-    pairs = zip(*classes.values(), strict=True)
-    alone = [f"{label!r} ({who})" for label, who in pairs if ", " not in who]
-    if alone and len(nodes["node"]) > 1:
-        found.append(f"classes that one node alone knows: {', '.join(alone[:10])}")
-    left = sorted({name for own in aggregator.history_ for name in own["left_out"]})
-    if left:
-        found.append(f"nodes were left out of messages: {left[:10]}")
-    proof = getattr(aggregator, "intersection_", None)
+def _doubts(aggregator, nodes: Mapping, classes: Mapping) -> list[str]:
+    """Reasons not to trust a fitted aggregator, each once."""
+    doubts = list(getattr(getattr(aggregator, "choice_", None), "doubts", ()))
+    doubts += getattr(aggregator, "_fit_warnings", ())
+    doubts += _doubts_about_gains(nodes)
+    if len(nodes["node"]) > 1:
+        doubts += _doubts_about_classes(classes)
+    left_out = {name for entry in aggregator.history_ for name in entry["left_out"]}
+    if left_out:
+        doubts.append(f"nodes were left out of messages: {sorted(left_out)[:10]}")
+    doubts += _doubts_about_spaces(aggregator, nodes)
+    return list(dict.fromkeys(doubts))
+
+
+def _doubts_about_gains(nodes: Mapping) -> list[str]:
+    gains = zip(nodes["node"], nodes.get("gain", ()), strict=False)
+    return [
+        f"node {name!r} loses: its own model is {-gain:.3f} better on its rows"
+        for name, gain in gains
+        if gain is not None and gain < -_LOSES
+    ]
+
+
+def _doubts_about_classes(classes: Mapping) -> list[str]:
+    alone = [
+        f"{label!r} ({names})"
+        for label, names in zip(classes["class"], classes["known_by"], strict=True)
+        if ", " not in names
+    ]
+    if not alone:
+        return []
+    return [f"classes that one node alone knows: {', '.join(alone[:10])}"]
+
+
+def _doubts_about_spaces(aggregator, nodes: Mapping) -> list[str]:
+    doubts, proof = [], getattr(aggregator, "intersection_", None)
     if proof is not None and not proof.found:
-        found.append("it is not in the good-enough spaces of all nodes")
-    outside = zip(nodes["node"], nodes.get("in_space", ()), strict=False)
-    if outside := [name for name, inside in outside if inside is False]:
-        found.append(f"it is outside the good-enough spaces of nodes {outside[:10]}")
-    return list(dict.fromkeys(found))
+        doubts.append("it is not in the good-enough spaces of all nodes")
+    inside = zip(nodes["node"], nodes.get("in_space", ()), strict=False)
+    outside = [name for name, is_inside in inside if is_inside is False]
+    if outside:
+        doubts.append(f"it is outside the good-enough spaces of nodes {outside[:10]}")
+    return doubts
 
 
 def _title(name: str) -> str:

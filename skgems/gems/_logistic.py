@@ -194,9 +194,10 @@ default="auto"
     history_ : list of dict
         One for each message to the nodes: its "task", the "bytes_sent" to all and
         "bytes_received" from them, "seconds", nodes "left_out" (that failed), "loss"
-        (not used here), and of further messages, else None, of the model kept after it:
-        the "objective", log-loss and penalty in nats a row of all nodes, and the
-        "accuracy" on held-out rows (on all, if none are held out).
+        (not used here), the bound "min_rows" under which each node replied, and of
+        further messages, else None, of the model kept after it: the "objective",
+        log-loss and penalty in nats a row of all nodes, and the "accuracy" on held-out
+        rows (on all, if none are held out).
     candidates_ : Candidates or None
         With candidates of `Rounds`: the loss of each, and which was chosen.
     node_scores_ : dict of lists

@@ -163,7 +163,8 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
     history_ : list of dict
         One for each message to the nodes: its "task", the "bytes_sent" to all and
         "bytes_received" from them, "seconds", nodes "left_out" because they failed
-        twice, and "loss", which nodes do not send here.
+        twice, "loss", which nodes do not send here, and the bound "min_rows" under
+        which each node replied.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Number of features; their names, if X or the local estimators have them.

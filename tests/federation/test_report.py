@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
@@ -235,6 +236,18 @@ def test_every_aggregator_tells_of_what_its_fit_has_warned_of(name, tmp_path):
         warnings.simplefilter("ignore")
         agg.set_params(estimators=members).fit(*given)
     assert not [own for own in agg.report().doubts if "differ only in case" in own]
+
+
+def test_a_student_that_has_not_converged_is_doubted():
+    A, _, _ = alike()
+    teachers = [("all", LogisticRegression().fit(A, A[:, 0] > 1.0))]
+    student = LogisticRegression(max_iter=1)
+    agg = DistillationAggregator(teachers, student=student, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        agg.fit(A)
+    assert any("converge" in own for own in agg.report().doubts)
+    agg.set_params(student=None).fit(A)  # whose epochs are few on purpose
+    assert not agg.report().doubts
 
 
 def few_of_a_class(min_rows):
