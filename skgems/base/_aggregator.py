@@ -74,6 +74,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     _allow_nd = False  # whether rows may have more dimensions, as images
     _allow_nan = False  # or values may be missing
     _takes_rows_alone = False  # whether nodes may have no classifier
+    _looks_at_members = True  # whether what nodes' classifiers learnt is asked for
     _asks_nodes = False  # by messages, so that `estimators` may be a channel
     # Classes of which this is so, by name, as an exchange and its folder know them.
     methods: "ClassVar[dict[str, type[BaseAggregator]]]" = {}

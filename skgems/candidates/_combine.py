@@ -1,6 +1,6 @@
 """One fitted aggregator of what the nodes have, chosen by rows that did not make it."""
 
-import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -10,15 +10,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer, StandardScaler
 from sklearn.utils import check_random_state
 
-from ..base import BaseAggregator, is_channel, named_members, warn_user
-from ..choice import Choice, choose, choose_over
+from ..base import BaseAggregator, is_channel, named_members
+from ..choice import Choice, choose, choose_over, noting_doubts
 from ..ensembles import EnsembleAggregator
-from ..federation import Summary, is_path, owners_of
+from ..federation import Summary, is_path, owners_of, warn_of_identifiers
 from ..gems import GEMSLogisticAggregator
 from ..networks import final_step
 from ..progress import showing
-from ..steps import as_rows
-from ._candidates import candidates, of_rows
+from ..steps import IDENTIFIES, Columns, as_rows, check_numbers_or_texts
+from ._candidates import candidates, of_rows, roles_over_nodes
 
 
 def combine(
@@ -101,23 +101,46 @@ def _of_rows(X, y, nodes, estimators, front, budget, random_state) -> BaseAggreg
     owners = owners_of(nodes, X)
     members = None if estimators is None else _members_of(estimators, owners)
     seed = check_random_state(random_state).randint(2**31 - 1)
-    own = {"budget": budget, "random_state": seed}
-    tried = candidates(X, list(owners), members, front, **own)
+    columns, doubts = None, []
+    if front is None:
+        check_numbers_or_texts(X)
+        with noting_doubts(doubts):
+            columns = _columns_without_identifiers(X, owners)
+    tried = candidates(
+        X,
+        names=list(owners),
+        members=members,
+        front=front,
+        columns=columns,
+        budget=budget,
+        random_state=seed,
+    )
     choice = choose(tried, X, y, owners, members=members, random_state=seed)
+    choice = replace(choice, doubts=(*choice.doubts, *doubts))
     taken = next(own for own in tried if own.name == choice.name)
     return _fitted(taken.whole, choice, X, y, nodes)
 
 
+def _columns_without_identifiers(X, owners: Mapping) -> Columns:
+    """Columns of rows, without those that identify rows, of which it warns."""
+    columns, roles = Columns.of(X), roles_over_nodes(X, owners)
+    if set(roles) == {IDENTIFIES}:
+        raise ValueError(
+            f"All columns, {columns.labels[:5]}, identify rows, as the number of a "
+            "patient does, so that none is left to learn from. If they describe rows, "
+            "give a front that has them."
+        )
+    warn_of_identifiers(columns.labels, roles)
+    return columns.without_identifiers(roles)
+
+
 def _fitted(aggregator, choice: Choice, *rows) -> BaseAggregator:
     """The aggregator after its fit, whose warnings are doubts."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    doubts = [*choice.doubts]
+    with noting_doubts(doubts):
         aggregator.fit(*rows)
-    for own in caught:
-        warn_user(str(own.message), own.category)
     if choice.factor != 1.0:
         aggregator._temper(choice.factor)
-    doubts = [*choice.doubts, *(str(own.message) for own in caught)]
     aggregator.choice_ = replace(choice, doubts=tuple(dict.fromkeys(doubts)))
     return aggregator
 
@@ -126,12 +149,15 @@ def _over(channel, front, budget, random_state) -> BaseAggregator:
     seed = check_random_state(random_state).randint(2**31 - 1)
     own = {"budget": budget, "random_state": seed}
     plain = (SimpleImputer(),) if front is None else None
+    drop_identifiers = front is None
     if front is None:  # of numbers that nobody has seen, in one message
         filled = SimpleImputer(strategy="constant", fill_value=0.0)
         front = make_pipeline(StandardScaler(), filled)
     bent = front, PowerTransformer()
     tried = partial(of_rows, ["all"], front, bent, plain, **own)
-    aggregator, choice, history = choose_over(channel, tried, seed=seed)
+    aggregator, choice, history = choose_over(
+        channel, tried, seed=seed, drop_identifiers=drop_identifiers
+    )
     fitted = _fitted(aggregator, choice)
     fitted.history_ = [*history, *fitted.history_]
     return fitted

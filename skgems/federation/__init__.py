@@ -8,7 +8,7 @@ from ..messages import (
     sign,
     signing_keys,
 )
-from ._channel import InProcess, Nodes
+from ._channel import InProcess, Nodes, RowsAlone
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, owners_of
 from ._halves import AS_IT_IS, FACTORS, HALVES, losses_of
@@ -43,11 +43,13 @@ from ._warnings import (
     ClassesLeftOutWarning,
     ClassWeightWarning,
     HeavyTailsWarning,
+    IdentifierWarning,
     NodesDisagreeWarning,
     RowsExposedWarning,
     SameRowsWarning,
     VariancesOnlyWarning,
     warn_of_exposed_columns,
+    warn_of_identifiers,
     warn_of_tails,
     warn_of_variances,
 )
@@ -59,6 +61,7 @@ __all__ = [
     "ClassesLeftOutWarning",
     "Federation",
     "HeavyTailsWarning",
+    "IdentifierWarning",
     "LeftOut",
     "Message",
     "Node",
@@ -69,6 +72,7 @@ __all__ = [
     "RepliesMissing",
     "Report",
     "ReportMixin",
+    "RowsAlone",
     "RowsExposedWarning",
     "SameRowsWarning",
     "SignatureError",

@@ -10,11 +10,12 @@ from ..base import warn_user
 from ..compat import safe_indexing
 from ..local import stacked
 from ..messages import Message
-from ..steps import Columns, Front, NotPooledError
+from ..steps import IDENTIFIES, Columns, Front, NotPooledError, agreed_roles
 from ._channel import InProcess
 from ._nodes import node_codes, node_names_of
 from ._rows import column_member
 from ._run import Run
+from ._warnings import warn_of_encoded_identifiers, warn_of_identifiers
 
 
 def front_plan(front: Front) -> Generator:
@@ -24,6 +25,9 @@ def front_plan(front: Front) -> Generator:
         told = {name: reply.content for name, reply in (yield request)}
         if front.columns is None:
             columns, others = _common(told)
+            if front.drop_identifiers:
+                columns, more = _without_identifiers(columns, told)
+                others = [node for node in told if node in {*others, *more}]
             front = replace(front, columns=columns)
             if others:
                 request = Message.of("front", front=front.as_content())
@@ -34,6 +38,8 @@ def front_plan(front: Front) -> Generator:
             for path, own in reply["parts"].items():
                 parts.setdefault(path, {})[node] = own
         found = front.advanced(parts)
+        for kind, labels in found.identifiers.values():
+            warn_of_encoded_identifiers(kind, labels)
         if found.fitted is not None:
             for kind, error in found.errors.values():
                 if error == np.inf:
@@ -88,6 +94,38 @@ def _common(told: Mapping[str, Mapping]) -> tuple[Columns, list[str]]:
         or "again" in told[node]
     ]
     return common, others
+
+
+def _without_identifiers(
+    columns: Columns, told: Mapping[str, Mapping]
+) -> tuple[Columns, list[str]]:
+    """The columns without those that identify rows, and nodes that found others to."""
+    roles = {
+        node: _roles_of(columns, reply["columns"]) for node, reply in told.items()
+    }
+    agreed = agreed_roles(list(roles.values()))
+    if all(role == IDENTIFIES for role in agreed):
+        raise ValueError(
+            f"All columns, {columns.labels[:5]}, identify rows, as the number of a "
+            "patient does, so that none is left to learn from."
+        )
+    warn_of_identifiers(columns.labels, agreed)
+    without = columns.without_identifiers(agreed)
+    others = [
+        node
+        for node, own_roles in roles.items()
+        if columns.without_identifiers(own_roles) != without
+    ]
+    return without, others
+
+
+def _roles_of(columns: Columns, content: Mapping) -> list[str]:
+    """What a node said of these columns, which may stand in another order there."""
+    theirs = Columns.from_content(content)
+    if columns.names is None or theirs.names is None:
+        return list(content["roles"])
+    by_name = dict(zip(theirs.names, content["roles"], strict=True))
+    return [by_name[name] for name in columns.names]
 
 
 def owners_of(nodes, X) -> dict[str, np.ndarray]:

@@ -20,7 +20,14 @@ from ..steps import holding
 from ._halves import OF_HALVES
 from ._nodes import as_mask
 from ._record import Ledger
-from ._rows import AnyRows, column_member, fitted_at_node, member_of
+from ._rows import (
+    AnyRows,
+    check_is_behind_front,
+    column_member,
+    fitted_at_node,
+    member_of,
+    warn_of_another_front,
+)
 from ._warnings import ClassesLeftOutWarning, warn_of_exposed, warn_of_exposed_columns
 
 # Statistics of so few rows of a class are nearly the rows.
@@ -158,6 +165,9 @@ def reply_to(
 
 def _answered(request, estimator, X, y, name, held_out, *, agreed, ledger, min_rows):
     front, digest = request.content.get("front"), request.digest
+    if request.content.get("rows_alone"):
+        estimator = None
+    request = request.with_fields(rows_alone=None)
     of_columns = request.task in ("front", *OF_HALVES)
     if of_columns:
         member = column_member(name, X, as_mask(held_out, X), min_rows)
@@ -165,9 +175,11 @@ def _answered(request, estimator, X, y, name, held_out, *, agreed, ledger, min_r
             member = replace(member, y=column_or_1d(y))
     else:
         if front is not None:
-            front, request = opened_front(front), request.with_front(None)
+            front, request = opened_front(front), request.with_fields(front=None)
             X, estimator = front.transform(X), front.left_of(estimator, name)
             estimator = fitted_at_node(name, estimator, X, y, held_out)
+            if estimator is not None:
+                check_is_behind_front(name, estimator, X)
         member = member_of(AnyRows(), estimator, X, y, name=name, held_out=held_out)
     if agreed is not None:
         if request.task != "front":
@@ -175,12 +187,16 @@ def _answered(request, estimator, X, y, name, held_out, *, agreed, ledger, min_r
             names = member.model.network().feature_names_in if named else None
             agreed.check_rows(np.unique(member.y).tolist(), names)
         ledger.count(request)
+    if front is not None and request.task == "join" and estimator is not None:
+        warn_of_another_front(member.model, *member.rows("judging"))
     if not of_columns:
         member = without_small_classes(member, min_rows)
     reply = answer(request, member)
-    warn_of = {"front": warn_of_exposed_columns, "join": warn_of_exposed}
-    if request.task in warn_of:
-        warn_of[request.task](name, reply)
+    if request.task == "front":
+        asked_front = opened_front(request.content["front"])
+        warn_of_exposed_columns(name, reply, asked_front)
+    elif request.task == "join":
+        warn_of_exposed(name, reply)
     more = {k: v for k, v in request.envelope.items() if k == "exchange"}
     return replace(reply, envelope={"node": name, "to": digest, **more})
 

@@ -21,5 +21,7 @@ MOST_DIRECTIONS, MOST_EPOCHS, MOST_CLUSTERS, MOST_OTHERS = 10**5, 10**5, 10**6, 
 # Models and factors in one message: a step tries five models at most, and candidates
 # are seven; a search for a factor has grids of 17. More show single rows.
 MOST_MODELS, MOST_FACTORS = 7, 32
+# Characters of a reason why a node sends no sums, which has names of columns.
+MOST_REASON = 2000
 # How often an agreement may allow a task.
 MOST_TIMES = 10**6

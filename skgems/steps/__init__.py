@@ -1,7 +1,23 @@
 """Transformers that are functions of sums or of a seed: told, added up, fitted."""
 
 from ._backbone import Backbone, holding
-from ._columns import Columns, as_rows, numbers
+from ._columns import (
+    Columns,
+    ColumnsError,
+    as_rows,
+    check_no_times,
+    check_numbers_or_texts,
+    numbers,
+)
 from ._features import RandomFeatures
-from ._front import Advanced, Front, check_tree, front_of_text
+from ._front import Advanced, Front, check_takes_any_columns, check_tree, front_of_text
+from ._identifiers import (
+    DESCRIBES,
+    IDENTIFIES,
+    IN_ORDER,
+    ROLES,
+    UNCLEAR,
+    agreed_roles,
+    column_roles,
+)
 from ._kinds import NotPooledError

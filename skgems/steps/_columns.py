@@ -1,12 +1,44 @@
 """What rows look like before any number is looked at: columns, names, texts."""
 
-from dataclasses import dataclass
+import datetime
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import check_array
 
+from ._identifiers import IDENTIFIES
+
 _FLOATS = ("float32", "float64")
+# What columns hold, in the words of errors; of all else the names of types are said.
+NUMBERS = "numbers"
+INFINITE = "infinite numbers"
+TEXTS = "texts"
+DATES = "dates"
+TIME_SPANS = "time spans"
+_OF_DTYPE: Mapping[str, str] = {
+    **dict.fromkeys("biuf", NUMBERS),
+    "M": DATES,
+    "m": TIME_SPANS,
+}
+# Those of pandas are subclasses.
+_OF_TYPE: Mapping[str, tuple[type, ...]] = {
+    NUMBERS: (int, float, np.number, np.bool_),
+    TEXTS: (str,),
+    DATES: (datetime.date, datetime.time, np.datetime64),
+    TIME_SPANS: (datetime.timedelta, np.timedelta64),
+}
+# What to do about columns that a step cannot take, by what they hold.
+REMEDIES: Mapping[str, str] = {
+    INFINITE: "Put NaN in place of what is not known, or numbers that are finite.",
+    TEXTS: "Give them to an encoder, in a ColumnTransformer.",
+    DATES: "Put numbers in place of the dates, the same way at all nodes, such as the "
+    "days since an agreed day, or the year and the month; or leave the columns out.",
+    TIME_SPANS: "Put numbers in place of the time spans, in the same unit at all "
+    "nodes, such as X[column].dt.total_seconds(); or leave the columns out.",
+}
 
 
 class ColumnsError(ValueError):
@@ -19,6 +51,8 @@ class Columns:
     names: tuple[str, ...] | None
     text: tuple[bool, ...]
     dtype: str  # of the numbers, "float32" or "float64"
+    # Which of them steps are not given, since they identify rows. Empty: none.
+    left_out: tuple[bool, ...] = ()
 
     @classmethod
     def of(cls, X) -> "Columns":
@@ -39,13 +73,46 @@ class Columns:
         names = content.get("names")
         names = None if names is None else tuple(names)
         text = tuple(map(bool, content["text"]))
+        left_out = tuple(map(bool, content.get("left_out", ())))
         if content["dtype"] not in _FLOATS or (names and len(names) != len(text)):
             raise ValueError("columns do not go together")
-        return cls(len(text), names, text, content["dtype"])
+        if left_out and (len(left_out) != len(text) or all(left_out)):
+            raise ValueError("columns that are left out do not go with the others")
+        return cls(len(text), names, text, content["dtype"], left_out)
+
+    def without_identifiers(self, roles: Sequence[str]) -> "Columns":
+        """The same, leaving out those that identify rows, unless all columns do."""
+        identify = tuple(role == IDENTIFIES for role in roles)
+        if not any(identify) or all(identify):
+            return replace(self, left_out=())
+        return replace(self, left_out=identify)
 
     def as_content(self) -> dict:
-        names = {} if self.names is None else {"names": list(self.names)}
-        return {**names, "text": list(self.text), "dtype": self.dtype}
+        content = {"text": list(self.text), "dtype": self.dtype}
+        if self.names is not None:
+            content["names"] = list(self.names)
+        if any(self.left_out):
+            content["left_out"] = list(self.left_out)
+        return content
+
+    @property
+    def labels(self) -> list:
+        """Names of the columns, or their places where they have no names."""
+        return list(range(self.n) if self.names is None else self.names)
+
+    @property
+    def kept_places(self) -> list[int]:
+        return [j for j in range(self.n) if not (self.left_out and self.left_out[j])]
+
+    @property
+    def kept(self) -> "Columns":
+        """The columns that steps are given."""
+        places = self.kept_places
+        if len(places) == self.n:
+            return self
+        names = None if self.names is None else tuple(self.names[j] for j in places)
+        text = tuple(self.text[j] for j in places)
+        return Columns(len(places), names, text, self.dtype)
 
     def table(self, rows, text: bool = False):
         data = np.array(rows, dtype=object if text or any(self.text) else self.dtype)
@@ -61,19 +128,111 @@ class Columns:
         return self.table([["" if own else 1.0 for own in self.text]])
 
     def of_rows(self, X):
-        if self.names is not None and hasattr(X, "columns"):
-            if list(X.columns) != list(self.names):
-                X = X[list(self.names)]
-            texts = [self.names[j] for j in np.flatnonzero(self.text)]
-            kept = {name: object for name in texts if X[name].dtype != object}
-            return X.astype(kept) if kept else X
-        return X.astype(object) if any(self.text) else X
+        """Rows with these columns in this order; texts are objects, gaps in them NaN.
+
+        To scikit-learn the gap of pandas, pandas.NA, is no gap among objects.
+        """
+        if not hasattr(X, "columns"):
+            return with_nan(X.astype(object)) if any(self.text) else X
+        if self.names is None:
+            X = X.astype(object) if any(self.text) else X
+        elif list(X.columns) != list(self.names):
+            X = X[list(self.names)]
+        changed = {}
+        for (name, dtype), is_text in zip(X.dtypes.items(), self.text, strict=True):
+            if is_text or dtype == object:
+                column = X[name].astype(object)
+                filled = with_nan(column)
+                if dtype != object or filled is not column:
+                    changed[name] = filled
+        if changed:
+            X = X.copy(deep=False)
+            for name, column in changed.items():
+                X[name] = column
+        return X
 
 
 def _is_text(column) -> bool:
     if getattr(column.dtype, "kind", "O") in "biuf":
         return False
     return any(isinstance(value, str) for value in column)
+
+
+def with_nan(objects):
+    """Objects with NaN for pandas.NA and NaT; None stays, which scikit-learn knows."""
+    pandas = sys.modules.get("pandas")
+    if pandas is None:  # then nobody has these values
+        return objects
+    if objects.dtype != object:
+        return objects
+    values = np.array(objects, dtype=object)
+    is_gap = pandas.isna(values)
+    gaps = values[is_gap]
+    is_of_pandas = [value is pandas.NA or value is pandas.NaT for value in gaps]
+    if not any(is_of_pandas):
+        return objects
+    gaps[is_of_pandas] = np.nan
+    values[is_gap] = gaps
+    if isinstance(objects, np.ndarray):
+        return values
+    return pandas.Series(values, objects.index, dtype=object, name=objects.name)
+
+
+def labels_by_kind(X) -> dict[str, list]:
+    """Names, or places, of the columns of a table, by what the columns hold."""
+    if issparse(X):
+        return {NUMBERS: list(range(X.shape[1]))}
+    labels: dict[str, list] = {}
+    for label, column in X.items() if hasattr(X, "columns") else enumerate(X.T):
+        labels.setdefault(column_kind(column), []).append(label)
+    return labels
+
+
+def column_kind(column) -> str:
+    """What a column holds: `TEXTS`, say, or names of types in words."""
+    kind = _OF_DTYPE.get(getattr(column.dtype, "kind", "O"))
+    if kind == NUMBERS and np.isinf(np.asarray(column, dtype=np.float64)).any():
+        return INFINITE
+    if kind is not None:
+        return kind
+    types = {type(value) for value in column if not _is_gap(value)}
+    if any(issubclass(own, str) for own in types):
+        return TEXTS
+    for kind, known in _OF_TYPE.items():
+        if all(issubclass(own, known) for own in types):
+            return kind
+    return f"values of the types {sorted(own.__name__ for own in types)}"
+
+
+def _is_gap(value) -> bool:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.datetime64 | np.timedelta64) and value != value
+
+
+def check_no_times(X) -> None:
+    """Raise ColumnsError for columns of dates or time spans."""
+    for kind in (DATES, TIME_SPANS):
+        _raise_of(kind, _labels_in_table(X).get(kind))
+
+
+def check_numbers_or_texts(X) -> None:
+    """Raise ColumnsError for columns that hold neither finite numbers nor texts."""
+    for kind, labels in _labels_in_table(X).items():
+        if kind not in (NUMBERS, TEXTS):
+            _raise_of(kind, labels)
+
+
+def _labels_in_table(X) -> dict[str, list]:
+    """Labels by kind of a table, or an array that may hold more than numbers."""
+    is_array = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OMm"
+    return labels_by_kind(X) if is_array or hasattr(X, "dtypes") else {}
+
+
+def _raise_of(kind: str, labels: list | None) -> None:
+    if labels:
+        remedy = REMEDIES.get(kind, "Leave them out, or make numbers of them.")
+        raise ColumnsError(f"Columns {labels[:5]} hold {kind}. {remedy}")
 
 
 def as_rows(X):
@@ -83,15 +242,24 @@ def as_rows(X):
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
         if len(set(X.columns)) < X.shape[1]:
             raise ColumnsError("two columns have the same name.")
+        kinds = {type(name).__name__ for name in X.columns}
+        if len(kinds) > 1 and any(isinstance(name, str) for name in X.columns):
+            raise ColumnsError(
+                f"the names of the columns are of the types {sorted(kinds)}. Make all "
+                "of them texts, as X.columns.astype(str) does."
+            )
         return X
     if issparse(X):
         return check_array(X, accept_sparse="csr", ensure_all_finite="allow-nan")
     given = np.asarray(X) if hasattr(X, "__array__") else np.array(X, dtype=object)
     if given.dtype.kind in "OUS" and given.ndim == 2:
-        given = given.astype(object)
+        given = with_nan(given.astype(object))
         if any(map(_is_text, given.T)):
             return given
+        check_no_times(given)
         given = np.array(given.tolist())  # whole numbers of lists stay such
+    elif given.dtype.kind in "Mm" and given.ndim == 2:
+        check_no_times(given)
     kept = None if given.dtype.kind in "biu" else [np.float64, np.float32]
     return check_array(given, dtype=kept, ensure_all_finite="allow-nan")
 

@@ -18,9 +18,18 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from ..compat import get_column_indices, safe_indexing
 from ..networks import is_fitted, is_skorch, read_network, unwrap
 from ._backbone import Backbone, head_of
-from ._columns import Columns, ColumnsError, as_rows
+from ._columns import (
+    NUMBERS,
+    REMEDIES,
+    Columns,
+    ColumnsError,
+    as_rows,
+    labels_by_kind,
+    with_nan,
+)
+from ._identifiers import column_roles
 from ._kinds import KINDS, Kind, NotPooledError
-from ._statistics import STATISTICS
+from ._statistics import STATISTICS, categories_told, identifiers_told
 
 _BY_NAME = {kind.__name__: kind for kind in KINDS}
 _WORDS = ("passthrough", "drop")
@@ -40,6 +49,8 @@ class Front:
     bounds: object = None
     columns: Columns | None = None
     states: Mapping[str, Mapping] = field(default_factory=dict)
+    # Whether steps are not given the columns that identify rows, as nodes find them.
+    drop_identifiers: bool = False
 
     @classmethod
     def of(cls, transformer) -> "Front":
@@ -59,7 +70,8 @@ class Front:
             bounds = [[column, *map(float, own)] for column, own in bounds.items()]
         elif bounds is not None and not isinstance(bounds, str):
             bounds = list(map(float, bounds))
-        return {"tree": as_tree(self.transformer), "bounds": bounds}
+        agreed = {"tree": as_tree(self.transformer), "bounds": bounds}
+        return agreed | ({"drop_identifiers": True} if self.drop_identifiers else {})
 
     @property
     def settings(self) -> dict:
@@ -76,10 +88,10 @@ class Front:
         return joblib.hash([columns, *sorted((k, v) for k, v in self.states.items())])
 
     @classmethod
-    def beside(cls, pipelines: list, bounds=None) -> "Front":
+    def beside(cls, pipelines: list, *, drop_identifiers: bool = False) -> "Front":
         """Several pipelines that are fitted at once; :meth:`branch` has each."""
-        named = [(str(k), own) for k, own in enumerate(pipelines)]
-        return cls(FeatureUnion(named), bounds)
+        named = [(str(k), pipeline) for k, pipeline in enumerate(pipelines)]
+        return cls(FeatureUnion(named), drop_identifiers=drop_identifiers)
 
     def branch(self, k: int, pipeline: Pipeline) -> "Front":
         start = f"0/{k}/"
@@ -108,13 +120,17 @@ class Front:
             if isinstance(bounds, list) and bounds and isinstance(bounds[0], list):
                 bounds = {column: (low, high) for column, low, high in bounds}
             states = dict(content.get("states", {}))
+            drop_identifiers = content.get("drop_identifiers", False)
             odd = [own for own in states.values() if not isinstance(own, Mapping)]
             more = set(content) - {"tree", "bounds", "columns", "states", "fitted"}
-            if odd or more:
-                raise ValueError(f"it has {odd or more}")
+            more -= {"drop_identifiers"}
+            if odd or more or not isinstance(drop_identifiers, bool):
+                raise ValueError(f"it has {odd or more or drop_identifiers}")
             transformer = from_tree(content["tree"])
             check_tree(transformer)
-            front = cls(transformer, bounds, columns, states)
+            if drop_identifiers:
+                check_takes_any_columns(transformer)
+            front = cls(transformer, bounds, columns, states, drop_identifiers)
             front.limits(Columns(1, None, (False,), "float64"))
         except (TypeError, KeyError, AttributeError, ValueError) as exc:
             raise ValueError(f"is no front: {exc!s:.200}") from exc
@@ -139,7 +155,7 @@ class Front:
         """Rows as a node has them, their columns in the order of all."""
         X = as_rows(X)
         if self.columns is None:
-            return X
+            return Columns.of(X).of_rows(X)
         names, n = self.columns.names, self.columns.n
         if hasattr(X, "columns"):
             _check_columns(X, sorted(names or ()))
@@ -163,8 +179,14 @@ class Front:
             memo.clear()
         memo["digests"], known = self._digests, memo.setdefault("tables", {})
         X = memo["rows"] = self.rows(X) if "rows" not in memo else memo["rows"]
-        own_columns, parts = Columns.of(X), {}
-        ready = self._ready(self.columns or own_columns)
+        seen_columns, parts = Columns.of(X), {}
+        told = {"columns": seen_columns.as_content(), "parts": parts}
+        columns = self.columns or seen_columns
+        if self.drop_identifiers and self.columns is None:
+            roles = column_roles(X)
+            told["columns"]["roles"] = list(roles)
+            columns = seen_columns.without_identifiers(roles)
+        ready = self._ready(columns)
 
         def leaf(own, tables, path):
             (table,) = tables
@@ -172,7 +194,7 @@ class Front:
                 step = ready.leaves[path]
                 # Arrays are quicker, and the same where all columns are numbers.
                 if hasattr(table, "columns") and not hasattr(step, "feature_names_in_"):
-                    table = table.to_numpy()
+                    table = with_nan(table.to_numpy())
                 if path not in known:
                     with _no_values(own, table):
                         known[path] = step.transform(table)
@@ -187,7 +209,8 @@ class Front:
             parts[path] = {"statistic": name, **told}
             return None
 
-        told = {"columns": own_columns.as_content(), "parts": parts}
+        if columns.kept is not columns:
+            X = safe_indexing(X, columns.kept_places, axis=1)
         try:
             walk(self.transformer, (X,), "0", leaf)
         except ValueError:
@@ -196,6 +219,17 @@ class Front:
             # Columns may stand in another order elsewhere; then it is asked again.
             return {**told, "again": True}
         return told
+
+    def exposed_columns(self, reply: Mapping) -> list:
+        """Columns of which a reply, made by :meth:`tell`, has values of single rows."""
+        columns = self.columns or Columns.from_content(reply["columns"])
+        if self.columns is None and "roles" in reply["columns"]:
+            columns = columns.without_identifiers(reply["columns"]["roles"])
+        pending, labels = self._ready(columns).pending, []
+        for path, part in reply["parts"].items():
+            if part["statistic"] == "categories":
+                labels += identifiers_told([part], pending[path].labels)
+        return labels
 
     @lru_cache(maxsize=4)  # noqa: B019
     def _ready(self, columns: Columns) -> "Advanced":
@@ -212,6 +246,7 @@ class Front:
     def advanced(self, parts: Mapping[str, Mapping]) -> "Advanced":
         """This front after what nodes told, by path and name of the node."""
         states, pending, errors, leaves = dict(self.states), {}, {}, {}
+        identifiers: dict[str, tuple[str, list]] = {}
 
         def leaf(own, tables, path):
             kind, (example, limits) = KINDS[type(own)], tables
@@ -222,9 +257,13 @@ class Front:
                 states[path] = kind.state(own, {"low": low, "high": high})
             if path not in states and name is not None:
                 if path not in parts:
-                    pending[path] = Pending(own, name, limits)
+                    pending[path] = Pending(own, name, limits, _labels_of(example))
                     return None
-                pooled = _pooled(name, parts[path], example.shape[1])
+                labels = _labels_of(example)
+                pooled = _pooled(name, parts[path], labels)
+                single = kind.identifiers(parts[path].values(), labels)
+                if single:
+                    identifiers[path] = (type(own).__name__, single)
                 if name == "histogram":
                     pooled |= {"low": low, "high": high}
                 states[path] = kind.state(own, pooled)
@@ -234,10 +273,28 @@ class Front:
                 errors[path] = (type(own).__name__, error)
             return fitted, _shown(fitted, kind, example, limits)
 
-        shown = self.columns.example(), self.limits(self.columns)
+        limits = self.limits(self.columns)[:, self.columns.kept_places]
+        shown = self.columns.kept.example(), limits
         found = walk(self.transformer, shown, "0", leaf)
-        known = replace(self, states=states), found and found[0]
-        return Advanced(*known, pending, errors, leaves)
+        fitted = None if found is None else self._of_all_columns(*found)
+        return Advanced(
+            front=replace(self, states=states),
+            fitted=fitted,
+            pending=pending,
+            errors=errors,
+            leaves=leaves,
+            identifiers=identifiers,
+        )
+
+    def _of_all_columns(self, fitted, shown: tuple):
+        """What steps make of the columns they are given, as a transformer of all."""
+        if not any(self.columns.left_out):
+            return fitted
+        kept = [self.columns.labels[j] for j in self.columns.kept_places]
+        whole = ColumnTransformer(
+            [("columns", self.transformer, kept)], verbose_feature_names_out=False
+        )
+        return _assembled(whole, {"columns": (fitted, shown)}, self.columns.example())
 
     @cached_property
     def fitted(self):
@@ -283,8 +340,28 @@ class Front:
 
     def transform(self, X):
         X = self.rows(X)
-        with _no_values(self.transformer):
+        with _no_values(self.transformer), self._naming_new_texts(X):
             return self.fitted.transform(X)
+
+    @contextmanager
+    def _naming_new_texts(self, X) -> Iterator[None]:
+        """Name columns of texts that held none when it was fitted, if steps fail."""
+        try:
+            yield
+        except (ValueError, TypeError) as exc:
+            columns = zip(
+                self.columns.labels, Columns.of(X).text, self.columns.text, strict=True
+            )
+            labels = [
+                label for label, is_text, was_text in columns if is_text > was_text
+            ]
+            if not labels:
+                raise
+            raise ColumnsError(
+                f"Columns {labels[:5]} hold texts, but the front was fitted to "
+                "numbers there. Make numbers of the texts, or let the columns hold "
+                "texts at all nodes."
+            ) from exc
 
 
 def backbones_of(transformer) -> list[Backbone]:
@@ -317,21 +394,37 @@ def _of_features(net, own: str, known: list[str], name: str):
 
 @contextmanager
 def _no_values(step, table=None) -> Iterator[None]:
-    """Keep values of rows out of errors that a server may see; the cause has them."""
+    """Keep values of rows out of errors that a server may see; the cause has them.
+
+    Where columns of a table are not such as the step takes, these are named.
+    """
     try:
         yield
     except ColumnsError:
         raise
     except (ValueError, TypeError) as exc:
-        wrong, texts = f"cannot take values of some rows ({type(exc).__name__}).", []
         if table is not None and not hasattr(step, "handle_unknown"):
-            columns = Columns.of(table)
-            names = columns.names or range(columns.n)
-            texts = [names[j] for j in np.flatnonzero(columns.text)]
-        if texts:
-            wrong = f"takes numbers, but the columns {texts[:5]} hold texts: give them "
-            wrong += "to an encoder, by a ColumnTransformer."
-        raise ValueError(f"{type(step).__name__} {wrong}") from exc
+            _raise_of_columns(step, table, exc)
+        raise ColumnsError(
+            f"{type(step).__name__} cannot take values of some rows "
+            f"({type(exc).__name__})."
+        ) from exc
+
+
+def _raise_of_columns(step, table, cause: Exception) -> None:
+    """Raise ColumnsError for columns of a table that are not finite numbers."""
+    for kind, labels in labels_by_kind(table).items():
+        if kind != NUMBERS:
+            remedy = REMEDIES.get(kind, "Leave them out, or make numbers of them.")
+            raise ColumnsError(
+                f"{type(step).__name__} takes numbers, but the columns {labels[:5]} "
+                f"hold {kind}. {remedy}"
+            ) from cause
+
+
+def _labels_of(table) -> list:
+    """Names of the columns of a table, or their places where they have no names."""
+    return list(table.columns if hasattr(table, "columns") else range(table.shape[1]))
 
 
 class Pending(NamedTuple):
@@ -340,6 +433,7 @@ class Pending(NamedTuple):
     step: object
     statistic: str
     bounds: np.ndarray
+    labels: list  # names of its columns, or places
 
     def can_tell(self, extremes: bool) -> bool:
         if self.statistic == "extremes":
@@ -355,21 +449,52 @@ class Advanced(NamedTuple):
     pending: Mapping[str, Pending]
     errors: Mapping[str, tuple]
     leaves: Mapping[str, object]
+    # Kinds of encoders, and the columns among theirs that identify rows.
+    identifiers: Mapping[str, tuple[str, list]]
 
 
-def _pooled(name: str, told: Mapping[str, Mapping], width: int) -> dict:
-    for node, own in told.items():
-        if own["statistic"] != name:
-            raise ValueError(f"Node {node!r} told {own['statistic']!r}, not {name!r}.")
-        widths = {own[key].shape[-1] for key in ("counts", "mean", "low") if key in own}
+def _pooled(name: str, told: Mapping[str, Mapping], labels: list) -> dict:
+    """The statistic of all rows of the columns with these labels, by what nodes told."""
+    for node, part in told.items():
+        if part["statistic"] != name:
+            raise ValueError(f"Node {node!r} told {part['statistic']!r}, not {name!r}.")
+        widths = {
+            part[key].shape[-1] for key in ("counts", "mean", "low") if key in part
+        }
         if name == "categories":
-            widths = {len(own) - 2}
+            widths = {len(categories_told(part))}
         if name == "histogram":
-            widths = {len(own["cumulative"])}
-        if widths != {width}:
-            raise ValueError(f"Node {node!r} told of {widths} columns, not of {width}.")
-    told = [{k: v for k, v in own.items() if k != "statistic"} for own in told.values()]
-    return STATISTICS[name].pool(told)
+            widths = {len(part["cumulative"])}
+        if widths != {len(labels)}:
+            raise ValueError(
+                f"Node {node!r} told of {widths} columns, not of {len(labels)}."
+            )
+    if name == "categories":
+        _check_alike(told, labels)
+    parts = [
+        {key: value for key, value in part.items() if key != "statistic"}
+        for part in told.values()
+    ]
+    pooled = STATISTICS[name].pool(parts)
+    return pooled | ({"columns": labels} if name == "categories" else {})
+
+
+def _check_alike(told: Mapping[str, Mapping], labels: list) -> None:
+    """Raise ValueError where categories are texts at some nodes, numbers at others."""
+    for j, label in enumerate(labels):
+        categories = {node: part[str(j)]["labels"] for node, part in told.items()}
+        of_texts = [
+            node for node, own in categories.items() if own and isinstance(own[0], str)
+        ]
+        of_numbers = [
+            node for node, own in categories.items() if own and node not in of_texts
+        ]
+        if of_texts and of_numbers:
+            raise ValueError(
+                f"Column {label!r} holds texts at nodes {of_texts[:5]} and numbers at "
+                f"nodes {of_numbers[:5]}. Have all nodes write it alike, as numbers "
+                f"(pandas.to_numeric) or as texts."
+            )
 
 
 def _shown(fitted, kind: Kind, example, limits) -> tuple:
@@ -546,6 +671,20 @@ def check_tree(own, depth: int = 0) -> None:
         )
     KINDS[type(own)].check(own)
     own._validate_params()
+
+
+def check_takes_any_columns(own) -> None:
+    """Raise NotPooledError for steps that cannot do without columns of their rows."""
+    if isinstance(own, Pipeline | FeatureUnion):
+        steps = own.steps if isinstance(own, Pipeline) else own.transformer_list
+        for _, step in steps:
+            check_takes_any_columns(step)
+    if isinstance(own, ColumnTransformer | Backbone):
+        raise NotPooledError(
+            f"drop_identifiers leaves columns out before all steps, but "
+            f"{type(own).__name__} needs the columns that it was made for. Set "
+            "drop_identifiers=False, and list the columns that are to be kept."
+        )
 
 
 def as_tree(own):

@@ -1,7 +1,7 @@
 """Kinds of transformers: what each needs told, and how it is fitted of that alone."""
 
 import numbers
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from scipy.linalg import eigh
@@ -19,7 +19,7 @@ from sklearn.kernel_approximation import (
 from ._backbone import Backbone
 from ._columns import Columns
 from ._features import RandomFeatures
-from ._statistics import N_BINS, POWERS, categories_told
+from ._statistics import N_BINS, POWERS, categories_told, identifiers_told
 
 _EPS = np.finfo(np.float64).eps
 # A gap between variances, relative to the largest, below which axes are anybody's.
@@ -47,6 +47,10 @@ class Kind:
     def state(self, own, pooled: Mapping) -> dict:
         """What `fit` takes, of the statistic of all rows."""
         return dict(pooled)
+
+    def identifiers(self, replies: Iterable[Mapping], labels: list) -> list:
+        """Those labels of columns that identify rows, and should not be encoded."""
+        return []
 
     def fit(self, own, example, state):
         """The fitted transformer; ``example`` is a row of what it will be given."""
@@ -170,13 +174,21 @@ class _Encoder(Kind):
     def asks(self, own):
         return "categories" if isinstance(own.categories, str) else None
 
+    def identifiers(self, replies, labels):
+        return identifiers_told(replies, labels)
+
     def state(self, own, pooled):
         state, columns = {}, categories_told(pooled)
-        withheld = sum(c["withheld"] for c in columns)
+        withheld = {
+            label: int(column["withheld"])
+            for label, column in zip(pooled["columns"], columns, strict=True)
+            if column["withheld"]
+        }
         if withheld and own.handle_unknown == "error":
             raise ValueError(
-                f"{int(withheld)} values are of categories that their node has fewer "
-                f"than min_rows rows of, so it does not tell them, and "
+                f"{sum(withheld.values())} values of the columns "
+                f"{list(withheld)[:5]} are of categories that their node has fewer "
+                "than min_rows rows of, so it does not tell them, and "
                 f"{type(own).__name__} may raise for them: set handle_unknown, or "
                 "agree on categories=[...]."
             )
@@ -192,9 +204,17 @@ class _Encoder(Kind):
         listed = [list(labels) for labels in (() if state else own.categories)]
         for c in known:
             listed.append([*c["labels"], *[None] * c["none"], *[np.nan] * c["nan"]])
-        empty = [j for j, labels in enumerate(listed) if not labels]
+        names = getattr(example, "columns", range(len(listed)))
+        empty = [
+            name for name, labels in zip(names, listed, strict=True) if not labels
+        ]
         if empty:
-            raise ValueError(f"no category of columns {empty} has min_rows at a node.")
+            raise ValueError(
+                f"no category of the columns {empty[:5]} has min_rows rows at any "
+                "node, so that nodes tell none. Leave the columns out if they identify "
+                "rows, as the number of a patient does. Otherwise agree on "
+                "categories=[...], or have nodes set a smaller min_rows."
+            )
         if state and _groups_rare(own):  # one row of what is rare, and two of all else
             fitted.set_params(min_frequency=2, max_categories=None)
             for labels, c in zip(listed, known, strict=True):

@@ -92,7 +92,7 @@ def test_the_smallest_within_a_standard_error():
         good  # log-loss breaks the tie of which is best, the order of what is taken
     )
     assert smallest_of_the_best(hits @ hits.T, 400, [2.0, 1.0, 3.0])[0] == 0
-    with pytest.raises(ValueError, match="No candidate can be made. a: odd"):
+    with pytest.raises(ValueError, match=r"No candidate can be made. \['a'\]: Odd"):
         chosen([{"name": "a", "error": "odd"}], [], None, 1)
 
 
