@@ -17,7 +17,7 @@ from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..compat import HasMethods, VisualBlock
-from ..steps import Front, check_tree
+from ..steps import Front, check_no_times, check_tree
 from ._members import MemberParametersMixin, is_channel, named_members
 
 _MOST_SHOWN = 5  # nodes in a diagram; of more, a count
@@ -134,6 +134,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         if front is not None:
             check = check_X_y if len(arrays) > 1 else check_array
             return check(front.transform(arrays[0]), *arrays[1:], **checks)
+        check_no_times(arrays[0])
         try:
             with warnings.catch_warnings():
                 if not reset and getattr(self, "_named_by_nodes", False):

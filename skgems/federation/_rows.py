@@ -53,6 +53,8 @@ def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Membe
     if aggregator._agreed_front is not None:
         estimator = aggregator._agreed_front.left_of(estimator, name)
     X, y, mask, (_, names) = _checked_rows(aggregator, estimator, name, X, y, held_out)
+    if aggregator._agreed_front is not None and estimator is not None:
+        warn_of_another_front(local_model(estimator, name=name), X, y)
     if estimator is None:
         estimator = Network.of_rows(y, X, names)
     roles = _nodes.roles_of(name, np.arange(X.shape[0]), mask, None)

@@ -2,7 +2,7 @@
 
 import datetime
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -178,21 +178,44 @@ def with_nan(objects):
     return pandas.Series(values, objects.index, dtype=object, name=objects.name)
 
 
+def _labelled(X) -> Iterable[tuple]:
+    """Columns of a table, with their names or places."""
+    return X.items() if hasattr(X, "columns") else enumerate(X.T)
+
+
 def labels_by_kind(X) -> dict[str, list]:
     """Names, or places, of the columns of a table, by what the columns hold."""
     if issparse(X):
         return {NUMBERS: list(range(X.shape[1]))}
     labels: dict[str, list] = {}
-    for label, column in X.items() if hasattr(X, "columns") else enumerate(X.T):
+    for label, column in _labelled(X):
         labels.setdefault(column_kind(column), []).append(label)
     return labels
+
+
+def labels_of_infinite(X) -> list:
+    """Names, or places, of the columns of numbers among which are infinite ones."""
+    if issparse(X):
+        return []
+    return [
+        label
+        for label, column in _labelled(X)
+        if column_kind(column) == NUMBERS
+        and np.isinf(_as_floats(column)).any()
+    ]
+
+
+def _as_floats(column) -> np.ndarray:
+    """The numbers of a column without its gaps."""
+    values = np.asarray(column)
+    if values.dtype != object:
+        return values.astype(np.float64)
+    return np.array([value for value in values if not _is_gap(value)], np.float64)
 
 
 def column_kind(column) -> str:
     """What a column holds: `TEXTS`, say, or names of types in words."""
     kind = _OF_DTYPE.get(getattr(column.dtype, "kind", "O"))
-    if kind == NUMBERS and np.isinf(np.asarray(column, dtype=np.float64)).any():
-        return INFINITE
     if kind is not None:
         return kind
     types = {type(value) for value in column if not _is_gap(value)}
@@ -218,9 +241,12 @@ def check_no_times(X) -> None:
 
 def check_numbers_or_texts(X) -> None:
     """Raise ColumnsError for columns that hold neither finite numbers nor texts."""
-    for kind, labels in _labels_in_table(X).items():
+    by_kind = _labels_in_table(X)
+    for kind, labels in by_kind.items():
         if kind not in (NUMBERS, TEXTS):
             _raise_of(kind, labels)
+    if by_kind:
+        _raise_of(INFINITE, labels_of_infinite(X))
 
 
 def _labels_in_table(X) -> dict[str, list]:

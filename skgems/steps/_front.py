@@ -19,12 +19,14 @@ from ..compat import get_column_indices, safe_indexing
 from ..networks import is_fitted, is_skorch, read_network, unwrap
 from ._backbone import Backbone, head_of
 from ._columns import (
+    INFINITE,
     NUMBERS,
     REMEDIES,
     Columns,
     ColumnsError,
     as_rows,
     labels_by_kind,
+    labels_of_infinite,
     with_nan,
 )
 from ._identifiers import column_roles
@@ -204,6 +206,9 @@ class Front:
                 return None
             (low, high), name = waits.bounds, waits.statistic
             grid = {"low": low, "high": high} if name == "histogram" else {}
+            if name != "categories":
+                # Texts such as "45", and dates, would be taken for numbers.
+                _check_numbers(own, table)
             with _no_values(own, table):
                 told = STATISTICS[name].tell(table, min_rows, **grid)
             parts[path] = {"statistic": name, **told}
@@ -212,7 +217,7 @@ class Front:
         if columns.kept is not columns:
             X = safe_indexing(X, columns.kept_places, axis=1)
         try:
-            walk(self.transformer, (X,), "0", leaf)
+            walk(self.transformer, (X,), "0", leaf, dict(ready.is_sparse))
         except ValueError:
             if self.columns is not None:
                 raise
@@ -275,7 +280,8 @@ class Front:
 
         limits = self.limits(self.columns)[:, self.columns.kept_places]
         shown = self.columns.kept.example(), limits
-        found = walk(self.transformer, shown, "0", leaf)
+        is_sparse: dict[str, bool | None] = {}
+        found = walk(self.transformer, shown, "0", leaf, is_sparse)
         fitted = None if found is None else self._of_all_columns(*found)
         return Advanced(
             front=replace(self, states=states),
@@ -284,6 +290,7 @@ class Front:
             errors=errors,
             leaves=leaves,
             identifiers=identifiers,
+            is_sparse=is_sparse,
         )
 
     def _of_all_columns(self, fitted, shown: tuple):
@@ -292,7 +299,9 @@ class Front:
             return fitted
         kept = [self.columns.labels[j] for j in self.columns.kept_places]
         whole = ColumnTransformer(
-            [("columns", self.transformer, kept)], verbose_feature_names_out=False
+            [("columns", self.transformer, kept)],
+            sparse_threshold=1.0,  # as it comes out of the steps
+            verbose_feature_names_out=False,
         )
         return _assembled(whole, {"columns": (fitted, shown)}, self.columns.example())
 
@@ -404,17 +413,23 @@ def _no_values(step, table=None) -> Iterator[None]:
         raise
     except (ValueError, TypeError) as exc:
         if table is not None and not hasattr(step, "handle_unknown"):
-            _raise_of_columns(step, table, exc)
+            _check_numbers(step, table, exc)
         raise ColumnsError(
             f"{type(step).__name__} cannot take values of some rows "
             f"({type(exc).__name__})."
         ) from exc
 
 
-def _raise_of_columns(step, table, cause: Exception) -> None:
-    """Raise ColumnsError for columns of a table that are not finite numbers."""
-    for kind, labels in labels_by_kind(table).items():
-        if kind != NUMBERS:
+def _check_numbers(step, table, cause: Exception | None = None) -> None:
+    """Raise ColumnsError for columns of a table that hold no numbers, by their names.
+
+    After a failure, its cause, columns of infinite numbers are looked for, too.
+    """
+    by_kind = labels_by_kind(table)
+    if cause is not None:
+        by_kind[INFINITE] = labels_of_infinite(table)
+    for kind, labels in by_kind.items():
+        if kind != NUMBERS and labels:
             remedy = REMEDIES.get(kind, "Leave them out, or make numbers of them.")
             raise ColumnsError(
                 f"{type(step).__name__} takes numbers, but the columns {labels[:5]} "
@@ -451,6 +466,8 @@ class Advanced(NamedTuple):
     leaves: Mapping[str, object]
     # Kinds of encoders, and the columns among theirs that identify rows.
     identifiers: Mapping[str, tuple[str, list]]
+    # By path of what stands side by side, whether sparse rows come out of it.
+    is_sparse: Mapping[str, bool | None]
 
 
 def _pooled(name: str, told: Mapping[str, Mapping], labels: list) -> dict:
@@ -518,14 +535,19 @@ def _shown(fitted, kind: Kind, example, limits) -> tuple:
     return shown, np.where(np.isnan(limits), np.nan, moved).astype(float)
 
 
-def walk(own, tables: tuple, path: str, leaf: Callable):
-    """Fit each step by ``leaf(step, tables, path)``; None where one cannot be."""
+def walk(own, tables: tuple, path: str, leaf: Callable, is_sparse: dict):
+    """Fit each step by ``leaf(step, tables, path)``; None where one cannot be.
+
+    Of columns side by side, ``is_sparse`` says by path whether they are sparse
+    together, as examples of them decide it; at a node, where nothing is put together,
+    it is read.
+    """
     if own is None or (isinstance(own, str) and own == "passthrough"):
         return "passthrough", tables
     if isinstance(own, Pipeline):
         steps = []
         for k, (name, step) in enumerate(own.steps):
-            found = walk(step, tables, f"{path}/{k}", leaf)
+            found = walk(step, tables, f"{path}/{k}", leaf, is_sparse)
             if found is None:
                 return None
             fitted, tables = found
@@ -540,13 +562,18 @@ def walk(own, tables: tuple, path: str, leaf: Callable):
         part = tables
         if columns is not None:
             part = tuple(safe_indexing(table, columns, axis=1) for table in tables)
-        found.append((name, walk(step, part, f"{path}/{k}", leaf)))
+        found.append((name, walk(step, part, f"{path}/{k}", leaf, is_sparse)))
     if any(done is None for _, done in found):
         return None
-    after = tuple(_beside([own[1][i] for _, own in found]) for i in range(len(tables)))
-    if any(own[0] is None for _, own in found):  # at a node
-        return None, after
-    return _assembled(own, dict(found), tables[0]), after
+    whole = None
+    if all(own[0] is not None for _, own in found):
+        whole = _assembled(own, dict(found), tables[0])
+        is_sparse.setdefault(path, getattr(whole, "sparse_output_", None))
+    after = tuple(
+        _beside([tables_after[i] for _, (_, tables_after) in found], is_sparse.get(path))
+        for i in range(len(tables))
+    )
+    return whole, after
 
 
 def _depth(own) -> int:
@@ -588,10 +615,14 @@ def _check_columns(X, names) -> None:
         raise ColumnsError(f"X lacks the columns {missing[:10]}.")
 
 
-def _beside(tables: list):
-    if any(map(sparse.issparse, tables)):
+def _beside(tables: list, is_sparse: bool | None):
+    """Columns of several tables; None: sparse if those of one are."""
+    if is_sparse is not False and any(map(sparse.issparse, tables)):
         return sparse.hstack(tables).tocsr()
-    tables = [np.asarray(table) for table in tables]
+    tables = [
+        table.toarray() if sparse.issparse(table) else np.asarray(table)
+        for table in tables
+    ]
     return np.hstack(tables) if len(tables) > 1 else tables[0]
 
 
