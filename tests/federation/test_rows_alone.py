@@ -254,6 +254,7 @@ def test_a_channel_may_leave_classifiers_aside(tmp_path):
         assert reply.content["describe"]["network"]["output"] == "none"
     agg.ask_scores()
     assert heard[-1][0].task == "score" and heard[-1][0].content["rows_alone"]
+    assert np.isnan(agg.node_scores_["local"]).all()
     with pytest.raises(TypeError, match="'lyon'"):
         GEMSLogisticAggregator(told_by(of_other_rows()), random_state=0).fit()
     # The channel itself is none of it.
