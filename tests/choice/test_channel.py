@@ -374,14 +374,15 @@ def test_nodes_with_classifiers_are_asked_for_their_rows_alone(kind, with_state)
 
 
 def test_what_combine_takes_is_what_it_judged_whatever_nodes_hold():
+    rows = X[:, :4]
     fitted = {
-        name: clone(MEMBERS["scaled otherwise"]).fit(X[NODES == name], Y[NODES == name])
+        name: clone(MEMBERS["scaled otherwise"]).fit(rows[NODES == name], Y[NODES == name])
         for name in sorted(set(NODES))
     }
-    agg = combine(Parties(members=fitted).channel, budget="small", random_state=0)
-    plain = combine(Parties().channel, budget="small", random_state=0)
+    agg = combine(Parties(rows, members=fitted).channel, budget="small", random_state=0)
+    plain = combine(Parties(rows).channel, budget="small", random_state=0)
     assert agg.choice_.name == plain.choice_.name
-    np.testing.assert_array_equal(agg.predict_proba(X), plain.predict_proba(X))
+    np.testing.assert_array_equal(agg.predict_proba(rows), plain.predict_proba(rows))
 
 
 def test_classifiers_are_left_aside_in_the_report_too():
@@ -397,19 +398,20 @@ def test_classifiers_are_left_aside_in_the_report_too():
 
 
 def test_identifiers_are_left_out_over_a_channel():
-    numbered = np.c_[np.arange(len(X)), X]
+    rows = X[:, :4]
+    numbered = np.c_[np.arange(len(X)), rows]
     parties = Parties(numbered)
     with pytest.warns(IdentifierWarning, match=r"\[0\] are left out"):
         agg = combine(parties.channel, budget="small", random_state=0)
-    plain = combine(Parties().channel, budget="small", random_state=0)
+    plain = combine(Parties(rows).channel, budget="small", random_state=0)
     assert [entry["task"] for entry in agg.history_] == (
         ["front", "front", "halves", "judge", "join"]
     )
     assert agg.choice_.name == plain.choice_.name
     assert any("[0] are left out" in doubt for doubt in agg.choice_.doubts)
     proba = agg.predict_proba(numbered)
-    np.testing.assert_allclose(proba, plain.predict_proba(X), atol=1e-9)
-    exported = agg.to_estimator().predict_proba(np.c_[np.zeros(len(X)), X])
+    np.testing.assert_allclose(proba, plain.predict_proba(rows), atol=1e-9)
+    exported = agg.to_estimator().predict_proba(np.c_[np.zeros(len(X)), rows])
     np.testing.assert_allclose(exported, proba, atol=1e-12)
 
 
