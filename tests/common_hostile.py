@@ -825,7 +825,9 @@ def requests(talks: list[Talk]) -> list[tuple[Message, object, np.ndarray, objec
         found.append((Message.of("front", front=front.as_content()), member))
     fitted = PooledTransformer(StandardScaler()).fit(member.X).as_front()
     found.append((joined.with_fields(front=fitted.as_content()), member))
-    left_out = replace(fitted.columns, left_out=(True, *[False] * (member.X.shape[1] - 1)))
+    left_out = replace(
+        fitted.columns, left_out=(True, *[False] * (member.X.shape[1] - 1))
+    )
     dropping = replace(fitted, columns=left_out, states={}, drop_identifiers=True)
     found.append((Message.of("front", front=dropping.as_content()), member))
     own = {pair.request.task: (pair.request, member) for pair in choice_pairs()}

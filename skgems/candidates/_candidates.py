@@ -41,8 +41,9 @@ def roles_over_nodes(X, owners: Mapping[str, np.ndarray]) -> tuple[str, ...]:
     of_all = column_roles(safe_indexing(X, rows))
     roles = []
     for role, role_of_all in zip(of_nodes, of_all, strict=True):
-        is_plainer = role == IN_ORDER and role_of_all == IDENTIFIES
-        roles.append(role_of_all if role == UNCLEAR or is_plainer else role)
+        all_rows_say_more = role == IN_ORDER and role_of_all == IDENTIFIES
+        takes_all_rows = role == UNCLEAR or all_rows_say_more
+        roles.append(role_of_all if takes_all_rows else role)
     return tuple(roles)
 
 
@@ -96,7 +97,7 @@ def candidates(
     budget: str,
     random_state: int,
 ) -> list[Candidate]:
-    """What is tried, larger models later; ``columns``: those of X if ``front`` is None."""
+    """What is tried, larger models later; ``columns`` are given without a front."""
     plain = bent = None
     if columns is not None:
         front = scaled_front(X, columns)

@@ -11,7 +11,7 @@ from sklearn.preprocessing import PowerTransformer, StandardScaler
 from sklearn.utils import check_random_state
 
 from ..base import BaseAggregator, is_channel, named_members
-from ..choice import Choice, choose, choose_over, noting_doubts
+from ..choice import Choice, NotingDoubts, choose, choose_over
 from ..ensembles import EnsembleAggregator
 from ..federation import Summary, is_path, owners_of, warn_of_identifiers
 from ..gems import GEMSLogisticAggregator
@@ -56,7 +56,8 @@ default=None
         None: all rows are of one node.
     front : transformer, default=None
         Transformers before all candidates of rows. None: scaled columns; imputers and
-        encoders too, where values are missing or texts. Estimators see rows as given.
+        encoders too, where values are missing or texts, without columns that identify
+        rows (:ref:`identifiers`). Estimators see rows as given.
     budget : {"small", "fast", "thorough"}, default="fast"
         "thorough" tries larger models too, in some three times the time; "small" no
         features beside the columns, sums of which over fewer rows show these.
@@ -73,7 +74,13 @@ default=None
     Raises
     ------
     ValueError
-        If rows or estimators are not usable, or no candidate can be made.
+        If rows or estimators are not usable, such as columns of dates, or no candidate
+        can be made; the message names nodes and columns.
+
+    Warns
+    -----
+    IdentifierWarning
+        If columns that identify rows, as the number of a patient, are left out.
 
     Examples
     --------
@@ -101,10 +108,11 @@ def _of_rows(X, y, nodes, estimators, front, budget, random_state) -> BaseAggreg
     owners = owners_of(nodes, X)
     members = None if estimators is None else _members_of(estimators, owners)
     seed = check_random_state(random_state).randint(2**31 - 1)
-    columns, doubts = None, []
+    columns = None
+    doubts: list[str] = []
     if front is None:
         check_numbers_or_texts(X)
-        with noting_doubts(doubts):
+        with NotingDoubts(doubts):
             columns = _columns_without_identifiers(X, owners)
     tried = candidates(
         X,
@@ -123,7 +131,8 @@ def _of_rows(X, y, nodes, estimators, front, budget, random_state) -> BaseAggreg
 
 def _columns_without_identifiers(X, owners: Mapping) -> Columns:
     """Columns of rows, without those that identify rows, of which it warns."""
-    columns, roles = Columns.of(X), roles_over_nodes(X, owners)
+    columns = Columns.of(X)
+    roles = roles_over_nodes(X, owners)
     if set(roles) == {IDENTIFIES}:
         raise ValueError(
             f"All columns, {columns.labels[:5]}, identify rows, as the number of a "
@@ -137,7 +146,7 @@ def _columns_without_identifiers(X, owners: Mapping) -> Columns:
 def _fitted(aggregator, choice: Choice, *rows) -> BaseAggregator:
     """The aggregator after its fit, whose warnings are doubts."""
     doubts = [*choice.doubts]
-    with noting_doubts(doubts):
+    with NotingDoubts(doubts):
         aggregator.fit(*rows)
     if choice.factor != 1.0:
         aggregator._temper(choice.factor)

@@ -24,7 +24,7 @@ from ..federation import (
 from ..fronts import PooledTransformer
 from ..networks import final_step
 from ..steps import Front
-from ._choice import Choice, noting_doubts
+from ._choice import Choice, NotingDoubts
 from ._judging import Candidate, chosen, entry_of, loss_and_factor
 
 
@@ -45,8 +45,9 @@ def choose_over(
     fronts = _Fronts(tried, drop_identifiers=drop_identifiers)
     if getattr(channel, "agreement", None) is None:
         channel.agreement = _agreement(tried, fronts)
-    run, doubts = Run(channel, agreement=channel.agreement), []
-    with noting_doubts(doubts):
+    run = Run(channel, agreement=channel.agreement)
+    doubts: list[str] = []
+    with NotingDoubts(doubts):
         run(fronts.plan())
     sums, refusals = run(_ask_halves(tried, fronts, seed))
     n_rows = {s.name: s.n_rows for own in sums for s in own[0]}
@@ -91,8 +92,10 @@ def _check_all_sent(
     if not lacking:
         return
     reason = reasons.get(lacking[0], "it gave no reason")
-    others = f" Nodes {lacking[1:6]} did not either." if lacking[1:] else ""
-    raise ValueError(f"Node {lacking[0]!r} sent no sums for it: {reason}.{others}")
+    raise ValueError(
+        f"Node {lacking[0]!r} sent no sums for it: {reason}. Without sums are the "
+        f"nodes {lacking[:5]}."
+    )
 
 
 class _Fronts:
@@ -159,7 +162,8 @@ def _ask_halves(tried, fronts, seed) -> Generator:
     for k, own in enumerate(tried):
         request = first_request(own.aggregator, own.aggregator._first_requests())
         asked[str(k)] = request.content | fronts.with_front(own.steps)
-    found, refusals = [([], []) for _ in tried], {}
+    found = [([], []) for _ in tried]
+    refusals: dict[str, dict[str, str]] = {}
     replies = yield Message.of("halves", seed=seed, asked=asked)
     for node, reply in replies:
         for number, reason in reply.content["refused"].items():

@@ -1,8 +1,6 @@
 """What was tried, what was taken, and what to doubt."""
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from textwrap import wrap
 
@@ -10,8 +8,9 @@ import numpy as np
 
 from ..base import warn_user
 
-# Characters of a line, and of the name of a candidate, in the printed table.
-_WIDTH, _NAME_WIDTH = 88, 26
+# Characters of a line of the printed table, and of the name of a candidate in it.
+_WIDTH = 88
+_NAME_WIDTH = 26
 _LEGEND = (
     "* is the candidate that was taken: the smallest within a standard error of the "
     "best. Accuracy and log-loss are of rows that did not make the model. MB are "
@@ -36,7 +35,8 @@ class Choice:
     n_rows : int
         Rows that judged.
     doubts : tuple of str
-        Reasons not to trust it.
+        Reasons not to trust it: few rows that judged, candidates that could not be
+        made, columns that were left out, warnings of the fit.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Choice:
 
 
 def line_of(entry: dict, *, is_taken: bool = False) -> str:
-    """A candidate's line of the table, or more where the reason of a failure is long."""
+    """A candidate's line of the table; more where the reason of a failure is long."""
     start = f"{'*' if is_taken else '':2}{entry['name']:{_NAME_WIDTH}}"
     if entry["error"]:
         reason = f"{start} not made: {entry['error']}"
@@ -100,17 +100,24 @@ def _wrapped(paragraph: str, *, indent: int) -> list[str]:
     )
 
 
-@contextmanager
-def noting_doubts(doubts: list[str]) -> Iterator[None]:
-    """Add the texts of warnings within a block to doubts; they stay warnings."""
-    caught: list[warnings.WarningMessage] = []
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            yield
-    finally:
-        doubts += dict.fromkeys(str(warning.message) for warning in caught)
-        for warning in caught:
+class NotingDoubts:
+    """Add the texts of warnings within a block to doubts; they stay warnings.
+
+    It is no generator: the line that warnings are of would be in contextlib.
+    """
+
+    def __init__(self, doubts: list[str]) -> None:
+        self.doubts = doubts
+        self.recorder = warnings.catch_warnings(record=True)
+
+    def __enter__(self) -> None:
+        self.caught = self.recorder.__enter__()
+        warnings.simplefilter("always")
+
+    def __exit__(self, *failure) -> None:
+        self.recorder.__exit__(*failure)
+        self.doubts += dict.fromkeys(str(warning.message) for warning in self.caught)
+        for warning in self.caught:
             warn_user(str(warning.message), warning.category)
 
 

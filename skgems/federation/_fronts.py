@@ -100,9 +100,7 @@ def _without_identifiers(
     columns: Columns, told: Mapping[str, Mapping]
 ) -> tuple[Columns, list[str]]:
     """The columns without those that identify rows, and nodes that found others to."""
-    roles = {
-        node: _roles_of(columns, reply["columns"]) for node, reply in told.items()
-    }
+    roles = {node: _roles_of(columns, reply["columns"]) for node, reply in told.items()}
     agreed = agreed_roles(list(roles.values()))
     if all(role == IDENTIFIES for role in agreed):
         raise ValueError(

@@ -169,7 +169,9 @@ def read_federation(
             n_rows = len(roles["training"])
             is_of_front = front is not None and aggregator._looks_at_members
             if is_of_front and fitted and n_rows:
-                warn_of_another_front(models[k], safe_indexing(X, rows), classes[y[rows]])
+                warn_of_another_front(
+                    models[k], safe_indexing(X, rows), classes[y[rows]]
+                )
         given = models[k], descriptions[k], seen[k], *roles.values()
         nodes.append(Node(name, *given, summary, counts))
         text = f"{kind.__name__}, {seen[k].sum()} classes, {n_rows} rows"

@@ -4,6 +4,8 @@ import datetime
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
+from numbers import Real
 
 import numpy as np
 from scipy.sparse import issparse
@@ -25,7 +27,7 @@ _OF_DTYPE: Mapping[str, str] = {
 }
 # Those of pandas are subclasses.
 _OF_TYPE: Mapping[str, tuple[type, ...]] = {
-    NUMBERS: (int, float, np.number, np.bool_),
+    NUMBERS: (Real, Decimal, np.bool_),
     TEXTS: (str,),
     DATES: (datetime.date, datetime.time, np.datetime64),
     TIME_SPANS: (datetime.timedelta, np.timedelta64),
@@ -140,10 +142,11 @@ class Columns:
             X = X[list(self.names)]
         changed = {}
         for (name, dtype), is_text in zip(X.dtypes.items(), self.text, strict=True):
-            if is_text or dtype == object:
+            is_object = isinstance(dtype, np.dtype) and dtype.kind == "O"
+            if is_text or is_object:
                 column = X[name].astype(object)
                 filled = with_nan(column)
-                if dtype != object or filled is not column:
+                if not is_object or filled is not column:
                     changed[name] = filled
         if changed:
             X = X.copy(deep=False)
@@ -185,7 +188,7 @@ def _labelled(X) -> Iterable[tuple]:
 
 def labels_by_kind(X) -> dict[str, list]:
     """Names, or places, of the columns of a table, by what the columns hold."""
-    if issparse(X):
+    if issparse(X) or (isinstance(X, np.ndarray) and X.dtype.kind in "biuf"):
         return {NUMBERS: list(range(X.shape[1]))}
     labels: dict[str, list] = {}
     for label, column in _labelled(X):
@@ -200,8 +203,7 @@ def labels_of_infinite(X) -> list:
     return [
         label
         for label, column in _labelled(X)
-        if column_kind(column) == NUMBERS
-        and np.isinf(_as_floats(column)).any()
+        if column_kind(column) == NUMBERS and np.isinf(_as_floats(column)).any()
     ]
 
 
@@ -245,14 +247,17 @@ def check_numbers_or_texts(X) -> None:
     for kind, labels in by_kind.items():
         if kind not in (NUMBERS, TEXTS):
             _raise_of(kind, labels)
-    if by_kind:
+    if by_kind or hasattr(X, "iloc"):
         _raise_of(INFINITE, labels_of_infinite(X))
 
 
 def _labels_in_table(X) -> dict[str, list]:
-    """Labels by kind of a table, or an array that may hold more than numbers."""
+    """Labels by kind of a table, or of an array of objects; none if all are numbers."""
+    if hasattr(X, "iloc"):
+        kinds = {getattr(dtype, "kind", "O") for dtype in X.dtypes}
+        return {} if kinds <= set("biuf") else labels_by_kind(X)
     is_array = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OMm"
-    return labels_by_kind(X) if is_array or hasattr(X, "dtypes") else {}
+    return labels_by_kind(X) if is_array else {}
 
 
 def _raise_of(kind: str, labels: list | None) -> None:
@@ -268,10 +273,10 @@ def as_rows(X):
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
         if len(set(X.columns)) < X.shape[1]:
             raise ColumnsError("two columns have the same name.")
-        kinds = {type(name).__name__ for name in X.columns}
-        if len(kinds) > 1 and any(isinstance(name, str) for name in X.columns):
+        others = [name for name in X.columns if not isinstance(name, str)]
+        if 0 < len(others) < X.shape[1]:
             raise ColumnsError(
-                f"the names of the columns are of the types {sorted(kinds)}. Make all "
+                f"Some names of columns are texts, but {others[:5]} are not. Make all "
                 "of them texts, as X.columns.astype(str) does."
             )
         return X

@@ -35,6 +35,8 @@ from ._statistics import STATISTICS, categories_told, identifiers_told
 
 _BY_NAME = {kind.__name__: kind for kind in KINDS}
 _WORDS = ("passthrough", "drop")
+# What the content of a front may have.
+_FIELDS = {"tree", "bounds", "drop_identifiers", "columns", "states", "fitted"}
 # Parameters of a ColumnTransformer that are sent.
 _COLUMN_PARAMS = ("sparse_threshold", "verbose_feature_names_out")
 # Parameters that say how much is computed, how much that may be, and how many steps
@@ -124,8 +126,7 @@ class Front:
             states = dict(content.get("states", {}))
             drop_identifiers = content.get("drop_identifiers", False)
             odd = [own for own in states.values() if not isinstance(own, Mapping)]
-            more = set(content) - {"tree", "bounds", "columns", "states", "fitted"}
-            more -= {"drop_identifiers"}
+            more = set(content) - _FIELDS
             if odd or more or not isinstance(drop_identifiers, bool):
                 raise ValueError(f"it has {odd or more or drop_identifiers}")
             transformer = from_tree(content["tree"])
@@ -471,7 +472,7 @@ class Advanced(NamedTuple):
 
 
 def _pooled(name: str, told: Mapping[str, Mapping], labels: list) -> dict:
-    """The statistic of all rows of the columns with these labels, by what nodes told."""
+    """The statistic of all rows, of columns with these labels, by what nodes told."""
     for node, part in told.items():
         if part["statistic"] != name:
             raise ValueError(f"Node {node!r} told {part['statistic']!r}, not {name!r}.")
@@ -538,9 +539,7 @@ def _shown(fitted, kind: Kind, example, limits) -> tuple:
 def walk(own, tables: tuple, path: str, leaf: Callable, is_sparse: dict):
     """Fit each step by ``leaf(step, tables, path)``; None where one cannot be.
 
-    Of columns side by side, ``is_sparse`` says by path whether they are sparse
-    together, as examples of them decide it; at a node, where nothing is put together,
-    it is read.
+    ``is_sparse`` gets, and keeps, by path whether what stands side by side is sparse.
     """
     if own is None or (isinstance(own, str) and own == "passthrough"):
         return "passthrough", tables
@@ -566,14 +565,12 @@ def walk(own, tables: tuple, path: str, leaf: Callable, is_sparse: dict):
     if any(done is None for _, done in found):
         return None
     whole = None
-    if all(own[0] is not None for _, own in found):
+    if all(fitted is not None for _, (fitted, _) in found):  # not at a node
         whole = _assembled(own, dict(found), tables[0])
         is_sparse.setdefault(path, getattr(whole, "sparse_output_", None))
-    after = tuple(
-        _beside([tables_after[i] for _, (_, tables_after) in found], is_sparse.get(path))
-        for i in range(len(tables))
-    )
-    return whole, after
+    branches_of_tables = zip(*(branch for _, (_, branch) in found), strict=True)
+    after = (_beside(list(side), is_sparse.get(path)) for side in branches_of_tables)
+    return whole, tuple(after)
 
 
 def _depth(own) -> int:

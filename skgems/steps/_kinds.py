@@ -205,9 +205,7 @@ class _Encoder(Kind):
         for c in known:
             listed.append([*c["labels"], *[None] * c["none"], *[np.nan] * c["nan"]])
         names = getattr(example, "columns", range(len(listed)))
-        empty = [
-            name for name, labels in zip(names, listed, strict=True) if not labels
-        ]
+        empty = [name for name, labels in zip(names, listed, strict=True) if not labels]
         if empty:
             raise ValueError(
                 f"no category of the columns {empty[:5]} has min_rows rows at any "

@@ -158,9 +158,7 @@ def identifiers_told(replies: Iterable[Mapping], labels: list) -> list:
     ]
     roles = agreed_roles(roles_by_node)
     return [
-        label
-        for label, role in zip(labels, roles, strict=True)
-        if role == IDENTIFIES
+        label for label, role in zip(labels, roles, strict=True) if role == IDENTIFIES
     ]
 
 

@@ -376,7 +376,9 @@ def test_nodes_with_classifiers_are_asked_for_their_rows_alone(kind, with_state)
 def test_what_combine_takes_is_what_it_judged_whatever_nodes_hold():
     rows = X[:, :4]
     fitted = {
-        name: clone(MEMBERS["scaled otherwise"]).fit(rows[NODES == name], Y[NODES == name])
+        name: clone(MEMBERS["scaled otherwise"]).fit(
+            rows[NODES == name], Y[NODES == name]
+        )
         for name in sorted(set(NODES))
     }
     agg = combine(Parties(rows, members=fitted).channel, budget="small", random_state=0)

@@ -310,7 +310,9 @@ def test_reasons_of_failures_are_doubts_once_for_all_that_have_them():
     choice = chosen(table, [0], np.array([[300]]), 300)
     (doubt,) = choice.doubts
     assert doubt == "these candidates could not be made: ['b', 'c']. Node 'x': odd."
-    with pytest.raises(ValueError, match=r"No candidate .* \['b', 'c'\]: Node 'x': odd"):
+    with pytest.raises(
+        ValueError, match=r"No candidate .* \['b', 'c'\]: Node 'x': odd"
+    ):
         chosen(table[1:], [], np.zeros((0, 0)), 300)
 
 
@@ -355,9 +357,7 @@ def test_candidates_that_fail_beside_members_are_doubts():
     assert choice.looks_at_members
     (doubt,) = choice.doubts
     assert "['linear', 'linear, bent'" in doubt
-    assert "Node '0': StandardScaler takes numbers, but the columns ['c0', 'c2'] hold" in (
-        doubt
-    )
+    assert "Node '0': StandardScaler takes numbers, but the columns ['c0'" in doubt
     with pytest.raises(ValueError, match=r"Node '0': StandardScaler .*\['c0', 'c2'\]"):
         combine(X=frame, y=y, **given)
 
@@ -385,10 +385,12 @@ def test_a_number_of_the_patient_is_left_out(kind, with_text):
         frame["ward"] = np.random.default_rng(1).choice(["er", "icu"], len(y))
     frame.insert(0, "id", IDS[kind](len(y)))
     small = {"budget": "small", "random_state": 0}
-    with pytest.warns(IdentifierWarning, match=r"\['id'\] are left out"):
+    with pytest.warns(IdentifierWarning, match=r"\['id'\] are left out") as caught:
         agg = combine(X=frame, y=y, nodes=nodes, **small)
     without = frame.drop(columns="id")
     plain = combine(X=without, y=y, nodes=nodes, **small)
+    (warning,) = caught
+    assert warning.filename == __file__
     (doubt,) = set(agg.choice_.doubts) - set(plain.choice_.doubts)
     assert "['id'] are left out" in doubt
     names = [own["name"] for own in agg.choice_.table]

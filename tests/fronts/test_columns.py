@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -173,7 +174,9 @@ def test_what_else_is_no_number_is_named(values, holds):
 def test_names_of_columns_that_are_texts_and_numbers_are_refused():
     frame, y = table()
     frame.columns = ["age", "truth", 3]
-    with pytest.raises(ValueError, match=r"types \['int', 'str'\].*X\.columns\.astype"):
+    with pytest.raises(
+        ValueError, match=r"texts, but \[3\] are not.*X\.columns\.astype"
+    ):
         combine(X=frame, y=y, nodes=NODES, random_state=0)
     with pytest.raises(ValueError, match="Make all of them texts"):
         PooledTransformer(StandardScaler()).fit(frame[["age", 3]])
@@ -200,6 +203,18 @@ def test_texts_at_one_node_are_named_with_the_nodes():
         combine(X=mixed, y=y, nodes=NODES, budget="small", random_state=0)
     with pytest.raises(ValueError, match=r"'lyon': SimpleImputer takes .*\['age'\]"):
         PooledTransformer(FRONT).fit(mixed, nodes=NODES)
+
+
+def test_numbers_of_other_types_are_numbers():
+    frame, y = table()
+    odd = frame.assign(
+        age=[Decimal(k) if k == k else None for k in frame["age"]],
+        truth=frame["truth"].astype(int).astype("category"),
+    )
+    given = {"nodes": NODES, "budget": "small", "random_state": 0}
+    agg = combine(X=odd, y=y, **given)
+    plain = combine(X=frame, y=y, **given)
+    np.testing.assert_allclose(agg.predict_proba(odd), plain.predict_proba(frame))
 
 
 @pytest.mark.parametrize("sparse_threshold", [0.0, 0.3, 1.0])

@@ -62,7 +62,7 @@ def codes(numbers):
         (RNG.permutation(400), IDENTIFIES),
         (np.where(np.arange(300) % 9 == 0, np.nan, np.arange(300)), IDENTIFIES),
         (pd.array([*range(100), None], dtype="Int64"), IDENTIFIES),
-        # Of large range, in order: of a patient, or of a price by which rows are sorted.
+        # Of large range, in order: of patients, or prices by which rows are sorted.
         (np.sort(RNG.choice(10**6, 400, replace=False)), IN_ORDER),
         (RNG.choice(10**6, 400, replace=False), DESCRIBES),
         # Measurements, sorted ones too.
@@ -368,9 +368,13 @@ def test_a_node_sends_no_values_of_rare_ones_and_warns_of_those_it_sends():
     with pytest.raises(ValueError, match=r"columns \['name'\] has min_rows rows at an"):
         front.set_params(summaries=[told]).fit()
     front.set_params(summaries=None)
-    with pytest.warns(RowsExposedWarning, match=r"'lyon' sends the values .*\['name'\]"):
+    with pytest.warns(
+        RowsExposedWarning, match=r"'lyon' sends the values .*\['name'\]"
+    ):
         told = front.summarize(frame, name="lyon", min_rows=1)
     assert b"P00001" in told.to_bytes()
     request = Message.of("front", front=front.as_front().as_content())
-    with pytest.warns(RowsExposedWarning, match=r"'lyon' sends the values .*\['name'\]"):
+    with pytest.warns(
+        RowsExposedWarning, match=r"'lyon' sends the values .*\['name'\]"
+    ):
         reply_to(request, None, frame, None, name="lyon", min_rows=1)
