@@ -760,8 +760,8 @@ def honest_pairs() -> list[Pair]:
     named = ("network", "feature_names"), list("abcde")
     described = Message.of("describe", **put(found[0].reply.content, *named))
     found.append(Pair(found[0].request, described))
-    for own in (StandardScaler(), OneHotEncoder()):
-        front = PooledTransformer(own)
+    for own, drop in ((StandardScaler(), True), (OneHotEncoder(), False)):
+        front = PooledTransformer(own, drop_identifiers=drop)
         reply = front.summarize(data()[0].round(), name="lyon", min_rows=1)
         names = [f"x{j}" for j in range(len(reply.content["columns"]["text"]))]
         content = put(reply.content, ("columns", "names"), names) | {"again": False}
@@ -828,7 +828,12 @@ def requests(talks: list[Talk]) -> list[tuple[Message, object, np.ndarray, objec
         front = PooledTransformer(own, bounds={0: (-9.0, 9.0)}).as_front()
         found.append((Message.of("front", front=front.as_content()), member))
     fitted = PooledTransformer(StandardScaler()).fit(member.X).as_front()
-    found.append((joined.with_front(fitted.as_content()), member))
+    found.append((joined.with_fields(front=fitted.as_content()), member))
+    left_out = replace(
+        fitted.columns, left_out=(True, *[False] * (member.X.shape[1] - 1))
+    )
+    dropping = replace(fitted, columns=left_out, states={}, drop_identifiers=True)
+    found.append((Message.of("front", front=dropping.as_content()), member))
     own = {pair.request.task: (pair.request, member) for pair in choice_pairs()}
     found += [own["halves"], own["judge"]]
     return found + [(_requests[task][0], members[task]) for task in sorted(members)]

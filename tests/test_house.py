@@ -162,7 +162,7 @@ PUBLIC = {
         *("EmptyIntersectionError", "EmptyIntersectionWarning"),
     ],
     "skgems.federation": [
-        *("Nodes", "reply_to", "run", "Message", "Record", "Summary"),
+        *("Nodes", "RowsAlone", "reply_to", "run", "Message", "Record", "Summary"),
         *("read_federation", "Federation", "Node", "SummarizingMixin"),
         *("LeftOut", "RepliesMissing", "TooFewNodes", "AskAgainError"),
         *("Report", "ReportMixin"),
@@ -172,7 +172,7 @@ PUBLIC = {
         *("LedgerDamagedError", "LedgerOlderError", "RowsAskedAgainWarning"),
         *("ClassWeightWarning", "ClassesLeftOutWarning", "HeavyTailsWarning"),
         *("NodesDisagreeWarning", "RowsExposedWarning", "SameRowsWarning"),
-        *("UnseenClassesWarning", "VariancesOnlyWarning"),
+        *("IdentifierWarning", "VariancesOnlyWarning", "UnseenClassesWarning"),
     ],
     "skgems.exchange": ["Folder", "Inspected", "inspect"],
     "skgems.flower": ["FlowerNodes", "client_app", "server_app"],

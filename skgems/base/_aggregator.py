@@ -26,6 +26,7 @@ from ..steps import (
     Front,
     are_documents,
     as_rows,
+    check_no_times,
     check_tree,
 )
 from ._labels import check_no_label_missing, encode_labels
@@ -73,6 +74,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     _allow_nd = False  # whether rows may have more dimensions, as images
     _allow_nan = False  # or values may be missing
     _takes_rows_alone = False  # whether nodes may have no classifier
+    _looks_at_members = True  # whether what nodes' classifiers learnt is asked for
     _asks_nodes = False  # by messages, so that `estimators` may be a channel
     # Classes of which this is so, by name, as an exchange and its folder know them.
     methods: "ClassVar[dict[str, type[BaseAggregator]]]" = {}
@@ -172,6 +174,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
                 "begin with an equal one may stay as they are. EnsembleAggregator lets "
                 "pipelines vote that begin with any vectorizer."
             )
+        check_no_times(arrays[0])
         try:
             with warnings.catch_warnings():
                 if not reset and getattr(self, "_named_by_nodes", False):

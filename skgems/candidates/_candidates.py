@@ -1,5 +1,6 @@
 """What can be made of what the nodes have, from small models to large ones."""
 
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -10,16 +11,27 @@ from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, PowerTransformer, StandardScaler
+from sklearn.preprocessing import PowerTransformer, StandardScaler
 
 from ..choice import Candidate
+from ..compat import safe_indexing
 from ..ensembles import EnsembleAggregator
 from ..fronts import RandomFeatures
 from ..gems import GEMSLogisticAggregator, GEMSMLPAggregator
 from ..networks import final_step
 from ..pfnm import PFNMAggregator
 from ..pooled import PooledAggregator, shrunk_lda
-from ..steps import Columns, are_documents, numbers
+from ..steps import (
+    IDENTIFIES,
+    IN_ORDER,
+    UNCLEAR,
+    Columns,
+    agreed_roles,
+    are_documents,
+    column_roles,
+    encoded_texts,
+    numbers,
+)
 
 # Aggregators that let the members of the nodes vote, and their parameters, by name.
 _VOTES = {
@@ -29,43 +41,103 @@ _VOTES = {
 }
 
 
+def roles_over_nodes(X, owners: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    """What nodes say of each column; all rows where nodes have too few to say it."""
+    of_nodes = agreed_roles(
+        [column_roles(safe_indexing(X, rows)) for rows in owners.values() if len(rows)]
+    )
+    rows = np.sort(np.concatenate(list(owners.values())))
+    of_all = column_roles(safe_indexing(X, rows))
+    roles = []
+    for role, role_of_all in zip(of_nodes, of_all, strict=True):
+        all_rows_say_more = role == IN_ORDER and role_of_all == IDENTIFIES
+        takes_all_rows = role == UNCLEAR or all_rows_say_more
+        roles.append(role_of_all if takes_all_rows else role)
+    return tuple(roles)
+
+
 def scaled_front(X, columns: Columns):
     """What makes numbers of one scale of a table, as far as it needs that."""
     if issparse(X):
         return None
+    texts, numeric = [], []
+    for place in columns.kept_places:
+        labels = texts if columns.text[place] else numeric
+        labels.append(columns.labels[place])
     scaled = make_pipeline(SimpleImputer(), StandardScaler())
-    if not any(columns.text):
-        return scaled if np.isnan(numbers(X)).any() else StandardScaler()
-    places = np.array(columns.names or np.arange(columns.n), dtype=object)
-    texts = np.array(columns.text)
-    encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-    of_numbers = "numbers", scaled, list(places[~texts])
-    return ColumnTransformer([of_numbers, ("texts", encoder, list(places[texts]))])
+    if texts:
+        parts = [("numbers", scaled, numeric)] if numeric else []
+        return ColumnTransformer([*parts, ("texts", encoded_texts(), texts)])
+    table = safe_indexing(X, columns.kept_places, axis=1)
+    step = scaled if np.isnan(numbers(table)).any() else StandardScaler()
+    if any(columns.left_out):
+        return ColumnTransformer([("numbers", step, numeric)])
+    return step
 
 
-def candidates(X, names, members, front=None, *, budget, random_state) -> list:
-    """Each Candidate, of which later ones are larger; ``members`` may be None."""
+def _steps_of_plain_columns(front) -> tuple | None:
+    """Steps before columns as they come, which may be none, given the scaled front.
+
+    None where columns have to be encoded or imputed before anything else.
+    """
+    if front is None or isinstance(front, StandardScaler):
+        return ()
+    if not isinstance(front, ColumnTransformer):
+        return None
+    _, step, labels = front.transformers[0]
+    if len(front.transformers) > 1 or not isinstance(step, StandardScaler):
+        return None
+    return (ColumnTransformer([("numbers", "passthrough", labels)]),)
+
+
+def _are_positive(X, columns: Columns) -> bool:
+    table = safe_indexing(X, columns.kept_places, axis=1)
+    return bool(np.min(np.asarray(table)) > 0)
+
+
+def candidates(
+    X,
+    *,
+    names: list[str],
+    members: list[tuple] | None,
+    front,
+    columns: Columns | None,
+    budget: str,
+    random_state: int,
+) -> list[Candidate]:
+    """What is tried, larger models later.
+
+    ``columns`` are given for a table without a front.
+    """
     if are_documents(X):
-        found = of_documents(names, front, random_state=random_state)
-        if not found and members is None:
+        of_texts = of_documents(names, front, random_state=random_state)
+        if not of_texts and members is None:
             raise ValueError(
                 "X holds documents, one text or dict a row, and there are no "
                 "estimators that take them. Give front=HashingVectorizer("
                 "n_features=4096), or front=FeatureHasher(n_features=4096) of dicts; "
                 "or fitted pipelines that begin with a vectorizer."
             )
-        return found + of_votes(members, random_state=random_state)
-    as_it_comes = front is None
-    if as_it_comes:
-        front = scaled_front(X, Columns.of(X))
-        as_it_comes = front is None or isinstance(front, StandardScaler)
-    bent = None if front is None else (front, PowerTransformer())
-    if as_it_comes and bent and np.min(np.asarray(X)) > 0:
-        # Powers are the same in all units; in these they have digits in float32 too.
-        bent = (StandardScaler(with_mean=False), PowerTransformer(method="box-cox"))
-    own = {"budget": budget, "random_state": random_state}
-    plain = () if as_it_comes else None
-    found = of_rows(names, front, bent, plain, X.shape[0], **own)
+        return of_texts + of_votes(members, random_state=random_state)
+    plain = bent = None
+    if columns is not None:
+        front = scaled_front(X, columns)
+        plain = _steps_of_plain_columns(front)
+    if front is not None:
+        bent = (front, PowerTransformer())
+        if plain is not None and _are_positive(X, columns):
+            # Powers are the same in all units; in these float32 has digits for them.
+            unit = StandardScaler(with_mean=False)
+            bent = (*plain, unit, PowerTransformer(method="box-cox"))
+    found = of_rows(
+        names,
+        front,
+        bent,
+        plain,
+        X.shape[0],
+        budget=budget,
+        random_state=random_state,
+    )
     if members is None:
         return found
     ways = dict(_VOTES)

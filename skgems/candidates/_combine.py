@@ -17,14 +17,29 @@ from ..base import (
     named_members,
     noted_warnings,
 )
-from ..choice import Choice, choose, choose_over
+from ..choice import Choice, NotingDoubts, choose, choose_over
 from ..ensembles import EnsembleAggregator
-from ..federation import Summary, check_labels, is_path, owners_of, seen_classes_of
+from ..federation import (
+    Summary,
+    check_labels,
+    is_path,
+    owners_of,
+    seen_classes_of,
+    warn_of_identifiers,
+)
 from ..gems import GEMSLogisticAggregator
 from ..networks import final_step, takes_documents
 from ..progress import showing
-from ..steps import are_documents, as_documents, as_rows, auto_front
-from ._candidates import candidates, of_rows
+from ..steps import (
+    IDENTIFIES,
+    Columns,
+    are_documents,
+    as_documents,
+    as_rows,
+    auto_front,
+    check_numbers_or_texts,
+)
+from ._candidates import candidates, of_rows, roles_over_nodes
 
 
 def combine(
@@ -64,7 +79,8 @@ default=None
         None: all rows are of one node.
     front : transformer, default=None
         Transformers before all candidates of rows. None: scaled columns; imputers and
-        encoders too, where values are missing or texts. Estimators see rows as given.
+        encoders too, where values are missing or texts, without columns that identify
+        rows (:ref:`identifiers`). Estimators see rows as given.
     budget : {"small", "fast", "thorough"}, default="fast"
         "thorough" tries larger models too, in some three times the time; "small" no
         features beside the columns, sums of which over fewer rows show these.
@@ -81,7 +97,13 @@ default=None
     Raises
     ------
     ValueError
-        If rows or estimators are not usable, or no candidate can be made.
+        If rows or estimators are not usable, such as columns of dates, or no candidate
+        can be made; the message names nodes and columns.
+
+    Warns
+    -----
+    IdentifierWarning
+        If columns that identify rows, as the number of a patient, are left out.
 
     Examples
     --------
@@ -117,11 +139,39 @@ def _of_rows(X, y, nodes, estimators, front, budget, random_state) -> BaseAggreg
     owners = owners_of(nodes, X)
     members = None if estimators is None else _members_of(estimators, owners, y)
     seed = check_random_state(random_state).randint(2**31 - 1)
-    own = {"budget": budget, "random_state": seed}
-    tried = candidates(X, list(owners), members, front, **own)
+    columns = None
+    doubts: list[str] = []
+    if front is None and not are_documents(X):
+        check_numbers_or_texts(X)
+        with NotingDoubts(doubts):
+            columns = _columns_without_identifiers(X, owners)
+    tried = candidates(
+        X,
+        names=list(owners),
+        members=members,
+        front=front,
+        columns=columns,
+        budget=budget,
+        random_state=seed,
+    )
     choice = choose(tried, X, y, owners, members=members)
+    choice = replace(choice, doubts=(*choice.doubts, *doubts))
     taken = next(own for own in tried if own.name == choice.name)
     return _fitted(taken.whole, choice, X, y, nodes)
+
+
+def _columns_without_identifiers(X, owners: Mapping) -> Columns:
+    """Columns of rows, without those that identify rows, of which it warns."""
+    columns = Columns.of(X)
+    roles = roles_over_nodes(X, owners)
+    if set(roles) == {IDENTIFIES}:
+        raise ValueError(
+            f"All columns, {columns.labels[:5]}, identify rows, as the number of a "
+            "patient does, so that none is left to learn from. If they describe rows, "
+            "give a front that has them."
+        )
+    warn_of_identifiers(columns.labels, roles)
+    return columns.without_identifiers(roles)
 
 
 def _fitted(aggregator, choice: Choice, *rows) -> BaseAggregator:
@@ -138,12 +188,15 @@ def _over(channel, front, budget, random_state) -> BaseAggregator:
     seed = check_random_state(random_state).randint(2**31 - 1)
     own = {"budget": budget, "random_state": seed}
     plain = None
+    drop_identifiers = front is None
     if front is None:  # of columns that nobody has seen, in one message
         plain = (auto_front(SimpleImputer()),)
         front = auto_front()
     bent = front, PowerTransformer()
     tried = partial(of_rows, ["all"], front, bent, plain, **own)
-    aggregator, choice, history = choose_over(channel, tried)
+    aggregator, choice, history = choose_over(
+        channel, tried, drop_identifiers=drop_identifiers
+    )
     fitted = _fitted(aggregator, choice)
     fitted.history_ = [*history, *fitted.history_]
     return fitted

@@ -1,6 +1,6 @@
 """Candidates over a channel: nodes tell sums of two halves, and judge by the other."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from time import perf_counter
 from uuid import uuid4
@@ -14,6 +14,7 @@ from ..federation import (
     HALVES,
     Agreement,
     Message,
+    RowsAlone,
     Run,
     Summary,
     first_request,
@@ -23,23 +24,31 @@ from ..federation import (
 from ..fronts import PooledTransformer
 from ..networks import final_step
 from ..steps import Front
-from ._choice import Choice
+from ._choice import Choice, NotingDoubts
 from ._judging import Candidate, chosen, entry_of, loss_and_factor
 
 
 def choose_over(
-    channel, candidates: Callable[[int], list[Candidate]]
+    channel,
+    candidates: Callable[[int], list[Candidate]],
+    *,
+    drop_identifiers: bool = False,
 ) -> tuple[BaseAggregator, Choice, list]:
-    """The best of ``candidates(n_rows)``, not fitted; the choice; the history."""
+    """The best of ``candidates(n_rows)``, not fitted; the choice; the history.
+
+    ``drop_identifiers``: whether their fronts are given no columns that identify rows.
+    """
     # One message for each step of fronts that looks at rows, one of half-sums, one that
     # judges; that of the model itself is left to its fit, over the same channel.
     tried = candidates(0)
-    fronts = _Fronts(tried)
+    fronts = _Fronts(tried, drop_identifiers=drop_identifiers)
     if getattr(channel, "agreement", None) is None:
         channel.agreement = _agreement(tried, fronts, min_rows=min_rows_of(channel))
     run = Run(channel, agreement=channel.agreement)
-    run(fronts.plan())
-    sums = run(_ask_halves(tried, fronts))
+    doubts: list[str] = []
+    with NotingDoubts(doubts):
+        run(fronts.plan())
+    sums, refusals = run(_ask_halves(tried, fronts))
     n_rows = {s.name: s.n_rows for own in sums for s in own[0]}
     later, table, models = candidates(2 * sum(n_rows.values())), [], {}
     pairs = zip(tried, later, strict=True)
@@ -49,8 +58,7 @@ def choose_over(
         entry["bytes"] = sum(own.n_bytes for half in pair for own in half)
         table.append(entry)
         try:
-            if lacking := sorted(set(n_rows) - {s.name for s in pair[0]}):
-                raise ValueError(f"nodes {lacking[:5]} cannot take part in it")
+            _check_all_sent(set(n_rows), pair[0], refusals.get(str(k), {}))
             with silenced():
                 models[k] = fronts.with_front(tried[k].steps) | {
                     half: _form(candidate.aggregator, own)
@@ -66,24 +74,52 @@ def choose_over(
         table[k]["accuracy"] = right[place, place] / judged
         table[k] |= loss_and_factor(tried[k], losses[place] / judged)
     choice = chosen(table, np.array(list(models)), right, judged)
+    choice = replace(choice, doubts=(*choice.doubts, *doubts))
     taken = next(own for own in tried if own.name == choice.name)
-    aggregator = clone(taken.aggregator).set_params(estimators=channel)
+    aggregator = clone(taken.aggregator).set_params(estimators=RowsAlone(channel))
     if taken.steps:
         aggregator.set_params(front=PooledTransformer.of(fronts.of(taken.steps)))
     return aggregator, choice, run.history
 
 
+def _check_all_sent(
+    names: set[str], summaries: list[Summary], reasons: Mapping[str, str]
+) -> None:
+    """Raise ValueError with the reason of a node whose sums a candidate lacks."""
+    lacking = sorted(names - {summary.name for summary in summaries})
+    if not lacking:
+        return
+    reason = reasons.get(lacking[0], "it gave no reason")
+    raise ValueError(
+        f"Node {lacking[0]!r} sent no sums for it: {reason}. Without sums are the "
+        f"nodes {lacking[:5]}."
+    )
+
+
 class _Fronts:
     """What candidates have before them, fitted at once where they begin alike."""
 
-    def __init__(self, tried: list[Candidate]) -> None:
+    def __init__(self, tried: list[Candidate], *, drop_identifiers: bool) -> None:
         self.steps = list(dict.fromkeys(own.steps for own in tried if own.steps))
         self.starts = list(dict.fromkeys(map(_looking, self.steps)))
-        self.whole = Front.beside([make_pipeline(*own) for own in self.starts])
+        self.drop_identifiers = drop_identifiers
+        self.whole = Front.beside(
+            [make_pipeline(*own) for own in self.starts],
+            drop_identifiers=drop_identifiers,
+        )
 
     def plan(self) -> Generator:
         if self.steps:
             self.whole = (yield from front_plan(self.whole)).front
+
+    @property
+    def agreed(self) -> list[dict]:
+        """What nodes accept: the front of all, and that of each candidate."""
+        alone = [
+            Front(make_pipeline(*steps), drop_identifiers=self.drop_identifiers)
+            for steps in self.steps
+        ]
+        return [front.agreed for front in (self.whole, *alone)]
 
     def of(self, steps: tuple) -> Front:
         start = self.starts.index(_looking(steps))
@@ -111,30 +147,34 @@ def _agreement(tried: list[Candidate], fronts: _Fronts, *, min_rows: int) -> Agr
     tasks = dict.fromkeys(("halves", "judge", "join", "score"), 1)
     if fronts.steps:
         tasks["front"] = fronts.whole.most_messages
-    each = [fronts.whole, *(Front(make_pipeline(*own)) for own in fronts.steps)]
-    settings = {"methods": methods, "fronts": [own.agreed for own in each]}
     return Agreement(
         exchange=uuid4().hex,
         method="combine",
-        settings=settings,
+        settings={"methods": methods, "fronts": fronts.agreed},
         tasks=tasks,
         min_rows=min_rows,
     )
 
 
 def _ask_halves(tried, fronts) -> Generator:
-    """Plan whose result is, of each candidate, the summaries of either half."""
+    """Plan for the summaries of either half of each candidate, and of nodes' reasons.
+
+    The reasons why nodes sent none are by number of the candidate and name of the node.
+    """
     asked = {}
     for k, own in enumerate(tried):
         request = first_request(own.aggregator, own.aggregator._first_requests())
         asked[str(k)] = request.content | fronts.with_front(own.steps)
     found = [([], []) for _ in tried]
+    refusals: dict[str, dict[str, str]] = {}
     replies = yield Message.of("halves", asked=asked)
-    for _, reply in replies:
+    for node, reply in replies:
+        for number, reason in reply.content["refused"].items():
+            refusals.setdefault(number, {})[node] = reason
         for number, pair in reply.content["joins"].items():
             for summaries, name in zip(found[int(number)], HALVES, strict=True):
                 summaries.append(Summary(Message.of("join", **pair[name])))
-    return found
+    return found, refusals
 
 
 def _ask_to_judge(models: list[dict]) -> Generator:

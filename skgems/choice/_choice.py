@@ -1,8 +1,22 @@
 """What was tried, what was taken, and what to doubt."""
 
+import warnings
 from dataclasses import dataclass
+from textwrap import wrap
 
 import numpy as np
+
+from ..base import warn_user
+
+# Characters of a line of the printed table, and of the name of a candidate in it.
+_WIDTH = 88
+_NAME_WIDTH = 26
+_LEGEND = (
+    "* is the candidate that was taken: the smallest within a standard error of the "
+    "best. Accuracy and log-loss are of rows that did not make the model. MB are "
+    "megabytes (1e6 bytes) that all nodes together sent for the candidate, s seconds "
+    "that it took."
+)
 
 
 @dataclass(frozen=True)
@@ -21,7 +35,8 @@ class Choice:
     n_rows : int
         Rows that judged.
     doubts : tuple of str
-        Reasons not to trust it.
+        Reasons not to trust it: few rows that judged, candidates that could not be
+        made, columns that were left out, warnings of the fit.
     """
 
     name: str
@@ -50,18 +65,60 @@ class Choice:
         return pd.DataFrame(list(self.table)).set_index("name")
 
     def __str__(self):
-        head = f"{'':2}{'candidate':26}{'accuracy':>9}{'log-loss':>9}"
-        lines = [f"{head}{'MB':>7}{'s':>6}"]
-        for own in self.table:
-            chosen = "*" if own["name"] == self.name else ""
-            line = f"{chosen:2}{own['name']:26}"
-            if own["error"]:
-                line += f" {own['error'][:60]}"
-            elif own["accuracy"] is not None:
-                line += f"{own['accuracy']:9.3f}{own['log_loss']:9.3f}"
-                line += f"{own['bytes'] / 1e6:7.1f}{own['seconds']:6.1f}"
-            lines.append(line)
-        return "\n".join([*lines, *(f"Doubt: {own}" for own in self.doubts)])
+        name = f"{'candidate':{_NAME_WIDTH}}"
+        lines = [f"{'':2}{name}{'accuracy':>9}{'log-loss':>9}{'MB':>7}{'s':>6}"]
+        for entry in self.table:
+            lines.append(line_of(entry, is_taken=entry["name"] == self.name))
+        doubts = [f"Doubt: {doubt}" for doubt in self.doubts]
+        for paragraph in [_LEGEND, *doubts]:
+            lines += _wrapped(paragraph, indent=2)
+        return "\n".join(lines)
+
+
+def line_of(entry: dict, *, is_taken: bool = False) -> str:
+    """A candidate's line of the table; more where the reason of a failure is long."""
+    start = f"{'*' if is_taken else '':2}{entry['name']:{_NAME_WIDTH}}"
+    if entry["error"]:
+        reason = f"{start} not made: {entry['error']}"
+        return "\n".join(_wrapped(reason, indent=4))
+    if entry["accuracy"] is None:
+        return start.rstrip()
+    return (
+        f"{start}{entry['accuracy']:9.3f}{entry['log_loss']:9.3f}"
+        f"{entry['bytes'] / 1e6:7.1f}{entry['seconds']:6.1f}"
+    )
+
+
+def _wrapped(paragraph: str, *, indent: int) -> list[str]:
+    """Lines of a paragraph, in which no word or name of a column is cut."""
+    return wrap(
+        paragraph,
+        _WIDTH,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+class NotingDoubts:
+    """Add the texts of warnings within a block to doubts; they stay warnings.
+
+    It is no generator: the line that warnings are of would be in contextlib.
+    """
+
+    def __init__(self, doubts: list[str]) -> None:
+        self.doubts = doubts
+        self.recorder = warnings.catch_warnings(record=True)
+
+    def __enter__(self) -> None:
+        self.caught = self.recorder.__enter__()
+        warnings.simplefilter("always")
+
+    def __exit__(self, *failure) -> None:
+        self.recorder.__exit__(*failure)
+        self.doubts += dict.fromkeys(str(warning.message) for warning in self.caught)
+        for warning in self.caught:
+            warn_user(str(warning.message), warning.category)
 
 
 def smallest_of_the_best(both, n_rows: int, losses) -> tuple[int, np.ndarray]:

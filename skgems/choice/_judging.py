@@ -16,7 +16,7 @@ from ..fronts import PooledTransformer
 from ..local import fit_local, indices_of, keeps_learning, net_seed, to_logits
 from ..networks import unwrap
 from ..progress import say, tracked
-from ._choice import Choice, smallest_of_the_best
+from ._choice import Choice, line_of, smallest_of_the_best
 
 _FEW_ROWS = 200
 
@@ -82,16 +82,17 @@ def choose(
                 entry["accuracy"] = hits[k].sum() / n_rows
                 entry |= loss_and_factor(candidate, losses[k] / n_rows)
             if half:
-                say(str(Choice("", (entry,), 0)).partition("\n")[2])
+                say(line_of(entry))
     able = np.flatnonzero([not entry["error"] for entry in table])
     return chosen(table, able, hits[able] @ hits[able].T, n_rows)
 
 
 def chosen(table: list[dict], able, both, n_rows: int) -> Choice:
     """The choice among those that could be made, whose right rows ``both`` counts."""
+    failures = _failures(table)
     if not len(able):
-        reasons = [f"{own['name']}: {own['error']}" for own in table]
-        raise ValueError("No candidate can be made. " + "; ".join(reasons))
+        reasons = [f"{names}: {reason}" for reason, names in failures.items()]
+        raise ValueError(f"No candidate can be made. {' '.join(reasons)}")
     made, doubts = [table[k] for k in able], []
     losses = [entry["log_loss"] for entry in made]
     place, errors = smallest_of_the_best(both, n_rows, losses)
@@ -105,7 +106,20 @@ def chosen(table: list[dict], able, both, n_rows: int) -> Choice:
         worse = f"its probabilities are worse than those of {surest['name']!r}"
         two = f"{own['log_loss']:.2f} to {surest['log_loss']:.2f}"
         doubts.append(f"{worse}: log-loss {two}")
+    for reason, names in failures.items():
+        doubts.append(f"these candidates could not be made: {names}. {reason}")
     return Choice(own["name"], tuple(table), n_rows, tuple(doubts))
+
+
+def _failures(table: list[dict]) -> dict[str, list[str]]:
+    """Names of candidates that could not be made, by the reason, as a sentence."""
+    failures: dict[str, list[str]] = {}
+    for entry in table:
+        if entry["error"]:
+            reason = entry["error"].rstrip(".")
+            reason = f"{reason[:1].upper()}{reason[1:]}."
+            failures.setdefault(reason, []).append(entry["name"])
+    return failures
 
 
 def entry_of(candidate: Candidate) -> dict:

@@ -8,7 +8,7 @@ from ..messages import (
     sign,
     signing_keys,
 )
-from ._channel import InProcess, Nodes
+from ._channel import InProcess, Nodes, RowsAlone
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, owners_of
 from ._halves import AS_IT_IS, FACTORS, HALVES, losses_of
@@ -65,6 +65,7 @@ from ._warnings import (
     ClassesLeftOutWarning,
     ClassWeightWarning,
     HeavyTailsWarning,
+    IdentifierWarning,
     InterceptWarning,
     NodesDisagreeWarning,
     PenaltyWarning,
@@ -73,6 +74,7 @@ from ._warnings import (
     SameRowsWarning,
     VariancesOnlyWarning,
     warn_of_exposed_columns,
+    warn_of_identifiers,
     warn_of_tails,
     warn_of_variances,
 )
@@ -84,6 +86,7 @@ __all__ = [
     "ClassesLeftOutWarning",
     "Federation",
     "HeavyTailsWarning",
+    "IdentifierWarning",
     "LedgerBusyError",
     "LedgerCopiedError",
     "LedgerDamagedError",
@@ -102,6 +105,7 @@ __all__ = [
     "ReplyDeclinedError",
     "Report",
     "ReportMixin",
+    "RowsAlone",
     "RowsAskedAgainError",
     "RowsAskedAgainWarning",
     "RowsChangedError",

@@ -117,6 +117,65 @@ def _not_here(requests):
     )
 
 
+class RowsAlone:
+    """A channel to nodes that leave their classifiers aside, if they have any.
+
+    `estimators` of an aggregator takes it in place of the channel. Nodes answer as if
+    they had rows alone, so that it does not matter what their classifiers were fitted
+    to, or whether these can be read at all. :func:`~skgems.combine` takes nodes so.
+
+    Parameters
+    ----------
+    channel : object with ``ask`` and ``names``
+        As :class:`Nodes`, or a :class:`~skgems.exchange.Folder`.
+
+    Attributes
+    ----------
+    channel : object
+        Whose other attributes it has, too.
+    records : dict of str to Record
+        What nodes said of their rows alone, if the channel keeps that.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from skgems import GEMSLogisticAggregator
+    >>> from skgems.federation import Nodes, RowsAlone, reply_to
+    >>> X, y = load_iris(return_X_y=True)
+    >>> tree = DecisionTreeClassifier().fit(X, y)  # which is no linear model
+    >>> def ask(requests):
+    ...     return {k: reply_to(own, tree, X, y, name=k) for k, own in requests.items()}
+    >>> agg = GEMSLogisticAggregator(RowsAlone(Nodes(ask, ["lyon"])), random_state=0)
+    >>> agg.fit().score(X, y) > 0.9
+    True
+    """
+
+    rows_alone = True
+
+    def __init__(self, channel) -> None:
+        self.channel = channel
+        if hasattr(channel, "records"):  # others than of nodes with their classifiers
+            self.records: dict = {}
+
+    def __getattr__(self, name: str):
+        if name == "channel" or name.startswith("__"):  # as pickle looks before it is
+            raise AttributeError(name)
+        return getattr(self.channel, name)
+
+    @property
+    def agreement(self):
+        """What all have accepted; that of the channel."""
+        return getattr(self.channel, "agreement", None)
+
+    @agreement.setter
+    def agreement(self, agreement) -> None:
+        self.channel.agreement = agreement
+
+    def __repr__(self) -> str:
+        return f"RowsAlone({self.channel!r})"
+
+
 class InProcess:
     """Members in this process: asked in a loop, or by workers of this machine."""
 

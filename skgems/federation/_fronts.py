@@ -10,11 +10,19 @@ from ..base import warn_user
 from ..compat import safe_indexing
 from ..local import stacked
 from ..messages import Message
-from ..steps import Advanced, Columns, Front, NotPooledError
+from ..steps import (
+    IDENTIFIES,
+    Advanced,
+    Columns,
+    Front,
+    NotPooledError,
+    agreed_roles,
+)
 from ._channel import InProcess
 from ._nodes import node_codes, node_names_of
 from ._rows import column_member
 from ._run import Run
+from ._warnings import warn_of_encoded_identifiers, warn_of_identifiers
 
 
 def front_plan(front: Front) -> Generator:
@@ -33,6 +41,8 @@ def front_plan(front: Front) -> Generator:
             for path, part in reply["parts"].items():
                 parts.setdefault(path, {})[node] = part
         advanced = front.advanced(parts)
+        for kind, labels in advanced.identifiers.values():
+            warn_of_encoded_identifiers(kind, labels)
         if advanced.fitted is not None:
             _warn_of_inexact(advanced)
             return advanced
@@ -53,8 +63,9 @@ def _warn_of_inexact(fitted: Advanced) -> None:
         warn_user(
             f"The front leaves out the columns {fitted.empty[:10]}: none of their "
             "values has min_rows rows at a node, so that nodes tell none of them. A "
-            "column that tells rows apart, such as the number of a patient, says "
-            "nothing of other rows."
+            "column that identifies rows, as the number of a patient does, says "
+            "nothing of other rows: leave it out of all tables. Otherwise agree on "
+            "categories=[...], or have nodes set a smaller min_rows."
         )
 
 
@@ -80,6 +91,9 @@ def _with_columns(front: Front, told: Mapping[str, Mapping]) -> tuple[Front, lis
         name: Columns.from_content(reply["columns"]) for name, reply in told.items()
     }
     columns, others = _common(told, nodes)
+    if front.drop_identifiers:
+        columns, differing = _without_identifiers(columns, told)
+        others = [node for node in told if node in {*others, *differing}]
     front = replace(front, columns=columns)
     front.check_texts(nodes)
     if front.chooses_columns:
@@ -143,6 +157,36 @@ def _common(
         or "again" in told[node]
     ]
     return common, others
+
+
+def _without_identifiers(
+    columns: Columns, told: Mapping[str, Mapping]
+) -> tuple[Columns, list[str]]:
+    """The columns without those that identify rows, and nodes that found others to."""
+    roles = {node: _roles_of(columns, reply["columns"]) for node, reply in told.items()}
+    agreed = agreed_roles(list(roles.values()))
+    if all(role == IDENTIFIES for role in agreed):
+        raise ValueError(
+            f"All columns, {columns.labels[:5]}, identify rows, as the number of a "
+            "patient does, so that none is left to learn from."
+        )
+    warn_of_identifiers(columns.labels, agreed)
+    without = columns.without_identifiers(agreed)
+    others = [
+        node
+        for node, own_roles in roles.items()
+        if columns.without_identifiers(own_roles) != without
+    ]
+    return without, others
+
+
+def _roles_of(columns: Columns, content: Mapping) -> list[str]:
+    """What a node said of these columns, which may stand in another order there."""
+    theirs = Columns.from_content(content)
+    if columns.names is None or theirs.names is None:
+        return list(content["roles"])
+    by_name = dict(zip(theirs.names, content["roles"], strict=True))
+    return [by_name[name] for name in columns.names]
 
 
 def owners_of(nodes, X) -> dict[str, np.ndarray]:

@@ -8,9 +8,10 @@ import numpy as np
 from scipy.special import log_softmax
 
 from ..base import warn_user
-from ..local import Member, indices_of, join, opened_front
+from ..local import Member, TooFewRowsError, indices_of, join, opened_front
 from ..messages import Message
 from ..networks import linear_logits
+from ..steps import ColumnsError
 from ._nodes import halves_of
 from ._rows import AnyRows, member_of
 from ._warnings import RowsExposedWarning, warn_of_exposed
@@ -52,8 +53,12 @@ def _rows(member: Member, front):
 
 
 def halves(member: Member, *, asked) -> dict:
-    """Summaries of the first half of the rows and of the second, by number."""
+    """Summaries of the first half of the rows and of the second, by number.
+
+    "refused" has, by number, why there are none, in words that tell no value of a row.
+    """
     part, found, least = _halves(member), {}, member.min_rows
+    refused: dict[str, str] = {}
     for number, content in asked.items():
         own = dict(content)
         try:
@@ -63,8 +68,8 @@ def halves(member: Member, *, asked) -> dict:
                 of_half = member_of(*given, name=member.name).of_large_classes(least)
                 pair[name] = join(replace(of_half, min_rows=least), **own)
             found[number] = pair
-        except ValueError:  # few rows, or such as this one does not take
-            continue
+        except ValueError as exc:
+            refused[number] = _reason(exc, least)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for pair in found.values():
@@ -72,7 +77,16 @@ def halves(member: Member, *, asked) -> dict:
                 warn_of_exposed(member.name, Message.of("join", **own))
     if caught:  # once for all
         warn_user(str(caught[0].message), RowsExposedWarning)
-    return {"joins": found}
+    return {"joins": found, "refused": refused}
+
+
+def _reason(failure: ValueError, min_rows: int) -> str:
+    """Why a node sends no sums: the text of an error may have values or counts."""
+    if isinstance(failure, TooFewRowsError):
+        return f"half of its rows are fewer than min_rows={min_rows} of every class"
+    if isinstance(failure, ColumnsError):
+        return str(failure).rstrip(".")
+    return "its rows are not such as it takes"
 
 
 def judge(member: Member, *, models) -> dict:

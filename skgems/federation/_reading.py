@@ -32,6 +32,7 @@ from . import _nodes
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, through_front
 from ._labels import check_labels, shown_labels
+from ._rows import check_is_behind_front, warn_of_another_front
 from ._run import NodesLost, Run, min_rows_of
 from ._simulation import Simulation, simulate
 from ._summarizing import first_request
@@ -127,11 +128,16 @@ def read_federation(
         if not kept.all():
             X, y, codes = X[kept], y[kept], codes[kept]
             mask = None if mask is None else mask[kept]
-    if front is not None:
+    if front is not None and aggregator._looks_at_members:
         members = list(map(front.left_of, members, names))
+        for name, member in zip(names, members, strict=True):
+            if X is not None and not isinstance(member, Network):
+                check_is_behind_front(name, member, X)
     members = _with_rows_alone(names, members, codes, X, y, features)
     models = [local_model(m, name=n) for n, m in zip(names, members, strict=True)]
     descriptions = _described(aggregator, models, weights, features)
+    if front is not None and not aggregator._looks_at_members:
+        descriptions = [_without_features(own, features) for own in descriptions]
     features = _common_features(names, descriptions, features)
     classes = union_of_classes(descriptions, names=names)
     seen = [np.isin(classes, own.classes[own.seen]) for own in descriptions]
@@ -170,9 +176,11 @@ def read_federation(
             roles = _nodes.roles_of(name, rows, mask, drawn)
             counts = _row_counts(none if X is None else y, classes, roles)
             n_rows = len(roles["training"])
-            if front is not None and fitted and n_rows:
-                own = safe_indexing(X, rows), classes[y[rows]]
-                _warn_of_another_front(models[k], *own)
+            is_of_front = front is not None and aggregator._looks_at_members
+            if is_of_front and fitted and n_rows:
+                warn_of_another_front(
+                    models[k], safe_indexing(X, rows), classes[y[rows]]
+                )
         given = models[k], descriptions[k], seen[k], *roles.values()
         nodes.append(Node(name, *given, summary, counts))
         text = f"{kind.__name__}, {seen[k].sum()} classes, {n_rows} rows"
@@ -235,19 +243,12 @@ def _front_for(aggregator, X, nodes, held_out, joined) -> tuple[Front, list[dict
     return found.front, asked
 
 
-def _warn_of_another_front(model: LocalModel, X, y) -> None:
-    """Warn where a classifier seems to be of rows before the front."""
-    labels, codes = np.unique(y, return_inverse=True)
-    if len(labels) < 2 or not getattr(model.estimator, "has_classifier", True):
-        return
-    right = np.mean(model.votes(X, labels) == codes)
-    if right < np.bincount(codes).max() / len(codes):
-        warn_user(
-            f"Node {model.name!r}: after the front its classifier labels {right:.2f} "
-            "of its rows right, fewer than one that always says the same. Was it "
-            "fitted to rows before the front? Fit it to what comes out, behind the "
-            "fitted front in a pipeline, or give it unfitted."
-        )
+def _without_features(description, features: Features | None):
+    """What a classifier says of its classes, not of rows before a front."""
+    if isinstance(description, Network) or features is None:
+        return description
+    n_features = features.n_features_in
+    return replace(description, n_features_in=n_features, feature_names_in=None)
 
 
 def _default_members(aggregator: BaseAggregator, X, nodes):
@@ -290,7 +291,13 @@ def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:
             agreement = Agreement.of(aggregator, min_rows=min_rows_of(channel))
             with suppress(AttributeError):  # later fits are of the same exchange
                 channel.agreement = agreement
-        run = Run(channel, agreement=agreement, keeps=True, may_lose=True)
+        run = Run(
+            channel,
+            agreement=agreement,
+            keeps=True,
+            may_lose=True,
+            rows_alone=not aggregator._looks_at_members,
+        )
     front = aggregator._agreed_front
     if front is not None and run.front is None:
         if front.columns is None:

@@ -22,7 +22,9 @@ class Record:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[Message, Message]] = {}
+        # By context and key; the context says what requests had in common, such as a
+        # front, without which another fit over the same channel may ask for the same.
+        self._kept: dict[tuple[str, str], tuple[Message, Message]] = {}
 
     @classmethod
     def of(cls, content: Mapping) -> "Record":
@@ -32,15 +34,16 @@ class Record:
             record.keep(request, reply)
         return record
 
-    def get(self, request: Message) -> Message | None:
+    def get(self, request: Message, context: str = "") -> Message | None:
         """What the node replied to a request, whatever its envelope; or None."""
-        return self._kept.get(key_of(request), (None, None))[1]
+        return self._kept.get((context, key_of(request)), (None, None))[1]
 
-    def keep(self, request: Message, reply: Message) -> None:
+    def keep(self, request: Message, reply: Message, context: str = "") -> None:
         """Keep a reply, and those within it if it is that to a first message."""
-        self._kept[key_of(request)] = request, reply
+        self._kept[context, key_of(request)] = request, reply
         if request.task == "join":
-            self._kept |= Record.of(reply.content)._kept
+            for inner_request, inner_reply in pairs_in(reply.content):
+                self.keep(inner_request, inner_reply, context)
 
     @property
     def requests(self) -> list[Message]:

@@ -32,10 +32,12 @@ from ._ledger import Ledger, open_ledger
 from ._nodes import as_mask
 from ._rows import (
     AnyRows,
+    check_is_behind_front,
     check_no_label_missing_at,
     column_member,
     fitted_at_node,
     member_of,
+    warn_of_another_front,
 )
 from ._warnings import ClassesLeftOutWarning, warn_of_exposed, warn_of_exposed_columns
 
@@ -304,6 +306,9 @@ class _Node:
 
 
 def _answered(request: Message, node: _Node, agreed: Agreement | None) -> Message:
+    if request.content.get("rows_alone"):
+        node = replace(node, estimator=None)
+    request = request.with_fields(rows_alone=None)
     min_rows = node.min_rows if agreed is None else max(node.min_rows, agreed.min_rows)
     if request.task != "front":
         check_no_label_missing_at(node.name, node.y)
@@ -313,20 +318,24 @@ def _answered(request: Message, node: _Node, agreed: Agreement | None) -> Messag
         member = _column_member(request, node, min_rows)
     else:
         member = _member_behind_front(request, node)
-        request = request.with_front(None) if has_front else request
+        request = request.with_fields(front=None)
     if agreed is not None and request.task != "front":
         is_named = not is_of_columns and not has_front
         names = member.model.network().feature_names_in if is_named else None
         agreed.check_rows(np.unique(member.y).tolist(), names)
+    if request.task == "join" and has_front and node.estimator is not None:
+        warn_of_another_front(member.model, *member.rows("judging"))
     if not is_of_columns:
         with _advising(member, agreed):
             member = without_small_classes(member, min_rows, is_kept=agreed is not None)
     if request.task == "join":  # once an exchange
         warn_of_unseen_classes(member)
     reply = answer(request, member)
-    warn_of = {"front": warn_of_exposed_columns, "join": warn_of_exposed}
-    if request.task in warn_of:
-        warn_of[request.task](node.name, reply)
+    if request.task == "front":
+        front = opened_front(request.content["front"])
+        warn_of_exposed_columns(node.name, reply, front)
+    elif request.task == "join":
+        warn_of_exposed(node.name, reply)
     return reply
 
 
@@ -354,6 +363,8 @@ def _member_behind_front(request: Message, node: _Node) -> Member:
             node.y,
             node.held_out,
         )
+        if estimator is not None:
+            check_is_behind_front(node.name, estimator, X)
     return member_of(
         AnyRows(), estimator, X, node.y, name=node.name, held_out=node.held_out
     )

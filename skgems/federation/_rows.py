@@ -11,11 +11,18 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from ..base import PUBLIC_NAME, BaseAggregator, named_members, split_by_state
+from ..base import (
+    PUBLIC_NAME,
+    BaseAggregator,
+    named_members,
+    split_by_state,
+    warn_user,
+)
 from ..compat import num_samples
 from ..datasets import missing_labels
 from ..local import (
     ChunkedMember,
+    LocalModel,
     Member,
     Picklable,
     at_node,
@@ -48,6 +55,8 @@ def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Membe
     if aggregator._agreed_front is not None:
         estimator = aggregator._agreed_front.left_of(estimator, name)
     X, y, mask, (_, names) = _checked_rows(aggregator, estimator, name, X, y, held_out)
+    if aggregator._agreed_front is not None and estimator is not None:
+        warn_of_another_front(local_model(estimator, name=name), X, y)
     if estimator is None:
         estimator = Network.of_rows(y, X, names)
     roles = _nodes.roles_of(name, np.arange(X.shape[0]), mask, None)
@@ -73,6 +82,32 @@ def fitted_at_node(name: str, estimator, X, y, held_out=None):
     with at_node(name, f"{type(estimator).__name__} cannot be fitted to its rows"):
         own = clone(estimator)
         return fit_local(own, X, y, np.unique(y), net_seed(own, check_random_state(0)))
+
+
+def check_is_behind_front(name: str, estimator, X) -> None:
+    """Raise ValueError for a classifier of other features than come out of a front."""
+    n_features = getattr(estimator, "n_features_in_", None)
+    if n_features not in (None, X.shape[1]):
+        raise ValueError(
+            f"Node {name!r}: its classifier was fitted on {n_features} features, but "
+            f"{X.shape[1]} come out of the front. Fit it to what comes out, behind the "
+            "fitted front in a pipeline, or give it unfitted, or give None."
+        )
+
+
+def warn_of_another_front(model: LocalModel, X, y) -> None:
+    """Warn where a classifier seems to be of rows before the front."""
+    labels, codes = np.unique(y, return_inverse=True)
+    if len(labels) < 2 or not getattr(model.estimator, "has_classifier", True):
+        return
+    right = np.mean(model.votes(X, labels) == codes)
+    if right < np.bincount(codes).max() / len(codes):
+        warn_user(
+            f"Node {model.name!r}: after the front its classifier labels {right:.2f} "
+            "of its rows right, fewer than one that always says the same. Was it "
+            "fitted to rows before the front? Fit it to what comes out, behind the "
+            "fitted front in a pipeline, or give it unfitted."
+        )
 
 
 def check_node(aggregator, estimator, name) -> None:
@@ -116,6 +151,8 @@ def _checked_rows(aggregator, estimator, name, X, y, held_out) -> tuple:
     kinds = {type(label) for label in np.unique(y).tolist()}
     if len(kinds) != 1 or not kinds <= {str, int, float, bool}:
         _raise_of_types(name, kinds)
+    if estimator is not None and front is not None:
+        check_is_behind_front(name, estimator, X)
     if estimator is not None:
         description = local_model(estimator, name=name).network()
         if description.n_features_in not in (None, features.n_features_in):

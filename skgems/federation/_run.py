@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..base import warn_user
-from ..local import Member
+from ..local import Member, digest
 from ..messages import (
     TASKS,
     Agreement,
@@ -118,6 +118,7 @@ class Run:
         may_lose: bool = False,
         agreement: Agreement | None = None,
         front: Mapping | None = None,
+        rows_alone: bool = False,
     ) -> None:
         self.channel = channel
         self.agreement = agreement or getattr(channel, "agreement", None)
@@ -133,6 +134,8 @@ class Run:
         self.reports = getattr(channel, "reports", True) if reports is None else reports
         self.may_lose = may_lose  # a plan begins again without who is needed, and fails
         self.front = front  # through which nodes take their rows, as a message has it
+        # Whether nodes leave their classifiers aside.
+        self.rows_alone = rows_alone or getattr(channel, "rows_alone", False)
         # For each message its "task", "bytes_sent", "bytes_received", "seconds" until
         # the last reply was taken, names "left_out", and by name of the node the "loss"
         # and the bound "min_rows" under which it replied.
@@ -185,7 +188,11 @@ class Run:
 
     def _recorded(self, name: str, request: Message) -> Message | None:
         known = name in self.records and TASKS[request.task].alone
-        return self.records[name].get(request) if known else None
+        if not known:
+            return None
+        if not self._common_fields:  # whatever has `get` is a record
+            return self.records[name].get(request)
+        return self.records[name].get(request, self._context)
 
     def _in_order(self, asked, sent, out) -> Replies:
         for name, message in asked.items():
@@ -265,12 +272,24 @@ class Run:
             self.names = [name for name in self.names if name not in lost]
             raise NodesLost(lost, self)
 
+    @property
+    def _common_fields(self) -> dict:
+        """What goes with every request beside what is asked."""
+        fields = {} if self.front is None else {"front": self.front}
+        return fields | ({"rows_alone": True} if self.rows_alone else {})
+
+    @property
+    def _context(self) -> str:
+        """A digest of what goes with every request, by which replies are kept apart."""
+        fields = self._common_fields
+        return digest(fields) if fields else ""
+
     def _sealed(self, sent: dict[str, Message]) -> dict[str, Message]:
         """Requests with what says whose they are; equal ones stay one."""
         key, found = getattr(self.channel, "private_key", None), {}
         for number, own in {id(request): request for request in sent.values()}.items():
-            if self.front is not None and own.task != "front":
-                own = own.with_front(self.front)
+            if own.task != "front":
+                own = own.with_fields(**self._common_fields)
             agreed = self.agreement
             found[number] = own if agreed is None else sealed(own, agreed, key)
         return {name: found[id(request)] for name, request in sent.items()}
@@ -313,8 +332,9 @@ class Run:
         if min_rows is not None:
             entry["min_rows"][name] = min_rows
         if self.keeps and task.alone:
-            asked = request if self.front is None else request.with_front(None)
-            self.records.setdefault(name, Record()).keep(asked, reply)
+            asked = request.with_fields(**dict.fromkeys(self._common_fields))
+            record = self.records.setdefault(name, Record())
+            record.keep(asked, reply, self._context)
         say(f"message {number} ({entry['task']}): node {name}")
         return reply
 

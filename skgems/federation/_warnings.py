@@ -1,12 +1,13 @@
 """Warnings of what nodes sent that one model cannot, or should not, be made of."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from ..base import warn_user
 from ..local import Member, heavy_tails
 from ..messages import Message
+from ..steps import IDENTIFIES, IN_ORDER, Front
 
 # Messages that mend heavy tails. Accuracy below the pooled model in one message and in
 # five, means of ten seeds (benchmarks/bench_hard_rows.py), is 1.5 to 6.3 and 0.5 to 1.1
@@ -68,6 +69,14 @@ class RowsExposedWarning(UserWarning):
     """
 
 
+class IdentifierWarning(UserWarning):
+    """A column identifies rows, as the number of a patient does.
+
+    It says nothing of a new row, and its values are what a node must not send. See
+    :ref:`identifiers` for how columns are judged, and for what to do.
+    """
+
+
 class ClassesLeftOutWarning(UserWarning):
     """A node leaves classes out of all that it sends, since it has few rows of them."""
 
@@ -121,7 +130,50 @@ def warn_of_variances(n_features: int) -> None:
     )
 
 
-def warn_of_exposed_columns(name: str, reply: Message) -> None:
+def warn_of_identifiers(labels: Sequence, roles: Sequence[str]) -> None:
+    """Warn of columns that are left out, or may have to be, by what nodes say."""
+    for sentence in sentences_on_identifiers(labels, roles):
+        warn_user(sentence, IdentifierWarning)
+
+
+def sentences_on_identifiers(labels: Sequence, roles: Sequence[str]) -> list[str]:
+    by_role: dict[str, list] = {}
+    for label, role in zip(labels, roles, strict=True):
+        by_role.setdefault(role, []).append(label)
+    sentences = []
+    if IDENTIFIES in by_role:
+        sentences.append(
+            f"The columns {by_role[IDENTIFIES][:5]} are left out: they identify rows, "
+            "as the number of a patient does, since nearly every row has a value of "
+            "its own there. If they describe rows, give a front that has them."
+        )
+    if IN_ORDER in by_role:
+        sentences.append(
+            f"The columns {by_role[IN_ORDER][:5]} hold whole numbers that rise, or "
+            "fall, from each row to the next. If they number the rows, as the number "
+            "of a patient does, leave them out."
+        )
+    return sentences
+
+
+def warn_of_encoded_identifiers(kind: str, labels: Sequence) -> None:
+    warn_user(
+        f"{kind} encodes the columns {labels[:5]}, which identify rows, as the number "
+        "of a patient does: nearly every row has a value of its own there, which a new "
+        "row does not have. Leave the columns out.",
+        IdentifierWarning,
+    )
+
+
+def warn_of_exposed_columns(name: str, reply: Message, front: Front) -> None:
+    labels = front.exposed_columns(reply.content)
+    if labels:
+        warn_user(
+            f"Node {name!r} sends the values of the columns {labels[:5]}, nearly all "
+            "of which are values of a single row each. If that must not be, do not "
+            "send this: leave the columns out, or set a larger min_rows.",
+            RowsExposedWarning,
+        )
     for part in reply.content["parts"].values():
         n, d = part.get("n_rows"), len(part.get("mean", ()))
         if "triangle" in part and n <= d:

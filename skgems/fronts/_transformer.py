@@ -26,7 +26,7 @@ from ..federation import (
 )
 from ..messages import Agreement, Message, write_bytes
 from ..progress import say, shown
-from ..steps import Front, as_rows, check_tree
+from ..steps import Front, as_rows, check_takes_any_columns, check_tree
 
 
 class PooledTransformer(TransformerMixin, BaseEstimator):
@@ -49,6 +49,10 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
     bounds : dict of column to (low, high), (low, high) or "tell", default=None
         Between which the columns of rows lie, by name or place, or one pair for all.
         "tell": nodes tell the smallest and the largest value, which are those of rows.
+    drop_identifiers : bool, default=False
+        Whether columns that identify rows, as the number of a patient does, are left
+        out before all steps (:ref:`identifiers`). Each node says which of its columns
+        do; a warning names them.
     summaries : list, or channel to nodes, default=None
         What nodes sent, as :meth:`summarize` made it, or its files. Or what leads to
         them, as :class:`~skgems.federation.Nodes`. None: `fit` has the rows.
@@ -94,16 +98,25 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
     _parameter_constraints: dict = {
         "transformer": [HasMethods(["fit", "transform"])],
         "bounds": [dict, tuple, list, StrOptions({"tell"}), None],
+        "drop_identifiers": ["boolean"],
         "summaries": "no_validation",
         "n_jobs": [None, int],
         "verbose": ["verbose"],
     }
 
     def __init__(
-        self, transformer, *, bounds=None, summaries=None, n_jobs=None, verbose=0
+        self,
+        transformer,
+        *,
+        bounds=None,
+        drop_identifiers=False,
+        summaries=None,
+        n_jobs=None,
+        verbose=0,
     ):
         self.transformer = transformer
         self.bounds = bounds
+        self.drop_identifiers = drop_identifiers
         self.summaries = summaries
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -135,7 +148,13 @@ default=None
             A ValueError, if a step is no function of sums or of a seed, or has no
             bounds; it says what can be used in its place.
         ValueError
-            If a node lacks columns, which it names, or columns are of other kinds.
+            If a node lacks columns, which it names, or columns are of other kinds, such
+            as texts at one node and numbers at another, or dates.
+
+        Warns
+        -----
+        IdentifierWarning
+            If columns that identify rows are left out, or encoded.
         """
         front = self._agreed_front
         if X is not None:
@@ -230,7 +249,7 @@ default=None
         request = Message.of("front", front=self._agreed_front.as_content())
         mask = None if held_out is None else as_mask(held_out, X)
         reply = answer(request, column_member(name, X, mask, min_rows))
-        warn_of_exposed_columns(name, reply)
+        warn_of_exposed_columns(name, reply, self._agreed_front)
         return reply.with_envelope(node=name, to=request.digest)
 
     def transform(self, X):
@@ -309,7 +328,11 @@ default=None
     @classmethod
     def of(cls, front: Front) -> "PooledTransformer":
         """Make one of a front that is fitted."""
-        made = cls(front.transformer, bounds=front.bounds)
+        made = cls(
+            front.transformer,
+            bounds=front.bounds,
+            drop_identifiers=front.drop_identifiers,
+        )
         made._take(front, front.advanced({}).errors)
         made.history_ = []
         return made
@@ -326,7 +349,13 @@ default=None
     @property
     def _agreed_front(self) -> Front:
         check_tree(self.transformer)
-        return Front(self.transformer, self.bounds)
+        if self.drop_identifiers:
+            check_takes_any_columns(self.transformer)
+        return Front(
+            self.transformer,
+            bounds=self.bounds,
+            drop_identifiers=bool(self.drop_identifiers),
+        )
 
     def _asks_at_most(self, n_hidden_layers: int) -> dict:
         return {}

@@ -446,11 +446,18 @@ default="auto"
         run = Run(channel, reports=True, front=front)
         reports = [reply.content for _, reply in run.ask(requests)]
         beside = "local" if self.spaces_ is None else "on_own_scale"
+        has_model = [
+            not isinstance(sent, Summary) or sent.network.has_classifier
+            for sent in self.estimators_
+        ]
         self.node_scores_ = {
             **self.node_scores_,
             "n_rows": [report["n_rows"] for report in reports],
             "aggregate": [float(report["score"]) for report in reports],
-            beside: [float(report["beside"]) for report in reports],
+            beside: [
+                float(report["beside"]) if has_own else np.nan
+                for report, has_own in zip(reports, has_model, strict=True)
+            ],
         }
         self.history_ = [*self.history_, *with_further(run.history, None)]
         return self.node_scores_

@@ -257,8 +257,14 @@ class Agreement:
 
     def _check_front(self, front: Mapping) -> None:
         agreed = [self.settings.get("front"), *self.settings.get("fronts", ())]
-        asked = {name: front.get(name) for name in ("tree", "bounds")}
-        if not any(own and asked.items() <= own.items() for own in agreed):
+        names = ("tree", "bounds", "drop_identifiers")
+        asked = {name: front.get(name) for name in names}
+        allowed = [
+            {name: settings.get(name) for name in names}
+            for settings in agreed
+            if settings
+        ]
+        if asked not in allowed:
             raise NotAgreedError(f"the front {asked!r:.200} is not agreed.")
 
     def _check_method(self, content: Mapping) -> None:

@@ -5,9 +5,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ._fields import ABSENT, REQUIRED, Field, Json, Place, Table, check_fields
+from ._fields import ABSENT, REQUIRED, Field, Json, Place, Table, Text, check_fields
+from ._limits import MOST_REASON
 from ._message import Message
-from ._tasks import ASKED, FRONT, TASKS, Task
+from ._tasks import ASKED, COMMON, TASKS, Task
 from ._words import counting
 
 _ANSWER = {**ASKED, "reply": Json()}
@@ -60,6 +61,11 @@ def check_reply(request: Message, reply: Message, described: Mapping | None = No
     content = reply.content
     check_fields(content, task.reply, place)
     if reply.task == "halves":
+        for number, reason in content["refused"].items():
+            here = place.at("refused").at(number)
+            here.deny(number not in request.content["asked"], "was not asked for")
+            here.deny(number in content["joins"], "is there, though joins has sums")
+            Text(most=MOST_REASON).check(reason, here)
         for number, own in content["joins"].items():
             here = place.at("joins").at(number)
             here.deny(number not in request.content["asked"], "was not asked for")
@@ -104,7 +110,7 @@ def _checked_request(request: Message) -> dict:
     """Lengths of the letters in the shapes of a request."""
     if request not in _KNOWN:
         task, place = task_of(request), Place(request.task, {}, request.content)
-        check_fields(request.content, {"front": FRONT, **task.request}, place)
+        check_fields(request.content, {**COMMON, **task.request}, place)
         if task.request_rule is not None:
             task.request_rule(request.content, place)
         # Labels of a request are not those of its reply.
@@ -156,12 +162,15 @@ def says(message: Message) -> dict[str, str]:
     """For each field of a reply a sentence: what it says about the node's rows."""
     content = message.content
     if message.task == "halves":
-        return {
+        found = {
             f"{number}.{half}.{path}": sentence
             for number, pair in content["joins"].items()
             for half, own in pair.items()
             for path, sentence in says(Message.of("join", **own)).items()
         }
+        for number, reason in content["refused"].items():
+            found[f"{number}.refused"] = f"No summaries are sent: {reason}."
+        return found
     if message.task != "join":
         return dict(_said(TASKS[message.task].reply, content, content, message.task))
     bound = {"min_rows": TASKS["join"].reply["min_rows"]}
@@ -201,6 +210,8 @@ def asks(request: Message) -> dict[str, str]:
         what = f"counts, means and variances of {n} of other nodes' rows"
         found["others"] = f"Among them {what}, from which rows are drawn to train on."
     parts = {k: content[k]["name"] for k in ("geometry", "criterion") if k in content}
+    if content.get("rows_alone"):
+        found["rows_alone"] = "The node's classifier is left aside: of its rows alone."
     settings = [
         f"{name}={value!r}"
         for name, value in (content | parts).items()

@@ -23,5 +23,7 @@ MOST_DIRECTIONS, MOST_EPOCHS, MOST_CLUSTERS, MOST_OTHERS = 10**5, 10**5, 10**6, 
 MOST_MODELS, MOST_FACTORS = 7, 32
 # Candidates that are judged by halves of rows; `combine` has nine at most.
 MOST_JUDGED = 16
+# Characters of a reason why a node sends no sums, which has names of columns.
+MOST_REASON = 2000
 # How often an agreement may allow a task.
 MOST_TIMES = 10**6

@@ -116,11 +116,11 @@ class Message:
             found.update(array.tobytes())
         return found.hexdigest()
 
-    def with_front(self, front: Mapping | None) -> "Message":
-        """The same request with other transformers before all, or with none."""
-        content = self.content | {"front": front}
-        if front is None:
-            del content["front"]
+    def with_fields(self, **fields) -> "Message":
+        """The same request with other values of some fields; None takes one away."""
+        content = self.content | fields
+        for name in [name for name, value in fields.items() if value is None]:
+            del content[name]
         return replace(Message.of(self.task, **content), envelope=self.envelope)
 
     def with_envelope(self, **more: str) -> "Message":

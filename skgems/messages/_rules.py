@@ -13,6 +13,7 @@ from ..moments import (
     moments_kind,
 )
 from ..networks import Network
+from ..steps import ROLES
 from ._fields import ROUNDING, Labels, Place, check_definite
 from ._limits import MOST_FACTORS, MOST_JUDGED, MOST_MODELS, MOST_NUMBERS, MOST_ROWS
 
@@ -29,6 +30,12 @@ FORMS = {
 def apart(rule: Callable[[Mapping, Place], None]) -> Callable:
     """A rule of what has other lengths than the rest of the message."""
     return lambda own, place: rule(own, replace(place, lengths={}))
+
+
+def roles_are_words(columns: Mapping, place: Place) -> None:
+    odd = sorted(set(columns.get("roles", ())) - set(ROLES), key=str)
+    if odd:
+        raise place.at("roles").wrong(f"has {odd[0]!r:.40}, none of {list(ROLES)}")
 
 
 def layers_fit(own: Mapping, place: Place) -> None:

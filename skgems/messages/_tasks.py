@@ -98,6 +98,12 @@ _LAYERS = {"coefs": Arrays(_FLOATS), "intercepts": Arrays(_FLOATS_OF_ONE)}
 
 # Goes with every request where all agree on one.
 FRONT = FrontField(default=None)
+# Fields that every request may have beside those of its task.
+COMMON: Mapping[str, Field] = {
+    "front": FRONT,
+    # Whether the node leaves its classifier aside, as if it had rows alone.
+    "rows_alone": Flag(default=False),
+}
 
 _BOUND: dict = {
     "low": 1,
@@ -125,11 +131,26 @@ _TOLD = (
     "of min_rows. The smallest and the largest value, which are those of rows, only "
     "where that is agreed."
 )
+
+
+def _drops_identifiers(asked: Mapping) -> bool:
+    """Whether a request is the first of a front that drops columns."""
+    front = asked["front"]
+    return bool(front.get("drop_identifiers")) and front.get("columns") is None
+
+
 _SEEN = "How many columns there are, their names, and which hold texts."
 SEEN = {
     "names": Labels("c", default=None, says=_SEEN),
     "text": Labels("c", says=_SEEN),
     "dtype": Text(("float32", "float64"), says=_SEEN),
+    "roles": Labels(
+        "c",
+        when=_drops_identifiers,
+        says="Of each column whether it identifies rows: whether nearly every row has "
+        "a value of its own there.",
+        detail=words.of_roles,
+    ),
 }
 _N_ROWS = Number(high=limits.MOST_ROWS)
 _COUNTS, _MEANS = Array("d", low=0.0), Array("d")
@@ -404,7 +425,7 @@ TASKS: Mapping[str, Task] = {
         request={"front": FrontField()},
         reply={
             "min_rows": _MIN_ROWS_OF_COLUMNS,
-            "columns": Table(SEEN),
+            "columns": Table(SEEN, rules.roles_are_words),
             "again": Flag(default=ABSENT, says=_SEEN),
             "parts": Told(COLUMNS, says=_TOLD, detail=words.of_told),
         },
@@ -444,7 +465,11 @@ TASKS: Mapping[str, Task] = {
         asks="summaries of each half of the node's rows, for several methods",
         without="nothing",
         request={"asked": Each({"front": FRONT, **_JOIN})},
-        reply={"min_rows": MIN_ROWS, "joins": Json()},
+        reply={
+            "min_rows": MIN_ROWS,
+            "joins": Json(),
+            "refused": Json(says="Why there are no summaries for some methods."),
+        },
     ),
     "judge": Task(
         asks="how many rows several models label right, of the half that made none",

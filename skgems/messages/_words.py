@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
+from ..steps import IDENTIFIES
+
 # As many labels, or names, are listed.
 _MOST_LISTED = 8
 # The origin is the median of so many rows, or one of them where there are fewer.
@@ -44,6 +46,13 @@ def of_told(own: Mapping, reply: Mapping) -> str:
     told = own["parts"].items()
     parts = listed(f"{part['statistic']} (step {path})" for path, part in told)
     return f"Here {parts or 'nothing'}."
+
+
+def of_roles(own: Mapping, reply: Mapping) -> str:
+    labels = own.get("names") or range(len(own["roles"]))
+    pairs = zip(labels, own["roles"], strict=True)
+    named = [repr(label) for label, role in pairs if role == IDENTIFIES]
+    return f"These do: {listed(named)}." if named else "None does."
 
 
 def of_network(own: Mapping, reply: Mapping) -> str:

@@ -189,7 +189,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
     """
 
     _asks_nodes = _takes_rows_alone = True
-    _reads_weights = False
+    _reads_weights = _looks_at_members = False
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "pooled": [HasMethods(["fit", "predict"]), StrOptions(set(CLASSIFIERS)), None],

@@ -18,13 +18,32 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from ..compat import get_column_indices, safe_indexing
 from ..networks import is_fitted, is_skorch, read_network, unwrap
 from ._backbone import Backbone, head_of
-from ._columns import Columns, ColumnsError, as_rows
+from ._columns import (
+    INFINITE,
+    NUMBERS,
+    REMEDIES,
+    TEXTS,
+    Columns,
+    ColumnsError,
+    as_rows,
+    labels_by_kind,
+    labels_of_infinite,
+    with_nan,
+)
 from ._columns_of import ColumnsOf, has_columns_of, with_columns_listed
+from ._identifiers import column_roles
 from ._kinds import KINDS, Kind, NotPooledError
-from ._statistics import STATISTICS, check_kinds_of_categories
+from ._statistics import (
+    STATISTICS,
+    categories_told,
+    check_kinds_of_categories,
+    identifiers_told,
+)
 
 _BY_NAME = {kind.__name__: kind for kind in KINDS}
 _WORDS = ("passthrough", "drop")
+# What the content of a front may have.
+_FIELDS = {"tree", "bounds", "drop_identifiers", "columns", "states", "fitted"}
 # Parameters of a ColumnTransformer that are sent.
 _COLUMN_PARAMS = ("sparse_threshold", "verbose_feature_names_out")
 # Parameters that say how much is computed, how much that may be, and how many steps
@@ -41,6 +60,8 @@ class Front:
     bounds: object = None
     columns: Columns | None = None
     states: Mapping[str, Mapping] = field(default_factory=dict)
+    # Whether steps are not given the columns that identify rows, as nodes find them.
+    drop_identifiers: bool = False
 
     @classmethod
     def of(cls, transformer) -> "Front":
@@ -60,7 +81,8 @@ class Front:
             bounds = [[column, *map(float, own)] for column, own in bounds.items()]
         elif bounds is not None and not isinstance(bounds, str):
             bounds = list(map(float, bounds))
-        return {"tree": as_tree(self.transformer), "bounds": bounds}
+        agreed = {"tree": as_tree(self.transformer), "bounds": bounds}
+        return agreed | ({"drop_identifiers": True} if self.drop_identifiers else {})
 
     @property
     def settings(self) -> dict:
@@ -82,10 +104,10 @@ class Front:
         return joblib.hash([columns, *sorted((k, v) for k, v in self.states.items())])
 
     @classmethod
-    def beside(cls, pipelines: list, bounds=None) -> "Front":
+    def beside(cls, pipelines: list, *, drop_identifiers: bool = False) -> "Front":
         """Several pipelines that are fitted at once; :meth:`branch` has each."""
-        named = [(str(k), own) for k, own in enumerate(pipelines)]
-        return cls(FeatureUnion(named), bounds)
+        named = [(str(k), pipeline) for k, pipeline in enumerate(pipelines)]
+        return cls(FeatureUnion(named), drop_identifiers=drop_identifiers)
 
     def branch(self, k: int, pipeline: Pipeline) -> "Front":
         start = f"0/{k}/"
@@ -114,13 +136,16 @@ class Front:
             if isinstance(bounds, list) and bounds and isinstance(bounds[0], list):
                 bounds = {column: (low, high) for column, low, high in bounds}
             states = dict(content.get("states", {}))
+            drop_identifiers = content.get("drop_identifiers", False)
             odd = [own for own in states.values() if not isinstance(own, Mapping)]
-            more = set(content) - {"tree", "bounds", "columns", "states", "fitted"}
-            if odd or more:
-                raise ValueError(f"it has {odd or more}")
+            more = set(content) - _FIELDS
+            if odd or more or not isinstance(drop_identifiers, bool):
+                raise ValueError(f"it has {odd or more or drop_identifiers}")
             transformer = from_tree(content["tree"])
             check_tree(transformer)
-            front = cls(transformer, bounds, columns, states)
+            if drop_identifiers:
+                check_takes_any_columns(transformer)
+            front = cls(transformer, bounds, columns, states, drop_identifiers)
             front.limits(Columns(1, None, (False,), "float64"))
         except (TypeError, KeyError, AttributeError, ValueError) as exc:
             raise ValueError(f"is no front: {exc!s:.200}") from None
@@ -145,7 +170,7 @@ class Front:
         """Rows as a node has them, their columns in the order of all."""
         X = as_rows(X)
         if self.columns is None:
-            return X
+            return Columns.of(X).of_rows(X)
         names, n = self.columns.names, self.columns.n
         if hasattr(X, "columns"):
             _check_columns(X, sorted(names or ()))
@@ -169,8 +194,14 @@ class Front:
             memo.clear()
         memo["digests"], known = self._digests, memo.setdefault("tables", {})
         X = memo["rows"] = self.rows(X) if "rows" not in memo else memo["rows"]
-        own_columns, parts = Columns.of(X), {}
-        ready = self._ready(self.columns or own_columns)
+        seen_columns, parts = Columns.of(X), {}
+        told = {"columns": seen_columns.as_content(), "parts": parts}
+        columns = self.columns or seen_columns
+        if self.drop_identifiers and self.columns is None:
+            roles = column_roles(X)
+            told["columns"]["roles"] = list(roles)
+            columns = seen_columns.without_identifiers(roles)
+        ready = self._ready(columns)
 
         def leaf(own, tables, path):
             (table,) = tables
@@ -178,7 +209,7 @@ class Front:
                 step = ready.leaves[path]
                 # Arrays are quicker, and the same where all columns are numbers.
                 if hasattr(table, "columns") and not hasattr(step, "feature_names_in_"):
-                    table = table.to_numpy()
+                    table = with_nan(table.to_numpy())
                 if path not in known:
                     with _no_values(own, table):
                         known[path] = step.transform(table)
@@ -188,21 +219,36 @@ class Front:
                 return None
             (low, high), name = waits.bounds, waits.statistic
             grid = {"low": low, "high": high} if name == "histogram" else {}
+            if name != "categories":
+                # Texts such as "45", and dates, would be taken for numbers.
+                _check_numbers(own, table)
             with _no_values(own, table):
                 told = STATISTICS[name].tell(table, min_rows, **grid)
             parts[path] = {"statistic": name, **told}
             return None
 
-        told = {"columns": own_columns.as_content(), "parts": parts}
+        if columns.kept is not columns:
+            X = safe_indexing(X, columns.kept_places, axis=1)
         try:
-            steps = with_columns_listed(self.transformer, self.columns or own_columns)
-            walk(steps, (X,), "0", leaf)
+            steps = with_columns_listed(self.transformer, columns.kept)
+            walk(steps, (X,), "0", leaf, dict(ready.is_sparse))
         except ValueError:
             if self.columns is not None:
                 raise
             # Columns may stand in another order elsewhere; then it is asked again.
             return {**told, "again": True}
         return told
+
+    def exposed_columns(self, reply: Mapping) -> list:
+        """Columns of which a reply, made by :meth:`tell`, has values of single rows."""
+        columns = self.columns or Columns.from_content(reply["columns"])
+        if self.columns is None and "roles" in reply["columns"]:
+            columns = columns.without_identifiers(reply["columns"]["roles"])
+        pending, labels = self._ready(columns).pending, []
+        for path, part in reply["parts"].items():
+            if part["statistic"] == "categories":
+                labels += identifiers_told([part], pending[path].labels)
+        return labels
 
     @lru_cache(maxsize=4)  # noqa: B019
     def _ready(self, columns: Columns) -> "Advanced":
@@ -220,10 +266,10 @@ class Front:
         """This front after what nodes told, by path and name of the node."""
         states, pending, errors, leaves = dict(self.states), {}, {}, {}
         empty: list = []
+        identifiers: dict[str, tuple[str, list]] = {}
 
         def leaf(own, tables, path):
             kind, (example, limits) = KINDS[type(own)], tables
-            names = list(getattr(example, "columns", range(example.shape[1])))
             name = kind.asks(own)
             low, high = limits
             agreed = np.isfinite(limits).all() and (low < high).all()
@@ -231,10 +277,14 @@ class Front:
                 states[path] = kind.state(own, {"low": low, "high": high})
             if path not in states and name is not None:
                 if path not in parts:
-                    pending[path] = Pending(own, name, limits)
+                    pending[path] = Pending(own, name, limits, _labels_of(example))
                     return None
-                pooled = _pooled(name, parts[path], names)
-                kind.check_pooled(own, pooled, names)
+                labels = _labels_of(example)
+                pooled = _pooled(name, parts[path], labels)
+                kind.check_pooled(own, pooled, labels)
+                single = kind.identifiers(parts[path].values(), labels)
+                if single:
+                    identifiers[path] = (type(own).__name__, single)
                 if name == "histogram":
                     pooled |= {"low": low, "high": high}
                 if name in ("powers", "box_powers"):
@@ -242,16 +292,39 @@ class Front:
                 states[path] = kind.state(own, pooled)
             state = states.get(path, {})
             fitted = leaves[path] = kind.fit(own, example, state)
-            empty.extend(names[j] for j in kind.empty(own, state))
+            empty.extend(_labels_of(example)[j] for j in kind.empty(own, state))
             if error := kind.error(own, state):
                 errors[path] = (type(own).__name__, error)
             return fitted, _shown(fitted, kind, example, limits)
 
-        shown = self.columns.example(), self.limits(self.columns)
-        steps = with_columns_listed(self.transformer, self.columns)
-        found = walk(steps, shown, "0", leaf)
-        known = replace(self, states=states), found and found[0]
-        return Advanced(*known, pending, errors, leaves, empty)
+        kept = self.columns.kept
+        shown = kept.example(), self.limits(self.columns)[:, self.columns.kept_places]
+        steps = with_columns_listed(self.transformer, kept)
+        is_sparse: dict[str, bool | None] = {}
+        found = walk(steps, shown, "0", leaf, is_sparse)
+        fitted = None if found is None else self._of_all_columns(*found)
+        return Advanced(
+            front=replace(self, states=states),
+            fitted=fitted,
+            pending=pending,
+            errors=errors,
+            leaves=leaves,
+            empty=empty,
+            identifiers=identifiers,
+            is_sparse=is_sparse,
+        )
+
+    def _of_all_columns(self, fitted, shown: tuple):
+        """What steps make of the columns they are given, as a transformer of all."""
+        if not any(self.columns.left_out):
+            return fitted
+        kept = [self.columns.labels[j] for j in self.columns.kept_places]
+        whole = ColumnTransformer(
+            [("columns", self.transformer, kept)],
+            sparse_threshold=1.0,  # as it comes out of the steps
+            verbose_feature_names_out=False,
+        )
+        return _assembled(whole, {"columns": (fitted, shown)}, self.columns.example())
 
     def check_texts(self, nodes: Mapping[str, Columns]) -> None:
         """ColumnsError where texts would enter a step that takes numbers.
@@ -263,23 +336,22 @@ class Front:
         def leaf(own, tables, path):
             (example,) = tables
             texts = np.flatnonzero(Columns.of(example).text)
-            names = list(getattr(example, "columns", range(example.shape[1])))
+            labels = _labels_of(example)
             kind = KINDS[type(own)]
             if len(texts) and not kind.takes_texts(own):
                 columns = taken.setdefault(type(own).__name__, {})
-                columns.update(dict.fromkeys(names[j] for j in texts))
+                columns.update(dict.fromkeys(labels[j] for j in texts))
             # An imputer hands texts on; what comes out of others is numbers.
             return (None, tables) if len(texts) and kind.by_column else None
 
-        example = self.columns.example()
-        walk(with_columns_listed(self.transformer, self.columns), (example,), "0", leaf)
+        kept = self.columns.kept
+        steps = with_columns_listed(self.transformer, kept)
+        walk(steps, (kept.example(),), "0", leaf, {})
         for kind, columns in taken.items():
             whose = [node for node, own in nodes.items() if own.has_text(columns)]
             raise ColumnsError(
                 f"Nodes {whose[:5]}: {kind} takes numbers, but the columns "
-                f"{list(columns)[:5]} hold texts. Give them to an encoder: in Python "
-                "by a ColumnTransformer, at the command line by --front auto or the "
-                "file of --front; or leave them out of the tables of all nodes."
+                f"{list(columns)[:5]} hold texts. {REMEDIES[TEXTS]}"
             )
 
     @cached_property
@@ -326,8 +398,28 @@ class Front:
 
     def transform(self, X):
         X = self.rows(X)
-        with _no_values(self.transformer):
+        with _no_values(self.transformer), self._naming_new_texts(X):
             return self.fitted.transform(X)
+
+    @contextmanager
+    def _naming_new_texts(self, X) -> Iterator[None]:
+        """Name columns of texts that held none when it was fitted, if steps fail."""
+        try:
+            yield
+        except (ValueError, TypeError) as exc:
+            columns = zip(
+                self.columns.labels, Columns.of(X).text, self.columns.text, strict=True
+            )
+            labels = [
+                label for label, is_text, was_text in columns if is_text > was_text
+            ]
+            if not labels:
+                raise
+            raise ColumnsError(
+                f"Columns {labels[:5]} hold texts, but the front was fitted to "
+                "numbers there. Make numbers of the texts, or let the columns hold "
+                "texts at all nodes."
+            ) from exc
 
 
 def backbones_of(transformer) -> list[Backbone]:
@@ -360,21 +452,43 @@ def _of_features(net, own: str, known: list[str], name: str):
 
 @contextmanager
 def _no_values(step, table=None) -> Iterator[None]:
-    """Keep values of rows out of errors that a server may see; the cause has them."""
+    """Keep values of rows out of errors that a server may see; the cause has them.
+
+    Where columns of a table are not such as the step takes, these are named.
+    """
     try:
         yield
     except ColumnsError:
         raise
     except (ValueError, TypeError) as exc:
-        wrong, texts = f"cannot take values of some rows ({type(exc).__name__}).", []
         if table is not None and not hasattr(step, "handle_unknown"):
-            columns = Columns.of(table)
-            names = columns.names or range(columns.n)
-            texts = [names[j] for j in np.flatnonzero(columns.text)]
-        if texts:
-            wrong = f"takes numbers, but the columns {texts[:5]} hold texts: give them "
-            wrong += "to an encoder, by a ColumnTransformer."
-        raise ColumnsError(f"{type(step).__name__} {wrong}") from exc
+            _check_numbers(step, table, exc)
+        raise ColumnsError(
+            f"{type(step).__name__} cannot take values of some rows "
+            f"({type(exc).__name__})."
+        ) from exc
+
+
+def _check_numbers(step, table, cause: Exception | None = None) -> None:
+    """Raise ColumnsError for columns of a table that hold no numbers, by their names.
+
+    After a failure, its cause, columns of infinite numbers are looked for, too.
+    """
+    by_kind = labels_by_kind(table)
+    if cause is not None:
+        by_kind[INFINITE] = labels_of_infinite(table)
+    for kind, labels in by_kind.items():
+        if kind != NUMBERS and labels:
+            remedy = REMEDIES.get(kind, "Leave them out, or make numbers of them.")
+            raise ColumnsError(
+                f"{type(step).__name__} takes numbers, but the columns {labels[:5]} "
+                f"hold {kind}. {remedy}"
+            ) from cause
+
+
+def _labels_of(table) -> list:
+    """Names of the columns of a table, or their places where they have no names."""
+    return list(table.columns if hasattr(table, "columns") else range(table.shape[1]))
 
 
 class Pending(NamedTuple):
@@ -383,6 +497,7 @@ class Pending(NamedTuple):
     step: object
     statistic: str
     bounds: np.ndarray
+    labels: list  # names of its columns, or places
 
     def can_tell(self, extremes: bool) -> bool:
         if self.statistic == "extremes":
@@ -398,25 +513,37 @@ class Advanced(NamedTuple):
     pending: Mapping[str, Pending]
     errors: Mapping[str, tuple]
     leaves: Mapping[str, object]
-    empty: list  # columns that an encoder leaves out, since nodes told no category
+    # Columns that an encoder leaves out, since nodes told no category.
+    empty: list
+    # Kinds of encoders, and the columns among theirs that identify rows.
+    identifiers: Mapping[str, tuple[str, list]]
+    # By path of what stands side by side, whether sparse rows come out of it.
+    is_sparse: Mapping[str, bool | None]
 
 
-def _pooled(name: str, told: Mapping[str, Mapping], columns: list) -> dict:
-    width = len(columns)
-    for node, own in told.items():
-        if own["statistic"] != name:
-            raise ValueError(f"Node {node!r} told {own['statistic']!r}, not {name!r}.")
-        widths = {own[key].shape[-1] for key in ("counts", "mean", "low") if key in own}
+def _pooled(name: str, told: Mapping[str, Mapping], labels: list) -> dict:
+    """The statistic of all rows, of columns with these labels, by what nodes told."""
+    for node, part in told.items():
+        if part["statistic"] != name:
+            raise ValueError(f"Node {node!r} told {part['statistic']!r}, not {name!r}.")
+        widths = {
+            part[key].shape[-1] for key in ("counts", "mean", "low") if key in part
+        }
         if name == "categories":
-            widths = {len(own) - 2}
+            widths = {len(categories_told(part))}
         if name == "histogram":
-            widths = {len(own["cumulative"])}
-        if widths != {width}:
-            raise ValueError(f"Node {node!r} told of {widths} columns, not of {width}.")
+            widths = {len(part["cumulative"])}
+        if widths != {len(labels)}:
+            raise ValueError(
+                f"Node {node!r} told of {widths} columns, not of {len(labels)}."
+            )
     if name == "categories":
-        check_kinds_of_categories(told, columns)
-    told = [{k: v for k, v in own.items() if k != "statistic"} for own in told.values()]
-    return STATISTICS[name].pool(told)
+        check_kinds_of_categories(told, labels)
+    parts = [
+        {key: value for key, value in part.items() if key != "statistic"}
+        for part in told.values()
+    ]
+    return STATISTICS[name].pool(parts)
 
 
 def _precision(example) -> float:
@@ -447,14 +574,17 @@ def _shown(fitted, kind: Kind, example, limits) -> tuple:
     return shown, np.where(np.isnan(limits), np.nan, moved).astype(float)
 
 
-def walk(own, tables: tuple, path: str, leaf: Callable):
-    """Fit each step by ``leaf(step, tables, path)``; None where one cannot be."""
+def walk(own, tables: tuple, path: str, leaf: Callable, is_sparse: dict):
+    """Fit each step by ``leaf(step, tables, path)``; None where one cannot be.
+
+    ``is_sparse`` gets, and keeps, by path whether what stands side by side is sparse.
+    """
     if own is None or (isinstance(own, str) and own == "passthrough"):
         return "passthrough", tables
     if isinstance(own, Pipeline):
         steps = []
         for k, (name, step) in enumerate(own.steps):
-            found = walk(step, tables, f"{path}/{k}", leaf)
+            found = walk(step, tables, f"{path}/{k}", leaf, is_sparse)
             if found is None:
                 return None
             fitted, tables = found
@@ -469,13 +599,16 @@ def walk(own, tables: tuple, path: str, leaf: Callable):
         part = tables
         if columns is not None:
             part = tuple(safe_indexing(table, columns, axis=1) for table in tables)
-        found.append((name, walk(step, part, f"{path}/{k}", leaf)))
+        found.append((name, walk(step, part, f"{path}/{k}", leaf, is_sparse)))
     if any(done is None for _, done in found):
         return None
-    after = tuple(_beside([own[1][i] for _, own in found]) for i in range(len(tables)))
-    if any(own[0] is None for _, own in found):  # at a node
-        return None, after
-    return _assembled(own, dict(found), tables[0]), after
+    whole = None
+    if all(fitted is not None for _, (fitted, _) in found):  # not at a node
+        whole = _assembled(own, dict(found), tables[0])
+        is_sparse.setdefault(path, getattr(whole, "sparse_output_", None))
+    branches_of_tables = zip(*(branch for _, (_, branch) in found), strict=True)
+    after = (_beside(list(side), is_sparse.get(path)) for side in branches_of_tables)
+    return whole, tuple(after)
 
 
 def _depth(own) -> int:
@@ -517,10 +650,14 @@ def _check_columns(X, names) -> None:
         raise ColumnsError(f"X lacks the columns {missing[:10]}.")
 
 
-def _beside(tables: list):
-    if any(map(sparse.issparse, tables)):
+def _beside(tables: list, is_sparse: bool | None):
+    """Columns of several tables; None: sparse if those of one are."""
+    if is_sparse is not False and any(map(sparse.issparse, tables)):
         return sparse.hstack(tables).tocsr()
-    tables = [np.asarray(table) for table in tables]
+    tables = [
+        table.toarray() if sparse.issparse(table) else np.asarray(table)
+        for table in tables
+    ]
     return np.hstack(tables) if len(tables) > 1 else tables[0]
 
 
@@ -617,6 +754,33 @@ def _check_chosen(name: str, chosen, *, sees_rows: bool) -> None:
             "ColumnsOf('numbers') or ColumnsOf('texts') of skgems.fronts, so that all "
             f"nodes take the same; got {chosen!r}."
         )
+
+
+def check_takes_any_columns(own) -> None:
+    """Raise NotPooledError for steps that cannot do without columns of their rows."""
+    if isinstance(own, Pipeline | FeatureUnion):
+        steps = own.steps if isinstance(own, Pipeline) else own.transformer_list
+        for _, step in steps:
+            check_takes_any_columns(step)
+    if isinstance(own, ColumnTransformer) and _chooses_all_columns(own):
+        for _, step, _ in own.transformers:
+            check_takes_any_columns(step)
+    elif isinstance(own, ColumnTransformer | Backbone):
+        raise NotPooledError(
+            f"drop_identifiers leaves columns out before all steps, but "
+            f"{type(own).__name__} needs the columns that it was made for. Set "
+            "drop_identifiers=False, and list the columns that are to be kept; or "
+            "choose them by ColumnsOf of skgems.fronts."
+        )
+
+
+def _chooses_all_columns(own: ColumnTransformer) -> bool:
+    """Whether each branch takes columns by what they hold, and not by their places."""
+    return all(
+        isinstance(chosen, ColumnsOf)
+        and all(isinstance(column, str) for column in chosen.without)
+        for _, _, chosen in own.transformers
+    )
 
 
 def as_tree(own):

@@ -1,7 +1,7 @@
 """Kinds of transformers: what each needs told, and how it is fitted of that alone."""
 
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from scipy.linalg import eigh
@@ -23,7 +23,7 @@ from ._backbone import Backbone
 from ._columns import Columns
 from ._features import RandomFeatures
 from ._powers import LikeliestPowers
-from ._statistics import N_BINS, categories_told
+from ._statistics import N_BINS, categories_told, identifiers_told
 
 _EPS = np.finfo(np.float64).eps
 # A gap between variances, relative to the largest, below which axes are anybody's.
@@ -62,6 +62,10 @@ class Kind:
     def state(self, own, pooled: Mapping) -> dict:
         """What `fit` takes, of the statistic of all rows."""
         return dict(pooled)
+
+    def identifiers(self, replies: Iterable[Mapping], labels: list) -> list:
+        """Those labels of columns that identify rows, and should not be encoded."""
+        return []
 
     def fit(self, own, example, state):
         """The fitted transformer; ``example`` is a row of what it will be given."""
@@ -188,6 +192,9 @@ class _Encoder(Kind):
 
     def asks(self, own):
         return "categories" if isinstance(own.categories, str) else None
+
+    def identifiers(self, replies, labels):
+        return identifiers_told(replies, labels)
 
     def takes_texts(self, own):
         return True

@@ -1,6 +1,6 @@
 """What columns of rows come to at a node, and how that of all nodes adds up."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -8,7 +8,15 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from ._columns import ColumnsError, numbers
+from ._columns import (
+    DATES,
+    REMEDIES,
+    TIME_SPANS,
+    ColumnsError,
+    column_kind,
+    numbers,
+)
+from ._identifiers import IDENTIFIES, agreed_roles, role_of_categories
 from ._powers import POWERS, logarithms, transformed
 
 N_BINS = 1000  # of a grid
@@ -92,38 +100,66 @@ def _all_scatter(replies) -> dict:
 
 def _categories(X, min_rows=1) -> dict:
     """Of each column its values, how many rows have each, and how many are missing."""
-    columns = [X.iloc[:, j] for j in range(X.shape[1])] if hasattr(X, "iloc") else X.T
-    found = {"n_rows": float(X.shape[0])}
-    for j, column in enumerate(columns):
-        values = np.asarray(column)
-        if values.dtype.kind in "biuf":
-            nan, none = np.isnan(values), np.zeros(len(values), dtype=bool)
-        else:
-            values = values.astype(object)
-            none = np.array([value is None for value in values], dtype=bool)
-            floats = (value if isinstance(value, float) else 0.0 for value in values)
-            nan = np.isnan(np.fromiter(floats, dtype=float))
-        kept = values[~(nan | none)]
-        kinds = {type(value) for value in kept.tolist()}
-        if len(kinds) > 1 or not kinds <= {str, int, float, bool}:
-            raise ColumnsError(
-                f"column {getattr(column, 'name', j)!r} holds values of the types "
-                f"{sorted(kind.__name__ for kind in kinds)}; categories are all texts, "
-                "or all numbers."
-            )
-        labels, counts = np.unique(kept, return_counts=True)
-        told = counts >= min_rows
-        own = {"labels": labels[told].tolist(), "counts": counts[told].astype(float)}
-        own["withheld"] = float(counts[~told].sum())
-        for name, count in (("none", none.sum()), ("nan", nan.sum())):
-            own[name] = float(count * (count >= min_rows))
-            own["withheld"] += float(count * (count < min_rows))
-        found[str(j)] = own
-    return found
+    columns = X.items() if hasattr(X, "iloc") else enumerate(X.T)
+    told = {"n_rows": float(X.shape[0])}
+    for j, (label, column) in enumerate(columns):
+        told[str(j)] = _categories_of(np.asarray(column), label, min_rows)
+    return told
+
+
+def _categories_of(values: np.ndarray, label, min_rows: int) -> dict:
+    if values.dtype.kind in "biuf":
+        is_nan = np.isnan(values)
+        is_none = np.zeros(len(values), dtype=bool)
+    else:
+        values = values.astype(object) if values.dtype.kind not in "Mm" else values
+        is_none = np.array([value is None for value in values], dtype=bool)
+        floats = (value if isinstance(value, float) else 0.0 for value in values)
+        is_nan = np.isnan(np.fromiter(floats, dtype=float))
+    there = values[~(is_nan | is_none)]
+    _check_categories(there, label)
+    labels, counts = np.unique(there, return_counts=True)
+    is_told = counts >= min_rows
+    told = {
+        "labels": labels[is_told].tolist(),
+        "counts": counts[is_told].astype(float),
+        "withheld": float(counts[~is_told].sum()),
+    }
+    for name, count in (("none", is_none.sum()), ("nan", is_nan.sum())):
+        told[name] = float(count * (count >= min_rows))
+        told["withheld"] += float(count * (count < min_rows))
+    return told
+
+
+def _check_categories(values: np.ndarray, label) -> None:
+    types = {type(value) for value in values.tolist()}
+    kind = column_kind(values)
+    if kind in (DATES, TIME_SPANS):
+        raise ColumnsError(
+            f"column {label!r} holds {kind}, which are no categories. {REMEDIES[kind]}"
+        )
+    if len(types) > 1 or not types <= {str, int, float, bool}:
+        raise ColumnsError(
+            f"column {label!r} holds values of the types "
+            f"{sorted(own.__name__ for own in types)}; categories are all texts, or "
+            "all numbers."
+        )
 
 
 def categories_told(content: Mapping) -> list[Mapping]:
-    return [content[str(j)] for j in range(len(content) - 1)]
+    return [content[str(j)] for j in range(sum(map(str.isdecimal, content)))]
+
+
+def identifiers_told(replies: Iterable[Mapping], labels: list) -> list:
+    """Those labels of columns that identify rows, by the categories that nodes told."""
+    roles_by_node = [
+        [role_of_categories(column["counts"]) for column in categories_told(reply)]
+        for reply in replies
+    ]
+    roles = agreed_roles(roles_by_node)
+    return [
+        label for label, role in zip(labels, roles, strict=True) if role == IDENTIFIES
+    ]
 
 
 def check_kinds_of_categories(told: Mapping[str, Mapping], columns: Sequence) -> None:
@@ -135,9 +171,10 @@ def check_kinds_of_categories(told: Mapping[str, Mapping], columns: Sequence) ->
                 (texts if isinstance(label, str) else numbers_).append(node)
         if texts and numbers_:
             raise ValueError(
-                f"column {column!r} holds texts at the nodes {texts[:5]} and numbers "
-                f"at the nodes {numbers_[:5]}: let all nodes write it alike, or leave "
-                "it out of all tables."
+                f"The column {column!r} holds texts at the nodes {texts[:5]} and "
+                f"numbers at the nodes {numbers_[:5]}. Let all nodes write it alike, "
+                "as numbers (pandas.to_numeric) or as texts, or leave it out of all "
+                "tables."
             )
 
 

@@ -14,6 +14,9 @@ from sklearn.discriminant_analysis import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
 )
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, PowerTransformer, StandardScaler
 
@@ -24,6 +27,7 @@ from skgems.choice._judging import loss_and_factor
 from skgems.exchange import Folder
 from skgems.federation import (
     FACTORS,
+    IdentifierWarning,
     Message,
     Nodes,
     NotAgreedError,
@@ -34,6 +38,7 @@ from skgems.federation import (
     reply_to,
 )
 from skgems.federation._halves import judge
+from skgems.fronts import RandomFeatures
 from skgems.local import Member
 from skgems.messages import check_reply, check_request, says
 from skgems.steps import Front
@@ -50,8 +55,9 @@ NODES = np.array(["bern", "oslo"])[np.arange(len(Y)) % 2]
 class Parties:
     """Nodes that answer bytes, each from its own rows, and what they said."""
 
-    def __init__(self, X=X, y=Y, nodes=NODES, keeps=True, **options):
+    def __init__(self, X=X, y=Y, nodes=NODES, *, keeps=True, members=None, **options):
         self.rows = {name: (X[nodes == name], y[nodes == name]) for name in set(nodes)}
+        self.members = members or {}
         self.options = {"min_rows": 1} | options
         # Without a state nothing is agreed, so that min_rows is the nodes' own.
         self.state = {name: {} if keeps else None for name in self.rows}
@@ -59,7 +65,8 @@ class Parties:
 
     def answer(self, name, request):
         more = {"state": self.state[name]} | self.options
-        data = reply_to(request.to_bytes(), None, *self.rows[name], name=name, **more)
+        own = self.members.get(name), *self.rows[name]
+        data = reply_to(request.to_bytes(), *own, name=name, **more)
         self.heard.append((request, Message.from_bytes(data)))
         return self.heard[-1][1]
 
@@ -314,6 +321,9 @@ def broken(task, path, value, side):
         ("judge", ("right",), np.full((4, 4), 10**6), "reply", "more than the"),
         ("judge", ("right",), np.zeros((2, 2), int), "reply", "judge.losses has"),
         ("judge", ("losses",), np.full(4, np.nan), "reply", "judge.losses"),
+        ("halves", ("refused", "9"), "few", "reply", "refused.9 was not asked for"),
+        ("halves", ("refused", "0"), "few", "reply", "refused.0 is there, though"),
+        ("halves", ("refused",), None, "reply", "halves.refused is missing"),
     ],
 )
 def test_what_is_wrong_within_is_named(task, path, value, side, match):
@@ -337,25 +347,111 @@ def test_what_leaves_is_said_and_exposed_rows_warn():
     assert len({str(own.message)[:12] for own in caught}) == 2  # once a node
 
 
-def test_nodes_with_classifiers_are_asked_for_their_rows_alone():
-    models = {
-        name: LinearDiscriminantAnalysis().fit(X[NODES == name], Y[NODES == name])
+MEMBERS = {
+    "linear": LinearDiscriminantAnalysis(),
+    "forest": RandomForestClassifier(3, random_state=0),
+    # Of as many features as come out of the front, but of others.
+    "scaled otherwise": make_pipeline(StandardScaler(), LogisticRegression(C=1e-3)),
+}
+
+
+def wide(n_rows=0):
+    """A candidate of as many features as columns, and one of more."""
+    features = RandomFeatures(30, random_state=0)
+    linear = small()[0].aggregator
+    return [
+        Candidate("scaled", linear, (StandardScaler(),)),
+        Candidate("wide", linear, (StandardScaler(), features)),
+    ]
+
+
+@pytest.mark.parametrize("kind", MEMBERS)
+@pytest.mark.parametrize("with_state", [False, True])
+def test_nodes_with_classifiers_are_asked_for_their_rows_alone(kind, with_state):
+    fitted = {
+        name: clone(MEMBERS[kind]).fit(X[NODES == name], Y[NODES == name])
         for name in sorted(set(NODES))
     }
     found = []
-    for known in (models, dict.fromkeys(models)):
+    for members in (fitted, {}):
+        for tried in (lambda n_rows: wide()[:1], lambda n_rows: wide()[1:]):
+            parties = Parties(keeps=with_state, members=members, min_rows=2)
+            aggregator, choice, _ = choose_over(parties.channel, tried)
+            found.append((aggregator.fit().predict_proba(X), choice.table[0]))
+            told = [reply for request, reply in parties.heard if request.task == "join"]
+            networks = [reply.content["describe"]["network"] for reply in told]
+            assert [own["output"] for own in networks] == ["none", "none"]
+            again = clone(aggregator).set_params(front=aggregator.front).fit()
+            np.testing.assert_array_equal(again.predict_proba(X), found[-1][0])
+    for (proba, entry), (plain_proba, plain_entry) in zip(
+        found[:2], found[2:], strict=True
+    ):
+        assert entry["accuracy"] == plain_entry["accuracy"]
+        np.testing.assert_array_equal(proba, plain_proba)
 
-        def ask(requests, known=known):
-            rows = Parties().rows
-            return {
-                name: reply_to(own, known[name], *rows[name], name=name, min_rows=2)
-                for name, own in requests.items()
-            }
 
-        channel = Nodes(ask, sorted(models), min_rows=2)
-        found.append(choose_over(channel, small)[1])
-    tables = [[o["accuracy"] for o in own.table] for own in found]
-    assert tables[0] == tables[1] and found[0].name == found[1].name
+def test_what_combine_takes_is_what_it_judged_whatever_nodes_hold():
+    rows = X[:, :4]
+    fitted = {
+        name: clone(MEMBERS["scaled otherwise"]).fit(
+            rows[NODES == name], Y[NODES == name]
+        )
+        for name in sorted(set(NODES))
+    }
+    agg = combine(Parties(rows, members=fitted).channel, budget="small", random_state=0)
+    plain = combine(Parties(rows).channel, budget="small", random_state=0)
+    assert agg.choice_.name == plain.choice_.name
+    np.testing.assert_array_equal(agg.predict_proba(rows), plain.predict_proba(rows))
+
+
+def test_classifiers_are_left_aside_in_the_report_too():
+    fitted = {
+        name: clone(MEMBERS["forest"]).fit(X[NODES == name], Y[NODES == name])
+        for name in sorted(set(NODES))
+    }
+    parties = Parties(members=fitted)
+    aggregator, _, _ = choose_over(parties.channel, lambda n_rows: wide()[1:])
+    scores = aggregator.fit().ask_scores().node_scores_
+    assert parties.heard[-1][0].task == "score" and min(scores["aggregate"]) > 0.9
+    assert np.isnan(scores["local"]).all()
+
+
+def test_identifiers_are_left_out_over_a_channel():
+    rows = X[:, :4]
+    numbered = np.c_[np.arange(len(X)), rows]
+    parties = Parties(numbered)
+    with pytest.warns(IdentifierWarning, match=r"\[0\] are left out"):
+        agg = combine(parties.channel, budget="small", random_state=0)
+    plain = combine(Parties(rows).channel, budget="small", random_state=0)
+    assert [entry["task"] for entry in agg.history_] == (
+        ["front", "front", "halves", "judge", "join"]
+    )
+    assert agg.choice_.name == plain.choice_.name
+    assert any("[0] are left out" in doubt for doubt in agg.choice_.doubts)
+    proba = agg.predict_proba(numbered)
+    np.testing.assert_allclose(proba, plain.predict_proba(rows), atol=1e-9)
+    exported = agg.to_estimator().predict_proba(np.c_[np.zeros(len(X)), rows])
+    np.testing.assert_allclose(exported, proba, atol=1e-12)
+
+
+def test_why_a_node_sends_no_sums_is_a_doubt():
+    few = np.where(np.arange(len(Y)) < 12, "cork", NODES)
+    gaps = X.copy()
+    gaps[few == "oslo", 3] = np.nan
+    parties = Parties(gaps, nodes=few, min_rows=8)
+    tried = [Candidate("raw", small()[0].aggregator), *small()[1:]]
+    tried[1] = replace(tried[1], steps=(SimpleImputer(), StandardScaler()))
+    tried = tried[:2]
+    _, choice, _ = choose_over(parties.channel, lambda n_rows: tried)
+    assert choice.name == "scaled"
+    doubt = choice.doubts[-1]
+    assert "'raw'" in doubt and "Node 'oslo' sent no sums for it" in doubt
+    told = [own for request, own in parties.heard if request.task == "halves"]
+    said = {reply.envelope["node"]: reply.content["refused"] for reply in told}
+    assert said["cork"].keys() == {"0", "1"} and said["bern"] == {}
+    assert "min_rows=10" in said["cork"]["0"]  # as all have agreed
+    assert said["oslo"] == {"0": "its rows are not such as it takes"}
+    assert "No summaries are sent: its rows" in says(told[-1])["0.refused"]
 
 
 def test_nobody_who_can_judge_is_an_error():

@@ -6,13 +6,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 from skgems import (
     EnsembleAggregator,
@@ -22,7 +25,12 @@ from skgems import (
 )
 from skgems.choice import Choice, smallest_of_the_best
 from skgems.choice._judging import _refitted, chosen
-from skgems.federation import NodesDisagreeWarning, halves_of, owners_of
+from skgems.federation import (
+    IdentifierWarning,
+    NodesDisagreeWarning,
+    halves_of,
+    owners_of,
+)
 
 X, Y = (own[::3] for own in load_digits(n_class=4, return_X_y=True))
 X = X[:, 16:48]  # the rows in the middle
@@ -92,7 +100,7 @@ def test_the_smallest_within_a_standard_error():
         good  # log-loss breaks the tie of which is best, the order of what is taken
     )
     assert smallest_of_the_best(hits @ hits.T, 400, [2.0, 1.0, 3.0])[0] == 0
-    with pytest.raises(ValueError, match="No candidate can be made. a: odd"):
+    with pytest.raises(ValueError, match=r"No candidate can be made. \['a'\]: Odd"):
         chosen([{"name": "a", "error": "odd"}], [], None, 1)
 
 
@@ -274,10 +282,168 @@ def test_what_it_cannot_use_is_said():
         combine(X=X, y=Y, budget="huge")
     few = combine(X=X[:80], y=Y[:80], nodes=NODES[:80], random_state=0)
     assert few.choice_.doubts[0] == "only 80 rows judged"
-    odd = Choice(
-        "a", ({"name": "a", "error": "it is odd", "looks_at_members": True},), 0
+    assert few.choice_.looks_at_members is False
+
+
+def entry(name, error="", **more):
+    judged = {"accuracy": 0.9, "log_loss": 0.3, "bytes": 2_500_000, "seconds": 1.0}
+    return {"name": name, "error": error, "looks_at_members": True, **judged, **more}
+
+
+def test_what_is_printed_is_whole_and_explained():
+    long = " ".join(f"column {k} of the table is odd;" for k in range(40))
+    table = entry("linear"), entry("bent", long), entry("vote", accuracy=None)
+    choice = Choice("linear", table, 300, ("few rows judged", long))
+    lines = str(choice).splitlines()
+    assert max(map(len, lines)) <= 88
+    text = " ".join(str(choice).split())
+    assert f"bent not made: {long} vote" in text
+    assert f"Doubt: few rows judged Doubt: {long}" in text
+    assert "* linear 0.900 0.300 2.5 1.0" in text
+    assert "* is the candidate that was taken" in text
+    assert "MB are megabytes" in text and "s seconds" in text
+    assert lines[1].index("linear") == lines[2].index("bent")
+
+
+def test_reasons_of_failures_are_doubts_once_for_all_that_have_them():
+    table = [entry("a"), entry("b", "node 'x': odd."), entry("c", "node 'x': odd")]
+    choice = chosen(table, [0], np.array([[300]]), 300)
+    (doubt,) = choice.doubts
+    assert doubt == "these candidates could not be made: ['b', 'c']. Node 'x': odd."
+    with pytest.raises(
+        ValueError, match=r"No candidate .* \['b', 'c'\]: Node 'x': odd"
+    ):
+        chosen(table[1:], [], np.zeros((0, 0)), 300)
+
+
+def words(n=300):
+    """A table of texts of which two tell the label together."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"c{k}": rng.choice([*"abc"], n) for k in range(4)})
+    return frame, ((frame.c0 == "a") ^ (frame.c1 == "b")).astype(int).to_numpy()
+
+
+def test_tables_of_texts_alone():
+    frame, y = words()
+    nodes = np.arange(len(y)) % 3
+    agg = combine(X=frame, y=y, nodes=nodes, budget="small", random_state=0)
+    assert agg.score(frame, y) > 0.9 and not agg.choice_.doubts
+    array = combine(
+        X=frame.to_numpy(object), y=y, nodes=nodes, budget="small", random_state=0
     )
-    assert "it is odd" in str(odd) and odd.looks_at_members
+    np.testing.assert_allclose(
+        array.predict_proba(frame.to_numpy(object)), agg.predict_proba(frame)
+    )
+    plain = agg.to_estimator()
+    np.testing.assert_allclose(plain.predict_proba(frame), agg.predict_proba(frame))
+
+
+def encoded_trees(frame, y, nodes):
+    return [
+        make_pipeline(
+            OneHotEncoder(handle_unknown="ignore"), DecisionTreeClassifier()
+        ).fit(frame[nodes == k], y[nodes == k])
+        for k in np.unique(nodes)
+    ]
+
+
+def test_candidates_that_fail_beside_members_are_doubts():
+    frame, y = words()
+    nodes = np.arange(len(y)) % 3
+    front = ColumnTransformer([("x", StandardScaler(), ["c0", "c2"])])
+    members = encoded_trees(frame, y, nodes)
+    given = {"nodes": nodes, "front": front, "budget": "small", "random_state": 0}
+    choice = combine(members, frame, y, **given).choice_
+    assert choice.looks_at_members
+    (doubt,) = choice.doubts
+    assert "['linear', 'linear, bent'" in doubt
+    assert "Node '0': StandardScaler takes numbers, but the columns ['c0'" in doubt
+    with pytest.raises(ValueError, match=r"Node '0': StandardScaler .*\['c0', 'c2'\]"):
+        combine(X=frame, y=y, **given)
+
+
+def patients(n=210):
+    rng = np.random.default_rng(0)
+    y = rng.choice(["back", "no"], n)
+    frame = pd.DataFrame({"age": rng.normal(60, 9, n) + 9 * (y == "back")})
+    nodes = np.array(["lyon", "oslo"])[rng.integers(0, 2, n)]
+    return frame, y, nodes
+
+
+IDS = {
+    "text": lambda n: [f"P{k:05d}" for k in range(n)],
+    "in order": lambda n: 5000 + np.arange(n),
+    "shuffled": lambda n: np.random.default_rng(0).permutation(n),
+}
+
+
+@pytest.mark.parametrize("kind", IDS)
+@pytest.mark.parametrize("with_text", [False, True])
+def test_a_number_of_the_patient_is_left_out(kind, with_text):
+    frame, y, nodes = patients()
+    if with_text:
+        frame["ward"] = np.random.default_rng(1).choice(["er", "icu"], len(y))
+    frame.insert(0, "id", IDS[kind](len(y)))
+    small = {"budget": "small", "random_state": 0}
+    with pytest.warns(IdentifierWarning, match=r"\['id'\] are left out") as caught:
+        agg = combine(X=frame, y=y, nodes=nodes, **small)
+    without = frame.drop(columns="id")
+    plain = combine(X=without, y=y, nodes=nodes, **small)
+    (warning,) = caught
+    assert warning.filename == __file__
+    (doubt,) = set(agg.choice_.doubts) - set(plain.choice_.doubts)
+    assert "['id'] are left out" in doubt
+    names = [own["name"] for own in agg.choice_.table]
+    assert names == [own["name"] for own in plain.choice_.table]
+    assert agg.choice_.name == plain.choice_.name
+    np.testing.assert_allclose(agg.predict_proba(frame), plain.predict_proba(without))
+    exported = agg.to_estimator()
+    other = frame.assign(id=np.roll(frame["id"], 9))
+    np.testing.assert_array_equal(exported.predict(other), agg.predict(frame))
+    assert agg.n_features_in_ == frame.shape[1]
+
+
+def test_an_identifier_is_known_from_all_rows_where_nodes_have_few():
+    frame, y, _ = patients(120)
+    frame["id"] = IDS["text"](120)
+    with pytest.warns(IdentifierWarning, match=r"\['id'\]"):
+        combine(X=frame, y=y, nodes=np.arange(120) % 12, budget="small", random_state=0)
+    # Which each node has once, but all have: that is what nodes could send.
+    frame["id"] = np.array(IDS["text"](40))[np.arange(120) // 3]
+    with pytest.warns(IdentifierWarning, match=r"\['id'\]"):
+        combine(X=frame, y=y, nodes=np.arange(120) % 3, budget="small", random_state=0)
+
+
+def test_a_front_of_the_users_decides_by_itself():
+    frame, y, nodes = patients()
+    frame["id"] = IDS["in order"](len(y))
+    given = {"nodes": nodes, "budget": "small", "random_state": 0}
+    agg = combine(X=frame, y=y, front=StandardScaler(), **given)
+    assert agg.front_.n_features_in_ == 2 and not agg.choice_.doubts
+    frame["id"] = IDS["text"](len(y))
+    front = make_column_transformer(
+        (StandardScaler(), ["age"]),
+        (OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["id"]),
+    )
+    with pytest.warns(IdentifierWarning, match=r"encodes the columns \['id'\]"):
+        agg = combine(X=frame, y=y, front=front, **given)
+    assert any("['id'], which identify rows" in own for own in agg.choice_.doubts)
+    with pytest.raises(ValueError, match=r"All columns, \['id'\], identify rows"):
+        combine(X=frame[["id"]], y=y, **given)
+
+
+def test_measurements_in_order_are_kept():
+    frame, y, nodes = patients()
+    frame = frame.sort_values("age")
+    frame["years"] = np.sort(np.random.default_rng(0).integers(18, 95, len(y)))
+    given = {"nodes": nodes, "budget": "small", "random_state": 0}
+    agg = combine(X=frame, y=y, **given)
+    assert not isinstance(getattr(agg, "front_", None), ColumnTransformer)
+    prices = np.sort(np.random.default_rng(0).choice(10**7, len(y), replace=False))
+    with pytest.warns(IdentifierWarning, match=r"\['price'\] hold whole numbers that"):
+        agg = combine(X=frame.assign(price=prices), y=y, **given)
+    assert "leave them out" in agg.choice_.doubts[-1]
+    assert not isinstance(getattr(agg, "front_", None), ColumnTransformer)
 
 
 def test_nets_that_judge_are_the_same_each_time():

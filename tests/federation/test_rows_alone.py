@@ -9,20 +9,38 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import cross_val_score
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from skgems import (
     DistillationAggregator,
     EnsembleAggregator,
+    Exchange,
     GEMSLogisticAggregator,
     GEMSMLPAggregator,
     ModelAveragingAggregator,
     PFNMAggregator,
+    PooledAggregator,
+    PooledTransformer,
+    answer,
 )
-from skgems.federation import Message, Summary, reply_to
+from skgems.exchange import Folder
+from skgems.federation import (
+    Message,
+    Nodes,
+    RepliesMissing,
+    RowsAlone,
+    Summary,
+    first_request,
+    reply_to,
+)
+from skgems.fronts import RandomFeatures
 from skgems.gems import Rounds
+from skgems.messages import asks
 
 
 def rows(n=400, d=4, seed=0):
@@ -193,3 +211,182 @@ def test_the_command_answers_without_a_model(tmp_path):
     found = joblib.load(out)
     assert type(found).__name__ == "GaussianNB"
     assert found.classes_.tolist() == ["ant", "bee", "cat"]
+
+
+# ---- classifiers that are left aside -------------------------------------------
+
+
+def told_by(members, heard=None, **options):
+    """A channel to nodes with these classifiers, by name."""
+
+    def ask(requests):
+        replies = {}
+        for name, request in requests.items():
+            here = name == NAMED
+            data = reply_to(
+                request.to_bytes(), members[name], X[here], Y[here], name=name
+            )
+            replies[name] = Message.from_bytes(data)
+            if heard is not None:
+                heard.append((request, replies[name]))
+        return replies
+
+    return Nodes(ask, NAMES, **options)
+
+
+def of_other_rows():
+    """Classifiers that cannot be used: no linear models, or of other features."""
+    return {
+        "lyon": RandomForestClassifier(3, random_state=0).fit(X, Y),
+        "paris": LogisticRegression().fit(X[:, :2], Y),
+        "nice": None,
+    }
+
+
+def test_a_channel_may_leave_classifiers_aside(tmp_path):
+    heard = []
+    channel = RowsAlone(told_by(of_other_rows(), heard))
+    agg = GEMSLogisticAggregator(channel, random_state=0).fit()
+    alone = GEMSLogisticAggregator(told_by(dict.fromkeys(NAMES)), random_state=0).fit()
+    np.testing.assert_array_equal(agg.coef_, alone.coef_)
+    for request, reply in heard:
+        assert request.content["rows_alone"] and "left aside" in str(asks(request))
+        assert reply.content["describe"]["network"]["output"] == "none"
+    agg.ask_scores()
+    assert heard[-1][0].task == "score" and heard[-1][0].content["rows_alone"]
+    assert np.isnan(agg.node_scores_["local"]).all()
+    with pytest.raises(TypeError, match="'lyon'"):
+        GEMSLogisticAggregator(told_by(of_other_rows()), random_state=0).fit()
+    # The channel itself is none of it.
+    assert repr(channel).startswith("RowsAlone(Nodes(") and channel.names == NAMES
+    again = pickle.loads(pickle.dumps(agg))
+    np.testing.assert_array_equal(again.predict(X), agg.predict(X))
+    n_heard = len(heard)
+    clone(agg).fit()  # of what is in its records
+    assert len(heard) == n_heard
+
+
+def test_a_folder_may_leave_classifiers_aside(tmp_path):
+    members, folder = of_other_rows(), tmp_path / "folder"
+    while True:
+        channel = RowsAlone(Folder(folder, NAMES))
+        try:
+            agg = GEMSLogisticAggregator(channel, random_state=0).fit()
+            break
+        except RepliesMissing as missing:
+            for name, path in missing.requests.items():
+                here, own = name == NAMED, {"name": name, "state": tmp_path / name}
+                answer(path, members[name], X[here], Y[here], **own)
+    assert Folder(folder).agreement == channel.agreement
+    alone = GEMSLogisticAggregator(told_by(dict.fromkeys(NAMES)), random_state=0).fit()
+    np.testing.assert_array_equal(agg.coef_, alone.coef_)
+
+
+def test_replies_with_and_without_classifiers_are_kept_apart():
+    members = {
+        name: LogisticRegression(C=1e-3).fit(X[k::4], Y[k::4])
+        for k, name in enumerate(NAMES)
+    }
+    channel = told_by(members)
+    looking = GEMSLogisticAggregator(channel, random_state=0)
+    first = clone(looking).fit().coef_
+    alone = clone(looking).set_params(estimators=RowsAlone(channel)).fit().coef_
+    assert not np.allclose(first, alone)
+    np.testing.assert_array_equal(clone(looking).fit().coef_, first)
+    pooled = PooledAggregator(channel, pooled=LinearDiscriminantAnalysis()).fit()
+    np.testing.assert_array_equal(clone(looking).fit().coef_, first)
+    assert pooled.score(X, Y) > 0.7
+
+
+FRONTS = {
+    "other features": RandomFeatures(20, random_state=0),
+    "as many features": StandardScaler(),
+}
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("way", ["rows", "channel", "state", "exchange", "files"])
+def test_a_pooled_classifier_does_not_look_at_members_before_a_front(
+    front, way, tmp_path
+):
+    scaled = PooledTransformer(FRONTS[front]).fit(X, nodes=NAMED)
+    agg = PooledAggregator(pooled=LinearDiscriminantAnalysis(), front=scaled)
+    expected = clone(agg).fit(X, Y, nodes=NAMED)
+    members = {
+        name: LogisticRegression().fit(X[NAMED == name][:, :3], Y[NAMED == name])
+        for name in NAMES[:2]
+    } | {"nice": RandomForestClassifier(2).fit(X, Y)}
+    states = {name: {} for name in NAMES}
+    rows = {name: (X[NAMED == name], Y[NAMED == name]) for name in NAMES}
+    if way == "rows":
+        agg.set_params(estimators=list(members.items())).fit(X, Y, nodes=NAMED)
+    elif way == "files":
+        for name, own in members.items():
+            agg.summarize(own, *rows[name], name=name).save(tmp_path / name)
+        agg.set_params(estimators=[tmp_path / name for name in NAMES]).fit()
+    elif way == "exchange":
+        agg.set_params(front=FRONTS[front])  # fitted by the nodes
+        exchange = Exchange(tmp_path / "exchange", agg, nodes=NAMES)
+        while (fitted := exchange.step()) is None:
+            for name, request in exchange.waiting_for.items():
+                answer(request, members[name], *rows[name], name=name)
+        agg = fitted
+    else:
+
+        def ask(requests):
+            return {
+                name: reply_to(
+                    request,
+                    members[name],
+                    *rows[name],
+                    name=name,
+                    state=states[name] if way == "state" else None,
+                )
+                for name, request in requests.items()
+            }
+
+        agg.set_params(estimators=Nodes(ask, NAMES)).fit()
+    np.testing.assert_array_equal(agg.classes_, expected.classes_)
+    np.testing.assert_allclose(
+        agg.predict_proba(X), expected.predict_proba(X), atol=1e-12
+    )
+
+
+def test_members_before_a_front_are_named_where_they_are_looked_at():
+    raw = {
+        name: LogisticRegression().fit(X[NAMED == name], Y[NAMED == name])
+        for name in NAMES[:2]
+    } | {"nice": None}
+    wide = PooledTransformer(FRONTS["other features"]).fit(X, nodes=NAMED)
+    words = "'lyon': its classifier was fitted on 4 features, but 24 come out of"
+    agg = GEMSLogisticAggregator(told_by(raw), front=wide, random_state=0)
+    with pytest.raises(ValueError, match=words):
+        agg.fit()
+    with pytest.raises(ValueError, match=words):
+        agg.set_params(estimators=list(raw.items())).fit(X, Y, nodes=NAMED)
+    with pytest.raises(ValueError, match=words):
+        agg.summarize(raw["lyon"], X, Y, name="lyon")
+    # Of as many features nothing but their labels tells it.
+    shift, here = X + 100.0, NAMED == "lyon"
+    clf = LogisticRegression().fit(shift[here], Y[here])
+    front = PooledTransformer(StandardScaler()).fit(shift, nodes=NAMED)
+    said = clf.predict(front.transform(shift))
+    few = here & ((said != Y) | (np.arange(len(Y)) % 4 == 0))
+    agg = GEMSLogisticAggregator(front=front, random_state=0)
+    content = first_request(agg, agg._first_requests()).content
+    request = Message.of("join", **content, front=front.as_front().as_content())
+    words = "'lyon': after the front its classifier labels"
+    with pytest.warns(UserWarning, match=words):
+        reply_to(request, clf, shift[few], Y[few], name="lyon")
+    with pytest.warns(UserWarning, match=words):
+        agg.summarize(clf, shift[few], Y[few], name="lyon")
+    reply_to(request.with_fields(rows_alone=True), clf, shift[few], Y[few], name="lyon")
+
+
+def test_fits_through_different_fronts_do_not_share_replies():
+    channel = told_by(dict.fromkeys(NAMES))
+    front = PooledTransformer(MinMaxScaler(), bounds=(-100, 100)).fit(X, nodes=NAMED)
+    through = GEMSLogisticAggregator(channel, front=front, random_state=0)
+    first = clone(through).fit().coef_
+    clone(through).set_params(front=None).fit()
+    np.testing.assert_array_equal(clone(through).fit().coef_, first)

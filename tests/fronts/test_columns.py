@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Columns that are neither numbers nor texts are named, and gaps are gaps."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import issparse
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer, make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+
+from skgems import GEMSLogisticAggregator, PooledTransformer, combine
+from skgems.federation import Message, Nodes, reply_to
+
+N = 120
+NODES = np.array(["lyon", "oslo"])[np.arange(N) % 2]
+NUMBERS = [
+    ("numbers", make_pipeline(SimpleImputer(), StandardScaler()), ["age", "truth"])
+]
+FRONT = ColumnTransformer(
+    [*NUMBERS, ("ward", OneHotEncoder(handle_unknown="ignore"), ["ward"])],
+    sparse_threshold=0.0,
+)
+
+
+def table():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(18, 95, N).astype(float),
+            "truth": rng.random(N) < 0.4,
+            "ward": rng.choice(["er", "icu", "gyn"], N).astype(object),
+        }
+    )
+    frame.loc[::7, "age"] = np.nan
+    frame.loc[::5, "ward"] = np.nan
+    y = np.where((frame["ward"] == "icu") ^ (rng.random(N) < 0.1), "back", "no")
+    return frame, y
+
+
+def dense(Z):
+    return np.asarray(Z, dtype=float)
+
+
+FORMS = {
+    "nullable": lambda frame: frame.convert_dtypes(),
+    "category": lambda frame: frame.astype({"ward": "category"}),
+    "string": lambda frame: frame.astype({"ward": "string"}),
+    "objects": lambda frame: frame.astype(object),
+    "NA among objects": lambda frame: frame.astype(object).where(
+        frame.notna(), other=pd.NA
+    ),
+    "nullable numbers": lambda frame: frame.astype(
+        {"age": "Float64", "truth": "boolean"}
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_gaps_of_pandas_are_gaps_in_texts_and_numbers(form):
+    frame, y = table()
+    other = FORMS[form](frame)
+    here = PooledTransformer(FRONT).fit(frame, nodes=NODES)
+    there = PooledTransformer(FRONT).fit(other, nodes=NODES)
+    np.testing.assert_allclose(
+        dense(there.transform(other)), dense(here.transform(frame)), atol=1e-12
+    )
+    assert [len(c) for c in there.transformer_.transformers_[1][1].categories_] == [4]
+    plain = combine(X=frame, y=y, nodes=NODES, budget="small", random_state=0)
+    agg = combine(X=other, y=y, nodes=NODES, budget="small", random_state=0)
+    assert agg.choice_.name == plain.choice_.name
+    np.testing.assert_allclose(agg.predict_proba(other), plain.predict_proba(frame))
+
+
+def test_gaps_of_pandas_in_arrays_and_over_a_channel():
+    frame, _ = table()
+    words = frame["ward"].astype(object).where(frame["ward"].notna(), pd.NA)
+    array = words.to_numpy(dtype=object)[:, None]
+    fitted = PooledTransformer(OneHotEncoder()).fit(array, nodes=NODES)
+    assert fitted.transform(array).shape == (N, 4)
+    parts = {name: frame[NODES == name].convert_dtypes() for name in ("lyon", "oslo")}
+
+    def ask(requests):
+        return {
+            name: reply_to(request, None, parts[name], None, name=name, min_rows=1)
+            for name, request in requests.items()
+        }
+
+    there = PooledTransformer(FRONT, summaries=Nodes(ask, sorted(parts))).fit()
+    here = PooledTransformer(FRONT).fit(frame, nodes=NODES)
+    np.testing.assert_allclose(
+        dense(there.transform(frame)), dense(here.transform(frame)), atol=1e-12
+    )
+
+
+DAY = pd.Timestamp("2024-05-01")
+SPANS = pd.to_timedelta(np.arange(N), unit="h")
+TIMES = {
+    "datetime64": (DAY + SPANS, "dates"),
+    "time zone": (DAY.tz_localize("Europe/Paris") + SPANS, "dates"),
+    "with a gap": ([None, *(DAY + SPANS)[1:]], "dates"),
+    "objects": ([datetime.date(2024, 1, 1 + k % 28) for k in range(N)], "dates"),
+    "time of day": ([datetime.time(k % 24) for k in range(N)], "dates"),
+    "category": (pd.Categorical(DAY + SPANS), "dates"),
+    "timedelta64": (SPANS, "time spans"),
+    "timedelta": (pd.Series([*SPANS.to_pytimedelta()], dtype=object), "time spans"),
+}
+REMEDY = {"dates": "days since an agreed day", "time spans": r"total_seconds\(\)"}
+
+
+@pytest.mark.parametrize("kind", TIMES)
+def test_dates_and_time_spans_are_named_with_what_to_do(kind):
+    frame, y = table()
+    values, holds = TIMES[kind]
+    frame["seen"] = values
+    words = rf"olumns? \[?'seen'\]? holds? {holds}.*{REMEDY[holds]}"
+    with pytest.raises(ValueError, match=words):
+        combine(X=frame, y=y, nodes=NODES, budget="small", random_state=0)
+    numbers = make_pipeline(SimpleImputer(), StandardScaler())
+    for own in (numbers, StandardScaler(), OneHotEncoder(), OrdinalEncoder()):
+        front = make_column_transformer((own, ["seen"]), remainder="drop")
+        with pytest.raises(ValueError, match=f"'lyon'.*{words}"):
+            PooledTransformer(front).fit(frame, nodes=NODES)
+    with pytest.raises(ValueError, match=words):
+        GEMSLogisticAggregator(LogisticRegression(), random_state=0).fit(
+            frame[["truth", "seen"]], y, nodes=NODES
+        )
+    # A column that no step is given does no harm.
+    PooledTransformer(FRONT).fit(frame, nodes=NODES).transform(frame)
+    agg = combine(X=frame, y=y, nodes=NODES, front=FRONT, budget="small")
+    assert agg.score(frame, y) > 0.7
+
+
+def test_dates_in_arrays_are_named_by_place():
+    times = np.array([DAY.to_datetime64()] * N)
+    objects = np.array([[1.0, stamp] for stamp in times.tolist()], dtype=object)
+    objects[:, 1] = [DAY] * N
+    with pytest.raises(ValueError, match=r"Columns \[1\] hold dates"):
+        PooledTransformer(StandardScaler()).fit(objects)
+    with pytest.raises(ValueError, match=r"Columns \[0\] hold dates"):
+        PooledTransformer(StandardScaler()).fit(times[:, None])
+
+
+@pytest.mark.parametrize(
+    "values, holds",
+    [
+        ([uuid.uuid4() for _ in range(N)], r"values of the types \['UUID'\]"),
+        ([(1, 2)] * N, r"values of the types \['tuple'\]"),
+        ([np.inf, *range(1, N)], "infinite numbers"),
+        (pd.period_range("2024-01", periods=N, freq="D"), "values of .*'Period'"),
+    ],
+    ids=["uuid", "tuple", "inf", "period"],
+)
+def test_what_else_is_no_number_is_named(values, holds):
+    frame, y = table()
+    frame["odd"] = values
+    words = rf"olumns \['odd'\] hold {holds}"
+    with pytest.raises(ValueError, match=words):
+        combine(X=frame, y=y, nodes=NODES, budget="small", random_state=0)
+    front = ColumnTransformer([("odd", SimpleImputer(), ["odd"])])
+    with pytest.raises(ValueError, match=f"'lyon': SimpleImputer takes .*{words}"):
+        PooledTransformer(front).fit(frame, nodes=NODES)
+
+
+def test_names_of_columns_that_are_texts_and_numbers_are_refused():
+    frame, y = table()
+    frame.columns = ["age", "truth", 3]
+    with pytest.raises(
+        ValueError, match=r"texts, but \[3\] are not.*X\.columns\.astype"
+    ):
+        combine(X=frame, y=y, nodes=NODES, random_state=0)
+    with pytest.raises(ValueError, match="Make all of them texts"):
+        PooledTransformer(StandardScaler()).fit(frame[["age", 3]])
+
+
+def test_texts_where_the_front_was_fitted_to_numbers_are_named():
+    frame, y = table()
+    front = PooledTransformer(FRONT).fit(frame, nodes=NODES)
+    texts = frame.assign(age=frame["age"].map("{} years".format))
+    with pytest.raises(ValueError, match=r"\['age'\] hold texts, but .* numbers"):
+        front.transform(texts)
+    request = Message.of("counts", front=front.as_front().as_content())
+    with pytest.raises(ValueError, match=r"\['age'\] hold texts, but") as refused:
+        reply_to(request, None, texts, y, name="lyon")
+    assert "years" not in str(refused.value)
+
+
+def test_texts_at_one_node_are_named_with_the_nodes():
+    frame, y = table()
+    mixed = frame.assign(age=frame["age"].astype(object))
+    mixed.loc[NODES == "lyon", "age"] = mixed.loc[NODES == "lyon", "age"].map(str)
+    words = r"Column 'age' holds texts at nodes \['lyon'\] and numbers at nodes"
+    with pytest.raises(ValueError, match=words):
+        combine(X=mixed, y=y, nodes=NODES, budget="small", random_state=0)
+    with pytest.raises(ValueError, match=r"'lyon': SimpleImputer takes .*\['age'\]"):
+        PooledTransformer(FRONT).fit(mixed, nodes=NODES)
+
+
+def test_numbers_of_other_types_are_numbers():
+    frame, y = table()
+    odd = frame.assign(
+        age=[Decimal(k) if k == k else None for k in frame["age"]],
+        truth=frame["truth"].astype(int).astype("category"),
+    )
+    given = {"nodes": NODES, "budget": "small", "random_state": 0}
+    agg = combine(X=odd, y=y, **given)
+    plain = combine(X=frame, y=y, **given)
+    np.testing.assert_allclose(agg.predict_proba(odd), plain.predict_proba(frame))
+
+
+@pytest.mark.parametrize("sparse_threshold", [0.0, 0.3, 1.0])
+def test_steps_after_columns_get_these_as_scikit_learn_gives_them(sparse_threshold):
+    frame, _ = table()
+    columns = ColumnTransformer(
+        [*NUMBERS, ("ward", OneHotEncoder(), ["ward"])],
+        sparse_threshold=sparse_threshold,
+    )
+    scaler = StandardScaler(with_mean=sparse_threshold < 1.0)
+    own = make_pipeline(columns, scaler)
+    ours = PooledTransformer(own).fit(frame, nodes=NODES).transform(frame)
+    theirs = clone(own).fit_transform(frame)
+    assert issparse(ours) == issparse(theirs) == (sparse_threshold == 1.0)
+    if issparse(ours):
+        ours, theirs = ours.toarray(), theirs.toarray()
+    np.testing.assert_allclose(ours, theirs, atol=1e-12)

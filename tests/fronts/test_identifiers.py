@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Columns that tell rows apart: noticed at the node, left out, and never sent."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import datasets
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from skgems import GEMSLogisticAggregator, PooledTransformer
+from skgems.datasets import load_penguins
+from skgems.federation import (
+    Agreement,
+    IdentifierWarning,
+    Message,
+    Nodes,
+    NotAgreedError,
+    RowsExposedWarning,
+    reply_to,
+)
+from skgems.fronts import NotPooledError
+from skgems.messages import check_reply, check_request, says
+from skgems.steps import (
+    DESCRIBES,
+    IDENTIFIES,
+    IN_ORDER,
+    UNCLEAR,
+    agreed_roles,
+    column_roles,
+)
+
+RNG = np.random.default_rng(0)
+WORDS = np.array(["red", "green", "blue"], dtype=object)
+
+
+def role(values):
+    return column_roles(pd.DataFrame({"column": values}))[0]
+
+
+def codes(numbers):
+    return np.array([f"P{number:05d}" for number in numbers], dtype=object)
+
+
+@pytest.mark.parametrize(
+    "values, expected",
+    [
+        # Numbers of rows, as they come, of some rows, shuffled, with gaps.
+        (np.arange(7), IDENTIFIES),
+        (1000.0 + np.arange(100), IDENTIFIES),
+        (np.arange(300)[::-1], IDENTIFIES),
+        (np.arange(0, 1200, 12), IDENTIFIES),
+        (np.sort(RNG.choice(2000, 400, replace=False)), IDENTIFIES),
+        (RNG.permutation(400), IDENTIFIES),
+        (np.where(np.arange(300) % 9 == 0, np.nan, np.arange(300)), IDENTIFIES),
+        (pd.array([*range(100), None], dtype="Int64"), IDENTIFIES),
+        # Of large range, in order: of patients, or prices by which rows are sorted.
+        (np.sort(RNG.choice(10**6, 400, replace=False)), IN_ORDER),
+        (RNG.choice(10**6, 400, replace=False), DESCRIBES),
+        # Measurements, sorted ones too.
+        (RNG.normal(size=300), DESCRIBES),
+        (np.sort(RNG.normal(size=300)), DESCRIBES),
+        (np.sort(RNG.integers(18, 95, 300)), DESCRIBES),
+        (np.arange(300) / 2, DESCRIBES),
+        (np.full(300, 7), DESCRIBES),
+        (RNG.random(300) < 0.5, DESCRIBES),
+        # Texts: names of patients; the same twice; categories, many, and of which most
+        # rows have one of a few.
+        (codes(range(400)), IDENTIFIES),
+        (codes(np.arange(400) // 2), DESCRIBES),
+        (codes([*range(380), *range(20)]), IDENTIFIES),
+        (pd.array([*codes(range(99)), None], dtype="string"), IDENTIFIES),
+        (codes(RNG.integers(0, 400, 400)), DESCRIBES),
+        (np.where(RNG.random(400) < 0.3, "none", codes(range(400))), DESCRIBES),
+        (RNG.choice(WORDS, 400), DESCRIBES),
+        # Too few rows to say it.
+        (np.arange(6), UNCLEAR),
+        (RNG.permutation(19), UNCLEAR),
+        (codes(range(19)), UNCLEAR),
+        (np.full(30, None), UNCLEAR),
+    ],
+)
+def test_what_rows_say_of_a_column(values, expected):
+    assert role(values) == expected
+
+
+def tables():
+    """Tables that people measured, by name."""
+    found = {"penguins": load_penguins(as_frame=True)[0]}
+    for name in ("iris", "wine", "breast_cancer", "digits", "linnerud"):
+        bunch = getattr(datasets, f"load_{name}")(as_frame=True)
+        found[name] = bunch.data
+    found["diabetes"] = datasets.load_diabetes(as_frame=True, scaled=False).data
+    return found
+
+
+def test_no_measurement_is_taken_for_an_identifier():
+    rng = np.random.default_rng(0)
+    for name, table in tables().items():
+        five = rng.integers(0, 5, len(table))
+        parts = [table[five == k] for k in range(5)]
+        assert set(column_roles(table)) == {DESCRIBES}, name
+        roles = agreed_roles([column_roles(part) for part in parts])
+        assert not {IDENTIFIES, IN_ORDER} & {*roles}, name
+        for column in table:
+            sorted_by = table.sort_values(column)[[column]]
+            thirds = np.array_split(np.arange(len(table)), 3)
+            roles = [column_roles(sorted_by.iloc[third]) for third in thirds]
+            assert agreed_roles(roles) == (DESCRIBES,), (name, column)
+
+
+def test_nodes_of_too_few_rows_do_not_vote():
+    yes, no, unclear, ordered = (IDENTIFIES,), (DESCRIBES,), (UNCLEAR,), (IN_ORDER,)
+    assert agreed_roles([yes, unclear, unclear]) == yes
+    assert agreed_roles([yes, no]) == no
+    assert agreed_roles([yes, yes, no]) == yes
+    assert agreed_roles([ordered, unclear]) == ordered
+    assert agreed_roles([ordered, yes, no]) == ordered
+    assert agreed_roles([unclear]) == unclear
+
+
+# ---- fronts that leave them out ------------------------------------------------
+
+
+def rows(n=300):
+    """A table with a number of the row and a name, and the nodes of its rows."""
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(rng.normal(size=(n, 3)), columns=list("abc"))
+    frame.insert(1, "number", np.arange(n))
+    frame["name"] = codes(range(n))
+    return frame, np.array(["lyon", "oslo"])[np.arange(n) % 2]
+
+
+def channel(parts, heard=None, **options):
+    def ask(requests):
+        replies = {}
+        for name, request in requests.items():
+            told = reply_to(request.to_bytes(), None, parts[name], None, name=name)
+            replies[name] = Message.from_bytes(told)
+            if heard is not None:
+                heard.append((request, replies[name]))
+        return replies
+
+    return Nodes(ask, sorted(parts), **options)
+
+
+def parts_of(frame, nodes):
+    return {name: frame[nodes == name] for name in np.unique(nodes)}
+
+
+SCALED = make_pipeline(SimpleImputer(), StandardScaler())
+
+
+@pytest.mark.parametrize("as_array", [False, True])
+def test_a_front_leaves_them_out(as_array):
+    frame, nodes = rows()
+    frame = frame.drop(columns="name") if as_array else frame
+    X = frame.to_numpy() if as_array else frame
+    front = PooledTransformer(SCALED, drop_identifiers=True)
+    left_out = r"\[1\]" if as_array else r"\['number', 'name'\]"
+    with pytest.warns(IdentifierWarning, match=f"{left_out} are left out"):
+        front.fit(X, nodes=nodes)
+    expected = clone(SCALED).fit_transform(frame[["a", "b", "c"]])
+    np.testing.assert_allclose(front.transform(X), expected, atol=1e-12)
+    plain = front.to_estimator()
+    np.testing.assert_array_equal(plain.transform(X), front.transform(X))
+    assert front.n_features_in_ == X.shape[1]
+    names = ["x0", "x2", "x3"] if as_array else ["a", "b", "c"]
+    assert plain.get_feature_names_out().tolist() == names
+    with pytest.warns(IdentifierWarning):
+        other = clone(front).fit(X, nodes=nodes)
+    assert other._front.digest == front._front.digest
+
+
+def test_nothing_is_left_out_where_nothing_identifies_rows():
+    X = load_penguins()[0]
+    front = PooledTransformer(SCALED, drop_identifiers=True).fit(X)
+    plain = PooledTransformer(SCALED).fit(X)
+    np.testing.assert_array_equal(front.transform(X), plain.transform(X))
+    assert type(front.to_estimator()) is type(plain.to_estimator())
+
+
+def test_over_a_channel_a_node_says_so_instead_of_sending_values():
+    frame, nodes = rows()
+    parts, heard = parts_of(frame, nodes), []
+    parts["oslo"] = parts["oslo"].iloc[:, ::-1]  # in another order
+    front = PooledTransformer(SCALED, drop_identifiers=True)
+    front.set_params(summaries=channel(parts, heard))
+    with pytest.warns(IdentifierWarning, match=r"\['number', 'name'\]"):
+        front.fit()
+    with pytest.warns(IdentifierWarning):
+        here = PooledTransformer(SCALED, drop_identifiers=True).fit(frame, nodes=nodes)
+    np.testing.assert_allclose(
+        front.transform(frame), here.transform(frame), atol=1e-12
+    )
+    for request, reply in heard:
+        check_request(request)
+        check_reply(request, reply)
+        assert b"P00" not in reply.to_bytes()
+    roles = heard[0][1].content["columns"]["roles"]
+    assert roles == [DESCRIBES, IDENTIFIES, DESCRIBES, DESCRIBES, IDENTIFIES]
+    assert "These do: 'number', 'name'." in says(heard[0][1])["front.columns.roles"]
+    # Whoever is not asked does not say it.
+    plain = []
+    PooledTransformer(
+        OneHotEncoder(handle_unknown="ignore"),
+        summaries=channel(
+            {"lyon": pd.DataFrame({"word": RNG.choice(WORDS, 90)})}, plain
+        ),
+    ).fit()
+    assert "roles" not in plain[0][1].content["columns"]
+
+
+def test_a_node_that_found_others_is_asked_again():
+    frame, nodes = rows(90)
+    nodes[80:] = "rome"  # has too few rows to say it of texts, or numbers its own
+    nodes[60:80] = "bern"
+    frame.loc[nodes == "bern", "number"] = 7
+    parts, heard = parts_of(frame[["a", "number", "b"]], nodes), []
+    front = PooledTransformer(StandardScaler(), drop_identifiers=True)
+    with pytest.warns(IdentifierWarning, match=r"\['number'\]"):
+        front.set_params(summaries=channel(parts, heard)).fit()
+    asked = [reply.envelope["node"] for _, reply in heard]
+    assert asked == ["bern", "lyon", "oslo", "rome", "bern"]
+    whole = StandardScaler().fit(frame[["a", "b"]])
+    np.testing.assert_allclose(
+        front.transform(frame), whole.transform(frame[["a", "b"]])
+    )
+
+
+def test_files_leave_them_out(tmp_path):
+    frame, nodes = rows()
+    front = PooledTransformer(StandardScaler(), drop_identifiers=True)
+    frame = frame.drop(columns="name")
+    for name, part in parts_of(frame, nodes).items():
+        front.summarize(part, name=name).save(tmp_path / name)
+    with pytest.warns(IdentifierWarning, match=r"\['number'\]"):
+        front.set_params(summaries=[tmp_path / "lyon", tmp_path / "oslo"]).fit()
+    front.save(tmp_path / "front")
+    loaded = PooledTransformer.load(tmp_path / "front")
+    assert loaded.drop_identifiers and loaded._front.digest == front._front.digest
+    np.testing.assert_array_equal(loaded.transform(frame), front.transform(frame))
+    with pytest.raises(ValueError, match="another transformer"):
+        front.set_params(drop_identifiers=False).fit()
+
+
+def test_bounds_stay_with_their_columns():
+    frame, nodes = rows()
+    X = frame[["number", "a", "b"]].to_numpy()
+    spread = PooledTransformer(
+        make_pipeline(StandardScaler()), bounds={1: (-9, 9)}, drop_identifiers=True
+    )
+    with pytest.warns(IdentifierWarning):
+        spread.fit(X, nodes=nodes)
+    limits = spread._front.limits(spread._front.columns)
+    assert limits[:, 1].tolist() == [-9, 9] and np.isnan(limits[:, [0, 2]]).all()
+    from sklearn.preprocessing import RobustScaler
+
+    bounded = PooledTransformer(
+        RobustScaler(), bounds={1: (-9, 9), 2: (-5, 5)}, drop_identifiers=True
+    )
+    with pytest.warns(IdentifierWarning):
+        bounded.fit(X, nodes=nodes)
+    medians = bounded.to_estimator().transformers_[0][1].center_
+    np.testing.assert_allclose(medians, np.median(X[:, 1:], axis=0), atol=0.02)
+
+
+def test_whole_numbers_in_order_that_may_be_a_measurement_are_kept_with_a_warning():
+    frame, nodes = rows()
+    frame["price"] = np.sort(np.random.default_rng(0).choice(10**6, 300, replace=False))
+    front = PooledTransformer(StandardScaler(), drop_identifiers=True)
+    with pytest.warns(IdentifierWarning, match=r"\['price'\] hold whole numbers that"):
+        front.fit(frame[["a", "price"]], nodes=nodes)
+    assert front.transform(frame[["a", "price"]]).shape == (300, 2)
+
+
+def test_what_it_cannot_do_is_said():
+    frame, nodes = rows()
+    front = PooledTransformer(StandardScaler(), drop_identifiers=True)
+    with pytest.raises(ValueError, match=r"All columns, \['number', 'name'\], ident"):
+        front.fit(frame[["number", "name"]], nodes=nodes)
+    listed = ColumnTransformer([("x", StandardScaler(), ["a"])])
+    for own in (listed, make_pipeline(listed, PCA(1))):
+        with pytest.raises(NotPooledError, match="ColumnTransformer needs the columns"):
+            front.set_params(transformer=own).fit(frame)
+
+
+def test_requests_that_drop_what_they_may_not_are_refused():
+    content = PooledTransformer(StandardScaler()).as_front().as_content()
+    tree = ColumnTransformer([("x", StandardScaler(), ["a"])])
+    listed = PooledTransformer(tree).as_front().as_content()
+    columns = {"text": [False, False], "dtype": "float64"}
+    odd = [
+        content | {"drop_identifiers": 1},
+        listed | {"drop_identifiers": True},
+        content | {"columns": columns | {"left_out": [True, True]}},
+        content | {"columns": columns | {"left_out": [True]}},
+    ]
+    for front in odd:
+        with pytest.raises(ValueError, match=r"front\.front"):
+            check_request(Message.of("front", front=front))
+
+
+def test_replies_with_other_words_are_refused():
+    front = PooledTransformer(StandardScaler(), drop_identifiers=True)
+    X = load_penguins()[0]
+    reply = front.summarize(X, name="lyon")
+    request = Message.of("front", front=front.as_front().as_content())
+    check_reply(request, reply)
+    columns = reply.content["columns"]
+    for roles in (["red"] * X.shape[1], [DESCRIBES], [1] * X.shape[1]):
+        content = reply.content | {"columns": columns | {"roles": roles}}
+        with pytest.raises(ValueError, match=r"front\.columns\.roles"):
+            check_reply(request, Message.of("front", **content))
+    del columns["roles"]
+    content = reply.content | {"columns": columns}
+    with pytest.raises(ValueError, match=r"front\.columns\.roles is missing"):
+        check_reply(request, Message.of("front", **content))
+
+
+def test_nodes_hold_the_server_to_what_is_agreed():
+    front = PooledTransformer(StandardScaler())
+    dropping = PooledTransformer(StandardScaler(), drop_identifiers=True)
+    X, y, _ = load_penguins()
+    X, y = X[~np.isnan(X).any(axis=1)], y[~np.isnan(X).any(axis=1)]
+    for agreed, asked in ((front, dropping), (dropping, front)):
+        agreement = Agreement.of(GEMSLogisticAggregator(front=agreed))
+        request = Message.of("front", front=asked.as_front().as_content())
+        request = request.with_envelope(
+            exchange=agreement.exchange, agreement=agreement.to_json()
+        )
+        with pytest.raises(NotAgreedError, match="the front .* is not agreed"):
+            reply_to(request, None, X, y, name="lyon", state={}, agreement=agreement)
+
+
+# ---- encoders of the user's ----------------------------------------------------
+
+
+ENCODER = OneHotEncoder(handle_unknown="ignore")
+
+
+def test_an_encoder_of_identifiers_warns():
+    frame, nodes = rows()
+    front = PooledTransformer(ColumnTransformer([("x", ENCODER, ["name"])]))
+    with pytest.warns(IdentifierWarning, match=r"OneHotEncoder encodes .*\['name'\]"):
+        front.fit(frame, nodes=nodes)
+    assert front.transform(frame).shape == (300, 300)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        frame["word"] = RNG.choice(WORDS, 300)
+        words = ColumnTransformer([("x", ENCODER, ["word"])])
+        PooledTransformer(words).fit(frame, nodes=nodes)
+
+
+def test_a_node_sends_no_values_of_rare_ones_and_warns_of_those_it_sends():
+    frame, _ = rows()
+    front = PooledTransformer(ColumnTransformer([("x", ENCODER, ["name"])]))
+    told = front.summarize(frame, name="lyon")
+    assert b"P00" not in told.to_bytes()
+    with pytest.raises(ValueError, match=r"columns \['name'\] has min_rows rows at an"):
+        front.set_params(summaries=[told]).fit()
+    front.set_params(summaries=None)
+    with pytest.warns(
+        RowsExposedWarning, match=r"'lyon' sends the values .*\['name'\]"
+    ):
+        told = front.summarize(frame, name="lyon", min_rows=1)
+    assert b"P00001" in told.to_bytes()
+    request = Message.of("front", front=front.as_front().as_content())
+    with pytest.warns(
+        RowsExposedWarning, match=r"'lyon' sends the values .*\['name'\]"
+    ):
+        reply_to(request, None, frame, None, name="lyon", min_rows=1)
