@@ -210,7 +210,7 @@ def _listed(by_words: Mapping[str, Sequence[str]]) -> str:
     for words, names in list(by_words.items())[:_MOST_VALUES]:
         shown = ", ".join(map(repr, names[:_MOST_NODES]))
         n_more = len(names) - _MOST_NODES
-        others = f" and {n_more} others" if n_more > 0 else ""
+        others = f" and {n_more} other{'s' * (n_more > 1)}" if n_more > 0 else ""
         found.append(f"{words} at node{'s' * (len(names) > 1)} {shown}{others}")
     n_more = len(by_words) - _MOST_VALUES
     if n_more > 0:

@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics import recall_score
 from sklearn.multiclass import OneVsRestClassifier
@@ -295,6 +296,105 @@ def test_members_that_weigh_a_class_by_nothing_are_named():
     with pytest.warns(ClassWeightWarning, match="or by 0: .*'burn', 0.0"):
         agg = fit(LogisticRegression(class_weight={**GIVEN, "burn": 0.0}))
     assert np.isfinite(agg.coef_).all()
+
+
+# ---- nodes with one class each -------------------------------------------------
+
+NOBODY_SAYS = "No node has a classifier of two classes"
+
+
+def one_class_a_node(times):
+    """Rows of as many classes as nodes, of which the first has so many times more."""
+    sizes = [40 * times, 40, 60]
+    y = np.repeat(LABELS[:3], sizes)
+    X = np.random.default_rng(0).standard_normal((len(y), 4))
+    return X + np.eye(3, 4)[np.repeat(np.arange(3), sizes)], y
+
+
+def constants(X, y):
+    return [
+        (label, DummyClassifier().fit(X[y == label], y[y == label]))
+        for label in np.unique(y).tolist()
+    ]
+
+
+def test_no_node_can_say_whether_rare_classes_count_for_more():
+    X, y = one_class_a_node(times=8)
+    agg = GEMSLogisticAggregator(constants(X, y), random_state=0)
+    words = f"{NOBODY_SAYS}.*'ache' has 320 rows and class 'burn' 40.*'balanced'"
+    with pytest.warns(ClassWeightWarning, match=words):
+        agg.fit(X, y, nodes=y)
+    recalls = [recall_score(y, agg.predict(X), labels=["burn"], average="macro")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ClassWeightWarning)
+        for class_weight in (None, "balanced"):
+            agg.set_params(class_weight=class_weight).fit(X, y, nodes=y)
+            found = recall_score(y, agg.predict(X), labels=["burn"], average="macro")
+            recalls.append(found)
+    # What the warning is about: the class is not found without weights.
+    assert recalls[0] == recalls[1] < recalls[2] - 0.2
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_classes_of_like_sizes_need_no_weights(times):
+    X, y = one_class_a_node(times)
+    agg = GEMSLogisticAggregator(constants(X, y), random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ClassWeightWarning)
+        agg.fit(X, y, nodes=y)
+
+
+def test_who_gives_rows_alone_has_no_weights_to_lose():
+    X, y = one_class_a_node(times=8)
+    alone = [(label, None) for label in np.unique(y).tolist()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ClassWeightWarning)
+        GEMSLogisticAggregator(alone, random_state=0).fit(X, y, nodes=y)
+
+
+def test_one_node_that_says_is_enough():
+    X, y = one_class_a_node(times=8)
+    model = clone(BALANCED).fit(X, y)
+    agg = GEMSLogisticAggregator([*constants(X, y), ("all", model)], random_state=0)
+    nodes = y.astype(object)
+    nodes[::3] = "all"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ClassWeightWarning)
+        agg.fit(X, y, nodes=nodes)
+    counts = np.unique(y, return_counts=True)[1]
+    weights = len(y) / (3 * counts)
+    np.testing.assert_allclose(agg.likelihood_.loss.class_weight, weights)
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", {"ache": 0.25}])
+def test_clones_of_nodes_with_one_class_have_the_weights_of_the_classifier(
+    class_weight,
+):
+    X, y = one_class_a_node(times=8)
+    classifier = LogisticRegression(class_weight=class_weight)
+    agg = GEMSLogisticAggregator(classifier, validation_fraction=0.0, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ClassWeightWarning)
+        agg.fit(X, y, nodes=y)
+        given = clone(agg).set_params(class_weight=class_weight).fit(X, y, nodes=y)
+    np.testing.assert_allclose(agg.coef_, given.coef_, rtol=1e-9, atol=1e-12)
+
+
+def test_a_region_of_nodes_with_one_class_each_says_nothing_of_weights():
+    X, y = one_class_a_node(times=8)
+    agg = GEMSLogisticAggregator(random_state=0, n_components=1)
+    told = [
+        agg.summarize(model, X[y == label], y[y == label], name=label)
+        for label, model in constants(X, y)
+    ]
+    # Of like sizes within the region, but not beside the third class.
+    region = agg.merge_summaries(told[1:], name="south")
+    assert "penalty" not in region.message.content["answers"]["0"]["reply"]
+    both = clone(agg).set_params(estimators=[told[0], region])
+    with pytest.warns(ClassWeightWarning, match=NOBODY_SAYS):
+        both.fit()
+    with pytest.warns(ClassWeightWarning, match=NOBODY_SAYS):
+        agg.merge_summaries(told[:2], name="north")
 
 
 # ---- at a node -----------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neural_network import MLPClassifier
+from sklearn.svm import LinearSVC
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.federation import NodesDisagreeWarning, SameRowsWarning
@@ -48,6 +49,25 @@ def fitted(X, y, nodes, clfs=None, **parameters):
 
 def words(caught, category):
     return [str(w.message) for w in caught if w.category is category]
+
+
+def test_a_strong_penalty_at_all_nodes_is_no_other_rule():
+    """Logits of the aggregate are small then; nodes' own models have a factor."""
+    X, y = rows(n_classes=4)
+    nodes = np.arange(len(y)) // 4 % 3
+    clfs = [
+        (NAMES[k], LinearSVC(C=1e-4).fit(X[nodes == k], y[nodes == k]))
+        for k in range(3)
+    ]
+    agg, caught = fitted(X, y, nodes, clfs)
+    assert agg.C_ < 1e-3
+    assert not words(caught, NodesDisagreeWarning)
+    # One whose labels are coded in another way is still found.
+    wrong = np.where(nodes == 2, (y + 1) % 4, y)
+    own = nodes == 2
+    clfs[2] = NAMES[2], LinearSVC(C=1e-4).fit(X[own], wrong[own])
+    _, caught = fitted(X, wrong, nodes, clfs)
+    assert "'nice'" in words(caught, NodesDisagreeWarning)[0]
 
 
 def as_files(X, y, nodes, clfs):

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The likeliest model whose logits are 0 at a row, as without an intercept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skgems.moments import Likelihood, NodeLoss, Span, class_moments, merge_moments
+
+KINDS = ["class", "shared", "diagonal"]
+
+
+def rows(n_classes=3, n_features=4, n_rows=300):
+    rng = np.random.default_rng(0)
+    y = np.arange(n_rows) % n_classes
+    means = rng.normal(size=(n_classes, n_features)) + 1.0
+    return means[y] + rng.normal(size=(n_rows, n_features)), y
+
+
+def likelihood_of(X, y, kind, zero_row, **parameters):
+    nodes = [
+        NodeLoss(class_moments(X[own], y[own], kind=kind), np.unique(y))
+        for own in (slice(0, None, 2), slice(1, None, 2))
+    ]
+    n_classes = len(np.unique(y))
+    return Likelihood.of(nodes, n_classes, zero_row=zero_row, **parameters)
+
+
+def logits_at(likelihood, W, row):
+    W = likelihood.to_rows(W)
+    return row @ W[:-1] + W[-1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_it_is_the_likeliest_of_those_with_no_logits_at_the_row(
+    kind, n_classes, scaled
+):
+    X, y = rows(n_classes)
+    zero = np.array([0.0, 0.5, 0.0, -1.0])
+    likelihood = likelihood_of(X, y, kind, zero, scaled=scaled, C=2.0)
+    W = likelihood.minimize(tol=1e-13)
+    np.testing.assert_allclose(logits_at(likelihood, W, zero), 0.0, atol=1e-9)
+    least = likelihood.value_and_gradient(W)[0]
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        other = W + 1e-2 * rng.normal(size=W.shape)
+        other = likelihood.with_zero_row(other)
+        np.testing.assert_allclose(logits_at(likelihood, other, zero), 0.0, atol=1e-9)
+        assert likelihood.value_and_gradient(other)[0] > least
+    # With an intercept there is a likelier one.
+    free = likelihood_of(X, y, kind, None, scaled=scaled, C=2.0)
+    assert free.value_and_gradient(free.minimize())[0] < least - 1.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_feature_that_is_constant_there_has_no_weight_and_one_that_is_not_has(kind):
+    X, y = rows()
+    X[:, 1], X[:, 2] = 2.0, 3.0
+    y[:150] = 0
+    zero = np.array([0.0, 2.0, 0.0, 0.0])
+    likelihood = likelihood_of(X, y, kind, zero, scaled=False)
+    W = likelihood.minimize()
+    assert not W[1].any() and np.abs(W[2]).max() > 0.1
+    # An unpenalised one is an intercept.
+    loose = likelihood_of(X, y, kind, zero, scaled=False, C=1e9)
+    free = likelihood_of(X, y, kind, None, scaled=False, C=1e9)
+    one, other = (own.to_rows(own.minimize(tol=1e-12)) for own in (loose, free))
+    logits = [X @ own[:-1] + own[-1] for own in (one, other)]
+    logits = [own - own.mean(axis=1, keepdims=True) for own in logits]
+    np.testing.assert_allclose(*logits, atol=1e-2)
+
+
+def test_a_row_that_is_not_known_is_the_mean():
+    X, y = rows()
+    y[:150] = 0
+    unknown = np.full(X.shape[1], np.nan)
+    likelihood, known = (
+        likelihood_of(X, y, "class", row) for row in (unknown, X.mean(axis=0))
+    )
+    W, other = likelihood.minimize(), known.minimize()
+    np.testing.assert_allclose(logits_at(likelihood, W, X.mean(axis=0)), 0.0, atol=1e-9)
+    np.testing.assert_allclose(W, other, atol=1e-9)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("known", [False, True])
+def test_in_coordinates_of_fewer_directions_it_is_the_same(scaled, known):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 300)) + 1.0, np.arange(60) % 3
+    X[:, 7] = 5.0  # a constant, which is an intercept
+    X += 2.0 * np.eye(3, 300)[y]
+    zero = np.zeros(300)
+    if not known:
+        zero[:100] = np.nan
+    held = [class_moments(X[k::2], y[k::2], kind="roots") for k in range(2)]
+    span = Span.of(held, scaled=scaled, zero_row=zero)
+    assert span.basis.shape[1] < 65
+    inside = [span.moments(own, 3) for own in held]
+    classes = np.arange(3)
+    common = {"C": 0.1, "share": 0.0}
+    short = Likelihood.of(
+        [
+            NodeLoss(own, classes).in_span(span, own_in)
+            for own, own_in in zip(held, inside, strict=True)
+        ],
+        3,
+        merged=merge_moments(own.with_matrices(3) for own in inside),
+        scaled=False,
+        span=span,
+        zero_row=span.of_row(zero),
+        **common,
+    )
+    whole = [own.with_matrices(3) for own in held]
+    long = Likelihood.of(
+        [NodeLoss(own, classes) for own in whole],
+        3,
+        scaled=scaled,
+        zero_row=zero,
+        **common,
+    )
+    models = [own.to_rows(own.minimize(tol=1e-13)) for own in (short, long)]
+    logits = [X @ W[:-1] + W[-1] for W in models]
+    np.testing.assert_allclose(*logits, atol=1e-3)
+    at_zero = np.where(np.isnan(zero), X.mean(axis=0), zero)
+    for W in models:
+        np.testing.assert_allclose(at_zero @ W[:-1] + W[-1], 0.0, atol=1e-8)
