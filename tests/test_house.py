@@ -173,6 +173,7 @@ PUBLIC = {
         *("ClassWeightWarning", "ClassesLeftOutWarning", "HeavyTailsWarning"),
         *("NodesDisagreeWarning", "RowsExposedWarning", "SameRowsWarning"),
         *("IdentifierWarning", "VariancesOnlyWarning", "UnseenClassesWarning"),
+        *("InterceptWarning", "PenaltyWarning"),
     ],
     "skgems.exchange": ["Folder", "Inspected", "inspect"],
     "skgems.flower": ["FlowerNodes", "client_app", "server_app"],
