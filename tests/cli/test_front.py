@@ -390,6 +390,29 @@ def test_a_file_of_skops_may_have_an_imputer_that_is_fitted(work):
     assert load_skops("own.skops", trusted=refused.value.types).func is change
 
 
+def test_summaries_behind_a_front_are_combined_with_its_file(work, capsys):
+    front = PooledTransformer(auto_front())
+    Path("told").mkdir()
+    for name, frame in frames().items():
+        rows = frame.drop(columns="status")
+        front.summarize(rows, name=name).save(f"told/{name}")
+    front.set_params(summaries=sorted(Path("told").iterdir())).fit()
+    front.save("front.safetensors")
+    agreed = GEMSLogisticAggregator(front=front, random_state=0)
+    Path("sent").mkdir()
+    for name, frame in frames().items():
+        rows, labels = frame.drop(columns="status"), frame["status"]
+        agreed.summarize(None, rows, labels, name=name).save(f"sent/{name}.safetensors")
+    argv = ["combine", "sent", "--out", "m.skops"]
+    assert main(argv) == 1
+    assert "front" in capsys.readouterr().err
+    assert main([*argv, "--front", "front.safetensors"]) == 0
+    same = agreed.set_params(estimators=sorted(Path("sent").iterdir())).fit()
+    np.testing.assert_allclose(
+        loaded(capsys.readouterr().out).predict_proba(rows), same.predict_proba(rows)
+    )
+
+
 def test_settings_of_others_name_no_file(work):
     """As those of a summary, which somebody else wrote."""
     PooledTransformer(StandardScaler()).fit(np.eye(3)).save("front.safetensors")
