@@ -29,6 +29,11 @@ def auto_command(args) -> int:
         X, y, nodes = _rows_of_nodes(tables, args)
         fitted = combine(X=X, y=y, nodes=nodes, front=_front(args.front), **typed)
     else:
+        if args.front is not None:
+            raise ValueError(
+                f"--front {args.front}: {folder} has no tables, and what nodes sent "
+                "was made behind a front, or behind none, already."
+            )
         fitted = combine(summaries_of(folder, args), **typed)
     written = write(fitted.to_estimator())
     print("\n".join(map(printable, str(fitted.choice_).splitlines())))

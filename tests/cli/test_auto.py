@@ -57,7 +57,10 @@ def test_summaries_are_judged_by_nobody(tmp_path, capsys):
         own = GEMSLogisticAggregator().summarize(local, X + k, y, name=f"node {k}")
         own.save(tmp_path / f"{k}.safetensors")
     out = tmp_path / "model.joblib"
-    assert main(["combine", str(tmp_path), "--method", "auto", "--out", str(out)]) == 0
+    typed = ["combine", str(tmp_path), "--method", "auto", "--out", str(out)]
+    assert main([*typed, "--front", "auto"]) == 1
+    assert "has no tables" in capsys.readouterr().err
+    assert main(typed) == 0
     assert "Doubt: nobody judged it" in capsys.readouterr().out
     assert joblib.load(out).classes_.tolist() == [0, 1, 2]
 

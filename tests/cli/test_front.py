@@ -182,6 +182,19 @@ def test_a_front_of_numbers_is_doubted_at_the_node_and_refused_by_the_server(
     assert "--front auto" in said and "'lyon', 'paris', 'rome'" in said
 
 
+def test_texts_that_others_lack_are_doubted_once(work, capsys):
+    """And not in later messages, which come if the server could go on."""
+    change("rome", more=["some", "words"] * 40)
+    assert start("StandardScaler | PCA(2)") == 0
+    drop = ["--drop", "job", "blood group", "crp"]
+    for number, nodes in enumerate((NODES, ["rome"], NODES), 1):
+        for node in nodes:
+            assert answer(number, node, *drop) == 0
+        said = capsys.readouterr().err
+        assert ("['more'] hold texts" in said) == (number == 1)
+        assert main(["combine", "study", "--out", "m.joblib"]) == 3
+
+
 def test_a_column_that_a_node_lacks_is_named_with_table_and_node(work, capsys):
     change("rome", age=None)
     assert start("front.toml") == 0
@@ -229,6 +242,12 @@ def test_tables_at_one_place_that_differ_are_named(work, capsys):
         "rome.csv: column 'age' holds texts, '<20' in line 2, but numbers in " in said
     )
     assert main([*argv, "status", "--na", "<20", "--set", "budget=small"]) == 0
+
+
+def test_tables_at_one_place_may_have_an_empty_column(work):
+    change("rome", job="")
+    argv = ["combine", ".", "--method", "auto", "--out", "m.joblib", "--label"]
+    assert main([*argv, "status", "--set", "budget=small", "random_state=0"]) == 0
 
 
 def test_a_number_of_patients_is_left_out_with_a_word(work, capsys):
@@ -369,6 +388,29 @@ def test_a_file_of_skops_may_have_an_imputer_that_is_fitted(work):
     with pytest.raises(UntrustedTypesError) as refused:
         load_skops("own.skops")
     assert load_skops("own.skops", trusted=refused.value.types).func is change
+
+
+def test_summaries_behind_a_front_are_combined_with_its_file(work, capsys):
+    front = PooledTransformer(auto_front())
+    Path("told").mkdir()
+    for name, frame in frames().items():
+        rows = frame.drop(columns="status")
+        front.summarize(rows, name=name).save(f"told/{name}")
+    front.set_params(summaries=sorted(Path("told").iterdir())).fit()
+    front.save("front.safetensors")
+    agreed = GEMSLogisticAggregator(front=front, random_state=0)
+    Path("sent").mkdir()
+    for name, frame in frames().items():
+        rows, labels = frame.drop(columns="status"), frame["status"]
+        agreed.summarize(None, rows, labels, name=name).save(f"sent/{name}.safetensors")
+    argv = ["combine", "sent", "--out", "m.skops"]
+    assert main(argv) == 1
+    assert "front" in capsys.readouterr().err
+    assert main([*argv, "--front", "front.safetensors"]) == 0
+    same = agreed.set_params(estimators=sorted(Path("sent").iterdir())).fit()
+    np.testing.assert_allclose(
+        loaded(capsys.readouterr().out).predict_proba(rows), same.predict_proba(rows)
+    )
 
 
 def test_settings_of_others_name_no_file(work):

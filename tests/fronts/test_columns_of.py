@@ -215,6 +215,15 @@ def test_numbers_where_others_have_texts_are_named_with_the_node():
         fitted_apart(auto_front(), tables)
 
 
+def test_numbers_where_others_have_texts_in_rows_without_names():
+    tables = {
+        name: rows.to_numpy(dtype=object) for name, rows in by_node(table()).items()
+    }
+    tables["rome"][:, 3] = 1.0
+    with pytest.raises(ValueError, match="'rome'.*the column 3 holds numbers here"):
+        fitted_apart(auto_front(), tables)
+
+
 def test_a_column_that_others_lack_is_warned_of():
     tables = by_node(table())
     tables["rome"] = tables["rome"].assign(more=1.0)
@@ -267,6 +276,13 @@ def test_a_column_that_tells_rows_apart_is_left_out_with_a_word():
     content = made.as_front().as_content()
     again = Front.from_content(content).transform(tables["rome"])
     np.testing.assert_array_equal(again, Z[whose(frame) == "rome"])
+
+
+def test_gaps_are_told_though_no_value_is():
+    rows = pd.DataFrame({"code": [*map(str, range(30)), *[np.nan] * 30]})
+    encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    made, _ = fitted_apart(encoder, {"lyon": rows})
+    np.testing.assert_array_equal(made.transform(rows)[:, 0], np.arange(60) >= 30)
 
 
 @pytest.mark.parametrize("of_places", [False, True])

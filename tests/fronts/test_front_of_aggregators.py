@@ -353,7 +353,7 @@ def test_on_the_command_line(tmp_path, monkeypatch, capsys):
     joblib.dump(LOGISTIC, "clf.joblib")  # which is not fitted
     start = ["start", "work", "--method", "linear", "--nodes", *tables]
     start += ["--min-rows", "1"]
-    assert main([*start, "--set", f"front={front}", "random_state=0"]) == 0
+    assert main([*start, "--front", front, "--set", "random_state=0"]) == 0
     given = ["--label", "label", "--model", "clf.joblib", "--yes", "--min-rows", "1"]
     code, n = 3, 0
     while code == 3:
@@ -377,7 +377,7 @@ def test_on_the_command_line(tmp_path, monkeypatch, capsys):
     np.testing.assert_allclose(
         model.predict_proba(numbers), here.predict_proba(numbers), atol=1e-9
     )
-    assert main([*start, "--set", "front=exit()"]) == 1
+    assert main([*start, "--front", "exit()"]) == 1
 
 
 def test_nodes_without_classifiers_need_none():
