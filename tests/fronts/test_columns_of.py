@@ -62,7 +62,8 @@ def fitted_apart(front, tables, **options):
                 replies[name] = refused
         return replies
 
-    return PooledTransformer(front, summaries=Nodes(ask, list(tables))).fit(), asked
+    nodes = Nodes(ask, list(tables), min_rows=options.get("min_rows", 10))
+    return PooledTransformer(front, summaries=nodes).fit(), asked
 
 
 def listed_front():
