@@ -500,18 +500,18 @@ def _pooled(name: str, told: Mapping[str, Mapping], labels: list) -> dict:
 def _check_alike(told: Mapping[str, Mapping], labels: list) -> None:
     """Raise ValueError where categories are texts at some nodes, numbers at others."""
     for j, label in enumerate(labels):
-        categories = {node: part[str(j)]["labels"] for node, part in told.items()}
-        of_texts = [
-            node for node, own in categories.items() if own and isinstance(own[0], str)
-        ]
-        of_numbers = [
-            node for node, own in categories.items() if own and node not in of_texts
-        ]
+        firsts = {
+            node: part[str(j)]["labels"][0]
+            for node, part in told.items()
+            if part[str(j)]["labels"]
+        }
+        of_texts = [node for node, first in firsts.items() if isinstance(first, str)]
+        of_numbers = [node for node in firsts if node not in of_texts]
         if of_texts and of_numbers:
             raise ValueError(
                 f"Column {label!r} holds texts at nodes {of_texts[:5]} and numbers at "
                 f"nodes {of_numbers[:5]}. Have all nodes write it alike, as numbers "
-                f"(pandas.to_numeric) or as texts."
+                "(pandas.to_numeric) or as texts."
             )
 
 
@@ -554,6 +554,11 @@ def walk(own, tables: tuple, path: str, leaf: Callable, is_sparse: dict):
         return Pipeline(steps), tables
     if not isinstance(own, (ColumnTransformer, FeatureUnion)):
         return leaf(own, tables, path)
+    return _walk_branches(own, tables, path, leaf, is_sparse)
+
+
+def _walk_branches(own, tables: tuple, path: str, leaf: Callable, is_sparse: dict):
+    """`walk` for a ColumnTransformer or a FeatureUnion."""
     found = []
     for k, (name, step, columns) in enumerate(_branches(own, tables[0])):
         if isinstance(step, str) and step == "drop":
@@ -709,7 +714,7 @@ def check_takes_any_columns(own) -> None:
             check_takes_any_columns(step)
     if isinstance(own, ColumnTransformer | Backbone):
         raise NotPooledError(
-            f"drop_identifiers leaves columns out before all steps, but "
+            "drop_identifiers leaves columns out before all steps, but "
             f"{type(own).__name__} needs the columns that it was made for. Set "
             "drop_identifiers=False, and list the columns that are to be kept."
         )
