@@ -200,7 +200,7 @@ def test_texts_at_one_node_are_named_with_the_nodes():
     frame, y = table()
     mixed = frame.assign(age=frame["age"].astype(object))
     mixed.loc[NODES == "lyon", "age"] = mixed.loc[NODES == "lyon", "age"].map(str)
-    words = r"Node 'oslo': the column 'age' holds numbers here and texts at other nodes"
+    words = "Node 'oslo': the column 'age' holds numbers here and texts at other nodes"
     with pytest.raises(ValueError, match=words):
         combine(X=mixed, y=y, nodes=NODES, budget="small", random_state=0)
     with pytest.raises(

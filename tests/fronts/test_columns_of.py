@@ -224,6 +224,7 @@ def test_a_column_that_others_lack_is_warned_of():
     assert made.feature_names_in_.tolist() == table().columns.tolist()
 
 
+@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_texts_before_a_step_of_numbers_are_named_with_nodes():
     front = make_pipeline(SimpleImputer(), StandardScaler())
     told = r"\['lyon', 'oslo', 'rome'\]: SimpleImputer.*\['job', 'town'\] hold texts"
