@@ -8,9 +8,8 @@ import numpy as np
 
 from ..base import warn_user
 
-# Characters of a line of the printed table, and of the name of a candidate in it.
-_WIDTH = 88
-_NAME_WIDTH = 26
+_WIDTH = 88  # characters of a printed line
+_NAME_WIDTH = 26  # of the name of a candidate, of which the longest has 26
 _LEGEND = (
     "* is the candidate that was taken: the smallest within a standard error of the "
     "best. Accuracy and log-loss are of rows that did not make the model. MB are "

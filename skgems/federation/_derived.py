@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from ..base import BaseAggregator
 from ..messages import (
+    COMMON,
     Agreement,
     Message,
     NotAgreedError,
@@ -116,11 +117,12 @@ def _requests_of(
 def _without_filled_in(request: Message) -> Message:
     """The request without what the server fills in, and without what is not given.
 
-    A front is compared by itself, before.
+    A front is compared by itself, before. A node that leaves its classifier aside tells
+    no more than one that does not.
     """
     fixed = {
         name: value
         for name, value in request.content.items()
-        if name not in (*_FILLED_IN, "front") and value is not None
+        if name not in (*_FILLED_IN, *COMMON) and value is not None
     }
     return Message.of(request.task, **fixed)

@@ -365,3 +365,6 @@ default=None
 
     def _settings_at_nodes(self) -> dict:
         return {"front": self._agreed_front.settings}
+
+    def _further_settings(self) -> dict:
+        return {}

@@ -38,5 +38,5 @@ from ._signing import (
     signed,
     signing_keys,
 )
-from ._tasks import TASKS, Task
+from ._tasks import COMMON, TASKS, Task
 from ._words import listed

@@ -159,18 +159,15 @@ class Columns:
             if list(X.columns) != list(self.names):
                 X = X[list(self.names)]
             self._check_texts(X)
-        changed = {}
-        for (name, dtype), is_text in zip(X.dtypes.items(), self.text, strict=True):
-            is_object = isinstance(dtype, np.dtype) and dtype.kind == "O"
-            if is_text or is_object:
-                column = X[name].astype(object)
-                filled = with_nan(column)
-                if not is_object or filled is not column:
-                    changed[name] = filled
-        if changed:
+        replaced = {}
+        for name, is_text in zip(X.columns, self.text, strict=True):
+            if is_text or X.dtypes[name] == np.dtype(object):
+                objects = X[name].astype(object)
+                replaced[name] = with_nan(objects)
+        if replaced:
             X = X.copy(deep=False)
-            for name, column in changed.items():
-                X[name] = column
+            for name, objects in replaced.items():
+                X[name] = objects
         return X
 
     def _check_texts(self, X) -> None:
@@ -300,19 +297,24 @@ def _raise_of(kind: str, labels: list | None) -> None:
         raise ColumnsError(f"Columns {labels[:5]} hold {kind}. {remedy}")
 
 
+def _check_names(names) -> None:
+    """Raise ColumnsError for names of columns that are no names to scikit-learn."""
+    if len(set(names)) < len(names):
+        raise ColumnsError("two columns have the same name.")
+    others = [name for name in names if not isinstance(name, str)]
+    if 0 < len(others) < len(names):
+        raise ColumnsError(
+            f"Some names of columns are texts, but {others[:5]} are not. Make all of "
+            "them texts, as X.columns.astype(str) does."
+        )
+
+
 def as_rows(X):
     """What users give as rows: tables stay, all else becomes an array."""
     if hasattr(X, "to_pandas"):
         X = X.to_pandas()
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
-        if len(set(X.columns)) < X.shape[1]:
-            raise ColumnsError("two columns have the same name.")
-        others = [name for name in X.columns if not isinstance(name, str)]
-        if 0 < len(others) < X.shape[1]:
-            raise ColumnsError(
-                f"Some names of columns are texts, but {others[:5]} are not. Make all "
-                "of them texts, as X.columns.astype(str) does."
-            )
+        _check_names(X.columns)
         return X
     if are_documents(X):
         raise ColumnsError(

@@ -592,6 +592,11 @@ def walk(own, tables: tuple, path: str, leaf: Callable, is_sparse: dict):
         return Pipeline(steps), tables
     if not isinstance(own, (ColumnTransformer, FeatureUnion)):
         return leaf(own, tables, path)
+    return _walk_branches(own, tables, path, leaf, is_sparse)
+
+
+def _walk_branches(own, tables: tuple, path: str, leaf: Callable, is_sparse: dict):
+    """`walk` for a ColumnTransformer or a FeatureUnion."""
     found = []
     for k, (name, step, columns) in enumerate(_branches(own, tables[0])):
         if isinstance(step, str) and step == "drop":
@@ -767,7 +772,7 @@ def check_takes_any_columns(own) -> None:
             check_takes_any_columns(step)
     elif isinstance(own, ColumnTransformer | Backbone):
         raise NotPooledError(
-            f"drop_identifiers leaves columns out before all steps, but "
+            "drop_identifiers leaves columns out before all steps, but "
             f"{type(own).__name__} needs the columns that it was made for. Set "
             "drop_identifiers=False, and list the columns that are to be kept; or "
             "choose them by ColumnsOf of skgems.fronts."

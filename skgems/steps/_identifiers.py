@@ -29,7 +29,7 @@ ROLES = (IDENTIFIES, IN_ORDER, UNCLEAR, DESCRIBES)
 # Share of rows with a text that no other row has, from which on texts identify rows.
 # It needs some four and a half times as many equally frequent categories as rows; with
 # as many categories as rows it is 0.37, with twice as many 0.61.
-_MOST_SINGLE_TEXTS = 0.8
+_SHARE_OF_SINGLE_TEXTS = 0.8
 # Rows with a text, from which on this share is not reached by chance: by twice as many
 # categories as rows in 13 of 100 columns of 20 rows, in 2 of 50, in none of 200.
 _FEWEST_TEXTS = 20
@@ -40,9 +40,9 @@ _CHANCE_OF_NO_TIES = 1e-4
 _CHANCE_IN_ORDER = 0.05
 # Rows from which on these chances are reached, if rows are numbered without a gap.
 _FEWEST_NUMBERS = 20
-_FEWEST_IN_ORDER = 7
-# Rows that are looked at before all others: most measurements have ties or fractions
-# among these.
+_FEWEST_IN_ORDER = 7  # where they rise or fall
+# Rows that are looked at before all others, among which most measurements have ties or
+# fractions.
 _LOOKED_AT_FIRST = 64
 
 
@@ -82,7 +82,7 @@ def role_of_categories(counts: np.ndarray) -> str:
     n_single = float(np.sum(np.asarray(counts) == 1))
     if n_rows < _FEWEST_TEXTS:
         return UNCLEAR
-    return IDENTIFIES if n_single >= _MOST_SINGLE_TEXTS * n_rows else DESCRIBES
+    return IDENTIFIES if n_single >= _SHARE_OF_SINGLE_TEXTS * n_rows else DESCRIBES
 
 
 def _role(values: np.ndarray) -> str:

@@ -133,15 +133,16 @@ def _categories_of(values: np.ndarray, label, min_rows: int) -> dict:
 
 def _check_categories(values: np.ndarray, label) -> None:
     types = {type(value) for value in values.tolist()}
-    kind = column_kind(values)
-    if kind in (DATES, TIME_SPANS):
+    holds = column_kind(values)
+    if holds in (DATES, TIME_SPANS):
         raise ColumnsError(
-            f"column {label!r} holds {kind}, which are no categories. {REMEDIES[kind]}"
+            f"column {label!r} holds {holds}, which are no categories. "
+            f"{REMEDIES[holds]}"
         )
     if len(types) > 1 or not types <= {str, int, float, bool}:
         raise ColumnsError(
             f"column {label!r} holds values of the types "
-            f"{sorted(own.__name__ for own in types)}; categories are all texts, or "
+            f"{sorted(kind.__name__ for kind in types)}; categories are all texts, or "
             "all numbers."
         )
 

@@ -434,6 +434,22 @@ def test_identifiers_are_left_out_over_a_channel():
     np.testing.assert_allclose(exported, proba, atol=1e-12)
 
 
+def test_texts_are_encoded_and_identifiers_left_out_over_a_channel():
+    frame = pd.DataFrame(X[:, :3], columns=["a", "b", "c"])
+    frame["word"] = np.where(X[:, 6] > 2.0, "much", "little")
+    numbered = frame.assign(patient=[f"P{k:04d}" for k in range(len(X))])
+    numbered = numbered[["patient", *frame.columns]]
+    with pytest.warns(IdentifierWarning, match=r"\['patient'\] are left out"):
+        agg = combine(Parties(numbered).channel, budget="small", random_state=0)
+    plain = combine(Parties(frame).channel, budget="small", random_state=0)
+    assert agg.choice_.name == plain.choice_.name
+    proba = agg.predict_proba(numbered)
+    np.testing.assert_allclose(proba, plain.predict_proba(frame), atol=1e-9)
+    exported = agg.to_estimator().predict_proba(numbered.assign(patient="new"))
+    np.testing.assert_allclose(exported, proba, atol=1e-12)
+    assert np.ptp(agg.predict_proba(numbered.assign(word="much")) - proba) > 1e-3
+
+
 def test_why_a_node_sends_no_sums_is_a_doubt():
     few = np.where(np.arange(len(Y)) < 12, "cork", NODES)
     gaps = X.copy()

@@ -357,8 +357,8 @@ def test_candidates_that_fail_beside_members_are_doubts():
     assert choice.looks_at_members
     (doubt,) = choice.doubts
     assert "['linear', 'linear, bent'" in doubt
-    assert "Node '0': StandardScaler takes numbers, but the columns ['c0'" in doubt
-    with pytest.raises(ValueError, match=r"Node '0': StandardScaler .*\['c0', 'c2'\]"):
+    assert "Nodes ['0', '1', '2']: StandardScaler takes numbers, but the" in doubt
+    with pytest.raises(ValueError, match=r"'2'\]: StandardScaler .*\['c0', 'c2'\]"):
         combine(X=frame, y=y, **given)
 
 

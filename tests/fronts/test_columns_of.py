@@ -62,7 +62,8 @@ def fitted_apart(front, tables, **options):
                 replies[name] = refused
         return replies
 
-    return PooledTransformer(front, summaries=Nodes(ask, list(tables))).fit(), asked
+    nodes = Nodes(ask, list(tables), min_rows=options.get("min_rows", 10))
+    return PooledTransformer(front, summaries=nodes).fit(), asked
 
 
 def listed_front():
@@ -232,6 +233,7 @@ def test_a_column_that_others_lack_is_warned_of():
     assert made.feature_names_in_.tolist() == table().columns.tolist()
 
 
+@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_texts_before_a_step_of_numbers_are_named_with_nodes():
     front = make_pipeline(SimpleImputer(), StandardScaler())
     told = r"\['lyon', 'oslo', 'rome'\]: SimpleImputer.*\['job', 'town'\] hold texts"
