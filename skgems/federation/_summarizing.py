@@ -93,9 +93,9 @@ class SummarizingMixin:
         if others:
             raise ValueError(
                 f"Node {name!r}: good-enough spaces ({', '.join(others)}) need all "
-                "rows at once, which chunks= does not have. Give X and y, or set "
-                "space=False where the server needs no spaces (epsilon=None and "
-                "intersection='likelihood')."
+                "rows at once, and chunks= gives them one after the other. Pass X and "
+                "y; or pass space=False to summarize, if the server needs no spaces "
+                "(epsilon='auto' and intersection='likelihood')."
             )
         sample = {}
         for asked in (request.content for request in requests):

@@ -256,7 +256,10 @@ def _groups(values: Mapping) -> list[tuple[object, str]]:
 def _counts(moments: ClassMoments, n_classes: int, *, whole: bool) -> np.ndarray:
     """Rows of each class; ValueError if one has none, or some rows are in no mean."""
     if whole and moments.is_diagonal:
-        raise ValueError("It takes scatter matrices; those of kind='diagonal' are not.")
+        raise ValueError(
+            "It needs scatter matrices, and the nodes sent variances of single features "
+            "(moments='diagonal'). Set moments='auto'."
+        )
     counts = moments.class_counts(n_classes)
     if len(counts) > n_classes:
         raise ValueError(f"The moments are of {len(counts)} classes, not {n_classes}.")
@@ -279,7 +282,7 @@ def weighted_sums(moments: ClassMoments, counts, weights=None):
         if together.any():
             raise ValueError(
                 "Weights or priors of classes need a scatter of each class; the "
-                "moments have one of several classes together (kind='shared', or "
+                "moments have one of several classes together (moments='shared', or "
                 "classes of fewer than min_rows rows)."
             )
         factors = np.where(moments.groups == SHARED, 0.0, weights[moments.groups])

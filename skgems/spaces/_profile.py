@@ -112,7 +112,8 @@ def profile_space(
         if free[:, slice(None) if outputs is None else outputs].any():
             raise ValueError(
                 f"construction='certified' does not go with geometry={geometry!r}: it "
-                "leaves outputs free that are compared. Use 'sampled', or another one."
+                "leaves outputs free that are compared. Set construction='sampled', or "
+                "take another geometry."
             )
     judging = (y >= 0) & known[y]
     if not judging.any():

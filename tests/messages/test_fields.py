@@ -1,0 +1,414 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Each kind of field takes what it is for, up to its bounds, and nothing beside it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skgems.messages import _fields as fields
+from skgems.messages._fields import (
+    ABSENT,
+    Activations,
+    Array,
+    Arrays,
+    Each,
+    Flag,
+    Json,
+    Labels,
+    Named,
+    Number,
+    Place,
+    Table,
+    Text,
+    Told,
+    Weights,
+)
+
+
+def take(field, value, **place) -> Place:
+    there = Place("told", **place)
+    field.check(value, there)
+    return there
+
+
+def refuse(field, value, match: str, **place) -> None:
+    with pytest.raises(ValueError, match=rf"^told{match}"):
+        take(field, value, **place)
+
+
+# ---- tables --------------------------------------------------------------------
+
+
+def test_tables_have_the_fields_that_were_asked_for():
+    table = Table(
+        {
+            "needed": Number(),
+            "none": Number(default=None),
+            "some": Number(default=ABSENT),
+            "asked": Number(when=lambda asked: asked.get("more")),
+        }
+    )
+    whole = {"needed": 1.0, "none": None, "some": 2.0}
+    take(table, whole)
+    take(table, {"needed": 1.0})
+    take(table, whole | {"asked": 3.0}, asked={"more": True})
+    for content, match in (
+        ([], " is no table of fields"),
+        ({}, ".needed is missing"),
+        (whole | {"more": 1.0}, ".more is no field of it"),
+        (whole | {"needed": None}, ".needed is no number"),
+        (whole | {"some": None}, ".some is no number"),
+        (whole | {"none": "x"}, ".none is no number"),
+        (whole | {"asked": 3.0}, ".asked was not asked for"),
+    ):
+        refuse(table, content, match)
+    refuse(table, whole, ".asked is missing", asked={"more": True})
+    # Names of another's choosing are cut short.
+    refuse(table, whole | {"x" * 100: 0}, rf"\.{'x' * 80} is no field of it")
+
+
+def test_a_rule_is_of_the_whole_table():
+    def rule(content, place):
+        place.deny(content["a"] > content["b"], "a", "is more than b")
+
+    table = Table({"a": Number(), "b": Number()}, rule)
+    take(table, {"a": 1.0, "b": 1.0})
+    refuse(table, {"a": 2.0, "b": 1.0}, r"\.a is more than b")
+    # As if the fields were those of the message.
+    inline = Table({"a": Number(), "b": Number()}, rule, inline=True)
+    with pytest.raises(ValueError, match=r"^told\.a is more than b"):
+        inline.check({"a": 2.0, "b": 1.0}, Place("told.table"))
+
+
+def test_tables_by_number_are_numbered_from_nothing():
+    each = Each({"labels": Labels("l")})
+    one, two = {"labels": ["a"]}, {"labels": ["a", "b"]}
+    # Letters are of each table alone.
+    take(each, {"0": one, "1": two})
+    take(each, {})
+    for wrong in ({"1": one}, {"1": one, "0": two}, {"0": one, "2": two}, {"a": one}):
+        refuse(each, wrong, " are not numbered from 0")
+    refuse(each, [], " is no table of fields")
+    refuse(each, {"0": {}}, ".0.labels is missing")
+
+
+def test_what_steps_were_told_is_of_their_statistic():
+    told = Told({"sum": {"n_rows": Number()}, "many": {"each": Labels("l")}})
+    take(told, {"0/1": {"statistic": "sum", "n_rows": 1.0}})
+    # Tables of columns stand under their numbers; lengths are of each step alone.
+    columns = {"statistic": "many", "0": ["a"], "12": ["b"]}
+    take(told, {"0": columns, "1": {"statistic": "many", "0": ["a", "b"]}})
+    for wrong, match in (
+        ([], " is no table of fields"),
+        ({"0": 1}, ".0 is no table of fields"),
+        ({"0": {"n_rows": 1.0}}, r"\.0\.statistic is no text"),
+        ({"0": {"statistic": "mean"}}, r"\.0\.statistic is 'mean', none of"),
+        ({"0": {"statistic": "sum"}}, r"\.0\.n_rows is missing"),
+        ({"0": {"statistic": "sum", "n_rows": 1.0, "1": 2.0}}, r"\.0\.1 is no field"),
+        ({"0": columns | {"each": ["a"]}}, r"\.0\.each is no field of it"),
+        ({"0": columns | {"1": ["a", "b"]}}, r"\.0\.1 are 2, not 1"),
+    ):
+        refuse(told, wrong, match)
+
+
+# ---- numbers and words ---------------------------------------------------------
+
+
+def test_numbers_are_finite_and_within_their_bounds():
+    number = Number(low=-1.0, high=2.0)
+    for value in (-1.0, 2.0, 0, np.float32(0.5), np.int64(1), np.array(2.0)):
+        take(number, value)
+    between = r" is \S+, not between -1 and 2"
+    for value in (-1.001, 2.001, 3, np.array(-2.0), np.inf, -np.inf, np.nan):
+        refuse(number, value, between)
+    for value in (True, np.bool_(True), "1", None, [1.0], np.array([1.0]), 1j):
+        refuse(number, value, " is no number")
+    # Words of another's choosing are cut short.
+    refuse(number, 10**40, rf" is 1{'0' * 19}, not between")
+    refuse(Number(), -1e-300, " is -1e-300, not between 0 and")
+
+
+def test_whole_numbers_are_no_floats():
+    number = Number(low=1.0, high=3.0, whole=True)
+    for value in (1, 3, np.array(2)):
+        take(number, value)
+    for value in (2.0, np.array(2.0), 2.5):
+        refuse(number, value, r" is 2\.\d, no whole number")
+    refuse(number, 0, " is 0, not between 1 and 3")
+    refuse(number, 4, " is 4, not between 1 and 3")
+
+
+def test_infinite_numbers_and_gaps_are_taken_where_they_mean_something():
+    take(Number(infinite=True), np.inf)
+    take(Number(nan=True), np.nan)
+    refuse(Number(infinite=True), -np.inf, " is -inf")
+    refuse(Number(infinite=True), np.nan, " is nan")
+    refuse(Number(nan=True), np.inf, " is inf")
+
+
+def test_flags_are_true_or_false_or_words_for_them():
+    for value in (True, False):
+        take(Flag(), value)
+    take(Flag(("auto",)), "auto")
+    for field, value in ((Flag(), "auto"), (Flag(("auto",)), "no"), (Flag(), 1)):
+        refuse(field, value, " is neither true nor false")
+
+
+def test_texts_are_such_as_files_give_back():
+    take(Text(), "Zürich\0.")
+    take(Text(("a", "b")), "b")
+    for value, match in (
+        (b"a", " is no text"),
+        ("\ud800", " has characters that cannot be sent"),
+        ("a\0", " ends in a character of no width"),
+    ):
+        refuse(Text(), value, match)
+    refuse(Text(("a", "b")), "c" * 99, rf" is '{'c' * 40}', none of \['a', 'b'\]")
+    take(Text(most=3), "abc")
+    refuse(Text(most=3), "abcd", " is longer than 3")
+
+
+def test_activations_are_those_of_networks():
+    take(Activations(), [])
+    take(Activations(), ["relu", "tanh"])
+    for value in ("relu", ["relu", "step"], [1], None):
+        refuse(Activations(), value, " has names that are none of")
+
+
+def test_json_is_a_table():
+    take(Json(), {"a": [{}]})
+    for value in ([], "a", None):
+        refuse(Json(), value, " is no table of fields")
+
+
+def test_parts_have_a_name_and_plain_parameters():
+    take(Named(), {"name": "gram", "ridge": 0.1, "n": 1, "on": True, "other": None})
+    for value in ("gram", {}, {"ridge": 0.1}, None):
+        refuse(Named(), value, " is no table with a name")
+    refuse(Named(), {"name": 1}, ".name is no text")
+    for odd in ([], {}, np.ones(1)):
+        match = ".ridge is neither a number nor a text"
+        refuse(Named(), {"name": "gram", "ridge": odd}, match)
+
+
+def test_weights_are_pairs_or_words():
+    weights = Weights(("balanced",))
+    take(weights, "balanced")
+    take(weights, [])
+    take(weights, [["a", 0], ["b", 1e25], [1, 0.5], [1.5, 2], [True, 1]])
+    for value in (
+        "even",
+        [["a", -1e-300]],
+        [["a", 1.1e25]],
+        [["a", np.inf]],
+        [["a", np.nan]],
+        [["a", True]],
+        [["a", "b"]],
+        [["a"]],
+        [["a", 1, 2]],
+        [("a", 1)],
+        [[None, 1]],
+        {"a": 1},
+    ):
+        refuse(weights, value, " is no list of labels and weights")
+    refuse(Weights(), "balanced", " is no list of labels and weights")
+
+
+def test_labels_are_of_one_kind():
+    for value in (["b", "a", "a"], [2, 1], [0.5, 0.5], [True, False], []):
+        take(Labels(), value)
+    for value, match in (
+        (("a",), " is no list of labels"),
+        ([1, 1.0], " has labels that are not all texts, or all numbers"),
+        ([1, True], " has labels that are not all texts, or all numbers"),
+        ([None], " has labels that are not all texts, or all numbers"),
+        ([2**63], " has numbers of more than 64 bits"),
+        ([-(2**63) - 1], " has numbers of more than 64 bits"),
+        ([np.inf], " has numbers that are not finite"),
+        ([np.nan], " has numbers that are not finite"),
+        (["a", "\ud800"], " has characters that cannot be sent"),
+        (["a\0", "b"], " ends in a character of no width"),
+    ):
+        refuse(Labels(), value, match)
+    take(Labels(), [2**63 - 1, -(2**63)])
+
+
+def test_labels_that_name_classes_are_in_order_and_each_once():
+    ordered = Labels("l", ordered=True)
+    assert take(ordered, ["a", "b"]).lengths == {"l": 2}
+    take(ordered, ["a"], lengths={"l": 1})
+    for value in (["b", "a"], ["a", "a"]):
+        refuse(ordered, value, " is not in order, or has a label twice")
+    refuse(ordered, [], " is no list of labels")
+    refuse(ordered, ["a"], " are 1, not 2", lengths={"l": 2})
+    take(Labels(most=2), ["a", "b"])
+    refuse(Labels(most=2), ["a", "b", "c"], " are 3, more than 2")
+
+
+# ---- arrays --------------------------------------------------------------------
+
+
+def test_shapes_are_letters_that_stand_for_one_length():
+    assert take(Array("d k"), np.ones((3, 2))).lengths == {"d": 3, "k": 2}
+    assert take(Array("d+1 k"), np.ones((4, 2))).lengths == {"d": 3, "k": 2}
+    known = {"d": 3}
+    for shape, array in (
+        ("d", np.ones(3)),
+        ("d+1", np.ones(4)),
+        ("d d", np.ones((3, 3))),
+        ("d(d+1)/2", np.ones(6)),
+        ("d(d-1)/2", np.ones(3)),
+        ("d *", np.ones((3, 7))),
+        ("4 d", np.ones((4, 3))),
+        ("...", np.ones((2, 1, 2))),
+        ("q | q q", np.ones(5)),
+        ("q | q q", np.ones((5, 5))),
+    ):
+        take(Array(shape), array, lengths=dict(known))
+        if shape not in ("...", "q | q q"):
+            match = r" has the shape \(.*\), not \("
+            wrong = np.ones([n + 1 for n in array.shape])
+            refuse(Array(shape), wrong, match, lengths=dict(known))
+            refuse(Array(shape), array[None], match, lengths=dict(known))
+    match = r" has the shape \(2, 3\), not \(any\) or \(any, any\)"
+    refuse(Array("q | q q"), np.ones((2, 3)), match)
+    match = r" has the shape \(2, 2\), not \(3, any\)"
+    refuse(Array("d k"), np.ones((2, 2)), match, lengths=dict(known))
+    # A shape that does not fit leaves no length behind.
+    place = Place("told")
+    with pytest.raises(ValueError):
+        Array("d d").check(np.ones((2, 3)), place)
+    assert place.lengths == {}
+
+
+def test_sums_of_one_model_or_of_each_of_several():
+    sums, matrices = Array("m?"), Array("m? p c")
+    assert take(matrices, np.ones((4, 2))).lengths == {"m?": (), "p": 4, "c": 2}
+    assert take(matrices, np.ones((5, 4, 2))).lengths == {"m?": (5,), "p": 4, "c": 2}
+    refuse(matrices, np.ones((1, 5, 4, 2)), r" has the shape")
+    # Of one model it is a number.
+    take(sums, 3.5, lengths={"m?": ()})
+    take(sums, np.array(3.5), lengths={"m?": ()})
+    take(sums, np.ones(5), lengths={"m?": (5,)})
+    refuse(sums, 3.5, " is no array", lengths={"m?": (5,)})
+    refuse(sums, 3.5, " is no array")
+    refuse(sums, True, " is no array", lengths={"m?": ()})
+    refuse(sums, np.ones(4), r" has the shape \(4,\)", lengths={"m?": (5,)})
+    refuse(sums, np.ones(1), r" has the shape \(1,\)", lengths={"m?": ()})
+
+
+def test_arrays_are_of_their_kinds_and_have_digits_enough():
+    for dtype in ("f8", "f4", "f2", "i8", "i4", "u8", "b1"):
+        array = np.ones(2, dtype)
+        match = " has the dtype"
+        for field, taken in (
+            (Array("d"), dtype == "f8"),
+            (Array("d", least_bytes=4), dtype in ("f8", "f4")),
+            (Array("d", least_bytes=2), dtype[0] == "f"),
+            # Whole numbers have four bytes on machines of 32 bits.
+            (Array("d", kinds="i"), dtype[0] == "i"),
+            (Array("d", kinds="iu"), dtype[0] in "iu"),
+            (Array("d", kinds="b"), dtype[0] == "b"),
+        ):
+            if taken:
+                take(field, array)
+            else:
+                refuse(field, array, match)
+    refuse(Array("d", kinds="i"), np.ones(2, "i2"), " has the dtype int16")
+    for value in ([1.0], 1.0, None, "a"):
+        refuse(Array("d"), value, " is no array")
+
+
+def test_values_of_arrays_are_finite_and_within_their_bounds():
+    array = Array("d", low=-1.0, high=2.0)
+    take(array, np.array([-1.0, 2.0]))
+    refuse(array, np.array([0.0, -1.001]), " has values below -1")
+    refuse(array, np.array([2.001, 0.0]), " has 1 values above 2")
+    both_sides = Array("d", high=2.0)
+    take(both_sides, np.array([-2.0, 2.0]))
+    refuse(both_sides, np.array([-2.001, 2.001]), " has 2 values above 2")
+    for value in (np.inf, -np.inf, np.nan):
+        refuse(array, np.array([0.0, value]), " has 1 values that are not finite")
+    refuse(Array("d", kinds="i", low=0), np.array([0, -1]), " has values below 0")
+
+
+def test_infinite_values_and_gaps_are_taken_where_they_mean_something():
+    take(Array("d", infinite=True), np.array([np.inf, 1.0]))
+    take(Array("d", nan=True), np.array([np.nan, 1.0]))
+    match = " has 1 values that are not finite"
+    refuse(Array("d", infinite=True), np.array([np.nan]), match)
+    refuse(Array("d", nan=True), np.array([np.inf]), match)
+    refuse(
+        Array("d", infinite=True, low=0.0), np.array([-np.inf]), " has values below 0"
+    )
+
+
+def test_single_numbers_are_such_as_can_be_squared():
+    most = fields.LARGEST_FLOAT32
+    array = Array("d", least_bytes=4)
+    take(array, np.array([most], "f4"))
+    refuse(array, np.array([2.0 * most], "f4"), " has 1 values above")
+    take(array, np.array([2.0 * most]))
+    # A smaller bound is as it is.
+    low = Array("d", least_bytes=4, high=2.0)
+    refuse(low, np.array([3.0], "f4"), " has 1 values above 2")
+
+
+def test_arrays_may_have_to_have_values():
+    take(Array("d k"), np.ones((0, 3)))
+    refuse(Array("d k", empty=False), np.ones((0, 3)), r" has the shape \(0, 3\)")
+
+
+def test_lists_of_arrays_are_like_those_of_the_request():
+    take(Arrays(Array("d d")), [np.ones((2, 2)), np.ones((3, 3))])
+    refuse(
+        Arrays(Array("d d")), [np.ones((2, 2)), np.ones((2, 3))], r"\[1\] has the sh"
+    )
+    refuse(Arrays(Array("d")), np.ones((1, 2)), " is no list of arrays")
+    like = Arrays(Array("...", kinds="fiub"), "weights")
+    asked = {"weights": [np.ones((2, 3)), np.ones(4, "i8")]}
+    take(like, [np.ones((2, 3)), np.ones(4, "i4")], asked=asked)
+    take(like, [np.ones(7)], asked={"weights": None})
+    for value, match in (
+        ([np.ones((2, 3))], " are not 2 arrays"),
+        ([np.ones((3, 2)), np.ones(4, "i8")], r"\[0\] has the shape"),
+        ([np.ones((2, 3)), np.ones(4)], r"\[1\] has the dtype float64"),
+        ([np.ones((2, 3), "i8"), np.ones(4, "i8")], r"\[0\] has the dtype int64"),
+    ):
+        refuse(like, value, match, asked=asked)
+
+
+# ---- matrices ------------------------------------------------------------------
+
+
+def definite(matrix, match: str | None = None) -> None:
+    place = Place("told")
+    if match is None:
+        fields.check_definite(np.array(matrix), place)
+        return
+    with pytest.raises(ValueError, match=f"^told {match}"):
+        fields.check_definite(np.array(matrix), place)
+
+
+def test_matrices_have_no_negative_eigenvalue_but_by_rounding():
+    definite(np.eye(3))
+    definite(np.zeros((2, 2)))
+    definite([[1.0, 1.0], [1.0, 1.0]])
+    # Relative to the squares: a millionth, and what float32 rows lose.
+    wrong = "has a negative eigenvalue"
+    for away, match in ((0.9e-6, None), (1.4e-6, wrong)):
+        definite([[1.0, 1.0 + away], [1.0 + away, 1.0]], match)
+        definite([[1e-8, 1.0 + away], [1.0 + away, 1e8]], match)
+    # Of more features there is more rounding.
+    for away, match in ((5e-6, None), (6.5e-6, wrong)):
+        matrix = np.eye(40)
+        matrix[0, 1] = matrix[1, 0] = 1.0 + away
+        definite(matrix, match)
+
+
+def test_a_feature_without_squares_has_no_products():
+    definite([[0.0, 0.0], [0.0, 1.0]])
+    wrong = "has products of a feature without squares"
+    definite([[0.0, 1e-9], [1e-9, 1.0]], wrong)
+    definite([[-1e-9, 0.0], [0.0, 1.0]], "has negative squares on its diagonal")

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How much of anything a message may hold or ask for, as numbers.
+
+The numbers stand here a second time: what is as large as that is taken, and one more is
+refused, so that a limit that is moved fails here and has to be moved in both places.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from common_broken import LEAVES
+
+from skgems.federation import Agreement, Message
+from skgems.messages import _fields as fields
+from skgems.messages import _packing as packing
+from skgems.messages import signed
+from skgems.messages._fields import Place
+
+# Rows are counted in floats, which have all whole numbers up to this one.
+ROWS = 2**53
+SEEDS = 2**32 - 1
+# Smallest and largest value of each whole number in requests and replies.
+WHOLE_NUMBERS = {
+    "describe reply network.n_features": (0, 2**31),
+    "halves request seed": (0, SEEDS),
+    "judge request seed": (0, SEEDS),
+    "judge reply n_rows": (0, ROWS),
+    "moments request n_components": (1, 1_000_000),
+    "moments request min_cluster_size": (0, ROWS),
+    "moments request seed": (0, SEEDS),
+    "space request n_others": (0, 100_000),
+    "space request min_cluster_size": (0, ROWS),
+    "space request seed": (0, SEEDS),
+    "space request n_directions": (1, 100_000),
+    "space reply radii_n_rows": (1, ROWS),
+    "neurons request random_state": (0, SEEDS),
+    "neurons request n_directions": (1, 100_000),
+    "score reply n_rows": (0, ROWS),
+    "train request epochs": (0, 100_000),
+    "train request seed": (0, SEEDS),
+    "train request n_rows": (1, ROWS),
+    "retrain request epochs": (0, 100_000),
+    "retrain request seed": (0, SEEDS),
+}
+
+
+def of_kind(kind: type) -> dict:
+    return {str(leaf): leaf.field for leaf in LEAVES if isinstance(leaf.field, kind)}
+
+
+def taken(field, value) -> None:
+    field.check(value, Place("told"))
+
+
+def refused(field, value, match: str) -> None:
+    with pytest.raises(ValueError, match=f"^told {match}"):
+        taken(field, value)
+
+
+def test_every_whole_number_has_its_bounds_here():
+    found = {name for name, field in of_kind(fields.Number).items() if field.whole}
+    assert found == set(WHOLE_NUMBERS)
+
+
+@pytest.mark.parametrize("name", WHOLE_NUMBERS)
+def test_whole_numbers_are_within_their_bounds(name):
+    field, (low, high) = of_kind(fields.Number)[name], WHOLE_NUMBERS[name]
+    taken(field, low)
+    taken(field, high)
+    for beyond in (low - 1, high + 1):
+        match = re.escape(f"is {beyond}, not between {low:g} and {high:g}")
+        refused(field, beyond, match)
+
+
+# Characters of names and words, where less is allowed than of any text.
+SHORT_TEXTS = {"join reply name": 1000}
+
+
+def test_texts_are_no_longer_than_allowed():
+    texts = of_kind(fields.Text)
+    assert {name for name in texts if texts[name].most != 2**26} == set(SHORT_TEXTS)
+    for name, most in SHORT_TEXTS.items():
+        taken(texts[name], "x" * most)
+        refused(texts[name], "x" * (most + 1), f"is longer than {most}")
+    taken(fields.Text(), "x" * 2**26)
+    refused(fields.Text(), "x" * (2**26 + 1), f"is longer than {2**26}")
+
+
+def test_labels_are_not_too_many_and_not_too_long():
+    labels = of_kind(fields.Labels)
+    counted = {name: field.most for name, field in labels.items() if field.most}
+    assert counted == {"moments reply labels": 1000, "class_sums reply labels": 1000}
+    for name in counted:
+        taken(labels[name], list(range(1000)))
+        refused(labels[name], list(range(1001)), "are 1001, more than 1000")
+    # Arrays of texts take as much room as if all were as long as the longest.
+    taken(fields.Labels(), ["x" * 2**25, "y"])
+    match = "has texts that are too long"
+    refused(fields.Labels(), ["x" * (2**25 + 1), "y"], match)
+
+
+# ---- files ---------------------------------------------------------------------
+
+
+def header_of(n_bytes: int) -> bytes:
+    """A file without arrays whose header has so many bytes: blanks count."""
+    about = json.dumps({"__metadata__": {"skgems": "{}"}})
+    return n_bytes.to_bytes(8, "little") + about.ljust(n_bytes).encode()
+
+
+def test_headers_have_four_megabytes_at_most():
+    about, _, _ = packing.check_start(header_of(2**22), 2**22 + 8)
+    assert about == {}
+    with pytest.raises(ValueError, match=f"headers have {2**22} at most"):
+        packing.check_start(header_of(2**22 + 1), 2**22 + 9)
+
+
+def nested(depth: int) -> dict:
+    found: dict = {}
+    for _ in range(depth - 1):
+        found = {"a": found}
+    return found
+
+
+def test_tables_are_thirty_two_deep_at_most():
+    for what in (nested, lambda depth: {"a": json.loads("[" * depth + "]" * depth)}):
+        depth = 33 if what is nested else 32
+        packing._json(json.dumps(what(depth)), "header")
+        with pytest.raises(ValueError, match="tables in tables, 33 deep"):
+            packing._json(json.dumps(what(depth + 1)), "header")
+    packing._check_name("a" + ".a" * 32)
+    with pytest.raises(ValueError, match="in tables that are too deep"):
+        packing._check_name("a" + ".a" * 33)
+
+
+def test_arrays_have_four_dimensions_at_most():
+    four = packing.pack({}, {"a": np.ones((1, 2, 1, 2))})
+    _, arrays = packing.unpack(four)
+    assert arrays["a"].shape == (1, 2, 1, 2)
+    five = packing.pack({}, {"a": np.ones((1, 2, 1, 2, 1))})
+    with pytest.raises(ValueError, match=r"has the shape \[1, 2, 1, 2, 1\]"):
+        packing.unpack(five)
+
+
+def test_shapes_are_counts_of_four_gigabytes_at_most():
+    assert packing._are_counts([0, 2**32])
+    for wrong in ([2**32 + 1], [-1], [1.0], [True], (1, 2), "1"):
+        assert not packing._are_counts(wrong)
+
+
+def test_files_have_four_gigabytes_at_most(tmp_path):
+    class SeenError(Exception):
+        pass
+
+    def look(start, n_bytes):
+        assert len(start) == 2**22 + 8
+        assert n_bytes == 2**32
+        raise SeenError
+
+    path = tmp_path / "large"
+    with open(path, "wb") as file:
+        file.truncate(2**32)
+    # It is looked at, which no larger one is; none of them is read whole.
+    with pytest.raises(SeenError):
+        packing.read_bytes(path, look=look)
+    with open(path, "wb") as file:
+        file.truncate(2**32 + 1)
+    with pytest.raises(
+        ValueError, match=f"it has {2**32 + 1} bytes, more than {2**32}"
+    ):
+        packing.read_bytes(path, look=look)
+
+
+def test_keys_have_64_kilobytes_at_most(tmp_path):
+    pytest.importorskip("cryptography")
+    path = tmp_path / "server.key"
+    for n_bytes, match in ((2**16, "is no secret key"), (2**16 + 1, "more than 65536")):
+        path.write_bytes(b" " * n_bytes)
+        with pytest.raises(ValueError, match=match):
+            signed(Message.of("describe"), path)
+
+
+def agreement(**more) -> Agreement:
+    given = {"exchange": "0" * 32, "method": "GEMSLogisticAggregator", "settings": {}}
+    return Agreement(**given, tasks={"moments": 1} | more)
+
+
+def test_a_task_is_agreed_on_a_million_times_at_most():
+    agreement(moments=1_000_000, space=0)
+    for wrong in (1_000_001, -1, 1.0, True):
+        with pytest.raises(ValueError, match="tasks is no table of how often to ask"):
+            agreement(moments=wrong)
+
+
+def test_agreements_have_four_megabytes_at_most(tmp_path):
+    path, agreed = tmp_path / "agreement.json", agreement()
+    path.write_text(agreed.to_json().ljust(2**22))
+    assert Agreement.load(path) == agreed
+    path.write_text(agreed.to_json().ljust(2**22 + 1))
+    with pytest.raises(
+        ValueError, match=f"it has {2**22 + 1} bytes, more than {2**22}"
+    ):
+        Agreement.load(path)

@@ -1,0 +1,502 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What errors, warnings and help advise exists: parameters, values, classes, extras.
+
+The texts are read out of the source. Each ``name=value`` in them is looked up in
+``SPOKEN_OF``, which says whose parameter that is, and the value is given to what checks
+it there. A text with a new name fails until it has an entry.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import builtins
+import importlib
+import importlib.util
+import inspect
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import StackingClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import NearestCentroid
+from sklearn.pipeline import FeatureUnion
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
+from sklearn.utils import all_estimators
+from sklearn.utils._param_validation import validate_parameter_constraints
+
+import skgems
+from skgems import (
+    EnsembleAggregator,
+    Exchange,
+    GEMSLogisticAggregator,
+    GEMSMLPAggregator,
+    ModelAveragingAggregator,
+    PFNMAggregator,
+    PooledAggregator,
+    PooledTransformer,
+)
+from skgems._cli._main import _parser
+from skgems._cli._server import parameter
+from skgems.datasets import (
+    hold_out_public,
+    partition_by_label,
+    partition_dirichlet,
+)
+from skgems.federation import Message, reply_to
+from skgems.fronts import Backbone
+
+PACKAGE = Path(skgems.__file__).parent
+LINEAR, NETWORKS = GEMSLogisticAggregator, GEMSMLPAggregator
+
+# ---- texts -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Text:
+    room: str
+    place: str  # file and line
+    words: str  # "{}" where an f-string has what is known at run time only
+
+
+def docstrings(tree: ast.AST) -> set[int]:
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef
+    return {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and node.body
+        if isinstance(node.body[0], ast.Expr)
+    }
+
+
+def written(node: ast.JoinedStr, module) -> str:
+    """An f-string, with the values of the module's constants."""
+    words = ""
+    for part in node.values:
+        if isinstance(part, ast.Constant):
+            words += part.value
+        else:
+            name = getattr(part.value, "id", None)
+            constant = getattr(module, name, None) if name else None
+            words += str(constant) if isinstance(constant, int | str) else "{}"
+    return words
+
+
+def strings(node: ast.AST, module, left_out: set[int]) -> Iterator[tuple[int, str]]:
+    """Each string within a node, and its line; f-strings are whole."""
+    if isinstance(node, ast.JoinedStr):
+        yield node.lineno, written(node, module)
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                yield from strings(part.value, module, left_out)
+    elif isinstance(node, ast.Constant):
+        if isinstance(node.value, str) and id(node) not in left_out:
+            yield node.lineno, node.value
+    else:
+        for name, child in ast.iter_fields(node):
+            if name not in ("annotation", "returns"):
+                for part in child if isinstance(child, list) else [child]:
+                    if isinstance(part, ast.AST):
+                        yield from strings(part, module, left_out)
+
+
+def read_texts(path: Path) -> Iterator[Text]:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    try:
+        module = importlib.import_module(".".join(parts))
+    except ImportError:  # of an extra
+        module = None
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for line, words in strings(tree, module, docstrings(tree)):
+        yield Text(parts[1], f"{'/'.join(parts[1:])}.py:{line}", words)
+
+
+TEXTS = [
+    text
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if path.name != "__main__.py"
+    for text in read_texts(path)
+]
+
+# ---- parameters --------------------------------------------------------------------
+
+# What may stand behind "name=": a quoted word, a list, a number, a name, or nothing.
+PIECE = re.compile(
+    r"""(?<![\w./<{-])(?P<name>[A-Za-z_]\w*)=(?!=)
+    (?P<value>"[^"]*" | '[^']*' | \[[^\]]*\] | \{[^}]*\} | [\w.+-]*\w)?""",
+    re.VERBOSE,
+)
+# Further values of the name before them: "moments='diagonal' (or 'shared', ...)".
+OR_ELSE = re.compile(r"\bor (?:all with )?'(\w+)'")
+
+
+@dataclass(frozen=True)
+class Advice:
+    room: str
+    place: str
+    name: str
+    value: str | None  # as it is written; None where the text leaves it open
+
+
+def with_arguments(words: str, end: int) -> str:
+    """What stands in parentheses right behind a place, these included; or nothing."""
+    if words[end : end + 1] != "(":
+        return ""
+    depth = 0
+    for place in range(end, len(words)):
+        depth += {"(": 1, ")": -1}.get(words[place], 0)
+        if depth == 0:
+            return words[end : place + 1]
+    return ""
+
+
+def pieces(text: Text) -> Iterator[Advice]:
+    found = list(PIECE.finditer(text.words))
+    ends = [*(match.start() for match in found), len(text.words)][1:]
+    for match, end in zip(found, ends, strict=True):
+        value = match["value"]
+        if value is not None:
+            value += with_arguments(text.words, match.end())
+        is_open = value is None or value.startswith("{") or "..." in value[:5]
+        common = {"room": text.room, "place": text.place, "name": match["name"]}
+        yield Advice(**common, value=None if is_open else value)
+        if not is_open:
+            for other in OR_ELSE.findall(text.words[match.end() : end]):
+                yield Advice(**common, value=repr(other))
+
+
+ADVICE = [advice for text in TEXTS for advice in pieces(text)]
+
+# Of which class, method or function a text of a room speaks, by the parameter's name.
+SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
+    "_cli": {
+        "C": (LINEAR,),
+        "epsilon": (LINEAR,),
+        "n_rounds": (LINEAR, NETWORKS, PFNMAggregator, ModelAveragingAggregator),
+        "pooled": (PooledAggregator,),
+    },
+    "averaging": {
+        "align": (ModelAveragingAggregator,),
+        "n_rounds": (ModelAveragingAggregator,),
+        "nodes": (ModelAveragingAggregator.fit,),
+    },
+    "base": {"cv": (StackingClassifier,)},
+    "datasets": {
+        "groups": (partition_by_label,),
+        "min_size": (partition_dirichlet,),
+        "other_labels": (partition_by_label,),
+        "size": (hold_out_public,),
+    },
+    "exchange": {"nodes": (Exchange,)},
+    "federation": {
+        "agreement": (reply_to,),
+        "bounds": (PooledTransformer,),
+        "chunks": (
+            LINEAR.summarize,
+            ModelAveragingAggregator.summarize,
+            PFNMAggregator.summarize,
+            PooledAggregator.summarize,
+        ),
+        "epsilon": (LINEAR,),
+        "intersection": (LINEAR,),
+        "keep_replies": (LINEAR, PooledAggregator),
+        "min_rows": (reply_to, LINEAR.summarize),
+        "moments": (LINEAR,),
+        "n_rounds": (LINEAR,),
+        "nodes": (LINEAR.fit, NETWORKS.fit, PooledAggregator.fit, PFNMAggregator.fit),
+        "radii": (reply_to,),
+        "space": (LINEAR.summarize,),
+        "weights": (ModelAveragingAggregator, EnsembleAggregator),
+    },
+    "gems": {
+        "class_weight": (LINEAR,),
+        "classes": (LINEAR.summarize,),
+        "criterion": (LINEAR,),
+        "epsilon": (LINEAR,),
+        "geometry": (LINEAR, NETWORKS),
+        "intersection": (LINEAR,),
+        "n_rounds": (LINEAR,),
+        "node_weight": (LINEAR,),
+        "nodes": (LINEAR.fit, NETWORKS.fit),
+        "space": (LINEAR.summarize,),
+    },
+    "local": {
+        "metric": (NearestCentroid,),
+        "min_rows": (reply_to, LINEAR.summarize),
+        "positive": (RidgeClassifier,),
+        "shrinkage": (LinearDiscriminantAnalysis,),
+        "solver": (LogisticRegression,),
+    },
+    "messages": {"agreement": (reply_to,)},
+    "moments": {"geometry": (LINEAR, NETWORKS), "min_cluster_size": (LINEAR,)},
+    "networks": {
+        "front": (LINEAR, NETWORKS, ModelAveragingAggregator),
+        "loss": (SGDClassifier,),
+        "metric": (NearestCentroid,),
+        "refit": (GridSearchCV,),
+        "shrinkage": (LinearDiscriminantAnalysis,),
+        "solver": (LinearDiscriminantAnalysis,),
+    },
+    "pfnm": {"last_layer": (PFNMAggregator,), "n_rounds": (PFNMAggregator,)},
+    "pooled": {
+        "moments": (LINEAR,),
+        "pooled": (PooledAggregator,),
+        "solver": (LinearDiscriminantAnalysis,),
+    },
+    "spaces": {
+        "construction": (LINEAR,),
+        "criterion": (LINEAR,),
+        "geometry": (LINEAR,),
+    },
+    "steps": {
+        "categories": (OneHotEncoder, OrdinalEncoder),
+        "front": (LINEAR, EnsembleAggregator),
+        "n_components": (PCA,),
+        "random_state": (RBFSampler,),
+        "strategy": (SimpleImputer,),
+        "svd_solver": (PCA,),
+    },
+}
+# What looks like a parameter and is none.
+NO_PARAMETERS = {
+    ("_cli", "NAME"): "stands for any parameter, in the usage of --set",
+    ("_cli", "charset"): "of the page that a report is written to",
+    ("federation", "n_samples"): "how check_estimator wants few rows to be named",
+    ("flower", "min_nodes"): "the repr of FlowerNodes, which the package flwr defines",
+    ("messages", "model"): "a field of a request",
+    ("spaces", "name"): "of a class statement: class Mine(Geometry, name='...')",
+}
+# Values that are no literals.
+NAMES = {
+    "Backbone": Backbone,
+    "FeatureUnion": FeatureUnion,
+    "name": "backbone",
+    "net": "a digest",
+}
+# Arguments, which stand for whatever the reader calls so.
+ARGUMENTS = {"nodes"}
+
+
+def rows(n_rows: int = 60) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    y = np.arange(n_rows) % 3
+    return rng.normal(size=(n_rows, 4)) + y[:, None], y
+
+
+def summarize(**options) -> None:
+    aggregator = GEMSLogisticAggregator(random_state=0)
+    X, y = rows()
+    aggregator.summarize(LogisticRegression().fit(X, y), X, y, name="lyon", **options)
+
+
+def reply(**options) -> None:
+    X, y = rows()
+    request = Message.of("describe")
+    reply_to(request, LogisticRegression().fit(X, y), X, y, name="lyon", **options)
+
+
+# Of callables that do not declare what values they take: a call with one.
+CALLS = {LINEAR.summarize: summarize, reply_to: reply}
+
+
+def value_of(advice: Advice) -> object:
+    if advice.room == "_cli":  # typed behind --set
+        return parameter(f"{advice.name}={advice.value}")[1]
+    names = {**{kind.__name__: kind for _, kind in all_estimators()}, **NAMES}
+    return eval(advice.value, {"__builtins__": {}}, names)
+
+
+def check_taken(spoken_of: Callable, name: str, value: object) -> None:
+    """Raise where a class, method or function does not take a value."""
+    constraints = getattr(spoken_of, "_parameter_constraints", None)
+    constraints = getattr(spoken_of, "_skl_parameter_constraints", constraints)
+    if constraints is not None:
+        caller = spoken_of.__name__
+        validate_parameter_constraints({name: constraints[name]}, {name: value}, caller)
+    else:
+        CALLS[spoken_of](**{name: value})
+
+
+def of_one_name(advice: Advice) -> str:
+    return f"{advice.place} {advice.name}={advice.value}"
+
+
+@pytest.mark.parametrize("advice", sorted(ADVICE, key=of_one_name), ids=of_one_name)
+def test_parameters_and_values_that_texts_name_exist(advice):
+    if (advice.room, advice.name) in NO_PARAMETERS:
+        return
+    known = SPOKEN_OF.get(advice.room, {})
+    assert advice.name in known, f"Say in SPOKEN_OF whose parameter {advice.name} is."
+    for spoken_of in known[advice.name]:
+        assert advice.name in inspect.signature(spoken_of).parameters
+        if advice.value is not None and advice.value not in ARGUMENTS:
+            check_taken(spoken_of, advice.name, value_of(advice))
+
+
+def test_every_entry_is_of_a_text_that_there_is():
+    named = {(advice.room, advice.name) for advice in ADVICE}
+    entries = {(room, name) for room, names in SPOKEN_OF.items() for name in names}
+    assert entries | set(NO_PARAMETERS) == named
+    assert not entries & set(NO_PARAMETERS)
+
+
+def test_pieces_of_texts_are_found():
+    words = (
+        "Set moments='diagonal' (or 'shared'), n_rounds={} or front=Backbone(net). "
+        "Give chunks=, fit(X, y, nodes=nodes), classes=[...]; C=0.5, x==3, --a=b, {c}=d"
+    )
+    found = [(advice.name, advice.value) for advice in pieces(Text("gems", "", words))]
+    assert found == [
+        ("moments", "'diagonal'"),
+        ("moments", "'shared'"),
+        ("n_rounds", None),
+        ("front", "Backbone(net)"),
+        ("chunks", None),
+        ("nodes", "nodes"),
+        ("classes", None),
+        ("C", "0.5"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "spoken_of"),
+    [
+        ("epsilon", None, LINEAR),
+        ("moments", "full", LINEAR),
+        ("other_labels", "rest", partition_by_label),
+    ],
+)
+def test_a_value_that_is_not_taken_is_seen(name, value, spoken_of):
+    with pytest.raises(sklearn.utils._param_validation.InvalidParameterError):
+        check_taken(spoken_of, name, value)
+
+
+def public_rooms() -> list:
+    """The package and its rooms, as far as users import from them."""
+    folders = [path.parent.name for path in PACKAGE.glob("*/__init__.py")]
+    # What is of Flower needs the package flwr.
+    names = [f"skgems.{name}" for name in sorted(folders) if name != "flower"]
+    rooms = [skgems, *map(importlib.import_module, names)]
+    return [room for room in rooms if hasattr(room, "__all__")]
+
+
+def mentioned(pattern: re.Pattern) -> dict[str, str]:
+    """What texts of several words mention, and one place of each."""
+    texts = [text for text in TEXTS if " " in text.words]
+    return {name: text.place for text in texts for name in pattern.findall(text.words)}
+
+
+# Names that a reader is to set, without a value: "a larger min_cluster_size".
+TO_SET = re.compile(
+    r"\b(?:[Ss]et|[Gg]ive|larger|smaller|lower|more|fewer|raise) (?:a )?`?([a-z]+_\w+)"
+)
+
+
+def parameters_of(name: str, room) -> set[str]:
+    """Parameters of a public class and of its methods, or of a function."""
+    value = getattr(room, name)
+    callables = [value, *(vars(value).values() if inspect.isclass(value) else ())]
+    found: set[str] = set()
+    for each in filter(callable, callables):
+        try:
+            found |= set(inspect.signature(each).parameters)
+        except ValueError:  # of a type that is not written in Python
+            continue
+    return found
+
+
+def test_names_that_are_to_be_set_are_parameters():
+    known = set(inspect.signature(sklearn.set_config).parameters)
+    for room in public_rooms():
+        for name in room.__all__:
+            known |= parameters_of(name, room)
+    for _, kind in all_estimators():
+        known |= set(inspect.signature(kind).parameters)
+    found = mentioned(TO_SET)
+    assert "min_cluster_size" in found
+    assert {name: place for name, place in found.items() if name not in known} == {}
+
+
+# ---- classes, functions, extras and options ----------------------------------------
+
+# Words with two capitals and a small letter.
+CAMEL_CASE = re.compile(
+    r"(?<![\w./'\"-])(?=[A-Za-z0-9]*[a-z])[A-Z][A-Za-z0-9]*[A-Z][A-Za-z0-9]*\b"
+)
+DOTTED = re.compile(r"(?<![\w./'\"-])((?:skgems|sklearn)(?:\.[A-Za-z_]\w*)+)")
+EXTRA = re.compile(r"skgems\[([\w,]+)\]")
+OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]*[a-z])\b")
+# Names of torch and skorch, which need not be here; and words that are no class.
+OF_TORCH = {"BatchNorm1d", "LogSoftmax", "ReLU"}
+OF_TORCH |= {"NeuralNetBinaryClassifier", "NeuralNetClassifier"}
+NO_CLASSES = {"MiB", "NaN", "RdBu"}
+
+
+def test_classes_that_texts_name_exist():
+    known = {name for room in public_rooms() for name in room.__all__}
+    known |= {name for name, _ in all_estimators()} | set(dir(builtins))
+    known |= set(sklearn.model_selection.__all__)
+    unknown = {
+        name: place
+        for name, place in mentioned(CAMEL_CASE).items()
+        if name not in known | OF_TORCH | NO_CLASSES
+    }
+    assert unknown == {}
+    assert "PFNMAggregator" in mentioned(CAMEL_CASE)
+
+
+def test_names_of_torch_are_right():
+    torch = pytest.importorskip("torch")
+    skorch = pytest.importorskip("skorch")
+    for name in OF_TORCH:
+        assert hasattr(torch.nn, name) or hasattr(skorch, name)
+
+
+def test_dotted_names_of_texts_exist():
+    found = mentioned(DOTTED)
+    assert "skgems.Exchange" in found
+    for name, place in found.items():
+        module, _, attribute = name.rpartition(".")
+        there = hasattr(importlib.import_module(module), attribute)
+        assert there or importlib.util.find_spec(name), f"{place}: {name}"
+
+
+def test_extras_that_texts_name_are_those_of_the_project():
+    project = PACKAGE.parent / "pyproject.toml"
+    if not project.exists():
+        pytest.skip("not a checkout")
+    extras = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
+    found = mentioned(EXTRA)
+    assert "torch" in found
+    for names, place in found.items():
+        for name in names.split(","):
+            assert name in extras["optional-dependencies"], f"{place}: {name}"
+
+
+def options_of(parser: argparse.ArgumentParser) -> set[str]:
+    """Options of a command line and of its commands."""
+    options: set[str] = set()
+    for action in parser._actions:
+        options |= set(action.option_strings)
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                options |= options_of(command)
+    return options
+
+
+def test_options_that_texts_name_are_those_of_the_command_line():
+    known, found = options_of(_parser()), mentioned(OPTION)
+    assert "--state" in found
+    unknown = {name: place for name, place in found.items() if name not in known}
+    assert unknown == {}
