@@ -72,9 +72,10 @@ def judge(member: Member, *, seed, models) -> dict:
     """How many rows models label right that were made of the other half."""
     part = _halves(member, seed)
     sizes = member.class_sizes()
+    # A class that is large enough has min_rows rows that learn, and these all judge: so
+    # either no row judges, or at least min_rows do.
     large = np.array([sizes[y] >= member.min_rows for y in member.y.tolist()])
     rows = np.flatnonzero((part >= 0) & large)
-    rows = rows if len(rows) >= member.min_rows else rows[:0]
     part, y = part[rows], member.y[rows]
     hits = np.zeros((len(models), len(rows)))
     losses = np.zeros((len(models), len(FACTORS)))
