@@ -97,9 +97,10 @@ def judge(member: Member, *, models) -> dict:
     """
     part = _halves(member)
     sizes = member.class_sizes()
+    # A class that is large enough has min_rows rows that learn, and these all judge: so
+    # either no row judges, or at least min_rows do.
     large = np.array([sizes[y] >= member.min_rows for y in member.y.tolist()])
     rows = np.flatnonzero((part >= 0) & large)
-    rows = rows if len(rows) >= member.min_rows else rows[:0]
     part, y = part[rows], member.y[rows]
     hits = np.zeros((len(models), len(rows)))
     losses = np.zeros((len(models), len(FACTORS)))

@@ -18,7 +18,7 @@ from skgems.federation import (
     halves_of,
     reply_to,
 )
-from skgems.federation._halves import FACTORS
+from skgems.federation._halves import AS_IT_IS, FACTORS
 
 SEED = 3
 
@@ -89,6 +89,18 @@ def test_each_half_is_judged_by_what_was_made_of_the_other():
     assert reply["n_rows"] == 35
 
 
+@pytest.mark.parametrize("n_learning", [8, 9, 10])
+def test_no_class_judges_with_few_rows_that_learn(n_learning):
+    X, y = rows(30, 20)
+    # All rows of the other class learn, and only some of this one.
+    held_out = (y == "b") & (np.cumsum(y == "b") > n_learning)
+    model = constant("b")
+    reply = judge(X, y, (model, model), held_out=held_out)
+    n_rows = n_learning if n_learning >= 10 else 0
+    assert reply["n_rows"] == 30 + n_rows
+    assert reply["right"].tolist() == [[n_rows]]
+
+
 def test_rows_that_are_held_out_do_not_judge():
     X, y = rows(40)
     held_out = np.arange(40) % 2 == 0
@@ -130,10 +142,10 @@ def test_models_of_squared_distances_judge_by_these():
     logits = squares["offsets"] - 0.5 * np.sum(lengths, axis=2).T
     codes = (y == "b").astype(int)
     assert reply["right"].tolist() == [[np.sum(logits.argmax(axis=1) == codes)]]
-    at_one = np.flatnonzero(FACTORS == 1.0)[0]
+    assert FACTORS[AS_IT_IS] == 1.0
     losses = -log_softmax(logits, axis=1)[np.arange(30), codes]
     np.testing.assert_allclose(
-        reply["losses"][0, at_one], np.minimum(losses, -np.log(1e-15)).sum()
+        reply["losses"][0, AS_IT_IS], np.minimum(losses, -np.log(1e-15)).sum()
     )
 
 

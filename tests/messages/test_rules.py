@@ -549,6 +549,8 @@ def test_honest_moments_are_taken(kind, dtype):
     told = moments_told(kind, dtype=dtype)
     check_moments(told, asked_for(kind))
     check_moments(told | {"factor": 1.0, "gradient": gradient()}, asked_for(kind))
+    # Of rows alone there is no model to correct.
+    check_moments(told, asked_for(kind, model=None))
 
 
 @pytest.mark.parametrize("kind", ["class", "shared", "diagonal"])
@@ -646,6 +648,10 @@ def test_rows_of_small_classes_are_in_the_scatter_or_nowhere():
     check_moments(told, asked, n_rows=(30, 9))
     match = "group_counts are not those of describe.rows"
     check_moments(told, asked, n_rows=(30, 3), match=match)
+    # Of a class that is not described there is not even one.
+    there = {"asked": asked, "described": described()}
+    there["described"]["rows"] |= {"labels": ["a"], "moments": np.array([30])}
+    refuse(rules.moments_fit, moments_of_some(1), match, **there)
     few = told["moments"] | {"group_counts": np.array([29.0])}
     check_moments(told | {"moments": few}, asked, n_rows=(30, 4), match=match)
 
@@ -729,6 +735,11 @@ def test_the_origin_is_among_the_rows():
     beyond = at_row | {"means": at_row["means"] * 1.1}
     match = "means are further from the origin than counts allow"
     check_moments(moments_told(moments=beyond), match=match)
+    # Where classes have no scatter, what is between them allows for it.
+    between = class_moments(np.repeat(y, 3).reshape(40, 3) * 1.0 + 1.0, y).as_arrays()
+    away = between["origin"] - 2.0
+    at_row = between | {"origin": np.full(3, 2.0), "means": between["means"] + away}
+    check_moments(moments_told(moments=at_row))
 
 
 def test_squares_are_those_of_all_classes_and_matrices_definite():
@@ -862,6 +873,7 @@ def test_honest_spaces_are_taken(criterion, geometry):
     told, place = space_of(criterion, geometry)
     take(rules.space_fits, told, **place)
     take(rules.space_fits, told, **place | {"described": None})
+    take(rules.space_fits, told, **place | {"described": None, "lengths": {}})
 
 
 def test_a_space_is_of_the_outputs_that_were_asked_for():
