@@ -3,9 +3,9 @@
 
 Two nodes train a network each, from the same first weights and from different ones, on
 rows that are alike and on different classes, for few and for many epochs. For each
-shape: pairs of two starts that draw no StartedApartWarning, pairs of one start that draw
-it, and how many of these average well: within 5 points of the accuracy that the networks
-have on test rows of the classes they know.
+shape: pairs of two starts that draw no StartedApartWarning, pairs of one start that
+draw it, and how many of these average well: within 5 points of the accuracy that the
+networks have on test rows of the classes they know.
 """
 
 from __future__ import annotations
