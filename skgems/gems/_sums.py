@@ -26,8 +26,8 @@ from ._stage import LinearNode
 
 _MOST_NAMED = 5
 # How many times as many rows the largest class has as the smallest, from which on
-# weights of classes matter: of eight sets the recall of the smallest class is lower by at most
-# 0.35 without them at twice as many, by up to 0.5 at three times, 0.6 at five times.
+# weights of classes matter: of eight sets the recall of the smallest class is lower by
+# at most 0.35 without them at twice as many, by up to 0.5 at three times, 0.6 at five.
 # Everyday sets without rare classes have up to twice as many (penguins 2.1).
 _IMBALANCED = 3.0
 
