@@ -133,8 +133,6 @@ class RowsAlone:
     ----------
     channel : object
         Whose other attributes it has, too.
-    records : dict of str to Record
-        What nodes said of their rows alone, if the channel keeps that.
 
     Examples
     --------
@@ -155,8 +153,6 @@ class RowsAlone:
 
     def __init__(self, channel) -> None:
         self.channel = channel
-        if hasattr(channel, "records"):  # others than of nodes with their classifiers
-            self.records: dict = {}
 
     def __getattr__(self, name: str):
         if name == "channel" or name.startswith("__"):  # as pickle looks before it is
