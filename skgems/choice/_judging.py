@@ -106,7 +106,7 @@ def chosen(table: list[dict], able, both, n_rows: int) -> Choice:
         worse = f"its probabilities are worse than those of {surest['name']!r}"
         two = f"{own['log_loss']:.2f} to {surest['log_loss']:.2f}"
         doubts.append(f"{worse}: log-loss {two}")
-    for reason, names in {}.items():
+    for reason, names in failures.items():
         doubts.append(f"these candidates could not be made: {names}. {reason}")
     return Choice(own["name"], tuple(table), n_rows, tuple(doubts))
 

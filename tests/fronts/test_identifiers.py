@@ -27,7 +27,7 @@ from skgems.federation import (
     RowsExposedWarning,
     reply_to,
 )
-from skgems.fronts import NotPooledError
+from skgems.fronts import ColumnsOf, NotPooledError
 from skgems.messages import check_reply, check_request, says
 from skgems.steps import (
     DESCRIBES,
@@ -288,7 +288,9 @@ def test_what_it_cannot_do_is_said():
     with pytest.raises(ValueError, match=r"All columns, \['number', 'name'\], ident"):
         front.fit(frame[["number", "name"]], nodes=nodes)
     listed = ColumnTransformer([("x", StandardScaler(), ["a"])])
-    for own in (listed, make_pipeline(listed, PCA(1))):
+    places = ColumnsOf("numbers", without=[0])  # which are others once some are left
+    chosen = ColumnTransformer([("x", StandardScaler(), places)])
+    for own in (listed, make_pipeline(listed, PCA(1)), chosen):
         with pytest.raises(NotPooledError, match="ColumnTransformer needs the columns"):
             front.set_params(transformer=own).fit(frame)
 
