@@ -221,9 +221,10 @@ def _stripped(texts: list[str]) -> list[str]:
 def _check_no_gap(table: Table, label: str) -> None:
     for row, text in enumerate(table.as_written[label]):
         if text.strip() in table.missing:
+            word = f", where it has {text.strip()!r}" if text.strip() else ""
             raise ValueError(
-                f"{table.path}: column {label!r} is empty in {table.place(row)}, which "
-                f"has {text!r}. Leave rows without a label out."
+                f"{table.path}: column {label!r} is empty in {table.place(row)}{word}. "
+                "Leave rows without a label out."
             )
 
 
