@@ -225,13 +225,14 @@ def _stripped(texts: list[str]) -> list[str]:
 
 
 def _check_no_gap(table: Table, label: str) -> None:
-    texts = table.as_written[label]
-    gaps = [row for row, text in enumerate(texts) if text.strip() in table.missing]
+    texts = [text.strip() for text in table.as_written[label]]
+    gaps = [row for row, text in enumerate(texts) if text in table.missing]
     if gaps:
+        word = f", where it has {texts[gaps[0]]!r}" if texts[gaps[0]] else ""
         raise ValueError(
             f"{table.path}: column {label!r} is empty in {len(gaps)} of {len(texts)} "
-            f"rows, the first in {table.place(gaps[0])}, which has {texts[gaps[0]]!r}. "
-            "Fill in these labels, or leave the rows out."
+            f"rows, the first in {table.place(gaps[0])}{word}. Fill in these labels, "
+            "or leave the rows out."
         )
 
 

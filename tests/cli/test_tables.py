@@ -498,11 +498,11 @@ def test_the_reply_is_that_of_the_plain_table(asked, capsys):
             [],
             "empty in the columns 'crp', the first in line 3",
         ),
-        (with_cells("diagnose", "", "ja"), [], "first in line 2, which has ''"),
+        (with_cells("diagnose", "", "ja"), [], "the first in line 2. Fill"),
         (
             with_cells("diagnose", "?"),
             ["--na=?"],
-            "'diagnose' is empty in 1 of 60 rows, the first in line 2, which has '?'",
+            "'diagnose' is empty in 1 of 60 rows, the first in line 2, where it has '?'",
         ),
         (csv().replace("crp", "CRP"), [], "no columns: 'crp' (there is 'CRP')"),
         (csv(), ["--sep", "ab"], "sep must be one character"),
