@@ -257,8 +257,8 @@ def _counts(moments: ClassMoments, n_classes: int, *, whole: bool) -> np.ndarray
     """Rows of each class; ValueError if one has none, or some rows are in no mean."""
     if whole and moments.is_diagonal:
         raise ValueError(
-            "It needs scatter matrices, and the nodes sent variances of single features "
-            "(moments='diagonal'). Set moments='auto'."
+            "It needs scatter matrices, and the nodes sent variances of single "
+            "features (moments='diagonal'). Set moments='auto'."
         )
     counts = moments.class_counts(n_classes)
     if len(counts) > n_classes:
