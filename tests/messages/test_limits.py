@@ -17,7 +17,7 @@ from common_broken import LEAVES
 from skgems.federation import Agreement, Message
 from skgems.messages import _fields as fields
 from skgems.messages import _packing as packing
-from skgems.messages import signed
+from skgems.messages import TASKS, signed
 from skgems.messages._fields import Place
 
 # Rows are counted in floats, which have all whole numbers up to this one.
@@ -26,12 +26,9 @@ SEEDS = 2**32 - 1
 # Smallest and largest value of each whole number in requests and replies.
 WHOLE_NUMBERS = {
     "describe reply network.n_features": (0, 2**31),
-    "halves request seed": (0, SEEDS),
-    "judge request seed": (0, SEEDS),
     "judge reply n_rows": (0, ROWS),
     "moments request n_components": (1, 1_000_000),
     "moments request min_cluster_size": (0, ROWS),
-    "moments request seed": (0, SEEDS),
     "space request n_others": (0, 100_000),
     "space request min_cluster_size": (0, ROWS),
     "space request seed": (0, SEEDS),
@@ -45,6 +42,11 @@ WHOLE_NUMBERS = {
     "train request n_rows": (1, ROWS),
     "retrain request epochs": (0, 100_000),
     "retrain request seed": (0, SEEDS),
+    **{
+        f"{name} reply min_rows": (1, ROWS)
+        for name, task in TASKS.items()
+        if "min_rows" in task.reply
+    },
 }
 
 

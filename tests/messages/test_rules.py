@@ -352,8 +352,10 @@ def test_a_score_is_of_rows(name):
 def test_what_is_judged_is_of_the_models_and_the_rows():
     asked = {"models": {"0": {}, "1": {}}}
     told = {"n_rows": 5, "right": np.array([[5, 3], [3, 4]]), "losses": np.ones((2, 9))}
+    told["min_rows"] = 1
     take(rules.judged_are_rows, told, asked=asked)
     nothing = {"n_rows": 0, "right": np.zeros((0, 0), int), "losses": np.ones((0, 9))}
+    nothing["min_rows"] = 10
     take(rules.judged_are_rows, nothing, asked={"models": {}})
     wrong = told | {"right": np.array([[6, 3], [3, 4]])}
     refuse(rules.judged_are_rows, wrong, "right are more than the 5 rows", asked=asked)
@@ -523,7 +525,8 @@ def test_roots_are_of_their_matrices_and_no_more_than_the_rows():
 
 def moments_told(kind="class", *, dtype="float64", **more) -> dict:
     """A reply to "moments", of a model that is wrong in nothing."""
-    return {"labels": ["a", "b"], "moments": sums(kind, dtype=dtype), **more}
+    content = {"labels": ["a", "b"], "moments": sums(kind, dtype=dtype), "min_rows": 1}
+    return content | more
 
 
 def asked_for(kind="class", **more) -> dict:
@@ -776,7 +779,7 @@ def class_sums(kind="values", **more) -> dict:
     if kind == "categories":  # two features, of two categories and of one
         told["sums"] = np.array([[30.0, 0.0, 30.0], [4.0, 6.0, 10.0]])
         told["sizes"] = np.array([2, 1])
-    return told | more
+    return told | {"min_rows": 1} | more
 
 
 def check_class_sums(told, kind="values", match=None, n_columns=None) -> None:
