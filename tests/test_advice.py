@@ -26,18 +26,23 @@ import sklearn
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import StackingClassifier
+from sklearn.feature_extraction import FeatureHasher
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import FeatureUnion
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
+from sklearn.svm import LinearSVC
 from sklearn.utils import all_estimators
 from sklearn.utils._param_validation import validate_parameter_constraints
 
 import skgems
 from skgems import (
+    DistillationAggregator,
     EnsembleAggregator,
     Exchange,
     GEMSLogisticAggregator,
@@ -46,6 +51,7 @@ from skgems import (
     PFNMAggregator,
     PooledAggregator,
     PooledTransformer,
+    combine,
 )
 from skgems._cli._main import _parser
 from skgems._cli._server import parameter
@@ -54,8 +60,8 @@ from skgems.datasets import (
     partition_by_label,
     partition_dirichlet,
 )
-from skgems.federation import Message, reply_to
-from skgems.fronts import Backbone
+from skgems.federation import Agreement, Message, reply_to
+from skgems.fronts import Backbone, ColumnsOf
 
 PACKAGE = Path(skgems.__file__).parent
 LINEAR, NETWORKS = GEMSLogisticAggregator, GEMSMLPAggregator
@@ -191,17 +197,35 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "n_rounds": (ModelAveragingAggregator,),
         "nodes": (ModelAveragingAggregator.fit,),
     },
-    "base": {"cv": (StackingClassifier,)},
+    "base": {
+        "cv": (StackingClassifier,),
+        "front": (
+            LINEAR,
+            NETWORKS,
+            PFNMAggregator,
+            ModelAveragingAggregator,
+            PooledAggregator,
+        ),
+        "n_features": (HashingVectorizer, FeatureHasher),
+        "nodes": (combine,),
+    },
+    "candidates": {
+        "front": (combine,),
+        "n_features": (HashingVectorizer, FeatureHasher),
+    },
     "datasets": {
         "groups": (partition_by_label,),
         "min_size": (partition_dirichlet,),
         "other_labels": (partition_by_label,),
         "size": (hold_out_public,),
     },
-    "exchange": {"nodes": (Exchange,)},
+    "ensembles": {"student": (DistillationAggregator,)},
+    "exchange": {"again": (reply_to,), "nodes": (Exchange,)},
     "federation": {
+        "again": (reply_to,),
         "agreement": (reply_to,),
         "bounds": (PooledTransformer,),
+        "categories": (OneHotEncoder, OrdinalEncoder),
         "chunks": (
             LINEAR.summarize,
             ModelAveragingAggregator.summarize,
@@ -220,10 +244,13 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "weights": (ModelAveragingAggregator, EnsembleAggregator),
     },
     "gems": {
+        "C": (LINEAR, LogisticRegression, LinearSVC),
+        "alpha": (RidgeClassifier, SGDClassifier),
         "class_weight": (LINEAR,),
         "classes": (LINEAR.summarize,),
         "criterion": (LINEAR,),
         "epsilon": (LINEAR,),
+        "fit_intercept": (LINEAR, LogisticRegression, RidgeClassifier, SGDClassifier),
         "geometry": (LINEAR, NETWORKS),
         "intersection": (LINEAR,),
         "n_rounds": (LINEAR,),
@@ -238,21 +265,29 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "shrinkage": (LinearDiscriminantAnalysis,),
         "solver": (LogisticRegression,),
     },
-    "messages": {"agreement": (reply_to,)},
+    "messages": {
+        "agreement": (reply_to,),
+        "fit_intercept": (LogisticRegression, RidgeClassifier, SGDClassifier),
+        "min_rows": (Agreement, Exchange, reply_to),
+    },
     "moments": {"geometry": (LINEAR, NETWORKS), "min_cluster_size": (LINEAR,)},
     "networks": {
         "front": (LINEAR, NETWORKS, ModelAveragingAggregator),
         "loss": (SGDClassifier,),
         "metric": (NearestCentroid,),
+        "nodes": (combine,),
+        "pooled": (PooledAggregator,),
         "refit": (GridSearchCV,),
         "shrinkage": (LinearDiscriminantAnalysis,),
         "solver": (LinearDiscriminantAnalysis,),
     },
     "pfnm": {"last_layer": (PFNMAggregator,), "n_rounds": (PFNMAggregator,)},
     "pooled": {
+        "front": (PooledAggregator,),
         "moments": (LINEAR,),
         "pooled": (PooledAggregator,),
         "solver": (LinearDiscriminantAnalysis,),
+        "var_smoothing": (GaussianNB,),
     },
     "spaces": {
         "construction": (LINEAR,),
@@ -261,17 +296,26 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     },
     "steps": {
         "categories": (OneHotEncoder, OrdinalEncoder),
+        "drop_identifiers": (PooledTransformer,),
         "front": (LINEAR, EnsembleAggregator),
         "n_components": (PCA,),
+        "n_features": (HashingVectorizer, FeatureHasher),
         "random_state": (RBFSampler,),
         "strategy": (SimpleImputer,),
         "svd_solver": (PCA,),
+        "without": (ColumnsOf,),
     },
+}
+# Those of packages of extras: module and name of a class or function.
+OF_EXTRAS = {
+    ("_cli", "trusted"): ("skops.io", "load"),
+    ("local", "classes"): ("skorch", "NeuralNetClassifier"),
 }
 # What looks like a parameter and is none.
 NO_PARAMETERS = {
     ("_cli", "NAME"): "stands for any parameter, in the usage of --set",
     ("_cli", "charset"): "of the page that a report is written to",
+    ("_cli", "sep"): "a first line of a table, by which Excel is told the separator",
     ("federation", "n_samples"): "how check_estimator wants few rows to be named",
     ("flower", "min_nodes"): "the repr of FlowerNodes, which the package flwr defines",
     ("messages", "model"): "a field of a request",
@@ -303,11 +347,25 @@ def summarize(**options) -> None:
 def reply(**options) -> None:
     X, y = rows()
     request = Message.of("describe")
-    reply_to(request, LogisticRegression().fit(X, y), X, y, name="lyon", **options)
+    classifier = LogisticRegression().fit(X, y)
+    reply_to(request, classifier, X, y, name="lyon", state={}, **options)
+
+
+def combine_documents(front) -> None:
+    _, y = rows()
+    X = [f"word{label}" for label in y]
+    if isinstance(front, FeatureHasher):
+        X = [{word: 1.0} for word in X]
+    nodes = np.arange(len(y)) // (len(y) // 2)
+    combine(None, X, y, nodes=nodes, front=front, random_state=0)
 
 
 # Of callables that do not declare what values they take: a call with one.
-CALLS = {LINEAR.summarize: summarize, reply_to: reply}
+CALLS = {
+    LINEAR.summarize: summarize,
+    combine: combine_documents,
+    reply_to: reply,
+}
 
 
 def value_of(advice: Advice) -> object:
@@ -336,6 +394,12 @@ def of_one_name(advice: Advice) -> str:
 def test_parameters_and_values_that_texts_name_exist(advice):
     if (advice.room, advice.name) in NO_PARAMETERS:
         return
+    if (advice.room, advice.name) in OF_EXTRAS:
+        module, owner = OF_EXTRAS[advice.room, advice.name]
+        spoken_of = getattr(pytest.importorskip(module), owner)
+        assert advice.name in inspect.signature(spoken_of).parameters
+        assert advice.value is None
+        return
     known = SPOKEN_OF.get(advice.room, {})
     assert advice.name in known, f"Say in SPOKEN_OF whose parameter {advice.name} is."
     for spoken_of in known[advice.name]:
@@ -347,8 +411,8 @@ def test_parameters_and_values_that_texts_name_exist(advice):
 def test_every_entry_is_of_a_text_that_there_is():
     named = {(advice.room, advice.name) for advice in ADVICE}
     entries = {(room, name) for room, names in SPOKEN_OF.items() for name in names}
-    assert entries | set(NO_PARAMETERS) == named
-    assert not entries & set(NO_PARAMETERS)
+    assert entries | set(NO_PARAMETERS) | set(OF_EXTRAS) == named
+    assert len(entries) + len(NO_PARAMETERS) + len(OF_EXTRAS) == len(named)
 
 
 def test_pieces_of_texts_are_found():
@@ -440,7 +504,7 @@ OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]*[a-z])\b")
 # Names of torch and skorch, which need not be here; and words that are no class.
 OF_TORCH = {"BatchNorm1d", "LogSoftmax", "ReLU"}
 OF_TORCH |= {"NeuralNetBinaryClassifier", "NeuralNetClassifier"}
-NO_CLASSES = {"MiB", "NaN", "RdBu"}
+NO_CLASSES = {"MiB", "NaN", "RdBu", "SQLite"}
 
 
 def test_classes_that_texts_name_exist():

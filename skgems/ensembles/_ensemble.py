@@ -283,8 +283,7 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         ]
         X, y, owners = self._owned_rows(federation)
         owned = {name: np.flatnonzero(owners == name) for name in federation.names}
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        choice = choose(tried, X, y, owned, members=members, random_state=seed)
+        choice = choose(tried, X, y, owned, members=members)
         return choice, ways[choice.name]
 
     def _owned_rows(self, federation: Federation) -> tuple:

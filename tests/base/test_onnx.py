@@ -67,6 +67,7 @@ from skgems import (  # noqa: E402
 from skgems.candidates._candidates import candidates  # noqa: E402
 from skgems.fronts import Backbone, RandomFeatures  # noqa: E402
 from skgems.pooled._classifiers import KINDS as POOLED  # noqa: E402
+from skgems.steps import Columns, as_rows  # noqa: E402
 from skgems.steps._kinds import KINDS  # noqa: E402
 
 PAGE = Path(__file__).parents[2] / "docs" / "user_guide" / "export.rst"
@@ -597,7 +598,13 @@ def test_candidates_of_combine_convert(kind, n_classes):
     local = locals_of[kind](n_classes) if kind in locals_of else None
     names = set()
     for candidate in candidates(
-        X[ALL], ["0", "1"], local, budget="fast", random_state=0
+        X[ALL],
+        names=["0", "1"],
+        members=local,
+        front=None,
+        columns=Columns.of(as_rows(X[ALL])),
+        budget="fast",
+        random_state=0,
     ):
         if any(word in candidate.name for word in ("features", "vote", "stack")):
             continue  # the page says that these do not
@@ -615,7 +622,15 @@ def test_large_numbers_that_combine_bends_keep_their_digits():
     X = 1e6 * (5.0 + 0.5 * (rng.normal(size=(N_FIT, 3)) + y[:, None])) ** (-2 / 3)
     bent = [
         candidate
-        for candidate in candidates(X, ["0", "1"], None, budget="small", random_state=0)
+        for candidate in candidates(
+            X,
+            names=["0", "1"],
+            members=None,
+            front=None,
+            columns=Columns.of(X),
+            budget="small",
+            random_state=0,
+        )
         if "bent" in candidate.name
     ]
     assert [candidate.name for candidate in bent] == ["linear, bent", "quadratic, bent"]

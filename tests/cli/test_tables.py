@@ -502,7 +502,7 @@ def test_the_reply_is_that_of_the_plain_table(asked, capsys):
         (
             with_cells("diagnose", "?"),
             ["--na=?"],
-            "'diagnose' is empty in 1 of 60 rows, the first in line 2, where it has '?'",
+            "empty in 1 of 60 rows, the first in line 2, where it has '?'",
         ),
         (csv().replace("crp", "CRP"), [], "no columns: 'crp' (there is 'CRP')"),
         (csv(), ["--sep", "ab"], "sep must be one character"),

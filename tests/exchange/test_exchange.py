@@ -36,7 +36,7 @@ from skgems import (
 )
 from skgems.averaging import Downpour
 from skgems.exchange import inspect
-from skgems.federation import Message, Summary, TooFewNodes
+from skgems.federation import Message, NotAgreedError, Summary, TooFewNodes
 from skgems.gems import Rounds
 from skgems.local import TooFewRowsError
 from skgems.moments import ClassMoments, class_moments
@@ -219,7 +219,7 @@ def test_a_reply_may_keep_the_name_that_its_node_gave_it(tmp_path):
 
 
 def test_a_node_that_replies_anew_changes_what_is_asked(tmp_path):
-    agg = GEMSLogisticAggregator(n_rounds=2, random_state=0)
+    agg = GEMSLogisticAggregator(n_rounds=2, C=1.0, random_state=0)
     locals_ = classifiers(LINEAR)
     exchange = begun(tmp_path, agg)
     first = dict(exchange.waiting_for)
@@ -499,7 +499,7 @@ def test_errors_that_are_not_made_of_a_text_name_the_request(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("chosen", [[0], [1, 2], []])
-def test_a_node_says_what_is_asked_for_and_no_more(chosen, tmp_path):
+def test_a_node_says_what_the_method_asks_for_and_nothing_else(chosen, tmp_path):
     exchange = begun(tmp_path, GEMSLogisticAggregator(epsilon=0.8, random_state=0))
     X, y, nodes = rows()
     own, request = nodes == "lyon", exchange.waiting_for["lyon"]
@@ -507,9 +507,16 @@ def test_a_node_says_what_is_asked_for_and_no_more(chosen, tmp_path):
     some = {str(k): asked[str(own)] for k, own in enumerate(chosen)}
     other(request, requests=some)
     clf = DummyClassifier().fit(X[own], y[own])
-    reply = skgems.answer(request, clf, X[own], y[own], name="lyon", radii=True)
+    at_lyon = {"name": "lyon", "radii": True}
+    if chosen != [0]:  # moments alone, or all of them, are what the method may ask
+        with pytest.raises(
+            NotAgreedError, match="the first message makes|does not ask"
+        ):
+            skgems.answer(request, clf, X[own], y[own], **at_lyon)
+        return
+    reply = skgems.answer(request, clf, X[own], y[own], **at_lyon)
     tasks = [request.task for request in Summary.load(reply).requests]
-    assert tasks == ["describe", "counts", *(own["task"] for own in some.values())]
+    assert tasks == ["describe", "counts", "moments"]
 
 
 def test_no_two_names_meet_in_one_file(tmp_path):

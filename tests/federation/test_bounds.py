@@ -244,7 +244,7 @@ def test_a_bound_that_the_reply_itself_belies_is_refused(value):
 
 def test_clusters_of_fewer_rows_than_the_bound_are_refused():
     X, y = node_rows("lyon")
-    content = {"kind": "class", "n_components": 3, "min_cluster_size": 1, "seed": 0}
+    content = {"kind": "class", "n_components": 3, "min_cluster_size": 1}
     request = Message.of("moments", **content)
     check_request(request)
     reply = reply_to(request, CLFS["lyon"], X, y, name="lyon")

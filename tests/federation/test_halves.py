@@ -21,7 +21,6 @@ from skgems.federation import (
 from skgems.federation._halves import AS_IT_IS, FACTORS
 
 
-
 def rows(*n_rows) -> tuple[np.ndarray, np.ndarray]:
     """So many rows of each of the classes "a", "b" and so on."""
     y = np.repeat(list("abcdef"[: len(n_rows)]), n_rows)

@@ -503,9 +503,11 @@ def test_channels_and_exchanges_have_the_bits_of_rows(tmp_path):
         }
 
     parameters = {"n_rounds": 3, "random_state": 0}
-    agg = GEMSLogisticAggregator(Nodes(ask, NAMES), **parameters)
+    agg = GEMSLogisticAggregator(Nodes(ask, NAMES, min_rows=1), **parameters)
     assert_equal_models(agg.fit(), near)
-    exchange = Exchange(tmp_path, GEMSLogisticAggregator(**parameters), nodes=NAMES)
+    exchange = Exchange(
+        tmp_path, GEMSLogisticAggregator(**parameters), nodes=NAMES, min_rows=1
+    )
     while (fitted := exchange.step()) is None:
         for name, request in exchange.waiting_for.items():
             answer(

@@ -57,7 +57,7 @@ ALL = {"labels": LABELS, "columns": np.arange(3)}
 
 
 # Sums as messages ask for them.
-MOMENTS = {"kind": "auto", "n_components": 1, "min_cluster_size": 1, "seed": None}
+MOMENTS = {"kind": "auto", "n_components": 1, "min_cluster_size": 1}
 
 
 def codes(y):

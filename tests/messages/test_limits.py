@@ -15,9 +15,9 @@ import pytest
 from common_broken import LEAVES
 
 from skgems.federation import Agreement, Message
+from skgems.messages import TASKS, signed
 from skgems.messages import _fields as fields
 from skgems.messages import _packing as packing
-from skgems.messages import TASKS, signed
 from skgems.messages._fields import Place
 
 # Rows are counted in floats, which have all whole numbers up to this one.
