@@ -16,6 +16,7 @@ import importlib.util
 import inspect
 import re
 import tomllib
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,8 +61,15 @@ from skgems.datasets import (
     partition_by_label,
     partition_dirichlet,
 )
-from skgems.federation import Agreement, Message, reply_to
+from skgems.federation import (
+    Agreement,
+    Message,
+    RowsAskedAgainWarning,
+    first_request,
+    reply_to,
+)
 from skgems.fronts import Backbone, ColumnsOf
+from skgems.messages import sealed
 
 PACKAGE = Path(skgems.__file__).parent
 LINEAR, NETWORKS = GEMSLogisticAggregator, GEMSMLPAggregator
@@ -346,9 +354,22 @@ def summarize(**options) -> None:
 
 def reply(**options) -> None:
     X, y = rows()
-    request = Message.of("describe")
-    classifier = LogisticRegression().fit(X, y)
-    reply_to(request, classifier, X, y, name="lyon", state={}, **options)
+    own = LogisticRegression().fit(X, y), X, y
+    if "again" in options:
+        reply_to_another_exchange(own, **options)
+    else:
+        reply_to(Message.of("describe"), *own, name="lyon", **options)
+
+
+def reply_to_another_exchange(own: tuple, **options) -> None:
+    state: dict = {}
+    for n_components, more in ((16, {}), (2, options)):
+        server = LINEAR(n_components=n_components, random_state=0)
+        request = first_request(server, server._first_requests())
+        request = sealed(request, Agreement.of(server))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RowsAskedAgainWarning)
+            reply_to(request, *own, name="lyon", state=state, **more)
 
 
 def combine_documents(front) -> None:
@@ -356,7 +377,7 @@ def combine_documents(front) -> None:
     X = [f"word{label}" for label in y]
     if isinstance(front, FeatureHasher):
         X = [{word: 1.0} for word in X]
-    nodes = np.arange(len(y)) // (len(y) // 2)
+    nodes = np.where(np.arange(len(y)) < 24, "lyon", "oslo")
     combine(None, X, y, nodes=nodes, front=front, random_state=0)
 
 
