@@ -291,6 +291,15 @@ def test_equal_models_give_that_model_back(listed, kind):
 # ---- invariances --------------------------------------------------------------
 
 
+def rounding_of(kind):
+    """How far rounding moves probabilities, relative to them.
+
+    Where nodes have one class no model says how the classes lie to each other, so that
+    the likelihood is flat, and its maximum is moved farther.
+    """
+    return 1e-4 if kind == "single" else 1e-6
+
+
 @every_estimator
 @every_kind
 def test_order_of_nodes_does_not_matter(listed, kind):
@@ -306,7 +315,8 @@ def test_order_of_nodes_does_not_matter(listed, kind):
     straight = listed.make(list(zip(data.names, locals_, strict=True)))
     straight.fit(data.X, data.y, nodes=data.nodes)
     assert reordered.node_names_ == [data.names[k] for k in order]
-    assert_same_model(straight, reordered, data.X_test, rtol=1e-6, atol=listed.atol)
+    rtol = rounding_of(kind)
+    assert_same_model(straight, reordered, data.X_test, rtol=rtol, atol=listed.atol)
 
 
 @every_estimator
@@ -323,7 +333,8 @@ def test_order_of_rows_does_not_matter(listed, kind):
     shuffled = listed.make(locals_)
     shuffled.fit(data.X[order], data.y[order], nodes=data.nodes[order])
     straight = fit(listed, data, locals_)
-    assert_same_model(straight, shuffled, data.X_test, rtol=1e-6, atol=listed.atol)
+    rtol = rounding_of(kind)
+    assert_same_model(straight, shuffled, data.X_test, rtol=rtol, atol=listed.atol)
 
 
 @every_estimator
@@ -1278,4 +1289,4 @@ def test_history_makes_a_frame():
     history = fit(listed, federated("overlapping")).history_
     frame = pandas.DataFrame(history)
     assert frame["bytes_sent"].sum() == sum(own["bytes_sent"] for own in history)
-    assert list(frame.columns) == [*FORM, "objective", "accuracy"]
+    assert list(frame.columns) == [*FORM, "min_rows", "objective", "accuracy"]
