@@ -16,6 +16,7 @@ _MENDS_TAILS = 5
 # Features and nodes that a warning names.
 _N_NAMED, _MAX_NODES = 3, 5
 
+
 class NodesDisagreeWarning(UserWarning):
     """The aggregate fits the rows of some nodes badly, as if they had another rule.
 
