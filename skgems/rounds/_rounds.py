@@ -120,8 +120,8 @@ _MAX_SWEEPS = 20
 _MAX_UNITS = 100
 # How many standard deviations the order of units has to stand out among all orders, or
 # networks count as started apart: 846 pairs of two starts (digits, MNIST, three tables,
-# 12 to 100 units, 1 to 500 epochs) came to 3.2 at most, 433 of one start whose average
-# loses less than 5 points of accuracy to 3.7 at least, three apart.
+# 12 to 100 units, 1 to 500 epochs) came to 3.2 at most. Of 429 pairs of one start whose
+# average loses less than 5 points of accuracy, three had less than is asked for.
 _STANDS_OUT = 3.5
 # Equal networks of n units come to n - 1 deviations, so less is asked of few units. Of
 # pairs of two starts one in 25 comes to that with 8 units, and one in 6 with 5.
