@@ -169,7 +169,7 @@ PUBLIC = {
         *("sign", "signing_keys", "SignatureError", "Agreement", "NotAgreedError"),
         *("ClassWeightWarning", "ClassesLeftOutWarning", "HeavyTailsWarning"),
         *("NodesDisagreeWarning", "RowsExposedWarning", "SameRowsWarning"),
-        "VariancesOnlyWarning",
+        *("InterceptWarning", "PenaltyWarning", "VariancesOnlyWarning"),
     ],
     "skgems.exchange": ["Folder", "Inspected", "inspect"],
     "skgems.flower": ["FlowerNodes", "client_app", "server_app"],

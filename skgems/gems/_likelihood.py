@@ -161,9 +161,7 @@ class LikelihoodStage(LinearStage):
         penalty = self._penalty(known, has_layers, warns=form.kind is None)
         if held and spans and not keep_scatter and form.kind in (None, "ridge"):
             zero_row = penalty.zero_row if form.kind is None else None
-            span = Span.of(
-                held, scaled=scaled and form.kind is None, zero_row=zero_row
-            )
+            span = Span.of(held, scaled=scaled and form.kind is None, zero_row=zero_row)
         if span is not None:
             scaled = False  # units are those of its coordinates
             held = [span.moments(own, len(classes)) for own in held]
@@ -183,7 +181,7 @@ class LikelihoodStage(LinearStage):
         moments = [node.loss.moments for node in known]
         saying = [node.penalty for node in known if node.penalty is not None]
         return agreed_penalty(
-            # A network's penalty is of all its layers, and no guide to that of the last.
+            # A network's penalty is of all its layers, no guide to that of the last.
             [] if has_layers else saying,
             C=self.C,
             fit_intercept=self.fit_intercept,

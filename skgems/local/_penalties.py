@@ -1,4 +1,9 @@
-"""What a classifier says of its training: its loss, its penalty, its intercept."""
+"""What a classifier says of its training: its loss, its penalty, its intercept.
+
+With a strength "C" it has minimised ``C * sum(losses) + |w|^2 / 2``, with "alpha"
+``mean(losses) + alpha * |w|^2 / 2``. An alpha of 0 is no penalty: JSON has no infinite
+C. Neither is said where the strength is not known.
+"""
 
 from collections.abc import Callable
 
@@ -49,10 +54,7 @@ def speaking_classifier(estimator):
 def penalty_of(estimator) -> dict | None:
     """Loss, penalty and intercept that a classifier was fitted with, for a message.
 
-    With "C" it minimised ``C * sum(losses) + |w|^2 / 2``, with "alpha"
-    ``mean(losses) + alpha * |w|^2 / 2``; an alpha of 0 is no penalty, since JSON has no
-    infinite C. Neither is there where the strength is not known. None of nodes that say
-    nothing: without a classifier, or with a constant one.
+    None where there is no classifier, or a constant one, which has no penalty.
     """
     classifier = speaking_classifier(estimator)
     if isinstance(classifier, Network | DummyClassifier):

@@ -29,6 +29,8 @@ _LEAST_BETWEEN = 0.05
 # Parts that the loss is taken over. What lies between merged ones is a covariance,
 # which variances cannot show: there more are kept.
 _MOST_PARTS, _MOST_DIAGONAL_PARTS = 512, 4096
+# Gain of a step, in nats a row, below which rounding decides.
+_LEAST_TOL = 1e-12
 # Several times what a search takes; with corrections that are made up it may never end.
 _MOST_STEPS = 400
 # Least share of what is corrected of gradients that is tried before none is.
@@ -298,11 +300,14 @@ class Likelihood:
         extra: Loss | None = None,  # added to the sum
         *,
         curvature: np.ndarray | float = 0.0,
-        tol: float = 1e-7,  # a step that gains less, in nats a row, is the last
+        tol: float = 1e-7,  # with C=1, a step that gains less is the last; nats a row
         max_iter: int = 1000,
         least: float = -np.inf,  # loss without penalty, nats a row, that is low enough
     ) -> np.ndarray:
         """The likeliest model on rows less the origin; 0 in constant features."""
+        # A weaker penalty leaves the sum flatter, and so a step of the same gain ends
+        # farther from the minimum.
+        tol = max(tol / max(self.C, 1.0), min(tol, _LEAST_TOL))
 
         def both(W):
             value, gradient = self.value_and_gradient(W)

@@ -367,7 +367,9 @@ def test_one_node_that_says_is_enough():
 
 
 @pytest.mark.parametrize("class_weight", [None, "balanced", {"ache": 0.25}])
-def test_clones_of_nodes_with_one_class_have_the_weights_of_the_classifier(class_weight):
+def test_clones_of_nodes_with_one_class_have_the_weights_of_the_classifier(
+    class_weight,
+):
     X, y = one_class_a_node(times=8)
     classifier = LogisticRegression(class_weight=class_weight)
     agg = GEMSLogisticAggregator(classifier, validation_fraction=0.0, random_state=0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The aggregate is penalised as the nodes' classifiers are, or as the aggregator says."""
+"""The aggregate is penalised as the nodes' classifiers are, or as its C says."""
 
 from __future__ import annotations
 
@@ -271,7 +271,11 @@ def node_penalty(name, n_rows, **strength):
 def agreed_C(*nodes):
     """C on rows of all nodes; rows of one node dealt over three change nothing."""
     found = set()
-    for several in (nodes, nodes[::-1], [part for node in nodes for part in dealt(node)]):
+    for several in (
+        nodes,
+        nodes[::-1],
+        [part for node in nodes for part in dealt(node)],
+    ):
         agreed = agreed_penalty(
             several,
             C="members",
@@ -301,7 +305,8 @@ def dealt(node):
 
 def test_the_median_over_rows():
     one, ten, thousand = (
-        node_penalty(str(C), n_rows, C=C) for C, n_rows in ((1, 30), (10, 20), (1000, 9))
+        node_penalty(str(C), n_rows, C=C)
+        for C, n_rows in ((1, 30), (10, 20), (1000, 9))
     )
     assert agreed_C(one, ten) == 1.0
     assert agreed_C(one, ten, thousand) == 1.0

@@ -161,7 +161,9 @@ def test_an_intercept_that_is_not_fitted_is_said():
     "unfitted",
     [
         LogisticRegression(C=7, class_weight="balanced"),
-        make_pipeline(StandardScaler(), LogisticRegression(C=7, class_weight="balanced")),
+        make_pipeline(
+            StandardScaler(), LogisticRegression(C=7, class_weight="balanced")
+        ),
     ],
     ids=["alone", "pipeline"],
 )

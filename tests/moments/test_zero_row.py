@@ -67,9 +67,7 @@ def test_a_feature_that_is_constant_there_has_no_weight_and_one_that_is_not_has(
     # An unpenalised one is an intercept.
     loose = likelihood_of(X, y, kind, zero, scaled=False, C=1e9)
     free = likelihood_of(X, y, kind, None, scaled=False, C=1e9)
-    one, other = (
-        own.to_rows(own.minimize(tol=1e-12)) for own in (loose, free)
-    )
+    one, other = (own.to_rows(own.minimize(tol=1e-12)) for own in (loose, free))
     logits = [X @ own[:-1] + own[-1] for own in (one, other)]
     logits = [own - own.mean(axis=1, keepdims=True) for own in logits]
     np.testing.assert_allclose(*logits, atol=1e-2)
@@ -104,7 +102,10 @@ def test_in_coordinates_of_fewer_directions_it_is_the_same(scaled, known):
     classes = np.arange(3)
     common = {"C": 0.1, "share": 0.0}
     short = Likelihood.of(
-        [NodeLoss(own, classes).in_span(span, own_in) for own, own_in in zip(held, inside, strict=True)],
+        [
+            NodeLoss(own, classes).in_span(span, own_in)
+            for own, own_in in zip(held, inside, strict=True)
+        ],
         3,
         merged=merge_moments(own.with_matrices(3) for own in inside),
         scaled=False,
