@@ -190,7 +190,7 @@ class LikelihoodStage(LinearStage):
         moments = [node.loss.moments for node in known]
         saying = [node.penalty for node in known if node.penalty is not None]
         return agreed_penalty(
-            # A network's penalty is of all its layers, and no guide to the last one's.
+            # A network's penalty is of all its layers, no guide to that of the last.
             [] if has_layers else saying,
             C=self.C,
             fit_intercept=self.fit_intercept,

@@ -1,9 +1,9 @@
 """Penalty and intercept of the likeliest model: those of the nodes' classifiers.
 
 A classifier that minimises ``C * sum(losses) + |w|^2 / 2`` is penalised on the rows of
-all nodes as on its own, so a C is taken over as it is. Of ``mean(losses) + alpha *
-|w|^2 / 2`` it is alpha that is taken over, and C is ``1 / (alpha * n_rows)`` of all
-rows.
+all nodes as on its own, so a C is taken over as it is. From ``mean(losses) + alpha *
+|w|^2 / 2`` alpha is taken over, and C is ``1 / (alpha * n_rows)`` for the rows of all
+nodes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ DEFAULT_C = 1.0
 # the squares. A hinge has none. Labels of pooled models of six sets agree best with
 # about these (a half or twice of them agrees less, or hardly better).
 _TIMES = {"log_loss": 1.0, "hinge": 4.0, "squared_hinge": 8.0, "squares": 4.0}
-# Largest C that is taken over of other losses, or of training by steps. Without any
+# Largest C that is taken over from other losses, or from training by steps. Without any
 # penalty these still end at finite weights; a log-loss of separable rows does not.
 _LARGEST_C = 1e3
 # Strengths of different losses are alike that are no further apart: one loss is put in

@@ -218,6 +218,7 @@ def test_a_reply_may_keep_the_name_that_its_node_gave_it(tmp_path):
     assert fitted is not None and sorted(fitted.node_names_) == sorted(NAMES)
 
 
+@pytest.mark.filterwarnings("ignore::skgems.federation.PenaltyWarning")
 def test_a_node_that_replies_anew_changes_what_is_asked(tmp_path):
     agg = GEMSLogisticAggregator(n_rounds=2, C=1.0, random_state=0)
     locals_ = classifiers(LINEAR)

@@ -203,7 +203,7 @@ def test_nearest_centroid_of_any_partition(shrink_threshold, priors, flavor, **w
         return  # centroids shrunk to nearly one
     for kind in ("diagonal", "shared"):
         W = pooled_nearest_centroid(dealt(X, y, nodes, kind), n_classes, **options)
-        # Shrunk centroids are small beside such a mean, of whose rounding they have more.
+        # Shrunk centroids are small beside such a mean, and lose digits to it.
         tolerance = 1e-8 if where["mean"] < 1e6 else 1e-7
         assert_same_model(W, expected, X, tolerance=tolerance)
         if where["mean"] < 1e6:  # distances lose too many digits there
