@@ -59,7 +59,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         Merges the last layers. Its ``estimators`` must be None; ``n_jobs``,
         ``verbose``, ``memory`` and ``random_state`` are this one's where not set. None:
         ``GEMSLogisticAggregator()``. Here "gram" stands for ``Gram(ridge=0.001,
-        unseen_weight=0.15)``, and ``C="members"`` for 1.0 where there are hidden layers.
+        unseen_weight=0.15)``; with hidden layers, ``C="members"`` stands for 1.0.
         Searched as ``last_layer__geometry__ridge``.
     geometry_hidden : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
         Shape of hidden layers' spaces. Here "gram" stands for ``Gram(ridge=0.3)``.
