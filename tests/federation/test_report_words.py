@@ -28,8 +28,7 @@ def report(messages=(), doubts=(), **more) -> Report:
 
 
 def test_cells_are_short_words_and_numbers():
-    lines = str(report()).splitlines()
-    assert lines == [
+    assert str(report()).split("\n") == [
         "Method",
         "node   rows  own    in space",
         "lyon   12    0.123  yes",
@@ -48,7 +47,8 @@ def test_tables_of_a_page_and_of_a_card_have_the_same_cells():
     told = report(doubts=doubts, proof="Proof: a < b.")
     assert "| lyon | 12 | 0.123 | yes |" in told.to_markdown()
     assert r"| a\|b\n | - | - | no |" in told.to_markdown()
-    assert "| --- | --- | --- | --- |" in told.to_markdown()
+    lines = told.to_markdown().splitlines()
+    assert lines[1] == "| --- | --- | --- | --- |"
     assert told.to_markdown().endswith("Doubts:\n\n- node 'a' <lost>")
     assert "from the nodes. Proof: a < b." in told.to_markdown()
     assert report().to_markdown().endswith("Doubts:\n\n- Nothing was noticed.")
@@ -175,7 +175,11 @@ def test_what_was_measured_is_known_or_missing():
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [("Zürich 3", "Zürich 3"), ("a\x1b[2J", r"a\x1b[2J"), ("\u202eb", r"\u202eb")],
+    [
+        (r"Zürich\ '3'", r"Zürich\ '3'"),
+        ("a\x1b[2J", r"a\x1b[2J"),
+        ("\u202eb", r"\u202eb"),
+    ],
 )
 def test_names_cannot_steer_a_terminal(text, shown):
     assert words.printable(text) == shown
