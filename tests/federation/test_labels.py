@@ -251,6 +251,9 @@ def test_rows_that_nobody_owns_may_be_of_classes_that_some_nodes_have_not_seen()
     ]
     agg.set_params(estimators=told).fit(X, y, nodes=np.full(len(y), "paris"))
     assert agg.node_scores_["n_rows"][1] == np.sum(y == "c")
+    # Nor need the classifier of its node have seen any of their classes.
+    agg.fit(X[y == "c"], y[y == "c"], nodes=np.full(np.sum(y == "c"), "lyon"))
+    assert np.isnan(agg.node_scores_["aggregate"]).all()
 
 
 def test_classes_of_few_rows_that_are_left_out_are_not_warned_of_twice():
