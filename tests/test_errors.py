@@ -242,6 +242,9 @@ def test_nets_with_labels_coded_at_each_site_are_told_of_classes():
         with pytest.raises(ValueError, match=message) as raised:
             kind(members).fit(rows, y)
         assert "VotingClassifier" not in str(raised.value)
+    at_its_node = r"Node 'lyon': its classifier has seen none.*Its skorch net numbers"
+    with pytest.raises(ValueError, match=at_its_node):
+        EnsembleAggregator(members).fit(rows, y, nodes=owners)
     # What it says works.
     for k, (_, net) in enumerate(members):
         net.set_params(classes=names[[k, k + 1]])

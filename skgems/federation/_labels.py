@@ -24,15 +24,22 @@ def shown_labels(labels: Iterable) -> str:
     return listed(f"{label!r:.{_MOST_CHARACTERS}}" for label in labels)
 
 
-def check_labels(name: str, labels: Sequence, seen_classes: Sequence) -> None:
-    """Raise ValueError if a node's classifier has seen none of its rows' labels."""
+def check_labels(
+    name: str, labels: Sequence, seen_classes: Sequence, *, about_net: str = ""
+) -> None:
+    """Raise ValueError if a node's classifier has seen none of its rows' labels.
+
+    ``about_net`` is what to do where classes are numbers of a net's outputs.
+    """
     if not set(labels).isdisjoint(seen_classes):
         return
+    advice = _advice_for_labels(labels, seen_classes)
+    if about_net:
+        advice = f"{about_net[:1].upper()}{about_net[1:]}"
     raise ValueError(
         f"Node {name!r}: its classifier has seen none of the labels of its rows. The "
         f"rows have the labels {shown_labels(labels)}; the classifier was fitted on "
-        f"the classes {shown_labels(seen_classes)}. "
-        f"{_advice_for_labels(labels, seen_classes)}"
+        f"the classes {shown_labels(seen_classes)}. {advice}"
     )
 
 
@@ -44,7 +51,12 @@ def seen_classes_of(estimator, name: str) -> list:
 
 def check_labels_of(member: Member) -> None:
     """Raise ValueError if a member's classifier has seen none of its rows' labels."""
-    check_labels(member.name, member.row_counts()[0], _seen_classes(member))
+    check_labels(
+        member.name,
+        member.row_counts()[0],
+        _seen_classes(member),
+        about_net=member.model.advice_on_labels,
+    )
 
 
 def warn_of_unseen_classes(member: Member) -> None:
