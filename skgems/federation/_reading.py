@@ -210,9 +210,7 @@ def _check_labels_of_nodes(
             continue
         # That it has seen some is enough: classes are those of all nodes.
         seen_classes = description.classes[description.seen].tolist()
-        check_labels(
-            model.name, labels, seen_classes, about_net=model.advice_on_labels
-        )
+        check_labels(model.name, labels, seen_classes, about_net=model.advice_on_labels)
 
 
 def _check_labels_of_summaries(
