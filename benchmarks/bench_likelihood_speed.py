@@ -56,7 +56,7 @@ def main() -> None:
         LogisticRegression(C=0.01, max_iter=50).fit(X[nodes == k], y[nodes == k])
         for k in range(K)
     ]
-    agg = GEMSLogisticAggregator(locals_, random_state=0)
+    agg = GEMSLogisticAggregator(locals_, C=1.0, random_state=0)
 
     def fit() -> None:
         clear_cache()

@@ -47,7 +47,8 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         Merges the last layers. Its ``estimators`` must be None; ``n_jobs``,
         ``verbose``, ``memory`` and ``random_state`` are this one's where not set. None:
         ``GEMSLogisticAggregator()``. Here "gram" stands for ``Gram(ridge=0.001,
-        unseen_weight=0.15)``. Searched as ``last_layer__geometry__ridge``.
+        unseen_weight=0.15)``, and ``C="members"`` for 1.0 if there are hidden layers.
+        Searched as ``last_layer__geometry__ridge``.
     geometry_hidden : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
         Shape of hidden layers' spaces. Here "gram" stands for ``Gram(ridge=0.3)``.
     epsilon_hidden : float or array-like of shape (n_hidden_layers,), default=0.05

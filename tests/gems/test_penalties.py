@@ -33,11 +33,14 @@ from skgems.federation import (
     PenaltyWarning,
     reply_to,
 )
+from skgems.gems import Rounds
 from skgems.gems._penalties import DEFAULT_C, NodePenalty, agreed_penalty
+from skgems.local import clear_cache
 from skgems.messages import check_reply, pairs_in
 from skgems.moments import log_losses
 
 NAMES = ["lyon", "paris", "bern"]
+LEVEL = LogisticRegression(fit_intercept=False, tol=1e-8, max_iter=1000)
 
 
 @cache
@@ -180,14 +183,29 @@ def test_other_intersections_have_none_and_warn_of_none(intersection):
     assert fit(*classifiers, intersection=intersection).C_ is None
 
 
+def test_files_whose_intersection_has_no_penalty_warn_of_none():
+    """Their moments make a likelihood, which fits a factor on logits and no more."""
+    agg = GEMSLogisticAggregator(intersection="consensus", random_state=0)
+    classifiers = [LogisticRegression(C=C) for C in (0.1, 1.0, 10.0)]
+    told = summaries(agg, *classifiers, space=True)
+    assert clone(agg).set_params(estimators=told).fit().C_ is None
+
+
+def test_a_strength_of_a_network_is_not_that_of_its_last_layer(monkeypatch):
+    monkeypatch.setattr(
+        "skgems.local._moments.penalty_of", lambda _: {"loss": "log_loss", "C": 1e-6}
+    )
+    clear_cache()
+    X, y, nodes = rows()
+    networks = members(MLPClassifier((4,), solver="lbfgs", alpha=7.0, random_state=0))
+    agg = GEMSMLPAggregator(networks, random_state=0).fit(X, y, nodes=nodes)
+    clear_cache()
+    assert agg.last_layer_.C_ == DEFAULT_C
+
+
 def test_a_network_says_nothing_of_its_last_layer():
     X, y, nodes = rows()
-    networks = [
-        (name, network.set_params(early_stopping=False))
-        for name, network in members(
-            MLPClassifier((4,), solver="lbfgs", alpha=7.0, random_state=0)
-        )
-    ]
+    networks = members(MLPClassifier((4,), solver="lbfgs", alpha=7.0, random_state=0))
     agg = GEMSMLPAggregator(networks, random_state=0).fit(X, y, nodes=nodes)
     assert agg.last_layer_.C_ == DEFAULT_C
 
@@ -338,6 +356,16 @@ def test_clones_of_nodes_with_one_class_are_penalised_as_the_classifier_says(sca
     )
 
 
+def test_clones_of_nodes_with_one_class_and_no_intercept_pass_zero_at_the_mean():
+    """Scalers were not fitted there, so none says what it takes to zero."""
+    X, y, _ = rows()
+    classifier = make_pipeline(StandardScaler(), LEVEL)
+    agg = GEMSLogisticAggregator(classifier, random_state=0, validation_fraction=0.0)
+    agg.fit(X, y, nodes=y)
+    at_mean = agg.coef_ @ X.mean(axis=0) + agg.intercept_
+    np.testing.assert_allclose(at_mean, 0.0, atol=1e-9)
+
+
 # ---- a C that is given ---------------------------------------------------------
 
 
@@ -365,8 +393,6 @@ def test_a_C_that_is_none_is_refused(wrong):
 
 
 # ---- without an intercept ------------------------------------------------------
-
-LEVEL = LogisticRegression(fit_intercept=False, tol=1e-8, max_iter=1000)
 
 
 def test_members_without_an_intercept_make_an_aggregate_without_one():
@@ -427,6 +453,17 @@ def test_rows_fewer_than_features_without_an_intercept(sparse):
     )
 
 
+@pytest.mark.parametrize("candidate", ["lda", "average", "consensus", "share 1"])
+def test_candidates_have_no_intercept_either(candidate):
+    rounds = Rounds(2, candidates=candidate)
+    agg = fit(LEVEL, n_rounds=rounds)
+    np.testing.assert_allclose(agg.intercept_, 0.0, atol=1e-9)
+    # A discriminant analysis has one, and would be the best on these rows.
+    free = fit(LEVEL, n_rounds=rounds, fit_intercept=True)
+    assert free.candidates_.losses[0] < agg.candidates_.losses[0]
+    assert free.candidates_.losses[1] <= agg.candidates_.losses[1] + 1e-9
+
+
 def test_nodes_with_and_without_an_intercept_are_named():
     classifiers = [LEVEL, LogisticRegression(), LEVEL]
     words = "False at nodes 'lyon', 'bern'; fit_intercept=True at node 'paris'"
@@ -471,8 +508,12 @@ def test_files_have_the_bits_of_rows(classifier, tmp_path):
     assert_equal_models(clone(files).set_params(C=5.0).fit(), fit(classifier, C=5.0))
 
 
-def test_chunks_say_it_too():
+@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
+@pytest.mark.parametrize("n_features", [5, 900])
+def test_chunks_say_it_too(n_features):
     X, y, nodes = rows()
+    # Of rows fewer than features all are held.
+    X = np.hstack([X, np.random.default_rng(0).normal(size=(len(X), n_features - 5))])
     lyon = nodes == "lyon"
     classifier = LogisticRegression(C=0.03).fit(X[lyon], y[lyon])
     agg = GEMSLogisticAggregator(random_state=0)

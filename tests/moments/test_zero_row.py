@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 from skgems.moments import Likelihood, NodeLoss, Span, class_moments, merge_moments
 
@@ -71,6 +72,36 @@ def test_a_feature_that_is_constant_there_has_no_weight_and_one_that_is_not_has(
     logits = [X @ own[:-1] + own[-1] for own in (one, other)]
     logits = [own - own.mean(axis=1, keepdims=True) for own in logits]
     np.testing.assert_allclose(*logits, atol=1e-2)
+
+
+def test_rounding_of_a_constant_gives_it_no_weight():
+    X, y = rows()
+    X[:, 1] = 0.1
+    zero = X.mean(axis=0)
+    zero[1] = 0.1 * (1.0 + 1e-14)
+    likelihood = likelihood_of(X, y, "class", zero, scaled=True, C=1e12)
+    assert likelihood.lever[1] == 0 and not likelihood.moving[1]
+    W = likelihood.minimize()
+    assert not W[1].any() and np.isfinite(W).all()
+
+
+@pytest.mark.parametrize(
+    ("C", "tol", "expected"),
+    [(0.1, 1e-7, 1e-7), (1.0, 1e-7, 1e-7), (100.0, 1e-7, 1e-9), (1e20, 1e-7, 1e-12)]
+    + [(100.0, 1e-13, 1e-13)],
+)
+def test_searches_end_nearer_to_the_minimum_under_a_weak_penalty(
+    C, tol, expected, monkeypatch
+):
+    seen = []
+
+    def watched(*args, options, **more):
+        seen.append(options["ftol"])
+        return minimize(*args, options=options, **more)
+
+    monkeypatch.setattr("skgems.moments._likelihood.minimize", watched)
+    likelihood_of(*rows(), "class", None, C=C).minimize(tol=tol, max_iter=30)
+    assert seen[0] == pytest.approx(expected)
 
 
 def test_a_row_that_is_not_known_is_the_mean():
