@@ -17,7 +17,7 @@ from ..base import (
     named_members,
     noted_warnings,
 )
-from ..choice import Choice, NotingDoubts, choose, choose_over
+from ..choice import Choice, choose, choose_over
 from ..ensembles import EnsembleAggregator
 from ..federation import (
     Summary,
@@ -140,11 +140,9 @@ def _of_rows(X, y, nodes, estimators, front, budget, random_state) -> BaseAggreg
     members = None if estimators is None else _members_of(estimators, owners, y)
     seed = check_random_state(random_state).randint(2**31 - 1)
     columns = None
-    doubts: list[str] = []
     if front is None and not are_documents(X):
         check_numbers_or_texts(X)
-        with NotingDoubts(doubts):
-            columns = _columns_without_identifiers(X, owners)
+        columns = _columns_without_identifiers(X, owners)
     tried = candidates(
         X,
         names=list(owners),
@@ -155,7 +153,6 @@ def _of_rows(X, y, nodes, estimators, front, budget, random_state) -> BaseAggreg
         random_state=seed,
     )
     choice = choose(tried, X, y, owners, members=members)
-    choice = replace(choice, doubts=(*choice.doubts, *doubts))
     taken = next(own for own in tried if own.name == choice.name)
     return _fitted(taken.whole, choice, X, y, nodes)
 

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
-from ..base import BaseAggregator, silenced
+from ..base import BaseAggregator, noted_warnings, silenced
 from ..federation import (
     HALVES,
     Agreement,
@@ -24,7 +24,7 @@ from ..federation import (
 from ..fronts import PooledTransformer
 from ..networks import final_step
 from ..steps import Front
-from ._choice import Choice, NotingDoubts
+from ._choice import Choice
 from ._judging import Candidate, chosen, entry_of, loss_and_factor
 
 
@@ -45,8 +45,7 @@ def choose_over(
     if getattr(channel, "agreement", None) is None:
         channel.agreement = _agreement(tried, fronts, min_rows=min_rows_of(channel))
     run = Run(channel, agreement=channel.agreement)
-    doubts: list[str] = []
-    with NotingDoubts(doubts):
+    with noted_warnings() as doubts:
         run(fronts.plan())
     sums, refusals = run(_ask_halves(tried, fronts))
     n_rows = {s.name: s.n_rows for own in sums for s in own[0]}

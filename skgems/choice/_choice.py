@@ -1,12 +1,9 @@
 """What was tried, what was taken, and what to doubt."""
 
-import warnings
 from dataclasses import dataclass
 from textwrap import wrap
 
 import numpy as np
-
-from ..base import warn_user
 
 _WIDTH = 88  # characters of a printed line
 _NAME_WIDTH = 26  # of the name of a candidate, of which the longest has 26
@@ -97,27 +94,6 @@ def _wrapped(paragraph: str, *, indent: int) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-class NotingDoubts:
-    """Add the texts of warnings within a block to doubts; they stay warnings.
-
-    It is no generator: the line that warnings are of would be in contextlib.
-    """
-
-    def __init__(self, doubts: list[str]) -> None:
-        self.doubts = doubts
-        self.recorder = warnings.catch_warnings(record=True)
-
-    def __enter__(self) -> None:
-        self.caught = self.recorder.__enter__()
-        warnings.simplefilter("always")
-
-    def __exit__(self, *failure) -> None:
-        self.recorder.__exit__(*failure)
-        self.doubts += dict.fromkeys(str(warning.message) for warning in self.caught)
-        for warning in self.caught:
-            warn_user(str(warning.message), warning.category)
 
 
 def smallest_of_the_best(both, n_rows: int, losses) -> tuple[int, np.ndarray]:
