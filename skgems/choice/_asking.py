@@ -75,7 +75,9 @@ def choose_over(
     choice = chosen(table, np.array(list(models)), right, judged)
     choice = replace(choice, doubts=(*choice.doubts, *doubts))
     taken = next(own for own in tried if own.name == choice.name)
-    aggregator = clone(taken.aggregator).set_params(estimators=RowsAlone(channel))
+    # Nodes that missed the front cannot check it, and would refuse.
+    rows_alone = RowsAlone(channel, names=run.names)
+    aggregator = clone(taken.aggregator).set_params(estimators=rows_alone)
     if taken.steps:
         aggregator.set_params(front=PooledTransformer.of(fronts.of(taken.steps)))
     return aggregator, choice, run.history

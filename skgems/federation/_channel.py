@@ -128,6 +128,8 @@ class RowsAlone:
     ----------
     channel : object with ``ask`` and ``names``
         As :class:`Nodes`, or a :class:`~skgems.exchange.Folder`.
+    names : list of str, default=None
+        Those of its nodes that are asked. None: all of them.
 
     Attributes
     ----------
@@ -151,8 +153,10 @@ class RowsAlone:
 
     rows_alone = True
 
-    def __init__(self, channel) -> None:
+    def __init__(self, channel, *, names: list[str] | None = None) -> None:
         self.channel = channel
+        if names is not None:
+            self.names = list(names)
 
     def __getattr__(self, name: str):
         if name == "channel" or name.startswith("__"):  # as pickle looks before it is

@@ -32,6 +32,7 @@ from ..base import warn_user
 from ..local import numbers_about_layers
 from ..messages import FIRST, Agreement, Message, NotAgreedError, key_of, says
 from ._fingerprint import Fingerprint
+from ._front_states import fitted_fronts
 from ._ledger_store import (
     FolderStore,
     LedgerDamagedError,
@@ -196,6 +197,18 @@ class Ledger:
         tasks = {entry["key"]: entry["task"] for entry in counted}
         tasks.pop(self._key(request), None)
         return Counter(tasks.values())
+
+    def has_answered(self, task: str) -> bool:
+        ended = self._counted(self._current.account, "ended")
+        return any(entry["task"] == task for entry in ended)
+
+    @property
+    def fitted_fronts(self) -> dict[str, str]:
+        """Digests of the fitted fronts of requests so far, by those of their trees."""
+        fronts = {}
+        for entry in self._counted(self._current.account, "ended", "failed"):
+            fronts |= entry["fronts"]
+        return fronts
 
     @contextmanager
     def naming_the_account(self) -> Iterator[None]:
@@ -396,6 +409,7 @@ class Ledger:
             "task": request.task,
             "request": request.digest,
             "key": self._key(request),
+            "fronts": fitted_fronts(request),
         }
 
     def _add(self, *entries: dict) -> None:

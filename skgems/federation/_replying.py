@@ -1,7 +1,7 @@
 """A node's whole side: take a request, answer it from classifier and rows."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils import column_or_1d
 
 from ..base import at_another_party, warn_user
-from ..compat import num_samples
+from ..compat import num_samples, safe_indexing
 from ..local import ANSWERS, Member, TooFewRowsError, opened_front
 from ..messages import (
     TASKS,
@@ -23,9 +23,10 @@ from ..messages import (
     signed,
     tells_radii,
 )
-from ..steps import holding
+from ..steps import as_rows, holding
 from ._derived import check_is_derived
 from ._fingerprint import Fingerprint
+from ._front_states import check_fronts_are_due, check_states
 from ._halves import OF_HALVES
 from ._labels import warn_of_unseen_classes
 from ._ledger import Ledger, open_ledger
@@ -227,8 +228,17 @@ def _reply_of_ledger(
         agreed.check_asked(request, ledger.answered(request))
     check_is_derived(request, agreed)
     node.check_consent(request)
+    fronts_before = ledger.fitted_fronts
+    check_fronts_are_due(
+        request,
+        settings=agreed.settings,
+        fronts_before=fronts_before,
+        was_asked=ledger.has_answered("front"),
+    )
     ledger.begin(request, node.fingerprint)
     try:
+        if ledger.has_answered("front"):
+            node.check_front_states(request, agreed, fronts_before.values())
         reply = node.computed_reply(request, agreed)
         if max(node.min_rows, agreed.min_rows) > 1:
             ledger.check_layer_numbers(request, reply, most=node.n_values)
@@ -272,6 +282,21 @@ class _Node:
                 f"this request ({request.task!r}) asks for numbers of single rows "
                 "(radii of good-enough spaces, or extremes of columns), which need "
                 "consent: radii=True, or an agreement that has them."
+            )
+
+    def check_front_states(
+        self, request: Message, agreed: Agreement, already_checked: Iterable[str]
+    ) -> None:
+        is_learning = np.ones(num_samples(self.X), dtype=bool)
+        if self.held_out is not None:
+            is_learning = ~as_mask(self.held_out, self.X)
+        with holding(self.estimator):
+            check_states(
+                request,
+                safe_indexing(as_rows(self.X), np.flatnonzero(is_learning)),
+                name=self.name,
+                min_rows=max(self.min_rows, agreed.min_rows),
+                already_checked=already_checked,
             )
 
     def computed_reply(

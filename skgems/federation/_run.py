@@ -265,6 +265,8 @@ class Run:
         lost = failures if task.is_needed else {}
         if not lost:
             yield from waiting.items()
+        if task.leads_on:
+            self.names = [name for name in self.names if name not in failures]
         entry["left_out"] = list(failures)
         entry["seconds"] = perf_counter() - start
         self._report_failures(failures, n_asked, task, entry["task"], number)
@@ -351,7 +353,7 @@ class Run:
                 f"{who} message {number} ({name}), {least} must come through. Node "
                 f"{first!r}: {type(cause).__name__}: {cause}"
             ) from cause
-        of = "from there on" if task.is_needed else "of it"
+        of = "from there on" if task.is_needed or task.leads_on else "of it"
         for node, failure in failures.items():
             if not isinstance(failure, LeftOut):
                 warn_user(

@@ -259,12 +259,13 @@ class Agreement:
         agreed = [self.settings.get("front"), *self.settings.get("fronts", ())]
         names = ("tree", "bounds", "drop_identifiers")
         asked = {name: front.get(name) for name in names}
+        # As texts: 5 and 5.0 are equal, but a node takes them for two fronts.
         allowed = [
-            {name: settings.get(name) for name in names}
+            json.dumps({name: settings.get(name) for name in names}, sort_keys=True)
             for settings in agreed
             if settings
         ]
-        if asked not in allowed:
+        if json.dumps(asked, sort_keys=True) not in allowed:
             raise NotAgreedError(f"the front {asked!r:.200} is not agreed.")
 
     def _check_method(self, content: Mapping) -> None:

@@ -47,7 +47,9 @@ class Task:
     # How often a node answers where no person has accepted an agreement; and how often
     # methods ask that do not say so.
     most: int = 1
-    without: str = "needed"  # "needed": a plan cannot go on without a reply
+    # "needed": a plan cannot go on without a reply; "what follows": the node takes no
+    # further part.
+    without: str = "needed"
     # What the reply to a request depends on: "rows", or the "classifier" too.
     reads: str | None = None
     reports: bool = False  # it costs no model if it fails
@@ -61,6 +63,11 @@ class Task:
     @property
     def is_needed(self) -> bool:
         return self.without == "needed"
+
+    @property
+    def leads_on(self) -> bool:
+        """Whether only nodes that answered are asked for what follows."""
+        return self.without == "what follows"
 
 
 def _whole(most: int, least: int = 0, **more) -> Number:
@@ -421,7 +428,8 @@ TASKS: Mapping[str, Task] = {
         asks="what steps of transformers, on which all agree, are fitted to",
         often="once for each step that needs rows",
         most=6,
-        without="nothing",
+        # A node checks what comes back by its own part in it.
+        without="what follows",
         request={"front": FrontField()},
         reply={
             "min_rows": _MIN_ROWS_OF_COLUMNS,

@@ -31,6 +31,7 @@ from ._columns import (
     with_nan,
 )
 from ._columns_of import ColumnsOf, has_columns_of, with_columns_listed
+from ._contradictions import contradiction
 from ._identifiers import column_roles
 from ._kinds import KINDS, Kind, NotPooledError
 from ._statistics import (
@@ -207,12 +208,8 @@ class Front:
             (table,) = tables
             if path in ready.leaves:
                 step = ready.leaves[path]
-                # Arrays are quicker, and the same where all columns are numbers.
-                if hasattr(table, "columns") and not hasattr(step, "feature_names_in_"):
-                    table = with_nan(table.to_numpy())
                 if path not in known:
-                    with _no_values(own, table):
-                        known[path] = step.transform(table)
+                    known[path] = _transformed(step, own, table)
                 return None, (known[path],)
             waits = ready.pending.get(path)
             if waits is None or not waits.can_tell(self.bounds == "tell"):
@@ -227,17 +224,53 @@ class Front:
             parts[path] = {"statistic": name, **told}
             return None
 
-        if columns.kept is not columns:
-            X = safe_indexing(X, columns.kept_places, axis=1)
         try:
-            steps = with_columns_listed(self.transformer, columns.kept)
-            walk(steps, (X,), "0", leaf, dict(ready.is_sparse))
+            self._walk_rows(X, leaf, columns)
         except ValueError:
             if self.columns is not None:
                 raise
             # Columns may stand in another order elsewhere; then it is asked again.
             return {**told, "again": True}
         return told
+
+    def _walk_rows(self, X, leaf: Callable, columns: Columns) -> None:
+        """Take a node's rows through the steps, as far as ``leaf`` leads."""
+        if columns.kept is not columns:
+            X = safe_indexing(X, columns.kept_places, axis=1)
+        steps = with_columns_listed(self.transformer, columns.kept)
+        walk(steps, (X,), "0", leaf, dict(self._ready(columns).is_sparse))
+
+    def contradiction(self, X, *, min_rows: int) -> str:
+        """Why the states cannot be of a node's rows among others; "" if they can.
+
+        ``X`` are the rows of which the node told, and nothing of fewer than
+        ``min_rows``.
+        """
+        if not self.states:
+            return ""
+        X = self.rows(X)
+        columns = self.columns or Columns.of(X)
+        ready, texts = self._ready(columns), []
+
+        def leaf(step, tables, path):
+            (table,) = tables
+            if path not in ready.leaves:
+                return None
+            fitted = ready.leaves[path]
+            text = contradiction(
+                fitted,
+                self.states.get(path, {}),
+                table,
+                bounds=ready.bounds[path],
+                min_rows=min_rows,
+            )
+            if text:
+                texts.append(f"{type(step).__name__}: {text}")
+                return None
+            return None, (_transformed(fitted, step, table),)
+
+        self._walk_rows(X, leaf, columns)
+        return texts[0] if texts else ""
 
     def exposed_columns(self, reply: Mapping) -> list:
         """Columns of which a reply, made by :meth:`tell`, has values of single rows."""
@@ -265,6 +298,7 @@ class Front:
     def advanced(self, parts: Mapping[str, Mapping]) -> "Advanced":
         """This front after what nodes told, by path and name of the node."""
         states, pending, errors, leaves = dict(self.states), {}, {}, {}
+        bounds: dict[str, np.ndarray] = {}
         empty: list = []
         identifiers: dict[str, tuple[str, list]] = {}
 
@@ -273,7 +307,7 @@ class Front:
             name = kind.asks(own)
             low, high = limits
             agreed = np.isfinite(limits).all() and (low < high).all()
-            if path not in states and name == "extremes" and agreed:
+            if name == "extremes" and agreed:  # whatever a server says that they are
                 states[path] = kind.state(own, {"low": low, "high": high})
             if path not in states and name is not None:
                 if path not in parts:
@@ -292,6 +326,7 @@ class Front:
                 states[path] = kind.state(own, pooled)
             state = states.get(path, {})
             fitted = leaves[path] = kind.fit(own, example, state)
+            bounds[path] = limits
             empty.extend(_labels_of(example)[j] for j in kind.empty(own, state))
             if error := kind.error(own, state):
                 errors[path] = (type(own).__name__, error)
@@ -309,6 +344,7 @@ class Front:
             pending=pending,
             errors=errors,
             leaves=leaves,
+            bounds=bounds,
             empty=empty,
             identifiers=identifiers,
             is_sparse=is_sparse,
@@ -450,6 +486,15 @@ def _of_features(net, own: str, known: list[str], name: str):
         ) from None
 
 
+def _transformed(fitted, step, table):
+    """What a fitted step makes of a node's table, without its values in an error."""
+    # Arrays are quicker, and the same where all columns are numbers.
+    if hasattr(table, "columns") and not hasattr(fitted, "feature_names_in_"):
+        table = with_nan(table.to_numpy())
+    with _no_values(step, table):
+        return fitted.transform(table)
+
+
 @contextmanager
 def _no_values(step, table=None) -> Iterator[None]:
     """Keep values of rows out of errors that a server may see; the cause has them.
@@ -513,6 +558,8 @@ class Advanced(NamedTuple):
     pending: Mapping[str, Pending]
     errors: Mapping[str, tuple]
     leaves: Mapping[str, object]
+    # By path of each fitted step, agreed bounds of its columns, (2, n_columns).
+    bounds: Mapping[str, np.ndarray]
     # Columns that an encoder leaves out, since nodes told no category.
     empty: list
     # Kinds of encoders, and the columns among theirs that identify rows.

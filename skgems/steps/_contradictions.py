@@ -1,0 +1,201 @@
+"""What the states of a front's steps cannot be, if a node's rows are among theirs.
+
+What a step is fitted to comes back to the nodes from the server, which could make it
+up: a center and a scale, say, under which a column is large for a single row. A node
+that took part in the sums knows something about them. The squares of all rows about
+their mean m are no less than those of its own rows among them,
+
+    sum over all rows of (x - m)^2  >=  sum over its rows of (x - m)^2,
+
+and the smallest and the largest value of all rows are no closer than those of its own.
+An honest server meets that whatever the other nodes have, so that there are no false
+alarms. It is no proof: a server that makes up the rows of other nodes may still move a
+center, by as many deviations as the square root of how many times more rows there are.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.decomposition import PCA
+from sklearn.impute import SimpleImputer
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.preprocessing import (
+    KBinsDiscretizer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    SplineTransformer,
+    StandardScaler,
+)
+
+from ._powers import POWERS
+from ._statistics import STATISTICS
+
+# How many times as many rows there may be in all as at a node. A scale is a root of
+# squares over rows, which many made-up rows would make as small as a server likes.
+MOST_TIMES_MORE_ROWS = 1e4
+# Relative error of sums that were added in another order.
+_ROUNDING = 1e-5
+# Squares after a power lie between those that nodes told of neighbouring powers.
+_BETWEEN_POWERS = 0.05
+
+
+def contradiction(
+    step, state: Mapping, table, *, bounds: np.ndarray, min_rows: int
+) -> str:
+    """Say why a step cannot have been fitted to these rows among others.
+
+    Parameters
+    ----------
+    step : transformer
+        Fitted, as a node made it from ``state``.
+    state : mapping
+        What the server sent of it; without any there is nothing to say.
+    table : {array-like, sparse matrix} of shape (n_rows, n_columns)
+        The node's rows as they enter this step.
+    bounds : ndarray of shape (2, n_columns)
+        Agreed bounds of the columns, NaN where there are none.
+    min_rows : int
+        A node tells nothing of columns that have fewer known values.
+
+    Returns
+    -------
+    text : str
+        "" if nothing is wrong.
+    """
+    check = _CHECKS.get(type(step))
+    if check is None or not state:
+        return ""
+    return check(step, state, _NodeRows(table=table, bounds=bounds, min_rows=min_rows))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _NodeRows:
+    """Rows of a node as they enter a step, and what is agreed of their columns."""
+
+    table: object
+    bounds: np.ndarray
+    min_rows: int
+
+    def tell(self, statistic: str) -> dict:
+        """The same as the node told when it was asked for the statistic."""
+        return STATISTICS[statistic].tell(self.table, self.min_rows)
+
+
+def _columns_differ(step, state: Mapping, rows: _NodeRows) -> str:
+    told = rows.tell("columns")
+    return _too_small_sums(state, told, slack=_ROUNDING)
+
+
+def _powers_differ(step: PowerTransformer, state: Mapping, rows: _NodeRows) -> str:
+    powers = np.asarray(state["powers"])
+    if powers.min() < POWERS[0] or powers.max() > POWERS[-1]:
+        return f"a power is not between {POWERS[0]:g} and {POWERS[-1]:g}"
+    plain = PowerTransformer(method=step.method, standardize=False)
+    for name, value in vars(step).items():
+        if name.endswith("_"):
+            setattr(plain, name, value)
+    told = STATISTICS["columns"].tell(plain.transform(rows.table), rows.min_rows)
+    return _too_small_sums(state, told, slack=_BETWEEN_POWERS)
+
+
+def _too_small_sums(state: Mapping, told: Mapping, *, slack: float) -> str:
+    """Compare counts, means and squares of columns with those that a node tells."""
+    counts = told["counts"]
+    if np.any((state["counts"] > MOST_TIMES_MORE_ROWS * counts) & (counts > 0)):
+        return (
+            f"it is of more than {MOST_TIMES_MORE_ROWS:g} times as many rows as there "
+            "are at this node"
+        )
+    if np.any(state["counts"] * (1.0 + _ROUNDING) < counts):
+        return "it is of fewer rows than there are at this node"
+    squares = told["squares"] + counts * (told["means"] - state["means"]) ** 2
+    # Columns of large numbers have their means to so many digits only.
+    noise = counts * (_ROUNDING * told["means"]) ** 2
+    is_wrong = squares > state["squares"] * (1.0 + slack) + noise
+    if not is_wrong.any():
+        return ""
+    return (
+        f"its column {np.flatnonzero(is_wrong)[0]} varies less about its mean than the "
+        "rows of this node do, which are a part of all rows"
+    )
+
+
+def _scatter_differs(step: PCA, state: Mapping, rows: _NodeRows) -> str:
+    told = rows.tell("scatter")
+    n_rows, axes = told["n_rows"], np.asarray(state["axes"])
+    if state["n_rows"] > MOST_TIMES_MORE_ROWS * n_rows:
+        return (
+            f"it is of more than {MOST_TIMES_MORE_ROWS:g} times as many rows as there "
+            "are at this node"
+        )
+    if not np.allclose(axes @ axes.T, np.eye(len(axes)), atol=1e-6):
+        return "its axes are not orthogonal, or not of length 1"
+    upper = np.zeros((len(told["mean"]), len(told["mean"])))
+    upper[np.triu_indices(len(upper))] = told["triangle"]
+    scatter = upper + np.triu(upper, 1).T
+    # Squares of the node's scores on each axis, about the mean of all rows.
+    squares = np.einsum("ij,jk,ik->i", axes, scatter, axes)
+    squares += n_rows * (axes @ (told["mean"] - state["mean"])) ** 2
+    largest = np.asarray(state["values"])[: len(axes)] * (state["n_rows"] - 1.0)
+    noise = n_rows * (_ROUNDING * np.abs(told["mean"]).max(initial=0.0)) ** 2
+    is_wrong = squares > largest + _ROUNDING * largest.max(initial=0.0) + noise
+    if not is_wrong.any():
+        return ""
+    return (
+        f"its axis {np.flatnonzero(is_wrong)[0]} has a smaller variance than the rows "
+        "of this node alone would give it"
+    )
+
+
+def _extremes_differ(step, state: Mapping, rows: _NodeRows) -> str:
+    if "rows" in state:  # quantiles from counts on a grid
+        return _quantiles_differ(step, state, rows)
+    told = rows.tell("extremes")
+    slack = _ROUNDING * (np.abs(told["low"]) + np.abs(told["high"]))
+    # Columns without any value are NaN, which is neither.
+    is_wrong = told["low"] < np.asarray(state["low"]) - slack
+    is_wrong |= told["high"] > np.asarray(state["high"]) + slack
+    if not is_wrong.any():
+        return ""
+    return (
+        f"the bounds of its column {np.flatnonzero(is_wrong)[0]} leave out values that "
+        "this node told"
+    )
+
+
+def _medians_differ(step, state: Mapping, rows: _NodeRows) -> str:
+    if "width" not in state:  # means, or what is most frequent
+        return ""
+    return _quantiles_differ(step, {"rows": [state["values"]]}, rows)
+
+
+def _quantiles_differ(step, state: Mapping, rows: _NodeRows) -> str:
+    values = np.asarray(state["rows"], dtype=float)  # None, of no value, is NaN
+    low, high = rows.bounds
+    slack = _ROUNDING * (np.abs(low) + np.abs(high))
+    is_wrong = np.any((values < low - slack) | (values > high + slack), axis=0)
+    if not is_wrong.any():
+        return ""
+    return (
+        f"a quantile of its column {np.flatnonzero(is_wrong)[0]} is outside the bounds "
+        "that are agreed"
+    )
+
+
+_CHECKS: Mapping[type, Callable[..., str]] = {
+    StandardScaler: _columns_differ,
+    RBFSampler: _columns_differ,
+    PowerTransformer: _powers_differ,
+    PCA: _scatter_differs,
+    MinMaxScaler: _extremes_differ,
+    MaxAbsScaler: _extremes_differ,
+    KBinsDiscretizer: _extremes_differ,
+    SplineTransformer: _extremes_differ,
+    RobustScaler: _quantiles_differ,
+    QuantileTransformer: _quantiles_differ,
+    SimpleImputer: _medians_differ,
+}

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A node takes one fitted front in an exchange, and none that its rows contradict."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.decomposition import PCA
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PowerTransformer, RobustScaler, StandardScaler
+
+from skgems import (
+    GEMSLogisticAggregator,
+    PooledAggregator,
+    PooledTransformer,
+    combine,
+)
+from skgems.federation import Agreement, Message, Nodes, NotAgreedError, reply_to
+from skgems.fronts import RandomFeatures
+from skgems.messages import sealed
+
+X, Y = load_breast_cancer(return_X_y=True)
+X, Y = X[:200, :5], np.where(Y[:200] == 1, "benign", "malignant")
+NAMES = ["lyon", "paris"]
+FRONT = make_pipeline(StandardScaler(), RandomFeatures(30, kind="relu", random_state=0))
+
+
+class Sites:
+    """Two nodes with ledgers, whose requests may be changed on the way."""
+
+    def __init__(self):
+        self.states = {name: {} for name in NAMES}
+        self.requests: list[Message] = []
+        self.change = lambda message: message
+
+    def ask(self, requests):
+        replies = {}
+        for name, message in requests.items():
+            self.requests.append(message)
+            rows = np.arange(len(X)) % 2 == NAMES.index(name)
+            replies[name] = Message.from_bytes(
+                reply_to(
+                    self.change(message).to_bytes(),
+                    None,
+                    X[rows],
+                    Y[rows],
+                    name=name,
+                    state=self.states[name],
+                )
+            )
+        return replies
+
+
+def fitted(aggregator, sites):
+    agreement = Agreement.of(aggregator)
+    channel = Nodes(sites.ask, NAMES, agreement=agreement)
+    return aggregator.set_params(estimators=channel).fit(), agreement
+
+
+def with_states(message, change):
+    """The request with other states of its front."""
+    front = message.content["front"]
+    states = {path: change(dict(state)) for path, state in front["states"].items()}
+    return message.with_fields(front={**front, "states": states})
+
+
+def planted(state):
+    """A center in the tail of one column, and a scale that shows what is beyond it."""
+    deviations = np.sqrt(state["squares"] / state["counts"])
+    means = state["means"] + 2.2 * deviations
+    return state | {"means": means, "squares": state["squares"] * 1e-6}
+
+
+def test_a_made_up_front_is_refused_and_the_node_is_named():
+    sites = Sites()
+    sites.change = lambda message: (
+        with_states(message, planted) if message.task == "join" else message
+    )
+    aggregator = PooledAggregator(pooled=RidgeClassifier(), front=FRONT)
+    with pytest.raises(
+        ValueError, match="rows of node 'lyon' .* StandardScaler: .* vari"
+    ):
+        fitted(aggregator, sites)
+
+
+def test_a_front_may_not_be_made_up_before_the_node_was_asked():
+    aggregator = PooledAggregator(pooled=RidgeClassifier(), front=FRONT)
+    sites = Sites()
+    agreement = fitted(aggregator, sites)[1]
+    asked, joined = sites.requests[0], sites.requests[-1]
+    state = joined.content["front"]["states"]
+    both = {**asked.content["front"], "states": state}
+    for message in (joined, asked.with_fields(front=both)):
+        with pytest.raises(NotAgreedError, match="without the rows of this node"):
+            reply_to(sealed(message, agreement), None, X, Y, name="lyon", state={})
+
+
+def reordered(tree):
+    if isinstance(tree, dict):
+        return {name: reordered(tree[name]) for name in reversed(list(tree))}
+    return [reordered(part) for part in tree] if isinstance(tree, list) else tree
+
+
+def scaled(state):
+    """By less than any bound on single states would see."""
+    return state | {"squares": 1.001 * state["squares"]}
+
+
+@pytest.mark.parametrize("is_reordered", [False, True])
+def test_an_exchange_has_one_fitted_front(is_reordered):
+    def change(message):
+        if message.task != "evaluate":
+            return message
+        message = with_states(message, scaled)
+        front = message.content["front"]
+        if is_reordered:
+            front = front | {"tree": reordered(front["tree"])}
+        return message.with_fields(front=front)
+
+    def ask(requests):
+        return {
+            name: reply_to(
+                change(message),
+                LogisticRegression(),
+                X,
+                Y,
+                name=name,
+                state=sites.states[name],
+            )
+            for name, message in requests.items()
+        }
+
+    sites = Sites()
+    aggregator = GEMSLogisticAggregator(front=FRONT, n_rounds=3, random_state=0)
+    channel = Nodes(ask, NAMES, agreement=Agreement.of(aggregator))
+    with pytest.raises(ValueError, match="than in an earlier request of this exchange"):
+        aggregator.set_params(estimators=channel).fit()
+
+
+def test_numbers_of_the_tree_are_those_agreed_to_the_type():
+    front = make_pipeline(PCA(2), StandardScaler())
+    agreement = Agreement.of(PooledAggregator(pooled=RidgeClassifier(), front=front))
+    message = Message.of("front", front=agreement.settings["front"])
+    agreement.check_asked(message, {})
+    tree = message.content["front"]["tree"]
+    tree["steps"][0][1]["params"]["n_components"] = 2.0
+    other = message.with_fields(front={**message.content["front"], "tree": tree})
+    with pytest.raises(NotAgreedError, match="is not agreed"):
+        agreement.check_asked(other, {})
+
+
+FITTED = {
+    "sums": StandardScaler(),
+    "axes": make_pipeline(StandardScaler(), PCA(2)),
+    "powers": PowerTransformer(),
+    "quantiles": RobustScaler(),
+    "medians": make_pipeline(SimpleImputer(strategy="median"), StandardScaler()),
+}
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_a_fitted_front_that_was_agreed_is_that_one(name):
+    front = PooledTransformer(FITTED[name], bounds=(-10.0, 1e4)).fit(X)
+    other = PooledTransformer(FITTED[name], bounds=(-10.0, 1e4)).fit(X + 1.0)
+    aggregator = PooledAggregator(pooled=RidgeClassifier(), front=front)
+    sites = Sites()
+    # Whose rows are not among those of the front.
+    sites.change = lambda message: message
+    model, agreement = fitted(aggregator, sites)
+    assert model.history_[0]["task"] == "join"
+    joined = sites.requests[-1].with_fields(front=other.as_front().as_content())
+    with pytest.raises(NotAgreedError, match="not the one that was agreed"):
+        reply_to(sealed(joined, agreement), None, X, Y, name="lyon", state={})
+
+
+@pytest.mark.parametrize("method", ["pooled", "combine"])
+def test_a_node_that_misses_the_front_takes_no_further_part(method):
+    sites, asked = Sites(), []
+
+    def ask(requests):
+        (task,) = {message.task for message in requests.values()}
+        asked.append((task, sorted(requests)))
+        if task != "front":
+            return sites.ask(requests)
+        others = {name: own for name, own in requests.items() if name != "lyon"}
+        return sites.ask(others) | {"lyon": TimeoutError("no reply came")}
+
+    channel = Nodes(ask, NAMES)
+    with pytest.warns(
+        UserWarning, match="'lyon' failed twice .* left out from there on"
+    ):
+        if method == "pooled":
+            PooledAggregator(channel, pooled=RidgeClassifier(), front=FRONT).fit()
+        else:
+            combine(channel, budget="small", random_state=0)
+    later = [names for task, names in asked if task != "front"]
+    assert later and all(names == ["paris"] for names in later)

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fitted steps that cannot be of a node's rows among others, and those that can."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris
+from sklearn.decomposition import PCA
+from sklearn.impute import SimpleImputer
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.preprocessing import (
+    KBinsDiscretizer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    OneHotEncoder,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    SplineTransformer,
+    StandardScaler,
+)
+
+from skgems.datasets import partition_by_label, partition_dirichlet
+from skgems.federation import fit_front
+from skgems.steps import Front
+
+QUANTILES = {"encode": "onehot-dense", "strategy": "quantile"}
+# By name a step, or steps one after the other, that are fitted to statistics of rows.
+STEPS = {
+    "StandardScaler": StandardScaler(),
+    "without means": StandardScaler(with_mean=False),
+    "PCA": PCA(3),
+    "all axes": PCA(),
+    "scaled axes": make_pipeline(StandardScaler(), PCA(2, whiten=True)),
+    "PowerTransformer": PowerTransformer(),
+    "powers alone": PowerTransformer(standardize=False),
+    "RBFSampler": RBFSampler(gamma="scale", n_components=20, random_state=0),
+    "MinMaxScaler": MinMaxScaler(),
+    "MaxAbsScaler": MaxAbsScaler(),
+    "SplineTransformer": SplineTransformer(3),
+    "uniform bins": KBinsDiscretizer(3, encode="onehot-dense", strategy="uniform"),
+    "RobustScaler": RobustScaler(),
+    "QuantileTransformer": QuantileTransformer(n_quantiles=20),
+    "quantile bins": KBinsDiscretizer(3, **QUANTILES, quantile_method="linear"),
+    "medians, scaled": make_pipeline(
+        SimpleImputer(strategy="median"), StandardScaler()
+    ),
+    "side by side": make_union(StandardScaler(), make_pipeline(PCA(2), PCA(1))),
+    "columns": ColumnTransformer(
+        [("scaled", StandardScaler(), [0, 1]), ("likely", PowerTransformer(), [2])],
+        remainder="passthrough",
+    ),
+    "categories": make_pipeline(
+        KBinsDiscretizer(3, encode="ordinal", strategy="uniform"), OneHotEncoder()
+    ),
+}
+BOUNDS = (-1e3, 1e4)
+
+
+def pooled_front(transformer, X, nodes=None) -> Front:
+    front = replace(Front.of(transformer), bounds=BOUNDS)
+    return fit_front(front, X, nodes)[0].front
+
+
+def partitions():
+    """Twenty ways to deal rows to nodes, some of few rows and of one class."""
+    sets = [load_iris, load_digits, load_breast_cancer]
+    for seed in range(20):
+        X, y = sets[seed % 3](return_X_y=True)
+        X, y = X[::3, :6].copy(), y[::3]
+        rng = np.random.default_rng(seed)
+        X[:, 0] += rng.choice([0.0, 1e3])  # means far from zero
+        X[:, 1] = np.where(rng.random(len(X)) < 0.1, 800.0, X[:, 1])  # outliers
+        if seed % 2:
+            nodes = partition_dirichlet(y, 5, alpha=0.1, min_size=2, random_state=seed)
+        else:
+            nodes = partition_by_label(y, 2)
+        yield X, nodes
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_nodes_that_took_part_see_no_contradiction(name):
+    for X, nodes in partitions():
+        front = pooled_front(STEPS[name], X, nodes)
+        for node in np.unique(nodes):
+            assert front.contradiction(X[nodes == node], min_rows=1) == ""
+
+
+def test_columns_that_a_node_told_nothing_of_are_not_compared():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    nodes = np.repeat([0, 1], 30)
+    X[5:30, 0] = np.nan  # five values, of which the first node tells nothing
+    X[:5, 0] = 900.0
+    told = X.copy()
+    told[:5, 0] = np.nan
+    front = pooled_front(StandardScaler(), told, nodes)
+    assert front.contradiction(X[:30], min_rows=10) == ""
+    assert "column 0" in front.contradiction(X[:30], min_rows=1)
+
+
+def changed(front: Front, path="0", **values) -> Front:
+    state = dict(front.states[path])
+    for name, change in values.items():
+        state[name] = change(np.array(state[name]))
+    return replace(front, states={**front.states, path: state})
+
+
+def first_moved(by):
+    def change(values):
+        values[..., 0] += by
+        return values
+
+    return change
+
+
+LIES = {
+    "a small scale": ("StandardScaler", "varies less", {"squares": lambda s: s / 10}),
+    "a small scale after powers": (
+        "PowerTransformer",
+        "varies less",
+        {"squares": lambda s: s / 10},
+    ),
+    "a center in the tail": (
+        "StandardScaler",
+        "varies less",
+        {"means": lambda m: m + 9},
+    ),
+    "fewer rows": ("StandardScaler", "fewer rows", {"counts": lambda n: n / 10}),
+    "far more rows": (
+        "StandardScaler",
+        "more than 10000 times",
+        {"counts": lambda n: n * 1e5, "squares": lambda s: s * 1e5},
+    ),
+    "a power that no node told of": (
+        "PowerTransformer",
+        "not between -2 and 4",
+        {"powers": lambda p: p + 30.0},
+    ),
+    "small variances of axes": ("PCA", "axis 0", {"values": lambda v: v / 10}),
+    "a center off the axes": ("PCA", "axis", {"mean": lambda m: m + 9}),
+    "a long axis": ("PCA", "orthogonal", {"axes": lambda a: a * 10}),
+    "far more rows of axes": (
+        "PCA",
+        "more than 10000 times",
+        {"n_rows": lambda n: float(n) * 1e5},
+    ),
+    "a small gamma": ("RBFSampler", "varies less", {"squares": lambda s: s / 100}),
+    "quantiles outside": (
+        "RobustScaler",
+        "outside the bounds",
+        {"rows": lambda r: r + 2e4},
+    ),
+    "bins outside": ("quantile bins", "outside the bounds", {"rows": first_moved(2e4)}),
+    "ranks outside": (
+        "QuantileTransformer",
+        "outside the bounds",
+        {"rows": lambda r: r - 2e3},
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_states_that_rows_contradict_are_named(lie):
+    name, text, changes = LIES[lie]
+    X = np.random.default_rng(0).normal(size=(200, 4))
+    front = pooled_front(STEPS[name], X, np.arange(200) % 4)
+    rows = X[:50]
+    assert front.contradiction(rows, min_rows=10) == ""
+    assert text in changed(front, **changes).contradiction(rows, min_rows=10)
+
+
+def test_a_median_outside_the_agreed_bounds_is_named():
+    X = np.random.default_rng(0).normal(size=(200, 4))
+    front = pooled_front(SimpleImputer(strategy="median"), X)
+    lie = changed(front, values=lambda v: v + 2e4)
+    assert front.contradiction(X, min_rows=10) == ""
+    assert "outside the bounds" in lie.contradiction(X, min_rows=10)
+
+
+@pytest.mark.parametrize("step", [MinMaxScaler(), SplineTransformer(3)])
+def test_bounds_that_are_agreed_are_not_taken_from_a_state(step):
+    X = np.random.default_rng(0).normal(size=(200, 4))
+    front = pooled_front(step, X)
+    lie = changed(front, low=lambda low: low * 0.0, high=lambda high: high * 0.0 + 1e-3)
+    np.testing.assert_array_equal(lie.transform(X), front.transform(X))
+
+
+def test_bounds_that_nodes_told_hold_what_each_told():
+    X = np.random.default_rng(0).normal(size=(200, 4))
+    front = replace(Front.of(MinMaxScaler()), bounds="tell")
+    front = fit_front(front, X, np.arange(200) % 2)[0].front
+    lie = changed(front, low=lambda low: low + 1.0)
+    assert front.contradiction(X[::2], min_rows=10) == ""
+    assert "leave out values" in lie.contradiction(X[::2], min_rows=10)
+
+
+def test_the_second_step_is_compared_behind_the_first():
+    X = np.random.default_rng(0).normal(size=(200, 4))
+    front = pooled_front(STEPS["scaled axes"], X, np.arange(200) % 4)
+    lie = changed(front, "0/1", values=lambda v: v / 10)
+    text = lie.contradiction(X[::4], min_rows=10)
+    assert text.startswith("PCA: ") and "axis 0" in text
+
+
+def test_a_front_without_columns_is_compared_too():
+    X = np.random.default_rng(0).normal(size=(200, 4))
+    front = replace(pooled_front(StandardScaler(), X), columns=None)
+    assert front.contradiction(X, min_rows=10) == ""
+    lie = changed(front, squares=lambda s: s / 10)
+    assert "varies less" in lie.contradiction(X, min_rows=10)
