@@ -35,6 +35,11 @@ from ._logistic import GEMSLogisticAggregator
 _POSITIVE = Interval(Integral, 1, None, closed="left")
 
 
+# Of the numbers that nodes may tell about hidden layers, the part for layers as they
+# are merged, where they are asked once more after training.
+_FIRST_SHARE = 0.5
+
+
 class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
     """One neural network that is good enough for every node.
 
@@ -308,7 +313,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
             last = last.with_models(own)
         trains = self.n_rounds > 1 and activation and len(federation.classes) > 1
         # Over the layers as they are merged, and once more when they are trained.
-        share = 0.5 if trains else 1.0
+        share = _FIRST_SHARE if trains else 1.0
         merged = last.over(hidden, share=share)
         coordinates = Coordinates.common([own.network.coordinates for own in nodes])
         if trains:
@@ -319,7 +324,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
                 epochs=self.retrain_epochs,
                 coordinates=coordinates,
                 seed=seed,
-                share=share,
+                share=1.0 - share,
             )
         layers = merged.layers.with_last(last.publish(merged))
         last_layer, tuned = last.aggregator, None

@@ -256,7 +256,8 @@ def moments(
     with at_node(member.name, "its rows cannot be summed"):
         class_sizes = np.bincount(codes, minlength=len(own))
         least = max(min_cluster_size, CLUSTER_ROWS, member.min_rows)
-        parts, has_clusters, n_inputs = None, n_components > 1, X.shape[1]
+        parts, n_factors, n_inputs = None, None, X.shape[1]
+        has_clusters = n_components > 1
         if hidden is not None:
             check_rows(X)  # before layers make of them what can be summed
             X = HiddenLayers.from_content(hidden).outputs(X)
@@ -269,9 +270,8 @@ def moments(
                 n_parts=int(np.clip(class_sizes // least, 1, n_components).sum()),
                 share=share,
             )
-            if has_clusters and not sent.has_clusters:
-                has_clusters, parts = False, codes
-            kind = sent.kind
+            has_clusters &= sent.has_clusters
+            kind, n_factors = sent.kind, sent.n_factors
         if has_clusters:
             # The request has no seed: see `seed_of_rows`.
             parts = cluster_classes(
@@ -287,18 +287,29 @@ def moments(
     in_sums = np.isin(np.arange(len(own)), sums.columns)
     gradient = OwnGradient(member, own, in_sums, sums.origin, model, class_weight)
     gradient.add(X, codes, weights)
-    return reply_of(member, own, sums, penalty=penalty) | gradient.reply(sums)
+    reply = reply_of(member, own, sums, penalty=penalty, n_factors=n_factors)
+    return reply | gradient.reply(sums)
 
 
-def reply_of(member: Member, own, sums: ClassMoments, *, penalty: bool) -> dict:
-    """What is replied but for gradients; ``penalty``: with the classifier's, if any."""
+def reply_of(
+    member: Member,
+    own,
+    sums: ClassMoments,
+    *,
+    penalty: bool,
+    n_factors: int | None = None,
+) -> dict:
+    """What is replied but for gradients.
+
+    ``penalty``: with the classifier's, if any; ``n_factors``: of each matrix, or all.
+    """
     estimator = member.picklable.estimator
     form = closed_form(estimator)
     trained_as = getattr(final_step(estimator), IN_PLACE_OF, estimator)
     scaled = has_steps(trained_as) or hasattr(estimator, "is_head_")
     if "kind" in form and len(np.unique(sums.columns)) < len(own):
         form = {"reason": "a class with too few rows to be in sums (min_rows)"}
-    found = {"labels": own.tolist(), "moments": sums.as_arrays()}
+    found = {"labels": own.tolist(), "moments": sums.as_arrays(rank=n_factors)}
     said = penalty_of(estimator) if penalty else None
     found |= {} if said is None else {"penalty": said}
     return {**found, "form": form, "scaled": scaled}

@@ -151,6 +151,20 @@ class ClassMoments:
         parts = {name: own[index] for name, own in parts.items() if own is not None}
         return replace(self, **parts)
 
+    def squares_of_parts(self) -> np.ndarray | None:
+        """Those of each part; None where classes have several and only sums are known.
+
+        Of a class that is a single part they are those of its scatter.
+        """
+        if self.part_squares is not None:
+            return self.part_squares
+        if len(np.unique(self.columns)) < len(self.columns):
+            return None
+        by_group = dict(zip(self.groups.tolist(), self.diagonals(), strict=True))
+        if not by_group.keys() >= set(self.columns.tolist()):
+            return None
+        return np.stack([by_group[c] for c in self.columns.tolist()])
+
     def without_scatter(self) -> "ClassMoments":
         """Counts and means alone: what is kept of many nodes once they are summed."""
         none = dict.fromkeys(("squares", "part_squares", "roots", "root_groups"))
@@ -373,7 +387,7 @@ def class_moments(
 def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
     """The moments of all rows of several; parts are kept, scatters summed by class."""
     merged, parts, of_parts, sums, totals = None, [], [], {}, {}
-    squares, by_class = {}, False
+    squares, by_class, are_divided = {}, False, False
     for own in moments:
         if merged is None:
             merged = own
@@ -383,7 +397,8 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
         if own.is_diagonal != merged.is_diagonal:
             raise ValueError("Diagonal moments cannot be merged with whole ones.")
         parts.append((own.columns, own.counts, own.about(merged.origin).means))
-        of_parts.append(own.part_squares)
+        are_divided |= own.part_squares is not None
+        of_parts.append(own.squares_of_parts())
         for group, count, scatter in own.by_group():
             if group in sums:
                 sums[group] += scatter
@@ -397,12 +412,13 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
     if merged is None:
         raise ValueError("There are no moments to merge.")
     groups = sorted(sums, key=lambda group: (group == SHARED, group))
-    not_divided = any(own is None for own in of_parts)
     columns, counts, means = (np.concatenate(own) for own in zip(*parts, strict=True))
     kept = np.array(groups, dtype=np.intp), np.array([totals[own] for own in groups])
     scatter = np.stack([sums.pop(group) for group in groups])
     squares = np.stack([squares[c] for c in sorted(squares)]) if by_class else None
-    part_squares = None if not_divided else np.concatenate(of_parts)
+    part_squares = None
+    if are_divided and all(own is not None for own in of_parts):
+        part_squares = np.concatenate(of_parts)
     found = merged.origin, columns, counts, means, *kept, scatter, squares, part_squares
     return ClassMoments(*found).without_rounding()
 

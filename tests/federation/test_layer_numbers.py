@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
@@ -14,6 +16,7 @@ from skgems.federation import Agreement, Message, Nodes, NotAgreedError, reply_t
 from skgems.gems import GEMSLogisticAggregator
 from skgems.local._layer_numbers import layer_moments, numbers_about_layers
 from skgems.messages import sealed
+from skgems.moments import class_moments, merge_moments
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 D = 30
@@ -38,22 +41,22 @@ def request_about(n_units, n_rounds=1, moments="auto", seed=0):
     return message, Agreement.of(aggregator)
 
 
-@pytest.mark.parametrize("n_units", [5, 40, 60, 100, 140, 700])
+@pytest.mark.parametrize("n_units", [5, 40, 60, 100, 140, 700, 800])
 def test_the_reply_has_fewer_numbers_than_the_rows(node, n_units):
     request, agreement = request_about(n_units)
     reply = reply_to(
         sealed(request, agreement), *node, name="lyon", state={}, agreement=agreement
     )
     assert 0 < numbers_about_layers(request, reply) <= 200 * D
-    kinds = {"triangles" in reply.content["moments"]: n_units}
-    # Of many units covariances would be more numbers than that.
-    assert kinds == {n_units <= 100: n_units}
+    # Of more units whole covariances would be more numbers than that, then factors.
+    names = {5: "triangles", 40: "triangles", 60: "triangles", 800: "scatter"}
+    assert names.get(n_units, "factors") in reply.content["moments"]
 
 
 def test_what_variances_alone_exceed_is_refused(node):
     request, agreement = request_about(2000)
     with pytest.raises(
-        NotAgreedError, match="would tell 14004 numbers.* the rows here hold 6000"
+        NotAgreedError, match="would tell 10004 numbers.* the rows here hold 6000"
     ):
         reply_to(
             sealed(request, agreement),
@@ -134,12 +137,14 @@ def test_nodes_that_tell_less_are_merged_with_those_that_tell_all():
             own = nodes == name
             reply = reply_to(request, nets[name], X[own], y[own], name=name)
             if request.task == "moments":
-                kinds[name] = "triangles" in reply.content["moments"]
+                kinds[name] = sorted(
+                    {"triangles", "factors"} & reply.content["moments"].keys()
+                )
             replies[name] = reply
         return replies
 
     apart = GEMSMLPAggregator(Nodes(ask, sorted(nets)), random_state=0).fit()
-    assert kinds == {"a": True, "b": True, "few": False}
+    assert kinds == {"a": ["triangles"], "b": ["triangles"], "few": ["factors"]}
     together = GEMSMLPAggregator(sorted(nets.items()), random_state=0)
     together.fit(X, y, nodes=nodes)
     assert apart.score(X, y) > together.score(X, y) - 0.03
@@ -160,4 +165,24 @@ def test_as_much_is_sent_as_the_share_allows(share, n_units):
     numbers = sent.n_numbers(n_units, sizes, 10)
     assert numbers <= most or (sent.kind, sent.has_clusters) == ("diagonal", False)
     if share == 1.0 and n_units == 3:
-        assert (sent.kind, sent.has_clusters) == ("class", True)
+        assert (sent.kind, sent.has_clusters, sent.n_factors) == ("class", True, None)
+    if sent.n_factors is not None:
+        one_more = replace(sent, n_factors=sent.n_factors + 1)
+        assert one_more.n_numbers(n_units, sizes, 10) > most
+
+
+def test_classes_that_are_not_divided_are_merged_with_those_that_are():
+    """A class of one part has the squares of its scatter, which are not sent twice."""
+    X = np.random.default_rng(0).standard_normal((90, 3))
+    y, parts = np.arange(90) % 2, np.arange(90) % 6
+    half = np.arange(90) < 40
+    divided = class_moments(X[half], y[half], kind="class", parts=parts[half])
+    plain = class_moments(X[~half], y[~half], kind="class")
+    as_parts = class_moments(X[~half], y[~half], kind="class", parts=y[~half])
+    assert plain.part_squares is None
+    merged = merge_moments([divided, plain])
+    expected = merge_moments([divided, as_parts])
+    np.testing.assert_allclose(merged.part_squares, expected.part_squares, rtol=1e-12)
+    shared = class_moments(X[~half], y[~half], kind="shared")
+    assert merge_moments([divided, shared]).part_squares is None
+    assert merge_moments([plain, plain]).part_squares is None
