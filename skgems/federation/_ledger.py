@@ -239,6 +239,18 @@ class Ledger:
             )
         self._add(*self._opening(request), self._entry("begun", request))
 
+    def layer_numbers_before(self, request: Message) -> int:
+        """How many numbers about hidden layers were told before a request came first.
+
+        A reply whose file is lost is computed anew, and is to be the same.
+        """
+        n_numbers = 0
+        for entry in self._counted(self._current.account, "ended"):
+            if entry["key"] == self._key(request):
+                break
+            n_numbers += entry["layer_numbers"]
+        return n_numbers
+
     def check_layer_numbers(
         self, request: Message, reply: Message, *, most: int
     ) -> None:
@@ -250,12 +262,7 @@ class Ledger:
             Rows times features of the node.
         """
         more = numbers_about_layers(request, reply)
-        ended = self._counted(self._current.account, "ended")
-        before = sum(
-            entry["layer_numbers"]
-            for entry in ended
-            if entry["key"] != self._key(request)
-        )
+        before = self.layer_numbers_before(request)
         if more and before + more > most:
             raise NotAgreedError(
                 f"about hidden layers this reply would tell {more} numbers, after "

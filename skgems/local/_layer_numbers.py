@@ -58,10 +58,9 @@ def layer_moments(
     *,
     kind: str,
     n_units: int,
-    n_inputs: int,
     class_sizes: np.ndarray,
     n_parts: int,
-    share: float,
+    most: float,
 ) -> LayerMoments:
     """The most that may be sent of hidden layers.
 
@@ -69,18 +68,17 @@ def layer_moments(
     ----------
     kind : str
         As a request has it. Only "auto" is made less; others are what a person chose.
-    n_units, n_inputs : int
-        Outputs of the last hidden layer, and features of the rows.
+    n_units : int
+        Outputs of the last hidden layer.
     class_sizes : ndarray of shape (n_classes,)
         Number of rows per class.
     n_parts : int
         Most clusters of all classes.
-    share : float
-        Part of rows times features that this message may use.
+    most : float
+        How many numbers may be told.
     """
     if kind != "auto":
         return LayerMoments(kind=kind, has_clusters=True)
-    most = share * class_sizes.sum() * n_inputs
     # Matrices that are too large for other reasons are not sent either.
     largest = moments_kind("auto", n_units, len(class_sizes))
     for sent in _most_first(largest, n_units):

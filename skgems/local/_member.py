@@ -33,6 +33,8 @@ class Member:
     weights: np.ndarray | None = field(default=None, repr=False)
     left_out: np.ndarray | None = field(default=None, repr=False)
     min_rows: int = field(default=1, repr=False)
+    # How many numbers may still be told about hidden layers; None: nobody counts them.
+    layer_numbers_left: int | None = field(default=None, repr=False)
     memo: dict = field(default_factory=dict, repr=False)  # of a front that is fitted
 
     @classmethod
@@ -54,7 +56,8 @@ class Member:
     @cached_property
     def _rows_digest(self) -> str:
         roles = self.judging, self.moments, self.training
-        return digest(self.X, self.y, *roles, self.left_out, self.min_rows)
+        bounds = self.min_rows, self.layer_numbers_left
+        return digest(self.X, self.y, *roles, self.left_out, *bounds)
 
     @property
     def learning(self) -> np.ndarray | slice:

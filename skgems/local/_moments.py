@@ -265,10 +265,9 @@ def moments(
             sent = layer_moments(
                 kind=kind,
                 n_units=X.shape[1],
-                n_inputs=n_inputs,
+                most=_most_layer_numbers(member, share * class_sizes.sum() * n_inputs),
                 class_sizes=class_sizes,
                 n_parts=int(np.clip(class_sizes // least, 1, n_components).sum()),
-                share=share,
             )
             has_clusters &= sent.has_clusters
             kind, n_factors = sent.kind, sent.n_factors
@@ -289,6 +288,12 @@ def moments(
     gradient.add(X, codes, weights)
     reply = reply_of(member, own, sums, penalty=penalty, n_factors=n_factors)
     return reply | gradient.reply(sums)
+
+
+def _most_layer_numbers(member: Member, of_message: float) -> float:
+    if member.layer_numbers_left is None:
+        return of_message
+    return min(of_message, member.layer_numbers_left)
 
 
 def reply_of(

@@ -94,6 +94,24 @@ def test_all_messages_about_layers_together_are_bounded(node):
     assert 0 < told <= 200 * D
 
 
+def test_a_later_reply_takes_what_is_left(node):
+    """Though its share, by what the request says, would be more."""
+    state, n_numbers = {}, []
+    _, agreement = request_about(60, n_rounds=4)
+    for seed in range(2):
+        request = request_about(60, seed=seed)[0].with_fields(share=0.9)
+        reply = reply_to(
+            sealed(request, agreement),
+            *node,
+            name="lyon",
+            state=state,
+            agreement=agreement,
+        )
+        n_numbers.append(numbers_about_layers(request, reply))
+    assert 0.4 * 200 * D < n_numbers[0] <= 0.9 * 200 * D
+    assert 0 < n_numbers[1] <= 200 * D - n_numbers[0]
+
+
 def test_a_kind_that_a_person_agreed_on_is_not_made_another(node):
     request, agreement = request_about(150, moments="class")
     with pytest.raises(NotAgreedError, match="about hidden layers this reply"):
@@ -157,10 +175,9 @@ def test_as_much_is_sent_as_the_share_allows(share, n_units):
     sent = layer_moments(
         kind="auto",
         n_units=n_units,
-        n_inputs=10,
         class_sizes=sizes,
         n_parts=10,
-        share=share,
+        most=most,
     )
     numbers = sent.n_numbers(n_units, sizes, 10)
     assert numbers <= most or (sent.kind, sent.has_clusters) == ("diagonal", False)
