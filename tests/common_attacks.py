@@ -57,7 +57,7 @@ LABELS = ["benign", "malignant"]
 N_CATEGORIES = 3
 
 
-# Rows -------------------------------------------------------------------------------
+# Rows ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -116,7 +116,7 @@ def features_found(rows: Rows, guesses: np.ndarray) -> np.ndarray:
     return found
 
 
-# What the honest summary says -------------------------------------------------------
+# What the honest summary says ---------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -187,10 +187,12 @@ class HonestSummary:
         """One along which rows differ, of unit length in their deviations."""
         weights = np.random.default_rng(seed).standard_normal(self.n_features)
         deviations = np.sqrt(self.moments.variances())
-        return weights / np.where(deviations > 0, deviations, 1.0) / np.sqrt(len(weights))
+        return (
+            weights / np.where(deviations > 0, deviations, 1.0) / np.sqrt(len(weights))
+        )
 
 
-# Nodes ------------------------------------------------------------------------------
+# Nodes --------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -209,7 +211,7 @@ class OpenNode:
 
     rows: Rows
     classifier: ClassifierMixin | None
-    # Whether each message draws clusters anew, and of any size, as earlier versions did.
+    # Whether each message draws clusters anew, of any size, as in earlier versions.
     draws_anew: bool = False
     n_answered: int = 0
 
@@ -225,12 +227,14 @@ class OpenNode:
             return self._answer(message)
 
     def _answer(self, message: Message) -> dict:
-        X, front = self.rows.X, message.content.get("front")
+        X = self.rows.X
+        front = message.content.get("front")
         if message.task != "front" and front is not None:
-            X, message = opened_front(front).transform(X), message.with_fields(front=None)
-        member = member_of(
-            AnyRows(), self.classifier, X, self.rows.y, name="lyon"
-        )
+            X, message = (
+                opened_front(front).transform(X),
+                message.with_fields(front=None),
+            )
+        member = member_of(AnyRows(), self.classifier, X, self.rows.y, name="lyon")
         answers = ANSWERS | OF_HALVES
         with without_bounds(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -520,7 +524,7 @@ def layers_in_score(ask: Ask, summary: HonestSummary) -> np.ndarray:
     return _row_by_row(summary, sum_of_unit)
 
 
-# Attacks by many numbers -----------------------------------------------------------------
+# Attacks by many numbers --------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -762,7 +766,7 @@ def _by_plausibility(candidates: np.ndarray, summary: HonestSummary) -> np.ndarr
     return distinct[np.lexsort((away, -times))][: summary.n_rows]
 
 
-# Attacks by steep models ------------------------------------------------------------
+# Attacks by steep models --------------------------------------------------------------
 
 
 # Of a model's logits along the direction, beyond any that is honest; and the one that
@@ -816,13 +820,52 @@ def steep_gradients(
     return np.concatenate(found)
 
 
+def losses_of_turned_models(ask: Ask, summary: HonestSummary) -> np.ndarray:
+    """Losses of models that have one row wrong, of those that lie farthest out.
+
+    The loss of a row that is wrong is its distance from the threshold, times how steep
+    the model is; turned towards each feature it is that feature. Five messages of seven
+    models are one row, if it is alone.
+    """
+    d, found = summary.n_features, [_none(summary)]
+    center = summary.moments.mean() + summary.moments.origin
+    turns = 0.02 / np.sqrt(summary.moments.variances())
+    for number in range(60):
+        direction = summary.direction(seed=number)
+        threshold = summary.thresholds(direction, summary.n_rows)[-1]
+        directions = np.vstack([direction, direction + np.diag(turns)])
+        thresholds = threshold + np.append(0.0, turns * center)
+        losses = []
+        for some in np.array_split(np.arange(d + 1), -(-(d + 1) // 7)):
+            W = np.zeros((len(some), d + 1, 2))
+            W[:, :-1, 1] = _LESS_STEEP * directions[some]
+            W[:, -1, 1] = -_LESS_STEEP * thresholds[some]
+            reply = ask(
+                Message.of(
+                    "evaluate",
+                    W=W,
+                    labels=[LABELS[number % 2]],
+                    columns=np.array([0]),
+                    factors=np.ones(1),
+                )
+            )
+            if reply is None:
+                return np.concatenate(found)
+            losses.append(reply["losses"][:, 0])
+        distances = np.concatenate(losses) / _LESS_STEEP
+        row = center + (distances[1:] - distances[0]) / turns
+        if distances[0] > 0.1 and np.isfinite(row).all():
+            found.append(row[None])
+    return np.concatenate(found)
+
+
 def pairs_of_judged(ask: Ask, summary: HonestSummary) -> np.ndarray:
     """Counts of rows that two steep models are both right about."""
     direction, d = summary.direction(), summary.n_features
-    thresholds = summary.thresholds(direction, 151)
+    thresholds = summary.thresholds(direction, 111)
     center = summary.moments.mean() + summary.moments.origin
     deviations = np.sqrt(summary.moments.variances())
-    places = np.linspace(-3.0, 4.0, 21)
+    places = np.linspace(-3.0, 4.0, 15)
     cuts = center[:, None] + places * deviations[:, None]
     models = [*_steep_models(direction, thresholds)]
     for j in range(d):
@@ -841,12 +884,13 @@ def pairs_of_judged(ask: Ask, summary: HonestSummary) -> np.ndarray:
         n = len(thresholds)
         right = reply["right"]
         within = right[: n - 1] - right[1:n]
-        alone = np.flatnonzero(np.diagonal(right)[: n - 1] - np.diagonal(right)[1:n] == 1)
+        alone = np.flatnonzero(
+            np.diagonal(right)[: n - 1] - np.diagonal(right)[1:n] == 1
+        )
         above = within[alone][:, n:].reshape(len(alone), d, len(places)).sum(axis=2)
         middles = -3.0 + (above - 0.5) * (places[1] - places[0])
         found.append(center + middles * deviations)
     return np.concatenate(found)
-
 
 
 def radii_of_turned_models(ask: Ask, summary: HonestSummary) -> np.ndarray:
@@ -889,7 +933,7 @@ def aggregator_of_spaces() -> GEMSLogisticAggregator:
     )
 
 
-# Attacks by states of a front -----------------------------------------------------------
+# Attacks by states of a front ---------------------------------------------------------
 
 
 # Units that a front draws; with the columns themselves fewer than get no matrix.
@@ -938,9 +982,7 @@ def _moved_state(state: dict, seed: int) -> dict:
     return state | {"means": state["means"] + 3.0 * direction * deviations}
 
 
-def _rows_of_lone_units(
-    content: dict, state: dict, n_features: int
-) -> np.ndarray:
+def _rows_of_lone_units(content: dict, state: dict, n_features: int) -> np.ndarray:
     moments = ClassMoments.from_arrays(content)
     found = [np.zeros((0, n_features))]
     if moments.is_diagonal:
@@ -965,7 +1007,7 @@ def _distinct(rows: np.ndarray) -> np.ndarray:
     return rows[np.sort(first)]
 
 
-# Attacks by training --------------------------------------------------------------------
+# Attacks by training ------------------------------------------------------------------
 
 
 # Planted weights are so small that penalties on them are nothing, and so are gradients:
@@ -997,7 +1039,9 @@ def _rows_of_steps(weights: np.ndarray, biases: np.ndarray) -> np.ndarray:
     some = sizes > 1e-6 * sizes.max(initial=0.0)
     rows = (steps[:, some] / of_biases[some]).T
     # Those that moved it least are of one row.
-    order = np.argsort(np.round(sizes[some] / sizes[some].min(initial=1.0)), kind="stable")
+    order = np.argsort(
+        np.round(sizes[some] / sizes[some].min(initial=1.0)), kind="stable"
+    )
     return rows[order]
 
 
@@ -1023,9 +1067,7 @@ def training_of_planted_layers(
     )
     if reply is None:
         return _none(summary)
-    return _rows_of_steps(
-        reply["coefs"][0] - weights, reply["intercepts"][0] - biases
-    )
+    return _rows_of_steps(reply["coefs"][0] - weights, reply["intercepts"][0] - biases)
 
 
 def training_of_shared_network(
@@ -1055,6 +1097,43 @@ def training_of_shared_network(
     return _rows_of_steps(trained[0] - weights, trained[2] - biases)
 
 
+def training_of_linear_model(ask: Ask, summary: HonestSummary) -> np.ndarray:
+    """A steep linear model after a step of training (*train*), of one row a round.
+
+    The step is a sum of rows that the model has wrong: all rows of one class, whose
+    sum the summary has, and those beyond a threshold, where one row is expected. The
+    penalty adds some multiple of the direction, which is found since the row is there.
+    """
+    by_class = summary.moments.by_class()
+    n_second = by_class.counts[1]
+    sum_of_second = n_second * (by_class.means[1] + by_class.origin)
+    found = [_none(summary)]
+    for number in range(50):
+        direction = summary.direction(seed=number)
+        threshold = summary.thresholds(direction, summary.n_rows)[-1]
+        weights, bias = _STEEP * direction, -_STEEP * threshold
+        reply = ask(
+            Message.of(
+                "train",
+                parameters=[weights[None], np.array([bias])],
+                classes=sorted(LABELS),
+                epochs=1,
+                rates=None,
+                seed=0,
+            )
+        )
+        if reply is None:
+            break
+        moved, moved_bias = reply["parameters"]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = (moved[0] - weights) / (moved_bias[0] - bias)
+        row = ratio * (1.0 - n_second) + sum_of_second
+        row += (threshold - direction @ row) / (direction @ direction) * direction
+        if np.isfinite(row).all():
+            found.append(row[None])
+    return np.concatenate(found)
+
+
 def network_of_node(rows: Rows, *, n_units: int = 300, solver: str = "adam"):
     """A network as a node may have it, hardly trained."""
     network = MLPClassifier(n_units, solver=solver, max_iter=2, random_state=0)
@@ -1063,7 +1142,7 @@ def network_of_node(rows: Rows, *, n_units: int = 300, solver: str = "adam"):
         return network.fit(rows.X, rows.y)
 
 
-# Lattices -------------------------------------------------------------------------------
+# Lattices -----------------------------------------------------------------------------
 
 
 # Least squared length of the inverse of a scatter is 2 of differences of two rows.
@@ -1195,7 +1274,7 @@ def lattices_of_halves(ask: Ask, summary: HonestSummary) -> np.ndarray:
     return np.concatenate(found)
 
 
-# The table of attacks ---------------------------------------------------------------------
+# The table of attacks -----------------------------------------------------------------
 
 
 # Tasks that no attack is known for, and why.
@@ -1283,6 +1362,7 @@ _SPACES = _agreement_of(aggregator_of_spaces())
 _NETWORKS = _agreement_of(GEMSMLPAggregator(random_state=0))
 _NETWORKS_IN_ROUNDS = _agreement_of(GEMSMLPAggregator(n_rounds=3, random_state=0))
 _AVERAGES = _agreement_of(ModelAveragingAggregator(n_rounds=2, random_state=0))
+_MANY_AVERAGES = _agreement_of(ModelAveragingAggregator(n_rounds=50, random_state=0))
 
 ATTACKS = [
     Attack(play=layers_in_join, tasks=("join",), agreement=_LINEAR),
@@ -1311,6 +1391,12 @@ ATTACKS = [
     Attack(play=steep_gradients, tasks=("evaluate",), agreement=_IN_ROUNDS),
     Attack(
         play=less_steep_gradients, tasks=("evaluate",), agreement=_IN_ROUNDS, finds=3
+    ),
+    Attack(
+        play=losses_of_turned_models,
+        tasks=("evaluate",),
+        agreement=_IN_ROUNDS,
+        finds=3,
     ),
     Attack(play=layers_in_evaluate, tasks=("evaluate",), agreement=_IN_ROUNDS),
     Attack(play=layers_in_score, tasks=("score",), agreement=_LINEAR, finds=3),
@@ -1355,6 +1441,13 @@ ATTACKS = [
         tasks=("train",),
         agreement=_AVERAGES,
         has_network=True,
+        is_trusted=True,
+    ),
+    Attack(
+        play=training_of_linear_model,
+        tasks=("train",),
+        agreement=_MANY_AVERAGES,
+        finds=3,
         is_trusted=True,
     ),
 ]

@@ -76,7 +76,7 @@ TRUSTED = [attack for attack in ATTACKS if attack.is_trusted]
 DISTINCT = list({attack.play: attack for attack in ATTACKS}.values())
 
 
-# The table -----------------------------------------------------------------------------
+# The table ----------------------------------------------------------------------------
 
 
 def test_every_task_has_an_attack_or_a_reason_why_it_has_none():
@@ -91,7 +91,7 @@ def test_a_task_without_an_attack_has_nothing_to_fill_in(task):
     assert dict(TASKS[task].request) == {}
 
 
-# The measure ---------------------------------------------------------------------------
+# The measure --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sort", SORTS)
@@ -119,7 +119,7 @@ def test_every_server_has_as_many_guesses_as_there_are_rows(sort):
     assert median_found(rows, summary.guesses()) >= median_found(rows, means)
 
 
-# Attacks -------------------------------------------------------------------------------
+# Attacks ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sort", SORTS)
@@ -152,7 +152,7 @@ def test_an_agreement_on_training_or_on_merged_layers_means_trust(attack, min_ro
     assert whole_rows(rows, guesses) >= before + attack.finds
 
 
-# Values of columns ---------------------------------------------------------------------
+# Values of columns --------------------------------------------------------------------
 
 
 def test_counts_above_thresholds_of_the_servers_tell_values():
@@ -171,7 +171,7 @@ def test_counts_above_thresholds_of_the_servers_tell_values():
     assert "does not ask" in node.refusals[0]
 
 
-# Halves --------------------------------------------------------------------------------
+# Halves -------------------------------------------------------------------------------
 
 
 def test_halves_of_whole_numbers_say_what_sums_of_fewer_rows_than_features_say():
@@ -193,7 +193,7 @@ def test_halves_of_whole_numbers_say_what_sums_of_fewer_rows_than_features_say()
     assert len(found[26]) == 0
 
 
-# What is refused, and what is not ------------------------------------------------------
+# What is refused, and what is not -----------------------------------------------------
 
 
 @pytest.mark.parametrize("where", ["hidden", "beside"])
@@ -255,4 +255,3 @@ def test_more_rows_than_planted_units_are_what_hides_a_row_in_training():
         guesses = training_of_planted_layers(node.ask, summary, n_units=n_units)
         found[n_units] = whole_rows(rows, summary.completed(guesses))
     assert found[100] < 40 and found[1000] > 160
-
