@@ -17,7 +17,7 @@ the node has rows, since the nearest of many guesses is near by chance.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from unittest import mock
@@ -108,12 +108,12 @@ def rounded_to_sort(guesses: np.ndarray, sort: str) -> np.ndarray:
 
 def features_found(rows: Rows, guesses: np.ndarray) -> np.ndarray:
     """Of each row the number of features that the nearest of the guesses has."""
-    found = np.zeros(len(rows.X), dtype=int)
+    n_found = np.zeros(len(rows.X), dtype=int)
     deviations = rows.X.std(axis=0)
     for guess in rounded_to_sort(guesses, rows.sort):
         near = np.abs(rows.X - guess) <= NEAR * deviations
-        found = np.maximum(found, near.sum(axis=1))
-    return found
+        n_found = np.maximum(n_found, near.sum(axis=1))
+    return n_found
 
 
 # What the honest summary says ---------------------------------------------------------
@@ -363,7 +363,7 @@ def _first_content(aggregator: BaseAggregator) -> dict:
     return first_request(aggregator, aggregator._first_requests()).content
 
 
-def _moments_asked(hidden: dict) -> dict:
+def _moments_content(hidden: dict) -> dict:
     """What a server asks that has a layer of its own summed by class."""
     return {
         "kind": "diagonal",
@@ -377,8 +377,8 @@ def layers_in_join(ask: Ask, summary: HonestSummary) -> np.ndarray:
     """A planted layer in the requests of the first message."""
     layers = _planted(summary, n_bands=120)
     content = _first_content(GEMSLogisticAggregator(random_state=0))
-    asked = _moments_asked(layers.content)
-    content["requests"] = {"0": {"task": "moments", "asked": asked}}
+    planted = _moments_content(layers.content)
+    content["requests"] = {"0": {"task": "moments", "asked": planted}}
     reply = ask(Message.of("join", **content))
     if reply is None:
         return _none(summary)
@@ -390,30 +390,30 @@ def layers_in_halves(ask: Ask, summary: HonestSummary) -> np.ndarray:
     """A planted layer in what is asked about each half of the rows."""
     layers = _planted(summary, n_bands=120)
     content = _first_content(GEMSLogisticAggregator(random_state=0))
-    asked = _moments_asked(layers.content)
-    content["requests"] = {"0": {"task": "moments", "asked": asked}}
+    planted = _moments_content(layers.content)
+    content["requests"] = {"0": {"task": "moments", "asked": planted}}
     reply = ask(Message.of("halves", asked={"0": content}))
     if reply is None or not reply["joins"]:
         return _none(summary)
-    found = [_none(summary)]
+    guesses = [_none(summary)]
     for of_half in reply["joins"]["0"].values():
         sums = class_sums_of(of_half["answers"]["0"]["reply"]["moments"])
-        found += [layers.rows_of_sums(of_class) for of_class in sums]
-    return np.concatenate(found)
+        guesses += [layers.rows_of_sums(of_class) for of_class in sums]
+    return np.concatenate(guesses)
 
 
 def layers_in_moments(ask: Ask, summary: HonestSummary) -> np.ndarray:
     """A planted layer in place of merged units."""
     layers = _planted(summary, n_bands=120)
-    asked = _network_moments_asked() | {"hidden": layers.content}
-    reply = ask(Message.of("moments", **asked))
+    content = _network_moments_content() | {"hidden": layers.content}
+    reply = ask(Message.of("moments", **content))
     if reply is None:
         return _none(summary)
     sums = class_sums_of(reply["moments"])
     return np.concatenate([layers.rows_of_sums(of_class) for of_class in sums])
 
 
-def _network_moments_asked() -> dict:
+def _network_moments_content() -> dict:
     """What a network method asks about its last layer, of no model."""
     (request, *_) = GEMSMLPAggregator(random_state=0)._later_requests()
     return dict(request.content) | {"model": None}
@@ -469,7 +469,8 @@ def _row_by_row(
     """Rows of bands whose units are asked about one by one, ten of them at most."""
     direction = summary.direction()
     thresholds = summary.thresholds(direction, 101)
-    d, found = summary.n_features, [_none(summary)]
+    d = summary.n_features
+    guesses = [_none(summary)]
     for band in range(0, 100, 4):
         layers = planted_layers(direction, thresholds[band : band + 2])
         count = sum_of_unit(layers.content, d)
@@ -479,10 +480,10 @@ def _row_by_row(
             sums = [sum_of_unit(layers.content, j) for j in range(d)]
             if None in sums:
                 break
-            found.append(layers.rows_of_sums(np.append(sums, count)))
-        if len(found) > 10:
+            guesses.append(layers.rows_of_sums(np.append(sums, count)))
+        if len(guesses) > 10:
             break
-    return np.concatenate(found)
+    return np.concatenate(guesses)
 
 
 def layers_in_size(ask: Ask, summary: HonestSummary) -> np.ndarray:
@@ -586,14 +587,14 @@ def packed_layers_in_moments(ask: Ask, summary: HonestSummary) -> np.ndarray:
     direction = summary.direction()
     thresholds = summary.thresholds(direction, n_bands + 1)
     layers = _layers_of_digits(digits, direction, thresholds)
-    asked = _network_moments_asked() | {"hidden": layers}
-    reply = ask(Message.of("moments", **asked))
+    content = _network_moments_content() | {"hidden": layers}
+    reply = ask(Message.of("moments", **content))
     if reply is None:
         return _none(summary)
-    found = [_none(summary)]
+    guesses = [_none(summary)]
     for sums in class_sums_of(reply["moments"]):
-        found.append(digits.rows(sums.reshape(n_bands, digits.n_packs)))
-    return np.concatenate(found)
+        guesses.append(digits.rows(sums.reshape(n_bands, digits.n_packs)))
+    return np.concatenate(guesses)
 
 
 def _layers_of_digits(
@@ -722,7 +723,8 @@ def thresholds_of_sums(ask: Ask, summary: HonestSummary) -> np.ndarray:
     reply = ask(Message.of("join", **content))
     if reply is None:
         return np.zeros((0, 2))
-    counts = np.array([own["reply"]["sums"][1] for own in reply["answers"].values()])
+    answers = reply["answers"].values()
+    counts = np.array([answer["reply"]["sums"][1] for answer in answers])
     cell, column = np.nonzero(-np.diff(counts, axis=0) == 1)
     return np.column_stack([column, (thresholds[cell] + thresholds[cell + 1]) / 2.0])
 
@@ -744,11 +746,15 @@ def differences_of_clusters(ask: Ask, summary: HonestSummary) -> np.ndarray:
         ):
             of_size = sums.setdefault((int(column), round(count)), {})
             of_size[np.round(mean, 9).tobytes()] = count * mean
-    found = [_none(summary)]
+    guesses = [_none(summary)]
     for (column, count), smaller in sums.items():
         larger = sums.get((column, count + 1), {})
-        found += [more - less for more in larger.values() for less in smaller.values()]
-    return _by_plausibility(np.vstack(found), summary)
+        guesses += [
+            larger_sum - smaller_sum
+            for larger_sum in larger.values()
+            for smaller_sum in smaller.values()
+        ]
+    return _by_plausibility(np.vstack(guesses), summary)
 
 
 def _by_plausibility(candidates: np.ndarray, summary: HonestSummary) -> np.ndarray:
@@ -762,8 +768,8 @@ def _by_plausibility(candidates: np.ndarray, summary: HonestSummary) -> np.ndarr
     )
     deviations = np.sqrt(summary.moments.variances())
     center = summary.moments.mean() + summary.moments.origin
-    away = np.linalg.norm((distinct - center) / deviations, axis=1)
-    return distinct[np.lexsort((away, -times))][: summary.n_rows]
+    distances = np.linalg.norm((distinct - center) / deviations, axis=1)
+    return distinct[np.lexsort((distances, -times))][: summary.n_rows]
 
 
 # Attacks by steep models --------------------------------------------------------------
@@ -795,14 +801,14 @@ def steep_gradients(
     """Gradients of steep models: two thresholds with one row between them."""
     direction = summary.direction()
     thresholds = summary.thresholds(direction, 301)
-    found = [_none(summary)]
+    guesses = [_none(summary)]
     for label in LABELS:
         gradients = []
-        for some in np.array_split(thresholds, -(-len(thresholds) // 7)):
+        for seven in np.array_split(thresholds, -(-len(thresholds) // 7)):
             reply = ask(
                 Message.of(
                     "evaluate",
-                    W=_steep_models(direction, some, steepness),
+                    W=_steep_models(direction, seven, steepness),
                     labels=[label],
                     columns=np.array([0]),
                     factors=np.ones(1),
@@ -816,8 +822,8 @@ def steep_gradients(
             steps = steps[np.abs(steps[:, -1]) > 1e-3]
             # Those of about one row first.
             steps = steps[np.argsort(np.abs(steps[:, -1] - 1.0), kind="stable")]
-            found.append((steps[:, :-1] / steps[:, -1:])[: summary.n_rows // 2])
-    return np.concatenate(found)
+            guesses.append((steps[:, :-1] / steps[:, -1:])[: summary.n_rows // 2])
+    return np.concatenate(guesses)
 
 
 def losses_of_turned_models(ask: Ask, summary: HonestSummary) -> np.ndarray:
@@ -827,7 +833,8 @@ def losses_of_turned_models(ask: Ask, summary: HonestSummary) -> np.ndarray:
     the model is; turned towards each feature it is that feature. Five messages of seven
     models are one row, if it is alone.
     """
-    d, found = summary.n_features, [_none(summary)]
+    d = summary.n_features
+    guesses = [_none(summary)]
     center = summary.moments.mean() + summary.moments.origin
     turns = 0.02 / np.sqrt(summary.moments.variances())
     for number in range(60):
@@ -836,10 +843,10 @@ def losses_of_turned_models(ask: Ask, summary: HonestSummary) -> np.ndarray:
         directions = np.vstack([direction, direction + np.diag(turns)])
         thresholds = threshold + np.append(0.0, turns * center)
         losses = []
-        for some in np.array_split(np.arange(d + 1), -(-(d + 1) // 7)):
-            W = np.zeros((len(some), d + 1, 2))
-            W[:, :-1, 1] = _LESS_STEEP * directions[some]
-            W[:, -1, 1] = -_LESS_STEEP * thresholds[some]
+        for seven in np.array_split(np.arange(d + 1), -(-(d + 1) // 7)):
+            W = np.zeros((len(seven), d + 1, 2))
+            W[:, :-1, 1] = _LESS_STEEP * directions[seven]
+            W[:, -1, 1] = -_LESS_STEEP * thresholds[seven]
             reply = ask(
                 Message.of(
                     "evaluate",
@@ -850,47 +857,53 @@ def losses_of_turned_models(ask: Ask, summary: HonestSummary) -> np.ndarray:
                 )
             )
             if reply is None:
-                return np.concatenate(found)
+                return np.concatenate(guesses)
             losses.append(reply["losses"][:, 0])
         distances = np.concatenate(losses) / _LESS_STEEP
         row = center + (distances[1:] - distances[0]) / turns
         if distances[0] > 0.1 and np.isfinite(row).all():
-            found.append(row[None])
-    return np.concatenate(found)
+            guesses.append(row[None])
+    return np.concatenate(guesses)
 
 
 def pairs_of_judged(ask: Ask, summary: HonestSummary) -> np.ndarray:
     """Counts of rows that two steep models are both right about."""
     direction, d = summary.direction(), summary.n_features
     thresholds = summary.thresholds(direction, 111)
-    center = summary.moments.mean() + summary.moments.origin
-    deviations = np.sqrt(summary.moments.variances())
-    places = np.linspace(-3.0, 4.0, 15)
-    cuts = center[:, None] + places * deviations[:, None]
+    cuts = _cuts_of_features(summary)
     models = [*_steep_models(direction, thresholds)]
     for j in range(d):
         models += [*_steep_models(np.eye(d)[j], cuts[j])]
-    found = [_none(summary)]
+    guesses = [_none(summary)]
     for label in LABELS:
-        other = "none of them"
         # The rows of other labels are right about nothing.
-        of_label = [{"labels": [other, label], "W": W} for W in models]
+        of_label = [{"labels": ["none of them", label], "W": W} for W in models]
         numbered = {
-            str(k): {"first": own, "second": own} for k, own in enumerate(of_label)
+            str(k): {"first": model, "second": model}
+            for k, model in enumerate(of_label)
         }
         reply = ask(Message.of("judge", models=numbered))
         if reply is None or len(reply["right"]) < len(models):
             continue
-        n = len(thresholds)
-        right = reply["right"]
-        within = right[: n - 1] - right[1:n]
-        alone = np.flatnonzero(
-            np.diagonal(right)[: n - 1] - np.diagonal(right)[1:n] == 1
-        )
-        above = within[alone][:, n:].reshape(len(alone), d, len(places)).sum(axis=2)
-        middles = -3.0 + (above - 0.5) * (places[1] - places[0])
-        found.append(center + middles * deviations)
-    return np.concatenate(found)
+        n, right = len(thresholds), reply["right"]
+        alone = np.flatnonzero(-np.diff(np.diagonal(right)[:n]) == 1)
+        in_band = right[: n - 1] - right[1:n]
+        above = in_band[alone, n:].reshape(len(alone), *cuts.shape).sum(axis=2)
+        width = cuts[:, 1] - cuts[:, 0]
+        guesses.append(cuts[:, 0] + (above - 0.5) * width)
+    return np.concatenate(guesses)
+
+
+def _cuts_of_features(summary: HonestSummary) -> np.ndarray:
+    """Fifteen places of each feature, as far from each other as guesses may be wrong.
+
+    Of whole numbers they lie between two of them.
+    """
+    center = summary.moments.mean() + summary.moments.origin
+    if summary.sort == "integer":
+        return np.rint(center)[:, None] + np.arange(-7.0, 8.0) + 0.5
+    deviations = np.sqrt(summary.moments.variances())
+    return center[:, None] + deviations[:, None] * np.linspace(-3.0, 4.0, 15)
 
 
 def radii_of_turned_models(ask: Ask, summary: HonestSummary) -> np.ndarray:
@@ -900,7 +913,8 @@ def radii_of_turned_models(ask: Ask, summary: HonestSummary) -> np.ndarray:
     that the order of the rows stays, and its bias so large that all rows are right.
     Rows that are equally long are told apart by a small part along a direction.
     """
-    d, found = summary.n_features, [_none(summary)]
+    d = summary.n_features
+    guesses = [_none(summary)]
     (*_, honest) = aggregator_of_spaces()._later_requests()
     bias, turn = 1.0, 1e-7
     for column in range(len(LABELS)):
@@ -922,8 +936,8 @@ def radii_of_turned_models(ask: Ask, summary: HonestSummary) -> np.ndarray:
             radii.append(np.sort(reply["radii_radii"]) * reply["scale"])
         if len(radii) == d + 1:
             ratios = np.array(radii[1:]) / radii[0] - 1.0
-            found.append((ratios * bias / turn).T)
-    return np.concatenate(found)
+            guesses.append((ratios * bias / turn).T)
+    return np.concatenate(guesses)
 
 
 def aggregator_of_spaces() -> GEMSLogisticAggregator:
@@ -962,7 +976,7 @@ def states_of_front(ask: Ask, summary: HonestSummary) -> np.ndarray:
     if reply is None:
         return _none(summary)
     state = {k: v for k, v in reply["parts"]["0/0"].items() if k != "statistic"}
-    found = [_none(summary)]
+    guesses = [_none(summary)]
     for seed in range(12):
         made_up = _moved_state(state, seed)
         content["front"] = front | {
@@ -972,8 +986,8 @@ def states_of_front(ask: Ask, summary: HonestSummary) -> np.ndarray:
         join = ask(Message.of("join", **content))
         if join is not None:
             moments = join["answers"]["0"]["reply"]["moments"]
-            found.append(_rows_of_lone_units(moments, made_up, summary.n_features))
-    return np.concatenate(found)
+            guesses.append(_rows_of_lone_units(moments, made_up, summary.n_features))
+    return np.concatenate(guesses)
 
 
 def _moved_state(state: dict, seed: int) -> dict:
@@ -984,9 +998,9 @@ def _moved_state(state: dict, seed: int) -> dict:
 
 def _rows_of_lone_units(content: dict, state: dict, n_features: int) -> np.ndarray:
     moments = ClassMoments.from_arrays(content)
-    found = [np.zeros((0, n_features))]
+    guesses = [np.zeros((0, n_features))]
     if moments.is_diagonal:
-        return found[0]
+        return guesses[0]
     means = moments.means + moments.origin
     deviations = np.sqrt(state["squares"] / state["counts"])
     units = np.arange(n_features, moments.n_features)
@@ -998,8 +1012,8 @@ def _rows_of_lone_units(content: dict, state: dict, n_features: int) -> np.ndarr
         # Of one row alone the square of the sum is the sum of squares.
         alone = (squares > 1e-4) & (np.abs(sums**2 - squares) < 1e-6 * squares)
         scaled = products[units[alone], :n_features] / sums[alone, None]
-        found.append(state["means"] + deviations * scaled)
-    return _distinct(np.concatenate(found))
+        guesses.append(state["means"] + deviations * scaled)
+    return _distinct(np.concatenate(guesses))
 
 
 def _distinct(rows: np.ndarray) -> np.ndarray:
@@ -1036,13 +1050,11 @@ def _rows_of_steps(weights: np.ndarray, biases: np.ndarray) -> np.ndarray:
     """
     steps, of_biases = np.diff(weights, axis=1), np.diff(biases)
     sizes = np.abs(of_biases)
-    some = sizes > 1e-6 * sizes.max(initial=0.0)
-    rows = (steps[:, some] / of_biases[some]).T
+    moved = sizes > 1e-6 * sizes.max(initial=0.0)
+    rows = (steps[:, moved] / of_biases[moved]).T
     # Those that moved it least are of one row.
-    order = np.argsort(
-        np.round(sizes[some] / sizes[some].min(initial=1.0)), kind="stable"
-    )
-    return rows[order]
+    n_rows = np.round(sizes[moved] / sizes[moved].min(initial=np.inf))
+    return rows[np.argsort(n_rows, kind="stable")]
 
 
 def training_of_planted_layers(
@@ -1107,7 +1119,7 @@ def training_of_linear_model(ask: Ask, summary: HonestSummary) -> np.ndarray:
     by_class = summary.moments.by_class()
     n_second = by_class.counts[1]
     sum_of_second = n_second * (by_class.means[1] + by_class.origin)
-    found = [_none(summary)]
+    guesses = [_none(summary)]
     for number in range(50):
         direction = summary.direction(seed=number)
         threshold = summary.thresholds(direction, summary.n_rows)[-1]
@@ -1130,8 +1142,8 @@ def training_of_linear_model(ask: Ask, summary: HonestSummary) -> np.ndarray:
         row = ratio * (1.0 - n_second) + sum_of_second
         row += (threshold - direction @ row) / (direction @ direction) * direction
         if np.isfinite(row).all():
-            found.append(row[None])
-    return np.concatenate(found)
+            guesses.append(row[None])
+    return np.concatenate(guesses)
 
 
 def network_of_node(rows: Rows, *, n_units: int = 300, solver: str = "adam"):
@@ -1157,9 +1169,9 @@ def rows_of_lattices(moments: ClassMoments) -> np.ndarray:
     Rows are known but for a rotation among them, and few rotations make whole numbers
     of all. Differences of rows are the shortest vectors of a lattice.
     """
-    found = [np.zeros((0, moments.n_features))]
+    guesses = [np.zeros((0, moments.n_features))]
     if moments.is_diagonal:
-        return found[0]
+        return guesses[0]
     means = moments.means + moments.origin
     for group, scatter in zip(moments.groups, moments.scatter, strict=True):
         of_group = (moments.columns == group) | (group < 0)
@@ -1167,10 +1179,10 @@ def rows_of_lattices(moments: ClassMoments) -> np.ndarray:
         rank = round(counts.sum()) - len(counts)
         if 0 < rank < moments.n_features:
             differences, unit = _short_differences(scatter, rank)
-            found += _rows_of_differences(
+            guesses += _rows_of_differences(
                 differences, unit, counts=counts, means=means[of_group]
             )
-    return np.concatenate(found)
+    return np.concatenate(guesses)
 
 
 def _short_differences(scatter: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
@@ -1224,14 +1236,14 @@ def _reduced_basis(
 
 def _with_sums(short: np.ndarray, unit: np.ndarray, *, most: int) -> np.ndarray:
     """Vectors and their negatives, and sums of two that are as short again."""
-    known = {tuple(sign * vector) for vector in short for sign in (1, -1)}
-    new = list(known)
-    while new and len(known) <= most:
-        one, other = np.array(new), np.array(list(known))
-        i, j = np.nonzero(np.abs(one @ unit @ (other @ unit).T + 1.0) < 0.05)
-        new = list({tuple(vector) for vector in one[i] + other[j]} - known)
-        known |= set(new)
-    return np.array(sorted(known)).reshape(-1, len(unit))
+    all_short = {tuple(sign * vector) for vector in short for sign in (1, -1)}
+    new = list(all_short)
+    while new and len(all_short) <= most:
+        first, second = np.array(new), np.array(list(all_short))
+        i, j = np.nonzero(np.abs(first @ unit @ (second @ unit).T + 1.0) < 0.05)
+        new = list({tuple(vector) for vector in first[i] + second[j]} - all_short)
+        all_short |= set(new)
+    return np.array(sorted(all_short)).reshape(-1, len(unit))
 
 
 def _rows_of_differences(
@@ -1239,25 +1251,35 @@ def _rows_of_differences(
 ) -> list[np.ndarray]:
     """Rows of each cluster, from all differences between two of its rows."""
     products = np.rint((differences @ unit) @ (differences @ unit).T)
-    left, found = np.ones(len(differences), dtype=bool), []
-    while left.any():
-        # Differences of one cluster hang together; those from one row have products 1.
-        part = np.arange(len(differences)) == np.argmax(left)
-        while (more := (products[part] != 0).any(axis=0) | part).sum() > part.sum():
-            part = more
-        left &= ~part
-        star = [int(np.argmax(part))]
-        beside = np.flatnonzero(part & (products[star[0]] == 1))
-        if len(beside):
-            star += [beside[0], *beside[products[beside[0], beside] == 1]]
+    unused = np.ones(len(differences), dtype=bool)
+    rows_by_cluster = []
+    while unused.any():
+        cluster = _connected_to(int(np.argmax(unused)), products)
+        unused &= ~cluster
+        # Differences of one row from all others have products of 1 with each other.
+        star = [int(np.argmax(cluster))]
+        neighbours = np.flatnonzero(cluster & (products[star[0]] == 1))
+        if len(neighbours):
+            second = neighbours[0]
+            star += [second, *neighbours[products[second, neighbours] == 1]]
         from_one_row, size = differences[star], len(star) + 1
         for mean in means[np.rint(counts) == size]:
             for side in (from_one_row, -from_one_row):
                 first = mean + side.sum(axis=0) / size
                 rows = np.vstack([first, first - side])
                 if np.abs(rows - rows.round()).max() < 0.2:
-                    found.append(rows.round())
-    return found
+                    rows_by_cluster.append(rows.round())
+    return rows_by_cluster
+
+
+def _connected_to(start: int, products: np.ndarray) -> np.ndarray:
+    """Which differences hang together with one: those of the rows of one cluster."""
+    connected = np.arange(len(products)) == start
+    while True:
+        larger = (products[connected] != 0).any(axis=0) | connected
+        if larger.sum() == connected.sum():
+            return connected
+        connected = larger
 
 
 def lattices_of_halves(ask: Ask, summary: HonestSummary) -> np.ndarray:
@@ -1266,12 +1288,12 @@ def lattices_of_halves(ask: Ask, summary: HonestSummary) -> np.ndarray:
     reply = ask(Message.of("halves", asked={"0": content}))
     if reply is None or not reply["joins"]:
         return _none(summary)
-    found = [_none(summary)]
+    guesses = [_none(summary)]
     for of_half in reply["joins"]["0"].values():
         moments = of_half["answers"]["0"]["reply"]["moments"]
         moments = ClassMoments.from_arrays(moments)
-        found += [rows_of_lattices(moments), moments.means + moments.origin]
-    return np.concatenate(found)
+        guesses += [rows_of_lattices(moments), moments.means + moments.origin]
+    return np.concatenate(guesses)
 
 
 # The table of attacks -----------------------------------------------------------------
@@ -1294,10 +1316,8 @@ class Attack:
     has_network: bool = False  # whether the node's classifier is one
     has_classifier: bool = True
     # Rows that it finds in every feature where nothing protects them, of 100, at least,
-    # and beside those that the honest summary gives; by the sort of columns if it is
-    # weaker there.
+    # and beside those that the honest summary gives.
     finds: int = 20
-    finds_by_sort: Mapping[str, int] = field(default_factory=dict)
     # Whether an agreement that allows it means to trust the server (see the page).
     is_trusted: bool = False
     node: type[AgreedNode] = AgreedNode
@@ -1385,8 +1405,6 @@ ATTACKS = [
         play=pairs_of_judged,
         tasks=("judge",),
         agreement=_agreement_of_choice,
-        # Its places are no whole numbers.
-        finds_by_sort={"integer": 10},
     ),
     Attack(play=steep_gradients, tasks=("evaluate",), agreement=_IN_ROUNDS),
     Attack(
