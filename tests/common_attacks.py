@@ -713,9 +713,9 @@ def _rows_by_turning(
 
 
 def thresholds_of_sums(ask: Ask, summary: HonestSummary) -> np.ndarray:
-    """Values of single rows: of counts above many thresholds, in one first message."""
-    content = _first_content(PooledAggregator(pooled=BernoulliNB(binarize=0.0)))
+    """Columns and values of single rows: of counts above thresholds, in one message."""
     thresholds = np.linspace(-4.0, 6.0, 2001)
+    content = _content_of_threshold(0.0)
     content["requests"] = {
         str(k): {"task": "class_sums", "asked": {"of": "above", "threshold": float(t)}}
         for k, t in enumerate(thresholds)
@@ -725,6 +725,28 @@ def thresholds_of_sums(ask: Ask, summary: HonestSummary) -> np.ndarray:
         return np.zeros((0, 2))
     answers = reply["answers"].values()
     counts = np.array([answer["reply"]["sums"][1] for answer in answers])
+    return _lone_values(thresholds, counts)
+
+
+def thresholds_in_many_exchanges(ask: Ask, summary: HonestSummary) -> np.ndarray:
+    """The same, each threshold in the agreed settings of an exchange of its own."""
+    thresholds = np.linspace(-1.0, 0.0, 101)
+    answered, counts = [], []
+    for threshold in thresholds:
+        reply = ask(Message.of("join", **_content_of_threshold(float(threshold))))
+        if reply is not None:
+            answered.append(threshold)
+            counts.append(reply["answers"]["0"]["reply"]["sums"][1])
+    return _lone_values(np.array(answered), np.array(counts))
+
+
+def _content_of_threshold(threshold: float) -> dict:
+    pooled = BernoulliNB(binarize=threshold)
+    return _first_content(PooledAggregator(pooled=pooled))
+
+
+def _lone_values(thresholds: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Columns, and middles of the cells in which one row has its value."""
     cell, column = np.nonzero(-np.diff(counts, axis=0) == 1)
     return np.column_stack([column, (thresholds[cell] + thresholds[cell + 1]) / 2.0])
 
@@ -823,6 +845,36 @@ def steep_gradients(
             # Those of about one row first.
             steps = steps[np.argsort(np.abs(steps[:, -1] - 1.0), kind="stable")]
             guesses.append((steps[:, :-1] / steps[:, -1:])[: summary.n_rows // 2])
+    return np.concatenate(guesses)
+
+
+def patient_gradients(ask: Ask, summary: HonestSummary) -> np.ndarray:
+    """Gradients of steep models, one a message: each is of many rows.
+
+    Nodes withhold gradients of few rows, and of models that differ in few rows where
+    these are in one message.
+    """
+    direction = summary.direction()
+    guesses = [_none(summary)]
+    thresholds = summary.thresholds(direction, 151)[50:]
+    for label in LABELS:
+        gradients = []
+        for threshold in thresholds:
+            reply = ask(
+                Message.of(
+                    "evaluate",
+                    W=_steep_models(direction, np.array([threshold]))[0],
+                    labels=[label],
+                    columns=np.array([0]),
+                    factors=np.ones(1),
+                    gradient=True,
+                )
+            )
+            if reply is not None:
+                gradients.append(reply["gradient"][:, 1])
+        if len(gradients) > 1:
+            steps = -np.diff(np.array(gradients), axis=0)
+            guesses.append(steps[np.abs(steps[:, -1] - 1.0) < 1e-3, :-1])
     return np.concatenate(guesses)
 
 
@@ -1318,6 +1370,8 @@ class Attack:
     # Rows that it finds in every feature where nothing protects them, of 100, at least,
     # and beside those that the honest summary gives.
     finds: int = 20
+    # Whether it is only stopped where single rows are not to be known.
+    needs_min_rows: bool = False
     # Whether an agreement that allows it means to trust the server (see the page).
     is_trusted: bool = False
     node: type[AgreedNode] = AgreedNode
@@ -1407,6 +1461,7 @@ ATTACKS = [
         agreement=_agreement_of_choice,
     ),
     Attack(play=steep_gradients, tasks=("evaluate",), agreement=_IN_ROUNDS),
+    Attack(play=patient_gradients, tasks=("evaluate",), agreement=_IN_ROUNDS),
     Attack(
         play=less_steep_gradients, tasks=("evaluate",), agreement=_IN_ROUNDS, finds=3
     ),
@@ -1426,12 +1481,14 @@ ATTACKS = [
         tasks=("moments",),
         agreement=_NETWORKS,
         has_network=True,
+        needs_min_rows=True,
     ),
     Attack(
         play=units_in_neurons,
         tasks=("neurons",),
         agreement=_NETWORKS,
         has_network=True,
+        needs_min_rows=True,
     ),
     Attack(
         play=packed_layers_in_moments,

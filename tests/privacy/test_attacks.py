@@ -21,6 +21,7 @@ from common_attacks import (
     AgreedNode,
     Attack,
     HonestSummary,
+    NodeOfManyExchanges,
     OpenNode,
     Rows,
     breast_cancer_rows,
@@ -29,6 +30,7 @@ from common_attacks import (
     layers_in_score,
     network_of_node,
     rounded_to_sort,
+    thresholds_in_many_exchanges,
     thresholds_of_sums,
     training_of_planted_layers,
     units_in_neurons,
@@ -141,6 +143,18 @@ def test_under_an_agreement_rows_come_no_nearer_than_by_the_summary(attack, sort
     assert whole_rows(rows, guesses) <= whole_rows(rows, honest) + FEW_ROWS
 
 
+@pytest.mark.parametrize(
+    "attack", [attack for attack in PROTECTED if not attack.needs_min_rows], ids=id_of
+)
+def test_single_rows_may_be_known_and_still_no_more_is_asked_than_agreed(attack):
+    """What an agreement allows is a bound by itself, and not by ``min_rows`` alone."""
+    rows, summary = rows_of("continuous"), summary_of("continuous")
+    honest = summary.guesses()
+    guesses = attack.under_agreement(rows, summary, min_rows=1)
+    assert median_found(rows, guesses) <= median_found(rows, honest) + MARGIN
+    assert whole_rows(rows, guesses) <= whole_rows(rows, honest) + FEW_ROWS
+
+
 @pytest.mark.parametrize("min_rows", [1, 50])
 @pytest.mark.parametrize("attack", TRUSTED, ids=id_of)
 def test_an_agreement_on_training_or_on_merged_layers_means_trust(attack, min_rows):
@@ -170,13 +184,24 @@ def test_counts_above_thresholds_of_the_servers_tell_values():
     assert "does not ask" in node.refusals[0]
 
 
+def test_thresholds_in_as_many_exchanges_tell_no_values_either():
+    rows, summary = rows_of("continuous"), summary_of("continuous")
+    values = thresholds_in_many_exchanges(OpenNode(rows, None).ask, summary)
+    assert len(values) > 100
+    agreement = Agreement.of(PooledAggregator(pooled=BernoulliNB()))
+    node = NodeOfManyExchanges(rows, None, agreement)
+    assert len(thresholds_in_many_exchanges(node.ask, summary)) == 0
+    assert node.n_answered == 1
+    assert "have been asked about before" in node.refusals[0]
+
+
 # Halves -------------------------------------------------------------------------------
 
 
 def test_halves_of_whole_numbers_say_what_sums_of_fewer_rows_than_features_say():
     """An honest server is told this, too: the node is warned of it."""
     rows, summary = rows_of("integer"), summary_of("integer")
-    (attack,) = (own for own in ATTACKS if own.tasks == ("halves",))
+    (attack,) = (each for each in ATTACKS if each.tasks == ("halves",))
     found = {}
     for min_rows in (10, 26):
         node = AgreedNode(
@@ -198,7 +223,7 @@ def test_halves_of_whole_numbers_say_what_sums_of_fewer_rows_than_features_say()
 @pytest.mark.parametrize("where", ["hidden", "beside"])
 def test_hidden_layers_are_refused_under_a_method_that_merges_none(where):
     rows = rows_of("continuous")
-    (attack,) = (own for own in ATTACKS if own.play is layers_in_score)
+    (attack,) = (each for each in ATTACKS if each.play is layers_in_score)
     node = AgreedNode(rows, attack.classifier(rows), attack.agreement(10))
     model = {"W": np.eye(4, 2), "columns": np.array([0, 1])}
     hidden = {"weights": [np.eye(31, 3)], "activation": ["relu"]}
