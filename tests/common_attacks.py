@@ -571,7 +571,8 @@ class PackedDigits:
         alone = (whole // self.n_levels**self.n_packed == 1).all(axis=1)
         places = self.n_levels ** np.arange(self.n_packed)
         digits = whole[alone][:, :, None] // places % self.n_levels
-        digits = digits.reshape(alone.sum(), -1)[:, : len(self.lowest)]
+        digits = digits.reshape(len(digits), self.n_packs * self.n_packed)
+        digits = digits[:, : len(self.lowest)]
         return self.lowest + digits * self.width
 
 
