@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a hostile server finds of a node's rows, and what keeping gradients back costs.
+"""What a curious server finds of a node's rows, and what keeping rows back costs.
 
-The server asks for gradients of steep models that say one class strictly above a
-threshold; where one row lies between two thresholds their difference is that row. A row
-is found that is known to so many deviations in every feature. The price: five messages
-over a channel, by what nodes keep back with ``min_rows`` 1 and 10.
+Four tables: all attacks that the tests play (tests/common_attacks.py), on more rows and
+under several bounds; what training of planted networks shows, by how many units they
+have; gradients of thousands of steep models, of which only some are answered; and what
+five messages lose by what nodes keep back.
 """
 
 from __future__ import annotations
 
+import sys
 import warnings
 from argparse import ArgumentParser
+from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
@@ -19,17 +21,123 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
-from skgems import GEMSLogisticAggregator
+from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.datasets import partition_by_label, partition_dirichlet
-from skgems.federation import Message, Nodes, reply_to
+from skgems.federation import (
+    Agreement,
+    ClassesLeftOutWarning,
+    Message,
+    Nodes,
+    RowsExposedWarning,
+    reply_to,
+)
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from common_attacks import (  # noqa: E402
+    ATTACKS,
+    SORTS,
+    AgreedNode,
+    Attack,
+    HonestSummary,
+    Rows,
+    breast_cancer_rows,
+    features_found,
+    network_of_node,
+    training_of_planted_layers,
+)
 
 # Of the model's logits along the direction: what finds most of those that are answered.
 STEEPNESS = 60.0
 NEAR = (1e-6, 1e-2, 0.1, 0.3)
 SETS = {"digits": load_digits, "wine": load_wine, "cancer": load_breast_cancer}
+BOUNDS = (1, 10, 50)
+N_UNITS = (30, 100, 300, 1000, 3000)
+TABLES = ("attacks", "training", "gradients", "price")
 
 
-def attacked(X, y, clf, n_thresholds: int, n_models: int, min_rows: int) -> tuple:
+# All attacks -----------------------------------------------------------------------
+
+
+def shown(rows: Rows, guesses: np.ndarray) -> str:
+    """Features of the median row that are found, and rows found in every feature."""
+    n_found = features_found(rows, guesses)
+    whole = np.mean(n_found == rows.n_features)
+    return f"{np.median(n_found):4.0f} {whole:4.0%}"
+
+
+def print_attacks(n_rows: int) -> None:
+    """Each attack on each sort of columns, without protection and under agreements."""
+    print(
+        f"\nof {n_rows} rows: features of the median row, of 30, within 0.3 "
+        "deviations; and rows found in all of them"
+    )
+    bounds = [f"min_rows={bound}" for bound in BOUNDS]
+    columns = ["honest", "nothing", *bounds]
+    print(f"{'attack':28} {'tasks':12} {'columns':11}", *(f"{c:>11}" for c in columns))
+    for sort in SORTS:
+        rows = breast_cancer_rows(sort, n_rows)
+        summary = HonestSummary.of(rows)
+        honest = shown(rows, summary.guesses())
+        for attack in ATTACKS:
+            cells = [honest, shown(rows, attack.without_protection(rows, summary))]
+            for bound in BOUNDS:
+                guesses = attack.under_agreement(rows, summary, min_rows=bound)
+                cells.append(shown(rows, guesses))
+            print(
+                f"{name_of(attack):28} {'+'.join(attack.tasks):12} {sort:11}",
+                *(f"{cell:>11}" for cell in cells),
+                flush=True,
+            )
+
+
+def name_of(attack: Attack) -> str:
+    """With a mark where it is in many exchanges, or where an agreement means trust."""
+    marks = " *" if attack.node is not AgreedNode else ""
+    marks += " +" if attack.is_trusted else ""
+    return attack.name.replace("_", " ")[: 28 - len(marks)] + marks
+
+
+# Training --------------------------------------------------------------------------
+
+
+def print_training() -> None:
+    """Rows that planted layers show after one epoch, by units, batches and bounds."""
+    print("\nrows found in all features, after an epoch of training a planted network")
+    print(f"{'rows':>5} {'batch':>6} {'min_rows':>8}", *(f"{n:>6}" for n in N_UNITS))
+    for n_rows in (100, 200, 400):
+        rows = breast_cancer_rows("continuous", n_rows)
+        summary = HonestSummary.of(rows)
+        for optimiser, batch, bound in (
+            ("adam", "auto", 1),
+            ("adam", "auto", 10),
+            ("adam", "auto", 50),
+            ("sgd", 20, 10),
+        ):
+            network = network_of_node(rows, n_units=20, solver=optimiser)
+            network.set_params(batch_size=batch)
+            agreement = Agreement.of(GEMSMLPAggregator(random_state=0), min_rows=bound)
+            shares = []
+            for n_units in N_UNITS:
+                node = AgreedNode(rows, network, agreement, min_rows=bound)
+                guesses = training_of_planted_layers(
+                    node.ask, summary, n_units=n_units, optimiser=optimiser
+                )
+                n_found = features_found(rows, summary.completed(guesses))
+                shares.append(np.mean(n_found == rows.n_features))
+            print(
+                f"{n_rows:>5} {batch:>6} {bound:>8}",
+                *(f"{share:>6.0%}" for share in shares),
+                flush=True,
+            )
+
+
+# Gradients of steep models ---------------------------------------------------------
+
+
+def found_by_gradients(
+    X, y, clf, *, n_thresholds: int, n_models: int, min_rows: int
+) -> tuple[float, list[int]]:
     """Share of gradients kept back, and rows of class 0 found to within `NEAR`."""
     v = np.random.default_rng(0).standard_normal(X.shape[1])
     v /= np.linalg.norm(v)
@@ -56,10 +164,31 @@ def attacked(X, y, clf, n_thresholds: int, n_models: int, min_rows: int) -> tupl
         apart = np.abs(X[y == 0] - step[:-1] / step[-1]).max(axis=1)
         nearest = np.argmin(apart)
         away[nearest] = min(away[nearest], apart[nearest])
-    return np.isnan(gradients[:, 0]).mean(), [int((away < near).sum()) for near in NEAR]
+    n_found = [int((away < near).sum()) for near in NEAR]
+    return np.isnan(gradients[:, 0]).mean(), n_found
 
 
-def priced(X, y, nodes, C: float, min_rows: int) -> tuple:
+def print_gradients() -> None:
+    """Rows of breast cancer that gradients of thousands of steep models show."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X, y = StandardScaler().fit_transform(X)[:200], y[:200]
+    clf = LogisticRegression().fit(X, y)
+    print(f"\nrows of {(y == 0).sum()} found, to within {NEAR} deviations")
+    for n_thresholds, n_models, bound in ((4001, 7, 1), (4001, 7, 10), (2001, 1, 10)):
+        withheld, n_found = found_by_gradients(
+            X, y, clf, n_thresholds=n_thresholds, n_models=n_models, min_rows=bound
+        )
+        print(
+            f"{n_models} a message, min_rows={bound:<2}: "
+            f"{withheld:4.0%} kept, {n_found}",
+            flush=True,
+        )
+
+
+# The price -------------------------------------------------------------------------
+
+
+def fitted_over_channel(X, y, nodes, *, C: float, min_rows: int) -> tuple:
     """The aggregate of five messages, and the share of gradients kept back."""
     clfs = [
         LogisticRegression(C=C, max_iter=2000).fit(X[nodes == k], y[nodes == k])
@@ -70,32 +199,27 @@ def priced(X, y, nodes, C: float, min_rows: int) -> tuple:
     def ask(requests):
         replies = {}
         for name, request in requests.items():
-            own = X[nodes == int(name)], y[nodes == int(name)]
-            given = {"name": name, "min_rows": min_rows}
-            replies[name] = reply_to(request, clfs[int(name)], *own, **given)
+            at_node = nodes == int(name)
+            replies[name] = reply_to(
+                request,
+                clfs[int(name)],
+                X[at_node],
+                y[at_node],
+                name=name,
+                min_rows=min_rows,
+            )
             if request.task == "evaluate":
                 gradients = replies[name].content["gradient"]
                 kept_back.extend(np.isnan(gradients[:, 0, 0]))
         return replies
 
-    channel = Nodes(ask, [str(k) for k in range(len(clfs))])
+    channel = Nodes(ask, [str(k) for k in range(len(clfs))], min_rows=min_rows)
     agg = GEMSLogisticAggregator(channel, C=C, n_rounds=5, random_state=0)
     return agg.fit(), np.mean(kept_back)
 
 
-def main() -> None:
-    """Print both tables."""
-    ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
-    warnings.simplefilter("ignore", ConvergenceWarning)
-    X, y = load_breast_cancer(return_X_y=True)
-    X, y = StandardScaler().fit_transform(X)[:200], y[:200]
-    clf = LogisticRegression().fit(X, y)
-    print(f"rows of {(y == 0).sum()} found, to within {NEAR} deviations")
-    for n, n_models, least in ((4001, 7, 1), (4001, 7, 10), (2001, 1, 10)):
-        withheld, found = attacked(X, y, clf, n, n_models, least)
-        print(
-            f"{n_models} a message, min_rows={least:<2}: {withheld:4.0%} kept, {found}"
-        )
+def print_price() -> None:
+    """Accuracy of five messages under two bounds, beside that of all rows together."""
     print("\naccuracy of five messages, and gradients kept back")
     for name, load in SETS.items():
         X, y = load(return_X_y=True)
@@ -111,11 +235,31 @@ def main() -> None:
             for C in (1.0, 100.0):
                 pooled = LogisticRegression(C=C, max_iter=5000).fit(X, y)
                 cells = [f"{pooled.score(X_test, y_test):.3f} pooled"]
-                for least in (1, 10):
-                    agg, withheld = priced(X, y, nodes, C, least)
+                for bound in (1, 10):
+                    agg, withheld = fitted_over_channel(
+                        X, y, nodes, C=C, min_rows=bound
+                    )
                     score = agg.score(X_test, y_test)
-                    cells.append(f"min_rows={least} {score:.3f} ({withheld:.0%})")
+                    cells.append(f"min_rows={bound} {score:.3f} ({withheld:.0%})")
                 print(f"{name:7} {part:13} C={C:<5g}", *cells, flush=True)
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES)
+    parser.add_argument("--rows", type=int, default=200, help="of the node attacked")
+    arguments = parser.parse_args()
+    for category in (ConvergenceWarning, RowsExposedWarning, ClassesLeftOutWarning):
+        warnings.simplefilter("ignore", category)
+    if "attacks" in arguments.tables:
+        print_attacks(arguments.rows)
+    if "training" in arguments.tables:
+        print_training()
+    if "gradients" in arguments.tables:
+        print_gradients()
+    if "price" in arguments.tables:
+        print_price()
 
 
 if __name__ == "__main__":

@@ -76,6 +76,8 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     _takes_rows_alone = False  # whether nodes may have no classifier
     _looks_at_members = True  # whether what nodes' classifiers learnt is asked for
     _asks_nodes = False  # by messages, so that `estimators` may be a channel
+    # Whether it asks nodes about hidden layers that were merged from those of several.
+    _merges_layers = False
     # Classes of which this is so, by name, as an exchange and its folder know them.
     methods: "ClassVar[dict[str, type[BaseAggregator]]]" = {}
 

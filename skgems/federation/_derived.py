@@ -44,6 +44,8 @@ def check_is_derived(request: Message, agreed: Agreement | None) -> None:
     """
     for content in joins_in(request):
         _check_first(content, agreed)
+    if agreed is not None:
+        _check_layers(request, agreed)
     if agreed is not None and request.task in _ALONE:
         _check_later(request, agreed)
 
@@ -73,6 +75,25 @@ def _check_first(content: Mapping, agreed: Agreement | None) -> None:
         f"{what_differs(differing[0], derived):.300}. The node answers only what it "
         "would ask itself with these settings."
     )
+
+
+def _check_layers(request: Message, agreed: Agreement) -> None:
+    """Refuse hidden layers under a method that merges none.
+
+    Behind layers that a server made up even a gradient or a score, of a model that is
+    not steep at all, can be of one row.
+    """
+    compared = request.content.get("beside") or {}
+    layers = [content.get("hidden") for content in (request.content, compared)]
+    if layers == [None, None]:
+        return
+    method = BaseAggregator.methods.get(agreed.method)
+    if method is None or not method._merges_layers:
+        raise NotAgreedError(
+            f"the request ({request.task!r}) brings hidden layers, and {agreed.method} "
+            "with the agreed settings merges none. The node answers only what it would "
+            "ask itself with these settings."
+        )
 
 
 def _check_later(request: Message, agreed: Agreement) -> None:

@@ -171,6 +171,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
     """
 
     _asks_nodes = True
+    _merges_layers = True
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "epsilon": [None, *GEMSLogisticAggregator._parameter_constraints["epsilon"]],

@@ -104,8 +104,26 @@ def _inputs(member: Member, role: str, hidden):
 
 
 def neurons(member: Member, *, weights, geometry, hidden=None, **options) -> dict:
+    _check_units_are_own(member, weights)
     X, geometry = _inputs(member, "learning", hidden), Geometry.from_settings(geometry)
     return vars(build_neuron_spaces(X, weights, geometry=geometry, **options))
+
+
+def _check_units_are_own(member: Member, weights: np.ndarray) -> None:
+    """Refuse more units than the node's own network has in any layer.
+
+    A server asks about the units of the node itself. Of thousands that it made up, the
+    sizes say where each row lies along any direction.
+    """
+    if member.min_rows == 1:  # single rows may be known
+        return
+    most = max(member.model.network(copy=False).widths, default=0)
+    if weights.shape[1] > most:
+        raise ValueError(
+            f"Node {member.name!r} is asked about {weights.shape[1]} units of a layer, "
+            f"but its own network has {most} at most, and it answers only about these. "
+            "The server must send the weights of the node's own network."
+        )
 
 
 def class_sums(member: Member, *, of, threshold=None) -> dict:

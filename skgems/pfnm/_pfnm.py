@@ -203,6 +203,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     """
 
     _asks_nodes = True
+    _merges_layers = True
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         **dict.fromkeys(_SCALES, [*_AUTO, "array-like"]),
