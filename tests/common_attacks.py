@@ -1503,7 +1503,6 @@ ATTACKS = [
         tasks=("evaluate",),
         agreement=_NETWORKS_IN_ROUNDS,
         has_network=True,
-        is_trusted=True,
     ),
     Attack(
         play=training_of_planted_layers,

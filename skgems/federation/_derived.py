@@ -94,6 +94,11 @@ def _check_layers(request: Message, agreed: Agreement) -> None:
             "with the agreed settings merges none. The node answers only what it would "
             "ask itself with these settings."
         )
+    if request.content.get("gradient"):
+        raise NotAgreedError(
+            f"the request ({request.task!r}) asks for gradients behind hidden layers, "
+            "which no method needs, and which can be those of single rows."
+        )
 
 
 def _check_later(request: Message, agreed: Agreement) -> None:
