@@ -69,8 +69,8 @@ class ModelSizes:
         warn_user(
             "The models of these nodes have parameters far larger than those of all "
             f"other nodes: {shown}{more}. The average is nearly theirs alone. See "
-            "whether features have the same units there, and whether the model was "
-            "trained as elsewhere (penalty, learning rate, number of steps). If so, "
-            "leave the nodes out.",
+            "whether features have the same units there, and whether the model is of "
+            "the same kind and was trained as elsewhere (penalty, learning rate, "
+            "number of steps). If nothing explains it, leave the nodes out.",
             NodesDisagreeWarning,
         )

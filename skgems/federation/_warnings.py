@@ -17,9 +17,11 @@ _MENDS_TAILS = 5
 # Features and nodes that a warning names.
 _N_NAMED, _MAX_NODES = 3, 5
 # A node of three or more is named for its rows if it has more than half of all, and so
-# many times as many as the median of the others. Of 664 partitions by Dirichlet(0.5)
-# over classes of nine data sets none has such a node, of 539 by Dirichlet(0.1) eight
-# have, of 720 by Zipf's law none (benchmarks/bench_disagreement.py --rows).
+# many times as many as the median over nodes. Of 664 partitions by Dirichlet(0.5) over
+# classes of nine data sets (3 to 20 nodes) none has such a node, of 539 by
+# Dirichlet(0.1) five have, of 720 whose sizes follow Zipf's law none, and of 720 whose
+# sizes are drawn by Dirichlet(0.5) 36, which are named for what they are.
+# benchmarks/bench_disagreement.py counts them in its last column.
 _TIMES_MEDIAN = 20
 # One is named whatever part of all rows it has if it has so many times that median:
 # several nodes may have far too many, and of two nodes one always has half.
@@ -27,10 +29,12 @@ _MOST_TIMES_MEDIAN = 1000
 
 
 class NodesDisagreeWarning(UserWarning):
-    """The aggregate fits the rows of some nodes badly, as if they had another rule.
+    """Some nodes contradict the others: in their rows, sums or parameters.
 
     Labels may be coded in another way there, or features be in another order, of
-    another sign or in other units. ``node_scores_`` has the loss of each node.
+    another sign or in other units. Aggregators of likelihood have the loss of each node
+    in ``node_scores_``, pooled classifiers compare class means, and averages name nodes
+    whose parameters are far larger than those of all others. See :ref:`poisoning`.
     """
 
 
