@@ -584,12 +584,11 @@ default="auto"
         return np.broadcast_to(epsilons, n_nodes).tolist()
 
     def _warn_of_many_rows(self, federation: Federation) -> None:
-        by_rows = self.node_weight == "n_samples" or (
-            self.node_weight == "auto" and self.intersection == "likelihood"
-        )
-        if isinstance(self.node_weight, str) and by_rows:
-            if not federation.rows_are_shared:
-                warn_of_many_rows(federation.names, federation.rows_in_moments)
+        if not isinstance(self.node_weight, str) or federation.rows_are_shared:
+            return
+        likely = self.intersection == "likelihood"
+        if self.node_weight == "n_samples" or (self.node_weight == "auto" and likely):
+            warn_of_many_rows(federation.names, federation.rows_in_moments)
 
     def _check_node_weight(self, nodes: list[LinearNode]):
         weights, n_nodes = self.node_weight, len(nodes)

@@ -77,6 +77,12 @@ EQUAL = {
     "linear": lambda nodes: GEMSLogisticAggregator(
         members(LogisticRegression, nodes), node_weight="equal"
     ),
+    "linear, as told": lambda nodes: GEMSLogisticAggregator(
+        members(LogisticRegression, nodes), node_weight=[1.0, 2.0, 1.0, 1.0]
+    ),
+    "consensus": lambda nodes: GEMSLogisticAggregator(
+        members(LogisticRegression, nodes), intersection="consensus"
+    ),
     "averages": lambda nodes: ModelAveragingAggregator(
         members(LogisticRegression, nodes)
     ),
