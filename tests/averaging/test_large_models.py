@@ -131,6 +131,20 @@ def larger(task: str, first: str):
     return lie
 
 
+def test_each_round_is_compared_by_itself():
+    """Who lies in the first of two rounds is named as well."""
+    lie, n_trained = larger("train", "parameters"), []
+
+    def once(reply: Message) -> Message:
+        n_trained.append(reply.task == "train")
+        return lie(reply) if sum(n_trained) == 1 else reply
+
+    agg = ModelAveragingAggregator(
+        channel(once), n_rounds=2, local_epochs=1, random_state=0
+    )
+    assert named(said(agg.fit)) == ["nice"]
+
+
 @pytest.mark.parametrize("server", [None, Downpour()], ids=["means", "downpour"])
 @pytest.mark.parametrize(
     ("lie", "expected"),

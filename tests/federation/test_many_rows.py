@@ -125,11 +125,14 @@ def test_files_say_the_same_and_the_report_repeats_it():
     assert any("'lyon' (1440 of 1500 rows)" in doubt for doubt in agg.report().doubts)
 
 
-def test_rows_that_nodes_share_are_nobodys():
+@pytest.mark.parametrize("method", [GEMSLogisticAggregator, PooledAggregator])
+def test_rows_that_nodes_share_are_nobodys(method):
     """Who has seen all classes shares all rows, of which others have one in many."""
     y = np.append(np.zeros(1450, dtype=int), 1 + np.arange(50) % 25)
     clfs = [
-        (name, LogisticRegression().fit(X[rows], y[rows]))
+        (name, GaussianNB().fit(X[rows], y[rows]))
+        if method is PooledAggregator
+        else (name, LogisticRegression().fit(X[rows], y[rows]))
         for name, rows in {
             "bern": np.isin(y, [1, 2]),
             "lyon": y >= 0,
@@ -137,7 +140,7 @@ def test_rows_that_nodes_share_are_nobodys():
             "oslo": np.isin(y, [5, 6]),
         }.items()
     ]
-    agg = GEMSLogisticAggregator(clfs, random_state=0)
+    agg = method(clfs, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", ManyRowsWarning)

@@ -98,6 +98,17 @@ def test_four_times_the_rows_halve_standard_errors():
     assert not len(replace(odd, counts=counts).judged().of_another_rule())
 
 
+def test_classes_that_hardly_differ_are_not_contradicted_by_few_rows():
+    nodes = with_means(honest(), lambda means: 0.0 * means)
+    nodes = replace(nodes, means=0.12 * nodes.means)
+    assert nodes.judged().of_another_rule().tolist() == [ODD]
+    counts = nodes.counts.copy()
+    counts[parts_of(ODD)] = 2.0
+    agreement = replace(nodes, counts=counts).judged()
+    assert agreement.shown[ODD] < 0.25 < 2.0 * agreement.errors[ODD]
+    assert not len(agreement.of_another_rule())
+
+
 def test_standard_errors_are_those_of_means_that_rows_have():
     """The slope at one of five nodes, over means drawn by their covariance."""
     nodes, rng = honest(), np.random.default_rng(0)

@@ -110,14 +110,3 @@ def test_who_is_forgotten_is_no_longer_named():
     with warnings.catch_warnings():
         warnings.simplefilter("error", NodesDisagreeWarning)
         agg.forget("nice")
-
-
-def test_rows_that_nodes_share_are_not_compared():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", NodesDisagreeWarning)
-        warnings.filterwarnings("ignore", "nodes is not given")
-        members = [
-            (name, GaussianNB().fit(X[NODES == name], Y[NODES == name]))
-            for name in NAMES
-        ]
-        PooledAggregator(members).fit(X, np.where(BAD, (Y + 1) % 10, Y))
