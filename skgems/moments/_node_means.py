@@ -22,9 +22,10 @@ _TINY = np.finfo(np.float64).tiny
 # A node is of another rule if what its classes differ by is, along the directions in
 # which those of the others differ, less than this part of what it is there, by so many
 # standard errors; and if all but one in five of the others show this part of it at
-# least, as what is said of the one is worth no more than how well the others agree. On
-# 5,901 honest nodes of 12 data sets these name two, both of runs of a principal
-# component (benchmarks/bench_disagreement.py).
+# least, as what is said of the one is worth no more than how well the others agree.
+# They were chosen on 5,901 honest nodes of the partitions of
+# benchmarks/bench_disagreement.py, of which at most two are named; the page on pooled
+# classifiers has what other seeds gave.
 _LEAST_SHOWN, _N_ERRORS, _SHOWN_BY_OTHERS, _MAY_DIFFER = 0.25, 2.0, 0.5, 0.2
 # What the means of others say is worth nothing if its standard error is larger.
 _LARGEST_ERROR = 0.5
