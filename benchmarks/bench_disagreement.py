@@ -5,7 +5,8 @@ Data sets and partitions of ``bench_pooled_gap.py``, and partitions by features 
 the first principal component or of one feature, clusters of k-means) and by drift (each
 node has its own gains, noise, or both). Each is fitted as it is, where a node that is
 named is a false alarm, and with one node changed: its labels are the next class,
-shuffled, the next class in half of the rows, or its features change sign.
+shuffled, the next class in half of the rows, or its features change sign, are all ten
+deviations larger, or noise; for averages its parameters are -10 times what they were.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from functools import partial
 import numpy as np
 from bench_pooled_gap import (
     BUNDLED,
+    KINDS,
     PARTITIONS,
     TABULAR,
     TABULAR_VARIABLE,
@@ -32,8 +34,13 @@ from bench_pooled_gap import (
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_classification, make_moons
 
-from skgems import GEMSLogisticAggregator
-from skgems.federation import NodesDisagreeWarning
+from skgems import (
+    GEMSLogisticAggregator,
+    ModelAveragingAggregator,
+    PooledAggregator,
+)
+from skgems.federation import ManyRowsWarning, NodesDisagreeWarning
+from skgems.pooled import CLASSIFIERS
 
 SYNTHETIC = {
     "classes": partial(
@@ -51,6 +58,9 @@ SYNTHETIC = {
     "moons": partial(make_moons, 1500, noise=0.2, random_state=0),
 }
 CHANGES = ("next class", "shuffled", "half", "sign")
+# Other lies of rows, and one that is of parameters alone.
+MORE_CHANGES = ("shift", "noise")
+OF_PARAMETERS = "times -10"
 MIN_ROWS = 20
 
 
@@ -97,6 +107,7 @@ def by_label(X, y, seed: int, *, partition: str):
     return X, deal(partition, y, seed)
 
 
+LIKELIHOOD, AVERAGES = "likelihood", "averages"
 GROUPS = {
     "disjoint": [f"disjoint-{K}" for K in (2, 3, 5)] + ["crowd"],
     "dir0.1": ["dir0.1-5", "dir0.1-20"],
@@ -130,6 +141,11 @@ def changed(X, y, rows: np.ndarray, change: str, rng) -> tuple[np.ndarray, np.nd
     X, y = X.copy(), y.copy()
     if change == "sign":
         X[rows] *= -1
+    elif change == "shift":
+        X[rows] += 10.0
+    elif change == "noise":
+        X[rows] = 3.0 * rng.normal(size=X[rows].shape)
+        y[rows] = rng.choice(np.unique(y), len(rows))
     elif change == "shuffled":
         y[rows] = rng.permutation(y[rows])
     else:
@@ -139,16 +155,36 @@ def changed(X, y, rows: np.ndarray, change: str, rng) -> tuple[np.ndarray, np.nd
     return X, y
 
 
-def named(kind: str, X, y, nodes, seed: int) -> set[int]:
-    """Nodes that are warned of."""
-    agg = GEMSLogisticAggregator(fit_locals(kind, X, y, nodes), random_state=seed)
+def aggregator_of(options, X, y, nodes, seed: int, enlarged: int | None):
+    """Fitted members of one of the methods; parameters of a node -10 times as large."""
+    if options.aggregator in CLASSIFIERS:
+        return PooledAggregator(pooled=options.aggregator)
+    members = fit_locals(options.kind, X, y, nodes)
+    if enlarged is not None:
+        members[enlarged].coef_ = -10.0 * members[enlarged].coef_
+        members[enlarged].intercept_ = -10.0 * members[enlarged].intercept_
+    if options.aggregator == AVERAGES:
+        return ModelAveragingAggregator(members, random_state=seed)
+    return GEMSLogisticAggregator(members, random_state=seed)
+
+
+def named(
+    options, X, y, nodes, seed: int, enlarged: int | None = None
+) -> tuple[set[int], set[int]]:
+    """Nodes that are said to disagree, and to have nearly all rows."""
+    agg = aggregator_of(options, X, y, nodes, seed, enlarged)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         agg.fit(X, y, nodes=nodes)
+    return nodes_in(caught, NodesDisagreeWarning), nodes_in(caught, ManyRowsWarning)
+
+
+def nodes_in(caught, category: type[Warning]) -> set[int]:
+    """Nodes that warnings of a category name."""
     return {
         int(node)
         for warning in caught
-        if issubclass(warning.category, NodesDisagreeWarning)
+        if issubclass(warning.category, category)
         for node in re.findall(r"'(\d+)' \(", str(warning.message))
     }
 
@@ -159,7 +195,7 @@ def cells(options) -> Iterator[tuple]:
         X, y = SYNTHETIC[data]() if data in SYNTHETIC else load(data, options)
         for seed in options.seeds:
             split = Split.of(X, y, seed, max_rows=options.max_rows, scale=True)
-            for title in (title for group in GROUPS.values() for title in group):
+            for title in (title for group in options.groups for title in GROUPS[group]):
                 try:
                     X_dealt, nodes = DEALT[title](split.X, split.y, seed)
                 except ValueError:
@@ -175,19 +211,29 @@ def main() -> None:
     parser.add_argument("--data-sets", nargs="+", choices=names, default=names)
     parser.add_argument("--max-rows", type=int, default=2500, help="to train on")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--kind", default="logistic", help="of node")
-    parser.add_argument("--changes", nargs="*", choices=CHANGES, default=CHANGES)
+    parser.add_argument("--kind", choices=KINDS, default="logistic", help="of node")
+    methods = [LIKELIHOOD, AVERAGES, *CLASSIFIERS]
+    parser.add_argument("--aggregator", choices=methods, default=LIKELIHOOD)
+    lies = [*CHANGES, *MORE_CHANGES, OF_PARAMETERS]
+    parser.add_argument("--changes", nargs="*", choices=lies, default=CHANGES)
+    parser.add_argument("--groups", nargs="*", choices=GROUPS, default=[*GROUPS])
     parser.add_argument("--verbose", action="store_true")
     parser.set_defaults(data=None)
     options = parser.parse_args()
     group_of = {title: group for group, own in GROUPS.items() for title in own}
-    alarms, n_nodes, found = defaultdict(int), defaultdict(int), defaultdict(list)
-    others = defaultdict(int)
+    alarms, n_nodes, n_fits = defaultdict(int), defaultdict(int), defaultdict(int)
+    found, others, many = defaultdict(list), defaultdict(int), defaultdict(int)
     for data, title, seed, X, y, nodes in cells(options):
         group, sizes = group_of[title], np.bincount(nodes)
-        false = named(options.kind, X, y, nodes, seed)
+        try:
+            false, with_many = named(options, X, y, nodes, seed)
+        except ValueError as error:  # rows such as the classifier does not take
+            print(f"not made: {data} {title} seed {seed}: {error}", flush=True)
+            continue
         alarms[group] += len(false)
+        many[group] += len(with_many)
         n_nodes[group] += len(sizes)
+        n_fits[group] += 1
         if false:
             print(f"false alarm: {data} {title} seed {seed}: {false}", flush=True)
         if options.verbose:
@@ -203,19 +249,27 @@ def main() -> None:
         rng = np.random.default_rng(100 + seed)
         bad = int(rng.choice(shown))
         for change in options.changes:
-            X_bad, y_bad = changed(X, y, np.flatnonzero(nodes == bad), change, rng)
-            now = named(options.kind, X_bad, y_bad, nodes, seed)
+            if change == OF_PARAMETERS:
+                now, _ = named(options, X, y, nodes, seed, enlarged=bad)
+            else:
+                rows = np.flatnonzero(nodes == bad)
+                X_bad, y_bad = changed(X, y, rows, change, rng)
+                now, _ = named(options, X_bad, y_bad, nodes, seed)
             found[group, change].append(bad in now)
             others[group] += len(now - {bad})
             if options.verbose:
                 print(data, title, seed, change, bad in now, now - {bad}, flush=True)
-    titles = "".join(f"{change:>20}" for change in options.changes)
-    print(f"{'':12}{'false alarms':>16}{titles}{'others named':>16}")
-    for group in GROUPS:
-        line = f"{group:12}{f'{alarms[group]} of {n_nodes[group]}':>16}"
+    titles = "".join(f"{change:>16}" for change in options.changes)
+    print(
+        f"{'':12}{'fits':>7}{'false alarms':>16}{titles}{'others named':>14}"
+        f"{'many rows':>11}"
+    )
+    for group in options.groups:
+        alarm = f"{alarms[group]} of {n_nodes[group]}"
+        line = f"{group:12}{n_fits[group]:7d}{alarm:>16}"
         for own in (found[group, change] for change in options.changes):
-            line += f"{f'{sum(own)} of {len(own)}':>20}"
-        print(f"{line}{others[group]:16d}")
+            line += f"{f'{sum(own)} of {len(own)}':>16}"
+        print(f"{line}{others[group]:14d}{many[group]:11d}")
 
 
 if __name__ == "__main__":

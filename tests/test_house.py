@@ -172,6 +172,7 @@ PUBLIC = {
         *("LedgerDamagedError", "LedgerOlderError", "RowsAskedAgainWarning"),
         *("ClassWeightWarning", "ClassesLeftOutWarning", "HeavyTailsWarning"),
         *("NodesDisagreeWarning", "RowsExposedWarning", "SameRowsWarning"),
+        "ManyRowsWarning",
         *("IdentifierWarning", "VariancesOnlyWarning", "UnseenClassesWarning"),
         *("InterceptWarning", "PenaltyWarning"),
     ],

@@ -21,19 +21,27 @@ from ..rounds import (
     relative_change,
     started_apart,
 )
+from ._large_models import ModelSizes
 
 _MAX_NAMES = 5
 
 
-def average(nodes: list[Node], classes, shares: Shares, *, align: bool = False):
-    """A LocalModel or Network: the average by class over the nodes that know it."""
+def average(
+    nodes: list[Node],
+    classes: np.ndarray,
+    shares: Shares,
+    sizes: ModelSizes,
+    *,
+    align: bool = False,
+) -> LocalModel | Network:
+    """The average by class over the nodes that know it; ``sizes`` notes the models."""
     nodes, shares = not_constant(nodes, shares)
     problem = why_not_alike(nodes)
     odd = next((node for node in nodes if not node.local.is_chain), None)
     if problem is None and not align:
-        model = average_nets(nodes, classes, shares)
+        model = average_nets(nodes, classes, shares, sizes)
     elif odd is None:
-        model = average_networks(nodes, classes, shares, align=align)
+        model = average_networks(nodes, classes, shares, sizes, align=align)
     else:
         what = "align='permutation' matches the units of chains of dense layers"
         raise problem or ValueError(f"{what}; the module of node {odd.name!r} is none.")
@@ -76,7 +84,14 @@ def parameter_weights(
     return [list(of_node) for of_node in zip(*weights, strict=True)]
 
 
-def average_networks(nodes: list[Node], classes, shares: Shares, *, align) -> Network:
+def average_networks(
+    nodes: list[Node],
+    classes: np.ndarray,
+    shares: Shares,
+    sizes: ModelSizes,
+    *,
+    align: bool,
+) -> Network:
     first = with_outputs(nodes[0].local.network(copy=False), classes)
     depth = len(first.coefs)
     arrays, axes = [*first.coefs, *first.intercepts], {depth - 1: 1, 2 * depth - 1: 0}
@@ -86,14 +101,12 @@ def average_networks(nodes: list[Node], classes, shares: Shares, *, align) -> Ne
         for node in nodes:
             network = node.local.network(copy=False)
             _check_alike(network, node.name, first, nodes[0].name)
+            sizes.note(node.name, _without_constants(network))
             yield with_outputs(network, classes)
 
     def arrays_of(networks):
         for network, weight in zip(networks, weights, strict=True):
-            own = network.coordinates
-            if own is not None:  # a feature without spread has no weight
-                network = own.give_back(own.take_in(network))
-            arrays = [*network.coefs, *network.intercepts]
+            arrays = _without_constants(network)
             del network
             yield arrays, weight
             del arrays  # before the next one comes
@@ -104,6 +117,14 @@ def average_networks(nodes: list[Node], classes, shares: Shares, *, align) -> Ne
             node.local.network()
     coefs, intercepts = mean[:depth], mean[depth:]
     return replace(first, coefs=coefs, intercepts=intercepts, coordinates=None)
+
+
+def _without_constants(network: Network) -> list[np.ndarray]:
+    """Its arrays, without weights of features that do not vary at the node."""
+    coordinates = network.coordinates
+    if coordinates is not None:
+        network = coordinates.give_back(coordinates.take_in(network))
+    return [*network.coefs, *network.intercepts]
 
 
 def _in_one_order(networks: Iterable[Network]) -> Iterator[Network]:
@@ -142,13 +163,22 @@ def _check_alike(network: Network, name, first: Network, first_name):
         raise ValueError(f"{differ} {what}.")
 
 
-def average_nets(nodes: list[Node], classes: np.ndarray, shares: Shares) -> LocalModel:
+def average_nets(
+    nodes: list[Node], classes: np.ndarray, shares: Shares, sizes: ModelSizes
+) -> LocalModel:
     """Average of alike nets, buffers included: a copy of the first of largest dtype."""
     first = max((node.local for node in nodes), key=lambda own: own.dtype.itemsize)
     known = first.class_axes(), first.description.classes, classes, shares
     weights = parameter_weights(first.parameters(), *known)
-    pairs = zip(nodes, weights, strict=True)
-    mean = mean_parameters((node.local.parameters(), own) for node, own in pairs)
+
+    def arrive():
+        for node, weight in zip(nodes, weights, strict=True):
+            parameters = node.local.parameters()
+            sizes.note(node.name, parameters)
+            yield parameters, weight
+            del parameters  # before the next one comes
+
+    mean = mean_parameters(arrive())
     if not all(np.isfinite(array).all() for array in mean):
         for node in nodes:  # whose fault it is
             node.local.check_finite()
@@ -300,7 +330,12 @@ def start_local(estimator, X, y, classes: np.ndarray, seed: int | None):
 
 
 def co_learn(
-    federation: Federation, shares: Shares, run: Run, outer: BaseAggregator, rng
+    federation: Federation,
+    shares: Shares,
+    run: Run,
+    outer: BaseAggregator,
+    rng,
+    sizes: ModelSizes,
 ) -> tuple[LocalModel, list[dict]]:
     """Train in rounds from the average: the first node's model, and the history."""
     classes = federation.classes
@@ -321,11 +356,11 @@ def co_learn(
             raise ValueError("align must be None with rounds of skorch nets.")
         if problem := why_not_alike(speaking):
             raise problem
-        template = average_nets(speaking, classes, spoken)
+        template = average_nets(speaking, classes, spoken, sizes)
         start = template.parameters()
     else:
         template = first.local.widened(classes)
-        network = average_networks(speaking, classes, spoken, align=outer.align)
+        network = average_networks(speaking, classes, spoken, sizes, align=outer.align)
         start = template.parameters_of(network)
     # From here on every node has all outputs, and trains them.
     by_class = isinstance(outer.weights, str) and outer.weights == "class_counts"
@@ -344,7 +379,9 @@ def co_learn(
         outer.server._validate_params()
         how = {"n_rounds": outer.n_rounds, "rate": outer.learning_rate}
         rounds = partial(outer.server.plan, **how)
-    parameters, found = run(rounds(start, by_name, classes.tolist(), rng))
+    sizes.compare()  # those that rounds start from
+    plan = sizes.noting(rounds(start, by_name, classes.tolist(), rng))
+    parameters, found = run(plan)
     return template.with_parameters(parameters), _in_rounds(run.history, found)
 
 

@@ -36,6 +36,7 @@ from ._averages import (
     with_outputs,
 )
 from ._downpour import Downpour
+from ._large_models import ModelSizes
 
 
 class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
@@ -238,6 +239,11 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
             Without ``align`` and rounds, if networks of dense layers did not start from
             the same weights, or have nothing left of them. Networks of fewer than some
             ten hidden units do not always show it.
+        NodesDisagreeWarning
+            If parameters of some nodes, of three or more, are far larger than those of
+            all others, in any of the rounds too.
+        ManyRowsWarning
+            If weights count rows, and a node has nearly all of them.
         """
         rng = check_random_state(self.random_state)
         init_seed = rng.randint(2**31 - 1)
@@ -257,11 +263,15 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         run = federation.run(n_jobs=self.n_jobs)
         shares = run(ask_shares(federation, self.weights, sized=sized))
         history, classes = run.history, federation.classes
+        sizes = ModelSizes()
         # One class leaves nothing to train.
         if self.n_rounds and len(classes) > 1:
-            model, history = co_learn(federation, shares, run, self, rng)
+            model, history = co_learn(federation, shares, run, self, rng, sizes)
         else:
-            model = average(federation.nodes, classes, shares, align=bool(self.align))
+            model = average(
+                federation.nodes, classes, shares, sizes, align=bool(self.align)
+            )
+        sizes.warn()
         found = federation.attributes() | self._model_attributes(model, classes)
         self._publish(**found, history_=history)
         return self

@@ -20,6 +20,9 @@ from ..federation import (
     first_request,
     front_plan,
     min_rows_of,
+    most_judging,
+    most_loss,
+    nodes_of_many_rows,
 )
 from ..fronts import PooledTransformer
 from ..networks import final_step
@@ -66,14 +69,21 @@ def choose_over(
         except (ValueError, TypeError) as failure:
             entry["error"] = str(failure)
         entry["seconds"] = perf_counter() - start
-    judged, right, losses = run(_ask_to_judge(list(models.values())))
+    replies = run(_ask_to_judge(list(models.values())))
+    n_classes = len({label for pair in models.values() for label in _labels(pair)})
+    for name, reply in replies.items():
+        _check_judgement(name, reply, n_told=_n_told(name, sums), n_classes=n_classes)
+    judged = sum(reply["n_rows"] for reply in replies.values())
+    right = sum(reply["right"] for reply in replies.values())
+    losses = sum(reply["losses"] for reply in replies.values())
     if models and not judged:
         raise ValueError("No node has rows enough (min_rows) to judge any candidate.")
     for place, k in enumerate(models):
         table[k]["accuracy"] = right[place, place] / judged
         table[k] |= loss_and_factor(tried[k], losses[place] / judged)
     choice = chosen(table, np.array(list(models)), right, judged)
-    choice = replace(choice, doubts=(*choice.doubts, *doubts))
+    doubts = [*choice.doubts, *doubts, *_doubts_about_rows(replies)]
+    choice = replace(choice, doubts=tuple(doubts))
     taken = next(own for own in tried if own.name == choice.name)
     # Nodes that missed the front cannot check it, and would refuse.
     rows_alone = RowsAlone(channel, names=run.names)
@@ -179,14 +189,56 @@ def _ask_halves(tried, fronts) -> Generator:
 
 
 def _ask_to_judge(models: list[dict]) -> Generator:
-    """Plan of how many rows judged, how many two models label right, and losses."""
+    """Plan of what each node judges, by its name: rows, how many are right, losses."""
     if not models:
-        return 0, np.zeros((0, 0)), []
+        return {}
     numbered = {str(k): own for k, own in enumerate(models)}
     replies = yield Message.of("judge", models=numbered)
-    told = [reply.content for _, reply in replies]
-    n_rows = sum(own["n_rows"] for own in told)
-    return n_rows, sum(own["right"] for own in told), sum(own["losses"] for own in told)
+    return {name: reply.content for name, reply in replies}
+
+
+def _labels(pair: Mapping) -> list:
+    """Labels of the classes that the models of two halves know."""
+    return [label for half in HALVES for label in pair[half]["labels"]]
+
+
+def _n_told(name: str, sums: list) -> int:
+    """Most rows of a node that the two summaries for a candidate are made of."""
+    by_candidate = [
+        sum(s.n_rows for half in pair for s in half if s.name == name) for pair in sums
+    ]
+    return max(by_candidate, default=0)
+
+
+def _check_judgement(name: str, reply: Mapping, *, n_told: int, n_classes: int) -> None:
+    """Raise ValueError for more rows, or larger losses, than the node's rows allow."""
+    n_rows, min_rows = reply["n_rows"], reply["min_rows"]
+    most = most_judging(n_told, min_rows, n_classes)
+    if n_rows > most:
+        raise ValueError(
+            f"Node {name!r} has judged the candidates by {n_rows} rows, but the sums "
+            f"that it sent before are of {n_told} rows: by min_rows={min_rows} it can "
+            f"have {most} at most. Its judgement is not used, as it would outweigh "
+            "those of other nodes: see what this node runs, or leave it out."
+        )
+    largest = np.max(reply["losses"], initial=0.0, where=~np.isnan(reply["losses"]))
+    if largest > most_loss(n_rows, min_rows):
+        raise ValueError(
+            f"Node {name!r} tells a log-loss of {largest:g} for {n_rows} rows, which "
+            f"can have {most_loss(n_rows, min_rows):g} at most. Its judgement is not "
+            "used: see what this node runs, or leave it out."
+        )
+
+
+def _doubts_about_rows(replies: Mapping[str, Mapping]) -> list[str]:
+    """Nodes that decide alone which candidate is taken."""
+    names = list(replies)
+    n_rows = np.array([replies[name]["n_rows"] for name in names], dtype=np.float64)
+    return [
+        f"node {names[k]!r} has {n_rows[k]:.0f} of the {n_rows.sum():.0f} rows that "
+        "judged, so that it decides nearly alone which candidate is taken"
+        for k in nodes_of_many_rows(n_rows)
+    ]
 
 
 def _form(aggregator: BaseAggregator, summaries: list[Summary]) -> dict:

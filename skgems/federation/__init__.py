@@ -11,7 +11,14 @@ from ..messages import (
 from ._channel import InProcess, Nodes, RowsAlone
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, owners_of
-from ._halves import AS_IT_IS, FACTORS, HALVES, losses_of
+from ._halves import (
+    AS_IT_IS,
+    FACTORS,
+    HALVES,
+    losses_of,
+    most_judging,
+    most_loss,
+)
 from ._labels import (
     UnseenClassesWarning,
     check_labels,
@@ -67,14 +74,17 @@ from ._warnings import (
     HeavyTailsWarning,
     IdentifierWarning,
     InterceptWarning,
+    ManyRowsWarning,
     NodesDisagreeWarning,
     PenaltyWarning,
     RowsAskedAgainWarning,
     RowsExposedWarning,
     SameRowsWarning,
     VariancesOnlyWarning,
+    nodes_of_many_rows,
     warn_of_exposed_columns,
     warn_of_identifiers,
+    warn_of_many_rows,
     warn_of_tails,
     warn_of_variances,
 )
@@ -94,6 +104,7 @@ __all__ = [
     "LedgerOlderError",
     "InterceptWarning",
     "LeftOut",
+    "ManyRowsWarning",
     "Message",
     "Node",
     "Nodes",

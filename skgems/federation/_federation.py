@@ -58,6 +58,10 @@ class Node:
     def n_judging(self) -> int:
         return int(np.sum(self.row_counts["judging"]))
 
+    @property
+    def n_in_moments(self) -> int:
+        return int(np.sum(self.row_counts["moments"]))
+
 
 _none = partial(np.empty, 0, dtype=np.intp)
 
@@ -112,6 +116,11 @@ class Federation:
         """The fitted local estimators; summaries where there are no others."""
         own = [(node.record, node.local.estimator) for node in self.nodes]
         return [sent if isinstance(sent, Summary) else there for sent, there in own]
+
+    @property
+    def rows_in_moments(self) -> np.ndarray:
+        """Number of rows of each node that make moments, shape (n_nodes,)."""
+        return np.array([node.n_in_moments for node in self.nodes])
 
     @property
     def seen(self) -> np.ndarray:

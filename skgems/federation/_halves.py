@@ -19,6 +19,7 @@ from ._warnings import RowsExposedWarning, warn_of_exposed
 HALVES = ("first", "second")
 # A row that a model is sure about, and wrong, costs no more than its logarithm.
 _LEAST_SAID = 1e-15
+_MOST_LOSS_OF_A_ROW = -np.log(_LEAST_SAID)
 # How large logits may be, in root mean squares over the rows that judge, for losses to
 # be sent: losses under a steeper model count the rows on one side of it. Linear models
 # of nine data sets have up to 75, quadratic ones up to 45 under the smallest factor.
@@ -117,6 +118,25 @@ def judge(member: Member, *, models) -> dict:
         right = np.minimum(_in_multiples(right, member.min_rows), len(rows))
         losses = _in_multiples(losses, _NATS_A_ROW * member.min_rows)
     return {"n_rows": len(rows), "right": right.astype(np.int64), "losses": losses}
+
+
+def most_judging(n_told: int, min_rows: int, n_classes: int) -> int:
+    """How many rows of a node may judge whose two summaries are of ``n_told`` rows.
+
+    A class is judged if a node has ``min_rows`` rows of it, and told of a half if these
+    are in that half. So up to ``min_rows - 1`` rows of each class may judge in either
+    half that are in no summary. That of a class which no node tells may too: for these
+    there is room for as many rows again as are told.
+    """
+    if min_rows == 1:
+        return n_told
+    return 2 * n_told + 2 * (min_rows - 1) * n_classes
+
+
+def most_loss(n_rows: int, min_rows: int) -> float:
+    """The largest sum of losses of so many rows, as a node rounds it."""
+    step = _NATS_A_ROW * min_rows if min_rows > 1 else 0.0
+    return float(n_rows * _MOST_LOSS_OF_A_ROW * (1.0 + 1e-9) + step)
 
 
 def _in_multiples(sums: np.ndarray, step: float) -> np.ndarray:

@@ -10,6 +10,7 @@ from ..messages import Message
 from ..networks import Coordinates, Layers
 from ..tuning import N_GRIDS, TemperatureSearch
 from ._federation import Federation
+from ._warnings import warn_of_many_rows
 
 # Messages that the search for a factor takes, at most.
 MOST_GRIDS = 1 + N_GRIDS
@@ -60,6 +61,8 @@ def ask_shares(federation: Federation, weights, *, sized: bool = False) -> Gener
         counts = yield from ask_counts(federation.classes)
     if counted:
         shared = counts.sum(axis=1)
+        if not federation.rows_are_shared:
+            warn_of_many_rows(federation.names, shared)
     outputs = shared[:, None] * known
     if counted and weights == "class_counts":
         # A class that no row shows is as if each who knows it had one.

@@ -229,6 +229,7 @@ class LastLayer:
         W, outcome = self.aggregator._outcome(self.stage, merged.merge, asked, self.run)
         if likelihood is not None and not federation.rows_are_shared:
             warn_of_same_rows(likelihood, federation.names)
+        self.aggregator._warn_of_many_rows(federation)
         inner = replace(federation, features=Features(len(W) - 1, None)).attributes()
         history = with_further(self.run.history, merged.merge.further, merged.messages)
         self.aggregator._publish(**inner, **outcome, history_=history)

@@ -23,6 +23,7 @@ from ..federation import (
     begins_again,
     raise_without_classifier,
     read_federation,
+    warn_of_many_rows,
     warn_of_tails,
 )
 from ..moments import about_origin
@@ -367,6 +368,8 @@ default="auto"
             If the nodes' classifiers differ in what the aggregate takes over of them.
         NodesDisagreeWarning
             If moments of some nodes show another rule than those of the rest.
+        ManyRowsWarning
+            If a node has nearly all rows.
         SameRowsWarning
             If two nodes sent equal moments.
         EmptyIntersectionWarning
@@ -543,6 +546,7 @@ default="auto"
         _, outcome = self._outcome(stage, merge, asked, run, public)
         if likelihood is not None and not federation.rows_are_shared:
             warn_of_same_rows(likelihood, federation.names)
+        self._warn_of_many_rows(federation)
         attributes = federation.attributes() | (features or {}) | outcome
         history = with_further(run.history, merge.further)
         self._publish(**attributes, history_=history, _kept=kept)
@@ -578,6 +582,13 @@ default="auto"
             given = self.epsilon
             raise ValueError(f"epsilon must be between 0 and {most}, got {given!r}.")
         return np.broadcast_to(epsilons, n_nodes).tolist()
+
+    def _warn_of_many_rows(self, federation: Federation) -> None:
+        if not isinstance(self.node_weight, str) or federation.rows_are_shared:
+            return
+        likely = self.intersection == "likelihood"
+        if self.node_weight == "n_samples" or (self.node_weight == "auto" and likely):
+            warn_of_many_rows(federation.names, federation.rows_in_moments)
 
     def _check_node_weight(self, nodes: list[LinearNode]):
         weights, n_nodes = self.node_weight, len(nodes)

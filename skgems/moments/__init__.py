@@ -17,6 +17,7 @@ from ._descent import Descent
 from ._fewer import Span, draw_rows, fewer_parts, k_means
 from ._gaussian import GaussianLoss
 from ._likelihood import Likelihood, NodeLoss, share_of_gradient
+from ._node_means import NodeMeans
 from ._rows import (
     LARGEST,
     LARGEST_FLOAT32,

@@ -48,6 +48,14 @@ class ClassSums:
             raise ValueError("There are no sums to merge.")
         return total
 
+    def places_of(self, other: "ClassSums") -> np.ndarray:
+        """Sums of some of these rows, with columns for all features or categories."""
+        if self.sizes is None:
+            return other.sums
+        widened = np.zeros((len(other.labels), self.sums.shape[1]))
+        widened[:, _places(other.sizes, self.sizes)] = other.sums
+        return widened
+
     def _and(self, other: "ClassSums") -> "ClassSums":
         labels, sizes = sorted({*self.labels, *other.labels}), self.sizes
         if sizes is not None:

@@ -29,6 +29,7 @@ from ..federation import (
     begins_again,
     check_feature_names,
     read_federation,
+    warn_of_many_rows,
 )
 from ..gems import (
     GEMSLogisticAggregator,
@@ -309,6 +310,9 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         by_count = self.class_precision == "counts"
         if federation.can_reply and n_class_samples is None and by_count:
             counts = run(ask_counts(federation.classes)) * federation.seen
+            # A last layer made of moments warns by itself.
+            if not federation.rows_are_shared and self.last_layer is None:
+                warn_of_many_rows(federation.names, counts.sum(axis=1))
         rng = check_random_state(self.random_state)
         coordinates = _coordinates_of(networks, trained=self.n_rounds > 1)
         unused = (np.zeros((0, 0), dtype=np.int64),) * depth

@@ -35,12 +35,14 @@ from ..federation import (
     records_of,
     region_summary,
     seen_classes_of,
+    warn_of_many_rows,
 )
 from ..local import Member, has_steps, indices_of
 from ..messages import Message
 from ..moments import ClassMoments, ClassSums, merge_moments
 from ..networks import Network, final_step
 from ._classifiers import CLASSIFIERS, KINDS, Kind, pooled_fit
+from ._disagreement import means_of_moments, means_of_sums, warn_of_disagreement
 from ._forms import PooledForm, common_form
 
 # The exponential of less than minus this is no normal number.
@@ -246,6 +248,11 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
         -----
         ClassesLeftOutWarning
             By summaries of nodes that have few rows of a class.
+        NodesDisagreeWarning
+            If the class means of a node contradict those of the others, of three nodes
+            or more that share classes.
+        ManyRowsWarning
+            If a node has nearly all rows.
         """
         how = Simulation.of(self)
         self._classifier()  # what cannot be made is an error before anything is done
@@ -327,7 +334,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
     def _merged(self, summaries: list, name: str) -> Summary:
         region = copy(self).set_params(estimators=summaries)
         federation = read_federation(region, weights=False)
-        sums, reason = region._run(federation)(region._plan(federation, []))
+        sums, reason, _ = region._run(federation)(region._plan(federation, []))
         labels = federation.classes
         asked = self._kind.request(self._classifier())
         if isinstance(sums, ClassSums):
@@ -351,17 +358,24 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
         few = "classes of too few rows (min_rows) are left out at node "
         if request.task == "class_sums":
             fields = ("labels", "counts", "sums", "sizes")
-            parts = (ClassSums(*map(own.get, fields)) for own in contents)
+            parts = [ClassSums(*map(own.get, fields)) for own in contents]
             sums = ClassSums.merged(parts)
+            means = means_of_sums(parts, sums)
         else:
-            moments = (
-                ClassMoments.from_arrays(own["moments"])
-                .renamed(_columns(own["labels"], federation.classes))
-                .by_class()
-                for own in contents
-            )
-            sums = merge_moments(moments).by_class()
-        return sums, f"{few}{lacking[0]!r}." if lacking else ""
+            n_parts = [0]
+
+            def arriving():
+                for content in contents:
+                    moments = ClassMoments.from_arrays(content["moments"])
+                    columns = _columns(content["labels"], federation.classes)
+                    moments = moments.renamed(columns).by_class()
+                    n_parts.append(len(moments.columns))
+                    yield moments
+
+            merged = merge_moments(arriving())
+            means = means_of_moments(merged, np.cumsum(n_parts))
+            sums = merged.by_class()
+        return sums, f"{few}{lacking[0]!r}." if lacking else "", means
 
     def _fit_federation(self, federation, run, public, kept, *, features=None) -> None:
         classifier, (X, y), others = self._classifier(), public, []
@@ -369,7 +383,11 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
             asked = self._kind.request(classifier, federation.classes)
             others = [answer(asked, Member.of("public", None, X, y)).content]
         classes = federation.classes
-        sums, reason = run(self._plan(federation, others))
+        sums, reason, means = run(self._plan(federation, others))
+        if not federation.rows_are_shared:
+            names = [*federation.names, "public"][: means.n_nodes]
+            warn_of_disagreement(names, means)
+            warn_of_many_rows(federation.names, federation.rows_in_moments)
         if isinstance(sums, ClassSums):
             there = _columns(sums.labels, classes)
         else:

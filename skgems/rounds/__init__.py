@@ -8,3 +8,4 @@ from ._rounds import (
     relative_change,
     started_apart,
 )
+from ._sizes import array_sizes, times_larger

@@ -517,6 +517,82 @@ def test_a_summary_of_another_node_is_refused():
         choose_over(Nodes(ask, sorted(parties.rows)), small)
 
 
+def judging(parties: Parties, change) -> Nodes:
+    """Nodes of which oslo alters what it replies when it judges."""
+
+    def ask(requests):
+        told = {name: parties.answer(name, own) for name, own in requests.items()}
+        if told["oslo"].task == "judge":
+            told["oslo"] = told["oslo"].with_fields(**change(told["oslo"].content))
+        return told
+
+    return Nodes(ask, sorted(parties.rows), min_rows=parties.options["min_rows"])
+
+
+def all_for_the_first(content, n_rows: int) -> dict:
+    right = np.zeros_like(content["right"])
+    right[0, 0] = n_rows
+    return {"n_rows": n_rows, "right": right}
+
+
+@pytest.mark.parametrize(("min_rows", "more"), [(1, 1), (1, 10**12), (10, 10**12)])
+def test_who_judges_by_more_rows_than_it_has_told_is_refused(min_rows, more):
+    parties = Parties(keeps=False, min_rows=min_rows)
+    channel = judging(
+        parties,
+        lambda content: all_for_the_first(content, content["n_rows"] + more),
+    )
+    with pytest.raises(ValueError, match=r"Node 'oslo' has judged .* by \d+ rows"):
+        choose_over(channel, small)
+
+
+def test_who_tells_larger_losses_than_rows_can_have_is_refused():
+    def change(content):
+        losses = np.array(content["losses"])
+        losses[1:] = 1e9
+        return {"losses": losses}
+
+    with pytest.raises(ValueError, match="Node 'oslo' tells a log-loss of 1e.09"):
+        choose_over(judging(Parties(keeps=False), change), small)
+
+
+def test_rows_of_wrong_labels_that_models_are_sure_of_are_no_lie():
+    """Each row loses as much as one can, under the steepest factor."""
+    far, wrong = 50.0 * X, np.where(NODES == "oslo", np.roll(Y, 60), Y)
+    _, choice, _ = choose_over(Parties(far, wrong, keeps=False).channel, small)
+    assert choice.n_rows == len(Y)
+
+
+def test_classes_that_are_too_small_in_halves_judge():
+    """A class of twelve rows judges by min_rows=10, and is told of by neither half."""
+    cats = np.flatnonzero((NODES == "bern") & (Y == "cat"))
+    rows = np.delete(np.arange(len(Y)), cats[12:])
+    parties = Parties(X[rows], Y[rows], NODES[rows], keeps=False, min_rows=10)
+    _, choice, _ = choose_over(parties.channel, lambda n_rows=0: small()[:1])
+    n_told = sum(
+        reply.content["joins"]["0"][half]["describe"]["rows"]["moments"].sum()
+        for request, reply in parties.heard
+        if request.task == "halves"
+        for half in ("first", "second")
+    )
+    assert choice.n_rows == len(rows) == n_told + 12
+
+
+def test_a_node_that_decides_alone_is_a_doubt():
+    few = np.concatenate([np.flatnonzero(Y == c)[:3] for c in np.unique(Y)])
+    rows = np.tile(np.arange(len(Y)), 20)
+    nodes = np.append(np.repeat("bern", len(rows)), np.repeat(["lyon", "oslo"], 9))
+    parties = Parties(
+        np.vstack([X[rows], X[few], X[few]]),
+        np.concatenate([Y[rows], Y[few], Y[few]]),
+        nodes,
+        keeps=False,
+    )
+    _, choice, _ = choose_over(parties.channel, lambda n_rows=0: small()[:1])
+    (doubt,) = [own for own in choice.doubts if "nearly alone" in own]
+    assert doubt.startswith(f"node 'bern' has {len(rows)} of the {len(nodes)} rows")
+
+
 def test_a_branch_has_the_states_of_its_own_steps():
     pipelines = [make_pipeline(StandardScaler()), make_pipeline(PowerTransformer())]
     fitted = fit_front(Front.beside(pipelines), X, NODES)[0].front

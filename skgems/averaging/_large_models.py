@@ -1,0 +1,76 @@
+"""Name the nodes whose parameters decide an average alone."""
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base import warn_user
+from ..federation import NodesDisagreeWarning
+from ..messages import Message
+from ..rounds import array_sizes, times_larger
+
+# Nodes that the warning names.
+_MOST_NAMED = 5
+
+
+class ModelSizes:
+    """Sizes of the models of one fit: those that are averaged together are compared."""
+
+    def __init__(self) -> None:
+        self._together: dict[str, np.ndarray] = {}  # sizes by node, not yet compared
+        self._times: dict[str, float] = {}  # the most by which each was ever larger
+
+    def note(self, name: str, parameters: Sequence[np.ndarray]) -> None:
+        self._together[name] = array_sizes(parameters)
+
+    def compare(self) -> None:
+        """Compare the models that were noted since this was last done."""
+        together, self._together = self._together, {}
+        if not together:
+            return
+        times = times_larger(np.stack(list(together.values())))
+        for name, own_times in zip(together, times.tolist(), strict=True):
+            if own_times > self._times.get(name, 0.0):
+                self._times[name] = own_times
+
+    def noting(self, plan: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        """The same plan, each round of which has its replies noted as they pass."""
+        try:
+            request = next(plan)
+            while True:
+                replies = yield request
+                request = plan.send(self._noted(replies))
+                self.compare()
+        except StopIteration as stop:
+            self.compare()
+            return stop.value
+
+    def _noted(
+        self, replies: Iterable[tuple[str, Message]]
+    ) -> Iterator[tuple[str, Message]]:
+        for name, reply in replies:
+            self.note(name, reply.content["parameters"])
+            yield name, reply
+            del reply  # before the next one comes
+
+    def warn(self) -> None:
+        """Warn of all nodes whose models were far larger than those of the others."""
+        self.compare()
+        if not self._times:
+            return
+        largest = sorted(self._times, key=lambda name: (-self._times[name], name))
+        shown = ", ".join(
+            f"{name!r} ({self._times[name]:.3g} times)"
+            for name in largest[:_MOST_NAMED]
+        )
+        n_others = len(largest) - _MOST_NAMED
+        more = f" and {n_others} more" if n_others > 0 else ""
+        warn_user(
+            "The models of these nodes have parameters far larger than those of all "
+            f"other nodes: {shown}{more}. The average is nearly theirs alone. See "
+            "whether features have the same units there, and whether the model is of "
+            "the same kind and was trained as elsewhere (penalty, learning rate, "
+            "number of steps). If nothing explains it, leave the nodes out.",
+            NodesDisagreeWarning,
+        )

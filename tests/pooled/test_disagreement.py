@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Nodes whose sums contradict those of the others are named before they are added."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, load_wine
+from sklearn.naive_bayes import BernoulliNB, GaussianNB
+
+from skgems import PooledAggregator
+from skgems.datasets import partition_by_label, partition_dirichlet
+from skgems.federation import NodesDisagreeWarning
+from skgems.pooled import CLASSIFIERS
+
+X, Y = load_digits(return_X_y=True)
+X = np.round(X / 4)  # amounts, categories and features that some vary in
+X, Y = X[:, X.std(axis=0) > 0.5], Y.copy()
+NAMES = ["bern", "lyon", "nice", "oslo", "rome"]
+NODES = np.array(NAMES)[np.arange(len(Y)) % 5]
+BAD = NODES == "nice"
+
+
+def named(X, y, nodes, pooled, **options) -> list[str]:
+    agg = PooledAggregator(pooled=pooled, **options)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        agg.fit(X, y, nodes=nodes)
+    return names_in(caught)
+
+
+def names_in(caught) -> list[str]:
+    messages = [str(w.message) for w in caught if w.category is NodesDisagreeWarning]
+    assert len(messages) <= 1
+    return re.findall(r"'(\w+)' \(", "".join(messages))
+
+
+def classifier(kind: str):
+    own = CLASSIFIERS[kind]()
+    if "reg_param" in own.get_params():
+        own.set_params(reg_param=0.5)
+    return own.set_params(binarize=1.5) if isinstance(own, BernoulliNB) else own
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_a_node_of_another_rule_is_named_whatever_is_pooled(kind):
+    pooled = classifier(kind)
+    assert named(X, Y, NODES, pooled) == []
+    assert named(X, np.where(BAD, (Y + 1) % 10, Y), NODES, pooled) == ["nice"]
+    turned = np.where(BAD[:, None], X.max(axis=0) - X, X)
+    assert named(turned, Y, NODES, pooled) == ["nice"]
+
+
+@pytest.mark.parametrize("change", [lambda X: 10 * X + 10, lambda X: X + 50.0])
+def test_a_node_of_other_units_or_another_zero_is_named(change):
+    moved = np.where(BAD[:, None], change(X), X)
+    assert named(moved, Y, NODES, GaussianNB()) == ["nice"]
+
+
+def test_shuffled_labels_are_another_rule():
+    y = Y.copy()
+    y[BAD] = np.random.default_rng(0).permutation(y[BAD])
+    assert named(X, y, NODES, None) == ["nice"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("alpha", [0.1, 0.5])
+def test_nodes_of_other_shares_of_classes_are_not_named(alpha, seed):
+    nodes = partition_dirichlet(Y, 5, alpha=alpha, random_state=seed)
+    assert named(X, Y, np.array(NAMES)[nodes], None) == []
+
+
+def test_nothing_can_be_seen_where_classes_are_disjoint_or_nodes_are_two():
+    nodes = np.array(NAMES)[partition_by_label(Y, 5)]
+    wrong = np.where(nodes == "nice", (Y + 1) % 10, Y)
+    # The next class is one of another node for one of two classes only.
+    assert named(X, wrong, nodes, None) == []
+    two = np.where(NODES == "nice", "nice", "bern")
+    assert named(X, np.where(two == "nice", (Y + 1) % 10, Y), two, None) == []
+
+
+def test_files_in_any_order_say_the_same_as_rows():
+    X, y = load_wine(return_X_y=True)
+    nodes = np.array(NAMES)[np.arange(len(y)) % 5]
+    y = np.where(nodes == "nice", (y + 1) % 3, y)
+    agg = PooledAggregator(pooled="GaussianNB")
+    files = [
+        agg.summarize(None, X[nodes == k], y[nodes == k], name=k, min_rows=1)
+        for k in NAMES[::-1]
+    ]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        agg.set_params(estimators=files).fit()
+    assert names_in(caught) == named(X, y, nodes, GaussianNB()) == ["nice"]
+
+
+def test_public_rows_are_those_of_one_more_node():
+    nodes = np.where(NODES == "rome", "public", NODES)
+    assert named(X, np.where(BAD, (Y + 1) % 10, Y), nodes, None) == ["nice"]
+    wrong = np.where(nodes == "public", (Y + 1) % 10, Y)
+    assert named(X, wrong, nodes, None) == ["public"]
+
+
+def test_who_is_forgotten_is_no_longer_named():
+    y = np.where(BAD, (Y + 1) % 10, Y)
+    agg = PooledAggregator(pooled="GaussianNB", keep_replies=True)
+    with pytest.warns(NodesDisagreeWarning, match="'nice'"):
+        agg.fit(X, y, nodes=NODES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NodesDisagreeWarning)
+        agg.forget("nice")
