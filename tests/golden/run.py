@@ -14,6 +14,7 @@ import json
 import pickle
 import sys
 import warnings
+from copy import deepcopy
 from pathlib import Path
 
 INDEX = "index.json"
@@ -127,14 +128,15 @@ def read(entry: dict, folder: Path) -> dict:
 
 
 def fitted_to_files(aggregate, messages: dict):
-    """The same aggregator, fitted to its nodes' files as they were read; or None."""
-    from sklearn.base import clone
+    """The same aggregator, fitted to its nodes' files as they were read; or None.
 
+    A clone would forget what its front was fitted to.
+    """
     from skgems.federation import Summary
 
     of_columns = [m for name, m in messages.items() if name.startswith("front ")]
     if of_columns:
-        return clone(aggregate).set_params(summaries=of_columns).fit()
+        return deepcopy(aggregate).set_params(summaries=of_columns).fit()
     summaries = {
         name.removeprefix("summary "): Summary(message)
         for name, message in messages.items()
@@ -143,7 +145,7 @@ def fitted_to_files(aggregate, messages: dict):
     if not summaries:
         return None
     estimators = [summaries.get(member.name, member) for member in aggregate.estimators]
-    return clone(aggregate).set_params(estimators=estimators).fit()
+    return deepcopy(aggregate).set_params(estimators=estimators).fit()
 
 
 def main(*words: str) -> None:
