@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+from collections import Counter
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -102,8 +103,8 @@ def records_of(base) -> Records:
             runs.append(start(checkout, folder / f"{name}.json", kept))
         finish(*runs)
         if base:
-            kept = folder / "kept before"
-            finish(start("--read", ROOT, folder / "read.json", kept))
+            kept = folder / "kept before", folder / "kept now"
+            finish(start("--read", ROOT, folder / "read.json", *kept))
         names = ("now", "before", "read")
         paths = {name: folder / f"{name}.json" for name in names}
         return Records(
@@ -176,6 +177,21 @@ class Report:
             line += f" (intended: {change.reason})"
         self.lines += [line, *(f"    {detail}" for detail in details)]
 
+    def judge_together(self, names: list[str], line: str) -> None:
+        """Add what differs for one reason; names that are intended are counted."""
+        intended = [
+            (name, change)
+            for name in names
+            for change in self.intended
+            if change.names(name)
+        ]
+        self.used |= {change for _, change in intended}
+        excused = {name for name, _ in intended}
+        errors = [name for name in names if name not in excused]
+        self.errors += errors
+        first = f"as {errors[0]!r}" if errors else "all intended"
+        self.lines.append(f"{line} ({len(names)} cases, {first})")
+
 
 def differing(now: dict, before: dict) -> list:
     """The differences of two records that matter, the largest first."""
@@ -215,25 +231,38 @@ def compare_cases(records: Records, report: Report) -> None:
 
 
 def compare_kept(records: Records, report: Report) -> None:
-    """What this checkout reads of the pickles and the messages of the other."""
-    n_pickles = n_messages = 0
-    for case, read in records.read.items():
-        name, before = f"read {case}", records.before[case]
-        if "error" in read:
-            report.judge(name, f"{name}: {read['error']}")
-            continue
-        n_pickles += "pickle" in read
-        n_messages += len(read["digests"])
-        for part in {"pickle", "files"} & read.keys():
-            expected = {key: before[key] for key in read[part] if key in before}
-            if found := differing(read[part], expected):
-                words = [one.words for one in found[:AT_MOST]]
-                report.judge(name, f"{name}: other predictions of {part}", *words)
-        if others := read["other_digests"]:
-            report.judge(name, f"{name}: other digests of {', '.join(others)}")
+    """What this checkout reads of the pickles and the messages of the other.
+
+    What cannot be read has one line for each reason: a module that has another name is
+    in hundreds of pickles.
+    """
+    n_read = Counter()
+    names_by_reason: dict[str, list[str]] = {}
+    for case, parts in records.read.items():
+        for part, result in parts.items():
+            if reason := reason_not_read(part, result, records.before[case]):
+                names = names_by_reason.setdefault(f"{part}: {reason}", [])
+                names.append(f"read {part} {case}")
+            else:
+                n_read[part] += result.get("n_messages", 1)
+    for reason, names in names_by_reason.items():
+        report.judge_together(names, f"Not read as before, {reason}")
     report.lines.append(
-        f"Read of the other commit: {n_pickles} pickles, {n_messages} messages"
+        f"Read of the other commit: {n_read['pickle']} pickles, "
+        f"{n_read['messages']} messages; {n_read['files']} fits to its files"
     )
+
+
+def reason_not_read(part: str, result: dict, before: dict) -> str:
+    """Why what was kept of a case is not what it was, or nothing."""
+    if "error" in result:
+        return result["error"]
+    if part == "messages":
+        others = result["other_digests"]
+        return f"other digests of {', '.join(others)}" if others else ""
+    expected = {key: before[key] for key in result if key in before}
+    different = differing(result, expected)
+    return f"other predictions, {different[0].words}" if different else ""
 
 
 def compared(records: Records, intended: list[Change]) -> Report:

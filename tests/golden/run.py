@@ -3,9 +3,10 @@
 
 ``python tests/golden/run.py CHECKOUT records.json KEPT`` writes what came out of the
 cases to a file, and into the folder KEPT a pickle of each aggregate and the bytes of
-each message. ``python tests/golden/run.py --read CHECKOUT records.json KEPT`` writes
-what this checkout reads there. The checkout may be of an older commit, whose library
-and cases stand in its own folders.
+each message. ``python tests/golden/run.py --read CHECKOUT records.json KEPT KEPT_HERE``
+writes what this checkout reads in the folder of another one, beside that of its own.
+The checkout that runs may be of an older commit, whose library and cases stand in its
+own folders.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import json
 import pickle
 import sys
 import warnings
-from copy import deepcopy
+from functools import partial
 from pathlib import Path
 
-INDEX = "index.json"
+INDEX, PICKLE = "index.json", "aggregate.pickle"
 
 
 def load(checkout: Path):
@@ -81,7 +82,7 @@ def keep(result, folder: Path) -> dict:
         except (pickle.PicklingError, AttributeError, TypeError):
             pass  # of a class that is defined in a function, or a net's lambda
         else:
-            (folder / "aggregate.pickle").write_bytes(data)
+            (folder / PICKLE).write_bytes(data)
             entry["has_pickle"] = True
     for extra in more:
         for name, data in extra.get("kept", {}).items():
@@ -90,69 +91,93 @@ def keep(result, folder: Path) -> dict:
     return entry
 
 
-def read_all(kept: Path) -> dict:
+def read_all(kept: Path, kept_here: Path) -> dict:
     """What this checkout reads of what another has kept, by case.
 
-    Predictions of pickles, and of fits to files; digests of messages, and the names of
-    those whose digest is another one.
+    Of each case what became of its "pickle", its "messages" and its "files".
     """
     index = json.loads((kept / INDEX).read_text(encoding="utf-8"))
+    index_here = json.loads((kept_here / INDEX).read_text(encoding="utf-8"))
     records = {}
-    for path, entry in index.items():
-        try:
-            records[path] = read(entry, kept / entry["folder"])
-        except Exception as error:
-            records[path] = {"error": repr(error)}
+    for case, entry in index.items():
+        folder, entry_here = kept / entry["folder"], index_here.get(case)
+        readers = {}
+        if entry["has_pickle"]:
+            readers["pickle"] = partial(read_pickle, folder)
+        if entry["messages"]:
+            readers["messages"] = partial(read_messages, entry, folder)
+        if _has_files(entry) and entry_here and entry_here["has_pickle"]:
+            folder_here = kept_here / entry_here["folder"]
+            readers["files"] = partial(fit_to_files, entry, folder, folder_here)
+        records[case] = {part: _attempt(reader) for part, reader in readers.items()}
     return records
 
 
-def read(entry: dict, folder: Path) -> dict:
+def _attempt(reader) -> dict:
+    try:
+        return reader()
+    except Exception as error:
+        return {"error": repr(error)}
+
+
+def read_pickle(folder: Path) -> dict:
+    """What the pickled aggregate predicts."""
     from golden.records import predictions
 
+    return predictions(*pickle.loads((folder / PICKLE).read_bytes()))
+
+
+def read_messages(entry: dict, folder: Path) -> dict:
+    """How many messages there are, and those whose digest is another one."""
+    others = [
+        name
+        for name, digest in entry["messages"].items()
+        if _message(folder / name).digest != digest
+    ]
+    return {"n_messages": len(entry["messages"]), "other_digests": others}
+
+
+def _message(path: Path):
     from skgems.federation import Message
 
-    messages = {
-        name: Message.from_bytes((folder / name).read_bytes())
-        for name in entry["messages"]
-    }
-    digests = {name: message.digest for name, message in messages.items()}
-    others = [name for name in digests if digests[name] != entry["messages"][name]]
-    found = {"digests": digests, "other_digests": others}
-    if entry["has_pickle"]:
-        pickled = (folder / "aggregate.pickle").read_bytes()
-        aggregate, X_test = pickle.loads(pickled)
-        found["pickle"] = predictions(aggregate, X_test)
-        if again := fitted_to_files(aggregate, messages):
-            found["files"] = predictions(again, X_test)
-    return found
+    return Message.from_bytes(path.read_bytes())
 
 
-def fitted_to_files(aggregate, messages: dict):
-    """The same aggregator, fitted to its nodes' files as they were read; or None.
+def _has_files(entry: dict) -> bool:
+    return any(name.startswith(("summary ", "front ")) for name in entry["messages"])
 
-    A clone would forget what its front was fitted to.
+
+def fit_to_files(entry: dict, folder: Path, folder_here: Path) -> dict:
+    """What the case's aggregator predicts, fitted here to files from there.
+
+    It is that of this checkout, so that files are read even if pickles cannot be.
     """
+    from golden.records import predictions
+
     from skgems.federation import Summary
 
-    of_columns = [m for name, m in messages.items() if name.startswith("front ")]
+    aggregate, X_test = pickle.loads((folder_here / PICKLE).read_bytes())
+    names = entry["messages"]
+    of_columns = [_message(folder / n) for n in names if n.startswith("front ")]
     if of_columns:
-        return deepcopy(aggregate).set_params(summaries=of_columns).fit()
-    summaries = {
-        name.removeprefix("summary "): Summary(message)
-        for name, message in messages.items()
-        if name.startswith("summary ")
-    }
-    if not summaries:
-        return None
-    estimators = [summaries.get(member.name, member) for member in aggregate.estimators]
-    return deepcopy(aggregate).set_params(estimators=estimators).fit()
+        aggregate.set_params(summaries=of_columns)
+    else:
+        summaries = {
+            name.removeprefix("summary "): Summary(_message(folder / name))
+            for name in names
+            if name.startswith("summary ")
+        }
+        # Beside a region's file there may be nodes whose files were not kept.
+        members = [summaries.get(m.name, m) for m in aggregate.estimators]
+        aggregate.set_params(estimators=members)
+    return predictions(aggregate.fit(), X_test)
 
 
 def main(*words: str) -> None:
     reads = words[0] == "--read"
-    checkout, records, kept = map(Path, words[1:] if reads else words)
+    checkout, records, *kept = map(Path, words[1:] if reads else words)
     load(checkout.resolve())
-    found = read_all(kept) if reads else run(kept)
+    found = read_all(*kept) if reads else run(*kept)
     records.write_text(json.dumps(found), encoding="utf-8")
 
 

@@ -114,30 +114,44 @@ def test_a_case_that_fails_is_an_error_even_if_it_is_intended():
     assert "same fails: ValueError('no')" in report.lines
 
 
-def read(**parts):
-    return {"digests": {"request": "ab"}, "other_digests": [], **parts}
+LABELS = {"labels": "0 0"}
+OTHERS = {"labels": "0 1"}
 
 
 @pytest.mark.parametrize(
-    "found",
+    "part, result",
     [
-        {"error": "ModuleNotFoundError('no module')"},
-        read(pickle={"labels": "0 1"}),
-        read(files={"labels": "0 1"}),
-        read(other_digests=["request"]),
+        ("pickle", {"error": "ModuleNotFoundError('no module')"}),
+        ("pickle", OTHERS),
+        ("files", OTHERS),
+        ("messages", {"n_messages": 2, "other_digests": ["request"]}),
+        ("messages", {"error": "ValueError('another version')"}),
     ],
-    ids=["not read", "other predictions", "another fit to files", "another digest"],
 )
-def test_what_is_not_read_as_it_was_is_an_error(found):
-    record_of_case = {"labels": "0 0"}
-    now = {"case": record_of_case}
-    assert compared(Records(now, now, {"case": found}), []).errors == ["read case"]
-    named = compared(Records(now, now, {"case": found}), patterns("read *"))
+def test_what_is_not_read_as_it_was_is_an_error(part, result):
+    now = {"a": LABELS, "b": LABELS}
+    records = Records(now, now, {"a": {part: result}, "b": {part: result}})
+    assert compared(records, []).errors == [f"read {part} a", f"read {part} b"]
+    assert compared(records, patterns("a, b")).errors == [
+        f"read {part} a",
+        f"read {part} b",
+    ]
+    assert compared(records, patterns(f"read {part} a")).errors == [f"read {part} b"]
+    named = compared(records, patterns(f"read {part} *"))
     assert named.errors == []
-    kept = read(pickle=record_of_case, files=record_of_case)
-    report = compared(Records(now, now, {"case": kept}), [])
+    (line,) = [line for line in named.lines if line.startswith("Not read")]
+    assert line.endswith("(2 cases, all intended)")
+
+
+def test_what_is_read_as_it_was_is_counted():
+    now = {"a": {**LABELS, "proba": 0.5}}
+    messages = {"n_messages": 3, "other_digests": []}
+    kept = {"pickle": LABELS, "files": now["a"], "messages": messages}
+    report = compared(Records(now, now, {"a": kept}), [])
     assert report.errors == []
-    assert "Read of the other commit: 1 pickles, 1 messages" in report.lines
+    assert report.lines[-1] == (
+        "Read of the other commit: 1 pickles, 3 messages; 1 fits to its files"
+    )
 
 
 def test_an_entry_counts_until_it_has_landed():
@@ -171,23 +185,21 @@ def test_a_record_has_what_users_see():
 )
 def test_what_a_case_keeps_is_read(kind, name, tmp_path):
     case = AGGREGATORS[kind][name]
-    before = record(case)
-    result = case()
-    entry = run.keep(result, tmp_path / "0")
-    found = run.read(entry, tmp_path / "0")
-    assert entry["has_pickle"] and entry["messages"] and not found["other_digests"]
-    assert ("files" in found) == (name != "wire linear")
-    now = json.loads(json.dumps({"case": before}))
-    assert compared(Records(now, now, {"case": found}), []).errors == []
-    # One other bit of a message is noticed, if it is not refused.
-    name = next(iter(entry["messages"]))
-    data = (tmp_path / "0" / name).read_bytes()
-    (tmp_path / "0" / name).write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    try:
-        others = run.read(entry, tmp_path / "0")["other_digests"]
-    except ValueError:
-        others = [name]
-    assert others == [name]
+    records = json.loads(json.dumps({name: record(case)}))
+    entry = run.keep(case(), tmp_path / "0")
+    (tmp_path / "index.json").write_text(json.dumps({name: entry}))
+    read = run.read_all(tmp_path, tmp_path)
+    parts = {"pickle", "messages", "files"}
+    assert read[name].keys() == parts - ({"files"} if name == "wire linear" else set())
+    assert compared(Records(records, records, read), []).errors == []
+    # One other bit of a message is noticed, and that no pickle is there.
+    message = next(iter(entry["messages"]))
+    data = (tmp_path / "0" / message).read_bytes()
+    (tmp_path / "0" / message).write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    (tmp_path / "0" / run.PICKLE).write_bytes(b"none")
+    read = run.read_all(tmp_path, tmp_path)
+    errors = compared(Records(records, records, read), []).errors
+    assert {f"read pickle {name}", f"read messages {name}"} <= set(errors)
 
 
 def test_a_result_without_a_pickle_is_kept_without_it(tmp_path):
