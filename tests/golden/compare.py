@@ -11,7 +11,7 @@ aggregates, and the bytes of its messages.
 A case that differs, is gone, or is not read as it was, is an error, unless the call or
 ``intended.toml`` names it. New cases are listed. Two runs of one commit on one machine
 are equal to the bit; with other kernels of BLAS (OPENBLAS_CORETYPE=Prescott) about one
-case in thirty differs in more than 8 digits, most of them by the stop of an optimiser.
+case in twenty differs in more than 8 digits, most of them by the stop of an optimiser.
 """
 
 from __future__ import annotations
