@@ -206,6 +206,29 @@ def test_a_mutant_that_loops_is_ended(project, mutants):
     assert mutants.run_tests(project, ["tests/missing"], 60.0)[0] == "not collected"
 
 
+def test_a_test_that_fails_without_the_mutant_is_not_believed(mutants, monkeypatch):
+    def outcome_of(site, tests, tree):
+        by = next((name for _, name in tests), "")
+        return replace(site, outcome="killed" if by else "survived", by=by)
+
+    tried = []
+
+    def run_tests(tree, words, seconds):
+        tried.append(words)
+        return ("failed" if "shaky" in words[0] else "passed"), []
+
+    monkeypatch.setattr(mutants, "outcome_of", outcome_of)
+    monkeypatch.setattr(mutants, "run_tests", run_tests)
+    judges = mutants.Judges(Path())
+    words = dict.fromkeys(("room", "file", "function", "kind", "statement"), "")
+    mutant = mutants.Mutant(**words, line=1, place=0, before="a", after="b")
+    tests = [(0.1, "test_a.py::shaky"), (0.2, "test_b.py::sound")]
+    for _ in range(2):
+        assert judges.outcome_of(mutant, tests).by == "test_b.py::sound"
+    assert tried == [["test_a.py::shaky"], ["test_b.py::sound"]]
+    assert judges.outcome_of(mutant, tests[:1]).outcome == "survived"
+
+
 def test_what_was_killed_and_lives_now_is_an_error(mutants, tmp_path):
     write_package(tmp_path)
     old = [
