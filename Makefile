@@ -38,7 +38,8 @@ help:
 	@echo "             (make test-kernels: a part of them, and every method once)"
 	@echo "make package build and check what is released, and try it where nothing else is"
 	@echo "make release do that, and say what is left to do by hand"
-	@echo "make golden  compare results with those of another commit (BASE=<commit>)"
+	@echo "make golden  compare results with those of another commit (BASE=<commit>);"
+	@echo "             what differs is an error, but for INTENDED=\"pattern, pattern\""
 	@echo "make lint    check style and format"
 	@echo "make types   check the types of the examples in README and guide, as users would"
 	@echo "make docs    build the documentation in docs/_build/html"
@@ -133,16 +134,19 @@ release: package
 	@grep -q '^## \[$(VERSION)\]' CHANGELOG.md || \
 		echo "  - name [Unreleased] of CHANGELOG.md [$(VERSION)], with its date; commit"
 	@echo "  - .ci/run on this commit; make test-oldest; make test-newest"
-	@echo "  - make golden BASE=v<the last version>, and read what differs"
+	@echo "  - make golden BASE=v<the last version>, and read what differs on purpose"
 	@echo "  - git tag -s v$(VERSION) && git push origin v$(VERSION)"
 	@echo "  - $(RUN) -m twine upload dist/*"
 	@echo "  - a release of the tag, with its section of CHANGELOG.md"
 	@echo "  - the next version in skgems/__init__.py and CITATION.cff; [Unreleased] on top"
 
-# What each of two commits makes of its own cases; it is read, not judged.
+# What each of two commits makes of its own cases, and whether this one reads what the
+# other has kept. Cases that differ are errors, unless tests/golden/intended.toml names
+# them, or the call: INTENDED="pooled/*, linear/clusters*".
 BASE ?=
+INTENDED ?=
 golden: $(call ready,test)
-	PYTHONPATH=tests $(RUN) -m golden.compare $(BASE)
+	PYTHONPATH=tests $(RUN) -m golden.compare --intended "$(INTENDED)" $(BASE)
 
 lint: $(call ready,lint)
 	$(RUN) -m ruff check .

@@ -320,3 +320,46 @@ def convolutional_nets(rows, n_outputs, **parameters):
                     value.fill_(3 + seed)
         nets.append(own)
     return nets
+
+
+# ---- tables and documents -----------------------------------------------------
+
+
+@lru_cache
+def penguins():
+    """A table with texts and gaps: the nodes are its islands. Rows are as they come."""
+    from skgems.datasets import load_penguins
+
+    X, y, islands = load_penguins(as_frame=True)
+    nodes = np.searchsorted(np.unique(islands), islands)
+    is_test = np.arange(len(y)) % 5 == 4
+    return Rows(
+        local=[(X[nodes == k], np.asarray(y)[nodes == k]) for k in range(3)],
+        X=X[~is_test],
+        y=np.asarray(y)[~is_test],
+        nodes=nodes[~is_test],
+        X_test=X[is_test],
+    )
+
+
+@lru_cache
+def letters():
+    """Documents of three nodes, one of which has no praise."""
+    topics = {"bill": range(0, 8), "fault": range(8, 16), "praise": range(16, 24)}
+    rng = np.random.RandomState(0)
+    y = np.array([list(topics)[k % 3] for k in range(180)])
+    texts = []
+    for label in y:
+        about = [f"word{k}" for k in rng.choice(list(topics[label]), 4)]
+        other = [f"word{k}" for k in rng.choice(32, 4)]
+        texts.append(" ".join([*about, *other]))
+    X, nodes = np.array(texts, dtype=object), np.arange(180) // 3 % 3
+    is_test = np.arange(180) % 4 == 3
+    is_known = ~((nodes == 0) & (y == "praise"))
+    is_of_node = is_known & ~is_test
+    local = [
+        (X[is_of_node & (nodes == k)], y[is_of_node & (nodes == k)]) for k in range(3)
+    ]
+    return Rows(
+        local, X[is_of_node], y[is_of_node], nodes[is_of_node], list(X[is_test])
+    )

@@ -9,20 +9,31 @@ order of ``size``, by which they are compared. Arrays of a few numbers are given
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 import warnings
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Integral, Real
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
 
 # Arrays of at most so many numbers are given whole.
 WHOLE = 6
-DIGITS = 8
+# Numbers that are the same when both are rounded to 8 digits differ by no more of their
+# size. (Records of older commits are rounded so.)
+TOLERANCE = 5.1e-8
 # Where a number is 0 but for rounding, as the distance of a space from its own centre.
-ATOL = 1e-9
+NOISE = 1e-9
+# Axes whose signs, and whose directions where variances are equal, rounding decides.
+ANYBODYS = {"rotations_", "scalings_"}
+# Keys of texts for people, which may change. Records of older commits have the first
+# words of warnings.
+WORDS = {"warnings", "reason"}
 
 
 # ---- numbers ------------------------------------------------------------------
@@ -34,8 +45,9 @@ def _directions(n):
 
 
 def _number(value):
+    """A number to all its digits: two runs of one commit are equal to the bit."""
     value = float(value)
-    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else repr(value)
+    return value if math.isfinite(value) else repr(value)
 
 
 def array(values):
@@ -57,7 +69,12 @@ def indices(values):
 
 
 def plain(value):
-    """Numbers, texts, arrays, and lists and dicts of these, ready for JSON."""
+    """Numbers, texts, arrays, and lists and dicts of these, ready for JSON.
+
+    Bytes become their SHA-256.
+    """
+    if isinstance(value, bytes):
+        return hashlib.sha256(value).hexdigest()
     if value is None or isinstance(value, (str, bool, np.bool_)):
         return bool(value) if isinstance(value, np.bool_) else value
     if isinstance(value, Integral):
@@ -117,7 +134,7 @@ def _of_likelihood(likelihood):
 
 
 def _of_form(form):
-    return {"kind": form.kind, "reason": form.reason}
+    return {"kind": form.kind, "is_exact": not form.reason}
 
 
 def _of_fine_tuning(tuned):
@@ -148,6 +165,52 @@ def _of_atoms(atoms):
 def _of_net(net):
     state = net.module_.state_dict()
     return {name: array(value.cpu().numpy()) for name, value in state.items()}
+
+
+def _of_choice(choice):
+    numbers = ("accuracy", "log_loss", "factor", "standard_error", "looks_at_members")
+    return {
+        "name": choice.name,
+        "n_rows": choice.n_rows,
+        "n_doubts": len(choice.doubts),
+        "table": {
+            entry["name"]: {
+                **{name: plain(entry.get(name)) for name in numbers},
+                "was_made": not entry["error"],
+            }
+            for entry in choice.table
+        },
+    }
+
+
+def _parts_of(estimator) -> list:
+    """Pairs of name and fitted part of a pipeline, a union or a column transformer."""
+    if hasattr(estimator, "transformers_"):
+        return [(name, part) for name, part, _ in estimator.transformers_]
+    return list(
+        getattr(estimator, "steps", None)
+        or getattr(estimator, "transformer_list", None)
+        or []
+    )
+
+
+def fitted_attributes(estimator) -> dict:
+    """What ``fit`` of an estimator of scikit-learn has set, and that of its parts."""
+    found = {"kind": type(estimator).__name__}
+    for name, part in _parts_of(estimator):
+        if not isinstance(part, str):  # as "drop" and "passthrough"
+            found[f"part {name}"] = fitted_attributes(part)
+    for name, value in sorted(vars(estimator).items()):
+        if not name.endswith("_") or name.startswith("_") or name in ANYBODYS:
+            continue
+        if name == "history_":
+            found[name] = [_of_message(entry) for entry in value]
+        elif hasattr(value, "get_params"):
+            found[name] = fitted_attributes(value)
+        elif name not in ("transformers_", "transformer_list_"):
+            with suppress(TypeError):  # no number, text or array, nor several of them
+                found[name] = plain(value)
+    return found
 
 
 def _each(describe):
@@ -188,6 +251,14 @@ REPORTS = {
     "weights_": array,
     "agreement_": plain,
     "student_": lambda student: type(student).__name__,
+    # classifiers that are functions of sums
+    "exact_": bool,
+    # transformers
+    "transformer_": fitted_attributes,
+    "errors_": plain,
+    # stacks, and choices among candidates
+    "stack_": fitted_attributes,
+    "choice_": _of_choice,
 }
 
 
@@ -195,20 +266,21 @@ def record(case) -> dict:
     """Run a case and say what came out.
 
     A case is a function that returns a fitted aggregator and rows to test it on, and
-    perhaps more to record: a dict. It may return that alone.
+    perhaps more to record: a dict. It may return that alone. Bytes in its entry "kept"
+    are for the next commit to read, and no result.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = case()
         if isinstance(result, dict):
-            found = result
+            found, more = {}, [result]
         else:
             aggregate, X_test, *more = result
             found = _of_aggregate(aggregate, X_test)
-            for extra in more:
-                found |= extra
-    said = _warnings_of(caught)
-    return {**found, "warnings": said} if said else found
+        for extra in more:
+            found |= plain({k: v for k, v in extra.items() if k != "kept"})
+    warned = _warned(caught)
+    return {**found, "warned": warned} if warned else found
 
 
 def _of_aggregate(aggregate, X_test):
@@ -217,20 +289,31 @@ def _of_aggregate(aggregate, X_test):
         for name, describe in REPORTS.items()
         if getattr(aggregate, name, None) is not None
     }
-    found["labels"] = indices(aggregate.predict(X_test))
-    found["proba"] = array(aggregate.predict_proba(X_test))
-    if len(aggregate.classes_) == 2:
+    found |= predictions(aggregate, X_test)
+    return found
+
+
+def predictions(aggregate, X_test) -> dict:
+    """What a fitted aggregator, or transformer, makes of rows."""
+    if not hasattr(aggregate, "predict"):
+        transformed = aggregate.transform(X_test)
+        dense = transformed.toarray() if issparse(transformed) else transformed
+        return {"transformed": array(np.asarray(dense))}
+    found = {"labels": indices(aggregate.predict(X_test))}
+    if hasattr(aggregate, "predict_proba"):
+        found["proba"] = array(aggregate.predict_proba(X_test))
+    if len(aggregate.classes_) == 2 and hasattr(aggregate, "decision_function"):
         found["decision"] = array(aggregate.decision_function(X_test))
     return found
 
 
-def _warnings_of(caught):
-    """The first words of the library's own warnings; others are given on."""
+def _warned(caught) -> list[str]:
+    """Kinds of the library's own warnings, whose words may change; others go on."""
     said = set()
     for warning in caught:
-        own = warning.category.__module__.startswith("skgems")
-        if own or warning.category is UserWarning:
-            said.add(" ".join(str(warning.message).split()[:4]))
+        is_ours = warning.category.__module__.startswith("skgems")
+        if is_ours or warning.category is UserWarning:
+            said.add(warning.category.__name__)
         elif not issubclass(warning.category, ConvergenceWarning):
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno
@@ -241,19 +324,32 @@ def _warnings_of(caught):
 # ---- comparing ----------------------------------------------------------------
 
 
-def differences(now, before, path="") -> list[tuple[float, str]]:
-    """By how much of their size two records differ, infinite for words, and where."""
+@dataclass(frozen=True, order=True)
+class Difference:
+    """By how much of its size a number differs, infinite for all else, and where."""
+
+    size: float
+    words: str
+
+    @property
+    def matters(self) -> bool:
+        return self.size > TOLERANCE
+
+
+def differences(now, before, path="") -> list[Difference]:
+    """Where two records differ. What only the newer one has is no difference."""
     if isinstance(now, dict) and isinstance(before, dict):
         found = [
-            (math.inf, f"{path}/{key}: only {'now' if key in now else 'before'}")
-            for key in sorted(now.keys() ^ before.keys())
+            Difference(math.inf, f"{path}/{key}: only before")
+            for key in sorted(before.keys() - now.keys() - WORDS)
         ]
-        for key in sorted(now.keys() & before.keys()):
+        for key in sorted((now.keys() & before.keys()) - WORDS):
             found += differences(now[key], before[key], f"{path}/{key}")
         return found
     if isinstance(now, list) and isinstance(before, list):
         if len(now) != len(before):
-            return [(math.inf, f"{path}: {len(now)} entries, before {len(before)}")]
+            lengths = f"{len(now)} entries, before {len(before)}"
+            return [Difference(math.inf, f"{path}: {lengths}")]
         size, found = _size_of(before), []
         for i, (one, other) in enumerate(zip(now, before, strict=True)):
             at = f"{path}[{i}]"
@@ -265,7 +361,20 @@ def differences(now, before, path="") -> list[tuple[float, str]]:
     if _is_number(now) and _is_number(before):
         return _difference(now, before, 0.0, path)
     if type(now) is not type(before) or now != before:
-        return [(math.inf, f"{path}: {now!r}, before {before!r}")]
+        return [Difference(math.inf, f"{path}: {now!r:.80}, before {before!r:.80}")]
+    return []
+
+
+def only_now(now, before, path="") -> list[str]:
+    """Paths of what a record has that the one before has not."""
+    if isinstance(now, dict) and isinstance(before, dict):
+        found = [f"{path}/{key}" for key in sorted(now.keys() - before.keys())]
+        for key in sorted(now.keys() & before.keys()):
+            found += only_now(now[key], before[key], f"{path}/{key}")
+        return found
+    if isinstance(now, list) and isinstance(before, list):
+        pairs = enumerate(zip(now, before, strict=False))
+        return [p for i, (a, b) in pairs for p in only_now(a, b, f"{path}[{i}]")]
     return []
 
 
@@ -281,10 +390,10 @@ def _size_of(values):
     return 1e-3 * max(numbers, default=0.0)
 
 
-def _difference(one, other, size, path):
-    if one == other or abs(one - other) <= ATOL:
+def _difference(one, other, size, path) -> list[Difference]:
+    if one == other:
         return []
     if isinstance(one, int) and isinstance(other, int):
-        return [(math.inf, f"{path}: {one}, before {other}")]
-    off = abs(one - other) / max(abs(one), abs(other), size)
-    return [(off, f"{path}: {one!r}, before {other!r}, {off:.1e} off")]
+        return [Difference(math.inf, f"{path}: {one}, before {other}")]
+    off = abs(one - other) / max(abs(one), abs(other), size, NOISE / TOLERANCE)
+    return [Difference(off, f"{path}: {one!r}, before {other!r}, {off:.1e} off")]
