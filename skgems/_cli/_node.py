@@ -126,7 +126,11 @@ def _rows(request: Message, model, args) -> tuple:
         warn_of_texts(table)
         return table.frame, y, marks
     print(f"Features, in this order: {columns}.")
-    return _numbers(table).to_numpy(), y, marks
+    features = _numbers(table)
+    if model is None:
+        # By their names the server sees whether all nodes have the same columns.
+        return features, y, marks
+    return features.to_numpy(), y, marks
 
 
 def _warn_of_front(request: Message, features, args) -> None:
