@@ -215,10 +215,10 @@ def reply_to(
         confirm=confirm,
         private_key=private_key,
     )
-    node.check_cost(request)
     if state is None:
         _warn_of_small_bound(request, name=name, min_rows=min_rows)
         check_is_derived(request, None)
+        node.check_cost(request)
         node.check_consent(request)
         reply = node.released(node.computed_reply(request))
     else:
@@ -243,6 +243,8 @@ def _reply_of_ledger(
     with ledger.naming_the_account():
         agreed.check_asked(request, ledger.answered(request))
     check_is_derived(request, agreed)
+    # After what is agreed: which requests cost too much says how many rows there are.
+    node.check_cost(request)
     node.check_consent(request)
     ledger.begin(request, node.fingerprint)
     try:
@@ -295,7 +297,7 @@ class _Node:
             raise ValueError(
                 f"this request ({request.task!r:.40}) cannot be answered: "
                 f"{type(exc).__name__}: {exc}"
-            ) from exc
+            ) from None
 
     def check_consent(self, request: Message) -> None:
         if not self.tells_radii and tells_radii(request):

@@ -69,14 +69,26 @@ class NodeShape:
         """Raise LimitError if a request, said in words, asks for more of something."""
         most = getattr(self.limits, limit)
         if asked > most:
+            about = Limits.__dataclass_fields__[limit].metadata
+            if about["of_rows"]:
+                asked = _rounded_up(asked)
             raise LimitError(
-                f"Node {self.name!r}: {request} asks for {asked:,} "
-                f"{Limits.unit_of(limit)}, more than the limit {limit}={most:,} of "
-                "this node. Nothing was computed. If the request is as it should be, "
-                "and this machine has the memory and the time, the owner of the node "
+                f"Node {self.name!r}: {request} asks for {asked:,} {about['unit']}, "
+                f"more than the limit {limit}={most:,} of this node. Nothing was "
+                "computed. If the request is as it should be, and this machine has "
+                "the memory and the time, the owner of the node "
                 f"can allow it with limits=Limits({limit}={asked}), or on the command "
                 f"line with --limit {limit}={asked}. Else let the server ask for less."
             )
+
+
+def _rounded_up(count: int) -> int:
+    """A count with two digits: all of them would tell a server how many rows there are.
+
+    Rows of classes that are too small are in no other reply.
+    """
+    unit = 10 ** max(len(str(count)) - 2, 0)
+    return -(-count // unit) * unit
 
 
 def check_cost(request: Message, shape: NodeShape, open_front: Callable) -> None:

@@ -41,9 +41,12 @@ MOST_REASON = 2000
 MOST_TIMES = 10**6
 
 
-def _limit(most: int, unit: str) -> int:
-    """A field of `Limits` with its default; the unit is said in errors."""
-    return field(default=most, metadata={"unit": unit})
+def _limit(most: int, unit: str, *, of_rows: bool = False) -> int:
+    """A field of `Limits` with its default; the unit is said in errors.
+
+    ``of_rows``: whether what is counted depends on how many rows the node has.
+    """
+    return field(default=most, metadata={"unit": unit, "of_rows": of_rows})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,20 +133,22 @@ class Limits:
     classes: int = _limit(1_000, "classes")
     parameters: int = _limit(25_000_000, "parameters")
     losses: int = _limit(250_000, "models times classes times factors")
-    row_outputs: int = _limit(15_000_000, "rows times classes")
+    row_outputs: int = _limit(15_000_000, "rows times classes", of_rows=True)
     epochs: int = _limit(2_000, "epochs")
     epoch_units: int = _limit(200_000, "epochs times hidden units")
-    hidden_numbers: int = _limit(60_000_000, "rows times hidden units")
+    hidden_numbers: int = _limit(60_000_000, "rows times hidden units", of_rows=True)
     clusters: int = _limit(256, "clusters of a class")
-    cluster_numbers: int = _limit(70_000_000, "rows times clusters")
-    moment_numbers: int = _limit(30_000_000, "numbers in sums")
+    cluster_numbers: int = _limit(70_000_000, "rows times clusters", of_rows=True)
+    moment_numbers: int = _limit(30_000_000, "numbers in sums", of_rows=True)
     directions: int = _limit(5_000, "rays")
     ray_outputs: int = _limit(50_000, "rays times classes")
     ray_units: int = _limit(500_000, "rays times hidden units")
     step_size: int = _limit(10_000, "components, bins or knots of a step")
     front_columns: int = _limit(50_000, "columns of all steps")
     power_columns: int = _limit(5_000, "columns of a PowerTransformer")
-    front_numbers: int = _limit(100_000_000, "numbers that steps hold at once")
+    front_numbers: int = _limit(
+        100_000_000, "numbers that steps hold at once", of_rows=True
+    )
 
     def __post_init__(self) -> None:
         for limit in fields(self):
@@ -153,24 +158,3 @@ class Limits:
                     f"the limit {limit.name} must be a whole number of 1 or more, got "
                     f"{most!r}."
                 )
-
-    @classmethod
-    def unit_of(cls, name: str) -> str:
-        """What a limit counts, in words.
-
-        Parameters
-        ----------
-        name : str
-            Of the limit.
-
-        Returns
-        -------
-        unit : str
-
-        Examples
-        --------
-        >>> from skgems.federation import Limits
-        >>> Limits.unit_of("ray_units")
-        'rays times hidden units'
-        """
-        return next(own.metadata["unit"] for own in fields(cls) if own.name == name)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 import warnings
 from dataclasses import asdict, fields, replace
@@ -60,6 +61,14 @@ def splines(n_knots: int, degree: int) -> Message:
 
 
 FEATURES = costly.features(20)
+# Limits of what depends on how many rows there are.
+OF_ROWS = {
+    "row_outputs",
+    "hidden_numbers",
+    "cluster_numbers",
+    "moment_numbers",
+    "front_numbers",
+}
 # By a name: the limit, a request, and how much of what is limited it asks for.
 ASKED = {
     "methods": ("methods", costly.halves(2), 2),
@@ -198,10 +207,25 @@ def test_what_is_at_a_limit_is_answered_and_one_more_is_refused(name):
     text = str(failure.value)
     assert text.startswith("Node 'lyon': the ")
     assert f"request {request.task!r}" in text
-    assert f"asks for {asked:,} {Limits.unit_of(limit)}, more than the limit " in text
+    shown = asked
+    if limit in OF_ROWS:  # two digits, which do not tell the number of rows
+        unit = 10 ** max(len(str(asked)) - 2, 0)
+        shown = -(-asked // unit) * unit
+    words = Limits.__dataclass_fields__[limit].metadata["unit"]
+    assert f"asks for {shown:,} {words}, more than the limit " in text
     assert f" {limit}={asked - 1:,} of this node" in text
-    assert f"limits=Limits({limit}={asked})" in text
-    assert f"--limit {limit}={asked}" in text
+    assert f"limits=Limits({limit}={shown})" in text
+    assert f"--limit {limit}={shown}" in text
+
+
+@pytest.mark.parametrize("name", [name for name in ASKED if ASKED[name][0] in OF_ROWS])
+def test_what_an_error_advises_is_enough(name):
+    limit, request, asked = ASKED[name]
+    with pytest.raises(LimitError) as failure:
+        reply(request, limits=Limits(**{limit: asked - 1}))
+    advised = int(re.search(rf"Limits\({limit}=(\d+)\)", str(failure.value))[1])
+    assert advised >= asked
+    assert reply(request, limits=Limits(**{limit: advised})).task == request.task
 
 
 # ---- bombs, of which nothing is computed -------------------------------------------
@@ -274,6 +298,13 @@ def test_what_is_refused_is_not_counted():
     assert not state
     assert reply(request, limits=Limits(clusters=300), **given).task == "join"
     assert state
+
+
+def test_what_is_not_agreed_is_refused_before_its_cost():
+    agreement = Agreement.of(GEMSLogisticAggregator(random_state=0), nodes=["lyon"])
+    request = sealed(costly.moments(n_components=10**6), agreement)
+    with pytest.raises(NotAgreedError, match="the task 'moments' is not agreed"):
+        reply(request, agreement=agreement, state={})
 
 
 def test_a_limit_error_is_one_of_what_is_not_agreed():

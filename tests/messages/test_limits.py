@@ -247,7 +247,7 @@ def test_limits_are_said_in_their_docstring_and_in_the_guide():
     for name, most in COSTS.items():
         assert re.search(rf"\n    {name} : int, default={most:_}\n", Limits.__doc__)
         assert f"   * - ``{name}``\n     - {most:,}\n" in table
-        assert Limits.unit_of(name)
+        assert Limits.__dataclass_fields__[name].metadata["unit"]
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.0, True, None, "9"], ids=repr)
