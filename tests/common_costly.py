@@ -423,7 +423,10 @@ def measured(costly: Costly, *, most_gigabytes: int = 6) -> Cost:
     import resource  # which not all systems have
 
     reading, writing = os.pipe()
-    child = os.fork()
+    with warnings.catch_warnings():
+        # That threads are no part of the child, which computes with none of them.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
     if child == 0:
         os.close(reading)
         most = most_gigabytes << 30

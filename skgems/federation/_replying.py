@@ -17,6 +17,7 @@ from ..local import (
     NodeShape,
     TooFewRowsError,
     check_cost,
+    check_number_of_methods,
     opened_front,
 )
 from ..messages import (
@@ -215,6 +216,7 @@ def reply_to(
         confirm=confirm,
         private_key=private_key,
     )
+    check_number_of_methods(request, node.shape)
     if state is None:
         _warn_of_small_bound(request, name=name, min_rows=min_rows)
         check_is_derived(request, None)
@@ -286,13 +288,16 @@ class _Node:
         n_rows = num_samples(self.X)
         return n_rows * int(np.prod(np.shape(self.X)[1:], dtype=int))
 
-    def check_cost(self, request: Message) -> None:
-        shape = NodeShape.of(
+    @cached_property
+    def shape(self) -> NodeShape:
+        return NodeShape.of(
             self.estimator, self.X, self.y, name=self.name, limits=self.limits
         )
+
+    def check_cost(self, request: Message) -> None:
         try:
             with holding(self.estimator):
-                check_cost(request, shape, opened_front)
+                check_cost(request, self.shape, opened_front)
         except _ODD as exc:
             raise ValueError(
                 f"this request ({request.task!r:.40}) cannot be answered: "

@@ -91,6 +91,16 @@ def _rounded_up(count: int) -> int:
     return -(-count // unit) * unit
 
 
+def check_number_of_methods(request: Message, shape: NodeShape) -> None:
+    """Raise LimitError for sums of more methods at once than a node allows.
+
+    That comes before a node makes the requests of each method itself, which takes time.
+    """
+    if request.task == "halves":
+        n_methods = len(request.content["asked"])
+        shape.check("methods", n_methods, "the request 'halves'")
+
+
 def check_cost(request: Message, shape: NodeShape, open_front: Callable) -> None:
     """Raise LimitError unless a request costs no more than a node allows.
 
@@ -122,7 +132,6 @@ class _Cost:
         if after is None:  # a front that waits: nothing comes behind it
             return
         if task == "halves":
-            self.shape.check("methods", len(content["asked"]), "the request 'halves'")
             for asked in content["asked"].values():
                 self.check("join", dict(asked))
         elif task == "join":
