@@ -36,6 +36,7 @@ class NodeShape:
     name: str
     estimator: object
     X: object
+    is_sparse: bool  # whether what the model is of are sparse rows
     n_rows: int
     n_columns: int
     n_classes: int
@@ -50,6 +51,7 @@ class NodeShape:
             name=name,
             estimator=estimator,
             X=X,
+            is_sparse=issparse(X),
             n_rows=num_samples(X),
             n_columns=int(np.prod(np.shape(X)[1:], dtype=int)),
             n_classes=max(len(sizes), 1),
@@ -114,7 +116,7 @@ def check_cost(request: Message, shape: NodeShape, open_front: Callable) -> None
     """
     content = dict(request.content)
     arrays = request.arrays.values()
-    n_parameters = sum(own.size for own in arrays if own.dtype.kind == "f")
+    n_parameters = sum(array.size for array in arrays if array.dtype.kind == "f")
     if request.task != "train":  # of which they are those of the node's own model
         shape.check("parameters", n_parameters, f"the request {request.task!r}")
     _Cost(shape=shape, open_front=open_front).check(request.task, content)
@@ -148,7 +150,8 @@ class _Cost:
         if front.columns is not None and front.columns.n is None:
             # Documents: sparse rows, of a number for each of their words.
             n_columns = front.transformer.n_features
-            return replace(self, shape=replace(self.shape, n_columns=n_columns))
+            shape = replace(self.shape, n_columns=n_columns, is_sparse=True)
+            return replace(self, shape=shape)
         size = front_size(front, _columns_of(front, self.shape))
         kinds = ", ".join(list(dict.fromkeys(size.kinds))[:5])
         text = f"the front ({kinds}) of {request}"
@@ -162,7 +165,8 @@ class _Cost:
             self.shape.check(limit, asked, text)
         if size.n_columns_out is None:
             return None
-        return replace(self, shape=replace(self.shape, n_columns=size.n_columns_out))
+        shape = replace(self.shape, n_columns=size.n_columns_out, is_sparse=False)
+        return replace(self, shape=shape)
 
     def _check_judge(self, content: Mapping) -> None:
         n_outputs = 0
@@ -213,7 +217,9 @@ def _behind_layers(
     hidden = content.get("hidden")
     widths = [] if hidden is None else [W.shape[1] for W in hidden["weights"]]
     shape.check("hidden_numbers", (sum(widths) + n_more_units) * shape.n_rows, request)
-    return shape if not widths else replace(shape, n_columns=widths[-1])
+    if not widths:
+        return shape
+    return replace(shape, n_columns=widths[-1], is_sparse=False)
 
 
 def _check_moments(shape: NodeShape, content: Mapping) -> None:
@@ -240,7 +246,7 @@ def _check_moments(shape: NodeShape, content: Mapping) -> None:
     by_class = weight == "balanced" or (weight == "members" and shape.has_class_weights)
     n_gradients = n_classes if by_class else 1
     n_numbers += n_gradients * n_classes * (n_columns + 1)
-    if content.get("hidden") is not None or not issparse(shape.X):
+    if not behind.is_sparse:
         n_numbers += _COPIES_OF_MEDIAN * min(n_rows, _ROWS_OF_MEDIAN) * n_columns
     shape.check("moment_numbers", n_numbers, request)
 
@@ -262,13 +268,13 @@ def _check_space(shape: NodeShape, content: Mapping) -> None:
 def _check_neurons(shape: NodeShape, content: Mapping) -> None:
     request = "the request 'neurons'"
     n_inputs, n_units = content["weights"].shape
-    _behind_layers(shape, content, request, n_more_units=n_units)
+    behind = _behind_layers(shape, content, request, n_more_units=n_units)
     n_rays = content["n_directions"]
     shape.check("directions", n_rays, request)
     shape.check("ray_units", n_rays * n_units, request)
     is_plain = content["geometry"]["name"] in _WITHOUT_MATRIX
     n_numbers = n_inputs if is_plain else n_inputs**2
-    if is_plain and issparse(shape.X) and content.get("hidden") is None:
+    if is_plain and behind.is_sparse:
         n_numbers += n_inputs * shape.n_rows  # which are made dense
     shape.check("moment_numbers", n_numbers, request)
 

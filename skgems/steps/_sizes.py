@@ -166,8 +166,8 @@ def _size_of_step(
 ) -> _Table | None:
     kind, n_columns = KINDS[type(step)], table.n_columns
     size.kinds.append(type(step).__name__)
-    sizes = [getattr(step, name, None) for name in SIZES]
-    size.step_size = max([size.step_size, *(_largest(own) for own in sizes)])
+    sizes = [_largest(getattr(step, name, None)) for name in SIZES]
+    size.step_size = max([size.step_size, *sizes])
     statistic, state = kind.asks(step), front.states.get(path)
     # Extremes may be known from bounds that are agreed.
     if statistic not in (None, "extremes") and state is None:

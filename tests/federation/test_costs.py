@@ -12,8 +12,10 @@ from dataclasses import asdict, fields, replace
 import common_costly as costly
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.kernel_approximation import PolynomialCountSketch
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import FeatureUnion, make_pipeline
@@ -43,7 +45,8 @@ from skgems.fronts import RandomFeatures
 from skgems.local import NodeShape, check_cost, opened_front
 from skgems.messages import sealed
 from skgems.spaces import Ellipsoid
-from skgems.steps import Columns, front_size
+from skgems.steps import Columns, DocumentFront, front_size
+from skgems.steps._statistics import STATISTICS
 
 N_ROWS, N_COLUMNS, N_CLASSES = 90, 4, 3
 X, Y = costly.rows(N_ROWS, N_COLUMNS, N_CLASSES, rng=np.random.default_rng(0))
@@ -266,8 +269,8 @@ BOMBS = {
     ),
     "methods": costly.halves(1000),
     "a summary of many clusters": first_request(
-        own := GEMSLogisticAggregator(n_components=10**6, random_state=0),
-        own._first_requests(),
+        aggregator := GEMSLogisticAggregator(n_components=10**6, random_state=0),
+        aggregator._first_requests(),
     ),
 }
 
@@ -359,6 +362,7 @@ def shape_of(n_rows: int, n_columns: int, n_classes: int = 10) -> NodeShape:
         name="lyon",
         estimator=None,
         X=np.broadcast_to(0.0, (n_rows, n_columns)),
+        is_sparse=False,
         n_rows=n_rows,
         n_columns=n_columns,
         n_classes=n_classes,
@@ -422,6 +426,63 @@ HONEST = {
 }
 
 
+def test_gradients_are_counted_by_class_where_classes_have_weights():
+    request = costly.moments(kind="diagonal", n_components=1, class_weight="members")
+    # Variances, means and their variances, medians; and the gradients.
+    without, gradient = 3 * 4 + 2 * 3 * 4 + 2 * 25 * 4, 3 * 5
+    for weight, n_gradients in ((None, 1), ({0: 2.0}, 3)):
+        classifier = LogisticRegression(class_weight=weight).fit(X, Y)
+        asked = without + n_gradients * gradient
+        for most, is_refused in ((asked, False), (asked - 1, True)):
+            limits = Limits(moment_numbers=most)
+            shape = NodeShape.of(classifier, X, Y, name="lyon", limits=limits)
+            if is_refused:
+                with pytest.raises(LimitError, match="numbers in sums"):
+                    check_cost(request, shape, opened_front)
+            else:
+                check_cost(request, shape, opened_front)
+
+
+def test_sums_of_sparse_rows_and_documents_take_no_medians():
+    request = costly.moments(kind="diagonal", n_components=1)
+    asked = 3 * 4 + 2 * 3 * 4 + 3 * 5
+    limits = Limits(moment_numbers=asked)
+    shape = NodeShape.of(None, csr_matrix(X), Y, name="lyon", limits=limits)
+    check_cost(request, shape, opened_front)
+    with pytest.raises(LimitError, match="numbers in sums"):
+        check_cost(request, NodeShape.of(None, X, Y, name="lyon", limits=limits), None)
+    vectorizer = HashingVectorizer(n_features=4)
+    front = {"tree": DocumentFront.of(vectorizer).agreed["tree"], "bounds": None}
+    texts = np.array(["fever"] * N_ROWS, dtype=object)
+    join = first_of(GEMSLogisticAggregator(n_components=1, moments="diagonal"))
+    join = join.with_fields(front=front)
+    for most, is_refused in ((asked, False), (asked - 1, True)):
+        limits = Limits(moment_numbers=most)
+        shape = NodeShape.of(None, texts, Y, name="lyon", limits=limits)
+        if is_refused:
+            with pytest.raises(LimitError, match="numbers in sums"):
+                check_cost(join, shape, opened_front)
+        else:
+            check_cost(join, shape, opened_front)
+
+
+@pytest.mark.parametrize("box", [False, True])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_sums_of_some_columns_at_a_time_are_those_of_all(box, order, monkeypatch):
+    rng = np.random.default_rng(0)
+    table = np.array(rng.exponential(size=(50, 11)) + 1e-3, order=order)
+    if not box:
+        table[rng.random(table.shape) < 0.1] = np.nan
+    names = ["columns", "box_powers" if box else "powers"]
+    whole = [STATISTICS[name].tell(table, 5) for name in names]
+    monkeypatch.setattr("skgems.steps._statistics._NUMBERS_AT_ONCE", 1)
+    for name, told in zip(names, whole, strict=True):
+        parts = STATISTICS[name].tell(table, 5)
+        assert set(parts) == set(told)
+        for field, values in told.items():
+            np.testing.assert_array_equal(parts[field], values, field)
+
+
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_requests_are_within_the_limits(name):
     shape, request = HONEST[name]
@@ -436,7 +497,7 @@ def test_honest_requests_are_within_the_limits(name):
         skgems.ModelAveragingAggregator(n_rounds=2, random_state=0),
         skgems.PFNMAggregator(n_rounds=2, random_state=0),
     ],
-    ids=lambda own: type(own).__name__,
+    ids=lambda aggregator: type(aggregator).__name__,
 )
 def test_whole_exchanges_are_within_the_limits(aggregator, tmp_path):
     is_linear = isinstance(aggregator, GEMSLogisticAggregator)
@@ -447,9 +508,9 @@ def test_whole_exchanges_are_within_the_limits(aggregator, tmp_path):
         warnings.simplefilter("ignore")
         while (fitted := exchange.step()) is None:
             for name, request in exchange.waiting_for.items():
-                own = owners == int(name)
+                rows = owners == int(name)
                 skgems.answer(
-                    request, classifier, X[own], Y[own], name=name, radii=True
+                    request, classifier, X[rows], Y[rows], name=name, radii=True
                 )
     assert fitted.predict(X).shape == (N_ROWS,)
 

@@ -152,6 +152,18 @@ def test_arrays_have_four_dimensions_at_most():
         packing.unpack(five)
 
 
+def test_arrays_that_equal_others_have_a_gigabyte_at_most(monkeypatch):
+    assert packing.MOST_REPEATED == 2**30
+    # The first is stored, and each of the others has 80 bytes.
+    repeated = packing.pack({}, {f"a{k}": np.ones(10) for k in range(4)})
+    assert len(repeated) < 4 * 80 + 200
+    monkeypatch.setattr(packing, "MOST_REPEATED", 240)
+    assert len(packing.unpack(repeated)[1]) == 4
+    monkeypatch.setattr(packing, "MOST_REPEATED", 239)
+    with pytest.raises(ValueError, match="equal others would have 240 bytes, more"):
+        packing.unpack(repeated)
+
+
 def test_shapes_are_counts_of_four_gigabytes_at_most():
     assert packing._are_counts([0, 2**32])
     for wrong in ([2**32 + 1], [-1], [1.0], [True], (1, 2), "1"):
