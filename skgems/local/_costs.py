@@ -15,6 +15,7 @@ from ..messages import Limits, Message, NotAgreedError, requests_in
 from ..moments import moments_kind
 from ..steps import Columns, ColumnsError, Front, as_rows, front_size
 from ._moments import CLUSTER_ROWS, class_weight_of
+from ._tasks import MOST_DRAWN
 
 # Factors under which losses are summed where models are judged by halves of rows.
 _FACTORS_OF_HALVES = 15
@@ -322,6 +323,9 @@ def _check_retrain(shape: NodeShape, content: Mapping) -> None:
     _behind_layers(shape, content, request, n_more_units=n_units)
     n_parameters = sum(W.size + W.shape[1] for W in coefs)
     n_equal_units = n_parameters // (n_inputs + n_outputs + 1)
+    if content.get("others") is not None:
+        # Rows that are drawn beside the node's own.
+        n_equal_units *= 1 + MOST_DRAWN
     shape.check("epoch_units", epochs * n_equal_units, request)
 
 

@@ -88,7 +88,8 @@ class Limits:
     epoch_units : int, default=200_000
         Epochs times hidden units of layers that are to be trained: ten times a default
         fit, which has 200 epochs of 100 units. Layers of P parameters, d inputs and C
-        outputs count as P / (d + C + 1) units.
+        outputs count as P / (d + C + 1) units; five times as many where rows of other
+        nodes are drawn beside the node's own.
     hidden_numbers : int, default=60_000_000
         Rows times hidden units of all layers in a request, 480 MB: 1,000 units on
         60,000 rows.

@@ -44,6 +44,7 @@ from skgems.federation import (
 from skgems.fronts import RandomFeatures
 from skgems.local import NodeShape, check_cost, opened_front
 from skgems.messages import sealed
+from skgems.moments import class_moments
 from skgems.spaces import Ellipsoid
 from skgems.steps import Columns, DocumentFront, front_size
 from skgems.steps._statistics import STATISTICS
@@ -62,6 +63,12 @@ def bins(n_bins: int) -> Message:
 def splines(n_knots: int, degree: int) -> Message:
     step = SplineTransformer(n_knots=n_knots, degree=degree, knots="uniform")
     return costly.front(step, bounds=(-9.0, 9.0))
+
+
+def beside_others() -> Message:
+    sums = class_moments(X, Y, kind="diagonal").as_arrays()
+    asked = costly.retrain([4, 6, 3], 3).content
+    return Message.of("retrain", **asked, columns=np.arange(3), others=sums)
 
 
 FEATURES = costly.features(20)
@@ -97,6 +104,8 @@ ASKED = {
     "epochs to retrain": ("epochs", costly.retrain([4, 6, 3], 3), 3),
     # 4 x 6 + 6 + 6 x 3 + 3 parameters, of which a unit has 4 + 3 + 1.
     "epoch_units": ("epoch_units", costly.retrain([4, 6, 3], 3), 3 * 6),
+    # With four rows drawn for each of the node's own.
+    "epoch_units beside others": ("epoch_units", beside_others(), 5 * 3 * 6),
     "hidden layers": ("hidden_numbers", costly.moments(hidden=HIDDEN), 90 * 13),
     "units": ("hidden_numbers", costly.neurons(4, 5, 10), 90 * 5),
     "units to retrain": ("hidden_numbers", costly.retrain([4, 6, 3], 1), 90 * 6),
