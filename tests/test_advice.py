@@ -63,6 +63,7 @@ from skgems.datasets import (
 )
 from skgems.federation import (
     Agreement,
+    Limits,
     Message,
     RowsAskedAgainWarning,
     first_request,
@@ -182,7 +183,8 @@ def pieces(text: Text) -> Iterator[Advice]:
         value = match["value"]
         if value is not None:
             value += with_arguments(text.words, match.end())
-        is_open = value is None or value.startswith("{") or "..." in value[:5]
+        is_open = value is None or "..." in value[:5]
+        is_open = is_open or value.startswith("{") or "{}" in value
         common = {"room": text.room, "place": text.place, "name": match["name"]}
         yield Advice(**common, value=None if is_open else value)
         if not is_open:
@@ -196,6 +198,7 @@ ADVICE = [advice for text in TEXTS for advice in pieces(text)]
 SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     "_cli": {
         "C": (LINEAR,),
+        "epochs": (Limits,),
         "epsilon": (LINEAR,),
         "n_rounds": (LINEAR, NETWORKS, PFNMAggregator, ModelAveragingAggregator),
         "pooled": (PooledAggregator,),
@@ -267,6 +270,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "space": (LINEAR.summarize,),
     },
     "local": {
+        "limits": (reply_to,),
         "metric": (NearestCentroid,),
         "min_rows": (reply_to, LINEAR.summarize),
         "positive": (RidgeClassifier,),
@@ -384,6 +388,7 @@ def combine_documents(front) -> None:
 # Of callables that do not declare what values they take: a call with one.
 CALLS = {
     LINEAR.summarize: summarize,
+    Limits: Limits,
     combine: combine_documents,
     reply_to: reply,
 }

@@ -168,6 +168,7 @@ PUBLIC = {
         *("Report", "ReportMixin"),
         *("sign", "signing_keys", "SignatureError", "Agreement", "NotAgreedError"),
         *("RowsAskedAgainError", "RowsChangedError", "ReplyDeclinedError"),
+        *("Limits", "LimitError"),
         *("LedgerError", "LedgerBusyError", "LedgerCopiedError"),
         *("LedgerDamagedError", "LedgerOlderError", "RowsAskedAgainWarning"),
         *("ClassWeightWarning", "ClassesLeftOutWarning", "HeavyTailsWarning"),

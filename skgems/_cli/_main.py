@@ -203,6 +203,16 @@ def _parser() -> argparse.ArgumentParser:
     add("--again", action="store_true", help=more)
     more = "without --agreement: distances of rows and extremes of columns may be sent"
     add("--radii", action="store_true", help=more)
+    more = "the most that the request may cost this node, epochs=5000 say; the error "
+    more += "of a request that costs more names the limit"
+    add(
+        "--limit",
+        metavar="NAME=NUMBER",
+        dest="limits",
+        action="extend",
+        help=more,
+        **_MANY,
+    )
     add("--key", metavar="FILE", help="private key that signs the reply")
     add("--yes", action="store_true", help="do not ask; replace a reply that is there")
 

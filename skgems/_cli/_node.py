@@ -13,7 +13,7 @@ import numpy as np
 from ..base import warn_user
 from ..exchange import answer, inspect, reply_place
 from ..federation import ReplyDeclinedError, load_message, printable
-from ..messages import Message, listed
+from ..messages import Limits, Message, listed
 from ..steps import Columns, ColumnsError, Front
 from ._dialects import dialect_of
 from ._files import UntrustedTypesError, load_skops, needed
@@ -43,6 +43,7 @@ def answer_command(args) -> int:
             radii=args.radii,
             state=args.state,
             again=args.again,
+            limits=limits_of(args.limits),
             confirm=partial(_confirm, args=args, place=place),
             private_key=args.key,
         )
@@ -55,6 +56,20 @@ def answer_command(args) -> int:
         _warn_of_front(request, X, args)
     print(f"Written to {place}. Nothing has been sent: that is yours to do.")
     return 0
+
+
+def limits_of(words: Sequence[str]) -> Limits:
+    """The limits of NAME=NUMBER, as they were typed; ValueError for others."""
+    limits = {}
+    for word in words:
+        name, _, number = word.partition("=")
+        if name not in Limits.__dataclass_fields__ or not number.isdecimal():
+            raise ValueError(
+                f"--limit {word!r}: write NAME=NUMBER, such as epochs=5000. Limits are "
+                f"{', '.join(Limits.__dataclass_fields__)}."
+            )
+        limits[name] = int(number)
+    return Limits(**limits)
 
 
 def _check_consent(place: Path, args) -> None:

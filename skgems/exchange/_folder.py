@@ -310,7 +310,8 @@ def answer(request, estimator, X, y, *, name, to=None, **options) -> Path:
         File or folder of the reply. None: "replies" beside the folder of requests.
     **options : dict
         ``held_out``, ``min_rows``, ``agreement``, ``radii``, ``state``, ``again``,
-        ``confirm`` and ``private_key`` of :func:`~skgems.federation.reply_to`.
+        ``limits``, ``confirm`` and ``private_key`` of
+        :func:`~skgems.federation.reply_to`.
 
     Returns
     -------

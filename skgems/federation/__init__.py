@@ -1,7 +1,9 @@
 """Who takes part, what they sent, and how plans run over channels to them."""
 
+from ..local import LimitError
 from ..messages import (
     Agreement,
+    Limits,
     Message,
     NotAgreedError,
     SignatureError,
@@ -104,6 +106,8 @@ __all__ = [
     "LedgerOlderError",
     "InterceptWarning",
     "LeftOut",
+    "LimitError",
+    "Limits",
     "ManyRowsWarning",
     "Message",
     "Node",

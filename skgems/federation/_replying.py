@@ -11,10 +11,19 @@ from sklearn.utils import column_or_1d
 
 from ..base import at_another_party, warn_user
 from ..compat import num_samples, safe_indexing
-from ..local import ANSWERS, Member, TooFewRowsError, opened_front
+from ..local import (
+    ANSWERS,
+    Member,
+    NodeShape,
+    TooFewRowsError,
+    check_cost,
+    check_number_of_methods,
+    opened_front,
+)
 from ..messages import (
     TASKS,
     Agreement,
+    Limits,
     Message,
     NotAgreedError,
     as_agreement,
@@ -79,6 +88,7 @@ def reply_to(
     radii=False,
     state=None,
     again=False,
+    limits=None,
     confirm=None,
     private_key=None,
 ):
@@ -130,6 +140,10 @@ def reply_to(
         :class:`~skgems.federation.RowsAskedAgainWarning` says what it adds. It also
         accepts, once, a ledger that is a copy or that lacks entries. Give it together
         with the agreement that it is for, and not always.
+    limits : Limits, default=None
+        The most that the request may cost the node in memory and time; of what is more
+        nothing is computed. None: :class:`~skgems.federation.Limits` with its defaults,
+        which all that the library asks for by default is below.
     confirm : callable, default=None
         ``confirm(reply)`` returns whether the reply, a Message, may leave. If it may
         not it is neither counted nor kept.
@@ -145,6 +159,8 @@ def reply_to(
     ------
     NotAgreedError
         A ValueError, if this is not agreed. No row was looked at.
+    LimitError
+        A NotAgreedError, if the request would cost more than ``limits`` allow.
     RowsAskedAgainError
         A NotAgreedError, if the rows were asked about before, on other terms, and
         ``again`` is False.
@@ -197,12 +213,15 @@ def reply_to(
         held_out=held_out,
         min_rows=min_rows,
         tells_radii=radii or agreement is not None,
+        limits=Limits() if limits is None else limits,
         confirm=confirm,
         private_key=private_key,
     )
+    check_number_of_methods(request, node.shape)
     if state is None:
         _warn_of_small_bound(request, name=name, min_rows=min_rows)
         check_is_derived(request, None)
+        node.check_cost(request)
         node.check_consent(request)
         reply = node.released(node.computed_reply(request))
     else:
@@ -227,6 +246,8 @@ def _reply_of_ledger(
     with ledger.naming_the_account():
         agreed.check_asked(request, ledger.answered(request))
     check_is_derived(request, agreed)
+    # After what is agreed: which requests cost too much says how many rows there are.
+    node.check_cost(request)
     node.check_consent(request)
     fronts_before = ledger.fitted_fronts
     check_fronts_are_due(
@@ -264,6 +285,7 @@ class _Node:
     held_out: object
     min_rows: int
     tells_radii: bool
+    limits: Limits
     confirm: Callable[[Message], bool] | None
     private_key: str | os.PathLike | None
 
@@ -276,6 +298,22 @@ class _Node:
         """Rows times features, of rows of any number of dimensions."""
         n_rows = num_samples(self.X)
         return n_rows * int(np.prod(np.shape(self.X)[1:], dtype=int))
+
+    @cached_property
+    def shape(self) -> NodeShape:
+        return NodeShape.of(
+            self.estimator, self.X, self.y, name=self.name, limits=self.limits
+        )
+
+    def check_cost(self, request: Message) -> None:
+        try:
+            with holding(self.estimator):
+                check_cost(request, self.shape, opened_front)
+        except _ODD as exc:
+            raise ValueError(
+                f"this request ({request.task!r:.40}) cannot be answered: "
+                f"{type(exc).__name__}: {exc}"
+            ) from None
 
     def check_consent(self, request: Message) -> None:
         if not self.tells_radii and tells_radii(request):

@@ -13,6 +13,7 @@ from ._classifiers import (
     to_logits,
 )
 from ._closed_forms import as_class_weight, closed_form, has_steps, weights_of
+from ._costs import LimitError, NodeShape, check_cost, check_number_of_methods
 from ._layer_numbers import numbers_about_layers
 from ._member import ROLES, Member, TooFewRowsError
 from ._model import LocalModel, node_space, retrain_layers

@@ -30,7 +30,7 @@ from ._model import node_space, retrain_layers
 from ._moments import EffectiveRows, moments
 
 # Rows drawn for each of the node's own, at most.
-_MOST_DRAWN = 4
+MOST_DRAWN = 4
 # How large logits may be, in root mean squares of those of the node's own model, or of
 # 1: steeper models tell one row from the next.
 _STEEPEST = 20.0
@@ -335,9 +335,9 @@ def retrain(
 
 def _with_rows_of_others(X, codes, others, seed) -> tuple:
     moments = ClassMoments.from_arrays(others)
-    # They are dense, also where the node's own are not.
-    room = working_bytes() // (8 * X.shape[1])
-    n_drawn = int(min(moments.n_rows, _MOST_DRAWN * len(codes), max(room, 1)))
+    # They are dense, also where the node's own are not, and are copied twice.
+    room = working_bytes() // (4 * 8 * X.shape[1])
+    n_drawn = int(min(moments.n_rows, MOST_DRAWN * len(codes), max(room, 1)))
     drawn, columns = draw_rows(moments, n_drawn, random_state=seed)
     drawn = drawn.astype(X.dtype)
     rows = stacked([X, csr_matrix(drawn) if issparse(X) else drawn])

@@ -22,6 +22,7 @@ from ._checks import (
     says,
 )
 from ._fields import REQUIRED, Field, Place, Table, check_text
+from ._limits import Limits
 from ._message import Message, check_version
 from ._packing import (
     check_start,

@@ -1,25 +1,38 @@
-"""How much of anything a message may hold or ask for; what is honest is far below."""
+"""How much of anything a message may hold, and how much a request may cost a node.
+
+What a message may *hold* are constants, the same for all: what is honest is far below.
+What a request may *cost* is for the owner of the node to say, in :class:`Limits`.
+"""
+
+from dataclasses import dataclass, field, fields
 
 # Bytes of a whole file, of a key in PEM form, and of an agreement.
 MOST_BYTES, MOST_KEY, MOST_AGREEMENT = 2**32, 2**16, 2**22
 # Of the header in JSON, which takes some thirty times its size once it is read.
 MOST_HEADER = 2**22
 MOST_DIMENSIONS = 4
+# Bytes of arrays that equal others, which are stored once and checked each time: a file
+# of two megabytes could name one of them ten thousand times.
+MOST_REPEATED = 2**30
 # Tables and lists within each other, and names that stand for places within them.
 MOST_DEPTH = 32
 
 # Rows are counted in floats.
 MOST_ROWS = 2**53
+# Whole numbers in requests that say how much is computed: what all machines can count.
+# How much of it a node computes is said by its `Limits`.
+MOST_COUNTED = 2**31 - 1
 # Characters of labels, which numpy makes as long as the longest; of a node's name.
 MOST_CHARACTERS, MOST_NAME = 2**26, 1000
 # Of classes that moments are of: those of 1,000 take minutes to be made a model of.
 MOST_CLASSES = 1000
-# Numbers of matrices that are made of fewer numbers than that: 512 MB.
-MOST_NUMBERS = 2**26
+# Numbers of matrices that are made of fewer numbers than that, 256 MB: as many as a
+# node makes of its rows under the limit `moment_numbers`, and twice those of "auto".
+MOST_NUMBERS = 2**25
 
-MOST_DIRECTIONS, MOST_EPOCHS, MOST_CLUSTERS, MOST_OTHERS = 10**5, 10**5, 10**6, 10**5
 # Models and factors in one message: a step tries five models at most, and candidates
-# are seven; a search for a factor has grids of 17. More show single rows.
+# are seven; a search for a factor has grids of 17. More show single rows, so that no
+# owner of a node can allow more of them.
 MOST_MODELS, MOST_FACTORS = 7, 32
 # Candidates that are judged by halves of rows; `combine` has nine at most.
 MOST_JUDGED = 16
@@ -27,3 +40,123 @@ MOST_JUDGED = 16
 MOST_REASON = 2000
 # How often an agreement may allow a task.
 MOST_TIMES = 10**6
+
+
+def _limit(most: int, unit: str, *, of_rows: bool = False) -> int:
+    """A field of `Limits` with its default; the unit is said in errors.
+
+    ``of_rows``: whether what is counted depends on how many rows the node has.
+    """
+    return field(default=most, metadata={"unit": unit, "of_rows": of_rows})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The most that one request may cost a node, checked before it is answered.
+
+    A request of a few hundred bytes can ask for hours of computation, or for more
+    memory than a machine has. A node refuses it, with a
+    :class:`~skgems.federation.LimitError`, by the request and the shape of its rows
+    alone, before anything is computed. With the defaults a request takes at most one
+    gigabyte beside the rows, and at most ten times the processor time of a default fit
+    (:class:`~sklearn.neural_network.MLPClassifier` with its defaults, on the same rows)
+    or, where that is more, ten seconds. All that the library asks for by default is
+    below them. Whoever has a larger machine, and knows what the request is for, raises
+    one limit by its name.
+
+    Parameters
+    ----------
+    methods : int, default=16
+        Methods whose sums are asked for in one message, as by
+        :func:`~skgems.combine`, which has nine. Each takes about as long as a summary.
+    classes : int, default=1_000
+        Classes of one model in a request, with those that the node has not seen.
+    parameters : int, default=25_000_000
+        Numbers of all models in a request, and of weights that steps of a front draw.
+        Each row is multiplied with each of them. A network of 784 features and 1,000
+        hidden units has 800,000; ``RandomFeatures(10000)`` of 784 columns 7.8 million.
+    losses : int, default=250_000
+        Logarithms and exponentials for each row: models, times classes, times the
+        factors on their logits under which losses are summed. Seven models of 1,000
+        classes under 32 factors have 224,000.
+    row_outputs : int, default=15_000_000
+        Rows times classes of one model: numbers that are in memory at once, six times
+        over or more. 1,000 classes on 15,000 rows.
+    epochs : int, default=2_000
+        Epochs of training in one message: ten times the 200 of a default fit. Training
+        by messages takes 5 at first, which may be doubled from round to round.
+    epoch_units : int, default=200_000
+        Epochs times hidden units of layers that are to be trained: ten times a default
+        fit, which has 200 epochs of 100 units. Layers of P parameters, d inputs and C
+        outputs count as P / (d + C + 1) units; five times as many where rows of other
+        nodes are drawn beside the node's own.
+    hidden_numbers : int, default=60_000_000
+        Rows times hidden units of all layers in a request, 480 MB: 1,000 units on
+        60,000 rows.
+    clusters : int, default=256
+        Clusters that each class is divided into, by default 16.
+    cluster_numbers : int, default=70_000_000
+        Rows of the largest class times its clusters: distances that are in memory at
+        once, 560 MB. 16 clusters of 4.3 million rows.
+    moment_numbers : int, default=30_000_000
+        Numbers of covariance matrices, means and gradients that are made of the rows,
+        240 MB, some of them several times over: one matrix of 5,477 features, or one
+        for each of ten classes of 1,732 features.
+    directions : int, default=5_000
+        Rays that a good-enough space is looked through with: ten times the default.
+    ray_outputs : int, default=50_000
+        Rays times classes: ten times the default of 500 with ten classes.
+    ray_units : int, default=500_000
+        Rays times hidden units: ten times the default of 500 with 100 units.
+    step_size : int, default=10_000
+        Components, bins, knots, quantiles or degree of one step of a front.
+    front_columns : int, default=50_000
+        Columns that come out of all steps of a front together.
+    power_columns : int, default=5_000
+        Columns that a PowerTransformer is fitted to, which looks at 25 powers of each
+        value.
+    front_numbers : int, default=100_000_000
+        Rows times columns that steps of a front make and that are in memory at once,
+        with what steps themselves hold, 800 MB: ``RandomFeatures(10000)`` on 9,000
+        rows, or 1,600 columns on 60,000 rows. A PCA of d columns counts as 3 d^2 more.
+
+    See Also
+    --------
+    reply_to : Takes them as ``limits``.
+
+    Examples
+    --------
+    >>> from skgems.federation import Limits
+    >>> Limits(epochs=10_000).epochs
+    10000
+    """
+
+    methods: int = _limit(16, "methods")
+    classes: int = _limit(1_000, "classes")
+    parameters: int = _limit(25_000_000, "parameters")
+    losses: int = _limit(250_000, "models times classes times factors")
+    row_outputs: int = _limit(15_000_000, "rows times classes", of_rows=True)
+    epochs: int = _limit(2_000, "epochs")
+    epoch_units: int = _limit(200_000, "epochs times hidden units")
+    hidden_numbers: int = _limit(60_000_000, "rows times hidden units", of_rows=True)
+    clusters: int = _limit(256, "clusters of a class")
+    cluster_numbers: int = _limit(70_000_000, "rows times clusters", of_rows=True)
+    moment_numbers: int = _limit(30_000_000, "numbers in sums", of_rows=True)
+    directions: int = _limit(5_000, "rays")
+    ray_outputs: int = _limit(50_000, "rays times classes")
+    ray_units: int = _limit(500_000, "rays times hidden units")
+    step_size: int = _limit(10_000, "components, bins or knots of a step")
+    front_columns: int = _limit(50_000, "columns of all steps")
+    power_columns: int = _limit(5_000, "columns of a PowerTransformer")
+    front_numbers: int = _limit(
+        100_000_000, "numbers that steps hold at once", of_rows=True
+    )
+
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            most = getattr(self, limit.name)
+            if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+                raise ValueError(
+                    f"the limit {limit.name} must be a whole number of 1 or more, got "
+                    f"{most!r}."
+                )

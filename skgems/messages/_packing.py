@@ -15,7 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ._limits import MOST_BYTES, MOST_DEPTH, MOST_DIMENSIONS, MOST_HEADER
+from ._limits import (
+    MOST_BYTES,
+    MOST_DEPTH,
+    MOST_DIMENSIONS,
+    MOST_HEADER,
+    MOST_REPEATED,
+)
 
 _HEADER = "skgems"
 _SAME = "same"
@@ -78,6 +84,12 @@ def unpack(data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
         if name in arrays or not isinstance(other, str) or other not in header:
             raise ValueError(f"array {name!r:.80} is said to equal {other!r:.80}.")
         arrays[name] = arrays[other]
+    n_repeated = sum(arrays[name].nbytes for name in same)
+    if n_repeated > MOST_REPEATED:
+        raise ValueError(
+            f"its arrays that equal others would have {n_repeated} bytes, more than "
+            f"{MOST_REPEATED}."
+        )
     for array in arrays.values():
         array.flags.writeable = False
     return about, arrays

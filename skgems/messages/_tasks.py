@@ -365,7 +365,7 @@ SPACE = {
 _SPACES = {
     "geometry": Named(),
     "construction": Text(("sampled", "certified")),
-    "n_directions": _whole(limits.MOST_DIRECTIONS, 1),
+    "n_directions": _whole(limits.MOST_COUNTED, 1),
     "hidden": HIDDEN,
 }
 
@@ -500,7 +500,7 @@ TASKS: Mapping[str, Task] = {
         reads="classifier",
         request={
             "kind": Text(("auto", "class", "shared", "diagonal")),
-            "n_components": _whole(limits.MOST_CLUSTERS, 1),
+            "n_components": _whole(limits.MOST_COUNTED, 1),
             "min_cluster_size": _whole(limits.MOST_ROWS),
             "model": _MODEL["model"],
             "hidden": HIDDEN,
@@ -565,7 +565,7 @@ TASKS: Mapping[str, Task] = {
         reads="classifier",
         request={
             **_MODEL,
-            "n_others": _whole(limits.MOST_OTHERS),
+            "n_others": _whole(limits.MOST_COUNTED),
             "min_cluster_size": _whole(limits.MOST_ROWS),
             "criterion": Named(),
             "scale_logits": Flag(("auto",)),
@@ -671,7 +671,7 @@ TASKS: Mapping[str, Task] = {
         request={
             "parameters": Arrays(_PARAMETER),
             "classes": Labels(),
-            "epochs": _whole(limits.MOST_EPOCHS),
+            "epochs": _whole(limits.MOST_COUNTED),
             "rates": Array("*", default=None),
             "seed": SEED,
             "n_rows": _whole(limits.MOST_ROWS, 1, default=None),
@@ -694,7 +694,7 @@ TASKS: Mapping[str, Task] = {
             **_LAYERS,
             "activation": Activations(),
             "labels": Labels("l"),
-            "epochs": _whole(limits.MOST_EPOCHS),
+            "epochs": _whole(limits.MOST_COUNTED),
             "seed": SEED,
             "columns": replace(_OUTPUTS, default=None),
             "others": Table(SUMS, rule=rules.apart(rules.sums_fit), default=None),

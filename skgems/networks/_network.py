@@ -39,7 +39,12 @@ def linear_logits(X, W: np.ndarray) -> np.ndarray:
 
 
 def _affine(X, coef, intercept):
-    return safe_sparse_dot(X, coef, dense_output=True) + intercept
+    logits = safe_sparse_dot(X, coef, dense_output=True)
+    if np.result_type(logits, intercept) != logits.dtype:
+        return logits + intercept
+    # In place: outputs of a wide layer would be in memory twice.
+    logits += intercept
+    return logits
 
 
 @dataclass(frozen=True, eq=False)

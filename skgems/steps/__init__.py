@@ -25,3 +25,4 @@ from ._identifiers import (
     column_roles,
 )
 from ._kinds import NotPooledError
+from ._sizes import FrontSize, front_size

@@ -125,11 +125,16 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        Z = X @ self.weights_.astype(X.dtype)
+        n_passed = X.shape[1] * self.passthrough
+        # In one place: side by side they would be in memory twice.
+        columns = np.empty((X.shape[0], n_passed + self.n_components), dtype=X.dtype)
+        columns[:, :n_passed] = X[:, :n_passed]
+        Z = columns[:, n_passed:]
+        np.matmul(X, self.weights_.astype(X.dtype), out=Z)
         Z += self.offsets_.astype(X.dtype)
         if self.kind == "fourier":
             np.cos(Z, out=Z)
             Z *= np.sqrt(2.0 / self.n_components).astype(X.dtype)
         else:
             np.maximum(Z, 0.0, out=Z)
-        return np.hstack([X, Z]) if self.passthrough else Z
+        return columns

@@ -47,10 +47,8 @@ _WORDS = ("passthrough", "drop")
 _FIELDS = {"tree", "bounds", "drop_identifiers", "columns", "states", "fitted"}
 # Parameters of a ColumnTransformer that are sent.
 _COLUMN_PARAMS = ("sparse_threshold", "verbose_feature_names_out")
-# Parameters that say how much is computed, how much that may be, and how many steps
-# may be within each other.
-_SIZES = ("n_components", "n_bins", "n_knots", "n_quantiles", "degree")
-_MOST, _DEEPEST = 10**4, 16
+# Steps that may be within each other.
+_DEEPEST = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -911,9 +909,6 @@ def from_tree(tree, depth: int = 0):
     if name not in _BY_NAME:
         raise ValueError(f"there is no transformer {name!r:.40} in fronts.")
     params = {key: _param(value) for key, value in tree["params"].items()}
-    for key in params.keys() & set(_SIZES):
-        if params[key] is not None and np.max(params[key]) > _MOST:
-            raise ValueError(f"{key} is above {_MOST}")
     return _BY_NAME[name](**params)
 
 

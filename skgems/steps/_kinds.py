@@ -76,6 +76,28 @@ class Kind:
         # The width of a bin, or how far the likeliest power may be.
         return float(np.max(state.get("width", 0.0), initial=0.0))
 
+    # What follows is asked before a step is made, of its parameters alone.
+
+    def n_columns_out(self, own, n_columns: int, state: Mapping) -> int:
+        """Columns that come out of the fitted step where ``n_columns`` enter."""
+        return n_columns
+
+    def n_weights(self, own, n_columns: int) -> int:
+        """Numbers that are drawn, and that each row is multiplied with."""
+        return 0
+
+    def n_numbers(self, own, n_columns: int) -> int:
+        """Numbers that the step holds, however many rows there are."""
+        return self.n_weights(own, n_columns)
+
+    def n_working_numbers(self, own, n_columns: int) -> int:
+        """Numbers beside what comes out, for each row that is transformed."""
+        return 0
+
+    def is_sparse(self, own) -> bool:
+        """Whether what comes out is sparse: a number a row for each column."""
+        return False
+
 
 class _Seeded(Kind):
     def check(self, own):
@@ -84,6 +106,24 @@ class _Seeded(Kind):
             draws = f"{type(own).__name__} draws from random_state={seed!r}"
             what = "give it a number, so that all nodes draw the same"
             raise NotPooledError(f"{draws}: {what}.")
+
+    def n_columns_out(self, own, n_columns, state):
+        return own.n_components
+
+    def n_weights(self, own, n_columns):
+        return n_columns * own.n_components
+
+
+class _RandomFeatures(_Seeded):
+    def n_columns_out(self, own, n_columns, state):
+        return own.n_components + n_columns * own.passthrough
+
+
+class _PolynomialCountSketch(_Seeded):
+    def n_working_numbers(self, own, n_columns):
+        # A sketch for each factor of the products, and its Fourier transform, whose
+        # numbers are complex.
+        return 3 * own.degree * own.n_components
 
 
 class _RBF(_Seeded):
@@ -147,6 +187,9 @@ class _SimpleImputer(_OfGrid):
     def takes_texts(self, own):
         return own.strategy in ("most_frequent", "constant")
 
+    def n_columns_out(self, own, n_columns, state):
+        return n_columns * (2 if own.add_indicator else 1)
+
     def state(self, own, pooled):
         if own.strategy == "most_frequent":
             columns = categories_told(pooled)
@@ -195,6 +238,19 @@ class _Encoder(Kind):
 
     def identifiers(self, replies, labels):
         return identifiers_told(replies, labels)
+
+    def n_columns_out(self, own, n_columns, state):
+        if isinstance(own, prep.OrdinalEncoder):
+            return n_columns
+        if not state:
+            return sum(map(len, own.categories))
+        return sum(
+            len(column["labels"]) + bool(column["none"]) + bool(column["nan"])
+            for column in state.values()
+        )
+
+    def is_sparse(self, own):
+        return getattr(own, "sparse_output", False)
 
     def takes_texts(self, own):
         return True
@@ -288,6 +344,9 @@ class _PCA(Kind):
         if own.n_components == "mle":
             raise NotPooledError("PCA cannot choose by 'mle': give n_components.")
 
+    def n_columns_out(self, own, n_columns, state):
+        return len(state["axes"])
+
     def state(self, own, pooled):
         n, mean, d = pooled["n_rows"], pooled["mean"], len(pooled["mean"])
         scatter = np.zeros((d, d))
@@ -360,6 +419,23 @@ class _Edges(_Scaler):
 
     def asks(self, own):
         return "extremes" if getattr(own, self.word) == "uniform" else "histogram"
+
+    def n_columns_out(self, own, n_columns, state):
+        if self.word == "knots":
+            return n_columns * _n_splines(own)
+        if own.encode == "ordinal":
+            return n_columns
+        return int(np.sum(np.broadcast_to(own.n_bins, n_columns)))
+
+    def n_numbers(self, own, n_columns):
+        # A unit matrix of the splines of a column.
+        return _n_splines(own) ** 2 if self.word == "knots" else 0
+
+    def n_working_numbers(self, own, n_columns):
+        return _n_splines(own) if self.word == "knots" else n_columns
+
+    def is_sparse(self, own):
+        return self.word == "strategy" and own.encode == "onehot"
 
     def state(self, own, pooled):
         if self.asks(own) == "extremes":
@@ -451,6 +527,11 @@ def _on_grid(pooled: Mapping, at) -> dict:
     return {"rows": np.stack(found, axis=1), "width": width}
 
 
+def _n_splines(own: prep.SplineTransformer) -> int:
+    """Splines of a column, of one or two fewer where ends are joined or left out."""
+    return own.n_knots + own.degree
+
+
 def _groups_rare(own) -> bool:
     return own.min_frequency is not None or own.max_categories is not None
 
@@ -498,8 +579,8 @@ KINDS: Mapping[type, Kind] = {
     SimpleImputer: _SimpleImputer(),
     PCA: _PCA(),
     RBFSampler: _RBF(),
-    PolynomialCountSketch: _Seeded(),
+    PolynomialCountSketch: _PolynomialCountSketch(),
     SkewedChi2Sampler: _Seeded(),
-    RandomFeatures: _Seeded(),
+    RandomFeatures: _RandomFeatures(),
     Backbone: Kind(),
 }

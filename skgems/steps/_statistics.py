@@ -20,6 +20,8 @@ from ._identifiers import IDENTIFIES, agreed_roles, role_of_categories
 from ._powers import POWERS, logarithms, transformed
 
 N_BINS = 1000  # of a grid
+# Numbers of rows that sums copy at a time, 16 MB, where columns are wide.
+_NUMBERS_AT_ONCE = 2**21
 
 
 class Statistic(NamedTuple):
@@ -36,18 +38,33 @@ def _columns(X, min_rows=1) -> dict:
         counts = np.broadcast_to(counts, means.shape)
         squares = variances * counts
     else:
-        known = ~np.isnan(X)
-        counts = known.sum(axis=0).astype(float)
-        means = np.where(known, X, 0.0).sum(axis=0) / np.maximum(counts, 1.0)
-        away = np.where(known, X - means, 0.0)
-        # What rounding of the means left is taken out, as scikit-learn does.
-        left = away.sum(axis=0)
-        squares = np.sum(away**2, axis=0) - left**2 / np.maximum(counts, 1.0)
-        means = means + left / np.maximum(counts, 1.0)
+        sums = [_sums_of_dense(block) for block in _blocks_of_columns(X)]
+        counts, means, squares = map(np.concatenate, zip(*sums, strict=True))
     told = {"counts": counts, "means": np.nan_to_num(means)}
     told["squares"] = np.maximum(np.nan_to_num(squares), 0.0)
     told = {name: np.where(counts < min_rows, 0.0, own) for name, own in told.items()}
     return {"n_rows": float(X.shape[0]), **told}
+
+
+def _blocks_of_columns(X: np.ndarray) -> list[np.ndarray]:
+    """Some columns at a time, since sums take several copies of them.
+
+    Never one alone, which numpy sums in another order than columns side by side.
+    """
+    n_columns = max(2, _NUMBERS_AT_ONCE // max(len(X), 1))
+    return np.array_split(X, max(1, X.shape[1] // n_columns), axis=1)
+
+
+def _sums_of_dense(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Counts of what is known, means, and squares about these, of each column."""
+    known = ~np.isnan(X)
+    counts = known.sum(axis=0).astype(float)
+    means = np.where(known, X, 0.0).sum(axis=0) / np.maximum(counts, 1.0)
+    away = np.where(known, X - means, 0.0)
+    # What rounding of the means left is taken out, as scikit-learn does.
+    left = away.sum(axis=0)
+    squares = np.sum(away**2, axis=0) - left**2 / np.maximum(counts, 1.0)
+    return counts, means + left / np.maximum(counts, 1.0), squares
 
 
 def _pooled(counts, means, squares) -> tuple:
@@ -216,6 +233,13 @@ def _powers(X, min_rows=1, *, box=False) -> dict:
     X = numbers(X)
     if box and np.nanmin(X, initial=1.0) <= 0:
         raise ColumnsError("Box-Cox takes numbers above 0, and some are not.")
+    told = [_powers_of_some(some, min_rows, box=box) for some in _blocks_of_columns(X)]
+    return {
+        name: np.concatenate([own[name] for own in told], axis=-1) for name in told[0]
+    }
+
+
+def _powers_of_some(X: np.ndarray, min_rows: int, *, box: bool) -> dict:
     sizes = logarithms(X, box=box)
     told, n = _columns(X, min_rows), X.shape[1]
     found = {"means": [], "squares": []}

@@ -316,6 +316,19 @@ def test_rows_are_as_the_model_knows_them(work):
             np.testing.assert_array_equal(told.message.arrays[name], array, name)
 
 
+def test_limits_are_set_by_the_node(work, capsys):
+    start("--set", "n_components=300")
+    argv = to_answer(requests(1)["lyon"], "lyon", "--yes")
+    assert main(argv) == 1
+    error = capsys.readouterr().err
+    assert "asks for 300 clusters of a class, more than the limit clusters=256" in error
+    assert main([*argv, "--limit", "clusters=299", "epochs=5"]) == 1
+    assert "--limit clusters=300" in capsys.readouterr().err
+    assert main([*argv, "--limit", "clusters=300", "epochs=5"]) == 0
+    assert main([*argv, "--limit", "cluster=300"]) == 1
+    assert "write NAME=NUMBER, such as epochs=5000" in capsys.readouterr().err
+
+
 def test_models_in_skops_files(work, capsys):
     start()
     X, y = rows_of("lyon")

@@ -2,6 +2,7 @@
 """Mutate many summaries and replies, and print what came of them.
 
     python tests/federation/fuzz_summaries.py --n 10000
+    python tests/federation/fuzz_summaries.py --n 0 --limits 60
 
 Fails if one of them came to anything but an error of ours or a finite model.
 """
@@ -28,6 +29,8 @@ def main(arguments=None) -> int:
     parser.add_argument("--n", type=int, default=10_000, help="mutated summaries")
     parser.add_argument("--replies", type=int, default=0, help="mutated replies")
     parser.add_argument("--requests", type=int, default=0, help="mutated requests")
+    more = "requests as large as the limits of nodes allow, whose cost is measured"
+    parser.add_argument("--limits", type=int, default=0, help=more)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--show", type=int, default=20, help="violations in full")
     parser.add_argument("--first", type=int, default=0, help="number of the first")
@@ -49,6 +52,8 @@ def main(arguments=None) -> int:
         table[what, found] += 1
     if given.replies or given.requests:
         _exchange(hostile, given, table, violations)
+    if given.limits:
+        return _costs(given)
     _show(table)
     seconds = perf_counter() - start
     print(f"{given.n} in {seconds:.0f} s, slowest {slowest:.2f} s")
@@ -68,6 +73,32 @@ def main(arguments=None) -> int:
     for key, count in seen.most_common():
         print(count, key[0], (Path(key[1][0]).name, key[1][1]) if key[1] else "")
     return int(bool(violations))
+
+
+def _costs(given) -> int:
+    """Print memory and time of requests at the limits; 1 if one takes too much."""
+    import common_costly as costly
+
+    n_too_much, draws = 0, costly.DRAWS
+    for i in range(given.first, given.first + given.limits):
+        drawn = draws[i % len(draws)](np.random.default_rng([given.seed, i]))
+        cost = costly.measured(drawn)
+        allowed = costly.LEAST_SECONDS
+        if cost.seconds > allowed:
+            allowed = costly.seconds_allowed(drawn)
+        too_much = not cost.outcome.startswith("answered")
+        too_much |= cost.megabytes > costly.MOST_MEGABYTES or cost.seconds > allowed
+        n_too_much += too_much
+        shape = " x ".join(map(str, drawn.X.shape))
+        print(
+            f"{i:4} {drawn.limit:16} {drawn.request.task:9} {shape:>12} rows "
+            f"{drawn.request.n_bytes / 1e6:6.1f} MB asked {cost.megabytes:6.0f} MB "
+            f"{cost.seconds:6.1f} s of {allowed:.0f} s  {cost.outcome.strip()}"
+            f"{'  TOO MUCH' if too_much else ''}",
+            flush=True,
+        )
+    print(f"{n_too_much} of {given.limits} took too much, or were not answered.")
+    return int(n_too_much > 0)
 
 
 def _exchange(hostile, given, table, violations) -> None:

@@ -288,7 +288,7 @@ def test_no_cluster_is_of_fewer_rows_than_the_node_allows():
     X = rng.standard_normal((130, 4))
     y = np.array(["well"] * 129 + ["ill"])
     clf = LogisticRegression().fit(X, y)
-    content = {"kind": "class", "n_components": 10**6, "min_cluster_size": 1}
+    content = {"kind": "class", "n_components": 200, "min_cluster_size": 1}
     reply = reply_to(
         Message.of("moments", **content), clf, X, y, name="lyon", min_rows=50
     ).content

@@ -20,7 +20,7 @@ from skgems import (
     ModelAveragingAggregator,
     PFNMAggregator,
 )
-from skgems.federation import Agreement, TooFewNodes
+from skgems.federation import Agreement, Limits, TooFewNodes
 from skgems.flower import FlowerNodes, client_app, server_app
 
 pytest.importorskip("flwr", exc_type=ImportError)
@@ -606,6 +606,14 @@ def test_without_flower_it_is_said_what_to_install(monkeypatch):
 
 
 # ---- what was agreed -----------------------------------------------------------------
+
+
+def test_nodes_set_limits_of_their_own():
+    plan = PLANS["linear models"][1]
+    limits = {name: Limits(clusters=15) for name in NAMES}
+    grid = LocalGrid({IDS[n]: app_of(n, limits=limits[n]) for n in NAMES})
+    with pytest.raises(ValueError, match="'lyon': .* 16 clusters .* limit clusters=15"):
+        fit(plan, grid)
 
 
 def test_nodes_hold_the_server_to_what_was_agreed(tmp_path):

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
 from common_broken import LEAVES
 
-from skgems.federation import Agreement, Message
+from skgems.federation import Agreement, Limits, Message
 from skgems.messages import TASKS, signed
 from skgems.messages import _fields as fields
 from skgems.messages import _packing as packing
@@ -23,24 +25,26 @@ from skgems.messages._fields import Place
 # Rows are counted in floats, which have all whole numbers up to this one.
 ROWS = 2**53
 SEEDS = 2**32 - 1
+# What a node computes of it is limited by the node.
+COUNTED = 2**31 - 1
 # Smallest and largest value of each whole number in requests and replies.
 WHOLE_NUMBERS = {
     "describe reply network.n_features": (0, 2**31),
     "judge reply n_rows": (0, ROWS),
-    "moments request n_components": (1, 1_000_000),
+    "moments request n_components": (1, COUNTED),
     "moments request min_cluster_size": (0, ROWS),
-    "space request n_others": (0, 100_000),
+    "space request n_others": (0, COUNTED),
     "space request min_cluster_size": (0, ROWS),
     "space request seed": (0, SEEDS),
-    "space request n_directions": (1, 100_000),
+    "space request n_directions": (1, COUNTED),
     "space reply radii_n_rows": (1, ROWS),
     "neurons request random_state": (0, SEEDS),
-    "neurons request n_directions": (1, 100_000),
+    "neurons request n_directions": (1, COUNTED),
     "score reply n_rows": (0, ROWS),
-    "train request epochs": (0, 100_000),
+    "train request epochs": (0, COUNTED),
     "train request seed": (0, SEEDS),
     "train request n_rows": (1, ROWS),
-    "retrain request epochs": (0, 100_000),
+    "retrain request epochs": (0, COUNTED),
     "retrain request seed": (0, SEEDS),
     **{
         f"{name} reply min_rows": (1, ROWS)
@@ -148,6 +152,18 @@ def test_arrays_have_four_dimensions_at_most():
         packing.unpack(five)
 
 
+def test_arrays_that_equal_others_have_a_gigabyte_at_most(monkeypatch):
+    assert packing.MOST_REPEATED == 2**30
+    # The first is stored, and each of the others has 80 bytes.
+    repeated = packing.pack({}, {f"a{k}": np.ones(10) for k in range(4)})
+    assert len(repeated) < 4 * 80 + 200
+    monkeypatch.setattr(packing, "MOST_REPEATED", 240)
+    assert len(packing.unpack(repeated)[1]) == 4
+    monkeypatch.setattr(packing, "MOST_REPEATED", 239)
+    with pytest.raises(ValueError, match="equal others would have 240 bytes, more"):
+        packing.unpack(repeated)
+
+
 def test_shapes_are_counts_of_four_gigabytes_at_most():
     assert packing._are_counts([0, 2**32])
     for wrong in ([2**32 + 1], [-1], [1.0], [True], (1, 2), "1"):
@@ -207,3 +223,46 @@ def test_agreements_have_four_megabytes_at_most(tmp_path):
         ValueError, match=f"it has {2**22 + 1} bytes, more than {2**22}"
     ):
         Agreement.load(path)
+
+
+# ---- what a request may cost a node ------------------------------------------------
+
+COSTS = {
+    "methods": 16,
+    "classes": 1_000,
+    "parameters": 25_000_000,
+    "losses": 250_000,
+    "row_outputs": 15_000_000,
+    "epochs": 2_000,
+    "epoch_units": 200_000,
+    "hidden_numbers": 60_000_000,
+    "clusters": 256,
+    "cluster_numbers": 70_000_000,
+    "moment_numbers": 30_000_000,
+    "directions": 5_000,
+    "ray_outputs": 50_000,
+    "ray_units": 500_000,
+    "step_size": 10_000,
+    "front_columns": 50_000,
+    "power_columns": 5_000,
+    "front_numbers": 100_000_000,
+}
+
+
+def test_limits_of_a_node_are_those_that_stand_here():
+    assert asdict(Limits()) == COSTS
+
+
+def test_limits_are_said_in_their_docstring_and_in_the_guide():
+    guide = Path(__file__).parents[2] / "docs" / "user_guide" / "separated.rst"
+    table = guide.read_text(encoding="utf-8")
+    for name, most in COSTS.items():
+        assert re.search(rf"\n    {name} : int, default={most:_}\n", Limits.__doc__)
+        assert f"   * - ``{name}``\n     - {most:,}\n" in table
+        assert Limits.__dataclass_fields__[name].metadata["unit"]
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.0, True, None, "9"], ids=repr)
+def test_limits_are_whole_numbers(wrong):
+    with pytest.raises(ValueError, match="limit epochs must be a whole number of 1"):
+        Limits(epochs=wrong)

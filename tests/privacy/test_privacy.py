@@ -164,7 +164,7 @@ TASKS = {
     "counts": {},
     "moments": {
         "kind": "class",
-        "n_components": 10**6,
+        "n_components": 200,
         "min_cluster_size": 1,
     },
     "size": {"W": np.eye(65, 3, -20)},

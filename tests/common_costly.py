@@ -1,0 +1,463 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Requests that ask for as much as a node's limits allow, and what they take."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from sklearn.decomposition import PCA
+from sklearn.kernel_approximation import PolynomialCountSketch
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import PowerTransformer, SplineTransformer, StandardScaler
+
+from skgems import GEMSLogisticAggregator, PooledTransformer
+from skgems.federation import Limits, Message, first_request, reply_to
+from skgems.fronts import RandomFeatures
+from skgems.spaces import Gram
+
+LIMITS = Limits()
+# Memory beside the rows, and processor time, that a request within the limits may take.
+MOST_MEGABYTES = 1024.0
+LEAST_SECONDS, TIMES_A_FIT = 10.0, 10.0
+# Epochs of a default fit, of which some are timed.
+EPOCHS, TIMED_EPOCHS = 200, 4
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Costly:
+    """A request at a limit, and the node that it goes to."""
+
+    limit: str
+    request: Message = field(repr=False)
+    estimator: object = field(repr=False)
+    X: np.ndarray = field(repr=False)
+    y: np.ndarray = field(repr=False)
+
+    def reply(self, limits: Limits = LIMITS) -> Message:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return reply_to(
+                self.request,
+                self.estimator,
+                self.X,
+                self.y,
+                name="lyon",
+                limits=limits,
+                radii=True,
+            )
+
+
+def rows(n_rows: int, n_columns: int, n_classes: int = 2, *, rng) -> tuple:
+    """Rows of classes that are apart, each class with as many rows as others."""
+    y = np.arange(n_rows) % n_classes
+    X = rng.standard_normal((n_rows, n_columns))
+    X[:, 0] += y
+    return X, y
+
+
+def linear(n_columns: int, n_classes: int) -> LogisticRegression:
+    """A fitted classifier without the time that it takes to fit one."""
+    n_outputs = 1 if n_classes == 2 else n_classes
+    classifier = LogisticRegression()
+    classifier.classes_ = np.arange(n_classes)
+    classifier.coef_ = np.zeros((n_outputs, n_columns))
+    classifier.coef_[:, 0] = np.arange(1.0, n_outputs + 1.0)
+    classifier.intercept_ = np.zeros(n_outputs)
+    classifier.n_features_in_, classifier.n_iter_ = n_columns, np.array([1])
+    return classifier
+
+
+def network(X, y, n_units: int = 100) -> MLPClassifier:
+    fitted = MLPClassifier((n_units,), max_iter=1, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fitted.fit(X[:200], y[:200])
+
+
+def at_node(limit, request, X, y, estimator="linear") -> Costly:
+    if estimator == "linear":
+        estimator = linear(X.shape[1], len(np.unique(y)))
+    return Costly(limit=limit, request=request, estimator=estimator, X=X, y=y)
+
+
+def layers(*widths: int) -> dict:
+    """Hidden layers of some widths, the first that of the rows."""
+    rng = np.random.default_rng(0)
+    weights = [
+        rng.standard_normal((n_in + 1, n_out)) / np.sqrt(n_in)
+        for n_in, n_out in zip(widths, widths[1:], strict=False)
+    ]
+    return {"weights": weights, "activation": ["relu"] * len(weights)}
+
+
+def moments(**more) -> Message:
+    asked = {"kind": "auto", "n_components": 16, "min_cluster_size": 1}
+    return Message.of("moments", **asked | more)
+
+
+def space(**more) -> Message:
+    asked = {
+        "model": "own",
+        "geometry": Gram().as_settings(),
+        "criterion": {"name": "log_loss"},
+        "construction": "sampled",
+        "n_directions": 500,
+        "n_others": 0,
+        "scale_logits": True,
+        "seed": 0,
+        "min_cluster_size": 1,
+    }
+    return Message.of("space", **asked | more)
+
+
+def evaluate(n_models: int, n_columns: int, n_classes: int, n_factors: int) -> Message:
+    return Message.of(
+        "evaluate",
+        W=np.full((n_models, n_columns + 1, n_classes), 1e-3),
+        labels=list(range(n_classes)),
+        columns=np.arange(n_classes),
+        factors=np.linspace(0.5, 2.0, n_factors),
+        gradient=True,
+        of="learning",
+    )
+
+
+def score(n_columns: int, n_classes: int) -> Message:
+    return Message.of(
+        "score",
+        W=np.full((n_columns + 1, n_classes), 1e-3),
+        labels=list(range(n_classes)),
+        columns=np.arange(n_classes),
+        criterion={"name": "log_loss"},
+    )
+
+
+def train(classifier: MLPClassifier, epochs: int) -> Message:
+    return Message.of(
+        "train",
+        parameters=[*classifier.coefs_, *classifier.intercepts_],
+        classes=classifier.classes_.tolist(),
+        epochs=epochs,
+        rates=None,
+        seed=0,
+    )
+
+
+def retrain(widths: list[int], epochs: int) -> Message:
+    pairs = list(zip(widths, widths[1:], strict=False))
+    rng = np.random.default_rng(0)
+    return Message.of(
+        "retrain",
+        coefs=[rng.standard_normal(pair) / np.sqrt(pair[0]) for pair in pairs],
+        intercepts=[np.zeros(n_out) for _, n_out in pairs],
+        activation=["relu"] * (len(pairs) - 1),
+        labels=list(range(widths[-1])),
+        epochs=epochs,
+        seed=0,
+    )
+
+
+def neurons(n_inputs: int, n_units: int, n_directions: int) -> Message:
+    return Message.of(
+        "neurons",
+        weights=np.random.default_rng(0).standard_normal((n_inputs + 1, n_units)),
+        activation="relu",
+        geometry=Gram(ridge=0.3).as_settings(),
+        construction="sampled",
+        epsilon=0.5,
+        max_radius=1e4,
+        random_state=0,
+        n_directions=n_directions,
+    )
+
+
+def front(step, **more) -> Message:
+    """The request for a front of which nobody has told anything."""
+    content = PooledTransformer(step, **more).as_front().as_content()
+    return Message.of("front", front=content)
+
+
+def features(n_components: int, **more) -> RandomFeatures:
+    return RandomFeatures(n_components, random_state=0, **more)
+
+
+def halves(n_methods: int) -> Message:
+    aggregator = GEMSLogisticAggregator(random_state=0)
+    asked = dict(first_request(aggregator, aggregator._first_requests()).content)
+    return Message.of("halves", asked={str(k): asked for k in range(n_methods)})
+
+
+def judge(n_models: int, n_columns: int, n_classes: int) -> Message:
+    model = {
+        "labels": list(range(n_classes)),
+        "W": np.full((n_columns + 1, n_classes), 1e-3),
+    }
+    models = {str(k): {"first": model, "second": model} for k in range(n_models)}
+    return Message.of("judge", models=models)
+
+
+# ---- as large as the limits allow -------------------------------------------------
+
+# By the limit that they are at, some requests of default size but for that.
+Draw = Callable[[np.random.Generator], Costly]
+
+
+def _methods(rng) -> Costly:
+    return at_node("methods", halves(LIMITS.methods), *rows(4000, 30, 3, rng=rng))
+
+
+def _classes(rng) -> Costly:
+    n_rays = LIMITS.ray_outputs // LIMITS.classes
+    request = space(n_others=LIMITS.classes - 2, n_directions=n_rays)
+    return at_node("classes", request, *rows(5000, 30, rng=rng))
+
+
+def _parameters(rng) -> Costly:
+    n_columns = LIMITS.parameters // (7 * 1000) - 1
+    return at_node(
+        "parameters", evaluate(7, n_columns, 1000, 32), *rows(300, n_columns, rng=rng)
+    )
+
+
+def _parameters_of_a_front(rng) -> Costly:
+    n_columns = LIMITS.parameters // LIMITS.step_size
+    step = features(LIMITS.step_size, passthrough=False)
+    return at_node("parameters", front(step), *rows(300, n_columns, rng=rng))
+
+
+def _losses(rng) -> Costly:
+    n_rows = int(rng.choice([1000, LIMITS.row_outputs // 1000]))
+    return at_node("losses", evaluate(7, 20, 1000, 32), *rows(n_rows, 20, rng=rng))
+
+
+def _losses_of_halves(rng) -> Costly:
+    n_models = LIMITS.losses // (15 * 1000)
+    return at_node("losses", judge(n_models, 20, 1000), *rows(10_000, 20, rng=rng))
+
+
+def _row_outputs(rng) -> Costly:
+    n_rows = LIMITS.row_outputs // 1000
+    return at_node("row_outputs", score(20, 1000), *rows(n_rows, 20, rng=rng))
+
+
+def _row_outputs_of_a_space(rng) -> Costly:
+    n_classes = 200
+    request = space(
+        n_others=n_classes - 2, n_directions=LIMITS.ray_outputs // n_classes
+    )
+    X, y = rows(LIMITS.row_outputs // n_classes, 20, rng=rng)
+    return at_node("row_outputs", request, X, y)
+
+
+def _epochs(rng) -> Costly:
+    X, y = rows(int(rng.choice([60, 2000])), 20, rng=rng)
+    classifier = network(X, y)
+    return at_node("epochs", train(classifier, LIMITS.epochs), X, y, classifier)
+
+
+def _epoch_units(rng) -> Costly:
+    epochs = int(rng.choice([5, 200, LIMITS.epochs]))
+    n_columns = int(rng.choice([4, 50]))
+    X, y = rows(1000, n_columns, rng=rng)
+    n_units = LIMITS.epoch_units // epochs - 1
+    request = retrain([n_columns, n_units, 2], epochs)
+    return at_node("epoch_units", request, X, y, network(X, y))
+
+
+def _hidden_numbers(rng) -> Costly:
+    n_rows, n_columns = [(60_000, 200), (3000, 50), (20, 4)][rng.integers(3)]
+    n_units = min(LIMITS.hidden_numbers // n_rows, LIMITS.moment_numbers // 60)
+    hidden = layers(n_columns, n_units)
+    request = moments(hidden=hidden, model=None, n_components=1)
+    return at_node("hidden_numbers", request, *rows(n_rows, n_columns, rng=rng))
+
+
+def _clusters(rng) -> Costly:
+    X, y = rows(int(rng.choice([5000, 40_000])), 50, rng=rng)
+    return at_node("clusters", moments(n_components=LIMITS.clusters), X, y)
+
+
+def _cluster_numbers(rng) -> Costly:
+    n_clusters = int(rng.choice([16, LIMITS.clusters]))
+    X, y = rows(LIMITS.cluster_numbers // n_clusters, 4, 1, rng=rng)
+    # All of one class but for a few rows.
+    y[:20] = 1
+    return at_node("cluster_numbers", moments(n_components=n_clusters), X, y)
+
+
+def _moment_numbers(rng) -> Costly:
+    kind, n_classes = [("class", 10), ("shared", 2)][rng.integers(2)]
+    n_matrices = n_classes if kind == "class" else 1
+    n_columns = int(np.sqrt(LIMITS.moment_numbers / n_matrices)) - 40
+    request = moments(kind=kind, n_components=1)
+    return at_node("moment_numbers", request, *rows(600, n_columns, n_classes, rng=rng))
+
+
+def _moment_numbers_of_a_space(rng) -> Costly:
+    n_columns = int(np.sqrt(LIMITS.moment_numbers)) - 10
+    return at_node("moment_numbers", space(), *rows(400, n_columns, rng=rng))
+
+
+def _directions(rng) -> Costly:
+    criterion = str(rng.choice(["accuracy", "log_loss"]))
+    request = space(n_directions=LIMITS.directions, criterion={"name": criterion})
+    return at_node("directions", request, *rows(6000, 50, 10, rng=rng))
+
+
+def _ray_units(rng) -> Costly:
+    n_rays = int(rng.choice([500, LIMITS.directions]))
+    X, y = rows(2000, 50, rng=rng)
+    request = neurons(50, LIMITS.ray_units // n_rays, n_rays)
+    return at_node("ray_units", request, X, y, network(X, y))
+
+
+def _step_size(rng) -> Costly:
+    step = features(LIMITS.step_size)
+    return at_node("step_size", front(step), *rows(9900, 20, rng=rng))
+
+
+def _step_size_of_a_sketch(rng) -> Costly:
+    step = PolynomialCountSketch(degree=LIMITS.step_size, n_components=50)
+    step.set_params(random_state=0)
+    return at_node("step_size", front(step), *rows(60, 20, rng=rng))
+
+
+def _front_columns(rng) -> Costly:
+    n_steps = LIMITS.front_columns // LIMITS.step_size
+    union = FeatureUnion(
+        [
+            (str(k), features(LIMITS.step_size, passthrough=False))
+            for k in range(n_steps)
+        ]
+    )
+    return at_node("front_columns", front(union), *rows(980, 20, rng=rng))
+
+
+def _power_columns(rng) -> Costly:
+    n_columns = LIMITS.power_columns
+    steps = make_pipeline(features(n_columns, passthrough=False), PowerTransformer())
+    return at_node("power_columns", front(steps), *rows(2000, 20, rng=rng))
+
+
+def _front_numbers(rng) -> Costly:
+    n_rows = int(rng.choice([60_000, 15_000]))
+    n_columns = LIMITS.front_numbers // n_rows - 40
+    return at_node(
+        "front_numbers", front(features(n_columns)), *rows(n_rows, 20, rng=rng)
+    )
+
+
+def _front_numbers_of_scaling(rng) -> Costly:
+    # What waits looks at what came before.
+    n_rows, n_columns = 60_000, LIMITS.front_numbers // 60_000 - 20
+    steps = make_pipeline(features(n_columns), StandardScaler())
+    return at_node("front_numbers", front(steps), *rows(n_rows, 20, rng=rng))
+
+
+def _front_numbers_of_a_pca(rng) -> Costly:
+    n_columns = int(np.sqrt(LIMITS.front_numbers / 3)) - 200
+    steps = make_pipeline(features(n_columns, passthrough=False), PCA())
+    return at_node("front_numbers", front(steps), *rows(300, 20, rng=rng))
+
+
+def _front_numbers_of_splines(rng) -> Costly:
+    n_knots = 1200
+    step = SplineTransformer(n_knots=n_knots, knots="uniform")
+    n_rows = LIMITS.front_numbers // (n_knots * 21) - 90
+    X, y = rows(n_rows, 20, rng=rng)
+    return at_node("front_numbers", front(step, bounds=(-9.0, 9.0)), X, y)
+
+
+DRAWS: list[Draw] = [
+    _methods,
+    _classes,
+    _parameters,
+    _parameters_of_a_front,
+    _losses,
+    _losses_of_halves,
+    _row_outputs,
+    _row_outputs_of_a_space,
+    _epochs,
+    _epoch_units,
+    _hidden_numbers,
+    _clusters,
+    _cluster_numbers,
+    _moment_numbers,
+    _moment_numbers_of_a_space,
+    _directions,
+    _ray_units,
+    _step_size,
+    _step_size_of_a_sketch,
+    _front_columns,
+    _power_columns,
+    _front_numbers,
+    _front_numbers_of_scaling,
+    _front_numbers_of_a_pca,
+    _front_numbers_of_splines,
+]
+
+
+# ---- what they take ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a request took in a process of its own."""
+
+    megabytes: float  # beside the rows and the request
+    seconds: float  # of the processor
+    outcome: str
+
+
+def measured(costly: Costly, *, most_gigabytes: int = 6) -> Cost:
+    """Peak memory and processor time of a reply, in a forked process."""
+    import resource  # which not all systems have
+
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        # That threads are no part of the child, which computes with none of them.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        os.close(reading)
+        most = most_gigabytes << 30
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        before, start = _peak(resource), time.process_time()
+        try:
+            outcome = f"answered, {costly.reply().n_bytes / 1e6:.1f} MB"
+        except BaseException as failure:
+            outcome = "".join(traceback.format_exception_only(failure))
+        cost = [_peak(resource) - before, time.process_time() - start, outcome[:200]]
+        os.write(writing, json.dumps(cost).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        told = pipe.read()
+    os.waitpid(child, 0)
+    megabytes, seconds, outcome = json.loads(told or b'[0, 0, "killed"]')
+    return Cost(megabytes=megabytes, seconds=seconds, outcome=outcome)
+
+
+def _peak(resource) -> float:
+    """Megabytes of this process at most; the system counts in kilobytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+
+
+def seconds_allowed(costly: Costly) -> float:
+    """Ten times a default fit on the rows, as its first epochs take."""
+    start = time.process_time()
+    fit = MLPClassifier(max_iter=TIMED_EPOCHS, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit.fit(costly.X, costly.y)
+    a_fit = (time.process_time() - start) * EPOCHS / TIMED_EPOCHS
+    return max(LEAST_SECONDS, TIMES_A_FIT * a_fit)
