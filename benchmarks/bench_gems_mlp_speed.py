@@ -25,7 +25,7 @@ import numpy as np
 from skgems import GEMSMLPAggregator
 from skgems.local import clear_cache
 from skgems.networks import Layers, to_mlp_classifier
-from skgems.neurons import build_neuron_spaces, merge_neurons
+from skgems.spaces import build_neuron_spaces, merge_neurons
 
 GEOMETRIES = ("gram", "ellipsoid", "ball")
 

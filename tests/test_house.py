@@ -70,7 +70,7 @@ FLOORS = [
     {"steps"},
     {"base", "moments", "matching", "rounds"},
     {"spaces", "messages"},
-    {"tuning", "neurons"},
+    {"tuning"},
     {"local"},
     {"federation"},
     {"pooled", "fronts"},

@@ -12,10 +12,19 @@ from ..local import indices_of
 from ..messages import Message
 from ..moments import ClassMoments, fewer_parts, merge_moments, ratio
 from ..networks import HiddenLayers, Layers, Network, one_per_layer
-from ..neurons import MergedLayer, NeuronSpaces, merge_neurons, neuron_importances
 from ..progress import say
 from ..rounds import mean_parameters
-from ..spaces import GEOMETRIES, Geometry, Gram, as_construction, as_geometry
+from ..spaces import (
+    GEOMETRIES,
+    Geometry,
+    Gram,
+    MergedLayer,
+    NeuronSpaces,
+    as_construction,
+    as_geometry,
+    merge_neurons,
+    neuron_importances,
+)
 from ._further import with_further
 from ._likelihood import warn_of_same_rows
 from ._logistic import GEMSLogisticAggregator

@@ -16,8 +16,14 @@ from ..compat import HasMethods, Interval, StrOptions, fit_context
 from ..federation import ReportMixin, Simulation, begins_again, read_federation
 from ..messages import Message
 from ..networks import Coordinates, Layers, linear_logits
-from ..neurons import HIDDEN_GEOMETRIES
-from ..spaces import CONSTRUCTIONS, Construction, Geometry, as_construction, as_geometry
+from ..spaces import (
+    CONSTRUCTIONS,
+    HIDDEN_GEOMETRIES,
+    Construction,
+    Geometry,
+    as_construction,
+    as_geometry,
+)
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._layers import (
     HiddenStage,

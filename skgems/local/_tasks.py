@@ -18,9 +18,8 @@ from ..moments import (
     working_bytes,
 )
 from ..networks import Coordinates, HiddenLayers, Layers, linear_logits
-from ..neurons import build_neuron_spaces
 from ..progress import tracked
-from ..spaces import Criterion, Geometry, on_one_scale
+from ..spaces import Criterion, Geometry, build_neuron_spaces, on_one_scale
 from ..steps import Front, front_of_content
 from ._cache import digest
 from ._chunks import ChunkedMember, moments_of_chunks, stacked

@@ -1,4 +1,4 @@
-"""Good-enough model spaces of linear models, and their intersection, on plain arrays.
+"""Good-enough spaces of linear models and of hidden units, and their intersection.
 
 A space is a geometry (which shape) times a criterion (what is good enough) times a
 construction (sampled or certified).
@@ -14,6 +14,13 @@ from ._intersection import (
     intersect,
     largest_coalition,
     likeliest,
+)
+from ._neuron_merging import MergedLayer, merge_neurons
+from ._neuron_spaces import (
+    HIDDEN_GEOMETRIES,
+    NeuronSpaces,
+    build_neuron_spaces,
+    neuron_importances,
 )
 from ._parts import (
     CONSTRUCTIONS,

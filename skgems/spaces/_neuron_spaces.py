@@ -10,7 +10,9 @@ from sklearn.utils import check_random_state, gen_batches
 
 from ..moments import mean_squares, row_moments, working_bytes
 from ..networks import activate, linear_logits, squared_slopes
-from ..spaces import Ball, Ellipsoid, Gram, GramMetric, as_geometry, logits_on_rows
+from ._diagonal import logits_on_rows
+from ._geometry import Ball, Ellipsoid, Gram, as_geometry
+from ._gram import GramMetric
 
 # A block of this size stays near the processor while all neurons go through it.
 _BLOCK_BYTES = 2**18

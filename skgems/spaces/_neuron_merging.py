@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..progress import tracked
-from ..spaces import intersect
-from ._pool import NeuronPool
-from ._spaces import NeuronSpaces
+from ._intersection import intersect
+from ._neuron_pool import NeuronPool
+from ._neuron_spaces import NeuronSpaces
 
 
 def ward_tree(costs: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -9,8 +9,10 @@ from scipy import linalg
 from sklearn.cluster import KMeans
 
 from ..moments import ratio
-from ..spaces import DiagonalMetric, GoodEnoughSpace, GramMetric
-from ._spaces import filled, hidden_inputs, scatter_diagonal, times
+from ._diagonal import DiagonalMetric
+from ._gram import GramMetric
+from ._neuron_spaces import filled, hidden_inputs, scatter_diagonal, times
+from ._space import GoodEnoughSpace
 
 # Mass of neurons without any importance, relative to the mean of their node.
 _LEAST_MASS = 1e-3

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skgems.neurons._merging import ward_tree
+from skgems.spaces._neuron_merging import ward_tree
 
 
 def points(n=12, seed=0):

@@ -12,10 +12,9 @@ from scipy.special import expit
 from sklearn import config_context
 from sklearn.utils import check_random_state
 
-from skgems.neurons import build_neuron_spaces, merge_neurons, neuron_importances
-from skgems.neurons._pool import NeuronPool
-from skgems.neurons._spaces import changes_along_rays, whitening
-from skgems.spaces import Gram
+from skgems.spaces import Gram, build_neuron_spaces, merge_neurons, neuron_importances
+from skgems.spaces._neuron_pool import NeuronPool
+from skgems.spaces._neuron_spaces import changes_along_rays, whitening
 
 ACTIVATIONS = {
     "identity": lambda z: z,
