@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
 from skgems import ModelAveragingAggregator
-from skgems.rounds import mean_parameters
+from skgems.tuning import mean_parameters
 
 N_CLASSES = 10
 N_INPUTS = 784

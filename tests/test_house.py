@@ -68,7 +68,7 @@ FLOORS = [
     {"compat", "progress"},
     {"networks", "datasets"},
     {"steps"},
-    {"base", "moments", "matching", "rounds"},
+    {"base", "moments", "matching"},
     {"spaces", "messages"},
     {"tuning"},
     {"local"},

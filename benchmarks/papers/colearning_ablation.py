@@ -22,7 +22,7 @@ from skgems.averaging import CoLearning
 from skgems.datasets import partition_homogeneous
 from skgems.federation import InProcess, Message, Run
 from skgems.local import Member, local_model
-from skgems.rounds import learning_rates, mean_parameters
+from skgems.tuning import learning_rates, mean_parameters
 
 N_NODES = 5
 LENGTHS = "epochs of the first round: {}"

@@ -13,7 +13,7 @@ from ..local import LocalModel, Picklable, fit_local, indices_of, local_model
 from ..messages import Message
 from ..networks import Coordinates, Network, to_logistic_regression, to_mlp_classifier
 from ..progress import say
-from ..rounds import (
+from ..tuning import (
     Weight,
     align_hidden_units,
     learning_rates,

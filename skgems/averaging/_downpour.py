@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from ..compat import Interval, StrOptions
 from ..messages import Message
 from ..progress import say
-from ..rounds import relative_change
+from ..tuning import relative_change
 from ._averages import mean_of
 
 # Of Adam, as in its paper.

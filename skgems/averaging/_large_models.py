@@ -8,7 +8,7 @@ import numpy as np
 from ..base import warn_user
 from ..federation import NodesDisagreeWarning
 from ..messages import Message
-from ..rounds import array_sizes, times_larger
+from ..tuning import array_sizes, times_larger
 
 # Nodes that the warning names.
 _MOST_NAMED = 5

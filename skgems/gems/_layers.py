@@ -13,7 +13,6 @@ from ..messages import Message
 from ..moments import ClassMoments, fewer_parts, merge_moments, ratio
 from ..networks import HiddenLayers, Layers, Network, one_per_layer
 from ..progress import say
-from ..rounds import mean_parameters
 from ..spaces import (
     GEOMETRIES,
     Geometry,
@@ -25,6 +24,7 @@ from ..spaces import (
     merge_neurons,
     neuron_importances,
 )
+from ..tuning import mean_parameters
 from ._further import with_further
 from ._likelihood import warn_of_same_rows
 from ._logistic import GEMSLogisticAggregator

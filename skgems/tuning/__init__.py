@@ -1,4 +1,4 @@
-"""What public rows do to a finished model, and calibration."""
+"""Tuning by public rows, calibration, and rounds of training: rates and means."""
 
 from ._linear import FineTuned, fine_tune_linear, tune_likelihood
 from ._network import (
@@ -9,3 +9,12 @@ from ._network import (
     fit_inverse_temperature,
     train_plainly,
 )
+from ._rounds import (
+    Weight,
+    align_hidden_units,
+    learning_rates,
+    mean_parameters,
+    relative_change,
+    started_apart,
+)
+from ._sizes import array_sizes, times_larger

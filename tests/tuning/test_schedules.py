@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skgems.rounds import learning_rates, relative_change
+from skgems.tuning import learning_rates, relative_change
 
 
 def test_cyclical_rates_decay_anew_in_each_round():

@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from skgems.rounds import array_sizes, times_larger
+from skgems.tuning import array_sizes, times_larger
 
 
 def test_sizes_are_of_numbers_that_are_neither_zero_nor_infinite():

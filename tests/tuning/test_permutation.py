@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skgems.networks import Layers
-from skgems.rounds import align_hidden_units, started_apart
+from skgems.tuning import align_hidden_units, started_apart
 
 
 @pytest.mark.parametrize("widths", [(5, 8, 3), (5, 8, 6, 3)])

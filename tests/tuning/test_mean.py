@@ -8,7 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from skgems.rounds import mean_parameters
+from skgems.tuning import mean_parameters
 
 
 def models(n=5, dtype=np.float64, seed=0):
