@@ -34,7 +34,7 @@ from skgems import (
     PooledAggregator,
 )
 from skgems.datasets import partition_by_label
-from skgems.fronts import Backbone
+from skgems.steps import Backbone
 
 K = 5
 

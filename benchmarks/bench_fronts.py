@@ -46,7 +46,7 @@ from sklearn.preprocessing import (
 from sklearn.svm import SVC
 
 from skgems import GEMSLogisticAggregator, PooledAggregator, PooledTransformer
-from skgems.fronts import RandomFeatures
+from skgems.steps import RandomFeatures
 
 SETS = [
     *("digits", "penbased", "spambase", "magic", "led7digit", "movement_libras"),

@@ -67,7 +67,7 @@ from bench_pooled_gap import (
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, combine
-from skgems.fronts import RandomFeatures
+from skgems.steps import RandomFeatures
 
 FEATURES = ("raw", "fourier")
 SETS = ("digits", "wine", "breast_cancer", "penbased", "led7digit", "movement_libras")

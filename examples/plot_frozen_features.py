@@ -31,15 +31,15 @@ from torch import nn
 
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, ModelAveragingAggregator
 from skgems.datasets import partition_by_label
-from skgems.fronts import Backbone
 from skgems.moments import class_moments, merge_moments
 from skgems.pooled import PooledForm
+from skgems.steps import Backbone
 
 # %%
 # A backbone that knows half of the digits
 # ----------------------------------------
 # It was trained on rows that no node has: here a third of all, of which it sees the
-# digits 0 to 4. :class:`~skgems.fronts.Backbone` leaves out its last layer; 64 features
+# digits 0 to 4. :class:`~skgems.steps.Backbone` leaves out its last layer; 64 features
 # are left. Parties compare its digest.
 
 X, y = load_digits(return_X_y=True)

@@ -7,10 +7,9 @@ from .base import show_versions
 from .candidates import combine
 from .ensembles import DistillationAggregator, EnsembleAggregator, merge_forests
 from .exchange import Exchange, answer
-from .fronts import PooledTransformer
 from .gems import GEMSLogisticAggregator, GEMSMLPAggregator
 from .pfnm import PFNMAggregator
-from .pooled import PooledAggregator
+from .pooled import PooledAggregator, PooledTransformer
 
 __all__ = [
     "DistillationAggregator",

@@ -42,10 +42,10 @@ from skgems.base import BaseAggregator
 from skgems.federation import Agreement, Message, first_request, reply_to
 from skgems.federation._halves import OF_HALVES
 from skgems.federation._rows import AnyRows, member_of
-from skgems.fronts import RandomFeatures
 from skgems.local import ANSWERS, opened_front
 from skgems.messages import sealed
 from skgems.moments import ClassMoments
+from skgems.steps import RandomFeatures
 
 Ask = Callable[[Message], "dict | None"]
 

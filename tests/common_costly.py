@@ -21,8 +21,8 @@ from sklearn.preprocessing import PowerTransformer, SplineTransformer, StandardS
 
 from skgems import GEMSLogisticAggregator, PooledTransformer
 from skgems.federation import Limits, Message, first_request, reply_to
-from skgems.fronts import RandomFeatures
 from skgems.spaces import Gram
+from skgems.steps import RandomFeatures
 
 LIMITS = Limits()
 # Memory beside the rows, and processor time, that a request within the limits may take.

@@ -69,8 +69,8 @@ from skgems.federation import (
     first_request,
     reply_to,
 )
-from skgems.fronts import Backbone, ColumnsOf
 from skgems.messages import sealed
+from skgems.steps import Backbone, ColumnsOf
 
 PACKAGE = Path(skgems.__file__).parent
 LINEAR, NETWORKS = GEMSLogisticAggregator, GEMSMLPAggregator

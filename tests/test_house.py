@@ -73,7 +73,7 @@ FLOORS = [
     {"tuning"},
     {"local"},
     {"federation"},
-    {"pooled", "fronts"},
+    {"pooled"},
     {"gems", "choice"},
     {"pfnm", "averaging", "ensembles", "plotting", "flower"},
     {"exchange"},
@@ -152,7 +152,7 @@ PUBLIC = {
     "skgems.choice": ["Choice"],
     "skgems.gems": ["Candidates", "Rounds"],
     "skgems.averaging": ["Downpour", "StartedApartWarning"],
-    "skgems.fronts": ["Backbone", "ColumnsOf", "NotPooledError", "RandomFeatures"],
+    "skgems.steps": ["Backbone", "ColumnsOf", "NotPooledError", "RandomFeatures"],
     "skgems.spaces": [
         *("Geometry", "Gram", "Ellipsoid", "Ball", "GramMetric"),
         *("Criterion", "Accuracy", "LogLoss", "Registered", "build_space", "intersect"),

@@ -16,7 +16,7 @@ from skgems.networks import is_fitted, read_network
 clf = sklearn.linear_model.LogisticRegression().fit([[0.0], [1.0]], [0, 1])
 assert is_fitted(clf)
 read_network(clf)
-front = skgems.PooledTransformer(skgems.fronts.RandomFeatures(random_state=0))
+front = skgems.PooledTransformer(skgems.steps.RandomFeatures(random_state=0))
 asked = skgems.federation.Message.of("front", front=front.as_front().as_content())
 rows = [[0.0], [1.0]], [0, 1]
 skgems.federation.reply_to(asked, clf, *rows, name="lyon", min_rows=1)

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..candidates import combine
 from ..federation import printable
-from ..fronts import PooledTransformer
+from ..pooled import PooledTransformer
 from ._dialects import dialect_of
 from ._files import needed, writer_of
 from ._front import read_front

@@ -8,8 +8,8 @@ from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 
-from ..fronts import PooledTransformer
 from ..messages import naming
+from ..pooled import PooledTransformer
 from ..steps import (
     ColumnsOf,
     auto_front,
@@ -33,7 +33,7 @@ _FILES = (".toml", ".skops", ".safetensors")
 # scikit-learn, which is then refused by a sentence that names what to take instead.
 _TRUSTED = (
     "sklearn.compose._column_transformer.make_column_selector",
-    "skgems.fronts._transformer.PooledTransformer",
+    "skgems.pooled._transformer.PooledTransformer",
     "skgems.steps._columns_of.ColumnsOf",
     "skgems.steps._features.RandomFeatures",
 )

@@ -16,7 +16,6 @@ from sklearn.preprocessing import PowerTransformer, StandardScaler
 from ..choice import Candidate
 from ..compat import safe_indexing
 from ..ensembles import EnsembleAggregator
-from ..fronts import RandomFeatures
 from ..gems import GEMSLogisticAggregator, GEMSMLPAggregator
 from ..networks import final_step
 from ..pfnm import PFNMAggregator
@@ -26,6 +25,7 @@ from ..steps import (
     IN_ORDER,
     UNCLEAR,
     Columns,
+    RandomFeatures,
     agreed_roles,
     are_documents,
     column_roles,

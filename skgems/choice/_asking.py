@@ -24,8 +24,8 @@ from ..federation import (
     most_loss,
     nodes_of_many_rows,
 )
-from ..fronts import PooledTransformer
 from ..networks import final_step
+from ..pooled import PooledTransformer
 from ..steps import Front
 from ._choice import Choice
 from ._judging import Candidate, chosen, entry_of, loss_and_factor

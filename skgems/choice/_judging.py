@@ -12,9 +12,9 @@ from sklearn.pipeline import make_pipeline
 from ..base import PUBLIC_NAME, BaseAggregator, silenced, warn_user
 from ..compat import safe_indexing
 from ..federation import AS_IT_IS, FACTORS, halves_of, losses_of
-from ..fronts import PooledTransformer
 from ..local import fit_local, indices_of, keeps_learning, net_seed, to_logits
 from ..networks import unwrap
+from ..pooled import PooledTransformer
 from ..progress import say, tracked
 from ._choice import Choice, line_of, smallest_of_the_best
 

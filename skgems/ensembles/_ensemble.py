@@ -27,11 +27,10 @@ from ..federation import (
     read_federation,
     shown_labels,
 )
-from ..fronts import PooledTransformer
 from ..gems import GEMSLogisticAggregator
 from ..local import LocalModel, fit_local, local_model, to_logits
 from ..networks import union_of_classes
-from ..pooled import PooledAggregator, shrunk_lda
+from ..pooled import PooledAggregator, PooledTransformer, shrunk_lda
 from ..progress import shown
 from ._given_rows import GivenRowsMixin, row_digests, rows_as_given
 from ._odds import MemberOdds

@@ -7,9 +7,8 @@ from sklearn.base import TransformerMixin
 
 from ..averaging import Downpour
 from ..base import BaseAggregator
-from ..fronts import PooledTransformer
 from ..gems import Rounds
-from ..pooled import CLASSIFIERS
+from ..pooled import CLASSIFIERS, PooledTransformer
 from ..spaces import Construction, Criterion, Geometry
 from ..steps import DocumentFront, front_of_content
 

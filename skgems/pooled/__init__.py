@@ -1,5 +1,6 @@
-"""Classifiers that are functions of sums over rows: what all rows would give."""
+"""Classifiers and transformers that are functions of sums: what all rows would give."""
 
 from ._classifiers import CLASSIFIERS, shrunk_lda
 from ._forms import PooledForm, common_form
 from ._pooled import KeepRepliesMixin, PooledAggregator
+from ._transformer import PooledTransformer

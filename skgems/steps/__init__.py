@@ -26,3 +26,5 @@ from ._identifiers import (
 )
 from ._kinds import NotPooledError
 from ._sizes import FrontSize, front_size
+
+__all__ = ["Backbone", "ColumnsOf", "NotPooledError", "RandomFeatures"]

@@ -64,7 +64,7 @@ class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     Examples
     --------
     >>> import torch
-    >>> from skgems.fronts import Backbone
+    >>> from skgems.steps import Backbone
     >>> layers = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU())
     >>> Backbone(layers).fit_transform([[1.0, 2.0, 3.0, 4.0]]).shape
     (1, 3)

@@ -33,7 +33,7 @@ class ColumnsOf:
     >>> from sklearn.compose import ColumnTransformer
     >>> from sklearn.preprocessing import OneHotEncoder, StandardScaler
     >>> from skgems import PooledTransformer
-    >>> from skgems.fronts import ColumnsOf
+    >>> from skgems.steps import ColumnsOf
     >>> rows = pd.DataFrame({"age": [30, 50, 70], "job": ["cook", "cook", "nurse"]})
     >>> steps = [("numbers", StandardScaler(), ColumnsOf("numbers")),
     ...          ("texts", OneHotEncoder(), ColumnsOf("texts"))]

@@ -57,7 +57,7 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     >>> from sklearn.datasets import make_moons
     >>> from sklearn.linear_model import LogisticRegression
     >>> from sklearn.pipeline import make_pipeline
-    >>> from skgems.fronts import RandomFeatures
+    >>> from skgems.steps import RandomFeatures
     >>> X, y = make_moons(300, noise=0.2, random_state=0)
     >>> front, clf = RandomFeatures(random_state=0), LogisticRegression(C=10)
     >>> make_pipeline(front, clf).fit(X, y).score(X, y) > 0.95

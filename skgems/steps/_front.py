@@ -801,7 +801,7 @@ def _check_chosen(name: str, chosen, *, sees_rows: bool) -> None:
     if callable(chosen) or isinstance(chosen, (str, int, slice)):
         raise NotPooledError(
             f"columns of {name!r} must be a list of names or places, or "
-            "ColumnsOf('numbers') or ColumnsOf('texts') of skgems.fronts, so that all "
+            "ColumnsOf('numbers') or ColumnsOf('texts') of skgems.steps, so that all "
             f"nodes take the same; got {chosen!r}."
         )
 
@@ -820,7 +820,7 @@ def check_takes_any_columns(own) -> None:
             "drop_identifiers leaves columns out before all steps, but "
             f"{type(own).__name__} needs the columns that it was made for. Set "
             "drop_identifiers=False, and list the columns that are to be kept; or "
-            "choose them by ColumnsOf of skgems.fronts."
+            "choose them by ColumnsOf of skgems.steps."
         )
 
 

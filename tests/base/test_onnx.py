@@ -65,9 +65,8 @@ from skgems import (  # noqa: E402
     merge_forests,
 )
 from skgems.candidates._candidates import candidates  # noqa: E402
-from skgems.fronts import Backbone, RandomFeatures  # noqa: E402
 from skgems.pooled._classifiers import KINDS as POOLED  # noqa: E402
-from skgems.steps import Columns, as_rows  # noqa: E402
+from skgems.steps import Backbone, Columns, RandomFeatures, as_rows  # noqa: E402  # noqa: E402
 from skgems.steps._kinds import KINDS  # noqa: E402
 
 PAGE = Path(__file__).parents[2] / "docs" / "user_guide" / "export.rst"

@@ -38,10 +38,9 @@ from skgems.federation import (
     reply_to,
 )
 from skgems.federation._halves import judge
-from skgems.fronts import RandomFeatures
 from skgems.local import Member
 from skgems.messages import check_reply, check_request, says
-from skgems.steps import Front
+from skgems.steps import Front, RandomFeatures
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skgems.federation.RowsExposedWarning",

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, PooledAggregator
-from skgems.fronts import RandomFeatures
+from skgems.steps import RandomFeatures
 
 X, Y = load_digits(n_class=6, return_X_y=True)
 X, Y = X / 16, np.array(["ant", "bee", "cat", "dog", "elk", "fox"])[Y]

@@ -41,12 +41,11 @@ from skgems.federation import (
     first_request,
     reply_to,
 )
-from skgems.fronts import RandomFeatures
 from skgems.local import NodeShape, check_cost, opened_front
 from skgems.messages import sealed
 from skgems.moments import class_moments
 from skgems.spaces import Ellipsoid
-from skgems.steps import Columns, DocumentFront, front_size
+from skgems.steps import Columns, DocumentFront, RandomFeatures, front_size
 from skgems.steps._statistics import STATISTICS
 
 N_ROWS, N_COLUMNS, N_CLASSES = 90, 4, 3

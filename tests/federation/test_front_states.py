@@ -19,8 +19,8 @@ from skgems import (
     combine,
 )
 from skgems.federation import Agreement, Message, Nodes, NotAgreedError, reply_to
-from skgems.fronts import RandomFeatures
 from skgems.messages import sealed
+from skgems.steps import RandomFeatures
 
 X, Y = load_breast_cancer(return_X_y=True)
 X, Y = X[:200, :5], np.where(Y[:200] == 1, "benign", "malignant")

@@ -38,9 +38,9 @@ from skgems.federation import (
     first_request,
     reply_to,
 )
-from skgems.fronts import RandomFeatures
 from skgems.gems import Rounds
 from skgems.messages import asks
+from skgems.steps import RandomFeatures
 
 
 def rows(n=400, d=4, seed=0):

@@ -55,7 +55,7 @@ from skgems import (
     PooledAggregator,
     PooledTransformer,
 )
-from skgems.fronts import Backbone, ColumnsOf, RandomFeatures
+from skgems.steps import Backbone, ColumnsOf, RandomFeatures
 
 OVERLAPPING, HOMOGENEOUS = digits("overlapping"), digits("homogeneous")
 BINARY = digits("binary")

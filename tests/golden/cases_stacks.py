@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder, StandardScaler
 
 from skgems import DistillationAggregator, EnsembleAggregator, merge_forests
-from skgems.fronts import RandomFeatures
+from skgems.steps import RandomFeatures
 
 OVERLAPPING, HOMOGENEOUS = digits("overlapping"), digits("homogeneous")
 BINARY, STRINGS = digits("binary"), digits("overlapping", strings=True)

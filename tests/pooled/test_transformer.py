@@ -45,10 +45,9 @@ from skgems.federation import (
     RowsExposedWarning,
     reply_to,
 )
-from skgems.fronts import NotPooledError, RandomFeatures
 from skgems.local import TooFewRowsError
 from skgems.messages import check_reply
-from skgems.steps import Front, front_of_text
+from skgems.steps import Front, NotPooledError, RandomFeatures, front_of_text
 
 
 def numbers(n_rows=300, missing=False):

@@ -17,8 +17,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from skgems import PooledTransformer
 from skgems.federation import Message, Nodes, reply_to
-from skgems.fronts import ColumnsOf, NotPooledError
-from skgems.steps import Front, auto_front
+from skgems.steps import ColumnsOf, Front, NotPooledError, auto_front
 
 NODES = np.array(["lyon", "oslo", "rome"])
 

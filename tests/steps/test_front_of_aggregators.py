@@ -37,8 +37,7 @@ from skgems import (
 from skgems._cli import main
 from skgems.datasets import load_penguins
 from skgems.federation import Agreement, Message, Nodes, reply_to
-from skgems.fronts import RandomFeatures
-from skgems.steps import front_of_text
+from skgems.steps import RandomFeatures, front_of_text
 
 
 def table(n_rows=400):

@@ -27,13 +27,14 @@ from skgems.federation import (
     RowsExposedWarning,
     reply_to,
 )
-from skgems.fronts import ColumnsOf, NotPooledError
 from skgems.messages import check_reply, check_request, says
 from skgems.steps import (
     DESCRIBES,
     IDENTIFIES,
     IN_ORDER,
     UNCLEAR,
+    ColumnsOf,
+    NotPooledError,
     agreed_roles,
     column_roles,
 )

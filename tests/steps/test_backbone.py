@@ -36,8 +36,7 @@ from skgems import (  # noqa: E402
 )
 from skgems.datasets import partition_by_label  # noqa: E402
 from skgems.federation import Message, Nodes, reply_to  # noqa: E402
-from skgems.fronts import Backbone  # noqa: E402
-from skgems.steps import Front  # noqa: E402
+from skgems.steps import Backbone, Front  # noqa: E402
 from skgems.steps._backbone import head_of  # noqa: E402
 
 X, Y = load_digits(n_class=6, return_X_y=True)

@@ -32,8 +32,7 @@ from skgems import (
     combine,
 )
 from skgems.federation import Message, Nodes, reply_to
-from skgems.fronts import NotPooledError
-from skgems.steps import DocumentFront, front_of_content
+from skgems.steps import DocumentFront, NotPooledError, front_of_content
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skgems.federation.RowsExposedWarning",
