@@ -99,7 +99,7 @@ test-anywhere: $(call ready,test)
 	$(ANYWHERE) $(SWITCHES) -- -m pytest -q -n $(WORKERS) $(ARGS)
 
 # What depended on rounding once, and every method once.
-FRAGILE := tests/gems/test_empty.py tests/exchange/test_inspecting.py tests/moments tests/spaces tests/tuning \
+FRAGILE := tests/gems/test_empty.py tests/channels/test_inspecting.py tests/moments tests/spaces tests/tuning \
 	docs/user_guide/gems.rst docs/user_guide/gems_mlp.rst
 KERNELS := OPENBLAS_CORETYPE=Prescott NPY_DISABLE_CPU_FEATURES=X86_V3
 test-kernels: $(call ready,test)
@@ -121,7 +121,7 @@ package: $(call ready,package) $(call ready,test)
 	git ls-files | (cd build/sdist && xargs ls > /dev/null)
 	cd build/sdist && PYTHONPATH=. ../bare/bin/python .ci/smoke.py
 	cd build/sdist && $(TEST_ENV) $(CURDIR)/$(RUN) -m pytest -q $(SHORT)
-SHORT := tests/test_import.py tests/test_house.py tests/exchange/test_exchange.py
+SHORT := tests/test_import.py tests/test_house.py tests/channels/test_exchange.py
 
 # What is released, and what only a person can do.
 VERSION = $(shell sed -n 's/^__version__ = "\([^"]*\)".*/\1/p' skgems/__init__.py)

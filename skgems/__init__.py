@@ -5,8 +5,8 @@ __version__ = "0.1.0"  # before the imports, which use it
 from .averaging import ModelAveragingAggregator
 from .base import show_versions
 from .candidates import combine
+from .channels import Exchange, answer
 from .ensembles import DistillationAggregator, EnsembleAggregator, merge_forests
-from .exchange import Exchange, answer
 from .gems import GEMSLogisticAggregator, GEMSMLPAggregator
 from .pfnm import PFNMAggregator
 from .pooled import PooledAggregator, PooledTransformer

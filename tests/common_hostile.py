@@ -36,8 +36,8 @@ from skgems import (
     PooledTransformer,
 )
 from skgems.averaging import Downpour
+from skgems.channels import answer as answer_file
 from skgems.choice import Candidate, choose_over
-from skgems.exchange import answer as answer_file
 from skgems.federation import (
     Message,
     Nodes,

@@ -75,8 +75,8 @@ FLOORS = [
     {"federation"},
     {"pooled"},
     {"gems", "choice"},
-    {"pfnm", "averaging", "ensembles", "plotting", "flower"},
-    {"exchange"},
+    {"pfnm", "averaging", "ensembles", "plotting"},
+    {"channels"},
     {"candidates"},
     {"_cli"},
 ]
@@ -177,8 +177,10 @@ PUBLIC = {
         *("IdentifierWarning", "VariancesOnlyWarning", "UnseenClassesWarning"),
         *("InterceptWarning", "PenaltyWarning"),
     ],
-    "skgems.exchange": ["Folder", "Inspected", "inspect"],
-    "skgems.flower": ["FlowerNodes", "client_app", "server_app"],
+    "skgems.channels": [
+        *("Folder", "Inspected", "inspect"),
+        *("FlowerNodes", "client_app", "server_app"),
+    ],
     "skgems.base": ["BaseAggregator", "MemberParametersMixin", "NetworkExportMixin"],
     **{
         name: importlib.import_module(name).__all__

@@ -11,7 +11,7 @@ CODE = """
 import sys
 import sklearn.linear_model
 before = set(sys.modules)
-import skgems, skgems.datasets, skgems.flower, skgems.spaces
+import skgems, skgems.datasets, skgems.channels, skgems.spaces
 from skgems.networks import is_fitted, read_network
 clf = sklearn.linear_model.LogisticRegression().fit([[0.0], [1.0]], [0, 1])
 assert is_fitted(clf)

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from .. import __version__
-from ..exchange import inspect
+from ..channels import inspect
 from ..federation import MIN_ROWS, TooFewNodes
 from ..messages import naming, signing_keys
 from ..progress import showing

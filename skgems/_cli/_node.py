@@ -11,7 +11,7 @@ import joblib
 import numpy as np
 
 from ..base import warn_user
-from ..exchange import answer, inspect, reply_place
+from ..channels import answer, inspect, reply_place
 from ..federation import ReplyDeclinedError, load_message, printable
 from ..messages import Limits, Message, listed
 from ..steps import Columns, ColumnsError, Front

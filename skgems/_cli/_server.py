@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ..base import BaseAggregator
-from ..exchange import AGREEMENT, METHODS, Exchange, Folder, inspect, of_settings
+from ..channels import AGREEMENT, METHODS, Exchange, Folder, inspect, of_settings
 from ..federation import Agreement, Summary, load_message, printable
 from ..messages import check_signed, naming, write_bytes
 from ._files import writer_of

@@ -127,7 +127,7 @@ class RowsAlone:
     Parameters
     ----------
     channel : object with ``ask`` and ``names``
-        As :class:`Nodes`, or a :class:`~skgems.exchange.Folder`.
+        As :class:`Nodes`, or a :class:`~skgems.channels.Folder`.
     names : list of str, default=None
         Those of its nodes that are asked. None: all of them.
 

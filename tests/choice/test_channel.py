@@ -21,10 +21,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, PowerTransformer, StandardScaler
 
 from skgems import GEMSLogisticAggregator, PooledAggregator, answer, combine
+from skgems.channels import Folder
 from skgems.choice import Candidate, choose_over
 from skgems.choice._asking import _form
 from skgems.choice._judging import loss_and_factor
-from skgems.exchange import Folder
 from skgems.federation import (
     FACTORS,
     IdentifierWarning,

@@ -26,7 +26,7 @@ from skgems._cli._dialects import Dialect
 from skgems._cli._front import read_front
 from skgems._cli._main import _read
 from skgems._cli._tables import read_table
-from skgems.exchange import inspect
+from skgems.channels import inspect
 from skgems.federation import Summary, sign
 
 pandas = pytest.importorskip("pandas")

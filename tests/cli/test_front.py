@@ -18,7 +18,7 @@ from skgems import GEMSLogisticAggregator, PooledTransformer
 from skgems._cli import main
 from skgems._cli._files import UntrustedTypesError, load_skops
 from skgems._cli._front import front_of_table, read_front
-from skgems.exchange import inspect, of_settings
+from skgems.channels import inspect, of_settings
 from skgems.steps import ColumnsOf, RandomFeatures, auto_front
 from skgems.steps._kinds import KINDS
 

@@ -14,7 +14,7 @@ import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from skgems._cli import main
-from skgems.exchange import Folder
+from skgems.channels import Folder
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("skops.io")

@@ -21,7 +21,7 @@ from skgems import (
     ModelAveragingAggregator,
     PFNMAggregator,
 )
-from skgems.exchange import inspect
+from skgems.channels import inspect
 from skgems.federation import (
     Agreement,
     Message,

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 import skgems
 from skgems import GEMSLogisticAggregator, PooledTransformer, combine
-from skgems.exchange import Folder, inspect
+from skgems.channels import Folder, inspect
 from skgems.federation import (
     Agreement,
     Message,

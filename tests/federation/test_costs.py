@@ -31,7 +31,7 @@ from sklearn.preprocessing import (
 import skgems
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator, PooledTransformer
 from skgems._cli._node import limits_of
-from skgems.exchange import answer
+from skgems.channels import answer
 from skgems.federation import (
     Agreement,
     LimitError,

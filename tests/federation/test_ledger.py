@@ -25,7 +25,7 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator
-from skgems.exchange import inspect
+from skgems.channels import inspect
 from skgems.federation import (
     Agreement,
     ClassesLeftOutWarning,

@@ -28,7 +28,7 @@ from skgems import (
     PooledTransformer,
     answer,
 )
-from skgems.exchange import Folder
+from skgems.channels import Folder
 from skgems.federation import (
     Message,
     Nodes,

@@ -25,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from skgems import Exchange, GEMSLogisticAggregator, GEMSMLPAggregator, answer
-from skgems.exchange import inspect
+from skgems.channels import inspect
 from skgems.federation import (
     InterceptWarning,
     Message,

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator
-from skgems.exchange import inspect
+from skgems.channels import inspect
 from skgems.federation import RowsExposedWarning, VariancesOnlyWarning
 from skgems.gems import Rounds
 

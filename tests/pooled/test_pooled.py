@@ -33,9 +33,9 @@ from sklearn.preprocessing import StandardScaler
 
 import skgems
 from skgems import PooledAggregator
+from skgems.channels import inspect
+from skgems.channels._methods import as_json, from_json
 from skgems.datasets import partition_by_label, partition_dirichlet
-from skgems.exchange import inspect
-from skgems.exchange._methods import as_json, from_json
 from skgems.federation import ClassesLeftOutWarning, Message, Nodes, Summary, reply_to
 from skgems.networks import SUMMED
 from skgems.pooled import CLASSIFIERS

@@ -6,7 +6,7 @@ from __future__ import annotations
 import joblib
 import numpy as np
 
-from skgems.flower import client_app
+from skgems.channels import client_app
 
 
 def load(context):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import joblib
 
 from skgems import GEMSLogisticAggregator
-from skgems.flower import server_app
+from skgems.channels import server_app
 
 
 def make(context):

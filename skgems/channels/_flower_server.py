@@ -5,7 +5,7 @@ from time import monotonic, sleep
 
 from ..base import warn_user
 from ..federation import Message, Nodes, TooFewNodes
-from ._client import ANSWER, TELL_NAME, content, flower, opened
+from ._flower_client import ANSWER, TELL_NAME, content, flower, opened
 
 # Seconds between looks for replies: Flower's own are 3 s apart, too long.
 _SHORTEST, _LONGEST, _GROWTH = 0.02, 1.0, 1.5
@@ -42,7 +42,7 @@ class FlowerNodes(Nodes):
     Examples
     --------
     >>> from skgems import GEMSLogisticAggregator
-    >>> from skgems.flower import FlowerNodes
+    >>> from skgems.channels import FlowerNodes
     >>> def main(grid, context):  # of a flwr.serverapp.ServerApp
     ...     nodes = FlowerNodes(grid, min_nodes=context.run_config["min-nodes"])
     ...     agg = GEMSLogisticAggregator(nodes, random_state=0).fit()
@@ -77,7 +77,7 @@ def server_app(make: Callable, done: Callable, **options):
     --------
     >>> import joblib
     >>> from skgems import GEMSLogisticAggregator
-    >>> from skgems.flower import server_app
+    >>> from skgems.channels import server_app
     >>> def make(context):
     ...     return GEMSLogisticAggregator(n_rounds=3, random_state=0)
     >>> def done(fitted, context):

@@ -74,7 +74,7 @@ class Folder:
     --------
     >>> import tempfile
     >>> from skgems import GEMSLogisticAggregator
-    >>> from skgems.exchange import Folder
+    >>> from skgems.channels import Folder
     >>> from skgems.federation import RepliesMissing
     >>> folder = Folder(tempfile.mkdtemp(), ["lyon", "paris"])
     >>> try:

@@ -21,7 +21,7 @@ def flower(module: str):
     try:
         return import_module(f"flwr.{module}")
     except ImportError as exc:
-        what = "skgems.flower needs Flower 1.41 or later: pip install skgems[flower]"
+        what = "This channel needs Flower 1.41 or later: pip install skgems[flower]"
         raise ImportError(what) from exc
 
 
@@ -78,7 +78,7 @@ def client_app(load: Callable):
     --------
     >>> import joblib
     >>> import numpy as np
-    >>> from skgems.flower import client_app
+    >>> from skgems.channels import client_app
     >>> def load(context):
     ...     config = context.node_config  # of flower-supernode --node-config
     ...     rows = np.load(config["rows"])

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import skgems
-from skgems.exchange import Exchange, answer, inspect
+from skgems.channels import Exchange, answer, inspect
 from skgems.federation import Message, load_message
 from skgems.messages import write_bytes
 

@@ -35,7 +35,7 @@ from skgems import (
     PooledAggregator,
 )
 from skgems.averaging import Downpour
-from skgems.exchange import inspect
+from skgems.channels import inspect
 from skgems.federation import Message, NotAgreedError, Summary, TooFewNodes
 from skgems.gems import Rounds
 from skgems.local import TooFewRowsError
@@ -494,7 +494,7 @@ def test_errors_that_are_not_made_of_a_text_name_the_request(tmp_path, monkeypat
         raise UnicodeDecodeError("utf-8", b"", 0, 1, "odd")
 
     request = begun(tmp_path).waiting_for["lyon"]
-    monkeypatch.setattr("skgems.exchange._folder.reply_to", odd)
+    monkeypatch.setattr("skgems.channels._folder.reply_to", odd)
     with pytest.raises(ValueError, match=r"001-lyon\.safetensors: .*odd"):
         skgems.answer(request, None, None, None, name="lyon")
 

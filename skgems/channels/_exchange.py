@@ -30,7 +30,7 @@ class Exchange:
     aggregator : aggregator whose `estimators` may be a channel, default=None
         Unfitted; its ``estimators`` are not looked at. None: that of the folder.
     nodes, public_keys, private_key
-        Names and keys, as of a :class:`~skgems.exchange.Folder`.
+        Names and keys, as of a :class:`~skgems.channels.Folder`.
     agreement : Agreement, default=None
         What all are to accept. None: that of the folder, or what the aggregator needs.
         Nodes get the folder's "agreement.json" first.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The example, run by ``flwr run``: simulated, and deployed on this machine.
 
-OMP_NUM_THREADS=1 python -m pytest -m slow -s tests/flower/test_deployment.py
+OMP_NUM_THREADS=1 python -m pytest -m slow -s tests/channels/test_deployment.py
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def inspect(path, *, request=None) -> Inspected:
     Examples
     --------
     >>> from tempfile import mkdtemp
-    >>> from skgems.exchange import inspect
+    >>> from skgems.channels import inspect
     >>> from skgems.federation import Message
     >>> path = f"{mkdtemp()}/001-lyon.safetensors"
     >>> Message.of("counts").save(path)

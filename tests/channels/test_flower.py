@@ -13,15 +13,15 @@ from common_flower import NAMES, in_one_process, member, rows
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
-import skgems.flower._server as server_module
+import skgems.channels._flower_server as server_module
 from skgems import (
     GEMSLogisticAggregator,
     GEMSMLPAggregator,
     ModelAveragingAggregator,
     PFNMAggregator,
 )
+from skgems.channels import FlowerNodes, client_app, server_app
 from skgems.federation import Agreement, Limits, TooFewNodes
-from skgems.flower import FlowerNodes, client_app, server_app
 
 pytest.importorskip("flwr", exc_type=ImportError)
 from flwr.app import (  # noqa: E402
