@@ -21,6 +21,7 @@ from ._halves import (
     most_judging,
     most_loss,
 )
+from ._keep_replies import KeepRepliesMixin
 from ._labels import (
     UnseenClassesWarning,
     check_labels,

@@ -1,7 +1,8 @@
 """What a node does with an aggregator that all agreed on: summarize, and send that."""
 
-from ..local import SAMPLE_ROWS, Member, join
+from ..local import Member, join
 from ..messages import Message
+from ..moments import SAMPLE_ROWS
 from ..progress import shown
 from ._labels import warn_of_unseen_classes
 from ._replying import MIN_ROWS, without_small_classes

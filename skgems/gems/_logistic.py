@@ -15,6 +15,7 @@ from ..base import BaseAggregator, is_channel, linear_attributes, warn_user
 from ..compat import HasMethods, Interval, StrOptions, fit_context
 from ..federation import (
     Federation,
+    KeepRepliesMixin,
     Kept,
     ReportMixin,
     Run,
@@ -28,7 +29,6 @@ from ..federation import (
 )
 from ..moments import about_origin
 from ..networks import Layers, linear_logits, to_logistic_regression
-from ..pooled import KeepRepliesMixin
 from ..progress import say, shown
 from ..spaces import (
     CONSTRUCTIONS,

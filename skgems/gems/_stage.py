@@ -21,14 +21,13 @@ from ..spaces import (
     Intersection,
     NoSpaceError,
     SpaceProfile,
+    factor_kept_inside,
     intersect,
 )
 from ._further import Further
 
 # scale_logits="auto": the ratio of logit sizes from which trainers, not data, differ.
 AUTO_SCALE_RATIO = 3.0
-# How far a factor may take a model, in squared radii: the rest is for rounding.
-_INSIDE = 1.0 - 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +160,7 @@ class LinearStage:
                 factor = yield from self.calibrate(W, asked)
             if found.found and not self.criterion.ignores_scale and not scale_logits:
                 # The spaces promise a loss of these very logits.
-                factor = _kept_inside(spaces, W, factor)
+                factor = factor_kept_inside(spaces, W, factor)
             W = W * factor
         ones = np.ones(len(spaces))
         return LinearMerge(of_two(W), profiles, spaces, found, ones)
@@ -295,20 +294,3 @@ def calibration_plan(W: np.ndarray, at: Mapping, classes, hidden) -> Generator:
         return {k: Message.of("evaluate", **rows[k], **common) for k in at}
 
     return (yield from inverse_temperature(request))
-
-
-def _kept_inside(spaces, W: np.ndarray, factor: float) -> float:
-    """The factor on a model in all spaces that is next to another and stays in them."""
-    # The distances are parabolas in the factor.
-    low, at_one, high = (
-        np.array([space.normalized_squared_distance(f * W) for space in spaces])
-        for f in (0.0, 1.0, 2.0)
-    )
-    square = (low - 2 * at_one + high) / 2
-    slope = at_one - low - square
-    root = np.sqrt(np.maximum(slope**2 - 4 * square * (low - _INSIDE), 0.0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ends = (-slope - root) / (2 * square), (-slope + root) / (2 * square)
-    least = np.where(square > 0, ends[0], 0.0).max()
-    most = np.where(square > 0, ends[1], np.inf).min()
-    return float(np.clip(factor, min(least, 1.0), max(most, 1.0)))

@@ -17,7 +17,7 @@ from ._costs import LimitError, NodeShape, check_cost, check_number_of_methods
 from ._layer_numbers import numbers_about_layers
 from ._member import ROLES, Member, TooFewRowsError
 from ._model import LocalModel, node_space, retrain_layers
-from ._moments import SAMPLE_ROWS, class_weight_of, heavy_tails, moments
+from ._moments import class_weight_of, heavy_tails, moments
 from ._penalties import penalty_of
 from ._seeds import seed_of_rows
 from ._sklearn import local_model

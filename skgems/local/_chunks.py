@@ -9,9 +9,12 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from ..moments import (
+    CLUSTER_ROWS,
     SHARED,
+    Centres,
     ClassMoments,
     class_moments,
+    inverse_deviations,
     large_classes,
     median_of_rows,
     merge_moments,
@@ -187,7 +190,7 @@ def moments_of_chunks(
         )
     with at_node(member.name, "its rows cannot be summed"):
         large = large_classes(sizes, min_cluster_size)
-    least = max(min_cluster_size, _moments.CLUSTER_ROWS, member.min_rows)
+    least = max(min_cluster_size, CLUSTER_ROWS, member.min_rows)
     n_clusters = np.clip(sizes // least, 1, n_components)
     drawn = {c: member.drawn[own[c].item()] for c in np.flatnonzero(sizes).tolist()}
     centres = _centres(drawn, n_clusters, seed_of_rows(sizes))
@@ -232,17 +235,15 @@ def moments_of_chunks(
     return reply | gradient.reply(sums)
 
 
-def _centres(
-    drawn: dict, n_clusters: np.ndarray, seed: int
-) -> dict[int, _moments.Centres]:
+def _centres(drawn: dict, n_clusters: np.ndarray, seed: int) -> dict[int, Centres]:
     if n_clusters[list(drawn)].max() == 1:
         return {}
     every = stacked(drawn.values())
     classes = np.repeat(list(drawn), [rows.shape[0] for rows in drawn.values()])
-    inverse = _moments.inverse_deviations(every, classes)
+    inverse = inverse_deviations(every, classes)
     seed = check_random_state(seed).randint(2**31 - 1)
     return {
-        c: _moments.Centres(rows, n_clusters[c], inverse, seed)
+        c: Centres(rows, n_clusters[c], inverse, seed)
         for c, rows in drawn.items()
         if n_clusters[c] > 1
     }

@@ -12,9 +12,9 @@ from scipy.sparse import issparse
 
 from ..compat import num_samples
 from ..messages import Limits, Message, NotAgreedError, requests_in
-from ..moments import moments_kind
+from ..moments import CLUSTER_ROWS, moments_kind
 from ..steps import Columns, ColumnsError, Front, as_rows, front_size
-from ._moments import CLUSTER_ROWS, class_weight_of
+from ._moments import class_weight_of
 from ._tasks import MOST_DRAWN
 
 # Factors under which losses are summed where models are judged by halves of rows.

@@ -10,6 +10,7 @@ from ..compat import safe_indexing
 from ..moments import (
     ClassMoments,
     ClassSums,
+    EffectiveRows,
     draw_rows,
     float_type,
     log_losses,
@@ -26,7 +27,7 @@ from ._chunks import ChunkedMember, moments_of_chunks, stacked
 from ._classifiers import at_node, indices_of
 from ._member import Member, TooFewRowsError
 from ._model import node_space, retrain_layers
-from ._moments import EffectiveRows, moments
+from ._moments import moments
 
 # Rows drawn for each of the node's own, at most.
 MOST_DRAWN = 4

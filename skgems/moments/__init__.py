@@ -13,7 +13,15 @@ from ._class_moments import (
     weighted_mean,
 )
 from ._class_sums import MOST_CATEGORIES, ClassSums
+from ._clusters import (
+    CLUSTER_ROWS,
+    SAMPLE_ROWS,
+    Centres,
+    cluster_classes,
+    inverse_deviations,
+)
 from ._descent import Descent
+from ._effective_rows import EffectiveRows
 from ._fewer import Span, draw_rows, fewer_parts, k_means
 from ._gaussian import GaussianLoss
 from ._likelihood import Likelihood, NodeLoss, share_of_gradient

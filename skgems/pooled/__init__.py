@@ -2,5 +2,5 @@
 
 from ._classifiers import CLASSIFIERS, shrunk_lda
 from ._forms import PooledForm, common_form
-from ._pooled import KeepRepliesMixin, PooledAggregator
+from ._pooled import PooledAggregator
 from ._transformer import PooledTransformer

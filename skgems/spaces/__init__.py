@@ -43,6 +43,7 @@ from ._space import (
     ball_metric,
     combine_metrics,
     ellipsoid_metric,
+    factor_kept_inside,
     gram_metric,
 )
 from ._unions import UnionIntersection, intersect_unions

@@ -13,6 +13,8 @@ from ._diagonal import DiagonalMetric, check_family, output_columns
 from ._gram import GramMetric
 
 Metric = DiagonalMetric | GramMetric
+# How far a factor may take a model, in squared radii: the rest is for rounding.
+_INSIDE = 1.0 - 1e-9
 METRICS = {kind.family: kind for kind in (DiagonalMetric, GramMetric)}
 
 
@@ -201,3 +203,20 @@ class GoodEnoughSpace:
 
 def _scalar(array: np.ndarray):
     return array.item() if np.ndim(array) == 0 else array
+
+
+def factor_kept_inside(spaces, W: np.ndarray, factor: float) -> float:
+    """The factor on a model in all spaces that is next to another and stays in them."""
+    # The distances are parabolas in the factor.
+    low, at_one, high = (
+        np.array([space.normalized_squared_distance(f * W) for space in spaces])
+        for f in (0.0, 1.0, 2.0)
+    )
+    square = (low - 2 * at_one + high) / 2
+    slope = at_one - low - square
+    root = np.sqrt(np.maximum(slope**2 - 4 * square * (low - _INSIDE), 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ends = (-slope - root) / (2 * square), (-slope + root) / (2 * square)
+    least = np.where(square > 0, ends[0], 0.0).max()
+    most = np.where(square > 0, ends[1], np.inf).min()
+    return float(np.clip(factor, min(least, 1.0), max(most, 1.0)))

@@ -18,9 +18,8 @@ from skgems.federation import Message, Simulation, answer, read_federation
 from skgems.gems import GEMSLogisticAggregator
 from skgems.local import Member, seed_of_rows
 from skgems.local import moments as answered
-from skgems.local._moments import cluster_classes
 from skgems.messages import check_request
-from skgems.moments import ClassMoments, moments_kind
+from skgems.moments import ClassMoments, cluster_classes, moments_kind
 from skgems.networks import HiddenLayers
 
 LABELS = ["a", "b", "c"]

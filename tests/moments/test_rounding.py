@@ -10,7 +10,6 @@ import pytest
 from scipy.sparse import csr_matrix
 from scipy.special import softmax
 
-from skgems.local._moments import cluster_classes
 from skgems.moments import (
     LARGEST,
     LARGEST_FLOAT32,
@@ -18,6 +17,7 @@ from skgems.moments import (
     Likelihood,
     NodeLoss,
     class_moments,
+    cluster_classes,
     merge_moments,
     row_moments,
 )
