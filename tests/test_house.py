@@ -7,6 +7,7 @@ import ast
 import importlib
 import re
 import subprocess
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,21 @@ def test_rooms_import_from_the_floors_below_by_public_names(room):
             assert not [name for name in names if name.startswith("_")], path.name
             more = set(names) - offered(other)
             assert not more, f"{path.name} imports {more} of {other}"
+
+
+def imported_modules(path):
+    """Modules of the same room that a module imports, inside functions, too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level == 1:
+            yield from [node.module] if node.module else [n.name for n in node.names]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_modules_of_a_room_do_not_import_each_other_in_a_circle(room):
+    paths = (ROOT / "skgems" / room).glob("*.py")
+    graph = {path.stem: set(imported_modules(path)) for path in paths}
+    graph.pop("__init__")
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
 
 @pytest.mark.parametrize("room", ROOMS)

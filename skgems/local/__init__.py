@@ -6,19 +6,18 @@ from ._classifiers import (
     Description,
     Picklable,
     at_node,
-    fit_local,
     indices_of,
     keeps_learning,
-    net_seed,
     to_logits,
 )
 from ._closed_forms import as_class_weight, closed_form, has_steps, weights_of
 from ._costs import LimitError, NodeShape, check_cost, check_number_of_methods
+from ._fitting import fit_local, net_seed
 from ._layer_numbers import numbers_about_layers
+from ._lookup import local_model
 from ._member import ROLES, Member, TooFewRowsError
 from ._model import LocalModel, node_space, retrain_layers
 from ._moments import class_weight_of, heavy_tails, moments
 from ._penalties import penalty_of
 from ._seeds import seed_of_rows
-from ._sklearn import local_model
 from ._tasks import ANSWERS, join, opened_front

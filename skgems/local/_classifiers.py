@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 
 from ..compat import ovr_decision_function
@@ -15,26 +14,6 @@ from ..networks import final_step, is_skorch
 
 # What else is raised becomes a RuntimeError, the first of these that fits itself.
 _KEPT = (NotFittedError, ValueError, TypeError)
-
-
-def fit_local(estimator, X, y, classes: np.ndarray, seed: int | None):
-    """Fit in place; of one class a DummyClassifier. ``classes``, ``seed``: of nets."""
-    of_net = is_skorch(final_step(estimator))
-    if len(np.unique(y)) == 1:
-        constant = DummyClassifier(strategy="most_frequent").fit(X, y)
-        if not of_net:  # which may not be picklable
-            constant.in_place_of_ = estimator
-        return constant
-    if of_net:
-        from ._skorch import fit
-
-        return fit(estimator, X, y, classes, np.random.RandomState(seed))
-    return estimator.fit(X, y)
-
-
-def net_seed(estimator, random_state: np.random.RandomState) -> int | None:
-    """A seed for a skorch net, which has no ``random_state``; None for all else."""
-    return random_state.randint(2**31 - 1) if is_skorch(final_step(estimator)) else None
 
 
 def keeps_learning(estimator) -> bool:

@@ -8,8 +8,8 @@ import numpy as np
 
 from ._cache import digest
 from ._classifiers import Picklable
+from ._lookup import local_model
 from ._model import LocalModel
-from ._sklearn import local_model
 
 ROLES = ("judging", "moments", "training")
 _all = partial(slice, None)

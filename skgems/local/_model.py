@@ -18,7 +18,6 @@ from ..networks import (
     is_constant,
     label_array,
     read_network,
-    to_mlp_classifier,
     unwrap,
 )
 from ..spaces import SpaceProfile, on_one_scale, profile_space
@@ -231,10 +230,7 @@ class LocalModel:
 
     def carrying(self, layers: Layers) -> "LocalModel":
         """Its own trainer, or an MLPClassifier's, around other layers."""
-        from ._sklearn import local_model
-
-        fresh = to_mlp_classifier(layers, np.arange(layers.n_outputs))
-        return local_model(fresh, name=self.name)
+        raise NotImplementedError
 
     def layers(self) -> Layers:
         return self.network().above(0)

@@ -6,16 +6,12 @@ from contextlib import contextmanager
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression, SGDClassifier
-from sklearn.neural_network import MLPClassifier
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
 from ..networks import (
     Layers,
     Network,
-    final_step,
-    is_skorch,
     read_network,
     to_mlp_classifier,
 )
@@ -38,7 +34,16 @@ def lent(estimator, **params):
         vars(estimator).update(own)
 
 
-class MLPModel(LocalModel):
+class SklearnModel(LocalModel):
+    """A classifier of scikit-learn's form, which need not be able to go on training."""
+
+    def carrying(self, layers: Layers) -> "MLPModel":
+        """An MLPClassifier's trainer around other layers."""
+        fresh = to_mlp_classifier(layers, np.arange(layers.n_outputs))
+        return MLPModel(fresh, self.name)
+
+
+class MLPModel(SklearnModel):
     """MLPClassifier; with a stochastic solver it goes on by ``partial_fit``."""
 
     layout = "layers"
@@ -123,7 +128,7 @@ class MLPModel(LocalModel):
         return MLPModel(made.set_params(**settings), self.name)
 
 
-class LinearModel(LocalModel):
+class LinearModel(SklearnModel):
     """What ``coef_`` and ``intercept_`` of any kind have in common."""
 
     layout = "linear"
@@ -232,21 +237,3 @@ class LogisticModel(LinearModel):
         estimator.intercept_ = np.zeros(n_outputs, dtype=X.dtype)
         estimator.n_iter_ = np.zeros(1, dtype=np.int32)
         return estimator
-
-
-KINDS: dict[type, type[LocalModel]] = {
-    MLPClassifier: MLPModel,
-    SGDClassifier: SGDModel,
-    LogisticRegression: LogisticModel,
-}
-
-
-def local_model(estimator, *, name: str = "estimator") -> LocalModel:
-    own = final_step(estimator)
-    if is_skorch(own):
-        # Imports torch, which a skorch net has brought.
-        from ._skorch import SkorchModel
-
-        return SkorchModel(estimator, name)
-    known = (model for kind, model in KINDS.items() if isinstance(own, kind))
-    return next(known, LocalModel)(estimator, name)

@@ -9,8 +9,8 @@ from skorch import NeuralNetBinaryClassifier
 from torch import fx, nn
 from torch.nn import functional
 
+from ._nets import labels_of, module_of
 from ._network import Network, as_weights, expand_binary
-from ._read import labels_of, module_of
 from ._sklearn import network_of
 from ._trace import describe, first_output, is_in_place, needed_nodes, trace
 
