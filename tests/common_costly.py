@@ -316,8 +316,10 @@ def _directions(rng) -> Costly:
 def _ray_units(rng) -> Costly:
     n_rays = int(rng.choice([500, LIMITS.directions]))
     X, y = rows(2000, 50, rng=rng)
-    request = neurons(50, LIMITS.ray_units // n_rays, n_rays)
-    return at_node("ray_units", request, X, y, network(X, y))
+    n_units = LIMITS.ray_units // n_rays
+    request = neurons(50, n_units, n_rays)
+    # A node is asked about no more units than its own network has.
+    return at_node("ray_units", request, X, y, network(X, y, n_units))
 
 
 def _step_size(rng) -> Costly:

@@ -224,6 +224,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "front": (combine,),
         "n_features": (HashingVectorizer, FeatureHasher),
     },
+    "choice": {"min_rows": (reply_to,)},
     "datasets": {
         "groups": (partition_by_label,),
         "min_size": (partition_dirichlet,),
@@ -231,7 +232,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "size": (hold_out_public,),
     },
     "ensembles": {"student": (DistillationAggregator,)},
-    "exchange": {"again": (reply_to,), "nodes": (Exchange,)},
+    "channels": {"again": (reply_to,), "nodes": (Exchange,)},
     "federation": {
         "again": (reply_to,),
         "agreement": (reply_to,),
@@ -249,6 +250,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "min_rows": (reply_to, LINEAR.summarize),
         "moments": (LINEAR,),
         "n_rounds": (LINEAR,),
+        "node_weight": (LINEAR,),
         "nodes": (LINEAR.fit, NETWORKS.fit, PooledAggregator.fit, PFNMAggregator.fit),
         "radii": (reply_to,),
         "space": (LINEAR.summarize,),

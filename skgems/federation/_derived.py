@@ -94,10 +94,12 @@ def _check_layers(request: Message, agreed: Agreement) -> None:
             "with the agreed settings merges none. The node answers only what it would "
             "ask itself with these settings."
         )
-    if request.content.get("gradient"):
+    last_layer = agreed.further_settings.get("last_layer") or {}
+    if request.content.get("gradient") and last_layer.get("n_rounds", 1) == 1:
         raise NotAgreedError(
             f"the request ({request.task!r}) asks for gradients behind hidden layers, "
-            "which no method needs, and which can be those of single rows."
+            f"which {agreed.method} needs only if its last layer is made in further "
+            "rounds. That is not agreed."
         )
 
 

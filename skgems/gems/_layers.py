@@ -291,6 +291,7 @@ def last_layer_settings(
     return {
         "settings": aggregator._node_settings(),
         "further_settings": aggregator._further_settings(),
+        "n_rounds": aggregator.n_rounds,
     }
 
 
