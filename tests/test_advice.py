@@ -331,7 +331,7 @@ NO_PARAMETERS = {
     ("_cli", "charset"): "of the page that a report is written to",
     ("_cli", "sep"): "a first line of a table, by which Excel is told the separator",
     ("federation", "n_samples"): "how check_estimator wants few rows to be named",
-    ("flower", "min_nodes"): "the repr of FlowerNodes, which the package flwr defines",
+    ("channels", "min_nodes"): "the repr of FlowerNodes, which the package flwr defines",
     ("messages", "model"): "a field of a request",
     ("spaces", "name"): "of a class statement: class Mine(Geometry, name='...')",
 }
@@ -477,8 +477,7 @@ def test_a_value_that_is_not_taken_is_seen(name, value, spoken_of):
 def public_rooms() -> list:
     """The package and its rooms, as far as users import from them."""
     folders = [path.parent.name for path in PACKAGE.glob("*/__init__.py")]
-    # What is of Flower needs the package flwr.
-    names = [f"skgems.{name}" for name in sorted(folders) if name != "flower"]
+    names = [f"skgems.{name}" for name in sorted(folders)]
     rooms = [skgems, *map(importlib.import_module, names)]
     return [room for room in rooms if hasattr(room, "__all__")]
 
