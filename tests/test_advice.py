@@ -331,7 +331,10 @@ NO_PARAMETERS = {
     ("_cli", "charset"): "of the page that a report is written to",
     ("_cli", "sep"): "a first line of a table, by which Excel is told the separator",
     ("federation", "n_samples"): "how check_estimator wants few rows to be named",
-    ("channels", "min_nodes"): "the repr of FlowerNodes, which the package flwr defines",
+    (
+        "channels",
+        "min_nodes",
+    ): "the repr of FlowerNodes, which the package flwr defines",
     ("messages", "model"): "a field of a request",
     ("spaces", "name"): "of a class statement: class Mine(Geometry, name='...')",
 }

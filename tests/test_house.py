@@ -178,7 +178,16 @@ PUBLIC = {
         *("EmptyIntersectionError", "EmptyIntersectionWarning"),
     ],
     "skgems.federation": [
-        *("Nodes", "RowsAlone", "reply_to", "run", "Message", "Record", "Summary"),
+        *(
+            "Channel",
+            "Nodes",
+            "RowsAlone",
+            "reply_to",
+            "run",
+            "Message",
+            "Record",
+            "Summary",
+        ),
         *("read_federation", "Federation", "Node", "SummarizingMixin"),
         *("LeftOut", "RepliesMissing", "TooFewNodes", "AskAgainError"),
         *("Report", "ReportMixin"),

@@ -14,6 +14,7 @@ from pathlib import Path
 from ..base import PUBLIC_NAME
 from ..federation import (
     MIN_ROWS,
+    Channel,
     LeftOut,
     RepliesMissing,
     check_reply_of,
@@ -44,7 +45,7 @@ _VERSION = 3
 _SECONDS_OF_A_WRITE = 3600.0
 
 
-class Folder:
+class Folder(Channel):
     """Nodes that answer by files: what `estimators` of an aggregator takes.
 
     Requests are written into the folder "requests", replies looked for in "replies". A

@@ -17,9 +17,9 @@ from ..federation import (
     RowsAlone,
     Run,
     Summary,
+    as_channel,
     first_request,
     front_plan,
-    min_rows_of,
     most_judging,
     most_loss,
     nodes_of_many_rows,
@@ -45,8 +45,9 @@ def choose_over(
     # judges; that of the model itself is left to its fit, over the same channel.
     tried = candidates(0)
     fronts = _Fronts(tried, drop_identifiers=drop_identifiers)
-    if getattr(channel, "agreement", None) is None:
-        channel.agreement = _agreement(tried, fronts, min_rows=min_rows_of(channel))
+    channel = as_channel(channel)
+    if channel.agreement is None:
+        channel.agreement = _agreement(tried, fronts, min_rows=channel.min_rows)
     run = Run(channel, agreement=channel.agreement)
     with noted_warnings() as doubts:
         run(fronts.plan())

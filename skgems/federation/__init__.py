@@ -10,7 +10,7 @@ from ..messages import (
     sign,
     signing_keys,
 )
-from ._channel import InProcess, Nodes, RowsAlone
+from ._channel import Channel, InProcess, Nodes, RowsAlone, as_channel
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, owners_of
 from ._halves import (
@@ -64,7 +64,6 @@ from ._run import (
     Run,
     TooFewNodes,
     check_reply_of,
-    min_rows_of,
     run,
 )
 from ._simulation import Simulation
@@ -95,6 +94,7 @@ from ._warnings import (
 __all__ = [
     "Agreement",
     "AskAgainError",
+    "Channel",
     "ClassWeightWarning",
     "ClassesLeftOutWarning",
     "Federation",

@@ -4,13 +4,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
+from types import MappingProxyType
 
 from joblib import effective_n_jobs
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import ThreadpoolController
 
 from ..local import Member, cached_call, digest, recall, remember
-from ..messages import TASKS, Message, as_agreement
+from ..messages import TASKS, Agreement, Message, as_agreement
 from ..spaces import Registered
 from ._replying import MIN_ROWS, answer
 
@@ -21,7 +22,106 @@ _MANY = 32
 _controller = cache(ThreadpoolController)
 
 
-class Nodes:
+class Channel:
+    """How requests reach nodes and replies come back: the base class of all channels.
+
+    A subclass has a method ``ask`` and an attribute ``names``. `estimators` of an
+    aggregator takes it in place of a list.
+
+    Attributes
+    ----------
+    names : list of str or callable
+        Who takes part; a callable returns the list, and is called once a fit.
+    agreement : Agreement or None
+        What all have accepted. None: one is made for the first fit, and set here.
+    min_rows : int
+        The bound in the agreement that is made where there is none (10).
+    min_nodes : int
+        How many nodes have to answer each message (1).
+    private_key : str, os.PathLike or None
+        The server's; it signs requests. None: they are not signed.
+    public_keys : mapping of str to path or bytes
+        Keys of nodes, by which their replies must be signed. Empty: they need not be.
+    records : dict of str to Record, or None
+        What nodes said of themselves, which is not asked again. None: nothing is kept
+        from one fit to the next.
+    reports : bool
+        Whether a fit ends with asking how good the aggregate is on the nodes' rows.
+    rows_alone : bool
+        Whether nodes leave their classifiers aside.
+    members : sequence of Member
+        Nodes that are in this process; none elsewhere.
+
+    Examples
+    --------
+    A channel to nodes on other machines is written in eight lines, of which ``send``
+    is yours:
+
+    >>> from skgems.federation import Channel, Message
+    >>> class Wire(Channel):
+    ...     def __init__(self, send, names):
+    ...         self.send, self.names = send, names
+    ...
+    ...     def ask(self, requests):
+    ...         for name, request in requests.items():
+    ...             yield name, Message.from_bytes(self.send(name, request.to_bytes()))
+
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems import GEMSLogisticAggregator
+    >>> from skgems.federation import reply_to
+    >>> X = np.linspace(-1, 1, 60).reshape(-1, 1)
+    >>> y = np.where(X[:, 0] > 0, "ill", "well")
+    >>> clf = LogisticRegression().fit(X, y)
+    >>> wire = Wire(lambda name, data: reply_to(data, clf, X, y, name=name), ["lyon"])
+    >>> GEMSLogisticAggregator(wire, random_state=0).fit().predict([[0.9]]).tolist()
+    ['ill']
+    """
+
+    names: Sequence[str] | Callable[[], Sequence[str]]
+    agreement: Agreement | None = None
+    min_rows: int = MIN_ROWS
+    min_nodes: int = 1
+    private_key: str | os.PathLike | None = None
+    public_keys: Mapping = MappingProxyType({})
+    records: dict | None = None
+    reports: bool = True
+    rows_alone: bool = False
+    members: Sequence[Member] = ()
+
+    def ask(self, requests: Mapping[str, Message]) -> Mapping | Iterable:
+        """Send requests and return replies.
+
+        Parameters
+        ----------
+        requests : dict of str to Message
+            By name of the node, all of one task.
+
+        Returns
+        -------
+        replies : dict or iterable of pairs
+            Of each name the reply, a Message, or an exception in its place; pairs may
+            come in any order. Nodes that are not among them did not reply. Those who
+            failed are asked once more, all in one call.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} has no method ask(requests), which sends requests "
+            "to nodes and returns their replies: write one."
+        )
+
+
+def as_channel(channel) -> Channel:
+    """The channel, or TypeError for what has its methods and is none."""
+    if not isinstance(channel, Channel):
+        raise TypeError(
+            f"{type(channel).__name__} is no channel. Let its class derive from "
+            "skgems.federation.Channel, which has defaults for all but ask and names; "
+            "or give Nodes(ask, names)."
+        )
+    return channel
+
+
+class Nodes(Channel):
     """Nodes that a function of yours reaches: what `estimators` of an aggregator takes.
 
     Parameters
@@ -117,7 +217,7 @@ def _not_here(requests):
     )
 
 
-class RowsAlone:
+class RowsAlone(Channel):
     """A channel to nodes that leave their classifiers aside, if they have any.
 
     `estimators` of an aggregator takes it in place of the channel. Nodes answer as if
@@ -126,14 +226,14 @@ class RowsAlone:
 
     Parameters
     ----------
-    channel : object with ``ask`` and ``names``
+    channel : Channel
         As :class:`Nodes`, or a :class:`~skgems.channels.Folder`.
     names : list of str, default=None
         Those of its nodes that are asked. None: all of them.
 
     Attributes
     ----------
-    channel : object
+    channel : Channel
         Whose other attributes it has, too.
 
     Examples
@@ -154,29 +254,67 @@ class RowsAlone:
     rows_alone = True
 
     def __init__(self, channel, *, names: list[str] | None = None) -> None:
-        self.channel = channel
-        if names is not None:
-            self.names = list(names)
+        self.channel = as_channel(channel)
+        self._names = None if names is None else list(names)
 
-    def __getattr__(self, name: str):
-        if name == "channel" or name.startswith("__"):  # as pickle looks before it is
-            raise AttributeError(name)
-        return getattr(self.channel, name)
+    @property
+    def names(self):
+        """Those who are asked."""
+        return self.channel.names if self._names is None else self._names
 
     @property
     def agreement(self):
         """What all have accepted; that of the channel."""
-        return getattr(self.channel, "agreement", None)
+        return self.channel.agreement
 
     @agreement.setter
     def agreement(self, agreement) -> None:
         self.channel.agreement = agreement
 
+    @property
+    def private_key(self):
+        """That of the channel."""
+        return self.channel.private_key
+
+    @property
+    def public_keys(self):
+        """Those of the channel."""
+        return self.channel.public_keys
+
+    @property
+    def min_nodes(self) -> int:
+        """That of the channel."""
+        return self.channel.min_nodes
+
+    @property
+    def min_rows(self) -> int:
+        """That of the channel."""
+        return self.channel.min_rows
+
+    @property
+    def records(self):
+        """Those of the channel."""
+        return self.channel.records
+
+    @property
+    def reports(self) -> bool:
+        """That of the channel."""
+        return self.channel.reports
+
+    @property
+    def members(self):
+        """Those of the channel."""
+        return self.channel.members
+
+    def ask(self, requests):
+        """Ask as the channel does; that classifiers stay aside is in the requests."""
+        return self.channel.ask(requests)
+
     def __repr__(self) -> str:
         return f"RowsAlone({self.channel!r})"
 
 
-class InProcess:
+class InProcess(Channel):
     """Members in this process: asked in a loop, or by workers of this machine."""
 
     def __init__(

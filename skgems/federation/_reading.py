@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 
@@ -29,11 +28,12 @@ from ..progress import say, shown, tracked
 from ..spaces import EmptyIntersectionError, NoSpaceError
 from ..steps import DocumentFront, Front, as_rows, front_of_content
 from . import _nodes
+from ._channel import as_channel
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, through_front
 from ._labels import check_labels, shown_labels
 from ._rows import check_is_behind_front, warn_of_another_front
-from ._run import NodesLost, Run, min_rows_of
+from ._run import NodesLost, Run
 from ._simulation import Simulation, simulate
 from ._summarizing import first_request
 from ._summary import Summary, is_path
@@ -286,14 +286,11 @@ def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:
     aggregator._validate_params()
     run = getattr(aggregator, "_begun", None)
     if run is None:
-        agreement = getattr(channel, "agreement", None)
-        if agreement is None:
-            agreement = Agreement.of(aggregator, min_rows=min_rows_of(channel))
-            with suppress(AttributeError):  # later fits are of the same exchange
-                channel.agreement = agreement
+        channel = as_channel(channel)
+        if channel.agreement is None:  # later fits are of the same exchange
+            channel.agreement = Agreement.of(aggregator, min_rows=channel.min_rows)
         run = Run(
             channel,
-            agreement=agreement,
             keeps=True,
             may_lose=True,
             rows_alone=not aggregator._looks_at_members,

@@ -20,8 +20,9 @@ from ..messages import (
     sealed,
 )
 from ..progress import say, tracked
+from ._channel import as_channel
 from ._record import Record, what_differs
-from ._replying import MIN_ROWS, answer
+from ._replying import answer
 
 # Name and reply of each node that answered, in the order of the nodes.
 Replies = Iterator[tuple[str, Message]]
@@ -77,7 +78,7 @@ def run(plan: Generator[Any, Any, Any], channel) -> Any:
     plan : generator
         Yields a :class:`Message` for all nodes, or a dict of them by name; is sent an
         iterator of (name, reply) of those that answered, in order; returns its result.
-    channel : object with ``ask`` and ``names``
+    channel : Channel
         As :class:`Nodes`.
 
     Returns
@@ -99,7 +100,7 @@ def run(plan: Generator[Any, Any, Any], channel) -> Any:
     >>> int(run(plan(), Nodes(ask, ["lyon", "paris"])))
     4
     """
-    return Run(channel)(plan)
+    return Run(as_channel(channel))(plan)
 
 
 class Run:
@@ -121,21 +122,21 @@ class Run:
         rows_alone: bool = False,
     ) -> None:
         self.channel = channel
-        self.agreement = agreement or getattr(channel, "agreement", None)
+        self.agreement = agreement or channel.agreement
         self.reached = names_of(channel)
         # In the order in which replies are to come.
         self.names = self.reached if names is None else list(names)
-        own = getattr(channel, "records", None)
+        own = channel.records
         self.records = dict(records or {}) if own is None else own
         self.judges = dict(judges or {})  # rows that are here, of nodes that are not
         self.silent = list(silent)  # nodes that have no rows to reply with
         self.keeps = keeps or own is not None
         # Whether nodes are asked for what only reports.
-        self.reports = getattr(channel, "reports", True) if reports is None else reports
+        self.reports = channel.reports if reports is None else reports
         self.may_lose = may_lose  # a plan begins again without who is needed, and fails
         self.front = front  # through which nodes take their rows, as a message has it
         # Whether nodes leave their classifiers aside.
-        self.rows_alone = rows_alone or getattr(channel, "rows_alone", False)
+        self.rows_alone = rows_alone or channel.rows_alone
         # For each message its "task", "bytes_sent", "bytes_received", "seconds" until
         # the last reply was taken, names "left_out", and by name of the node the "loss"
         # and the bound "min_rows" under which it replied.
@@ -151,7 +152,7 @@ class Run:
 
     @property
     def members(self) -> list[Member]:
-        return getattr(self.channel, "members", [])
+        return list(self.channel.members)
 
     def with_nodes_of(self, other: "Run") -> "Run":
         self.channel, self.reached = other.channel, other.reached
@@ -288,7 +289,7 @@ class Run:
 
     def _sealed(self, sent: dict[str, Message]) -> dict[str, Message]:
         """Requests with what says whose they are; equal ones stay one."""
-        key, found = getattr(self.channel, "private_key", None), {}
+        key, found = self.channel.private_key, {}
         for number, own in {id(request): request for request in sent.values()}.items():
             if own.task != "front":
                 own = own.with_fields(**self._common_fields)
@@ -297,7 +298,7 @@ class Run:
         return {name: found[id(request)] for name, request in sent.items()}
 
     def _check_sender(self, name: str, reply: Message) -> None:
-        keys = getattr(self.channel, "public_keys", None)
+        keys = self.channel.public_keys
         if keys:
             if name not in keys:
                 raise ValueError("there is no public key of it.")
@@ -342,7 +343,7 @@ class Run:
 
     def _report_failures(self, failures, n_asked, task, name, number) -> None:
         came = n_asked - len(failures)
-        least = max(getattr(self.channel, "min_nodes", 1), 1)
+        least = max(self.channel.min_nodes, 1)
         if failures and came < least and not task.reports:
             first, cause = next(iter(failures.items()))
             who = f"Only {came} of {n_asked} nodes came through"
@@ -369,11 +370,6 @@ def check_reply_of(
     for own in joins_in(reply):
         if own["name"] != name:
             raise ValueError(f"summary.name is {own['name']!r}, not {name!r}.")
-
-
-def min_rows_of(channel) -> int:
-    """The bound in the agreement that is made for a channel which has none."""
-    return getattr(channel, "min_rows", MIN_ROWS)
 
 
 def names_of(channel) -> list[str]:

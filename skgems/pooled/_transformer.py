@@ -14,6 +14,7 @@ from ..federation import (
     MIN_ROWS,
     Run,
     answer,
+    as_channel,
     as_mask,
     check_reply_of,
     column_member,
@@ -21,7 +22,6 @@ from ..federation import (
     front_plan,
     is_path,
     load_message,
-    min_rows_of,
     warn_of_exposed_columns,
 )
 from ..messages import Agreement, Message, write_bytes
@@ -162,10 +162,11 @@ default=None
             mask = None if held_out is None else as_mask(held_out, X)
             found, history = fit_front(front, X, nodes, mask, self.n_jobs)
         elif is_channel(self.summaries):
-            agreement = getattr(self.summaries, "agreement", None)
+            channel = as_channel(self.summaries)
+            agreement = channel.agreement
             if agreement is None:
-                agreement = Agreement.of(self, min_rows=min_rows_of(self.summaries))
-            run = Run(self.summaries, agreement=agreement)
+                agreement = Agreement.of(self, min_rows=channel.min_rows)
+            run = Run(channel, agreement=agreement)
             found, history = run(front_plan(front)), run.history
         else:
             found, history = self._of_summaries(front)

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a channel has, by its base class: everything but ``ask`` and ``names``."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from skgems import GEMSLogisticAggregator, combine
+from skgems.channels import FlowerNodes, Folder
+from skgems.federation import Channel, Nodes, RowsAlone, reply_to
+
+X = np.random.default_rng(0).standard_normal((60, 2))
+Y = np.where(X[:, 0] > 0, "ill", "well")
+CLF = LogisticRegression().fit(X, Y)
+DECLARED = [name for name in Channel.__annotations__ if name != "names"]
+
+
+class Plain:
+    names = ("lyon",)
+
+    def ask(self, requests):
+        return {
+            name: reply_to(request, CLF, X, Y, name=name)
+            for name, request in requests.items()
+        }
+
+
+class Derived(Plain, Channel):
+    """Nothing but ``ask`` and ``names``."""
+
+
+def test_ask_and_names_are_enough():
+    channel = Derived()
+    fitted = GEMSLogisticAggregator(channel, random_state=0).fit()
+    assert fitted.node_names_ == ["lyon"]
+    assert channel.agreement.min_rows == Channel.min_rows == 10
+    assert Channel.agreement is None
+
+
+@pytest.mark.parametrize("fit", [GEMSLogisticAggregator, combine])
+def test_what_only_looks_like_a_channel_is_named(fit):
+    with pytest.raises(TypeError, match="Plain is no channel. .*federation.Channel"):
+        fitted = fit(Plain())
+        fitted.fit()
+
+
+def test_a_channel_without_ask_says_what_to_write():
+    class Silent(Channel):
+        names = ("lyon",)
+
+    with pytest.raises(RuntimeError, match=r"Silent has no method ask\(requests\)"):
+        GEMSLogisticAggregator(Silent()).fit()
+
+
+def test_rows_alone_has_all_that_its_channel_has():
+    agreement = Nodes(None, ["lyon"]).agreement
+    channel = Nodes(
+        lambda requests: {},
+        ["lyon", "paris"],
+        min_nodes=2,
+        agreement=agreement,
+        private_key="a key",
+        public_keys={"lyon": b"another"},
+        min_rows=20,
+    )
+    alone = RowsAlone(channel)
+    for name in (*DECLARED, "names"):
+        if name != "rows_alone":
+            assert getattr(alone, name) == getattr(channel, name), name
+    assert alone.rows_alone and not channel.rows_alone
+    assert RowsAlone(channel, names=["lyon"]).names == ["lyon"]
+
+
+@pytest.mark.parametrize("kind", [Nodes, RowsAlone, Folder, FlowerNodes])
+def test_all_channels_derive_from_it(kind):
+    assert issubclass(kind, Channel)
