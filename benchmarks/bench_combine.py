@@ -69,10 +69,19 @@ def measured(data, seed, partition, kind, options) -> dict:
         auto.fit(X, y, nodes=nodes.astype(str))
         found["auto"] = auto.score(X_test, y_test)
         found["auto took"] = auto.choice_.name
-    for own in candidates(X, names, pairs, **given):
+    tried = candidates(
+        X,
+        names=names,
+        members=pairs,
+        front=None,
+        columns=None,
+        budget=options.budget,
+        random_state=seed,
+    )
+    for candidate in tried:
         try:
-            fitted = own.whole.fit(X, y, nodes=nodes)
-            found[f"test {own.name}"] = fitted.score(X_test, y_test)
+            fitted = candidate.whole.fit(X, y, nodes=nodes)
+            found[f"test {candidate.name}"] = fitted.score(X_test, y_test)
         except ValueError:
             continue
     return found
