@@ -29,6 +29,7 @@ from sklearn.svm import SVC
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, combine
 from skgems.candidates._candidates import candidates
 from skgems.datasets import partition_dirichlet
+from skgems.steps import Columns
 
 KINDS = {
     "forests": lambda k: RandomForestClassifier(random_state=k),
@@ -74,7 +75,7 @@ def measured(data, seed, partition, kind, options) -> dict:
         names=names,
         members=pairs,
         front=None,
-        columns=None,
+        columns=Columns.of(X),
         budget=options.budget,
         random_state=seed,
     )
