@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from functools import wraps
 
 # Whose frames a warning is not about.
-_INNER = {"skgems", "sklearn", "joblib"}
+_INNER = {"skgems", "sklearn", "joblib", "contextlib"}
 # Texts of the warnings that the fit under way has drawn; None where they are nobody's.
 _DRAWN: ContextVar[list[str] | None] = ContextVar("skgems_drawn", default=None)
 
