@@ -24,7 +24,8 @@ from ._identifiers import (
     agreed_roles,
     column_roles,
 )
-from ._kinds import NotPooledError
+from ._kind import Kind, NotPooledError, StateField
+from ._kinds import KINDS
 from ._sizes import FrontSize, front_size
 
 __all__ = ["Backbone", "ColumnsOf", "NotPooledError", "RandomFeatures"]
