@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 import re
 import warnings
 from pathlib import Path
 
 import numpy as np
+import pytest
 from sklearn.linear_model import LogisticRegression
 
 import skgems
@@ -61,6 +63,20 @@ def test_the_table_has_the_rooms_on_their_floors():
     assert sum(map(len, floors)) == len(folders)
     assert set().union(*floors) == folders
     assert floors == module_at(ROOT / "tests" / "test_house.py").FLOORS
+
+
+@pytest.mark.parametrize("room", sorted(set().union(*floors_of_the_page())))
+def test_every_room_has_a_paragraph_and_an_example_of_its_own_names(room):
+    """Names in backticks are there; the example, which is run, imports from it."""
+    module = importlib.import_module(f"skgems.{room}")
+    _, paragraph, example = module.__doc__.split("\n\n", 2)
+    assert paragraph.rstrip().endswith(".")
+    assert f">>> from skgems.{room} import " in example
+    names = re.findall(r"(?<!`)`(\w+)`(?!`)", paragraph)
+    assert names
+    rooms = [path.parent.name for path in PACKAGE.glob("*/__init__.py")]
+    missing = [n for n in names if not hasattr(module, n) and n not in rooms]
+    assert missing == []
 
 
 def stops_of(title: str) -> list[str]:

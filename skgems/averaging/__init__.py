@@ -1,8 +1,9 @@
 """Averages of parameters, in one shot or in rounds of co-learning.
 
 Networks of one architecture go in, and one network of their mean parameters comes out:
-`ModelAveragingAggregator` is the estimator. `CoLearning` is its plan in rounds, and
-`Downpour` the variant in which nodes send changes while others still train.
+`ModelAveragingAggregator` is the estimator. `CoLearning` is its plan in rounds, after
+each of which nodes train on from the mean; `Downpour` is another, in which nodes push
+what a few batches change.
 
 >>> import numpy as np
 >>> from sklearn.linear_model import LogisticRegression

@@ -2,7 +2,7 @@
 
 A new aggregator subclasses `BaseAggregator`: it stores its parameters, fits, calls
 ``_publish`` with its attributes, and says what the logits of rows are. It gets
-validation, classes, `predict_proba` and searching. `MemberParametersMixin` makes
+validation, classes, ``predict_proba`` and searching. `MemberParametersMixin` makes
 parameters of named estimators settable. No rows are read here but to validate them.
 
 >>> import numpy as np

@@ -1,17 +1,16 @@
 """One call that makes several models of the nodes, and takes the best.
 
-Fitted classifiers and their rows go in, or a channel to nodes; each method that suits
-them makes a candidate, halves of the nodes' rows judge them, and the best comes out,
-fitted. `combine` is all that is called; `_candidates.py` says which methods are tried.
+Rows go in, with fitted classifiers if there are any, or a channel to nodes. Each method
+that suits them makes a candidate, halves of the nodes' rows judge them, and the best
+comes out, fitted. `combine` is all that is called; ``_candidates.py`` lists them.
 
 >>> import numpy as np
->>> from sklearn.linear_model import LogisticRegression
 >>> from skgems.candidates import combine
 >>> rng = np.random.default_rng(0)
->>> X, nodes = rng.normal(size=(300, 2)), np.arange(300) % 2
+>>> X, nodes = rng.normal(size=(120, 2)), np.arange(120) % 2
 >>> y = np.where(X[:, 0] > 0, "ill", "well")
->>> clfs = [LogisticRegression().fit(X[nodes == k], y[nodes == k]) for k in range(2)]
->>> combine(clfs, X, y, nodes=nodes, random_state=0).predict([[9.0, 0.0], [-9.0, 0.0]])
+>>> model = combine(X=X, y=y, nodes=nodes, random_state=0)
+>>> model.predict([[1.0, 0.0], [-1.0, 0.0]])
 array(['ill', 'well'], dtype='<U4')
 """
 

@@ -2,8 +2,8 @@
 
 A space is a geometry (which shape) times a criterion (what is good enough) times a
 construction (sampled or certified). `build_space` makes that of one node's model and
-rows, `intersect` finds a model in several, and `merge_neurons` does both for hidden
-units.
+rows, and `intersect` finds a model in several; `build_neuron_spaces` and
+`merge_neurons` do the same for hidden units.
 
 >>> import numpy as np
 >>> from skgems.spaces import GoodEnoughSpace, ball_metric, intersect
