@@ -1,4 +1,19 @@
-"""Averages of parameters, in one shot or in rounds of co-learning."""
+"""Averages of parameters, in one shot or in rounds of co-learning.
+
+Networks of one architecture go in, and one network of their mean parameters comes out:
+`ModelAveragingAggregator` is the estimator. `CoLearning` is its plan in rounds, after
+each of which nodes train on from the mean; `Downpour` is another, in which nodes push
+what a few batches change.
+
+>>> import numpy as np
+>>> from sklearn.linear_model import LogisticRegression
+>>> from skgems.averaging import ModelAveragingAggregator
+>>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([0, 0, 1, 1])
+>>> lyon, paris = LogisticRegression().fit(X, y), LogisticRegression(C=9.0).fit(X, y)
+>>> average = ModelAveragingAggregator([lyon, paris], random_state=0).fit()
+>>> np.allclose(average.to_estimator().coef_, (lyon.coef_ + paris.coef_) / 2)
+True
+"""
 
 from ._averages import CoLearning, StartedApartWarning
 from ._averaging import ModelAveragingAggregator

@@ -1,6 +1,23 @@
 """scikit-learn's protocol for aggregators: members, clone, prediction, export.
 
-It reads no rows but to validate them.
+A new aggregator subclasses `BaseAggregator`: it stores its parameters, fits, calls
+``_publish`` with its attributes, and says what the logits of rows are. It gets
+validation, classes, ``predict_proba`` and searching. `MemberParametersMixin` makes
+parameters of named estimators settable. No rows are read here but to validate them.
+
+>>> import numpy as np
+>>> from skgems.base import BaseAggregator
+>>> class Coin(BaseAggregator):
+...     def __init__(self, estimators=None, *, verbose=0):
+...         self.estimators = estimators
+...         self.verbose = verbose
+...     def fit(self, X=None, y=None):
+...         self._publish(classes_=np.array(["heads", "tails"]), n_features_in_=1)
+...         return self
+...     def _logits(self, X):
+...         return np.zeros((len(X), 2))
+>>> Coin().fit().predict_proba([[3.0]])
+array([[0.5, 0.5]])
 """
 
 from ._aggregator import BaseAggregator, Features

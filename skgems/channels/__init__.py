@@ -1,4 +1,23 @@
-"""Channels to nodes on other machines: files in a folder, and Flower."""
+"""Channels to nodes on other machines: files in a folder, and Flower.
+
+Requests go in and replies come out, by name of the node. `Exchange` runs a whole fit
+over a `Folder`, step by step; `answer` is the node's side of it, and `inspect` says in
+words what a file holds. `FlowerNodes` is the channel over Flower, with the apps of both
+sides, `server_app` and `client_app`.
+
+>>> import tempfile
+>>> from pathlib import Path
+>>> from skgems import GEMSLogisticAggregator
+>>> from skgems.channels import Exchange, inspect
+>>> folder = Path(tempfile.mkdtemp()) / "exchange"
+>>> aggregator = GEMSLogisticAggregator(random_state=0)
+>>> exchange = Exchange(folder, aggregator, nodes=["lyon", "paris"])
+>>> exchange.step()  # None: replies are not there yet
+>>> sorted(exchange.waiting_for)
+['lyon', 'paris']
+>>> inspect(exchange.waiting_for["lyon"]).task
+'join'
+"""
 
 from ._exchange import Exchange
 from ._flower_client import client_app

@@ -1,4 +1,15 @@
-"""What scikit-learn keeps to itself and the other rooms need."""
+"""What scikit-learn keeps to itself and the other rooms need.
+
+Private functions of scikit-learn are imported here and nowhere else, so that a new
+version breaks one file. Nothing is written here but fallbacks for older versions. Begin
+with `fit_context`, which validates parameters, and `safe_indexing`.
+
+>>> import numpy as np
+>>> from skgems.compat import safe_indexing
+>>> safe_indexing(np.array([[1, 2], [3, 4], [5, 6]]), [0, 2])
+array([[1, 2],
+       [5, 6]])
+"""
 
 from sklearn.base import _clone_parametrized as clone_parametrized  # clone() calls it
 from sklearn.base import _fit_context as fit_context

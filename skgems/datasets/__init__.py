@@ -1,4 +1,14 @@
-"""Rows of parties that cannot share them: a data set, and partitions of others."""
+"""Rows of parties that cannot share them: a data set, and partitions of others.
+
+A partition takes labels and returns the node of each row, as ``nodes`` of ``fit`` takes
+it; `load_penguins` has rows whose nodes are three islands. Begin with
+`partition_by_label` and `partition_dirichlet`.
+
+>>> import numpy as np
+>>> from skgems.datasets import partition_by_label
+>>> partition_by_label(np.array([0, 1, 2, 3, 0]), 2)
+array([0, 0, 1, 1, 0])
+"""
 
 from ._labels import missing_labels
 from ._partitions import (

@@ -1,4 +1,24 @@
-"""Who takes part, what they sent, and how plans run over channels to them."""
+"""Who takes part, what they sent, and how plans run over channels to them.
+
+`read_federation` makes a `Federation` of what ``fit`` is given: nodes, their rows, and
+their classes. A *plan* is a generator that yields requests and receives replies; `run`
+carries it out over a channel, checks what comes, and finds in each node's `Record` what
+was asked before. `reply_to` is the other side: a request comes in at a node, and what
+it returns is all that leaves.
+
+>>> import numpy as np
+>>> from sklearn.dummy import DummyClassifier
+>>> from skgems.federation import Message, Nodes, reply_to, run
+>>> X, y = np.zeros((30, 1)), np.repeat(["ill", "well"], 15)
+>>> model = DummyClassifier().fit(X, y)
+>>> def ask(requests):  # a channel, which may as well lead to other machines
+...     return {k: reply_to(m, model, X, y, name=k) for k, m in requests.items()}
+>>> def plan():
+...     replies = yield Message.of("counts")
+...     return sum(reply.content["counts"] for name, reply in replies)
+>>> run(plan(), Nodes(ask, ["lyon", "paris"]))
+array([30, 30])
+"""
 
 from ..local import LimitError
 from ..messages import (

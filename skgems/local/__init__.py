@@ -1,4 +1,19 @@
-"""All that a node does with its own classifier and its own rows."""
+"""All that a node does with its own classifier and its own rows.
+
+A `Member` is a classifier with rows, which stay where they are. `ANSWERS` has a
+function for each task, which takes a member and what a request holds, and returns what
+is sent. A `LocalModel` reads and trains a classifier, whatever its library;
+`local_model` finds the right one.
+
+>>> import numpy as np
+>>> from sklearn.linear_model import LogisticRegression
+>>> from skgems.local import ANSWERS, Member
+>>> X, y = np.array([[0.0], [1.0], [2.0]]), np.array(["no", "yes", "yes"])
+>>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
+>>> reply = ANSWERS["counts"](member)
+>>> reply["labels"], reply["counts"].tolist()
+(['no', 'yes'], [1, 2])
+"""
 
 from ._cache import cached, cached_call, clear_cache, digest, recall, remember
 from ._chunks import ChunkedMember, stacked

@@ -1,4 +1,19 @@
-"""What is said between parties: the table of tasks, words, bytes, signatures."""
+"""What is said between parties: the table of tasks, words, bytes, signatures.
+
+A `Message` is a task, settings and arrays; `TASKS` says for each task which fields its
+request and its reply have, in kind, shape, bounds and words. `check_request` and
+`check_reply` hold messages to that table, at both sides. An `Agreement` says what all
+parties have accepted.
+
+>>> import numpy as np
+>>> from skgems.messages import TASKS, Message, check_request
+>>> request = Message.of("counts")
+>>> check_request(request)
+>>> Message.from_bytes(request.to_bytes()).digest == request.digest
+True
+>>> sorted(TASKS["counts"].reply)
+['counts', 'labels', 'min_rows']
+"""
 
 from ._agreement import (
     FIRST,

@@ -1,4 +1,18 @@
-"""What rows say in sums and losses, made in blocks within ``working_memory``."""
+"""What rows say in sums and losses, made in blocks within ``working_memory``.
+
+`class_moments` makes counts, means and second moments of labelled rows, by class or
+cluster; `merge_moments` adds up those of several nodes. A `Likelihood` is the loss that
+is made of them and of gradients, and its minimum is a linear model. This room knows
+arrays and nothing of nodes or estimators.
+
+>>> import numpy as np
+>>> from skgems.moments import class_moments, merge_moments
+>>> X, codes = np.array([[0.0], [2.0], [5.0], [7.0]]), np.array([0, 0, 1, 1])
+>>> halves = [class_moments(X[k::2], codes[k::2], kind="class") for k in range(2)]
+>>> merged = merge_moments(halves).by_class()
+>>> (merged.origin + merged.means).ravel().tolist()
+[1.0, 6.0]
+"""
 
 from ._class_moments import (
     SHARED,

@@ -1,4 +1,18 @@
-"""A fitted classifier of any supported library, to plain arrays and back."""
+"""A fitted classifier of any supported library, to plain arrays and back.
+
+`read_network` makes a `Network` of a fitted classifier: dense layers, activations, and
+the labels of the outputs, with affine steps of pipelines folded in. A linear model is a
+network without hidden layers. `to_logistic_regression`, `to_mlp_classifier` and
+`to_module` lead back.
+
+>>> import numpy as np
+>>> from sklearn.linear_model import LogisticRegression
+>>> from skgems.networks import read_network
+>>> X, y = np.array([[0.0], [1.0], [2.0]]), np.array(["a", "b", "c"])
+>>> network = read_network(LogisticRegression().fit(X, y), name="lyon")
+>>> network.n_hidden_layers, network.classes.tolist()
+(0, ['a', 'b', 'c'])
+"""
 
 from ._inputs import takes_documents, takes_missing_values
 from ._network import (

@@ -1,3 +1,17 @@
-"""PFNM: one network of matched hidden units."""
+"""PFNM: one network of matched hidden units.
+
+`PFNMAggregator` takes fitted networks, with hidden layers of any widths, and makes one
+network whose units are atoms: each stands for units of several nodes. The mathematics
+is in the room `matching`; here are the estimator and its rounds.
+
+>>> import numpy as np
+>>> from sklearn.neural_network import MLPClassifier
+>>> from skgems.pfnm import PFNMAggregator
+>>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]] * 5), np.array([0, 0, 1, 1] * 5)
+>>> net = MLPClassifier((4,), solver="lbfgs", max_iter=5000, random_state=0).fit(X, y)
+>>> matched = PFNMAggregator([("lyon", net), ("paris", net)]).fit()
+>>> matched.n_units_[0] < 4 + 4  # it is the same net twice
+True
+"""
 
 from ._pfnm import PFNMAggregator

@@ -1,4 +1,21 @@
-"""Pictures of fitted aggregates; needs matplotlib, imported when one is drawn."""
+"""Pictures of fitted aggregates; needs matplotlib, imported when one is drawn.
+
+Each display is a class as scikit-learn's are: ``from_estimator`` takes a fitted
+aggregator, computes what is drawn, and draws it; ``plot`` draws it again. Begin with
+`SpacesDisplay` and `NodeReportDisplay`.
+
+>>> import numpy as np
+>>> from sklearn.linear_model import LogisticRegression
+>>> from skgems import GEMSLogisticAggregator
+>>> from skgems.plotting import NodeReportDisplay
+>>> rng = np.random.default_rng(0)
+>>> X, nodes = rng.normal(size=(300, 2)), np.arange(300) % 2
+>>> y = np.where(X[:, 0] > 0, "ill", "well")
+>>> clfs = [LogisticRegression().fit(X[nodes == k], y[nodes == k]) for k in range(2)]
+>>> aggregate = GEMSLogisticAggregator(clfs).fit(X, y, nodes=nodes)
+>>> NodeReportDisplay.from_estimator(aggregate).ax_.get_xlabel()
+'accuracy'
+"""
 
 from ._curves import (
     EpsilonDisplay,

@@ -1,4 +1,17 @@
-"""Classifiers and transformers that are functions of sums: what all rows would give."""
+"""Classifiers and transformers that are functions of sums: what all rows would give.
+
+Where a model is a function of sums over rows, nodes send sums and the server makes the
+very model of all rows: `PooledAggregator` for classifiers, `PooledTransformer` for
+transformers before them. `PooledForm` says whether linear models have such a form.
+
+>>> import numpy as np
+>>> from sklearn.naive_bayes import GaussianNB
+>>> from skgems.pooled import PooledAggregator
+>>> X, y = np.array([[0.0], [1.0], [4.0], [6.0]]), np.array([0, 0, 1, 1])
+>>> pooled = PooledAggregator(pooled=GaussianNB()).fit(X, y, nodes=[0, 1, 0, 1])
+>>> np.allclose(pooled.to_estimator().theta_, GaussianNB().fit(X, y).theta_)
+True
+"""
 
 from ._classifiers import CLASSIFIERS, shrunk_lda
 from ._forms import PooledForm, common_form

@@ -1,7 +1,18 @@
 """Good-enough spaces of linear models and of hidden units, and their intersection.
 
 A space is a geometry (which shape) times a criterion (what is good enough) times a
-construction (sampled or certified).
+construction (sampled or certified). `build_space` makes that of one node's model and
+rows, and `intersect` finds a model in several; `build_neuron_spaces` and
+`merge_neurons` do the same for hidden units.
+
+>>> import numpy as np
+>>> from skgems.spaces import GoodEnoughSpace, ball_metric, intersect
+>>> metric = ball_metric(2, np.array([True, True]))
+>>> centers = [np.array([[-1.0, 1.0], [0.0, 0.0]]), np.array([[-3.0, 3.0], [0.0, 0.0]])]
+>>> spaces = [GoodEnoughSpace(W, metric, radius=2.0, epsilon=0.9) for W in centers]
+>>> found = intersect(spaces)
+>>> found.found, [bool(space.distance(found.point) <= 2.0 + 1e-6) for space in spaces]
+(True, [True, True])
 """
 
 from ._diagonal import fill_unseen, logits_on_rows, on_one_scale

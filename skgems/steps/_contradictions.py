@@ -13,23 +13,11 @@ alarms. It is no proof: a server that makes up the rows of other nodes may still
 center, by as many deviations as the square root of how many times more rows there are.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.decomposition import PCA
-from sklearn.impute import SimpleImputer
-from sklearn.kernel_approximation import RBFSampler
-from sklearn.preprocessing import (
-    KBinsDiscretizer,
-    MaxAbsScaler,
-    MinMaxScaler,
-    PowerTransformer,
-    QuantileTransformer,
-    RobustScaler,
-    SplineTransformer,
-    StandardScaler,
-)
+from sklearn.preprocessing import PowerTransformer
 
 from ._powers import POWERS
 from ._statistics import STATISTICS
@@ -43,41 +31,15 @@ _ROUNDING = 1e-5
 _BETWEEN_POWERS = 0.05
 
 
-def contradiction(
-    step, state: Mapping, table, *, bounds: np.ndarray, min_rows: int
-) -> str:
-    """Say why a step cannot have been fitted to these rows among others.
-
-    Parameters
-    ----------
-    step : transformer
-        Fitted, as a node made it from ``state``.
-    state : mapping
-        What the server sent of it; without any there is nothing to say.
-    table : {array-like, sparse matrix} of shape (n_rows, n_columns)
-        The node's rows as they enter this step.
-    bounds : ndarray of shape (2, n_columns)
-        Agreed bounds of the columns, NaN where there are none.
-    min_rows : int
-        A node tells nothing of columns that have fewer known values.
-
-    Returns
-    -------
-    text : str
-        "" if nothing is wrong.
-    """
-    check = _CHECKS.get(type(step))
-    if check is None or not state:
-        return ""
-    return check(step, state, _NodeRows(table=table, bounds=bounds, min_rows=min_rows))
-
-
 @dataclass(frozen=True, kw_only=True)
-class _NodeRows:
+class NodeRows:
     """Rows of a node as they enter a step, and what is agreed of their columns."""
 
+    # {array-like, sparse matrix} of shape (n_rows, n_columns)
     table: object
+    # Agreed bounds of the columns, (2, n_columns), NaN where there are none.
     bounds: np.ndarray
+    # A node tells nothing of columns that have fewer known values.
     min_rows: int
 
     def tell(self, statistic: str) -> dict:
@@ -85,17 +47,23 @@ class _NodeRows:
         return STATISTICS[statistic].tell(self.table, self.min_rows)
 
 
-def _columns_differ(step, state: Mapping, rows: _NodeRows) -> str:
+# Each of these compares a state with a node's rows, and says why it cannot be of these
+# rows among others; "" if it can.
+
+
+def columns_differ(state: Mapping, rows: NodeRows) -> str:
+    """Compare the sums of columns of all rows with those of a node's rows."""
     told = rows.tell("columns")
     return _too_small_sums(state, told, slack=_ROUNDING)
 
 
-def _powers_differ(step: PowerTransformer, state: Mapping, rows: _NodeRows) -> str:
+def powers_differ(fitted: PowerTransformer, state: Mapping, rows: NodeRows) -> str:
+    """Compare the sums of columns after their powers."""
     powers = np.asarray(state["powers"])
     if powers.min() < POWERS[0] or powers.max() > POWERS[-1]:
         return f"a power is not between {POWERS[0]:g} and {POWERS[-1]:g}"
-    plain = PowerTransformer(method=step.method, standardize=False)
-    for name, value in vars(step).items():
+    plain = PowerTransformer(method=fitted.method, standardize=False)
+    for name, value in vars(fitted).items():
         if name.endswith("_"):
             setattr(plain, name, value)
     told = STATISTICS["columns"].tell(plain.transform(rows.table), rows.min_rows)
@@ -124,7 +92,8 @@ def _too_small_sums(state: Mapping, told: Mapping, *, slack: float) -> str:
     )
 
 
-def _scatter_differs(step: PCA, state: Mapping, rows: _NodeRows) -> str:
+def axes_differ(state: Mapping, rows: NodeRows) -> str:
+    """Compare variances along axes with those of a node's rows."""
     told = rows.tell("scatter")
     n_rows, axes = told["n_rows"], np.asarray(state["axes"])
     if state["n_rows"] > MOST_TIMES_MORE_ROWS * n_rows:
@@ -151,9 +120,8 @@ def _scatter_differs(step: PCA, state: Mapping, rows: _NodeRows) -> str:
     )
 
 
-def _extremes_differ(step, state: Mapping, rows: _NodeRows) -> str:
-    if "rows" in state:  # quantiles from counts on a grid
-        return _quantiles_differ(step, state, rows)
+def extremes_differ(state: Mapping, rows: NodeRows) -> str:
+    """Compare the smallest and largest values of all rows with a node's own."""
     told = rows.tell("extremes")
     slack = _ROUNDING * (np.abs(told["low"]) + np.abs(told["high"]))
     # Columns without any value are NaN, which is neither.
@@ -167,14 +135,9 @@ def _extremes_differ(step, state: Mapping, rows: _NodeRows) -> str:
     )
 
 
-def _medians_differ(step, state: Mapping, rows: _NodeRows) -> str:
-    if "width" not in state:  # means, or what is most frequent
-        return ""
-    return _quantiles_differ(step, {"rows": [state["values"]]}, rows)
-
-
-def _quantiles_differ(step, state: Mapping, rows: _NodeRows) -> str:
-    values = np.asarray(state["rows"], dtype=float)  # None, of no value, is NaN
+def quantiles_differ(quantiles: Sequence, rows: NodeRows) -> str:
+    """Compare quantiles, (n_ranks, n_columns), with the bounds that are agreed."""
+    values = np.asarray(quantiles, dtype=float)  # None, of no value, is NaN
     low, high = rows.bounds
     slack = _ROUNDING * (np.abs(low) + np.abs(high))
     is_wrong = np.any((values < low - slack) | (values > high + slack), axis=0)
@@ -184,18 +147,3 @@ def _quantiles_differ(step, state: Mapping, rows: _NodeRows) -> str:
         f"a quantile of its column {np.flatnonzero(is_wrong)[0]} is outside the bounds "
         "that are agreed"
     )
-
-
-_CHECKS: Mapping[type, Callable[..., str]] = {
-    StandardScaler: _columns_differ,
-    RBFSampler: _columns_differ,
-    PowerTransformer: _powers_differ,
-    PCA: _scatter_differs,
-    MinMaxScaler: _extremes_differ,
-    MaxAbsScaler: _extremes_differ,
-    KBinsDiscretizer: _extremes_differ,
-    SplineTransformer: _extremes_differ,
-    RobustScaler: _quantiles_differ,
-    QuantileTransformer: _quantiles_differ,
-    SimpleImputer: _medians_differ,
-}

@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 from ._columns import Columns, ColumnsError
 from ._documents import are_documents, as_documents
 from ._front import Front
-from ._kinds import NotPooledError
+from ._kind import NotPooledError
 
 # Columns of numbers at most: the default of scikit-learn.
 _MOST_FEATURES = 2**20

@@ -31,9 +31,10 @@ from ._columns import (
     with_nan,
 )
 from ._columns_of import ColumnsOf, has_columns_of, with_columns_listed
-from ._contradictions import contradiction
+from ._contradictions import NodeRows
 from ._identifiers import column_roles
-from ._kinds import KINDS, Kind, NotPooledError
+from ._kind import Kind, NotPooledError
+from ._kinds import KINDS
 from ._statistics import (
     STATISTICS,
     categories_told,
@@ -144,6 +145,7 @@ class Front:
             check_tree(transformer)
             if drop_identifiers:
                 check_takes_any_columns(transformer)
+            _check_states(transformer, states)
             front = cls(transformer, bounds, columns, states, drop_identifiers)
             front.limits(Columns(1, None, (False,), "float64"))
         except (TypeError, KeyError, AttributeError, ValueError) as exc:
@@ -254,14 +256,13 @@ class Front:
             (table,) = tables
             if path not in ready.leaves:
                 return None
-            fitted = ready.leaves[path]
-            text = contradiction(
-                fitted,
-                self.states.get(path, {}),
-                table,
-                bounds=ready.bounds[path],
-                min_rows=min_rows,
-            )
+            fitted, state = ready.leaves[path], self.states.get(path)
+            text = ""
+            if state:  # without one it is fitted to nothing that the server said
+                rows = NodeRows(
+                    table=table, bounds=ready.bounds[path], min_rows=min_rows
+                )
+                text = KINDS[type(step)].contradiction(fitted, state, rows)
             if text:
                 texts.append(f"{type(step).__name__}: {text}")
                 return None
@@ -302,7 +303,7 @@ class Front:
 
         def leaf(own, tables, path):
             kind, (example, limits) = KINDS[type(own)], tables
-            name = kind.asks(own)
+            name = kind.statistic_for(own)
             low, high = limits
             agreed = np.isfinite(limits).all() and (low < high).all()
             if name == "extremes" and agreed:  # whatever a server says that they are
@@ -325,7 +326,7 @@ class Front:
             state = states.get(path, {})
             fitted = leaves[path] = kind.fit(own, example, state)
             bounds[path] = limits
-            empty.extend(_labels_of(example)[j] for j in kind.empty(own, state))
+            empty.extend(_labels_of(example)[j] for j in kind.empty_columns(own, state))
             if error := kind.error(own, state):
                 errors[path] = (type(own).__name__, error)
             return fitted, _shown(fitted, kind, example, limits)
@@ -661,6 +662,34 @@ def _walk_branches(own, tables: tuple, path: str, leaf: Callable, is_sparse: dic
     return whole, tuple(after)
 
 
+def _check_states(transformer, states: Mapping[str, Mapping]) -> None:
+    """Raise ValueError for states that are not those of the steps at their paths."""
+    steps = dict(_steps_by_path(transformer, "0"))
+    for path, state in states.items():
+        if path not in steps:
+            raise ValueError(f"it has a state at {path!r:.40}, where no step is")
+        KINDS[type(steps[path])].check_state(steps[path], state)
+
+
+def _steps_by_path(transformer, path: str) -> Iterator[tuple[str, object]]:
+    """Steps of a checked transformer that are fitted, by the paths of `walk`."""
+    if transformer is None or isinstance(transformer, str):
+        return
+    if isinstance(transformer, Pipeline):
+        parts = [step for _, step in transformer.steps]
+    elif isinstance(transformer, FeatureUnion):
+        parts = [step for _, step in transformer.transformer_list]
+    elif isinstance(transformer, ColumnTransformer):
+        # The remainder has a path where columns are left, always the last.
+        parts = [step for _, step, _ in transformer.transformers]
+        parts.append(transformer.remainder)
+    else:
+        yield path, transformer
+        return
+    for k, part in enumerate(parts):
+        yield from _steps_by_path(part, f"{path}/{k}")
+
+
 def _depth(own) -> int:
     """Steps one after the other that may look at rows."""
     if own is None or isinstance(own, str):
@@ -672,7 +701,7 @@ def _depth(own) -> int:
         return max(map(_depth, [*steps, own.remainder]))
     if isinstance(own, FeatureUnion):
         return max(_depth(step) for _, step in own.transformer_list)
-    return int(KINDS[type(own)].asks(own) is not None)
+    return int(KINDS[type(own)].statistic_for(own) is not None)
 
 
 def _branches(own, X) -> list[tuple]:

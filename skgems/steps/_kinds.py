@@ -1,7 +1,7 @@
-"""Kinds of transformers: what each needs told, and how it is fitted of that alone."""
+"""The kinds of transformers that a front may have, each a `Kind`, and their table."""
 
 import numbers
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from scipy.linalg import eigh
@@ -21,7 +21,15 @@ from sklearn.kernel_approximation import (
 from ..compat import safe_indexing
 from ._backbone import Backbone
 from ._columns import Columns
+from ._contradictions import (
+    axes_differ,
+    columns_differ,
+    extremes_differ,
+    powers_differ,
+    quantiles_differ,
+)
 from ._features import RandomFeatures
+from ._kind import Kind, NotPooledError, StateField, check_fields
 from ._powers import LikeliestPowers
 from ._statistics import N_BINS, categories_told, identifiers_told
 
@@ -30,133 +38,92 @@ _EPS = np.finfo(np.float64).eps
 _GAP = 1e-9
 
 
-class NotPooledError(ValueError):
-    """A transformer is no function of sums or of a seed."""
-
-
-class Kind:
-    """How a kind of transformer is fitted: this one needs to know the columns alone."""
-
-    # Whether each column comes out by itself, so that bounds of it are still bounds.
-    by_column = False
-    statistic: str | None = None  # of its rows, that it is a function of
-
-    def check(self, own) -> None:
-        """Raise NotPooledError for parameters under which it is no such function."""
-
-    def asks(self, own) -> str | None:
-        """The statistic under these parameters."""
-        return self.statistic
-
-    def takes_texts(self, own) -> bool:
-        """Whether columns of texts may enter."""
-        return False
-
-    def check_pooled(self, own, pooled: Mapping, columns: Sequence) -> None:
-        """ValueError that names columns if the step cannot be fitted to a statistic."""
-
-    def empty(self, own, state: Mapping) -> list[int]:
-        """Places of columns that the fitted step leaves out: nodes told nothing."""
-        return []
-
-    def state(self, own, pooled: Mapping) -> dict:
-        """What `fit` takes, of the statistic of all rows."""
-        return dict(pooled)
-
-    def identifiers(self, replies: Iterable[Mapping], labels: list) -> list:
-        """Those labels of columns that identify rows, and should not be encoded."""
-        return []
-
-    def fit(self, own, example, state):
-        """The fitted transformer; ``example`` is a row of what it will be given."""
-        return clone(own).fit(example)
-
-    def error(self, own, state) -> float:
-        """How far a fitted parameter may be off, in units of the column."""
-        # The width of a bin, or how far the likeliest power may be.
-        return float(np.max(state.get("width", 0.0), initial=0.0))
-
-    # What follows is asked before a step is made, of its parameters alone.
-
-    def n_columns_out(self, own, n_columns: int, state: Mapping) -> int:
-        """Columns that come out of the fitted step where ``n_columns`` enter."""
-        return n_columns
-
-    def n_weights(self, own, n_columns: int) -> int:
-        """Numbers that are drawn, and that each row is multiplied with."""
-        return 0
-
-    def n_numbers(self, own, n_columns: int) -> int:
-        """Numbers that the step holds, however many rows there are."""
-        return self.n_weights(own, n_columns)
-
-    def n_working_numbers(self, own, n_columns: int) -> int:
-        """Numbers beside what comes out, for each row that is transformed."""
-        return 0
-
-    def is_sparse(self, own) -> bool:
-        """Whether what comes out is sparse: a number a row for each column."""
-        return False
+# What nodes tell of columns, as it is summed.
+_SUMS_OF_COLUMNS = {
+    "n_rows": StateField(says="The number of rows.", shape=()),
+    "counts": StateField(says="The number of known values of each column."),
+    "means": StateField(says="The mean of each column."),
+    "squares": StateField(says="The sum of squares about the mean of each column."),
+}
+# Quantiles that are read off counts on a grid.
+_QUANTILES = {
+    "rows": StateField(
+        says="Quantiles of each column, the smallest first.", shape=("rank", "column")
+    ),
+    "width": StateField(says="The width of a bin of each column."),
+}
+_EXTREMES = {
+    "low": StateField(says="The smallest value of each column."),
+    "high": StateField(says="The largest value of each column."),
+}
 
 
 class _Seeded(Kind):
-    def check(self, own):
-        seed = own.random_state
-        if not isinstance(seed, numbers.Integral):
-            draws = f"{type(own).__name__} draws from random_state={seed!r}"
-            what = "give it a number, so that all nodes draw the same"
-            raise NotPooledError(f"{draws}: {what}.")
+    """A step that draws from its seed, which is all that it is fitted to."""
 
-    def n_columns_out(self, own, n_columns, state):
-        return own.n_components
+    def check(self, step):
+        if not isinstance(step.random_state, numbers.Integral):
+            raise NotPooledError(
+                f"{type(step).__name__} draws from random_state={step.random_state!r}: "
+                "give it a number, so that all nodes draw the same."
+            )
 
-    def n_weights(self, own, n_columns):
-        return n_columns * own.n_components
+    def n_columns_out(self, step, n_columns, state):
+        return step.n_components
+
+    def n_weights(self, step, n_columns):
+        return n_columns * step.n_components
 
 
 class _RandomFeatures(_Seeded):
-    def n_columns_out(self, own, n_columns, state):
-        return own.n_components + n_columns * own.passthrough
+    def n_columns_out(self, step, n_columns, state):
+        return step.n_components + n_columns * step.passthrough
 
 
 class _PolynomialCountSketch(_Seeded):
-    def n_working_numbers(self, own, n_columns):
+    def n_working_numbers(self, step, n_columns):
         # A sketch for each factor of the products, and its Fourier transform, whose
         # numbers are complex.
-        return 3 * own.degree * own.n_components
+        return 3 * step.degree * step.n_components
 
 
 class _RBF(_Seeded):
-    def asks(self, own):
-        return "columns" if own.gamma == "scale" else None
+    fields = _SUMS_OF_COLUMNS
 
-    def fit(self, own, example, state):
+    def statistic_for(self, step):
+        return "columns" if step.gamma == "scale" else None
+
+    def fit(self, step, example, state):
         if not state:
-            return super().fit(own, example, state)
+            return super().fit(step, example, state)
         counts, means = state["counts"], state["means"]
         mean = counts @ means / counts.sum()
         squares = state["squares"].sum() + counts @ (means - mean) ** 2
         size = np.sqrt(squares / counts.sum())
         # The same variance of all numbers, which is all that it looks at.
         rows = np.full((2, len(means)), size) * [[1.0], [-1.0]]
-        return clone(own).fit(_alike(example, rows))
+        return clone(step).fit(_alike(example, rows))
+
+    def contradiction(self, fitted, state, rows):
+        return columns_differ(state, rows)
 
 
 class _StandardScaler(Kind):
     by_column = True
+    fields = _SUMS_OF_COLUMNS
 
-    def asks(self, own):
-        return "columns" if own.with_mean or own.with_std else None
+    def statistic_for(self, step):
+        return "columns" if step.with_mean or step.with_std else None
 
-    def fit(self, own, example, state):
-        fitted = super().fit(own, example, state)
+    def fit(self, step, example, state):
+        fitted = super().fit(step, example, state)
         if not state:
             return fitted
         counts, n = state["counts"], np.maximum(state["counts"], 1.0)
         n_seen = counts.astype(np.int64)
         fitted.n_samples_seen_ = n_seen[0] if np.ptp(counts) == 0 else n_seen
         fitted.mean_ = np.where(counts > 0, state["means"], np.nan)
-        if own.with_std:
+        if step.with_std:
             variances = np.where(counts > 0, state["squares"] / n, np.nan)
             # 1 for what is constant but for rounding, as scikit-learn has it.
             rounding = n * _EPS * variances + (n * fitted.mean_ * _EPS) ** 2
@@ -164,34 +131,59 @@ class _StandardScaler(Kind):
             fitted.var_ = variances
         return fitted
 
+    def contradiction(self, fitted, state, rows):
+        return columns_differ(state, rows)
+
 
 class _OfGrid(Kind):
-    """What counts on a grid say of quantiles: off by no more than a bin."""
+    """A step of quantiles, which counts on a grid give to within one bin."""
 
-    by_column, statistic = True, "histogram"
+    by_column = True
+    statistic = "histogram"
+    fields = _QUANTILES
+
+    def contradiction(self, fitted, state, rows):
+        return quantiles_differ(state["rows"], rows)
 
 
-class _SimpleImputer(_OfGrid):
-    def check(self, own):
-        if own.strategy not in ("mean", "median", "most_frequent", "constant"):
+class _SimpleImputer(Kind):
+    by_column = True
+    fields = {
+        "values": StateField(
+            says="The value that each column is filled with, None without any.",
+            form="list",
+        ),
+        "missing": StateField(
+            says="Whether values of each column are missing.", form="list"
+        ),
+    }
+
+    def check(self, step):
+        if step.strategy not in ("mean", "median", "most_frequent", "constant"):
             raise NotPooledError(
-                f"SimpleImputer(strategy={own.strategy!r}) is no function of sums; "
+                f"SimpleImputer(strategy={step.strategy!r}) is no function of sums; "
                 "mean, constant and most_frequent are, and median of a grid."
             )
 
-    def asks(self, own):
-        kinds = {"mean": "columns", "most_frequent": "categories"}
-        kinds["constant"] = "columns" if own.add_indicator else None
-        return kinds.get(own.strategy, "histogram")
+    def statistic_for(self, step):
+        if step.strategy == "constant":
+            return "columns" if step.add_indicator else None
+        statistics = {"mean": "columns", "most_frequent": "categories"}
+        return statistics.get(step.strategy, "histogram")
 
-    def takes_texts(self, own):
-        return own.strategy in ("most_frequent", "constant")
+    def fields_for(self, step):
+        if step.strategy != "median":
+            return super().fields_for(step)
+        return {**self.fields, "width": _QUANTILES["width"]}
 
-    def n_columns_out(self, own, n_columns, state):
-        return n_columns * (2 if own.add_indicator else 1)
+    def takes_texts(self, step):
+        return step.strategy in ("most_frequent", "constant")
 
-    def state(self, own, pooled):
-        if own.strategy == "most_frequent":
+    def n_columns_out(self, step, n_columns, state):
+        return n_columns * (2 if step.add_indicator else 1)
+
+    def state(self, step, pooled):
+        if step.strategy == "most_frequent":
             columns = categories_told(pooled)
             # The smallest of those that are equally frequent.
             values = [
@@ -201,118 +193,158 @@ class _SimpleImputer(_OfGrid):
             missing = [c["none"] + c["nan"] > 0 for c in columns]
             return {"values": values, "missing": missing}
         grid = {}
-        if own.strategy == "median":
+        if step.strategy == "median":
             counts, grid = pooled["cumulative"][:, -1], _on_grid(pooled, [0.5])
             values = grid.pop("rows")[0]
         else:
             counts, values = pooled["counts"], pooled["means"]
-        known = np.where(counts > 0, values, None).tolist()
         missing = counts < pooled["n_rows"]
-        return {"values": known, "missing": missing.tolist(), **grid}
+        return {
+            "values": np.where(counts > 0, values, None).tolist(),
+            "missing": missing.tolist(),
+            **grid,
+        }
 
-    def fit(self, own, example, state):
+    def fit(self, step, example, state):
         if not state:
-            return super().fit(own, example, state)
-        blank = own.missing_values
+            return super().fit(step, example, state)
+        blank = step.missing_values
         # One row whose statistics are those of all, one that has what was missing.
         values = [blank if value is None else value for value in state["values"]]
-        if own.strategy == "constant":
+        if step.strategy == "constant":
             values = np.asarray(example)[0].tolist()
         pairs = zip(values, state["missing"], strict=True)
         lacks = [blank if lack else value for value, lack in pairs]
-        return clone(own).fit(_alike(example, [values, lacks]))
+        return clone(step).fit(_alike(example, [values, lacks]))
+
+    def contradiction(self, fitted, state, rows):
+        if "width" not in state:  # means, or what is most frequent
+            return ""
+        return quantiles_differ([state["values"]], rows)
 
 
 class _Encoder(Kind):
-    """OneHotEncoder and OrdinalEncoder."""
+    """OneHotEncoder and OrdinalEncoder, whose states have these fields by column.
 
-    def check(self, own):
-        if _groups_rare(own) and not isinstance(own.categories, str):
+    The state itself has a table for each column, by its place as a text.
+    """
+
+    fields = {
+        "labels": StateField(says="The categories.", shape=("category",), form="list"),
+        "none": StateField(says="Whether None is a category.", form="truth value"),
+        "nan": StateField(says="Whether NaN is a category.", form="truth value"),
+    }
+    # Where a step groups what is rare.
+    _rare_field = StateField(
+        says="Places of the categories that are rare.", shape=("rare",), form="list"
+    )
+
+    def fields_for(self, step):
+        if self.statistic_for(step) is None or not _groups_rare(step):
+            return super().fields_for(step)
+        return {**self.fields, "rare": self._rare_field}
+
+    def check_state(self, step, state):
+        fields = self.fields_for(step)
+        if not fields:
+            check_fields(type(step).__name__, fields, state)
+            return
+        places = {str(j) for j in range(len(state))}
+        for place, column in state.items():
+            if place not in places or not isinstance(column, Mapping):
+                raise ValueError(
+                    f"the state of {type(step).__name__} has the field {place!r:.40}; "
+                    "its fields are tables of all columns, '0', '1' and so on"
+                )
+            check_fields(f"{type(step).__name__} for column {place}", fields, column)
+
+    def check(self, step):
+        if _groups_rare(step) and not isinstance(step.categories, str):
             raise NotPooledError(
-                f"{type(own).__name__} cannot have both categories=[...] and "
+                f"{type(step).__name__} cannot have both categories=[...] and "
                 "min_frequency or max_categories: leave out one of them."
             )
 
-    def asks(self, own):
-        return "categories" if isinstance(own.categories, str) else None
+    def statistic_for(self, step):
+        return "categories" if isinstance(step.categories, str) else None
 
     def identifiers(self, replies, labels):
         return identifiers_told(replies, labels)
 
-    def n_columns_out(self, own, n_columns, state):
-        if isinstance(own, prep.OrdinalEncoder):
+    def n_columns_out(self, step, n_columns, state):
+        if isinstance(step, prep.OrdinalEncoder):
             return n_columns
         if not state:
-            return sum(map(len, own.categories))
+            return sum(map(len, step.categories))
         return sum(
             len(column["labels"]) + bool(column["none"]) + bool(column["nan"])
             for column in state.values()
         )
 
-    def is_sparse(self, own):
-        return getattr(own, "sparse_output", False)
+    def is_sparse(self, step):
+        return getattr(step, "sparse_output", False)
 
-    def takes_texts(self, own):
+    def takes_texts(self, step):
         return True
 
-    def check_pooled(self, own, pooled, columns):
+    def check_pooled(self, step, pooled, columns):
         counts = {
             column: int(c["withheld"])
             for column, c in zip(columns, categories_told(pooled), strict=True)
             if c["withheld"]
         }
-        if counts and own.handle_unknown == "error":
+        if counts and step.handle_unknown == "error":
             raise ValueError(
                 f"the columns {list(counts)[:5]} have {sum(counts.values())} values of "
                 "categories of which their node has fewer than min_rows rows. Nodes "
-                f"do not tell these, and {type(own).__name__} would raise for them: "
+                f"do not tell these, and {type(step).__name__} would raise for them: "
                 "set handle_unknown, in a OneHotEncoder to 'ignore', or agree on "
                 "categories=[...]."
             )
 
-    def empty(self, own, state):
+    def empty_columns(self, step, state):
         return [
             int(j)
             for j, c in state.items()
             if not (c["labels"] or c["none"] or c["nan"])
         ]
 
-    def state(self, own, pooled):
+    def state(self, step, pooled):
         state, columns = {}, categories_told(pooled)
         for j, c in enumerate(columns):
             missing = {name: bool(c[name]) for name in ("none", "nan")}
             kept = state[str(j)] = {"labels": c["labels"], **missing}
-            if _groups_rare(own):
-                kept["rare"] = _rare(own, c, pooled["n_rows"])
+            if _groups_rare(step):
+                kept["rare"] = _rare(step, c, pooled["n_rows"])
         return state
 
-    def fit(self, own, example, state):
-        empty = self.empty(own, state)
+    def fit(self, step, example, state):
+        empty = self.empty_columns(step, state)
         if empty:
-            return self._fit_to_others(own, example, state, empty)
-        known, fitted = [state[str(j)] for j in range(len(state))], clone(own)
-        listed = [list(labels) for labels in (() if state else own.categories)]
-        for c in known:
+            return self._fit_to_others(step, example, state, empty)
+        columns, fitted = [state[str(j)] for j in range(len(state))], clone(step)
+        listed = [list(labels) for labels in (() if state else step.categories)]
+        for c in columns:
             listed.append([*c["labels"], *[None] * c["none"], *[np.nan] * c["nan"]])
-        if state and _groups_rare(own):  # one row of what is rare, and two of all else
+        if state and _groups_rare(step):  # one row of what is rare, and two of all else
             fitted.set_params(min_frequency=2, max_categories=None)
-            for labels, c in zip(listed, known, strict=True):
+            for labels, c in zip(listed, columns, strict=True):
                 few = set(c.get("rare", ()))
                 labels += [label for k, label in enumerate(labels) if k not in few]
         n = max(map(len, listed))
         rows = [labels + labels[-1:] * (n - len(labels)) for labels in listed]
         rows = list(zip(*rows, strict=True))
         fitted.fit(_alike(example, rows, natural=True))
-        return fitted.set_params(**own.get_params())
+        return fitted.set_params(**step.get_params())
 
-    def _fit_to_others(self, own, example, state, empty: list[int]):
+    def _fit_to_others(self, step, example, state, empty: list[int]):
         """The encoder of the columns that have a category, as a ColumnTransformer."""
         kept = [j for j in range(len(state)) if j not in empty]
-        encoder = own
+        encoder = step
         if kept:
             part = safe_indexing(example, kept, axis=1)
             encoder = self.fit(
-                own, part, {str(k): state[str(j)] for k, j in enumerate(kept)}
+                step, part, {str(k): state[str(j)] for k, j in enumerate(kept)}
             )
             example = example.copy()
             first = [[labels[0] for labels in encoder.categories_]]
@@ -328,48 +360,60 @@ class _Encoder(Kind):
         ).fit(example)
         if kept:
             others.transformers_ = [
-                (name, encoder if name == "categories" else step, columns)
-                for name, step, columns in others.transformers_
+                (name, encoder if name == "categories" else branch, columns)
+                for name, branch, columns in others.transformers_
             ]
-        return others.set_params(transformers=[("categories", clone(own), kept)])
+        return others.set_params(transformers=[("categories", clone(step), kept)])
 
 
 class _PCA(Kind):
     statistic = "scatter"
+    fields = {
+        "n_rows": StateField(says="The number of rows.", shape=()),
+        "mean": StateField(says="The mean of each column."),
+        "values": StateField(says="The variances along all axes, the largest first."),
+        "axes": StateField(
+            says="Those axes that are kept, of length 1.", shape=("axis", "column")
+        ),
+    }
 
-    def check(self, own):
-        if own.svd_solver not in ("auto", "full", "covariance_eigh"):
-            what = f"PCA(svd_solver={own.svd_solver!r}) is no function of sums"
-            raise NotPooledError(f"{what}: set svd_solver='covariance_eigh'.")
-        if own.n_components == "mle":
+    def check(self, step):
+        if step.svd_solver not in ("auto", "full", "covariance_eigh"):
+            raise NotPooledError(
+                f"PCA(svd_solver={step.svd_solver!r}) is no function of sums: set "
+                "svd_solver='covariance_eigh'."
+            )
+        if step.n_components == "mle":
             raise NotPooledError("PCA cannot choose by 'mle': give n_components.")
 
-    def n_columns_out(self, own, n_columns, state):
+    def n_columns_out(self, step, n_columns, state):
         return len(state["axes"])
 
-    def state(self, own, pooled):
+    def state(self, step, pooled):
         n, mean, d = pooled["n_rows"], pooled["mean"], len(pooled["mean"])
         scatter = np.zeros((d, d))
         scatter[np.triu_indices(d)] = pooled["triangle"]
         values, vectors = eigh(scatter / max(n - 1.0, 1.0), lower=False)
         values, axes = np.maximum(values[::-1], 0.0), vectors[:, ::-1].T
-        kept = min(n, d) if own.n_components is None else own.n_components
-        if isinstance(own.n_components, float):
+        kept = min(n, d) if step.n_components is None else step.n_components
+        if isinstance(step.n_components, float):
             share = np.cumsum(values) / values.sum()
-            kept = np.searchsorted(share, own.n_components, side="right") + 1
+            kept = np.searchsorted(share, step.n_components, side="right") + 1
         kept, most = int(kept), min(n, d)
         if kept > most:
-            rows = f"{n:.0f} rows of {d} columns has at most {most:.0f}"
-            raise ValueError(f"PCA(n_components={kept}) of {rows}.")
+            raise ValueError(
+                f"PCA(n_components={kept}) of {n:.0f} rows of {d} columns has at most "
+                f"{most:.0f}."
+            )
         # The largest number of each axis is positive.
         largest = axes[np.arange(d), np.argmax(np.abs(axes), axis=1)]
         axes = axes * np.where(largest < 0, -1.0, 1.0)[:, None]
         return {"n_rows": n, "mean": mean, "values": values, "axes": axes[:kept]}
 
-    def fit(self, own, example, state):
-        fitted = clone(own).set_params(n_components=None, svd_solver="full")
+    def fit(self, step, example, state):
+        fitted = clone(step).set_params(n_components=None, svd_solver="full")
         fitted.fit(_alike(example, np.eye(2, len(state["mean"]))))
-        fitted.set_params(**own.get_params())
+        fitted.set_params(**step.get_params())
         values, n, kept = state["values"], state["n_rows"], len(state["axes"])
         fitted.n_samples_, fitted.n_components_ = int(n), kept
         # Of few digits where rows are.
@@ -384,22 +428,29 @@ class _PCA(Kind):
         fitted._fit_svd_solver = "covariance_eigh"
         return fitted
 
-    def error(self, own, state):
+    def error(self, step, state):
         values, kept = state["values"], len(state["axes"])
         if kept == len(values):
             return 0.0
         gap = values[kept - 1] - values[kept]
         return np.inf if gap <= _GAP * values[0] else 0.0
 
+    def contradiction(self, fitted, state, rows):
+        return axes_differ(state, rows)
+
 
 class _Scaler(Kind):
-    """What looks at the smallest and the largest value of each column."""
+    """A step of the smallest and the largest value of each column."""
 
-    by_column, statistic = True, "extremes"
+    by_column = True
+    statistic = "extremes"
+    fields = _EXTREMES
 
-    def fit(self, own, example, state):
-        rows = state["rows"] if "rows" in state else [state["low"], state["high"]]
-        return clone(own).fit(_alike(example, rows))
+    def fit(self, step, example, state):
+        return clone(step).fit(_alike(example, [state["low"], state["high"]]))
+
+    def contradiction(self, fitted, state, rows):
+        return extremes_differ(state, rows)
 
 
 class _Edges(_Scaler):
@@ -408,69 +459,84 @@ class _Edges(_Scaler):
     by_column = False
 
     def __init__(self, word: str) -> None:
+        # The parameter that says which of both: "strategy" or "knots".
         self.word = word
 
-    def check(self, own):
-        given = getattr(own, self.word)
-        if given not in ("uniform", "quantile"):
-            what = f"{type(own).__name__}({self.word}={given!r})"
-            words = "'uniform' and 'quantile' are"
-            raise NotPooledError(f"{what} is no function of bounds or counts: {words}.")
+    def fields_for(self, step):
+        return _EXTREMES if self.statistic_for(step) == "extremes" else _QUANTILES
 
-    def asks(self, own):
-        return "extremes" if getattr(own, self.word) == "uniform" else "histogram"
+    def fit(self, step, example, state):
+        if self.statistic_for(step) == "extremes":
+            return super().fit(step, example, state)
+        return clone(step).fit(_alike(example, state["rows"]))
 
-    def n_columns_out(self, own, n_columns, state):
+    def contradiction(self, fitted, state, rows):
+        if self.statistic_for(fitted) == "extremes":
+            return super().contradiction(fitted, state, rows)
+        return quantiles_differ(state["rows"], rows)
+
+    def check(self, step):
+        value = getattr(step, self.word)
+        if value not in ("uniform", "quantile"):
+            raise NotPooledError(
+                f"{type(step).__name__}({self.word}={value!r}) is no function of "
+                "bounds or counts: 'uniform' and 'quantile' are."
+            )
+
+    def statistic_for(self, step):
+        return "extremes" if getattr(step, self.word) == "uniform" else "histogram"
+
+    def n_columns_out(self, step, n_columns, state):
         if self.word == "knots":
-            return n_columns * _n_splines(own)
-        if own.encode == "ordinal":
+            return n_columns * _n_splines(step)
+        if step.encode == "ordinal":
             return n_columns
-        return int(np.sum(np.broadcast_to(own.n_bins, n_columns)))
+        return int(np.sum(np.broadcast_to(step.n_bins, n_columns)))
 
-    def n_numbers(self, own, n_columns):
+    def n_numbers(self, step, n_columns):
         # A unit matrix of the splines of a column.
-        return _n_splines(own) ** 2 if self.word == "knots" else 0
+        return _n_splines(step) ** 2 if self.word == "knots" else 0
 
-    def n_working_numbers(self, own, n_columns):
-        return _n_splines(own) if self.word == "knots" else n_columns
+    def n_working_numbers(self, step, n_columns):
+        return _n_splines(step) if self.word == "knots" else n_columns
 
-    def is_sparse(self, own):
-        return self.word == "strategy" and own.encode == "onehot"
+    def is_sparse(self, step):
+        return self.word == "strategy" and step.encode == "onehot"
 
-    def state(self, own, pooled):
-        if self.asks(own) == "extremes":
+    def state(self, step, pooled):
+        if self.statistic_for(step) == "extremes":
             return dict(pooled)
-        n = own.n_knots if self.word == "knots" else np.max(own.n_bins) + 1
+        n = step.n_knots if self.word == "knots" else np.max(step.n_bins) + 1
         return _on_grid(pooled, np.linspace(0.0, 1.0, int(n)))
 
 
 class _Quantiles(_OfGrid):
-    def state(self, own, pooled):
+    def state(self, step, pooled):
         counts = pooled["cumulative"][:, -1]
-        n = int(min(own.n_quantiles, max(counts.max(), 1)))
+        n = int(min(step.n_quantiles, max(counts.max(), 1)))
         return _on_grid(pooled, np.linspace(0, 1, n))
 
-    def fit(self, own, example, state):
+    def fit(self, step, example, state):
         rows = state["rows"]
-        fitted = clone(own).set_params(n_quantiles=len(rows), subsample=None)
+        fitted = clone(step).set_params(n_quantiles=len(rows), subsample=None)
         fitted.fit(_alike(example, rows))
-        return fitted.set_params(**own.get_params())
+        return fitted.set_params(**step.get_params())
 
 
 class _RobustScaler(_OfGrid):
-    def state(self, own, pooled):
-        low, high = own.quantile_range
+    def state(self, step, pooled):
+        low, high = step.quantile_range
         return _on_grid(pooled, [low / 100, 0.5, high / 100])
 
-    def fit(self, own, example, state):
-        fitted = super().fit(own, example, state)
+    def fit(self, step, example, state):
+        fitted = super().fit(step, example, state)
         low, middle, high = state["rows"]
-        if own.with_centering:
+        if step.with_centering:
             fitted.center_ = middle
-        if own.with_scaling:
+        if step.with_scaling:
             # What the range of a step of one, of a unit normal, is to be divided by.
-            at = np.array(own.quantile_range) / 100
-            unit = np.subtract(*ndtri(at)[::-1]) if own.unit_variance else 1.0
+            at = np.array(step.quantile_range) / 100
+            unit = np.subtract(*ndtri(at)[::-1]) if step.unit_variance else 1.0
             size = (high - low) / unit
             fitted.scale_ = np.where(size < 10 * _EPS, 1.0, size)
         return fitted
@@ -478,17 +544,22 @@ class _RobustScaler(_OfGrid):
 
 class _PowerTransformer(Kind):
     by_column = True
+    fields = {
+        "powers": StateField(says="The likeliest power of each column."),
+        **{name: _SUMS_OF_COLUMNS[name] for name in ("counts", "means", "squares")},
+        "width": StateField(says="How far the power of each column may be off."),
+    }
 
-    def asks(self, own):
-        return "powers" if own.method == "yeo-johnson" else "box_powers"
+    def statistic_for(self, step):
+        return "powers" if step.method == "yeo-johnson" else "box_powers"
 
-    def state(self, own, pooled):
+    def state(self, step, pooled):
         likeliest = LikeliestPowers.of_sums(
             counts=pooled["counts"],
             means=pooled["means"],
             squares=pooled["squares"],
             slopes=pooled["slopes"],
-            box=own.method == "box-cox",
+            box=step.method == "box-cox",
             precision=pooled["precision"],
         )
         return {
@@ -499,20 +570,23 @@ class _PowerTransformer(Kind):
             "width": likeliest.errors,
         }
 
-    def fit(self, own, example, state):
+    def fit(self, step, example, state):
         d = len(state["powers"])
         rows = np.linspace(1.0, 2.0, 5)[:, None] * np.ones(d)
-        fitted = clone(own).fit(_alike(example, rows))
+        fitted = clone(step).fit(_alike(example, rows))
         fitted.lambdas_ = state["powers"]
-        if own.standardize:
+        if step.standardize:
             scaler = _StandardScaler().fit(prep.StandardScaler(), rows, state)
             fitted._scaler = scaler.set_params(copy=False)
         return fitted
 
+    def contradiction(self, fitted, state, rows):
+        return powers_differ(fitted, state, rows)
+
 
 def _on_grid(pooled: Mapping, at) -> dict:
     """Quantiles of columns, "rows" of counts on a grid; "width" of its bins."""
-    at, found = np.asarray(at), []
+    at, quantiles = np.asarray(at), []
     columns = (pooled[name] for name in ("cumulative", "low", "high"))
     for cumulative, low, high in zip(*columns, strict=True):
         edges = np.linspace(low, high, N_BINS + 1)
@@ -522,31 +596,33 @@ def _on_grid(pooled: Mapping, at) -> dict:
         bins = np.clip(np.searchsorted(cumulative, rank), 1, N_BINS)
         below, upto = cumulative[bins - 1], cumulative[bins]
         part = np.clip((rank - below) / np.maximum(upto - below, 1.0), 0.0, 1.0)
-        found.append(edges[bins - 1] + part * (edges[bins] - edges[bins - 1]))
+        quantiles.append(edges[bins - 1] + part * (edges[bins] - edges[bins - 1]))
     width = (np.asarray(pooled["high"]) - pooled["low"]) / N_BINS
-    return {"rows": np.stack(found, axis=1), "width": width}
+    return {"rows": np.stack(quantiles, axis=1), "width": width}
 
 
-def _n_splines(own: prep.SplineTransformer) -> int:
+def _n_splines(step: prep.SplineTransformer) -> int:
     """Splines of a column, of one or two fewer where ends are joined or left out."""
-    return own.n_knots + own.degree
+    return step.n_knots + step.degree
 
 
-def _groups_rare(own) -> bool:
-    return own.min_frequency is not None or own.max_categories is not None
+def _groups_rare(step) -> bool:
+    return step.min_frequency is not None or step.max_categories is not None
 
 
-def _rare(own, told: Mapping, n_rows: float) -> list[int]:
+def _rare(step, told: Mapping, n_rows: float) -> list[int]:
     counts = list(told["counts"])
-    if isinstance(own, prep.OneHotEncoder):  # to which what is missing is a category
+    if isinstance(step, prep.OneHotEncoder):  # to which what is missing is a category
         counts += [told[name] for name in ("none", "nan") if told[name]]
-    least, most = own.min_frequency or 0, own.max_categories
+    least, most = step.min_frequency or 0, step.max_categories
     rare = np.array(counts) < (least * n_rows if isinstance(least, float) else least)
     if most is not None and most <= np.sum(~rare):
         rare[np.argsort(counts, kind="stable")[: len(counts) - most + 1]] = True
     if len(rare) and rare.all():
-        what = "set a lower min_frequency, or more max_categories"
-        raise ValueError(f"all categories of a column are infrequent: {what}.")
+        raise ValueError(
+            "all categories of a column are infrequent: set a lower min_frequency, or "
+            "more max_categories."
+        )
     return np.flatnonzero(rare).tolist()
 
 
@@ -555,8 +631,8 @@ def _alike(example, rows, *, natural=False):
     rows = np.array(list(map(list, rows)), dtype=object)
     if hasattr(example, "columns"):
         text, columns = Columns.of(example).text, {}
-        for name, own, values in zip(example.columns, text, rows.T, strict=True):
-            dtype = object if own else None if natural else example[name].dtype
+        for name, is_text, values in zip(example.columns, text, rows.T, strict=True):
+            dtype = object if is_text else None if natural else example[name].dtype
             columns[name] = type(example[name])(values.tolist(), dtype=dtype)
         return type(example)(columns)
     if example.dtype == object:

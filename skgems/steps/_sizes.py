@@ -168,7 +168,7 @@ def _size_of_step(
     size.kinds.append(type(step).__name__)
     sizes = [_largest(getattr(step, name, None)) for name in SIZES]
     size.step_size = max([size.step_size, *sizes])
-    statistic, state = kind.asks(step), front.states.get(path)
+    statistic, state = kind.statistic_for(step), front.states.get(path)
     # Extremes may be known from bounds that are agreed.
     if statistic not in (None, "extremes") and state is None:
         _add_statistic(size, statistic, n_columns)

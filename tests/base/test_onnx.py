@@ -173,7 +173,7 @@ def written(heading):
         first, verdict, _ = re.split(r"^     - ?", row, flags=re.MULTILINE)
         names = re.findall(r"``([^`]+)``|:class:`~?([^`]+)`", first)
         verdicts |= dict.fromkeys(
-            ("".join(name).rpartition("fronts.")[2] for name in names), verdict.strip()
+            ("".join(name).rpartition("steps.")[2] for name in names), verdict.strip()
         )
     return verdicts
 

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Every kind of step declares the fields of its state, and takes no others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.sparse import issparse
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
+from sklearn.impute import SimpleImputer
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import (
+    KBinsDiscretizer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    SplineTransformer,
+    StandardScaler,
+)
+
+from skgems.federation import Message, fit_front, reply_to
+from skgems.steps import KINDS, Front, Kind
+from skgems.steps._statistics import STATISTICS
+
+# By name steps with all parameters that change what they are fitted to.
+STEPS = {
+    "StandardScaler": StandardScaler(),
+    "neither mean nor scale": StandardScaler(with_mean=False, with_std=False),
+    "MinMaxScaler": MinMaxScaler(),
+    "MaxAbsScaler": MaxAbsScaler(),
+    "RobustScaler": RobustScaler(),
+    "QuantileTransformer": QuantileTransformer(n_quantiles=9),
+    "yeo-johnson": PowerTransformer(),
+    "box-cox": PowerTransformer(method="box-cox"),
+    "uniform bins": KBinsDiscretizer(3, strategy="uniform"),
+    "quantile bins": KBinsDiscretizer(3, quantile_method="averaged_inverted_cdf"),
+    "uniform knots": SplineTransformer(3),
+    "quantile knots": SplineTransformer(3, knots="quantile"),
+    "PCA": PCA(2),
+    "means": SimpleImputer(),
+    "medians": SimpleImputer(strategy="median"),
+    "most frequent": SimpleImputer(strategy="most_frequent"),
+    "a constant": SimpleImputer(strategy="constant"),
+    "an indicator": SimpleImputer(strategy="constant", add_indicator=True),
+    "OneHotEncoder": OneHotEncoder(handle_unknown="ignore"),
+    "rare ones": OneHotEncoder(min_frequency=2, handle_unknown="ignore"),
+    "OrdinalEncoder": OrdinalEncoder(),
+    "RBFSampler": RBFSampler(gamma="scale", random_state=0),
+    "gamma": RBFSampler(gamma=1.0, random_state=0),
+    "Normalizer": Normalizer(),
+}
+if "quantile_method" not in KBinsDiscretizer().get_params():  # scikit-learn < 1.7
+    STEPS["quantile bins"] = KBinsDiscretizer(3)
+BY_COLUMN = ("OneHotEncoder", "rare ones", "OrdinalEncoder")
+
+
+def numbers(n_columns: int = 3) -> np.ndarray:
+    """Whole numbers from 1 to 4, which are categories too."""
+    X = np.random.default_rng(0).integers(1, 5, size=(60, n_columns))
+    return X.astype(float)
+
+
+def fitted_front(step, X=None) -> Front:
+    X = numbers() if X is None else X
+    front = replace(Front.of(step), bounds=(0.5, 9.0))
+    return fit_front(front, X, np.arange(len(X)) % 2)[0].front
+
+
+def over_the_wire(front: Front) -> Front:
+    """The front as another party reads it, from the bytes of a message."""
+    message = Message.of("front", front=front.as_content())
+    return Front.from_content(Message.from_bytes(message.to_bytes()).content["front"])
+
+
+def with_state(front: Front, state: dict, path: str = "0") -> dict:
+    return replace(front, states={**front.states, path: state}).as_content()
+
+
+@pytest.mark.parametrize("transformer", KINDS, ids=lambda kind: kind.__name__)
+def test_every_kind_declares_its_statistic_and_its_fields(transformer):
+    kind = KINDS[transformer]
+    assert isinstance(kind, Kind)
+    assert kind.statistic in (None, *STATISTICS)
+    for name, field in kind.fields.items():
+        assert isinstance(name, str)
+        assert field.says[0].isupper() and field.says.endswith(".")
+        assert field.form in ("numbers", "list", "truth value")
+    names = {name for name in vars(type(kind)) if not name.startswith("_")}
+    assert names <= {name for name in vars(Kind) if name[0] != "_"} | {"word"}
+
+
+def test_every_member_of_a_kind_says_what_it_is():
+    for name, member in vars(Kind).items():
+        if callable(member) and not name.startswith("__"):
+            first_line = member.__doc__.strip().partition("\n")[0]
+            assert first_line.endswith("."), name
+            assert "return" in member.__annotations__, name
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_states_have_exactly_the_fields_that_are_declared(name):
+    step = STEPS[name]
+    kind, front = KINDS[type(step)], fitted_front(step)
+    fields = kind.fields_for(step)
+    assert bool(fields) == (kind.statistic_for(step) is not None)
+    assert ("0" in front.states) == bool(fields)
+    state = front.states.get("0", {})
+    if name in BY_COLUMN:
+        assert set(state) == {"0", "1", "2"}
+        assert all(set(column) == set(fields) for column in state.values())
+    else:
+        assert set(state) == set(fields)
+    X = numbers()
+    np.testing.assert_array_equal(
+        dense(over_the_wire(front).transform(X)), dense(front.transform(X))
+    )
+
+
+def dense(X) -> np.ndarray:
+    return X.toarray() if issparse(X) else X
+
+
+def test_steps_of_many_columns_are_read_from_messages():
+    """Whatever order a table of columns has in the bytes."""
+    front = fitted_front(OneHotEncoder(), numbers(12))
+    assert set(over_the_wire(front).states["0"]) == {str(j) for j in range(12)}
+    turned = dict(reversed(front.states["0"].items()))
+    Front.from_content(with_state(front, turned))
+
+
+FITTED = [name for name, step in STEPS.items() if KINDS[type(step)].statistic_for(step)]
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_states_with_another_field_or_one_less_are_refused(name):
+    step = STEPS[name]
+    front = fitted_front(step)
+    state, kind = front.states["0"], type(step).__name__
+    with pytest.raises(ValueError, match=f"state of {kind} has the field 'more'"):
+        Front.from_content(with_state(front, {**state, "more": 1.0}))
+    if name in BY_COLUMN:
+        column = state["1"]
+        for field in column:
+            less = {key: value for key, value in column.items() if key != field}
+            with pytest.raises(ValueError, match=f"column 1 lacks the field '{field}'"):
+                Front.from_content(with_state(front, {**state, "1": less}))
+        with pytest.raises(ValueError, match="column 1 has the field 'more'"):
+            Front.from_content(with_state(front, {**state, "1": {**column, "more": 1}}))
+        return
+    for field in state:
+        less = {key: value for key, value in state.items() if key != field}
+        with pytest.raises(ValueError, match=f"state of {kind} lacks the field"):
+            Front.from_content(with_state(front, less))
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_fields_of_other_shapes_and_types_are_refused(name):
+    step = STEPS[name]
+    front = fitted_front(step)
+    state = dict(front.states["0"])
+    place = "0" if name in BY_COLUMN else None
+    fields = dict(state[place]) if place else state
+    for field, value in fields.items():
+        odd = ["text", {}, None, np.zeros((2, 2, 2))]
+        if np.ndim(value) == 1 and "column" in step_shape(step, field):
+            odd.append(value[:-1])
+        for other in odd:
+            changed = {**fields, field: other}
+            content = with_state(front, {**state, place: changed} if place else changed)
+            with pytest.raises(ValueError, match="is no front: the field"):
+                Front.from_content(content)
+
+
+def step_shape(step, field) -> tuple:
+    return KINDS[type(step)].fields_for(step)[field].shape
+
+
+def test_steps_that_are_fitted_to_nothing_have_no_state():
+    front = fitted_front(Normalizer())
+    with pytest.raises(ValueError, match="state of Normalizer has the field 'means'"):
+        Front.from_content(with_state(front, {"means": np.zeros(3)}))
+    encoder = OneHotEncoder(categories=[[1.0, 2.0, 3.0, 4.0]] * 3)
+    with pytest.raises(ValueError, match="state of OneHotEncoder has the field '0'"):
+        Front.from_content(with_state(fitted_front(encoder), {"0": {}}))
+
+
+def test_states_are_of_steps_that_the_front_has():
+    """Paths are those of `walk`: what is dropped or passed on has a place, too."""
+    steps = ColumnTransformer(
+        [
+            ("none", "drop", [0]),
+            ("same", "passthrough", [1]),
+            ("two", make_pipeline("passthrough", StandardScaler(), PCA(1)), [2, 3]),
+        ],
+        remainder=FeatureUnion([("a", MinMaxScaler()), ("b", StandardScaler())]),
+    )
+    front = fitted_front(steps, numbers(6))
+    assert set(front.states) == {"0/2/1", "0/2/2", "0/3/0", "0/3/1"}
+    assert set(over_the_wire(front).states) == set(front.states)
+    state = front.states["0/2/1"]
+    for path in ("0/0", "0/1", "0/2", "0/2/0", "0/4", "", "elsewhere"):
+        with pytest.raises(ValueError, match=f"a state at '{path}', where no step is"):
+            Front.from_content(with_state(front, state, path))
+
+
+def test_a_node_names_the_step_and_the_field_of_a_request():
+    front = fitted_front(StandardScaler())
+    state = {**front.states["0"], "centre": np.zeros(3)}
+    request = Message.of("front", front=with_state(front, state))
+    message = "front.front is no front: the state of StandardScaler has .*'centre'"
+    with pytest.raises(ValueError, match=message):
+        reply_to(request, None, numbers(), None, name="lyon")

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The page *architecture* tells of the package as it is."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import skgems
+from skgems.channels import answer
+from skgems.federation import Message
+from skgems.steps import Kind
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = Path(skgems.__file__).parent
+PAGE = (ROOT / "docs" / "user_guide" / "architecture.rst").read_text(encoding="utf-8")
+
+
+def module_at(path: Path):
+    """A module that is no part of a package."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+tool = module_at(ROOT / ".ci" / "path_of_a_fit.py")
+
+
+def section(title: str, underline: str) -> str:
+    """The text below a heading, up to the next one of its level."""
+    line = f"\n{title}\n{underline * len(title)}\n"
+    assert PAGE.count(line) == 1, title
+    text = PAGE.split(line)[1]
+    return re.split(rf"\n{re.escape(underline)}{{4,}}\n", text)[0]
+
+
+def floors_of_the_page() -> list[set[str]]:
+    """Rooms of the table, floor by floor, from the ground up."""
+    table = section("The rooms", "-").partition(".. list-table::")[2]
+    floors: dict[int, set[str]] = {}
+    number = 0
+    for row in re.split(r"^   \* - ?", table, flags=re.MULTILINE)[2:]:
+        floor, room, _ = re.split(r"^     - ", row, flags=re.MULTILINE)[:3]
+        number = int(floor) if floor.strip() else number
+        floors.setdefault(number, set()).add(room.strip().strip("`"))
+    assert sorted(floors) == list(range(1, len(floors) + 1))
+    assert list(floors) == sorted(floors, reverse=True)
+    return [floors[number] for number in sorted(floors)]
+
+
+def test_the_table_has_the_rooms_on_their_floors():
+    floors = floors_of_the_page()
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert sum(map(len, floors)) == len(folders)
+    assert set().union(*floors) == folders
+    assert floors == module_at(ROOT / "tests" / "test_house.py").FLOORS
+
+
+@pytest.mark.parametrize("room", sorted(set().union(*floors_of_the_page())))
+def test_every_room_has_a_paragraph_and_an_example_of_its_own_names(room):
+    """Names in backticks are there; the example, which is run, imports from it."""
+    module = importlib.import_module(f"skgems.{room}")
+    _, paragraph, example = module.__doc__.split("\n\n", 2)
+    assert paragraph.rstrip().endswith(".")
+    assert f">>> from skgems.{room} import " in example
+    names = re.findall(r"(?<!`)`(\w+)`(?!`)", paragraph)
+    assert names
+    rooms = [path.parent.name for path in PACKAGE.glob("*/__init__.py")]
+    missing = [n for n in names if not hasattr(module, n) and n not in rooms]
+    assert missing == []
+
+
+def stops_of(title: str) -> list[str]:
+    """What a numbered list names as ``file.py:function``, in its order."""
+    text = section(title, "~").partition(f"\n{'-' * 4}")[0]
+    text = text.split("\nA row's way through")[0]
+    numbers = [int(number) for number in re.findall(r"^(\d+)\. ", text, re.MULTILINE)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    stops = re.findall(r"^\d+\. ``([\w/]+\.py:[\w.]+)``", text, re.MULTILINE)
+    assert len(stops) == len(numbers) > 10
+    return stops
+
+
+def functions_in(path: Path) -> set[str]:
+    """Functions and methods of a file, these as "Class.method"."""
+    names = set()
+    for part in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(part, ast.FunctionDef):
+            names.add(part.name)
+        elif isinstance(part, ast.ClassDef):
+            methods = [m for m in part.body if isinstance(m, ast.FunctionDef)]
+            names |= {f"{part.name}.{method.name}" for method in methods}
+    return names
+
+
+def test_every_file_and_function_that_the_page_names_is_there():
+    names = re.findall(r"``([\w/]+\.py):([\w.]+)``", PAGE)
+    assert names
+    missing = [
+        f"{file}:{function}"
+        for file, function in names
+        if not (PACKAGE / file).is_file()
+        or function not in functions_in(PACKAGE / file)
+    ]
+    assert missing == []
+    files = re.findall(r"``(\w+/\w+\.py)``", PAGE)
+    assert files
+    elsewhere = [file for file in files if not (PACKAGE / file).is_file()]
+    assert [file for file in elsewhere if not (ROOT / file).is_file()] == []
+
+
+def test_a_default_fit_goes_the_way_of_the_page():
+    """Files and functions in the order of their first calls."""
+    names = [tool.name_of(code) for code in tool.codes_of_a_fit(tool.fit_over_models())]
+    stops = stops_of("One fit")
+    assert [name for name in names if name in stops] == stops
+
+
+def test_a_message_goes_the_way_of_the_page(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(60, 2)), np.repeat(["ill", "well"], 30)
+    model = LogisticRegression().fit(*rows)
+    folder = tmp_path / "exchange"
+    aggregator = skgems.GEMSLogisticAggregator(random_state=0)
+    exchange = skgems.Exchange(folder, aggregator, nodes=["lyon", "paris"])
+    shared = {"agreement": folder / "agreement.json"}
+
+    def way_of_a_message():
+        assert exchange.step() is None
+        for request in sorted((folder / "requests").iterdir()):
+            name = request.stem.partition("-")[2]
+            answer(request, model, *rows, name=name, state=tmp_path / name, **shared)
+        assert exchange.step() is not None
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # both nodes have the same rows
+        codes = tool.codes_of(way_of_a_message)
+    names = [tool.name_of(code) for code in codes]
+    stops = stops_of("One message")
+    assert [name for name in names if name in stops] == stops
+
+
+def test_the_script_counts_functions_once_and_lambdas_apart():
+    def call():
+        Message.of("counts")
+        Message.of("counts")
+
+    codes = tool.codes_of(call)
+    names = [tool.name_of(code) for code in codes]
+    assert names.count("messages/_message.py:Message.of") == 1
+    assert len(set(codes)) == len(codes)
+    assert tool.codes_of(lambda: np.sort([2, 1])) == []
+
+
+def test_the_page_has_every_member_of_a_kind():
+    listed = section("Add a step to fronts", "-").partition(".. list-table::")[2]
+    first_columns = re.findall(r"^   \* - (.*)$", listed, re.MULTILINE)
+    names = set(re.findall(r"``(\w+)``", " ".join(first_columns)))
+    assert names == {name for name in vars(Kind) if not name.startswith("_")}
