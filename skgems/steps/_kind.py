@@ -10,7 +10,7 @@ To add a step, subclass `Kind` in ``_kinds.py`` and list it in `KINDS` there.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -97,9 +97,7 @@ class Kind:
         """Return the state, given the statistic of all rows."""
         return dict(pooled)
 
-    def fit(
-        self, step: BaseEstimator, example: object, state: Mapping
-    ) -> BaseEstimator:
+    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
         """Return the step fitted to a state; ``example`` is a row that may enter it."""
         return clone(step).fit(example)
 

@@ -1,13 +1,14 @@
 """The kinds of transformers that a front may have, each a `Kind`, and their table."""
 
 import numbers
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
 from scipy.special import ndtri
 from sklearn import preprocessing as prep
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
@@ -22,6 +23,7 @@ from ..compat import safe_indexing
 from ._backbone import Backbone
 from ._columns import Columns
 from ._contradictions import (
+    NodeRows,
     axes_differ,
     columns_differ,
     extremes_differ,
@@ -61,27 +63,27 @@ _EXTREMES = {
 class _Seeded(Kind):
     """A step that draws from its seed, which is all that it is fitted to."""
 
-    def check(self, step):
+    def check(self, step: BaseEstimator) -> None:
         if not isinstance(step.random_state, numbers.Integral):
             raise NotPooledError(
                 f"{type(step).__name__} draws from random_state={step.random_state!r}: "
                 "give it a number, so that all nodes draw the same."
             )
 
-    def n_columns_out(self, step, n_columns, state):
+    def n_columns_out(self, step: BaseEstimator, n_columns: int, state: Mapping) -> int:
         return step.n_components
 
-    def n_weights(self, step, n_columns):
+    def n_weights(self, step: BaseEstimator, n_columns: int) -> int:
         return n_columns * step.n_components
 
 
 class _RandomFeatures(_Seeded):
-    def n_columns_out(self, step, n_columns, state):
+    def n_columns_out(self, step: BaseEstimator, n_columns: int, state: Mapping) -> int:
         return step.n_components + n_columns * step.passthrough
 
 
 class _PolynomialCountSketch(_Seeded):
-    def n_working_numbers(self, step, n_columns):
+    def n_working_numbers(self, step: BaseEstimator, n_columns: int) -> int:
         # A sketch for each factor of the products, and its Fourier transform, whose
         # numbers are complex.
         return 3 * step.degree * step.n_components
@@ -90,10 +92,10 @@ class _PolynomialCountSketch(_Seeded):
 class _RBF(_Seeded):
     fields = _SUMS_OF_COLUMNS
 
-    def statistic_for(self, step):
+    def statistic_for(self, step: BaseEstimator) -> str | None:
         return "columns" if step.gamma == "scale" else None
 
-    def fit(self, step, example, state):
+    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
         if not state:
             return super().fit(step, example, state)
         counts, means = state["counts"], state["means"]
@@ -104,7 +106,9 @@ class _RBF(_Seeded):
         rows = np.full((2, len(means)), size) * [[1.0], [-1.0]]
         return clone(step).fit(_alike(example, rows))
 
-    def contradiction(self, fitted, state, rows):
+    def contradiction(
+        self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
+    ) -> str:
         return columns_differ(state, rows)
 
 
@@ -112,10 +116,10 @@ class _StandardScaler(Kind):
     by_column = True
     fields = _SUMS_OF_COLUMNS
 
-    def statistic_for(self, step):
+    def statistic_for(self, step: BaseEstimator) -> str | None:
         return "columns" if step.with_mean or step.with_std else None
 
-    def fit(self, step, example, state):
+    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
         fitted = super().fit(step, example, state)
         if not state:
             return fitted
@@ -131,7 +135,9 @@ class _StandardScaler(Kind):
             fitted.var_ = variances
         return fitted
 
-    def contradiction(self, fitted, state, rows):
+    def contradiction(
+        self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
+    ) -> str:
         return columns_differ(state, rows)
 
 
@@ -142,7 +148,9 @@ class _OfGrid(Kind):
     statistic = "histogram"
     fields = _QUANTILES
 
-    def contradiction(self, fitted, state, rows):
+    def contradiction(
+        self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
+    ) -> str:
         return quantiles_differ(state["rows"], rows)
 
 
@@ -158,31 +166,31 @@ class _SimpleImputer(Kind):
         ),
     }
 
-    def check(self, step):
+    def check(self, step: BaseEstimator) -> None:
         if step.strategy not in ("mean", "median", "most_frequent", "constant"):
             raise NotPooledError(
                 f"SimpleImputer(strategy={step.strategy!r}) is no function of sums; "
                 "mean, constant and most_frequent are, and median of a grid."
             )
 
-    def statistic_for(self, step):
+    def statistic_for(self, step: BaseEstimator) -> str | None:
         if step.strategy == "constant":
             return "columns" if step.add_indicator else None
         statistics = {"mean": "columns", "most_frequent": "categories"}
         return statistics.get(step.strategy, "histogram")
 
-    def fields_for(self, step):
+    def fields_for(self, step: BaseEstimator) -> Mapping[str, StateField]:
         if step.strategy != "median":
             return super().fields_for(step)
         return {**self.fields, "width": _QUANTILES["width"]}
 
-    def takes_texts(self, step):
+    def takes_texts(self, step: BaseEstimator) -> bool:
         return step.strategy in ("most_frequent", "constant")
 
-    def n_columns_out(self, step, n_columns, state):
+    def n_columns_out(self, step: BaseEstimator, n_columns: int, state: Mapping) -> int:
         return n_columns * (2 if step.add_indicator else 1)
 
-    def state(self, step, pooled):
+    def state(self, step: BaseEstimator, pooled: Mapping) -> dict:
         if step.strategy == "most_frequent":
             columns = categories_told(pooled)
             # The smallest of those that are equally frequent.
@@ -205,7 +213,7 @@ class _SimpleImputer(Kind):
             **grid,
         }
 
-    def fit(self, step, example, state):
+    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
         if not state:
             return super().fit(step, example, state)
         blank = step.missing_values
@@ -217,7 +225,9 @@ class _SimpleImputer(Kind):
         lacks = [blank if lack else value for value, lack in pairs]
         return clone(step).fit(_alike(example, [values, lacks]))
 
-    def contradiction(self, fitted, state, rows):
+    def contradiction(
+        self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
+    ) -> str:
         if "width" not in state:  # means, or what is most frequent
             return ""
         return quantiles_differ([state["values"]], rows)
@@ -239,12 +249,12 @@ class _Encoder(Kind):
         says="Places of the categories that are rare.", shape=("rare",), form="list"
     )
 
-    def fields_for(self, step):
+    def fields_for(self, step: BaseEstimator) -> Mapping[str, StateField]:
         if self.statistic_for(step) is None or not _groups_rare(step):
             return super().fields_for(step)
         return {**self.fields, "rare": self._rare_field}
 
-    def check_state(self, step, state):
+    def check_state(self, step: BaseEstimator, state: Mapping) -> None:
         fields = self.fields_for(step)
         if not fields:
             check_fields(type(step).__name__, fields, state)
@@ -258,20 +268,20 @@ class _Encoder(Kind):
                 )
             check_fields(f"{type(step).__name__} for column {place}", fields, column)
 
-    def check(self, step):
+    def check(self, step: BaseEstimator) -> None:
         if _groups_rare(step) and not isinstance(step.categories, str):
             raise NotPooledError(
                 f"{type(step).__name__} cannot have both categories=[...] and "
                 "min_frequency or max_categories: leave out one of them."
             )
 
-    def statistic_for(self, step):
+    def statistic_for(self, step: BaseEstimator) -> str | None:
         return "categories" if isinstance(step.categories, str) else None
 
-    def identifiers(self, replies, labels):
+    def identifiers(self, replies: Iterable[Mapping], labels: list) -> list:
         return identifiers_told(replies, labels)
 
-    def n_columns_out(self, step, n_columns, state):
+    def n_columns_out(self, step: BaseEstimator, n_columns: int, state: Mapping) -> int:
         if isinstance(step, prep.OrdinalEncoder):
             return n_columns
         if not state:
@@ -281,13 +291,15 @@ class _Encoder(Kind):
             for column in state.values()
         )
 
-    def is_sparse(self, step):
+    def is_sparse(self, step: BaseEstimator) -> bool:
         return getattr(step, "sparse_output", False)
 
-    def takes_texts(self, step):
+    def takes_texts(self, step: BaseEstimator) -> bool:
         return True
 
-    def check_pooled(self, step, pooled, columns):
+    def check_pooled(
+        self, step: BaseEstimator, pooled: Mapping, columns: Sequence
+    ) -> None:
         counts = {
             column: int(c["withheld"])
             for column, c in zip(columns, categories_told(pooled), strict=True)
@@ -302,14 +314,14 @@ class _Encoder(Kind):
                 "categories=[...]."
             )
 
-    def empty_columns(self, step, state):
+    def empty_columns(self, step: BaseEstimator, state: Mapping) -> list[int]:
         return [
             int(j)
             for j, c in state.items()
             if not (c["labels"] or c["none"] or c["nan"])
         ]
 
-    def state(self, step, pooled):
+    def state(self, step: BaseEstimator, pooled: Mapping) -> dict:
         state, columns = {}, categories_told(pooled)
         for j, c in enumerate(columns):
             missing = {name: bool(c[name]) for name in ("none", "nan")}
@@ -318,7 +330,7 @@ class _Encoder(Kind):
                 kept["rare"] = _rare(step, c, pooled["n_rows"])
         return state
 
-    def fit(self, step, example, state):
+    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
         empty = self.empty_columns(step, state)
         if empty:
             return self._fit_to_others(step, example, state, empty)
@@ -337,7 +349,9 @@ class _Encoder(Kind):
         fitted.fit(_alike(example, rows, natural=True))
         return fitted.set_params(**step.get_params())
 
-    def _fit_to_others(self, step, example, state, empty: list[int]):
+    def _fit_to_others(
+        self, step: BaseEstimator, example: Any, state: Mapping, empty: list[int]
+    ) -> BaseEstimator:
         """The encoder of the columns that have a category, as a ColumnTransformer."""
         kept = [j for j in range(len(state)) if j not in empty]
         encoder = step
@@ -377,7 +391,7 @@ class _PCA(Kind):
         ),
     }
 
-    def check(self, step):
+    def check(self, step: BaseEstimator) -> None:
         if step.svd_solver not in ("auto", "full", "covariance_eigh"):
             raise NotPooledError(
                 f"PCA(svd_solver={step.svd_solver!r}) is no function of sums: set "
@@ -386,10 +400,10 @@ class _PCA(Kind):
         if step.n_components == "mle":
             raise NotPooledError("PCA cannot choose by 'mle': give n_components.")
 
-    def n_columns_out(self, step, n_columns, state):
+    def n_columns_out(self, step: BaseEstimator, n_columns: int, state: Mapping) -> int:
         return len(state["axes"])
 
-    def state(self, step, pooled):
+    def state(self, step: BaseEstimator, pooled: Mapping) -> dict:
         n, mean, d = pooled["n_rows"], pooled["mean"], len(pooled["mean"])
         scatter = np.zeros((d, d))
         scatter[np.triu_indices(d)] = pooled["triangle"]
@@ -410,7 +424,7 @@ class _PCA(Kind):
         axes = axes * np.where(largest < 0, -1.0, 1.0)[:, None]
         return {"n_rows": n, "mean": mean, "values": values, "axes": axes[:kept]}
 
-    def fit(self, step, example, state):
+    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
         fitted = clone(step).set_params(n_components=None, svd_solver="full")
         fitted.fit(_alike(example, np.eye(2, len(state["mean"]))))
         fitted.set_params(**step.get_params())
@@ -428,14 +442,16 @@ class _PCA(Kind):
         fitted._fit_svd_solver = "covariance_eigh"
         return fitted
 
-    def error(self, step, state):
+    def error(self, step: BaseEstimator, state: Mapping) -> float:
         values, kept = state["values"], len(state["axes"])
         if kept == len(values):
             return 0.0
         gap = values[kept - 1] - values[kept]
         return np.inf if gap <= _GAP * values[0] else 0.0
 
-    def contradiction(self, fitted, state, rows):
+    def contradiction(
+        self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
+    ) -> str:
         return axes_differ(state, rows)
 
 
@@ -446,10 +462,12 @@ class _Scaler(Kind):
     statistic = "extremes"
     fields = _EXTREMES
 
-    def fit(self, step, example, state):
+    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
         return clone(step).fit(_alike(example, [state["low"], state["high"]]))
 
-    def contradiction(self, fitted, state, rows):
+    def contradiction(
+        self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
+    ) -> str:
         return extremes_differ(state, rows)
 
 
@@ -462,20 +480,22 @@ class _Edges(_Scaler):
         # The parameter that says which of both: "strategy" or "knots".
         self.word = word
 
-    def fields_for(self, step):
+    def fields_for(self, step: BaseEstimator) -> Mapping[str, StateField]:
         return _EXTREMES if self.statistic_for(step) == "extremes" else _QUANTILES
 
-    def fit(self, step, example, state):
+    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
         if self.statistic_for(step) == "extremes":
             return super().fit(step, example, state)
         return clone(step).fit(_alike(example, state["rows"]))
 
-    def contradiction(self, fitted, state, rows):
+    def contradiction(
+        self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
+    ) -> str:
         if self.statistic_for(fitted) == "extremes":
             return super().contradiction(fitted, state, rows)
         return quantiles_differ(state["rows"], rows)
 
-    def check(self, step):
+    def check(self, step: BaseEstimator) -> None:
         value = getattr(step, self.word)
         if value not in ("uniform", "quantile"):
             raise NotPooledError(
@@ -483,27 +503,27 @@ class _Edges(_Scaler):
                 "bounds or counts: 'uniform' and 'quantile' are."
             )
 
-    def statistic_for(self, step):
+    def statistic_for(self, step: BaseEstimator) -> str | None:
         return "extremes" if getattr(step, self.word) == "uniform" else "histogram"
 
-    def n_columns_out(self, step, n_columns, state):
+    def n_columns_out(self, step: BaseEstimator, n_columns: int, state: Mapping) -> int:
         if self.word == "knots":
             return n_columns * _n_splines(step)
         if step.encode == "ordinal":
             return n_columns
         return int(np.sum(np.broadcast_to(step.n_bins, n_columns)))
 
-    def n_numbers(self, step, n_columns):
+    def n_numbers(self, step: BaseEstimator, n_columns: int) -> int:
         # A unit matrix of the splines of a column.
         return _n_splines(step) ** 2 if self.word == "knots" else 0
 
-    def n_working_numbers(self, step, n_columns):
+    def n_working_numbers(self, step: BaseEstimator, n_columns: int) -> int:
         return _n_splines(step) if self.word == "knots" else n_columns
 
-    def is_sparse(self, step):
+    def is_sparse(self, step: BaseEstimator) -> bool:
         return self.word == "strategy" and step.encode == "onehot"
 
-    def state(self, step, pooled):
+    def state(self, step: BaseEstimator, pooled: Mapping) -> dict:
         if self.statistic_for(step) == "extremes":
             return dict(pooled)
         n = step.n_knots if self.word == "knots" else np.max(step.n_bins) + 1
@@ -511,12 +531,12 @@ class _Edges(_Scaler):
 
 
 class _Quantiles(_OfGrid):
-    def state(self, step, pooled):
+    def state(self, step: BaseEstimator, pooled: Mapping) -> dict:
         counts = pooled["cumulative"][:, -1]
         n = int(min(step.n_quantiles, max(counts.max(), 1)))
         return _on_grid(pooled, np.linspace(0, 1, n))
 
-    def fit(self, step, example, state):
+    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
         rows = state["rows"]
         fitted = clone(step).set_params(n_quantiles=len(rows), subsample=None)
         fitted.fit(_alike(example, rows))
@@ -524,11 +544,11 @@ class _Quantiles(_OfGrid):
 
 
 class _RobustScaler(_OfGrid):
-    def state(self, step, pooled):
+    def state(self, step: BaseEstimator, pooled: Mapping) -> dict:
         low, high = step.quantile_range
         return _on_grid(pooled, [low / 100, 0.5, high / 100])
 
-    def fit(self, step, example, state):
+    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
         fitted = super().fit(step, example, state)
         low, middle, high = state["rows"]
         if step.with_centering:
@@ -550,10 +570,10 @@ class _PowerTransformer(Kind):
         "width": StateField(says="How far the power of each column may be off."),
     }
 
-    def statistic_for(self, step):
+    def statistic_for(self, step: BaseEstimator) -> str | None:
         return "powers" if step.method == "yeo-johnson" else "box_powers"
 
-    def state(self, step, pooled):
+    def state(self, step: BaseEstimator, pooled: Mapping) -> dict:
         likeliest = LikeliestPowers.of_sums(
             counts=pooled["counts"],
             means=pooled["means"],
@@ -570,7 +590,7 @@ class _PowerTransformer(Kind):
             "width": likeliest.errors,
         }
 
-    def fit(self, step, example, state):
+    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
         d = len(state["powers"])
         rows = np.linspace(1.0, 2.0, 5)[:, None] * np.ones(d)
         fitted = clone(step).fit(_alike(example, rows))
@@ -580,11 +600,13 @@ class _PowerTransformer(Kind):
             fitted._scaler = scaler.set_params(copy=False)
         return fitted
 
-    def contradiction(self, fitted, state, rows):
+    def contradiction(
+        self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
+    ) -> str:
         return powers_differ(fitted, state, rows)
 
 
-def _on_grid(pooled: Mapping, at) -> dict:
+def _on_grid(pooled: Mapping, at: Sequence[float] | np.ndarray) -> dict:
     """Quantiles of columns, "rows" of counts on a grid; "width" of its bins."""
     at, quantiles = np.asarray(at), []
     columns = (pooled[name] for name in ("cumulative", "low", "high"))
@@ -606,11 +628,11 @@ def _n_splines(step: prep.SplineTransformer) -> int:
     return step.n_knots + step.degree
 
 
-def _groups_rare(step) -> bool:
+def _groups_rare(step: BaseEstimator) -> bool:
     return step.min_frequency is not None or step.max_categories is not None
 
 
-def _rare(step, told: Mapping, n_rows: float) -> list[int]:
+def _rare(step: BaseEstimator, told: Mapping, n_rows: float) -> list[int]:
     counts = list(told["counts"])
     if isinstance(step, prep.OneHotEncoder):  # to which what is missing is a category
         counts += [told[name] for name in ("none", "nan") if told[name]]
@@ -626,7 +648,7 @@ def _rare(step, told: Mapping, n_rows: float) -> list[int]:
     return np.flatnonzero(rare).tolist()
 
 
-def _alike(example, rows, *, natural=False):
+def _alike(example: Any, rows: Iterable, *, natural: bool = False) -> Any:
     """Rows as a table of the form of an example; ``natural``: whole numbers, too."""
     rows = np.array(list(map(list, rows)), dtype=object)
     if hasattr(example, "columns"):

@@ -90,7 +90,7 @@ def test_each_mutant_is_code_and_differs_in_its_own_place(mutants, tmp_path):
 
 
 def test_a_draw_is_of_all_rooms_and_of_the_seed(mutants):
-    rooms = ("progress", "rounds")
+    rooms = ("progress", "tuning")
     drawn = mutants.drawn(mutants.ROOT, rooms, 9, 0)
     assert [mutant.room for mutant in drawn] == [*rooms * 4, "progress"]
     assert len(set(drawn)) == 9

@@ -153,6 +153,9 @@ def test_states_with_another_field_or_one_less_are_refused(name):
             less = {key: value for key, value in column.items() if key != field}
             with pytest.raises(ValueError, match=f"column 1 lacks the field '{field}'"):
                 Front.from_content(with_state(front, {**state, "1": less}))
+        for place in ("more", "7", "01"):  # there are three columns
+            with pytest.raises(ValueError, match=f"has the field '{place}'; its"):
+                Front.from_content(with_state(front, {**state, place: column}))
         with pytest.raises(ValueError, match="column 1 has the field 'more'"):
             Front.from_content(with_state(front, {**state, "1": {**column, "more": 1}}))
         return
