@@ -8,7 +8,14 @@ import numpy as np
 from scipy.special import log_softmax
 
 from ..base import warn_user
-from ..local import Member, TooFewRowsError, indices_of, join, opened_front
+from ..local import (
+    Member,
+    TooFewRowsError,
+    at_node,
+    indices_of,
+    join,
+    opened_front,
+)
 from ..messages import Message
 from ..networks import linear_logits
 from ..steps import ColumnsError
@@ -106,7 +113,8 @@ def judge(member: Member, *, models) -> dict:
     hits = np.zeros((len(models), len(rows)))
     losses = np.zeros((len(models), len(FACTORS)))
     for k, own in enumerate(models.values()) if len(rows) else ():
-        X = _rows(member, own.get("front"))[rows]
+        with at_node(member.name, "its rows cannot go through the front of a model"):
+            X = _rows(member, own.get("front"))[rows]
         for half, name in enumerate(HALVES):
             judged = part != half
             hits[k, judged], loss = _judged(
