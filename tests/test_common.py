@@ -11,7 +11,7 @@ from unittest import SkipTest
 import joblib
 import numpy as np
 import pytest
-from common_estimators import LABELS, LISTED, federated, fitted
+from helpers.estimators import LABELS, LISTED, federated, fitted
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone

@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from common_fitted import once
+from helpers.fitted import once
 from sklearn.base import clone
 from sklearn.covariance import LedoitWolf
 from sklearn.datasets import load_digits

@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from common_documents import SITES, documents
+from helpers.documents import SITES, documents
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_wine

@@ -23,7 +23,7 @@ import numpy as np
 def main(arguments=None) -> int:
     """Print a table of outcomes by kind of mutation."""
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    import common_hostile as hostile
+    from helpers import hostile
 
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--n", type=int, default=10_000, help="mutated summaries")
@@ -77,7 +77,7 @@ def main(arguments=None) -> int:
 
 def _costs(given) -> int:
     """Print memory and time of requests at the limits; 1 if one takes too much."""
-    import common_costly as costly
+    from helpers import costly
 
     n_too_much, draws = 0, costly.DRAWS
     for i in range(given.first, given.first + given.limits):

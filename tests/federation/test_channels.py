@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from common_fitted import once
+from helpers.fitted import once
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, SGDClassifier

@@ -9,9 +9,9 @@ import tracemalloc
 import warnings
 from dataclasses import asdict, fields, replace
 
-import common_costly as costly
 import numpy as np
 import pytest
+from helpers import costly
 from scipy.sparse import csr_matrix
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA

@@ -10,10 +10,10 @@ from collections import Counter
 from dataclasses import replace
 from time import perf_counter
 
-import common_hostile as hostile
 import numpy as np
 import pytest
-from common_broken import MISSING
+from helpers import hostile
+from helpers.broken import MISSING
 from scipy import sparse
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression

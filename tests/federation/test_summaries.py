@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from common_fitted import once
+from helpers.fitted import once
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_digits

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from common_fitted import once
+from helpers.fitted import once
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix

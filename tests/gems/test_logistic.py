@@ -9,8 +9,8 @@ import re
 import joblib
 import numpy as np
 import pytest
-from common_estimators import federated
-from common_parts import in_parts
+from helpers.estimators import federated
+from helpers.parts import in_parts
 from scipy.sparse import csr_matrix
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_digits

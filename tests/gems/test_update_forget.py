@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from common_fitted import once
+from helpers.fitted import once
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis

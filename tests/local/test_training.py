@@ -60,13 +60,13 @@ def mlp(**options):
 
 
 def dense_net(**options):
-    from common_nets import net
+    from helpers.nets import net
 
     return net(**options)
 
 
 def convolutional_net():
-    from common_nets import Convolutional, net
+    from helpers.nets import Convolutional, net
 
     return net(Convolutional)
 
@@ -421,7 +421,7 @@ def net_that_ends(end, widths=(64, 8, 3), seed=0):
     """A net whose module ends with a link, trained from the seed's weights."""
     torch = pytest.importorskip("torch")
     pytest.importorskip("skorch")
-    from common_nets import net
+    from helpers.nets import net
 
     nn, (link, criterion) = torch.nn, ENDS[end]
     with torch.random.fork_rng(devices=[]):
@@ -463,7 +463,7 @@ def test_other_layers_are_trained_as_the_nets_own_would_be(end, carried):
 def test_asking_and_training_leave_the_generator_of_torch():
     torch = pytest.importorskip("torch")
     pytest.importorskip("skorch")
-    from common_nets import net
+    from helpers.nets import net
 
     class Dropping(torch.nn.Sequential):
         def __init__(self, broken=False):

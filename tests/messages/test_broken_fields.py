@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 
-import common_hostile as hostile
 import pytest
-from common_broken import LEAVES, broken, told_in
+from helpers import hostile
+from helpers.broken import LEAVES, broken, told_in
 
 from skgems.messages import Message, check_reply, check_request
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A server that keeps to every rule of an agreement comes no nearer to the rows.
 
-Each attack of `common_attacks` is played twice on rows of each sort: against a node
+Each attack of `helpers.attacks` is played twice on rows of each sort: against a node
 without protections, where it finds rows, and against one under the agreement of the
 method that the attack belongs to. There the median row is known no better than by the
 honest summary. Where an agreement means to trust the server, as the guide's page on
@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from common_attacks import (
+from helpers.attacks import (
     ATTACKS,
     SORTS,
     WITHOUT_ATTACK,

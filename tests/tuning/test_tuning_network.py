@@ -7,8 +7,8 @@ import copy
 
 import numpy as np
 import pytest
-from common_estimators import federated
-from common_fitted import once
+from helpers.estimators import federated
+from helpers.fitted import once
 from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import softmax

@@ -6,12 +6,13 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-from common_fitted import once
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.neural_network import MLPClassifier
+
+from helpers.fitted import once
 
 NAMES = ["lyon", "paris", "rome"]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from common_fitted import once
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+
+from helpers.fitted import once
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("skorch")

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 import numpy as np
-from common_broken import LEAVES, Pair, at, broken, put, told_in
 from sklearn.discriminant_analysis import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -27,6 +26,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, SplineTransformer, StandardScaler
 
+from helpers.broken import LEAVES, Pair, at, broken, put, told_in
 from skgems import (
     GEMSLogisticAggregator,
     GEMSMLPAggregator,

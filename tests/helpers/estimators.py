@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
-from common_fitted import once
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
+from helpers.fitted import once
 from skgems import (
     DistillationAggregator,
     EnsembleAggregator,
