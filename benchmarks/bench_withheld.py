@@ -34,18 +34,16 @@ from skgems.federation import (
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from helpers.attacks import (  # noqa: E402
-    ATTACKS,
+from helpers.attacked_nodes import (  # noqa: E402
     SORTS,
     AgreedNode,
-    Attack,
     HonestSummary,
     Rows,
     breast_cancer_rows,
     features_found,
-    network_of_node,
-    training_of_planted_layers,
 )
+from helpers.attacks import ATTACKS, Attack  # noqa: E402
+from helpers.attacks_by_training import network_of_node, training_of_planted_layers  # noqa: E402
 
 # Of the model's logits along the direction: what finds most of those that are answered.
 STEEPNESS = 60.0

@@ -14,27 +14,26 @@ from functools import cache
 
 import numpy as np
 import pytest
-from helpers.attacks import (
-    ATTACKS,
+from helpers.attacked_nodes import (
     SORTS,
-    WITHOUT_ATTACK,
     AgreedNode,
-    Attack,
     HonestSummary,
     NodeOfManyExchanges,
     OpenNode,
     Rows,
     breast_cancer_rows,
     features_found,
-    lattices_of_halves,
-    layers_in_score,
-    network_of_node,
     rounded_to_sort,
+)
+from helpers.attacks import ATTACKS, WITHOUT_ATTACK, Attack
+from helpers.attacks_by_layers import layers_in_score
+from helpers.attacks_by_numbers import (
+    lattices_of_halves,
     thresholds_in_many_exchanges,
     thresholds_of_sums,
-    training_of_planted_layers,
     units_in_neurons,
 )
+from helpers.attacks_by_training import network_of_node, training_of_planted_layers
 from sklearn.naive_bayes import BernoulliNB
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator, PooledAggregator
