@@ -4,53 +4,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 
 import numpy as np
 import pytest
+from helpers.clumps import LABELS, PLAIN, clumps, member, moments, rows_of
 from scipy import sparse
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
-from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
 from skgems.federation import Message, Simulation, answer, read_federation
 from skgems.gems import GEMSLogisticAggregator
-from skgems.local import Member, seed_of_rows
 from skgems.local import moments as answered
-from skgems.messages import check_request
-from skgems.moments import ClassMoments, cluster_classes, moments_kind
+from skgems.moments import ClassMoments, moments_kind
 from skgems.networks import HiddenLayers
-
-LABELS = ["a", "b", "c"]
-PLAIN = {"kind": "class", "n_components": 1, "min_cluster_size": 1}
-
-
-def rows_of(n=60, d=4, seed=0, mean=0.0):
-    rng = np.random.RandomState(seed)
-    y = np.append([0, 1, 2], rng.randint(3, size=n - 3))
-    X = rng.normal(size=(n, d)) + 2.0 * rng.normal(size=(3, d))[y] + mean
-    return X, np.array(LABELS)[y]
-
-
-def member(X=None, y=None, estimator=None, **roles):
-    if X is None:
-        X, y = rows_of()
-    clf = DummyClassifier() if estimator is None else estimator
-    return Member.of("lyon", clf.fit(X, y), X, y, **roles)
-
-
-def moments(one, *, model=None, **asked):
-    """The reply of a member whose own model has such weights, and classes."""
-    if model is None:
-        return answered(one, **asked)
-
-    class Modelled(Member):
-        def own_linear(self):
-            return model
-
-    own = {field.name: getattr(one, field.name) for field in fields(one)}
-    return answered(Modelled(**own), model="own", **asked)
 
 
 def weights(n_outputs=3, d=4, seed=1):
@@ -369,28 +336,6 @@ def test_simulated_nodes_tell_of_all_rows_that_they_have():
 # ---- clusters --------------------------------------------------------------------
 
 
-def clumps(n=40, d=2, n_clumps=4, seed=0, apart=50.0):
-    """Rows of one class in clumps that lie far apart, and whose is whose."""
-    rng = np.random.RandomState(seed)
-    places = np.repeat(np.arange(n_clumps), n // n_clumps)
-    centers = apart * np.column_stack([np.cos(places), np.sin(places * 1.7)])
-    return rng.normal(size=(len(places), d)) + centers, places
-
-
-def same(one, other):
-    """Whether two clusterings are the same but for numbers."""
-    pairs = set(zip(one.tolist(), other.tolist(), strict=True))
-    return len(pairs) == len(set(one)) == len(set(other))
-
-
-def test_clumps_are_found_in_each_class():
-    X, places = clumps()
-    y = np.repeat([0, 1], 20)
-    parts = cluster_classes(X, y, 2, 4, random_state=0)
-    assert same(parts, places)
-    assert len(np.unique(cluster_classes(X, y, 1, 4, random_state=0))) == 2
-
-
 def test_means_of_clusters_are_told_and_the_scatter_about_them():
     X, places = clumps()
     X, places = np.vstack([X, X[:5] + 500.0]), np.append(places, [9] * 5)
@@ -422,92 +367,6 @@ def test_clusters_have_at_least_ten_rows_and_min_rows(min_cluster_size):
     own = ClassMoments.from_arrays(moments(member(X, y), **settings)["moments"])
     assert own.counts.min() >= max(10, min_cluster_size)
     assert own.n_rows == 200 and len(own.counts) > 6
-
-
-def test_small_clusters_are_dissolved():
-    """Rows of a clump that is too small go to the nearest of the others."""
-    X, places = clumps()
-    X, places = np.vstack([X, X[:2] + 1000.0]), np.append(places, [4, 4])
-    # The two are nearest to this clump.
-    centers = [X[places == p].mean(axis=0) for p in range(4)]
-    nearest = np.argmin([np.linalg.norm(X[-1] - c) for c in centers])
-    parts = cluster_classes(X, np.zeros(42, dtype=int), 5, 4, random_state=0)
-    sizes = np.bincount(parts)
-    assert sizes.min() >= 4
-    assert parts[-1] == parts[-2] == parts[np.flatnonzero(places == nearest)[0]]
-    # Where two rows are enough they are a cluster.
-    parts = cluster_classes(X, np.zeros(42, dtype=int), 5, 2, random_state=0)
-    assert parts[-1] == parts[-2] and (parts == parts[-1]).sum() == 2
-
-
-def test_equal_rows_are_one_cluster():
-    X, y = np.ones((20, 2)), np.zeros(20, dtype=int)
-    assert len(np.unique(cluster_classes(X, y, 4, 4, random_state=0))) == 1
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_units_and_zero_of_features_change_no_cluster(dtype):
-    X, y = rows_of(n=300)
-    codes = np.searchsorted(LABELS, y)
-    reference = cluster_classes(X.astype(dtype), codes, 8, 4, random_state=0)
-    assert len(np.unique(reference)) > 15
-    for a, b in ((64.0, 0.0), (1.0, 1000.0), (np.array([0.01, 1, 50, 3000]), -70.0)):
-        if dtype == np.float32 and not np.isscalar(a):
-            continue  # single rows change sides by rounding
-        if dtype == np.float32 and b:
-            b = 8.0
-        moved = (X * a + b).astype(dtype)
-        parts = cluster_classes(moved, codes, 8, 4, random_state=0)
-        if dtype == np.float32 and b:
-            # Rounding of single rows.
-            agree = np.mean(parts == reference)
-            assert agree > 0.98
-        else:
-            assert same(parts, reference)
-
-
-def test_features_count_in_deviations_within_classes():
-    """A feature of large units and no clumps hides none of the clumps of another."""
-    rng = np.random.RandomState(0)
-    places = np.arange(80) % 2
-    X = np.column_stack(
-        [1e5 * rng.normal(size=80), places + 0.05 * rng.normal(size=80)]
-    )
-    parts = cluster_classes(X, np.zeros(80, dtype=int), 2, 4, random_state=0)
-    agree = np.mean(parts == places)
-    assert max(agree, 1 - agree) > 0.6
-    X[:, 0] = 7.0  # a constant feature is in no cluster's way
-    assert same(
-        cluster_classes(X, np.zeros(80, dtype=int), 2, 4, random_state=0), places
-    )
-
-
-def test_clusters_of_many_rows_are_those_of_a_sample():
-    X, places = clumps(n=4000)
-    parts = cluster_classes(X, np.zeros(4000, dtype=int), 4, 4, random_state=0)
-    assert same(parts, places)
-
-
-def test_the_same_rows_have_the_same_clusters_whatever_numpy_drew_before():
-    X, y = rows_of(n=300)
-    replies = []
-    for state in range(2):
-        np.random.seed(state)
-        replies.append(moments(member(X, y), **PLAIN | {"n_components": 8})["moments"])
-    np.testing.assert_array_equal(replies[0]["means"], replies[1]["means"])
-
-
-def test_no_server_can_have_clusters_drawn_anew():
-    request = Message.of("moments", **PLAIN | {"n_components": 8}, model=None)
-    check_request(request)
-    with pytest.raises(ValueError, match="seed is no field"):
-        check_request(Message.of("moments", **request.content, seed=1))
-
-
-def test_the_seed_of_rows_is_that_of_their_class_sizes_in_any_order():
-    seed = seed_of_rows([30, 5, 12])
-    assert seed == seed_of_rows([5, 12, 30, 0]) and 0 <= seed < 2**32
-    assert seed != seed_of_rows([30, 5, 13])
 
 
 def test_it_is_told_of_how_many_rows_the_gradient_is_in_effect():
