@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
-from sklearn.datasets import load_wine
+from helpers.missing_labels import LABELS, NODES, OF_NODES, X, with_none
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
@@ -21,74 +19,11 @@ from skgems import (
     combine,
 )
 from skgems.datasets import (
-    missing_labels,
     partition_by_label,
     partition_dirichlet,
     partition_homogeneous,
 )
 from skgems.federation import Nodes, reply_to
-
-X, CODES = load_wine(return_X_y=True)
-X = (X - X.mean(axis=0)) / X.std(axis=0)
-LABELS = np.array(["ill", "unclear", "well"])[CODES]
-NODES = np.array(["lyon", "oslo", "rome"])[np.arange(len(X)) % 3]
-LACKING = [4, 7, 10, 11]  # three of oslo, one of rome
-OF_NODES = "3 of the 59 rows of node 'oslo', 1 of the 59 rows of node 'rome'"
-ADVICE = "Leave these rows out, or give them their labels: keep = pandas.notna(y)"
-
-
-def with_none(labels):
-    labels = labels.astype(object)
-    labels[LACKING] = None
-    return labels
-
-
-def with_nan(labels):
-    labels = labels.astype(object)
-    labels[LACKING] = np.nan
-    return labels
-
-
-def as_series(dtype, gap):
-    pandas = pytest.importorskip("pandas")
-    values = CODES if dtype in ("Int64", "Float64") else LABELS
-    labels = pandas.Series(values, dtype=dtype)
-    labels[LACKING] = pandas.NA if gap == "NA" else None
-    return labels
-
-
-FORMS = {
-    "None": lambda: with_none(LABELS),
-    "NaN": lambda: with_nan(LABELS),
-    "list": lambda: with_none(LABELS).tolist(),
-    "list with NaN": lambda: with_nan(LABELS).tolist(),
-    "floats": lambda: np.where(np.isin(np.arange(len(X)), LACKING), np.nan, CODES),
-    "numbers and None": lambda: with_none(CODES),
-    "texts": lambda: as_series("str", "None"),
-    "objects with NA": lambda: as_series(object, "NA"),
-    "array with NA": lambda: np.asarray(as_series(object, "NA")),
-    "strings with NA": lambda: as_series("string", "NA"),
-    "categories": lambda: as_series("category", "None"),
-    "Int64": lambda: as_series("Int64", "NA"),
-    "Float64": lambda: as_series("Float64", "NA"),
-}
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_missing_labels_of_any_form_are_found(form):
-    labels = FORMS[form]()
-    assert np.flatnonzero(missing_labels(labels)).tolist() == LACKING
-    with pytest.raises(ValueError, match=f"{OF_NODES}. {re.escape(ADVICE)}"):
-        PooledAggregator().fit(X, labels, nodes=NODES)
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [LABELS, LABELS.astype(object), CODES, CODES > 1, CODES + 0.5, LABELS.tolist(), []],
-)
-def test_labels_that_are_there_are_not_missing(labels):
-    assert not missing_labels(labels).any()
-    assert missing_labels(labels).shape == (len(labels),)
 
 
 def test_what_the_error_says_to_do_works():
@@ -169,6 +104,7 @@ def test_partitions(partition):
 
 
 # ---- at a node ----------------------------------------------------------------------
+
 
 AT_OSLO = "Node 'oslo': y has no label .* for 3 of its 59 rows. Leave these rows out"
 
