@@ -5,20 +5,16 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import textwrap
 from pathlib import Path
 
-import numpy as np
 import pytest
 from helpers.command_line import LABELS, NODES, requests, start, to_answer
 
 import skgems
 from skgems._cli import main
-from skgems._cli._dialects import Dialect
 from skgems._cli._front import read_front
 from skgems._cli._main import _read
-from skgems._cli._tables import read_table
 from skgems.channels import inspect
 from skgems.federation import Summary
 
@@ -89,16 +85,6 @@ def test_what_is_wrong_is_one_line_and_the_code_1(work, capsys, argv, message):
     assert err.startswith("skgems: error: ") and err.count("\n") == 1
     assert message in err
     assert not Path("x").exists()
-
-
-def test_missing_packages_are_named(work, capsys, monkeypatch):
-    start()
-    monkeypatch.setitem(sys.modules, "skops.io", None)
-    assert main(["combine", "study", "--out", "m.skops"]) == 1
-    assert "the package skops: pip install skgems[cli]." in capsys.readouterr().err
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    assert main(to_answer(requests(1)["lyon"], "lyon")) == 1
-    assert "the package pandas: pip install skgems[cli]." in capsys.readouterr().err
 
 
 # ---- inspect and help ----------------------------------------------------------
@@ -184,16 +170,6 @@ def test_errors_do_not_steer_a_terminal(work, capsys):
     assert main(["inspect", str(path)]) == 1
     err = capsys.readouterr().err
     assert "\x1b" not in err and r"a\x1b[2Jb: it has 7 bytes" in err
-
-
-def test_numbers_are_read_to_the_last_digit(work):
-    rng = np.random.default_rng(0)
-    numbers = rng.normal(size=500) * 10.0 ** rng.integers(-30, 30, 500)
-    Path("n.csv").write_text(
-        "\n".join(["n,y", *(f"{v!r},a" for v in numbers.tolist())])
-    )
-    table = read_table("n.csv", Dialect(), as_written=["y"])
-    np.testing.assert_allclose(table.frame["n"], numbers, rtol=1e-15)
 
 
 def test_rows_in_parquet(work, capsys, monkeypatch):

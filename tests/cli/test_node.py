@@ -26,14 +26,12 @@ from helpers.command_line import (
     write_rows,
 )
 from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import FunctionTransformer
 
 import skgems
 from skgems._cli import main
 from skgems.federation import Summary, sign
 
 pandas = pytest.importorskip("pandas")
-skops_io = pytest.importorskip("skops.io")
 
 
 # ---- rows and models -----------------------------------------------------------
@@ -77,22 +75,6 @@ def test_limits_are_set_by_the_node(work, capsys):
     assert main([*argv, "--limit", "clusters=300", "epochs=5"]) == 0
     assert main([*argv, "--limit", "cluster=300"]) == 1
     assert "write NAME=NUMBER, such as epochs=5000" in capsys.readouterr().err
-
-
-def test_models_in_skops_files(work, capsys):
-    start()
-    X, y = rows_of("lyon")
-    skops_io.dump(LogisticRegression().fit(X[:, [2, 0, 1]], y), "lyon.skops")
-    argv = to_answer(requests(1)["lyon"], "lyon", "--drop", "patient")
-    argv[argv.index("lyon.joblib")] = "lyon.skops"
-    assert main(argv) == 0
-    # It knows no names, so all depends on the order of columns.
-    out = capsys.readouterr().out
-    assert "Features, in this order: 'weight', 'age', 'dose'." in out
-    skops_io.dump(FunctionTransformer(write_rows), "lyon.skops")
-    assert main([*argv, "--yes"]) == 1
-    err = capsys.readouterr().err
-    assert "If you trust them: --trust " in err and "write_rows" in err
 
 
 def break_cell(text):
@@ -208,13 +190,6 @@ def test_the_bound_is_agreed_at_the_start(work, capsys):
         lines = capsys.readouterr().out.splitlines()
         place = lines[1].index("min rows")
         assert [own[place:].split()[0] for own in lines[2:5]] == ["10", "5", "10"]
-
-
-def test_a_model_that_cannot_be_read(work, capsys):
-    start()
-    Path("lyon.joblib").write_bytes(b"\x80nothing")
-    assert main(to_answer(requests(1)["lyon"], "lyon")) == 1
-    assert "lyon.joblib: the model cannot be read: " in capsys.readouterr().err
 
 
 # ---- what is written -----------------------------------------------------------

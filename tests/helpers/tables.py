@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
+from sklearn.base import clone
 
 from skgems import PooledTransformer
 from skgems.federation import Message, Nodes, reply_to
@@ -67,3 +68,17 @@ def asked(tables, transformer, **options):
 def parts(frame):
     codes = owners(frame)
     return {f"node {k}": frame[codes == k] for k in range(3)}
+
+
+def agree(transformer, X, *, rtol=1e-8, **options):
+    """The pooled transformer, which does what scikit-learn's fit on all rows does."""
+    pooled = PooledTransformer(transformer, **options).fit(X, nodes=owners(X))
+    reference = clone(transformer).fit(X)
+    ours, theirs = pooled.transform(X), reference.transform(X)
+    ours, theirs = dense(ours), dense(theirs)
+    np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=rtol)
+    names = reference.get_feature_names_out()
+    assert pooled.get_feature_names_out().tolist() == names.tolist()
+    assert type(pooled.to_estimator()) is type(reference)
+    np.testing.assert_array_equal(dense(pooled.transformer_.transform(X)), ours)
+    return pooled

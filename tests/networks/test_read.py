@@ -22,7 +22,7 @@ from sklearn.linear_model import (
     RidgeClassifier,
     SGDClassifier,
 )
-from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import (
     OneVsOneClassifier,
     OneVsRestClassifier,
@@ -48,30 +48,6 @@ def test_feature_names():
             network.decision_function(frame), network.decision_function(X)
         )
         assert read_network(fitted(estimator, X, y)).feature_names_in is None
-
-
-def test_wrappers_are_opened():
-    X, y = data(3)
-    bare = LogisticRegression(C=0.1).fit(X, y)
-    expected = read_network(bare).coefs[0]
-    grid = GridSearchCV(LogisticRegression(), {"C": [0.1]}, cv=2).fit(X, y)
-    wrapped = [
-        FrozenEstimator(bare),
-        FrozenEstimator(FrozenEstimator(bare)),
-        grid,
-        FrozenEstimator(grid),
-        RandomizedSearchCV(LogisticRegression(), {"C": [0.1]}, n_iter=1, cv=2).fit(
-            X, y
-        ),
-        Pipeline([("clf", FrozenEstimator(bare))]),
-        Pipeline([("none", "passthrough"), ("inner", Pipeline([("clf", bare)]))]),
-        GridSearchCV(
-            Pipeline([("clf", LogisticRegression())]), {"clf__C": [0.1]}, cv=2
-        ).fit(X, y),
-    ]
-    for estimator in wrapped:
-        assert is_fitted(estimator)
-        np.testing.assert_allclose(read_network(estimator).coefs[0], expected)
 
 
 def test_a_network_is_returned_as_it_is():
@@ -179,13 +155,6 @@ def test_other_classifiers_are_refused_with_the_accepted_ones(estimator):
     kind = type(estimator).__name__
     with pytest.raises(TypeError, match=f"Node 'ward': {kind} cannot.*MLPClassifier"):
         read_network(estimator.fit(X, y), name="ward")
-
-
-def test_search_without_refit():
-    X, y = data(2)
-    search = GridSearchCV(LogisticRegression(), {"C": [1]}, cv=2, refit=False)
-    with pytest.raises(TypeError, match="Node 'ward'.*refit=True"):
-        read_network(search.fit(X, y), name="ward")
 
 
 @pytest.mark.parametrize(

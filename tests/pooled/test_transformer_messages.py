@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import warnings
 
 import numpy as np
 import pytest
@@ -343,11 +342,3 @@ def test_a_front_is_typed():
     ):
         with pytest.raises(ValueError, match="is no transformer of a front"):
             front_of_text(text)
-
-
-def test_random_features_keep_the_rules_of_scikit_learn():
-    from sklearn.utils.estimator_checks import check_estimator
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        check_estimator(RandomFeatures(n_components=5, random_state=0))
