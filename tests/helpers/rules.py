@@ -31,9 +31,6 @@ def check(rule, content, match: str | None, **place) -> None:
         refuse(rule, content, match, **place)
 
 
-# ---- rows ----------------------------------------------------------------------
-
-
 ROLES = ("judging", "moments", "training")
 
 
@@ -43,8 +40,11 @@ def described(**more) -> dict:
     return {"rows": rows | more}
 
 
-# ---- sums ----------------------------------------------------------------------
-
-
 def without(content: dict, *names: str) -> dict:
     return {name: value for name, value in content.items() if name not in names}
+
+
+def rows() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], [30, 10])
+    return rng.normal(size=(40, 3)) + y[:, None], y

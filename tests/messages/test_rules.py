@@ -344,12 +344,3 @@ def test_a_precision_is_definite():
         (np.array([[-1.0, 0.0], [0.0, 1.0]]), "has negative squares on its diagonal"),
     ):
         refuse(rule, {"precision": precision}, f"precision {match}")
-
-
-# ---- sums ----------------------------------------------------------------------
-
-
-def rows() -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    y = np.repeat([0, 1], [30, 10])
-    return rng.normal(size=(40, 3)) + y[:, None], y

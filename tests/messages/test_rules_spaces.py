@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.rules import BEYOND, WITHIN, check, refuse, take, without
-from messages.test_rules import rows
+from helpers.rules import BEYOND, WITHIN, check, refuse, rows, take, without
 from sklearn.linear_model import LogisticRegression
 
 from skgems.federation import Message, answer

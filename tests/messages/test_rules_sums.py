@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.rules import BEYOND, WITHIN, check, described, refuse, take, without
-from messages.test_rules import rows
+from helpers.rules import BEYOND, WITHIN, check, described, refuse, rows, take, without
 
 from skgems.messages import _rules as rules
 from skgems.moments import ClassMoments, class_moments
