@@ -22,9 +22,6 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-# ---- what is read ----------------------------------------------------------------
-
-
 def test_columns_that_nobody_needs_are_not_looked_at(here):
     frame = table().assign(menge="1.234,5", x=1)
     frame.columns = [*frame.columns[:-1], "menge"]
@@ -34,9 +31,6 @@ def test_columns_that_nobody_needs_are_not_looked_at(here):
         assert set(made.frame.columns) >= {"alter", "crp"}
         assert "menge" not in made.frame.columns
     assert made.unused == ["größe", "station", "menge", "menge"]
-
-
-# ---- what is said ----------------------------------------------------------------
 
 
 def test_files_of_other_kinds(here):
@@ -49,9 +43,6 @@ def test_files_of_other_kinds(here):
     written(csv(sep="\t"))
     Path("rows.csv").rename("rows.tsv")
     assert len(read_table("rows.tsv", Dialect(), as_written=[]).frame) == N_ROWS
-
-
-# ---- words that say it -----------------------------------------------------------
 
 
 def test_words_for_separators():

@@ -21,9 +21,6 @@ from skgems.federation import Summary
 pandas = pytest.importorskip("pandas")
 
 
-# ---- rows and models -----------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "argv, message",
     [
@@ -85,9 +82,6 @@ def test_what_is_wrong_is_one_line_and_the_code_1(work, capsys, argv, message):
     assert err.startswith("skgems: error: ") and err.count("\n") == 1
     assert message in err
     assert not Path("x").exists()
-
-
-# ---- inspect and help ----------------------------------------------------------
 
 
 def test_inspect_prints_what_the_function_finds(work, capsys):

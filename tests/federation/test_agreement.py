@@ -49,9 +49,6 @@ def node():
     return LogisticRegression().fit(X, y), X, y
 
 
-# ---- gradients of few rows ---------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def digits():
     X, y = load_digits(return_X_y=True)

@@ -40,9 +40,6 @@ def kept(tmp_path):
     return tmp_path / "kept"
 
 
-# ---- rows --------------------------------------------------------------------------
-
-
 def test_rows_that_change_within_an_exchange(state):
     agreement, join = agreed()
     answer(join, state)
@@ -114,9 +111,6 @@ def test_rows_may_be_mended_until_something_was_answered(state):
     answer(join, state)
     answer(judging(agreement), state)
     assert [entry["n_rows"] for entry in log_of(state) if "n_rows" in entry] == [12, 60]
-
-
-# ---- across exchanges --------------------------------------------------------------
 
 
 def test_another_classifier_is_another_exchange(state):

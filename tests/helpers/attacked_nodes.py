@@ -268,14 +268,11 @@ class NodeOfManyExchanges(AgreedNode):
         return super().ask(message)
 
 
-# A layer of the server's that lets one row through ------------------------------------
+# What attacks have in common ----------------------------------------------------------
 
 
 def no_guesses(summary: HonestSummary) -> np.ndarray:
     return np.zeros((0, summary.n_features))
-
-
-# Attacks by planted layers ------------------------------------------------------------
 
 
 def first_content(aggregator: BaseAggregator) -> dict:

@@ -168,7 +168,7 @@ def kinds() -> list[Kind]:
     return found
 
 
-# ---- what may come of them -------------------------------------------------
+# ---- summaries -------------------------------------------------------------
 
 
 def tried(kind: Kind, whole: bytes) -> str:

@@ -14,7 +14,7 @@ from skgems.spaces import _margins as margins_module
 from skgems.spaces import _radii as radii_module
 from skgems.spaces._margins import MOST_ROWS, Rays
 
-# ---- sampled --------------------------------------------------------------
+# ---- rays -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_compared", [2, 8])
