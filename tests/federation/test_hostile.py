@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
+"""Files and fields that hostile nodes may send: each is refused in bounds."""
+
 from __future__ import annotations
 
 import json

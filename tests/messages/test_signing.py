@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
+"""Signatures of messages: who signs what, and what is refused without them."""
+
 from __future__ import annotations
 
 import os
