@@ -36,15 +36,18 @@ TESTED_ELSEWHERE = {
         "channels/test_exchange.py",
         "a folder keeps the method as JSON",
     ),
-    "federation/_federation.py": ("federation/test_reading.py", "it is what is read"),
+    "federation/_federation.py": (
+        "federation/test_summarizing.py",
+        "all that sends or has rows",
+    ),
     "federation/_keep_replies.py": (
         "federation/test_update_forget.py",
-        "replies are kept for nodes that come or go later",
+        "replies that are kept",
     ),
     "federation/_plans.py": ("federation/test_channel.py", "plans run over channels"),
     "federation/_record.py": (
-        "federation/test_outside.py",
-        "a channel's nodes are asked again",
+        "federation/test_update_forget.py",
+        "replies that are looked up again",
     ),
     "federation/_replying.py": (
         "federation/test_outside.py",
@@ -57,12 +60,18 @@ TESTED_ELSEWHERE = {
     ),
     "gems/_summarizing.py": ("federation/test_summarizing.py", "through summarize"),
     "gems/_sums.py": ("gems/test_regions.py", "a region is a sum of nodes"),
-    "local/_classifiers.py": ("local/test_tasks.py", "what a member answers by"),
+    "local/_classifiers.py": (
+        "ensembles/test_ensemble_weights.py",
+        "what classifiers of any kind say",
+    ),
     "local/_closed_forms.py": (
         "pooled/test_forms.py",
         "a form is what nodes tell of it",
     ),
-    "local/_fitting.py": ("local/test_penalties.py", "what was fitted is looked at"),
+    "local/_fitting.py": (
+        "ensembles/test_given_rows.py",
+        "classifiers of any kind are fitted",
+    ),
     "local/_lookup.py": ("local/test_model.py", "each model is looked up"),
     "local/_member.py": ("local/test_tasks.py", "tasks are asked of members"),
     "local/_sklearn.py": ("local/test_model.py", "a kind of model"),
