@@ -173,7 +173,8 @@ def written(heading):
         first, verdict, _ = re.split(r"^     - ?", row, flags=re.MULTILINE)
         names = re.findall(r"``([^`]+)``|:class:`~?([^`]+)`", first)
         verdicts |= dict.fromkeys(
-            ("".join(name).rpartition("fronts.")[2] for name in names), verdict.strip()
+            ("".join(name).removeprefix("skgems.steps.") for name in names),
+            verdict.strip(),
         )
     return verdicts
 
