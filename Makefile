@@ -60,7 +60,7 @@ demo: $(call ready,plot)
 # COVERAGE=1 measures branch coverage too, and fails below what setup.cfg asks for. Tests
 # that run over every aggregator again are not traced, which would take minutes more.
 COVERAGE ?=
-UNTRACED := tests/test_common.py tests/test_contract.py tests/test_demo.py
+UNTRACED := $(wildcard tests/test_common*.py) tests/test_contract.py tests/test_demo.py
 # Tests marked as slow show what others show, on more cases.
 ALL ?=
 # A worker takes tests in their order, which share what is fitted, and others from one

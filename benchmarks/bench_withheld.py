@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a curious server finds of a node's rows, and what keeping rows back costs.
 
-Four tables: all attacks that the tests play (tests/common_attacks.py), on more rows and
-under several bounds; what training of planted networks shows, by how many units they
-have; gradients of thousands of steep models, of which only some are answered; and what
-five messages lose by what nodes keep back.
+Four tables: all attacks that the tests play (tests/helpers/attacks.py), on more rows
+and under several bounds; what training of planted networks shows, by how many units
+they have; gradients of thousands of steep models, of which only some are answered; and
+what five messages lose by what nodes keep back.
 """
 
 from __future__ import annotations
@@ -34,18 +34,16 @@ from skgems.federation import (
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from common_attacks import (  # noqa: E402
-    ATTACKS,
+from helpers.attacked_nodes import (  # noqa: E402
     SORTS,
     AgreedNode,
-    Attack,
     HonestSummary,
     Rows,
     breast_cancer_rows,
     features_found,
-    network_of_node,
-    training_of_planted_layers,
 )
+from helpers.attacks import ATTACKS, Attack  # noqa: E402
+from helpers.attacks_by_training import network_of_node, training_of_planted_layers  # noqa: E402
 
 # Of the model's logits along the direction: what finds most of those that are answered.
 STEEPNESS = 60.0

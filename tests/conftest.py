@@ -11,7 +11,7 @@ import pytest
 
 # Without it scikit-learn skips its check of array API input.
 os.environ["SCIPY_ARRAY_API"] = "1"
-# Test modules share helpers by name: "import common_estimators".
+# Test files share what is in helpers: "from helpers.estimators import federated".
 sys.path.insert(0, str(Path(__file__).parent))
 
 

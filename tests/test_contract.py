@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the result of an aggregator does not depend on: the contract, on all of them.
 
-`test_common.py` tests what holds with default settings; here all come with
+The files `test_common*.py` test what holds with default settings; here all come with
 rounds, public rows and the settings that leave most to chance or to rounding.
 """
 
@@ -307,7 +307,8 @@ def test_order_of_hidden_units_does_not_matter(case):
 # ---- n_jobs -----------------------------------------------------------------------
 
 
-# The others compute in one process whatever it is; test_common.py has the defaults.
+# The others compute in one process whatever it is; test_common_searches.py has the
+# defaults.
 @of(lambda case: case.in_rounds or case.settings == FEW_UNITS)
 @pytest.mark.filterwarnings("ignore:.*worker stopped while some jobs:UserWarning")
 def test_jobs_do_not_change_a_bit(case):
@@ -420,7 +421,7 @@ def _fails(self, **attributes):
 
 @of(lambda case: case.in_rounds or case.public)
 def test_a_failed_fit_leaves_estimator_and_members_as_they_were(case, monkeypatch):
-    # test_common.py fails one-shot fits in more ways.
+    # test_common_searches.py fails one-shot fits in more ways.
     members = [deepcopy(own) for own in case.members()]
     before = joblib.hash(members)
     fitted_, fresh = case.fit(members), case.make(members)
@@ -455,7 +456,7 @@ WORDS = np.array(["Dog", "ant", "bee", "cat ", "zebra"])
 
 @of(lambda case: case.in_rounds or case.public or case.kind is GEMSMLPAggregator)
 def test_words_are_labels_like_numbers(case):
-    # In the order of the numbers; test_common.py has other orders.
+    # In the order of the numbers; test_common_invariances.py has other orders.
     members = [
         clone(own).fit(X[NODES == k], WORDS[Y][NODES == k])
         for k, own in enumerate(case.members())
@@ -520,7 +521,7 @@ def test_nodes_are_indices_or_names_and_public_rows_nobodys(case):
 
 @of(lambda case: case.in_rounds or case.public)
 def test_held_out_rows_are_sliced_and_routed_with_nodes(case):
-    # test_common.py does so for one-shot fits.
+    # test_common_searches.py does so for one-shot fits.
     folds = StratifiedKFold(2).split(X, 10 * NODES + Y)
     folds, given = (
         list(folds),

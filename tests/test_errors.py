@@ -221,14 +221,14 @@ def test_a_text_in_a_column_of_numbers_is_told_by_its_column():
 
 def coded_nets():
     """Nets that two sites fitted to labels coded at home: 0 and 1 are others each."""
-    common_nets = pytest.importorskip("common_nets")
-    rows, codes, nodes, _, _ = common_nets.digits()
+    nets = pytest.importorskip("helpers.nets")
+    rows, codes, nodes, _, _ = nets.digits()
     names = np.array(["ant", "bee", "cat"])
     sites, members, kept = ["lyon", "rome"], [], np.zeros(len(codes), dtype=bool)
     for k, site in enumerate(sites):
         own = np.isin(codes, [k, k + 1]) & (np.arange(len(codes)) % 2 == k)
         kept |= own
-        net = common_nets.net(module__n_outputs=2)
+        net = nets.net(module__n_outputs=2)
         net.fit(rows[own].astype(np.float32), codes[own] - k)
         members.append((site, net))
     owners = np.array(sites)[np.arange(len(codes)) % 2]
@@ -254,10 +254,10 @@ def test_nets_with_labels_coded_at_each_site_are_told_of_classes():
 
 
 def test_a_net_of_one_output_is_told_of_its_labels():
-    common_nets = pytest.importorskip("common_nets")
-    rows, codes, _, _, _ = common_nets.digits()
+    nets = pytest.importorskip("helpers.nets")
+    rows, codes, _, _, _ = nets.digits()
     rows, codes = rows[codes < 2].astype(np.float32), codes[codes < 2]
-    net = common_nets.binary_net().fit(rows, codes.astype(np.float32))
+    net = nets.binary_net().fit(rows, codes.astype(np.float32))
     with pytest.raises(ValueError, match="Node 'lyon': NeuralNetBinary.*0 and 1 alone"):
         EnsembleAggregator([("lyon", net)]).fit(rows, np.array(["a", "b"])[codes])
     assert EnsembleAggregator([("lyon", net)]).fit(rows, codes).predict(rows[:1]) < 2

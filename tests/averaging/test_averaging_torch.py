@@ -27,7 +27,7 @@ from skgems.averaging import StartedApartWarning
 torch = pytest.importorskip("torch")
 pytest.importorskip("skorch")
 
-from common_nets import (  # noqa: E402
+from helpers.nets import (  # noqa: E402
     Convolutional,
     Dense,
     binary_net,

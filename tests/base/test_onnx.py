@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from common_estimators import fitted
+from helpers.estimators import fitted
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import (
@@ -173,7 +173,8 @@ def written(heading):
         first, verdict, _ = re.split(r"^     - ?", row, flags=re.MULTILINE)
         names = re.findall(r"``([^`]+)``|:class:`~?([^`]+)`", first)
         verdicts |= dict.fromkeys(
-            ("".join(name).rpartition("steps.")[2] for name in names), verdict.strip()
+            ("".join(name).removeprefix("skgems.steps.") for name in names),
+            verdict.strip(),
         )
     return verdicts
 

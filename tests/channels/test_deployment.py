@@ -20,7 +20,7 @@ from pathlib import Path
 import joblib
 import numpy as np
 import pytest
-from common_flower import NAMES, in_one_process, member
+from helpers.flower import NAMES, in_one_process, member
 from threadpoolctl import threadpool_limits
 
 from skgems import GEMSLogisticAggregator

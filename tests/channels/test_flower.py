@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
-from common_flower import NAMES, in_one_process, member, rows
+from helpers.flower import NAMES, in_one_process, member, rows
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Tables as hospitals have them: each is read, or one line says what to do."""
 
+from __future__ import annotations
+
 import io
 import sys
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 import joblib
 import numpy as np
 import pytest
+from helpers.hospital_tables import N_ROWS, csv, table, written
 from sklearn.linear_model import LogisticRegression
 
 from skgems._cli import main
@@ -18,28 +21,12 @@ from skgems.federation import Summary
 
 pandas = pytest.importorskip("pandas")
 
-N_ROWS = 60
-
-
-def table():
-    rng = np.random.default_rng(0)
-    frame = pandas.DataFrame({"alter": rng.integers(20, 90, N_ROWS)})
-    frame["größe"] = np.round(rng.normal(1.7, 0.1, N_ROWS), 2)
-    frame["crp"] = np.round(rng.gamma(2, 3, N_ROWS), 1)
-    frame["station"] = rng.choice(["Innere, Ost", "Chirurgie"], N_ROWS)
-    frame["diagnose"] = np.where(frame.crp > 6, "ja", "nein")
-    return frame
-
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     return tmp_path
-
-
-def written(text, encoding="utf-8"):
-    Path("rows.csv").write_bytes(text.encode(encoding))
 
 
 def read(capsys, *, as_written=("diagnose",), drop=(), **dialect):
@@ -66,12 +53,7 @@ def check_read(capsys, said, **dialect):
     return made
 
 
-def csv(frame=None, **options):
-    return (table() if frame is None else frame).to_csv(index=False, **options)
-
-
 SEMICOLON = "columns are separated by ';'"
-COMMAS = "decimals are commas, as in '1,7"
 
 
 # ---- what is read ----------------------------------------------------------------
@@ -253,17 +235,6 @@ def test_truth_values_with_gaps_are_no_texts(here, capsys):
     assert made.frame.raucher.tolist()[:2] == [True, False] and not made.odd_cells
 
 
-def test_columns_that_nobody_needs_are_not_looked_at(here):
-    frame = table().assign(menge="1.234,5", x=1)
-    frame.columns = [*frame.columns[:-1], "menge"]
-    written(csv(frame))
-    for more in ({"drop": ["menge"]}, {"only": ["alter", "crp"]}):
-        made = read_table("rows.csv", Dialect(), as_written=["diagnose"], **more)
-        assert set(made.frame.columns) >= {"alter", "crp"}
-        assert "menge" not in made.frame.columns
-    assert made.unused == ["größe", "station", "menge", "menge"]
-
-
 # ---- what is said ----------------------------------------------------------------
 
 
@@ -402,51 +373,7 @@ def test_three_decimals_are_no_thousands(here, capsys):
     assert "'<0.5' in line 2 is no number" in made.odd_cells["crp"]
 
 
-def test_files_of_other_kinds(here):
-    for name, message in (("rows.xlsx", "Save a sheet of Excel as CSV"), ("r.txt", "")):
-        Path(name).write_text("")
-        with pytest.raises(ValueError, match=f"^{name}: rows are in .*{message}"):
-            read_table(name, Dialect(), as_written=[])
-    with pytest.raises(FileNotFoundError, match="none.csv: there is no such file"):
-        read_table("none.csv", Dialect(), as_written=[])
-    written(csv(sep="\t"))
-    Path("rows.csv").rename("rows.tsv")
-    assert len(read_table("rows.tsv", Dialect(), as_written=[]).frame) == N_ROWS
-
-
 # ---- words that say it -----------------------------------------------------------
-
-
-def test_words_for_separators():
-    signs = {
-        "tab": "\t",
-        r"\t": "\t",
-        "semicolon": ";",
-        "bar": "|",
-        "comma": ",",
-        "~": "~",
-    }
-    for word, sign in signs.items():
-        assert Dialect.of({"sep": word}).sep == sign
-
-
-@pytest.mark.parametrize(
-    "settings, message",
-    [
-        ({"sep": "::"}, "sep must be one character"),
-        ({"sep": 3}, "sep must be one character"),
-        ({"decimal": "comma"}, "decimal must be '.' or ','"),
-        ({"sep": "comma", "decimal": ","}, "sep and decimal must differ"),
-        ({"encoding": "german"}, "'german' is none that Python knows"),
-        ({"encoding": 8}, "8 is none that Python knows"),
-        ({"na": [-9]}, "na must be texts"),
-        ({"na": 7}, "na must be texts"),
-    ],
-    ids=str,
-)
-def test_words_that_say_nothing(settings, message):
-    with pytest.raises(ValueError, match=message):
-        Dialect.of(settings)
 
 
 def answering(*more):

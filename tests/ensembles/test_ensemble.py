@@ -265,10 +265,10 @@ def test_votes_by_names_of_columns():
 
 
 def test_votes_of_nets_are_labels_of_their_columns():
-    common_nets = pytest.importorskip("common_nets")
-    X, y, nodes, X_test, _ = common_nets.digits()
+    nets = pytest.importorskip("helpers.nets")
+    X, y, nodes, X_test, _ = nets.digits()
     labels = ["ant", "bee", "cat"]
-    members = common_nets.fitted(common_nets.net(classes=labels), X, y, nodes)[:1]
+    members = nets.fitted(nets.net(classes=labels), X, y, nodes)[:1]
     aggregate = EnsembleAggregator(members, voting="hard").fit()
     assert set(aggregate.predict(X_test)) <= set(labels)
     columns = members[0].predict(X_test.astype(np.float32))

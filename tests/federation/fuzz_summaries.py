@@ -23,7 +23,7 @@ import numpy as np
 def main(arguments=None) -> int:
     """Print a table of outcomes by kind of mutation."""
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    import common_hostile as hostile
+    from helpers import hostile, mutations, outcomes
 
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--n", type=int, default=10_000, help="mutated summaries")
@@ -41,17 +41,17 @@ def main(arguments=None) -> int:
         rng = np.random.default_rng([given.seed, i])
         kind = kinds[i % len(kinds)]
         other = kinds[int(rng.integers(len(kinds)))]
-        what, whole = hostile.mutated(kind.summary.message, other.honest.message, rng)
+        what, whole = mutations.mutated(kind.summary.message, other.honest.message, rng)
         began = perf_counter()
         try:
             found = hostile.tried(kind, whole)
-        except hostile.Violation as violation:
+        except outcomes.Violation as violation:
             found = "VIOLATION"
             violations.append((i, kind.name, what, violation))
         slowest = max(slowest, perf_counter() - began)
         table[what, found] += 1
     if given.replies or given.requests:
-        _exchange(hostile, given, table, violations)
+        _exchange(given, table, violations)
     if given.limits:
         return _costs(given)
     _show(table)
@@ -77,7 +77,7 @@ def main(arguments=None) -> int:
 
 def _costs(given) -> int:
     """Print memory and time of requests at the limits; 1 if one takes too much."""
-    import common_costly as costly
+    from helpers import costly
 
     n_too_much, draws = 0, costly.DRAWS
     for i in range(given.first, given.first + given.limits):
@@ -101,8 +101,10 @@ def _costs(given) -> int:
     return int(n_too_much > 0)
 
 
-def _exchange(hostile, given, table, violations) -> None:
+def _exchange(given, table, violations) -> None:
     """What comes of replies and requests after the first."""
+    from helpers import hostile, outcomes
+
     talks = hostile.talks()
     asked = hostile.requests(talks)
     with tempfile.TemporaryDirectory() as folder:
@@ -117,7 +119,7 @@ def _exchange(hostile, given, table, violations) -> None:
                 else:
                     given_to = request, member, Path(folder)
                     _, found = hostile.tried_request(*given_to, rng)
-            except hostile.Violation as violation:
+            except outcomes.Violation as violation:
                 found = "VIOLATION"
                 violations.append((i, name, "exchange", violation))
             table[name, found] += 1

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.agreements import Node, agreed, asked, judged
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegression
@@ -21,7 +21,6 @@ from skgems import (
     ModelAveragingAggregator,
     PFNMAggregator,
 )
-from skgems.channels import inspect
 from skgems.federation import (
     Agreement,
     Message,
@@ -33,8 +32,6 @@ from skgems.federation import (
     signing_keys,
 )
 from skgems.gems import Rounds
-from skgems.local import Member
-from skgems.local._tasks import evaluate
 from skgems.messages import public_key_of, sealed
 
 pytestmark = pytest.mark.filterwarnings(
@@ -52,232 +49,12 @@ def node():
     return LogisticRegression().fit(X, y), X, y
 
 
-def agreed(n_rounds=3, **more):
-    return Agreement.of(
-        GEMSLogisticAggregator(n_rounds=n_rounds, random_state=0), **more
-    )
-
-
-def asked(agreement, task, private_key=None, **content):
-    return sealed(Message.of(task, **content), agreement, private_key)
-
-
-def judged(W, labels, columns, **more):
-    """Content of a request to judge models."""
-    columns = np.asarray(columns)
-    return {"W": W, "labels": labels, "columns": columns, "factors": np.ones(1), **more}
-
-
-class _Node:
-    """A node that keeps what it agreed to, and what it said."""
-
-    def __init__(self, node, agreement=None, **options):
-        self.node, self.state = node, {}
-        self.options = {"name": "lyon", "agreement": agreement, **options}
-
-    def __call__(self, request):
-        return reply_to(request, *self.node, state=self.state, **self.options)
-
-    @property
-    def log(self):
-        return [json.loads(line) for line in self.state["log.jsonl"].splitlines()]
-
-
-# ---- rows by many models: the attack of 4,001 steps --------------------------------
-
-
-def steps(thresholds, direction, scale):
-    """Linear models that say 1 strictly above a threshold along a direction."""
-    W = np.zeros((len(thresholds), len(direction) + 1, 2))
-    W[:, :-1, 1] = scale * direction
-    W[:, -1, 1] = -scale * thresholds
-    return W
-
-
-def rows_found(gradients, rows):
-    """How many rows differences of gradients show to 1e-6."""
-    sums = gradients[:, :, 1]
-    differences = sums[:-1] - sums[1:]
-    one = np.abs(differences[:, -1] - 1.0) < 1e-6
-    return sum(np.abs(rows - f).max(axis=1).min() < 1e-6 for f in differences[one, :-1])
-
-
-@pytest.fixture(scope="module")
-def direction(node):
-    v = np.random.default_rng(0).standard_normal(node[1].shape[1])
-    return v / np.linalg.norm(v)
-
-
-def test_so_many_models_are_not_judged(node, direction):
-    W = steps(np.linspace(-8, 8, 4001), direction, 1e5)
-    content = judged(W, ["malignant"], [0], gradient=True)
-    with pytest.raises(ValueError, match="evaluate.W are 4001 models, more than 7"):
-        reply_to(Message.of("evaluate", **content), *node, name="lyon")
-
-
-@pytest.mark.parametrize("scale", [1e5, 1e2, 3.0])
-def test_a_few_at_a_time_show_no_row(node, direction, scale):
-    """Neither by steepness nor by patience, in as many messages as may be agreed."""
-    clf, X, y = node
-    rows = X[y == "malignant"]
-    server = agreed(n_rounds=26)
-    at_node = _Node(node, server)
-    # Between the rows that lie farthest out, where one row at a time would come in.
-    places = np.sort(rows @ direction)[-30:]
-    thresholds = (places[1:] + places[:-1]) / 2
-    gradients, honest = [], []
-    for some in np.array_split(thresholds, 5):
-        W = steps(some, direction, scale)
-        content = judged(W, ["malignant"], [0], gradient=True)
-        reply = at_node(asked(server, "evaluate", **content)).content
-        gradients.append(reply["gradient"])
-        member = Member.of("lyon", clf, X, y)
-        slopes = W[:, :-1, 1] @ X.T
-        assert np.isnan(reply["losses"]).all() == (np.sqrt(np.mean(slopes**2)) > 150)
-        honest.append(_unbounded(member, **content))
-    assert rows_found(np.concatenate(gradients), rows) == 0
-    if scale == 1e5:  # what they would say otherwise
-        assert rows_found(np.concatenate(honest), rows) > 15
-
-
-def _unbounded(member, *, W, **content):
-    """Gradients without a bound on how steep models are."""
-    X, y = member.X[member.y == "malignant"], np.zeros(104, dtype=int)
-    found = []
-    for model in W:
-        logits = X @ model[:-1] + model[-1]
-        proba = np.exp(logits - logits.max(axis=1, keepdims=True))
-        residuals = proba / proba.sum(axis=1, keepdims=True) - np.eye(2)[y]
-        found.append(np.vstack([X.T @ residuals, residuals.sum(axis=0)]))
-    return np.array(found)
-
-
-def test_counts_of_rows_that_are_right_are_rounded(node, direction):
-    clf, X, y = node
-    places = np.sort(X @ direction)[::9]
-    server, found = agreed(n_rounds=26), []
-    at_node = _Node(node, server, min_rows=20)
-    for some in np.array_split(places, 4):
-        content = judged(steps(some, direction, 1.0), ["malignant", "benign"], [0, 1])
-        found.extend(at_node(asked(server, "evaluate", **content)).content["right"])
-    exact = evaluate(Member.of("a", clf, X, y), **content)["right"]
-    assert (np.array(found) % 20 == 0).all() and (exact % 20 != 0).any()
-    assert np.abs(np.array(found[-len(exact) :]) - exact).max() <= 10
-
-
-# ---- gradients of few rows ---------------------------------------------------------
-
-
-def test_effective_rows_are_those_of_gradients_and_of_their_differences(node):
-    clf, X, y = node
-    W = np.vstack([clf.coef_.T, clf.intercept_])
-    W = np.hstack([-W / 2, W / 2])
-    models = np.stack([0.5 * W, 0.6 * W, 2.0 * W])
-    content = judged(models, ["benign", "malignant"], [0, 1], gradient=True)
-    member = Member.of("lyon", clf, X, y, min_rows=2)
-    found = evaluate(member, **content)
-    codes, wrong = (y == "malignant").astype(int), []
-    for model in models:
-        logits = X @ model[:-1] + model[-1]
-        proba = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-        wrong.append(proba - np.eye(2)[codes])
-
-    def effective(residuals):
-        sizes = np.abs(residuals).sum(axis=1)
-        return sizes.sum() ** 2 / (sizes**2).sum()
-
-    expected = [
-        min(effective(w), *(effective(w - v) for v in wrong[:j]), np.inf)
-        for j, w in enumerate(wrong)
-    ]
-    np.testing.assert_allclose(found["effective_rows"], expected, rtol=1e-9)
-    assert not np.isnan(found["gradient"]).any()
-    least = int(np.ceil(min(expected)))
-    few = evaluate(replace(member, min_rows=least), **content)
-    withheld = np.isnan(few["gradient"]).any(axis=(1, 2))
-    np.testing.assert_array_equal(withheld, np.array(expected) < least)
-    assert withheld.any() and not np.isnan(few["losses"]).any()
-    assert "effective_rows" not in evaluate(Member.of("a", clf, X, y), **content)
-
-
-def fitted_far(clfs, X, y, nodes, aggregator, **options):
-    """Over a channel, each node with its own options."""
-
-    def ask(requests):
-        return {
-            name: reply_to(
-                request,
-                clfs[int(name)],
-                *(X[nodes == int(name)], y[nodes == int(name)]),
-                **{"name": name, **options},
-            )
-            for name, request in requests.items()
-        }
-
-    min_rows = min(options.get("min_rows", 10), 10)
-    channel = Nodes(ask, [str(k) for k in range(len(clfs))], min_rows=min_rows)
-    return clone(aggregator).set_params(estimators=channel).fit()
-
-
 @pytest.fixture(scope="module")
 def digits():
     X, y = load_digits(return_X_y=True)
     X, nodes = X / 16, np.arange(len(y)) % 3
     nodes[np.isin(y, [0, 1])] = 0
     return X, y, nodes
-
-
-@pytest.mark.parametrize("C", [1.0, 1e4])
-def test_moments_stand_in_for_what_is_not_sent(digits, C):
-    X, y, nodes = digits
-    clfs = [
-        LogisticRegression(C=C, max_iter=300).fit(X[nodes == k], y[nodes == k])
-        for k in range(3)
-    ]
-    agg = GEMSLogisticAggregator(n_rounds=4, C=C, random_state=0)
-    first = fitted_far(clfs, X, y, nodes, agg.set_params(n_rounds=1))
-    agg.set_params(n_rounds=4)
-    # Nothing but losses is sent, then nearly all.
-    none = fitted_far(clfs, X, y, nodes, agg, min_rows=50)
-    some = fitted_far(clfs, X, y, nodes, agg, min_rows=1)
-    losses = [
-        entry["objective"] for entry in none.history_ if "evaluate" in entry["task"]
-    ]
-    assert losses == sorted(losses, reverse=True)
-    assert none.score(X, y) > first.score(X, y) - 0.03
-    assert some.history_[-1]["objective"] <= losses[-1] + 1e-9
-    direct = clone(agg).set_params(estimators=[(str(k), c) for k, c in enumerate(clfs)])
-    direct.fit(X, y, nodes=nodes)
-    np.testing.assert_array_equal(some.coef_, direct.coef_)
-
-
-def test_models_that_are_too_steep_are_not_taken(digits):
-    """All steps of a message may be too steep; the next ones are shorter."""
-    X, y, nodes = digits
-    clfs = [
-        LogisticRegression(C=1e-6).fit(X[nodes == k], y[nodes == k]) for k in range(3)
-    ]
-    # The models of nodes say nothing, so that every other is steep beside them.
-    agg = GEMSLogisticAggregator(n_rounds=5, C=1e10, random_state=0)
-    fitted = fitted_far(clfs, X, y, nodes, agg)
-    assert fitted.score(X, y) > 0.9
-    assert np.isfinite([e["objective"] for e in fitted.history_[1:]]).all()
-    member = Member.of("a", clfs[0], X[nodes == 0], y[nodes == 0])
-    W = np.random.RandomState(0).standard_normal((3, 65, 10))
-    W -= W.mean(axis=2, keepdims=True)
-    logits = X[nodes == 0] @ W[0, :-1] + W[0, -1]
-    W /= np.sqrt(np.mean(logits**2))
-    W *= np.array([19.0, 1.0, 21.0])[:, None, None]
-    content = judged(W[[0, 0, 2]], list(range(10)), np.arange(10), gradient=True)
-    content["W"][1] = 0.0
-    content["factors"] = np.array([1.0, 2.0])
-    content["W"][2] = W[0] * 21.0 / 19.0
-    found = evaluate(member, of="learning", **content)
-    steep = [[False, True], [False, False], [True, True]]
-    np.testing.assert_array_equal(np.isnan(found["losses"]), steep)
-    for name in ("gradient", "squared_gains"):
-        nan = np.isnan(found[name]).reshape(3, -1).any(axis=1)
-        np.testing.assert_array_equal(nan, [False, False, True])
 
 
 # ---- min_rows -----------------------------------------------------------------------
@@ -305,7 +82,7 @@ def test_no_cluster_is_of_fewer_rows_than_the_node_allows():
 
 def test_what_is_not_agreed_is_refused_before_rows_are_looked_at(node, monkeypatch):
     server = agreed()
-    at_node = _Node(node, server)
+    at_node = Node(node, server)
     agg = GEMSLogisticAggregator(n_rounds=3, random_state=0)
     join = first_request(agg, agg._first_requests())
 
@@ -343,7 +120,7 @@ def test_what_is_not_agreed_is_refused_before_rows_are_looked_at(node, monkeypat
 def test_each_task_is_answered_as_often_as_agreed(node):
     server = agreed(n_rounds=3)
     assert server.tasks == {"join": 1, "evaluate": 2, "score": 1}
-    at_node = _Node(node, server)
+    at_node = Node(node, server)
     W = np.random.RandomState(0).standard_normal((3, 31, 2))
     requests = [asked(server, "evaluate", **judged(own, ["benign"], [0])) for own in W]
     first = at_node(requests[0])
@@ -371,7 +148,7 @@ def test_each_task_is_answered_as_often_as_agreed(node):
 
 def test_what_one_node_keeps_is_not_sent_for_another(node):
     server = agreed()
-    at_node, request = _Node(node, server), asked(server, "score", **scored(node))
+    at_node, request = Node(node, server), asked(server, "score", **scored(node))
     at_node(request)
     at_node.options["name"] = "paris"
     with pytest.raises(NotAgreedError, match="is of node 'lyon', not of 'paris'"):
@@ -381,7 +158,7 @@ def test_what_one_node_keeps_is_not_sent_for_another(node):
 def test_a_request_that_fails_at_the_node_counts(node):
     clf, X, y = node
     server = agreed(n_rounds=2)
-    at_node = _Node((clf, X[:9], y[:9]), server)
+    at_node = Node((clf, X[:9], y[:9]), server)
     W = np.zeros((2, 31, 2))
     W[1] = 1.0
     for own in W[:1]:
@@ -401,12 +178,12 @@ def test_distances_of_single_rows_need_consent(node):
         reply_to(plain, *node, name="lyon")
     reply_to(plain, *node, name="lyon", radii=True)
     with pytest.raises(NotAgreedError, match="numbers of single rows"):
-        _Node(node, replace(server, radii=False))(sealed(request, server))
+        Node(node, replace(server, radii=False))(sealed(request, server))
     # By a person who has accepted them, or by the node's own word.
-    _Node(node, server)(sealed(request, server))
+    Node(node, server)(sealed(request, server))
     with pytest.raises(NotAgreedError, match="numbers of single rows"):
-        _Node(node)(sealed(request, server))
-    _Node(node, radii=True)(sealed(request, server))
+        Node(node)(sealed(request, server))
+    Node(node, radii=True)(sealed(request, server))
     # A curve of mean losses is of no row.
     mean = GEMSLogisticAggregator(epsilon=0.9, criterion="log_loss", random_state=0)
     mean_request = first_request(mean, mean._first_requests(classes=None))
@@ -418,16 +195,16 @@ def test_rows_are_of_the_classes_and_features_agreed(node):
     with pytest.raises(
         NotAgreedError, match="have the classes \\['malignant'\\], agree"
     ):
-        _Node(node, server)(asked(server, "score", **scored(node)))
+        Node(node, server)(asked(server, "score", **scored(node)))
     pandas = pytest.importorskip("pandas")
     clf, X, y = node
     frame = pandas.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
     named = clone(clf).fit(frame, y), frame, y
     server = agreed(feature_names=[f"z{j}" for j in range(X.shape[1])])
     with pytest.raises(NotAgreedError, match="have the features \\['x0'.*, agreed are"):
-        _Node(named, server)(asked(server, "score", **scored(node)))
+        Node(named, server)(asked(server, "score", **scored(node)))
     server = agreed(feature_names=list(frame.columns), classes=["benign", "malignant"])
-    assert _Node(named, server)(asked(server, "score", **scored(node))).task == "score"
+    assert Node(named, server)(asked(server, "score", **scored(node))).task == "score"
 
 
 def scored(node):
@@ -446,7 +223,7 @@ def test_min_rows_are_the_larger_of_the_node_s_and_those_agreed(node):
 
     def labels(agreed_rows, own):
         server = Agreement.of(agg, min_rows=agreed_rows)
-        reply = _Node(rows, server, min_rows=own)(sealed(join, server)).content
+        reply = Node(rows, server, min_rows=own)(sealed(join, server)).content
         return reply["describe"]["rows"]["labels"]
 
     assert labels(10, 10) == ["benign", "malignant"]
@@ -473,13 +250,13 @@ def test_requests_are_signed_by_the_server_that_was_agreed(node, tmp_path):
     server = agreed(public_key=public_key_of(tmp_path / "server").decode())
     content = scored(node)
     with pytest.raises(SignatureError, match="it is not signed"):
-        _Node(node, server)(asked(server, "score", **content))
+        Node(node, server)(asked(server, "score", **content))
     with pytest.raises(SignatureError, match="by another key"):
-        _Node(node, server)(asked(server, "score", tmp_path / "other", **content))
+        Node(node, server)(asked(server, "score", tmp_path / "other", **content))
     good = asked(server, "score", tmp_path / "server", **content)
     with pytest.raises(SignatureError, match="of another message"):
-        _Node(node, server)(good.with_envelope(node="lyon"))
-    assert _Node(node, server)(good).task == "score"
+        Node(node, server)(good.with_envelope(node="lyon"))
+    assert Node(node, server)(good).task == "score"
 
 
 def test_an_exchange_is_signed_both_ways(digits, tmp_path):
@@ -541,7 +318,7 @@ def test_replies_of_an_older_exchange_are_not_used(digits, tmp_path):
 
 
 def test_without_a_file_the_first_request_binds(node):
-    at_node, server = _Node(node), agreed(n_rounds=2)
+    at_node, server = Node(node), agreed(n_rounds=2)
     with pytest.raises(NotAgreedError, match="nothing is agreed yet, and the request"):
         at_node(asked(server, "score", **scored(node)))
     agg = GEMSLogisticAggregator(n_rounds=2, random_state=0)
@@ -570,7 +347,7 @@ def _again(join):
 
 
 def _with(at_node, agreement):
-    other = _Node(at_node.node, agreement)
+    other = Node(at_node.node, agreement)
     other.state = at_node.state
     return other
 
@@ -580,8 +357,8 @@ def test_what_a_server_offers_is_bounded(node):
     server = Agreement.of(agg)
     join = first_request(agg, agg._first_requests())
     with pytest.raises(NotAgreedError, match="999 times for 'evaluate'; more than 25"):
-        _Node(node)(sealed(join, server))
-    assert _Node(node, server)(sealed(join, server)).task == "join"
+        Node(node)(sealed(join, server))
+    assert Node(node, server)(sealed(join, server)).task == "join"
 
 
 def test_an_agreement_needs_somebody_who_counts(node):
@@ -683,44 +460,3 @@ def test_a_search_needs_an_agreement_on_more(digits):
     fits(Agreement.of(agg, fits=2))
     with pytest.raises(ValueError, match="the task 'evaluate' was agreed 1 times"):
         fits(None)
-
-
-# ---- the file -----------------------------------------------------------------------
-
-
-def test_a_person_reads_it(tmp_path):
-    path = tmp_path / "agreement.json"
-    server = agreed(nodes=["lyon", "paris"], classes=["ill", "well"])
-    server.save(path)
-    assert Agreement.load(path) == server
-    words = str(inspect(path))
-    assert "an agreement, for GEMSLogisticAggregator" in words
-    assert "May ask 2 times for how good models are on the node's rows" in words
-    assert "'ill', 'well'" in words and "n_components" in words
-    assert "arrays" not in words
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"exchange": "lyon"}, "agreement.exchange is not 32 hexadecimal"),
-        ({"tasks": {"rows": 1}}, "agreement.tasks is no table of how"),
-        ({"tasks": {"score": -1}}, "agreement.tasks is no table of how"),
-        ({"tasks": {"score": True}}, "agreement.tasks is no table of how"),
-        ({"min_rows": 0}, "agreement.min_rows is 0"),
-        ({"nodes": ["a", 1]}, "agreement.nodes has labels that are not all"),
-        ({"public_key": 3}, "agreement.public_key is no text"),
-        ({"more": 3}, "agreement.more is no field"),
-        ({"skgems": "rows"}, "it is no agreement of skgems"),
-    ],
-)
-def test_what_is_no_agreement(change, words, tmp_path):
-    path = tmp_path / "agreement.json"
-    content = {**json.loads(agreed().to_json()), **change}
-    path.write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=f"agreement.json: {words}"):
-        Agreement.load(path)
-    for text in ("", "[", "[" * 10**5, "3", "\x00"):
-        path.write_text(text)
-        with pytest.raises(ValueError, match="agreement.json: it is no agreement"):
-            Agreement.load(path)

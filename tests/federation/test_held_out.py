@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from common_estimators import federated
+from helpers.estimators import federated
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
@@ -16,7 +16,6 @@ from skgems import (
     ModelAveragingAggregator,
     PFNMAggregator,
 )
-from skgems.federation import read_federation
 from skgems.spaces import gram_metric
 
 LOCAL = LogisticRegression(C=10.0, max_iter=1000)
@@ -47,32 +46,6 @@ def relabelled(data, rows):
         own = np.flatnonzero((data.nodes == node) & rows)
         y[own] = np.roll(y[own], 1)
     return y
-
-
-def test_what_rows_are_for(data, mask):
-    agg = GEMSLogisticAggregator(data.fitted(LOCAL))
-    nodes = np.where(np.arange(len(data.y)) % 5 == 0, -1, data.nodes)
-    federation = read_federation(agg, data.X, data.y, nodes, mask)
-    for k, node in enumerate(federation.nodes):
-        own = np.flatnonzero((nodes == k) & ~mask)
-        np.testing.assert_array_equal(node.moment_rows, own)
-        np.testing.assert_array_equal(node.training_rows, own)
-        np.testing.assert_array_equal(
-            node.judging_rows, np.flatnonzero((nodes == k) & mask)
-        )
-    # Public rows that are held out tune nothing.
-    np.testing.assert_array_equal(
-        federation.public_rows, np.flatnonzero((nodes == -1) & ~mask)
-    )
-
-
-def test_a_node_without_held_out_rows_is_scored_on_all(data, mask):
-    mask = mask & (data.nodes != 1)
-    agg = GEMSLogisticAggregator(data.fitted(LOCAL))
-    federation = read_federation(agg, data.X, data.y, data.nodes, mask)
-    own = np.flatnonzero(data.nodes == 1)
-    for rows in ("judging_rows", "moment_rows", "training_rows"):
-        np.testing.assert_array_equal(getattr(federation.nodes[1], rows), own)
 
 
 def test_linear_models_are_judged_on_them_and_measured_on_the_others(data, mask):

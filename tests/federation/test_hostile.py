@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
+"""Files and fields that hostile nodes may send: each is refused in bounds."""
+
 from __future__ import annotations
 
 import json
@@ -10,10 +12,11 @@ from collections import Counter
 from dataclasses import replace
 from time import perf_counter
 
-import common_hostile as hostile
 import numpy as np
 import pytest
-from common_broken import MISSING
+from helpers import hostile, mutations
+from helpers.broken import MISSING
+from helpers.broken import put as put_at
 from scipy import sparse
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
@@ -68,7 +71,7 @@ def changed(message, *, arrays=None, settings=None):
                 told[name] = np.asarray(new, order="C")
     if settings is not None:
         settings(plain)
-    return hostile.packed(
+    return mutations.packed(
         {"version": message.version, "task": message.task, "settings": plain}, told
     )
 
@@ -504,7 +507,7 @@ def test_mutated_summaries_are_refused_or_make_a_finite_model(kinds):
         rng = np.random.default_rng([1, i])
         kind = kinds[names[i % len(names)]]
         other = kinds[names[int(rng.integers(len(names)))]]
-        _, whole = hostile.mutated(kind.summary.message, other.honest.message, rng)
+        _, whole = mutations.mutated(kind.summary.message, other.honest.message, rng)
         told[hostile.tried(kind, whole)] += 1
     assert told["refused on load"] > 180
     assert told["accepted"] > 12
@@ -629,7 +632,7 @@ def test_honest_networks_are_taken(kind, agg):
 
 def test_a_network_without_names_of_features_is_taken(kinds):
     kind, where = kinds["gram, within"], ("describe", "network", "feature_names")
-    content = hostile.put(kind.summary.message.content, where, MISSING)
+    content = put_at(kind.summary.message.content, where, MISSING)
     assert np.isfinite(kind.fit(Summary(Message.of("join", **content))).coef_).all()
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from common_estimators import federated
-from common_parts import in_parts
+from helpers.estimators import federated
+from helpers.parts import in_parts
 from sklearn.linear_model import LogisticRegression
 
 import skgems.spaces._intersection

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from common_parts import in_parts
+from helpers.parts import in_parts
 from scipy.sparse import csr_matrix
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.dummy import DummyClassifier

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from common_estimators import federated
-from common_parts import in_parts
+from helpers.estimators import federated
+from helpers.parts import in_parts
 from sklearn.base import clone
 from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.linear_model import LogisticRegression

@@ -7,8 +7,8 @@ import warnings
 
 import numpy as np
 import pytest
-from common_parts import in_parts
-from common_references import penalized
+from helpers.parts import in_parts
+from helpers.references import penalized
 from scipy.special import softmax
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis

@@ -7,8 +7,8 @@ import pickle
 
 import numpy as np
 import pytest
-from common_estimators import ON_FEW_UNITS, federated
-from common_fitted import once
+from helpers.estimators import ON_FEW_UNITS, federated
+from helpers.fitted import once
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV

@@ -8,7 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
-from common_estimators import LABELS, ON_FEW_UNITS, federated, fitted
+from helpers.estimators import LABELS, ON_FEW_UNITS, federated, fitted
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler

@@ -116,7 +116,7 @@ def simulate(estimators, rows=HOMOGENEOUS, nodes=True, **parameters):
 
 
 def unfitted_net():
-    from common_nets import Dense
+    from helpers.nets import Dense
     from skorch import NeuralNetClassifier
 
     return NeuralNetClassifier(Dense, module__n_outputs=4, **skorch_settings())

@@ -73,7 +73,7 @@ def of_one_class():
 
 def net(n_outputs):
     """A skorch net to be the student, which takes no sample weights."""
-    from common_nets import Dense
+    from helpers.nets import Dense
     from skorch import NeuralNetClassifier
 
     return NeuralNetClassifier(Dense, module__n_outputs=n_outputs, **skorch_settings())

@@ -6,8 +6,8 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-from common_parts import in_parts
 from golden.data import NAMES, digits, iris, linear, linear_nets, linears
+from helpers.parts import in_parts
 from scipy.sparse import csr_matrix
 from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator

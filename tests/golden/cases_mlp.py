@@ -7,8 +7,8 @@ from functools import partial
 from itertools import product
 
 import numpy as np
-from common_parts import in_parts
 from golden.data import NAMES, binary_nets, dense_nets, digits, iris, mlps
+from helpers.parts import in_parts
 from scipy.sparse import csr_matrix
 from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier

@@ -298,7 +298,7 @@ def binary_nets(rows, hidden=(8,)):
 def convolutional_nets(rows, n_outputs, **parameters):
     """Skorch nets with a convolution and batch normalisation, of seeded weights."""
     import torch
-    from common_nets import Convolutional, net
+    from helpers.nets import Convolutional, net
 
     nets = []
     for seed in range(len(rows.local)):

@@ -22,16 +22,7 @@ from skgems.local import Member, node_space
 from skgems.local._tasks import counts, describe, evaluate, score, size, space
 from skgems.messages import check_reply
 from skgems.networks import HiddenLayers, Network, linear_logits, read_network
-from skgems.spaces import (
-    Accuracy,
-    Criterion,
-    Ellipsoid,
-    Geometry,
-    Gram,
-    LogLoss,
-    SpaceProfile,
-    on_one_scale,
-)
+from skgems.spaces import Accuracy, Ellipsoid, Gram, LogLoss, SpaceProfile, on_one_scale
 from skgems.tuning import TemperatureSearch, fit_inverse_temperature
 
 LABELS = ["a", "b", "c"]
@@ -396,37 +387,3 @@ def test_score_is_on_rows_of_known_classes():
             own.y[rows], proba, labels=np.unique(np.array(LABELS)[columns])
         )
         assert told["score"] == pytest.approx(expected)
-
-
-# ---- objects that messages tell by name ------------------------------------------
-
-
-@pytest.mark.parametrize("thing", [Gram(ridge=0.7), Ellipsoid(), LogLoss()])
-def test_objects_come_back_from_settings(thing):
-    kind = Geometry if isinstance(thing, Geometry) else Criterion
-    again = kind.from_settings(thing.as_settings())
-    assert type(again) is type(thing) and again is not thing
-    assert again.as_settings() == thing.as_settings()
-
-
-@pytest.mark.parametrize("kind", [Geometry, Criterion])
-def test_names_that_nobody_knows(kind):
-    with pytest.raises(
-        ValueError, match="'Banana' is not known here, only .*'(gram|accuracy)'"
-    ):
-        kind.from_settings({"name": "Banana"})
-
-
-@pytest.mark.parametrize(
-    ("base", "bases"), [(Geometry, (Gram,)), (Criterion, (Accuracy,))]
-)
-def test_a_class_that_was_defined_anew(base, bases):
-    def define():
-        return type("Own", bases, {"__module__": "notebook", "__qualname__": "Own"})
-
-    old = define()()
-    assert type(base.from_settings(old.as_settings())) is type(old)
-    new = define()()
-    with pytest.raises(ValueError, match="'own' has been defined anew"):
-        old.as_settings()
-    assert type(base.from_settings(new.as_settings())) is type(new)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from common_broken import LEAVES
+from helpers.broken import LEAVES
 
 from skgems.federation import Agreement, Limits, Message
 from skgems.messages import TASKS, signed

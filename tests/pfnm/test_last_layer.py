@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from common_estimators import federated, fitted
+from helpers.estimators import federated, fitted
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
 

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from common_estimators import fitted
+from helpers.estimators import fitted
 from scipy.sparse import coo_array, csr_matrix, issparse
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A server that keeps to every rule of an agreement comes no nearer to the rows.
 
-Each attack of `common_attacks` is played twice on rows of each sort: against a node
+Each attack of `helpers.attacks` is played twice on rows of each sort: against a node
 without protections, where it finds rows, and against one under the agreement of the
 method that the attack belongs to. There the median row is known no better than by the
 honest summary. Where an agreement means to trust the server, as the guide's page on
@@ -14,27 +14,26 @@ from functools import cache
 
 import numpy as np
 import pytest
-from common_attacks import (
-    ATTACKS,
+from helpers.attacked_nodes import (
     SORTS,
-    WITHOUT_ATTACK,
     AgreedNode,
-    Attack,
     HonestSummary,
     NodeOfManyExchanges,
     OpenNode,
     Rows,
     breast_cancer_rows,
     features_found,
-    lattices_of_halves,
-    layers_in_score,
-    network_of_node,
     rounded_to_sort,
+)
+from helpers.attacks import ATTACKS, WITHOUT_ATTACK, Attack
+from helpers.attacks_by_layers import layers_in_score
+from helpers.attacks_by_numbers import (
+    lattices_of_halves,
     thresholds_in_many_exchanges,
     thresholds_of_sums,
-    training_of_planted_layers,
     units_in_neurons,
 )
+from helpers.attacks_by_training import network_of_node, training_of_planted_layers
 from sklearn.naive_bayes import BernoulliNB
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator, PooledAggregator

@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 torch = pytest.importorskip("torch")
 pytest.importorskip("skorch")
 
-from common_nets import Convolutional, Dense, net, state  # noqa: E402
+from helpers.nets import Convolutional, Dense, net, state  # noqa: E402
 from skorch import NeuralNetBinaryClassifier  # noqa: E402
 from torch import nn  # noqa: E402
 

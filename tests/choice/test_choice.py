@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What was tried is printed, and the smallest of the best is taken."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.digit_halves import entry
+
+from skgems.choice import Choice, smallest_of_the_best
+from skgems.choice._judging import chosen
+
+
+def test_the_smallest_within_a_standard_error():
+    rng = np.random.default_rng(0)
+    good = rng.random(400) < 0.9
+    alike = good.copy()  # one right less, of five that differ
+    alike[np.flatnonzero(good)[:3]], alike[np.flatnonzero(~good)[:2]] = False, True
+    hits = np.array([np.zeros(400), alike, good], dtype=float)
+    place, errors = smallest_of_the_best(hits @ hits.T, 400, [1.0, 1.0, 1.0])
+    assert place == 1 and errors[2] == 0.0 < errors[1]
+    more = good.astype(float) - alike
+    np.testing.assert_allclose(errors[1], more.std() / 20, rtol=1e-12)
+    hits[1] = 0.0
+    assert smallest_of_the_best(hits @ hits.T, 400, [1.0, 1.0, 1.0])[0] == 2
+    hits[:] = (
+        good  # log-loss breaks the tie of which is best, the order of what is taken
+    )
+    assert smallest_of_the_best(hits @ hits.T, 400, [2.0, 1.0, 3.0])[0] == 0
+    with pytest.raises(ValueError, match=r"No candidate can be made. \['a'\]: Odd"):
+        chosen([{"name": "a", "error": "odd"}], [], None, 1)
+
+
+def test_what_is_printed_is_whole_and_explained():
+    long = " ".join(f"column {k} of the table is odd;" for k in range(40))
+    table = entry("linear"), entry("bent", long), entry("vote", accuracy=None)
+    choice = Choice("linear", table, 300, ("few rows judged", long))
+    lines = str(choice).splitlines()
+    assert max(map(len, lines)) <= 88
+    text = " ".join(str(choice).split())
+    assert f"bent not made: {long} vote" in text
+    assert f"Doubt: few rows judged Doubt: {long}" in text
+    assert "* linear 0.900 0.300 2.5 1.0" in text
+    assert "* is the candidate that was taken" in text
+    assert "MB are megabytes" in text and "s seconds" in text
+    assert lines[1].index("linear") == lines[2].index("bent")

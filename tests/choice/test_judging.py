@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Candidates are made of one half of the rows and judged by the other."""
+
+from __future__ import annotations
+
+import joblib
+import numpy as np
+import pytest
+from helpers.digit_halves import NAMES, NODES, X, Y, entry
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.ensemble import RandomForestClassifier
+
+from skgems import PooledAggregator, combine
+from skgems.choice._judging import _refitted, chosen
+from skgems.federation import halves_of, owners_of
+
+
+def test_halves_are_of_each_class_at_each_node():
+    halves = halves_of(owners_of(NODES, X), Y)
+    for name in NAMES:
+        for label in np.unique(Y):
+            own = halves[(NODES == name) & (Y == label)]
+            assert abs(np.sum(own == 0) - np.sum(own == 1)) <= 1
+    assert (
+        halves_of(owners_of(np.array(["a", "a", "b"]), X[:3]), Y[:3]) == -1
+    ).tolist() == [*(False, False, True)]
+    public = np.where(np.arange(len(Y)) < 9, "public", NODES)
+    assert (halves_of(owners_of(public, X), Y)[:9] == -1).all()
+
+
+def test_members_are_judged_by_rows_that_they_do_not_know():
+    # Labels of no rhyme: a forest knows its own by heart, and nothing else.
+    rng = np.random.default_rng(0)
+    rows, y = rng.normal(size=(400, 5)), rng.integers(0, 2, 400)
+    nodes = np.arange(400) % 2
+    members = [
+        RandomForestClassifier(20, random_state=0).fit(rows[nodes == k], y[nodes == k])
+        for k in range(2)
+    ]
+    before = joblib.hash(members)
+    choice = combine(members, rows, y, nodes, random_state=0).choice_
+    assert joblib.hash(members) == before
+    assert (choice.to_frame().accuracy.dropna() < 0.65).all()
+    own = np.mean(
+        [m.score(rows[nodes == k], y[nodes == k]) for k, m in enumerate(members)]
+    )
+    assert own > 0.95
+
+
+@pytest.mark.parametrize("classes", [(0, 1), (0, 1, 2)])
+def test_quadratic_discriminants_are_tempered_as_scikit_learn_has_them(classes):
+    rng = np.random.default_rng(0)
+    y = np.repeat(classes, 40)
+    rows = rng.normal(size=(len(y), 5)) * (1.0 + 3.0 * y[:, None]) + y[:, None]
+    pooled = QuadraticDiscriminantAnalysis(reg_param=0.1, priors=None)
+    agg = PooledAggregator(pooled=pooled).fit(rows, y, nodes=np.arange(len(y)) % 3)
+    before, labels = agg.decision_function(rows), agg.predict(rows)
+    agg._temper(0.3)
+    after = agg.to_estimator().decision_function(rows)
+    if len(classes) > 2:  # what all classes have in common is no matter
+        before, after = (
+            own - own.mean(axis=1, keepdims=True) for own in (before, after)
+        )
+    np.testing.assert_allclose(after, 0.3 * before, rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(agg.predict(rows), labels)
+    assert agg.exact_ is False
+
+
+def test_tempering_takes_no_class_out():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 60)
+    rows = rng.normal(size=(120, 50)) * np.where(y, 1e8, 1.0)[:, None]
+    agg = PooledAggregator(pooled=QuadraticDiscriminantAnalysis())
+    labels = agg.fit(rows, y, nodes=np.arange(120) % 3).predict(rows)
+    with pytest.warns(UserWarning, match="too sure"):
+        agg._temper(0.1)
+    np.testing.assert_array_equal(agg.predict(rows), labels)
+    assert (agg.to_estimator().priors_ > 0).all()
+
+
+def test_few_rows_of_a_class_make_shrunk_quadratic_discriminants():
+    if not hasattr(QuadraticDiscriminantAnalysis(), "shrinkage"):
+        pytest.skip("scikit-learn < 1.8")
+    rng = np.random.default_rng(1)
+    y, scale = np.arange(100) % 5, rng.choice([0.3, 3.0], size=(5, 40))
+    rows = rng.normal(size=(100, 40)) * scale[y]
+    agg = combine(X=rows, y=y, nodes=y // 2, budget="small", random_state=0)
+    table = agg.choice_.to_frame()
+    assert np.isnan(table.accuracy["quadratic, bent"])
+    assert agg.choice_.name == "quadratic"
+    assert agg.choice_.factor < 1.0
+
+
+def test_reasons_of_failures_are_doubts_once_for_all_that_have_them():
+    table = [entry("a"), entry("b", "node 'x': odd."), entry("c", "node 'x': odd")]
+    choice = chosen(table, [0], np.array([[300]]), 300)
+    (doubt,) = choice.doubts
+    assert doubt == "these candidates could not be made: ['b', 'c']. Node 'x': odd."
+    with pytest.raises(
+        ValueError, match=r"No candidate .* \['b', 'c'\]: Node 'x': odd"
+    ):
+        chosen(table[1:], [], np.zeros((0, 0)), 300)
+
+
+def test_nets_that_judge_are_the_same_each_time():
+    torch = pytest.importorskip("torch")
+    skorch = pytest.importorskip("skorch")
+    rows, y = X.astype(np.float32), np.unique(Y, return_inverse=True)[1]
+
+    class Net(torch.nn.Sequential):
+        def __init__(self):
+            super().__init__(torch.nn.Linear(X.shape[1], 4), torch.nn.Softmax(dim=1))
+
+    how = {"train_split": None, "verbose": 0, "classes": [0, 1, 2, 3]}
+    net = skorch.NeuralNetClassifier(Net, max_epochs=2, **how).fit(rows, y)
+    owners, kept = {"all": np.arange(len(y))}, np.arange(len(y)) % 2 == 0
+    given = [("all", net)], rows, y, owners, kept
+    fresh = [_refitted(*given)[0][1].predict_proba(rows) for _ in range(2)]
+    np.testing.assert_array_equal(*fresh)
+    assert not np.allclose(fresh[0], net.predict_proba(rows))
+    # A module that is an object knows all rows, and its clones do.
+    knows = skorch.NeuralNetClassifier(Net(), max_epochs=2, **how).fit(rows, y)
+    with pytest.warns(UserWarning, match="node 'all' is an object, which keeps what"):
+        _refitted([("all", knows)], *given[1:])

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Folders in which commands are typed."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import joblib
+import pytest
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Tables and models of all nodes."""
+    # Imported here, as it skips the tests of a file where pandas is missing.
+    from helpers.command_line import NODES, classifier, rows_of, write_rows
+
+    folder = tmp_path_factory.mktemp("home")
+    for node in NODES:
+        write_rows(folder / f"{node}.csv", *rows_of(node))
+        joblib.dump(classifier(node), folder / f"{node}.joblib")
+    return folder
+
+
+@pytest.fixture
+def work(home, tmp_path, monkeypatch):
+    """A folder of one's own, with what nodes have, in which commands are typed."""
+    for path in home.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    # Nobody sits there who could be asked.
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    return tmp_path

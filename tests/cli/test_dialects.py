@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Words by which a user says how a table is written."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.hospital_tables import N_ROWS, csv, table, written
+
+from skgems._cli._dialects import Dialect
+from skgems._cli._tables import read_table
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    return tmp_path
+
+
+def test_columns_that_nobody_needs_are_not_looked_at(here):
+    frame = table().assign(menge="1.234,5", x=1)
+    frame.columns = [*frame.columns[:-1], "menge"]
+    written(csv(frame))
+    for more in ({"drop": ["menge"]}, {"only": ["alter", "crp"]}):
+        made = read_table("rows.csv", Dialect(), as_written=["diagnose"], **more)
+        assert set(made.frame.columns) >= {"alter", "crp"}
+        assert "menge" not in made.frame.columns
+    assert made.unused == ["größe", "station", "menge", "menge"]
+
+
+def test_files_of_other_kinds(here):
+    for name, message in (("rows.xlsx", "Save a sheet of Excel as CSV"), ("r.txt", "")):
+        Path(name).write_text("")
+        with pytest.raises(ValueError, match=f"^{name}: rows are in .*{message}"):
+            read_table(name, Dialect(), as_written=[])
+    with pytest.raises(FileNotFoundError, match="none.csv: there is no such file"):
+        read_table("none.csv", Dialect(), as_written=[])
+    written(csv(sep="\t"))
+    Path("rows.csv").rename("rows.tsv")
+    assert len(read_table("rows.tsv", Dialect(), as_written=[]).frame) == N_ROWS
+
+
+def test_words_for_separators():
+    signs = {
+        "tab": "\t",
+        r"\t": "\t",
+        "semicolon": ";",
+        "bar": "|",
+        "comma": ",",
+        "~": "~",
+    }
+    for word, sign in signs.items():
+        assert Dialect.of({"sep": word}).sep == sign
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"sep": "::"}, "sep must be one character"),
+        ({"sep": 3}, "sep must be one character"),
+        ({"decimal": "comma"}, "decimal must be '.' or ','"),
+        ({"sep": "comma", "decimal": ","}, "sep and decimal must differ"),
+        ({"encoding": "german"}, "'german' is none that Python knows"),
+        ({"encoding": 8}, "8 is none that Python knows"),
+        ({"na": [-9]}, "na must be texts"),
+        ({"na": 7}, "na must be texts"),
+    ],
+    ids=str,
+)
+def test_words_that_say_nothing(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Dialect.of(settings)
+
+
+def test_numbers_are_read_to_the_last_digit(work):
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=500) * 10.0 ** rng.integers(-30, 30, 500)
+    Path("n.csv").write_text(
+        "\n".join(["n,y", *(f"{v!r},a" for v in numbers.tolist())])
+    )
+    table = read_table("n.csv", Dialect(), as_written=["y"])
+    np.testing.assert_allclose(table.frame["n"], numbers, rtol=1e-15)

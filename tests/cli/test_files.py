@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Models in files that are read and written, and packages that these need."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.command_line import requests, rows_of, start, to_answer, write_rows
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import FunctionTransformer
+
+from skgems._cli import main
+
+skops_io = pytest.importorskip("skops.io")
+
+
+def test_models_in_skops_files(work, capsys):
+    start()
+    X, y = rows_of("lyon")
+    skops_io.dump(LogisticRegression().fit(X[:, [2, 0, 1]], y), "lyon.skops")
+    argv = to_answer(requests(1)["lyon"], "lyon", "--drop", "patient")
+    argv[argv.index("lyon.joblib")] = "lyon.skops"
+    assert main(argv) == 0
+    # It knows no names, so all depends on the order of columns.
+    out = capsys.readouterr().out
+    assert "Features, in this order: 'weight', 'age', 'dose'." in out
+    skops_io.dump(FunctionTransformer(write_rows), "lyon.skops")
+    assert main([*argv, "--yes"]) == 1
+    err = capsys.readouterr().err
+    assert "If you trust them: --trust " in err and "write_rows" in err
+
+
+def test_a_model_that_cannot_be_read(work, capsys):
+    start()
+    Path("lyon.joblib").write_bytes(b"\x80nothing")
+    assert main(to_answer(requests(1)["lyon"], "lyon")) == 1
+    assert "lyon.joblib: the model cannot be read: " in capsys.readouterr().err
+
+
+def test_missing_packages_are_named(work, capsys, monkeypatch):
+    start()
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    assert main(["combine", "study", "--out", "m.skops"]) == 1
+    assert "the package skops: pip install skgems[cli]." in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert main(to_answer(requests(1)["lyon"], "lyon")) == 1
+    assert "the package pandas: pip install skgems[cli]." in capsys.readouterr().err

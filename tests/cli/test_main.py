@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The command line as a whole: inspecting, help, exit codes and errors."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+from helpers.command_line import LABELS, NODES, requests, start, to_answer
+
+import skgems
+from skgems._cli import main
+from skgems._cli._front import read_front
+from skgems._cli._main import _read
+from skgems.channels import inspect
+from skgems.federation import Summary
+
+pandas = pytest.importorskip("pandas")
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["inspect", "lyon.csv"], "lyon.csv: its header is said to have"),
+        (["inspect", "none"], "No such file or directory: 'none'"),
+        (["combine", "none", "--out", "m.skops"], "none: there is no such folder"),
+        (["combine", ".", "--out", "m.skops"], "neither an exchange.json"),
+        (["combine", ".", "--out", "m.pdf"], "models are written as .skops or .joblib"),
+        (["combine", ".", "--out", "none/m.skops"], "none: there is no such folder"),
+        (["combine", "study", "--out", "m.skops", "--set", "C=1"], "to skgems start"),
+        (
+            ["combine", "study", "--out", "m.skops", "--leave-out", "rome"],
+            "['rome'] are no nodes",
+        ),
+        (
+            ["combine", "study", "--out", "m.skops", "--leave-out", *NODES],
+            "Every node is left out",
+        ),
+        (
+            ["combine", "study", "--out", "m.skops", "--public-keys", "."],
+            "there is no public key 'lyon.pub'",
+        ),
+        (
+            ["start", "x", "--method", "linear", "--nodes", "a", "--set", "size=1"],
+            "'size' is no parameter of GEMSLogisticAggregator; these are: C, ",
+        ),
+        (
+            ["start", "x", "--method", "linear", "--nodes", "a", "--set", "C=-1"],
+            "'C' parameter of GEMSLogisticAggregator must be",
+        ),
+        (
+            ["start", "study", "--method", "averaging", "--nodes", *NODES],
+            "this exchange has begun with another method",
+        ),
+        (to_answer("study/requests/001-lyon.safetensors", "rome"), "rome.joblib"),
+        (
+            to_answer(
+                "study/requests/001-lyon.safetensors", "lyon", "--min-rows", "21"
+            ),
+            "min_rows=21 rows of the classes {'NA': 20, 'flu': 20, 'well': 20}",
+        ),
+        (
+            to_answer("study/requests/001-lyon.safetensors", "lyon", "--drop", "name"),
+            "there is no column 'name'; columns are 'weight', 'diagnosis'",
+        ),
+        (
+            to_answer(
+                "study/requests/001-lyon.safetensors", "lyon", "--held-out", "patient"
+            ),
+            "column 'patient' has 'p0', which is neither true nor false",
+        ),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_the_code_1(work, capsys, argv, message):
+    start()
+    capsys.readouterr()
+    assert main(argv) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("skgems: error: ") and err.count("\n") == 1
+    assert message in err
+    assert not Path("x").exists()
+
+
+def test_inspect_prints_what_the_function_finds(work, capsys):
+    start("--set", "random_state=0")
+    main(to_answer(requests(1)["lyon"], "lyon", "--to", "lyon.safetensors"))
+    capsys.readouterr()
+    assert main(["inspect", "lyon.safetensors"]) == 0
+    assert capsys.readouterr().out == f"{inspect('lyon.safetensors')}\n"
+    assert main(["inspect", "--json", "lyon.safetensors"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["node"] == "lyon" and told["method"] == "GEMSLogisticAggregator"
+    assert told["n_bytes"] == Path("lyon.safetensors").stat().st_size
+    assert told["arrays"] == list(inspect("lyon.safetensors").arrays)
+    assert told["settings"]["n_components"] == 16
+    other = str(requests(1)["nice"])
+    # A summary needs no request to be checked.
+    assert main(["inspect", "lyon.safetensors", "--request", other]) == 0
+
+
+@pytest.mark.parametrize(
+    "command, options",
+    [
+        (None, ["answer", "inspect", "combine", "start", "keys"]),
+        ("answer", ["--model", "--rows", "--label", "--held-out", "--trust", "--key"]),
+        ("inspect", ["FILE", "--json"]),
+        ("combine", ["FOLDER", "--out", "--leave-out", "--public-keys"]),
+        ("start", ["FOLDER", "--method", "--nodes", "--set"]),
+        ("keys", ["PATH"]),
+    ],
+)
+def test_help_tells_options_and_exit_codes(capsys, command, options):
+    with pytest.raises(SystemExit) as ended:
+        main([*([command] if command else []), "--help"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    assert all(option in out for option in options)
+    codes = out.partition("exit codes:\n")[2].splitlines()
+    assert [line.split()[0] for line in codes] == ["0", "1", "2", "3"]
+    assert max(map(len, out.splitlines())) <= 88
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["answer"],
+        ["guess"],
+        ["start", "x", "--method", "linear", "--nodes", "a", "--set", "C"],
+        ["start", "x", "--method", "linear", "--nodes", "a", "--set", "=1"],
+    ],
+)
+def test_what_is_typed_wrongly_ends_with_2(capsys, argv):
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+    assert ended.value.code == 2
+    assert "usage: skgems" in capsys.readouterr().err
+
+
+def test_commands_of_the_guide_can_be_typed(tmp_path, monkeypatch):
+    page = Path(__file__).parents[2] / "docs" / "user_guide" / "command_line.rst"
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    typed = [line.split()[2:] for line in text.splitlines() if "$ skgems " in line]
+    blocks = re.findall(r"code-block:: toml\n\n((?:   .*\n|\n)+)", text)
+    front, shared, dialects = map(textwrap.dedent, blocks)
+    monkeypatch.chdir(tmp_path)
+    Path("shared.toml").write_text(shared + dialects)
+    Path("front.toml").write_text(front)
+    named = [columns for *_, columns in read_front("front.toml").transformers]
+    assert named[:3] == [["sex"], ["body_mass_g"], ["bill depth, mm"]]
+    assert {argv[0] for argv in typed} == {
+        *("answer", "combine", "inspect", "keys", "start")
+    }
+    for argv in typed:
+        assert _read(argv).command
+
+
+def test_errors_do_not_steer_a_terminal(work, capsys):
+    path = Path("a\x1b[2Jb")
+    path.write_bytes(b"nothing")
+    assert main(["inspect", str(path)]) == 1
+    err = capsys.readouterr().err
+    assert "\x1b" not in err and r"a\x1b[2Jb: it has 7 bytes" in err
+
+
+def test_rows_in_parquet(work, capsys, monkeypatch):
+    """Whatever reads them; where nothing does it says what would."""
+    start("--set", "random_state=0")
+    argv = to_answer(requests(1)["lyon"], "lyon", "--to", "lyon.safetensors")
+    argv[argv.index("lyon.csv")] = "lyon.parquet"
+    Path("lyon.parquet").touch()
+    table = pandas.read_csv("lyon.csv", keep_default_na=False)
+    monkeypatch.setattr(pandas, "read_parquet", lambda path: table)
+    assert main(argv) == 0
+    assert Summary.load("lyon.safetensors").row_counts["labels"] == LABELS.tolist()
+
+    def missing(path):
+        raise ImportError("no engine")
+
+    monkeypatch.setattr(pandas, "read_parquet", missing)
+    assert main([*argv, "--yes"]) == 1
+    assert "pip install pyarrow; or give a .csv" in capsys.readouterr().err
+
+
+def test_the_report_is_written_as_a_page(work, capsys):
+    start("--set", "random_state=0")
+    for node, path in requests(1).items():
+        assert main(to_answer(path, node)) == 0
+    argv = ["combine", "study/replies", "--out", "m.skops"]
+    assert main([*argv, "--report", "report.html"]) == 0
+    out, page = capsys.readouterr().out, Path("report.html").read_text("utf-8")
+    assert "The report: report.html." in out
+    assert page.count("<table>") == 2 and all(f"<td>{n}</td>" in page for n in NODES)
+    assert "3 files, " in out
+
+
+def test_the_version(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"{skgems.__version__}\n"

@@ -1,0 +1,404 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Documents and tables go to members as they are given."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from helpers.documents import SITES, documents
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_wine
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.feature_extraction import DictVectorizer
+from sklearn.feature_extraction.text import (
+    CountVectorizer,
+    HashingVectorizer,
+    TfidfVectorizer,
+)
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.naive_bayes import MultinomialNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from skgems import DistillationAggregator, EnsembleAggregator
+
+LABELS = ["bill", "fault", "praise"]
+
+
+def mean_probabilities(members, X):
+    """What a soft vote gives: the mean of the members' probabilities by class."""
+    total = np.zeros((len(X), len(LABELS)))
+    for _, member in members:
+        columns = [LABELS.index(label) for label in member.classes_]
+        total[:, columns] += member.predict_proba(X)
+    return total / total.sum(axis=1, keepdims=True)
+
+
+def as_series(X):
+    return pytest.importorskip("pandas").Series(X)
+
+
+def hashing():
+    return HashingVectorizer(n_features=256)
+
+
+FORMS = {
+    "list": lambda X: X.tolist(),
+    "array of objects": lambda X: X,
+    "array of texts": lambda X: X.astype(str),
+    "Series": as_series,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("vectorizer", [TfidfVectorizer, CountVectorizer, hashing])
+def test_pipelines_that_begin_with_a_vectorizer_vote(vectorizer, form):
+    data = documents()
+    members = data.pipelines(vectorizer)
+    aggregate = EnsembleAggregator(members).fit()
+    np.testing.assert_allclose(
+        aggregate.predict_proba(FORMS[form](data.X)),
+        mean_probabilities(members, data.X),
+    )
+    assert not hasattr(aggregate, "n_features_in_")
+
+
+def test_dicts_vote():
+    data = documents()
+    rows = np.array([dict.fromkeys(text.split(), 1) for text in data.X])
+    members = [
+        (
+            site,
+            make_pipeline(DictVectorizer(), LogisticRegression()).fit(
+                rows[data.sites == site], data.y[data.sites == site]
+            ),
+        )
+        for site in SITES
+    ]
+    aggregate = EnsembleAggregator(members).fit()
+    for X in (rows, rows.tolist()):
+        np.testing.assert_allclose(
+            aggregate.predict_proba(X), mean_probabilities(members, rows)
+        )
+
+
+def words_of(document):
+    return document
+
+
+def test_lists_of_words_vote():
+    data = documents()
+    rows = [text.split()[: 4 + k % 3] for k, text in enumerate(data.X)]
+    members = [
+        (
+            site,
+            make_pipeline(CountVectorizer(analyzer=words_of), MultinomialNB()).fit(
+                [row for row, own in zip(rows, data.sites, strict=True) if own == site],
+                data.of(site)[1],
+            ),
+        )
+        for site in SITES
+    ]
+    aggregate = EnsembleAggregator(members).fit(rows, data.y, nodes=data.sites)
+    np.testing.assert_allclose(
+        aggregate.predict_proba(rows), mean_probabilities(members, rows)
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_ties_of_documents_fall_by_what_is_in_them(form):
+    data = documents()
+    members = data.pipelines()
+    aggregate = EnsembleAggregator(members, voting="hard", random_state=0).fit()
+    predicted = aggregate.predict(data.X)
+    votes = np.array([member.predict(data.X) for _, member in members])
+    assert (votes[0] != votes[1]).any()
+    assert ((predicted == votes[0]) | (predicted == votes[1])).all()
+    np.testing.assert_array_equal(aggregate.predict(FORMS[form](data.X)), predicted)
+    order = np.random.default_rng(1).permutation(len(data.X))
+    np.testing.assert_array_equal(aggregate.predict(data.X[order]), predicted[order])
+
+
+def test_ties_of_documents_fall_either_way():
+    data = documents()
+    sure = [
+        (label, DummyClassifier().fit(data.X, np.full(len(data.X), label)))
+        for label in ("bill", "fault")
+    ]
+    aggregate = EnsembleAggregator(sure, voting="hard", random_state=0).fit()
+    rows = [*data.X, *map(bytes, map(str.encode, data.X))]
+    assert 0.3 < np.mean(aggregate.predict(rows) == "bill") < 0.7
+    dicts = [{"word": k, "other": text} for k, text in enumerate(data.X)]
+    turned = [dict(reversed(own.items())) for own in dicts]
+    assert 0.3 < np.mean(aggregate.predict(dicts) == "bill") < 0.7
+    np.testing.assert_array_equal(aggregate.predict(turned), aggregate.predict(dicts))
+
+
+def test_votes_weighted_by_classes_count_documents():
+    data = documents()
+    members = data.pipelines()
+    aggregate = EnsembleAggregator(members, weights="class_counts")
+    aggregate.fit(data.X.tolist(), data.y, nodes=data.sites)
+    counts = [[np.sum(data.of(s)[1] == label) for label in LABELS] for s in SITES]
+    np.testing.assert_allclose(aggregate.weights_, np.array(counts) / np.sum(counts, 0))
+    assert aggregate.score(data.X.tolist(), data.y) > 0.8
+
+
+@pytest.mark.parametrize("form", ["list", "Series"])
+def test_pipelines_are_trained_at_simulated_nodes(form):
+    data = documents()
+    y = np.where(data.sites == "lyon", "bill", data.y)  # a node of one class
+    X = FORMS[form](data.X)
+    local = make_pipeline(TfidfVectorizer(), LogisticRegression())
+    aggregate = EnsembleAggregator(local, random_state=0).fit(X, y, nodes=data.sites)
+    rome = data.sites == "rome"
+    own = clone(local).fit(data.X[rome], y[rome])
+    np.testing.assert_array_equal(
+        aggregate.estimators_[1].predict_proba(data.X), own.predict_proba(data.X)
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_stack_of_vectorizers(form):
+    data = documents()
+    X = FORMS[form](data.X)
+    stack = EnsembleAggregator(data.pipelines(), combine="stack", random_state=0)
+    stack.fit(X, data.y, nodes=data.sites)
+    assert stack.score(X, data.y) > 0.9
+    np.testing.assert_array_equal(
+        stack.to_estimator().predict(data.X.tolist()), stack.predict(X)
+    )
+
+
+def test_a_stack_of_files_is_that_of_the_rows():
+    data = documents()
+    stack = EnsembleAggregator(data.pipelines(), combine="stack", random_state=0)
+    sent = [
+        stack.summarize_odds(data.of(site)[0].tolist(), data.of(site)[1], name=site)
+        for site in SITES
+    ]
+    whole = clone(stack).fit(data.X, data.y, nodes=data.sites)
+    apart = clone(stack).set_params(summaries=sent).fit()
+    np.testing.assert_array_equal(
+        apart.predict_proba(data.X), whole.predict_proba(data.X)
+    )
+
+
+def test_the_best_of_votes_and_stack():
+    data = documents()
+    aggregate = EnsembleAggregator(data.pipelines(), combine="auto", random_state=0)
+    aggregate.fit(data.X.tolist(), data.y, nodes=data.sites)
+    assert [entry["error"] for entry in aggregate.choice_.table] == ["", "", ""]
+    assert aggregate.score(data.X.tolist(), data.y) > 0.8
+
+
+def test_scikit_learn_takes_ensembles_of_documents():
+    data = documents()
+    aggregate = EnsembleAggregator(data.pipelines(), weights="class_counts")
+    search = GridSearchCV(aggregate, {"voting": ["soft", "hard"]}, cv=2)
+    search.fit(data.X.tolist(), data.y, nodes=data.sites)
+    assert search.best_score_ > 0.7
+    scores = cross_val_score(
+        aggregate, data.X, data.y, cv=2, params={"nodes": data.sites}
+    )
+    assert scores.min() > 0.6
+    again = pickle.loads(pickle.dumps(clone(aggregate).fit(data.X, data.y)))
+    assert again.predict(data.X.tolist()).shape == data.y.shape
+
+
+def test_a_report_of_documents():
+    data = documents()
+    aggregate = EnsembleAggregator(data.pipelines()).fit()
+    report = aggregate.report(data.X.tolist(), data.y, data.sites)
+    assert report.nodes["rows"] == [np.sum(data.sites == site) for site in SITES]
+    np.testing.assert_allclose(
+        report.nodes["own"],
+        [member.score(*data.of(site)) for site, member in aggregate.estimators],
+    )
+
+
+# ---- distillation ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("classifier", [LogisticRegression, MultinomialNB])
+def test_a_student_of_documents(classifier, form):
+    data = documents()
+    X = FORMS[form](data.X)
+    student = make_pipeline(CountVectorizer(), classifier())
+    distilled = DistillationAggregator(data.pipelines(), student=student)
+    held_out = np.arange(len(data.y)) % 4 == 0
+    distilled.fit(X, held_out=held_out)
+    assert distilled.agreement_ > 0.8
+    taught = distilled.student_.predict(data.X)
+    np.testing.assert_array_equal(distilled.predict(X), taught)
+    assert distilled.to_estimator().predict(X).tolist() == taught.tolist()
+
+
+def test_the_default_student_takes_no_documents():
+    data = documents()
+    with pytest.raises(ValueError, match="student=None.*HashingVectorizer") as raised:
+        DistillationAggregator(data.pipelines()).fit(data.X)
+    assert "word" not in str(raised.value)
+    advised = make_pipeline(hashing(), LogisticRegression())
+    DistillationAggregator(data.pipelines(), student=advised).fit(data.X)
+
+
+# ---- tables ---------------------------------------------------------------------
+
+
+def table_of_texts():
+    pandas = pytest.importorskip("pandas")
+    X, y = load_wine(return_X_y=True)
+    colours = np.array(["red", "white", None], dtype=object)[np.arange(len(y)) % 3]
+    frame = pandas.DataFrame({"alcohol": X[:, 0], "hue": X[:, 10], "colour": colours})
+    steps = make_column_transformer(
+        (StandardScaler(), ["alcohol", "hue"]),
+        (OneHotEncoder(handle_unknown="ignore"), ["colour"]),
+    )
+    members = [
+        make_pipeline(clone(steps), LogisticRegression()).fit(frame[k::2], y[k::2])
+        for k in range(2)
+    ]
+    return frame, y, members
+
+
+def test_a_row_whose_text_is_missing_is_a_row_of_the_table():
+    frame, y, members = table_of_texts()
+    aggregate = EnsembleAggregator(members).fit(frame, y, nodes=np.arange(len(y)) % 2)
+    assert aggregate.n_features_in_ == 3
+    expected = np.mean([m.predict_proba(frame) for m in members], axis=0)
+    np.testing.assert_allclose(aggregate.predict_proba(frame), expected)
+    assert frame["colour"].iloc[2:3].isna().all()  # no text in it says what it holds
+    np.testing.assert_allclose(
+        aggregate.predict_proba(frame.iloc[2:3]), expected[2:3], atol=1e-12
+    )
+
+
+def test_distillation_of_a_table_with_texts():
+    frame, _, members = table_of_texts()
+    student = clone(members[0])
+    distilled = DistillationAggregator(members, student=student).fit(frame)
+    assert distilled.agreement_ > 0.9
+    with pytest.raises(ValueError, match="X holds texts.*give a student"):
+        DistillationAggregator(members).fit(frame)
+
+
+def test_an_array_of_texts_is_given_as_it_is():
+    frame, y, _ = table_of_texts()
+    rows = frame[["colour"]].fillna("rose").to_numpy(dtype=object)
+    members = [
+        make_pipeline(OneHotEncoder(), LogisticRegression()).fit(rows[k::2], y[k::2])
+        for k in range(2)
+    ]
+    expected = np.mean([m.predict_proba(rows) for m in members], axis=0)
+    for voting in ("soft", "hard"):
+        aggregate = EnsembleAggregator(members, voting=voting, random_state=0).fit()
+        for X in (rows, rows.tolist()):
+            assert aggregate.predict(X).shape == y.shape
+    aggregate.set_params(voting="soft").fit()
+    np.testing.assert_allclose(aggregate.predict_proba(rows.tolist()), expected)
+    with pytest.raises(ValueError, match="2 features"):
+        aggregate.fit(rows, y).predict(np.hstack([rows, rows]))
+
+
+@pytest.mark.parametrize("as_frame", [False, True])
+def test_pipelines_that_fill_missing_values_vote(as_frame):
+    X, y = load_wine(return_X_y=True)
+    X[::5, 0] = np.nan
+    steps = make_column_transformer((SimpleImputer(), [0, 1]), remainder="passthrough")
+    pipelines = [
+        make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression()),
+        make_pipeline(steps, StandardScaler(), LogisticRegression()),
+        HistGradientBoostingClassifier(max_iter=5),
+    ]
+    if as_frame:
+        X = pytest.importorskip("pandas").DataFrame(X, columns=list("abcdefghijklm"))
+    members = [pipeline.fit(X, y) for pipeline in pipelines]
+    expected = np.mean([member.predict_proba(X) for member in members], axis=0)
+    aggregate = EnsembleAggregator(members).fit()
+    np.testing.assert_allclose(aggregate.predict_proba(X), expected)
+    student = HistGradientBoostingClassifier(max_iter=5)
+    distilled = DistillationAggregator(members, student=student).fit(X)
+    assert distilled.agreement_ > 0.8
+
+
+def test_pipelines_that_fill_no_missing_values_say_so():
+    X, y = load_wine(return_X_y=True)
+    plain = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+    filling = make_pipeline(SimpleImputer(), LogisticRegression(max_iter=9000))
+    members = [("lyon", plain), ("rome", filling.fit(X, y))]
+    X[0, 0] = np.nan
+    with pytest.raises(ValueError, match="^Input X contains NaN"):
+        EnsembleAggregator(members).fit().predict(X)
+    assert EnsembleAggregator(members[1:]).fit().predict(X).shape == y.shape
+
+
+class Table:
+    """A table of another library, as polars has them."""
+
+    def __init__(self, frame):
+        self.frame = frame
+        self.columns = list(frame.columns)
+
+    def to_pandas(self):
+        return self.frame
+
+
+def test_tables_of_other_libraries_become_those_of_pandas():
+    frame, _, members = table_of_texts()
+    aggregate = EnsembleAggregator(members).fit()
+    np.testing.assert_array_equal(
+        aggregate.predict_proba(Table(frame)), aggregate.predict_proba(frame)
+    )
+
+
+# ---- errors ---------------------------------------------------------------------
+
+
+def test_members_of_documents_and_of_numbers_do_not_go_together():
+    data = documents()
+    X, y = load_wine(return_X_y=True)
+    of_numbers = LogisticRegression(max_iter=9000).fit(X, np.array(LABELS)[y])
+    members = [*data.pipelines()[:1], ("oslo", of_numbers)]
+    with pytest.raises(ValueError, match="documents.*node 'oslo'.*13 features"):
+        EnsembleAggregator(members).fit(data.X, data.y)
+    with pytest.raises(ValueError, match="X has no features.*13 features"):
+        DistillationAggregator(members[1:]).fit(data.X)
+
+
+def test_documents_for_members_of_numbers_are_an_error():
+    X, y = load_wine(return_X_y=True)
+    aggregate = EnsembleAggregator([LogisticRegression(max_iter=9000).fit(X, y)]).fit()
+    with pytest.raises(ValueError, match="X holds documents.*13 features"):
+        aggregate.predict(["some text", "some other text"])
+    # A fit to documents forgets the columns of the one before.
+    data = documents()
+    aggregate.set_params(estimators=data.pipelines()).fit(data.X, data.y)
+    assert aggregate.predict(data.X[:3]).shape == (3,)
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
+def test_a_table_where_documents_were_is_an_error_that_names_the_node():
+    pandas = pytest.importorskip("pandas")
+    data = documents()
+    aggregate = EnsembleAggregator(data.pipelines()).fit()
+    frame = pandas.DataFrame({"text": data.X})
+    message = f"Node 'lyon': .*of 1 rows where {len(frame)} are given"
+    for voting in ("soft", "hard"):
+        aggregate.set_params(voting=voting).fit()
+        with pytest.raises(ValueError, match=message):
+            aggregate.predict(frame)
+
+
+def test_a_table_without_rows_is_an_error():
+    frame, _, members = table_of_texts()
+    aggregate = EnsembleAggregator(members).fit()
+    with pytest.raises(ValueError, match="X has no rows"):
+        aggregate.predict(frame[:0])

@@ -1,0 +1,457 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Every plan that there is, over other channels and with nodes that fail."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+
+import numpy as np
+import pytest
+from helpers.fitted import once
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skgems import (
+    GEMSLogisticAggregator,
+    GEMSMLPAggregator,
+    ModelAveragingAggregator,
+    PFNMAggregator,
+)
+from skgems.federation import (
+    InProcess,
+    Message,
+    Run,
+    TooFewNodes,
+    inverse_temperature,
+    run,
+)
+from skgems.federation import _channel as channel_module
+from skgems.gems import Rounds
+from skgems.local import Member, clear_cache
+from skgems.messages import TASKS
+from skgems.networks import linear_logits
+from skgems.spaces import Ellipsoid, Gram
+from skgems.tuning import fit_inverse_temperature
+
+N_NODES = 3
+# Each classifier lacks a class of which its node has rows.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skgems.federation.UnseenClassesWarning"
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_recalled():
+    clear_cache()
+
+
+@cache
+def rows():
+    X, y = load_digits(n_class=5, return_X_y=True)
+    X, y = X[:300] / 16, np.array(list("abcde"))[y[:300]]
+    return X, y, np.arange(300) % N_NODES
+
+
+@once
+def models(seed=None, scaled=False, hidden=(8,)):
+    X, y, nodes = rows()
+    fitted = []
+    for k in range(N_NODES):
+        own = (nodes == k) & (y != "abc"[k])
+        net = LogisticRegression()
+        if hidden:
+            net = MLPClassifier(
+                hidden, learning_rate_init=0.01, max_iter=60, random_state=seed or k
+            )
+        clf = make_pipeline(StandardScaler(), net) if scaled else net
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            fitted.append((f"node {k}", clf.fit(X[own], y[own])))
+    return fitted
+
+
+@once
+def nets():
+    torch = pytest.importorskip("torch")
+    skorch = pytest.importorskip("skorch")
+    X, y, nodes = rows()
+    fitted = []
+    for k in range(N_NODES):
+        torch.manual_seed(k)
+        net = skorch.NeuralNetClassifier(
+            torch.nn.Sequential(
+                torch.nn.Linear(64, 8), torch.nn.ReLU(), torch.nn.Linear(8, 5)
+            ),
+            criterion=torch.nn.CrossEntropyLoss,
+            max_epochs=2,
+            train_split=None,
+            classes=list(range(5)),
+            verbose=0,
+        )
+        codes = np.searchsorted(list("abcde"), y[nodes == k])
+        fitted.append((f"node {k}", net.fit(X[nodes == k].astype(np.float32), codes)))
+    return fitted
+
+
+def rounds(members, **options):
+    return ModelAveragingAggregator(
+        members, n_rounds=2, local_epochs=1, random_state=0, **options
+    )
+
+
+CASES = {
+    "linear models": lambda: GEMSLogisticAggregator(models(hidden=()), random_state=0),
+    "linear models within spaces": lambda: GEMSLogisticAggregator(
+        models(hidden=()), epsilon=0.7, random_state=0
+    ),
+    "linear models in further messages": lambda: GEMSLogisticAggregator(
+        models(hidden=()),
+        n_rounds=Rounds(4, candidates=["lda", "share 1"]),
+        random_state=0,
+    ),
+    "linear models by consensus": lambda: GEMSLogisticAggregator(
+        models(hidden=()), intersection="consensus", random_state=0
+    ),
+    "linear models by loss": lambda: GEMSLogisticAggregator(
+        models(hidden=()),
+        intersection="consensus",
+        geometry="ellipsoid",
+        criterion="log_loss",
+        construction="certified",
+    ),
+    "rounds of linear models": lambda: rounds(SGDClassifier(loss="log_loss")),
+    "rounds of networks": lambda: rounds(models(seed=7), learning_rate=None),
+    "rounds of nets": lambda: rounds(nets()),
+    "rounds of matching": lambda: PFNMAggregator(
+        models(), n_rounds=3, n_epochs=2, random_state=0
+    ),
+    "rounds of matching own units in pipelines": lambda: PFNMAggregator(
+        models(scaled=True), n_rounds=3, round_units="own", random_state=0
+    ),
+    "hidden layers": lambda: GEMSMLPAggregator(models(hidden=(8, 6)), random_state=0),
+    "hidden layers of nets": lambda: GEMSMLPAggregator(nets(), random_state=0),
+    "hidden layers sampled": lambda: GEMSMLPAggregator(
+        models(),
+        geometry_hidden=Ellipsoid(floor=0.2),
+        construction_hidden="sampled",
+        retrain_epochs=0,
+        random_state=0,
+    ),
+}
+
+
+def fitted(case):
+    X, y, nodes = rows()
+    if "of nets" in case:
+        X, y = X.astype(np.float32), np.searchsorted(list("abcde"), y)
+    with np.errstate(all="ignore"):
+        return CASES[case]().fit(X, y, nodes=nodes), X
+
+
+@pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
+@pytest.mark.parametrize("case", CASES)
+def test_a_way_through_bytes_changes_no_bit(case, monkeypatch):
+    direct, X = fitted(case)
+    clear_cache()
+    answer, ways = channel_module.answer, []
+
+    def by_bytes(request, member):
+        ways.append(request.task)
+        request = Message.from_bytes(request.to_bytes())
+        return Message.from_bytes(answer(request, member).to_bytes())
+
+    monkeypatch.setattr(channel_module, "answer", by_bytes)
+    other, _ = fitted(case)
+    assert len(ways) == sum(N_NODES for _ in other.history_) > 0
+    np.testing.assert_array_equal(
+        other.decision_function(X), direct.decision_function(X)
+    )
+    for one, two in zip(other.history_, direct.history_, strict=True):
+        assert one["task"] == two["task"] and one["loss"] == two["loss"]
+        assert one["bytes_sent"] == two["bytes_sent"]
+        assert one["bytes_received"] == two["bytes_received"]
+
+
+@pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
+@pytest.mark.parametrize(
+    "case",
+    [
+        case
+        if "further" in case or "own units" in case
+        else pytest.param(case, marks=pytest.mark.slow)
+        for case in CASES
+    ],
+)
+def test_a_node_dies_in_each_message_in_turn(case, monkeypatch):
+    answer = channel_module.answer
+    tasks = [entry["task"] for entry in fitted(case)[0].history_]
+    name = "1" if "rounds of linear" in case else "node 1"
+    for fatal, task in enumerate(tasks):
+        begun = []
+        clear_cache()
+
+        def dying(request, member, fatal=fatal, begun=begun):
+            if member.name == name:
+                begun.append(request)
+                asked = len({id(message) for message in begun}) - 1
+                if asked == fatal:
+                    raise OSError("gone")
+            return answer(request, member)
+
+        monkeypatch.setattr(channel_module, "answer", dying)
+        if TASKS[task].is_needed and not TASKS[task].reports:
+            with pytest.raises(RuntimeError, match=f"node '{name}': gone"):
+                fitted(case)
+            continue
+        with pytest.warns(UserWarning, match=f"'{name}' failed twice in message"):
+            aggregate, X = fitted(case)
+        left_out = [entry["left_out"] for entry in aggregate.history_]
+        expected = [[name] if k == fatal else [] for k in range(len(tasks))]
+        assert left_out == expected
+        assert np.isfinite(aggregate.predict_proba(X)).all()
+
+
+@pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
+@pytest.mark.parametrize(
+    ("case", "task"),
+    [
+        ("linear models by consensus", "evaluate"),
+        ("linear models in further messages", "evaluate"),
+        ("hidden layers", "retrain"),
+        ("rounds of networks", "train"),
+        ("rounds of matching own units in pipelines", "retrain"),
+        ("rounds of matching", "evaluate"),
+    ],
+)
+def test_fewer_nodes_than_a_channel_needs_are_an_error(case, task, monkeypatch):
+    answer, make = channel_module.answer, channel_module.InProcess.__init__
+    shapes = {}
+
+    def needing_all(self, members, **options):
+        make(self, members, **options)
+        self.min_nodes = N_NODES
+
+    def dying(request, member):
+        if request.task == task and member.name == "node 1":
+            shapes[task] = [a.shape for n, a in request.arrays.items() if "." in n]
+            raise OSError("gone")
+        return answer(request, member)
+
+    monkeypatch.setattr(channel_module.InProcess, "__init__", needing_all)
+    monkeypatch.setattr(channel_module, "answer", dying)
+    with pytest.raises(TooFewNodes, match="Only 2 of 3.*'node 1': OSError") as error:
+        fitted(case)
+    found = error.value.parameters
+    if "rounds" not in case or task == "evaluate":
+        assert found is None  # nothing shared is trained then
+    elif task == "train":
+        assert [array.shape for array in found] == shapes[task]
+    else:
+        assert [array.shape for array in found][0][0] == 64
+        assert [array.shape for array in found][1][1] == 5
+    assert found is None or all(np.isfinite(array).all() for array in found)
+
+
+def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
+    X, y, nodes = rows()
+    W = np.random.RandomState(0).standard_normal((65, 5))
+    members = [
+        Member.of(
+            name,
+            LogisticRegression().fit(X[nodes == k], y[nodes == k]),
+            *(X[nodes == k], y[nodes == k]),
+        )
+        for k, name in enumerate("abc")
+    ]
+    answer = channel_module.answer
+
+    def dying(request, member):
+        if member.name == "b":
+            raise OSError("gone")
+        return answer(request, member)
+
+    def request(factors):
+        own = {"labels": list("abcde"), "columns": np.arange(5)}
+        return Message.of("evaluate", W=W, **own, factors=factors)
+
+    def found(members):
+        return run(inverse_temperature(request), InProcess(members))
+
+    everybody, others = found(members), found([members[0], members[2]])
+    W, told = 0.0 * W, W
+    assert found(members) == 1.0  # no factor changes what says nothing
+    W = told
+    monkeypatch.setattr(channel_module, "answer", dying)
+    here = Run(InProcess(members))
+    with pytest.warns(UserWarning, match="'b' failed twice"):
+        assert here(inverse_temperature(request)) == others != everybody
+    assert [entry["left_out"] for entry in here.history] == [["b"]] * 4
+    kept = nodes != 1
+    logits = linear_logits(X[kept], W)
+    codes = np.searchsorted(list("abcde"), y[kept])
+    np.testing.assert_allclose(others, fit_inverse_temperature(logits, codes))
+
+
+def test_all_nodes_that_die_leave_the_shared_model(monkeypatch):
+    answer, begun = channel_module.answer, []
+
+    def dying(request, member):
+        begun.append(request)
+        if len(begun) > N_NODES:
+            raise OSError("gone")
+        return answer(request, member)
+
+    monkeypatch.setattr(channel_module, "answer", dying)
+    with pytest.raises(TooFewNodes, match="Every node.*'node 0': OSError") as error:
+        fitted("rounds of networks")
+    shapes = [array.shape for array in error.value.parameters]
+    assert shapes == [(64, 8), (8, 5), (8,), (5,)]
+
+
+def test_nets_take_arrays_that_are_read_only_without_a_word():
+    torch = pytest.importorskip("torch")
+    members = nets()
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        X, y, nodes = rows()
+        X, y = X.astype(np.float32), np.searchsorted(list("abcde"), y)
+        rounds(members).fit(X, y, nodes=nodes)
+        PFNMAggregator(members, n_rounds=2).fit(X, y, nodes=nodes)
+    finally:
+        torch.set_warn_always(always)
+
+
+FAILURES = []
+
+
+class Flaky(SGDClassifier):
+    """Training fails where an exception waits for it."""
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        if FAILURES and FAILURES.pop() is not None:
+            raise OSError("gone")
+        return super().partial_fit(X, y, classes, sample_weight)
+
+
+@pytest.mark.parametrize(
+    "failures, left_out",
+    [([True], []), ([True, None], []), ([True, None, True], ["0"])],
+)
+def test_a_node_that_fails_once_is_asked_again(failures, left_out):
+    X, y, nodes = rows()
+    members = [
+        (
+            str(k),
+            Flaky(loss="log_loss", random_state=0).fit(X[nodes == k], y[nodes == k]),
+        )
+        for k in range(N_NODES)
+    ]
+    if left_out:  # the other one is enough
+        members, X, y = members[:2], X[nodes < 2], y[nodes < 2]
+        nodes = nodes[nodes < 2]
+    straight = rounds(members).fit(X, y, nodes=nodes)
+    FAILURES[:] = failures
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = rounds(members).fit(X, y, nodes=nodes)
+    assert not FAILURES
+    assert found.history_[0]["left_out"] == left_out
+    assert found.history_[1]["left_out"] == []
+    told = [str(w.message) for w in caught]
+    assert sum("'0' failed twice in message 1" in text for text in told) == len(
+        left_out
+    )
+    same = np.array_equal(found.predict_proba(X), straight.predict_proba(X))
+    assert same == (not left_out)
+
+
+# ---- recalled -----------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    answer, found = channel_module.answer, []
+
+    def counting(request, member):
+        if request.task in ("neurons", "retrain"):
+            found.append((request.task, member.name))
+        return answer(request, member)
+
+    monkeypatch.setattr(channel_module, "answer", counting)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
+@pytest.mark.parametrize("place", ["process", "folder"])
+def test_a_search_over_epsilon_asks_hidden_layers_once(asked, place, tmp_path):
+    X, y, nodes = rows()
+    options = {
+        "random_state": 0,
+        "memory": str(tmp_path) if place == "folder" else None,
+    }
+    members = models()
+    first = GEMSMLPAggregator(members, epsilon=0.3, **options).fit(X, y, nodes=nodes)
+    assert len(asked) == 2 * N_NODES
+    if place == "folder":
+        clear_cache()
+    other = GEMSMLPAggregator(members, epsilon=0.6, **options).fit(X, y, nodes=nodes)
+    assert len(asked) == 2 * N_NODES
+    np.testing.assert_array_equal(first.coefs_[0], other.coefs_[0])
+    radii = [[space.radius for space in agg.spaces_] for agg in (first, other)]
+    assert np.all(np.array(radii[0]) > radii[1])
+    assert first.history_[0]["bytes_received"] == other.history_[0]["bytes_received"]
+
+
+@pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
+def test_a_geometry_that_is_defined_anew_is_not_taken_for_the_old_one():
+    X, y, nodes = rows()
+    members = models(hidden=())
+
+    def spaces(ridge):
+        def metric(self, moments, center, known, scale, rows=None):
+            return Gram(ridge=ridge).metric(moments, center, known, scale)
+
+        # As a cell of a notebook that is changed and run again.
+        notebook = {"__module__": "notebook", "__qualname__": "Own", "metric": metric}
+        own = type("Own", (Gram,), notebook)()
+        agg = GEMSLogisticAggregator(
+            members, intersection="consensus", geometry=own, random_state=0
+        )
+        return agg.fit(X, y, nodes=nodes).spaces_
+
+    one, other = (spaces(ridge)[0].metric.scatter for ridge in (0.1, 10.0))
+    assert other.trace() > 5 * one.trace()
+
+
+@pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
+def test_what_is_not_the_same_is_asked_again(asked):
+    X, y, nodes = rows()
+    members = models()
+
+    def fit(X=X, members=members, **options):
+        del asked[:]
+        # Nodes retrain, for their own last layers are merged.
+        last = GEMSLogisticAggregator(intersection="consensus", on_empty="ignore")
+        options = {"random_state": 0, "last_layer": last, **options}
+        GEMSMLPAggregator(members, **options).fit(X, y, nodes=nodes)
+        return len(asked)
+
+    assert fit() == 2 * N_NODES
+    assert fit() == 0
+    assert fit(random_state=1) == 2 * N_NODES
+    assert fit(random_state=None) == 2 * N_NODES
+    assert fit(geometry_hidden="ball") == 2 * N_NODES
+    assert fit(retrain_epochs=1) == N_NODES  # their neurons are as they were
+    moved = X.copy()
+    moved[nodes == 1] += 0.1
+    # Node 1 has other neurons, so what is merged and retrained is new to all.
+    assert fit(X=moved) == 1 + N_NODES
+    slower = models()
+    slower[2][1].learning_rate_init = 1e-4  # which retraining starts at
+    assert fit(members=slower) == 1

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A node knows its rows and its classifier again, whatever container holds the rows."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import numpy as np
+import pytest
+from helpers.ledgers import FEW_ROWS, X, Y, agreed, answer, events, judging, log_of
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+
+from skgems.federation import (
+    RowsAskedAgainError,
+    RowsAskedAgainWarning,
+    RowsChangedError,
+    _ledger_store,
+)
+
+# Of a process that has threads, which those that are forked here do not use.
+pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+
+
+@pytest.fixture(autouse=True)
+def _without_waiting_for_the_disk(monkeypatch):
+    """Kills of a process, unlike those of power, lose nothing that was written."""
+    monkeypatch.setattr(os, "fsync", lambda number: None)
+    monkeypatch.setattr(_ledger_store, "SYNCHRONOUS", "OFF")
+
+
+@pytest.fixture(params=["folder", "mapping"])
+def state(request, tmp_path):
+    return tmp_path / "kept" if request.param == "folder" else {}
+
+
+@pytest.fixture
+def kept(tmp_path):
+    return tmp_path / "kept"
+
+
+def test_rows_that_change_within_an_exchange(state):
+    agreement, join = agreed()
+    answer(join, state)
+    one = X.copy()
+    one[7, 1] += 1e-9
+    mask = np.arange(len(Y)) == 3
+    flipped = np.where(np.arange(len(Y)) == 3, "ill", Y)
+    changes = [
+        {"rows": one},
+        {"rows": X[1:], "y": Y[1:]},
+        {"y": flipped if (flipped != Y).any() else Y[::-1]},
+        {"held_out": mask},
+        {"rows": X[::-1], "y": Y[::-1]},
+    ]
+    for changed in changes:
+        with pytest.raises(RowsChangedError, match="Answer with the rows of before"):
+            answer(judging(agreement), state, **changed)
+        # What was kept is given without a look at them.
+        answer(join, state, **changed)
+    assert events(state) == ["opened", "begun", "ended"]
+    answer(judging(agreement), state)
+
+
+def test_equal_rows_of_another_container_are_the_same(state):
+    pandas = pytest.importorskip("pandas")
+    agreement, _ = agreed({"evaluate": 9})
+    whole = np.round(10 * X)
+    clf = LogisticRegression().fit(whole, Y)
+    containers = [
+        whole,
+        np.asfortranarray(whole),
+        whole.astype(np.float32),
+        whole.astype(int),
+        whole.tolist(),
+    ]
+    for k, rows in enumerate(containers):
+        y = [Y, Y.tolist(), Y.astype(object), pandas.Series(Y), Y][k]
+        request = judging(agreement, 1.0 + k)
+        answer(request, state, agreement=agreement, clf=clf, rows=rows, y=y)
+    assert events(state).count("ended") == len(containers)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "table"])
+def test_rows_of_any_kind_are_known_again(kind, kept):
+    pandas = pytest.importorskip("pandas")
+    agreement, _ = agreed({"evaluate": 3})
+    if kind == "sparse":
+        rows, other = (sparse.csr_array(np.round(part)) for part in (X, X + 1))
+        same = rows.copy()
+        for start, stop in itertools.pairwise(rows.indptr):
+            same.indices[start:stop] = rows.indices[start:stop][::-1]
+            same.data[start:stop] = rows.data[start:stop][::-1]
+        same = sparse.csr_array((same.data, same.indices, same.indptr))
+        clf = LogisticRegression().fit(rows, Y)
+    else:
+        rows = pandas.DataFrame(X, columns=["a", "b", "c"])
+        same, other = rows.copy(), rows.assign(c=0.0)
+        clf = LogisticRegression().fit(rows, Y)
+    answer(judging(agreement), kept, agreement=agreement, clf=clf, rows=rows)
+    answer(judging(agreement, 2.0), kept, clf=clf, rows=same)
+    with pytest.raises(RowsChangedError):
+        answer(judging(agreement, 3.0), kept, clf=clf, rows=other)
+
+
+def test_rows_may_be_mended_until_something_was_answered(state):
+    agreement, join = agreed()
+    with pytest.raises(ValueError, match="fewer than min_rows"):
+        answer(join, state, **FEW_ROWS)
+    answer(join, state)
+    answer(judging(agreement), state)
+    assert [entry["n_rows"] for entry in log_of(state) if "n_rows" in entry] == [12, 60]
+
+
+def test_another_classifier_is_another_exchange(state):
+    _, join = agreed()
+    first = answer(join, state)
+    other = LogisticRegression(C=0.1).fit(X, Y)
+    assert answer(join, state, clf=other).to_bytes() == first.to_bytes()
+    _, again = agreed()
+    with pytest.raises(RowsAskedAgainError, match="with other classifier"):
+        answer(again, state, clf=other)
+    with pytest.warns(RowsAskedAgainWarning):
+        reply = answer(again, state, clf=other, again=True)
+    assert reply.digest != first.digest

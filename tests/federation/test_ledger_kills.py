@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A node counts, answers and keeps in one step, whoever comes or dies in between."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from helpers.ledgers import (
+    KilledError,
+    X,
+    agreed,
+    answer,
+    asked,
+    events,
+    forks,
+    judging,
+)
+
+from skgems.federation import (
+    LedgerBusyError,
+    Message,
+    NotAgreedError,
+    RowsAskedAgainError,
+    _ledger,
+    _ledger_store,
+    _replying,
+)
+from skgems.federation._ledger import open_ledger
+from skgems.messages import _packing, sealed
+
+# Of a process that has threads, which those that are forked here do not use.
+pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+
+
+@pytest.fixture(autouse=True)
+def _without_waiting_for_the_disk(monkeypatch):
+    """Kills of a process, unlike those of power, lose nothing that was written."""
+    monkeypatch.setattr(os, "fsync", lambda number: None)
+    monkeypatch.setattr(_ledger_store, "SYNCHRONOUS", "OFF")
+
+
+@pytest.fixture(params=["folder", "mapping"])
+def state(request, tmp_path):
+    return tmp_path / "kept" if request.param == "folder" else {}
+
+
+@pytest.fixture
+def kept(tmp_path):
+    return tmp_path / "kept"
+
+
+# ---- kills -------------------------------------------------------------------------
+
+
+def killed_at(point, call):
+    """Run in a process of its own, which is killed at some line of the ledger's code.
+
+    Returns the number of lines that were run, if it came to an end.
+    """
+    modules = _ledger, _ledger_store, _replying, _packing
+    files = {module.__file__ for module in modules}
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        n_lines = 0
+
+        def trace(frame, event, argument):
+            nonlocal n_lines
+            if frame.f_code.co_filename not in files:
+                return None
+            if event == "line":
+                n_lines += 1
+                if n_lines == point:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return trace
+
+        try:
+            sys.settrace(trace)
+            call()
+            sys.settrace(None)
+            os.write(writing, str(n_lines).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        told = pipe.read()
+    os.waitpid(pid, 0)
+    return int(told) if told else None
+
+
+@forks
+@pytest.mark.skipif(sys.gettrace() is not None, reason="lines are traced already")
+def test_a_kill_at_any_point_neither_counts_nor_locks_out(tmp_path):
+    agreement, _ = agreed({"counts": 1, "describe": 1})
+    request = asked(agreement, "counts")
+    whole = answer(request, tmp_path / "whole", agreement=agreement).to_bytes()
+
+    def call(folder):
+        return lambda: answer(request, folder, agreement=agreement)
+
+    n_lines = killed_at(None, call(tmp_path / "lines"))
+    assert n_lines > 200
+    left = set()
+    for k, point in enumerate(np.linspace(1, n_lines - 1, 50).astype(int)):
+        folder = tmp_path / f"kept {k}"
+        assert killed_at(point, call(folder)) is None
+        left.update(path.suffix for path in folder.glob("*"))
+        again = answer(request, folder, agreement=agreement)
+        assert again.to_bytes() == whole
+        assert events(folder).count("ended") == 1
+        assert "failed" not in events(folder)
+        assert not list(folder.glob(".*")) and not (folder / "ledger.writing").exists()
+        answer(asked(agreement, "describe"), folder, agreement=agreement)
+        content = {"method": "GEMSLogisticAggregator", "settings": {}, "requests": {}}
+        with pytest.raises(NotAgreedError):
+            answer(sealed(Message.of("join", **content), agreement), folder)
+    # Kills came while files were being written, and between two of them.
+    assert {".sqlite", ".sqlite-journal", ".writing", ".safetensors"} <= left
+
+
+@forks
+@pytest.mark.parametrize(
+    "n_kills", [4, pytest.param(50, marks=pytest.mark.slow)], ids=str
+)
+def test_kills_at_any_time_neither_count_nor_lock_out(n_kills, tmp_path, monkeypatch):
+    monkeypatch.undo()  # as it is where power may fail, too
+    agreement, join = agreed()
+    rng = random.Random(n_kills)
+    start = time.monotonic()
+    whole = answer(join, tmp_path / "whole").to_bytes()
+    seconds = time.monotonic() - start
+    for k in range(n_kills):
+        folder = tmp_path / f"kept {k}"
+        pid = os.fork()
+        if pid == 0:
+            answer(join, folder)
+            os._exit(0)
+        time.sleep(rng.uniform(0, seconds))
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        assert answer(join, folder).to_bytes() == whole
+        assert events(folder).count("ended") == 1
+        for size in (1.0, 2.0):
+            answer(judging(agreement, size), folder)
+        with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times"):
+            answer(judging(agreement, 3.0), folder)
+
+
+class Mapping(dict):
+    """A mapping of the user's, at whose k-th use the process is killed."""
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.left = np.inf
+
+    def _use(self):
+        self.left -= 1
+        if self.left < 0:
+            raise KilledError
+
+    def get(self, *given):
+        self._use()
+        return super().get(*given)
+
+    def __setitem__(self, name, data):
+        self._use()
+        super().__setitem__(name, data)
+        self._use()
+
+
+def test_a_kill_at_any_use_of_a_mapping_neither_counts_nor_locks_out():
+    agreement, _ = agreed({"counts": 1})
+    request = asked(agreement, "counts")
+    whole = answer(request, {}, agreement=agreement)
+    for n_uses in range(100):
+        state = Mapping()
+        state.left = n_uses
+        try:
+            answer(request, state, agreement=agreement)
+        except KilledError:
+            state.left = np.inf
+            again = answer(request, state, agreement=agreement)
+            assert again.to_bytes() == whole.to_bytes()
+            assert events(state).count("ended") == 1
+        else:
+            break
+    assert n_uses > 6
+
+
+def test_an_interrupt_does_not_count(state, monkeypatch):
+    agreement, _ = agreed({"counts": 1})
+
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_replying, "answer", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            answer(asked(agreement, "counts"), state, agreement=agreement)
+    assert events(state) == ["opened", "begun"]
+    assert answer(asked(agreement, "counts"), state).task == "counts"
+    assert events(state) == ["opened", "begun", "begun", "ended"]
+
+
+def test_what_was_interrupted_counts_for_nothing_else_either(state, monkeypatch):
+    agreement, _ = agreed({"evaluate": 1})
+
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_replying, "answer", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            answer(judging(agreement, 1.0), state, agreement=agreement)
+    # Neither of another request, nor of another exchange.
+    answer(agreed(random_state=1)[1], state, rows=X + 1.0)
+    answer(judging(agreement, 2.0), state)
+    with pytest.raises(NotAgreedError, match=r"answered 1\.$"):
+        answer(judging(agreement, 3.0), state)
+
+
+def test_an_interrupted_exchange_is_no_earlier_one(state, monkeypatch):
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_replying, "answer", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            answer(agreed()[1], state)
+    answer(agreed(random_state=1)[1], state)
+    with pytest.raises(RowsAskedAgainError):
+        answer(agreed()[1], state)
+
+
+# ---- many at once ------------------------------------------------------------------
+
+
+@forks
+@pytest.mark.parametrize("n_agreed", [2, 5])
+def test_processes_answer_together_what_was_agreed(n_agreed, kept):
+    agreement, join = agreed(n_rounds=n_agreed + 1)
+    answer(join, kept)
+    start, pids = time.monotonic() + 0.1, []
+    for k in range(8):
+        pid = os.fork()
+        if pid == 0:
+            status = 4
+            try:
+                time.sleep(max(0.0, start - time.monotonic()))
+                answer(judging(agreement, 1.0 + k), kept)
+                status = 0
+            except NotAgreedError:
+                status = 3
+            finally:
+                os._exit(status)
+        pids.append(pid)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+    assert sorted(codes) == [0] * n_agreed + [3] * (8 - n_agreed)
+    assert events(kept).count("ended") == 1 + n_agreed
+    with pytest.raises(NotAgreedError, match=f"was agreed {n_agreed} times"):
+        answer(judging(agreement, 20.0), kept)
+
+
+def test_threads_answer_together_what_was_agreed(kept):
+    agreement, join = agreed()
+    answer(join, kept)
+    told = []
+
+    def ask(size):
+        try:
+            told.append(answer(judging(agreement, size), kept))
+        except NotAgreedError as exc:
+            told.append(exc)
+
+    threads = [threading.Thread(target=ask, args=(1.0 + k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(isinstance(reply, Message) for reply in told) == 2
+
+
+def test_whoever_waits_too_long_is_told_so(kept, monkeypatch):
+    agreement, _ = agreed({"counts": 1})
+    monkeypatch.setattr(_ledger_store, "LOCK_TIMEOUT", 0.05)
+    with (
+        open_ledger(kept),
+        pytest.raises(LedgerBusyError, match=r"more than 0.05 seconds. Nothing was"),
+    ):
+        answer(asked(agreement, "counts"), kept, agreement=agreement)
+    answer(asked(agreement, "counts"), kept, agreement=agreement)
+
+
+LOCKING = """
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1], timeout=0)
+try:
+    database.execute("BEGIN EXCLUSIVE")
+    print("open")
+except sqlite3.OperationalError as exc:
+    print(exc)
+database.close()
+"""
+
+
+def test_a_thread_that_comes_in_between_opens_the_ledger_to_no_process(
+    kept, monkeypatch
+):
+    """A process that closes a file of its own loses the locks that it has on it."""
+    agreement, _ = agreed({"counts": 1})
+    monkeypatch.setattr(_ledger_store, "LOCK_TIMEOUT", 0.05)
+    busy = []
+
+    def ask():
+        try:
+            answer(asked(agreement, "counts"), kept, agreement=agreement)
+        except LedgerBusyError as exc:
+            busy.append(exc)
+
+    def seen_by_another_process():
+        command = [sys.executable, "-c", LOCKING, kept / "ledger.sqlite"]
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+    with open_ledger(kept):
+        thread = threading.Thread(target=ask)
+        thread.start()
+        thread.join()
+        assert len(busy) == 1
+        assert seen_by_another_process() == "database is locked"
+    assert seen_by_another_process() == "open"

@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Files of a ledger: damage, copies and older ones are noticed, and said."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import stat
+import sys
+from contextlib import closing
+
+import numpy as np
+import pytest
+from helpers.ledgers import X, Y, agreed, answer, asked, events, forks, judging
+from sklearn.linear_model import LogisticRegression
+
+from skgems.federation import (
+    LedgerCopiedError,
+    LedgerDamagedError,
+    LedgerError,
+    LedgerOlderError,
+    Message,
+    NotAgreedError,
+    RowsAskedAgainWarning,
+    _ledger_store,
+)
+from skgems.federation._ledger import open_ledger
+
+# Of a process that has threads, which those that are forked here do not use.
+pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+
+
+@pytest.fixture(autouse=True)
+def _without_waiting_for_the_disk(monkeypatch):
+    """Kills of a process, unlike those of power, lose nothing that was written."""
+    monkeypatch.setattr(os, "fsync", lambda number: None)
+    monkeypatch.setattr(_ledger_store, "SYNCHRONOUS", "OFF")
+
+
+@pytest.fixture
+def kept(tmp_path):
+    return tmp_path / "kept"
+
+
+# ---- damage ------------------------------------------------------------------------
+
+
+def change_an_entry(folder):
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as database:
+        database.execute("DROP TRIGGER entries_are_not_changed")
+        database.execute("UPDATE entries SET line = replace(line, 'begun', 'ended')")
+        database.commit()
+
+
+def damage_a_text(folder):
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as database:
+        database.execute("DROP TRIGGER entries_are_not_changed")
+        database.execute("UPDATE entries SET line = CAST(X'7BFF7D' AS TEXT)")
+        database.commit()
+
+
+def take_another_database(folder):
+    (folder / "ledger.sqlite").unlink()
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as database:
+        database.execute("CREATE TABLE birds (name TEXT)")
+
+
+def cut(name, n_bytes):
+    def cut_short(folder):
+        (path,) = folder.glob(name)
+        path.write_bytes(path.read_bytes()[:-n_bytes])
+
+    return cut_short
+
+
+def take_another_reply(folder):
+    (path,) = folder.glob("*.safetensors")
+    Message.of("counts", labels=["ill"], counts=np.array([60])).save(path)
+
+
+def rubbish(name):
+    return lambda folder: (folder / name).write_bytes(b"no ledger " * 300)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (cut("log.jsonl", 30), "log.jsonl: a line is cut short.*remove log.jsonl"),
+        (rubbish("log.jsonl"), "log.jsonl: a line is cut short, or was changed"),
+        (cut("ledger.sqlite", 9000), "ledger.sqlite: .* put the ledger back|damaged"),
+        (rubbish("ledger.sqlite"), "ledger.sqlite: it is damaged .*Put a backup"),
+        (change_an_entry, "entry 2 is not what this node wrote.* put the ledger back"),
+        (damage_a_text, "entry 1 is not what this node wrote"),
+        (take_another_database, "it is a database of another program. Give the node"),
+        (rubbish("ledger.head"), "ledger.head: it is damaged.*Put the file back"),
+        (cut("*.safetensors", 8), "the reply that is kept there is damaged. Remove"),
+        (take_another_reply, "the reply that is kept there is damaged"),
+        (cut("*.safetensors", 3000), "the reply that is kept there is damaged"),
+    ],
+    # A function's own text has its address, which differs between processes.
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_what_is_damaged_is_said_and_nothing_answered(damage, words, kept):
+    agreement, join = agreed()
+    answer(join, kept)
+    damage(kept)
+    with pytest.raises(LedgerDamagedError, match=words):
+        answer(join, kept)
+    if "reply" not in words:
+        for again in (False, True):
+            with pytest.raises(LedgerDamagedError, match=words):
+                answer(judging(agreement), kept, again=again)
+
+
+def test_what_is_advised_for_damage_helps(kept):
+    agreement, join = agreed()
+    first = answer(join, kept).to_bytes()
+    cut("log.jsonl", 30)(kept)
+    (kept / "log.jsonl").unlink()
+    assert answer(join, kept).to_bytes() == first
+    assert events(kept) == ["opened", "begun", "ended"]
+    # A reply is computed anew, and is the same.
+    (path,) = kept.glob("*.safetensors")
+    path.unlink()
+    assert answer(join, kept).to_bytes() == first and path.exists()
+    assert [event for event in events(kept) if event == "ended"] == ["ended"]
+    path.unlink()
+    other = LogisticRegression(C=0.1).fit(X, Y)
+    with pytest.raises(LedgerDamagedError, match=r"anew is not the same.*not sent"):
+        answer(join, kept, clf=other)
+    assert not path.exists()
+    rubbish("ledger.head")(kept)
+    (kept / "ledger.head").unlink()
+    with pytest.warns(RowsAskedAgainWarning, match=r"ledger.head is missing"):
+        answer(judging(agreement), kept, again=True)
+    answer(judging(agreement), kept)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda log: log[:-30], "its last line is cut short.*remove the line"),
+        (lambda log: log.replace(b"begun", b"ended"), "entry 2 is not what this node"),
+        (lambda log: log[log.index(b"\n") + 1 :], "entry 1 is not what this node"),
+        (lambda log: b"\xff\n", "it is no text"),
+    ],
+)
+def test_a_log_in_a_mapping_that_is_damaged(damage, words):
+    (agreement, join), state = agreed(), {}
+    answer(join, state)
+    log = state["log.jsonl"]
+    state["log.jsonl"] = damage(log)
+    with pytest.raises(LedgerDamagedError, match=words):
+        answer(judging(agreement), state)
+    # Without its last line, as is advised, what that line was to record is not counted.
+    state["log.jsonl"] = log[: log[:-1].rindex(b"\n") + 1]
+    answer(join, state)
+    assert events(state) == ["opened", "begun", "begun", "ended"]
+
+
+def test_entries_are_only_ever_added(kept):
+    answer(agreed()[1], kept)
+    with closing(sqlite3.connect(kept / "ledger.sqlite")) as database:
+        for statement in ("UPDATE entries SET line = ''", "DELETE FROM entries"):
+            with pytest.raises(sqlite3.IntegrityError, match="are only ever added"):
+                database.execute(statement)
+
+
+def test_a_ledger_of_another_version_is_not_read(kept):
+    agreement, join = agreed()
+    answer(join, kept)
+    with closing(sqlite3.connect(kept / "ledger.sqlite")) as database:
+        database.execute("PRAGMA user_version = 99")
+    with pytest.raises(LedgerError, match="it is a ledger of version 99, and this"):
+        answer(judging(agreement), kept)
+
+
+# ---- copies and older ones ---------------------------------------------------------
+
+
+def test_a_copy_is_not_answered_from_beside_the_ledger(kept, tmp_path):
+    agreement, join = agreed()
+    answer(join, kept)
+    copy = tmp_path / "copy"
+    shutil.copytree(kept, copy)
+    for request in (join, judging(agreement)):
+        with pytest.raises(LedgerCopiedError, match="is a copy.*answer with that one"):
+            answer(request, copy)
+    answer(judging(agreement), kept)
+    moved = kept.rename(tmp_path / "moved")  # which is no copy
+    answer(judging(agreement, 2.0), moved)
+
+
+@pytest.mark.parametrize("way", ["folder", "files", "database", "without head"])
+def test_an_older_ledger_is_recognised(way, kept, tmp_path):
+    agreement, join = agreed()
+    answer(join, kept)
+    backup = tmp_path / "backup"
+    shutil.copytree(kept, backup)
+    answer(judging(agreement, 1.0), kept)
+    answer(judging(agreement, 2.0), kept)
+    if way == "folder":
+        shutil.rmtree(kept)
+        shutil.copytree(backup, kept)
+    elif way == "files":  # within the same files
+        for path in backup.iterdir():
+            shutil.copy2(path, kept / path.name)
+    else:
+        shutil.copy2(backup / "ledger.sqlite", kept / "ledger.sqlite")
+    if way == "without head":
+        (kept / "ledger.head").unlink()
+    kinds = {"database": LedgerOlderError}
+    with pytest.raises(kinds.get(way, LedgerCopiedError), match="again=True") as told:
+        answer(judging(agreement, 3.0), kept)
+    assert "--again" in str(told.value)
+    # Its owner accepts it, once, and is told so.
+    with pytest.warns(RowsAskedAgainWarning, match="used nevertheless, by again=True"):
+        answer(judging(agreement, 3.0), kept, again=True)
+    answer(judging(agreement, 4.0), kept)
+    assert "accepted" in events(kept)
+    with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times"):
+        answer(judging(agreement, 5.0), kept)
+    if way == "database":  # what the lost entries were can still be read
+        lost = (kept / "log.replaced.jsonl").read_bytes()
+        assert lost.count(b'"ended"') == 3
+
+
+def test_a_database_that_was_removed_is_missed(kept):
+    agreement, join = agreed()
+    answer(join, kept)
+    (kept / "ledger.sqlite").unlink()
+    with pytest.raises(LedgerOlderError, match="does not have the 3 entries that"):
+        answer(judging(agreement), kept)
+    (kept / "ledger.head").unlink()
+    with pytest.raises(LedgerOlderError, match="lacks entries that .*log.jsonl has"):
+        answer(judging(agreement), kept)
+
+
+# ---- files -------------------------------------------------------------------------
+
+
+@forks
+def test_processes_that_begin_together_make_one_ledger(kept):
+    (agreement, join), pids = agreed(), []
+    for _ in range(6):
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                answer(join, kept)
+                status = 0
+            finally:
+                os._exit(status)
+        pids.append(pid)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+    assert codes == [0] * 6
+    answer(judging(agreement), kept)
+    assert events(kept) == ["opened", "begun", "ended"] + ["begun", "ended"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
+def test_what_is_kept_is_private_to_the_node(tmp_path):
+    agreement, join = agreed()
+    wide = tmp_path / "wide"
+    wide.mkdir(mode=0o755)
+    for folder in (tmp_path / "new", wide):
+        for request in (join, judging(agreement)):
+            answer(request, folder)
+        with open_ledger(folder):  # its journal, too
+            pass
+        paths = list(folder.iterdir())
+        assert len(paths) == 5
+        assert {stat.S_IMODE(path.stat().st_mode) for path in paths} == {0o600}
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+
+
+def test_partial_files_of_a_killed_write_are_removed(kept):
+    agreement, join = agreed()
+    answer(join, kept)
+    (path,) = kept.glob("*.safetensors")
+    names = [
+        f".{path.name}-ab3_x9zz",
+        ".ledger.head-00000000",
+        ".ledger.sqlite-qqqqqqqq",
+        ".log.jsonl-abcdefgh",
+    ]
+    others = [".notes-abcdefgh", f".{path.name}-old", "notes"]  # nothing of ours
+    for name in names + others:
+        (kept / name).write_bytes(b"half")
+    answer(judging(agreement), kept)
+    assert not [name for name in names if (kept / name).exists()]
+    assert all((kept / name).exists() for name in others)
+
+
+def test_a_folder_that_cannot_be_used(tmp_path):
+    agreement, _ = agreed({"counts": 1})
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    with pytest.raises(FileExistsError):
+        answer(asked(agreement, "counts"), path, agreement=agreement)
+
+
+@pytest.mark.parametrize("error", [OSError("No space left"), KeyboardInterrupt()])
+def test_a_log_that_cannot_be_written_is_made_whole_later(error, kept, monkeypatch):
+    agreement, join = agreed()
+    append = _ledger_store.FolderStore._append_to_log
+
+    def failing(store, lines):
+        if '"ended"' in lines[-1]:
+            raise error
+        append(store, lines)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_ledger_store.FolderStore, "_append_to_log", failing)
+        with pytest.raises(type(error)):
+            answer(join, kept)
+    assert events(kept) == ["opened", "begun"]
+    answer(join, kept)
+    answer(judging(agreement), kept)
+    assert events(kept) == ["opened", "begun", "ended"] + ["begun", "ended"]
+
+
+def test_without_sqlite_it_is_said_what_to_do(kept, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sqlite3", None)
+    agreement, _ = agreed({"counts": 1})
+    with pytest.raises(ImportError, match="this Python has no module sqlite3"):
+        answer(asked(agreement, "counts"), kept, agreement=agreement)
+    answer(asked(agreement, "counts"), {}, agreement=agreement)

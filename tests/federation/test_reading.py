@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What rows of nodes are for: to judge, to train, or to score."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.estimators import federated
+from sklearn.linear_model import LogisticRegression
+
+from skgems import GEMSLogisticAggregator
+from skgems.federation import read_federation
+
+LOCAL = LogisticRegression(C=10.0, max_iter=1000)
+
+
+@pytest.fixture
+def data():
+    return federated("overlapping")
+
+
+@pytest.fixture
+def mask(data):
+    return np.random.RandomState(0).uniform(size=len(data.y)) < 0.4
+
+
+def test_what_rows_are_for(data, mask):
+    agg = GEMSLogisticAggregator(data.fitted(LOCAL))
+    nodes = np.where(np.arange(len(data.y)) % 5 == 0, -1, data.nodes)
+    federation = read_federation(agg, data.X, data.y, nodes, mask)
+    for k, node in enumerate(federation.nodes):
+        own = np.flatnonzero((nodes == k) & ~mask)
+        np.testing.assert_array_equal(node.moment_rows, own)
+        np.testing.assert_array_equal(node.training_rows, own)
+        np.testing.assert_array_equal(
+            node.judging_rows, np.flatnonzero((nodes == k) & mask)
+        )
+    # Public rows that are held out tune nothing.
+    np.testing.assert_array_equal(
+        federation.public_rows, np.flatnonzero((nodes == -1) & ~mask)
+    )
+
+
+def test_a_node_without_held_out_rows_is_scored_on_all(data, mask):
+    mask = mask & (data.nodes != 1)
+    agg = GEMSLogisticAggregator(data.fitted(LOCAL))
+    federation = read_federation(agg, data.X, data.y, data.nodes, mask)
+    own = np.flatnonzero(data.nodes == 1)
+    for rows in ("judging_rows", "moment_rows", "training_rows"):
+        np.testing.assert_array_equal(getattr(federation.nodes[1], rows), own)

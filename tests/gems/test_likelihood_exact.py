@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""intersection="likelihood": exactly the model of all rows; public rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.pooled_rows import aggregate, data, default, locals_of, partition, split
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+from scipy.special import softmax
+from sklearn.base import clone
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.metrics import euclidean_distances, log_loss
+from sklearn.neighbors import NearestCentroid
+
+from skgems import GEMSLogisticAggregator
+from skgems.federation import NodesDisagreeWarning
+
+# ---- exactly the pooled model --------------------------------------------------------
+
+
+EXACT = {
+    "ridge": RidgeClassifier(),
+    "ridge of alpha 1e-8": RidgeClassifier(alpha=1e-8),
+    "ridge balanced": RidgeClassifier(alpha=0.3, class_weight="balanced"),
+    "ridge without intercept": RidgeClassifier(fit_intercept=False),
+    "lda": LinearDiscriminantAnalysis(),
+    "lda shrunk": LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.2),
+    "lda eigen": LinearDiscriminantAnalysis(solver="eigen", shrinkage=0.1),
+    "centroid": NearestCentroid(),
+    "centroid shrunk": NearestCentroid(shrink_threshold=0.3),
+}
+
+
+KINDS = list(EXACT)
+
+
+def decisions(clf, X):
+    """Decision values less what all classes have in common."""
+    if isinstance(clf, NearestCentroid):
+        # What its predict goes by where priors are uniform.
+        values = -euclidean_distances(X, clf.centroids_, squared=True)
+        if values.shape[1] == 2:
+            values = values[:, 1] - values[:, 0]
+    else:
+        values = clf.decision_function(X)
+    return values if values.ndim == 1 else values - values.mean(axis=1, keepdims=True)
+
+
+def assert_pooled(agg, whole, X, rtol=1e-8):
+    if isinstance(whole, NearestCentroid):
+        assert agg.pooled_form_.reason.startswith("the labels are those of")
+        np.testing.assert_array_equal(agg.predict(X), whole.predict(X))
+    else:
+        assert agg.exact_ and agg.pooled_form_.reason == ""
+    one, other = decisions(agg, X), decisions(whole, X)
+    np.testing.assert_allclose(one, other, atol=rtol * np.abs(other).max())
+    if isinstance(whole, RidgeClassifier):
+        size = np.abs(whole.coef_).max()
+        coef = np.atleast_2d(whole.coef_)
+        coef = coef - (coef.mean(axis=0) if len(coef) > 1 else 0)
+        own = agg.coef_ - (agg.coef_.mean(axis=0) if len(agg.coef_) > 1 else 0)
+        np.testing.assert_allclose(own, coef, atol=rtol * size)
+    np.testing.assert_array_equal(agg.predict(X), whole.predict(X))
+    np.testing.assert_array_equal(agg.to_estimator().predict(X), whole.predict(X))
+
+
+@pytest.mark.filterwarnings("ignore")  # of classifiers of few rows
+@settings(max_examples=25, deadline=None, derandomize=True, phases=[Phase.generate])
+@given(
+    seed=st.integers(0, 2**31 - 1),
+    kind=st.sampled_from(KINDS),
+    n_classes=st.integers(2, 4),
+    n_features=st.integers(1, 6),
+    mean=st.sampled_from([0.0, -3.0, 1e3]),
+    dealing=st.lists(st.integers(0, 6), min_size=30, max_size=70),
+    n_components=st.integers(1, 3),
+)
+def test_any_rows_dealt_to_any_nodes_make_the_pooled_model(
+    seed, kind, n_classes, n_features, mean, dealing, n_components
+):
+    rng, n_rows = np.random.default_rng(seed), len(dealing)
+    y = np.append(np.arange(n_classes), rng.integers(n_classes, size=n_rows))[:n_rows]
+    X = rng.normal(size=(n_rows, n_features)) @ rng.normal(size=[n_features] * 2)
+    X += mean + 2.0 * rng.normal(size=(n_classes, n_features))[y]
+    if seed % 3 == 0 and not kind.startswith("lda"):
+        X[:, 0] = mean
+        X[0, 0] += 1.0  # constant at all nodes but one
+    nodes = np.unique(dealing, return_inverse=True)[1]
+    # Discriminant analysis needs more rows than classes.
+    few = np.bincount(nodes) <= n_classes
+    nodes = np.unique(np.where(few[nodes], np.argmin(few), nodes), return_inverse=True)
+    agg = aggregate(X, y, nodes[1], EXACT[kind], n_components=n_components)
+    if all(isinstance(clf, DummyClassifier) for clf in agg.estimators_):
+        return  # nodes of one class each have no parameters
+    whole = clone(EXACT[kind]).fit(X, y)
+    if mean == 1e3 and "rounding may move" in agg.pooled_form_.reason:
+        # Features that nearly repeat each other, and far from 0.
+        assert "condition number" in agg.pooled_form_.reason
+        np.testing.assert_array_equal(agg.predict(X), whole.predict(X))
+        return
+    assert_pooled(agg, whole, X)
+
+
+@pytest.mark.slow  # as of any rows dealt to any nodes, with real ones
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["iris", "cancer"])
+@pytest.mark.parametrize("n_nodes", [2, 9])
+def test_the_pooled_model_of_any_partition(name, kind, n_nodes):
+    X, y, X_test, _ = split(name)
+    nodes = np.random.RandomState(n_nodes).randint(n_nodes, size=len(y))
+    # And some of one class only.
+    nodes[y == 0] += (nodes[y == 0] == 0) * n_nodes
+    agg = aggregate(X, y, nodes, EXACT[kind])
+    assert any(isinstance(clf, DummyClassifier) for clf in agg.estimators_)
+    assert_pooled(agg, clone(EXACT[kind]).fit(X, y), X_test)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    "kind", [pytest.param("ridge", marks=pytest.mark.slow), "ridge of alpha 1e-8"]
+)
+def test_the_pooled_model_of_200_nodes(kind):
+    """Of a few rows each, many of one class; far from 0 and of unequal units."""
+    X, y, X_test, _ = split("wine")
+    rng = np.random.RandomState(0)
+    X, y = np.vstack([X] * 6) + 0.3 * rng.normal(size=(6 * len(X), 13)), np.tile(y, 6)
+    scale = np.logspace(-2, 3, 13)
+    X, X_test = (X + 10.0) * scale, (X_test + 10.0) * scale
+    nodes = np.append(np.arange(200), rng.randint(200, size=len(y) - 200))
+    agg = aggregate(X, y, nodes, EXACT[kind])
+    assert sum(isinstance(clf, DummyClassifier) for clf in agg.estimators_) > 10
+    assert_pooled(agg, clone(EXACT[kind]).fit(X, y), X_test)
+
+
+@pytest.mark.parametrize("kind", ["ridge", "lda"])
+def test_the_pooled_model_of_sparse_rows_and_of_shared_moments(kind):
+    X, y, X_test, _, nodes = data("digits", "dirichlet")
+    clfs = locals_of(X, y, nodes, EXACT[kind])
+    whole = clone(EXACT[kind]).fit(X, y)
+    if kind == "ridge":
+        sparse = GEMSLogisticAggregator(clfs, random_state=0)
+        assert_pooled(sparse.fit(csr_matrix(X), y, nodes=nodes), whole, X_test)
+    shared = GEMSLogisticAggregator(clfs, moments="shared", random_state=0)
+    assert_pooled(shared.fit(X, y, nodes=nodes), whole, X_test)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "words"),
+    [
+        ([RidgeClassifier(), RidgeClassifier(alpha=2.0)], ["alpha", "'1'"]),
+        (
+            [RidgeClassifier(), RidgeClassifier(fit_intercept=False)],
+            ["fit_intercept", "'1'"],
+        ),
+        (
+            [
+                LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1),
+                LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.2),
+            ],
+            ["shrinkage", "'1'"],
+        ),
+        (
+            [LinearDiscriminantAnalysis(), RidgeClassifier()],
+            ["the kind of classifier", "'lda' at node '0'", "'ridge' at node '1'"],
+        ),
+        ([LogisticRegression(), RidgeClassifier()], ["LogisticRegression", "'0'"]),
+        (
+            [LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")] * 2,
+            ["shrinkage='auto'"],
+        ),
+    ],
+)
+@pytest.mark.filterwarnings(
+    "ignore::skgems.federation.PenaltyWarning",
+    "ignore::skgems.federation.InterceptWarning",
+)
+def test_why_it_is_not_exact(kinds, words):
+    X, y, X_test, y_test = split("iris")
+    nodes = np.arange(len(y)) % 2
+    agg = aggregate(X, y, nodes, kinds)
+    assert not agg.exact_
+    for word in words:
+        assert word in agg.pooled_form_.reason
+    # It is the likeliest instead.
+    assert agg.score(X_test, y_test) > 0.9
+
+
+def test_diagonal_moments_make_centroids():
+    X, y, X_test, _ = split("iris")
+    nodes = np.arange(len(y)) % 3
+    centroid = aggregate(X, y, nodes, NearestCentroid(), moments="diagonal")
+    assert_pooled(centroid, NearestCentroid().fit(X, y), X_test)
+
+
+def test_diagonal_moments_make_no_ridge():
+    X, y, _, _ = split("iris")
+    nodes = np.arange(len(y)) % 3
+    ridge = aggregate(X, y, nodes, RidgeClassifier(), moments="diagonal")
+    assert not ridge.exact_ and "diagonal" in ridge.pooled_form_.reason
+
+
+@pytest.mark.parametrize("how", ["scales", "repeated", "one-hot"])
+def test_what_rounding_decides_is_not_called_exact(how):
+    X, y, _, _, nodes = data("iris", "homogeneous")
+    X = {
+        "scales": X * [1e-4, 1e4, 1.0, 1e2],
+        "repeated": np.column_stack([X, X[:, 0]]),
+        "one-hot": np.eye(5)[np.digitize(X[:, 0], [-1.0, 0.0, 0.5, 1.0])],
+    }[how]
+    agg = aggregate(X, y, nodes, LinearDiscriminantAnalysis(solver="lsqr"))
+    assert not agg.exact_ and "condition number" in agg.pooled_form_.reason
+    # It is made of sums all the same, to which units and repeats are nothing.
+    if how != "one-hot":
+        Z, _, _, _, _ = data("iris", "homogeneous")
+        expected = decisions(LinearDiscriminantAnalysis(solver="lsqr").fit(Z, y), Z)
+        size = np.abs(expected).max()
+        np.testing.assert_allclose(decisions(agg, X), expected, atol=1e-9 * size)
+
+
+@pytest.mark.parametrize("kind", ["ridge", "ridge of alpha 1e-8"])
+@pytest.mark.parametrize("name", ["digits", "cancer", "iris"])
+def test_probabilities_of_what_has_none(name, kind):
+    X, y, X_test, y_test, nodes = data(name, "dirichlet")
+    agg = aggregate(X, y, nodes, EXACT[kind])
+    assert agg.pooled_form_.kind == "ridge"
+    raw = agg.decision_function(X_test)
+    raw = np.column_stack([-raw / 2, raw / 2]) if raw.ndim == 1 else raw
+    proba = agg.predict_proba(X_test)
+    loss = log_loss(y_test, proba)
+    assert loss < log_loss(y_test, softmax(raw, axis=1)) - 0.02
+    # Nearly as good as the best factor on the rows themselves.
+    factors = np.logspace(-3, 2, 40)
+    best = min(log_loss(y_test, softmax(f * raw, axis=1)) for f in factors)
+    assert loss < best + 0.04
+    plain = agg.to_estimator()
+    np.testing.assert_allclose(plain.predict_proba(X_test), proba, atol=1e-10)
+    np.testing.assert_array_equal(plain.predict(X_test), agg.predict(X_test))
+    np.testing.assert_array_equal(np.argmax(proba, axis=1), agg.predict(X_test))
+
+
+# ---- public rows ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["iris", "wine", "cancer"])
+@pytest.mark.parametrize("kind", [None, RidgeClassifier()], ids=["logistic", "ridge"])
+def test_a_few_right_rows_never_cost_much(name, kind):
+    X, y, X_test, y_test, nodes = data(name, "disjoint")
+    agg = aggregate(X, y, nodes, kind)
+    before = agg.score(X_test, y_test)
+    rng, worst = np.random.RandomState(0), 1.0
+    state = dict(vars(agg))
+    for n in np.repeat([2, 4, 8, 20], 2):
+        rows = rng.choice(len(y), n, replace=False)
+        vars(agg).update(state)
+        agg.fine_tune(X[rows], y[rows])
+        assert agg.fine_tuning_.strength == 1.0 and not len(agg.fine_tuning_.losses)
+        worst = min(worst, agg.score(X_test, y_test))
+    assert not agg.exact_ and worst >= before - 0.02
+
+
+@pytest.mark.parametrize("how", ["disjoint", "dirichlet"])
+def test_a_few_right_rows_never_cost_much_on_digits(how):
+    X, y, X_test, y_test, _ = data("digits", how)
+    agg = default("digits", how)
+    before, state = agg.score(X_test, y_test), dict(vars(agg))
+    rng = np.random.RandomState(1)
+    try:
+        for n in (2, 4, 10, 20):
+            rows = rng.choice(len(y), n, replace=False)
+            vars(agg).update(state)
+            assert agg.fine_tune(X[rows], y[rows]).score(X_test, y_test) > before - 0.02
+    finally:
+        vars(agg).update(state)
+
+
+@pytest.mark.parametrize("n", [50, 100])
+def test_rows_that_are_many_are_never_worse_than_either(n):
+    """Than no rows, or no nodes: half a point in the mean of draws."""
+    X, y, X_test, y_test = split("cancer")
+    nodes = partition("disjoint", y)
+    public = np.random.RandomState(0).random(len(y)) < 0.4
+    kept = np.flatnonzero(~public)
+    agg = aggregate(X[kept], y[kept], nodes[kept])
+    before, state = agg.score(X_test, y_test), dict(vars(agg))
+    tuned, alone = [], []
+    for seed in range(4):
+        rows = np.flatnonzero(public)
+        rows = np.random.RandomState(seed).choice(rows, n, replace=False)
+        vars(agg).update(state)
+        tuned.append(agg.fine_tune(X[rows], y[rows]).score(X_test, y_test))
+        own = LogisticRegression(max_iter=2000).fit(X[rows], y[rows])
+        alone.append(own.score(X_test, y_test))
+    assert np.mean(tuned) > max(before, np.mean(alone)) - 0.005
+
+
+def test_rows_matter_where_nodes_are_wrong():
+    """Nodes of a shifted world: many public rows outweigh them."""
+    X, y, X_test, y_test = split("iris")
+    rng = np.random.RandomState(0)
+    wrong = np.array([1, 2, 0])[y]
+    agg = aggregate(X, wrong, np.arange(len(y)) % 2)
+    assert agg.score(X_test, y_test) < 0.1
+    rows = rng.choice(len(y), 60, replace=False)
+    agg.fine_tune(X[rows], y[rows])
+    assert agg.score(X_test, y_test) > 0.9 and agg.fine_tuning_.strength > 10
+    # As rows of nobody in fit, the same is done.
+    nodes = np.append(np.arange(len(y)) % 2, np.full(60, -1))
+    clfs = agg.estimators_
+    both = GEMSLogisticAggregator(clfs, random_state=0)
+    with pytest.warns(NodesDisagreeWarning, match="'0'.*'1'"):
+        both.fit(np.vstack([X, X[rows]]), np.append(wrong, y[rows]), nodes=nodes)
+    np.testing.assert_allclose(
+        both.predict_proba(X_test), agg.predict_proba(X_test), atol=1e-6
+    )
+
+
+def test_natural_weights_are_those_of_one_more_node():
+    """A few rows count as rows: nodes that had them would say nearly the same."""
+    X, y, X_test, _ = split("cancer")
+    nodes = np.arange(len(y)) % 2
+    public = np.random.RandomState(0).choice(len(y), 20, replace=False)
+    kept = np.setdiff1d(np.arange(len(y)), public)
+    # Clusters of fewer rows are other clusters.
+    one = {"n_components": 1}
+    agg = aggregate(X[kept], y[kept], nodes[kept], **one)
+    before = agg.decision_function(X_test)
+    agg.fine_tune(X[public], y[public])
+    whole = aggregate(X, y, nodes, **one).decision_function(X_test)
+    moved = np.abs(before - whole).mean()
+    assert 0 < np.abs(agg.decision_function(X_test) - whole).mean() < moved

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Public rows fine-tune the aggregate of GEMSLogisticAggregator."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from helpers.estimators import federated
+from helpers.logistic import (
+    LOCAL,
+    aggregate_of,
+    consensus_of,
+    fit,
+    split_off_public,
+    weights,
+)
+from scipy.sparse import csr_matrix
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+
+
+@pytest.mark.parametrize(
+    ("fine_tuning", "kind", "intersection"),
+    [
+        ("penalized", "disjoint", "likelihood"),
+        ("penalized", "disjoint", "consensus"),
+        ("plain", "disjoint", "consensus"),
+        ("plain", "binary", "consensus"),
+    ],
+)
+def test_public_rows_in_fit_fine_tune_the_aggregate(fine_tuning, kind, intersection):
+    data = federated(kind)
+    nodes = split_off_public(data, 60)
+    # Balls leave much to be learned.
+    options = {
+        "fine_tuning": fine_tuning,
+        "intersection": intersection,
+        "geometry": "ball",
+    }
+    in_fit = aggregate_of(data.fitted(LOCAL), **options)
+    in_fit.fit(data.X, data.y, nodes=nodes)
+    private, public = nodes >= 0, nodes < 0
+    after = aggregate_of(data.fitted(LOCAL), **options)
+    after.fit(data.X[private], data.y[private], nodes=nodes[private])
+    untuned = weights(after)
+    assert after.fine_tuning_ is None
+    assert after.fine_tune(data.X[public], data.y[public]) is after
+    np.testing.assert_allclose(weights(in_fit), weights(after), rtol=1e-9, atol=1e-12)
+    tuned = after.fine_tuning_  # None of plain epochs
+    moves = tuned is None or 0 < tuned.strength < np.inf
+    assert np.allclose(weights(after), untuned) != moves
+    assert moves or intersection == "likelihood"
+    # The scores are those of the model that is handed out.
+    for k in range(3):
+        expected = in_fit.score(data.X[nodes == k], data.y[nodes == k])
+        assert in_fit.node_scores_["aggregate"][k] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "intersection", "n_public"),
+    [
+        *itertools.product(["disjoint", "overlapping"], ["consensus"], [1, 20]),
+        *[("disjoint", "likelihood", 1), ("disjoint", "likelihood", 150)],
+        *[("binary", "consensus", 3), ("binary", "likelihood", 10)],
+        *(
+            pytest.param(kind, intersection, n, marks=pytest.mark.slow)
+            for kind in ("disjoint", "overlapping", "binary")
+            for intersection in ("consensus", "likelihood")
+            for n in (2, 5, 10, 50, 150)
+        ),
+    ],
+)
+def test_fine_tuning_does_not_lose_what_nodes_know(kind, intersection, n_public):
+    before, after, alone = [], [], []
+    for seed in range(3):
+        data = federated(kind, seed=seed)
+        nodes = split_off_public(data, min(n_public, len(data.y) // 2), seed)
+        private, public = nodes >= 0, nodes < 0
+        aggregate = aggregate_of(data.fitted(LOCAL), intersection=intersection)
+        aggregate.fit(data.X[private], data.y[private], nodes=nodes[private])
+        before.append(aggregate.score(data.X_test, data.y_test))
+        aggregate.fine_tune(data.X[public], data.y[public])
+        after.append(aggregate.score(data.X_test, data.y_test))
+        if len(set(data.y[public])) > 1:
+            model = LogisticRegression(max_iter=1000)
+            model.fit(data.X[public], data.y[public])
+            alone.append(model.score(data.X_test, data.y_test))
+    assert np.mean(after) >= np.mean(before) - 0.02
+    if alone:
+        assert np.mean(after) >= np.mean(alone) - 0.02
+
+
+@pytest.mark.parametrize("fine_tuning", ["penalized", "plain"])
+def test_fine_tuning_repairs_a_bad_aggregate(fine_tuning):
+    data = federated("homogeneous")
+    # All nodes have their labels turned round.
+    locals_ = [clone(LOCAL).fit(X, (y + 1) % 3) for X, y in data.local_rows]
+    aggregate = consensus_of(locals_, epsilon=0.0, fine_tuning=fine_tuning)
+    aggregate.fit(data.X, data.y, nodes=data.nodes)
+    before = log_loss(data.y_test, aggregate.predict_proba(data.X_test))
+    aggregate.fine_tune(data.X, data.y)
+    after = log_loss(data.y_test, aggregate.predict_proba(data.X_test))
+    assert after < before
+    if fine_tuning == "penalized":
+        assert aggregate.score(data.X_test, data.y_test) > 0.9
+        assert np.isfinite(aggregate.fine_tuning_.strength)
+
+
+def test_fine_tuning_twice_goes_on():
+    data = federated("disjoint")
+    nodes = split_off_public(data, 80)
+    aggregate = aggregate_of(data.fitted(LOCAL), fine_tuning="plain")
+    aggregate.fit(data.X, data.y, nodes=nodes)
+    once = weights(aggregate)
+    aggregate.fine_tune(data.X[nodes < 0], data.y[nodes < 0])
+    assert not np.allclose(weights(aggregate), once)
+
+
+def test_fine_tuning_reads_any_kind_of_rows():
+    pandas = pytest.importorskip("pandas")
+    data = federated("disjoint", strings=True)
+    nodes = split_off_public(data, 60)
+    X, y = data.X[nodes < 0], data.y[nodes < 0]
+    first, *others = (
+        weights(fit(data).fine_tune(convert(X), list(y)))
+        for convert in (np.asarray, np.asfortranarray, csr_matrix, np.ndarray.tolist)
+    )
+    for other in others:
+        np.testing.assert_allclose(other, first, rtol=1e-4, atol=1e-6)
+    columns = [f"x{j}" for j in range(data.X.shape[1])]
+    named = aggregate_of(data.fitted(LOCAL))
+    named.fit(pandas.DataFrame(data.X, columns=columns), data.y, nodes=data.nodes)
+    with pytest.raises(ValueError, match="feature names should match"):
+        named.fine_tune(pandas.DataFrame(X, columns=columns[::-1]), y)
+
+
+def test_fine_tuning_refuses_labels_that_no_node_knows():
+    data = federated("disjoint")
+    aggregate = fit(data)
+    before = weights(aggregate)
+    with pytest.raises(ValueError, match=r"labels that no node knows: \[6\]"):
+        aggregate.fine_tune(data.X[:2], [0, 6])
+    with pytest.raises(ValueError, match="expecting 6 features"):
+        aggregate.fine_tune(data.X[:2, :3], [0, 1])
+    with pytest.raises(ValueError, match="contains NaN"):
+        aggregate.fine_tune(np.full((2, 6), np.nan), [0, 1])
+    with pytest.raises(NotFittedError):
+        clone(aggregate).fine_tune(data.X, data.y)
+    np.testing.assert_array_equal(weights(aggregate), before)

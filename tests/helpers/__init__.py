@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What several test files share: data, networks, attacks, mutations, requests."""

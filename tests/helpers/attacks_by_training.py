@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Attacks by training and by states of a front."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from sklearn.linear_model import RidgeClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from helpers.attacked_nodes import (
+    LABELS,
+    Ask,
+    HonestSummary,
+    Rows,
+    first_content,
+    no_guesses,
+)
+from helpers.attacks_by_models import STEEP
+from skgems import PooledAggregator
+from skgems.federation import Message
+from skgems.moments import ClassMoments
+from skgems.steps import RandomFeatures
+
+# Attacks by states of a front ---------------------------------------------------------
+
+
+# Units that a front draws; with the columns themselves fewer than get no matrix.
+_N_RANDOM = 150
+
+
+def aggregator_behind_front() -> PooledAggregator:
+    """Sums behind a scaler, whose state comes from the server, and random units."""
+    front = make_pipeline(
+        StandardScaler(), RandomFeatures(_N_RANDOM, kind="relu", random_state=0)
+    )
+    return PooledAggregator(pooled=RidgeClassifier(), front=front)
+
+
+def states_of_front(ask: Ask, summary: HonestSummary) -> np.ndarray:
+    """A scaler's centre far outside, where most random units are on for few rows.
+
+    Products of such a unit with the columns are the row that it is on for. A server
+    may send as many first messages as nodes answer.
+    """
+    aggregator = aggregator_behind_front()
+    content = first_content(aggregator)
+    tree = content["settings"]["front"]["tree"]
+    front = {"tree": tree, "bounds": None, "states": {}}
+    reply = ask(Message.of("front", front=front))
+    if reply is None:
+        return no_guesses(summary)
+    state = {k: v for k, v in reply["parts"]["0/0"].items() if k != "statistic"}
+    guesses = [no_guesses(summary)]
+    for seed in range(12):
+        made_up = _moved_state(state, seed)
+        content["front"] = front | {
+            "columns": reply["columns"],
+            "states": {"0/0": made_up},
+        }
+        join = ask(Message.of("join", **content))
+        if join is not None:
+            moments = join["answers"]["0"]["reply"]["moments"]
+            guesses.append(_rows_of_lone_units(moments, made_up, summary.n_features))
+    return np.concatenate(guesses)
+
+
+def _moved_state(state: dict, seed: int) -> dict:
+    direction = np.random.default_rng(seed).choice([-1.0, 1.0], len(state["means"]))
+    deviations = np.sqrt(state["squares"] / state["counts"])
+    return state | {"means": state["means"] + 3.0 * direction * deviations}
+
+
+def _rows_of_lone_units(content: dict, state: dict, n_features: int) -> np.ndarray:
+    moments = ClassMoments.from_arrays(content)
+    guesses = [np.zeros((0, n_features))]
+    if moments.is_diagonal:
+        return guesses[0]
+    means = moments.means + moments.origin
+    deviations = np.sqrt(state["squares"] / state["counts"])
+    units = np.arange(n_features, moments.n_features)
+    for group, scatter in zip(moments.groups, moments.scatter, strict=True):
+        of_group = (moments.columns == group) | (group < 0)
+        weighted = moments.counts[of_group, None] * means[of_group]
+        products = scatter + weighted.T @ means[of_group]
+        sums, squares = weighted.sum(axis=0)[units], products[units, units]
+        # Of one row alone the square of the sum is the sum of squares.
+        alone = (squares > 1e-4) & (np.abs(sums**2 - squares) < 1e-6 * squares)
+        scaled = products[units[alone], :n_features] / sums[alone, None]
+        guesses.append(state["means"] + deviations * scaled)
+    return _distinct(np.concatenate(guesses))
+
+
+def _distinct(rows: np.ndarray) -> np.ndarray:
+    _, first = np.unique(np.round(rows, 4), axis=0, return_index=True)
+    return rows[np.sort(first)]
+
+
+# Attacks by training ------------------------------------------------------------------
+
+
+# Planted weights are so small that penalties on them are nothing, and so are gradients:
+# adam divides a gradient by its size unless it is far below 1e-8.
+_PLANTED_WEIGHT, _PLANTED_OUTPUT = 1e-10, 1e-12
+# The rate that the server chooses, as a part of the node's own, so that weights hardly
+# move from one batch to the next. It differs by the optimiser that the node has; a
+# server that does not know asks once for each.
+_PLANTED_RATES = {"adam": 1e-9, "sgd": 1e-6}
+
+
+def _planted_units(
+    direction: np.ndarray, thresholds: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weights and biases of units that are on above thresholds along a direction."""
+    weights = _PLANTED_WEIGHT * np.tile(direction[:, None], len(thresholds))
+    return weights, -_PLANTED_WEIGHT * thresholds
+
+
+def _rows_of_steps(weights: np.ndarray, biases: np.ndarray) -> np.ndarray:
+    """Rows, of how far one step of training moved the weights and biases of units.
+
+    A unit's gradient is a sum over the rows above its threshold, each weighted by what
+    the network has wrong there, which is one half of everything. Between neighbours
+    there are the rows in one band; a row alone moves the bias by one such weight.
+    """
+    steps, of_biases = np.diff(weights, axis=1), np.diff(biases)
+    sizes = np.abs(of_biases)
+    moved = sizes > 1e-6 * sizes.max(initial=0.0)
+    rows = (steps[:, moved] / of_biases[moved]).T
+    # Those that moved it least are of one row.
+    n_rows = np.round(sizes[moved] / sizes[moved].min(initial=np.inf))
+    return rows[np.argsort(n_rows, kind="stable")]
+
+
+def training_of_planted_layers(
+    ask: Ask, summary: HonestSummary, *, n_units: int = 300, optimiser: str = "adam"
+) -> np.ndarray:
+    """Layers of the server's, sent back after an epoch of training (*retrain*)."""
+    direction = summary.direction()
+    thresholds = summary.thresholds(direction, n_units)
+    weights, biases = _planted_units(direction, thresholds)
+    outputs = _PLANTED_OUTPUT * np.tile([-0.5, 0.5], (n_units, 1))
+    reply = ask(
+        Message.of(
+            "retrain",
+            coefs=[weights, outputs],
+            intercepts=[biases, np.zeros(2)],
+            activation=["relu"],
+            labels=LABELS,
+            epochs=1,
+            seed=0,
+            rate_factor=_PLANTED_RATES[optimiser],
+        )
+    )
+    if reply is None:
+        return no_guesses(summary)
+    return _rows_of_steps(reply["coefs"][0] - weights, reply["intercepts"][0] - biases)
+
+
+def training_of_shared_network(
+    ask: Ask, summary: HonestSummary, *, n_units: int = 300, optimiser: str = "adam"
+) -> np.ndarray:
+    """A shared network of planted units after an epoch of training (*train*).
+
+    It has as many units as the networks that the nodes have agreed on.
+    """
+    direction = summary.direction()
+    thresholds = summary.thresholds(direction, n_units)
+    weights, biases = _planted_units(direction, thresholds)
+    outputs = np.full((n_units, 1), _PLANTED_OUTPUT)
+    reply = ask(
+        Message.of(
+            "train",
+            parameters=[weights, outputs, biases, np.zeros(1)],
+            classes=sorted(LABELS),
+            epochs=1,
+            rates=np.array([1e-3 * _PLANTED_RATES[optimiser]]),
+            seed=0,
+        )
+    )
+    if reply is None:
+        return no_guesses(summary)
+    trained = reply["parameters"]
+    return _rows_of_steps(trained[0] - weights, trained[2] - biases)
+
+
+def training_of_linear_model(ask: Ask, summary: HonestSummary) -> np.ndarray:
+    """A steep linear model after a step of training (*train*), of one row a round.
+
+    The step is a sum of rows that the model has wrong: all rows of one class, whose
+    sum the summary has, and those beyond a threshold, where one row is expected. The
+    penalty adds some multiple of the direction, which is found since the row is there.
+    """
+    by_class = summary.moments.by_class()
+    n_second = by_class.counts[1]
+    sum_of_second = n_second * (by_class.means[1] + by_class.origin)
+    guesses = [no_guesses(summary)]
+    for number in range(50):
+        direction = summary.direction(seed=number)
+        threshold = summary.thresholds(direction, summary.n_rows)[-1]
+        weights, bias = STEEP * direction, -STEEP * threshold
+        reply = ask(
+            Message.of(
+                "train",
+                parameters=[weights[None], np.array([bias])],
+                classes=sorted(LABELS),
+                epochs=1,
+                rates=None,
+                seed=0,
+            )
+        )
+        if reply is None:
+            break
+        moved, moved_bias = reply["parameters"]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = (moved[0] - weights) / (moved_bias[0] - bias)
+        row = ratio * (1.0 - n_second) + sum_of_second
+        row += (threshold - direction @ row) / (direction @ direction) * direction
+        if np.isfinite(row).all():
+            guesses.append(row[None])
+    return np.concatenate(guesses)
+
+
+def network_of_node(rows: Rows, *, n_units: int = 300, solver: str = "adam"):
+    """A network as a node may have it, hardly trained."""
+    network = MLPClassifier(n_units, solver=solver, max_iter=2, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return network.fit(rows.X, rows.y)

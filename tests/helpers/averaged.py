@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Digits that nodes hold, and local models that are averaged."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.neural_network import MLPClassifier
+
+from helpers.fitted import once
+from skgems.datasets import partition_by_label, partition_homogeneous
+
+
+@once
+def digits(n_nodes=3, *, disjoint=False):
+    X, y = load_digits(return_X_y=True)
+    X = X / 16
+    nodes = partition_homogeneous(y, n_nodes=n_nodes, random_state=0)
+    if disjoint:
+        nodes = partition_by_label(y, n_nodes)
+    test = np.arange(len(y)) % 4 == 0
+    return X[~test], y[~test], nodes[~test], X[test], y[test]
+
+
+def net(**options):
+    given = {"batch_size": 32, "solver": "sgd", "max_iter": 20, "random_state": 0}
+    return MLPClassifier((32,), **{**given, **options})
+
+
+@once
+def locals_of(estimator, X, y, nodes):
+    return [
+        clone(estimator).fit(X[nodes == k], y[nodes == k])
+        for k in range(nodes.max() + 1)
+    ]

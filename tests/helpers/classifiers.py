@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rows of few classes, and scikit-learn classifiers fitted to them."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from sklearn.datasets import make_classification
+
+LABELS = np.array(["cat", "dog", "eel", "fox"])
+
+
+def data(n_classes, seed=0):
+    X, y = make_classification(
+        n_samples=120,
+        n_features=7,
+        n_informative=5,
+        n_classes=n_classes,
+        class_sep=0.5,
+        random_state=seed,
+    )
+    return X, LABELS[y]
+
+
+def fitted(estimator, *args):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return estimator.fit(*args)

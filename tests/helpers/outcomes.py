@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What may come of a mutated message: a model, or a refusal that names the fault."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import threading
+import warnings
+from contextlib import contextmanager
+from time import perf_counter
+
+import numpy as np
+
+from skgems.local import clear_cache
+
+# Of one mutation: far more than any takes that does not hang.
+SECONDS = 10.0
+# An error of ours says of what: a field of a summary or reply, an array, a node.
+_NAMES = re.compile(
+    r"\b(summary|describe|counts|moments|class_sums|space|size|evaluate|train|retrain|neurons"
+    r"|score|held_out|halves|judge)([.\[]| is no table)|\btask is|[Nn]ode|array|header"
+    r"|metadata|message|These bytes|\bclass\b"
+)
+_OWN_WARNINGS = (
+    "Labels of nodes differ only",
+    "Nothing is known of the classes",
+    "The good-enough spaces do not intersect",
+    "It cannot be decided whether",
+    "did not start from the same weights",
+    "is left out of",
+    "failed twice",
+    "All nodes",
+    "The aggregate fits the rows of some nodes badly",
+    "Classifiers are penalised with different strengths",
+    "Some classifiers have no intercept",
+    "Nodes sent equal moments",
+)
+
+
+class Violation(AssertionError):
+    """A mutation came to what it must not."""
+
+
+@contextmanager
+def bounded():
+    """No longer than some seconds, where the system can say so."""
+    able = hasattr(signal, "setitimer")
+    able = able and threading.current_thread() is threading.main_thread()
+
+    def stop(number, frame):
+        raise Violation(f"takes longer than {SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, stop) if able else None
+    if able:
+        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        yield
+    finally:
+        if able:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, before)
+
+
+def check_refusal(failure: BaseException, names=_NAMES.search) -> None:
+    own = isinstance(failure, ValueError | TypeError)
+    if isinstance(failure, np.linalg.LinAlgError | UnicodeError | json.JSONDecodeError):
+        own = "covariance matrix of class" in str(failure)  # as scikit-learn
+    if not own:
+        raise Violation(f"raises {type(failure).__name__}: {failure}") from failure
+    if not names(str(failure)):
+        raise Violation(f"names nothing: {failure!r}") from failure
+
+
+def _check_model(fitted, X) -> None:
+    told = [getattr(fitted, name, None) for name in ("coef_", "intercept_")]
+    told += [*getattr(fitted, "coefs_", []), *getattr(fitted, "intercepts_", [])]
+    for array in told:
+        if array is not None and not np.isfinite(array).all():
+            raise Violation("makes a model that is not finite")
+    if not np.isfinite(fitted.predict_proba(X[:5])).all():
+        raise Violation("makes probabilities that are not finite")
+
+
+def outcome_of(attempt, X) -> str:
+    """What comes of ``attempt()``, which makes a fitted aggregator of something odd.
+
+    Returns
+    -------
+    outcome : {"refused", "accepted"}
+
+    Raises
+    ------
+    Violation
+        If it is another kind of error, or names nothing, or a model is not finite, or
+        it takes too long.
+    """
+    clear_cache()
+    start = perf_counter()
+    with bounded(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for text in _OWN_WARNINGS:
+            warnings.filterwarnings("ignore", message=f"(?s).*{text}")
+        try:
+            fitted = attempt()
+            found = "accepted"
+        except Violation:
+            raise
+        except Exception as failure:
+            check_refusal(failure)
+            found = "refused"
+        if found == "accepted":
+            try:
+                _check_model(fitted, X)
+            except (RuntimeWarning, ArithmeticError) as failure:
+                raise Violation(f"predicts with {failure!r}") from failure
+    if perf_counter() - start > SECONDS:
+        raise Violation("takes too long")
+    return found

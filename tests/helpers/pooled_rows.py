@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Data sets dealt to nodes, and models of the nodes and of all their rows."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+
+from helpers.fitted import once
+from skgems import GEMSLogisticAggregator
+from skgems.datasets import partition_by_label, partition_dirichlet
+
+LOADERS = {
+    "digits": load_digits,
+    "wine": load_wine,
+    "iris": load_iris,
+    "cancer": load_breast_cancer,
+}
+
+
+@cache
+def split(name, seed=0):
+    """Rows of unit variance to learn from, and others."""
+    X, y = LOADERS[name](return_X_y=True)
+    X, X_test, y, y_test = train_test_split(
+        X, y, test_size=0.4, random_state=seed, stratify=y
+    )
+    scaler = StandardScaler().fit(X)
+    return scaler.transform(X), y, scaler.transform(X_test), y_test
+
+
+@once
+def local(kind, X, y):
+    """A classifier of a node's rows; of one class, the one that knows it."""
+    if len(np.unique(y)) == 1:
+        return DummyClassifier().fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return clone(kind).fit(X, y)
+
+
+def locals_of(X, y, nodes, kind=None):
+    kind = LogisticRegression(max_iter=2000) if kind is None else kind
+    kinds = kind if isinstance(kind, list) else [kind]
+    return [
+        local(kinds[k % len(kinds)], X[nodes == k], y[nodes == k])
+        for k in range(nodes.max() + 1)
+    ]
+
+
+def partition(how, y, seed=0):
+    if how == "disjoint":
+        return partition_by_label(y, min(len(np.unique(y)), 5))
+    if how == "homogeneous":
+        return np.random.RandomState(seed).randint(4, size=len(y))
+    return partition_dirichlet(y, 4, alpha=0.3, random_state=seed)
+
+
+def aggregate(X, y, nodes, kind=None, **parameters):
+    clfs = locals_of(X, y, nodes, kind)
+    given = {"random_state": 0, **parameters}
+    return GEMSLogisticAggregator(clfs, **given).fit(X, y, nodes=nodes)
+
+
+@cache
+def data(name, how, seed=0):
+    X, y, X_test, y_test = split(name, seed)
+    return X, y, X_test, y_test, partition(how, y, seed)
+
+
+@cache
+def default(name, how, seed=0):
+    """The aggregate of logistic nodes; do not alter it."""
+    X, y, _, _, nodes = data(name, how, seed)
+    return aggregate(X, y, nodes)

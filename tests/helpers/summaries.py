@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Summaries of three nodes that hold digits."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+
+from helpers.fitted import once
+
+NAMES = ["lyon", "paris", "rome"]
+
+
+@cache
+def rows():
+    X, y = load_digits(n_class=5, return_X_y=True)
+    X, y = X[:420, 8:40] / 16, np.array(list("abcde"))[y[:420]]
+    nodes = np.array(NAMES)[np.arange(420) % 3]
+    nodes[(y == "a")] = "lyon"
+    return X, y, nodes
+
+
+@once
+def classifiers(model=None):
+    X, y, nodes = rows()
+    model = LogisticRegression() if model is None else model
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return [
+            (name, clone(model).fit(X[nodes == name], y[nodes == name]))
+            for name in NAMES
+        ]
+
+
+def summaries(agg, locals_, **options):
+    X, y, nodes = rows()
+    return [
+        agg.summarize(clf, X[nodes == name], y[nodes == name], name=name, **options)
+        for name, clf in locals_
+    ]

@@ -1,0 +1,503 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Going on training from given parameters, for every kind that can."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.dummy import DummyClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import (
+    LogisticRegression,
+    LogisticRegressionCV,
+    RidgeClassifier,
+    SGDClassifier,
+)
+from sklearn.model_selection import GridSearchCV
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skgems.local import local_model
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def get_parameters(model):
+    return local_model(model).parameters()
+
+
+def with_parameters(model, parameters):
+    return local_model(model).with_parameters(parameters).own
+
+
+def class_axes(model):
+    return local_model(model).class_axes()
+
+
+def train(model, X, y, **options):
+    return local_model(model).train(X, y, **options).own
+
+
+def widen(model, classes):
+    return local_model(model).widened(classes).own
+
+
+def initialise(model, X, y, **options):
+    return local_model(model).start(X, y, **options)
+
+
+X, y = make_blobs(120, n_features=64, centers=3, cluster_std=4.0, random_state=0)
+X = X.astype(np.float32) / 10
+
+
+def mlp(**options):
+    given = {"solver": "sgd", "max_iter": 3, "alpha": 0.0, "random_state": 0}
+    return MLPClassifier((5,), **{**given, **options})
+
+
+def dense_net(**options):
+    from helpers.nets import net
+
+    return net(**options)
+
+
+def convolutional_net():
+    from helpers.nets import Convolutional, net
+
+    return net(Convolutional)
+
+
+KINDS = {
+    "mlp": mlp,
+    "adam": lambda: mlp(solver="adam"),
+    "sgd": lambda: SGDClassifier(loss="log_loss", random_state=0, max_iter=3),
+    "averaged": lambda: SGDClassifier(
+        loss="log_loss", average=True, random_state=0, max_iter=3
+    ),
+    "logistic": lambda: LogisticRegression(max_iter=3),
+    "no intercept": lambda: LogisticRegression(max_iter=3, fit_intercept=False),
+    "dense": dense_net,
+    "convolutional": convolutional_net,
+}
+NETS = ("dense", "convolutional")
+
+
+def kinds_but(*left_out):
+    return pytest.mark.parametrize("kind", [k for k in KINDS if k not in left_out])
+
+
+every_kind = kinds_but()
+
+
+def fitted(kind, n_classes=3):
+    if kind in NETS:
+        torch = pytest.importorskip("torch")
+        torch.manual_seed(0)
+    rows = y < n_classes
+    return KINDS[kind]().fit(X[rows], y[rows])
+
+
+def assert_equal_arrays(some, others, **tolerance):
+    for one, other in zip(some, others, strict=True):
+        np.testing.assert_allclose(one, other, **tolerance)
+
+
+# ---- parameters ---------------------------------------------------------------
+
+
+@every_kind
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_parameters_round_trip(kind, n_classes):
+    model = fitted(kind, n_classes)
+    parameters = get_parameters(model)
+    before = [array.copy() for array in parameters]
+    copy = with_parameters(model, parameters)
+    assert copy is not model and type(copy) is type(model)
+    np.testing.assert_array_equal(copy.predict(X), model.predict(X))
+    # Nothing is shared.
+    for array in parameters:
+        array[...] = 7
+    assert_equal_arrays(get_parameters(copy), before)
+    assert_equal_arrays(get_parameters(model), before)
+    assert_equal_arrays(get_parameters(with_parameters(model, parameters)), parameters)
+
+
+@every_kind
+def test_parameters_that_do_not_fit(kind):
+    model = fitted(kind)
+    parameters = get_parameters(model)
+    with pytest.raises(ValueError, match="has parameters of shapes"):
+        with_parameters(model, parameters[:-1])
+    parameters[0] = parameters[0][..., :-1]
+    with pytest.raises(ValueError, match="has parameters of shapes"):
+        with_parameters(model, parameters)
+
+
+@every_kind
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_parameters_of_outputs(kind, n_classes):
+    model = fitted(kind, n_classes)
+    parameters, axes = get_parameters(model), class_axes(model)
+    # Nets have all outputs, scikit-learn has one for two classes.
+    n_outputs = 1 if n_classes == 2 and kind not in NETS else 3
+    assert [parameters[i].shape[axis] for i, axis in axes.items()] == [n_outputs] * 2
+    # To add to them is to add to the logits.
+    bias = min(axes, key=lambda i: parameters[i].ndim)
+    parameters[bias][-1] += 1e6
+    moved = with_parameters(model, parameters)
+    assert set(moved.predict(X)) == {model.classes_[-1] if n_outputs < 3 else 2}
+
+
+@every_kind
+def test_wrappers_are_taken_off(kind):
+    model = fitted(kind)
+    frozen = FrozenEstimator(model)
+    assert_equal_arrays(get_parameters(frozen), get_parameters(model))
+    assert type(with_parameters(frozen, get_parameters(model))) is type(model)
+    assert type(train(frozen, X, y, epochs=1, random_state=0)) is type(model)
+
+
+def test_the_best_of_a_search_is_taken():
+    search = GridSearchCV(mlp(), {"alpha": [0.0, 1.0]}, cv=2).fit(X, y)
+    assert_equal_arrays(get_parameters(search), get_parameters(search.best_estimator_))
+
+
+# ---- training -----------------------------------------------------------------
+
+
+@every_kind
+def test_training_alters_a_copy_and_repeats(kind):
+    model = fitted(kind)
+    before = get_parameters(model)
+    once, again = (train(model, X, y, epochs=2, random_state=5) for _ in range(2))
+    assert_equal_arrays(get_parameters(once), get_parameters(again), rtol=0)
+    assert_equal_arrays(get_parameters(model), before, rtol=0)
+    changes = [
+        np.abs(a - b).max()
+        for a, b in zip(get_parameters(once), before, strict=True)
+        if a.dtype.kind == "f"
+    ]
+    assert max(changes) > 1e-4
+    # The settings that training needs are not those of the result.
+    settings = once.get_params(deep=False)
+    for name, value in model.get_params(deep=False).items():
+        if isinstance(value, (str, float, int, type(None))):
+            assert settings[name] == value, name
+    still = train(model, X, y, epochs=0)
+    assert_equal_arrays(get_parameters(still), before, rtol=0)
+
+
+@kinds_but("logistic", "no intercept")  # whose solver takes all rows at once
+def test_the_seed_is_for_the_order_of_rows(kind):
+    model = fitted(kind)
+    one, other = (
+        train(model, X, y, epochs=1, learning_rate=0.05, random_state=seed)
+        for seed in (0, 1)
+    )
+    change = np.abs(get_parameters(one)[0] - get_parameters(other)[0]).max()
+    assert 0 < change
+
+
+@every_kind
+def test_training_starts_at_the_given_parameters(kind):
+    model = fitted(kind)
+    given = [
+        np.full_like(a, 0.25) if a.dtype.kind == "f" else a
+        for a in get_parameters(model)
+    ]
+    there = with_parameters(model, given)
+    expected = train(there, X, y, epochs=1, random_state=0)
+    found = train(model, X, y, epochs=1, parameters=given, random_state=0)
+    assert_equal_arrays(get_parameters(found), get_parameters(expected), rtol=1e-6)
+    # By a rate of nearly nothing they stay; a solver without a rate moves.
+    if kind in ("mlp", "dense", "sgd"):
+        still = train(
+            model, X, y, epochs=2, parameters=given, learning_rate=1e-9, random_state=0
+        )
+        assert_equal_arrays(get_parameters(still), given, atol=1e-6)
+
+
+def full_batch(kind):
+    """A classifier whose epoch is one step down the gradient of all rows."""
+    if kind == "dense":
+        pytest.importorskip("skorch")
+        return dense_net(batch_size=-1, iterator_train__shuffle=False)
+    return mlp(batch_size=len(X), momentum=0.0, shuffle=False)
+
+
+@pytest.mark.parametrize("kind", ["mlp", "dense"])
+def test_a_step_is_the_rate_times_the_gradient(kind):
+    model = full_batch(kind).fit(X, y)
+    start = get_parameters(model)
+
+    def step(rate):
+        trained = train(model, X, y, epochs=1, learning_rate=rate)
+        return [a - b for a, b in zip(get_parameters(trained), start, strict=True)]
+
+    for small, large in zip(step(0.01), step(0.04), strict=True):
+        np.testing.assert_allclose(large, 4 * small, rtol=2e-3, atol=1e-6)
+        assert np.abs(large).max() > 1e-5
+
+
+@pytest.mark.parametrize("kind", ["mlp", "dense", "linear"])
+def test_each_epoch_has_its_rate(kind):
+    if kind == "linear":
+        # Rates so small that there is still much to learn.
+        rates = {"learning_rate": "constant", "eta0": 1e-4, "shuffle": False}
+        model = SGDClassifier(loss="log_loss", max_iter=2, **rates).fit(X, y)
+    else:
+        model = full_batch(kind).fit(X, y)
+    rates = [0.5, 0.002]
+    at_once = train(model, X, y, epochs=2, learning_rate=rates)
+    in_turn = model
+    for rate in rates:
+        in_turn = train(in_turn, X, y, epochs=1, learning_rate=rate)
+    assert_equal_arrays(get_parameters(at_once), get_parameters(in_turn), atol=1e-6)
+    swapped = train(model, X, y, epochs=2, learning_rate=rates[::-1])
+    gaps = zip(get_parameters(swapped), get_parameters(at_once), strict=True)
+    assert max(np.abs(a - b).max() for a, b in gaps) > 1e-5
+
+
+def test_an_epoch_of_logistic_regression_is_an_iteration():
+    model = LogisticRegression(max_iter=1).fit(X, y)
+    trained = train(model, X, y, epochs=400)
+    reference = LogisticRegression(max_iter=400).fit(X, y)
+    np.testing.assert_allclose(
+        trained.predict_proba(X), reference.predict_proba(X), atol=1e-2
+    )
+    assert trained.max_iter == 1
+    nearer = [
+        np.abs(m.coef_ - reference.coef_).max()
+        for m in (train(model, X, y, epochs=n) for n in (1, 4, 16))
+    ]
+    assert nearer[0] > nearer[1] > nearer[2]
+
+
+@pytest.mark.parametrize("shown", [[0], [0, 2], [0, 1, 2]])
+def test_logistic_regression_keeps_what_it_knows_of_classes_not_shown(shown):
+    X4, y4 = make_blobs(200, n_features=6, centers=4, random_state=0)
+    model = LogisticRegression(max_iter=500).fit(X4, y4)
+    rows = np.isin(y4, shown)
+    trained = train(model, X4[rows], y4[rows], epochs=5)
+    others = np.setdiff1d(np.arange(4), shown)
+    np.testing.assert_array_equal(trained.coef_[others], model.coef_[others])
+    np.testing.assert_array_equal(trained.classes_, model.classes_)
+    proba = softmax(X4 @ trained.coef_.T + trained.intercept_, axis=1)
+    np.testing.assert_allclose(trained.predict_proba(X4), proba, atol=1e-12)
+    assert trained.score(X4[rows], y4[rows]) > 0.9
+
+
+def test_training_goes_on_where_partial_fit_would_not():
+    model = SGDClassifier(
+        loss="log_loss", early_stopping=True, class_weight="balanced", random_state=0
+    )
+    X0, y0 = X[(y > 0) | (np.arange(len(y)) % 5 == 0)], y
+    y0 = y[(y > 0) | (np.arange(len(y)) % 5 == 0)]
+    model.fit(X0, y0)
+    given = train(model, X0, y0, epochs=2, learning_rate=0.1, random_state=0)
+    counts = np.bincount(y0)
+    by_hand = clone(model).set_params(
+        early_stopping=False,
+        class_weight=dict(enumerate(len(y0) / (3 * counts))),
+    )
+    by_hand.fit(X0, y0)
+    by_hand = with_parameters(by_hand, get_parameters(model))
+    expected = train(by_hand, X0, y0, epochs=2, learning_rate=0.1, random_state=0)
+    assert_equal_arrays(get_parameters(given), get_parameters(expected))
+    assert given.early_stopping and given.class_weight == "balanced"
+    # Fewer rows than early stopping, or a batch, can do with.
+    early = mlp(early_stopping=True, batch_size=90).fit(X, y)
+    assert train(early, X[:4], y[:4], epochs=2, random_state=0).early_stopping
+
+
+def test_sparse_rows_and_other_dtypes():
+    from scipy import sparse
+
+    for kind in ("mlp", "sgd", "logistic", "dense"):
+        model = fitted(kind)
+        dense = train(model, X, y, epochs=1, random_state=0)
+        for rows in (sparse.csr_matrix(X), X.astype(np.float64)):
+            other = train(model, rows, y, epochs=1, random_state=0)
+            assert_equal_arrays(
+                get_parameters(other), get_parameters(dense), atol=1e-4, rtol=1e-3
+            )
+
+
+# ---- starting, and more classes -----------------------------------------------
+
+
+@every_kind
+@pytest.mark.parametrize("labels", [[0, 1, 2], ["ant", "bee", "cat"], [5, 9]])
+def test_where_training_starts(kind, labels):
+    labels = np.array(labels)
+    unfitted = KINDS[kind]()
+    if kind in NETS:
+        unfitted.set_params(module__n_outputs=len(labels))
+
+    def start(seed, rows=slice(None)):
+        model = initialise(
+            unfitted, X[rows], labels[y % 2][rows], classes=labels, random_state=seed
+        )
+        return model, get_parameters(model)
+
+    model, parameters = start(0)
+    np.testing.assert_array_equal(model.classes_, labels)
+    assert not hasattr(unfitted, "coefs_") and not hasattr(unfitted, "module_")
+    # Rows tell it of their features only.
+    assert_equal_arrays(parameters, start(0, slice(50, None))[1], rtol=0)
+    differs = [not np.array_equal(a, b) for a, b in zip(parameters, start(1)[1])]  # noqa: B905
+    assert any(differs) == (kind in ("mlp", "adam", *NETS))
+    if not any(differs):
+        assert not any(array.any() for array in parameters)
+    targets = np.arange(len(labels)) if kind in NETS else labels
+    further = train(model, X, targets[y % 2], epochs=20, random_state=0)
+    assert np.mean(further.predict(X) == targets[y % 2]) > 0.55
+
+
+@kinds_but(*NETS)  # a module has the outputs that it has
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_wider_models_say_the_same_of_what_they_knew(kind, n_classes):
+    model = fitted(kind, n_classes)
+    wide = widen(model, np.array([-1, 0, 1, 2, 7]))
+    np.testing.assert_array_equal(wide.classes_, [-1, 0, 1, 2, 7])
+    np.testing.assert_array_equal(model.classes_, np.arange(n_classes))
+    arrays, axes = get_parameters(wide), class_axes(wide)
+    for i, axis in axes.items():
+        assert not np.take(arrays[i], [0, 4], axis=axis).any()
+    bias = min(axes, key=lambda i: arrays[i].ndim)
+    arrays[bias][[0, 4] if n_classes == 3 else [0, 3, 4]] = -1e6
+    known = with_parameters(wide, arrays)
+    np.testing.assert_array_equal(known.predict(X), model.predict(X))
+    target = np.array([-1, 1, 7])[y]
+    further = train(wide, X, target, epochs=60, learning_rate=0.05, random_state=0)
+    assert further.score(X, target) > model.score(X, target) + 0.2
+
+
+def test_wider_to_the_same_classes_is_a_copy():
+    for kind in ("mlp", "sgd", *NETS):
+        model = fitted(kind)
+        wide = widen(model, np.arange(3))
+        assert wide is not model
+        assert_equal_arrays(get_parameters(wide), get_parameters(model))
+
+
+# ---- what cannot ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (RidgeClassifier(), "'b': RidgeClassifier cannot go on.*What can: MLP.*skorch"),
+        (mlp(solver="lbfgs"), "MLPClassifier.solver='lbfgs'. cannot"),
+        (LogisticRegression(solver="liblinear"), "solver='liblinear'. cannot"),
+        (LogisticRegressionCV(), "LogisticRegressionCV cannot"),
+        (DummyClassifier(), "DummyClassifier cannot"),
+        (make_pipeline(StandardScaler(), mlp()), "before the aggregator instead"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_cannot_go_on(model, message):
+    with pytest.raises(TypeError, match=message):
+        local_model(model, name="b").check_trainable()
+    local_model(FrozenEstimator(mlp()), name="b").check_trainable()
+
+
+# ---- other layers in a net's trainer ------------------------------------------
+
+
+ENDS = {
+    "softmax": ("Softmax", "CrossEntropyLoss"),
+    "log softmax": ("LogSoftmax", "CrossEntropyLoss"),
+    "softmax and its log": ("Softmax", "NLLLoss"),
+    "none": (None, "CrossEntropyLoss"),
+}
+
+
+def net_that_ends(end, widths=(64, 8, 3), seed=0):
+    """A net whose module ends with a link, trained from the seed's weights."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("skorch")
+    from helpers.nets import net
+
+    nn, (link, criterion) = torch.nn, ENDS[end]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        parts = []
+        for shape in zip(widths[:-1], widths[1:], strict=True):
+            parts += [nn.Linear(*shape), nn.ReLU()]
+        parts = parts[:-1] + ([getattr(nn, link)(dim=-1)] if link else [])
+        return net(
+            nn.Sequential(*parts), criterion=getattr(nn, criterion), batch_size=16
+        ).initialize()
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("carried", ["all", "wider", "upper"])
+def test_other_layers_are_trained_as_the_nets_own_would_be(end, carried):
+    from skgems.networks import read_network
+
+    own = net_that_ends(end)
+    # The same trainer around a module of the layers' own shapes.
+    widths = {"all": (64, 8, 3), "wider": (64, 11, 3), "upper": (8, 3)}[carried]
+    rows = X[:, : widths[0]]
+    other = net_that_ends(end, widths, seed=1)
+    layers = read_network(other)
+    expected = train(other, rows, y, epochs=3, random_state=5)
+    found = local_model(own).carrying(layers).train(rows, y, epochs=3, random_state=5)
+    for one, another in zip(
+        [*found.layers().coefs, *found.layers().intercepts],
+        [*read_network(expected).coefs, *read_network(expected).intercepts],
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, another)
+    assert not np.allclose(found.layers().coefs[-1], layers.coefs[-1])
+
+
+# ---- torch's own generator ----------------------------------------------------
+
+
+def test_asking_and_training_leave_the_generator_of_torch():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("skorch")
+    from helpers.nets import net
+
+    class Dropping(torch.nn.Sequential):
+        def __init__(self, broken=False):
+            layers = [torch.nn.Linear(64, 8), torch.nn.ReLU(), torch.nn.Dropout(0.5)]
+            super().__init__(*layers, torch.nn.Linear(8, 3))
+            self.broken = broken
+
+        def forward(self, X):
+            hidden = super().forward(X)
+            if self.broken and not hidden.isnan().any():
+                raise RuntimeError("a node fails")
+            return hidden
+
+    with torch.random.fork_rng(devices=[]):
+        model = local_model(net(Dropping).fit(X, y))
+        broken = local_model(net(Dropping, module__broken=True).initialize())
+    layers = model.layers()
+    steps = {
+        "probabilities": lambda: model.probabilities(X, [0, 1, 2]),
+        "train": lambda: model.train(X, y, epochs=1, random_state=0),
+        "carry": lambda: model.carrying(layers).train(X, y, epochs=1, random_state=0),
+        "upper": lambda: model.carrying(layers.above(1)).train(
+            X[:, :8], y, epochs=1, random_state=0
+        ),
+        "start": lambda: local_model(net(Dropping)).start(X, y, classes=np.arange(3)),
+        "network": lambda: model.network(),
+        "failing": lambda: broken.train(X, y, epochs=1, random_state=0),
+        "failing answer": lambda: broken.probabilities(X, [0, 1, 2]),
+    }
+    for name, step in steps.items():
+        before = torch.random.get_rng_state()
+        if name.startswith("failing"):
+            with pytest.raises(RuntimeError, match="a node fails"):
+                step()
+        else:
+            step()
+        assert torch.equal(torch.random.get_rng_state(), before), name

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Reading scikit-learn classifiers: logits, classes, dtypes, hidden layers."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from helpers.classifiers import LABELS, data, fitted
+from scipy import sparse
+from scipy.special import expit, log_softmax
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import (
+    LogisticRegression,
+    LogisticRegressionCV,
+    Perceptron,
+    RidgeClassifier,
+    RidgeClassifierCV,
+    SGDClassifier,
+)
+from sklearn.neighbors import NearestCentroid
+from sklearn.neural_network import MLPClassifier
+from sklearn.svm import SVC, LinearSVC
+
+from skgems.networks import read_network
+
+
+def differences(scores):
+    """Scores up to a constant per row; binary ones as the two columns' difference."""
+    if scores.ndim == 1:
+        return scores[:, None]
+    if scores.shape[1] == 2:
+        return scores[:, 1:] - scores[:, :1]
+    return scores - scores.mean(axis=1, keepdims=True)
+
+
+LINEAR = {
+    "logistic": LogisticRegression(),
+    "no intercept": LogisticRegression(fit_intercept=False),
+    "logistic cv": LogisticRegressionCV(Cs=2, cv=2),
+    "sgd hinge": SGDClassifier(random_state=0),
+    "sgd log": SGDClassifier(loss="log_loss", random_state=0),
+    "sgd huber": SGDClassifier(loss="modified_huber", random_state=0),
+    "sgd average": SGDClassifier(average=True, random_state=0),
+    "ridge": RidgeClassifier(),
+    "ridge no intercept": RidgeClassifier(fit_intercept=False),
+    "ridge cv": RidgeClassifierCV(),
+    "svc": LinearSVC(random_state=0),
+    "crammer singer": LinearSVC(multi_class="crammer_singer", random_state=0),
+    "perceptron": Perceptron(random_state=0),
+    "lda": LinearDiscriminantAnalysis(),
+}
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("kind", LINEAR)
+def test_linear_logits_are_the_decision_function(kind, n_classes):
+    X, y = data(n_classes)
+    estimator = fitted(LINEAR[kind], X, y)
+    before = pickle.dumps(estimator)
+    network = read_network(estimator)
+    assert pickle.dumps(estimator) == before
+    assert network.is_linear
+    assert network.coefs[0].shape == (7, n_classes)
+    assert network.intercepts[0].shape == (n_classes,)
+    assert network.classes.tolist() == LABELS[:n_classes].tolist()
+    assert network.seen.all()
+    logits = network.decision_function(X)
+    expected = estimator.decision_function(X)
+    np.testing.assert_allclose(
+        differences(logits), differences(expected), rtol=1e-9, atol=1e-9
+    )
+    assert np.all(network.classes[logits.argmax(axis=1)] == estimator.predict(X))
+
+
+def link(logits, output):
+    if output == "softmax":
+        return np.exp(log_softmax(logits, axis=1))
+    if logits.shape[1] == 2:
+        second = expit(logits[:, 1] - logits[:, 0])
+        return np.column_stack([1 - second, second])
+    probabilities = expit(logits)
+    return probabilities / probabilities.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize(
+    ("estimator", "outputs"),
+    [
+        (LogisticRegression(), ("logistic", "softmax")),
+        (SGDClassifier(loss="log_loss", random_state=0), ("logistic", "logistic")),
+        (LinearDiscriminantAnalysis(), ("logistic", "softmax")),
+        (MLPClassifier((5,), max_iter=20, random_state=0), ("logistic", "softmax")),
+        (DummyClassifier(), ("softmax", "softmax")),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_link_gives_the_probabilities(estimator, outputs, n_classes):
+    X, y = data(n_classes)
+    fitted(estimator, X, y)
+    network = read_network(estimator)
+    assert network.output == outputs[n_classes == 4]
+    np.testing.assert_allclose(
+        link(network.decision_function(X), network.output),
+        estimator.predict_proba(X),
+        rtol=1e-6,
+        atol=1e-9,
+    )
+
+
+def test_liblinear_is_one_vs_rest_or_binary():
+    X, y = data(2)
+    estimator = LogisticRegression(solver="liblinear").fit(X, y)
+    network = read_network(estimator)
+    assert network.output == "logistic"
+    np.testing.assert_allclose(
+        differences(network.decision_function(X))[:, 0], estimator.decision_function(X)
+    )
+
+
+@pytest.mark.skipif(
+    "multi_class" not in LogisticRegression().get_params(),
+    reason="scikit-learn 1.8 dropped multi_class",
+)
+def test_binary_multinomial_has_twice_the_margin():
+    X, y = data(2)
+    estimator = fitted(LogisticRegression(multi_class="multinomial"), X, y)
+    network = read_network(estimator)
+    np.testing.assert_allclose(
+        link(network.decision_function(X), network.output), estimator.predict_proba(X)
+    )
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [RidgeClassifier(), LinearSVC(random_state=0), Perceptron(), SGDClassifier()],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_scores_without_probabilities_have_the_identity_link(estimator):
+    X, y = data(4)
+    assert read_network(fitted(estimator, X, y)).output == "identity"
+
+
+@pytest.mark.parametrize("priors", ["uniform", "empirical"])
+@pytest.mark.parametrize("n_classes", [2, 3, 4])
+def test_centroids_that_shrank_to_one_point_tell_no_class_apart(n_classes, priors):
+    X, y = data(n_classes)
+    clf = NearestCentroid(shrink_threshold=100.0, priors=priors).fit(X, y)
+    assert (clf.centroids_ == clf.centroids_[0]).all()
+    coef = read_network(clf).coefs[0]
+    assert np.ptp(coef, axis=1).max() == 0.0
+    # And those of which one feature did not.
+    clf.centroids_[:, 1] += np.arange(n_classes)
+    coef = read_network(clf).coefs[0]
+    assert (np.ptp(coef, axis=1) > 0).tolist() == [
+        feature == 1 for feature in range(X.shape[1])
+    ]
+
+
+def test_binary_is_split_in_two_halves():
+    X, y = data(2)
+    estimator = LogisticRegression().fit(X, y)
+    network = read_network(estimator)
+    weight = estimator.coef_[0] / 2
+    np.testing.assert_array_equal(network.coefs[0], np.column_stack([-weight, weight]))
+    bias = estimator.intercept_[0] / 2
+    np.testing.assert_array_equal(network.intercepts[0], [-bias, bias])
+
+
+def test_binary_linear_svc_kernel():
+    X, y = data(2)
+    estimator = SVC(kernel="linear").fit(X, y)
+    network = read_network(estimator)
+    np.testing.assert_allclose(
+        differences(network.decision_function(X))[:, 0], estimator.decision_function(X)
+    )
+
+
+@pytest.mark.parametrize("n_classes", [3, 4])
+def test_one_vs_one_is_refused(n_classes):
+    X, y = data(n_classes)
+    with pytest.raises(ValueError, match="Node 'a': SVC with . classes .*one-vs-one"):
+        read_network(SVC(kernel="linear").fit(X, y), name="a")
+
+
+def test_sparse_coef_and_sparse_rows():
+    X, y = data(4)
+    X[X < 0.5] = 0
+    estimator = fitted(SGDClassifier(penalty="l1", alpha=0.01, random_state=0), X, y)
+    dense = read_network(estimator)
+    estimator.sparsify()
+    network = read_network(estimator)
+    assert sparse.issparse(estimator.coef_)
+    np.testing.assert_array_equal(network.coefs[0], dense.coefs[0])
+    for rows in (sparse.csr_matrix(X), sparse.csc_array(X)):
+        logits = network.decision_function(rows)
+        assert isinstance(logits, np.ndarray)
+        np.testing.assert_allclose(logits, dense.decision_function(X))
+
+
+def test_sparse_rows_through_hidden_layers_stay_sparse_at_the_input():
+    X, y = data(4)
+    network = read_network(fitted(MLPClassifier((6,), max_iter=5), X, y))
+    rows = sparse.csr_matrix(np.where(X > 0.5, X, 0))
+    assert network.hidden(rows, 0) is rows
+    np.testing.assert_allclose(
+        network.decision_function(rows), network.decision_function(rows.toarray())
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_dtype_is_kept(dtype, n_classes):
+    X, y = data(n_classes)
+    X = X.astype(dtype)
+    for estimator in (
+        LogisticRegression(),
+        LogisticRegression(fit_intercept=False),
+        MLPClassifier((4,), max_iter=5),
+    ):
+        network = read_network(fitted(estimator, X, y))
+        if isinstance(estimator, LogisticRegression):
+            # scikit-learn 1.6 fits it in float64 whatever X is.
+            expected = estimator.coef_.dtype
+        else:
+            expected = np.dtype(dtype)
+        arrays = (*network.coefs, *network.intercepts)
+        assert {array.dtype for array in arrays} == {expected}
+        logits = network.decision_function(X.astype(expected))
+        assert logits.dtype == expected
+        assert all(coef.flags.c_contiguous for coef in network.coefs)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "logistic", "identity"])
+@pytest.mark.parametrize("hidden", [(), (6,), (6, 5, 4)])
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_mlp(activation, hidden, n_classes):
+    X, y = data(n_classes)
+    estimator = MLPClassifier(hidden, activation=activation, max_iter=20)
+    estimator.set_params(random_state=0)
+    fitted(estimator, X, y)
+    before = pickle.dumps(estimator)
+    network = read_network(estimator)
+    logits = network.decision_function(X)
+    assert network.activation == (activation,) * len(hidden)
+    assert network.n_hidden_layers == len(hidden)
+    assert network.is_linear == (not hidden)
+    np.testing.assert_allclose(
+        differences(logits),
+        differences(np.log(estimator.predict_proba(X))),
+        rtol=1e-6,
+        atol=1e-9,
+    )
+    assert pickle.dumps(estimator) == before
+    network.coefs[0][:] = 0  # a copy
+    assert pickle.dumps(estimator) == before
+
+
+def test_hidden_gives_what_enters_each_layer():
+    X, y = data(4)
+    network = read_network(fitted(MLPClassifier((6, 5), max_iter=5), X, y))
+    Z = np.maximum(X @ network.coefs[0] + network.intercepts[0], 0)
+    np.testing.assert_allclose(network.hidden(X, 1), Z)
+    Z = np.maximum(Z @ network.coefs[1] + network.intercepts[1], 0)
+    np.testing.assert_allclose(network.hidden(X, 2), Z)
+    np.testing.assert_array_equal(network.hidden(X), network.hidden(X, 2))
+    np.testing.assert_array_equal(network.hidden(X, 0), X)
+    with pytest.raises(ValueError, match=r"shape \(120, 3\).* 7 features"):
+        network.decision_function(X[:, :3])
+
+
+@pytest.mark.parametrize("strategy", ["prior", "most_frequent", "stratified"])
+def test_dummy_has_the_priors(strategy):
+    X, y = data(3)
+    estimator = DummyClassifier(strategy=strategy).fit(X, y)
+    network = read_network(estimator)
+    np.testing.assert_array_equal(network.coefs[0], np.zeros((7, 3)))
+    np.testing.assert_allclose(network.intercepts[0], np.log(estimator.class_prior_))
+    assert network.seen.all()
+
+
+def test_dummy_constant_is_ahead_and_uniform_is_level():
+    X, y = data(3)
+    for label in LABELS[:3]:
+        dummy = DummyClassifier(strategy="constant", constant=label).fit(X, y)
+        logits = read_network(dummy).decision_function(X[:2])
+        assert np.all(LABELS[logits.argmax(axis=1)] == label)
+        second, first = np.sort(logits[0])[-2:]
+        assert first > second
+    dummy = DummyClassifier(strategy="uniform").fit(X, y)
+    assert np.ptp(read_network(dummy).intercepts[0]) == 0
+
+
+def test_dummy_without_number_of_features():
+    X, y = data(3)
+    dummy = DummyClassifier().fit(X, y)
+    del dummy.n_features_in_
+    with pytest.raises(ValueError, match="Node 'ward': DummyClassifier does not know"):
+        read_network(dummy, name="ward")
+
+
+def test_dummy_class_of_weight_zero_is_not_seen():
+    X, y = data(3)
+    dummy = DummyClassifier().fit(X, y, sample_weight=np.where(y == "dog", 0.0, 1.0))
+    network = read_network(dummy)
+    assert network.seen.tolist() == [True, False, True]
+    assert np.isfinite(network.intercepts[0]).all()
+    assert network.intercepts[0].argmin() == 1
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DummyClassifier(),
+        DummyClassifier(strategy="constant", constant="cat"),
+        MLPClassifier((3,), max_iter=2),
+        RidgeClassifier(),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_one_class(estimator):
+    X, y = data(2)
+    network = read_network(fitted(estimator, X[y == "cat"], y[y == "cat"]))
+    assert network.classes.tolist() == ["cat"]
+    assert network.coefs[-1].shape[1] == 1
+    assert np.ptp(network.decision_function(X)) == 0

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""PFNMAggregator takes networks that come one after the other."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from helpers.digit_networks import TEST, TRAIN, X, Y, deal, fitted, network
+
+from skgems import PFNMAggregator
+from skgems.datasets import partition_homogeneous
+from skgems.networks import Layers, to_mlp_classifier
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    return deal()
+
+
+@pytest.fixture(scope="module")
+def locals_(nodes):
+    return fitted(nodes)
+
+
+@pytest.fixture(scope="module")
+def deep(nodes):
+    return fitted(nodes, [(16, 12), (14, 10), (12, 12)])
+
+
+@pytest.mark.parametrize("order", ["bottom_up", "top_down"])
+@pytest.mark.parametrize("hidden", [(16,), (14, 12)])
+def test_stream(hidden, order):
+    nodes = deal("dirichlet", 2)
+    step = partition_homogeneous(Y[TRAIN], 3, random_state=0)
+    aggregate, scores = None, []
+    for s in range(3):
+        batch = []
+        for k in range(2):
+            own = (nodes == k) & (step == s)
+            rows, y = X[TRAIN][own], Y[TRAIN][own]
+            if aggregate is None:
+                batch.append((f"n{k}", network(hidden, k).fit(rows, y)))
+                continue
+            start = aggregate.node_init(f"n{k}", hidden)
+            assert start.hidden_layer_sizes == hidden
+            start.set_params(learning_rate_init=0.01)
+            for _ in range(30):
+                start.partial_fit(rows, y)
+            batch.append((f"n{k}", start))
+        if aggregate is None:
+            aggregate = PFNMAggregator(batch, layer_order=order, random_state=0).fit()
+        else:
+            before = [own.copy() for own in aggregate.popularity_]
+            assert aggregate.update(batch) is aggregate
+            for old, new in zip(before, aggregate.popularity_, strict=True):
+                grown = new[:, : old.shape[1]] - old
+                assert grown.min() >= 0 and grown.max() == 1
+        scores.append(aggregate.score(X[TEST], Y[TEST]))
+    assert aggregate.n_steps_ == 3
+    assert scores[-1] > scores[0] - 0.05
+    assert scores[-1] > (0.7 if order == "bottom_up" else 0.5)
+    plain = aggregate.to_estimator()
+    np.testing.assert_allclose(
+        plain.predict_proba(X[TEST]), aggregate.predict_proba(X[TEST])
+    )
+
+
+def test_the_same_networks_again_change_nothing_but_the_certainty(locals_):
+    aggregate = PFNMAggregator(locals_, gamma0=1e-6, random_state=0).fit()
+    before, sure = aggregate.n_units_, aggregate.posterior_[0].precision.copy()
+    labels = aggregate.predict(X[TEST])
+    aggregate.update([(str(k), local) for k, local in enumerate(locals_)])
+    assert aggregate.n_units_ == before
+    assert np.all(aggregate.posterior_[0].precision > sure)
+    assert np.mean(aggregate.predict(X[TEST]) == labels) > 0.95
+
+
+def test_a_stream_may_bring_nodes_and_classes(locals_):
+    few = Y[TRAIN] < 6
+    first = network().fit(X[TRAIN][few], Y[TRAIN][few])
+    aggregate = PFNMAggregator([("a", first)]).fit()
+    assert len(aggregate.classes_) == 6
+    aggregate.update([("b", locals_[1])])
+    assert aggregate.node_names_ == ["a", "b"]
+    np.testing.assert_array_equal(aggregate.classes_, range(10))
+    assert aggregate.score(X[TEST], Y[TEST]) > 0.6
+    layers = Layers([np.eye(3), np.eye(3)], [np.zeros(3)] * 2, "relu")
+    narrow = to_mlp_classifier(layers, np.arange(3))
+    with pytest.raises(ValueError, match="take 3 features"):
+        aggregate.update([("a", narrow)])
+    with pytest.raises(ValueError, match="n_class_samples must hold"):
+        aggregate.update([("c", locals_[2])], n_class_samples=np.ones((2, 10)))
+    # What could not be taken in left no trace.
+    assert aggregate.node_names_ == ["a", "b"] and aggregate.n_steps_ == 2
+    for node in ("c", 2, -1):
+        with pytest.raises(ValueError, match="no node"):
+            aggregate.node_init(node)
+    for units in (0, [3, 4]):
+        with pytest.raises(ValueError, match="n_units must be"):
+            aggregate.node_init("a", units)
+    with pytest.raises(ValueError, match="n_fresh must not"):
+        aggregate.node_init("a", n_fresh=-1)
+
+
+def of_equal_units(*, biases, hidden=(3,), n_classes=3):
+    """Networks of the same units with other outgoing weights and output biases."""
+    common = np.random.RandomState(9)
+    widths = [4, *hidden]
+    coefs = [
+        3 * np.eye(*shape) + 0.1 * common.normal(size=shape)
+        for shape in zip(widths[:-1], widths[1:], strict=True)
+    ]
+    networks = []
+    for bias in biases:
+        last = np.eye(widths[-1], n_classes)
+        last = last + 0.1 * common.normal(size=last.shape)
+        layers = Layers(
+            [*coefs, last], [*map(np.zeros, hidden), np.array(bias)], "tanh"
+        )
+        networks.append(to_mlp_classifier(layers, np.arange(n_classes)))
+    return networks
+
+
+def output_layer(aggregate):
+    """Weights that leave the last units, in an order of their own, and biases."""
+    units = aggregate.coefs_[-1]
+    return units[np.lexsort(np.round(units, 9).T)], aggregate.intercepts_[-1]
+
+
+STREAMS = {
+    "two": [[[1, 2, 3]], [[1000, 2, 3]]],
+    "of several": [[[1, 5, 2], [0, 7, 2]], [[1000, 5, 9]], [[3, 5, 2], [8, 0, 1]]],
+    "never counted before": [[[0, 5, 2], [0, 7, 2]], [[1000, 5, 9]]],
+    "not counted again": [[[4, 5, 2], [1, 7, 2]], [[0, 5, 0]]],
+}
+
+
+@pytest.mark.parametrize("order", ["bottom_up", "top_down"])
+@pytest.mark.parametrize("hidden", [(3,), (3, 3)])
+@pytest.mark.parametrize("counts", STREAMS.values(), ids=STREAMS)
+def test_a_stream_counts_the_rows_of_all_its_steps(counts, hidden, order):
+    total = np.concatenate(counts).astype(float)
+    biases = np.random.RandomState(0).normal(size=total.shape)
+    networks = of_equal_units(biases=biases, hidden=hidden)
+    members = [(str(k), network) for k, network in enumerate(networks)]
+    options = {"sigma": 1.0, "layer_order": order, "random_state": 0}
+    once = PFNMAggregator(members, **options).fit(n_class_samples=total)
+    ends = np.cumsum([len(own) for own in counts])
+    batches = [
+        members[end - len(own) : end] for end, own in zip(ends, counts, strict=True)
+    ]
+    stream = PFNMAggregator(batches[0], **options).fit(n_class_samples=counts[0])
+    for batch, own in zip(batches[1:], counts[1:], strict=True):
+        stream.update(batch, n_class_samples=own)
+    assert stream.n_units_ == once.n_units_ == hidden
+    for one, other in zip(output_layer(stream), output_layer(once), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+    share = total / total.sum(axis=0)
+    centred = biases - biases.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(stream.intercepts_[-1], (share * centred).sum(axis=0))
+
+
+def test_without_counts_a_step_counts_as_much_as_another():
+    biases = np.array([[3.0, 0, -3], [1, -1, 0], [-2, 4, -2]])
+    a, b, c = of_equal_units(biases=biases)
+    counts = np.array([[1, 1, 1]])
+    for first, second in [(None, None), (counts, None), (None, 1000 * counts)]:
+        stream = PFNMAggregator([("a", a)], sigma=1.0).fit(n_class_samples=first)
+        stream.update([("b", b)], n_class_samples=second)
+        stream.update([("c", c)], n_class_samples=1000 * counts)
+        np.testing.assert_allclose(stream.intercepts_[-1], biases.mean(axis=0))
+
+
+@pytest.mark.parametrize("order", ["bottom_up", "top_down"])
+def test_an_update_of_a_copy_leaves_the_original(locals_, deep, order):
+    few = Y[TRAIN] < 6
+    old = network((6, 5)).fit(X[TRAIN][few], Y[TRAIN][few])
+    aggregate = PFNMAggregator([("a", old), ("b", old)], layer_order=order)
+    aggregate.fit(X[TRAIN][few], Y[TRAIN][few])
+    before = {name: pickle.dumps(value) for name, value in vars(aggregate).items()}
+    labels = aggregate.predict_proba(X[TEST])
+    for batch in ([("a", old)], [("c", deep[0])], [("b", old), ("c", deep[1])]):
+        counts = np.full((len(batch), 6 if batch[-1][1] is old else 10), 5)
+        other = copy.copy(aggregate).update(batch, n_class_samples=counts)
+        assert other.n_steps_ == 2
+        # Nor is anything written to what the copy has.
+        for name in ("sigma_", "sigma0_", "assignments_", "popularity_"):
+            getattr(other, name).clear()
+        for array in (*other.coefs_, *other.intercepts_, *other.posterior_):
+            getattr(array, "linear", array)[...] = np.nan
+        after = {name: pickle.dumps(value) for name, value in vars(aggregate).items()}
+        assert after == before
+    np.testing.assert_array_equal(aggregate.predict_proba(X[TEST]), labels)
+    # What is published is not what the next step goes on from.
+    expected = copy.copy(aggregate).update([("a", old)])
+    shallow = copy.copy(aggregate)
+    shallow.sigma_[0] = 7.0
+    for array in (*shallow.popularity_, shallow.posterior_[0].linear):
+        array[...] = 3
+    aggregate.update([("a", old)])
+    assert aggregate.sigma_ == expected.sigma_
+    np.testing.assert_array_equal(aggregate.coefs_[0], expected.coefs_[0])
+    np.testing.assert_array_equal(aggregate.popularity_[0], expected.popularity_[0])
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_stream_takes_no_newcomer_for_an_old_node(locals_, named):
+    first = [("a", locals_[0])] if named else [locals_[0]]
+    aggregate = PFNMAggregator(first).fit()
+    for batch in ([locals_[1]], locals_[1:], locals_[1]):
+        with pytest.raises(ValueError, match="without names.*Name.*'0', '1'") as error:
+            aggregate.update(batch)
+    assert str(["a"] if named else ["0"]) in str(error.value)
+    assert aggregate.n_steps_ == 1
+    name = aggregate.node_names_[0]
+    aggregate.update([("new", locals_[1]), (name, locals_[0])])
+    assert aggregate.node_names_ == [name, "new"]
+    np.testing.assert_array_equal(aggregate.popularity_[0].sum(axis=1), [40, 20])
+
+
+def test_columns_must_be_the_same_at_all_nodes_and_steps(locals_):
+    pandas = pytest.importorskip("pandas")
+    columns = [f"x{j}" for j in range(64)]
+    first, other = (
+        network(4, tol=1.0).fit(pandas.DataFrame(X[:200], columns=names), Y[:200])
+        for names in (columns, columns[::-1])
+    )
+    with pytest.raises(ValueError, match="'b' was fitted on features"):
+        PFNMAggregator([("a", first), ("b", other)]).fit()
+    aggregate = PFNMAggregator([("a", first)]).fit()
+    with pytest.raises(ValueError, match="'b' was fitted on features"):
+        aggregate.update([("b", other)])
+    # Nodes without names are taken at their word.
+    assert aggregate.update([("c", locals_[0])]).n_steps_ == 2
+
+
+def test_a_stream_goes_on_from_the_whole_network_or_from_some_units(locals_):
+    aggregate = PFNMAggregator(locals_, random_state=0).fit()
+    start = aggregate.node_init(0)
+    np.testing.assert_allclose(
+        start.predict_proba(X[TEST]), aggregate.predict_proba(X[TEST])
+    )
+    more = aggregate.node_init("0", n_fresh=3)
+    assert more.hidden_layer_sizes in (
+        aggregate.n_units_[0] + 3,
+        (aggregate.n_units_[0] + 3,),
+    )
+    few = aggregate.node_init(1, 10, n_fresh=0)
+    known = {tuple(unit) for unit in np.round(aggregate.coefs_[0].T, 9)}
+    assert all(tuple(unit) in known for unit in np.round(few.coefs_[0].T, 9))

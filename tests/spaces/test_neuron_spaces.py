@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Spaces of neurons keep their promise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.neurons import ACTIVATIONS, every_geometry, layer, matrix, outputs
+from scipy import sparse
+from sklearn import config_context
+from sklearn.utils import check_random_state
+
+from skgems.spaces import Gram, build_neuron_spaces
+from skgems.spaces._neuron_spaces import changes_along_rays, whitening
+
+every_activation = pytest.mark.parametrize("activation", ACTIVATIONS)
+
+
+def change(X, one, other, activation):
+    """Root mean square change of the activation."""
+    difference = outputs(X, one, activation) - outputs(X, other, activation)
+    return np.sqrt(np.mean(difference**2, axis=0))
+
+
+def on_surface(spaces, neuron, directions):
+    """Weights on the surface of one neuron's space."""
+    P = matrix(spaces.precision)
+    lengths = np.sqrt(np.einsum("ij,jk,ik->i", directions, P, directions))
+    steps = spaces.radii[neuron] * directions / lengths[:, None]
+    return spaces.centers[:, [neuron]] + steps.T
+
+
+@every_activation
+@every_geometry
+def test_certified_spaces_hold_under_attack(activation, geometry):
+    X, W = layer()
+    epsilon = 0.3
+    if geometry == "gram":
+        geometry = Gram(ridge=1e-6)
+    spaces = build_neuron_spaces(X, W, activation, epsilon=epsilon, geometry=geometry)
+    P = matrix(spaces.precision)
+    X1 = np.column_stack([X, np.ones(len(X))])
+    # The worst directions: those that change the pre-activations most.
+    values, vectors = np.linalg.eigh(
+        np.linalg.inv(np.linalg.cholesky(P))
+        @ (X1.T @ X1 / len(X))
+        @ np.linalg.inv(np.linalg.cholesky(P)).T
+    )
+    worst = np.linalg.solve(np.linalg.cholesky(P).T, vectors).T
+    rng = np.random.default_rng(1)
+    directions = np.vstack([worst, -worst, rng.standard_normal((300, len(W)))])
+    reached = 0.0
+    for neuron in range(W.shape[1]):
+        attacks = on_surface(spaces, neuron, directions)
+        moved = change(X, attacks, W[:, [neuron]], activation)
+        bound = epsilon * spaces.sizes[neuron]
+        assert moved.max() <= bound * (1 + 1e-9)
+        reached = max(reached, moved.max() / bound)
+    # Not by being needlessly small: where g is linear the bound is met.
+    if activation == "identity":
+        assert reached > 0.99
+
+
+@every_activation
+@every_geometry
+def test_sampled_radius_is_where_a_ray_first_fails(activation, geometry):
+    X, W = layer()
+    options = {"epsilon": 0.3, "geometry": geometry, "max_radius": 50.0}
+    sampled = build_neuron_spaces(
+        X, W, activation, construction="sampled", random_state=0, **options
+    )
+    certified = build_neuron_spaces(X, W, activation, **options)
+    np.testing.assert_array_equal(sampled.sizes, certified.sizes)
+    # No ray leaves earlier than all rays are allowed to.
+    assert np.all(sampled.radii >= certified.radii * (1 - 1e-3))
+    # Most rays stay inside at the radius, and some do not at a little more.
+    directions = np.random.default_rng(2).standard_normal((2000, len(W)))
+    for neuron in range(W.shape[1]):
+        if sampled.radii[neuron] == 50.0:
+            continue
+        bound = 0.3 * sampled.sizes[neuron]
+        at = on_surface(sampled, neuron, directions)
+        inside = change(X, at, W[:, [neuron]], activation) <= bound
+        assert inside.mean() > 0.97
+        beyond = W[:, [neuron]] + 1.5 * (at - W[:, [neuron]])
+        assert np.any(change(X, beyond, W[:, [neuron]], activation) > bound)
+
+
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize("n_rows", [160, 400])
+@pytest.mark.parametrize("geometry", ["ball", "ellipsoid"])
+def test_certified_spaces_of_many_inputs_hold_and_are_not_too_small(
+    geometry, n_rows, flat
+):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n_rows, 200)) + (0 if flat else 3)
+    W = rng.standard_normal((201, 3))
+    spaces = build_neuron_spaces(X, W, "identity", epsilon=0.2, geometry=geometry)
+    axes = spaces.precision**-0.5
+    X1 = np.column_stack([X, np.ones(n_rows)]) * axes
+    worst = np.linalg.svd(X1, full_matrices=False)[2][0] * axes
+    for neuron in range(3):
+        attack = W[:, [neuron]] + spaces.radii[neuron] * worst[:, None]
+        moved = change(X, attack, W[:, [neuron]], "identity")
+        bound = 0.2 * spaces.sizes[neuron]
+        assert bound * (1 - 1e-5) < moved <= bound
+
+
+def rays_of(X, precision, n_rays, seed):
+    """Changes of the pre-activations along the rays that the seed stands for."""
+    rng = check_random_state(seed)
+    generator = np.random.Generator(np.random.SFC64(rng.randint(2**31 - 1)))
+    return changes_along_rays(X, whitening(precision, X.dtype), generator, n_rays)
+
+
+@every_activation
+@every_geometry
+@pytest.mark.parametrize("epsilon", [0.02, 0.3, 1.2])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sampled_radius_is_the_first_at_which_any_ray_fails(
+    activation, geometry, epsilon, dtype
+):
+    n_rays, largest = 60, 20.0
+    X, W = (a.astype(dtype) for a in layer(n_neurons=8, seed=5, mean=0.3))
+    spaces = build_neuron_spaces(
+        X, W, activation, epsilon=epsilon, geometry=geometry, construction="sampled",
+        n_directions=n_rays, max_radius=largest, random_state=7,
+    )  # fmt: skip
+    rays = rays_of(X, spaces.precision, n_rays, 7).astype(np.float64)
+    g = ACTIVATIONS[activation]
+    pre = (X.astype(np.float64) @ W[:-1] + W[-1]).T
+    bounds = epsilon * spaces.sizes
+
+    def fails(radii):
+        moved = pre[:, None] + radii[:, None, None] * rays
+        change = g(moved) - g(pre)[:, None]
+        return np.any(np.sqrt(np.mean(change**2, axis=2)) > bounds[:, None], axis=1)
+
+    low, high = np.zeros(8), np.full(8, largest)
+    low[~fails(high)] = largest
+    for _ in range(40):
+        middle = (low + high) / 2
+        failing = fails(middle)
+        low, high = np.where(failing, low, middle), np.where(failing, middle, high)
+    np.testing.assert_allclose(spaces.radii, low, rtol=3e-4)
+    if epsilon == 0.02:
+        assert np.all(low < largest)
+
+
+@every_geometry
+def test_rays_are_uniform_on_the_surface_of_the_metric(geometry):
+    X, W = layer(n_neurons=3, n_inputs=4, mean=1.0)
+    P = build_neuron_spaces(X, W, "relu", epsilon=0.1, geometry=geometry).precision
+    # On these rows a change shows itself: its weights plus the bias, and the bias.
+    changes = rays_of(np.vstack([np.eye(4), np.zeros(4)]), P, 20_000, 0)
+    rays = np.column_stack([changes[:, :4] - changes[:, [4]], changes[:, 4]])
+    lengths = np.einsum("ij,jk,ik->i", rays, matrix(P), rays)
+    np.testing.assert_allclose(lengths, 1.0, rtol=1e-5)
+    # Uniform: mean 0, covariance P^-1 / n_params, and no two alike.
+    root = np.linalg.cholesky(matrix(P))
+    round_ = rays @ root
+    np.testing.assert_allclose(round_.mean(axis=0), 0, atol=0.02)
+    np.testing.assert_allclose(round_.T @ round_ / len(rays), np.eye(5) / 5, atol=0.01)
+    np.testing.assert_allclose(np.mean(round_**4, axis=0), 3 / 35, atol=0.005)
+    assert len(np.unique(rays.round(6), axis=0)) == len(rays)
+
+
+def test_more_rays_never_make_a_space_larger():
+    X, W = layer()
+    radii = [
+        build_neuron_spaces(
+            X,
+            W,
+            "relu",
+            epsilon=0.2,
+            construction="sampled",
+            n_directions=n,
+            random_state=3,
+        ).radii
+        for n in (5, 50, 500)
+    ]
+    assert np.all(radii[1] <= radii[0] * (1 + 1e-3))
+    assert np.all(radii[2] <= radii[1] * (1 + 1e-3))
+    assert np.any(radii[2] < radii[0])
+
+
+@pytest.mark.parametrize("construction", ["certified", "sampled"])
+def test_radius_grows_with_epsilon_and_stops_at_the_largest(construction):
+    X, W = layer()
+    radii = [
+        build_neuron_spaces(
+            X, W, "relu", epsilon=e, construction=construction, max_radius=2.0,
+            random_state=0,
+        ).radii
+        for e in (0.1, 0.4, 1e3)
+    ]  # fmt: skip
+    assert np.all(radii[0] < radii[1])
+    np.testing.assert_array_equal(radii[2], 2.0)
+
+
+@every_geometry
+@pytest.mark.parametrize("construction", ["certified", "sampled"])
+def test_sparse_rows_and_little_memory_change_nothing(geometry, construction):
+    X, W = layer(n_rows=200)
+    X[np.abs(X) < 0.5] = 0
+    options = {
+        "epsilon": 0.2,
+        "geometry": geometry,
+        "construction": construction,
+        "random_state": 0,
+    }
+    dense = build_neuron_spaces(X, W, "relu", **options)
+    for other in (sparse.csr_matrix(X), X.astype(np.float32)):
+        spaces = build_neuron_spaces(other, W, "relu", **options)
+        np.testing.assert_allclose(spaces.radii, dense.radii, rtol=2e-3)
+    with config_context(working_memory=1):
+        chunked = build_neuron_spaces(X, W, "relu", **options)
+    np.testing.assert_allclose(chunked.radii, dense.radii, rtol=1e-3)
+
+
+def test_neurons_that_are_never_active_are_dead():
+    X, W = layer()
+    W[-1, 2] = -100
+    spaces = build_neuron_spaces(X, W, "relu", epsilon=0.1)
+    np.testing.assert_array_equal(spaces.dead, np.arange(6) == 2)
+    assert spaces.radii[2] == 0
+    assert not build_neuron_spaces(X, W, "tanh", epsilon=0.1).dead.any()
+
+
+def test_singular_moments_ask_for_a_ridge():
+    X, W = layer()
+    X = np.round(8 * X)
+    X[:, 1] = X[:, 0]
+    with pytest.raises(ValueError, match="give a larger ridge"):
+        build_neuron_spaces(
+            X, W, "relu", epsilon=0.1, construction="sampled", geometry=Gram(ridge=0)
+        )
+
+
+def test_epsilon_must_be_positive():
+    X, W = layer()
+    with pytest.raises(ValueError, match="epsilon must be above 0"):
+        build_neuron_spaces(X, W, "relu", epsilon=0.0)

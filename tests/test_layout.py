@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tests lie where the modules do that they test, and in files that can be read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+PACKAGE = TESTS.parent / "skgems"
+MOST_LINES = 700
+
+# Folders of tests that are no room of the package: results of two commits compared,
+# what several test files share, and promises that all rooms keep together.
+NOT_ROOMS = {"golden", "helpers", "privacy"}
+# A program, which make test does not run.
+PROGRAMS = {"federation/fuzz_summaries.py"}
+
+# Modules that have no test file of their own: the file that tests each, and why it is
+# tested there.
+TESTED_ELSEWHERE = {
+    "base/_aggregator.py": ("test_common.py", "all aggregators have it in common"),
+    "base/_members.py": ("test_common_copies.py", "all aggregators have it in common"),
+    "candidates/_candidates.py": ("candidates/test_combine.py", "combine tries them"),
+    "channels/_flower_client.py": (
+        "channels/test_flower.py",
+        "both sides in one exchange",
+    ),
+    "channels/_flower_server.py": (
+        "channels/test_flower.py",
+        "both sides in one exchange",
+    ),
+    "channels/_methods.py": (
+        "channels/test_exchange.py",
+        "a folder keeps the method as JSON",
+    ),
+    "federation/_federation.py": (
+        "federation/test_summarizing.py",
+        "all that sends or has rows",
+    ),
+    "federation/_keep_replies.py": (
+        "federation/test_update_forget.py",
+        "replies that are kept",
+    ),
+    "federation/_plans.py": ("federation/test_channel.py", "plans run over channels"),
+    "federation/_record.py": (
+        "federation/test_update_forget.py",
+        "replies that are looked up again",
+    ),
+    "federation/_replying.py": (
+        "federation/test_outside.py",
+        "nodes reply to a channel",
+    ),
+    "federation/_rows.py": ("local/test_chunks.py", "rows at once and in chunks"),
+    "federation/_simulation.py": (
+        "gems/test_logistic.py",
+        "fit simulates nodes",
+    ),
+    "gems/_summarizing.py": ("federation/test_summarizing.py", "through summarize"),
+    "gems/_sums.py": ("gems/test_regions.py", "a region is a sum of nodes"),
+    "local/_classifiers.py": (
+        "ensembles/test_ensemble_weights.py",
+        "what classifiers of any kind say",
+    ),
+    "local/_closed_forms.py": (
+        "pooled/test_forms.py",
+        "a form is what nodes tell of it",
+    ),
+    "local/_fitting.py": (
+        "ensembles/test_given_rows.py",
+        "classifiers of any kind are fitted",
+    ),
+    "local/_lookup.py": ("local/test_model.py", "each model is looked up"),
+    "local/_member.py": ("local/test_tasks.py", "tasks are asked of members"),
+    "local/_sklearn.py": ("local/test_model.py", "a kind of model"),
+    "local/_skorch.py": ("local/test_model.py", "a kind of model"),
+    "messages/_words.py": ("channels/test_inspecting.py", "inspect shows the words"),
+    "moments/_class_sums.py": ("pooled/test_pooled.py", "classifiers of such sums"),
+    "moments/_effective_rows.py": (
+        "federation/test_models_judged.py",
+        "it protects rows from models that are judged",
+    ),
+    "networks/_inputs.py": ("ensembles/test_given_rows.py", "members that take them"),
+    "networks/_nets.py": ("networks/test_torch.py", "read together with modules"),
+    "networks/_trace.py": ("networks/test_torch.py", "modules are read by traces"),
+    "pooled/_classifiers.py": ("pooled/test_pooled.py", "through the aggregator"),
+    "spaces/_dual.py": ("spaces/test_intersection.py", "against a convex solver"),
+    "spaces/_neuron_pool.py": ("spaces/test_neuron_merging.py", "what is merged"),
+    "steps/_auto.py": ("steps/test_columns_of.py", "its columns are found by kind"),
+    "steps/_documents.py": ("steps/test_document_front.py", "with their front"),
+    "steps/_front.py": ("pooled/test_transformer.py", "against scikit-learn's steps"),
+    "steps/_kinds.py": ("pooled/test_transformer.py", "against scikit-learn's steps"),
+    "steps/_sizes.py": ("local/test_costs.py", "costs go by sizes"),
+    "steps/_statistics.py": ("pooled/test_transformer.py", "what steps are made of"),
+}
+
+
+def python_files(folder: Path) -> list[Path]:
+    """All files of Python in a folder and in those within."""
+    return sorted(folder.rglob("*.py"))
+
+
+def modules() -> list[str]:
+    """Modules of the package as room and file, as "moments/_rows.py"."""
+    return [
+        path.relative_to(PACKAGE).as_posix()
+        for path in python_files(PACKAGE)
+        if path.name.startswith("_") and not path.name.startswith("__")
+    ]
+
+
+def own_test_file(module: str) -> Path:
+    """Where the tests of a module lie if it has a file of its own."""
+    room, _, name = module.partition("/")
+    return TESTS / room.removeprefix("_") / f"test{name}"
+
+
+@pytest.mark.parametrize("module", modules())
+def test_every_module_has_its_test_file_or_says_which_one_it_is(module):
+    has_own = own_test_file(module).is_file()
+    own_name = own_test_file(module).relative_to(TESTS)
+    assert has_own or module in TESTED_ELSEWHERE, f"tests/{own_name} is missing"
+    assert not (has_own and module in TESTED_ELSEWHERE), "its entry is stale"
+
+
+@pytest.mark.parametrize("module", TESTED_ELSEWHERE)
+def test_modules_that_are_tested_elsewhere_are_so(module):
+    name, reason = TESTED_ELSEWHERE[module]
+    assert module in modules(), "there is no such module"
+    assert "\ndef test_" in (TESTS / name).read_text(encoding="utf-8")
+    assert reason
+
+
+def test_folders_of_tests_are_rooms():
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    folders = {path.parent.name for path in TESTS.glob("*/*.py")}
+    assert folders - NOT_ROOMS <= {room.removeprefix("_") for room in rooms}
+
+
+def test_what_test_files_share_is_in_one_place():
+    others = {
+        path.relative_to(TESTS).as_posix()
+        for path in python_files(TESTS)
+        if path.name != "conftest.py" and not path.name.startswith("test_")
+    }
+    outside = {name for name in others if not name.startswith(("golden/", "helpers/"))}
+    assert outside == PROGRAMS
+
+
+def test_test_files_do_not_import_each_other():
+    importing = [
+        path.relative_to(TESTS).as_posix()
+        for path in python_files(TESTS)
+        if re.search(
+            r"(?m)^\s*(from|import) (\w+[.])*test_", path.read_text(encoding="utf-8")
+        )
+    ]
+    assert importing == []
+
+
+def test_no_file_of_tests_is_long():
+    lengths = {
+        path.relative_to(TESTS).as_posix(): path.read_bytes().count(b"\n")
+        for path in python_files(TESTS)
+    }
+    assert {name: n for name, n in lengths.items() if n > MOST_LINES} == {}
