@@ -479,7 +479,7 @@ def places_of_tests(tree: Path) -> list[Path]:
     folder = tree / "tests"
     folders = [path for path in folder.iterdir() if any(path.glob("test_*.py"))]
     files = [p for p in folder.glob("test_*.py") if not p.name.startswith(NOT_TRACED)]
-    first = {*ROOMS, "fronts"}  # of steps
+    first = set(ROOMS)
 
     def order(path: Path) -> tuple:
         return path.name not in first, path.name

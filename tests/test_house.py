@@ -189,7 +189,7 @@ PUBLIC = {
             "Summary",
         ),
         *("read_federation", "Federation", "Node", "SummarizingMixin"),
-        *("LeftOut", "RepliesMissing", "TooFewNodes", "AskAgainError"),
+        *("LeftOutError", "RepliesMissingError", "TooFewNodesError", "AskAgainError"),
         *("Report", "ReportMixin"),
         *("sign", "signing_keys", "SignatureError", "Agreement", "NotAgreedError"),
         *("RowsAskedAgainError", "RowsChangedError", "ReplyDeclinedError"),

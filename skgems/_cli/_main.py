@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .. import __version__
 from ..channels import inspect
-from ..federation import MIN_ROWS, TooFewNodes
+from ..federation import MIN_ROWS, TooFewNodesError
 from ..messages import naming, signing_keys
 from ..progress import showing
 from ._auto import auto_command
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             with showing(args.verbose), redirect_stdout(out):
                 code = args.command(args)
         # What is wrong with files, rows and parameters; all else is a bug of ours.
-        except (ValueError, TypeError, OSError, ImportError, TooFewNodes) as exc:
+        except (ValueError, TypeError, OSError, ImportError, TooFewNodesError) as exc:
             code, failure = 1, exc
     warned = [w.message for w in caught if issubclass(w.category, UserWarning)]
     for text in dict.fromkeys(map(_one_line, warned)):

@@ -8,7 +8,7 @@ from numbers import Real
 import numpy as np
 
 from ..base import BaseAggregator, warn_user
-from ..federation import Federation, Node, Run, Shares, TooFewNodes
+from ..federation import Federation, Node, Run, Shares, TooFewNodesError
 from ..local import LocalModel, Picklable, fit_local, indices_of, local_model
 from ..messages import Message
 from ..networks import Coordinates, Network, to_logistic_regression, to_mlp_classifier
@@ -304,7 +304,7 @@ def mean_of(replies, weights: Mapping, before: list, pushed=None) -> tuple:
 
     try:
         mean = mean_parameters(arriving())
-    except TooFewNodes as error:
+    except TooFewNodesError as error:
         error.parameters = before
         raise
     kept = len(came) < len(weights)

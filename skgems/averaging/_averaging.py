@@ -230,7 +230,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
             If a local model cannot be averaged, or cannot train in rounds.
         ValueError
             If models have different shapes, or the input is not usable.
-        TooFewNodes
+        TooFewNodesError
             If in one round every node fails; ``parameters`` is the model before it.
 
         Warns

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ..base import BaseAggregator
-from ..federation import MIN_ROWS, RepliesMissing
+from ..federation import MIN_ROWS, RepliesMissingError
 from ..messages import Agreement, public_key_of
 from ._folder import STATE, Folder, exchange_at
 from ._methods import as_json, from_json
@@ -155,7 +155,7 @@ class Exchange:
                 raise ValueError(f"{unknown} are no nodes; nodes are {self.nodes}.")
             try:
                 fitted = self._of_folder().set_params(estimators=self.channel).fit()
-            except RepliesMissing as missing:
+            except RepliesMissingError as missing:
                 self.waiting_for = missing.requests
             else:
                 self.waiting_for = {}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from time import monotonic, sleep
 
 from ..base import warn_user
-from ..federation import Message, Nodes, TooFewNodes
+from ..federation import Message, Nodes, TooFewNodesError
 from ._flower_client import ANSWER, TELL_NAME, content, flower, opened
 
 # Seconds between looks for replies: Flower's own are 3 s apart, too long.
@@ -34,7 +34,7 @@ class FlowerNodes(Nodes):
 
     Raises
     ------
-    TooFewNodes
+    TooFewNodesError
         In a fit: if fewer than ``min_nodes`` are connected in time, or tell a name.
     ValueError
         In a fit: if two nodes claim one name.
@@ -140,7 +140,7 @@ class _Post:
     def _check_number(self, found: int, do: str) -> None:
         if found < self.min_nodes:
             needed = f"{found} nodes {do}, {self.min_nodes} are needed"
-            raise TooFewNodes(f"{needed}; they were waited for {self.wait:g} s.")
+            raise TooFewNodesError(f"{needed}; they were waited for {self.wait:g} s.")
 
     def _told(self, asked: Mapping[int, dict], kind: str, field: str) -> dict:
         """What nodes have in a field of their letters, or an exception, by id."""

@@ -15,8 +15,8 @@ from ..base import PUBLIC_NAME
 from ..federation import (
     MIN_ROWS,
     Channel,
-    LeftOut,
-    RepliesMissing,
+    LeftOutError,
+    RepliesMissingError,
     check_reply_of,
     load_message,
     reply_to,
@@ -49,8 +49,8 @@ class Folder(Channel):
     """Nodes that answer by files: what `estimators` of an aggregator takes.
 
     Requests are written into the folder "requests", replies looked for in "replies". A
-    fit raises :class:`~skgems.federation.RepliesMissing` until all are there, and is
-    begun again with the same ``random_state``; :class:`Exchange` does it all.
+    fit raises :class:`~skgems.federation.RepliesMissingError` until all are there, and
+    is begun again with the same ``random_state``; :class:`Exchange` does it all.
 
     Parameters
     ----------
@@ -76,11 +76,11 @@ class Folder(Channel):
     >>> import tempfile
     >>> from skgems import GEMSLogisticAggregator
     >>> from skgems.channels import Folder
-    >>> from skgems.federation import RepliesMissing
+    >>> from skgems.federation import RepliesMissingError
     >>> folder = Folder(tempfile.mkdtemp(), ["lyon", "paris"])
     >>> try:
     ...     GEMSLogisticAggregator(folder, random_state=0).fit()
-    ... except RepliesMissing as missing:
+    ... except RepliesMissingError as missing:
     ...     [path.name for path in missing.requests.values()]
     ['001-lyon.safetensors', '001-paris.safetensors']
     """
@@ -155,14 +155,14 @@ class Folder(Channel):
         return self._state["nodes"]
 
     def ask(self, requests: Mapping[str, Message]) -> dict:
-        """Replies, or LeftOut, by name; RepliesMissing if some are not there."""
+        """Replies by name, or LeftOutError; RepliesMissingError if some are missing."""
         digests = {name: request.digest for name, request in requests.items()}
         number = self._number(digests)
         left_out = self._state["left_out"].get(str(number), ())
         found, missing = {}, {}
         for name, request in requests.items():
             if name in left_out:
-                found[name] = LeftOut("the server goes on without it")
+                found[name] = LeftOutError("the server goes on without it")
                 continue
             request = request.with_envelope(node=name, number=str(number))
             if self._private_key is not None:
@@ -175,11 +175,11 @@ class Folder(Channel):
             if found[name] is None:
                 missing[name] = path
         if missing:
-            raise RepliesMissing(missing)
+            raise RepliesMissingError(missing)
         return found
 
     def leave_out(self, names: Iterable[str], requests: Mapping) -> None:
-        """Go on for good without some replies to ``requests`` of RepliesMissing."""
+        """Go on for good without some replies that a RepliesMissingError has named."""
         for name in names:
             number = str(int(Path(requests[name]).name.partition("-")[0]))
             left = self._state["left_out"].setdefault(number, [])

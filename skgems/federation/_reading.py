@@ -33,7 +33,7 @@ from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, through_front
 from ._labels import check_labels, shown_labels
 from ._rows import check_is_behind_front, warn_of_another_front
-from ._run import NodesLost, Run
+from ._run import NodesLostError, Run
 from ._simulation import Simulation, simulate
 from ._summarizing import first_request
 from ._summary import Summary, is_path
@@ -314,7 +314,7 @@ def begins_again(fit: Callable) -> Callable:
             while True:
                 try:
                     return shown(fit)(aggregator, *args, **kwargs)
-                except NodesLost as lost:
+                except NodesLostError as lost:
                     aggregator._begun = lost.run  # who is left, and the history
                 except (NoSpaceError, EmptyIntersectionError) as error:
                     # A search prints the traceback of each fit that fails, and what

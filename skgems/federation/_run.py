@@ -28,7 +28,7 @@ from ._replying import answer
 Replies = Iterator[tuple[str, Message]]
 
 
-class TooFewNodes(RuntimeError):
+class TooFewNodesError(RuntimeError):
     """Fewer nodes than needed came through a message.
 
     Attributes
@@ -40,7 +40,7 @@ class TooFewNodes(RuntimeError):
     parameters: list | None = None
 
 
-class RepliesMissing(RuntimeError):
+class RepliesMissingError(RuntimeError):
     """Replies have not come yet: a fit that is begun again finds those that have.
 
     Attributes
@@ -54,7 +54,7 @@ class RepliesMissing(RuntimeError):
         self.requests = dict(requests)
 
 
-class LeftOut(RuntimeError):
+class LeftOutError(RuntimeError):
     """A channel's reply for a node left out on purpose: not asked again, no warning."""
 
 
@@ -62,7 +62,7 @@ class AskAgainError(ValueError):
     """A node would have to be asked again, and cannot be."""
 
 
-class NodesLost(RuntimeError):
+class NodesLostError(RuntimeError):
     """Nodes gave no reply that a plan needs; `run` is over those that are left."""
 
     def __init__(self, names: Iterable[str], run: "Run") -> None:
@@ -258,7 +258,9 @@ class Run:
                 else:
                     yield name, reply
                 del reply
-            lost = [n for n, own in failures.items() if not isinstance(own, LeftOut)]
+            lost = [
+                n for n, own in failures.items() if not isinstance(own, LeftOutError)
+            ]
             again = {name: sent[name] for name in lost} if again is None else {}
             arriving = _in_order(self.channel.ask(dict(again)), again) if again else ()
         if task.reports:
@@ -273,7 +275,7 @@ class Run:
         self._report_failures(failures, n_asked, task, entry["task"], number)
         if lost:
             self.names = [name for name in self.names if name not in lost]
-            raise NodesLost(lost, self)
+            raise NodesLostError(lost, self)
 
     @property
     def _common_fields(self) -> dict:
@@ -348,15 +350,15 @@ class Run:
             first, cause = next(iter(failures.items()))
             who = f"Only {came} of {n_asked} nodes came through"
             if not came:
-                left = isinstance(cause, LeftOut)
+                left = isinstance(cause, LeftOutError)
                 who = f"Every node {'is left out of' if left else 'failed twice in'}"
-            raise TooFewNodes(
+            raise TooFewNodesError(
                 f"{who} message {number} ({name}), {least} must come through. Node "
                 f"{first!r}: {type(cause).__name__}: {cause}"
             ) from cause
         of = "from there on" if task.is_needed or task.leads_on else "of it"
         for node, failure in failures.items():
-            if not isinstance(failure, LeftOut):
+            if not isinstance(failure, LeftOutError):
                 warn_user(
                     f"Node {node!r} failed twice in message {number} and is left out "
                     f"{of}: {type(failure).__name__}: {failure}"

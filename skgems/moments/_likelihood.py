@@ -327,7 +327,7 @@ class Likelihood:
                 W = coordinates.weights(z)
                 value, gradient = both(W)
                 if value - self.penalty(W)[0] / self.n_rows < least:
-                    raise _FoundBelow(W)
+                    raise _FoundBelowError(W)
                 return value, coordinates.gradient(gradient)
 
             options = {"maxiter": min(steps, max_iter), "maxcor": 20}
@@ -335,7 +335,7 @@ class Likelihood:
             z, search = coordinates.place(W), {"jac": True, "method": "L-BFGS-B"}
             try:
                 found = minimize(flat, z, **search, options=options)
-            except _FoundBelow as below:
+            except _FoundBelowError as below:
                 W = below.args[0]
                 break
             W = coordinates.weights(found.x)
@@ -421,7 +421,7 @@ def _as_sure_as_likely(W: np.ndarray, loss: Loss) -> np.ndarray:
     return W if value <= loss(nothing)[0] else nothing
 
 
-class _FoundBelow(Exception):
+class _FoundBelowError(Exception):
     """A model was met whose loss is below `least`."""
 
 

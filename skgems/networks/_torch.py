@@ -15,7 +15,7 @@ from ._sklearn import network_of
 from ._trace import describe, first_output, is_in_place, needed_nodes, trace
 
 
-class Unsupported(Exception):
+class UnsupportedError(Exception):
     """An operation that no chain of Linear layers and activations has."""
 
 
@@ -38,7 +38,7 @@ class Chain:
 
     def linear(self, weight, bias):
         if weight.ndim != 2:
-            raise Unsupported
+            raise UnsupportedError
         shift = np.broadcast_to(self.shift, weight.shape[:1])
         coef = self.coef @ weight if self.coef.ndim == 2 else (weight.T * self.coef).T
         return replace(self, coef=coef, shift=shift @ weight + bias)
@@ -52,7 +52,7 @@ class Chain:
 
     def activate(self, name):
         if self.width is None:
-            raise Unsupported
+            raise UnsupportedError
         coef, shift = self.coef, np.broadcast_to(self.shift, (self.width,))
         if coef.ndim < 2:
             coef = np.diag(np.broadcast_to(coef, (self.width,)))
@@ -70,7 +70,7 @@ class Chain:
     def check_open(self):
         if self.link:
             link = self.link.removeprefix("log_")
-            raise Unsupported(f"it comes after the {link} of the outputs")
+            raise UnsupportedError(f"it comes after the {link} of the outputs")
 
     def _per_unit(self, values):
         values = np.asarray(values)
@@ -79,7 +79,7 @@ class Chain:
         if values.ndim == 2 and values.shape[0] == 1:
             values = values[0]
         if values.ndim != 1 or self.width not in (None, values.size):
-            raise Unsupported
+            raise UnsupportedError
         return values
 
 
@@ -134,10 +134,12 @@ def read_module(module: nn.Module, *, name: str) -> Chain:
             try:
                 later = nodes[position + 1 :] if is_in_place(node, root) else []
                 if later and not node.all_input_nodes[0].users.keys().isdisjoint(later):
-                    raise Unsupported("it changes a value in place that is used again")
+                    raise UnsupportedError(
+                        "it changes a value in place that is used again"
+                    )
                 if node in needed:
                     values[node] = _evaluate(node, values, root, name)
-            except Unsupported as exc:
+            except UnsupportedError as exc:
                 reason = f" ({exc})" if exc.args else ""
                 raise TypeError(
                     f"Node {name!r}: {describe(node, root)} cannot be part of a chain "
@@ -177,13 +179,13 @@ def _evaluate(node, values, root, name):
     chains = [value for value in inputs if isinstance(value, Chain)]
     if node.op == "call_module":
         if len(chains) != 1 or len(args) != 1 or kwargs:
-            raise Unsupported
+            raise UnsupportedError
         layer = root.get_submodule(node.target)
         return _apply_module(layer, args[0], node.target, name)
     if not chains:
         return _evaluate_constant(node, args, kwargs)
     if len(chains) > 1:
-        raise Unsupported("it joins two branches, as a residual connection does")
+        raise UnsupportedError("it joins two branches, as a residual connection does")
     if _OPERATIONS.get(node.target) not in _KEEPS_LINK:
         chains[0].check_open()
     if node.target is getattr and args[1] in _ATTRIBUTES:
@@ -205,12 +207,12 @@ def _evaluate_constant(node, args, kwargs):
             return getattr(args[0], node.target)(*args[1:], **kwargs)
         return node.target(*args, **kwargs)
     except Exception as exc:  # as with a part of the shape among the arguments
-        raise Unsupported from exc
+        raise UnsupportedError from exc
 
 
 def _dimension(index):
     if index not in (0, 1, -1):
-        raise Unsupported
+        raise UnsupportedError
     return _WIDTH if index else _BATCH
 
 
@@ -239,13 +241,13 @@ def _apply(kind, args, kwargs, name):
     if kind in _ARITHMETIC or kind == "matmul":
         return _arithmetic(kind, args, kwargs, name)
     if not isinstance(chain, Chain):
-        raise Unsupported
+        raise UnsupportedError
     if kind in ("relu", "tanh", "logistic"):
         return chain.activate(kind)
     if kind in _LINKS:
         dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
         if dim not in (1, -1, None):
-            raise Unsupported
+            raise UnsupportedError
         return replace(chain, link=_LINKS[kind])
     if kind == "negative":
         return chain.scale(-1.0)
@@ -259,12 +261,12 @@ def _apply(kind, args, kwargs, name):
         return _SHAPE if dim is None else _dimension(dim)
     if _keeps_columns(kind, chain, args, kwargs):
         return chain
-    raise Unsupported
+    raise UnsupportedError
 
 
 def _arithmetic(kind, args, kwargs, name):
     if kwargs or len(args) != 2:
-        raise Unsupported
+        raise UnsupportedError
     left, right = args
     chain, constant = (left, right) if isinstance(left, Chain) else (right, left)
     constant = _numpy(constant, name, "a constant")
@@ -276,7 +278,7 @@ def _arithmetic(kind, args, kwargs, name):
         on_left = chain is left
         return chain.move(-constant) if on_left else chain.scale(-1.0).move(constant)
     if chain is not left:
-        raise Unsupported
+        raise UnsupportedError
     divided = kind == "divide"
     return chain.scale(1 / constant) if divided else chain.linear(constant, 0.0)
 
@@ -316,7 +318,7 @@ def _keeps_columns(kind, chain, args, kwargs):
 
 def _bound(args, kwargs, *names):
     if len(args) - 1 > len(names) or set(kwargs) - set(names):
-        raise Unsupported
+        raise UnsupportedError
     given = dict(zip(names, args[1:])) | kwargs  # noqa: B905
     return [given.get(name) for name in names]
 
@@ -325,7 +327,7 @@ def _numpy(value, name, what):
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu().double().numpy()
     elif not isinstance(value, (int, float)):
-        raise Unsupported
+        raise UnsupportedError
     what = str(what).removeprefix("module.")
     return as_weights(value, name=name, what=f"{what} of the module")
 

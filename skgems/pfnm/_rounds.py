@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..base import BaseAggregator
-from ..federation import Federation, Node, TooFewNodes, ask_to_retrain
+from ..federation import Federation, Node, TooFewNodesError, ask_to_retrain
 from ..gems import activation_of
 from ..local import local_model
 from ..matching import NetworkMatch, merged_layers, widen_classes
@@ -210,7 +210,7 @@ def match_in_rounds(
     outer: BaseAggregator,  # a PFNMAggregator, whose parameters count
     coordinates: Coordinates | None,  # of the features, in which nodes train
 ) -> Generator:
-    """Plan of the last match; TooFewNodes has the ``parameters`` merged before."""
+    """Plan of the last match; TooFewNodesError has the ``parameters`` merged before."""
     names, absent, own_only = list(networks), set(), outer.round_units == "own"
     part = own_units if own_only else all_units
     for number in range(1, outer.n_rounds):
@@ -235,7 +235,7 @@ def match_in_rounds(
                 weights = reply.content["coefs"], reply.content["intercepts"]
                 start = networks[name]
                 trained[name] = start.with_layers(Layers(*weights, start.activation))
-        except TooFewNodes as error:
+        except TooFewNodesError as error:
             merged = merged_layers(match)
             if coordinates is not None:
                 merged = coordinates.give_back(merged)

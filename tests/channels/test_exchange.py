@@ -32,7 +32,7 @@ from skgems import (
     ModelAveragingAggregator,
     PooledAggregator,
 )
-from skgems.federation import Message, TooFewNodes
+from skgems.federation import Message, TooFewNodesError
 from skgems.spaces import Ellipsoid
 
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
@@ -217,7 +217,7 @@ def test_nodes_are_left_out_of_a_message_that_needs_all(tmp_path):
 def test_all_left_out(tmp_path):
     agg = GEMSLogisticAggregator(random_state=0)
     exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
-    with pytest.raises(TooFewNodes, match="Every node is left out"):
+    with pytest.raises(TooFewNodesError, match="Every node is left out"):
         exchange.step(leave_out=NAMES)
     with pytest.raises(ValueError, match=r"\['nice'\] are no nodes"):
         exchange.step(leave_out=["nice"])

@@ -21,7 +21,7 @@ from skgems import (
     PFNMAggregator,
 )
 from skgems.channels import FlowerNodes, client_app, server_app
-from skgems.federation import Agreement, Limits, TooFewNodes
+from skgems.federation import Agreement, Limits, TooFewNodesError
 
 pytest.importorskip("flwr", exc_type=ImportError)
 from flwr.app import (  # noqa: E402
@@ -268,7 +268,7 @@ def test_a_slow_reply_is_looked_for_again_and_again(clock):
 
 def test_too_few_that_are_left_are_an_error():
     lost = {"lost": lambda node, n: node == IDS["rome"] and n > 1}
-    with pytest.raises(TooFewNodes, match="2 of 3.*'rome': TimeoutError.* 40 s"):
+    with pytest.raises(TooFewNodesError, match="2 of 3.*'rome': TimeoutError.* 40 s"):
         fit(PLANS["linear models"][1], grid_of(**lost), min_nodes=3)
 
 
@@ -281,7 +281,7 @@ def test_nodes_that_connect_late_are_waited_for(clock):
     fitted = fit(PLANS["linear models"][1], grid, min_nodes=3, wait=30)
     assert fitted.node_names_ == NAMES
     clock.now, grid = 0, grid_of(gone=lambda node, n: node != IDS["rome"])
-    with pytest.raises(TooFewNodes, match="1 nodes are connected, 3 are .* 30 s"):
+    with pytest.raises(TooFewNodesError, match="1 nodes are connected, 3 are .* 30 s"):
         fit(PLANS["linear models"][1], grid, min_nodes=3, wait=30)
     assert 30 <= clock.now < 32
 
@@ -321,7 +321,7 @@ def test_a_node_without_a_name_takes_no_part(name, why):
     assert fitted.node_names_ == ["lyon", "paris"]
     with (
         pytest.warns(UserWarning, match="the id 12 told no name"),
-        pytest.raises(TooFewNodes, match="2 nodes have told their names, 3"),
+        pytest.raises(TooFewNodesError, match="2 nodes have told their names, 3"),
     ):
         fit(PLANS["linear models"][1], grid, min_nodes=3)
 
@@ -361,11 +361,11 @@ def test_a_new_fit_asks_anew_who_was_silent(clock):
 def test_options_of_the_app_are_those_of_the_channel(clock):
     make, done = (lambda context: PLANS["linear models"][1]), None
     app = server_app(make, done, min_nodes=4, wait=70)
-    with pytest.raises(TooFewNodes, match="3 nodes are connected, 4 are .* 70 s"):
+    with pytest.raises(TooFewNodesError, match="3 nodes are connected, 4 are .* 70 s"):
         app(grid_of(), "the context")
     grid = grid_of(lost=lambda node, n: n > 1)
     clock.now, app = 0, server_app(make, done, timeout=50)
-    with pytest.raises(TooFewNodes, match="has not replied in 50 s"):
+    with pytest.raises(TooFewNodesError, match="has not replied in 50 s"):
         app(grid, "the context")
     assert 50 <= clock.now < 52
 
@@ -446,7 +446,7 @@ def test_garbage_of_a_node_is_an_error_that_names_it(case):
     ("fields", "error"),
     [
         ({"refused": "ValueError", "why": "long " * 10**5}, ValueError),
-        ({"failed": "long" * 10**5}, TooFewNodes),
+        ({"failed": "long" * 10**5}, TooFewNodesError),
     ],
 )
 def test_what_a_node_tells_is_no_flood(fields, error):
@@ -467,7 +467,7 @@ def test_what_flower_tells_is_no_flood():
         return app(letter, context)
 
     grid.apps[12] = failing
-    with pytest.raises(TooFewNodes, match="error 2: long") as told:
+    with pytest.raises(TooFewNodesError, match="error 2: long") as told:
         fit(PLANS["linear models"][1], grid)
     assert len(str(told.value)) < 3000
 
@@ -588,7 +588,7 @@ def test_letters_that_flower_does_not_take_are_no_replies(taken, clock):
 
     grid.push_messages = refusing
     if taken == "none":
-        with pytest.raises(TooFewNodes, match="its letter was not taken"):
+        with pytest.raises(TooFewNodesError, match="its letter was not taken"):
             fit(PLANS["linear models"][1], grid)
     else:
         with pytest.warns(UserWarning, match="'rome' .*letter was not taken"):

@@ -31,7 +31,7 @@ from skgems.federation import (
     Message,
     Nodes,
     NotAgreedError,
-    RepliesMissing,
+    RepliesMissingError,
     RowsExposedWarning,
     fit_front,
     halves_of,
@@ -156,7 +156,7 @@ def test_over_a_folder_it_goes_on_where_it_stopped(tmp_path):
         try:
             agg = combine(folder, budget="small", random_state=0)
             break
-        except RepliesMissing as missing:
+        except RepliesMissingError as missing:
             steps += 1
             for name, path in missing.requests.items():
                 own = {"name": name, "state": tmp_path / name, "min_rows": 3}

@@ -45,7 +45,7 @@ def main(arguments=None) -> int:
         began = perf_counter()
         try:
             found = hostile.tried(kind, whole)
-        except outcomes.Violation as violation:
+        except outcomes.ViolationError as violation:
             found = "VIOLATION"
             violations.append((i, kind.name, what, violation))
         slowest = max(slowest, perf_counter() - began)
@@ -119,7 +119,7 @@ def _exchange(given, table, violations) -> None:
                 else:
                     given_to = request, member, Path(folder)
                     _, found = hostile.tried_request(*given_to, rng)
-            except outcomes.Violation as violation:
+            except outcomes.ViolationError as violation:
                 found = "VIOLATION"
                 violations.append((i, name, "exchange", violation))
             table[name, found] += 1

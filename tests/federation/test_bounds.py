@@ -18,7 +18,7 @@ from skgems.federation import (
     Agreement,
     Message,
     Nodes,
-    RepliesMissing,
+    RepliesMissingError,
     Run,
     Summary,
     reply_to,
@@ -163,7 +163,7 @@ def test_a_folder_and_an_exchange_take_the_bound_to_agree_on(tmp_path):
     assert exchange.channel.agreement.min_rows == 5
     assert skgems.Exchange(tmp_path / "a").channel.agreement.min_rows == 5
     folder = Folder(tmp_path / "b", NAMES, min_rows=7)
-    with pytest.raises(RepliesMissing):
+    with pytest.raises(RepliesMissingError):
         linear(folder).fit()
     assert folder.agreement.min_rows == 7
 

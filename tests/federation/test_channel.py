@@ -26,7 +26,7 @@ from skgems.federation import (
     InProcess,
     Message,
     Run,
-    TooFewNodes,
+    TooFewNodesError,
     inverse_temperature,
     run,
 )
@@ -244,7 +244,9 @@ def test_fewer_nodes_than_a_channel_needs_are_an_error(case, task, monkeypatch):
 
     monkeypatch.setattr(channel_module.InProcess, "__init__", needing_all)
     monkeypatch.setattr(channel_module, "answer", dying)
-    with pytest.raises(TooFewNodes, match="Only 2 of 3.*'node 1': OSError") as error:
+    with pytest.raises(
+        TooFewNodesError, match="Only 2 of 3.*'node 1': OSError"
+    ) as error:
         fitted(case)
     found = error.value.parameters
     if "rounds" not in case or task == "evaluate":
@@ -307,7 +309,9 @@ def test_all_nodes_that_die_leave_the_shared_model(monkeypatch):
         return answer(request, member)
 
     monkeypatch.setattr(channel_module, "answer", dying)
-    with pytest.raises(TooFewNodes, match="Every node.*'node 0': OSError") as error:
+    with pytest.raises(
+        TooFewNodesError, match="Every node.*'node 0': OSError"
+    ) as error:
         fitted("rounds of networks")
     shapes = [array.shape for array in error.value.parameters]
     assert shapes == [(64, 8), (8, 5), (8,), (5,)]

@@ -27,10 +27,10 @@ from skgems import (
 )
 from skgems.federation import (
     Agreement,
-    LeftOut,
+    LeftOutError,
     Message,
     Nodes,
-    TooFewNodes,
+    TooFewNodesError,
     reply_to,
     run,
 )
@@ -184,7 +184,9 @@ def test_fewer_nodes_than_a_channel_needs_are_an_error():
     wire = Wire()
     wire.broken = {("lyon", "join"): OSError("gone")}
     channel = nodes_of(wire, min_nodes=3)
-    with pytest.raises(TooFewNodes, match="Only 2 of 3 nodes.*'lyon': OSError: gone"):
+    with pytest.raises(
+        TooFewNodesError, match="Only 2 of 3 nodes.*'lyon': OSError: gone"
+    ):
         GEMSLogisticAggregator(channel, random_state=0).fit()
 
 
@@ -227,12 +229,12 @@ def test_a_reply_under_another_name_is_refused():
 
 def test_a_node_that_is_left_out_on_purpose_is_not_asked_again():
     wire = Wire()
-    wire.broken = {("rome", "join"): LeftOut("for good")}
+    wire.broken = {("rome", "join"): LeftOutError("for good")}
     found = GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
     assert wire.calls == [("join", NAMES)]
     assert found.history_[0]["left_out"] == ["rome"]
-    wire.broken = {(name, "join"): LeftOut("for good") for name in NAMES}
-    with pytest.raises(TooFewNodes, match="Every node is left out of message 1"):
+    wire.broken = {(name, "join"): LeftOutError("for good") for name in NAMES}
+    with pytest.raises(TooFewNodesError, match="Every node is left out of message 1"):
         GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
 
 
@@ -297,12 +299,12 @@ def test_too_few_that_are_left_end_a_fit():
     wire = Wire("network")
     wire.broken = {("paris", "neurons"): OSError("gone")}
     agg = GEMSMLPAggregator(nodes_of(wire, min_nodes=3), random_state=0)
-    with pytest.raises(TooFewNodes, match="Only 2 of 3 nodes.*'paris': OSError"):
+    with pytest.raises(TooFewNodesError, match="Only 2 of 3 nodes.*'paris': OSError"):
         agg.fit()
     assert not hasattr(agg, "_begun") and not hasattr(agg, "classes_")
     # Where all of them die nothing is left to begin with.
     wire.broken = {(name, "neurons"): OSError("gone") for name in NAMES}
-    with pytest.raises(TooFewNodes, match="Every node failed twice in message"):
+    with pytest.raises(TooFewNodesError, match="Every node failed twice in message"):
         agg.set_params(estimators=nodes_of(wire)).fit()
 
 

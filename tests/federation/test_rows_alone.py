@@ -32,7 +32,7 @@ from skgems.channels import Folder
 from skgems.federation import (
     Message,
     Nodes,
-    RepliesMissing,
+    RepliesMissingError,
     RowsAlone,
     Summary,
     first_request,
@@ -273,7 +273,7 @@ def test_a_folder_may_leave_classifiers_aside(tmp_path):
         try:
             agg = GEMSLogisticAggregator(channel, random_state=0).fit()
             break
-        except RepliesMissing as missing:
+        except RepliesMissingError as missing:
             for name, path in missing.requests.items():
                 here, own = name == NAMED, {"name": name, "state": tmp_path / name}
                 answer(path, members[name], X[here], Y[here], **own)

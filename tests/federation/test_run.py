@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skgems.averaging import CoLearning
-from skgems.federation import InProcess, Message, Run, TooFewNodes, answer, run
+from skgems.federation import InProcess, Message, Run, TooFewNodesError, answer, run
 from skgems.federation import _channel as channel_module
 from skgems.federation import _run as run_module
 from skgems.local import clear_cache
@@ -187,7 +187,9 @@ def test_what_only_a_node_left_out_has_a_weight_for_stays():
 
 def test_all_failing_is_an_error_that_keeps_the_shared_model():
     members = [Target("a", 1.0, failures=9)]
-    with pytest.raises(TooFewNodes, match="Every.*'a': OSError: no route") as error:
+    with pytest.raises(
+        TooFewNodesError, match="Every.*'a': OSError: no route"
+    ) as error:
         co_learn(members, 4.0, n_rounds=1)
     np.testing.assert_array_equal(error.value.parameters[0], [4.0])
     assert isinstance(error.value.__cause__, OSError)
@@ -202,7 +204,7 @@ def test_fewer_nodes_than_needed_are_an_error():
 
     with pytest.warns(UserWarning, match="'b' failed twice"):
         learn(2)
-    with pytest.raises(TooFewNodes, match="Only 2 of 3 nodes.*3 must.*'b'"):
+    with pytest.raises(TooFewNodesError, match="Only 2 of 3 nodes.*3 must.*'b'"):
         learn(3)
 
 

@@ -39,7 +39,7 @@ _OWN_WARNINGS = (
 )
 
 
-class Violation(AssertionError):
+class ViolationError(AssertionError):
     """A mutation came to what it must not."""
 
 
@@ -50,7 +50,7 @@ def bounded():
     able = able and threading.current_thread() is threading.main_thread()
 
     def stop(number, frame):
-        raise Violation(f"takes longer than {SECONDS} s")
+        raise ViolationError(f"takes longer than {SECONDS} s")
 
     before = signal.signal(signal.SIGALRM, stop) if able else None
     if able:
@@ -68,9 +68,9 @@ def check_refusal(failure: BaseException, names=_NAMES.search) -> None:
     if isinstance(failure, np.linalg.LinAlgError | UnicodeError | json.JSONDecodeError):
         own = "covariance matrix of class" in str(failure)  # as scikit-learn
     if not own:
-        raise Violation(f"raises {type(failure).__name__}: {failure}") from failure
+        raise ViolationError(f"raises {type(failure).__name__}: {failure}") from failure
     if not names(str(failure)):
-        raise Violation(f"names nothing: {failure!r}") from failure
+        raise ViolationError(f"names nothing: {failure!r}") from failure
 
 
 def _check_model(fitted, X) -> None:
@@ -78,9 +78,9 @@ def _check_model(fitted, X) -> None:
     told += [*getattr(fitted, "coefs_", []), *getattr(fitted, "intercepts_", [])]
     for array in told:
         if array is not None and not np.isfinite(array).all():
-            raise Violation("makes a model that is not finite")
+            raise ViolationError("makes a model that is not finite")
     if not np.isfinite(fitted.predict_proba(X[:5])).all():
-        raise Violation("makes probabilities that are not finite")
+        raise ViolationError("makes probabilities that are not finite")
 
 
 def outcome_of(attempt, X) -> str:
@@ -92,7 +92,7 @@ def outcome_of(attempt, X) -> str:
 
     Raises
     ------
-    Violation
+    ViolationError
         If it is another kind of error, or names nothing, or a model is not finite, or
         it takes too long.
     """
@@ -105,7 +105,7 @@ def outcome_of(attempt, X) -> str:
         try:
             fitted = attempt()
             found = "accepted"
-        except Violation:
+        except ViolationError:
             raise
         except Exception as failure:
             check_refusal(failure)
@@ -114,7 +114,7 @@ def outcome_of(attempt, X) -> str:
             try:
                 _check_model(fitted, X)
             except (RuntimeWarning, ArithmeticError) as failure:
-                raise Violation(f"predicts with {failure!r}") from failure
+                raise ViolationError(f"predicts with {failure!r}") from failure
     if perf_counter() - start > SECONDS:
-        raise Violation("takes too long")
+        raise ViolationError("takes too long")
     return found
