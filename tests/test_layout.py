@@ -91,7 +91,7 @@ TESTED_ELSEWHERE = {
     "steps/_auto.py": ("steps/test_columns_of.py", "its columns are found by kind"),
     "steps/_documents.py": ("steps/test_document_front.py", "with their front"),
     "steps/_front.py": ("pooled/test_transformer.py", "against scikit-learn's steps"),
-    "steps/_kinds.py": ("pooled/test_transformer.py", "against scikit-learn's steps"),
+    "steps/_kind.py": ("steps/test_kinds.py", "what each kind declares"),
     "steps/_sizes.py": ("local/test_costs.py", "costs go by sizes"),
     "steps/_statistics.py": ("pooled/test_transformer.py", "what steps are made of"),
 }

@@ -368,10 +368,13 @@ def co_learn(
     columns = template.description.classes
     weights = parameter_weights(start, template.class_axes(), columns, classes, shares)
     constant = {node.name for node in federation.nodes if node.local.is_constant}
-    for k, member in enumerate(run.members):
-        if member.name in constant:  # it trains as another does
-            trainer = Picklable(first.local.estimator)
-            run.members[k] = replace(member, picklable=trainer)
+    if run.members:
+        trainer = Picklable(first.local.estimator)
+        run.channel.members = [
+            # It trains as another does.
+            replace(member, picklable=trainer) if member.name in constant else member
+            for member in run.members
+        ]
     by_name = dict(zip(federation.names, weights, strict=True))
     known = {own.name: getattr(outer, own.name) for own in fields(CoLearning)}
     rounds = CoLearning(**known).plan
