@@ -6,17 +6,17 @@ words what a file holds. `FlowerNodes` is the channel over Flower, with the apps
 sides, `server_app` and `client_app`.
 
 >>> import tempfile
->>> from pathlib import Path
 >>> from skgems import GEMSLogisticAggregator
 >>> from skgems.channels import Exchange, inspect
->>> folder = Path(tempfile.mkdtemp()) / "exchange"
+>>> folder = tempfile.TemporaryDirectory()
 >>> aggregator = GEMSLogisticAggregator(random_state=0)
->>> exchange = Exchange(folder, aggregator, nodes=["lyon", "paris"])
+>>> exchange = Exchange(folder.name, aggregator, nodes=["lyon", "paris"])
 >>> exchange.step()  # None: replies are not there yet
 >>> sorted(exchange.waiting_for)
 ['lyon', 'paris']
 >>> inspect(exchange.waiting_for["lyon"]).task
 'join'
+>>> folder.cleanup()
 """
 
 from ._exchange import Exchange
