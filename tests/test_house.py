@@ -139,6 +139,18 @@ def test_rooms_import_from_the_floors_below_by_public_names(room):
             assert not more, f"{path.name} imports {more} of {other}"
 
 
+def test_rooms_know_few_others():
+    """How many pairs of rooms there are of which one imports from the other."""
+    arrows = {
+        (room, other)
+        for room in ROOMS
+        for path in (ROOT / "skgems" / room).glob("*.py")
+        for other, _ in imported_rooms(path)
+    }
+    # A number that may fall: with each arrow more a room is harder to change alone.
+    assert len(arrows) <= 128
+
+
 def imported_modules(path):
     """Modules of the same room that a module imports, inside functions, too."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
