@@ -76,3 +76,9 @@ def test_rows_alone_has_all_that_its_channel_has():
 @pytest.mark.parametrize("kind", [Nodes, RowsAlone, Folder, FlowerNodes])
 def test_all_channels_derive_from_it(kind):
     assert issubclass(kind, Channel)
+
+
+@pytest.mark.parametrize("names", [[3], [""], ["lyon", "lyon"]])
+def test_names_are_different_texts(names):
+    with pytest.raises(ValueError, match="names of a channel must be different texts"):
+        GEMSLogisticAggregator(Nodes(lambda requests: {}, names)).fit()
