@@ -160,10 +160,7 @@ class MemberParametersMixin(BaseComposition):
                 long_form = self._long_form(name, opened.get(name, getattr(self, name)))
                 if long_form is not None:
                     opened[name] = long_form
-        # Objects go first: parameters within them are set after.
-        objects = {key: value for key, value in opened.items() if "__" not in key}
-        nested = {key: value for key, value in opened.items() if "__" in key}
-        return objects | nested
+        return opened  # scikit-learn sets objects before parameters within them
 
     def __sklearn_clone__(self):
         shell = copy.copy(self)
