@@ -115,6 +115,22 @@ def test_set_params_does_not_write_into_fitted_estimators(listed):
 
 
 @every_estimator
+def test_set_params_of_an_estimator_that_the_same_call_replaces(listed):
+    named = federated().named(listed.local)
+    (name, fitted), *_ = named
+    key, (value, _) = next(iter(listed.local_grid.items()))
+    unfitted = clone(listed.local)
+    aggregate = listed.make(named)
+    # The order in which they are given does not matter.
+    aggregate.set_params(**{f"{name}__{key}": value, name: unfitted})
+    assert aggregate.get_params()[name] is unfitted
+    assert unfitted.get_params()[key] == value
+    with pytest.raises(ValueError, match=f"Cannot set '{name}__{key}'.* is fitted"):
+        aggregate.set_params(**{name: fitted, f"{name}__{key}": value})
+    assert aggregate.get_params()[name] is unfitted
+
+
+@every_estimator
 def test_search_does_not_write_into_fitted_estimators(listed):
     data = federated()
     locals_ = data.fitted(listed.local)

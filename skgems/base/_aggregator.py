@@ -3,14 +3,15 @@
 import copy
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from numbers import Number
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import numpy as np
+from scipy.sparse import sparray, spmatrix
 from scipy.special import softmax
-from sklearn.base import ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
@@ -32,26 +33,41 @@ from ..steps import (
 from ._labels import check_no_label_missing, encode_labels
 from ._members import MemberParametersMixin, is_channel, named_members
 
-_MOST_SHOWN = 5  # nodes in a diagram; of more, a count
+if TYPE_CHECKING:  # pandas is an extra
+    import pandas
+
+# Nodes that a diagram draws side by side before it says how many others there are: as
+# many as fit the width of a notebook.
+_MOST_SHOWN = 5
+# Columns that an error lists, of a table that may have thousands.
+_MOST_COLUMNS_LISTED = 5
+
+Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features), or more dimensions
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Features:
+    """What is known of the features of rows, as scikit-learn's attributes say it."""
+
     n_features_in: int | None  # None where nobody says
-    feature_names_in: np.ndarray | None
+    feature_names_in: np.ndarray | None = None  # (n_features_in,)
     named_by_nodes: bool = False  # rows of fit had no names: these are the nodes'
 
-    def or_names_of(self, known) -> "Features":
+    def or_names_of(self, names_of_nodes: Iterable[np.ndarray | None]) -> "Features":
         """The same, with the first names that a node knows where the rows had none."""
-        names = next((names for names in known if names is not None), None)
+        names = next((names for names in names_of_nodes if names is not None), None)
         if self.feature_names_in is not None or names is None:
             return self
-        return Features(self.n_features_in, names, named_by_nodes=True)
+        return replace(self, feature_names_in=names, named_by_nodes=True)
 
-    def attributes(self) -> dict:
-        own = {n: getattr(self, n) for n in ("n_features_in", "feature_names_in")}
-        found = {f"{name}_": value for name, value in own.items() if value is not None}
-        return {"_named_by_nodes": self.named_by_nodes, **found}
+    def attributes(self) -> dict[str, object]:
+        """What a fitted aggregator has of them; an unknown one is missing, not None."""
+        attributes: dict[str, object] = {"_named_by_nodes": self.named_by_nodes}
+        if self.n_features_in is not None:
+            attributes["n_features_in_"] = self.n_features_in
+        if self.feature_names_in is not None:
+            attributes["feature_names_in_"] = self.feature_names_in
+        return attributes
 
 
 class BaseAggregator(ClassifierMixin, MemberParametersMixin):
@@ -81,12 +97,12 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     # Classes of which this is so, by name, as an exchange and its folder know them.
     methods: "ClassVar[dict[str, type[BaseAggregator]]]" = {}
 
-    def __init_subclass__(cls, **options) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         if cls._asks_nodes:
             BaseAggregator.methods[cls.__name__] = cls
 
-    def _default_estimator(self):
+    def _default_estimator(self) -> BaseEstimator | None:
         """The unfitted classifier that ``estimators=None`` stands for, or None."""
         return LogisticRegression()
 
@@ -98,7 +114,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         """Parameters decided at the nodes, for JSON; None: it needs the classifiers."""
         return None
 
-    def _first_requests(self, **options) -> list:
+    def _first_requests(self, **options: object) -> list:
         """Messages to nodes before others are known, but of model and counts."""
         return []
 
@@ -136,38 +152,65 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     @property
     def _agreed_front(self) -> Front | None:
         """What `front` stands for, fitted or not; ValueError if it can be none."""
-        given = self.front
-        if given is None:
+        transformer = self.front
+        if transformer is None:
             return None
-        inner = given.estimator if isinstance(given, FrozenEstimator) else given
-        if isinstance(inner, Front):
-            return inner
-        if hasattr(inner, "as_front"):
-            return inner.as_front()
-        if takes_documents(inner):
-            return DocumentFront.of(inner)
-        check_tree(given)
-        return Front.of(given)
+        if isinstance(transformer, FrozenEstimator):
+            unfrozen = transformer.estimator
+        else:
+            unfrozen = transformer
+        if isinstance(unfrozen, Front):
+            return unfrozen
+        if hasattr(unfrozen, "as_front"):
+            return unfrozen.as_front()
+        if takes_documents(unfrozen):
+            return DocumentFront.of(unfrozen)
+        check_tree(transformer)
+        return Front.of(transformer)
 
-    def _with_members(self, members: list):
-        given = copy.copy(self).set_params(estimators=members)
+    def _with_members(self, members: list) -> "BaseAggregator":
+        """A copy of other members, which takes rows through the front of the fit."""
+        aggregator = copy.copy(self).set_params(estimators=members)
         if getattr(self, "_front", None) is not None:
-            given.front = self._front
-        return given
+            aggregator.front = self._front
+        return aggregator
 
     def _settings_at_nodes(self) -> dict:
-        found, front = self._node_settings() or {}, self._agreed_front
-        return found if front is None else {**found, "front": front.settings}
+        """What nodes have to agree on before they answer, for JSON."""
+        settings = self._node_settings() or {}
+        front = self._agreed_front
+        return settings if front is None else {**settings, "front": front.settings}
 
-    def _validate(self, *arrays, reset=True):
-        if len(arrays) > 1:
-            check_no_label_missing(arrays[1])
+    def _validate(self, X, *, reset: bool = True) -> Rows:
+        """Rows as numbers: behind the front of the fit, or as they are given.
+
+        With ``reset`` the aggregator is about to be fitted, and remembers the features;
+        without, the rows must have those of the fit.
+        """
         front = None if reset else getattr(self, "_front", None)
-        checks = {"accept_sparse": "csr"}
         if front is not None:
-            check = check_X_y if len(arrays) > 1 else check_array
-            return check(front.transform(arrays[0]), *arrays[1:], **checks)
-        if are_documents(arrays[0]):
+            return check_array(front.transform(X), accept_sparse="csr")
+        return self._as_numbers(X, reset=reset)
+
+    def _validate_with_labels(
+        self, X, y, *, reset: bool = True
+    ) -> tuple[Rows, np.ndarray]:
+        """Rows as numbers and their labels, none of which is missing."""
+        check_no_label_missing(y)
+        front = None if reset else getattr(self, "_front", None)
+        if front is not None:
+            return check_X_y(front.transform(X), y, accept_sparse="csr")
+        return self._as_numbers(X, y, reset=reset)
+
+    def _as_numbers(
+        self, X, y="no_validation", *, reset: bool
+    ) -> Rows | tuple[Rows, np.ndarray]:
+        """Rows, and labels where they are given, as scikit-learn validates them.
+
+        "no_validation" is scikit-learn's own word for rows that come without labels;
+        None is refused, as labels that someone forgot.
+        """
+        if are_documents(X):
             raise ColumnsError(
                 "X holds documents, one text or dict a row, which have to become "
                 "numbers first. A vectorizer that learns nothing from rows is the same "
@@ -176,56 +219,61 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
                 "begin with an equal one may stay as they are. EnsembleAggregator lets "
                 "pipelines vote that begin with any vectorizer."
             )
-        check_no_times(arrays[0])
+        check_no_times(X)
         try:
             with warnings.catch_warnings():
                 if not reset and getattr(self, "_named_by_nodes", False):
-                    # Those of fit had none either.
-                    unnamed = "X does not have valid feature names"
-                    warnings.filterwarnings("ignore", unnamed)
-                floats = {"dtype": [np.float64, np.float32], "allow_nd": self._allow_nd}
-                floats["ensure_all_finite"] = "allow-nan" if self._allow_nan else True
-                return validate_data(self, *arrays, reset=reset, **checks, **floats)
-        except ValueError as exc:
-            if "could not convert string to float" not in str(exc):
-                raise
-            table = as_rows(arrays[0])
-            if mixed := _columns_that_mix(table):
-                raise ColumnsError(
-                    f"X has texts among the numbers of the columns {mixed[:5]}. Write "
-                    "numbers in these cells, or leave their rows out."
-                ) from exc  # which has the text of one cell
-            raise ColumnsError(
-                f"X has columns of text, {_text_columns(table)[:5]}, which have to "
-                "become numbers first. Give the encoder as front=, a ColumnTransformer "
-                "that all nodes share, with members that are not fitted; or call "
-                "combine(estimators, X, y, nodes=nodes), which makes a front by "
-                "itself. EnsembleAggregator lets fitted pipelines vote as they are."
-            ) from None
+                    # The rows of fit had no names either.
+                    warnings.filterwarnings(
+                        "ignore", message="X does not have valid feature names"
+                    )
+                return validate_data(
+                    self,
+                    X,
+                    y,
+                    reset=reset,
+                    accept_sparse="csr",
+                    dtype=[np.float64, np.float32],
+                    allow_nd=self._allow_nd,
+                    ensure_all_finite="allow-nan" if self._allow_nan else True,
+                )
+        except ValueError as error:
+            if "could not convert string to float" in str(error):
+                _raise_of_texts(X, error)
+            raise
 
-    def _validated_for_fit(self, *arrays) -> tuple[tuple, Features]:
+    def _validated_for_fit(self, X, y) -> tuple[tuple[Rows, np.ndarray], Features]:
         """Validated rows and labels, and their features, without a trace on self."""
         shell = copy.copy(self)
-        found = shell._validate(*arrays)
-        X, *y = found if len(arrays) > 1 else [found]
-        if isinstance(X, np.ndarray):
-            # Sums are rounded by how rows lie in memory, which says nothing.
-            X = np.ascontiguousarray(X)
-        names = getattr(shell, "feature_names_in_", None)
-        return (X, *y), Features(getattr(shell, "n_features_in_", None), names)
+        X, y = shell._validate_with_labels(X, y)
+        return (_in_order_of_rows(X), y), shell._validated_features()
 
-    def _validated_public_rows(self, X, y):
+    def _validated_rows_for_fit(self, X) -> tuple[Rows, Features]:
+        """The same of rows that have no labels."""
+        shell = copy.copy(self)
+        X = shell._validate(X)
+        return _in_order_of_rows(X), shell._validated_features()
+
+    def _validated_features(self) -> Features:
+        """The features that the last validation left on self."""
+        return Features(
+            n_features_in=getattr(self, "n_features_in_", None),
+            feature_names_in=getattr(self, "feature_names_in_", None),
+        )
+
+    def _validated_public_rows(self, X, y) -> tuple[Rows, np.ndarray]:
+        """Rows for a fitted aggregator, and the indices of their classes."""
         check_is_fitted(self)
-        X, y = self._validate(X, y, reset=False)
+        X, y = self._validate_with_labels(X, y, reset=False)
         return X, encode_labels(y, self.classes_)
 
-    def _publish(self, **attributes) -> None:
+    def _publish(self, **attributes: object) -> None:
         """Become fitted, all at once and last: what an earlier fit left is gone."""
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         vars(self).update(attributes)
 
-    def _exported(self, classifier):
+    def _exported(self, classifier: BaseEstimator) -> BaseEstimator:
         """A plain classifier as it takes rows: after the front, or with their names."""
         if getattr(self, "_front", None) is not None:
             return Pipeline([("front", self.front_), ("classifier", classifier)])
@@ -236,9 +284,9 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     def _check_no_front(self) -> None:
         if getattr(self, "_front", None) is not None:
             raise ValueError(
-                "A torch module would lack the front: take to_estimator(), which has "
-                "it, or `front_` and a module of an aggregator that is fitted to what "
-                "comes out of it."
+                "A torch module would lack the front. Take to_estimator(), which has "
+                "it; or transform rows by `front_`, fit an aggregator without a front "
+                "to what comes out, and take its module."
             )
 
     def _validated_logits(self, X) -> np.ndarray:
@@ -292,39 +340,71 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse, tags.input_tags.allow_nan = True, self._allow_nan
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self._allow_nan
         return tags
 
-    def _sk_visual_block_(self):
-        given = self.estimators
-        if is_channel(given):
-            return VisualBlock("single", None, names=str(given))
-        given = self._default_estimator() if given is None else given
-        names, members = named_members(given)
-        shown, more = members[:_MOST_SHOWN], len(members) - _MOST_SHOWN
-        names = [f"node {name}" for name in names[:_MOST_SHOWN]]
-        details = [str(member) for member in shown]
-        if more > 0:
-            names.append(f"and {more} more")
+    def _sk_visual_block_(self) -> VisualBlock:
+        estimators = self.estimators
+        if is_channel(estimators):
+            return VisualBlock("single", None, names=str(estimators))
+        if estimators is None:
+            estimators = self._default_estimator()
+        names, members = named_members(estimators)
+        blocks = members[:_MOST_SHOWN]
+        titles = [f"node {name}" for name in names[:_MOST_SHOWN]]
+        details = [str(member) for member in blocks]
+        n_not_shown = len(members) - _MOST_SHOWN
+        if n_not_shown > 0:
+            blocks.append("...")
+            titles.append(f"and {n_not_shown} more")
             details.append(f"{len(members)} nodes in all")
-            shown.append("...")
-        return VisualBlock("parallel", shown, names=names, name_details=details)
+        return VisualBlock("parallel", blocks, names=titles, name_details=details)
 
 
-def _text_columns(table) -> list:
+def _in_order_of_rows(X: Rows) -> Rows:
+    """Arrays in one layout: sums are rounded by it, and it says nothing of the rows."""
+    return np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
+
+
+def _raise_of_texts(X, error: ValueError) -> NoReturn:
+    """Raise for rows with texts, whose conversion to numbers failed with an error.
+
+    That one has the text of a cell in it. It stays the cause where someone has to find
+    this cell, and is suppressed where the names of columns say all.
+    """
+    table = as_rows(X)
+    mixed_columns = _columns_that_mix(table)
+    if mixed_columns:
+        raise ColumnsError(
+            "X has texts among the numbers of the columns "
+            f"{mixed_columns[:_MOST_COLUMNS_LISTED]}. Write numbers in these cells, or "
+            "leave their rows out."
+        ) from error
+    raise ColumnsError(
+        f"X has columns of text, {_text_columns(table)[:_MOST_COLUMNS_LISTED]}, which "
+        "have to become numbers first. Give the encoder as front=, a ColumnTransformer "
+        "that all nodes share, with members that are not fitted; or call "
+        "combine(estimators, X, y, nodes=nodes), which makes a front by itself. "
+        "EnsembleAggregator lets fitted pipelines vote as they are."
+    ) from None
+
+
+def _text_columns(table: "np.ndarray | pandas.DataFrame") -> list:
     """The names, or the places, of columns that hold texts."""
     columns = Columns.of(table)
     names = columns.names or range(columns.n)
     return [name for name, is_text in zip(names, columns.text, strict=True) if is_text]
 
 
-def _columns_that_mix(table) -> list:
-    """Those of them that hold numbers, too."""
+def _columns_that_mix(table: "np.ndarray | pandas.DataFrame") -> list:
+    """The names, or the places, of columns that hold texts and numbers."""
     names = list(Columns.of(table).names or range(table.shape[1]))
     mixed = []
     for name in _text_columns(table):
         place = names.index(name)
         cells = table.iloc[:, place] if hasattr(table, "iloc") else table[:, place]
+        # NaN, which differs from itself, is a missing text and no number.
         if any(isinstance(cell, Number) and cell == cell for cell in cells):
             mixed.append(name)
     return mixed

@@ -1,7 +1,10 @@
 """What aggregates that are one network can be turned into."""
 
 from copy import copy
+from typing import TYPE_CHECKING, Protocol, Self
 
+import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils.validation import check_is_fitted
 
@@ -9,13 +12,28 @@ from ..compat import fit_context
 from ..networks import Layers, to_mlp_classifier, to_module
 from ..progress import shown
 
+if TYPE_CHECKING:  # torch is an extra
+    import torch
 
-def layer_attributes(layers: Layers) -> dict:
+
+class _Tuned(Protocol):
+    """What fine-tuning returns: rooms above this one decide the rest of it."""
+
+    layers: Layers
+
+
+def layer_attributes(layers: Layers) -> dict[str, list[np.ndarray]]:
+    """The weights as an MLPClassifier publishes them: of two classes one output."""
     layers = layers.contracted()
     return {"coefs_": list(layers.coefs), "intercepts_": list(layers.intercepts)}
 
 
-def linear_attributes(W) -> dict:
+def linear_attributes(W: np.ndarray) -> dict[str, np.ndarray]:
+    """The weights as a LogisticRegression publishes them.
+
+    ``W`` is (n_features + 1, n_classes), intercepts last. Of two classes ``coef_`` has
+    one row, w_1 - w_0: the logit of the second against the first.
+    """
     if W.shape[1] == 2:
         W = W[:, 1:] - W[:, :1]
     return {"coef_": W[:-1].T.copy(), "intercept_": W[-1].copy()}
@@ -45,7 +63,7 @@ class NetworkExportMixin:
         layers = self._layers.astype(self._dtype)
         return self._exported(to_mlp_classifier(layers, self.classes_))
 
-    def to_module(self):
+    def to_module(self) -> "torch.nn.Sequential":
         """The aggregate as a torch module.
 
         Returns
@@ -64,7 +82,7 @@ class TunedNetworkMixin(NetworkExportMixin):
 
     @fit_context(prefer_skip_nested_validation=False)
     @shown
-    def fine_tune(self, X, y, *, layers="all"):
+    def fine_tune(self, X, y, *, layers: str = "all") -> Self:
         """Fine-tune the fitted aggregate on public rows.
 
         Parameters
@@ -88,16 +106,39 @@ class TunedNetworkMixin(NetworkExportMixin):
         if layers not in ("last", "all"):
             raise ValueError(f'layers must be "last" or "all", got {layers!r}.')
         X, y = self._validated_public_rows(X, y)
-        last_layer, hidden = copy(self.last_layer_), layers == "all"
-        tuned = self._tuned(X, y, self._layers, last_layer, self._coordinates, hidden)
-        vars(self).update(tuned_attributes(self._layers, last_layer, tuned))
+        last_layer = copy(self.last_layer_)  # self stays whole if tuning fails
+        tuned = self._tuned(
+            X,
+            y,
+            layers=self._layers,
+            last_layer=last_layer,
+            coordinates=self._coordinates,
+            hidden=layers == "all",
+        )
+        vars(self).update(
+            tuned_attributes(self._layers, last_layer=last_layer, tuned=tuned)
+        )
         return self
 
 
-def tuned_attributes(layers: Layers, last_layer, tuned) -> dict:
+def tuned_attributes(
+    layers: Layers,
+    *,
+    last_layer: BaseEstimator | None,
+    tuned: _Tuned | None,
+) -> dict:
+    """What an aggregate publishes of its layers, or of those that were fine-tuned.
+
+    ``last_layer``, the aggregator that merged the last layer, gets the tuned weights.
+    """
     if tuned is not None:
         layers = tuned.layers
         if last_layer is not None:
+            # Tuned logits are calibrated: the factor of the fit is not applied twice.
             vars(last_layer).update(linear_attributes(layers.last), _factor=1.0)
-    own = {"_layers": layers, "last_layer_": last_layer, "fine_tuning_": tuned}
-    return layer_attributes(layers) | own
+    return {
+        **layer_attributes(layers),
+        "_layers": layers,
+        "last_layer_": last_layer,
+        "fine_tuning_": tuned,
+    }

@@ -3,14 +3,16 @@
 from collections import Counter
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..datasets import PUBLIC, PUBLIC_NAME, missing_labels
 
-# Nodes that an error lists, before it says how many others there are.
+# Nodes that an error lists before it says how many others there are: as many as a
+# reader looks up one by one.
 _MOST_LISTED = 5
 
 
-def check_no_label_missing(y, nodes=None) -> None:
+def check_no_label_missing(y: ArrayLike, nodes: ArrayLike | None = None) -> None:
     """Raise ValueError if rows have no label; it counts them for each node."""
     missing = missing_labels(y)
     if not missing.any():
@@ -22,36 +24,40 @@ def check_no_label_missing(y, nodes=None) -> None:
     )
 
 
-def _counts_in_words(missing: np.ndarray, nodes) -> str:
+def _counts_in_words(missing: np.ndarray, nodes: ArrayLike | None) -> str:
     """How many rows a mask (n_rows,) marks, at each node where it is known."""
     owners = None if nodes is None else np.asarray(nodes, dtype=object).ravel()
     if owners is None or len(owners) != len(missing):
         return f"{missing.sum()} of {len(missing)} rows"
-    sizes = Counter(owners.tolist())
+    n_rows_of = Counter(owners.tolist())
+    n_missing_of = Counter(owners[missing].tolist())
     counts = [
-        f"{n_missing} of the {sizes[node]} rows of {_node_in_words(node)}"
-        for node, n_missing in Counter(owners[missing].tolist()).items()
+        f"{n_missing} of the {n_rows_of[node]} rows of {_node_in_words(node)}"
+        for node, n_missing in n_missing_of.items()
     ]
-    if len(counts) > _MOST_LISTED:
-        counts[_MOST_LISTED:] = [f"rows of {len(counts) - _MOST_LISTED} other nodes"]
+    n_not_listed = len(counts) - _MOST_LISTED
+    if n_not_listed > 0:
+        counts = [*counts[:_MOST_LISTED], f"rows of {n_not_listed} other nodes"]
     return ", ".join(counts)
 
 
-def _node_in_words(node) -> str:
+def _node_in_words(node: object) -> str:
+    """The node of a row as ``nodes`` has it: a name, or a number."""
     is_public = node == PUBLIC_NAME if isinstance(node, str) else node == PUBLIC
     return "the public sample" if is_public else f"node {node!r}"
 
 
 def encode_labels(
-    y: np.ndarray, classes: np.ndarray, *, about_nets: str = ""
+    y: np.ndarray, classes: np.ndarray, *, advice_on_nets: str = ""
 ) -> np.ndarray:
     """Indices of labels in the sorted ``classes``; ValueError names unknown ones.
 
-    ``about_nets`` says what to do with nets whose classes are numbers of outputs.
+    ``advice_on_nets`` ends that error where a node has a net whose classes are the
+    numbers of its outputs; it begins with a space.
     """
     unknown = np.setdiff1d(y, classes)
     if len(unknown):
-        advice = about_nets or _about_numbered(np.unique(y), classes)
+        advice = advice_on_nets or _advice_on_numbers(np.unique(y), classes)
         raise ValueError(
             f"y holds labels that no node knows: {unknown[:10].tolist()}. The nodes "
             f"know the classes {classes.tolist()}; leave these rows out, or add a "
@@ -60,8 +66,11 @@ def encode_labels(
     return np.searchsorted(classes, y)
 
 
-def _about_numbered(labels: np.ndarray, classes: np.ndarray) -> str:
-    """What puts numbers from 0 in place of labels, if these look like such."""
+def _advice_on_numbers(labels: np.ndarray, classes: np.ndarray) -> str:
+    """What to do where one side has numbers from 0 in place of labels; else nothing.
+
+    ``labels`` are those of the rows and ``classes`` those of the nodes, both sorted.
+    """
     if np.array_equal(labels, np.arange(len(labels))):
         return (
             " The labels in y are numbers from 0, as LabelEncoder gives them: give "

@@ -2,65 +2,94 @@
 
 import copy
 from collections import Counter
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import Self
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from ..compat import BaseComposition, clone_parametrized
 from ..datasets import PUBLIC_NAME
 from ..networks import is_fitted
 
-
-class _Carried:
-    """What clone() should hand over as it is."""
-
-    def __init__(self, value):
-        self.value = value
-
-    def __sklearn_clone__(self):
-        return self.value
+# Seeds are below the largest signed int of 32 bits, up to which RandomState.randint
+# draws on every system.
+_SEEDS_BELOW = 2**31 - 1
 
 
-def _is_pair(member) -> bool:
+class _HandedOver:
+    """A fitted member or a channel, which clone() hands over as it is."""
+
+    def __init__(self, member: object) -> None:
+        self.member = member
+
+    def __sklearn_clone__(self) -> object:
+        return self.member
+
+
+def _is_pair(member: object) -> bool:
+    """Whether this is a (name, classifier) tuple."""
     return isinstance(member, tuple) and len(member) == 2 and isinstance(member[0], str)
 
 
-def _check_not_fitted(key: str, estimators, params) -> None:
-    """Raise ValueError where a key is of a parameter of fitted members, or of none."""
-    name, nested, _ = key.partition("__")
-    if not nested:
-        return
-    named = dict(estimators) if is_named(estimators) else {}
-    targets = [params.get(name, named[name])] if name in named else []
-    if name == "estimators":
-        if estimators is None:
-            why = "estimators is None, so it has no parameters to set"
-            raise ValueError(f"{why}. Give the unfitted classifier that it stands for.")
-        targets = _members(estimators)
-    for target in filter(is_fitted, targets):
-        why = f"the local estimator {type(target).__name__} is fitted"
-        what = "a fitted local estimator is never altered. Give unfitted ones"
-        raise ValueError(f"Cannot set {key!r}: {why}, and {what}.")
+def is_named(estimators: object) -> bool:
+    """Whether this is a list of (name, classifier) tuples alone, of one at least."""
+    is_list = isinstance(estimators, (list, tuple)) and len(estimators) > 0
+    return is_list and all(map(_is_pair, estimators))
 
 
-def is_named(estimators) -> bool:
-    listed = isinstance(estimators, (list, tuple)) and len(estimators) > 0
-    return listed and all(map(_is_pair, estimators))
-
-
-def is_channel(estimators) -> bool:
+def is_channel(estimators: object) -> bool:
+    """Whether this carries messages to nodes, in place of their classifiers."""
     return hasattr(estimators, "ask") and hasattr(estimators, "names")
 
 
-def _carry_if_fitted(member):
+def _members(estimators: object) -> list:
+    """The classifiers without their names; none behind a channel or None."""
+    if estimators is None or is_channel(estimators):
+        return []
+    if not isinstance(estimators, (list, tuple)):
+        return [estimators]
+    return [member[1] if _is_pair(member) else member for member in estimators]
+
+
+def _members_of_key(key: str, *, estimators: object, params: Mapping) -> list:
+    """The members of which a key of ``set_params`` sets a parameter."""
+    name, separator, _ = key.partition("__")
+    if not separator:
+        return []
+    if name == "estimators":
+        if estimators is None:
+            raise ValueError(
+                f"Cannot set {key!r}: estimators is None, so it has no parameters to "
+                "set. Give the unfitted classifier that it stands for."
+            )
+        return _members(estimators)
+    members = dict(estimators) if is_named(estimators) else {}
+    if name not in members:
+        return []
+    # The same call may replace the member, and sets parameters of the new one then.
+    return [params.get(name, members[name])]
+
+
+def _check_not_fitted(key: str, *, estimators: object, params: Mapping) -> None:
+    """Raise ValueError where a key is of a parameter of fitted members, or of none."""
+    for member in _members_of_key(key, estimators=estimators, params=params):
+        if is_fitted(member):
+            raise ValueError(
+                f"Cannot set {key!r}: the local estimator {type(member).__name__} is "
+                "fitted, and a fitted local estimator is never altered. Give unfitted "
+                "ones."
+            )
+
+
+def _hand_over_if_fitted(member: object) -> object:
     if _is_pair(member):
-        return member[0], _carry_if_fitted(member[1])
+        return member[0], _hand_over_if_fitted(member[1])
     try:
-        kept = is_channel(member) or is_fitted(member)
+        stays_as_it_is = is_channel(member) or is_fitted(member)
     except TypeError:  # no classifier at all: fit() says so, clone() does not judge
-        kept = False
-    return _Carried(member) if kept else member
+        stays_as_it_is = False
+    return _HandedOver(member) if stays_as_it_is else member
 
 
 class MemberParametersMixin(BaseComposition):
@@ -85,7 +114,7 @@ class MemberParametersMixin(BaseComposition):
             return self._get_params("estimators", deep=deep)
         return super().get_params(deep=deep)
 
-    def set_params(self, **params):
+    def set_params(self, **params) -> Self:
         """Set the parameters of this estimator.
 
         Parameters
@@ -100,104 +129,139 @@ class MemberParametersMixin(BaseComposition):
         """
         params = self._open_short_forms(params)
         estimators = params.get("estimators", self.estimators)
+        # All keys are checked before any is set: a call is done as a whole or not.
         for key in params:
-            _check_not_fitted(key, estimators, params)
-        broadcast = {}
+            _check_not_fitted(key, estimators=estimators, params=params)
+        params_of_all_members = {}
         if isinstance(estimators, (list, tuple)):
-            nested = [key for key in params if key.startswith("estimators__")]
-            broadcast = {key.partition("__")[2]: params.pop(key) for key in nested}
+            # scikit-learn sets parameters of one estimator, not of a list.
+            for key in [key for key in params if key.startswith("estimators__")]:
+                name = key.removeprefix("estimators__")
+                params_of_all_members[name] = params.pop(key)
         if is_named(estimators):
             self._set_params("estimators", **params)
         else:
             super().set_params(**params)
-        for member in _members(self.estimators) if broadcast else ():
-            member.set_params(**broadcast)
+        if params_of_all_members:
+            for member in _members(self.estimators):
+                member.set_params(**params_of_all_members)
         return self
 
-    def _long_form(self, name: str, value):
+    def _long_form(self, name: str, value: object) -> object | None:
         """The object that a parameter's word stands for; None: it is no such word."""
         return None
 
-    def _open_short_forms(self, params: dict) -> dict:
+    def _open_short_forms(self, params: Mapping) -> dict:
         """The same, with an object wherever a parameter within a short form is set."""
         opened = dict(params)
         for key in params:
-            name, nested, _ = key.partition("__")
-            if nested and hasattr(self, name):
-                value = opened.get(name, getattr(self, name))
-                long = self._long_form(name, value)
-                if long is not None:
-                    opened[name] = long
-        # Objects go first: parameters within them are set after.
-        return dict(sorted(opened.items(), key=lambda item: "__" in item[0]))
+            name, separator, _ = key.partition("__")
+            if separator and hasattr(self, name):
+                long_form = self._long_form(name, opened.get(name, getattr(self, name)))
+                if long_form is not None:
+                    opened[name] = long_form
+        return opened  # scikit-learn sets objects before parameters within them
 
     def __sklearn_clone__(self):
         shell = copy.copy(self)
         if isinstance(self.estimators, (list, tuple)):
-            kind = type(self.estimators)
-            shell.estimators = kind([_carry_if_fitted(m) for m in self.estimators])
+            sequence_type = type(self.estimators)
+            shell.estimators = sequence_type(
+                [_hand_over_if_fitted(member) for member in self.estimators]
+            )
         elif self.estimators is not None:
-            shell.estimators = _carry_if_fitted(self.estimators)
+            shell.estimators = _hand_over_if_fitted(self.estimators)
         return clone_parametrized(shell)
 
 
-def _members(estimators) -> list:
-    if estimators is None or is_channel(estimators):
-        return []
-    if not isinstance(estimators, (list, tuple)):
-        return [estimators]
-    return [member[1] if _is_pair(member) else member for member in estimators]
+def named_members(
+    estimators: object, parameter_names: Iterable[str] = ()
+) -> tuple[list[str], list]:
+    """Split ``estimators`` into names (indices, if there are none) and classifiers.
 
-
-def named_members(estimators, parameter_names=()) -> tuple[list[str], list]:
-    """Split ``estimators`` into names (indices, if there are none) and classifiers."""
+    Nodes must not have the names of the aggregator's parameters, ``parameter_names``,
+    as ``set_params`` could not tell them apart.
+    """
+    # These have no order that a second reading is sure to repeat, or none at all; and
+    # an array may have made one of its tuples.
     if isinstance(estimators, (Mapping, Set, Iterator, np.ndarray)):
-        what = "a list of classifiers or of (name, classifier) tuples, or one"
-        got = f"got {type(estimators).__name__}; make a list of it"
-        raise TypeError(f"estimators must be {what} classifier, {got}.")
-    listed = isinstance(estimators, (list, tuple)) and not _is_pair(estimators)
-    members = list(estimators) if listed else [estimators]
+        raise TypeError(
+            "estimators must be a list of classifiers or of (name, classifier) tuples, "
+            f"or one classifier, got {type(estimators).__name__}; make a list of it."
+        )
+    is_list = isinstance(estimators, (list, tuple)) and not _is_pair(estimators)
+    members = list(estimators) if is_list else [estimators]
     if not members:
-        what = "give at least one classifier, or None for the default one"
-        raise ValueError(f"estimators is an empty list; {what}.")
-    n_named = sum(_is_pair(member) for member in members)
-    if n_named not in (0, len(members)):
-        what = "estimators mixes (name, classifier) tuples with bare classifiers"
-        raise TypeError(f"{what}; name all of them or none.")
-    if not n_named:
+        raise ValueError(
+            "estimators is an empty list; give at least one classifier, or None for "
+            "the default one."
+        )
+    n_named = sum(map(_is_pair, members))
+    if n_named == 0:
         return [str(index) for index in range(len(members))], members
-    names = [str(name) for name, _ in members]  # numpy's texts show as such
+    if n_named < len(members):
+        raise TypeError(
+            "estimators mixes (name, classifier) tuples with bare classifiers; name "
+            "all of them or none."
+        )
+    names = [str(name) for name, _ in members]  # a numpy.str_ would show as such
+    _check_names(names, parameter_names=set(parameter_names))
+    return names, [classifier for _, classifier in members]
+
+
+def _check_names(names: Sequence[str], *, parameter_names: Set[str]) -> None:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
-        raise ValueError(f"estimators has two nodes of the same name: {repeated!r}.")
+        raise ValueError(
+            f"estimators has two nodes of the same name: {repeated!r}. Give each node "
+            "a name of its own."
+        )
     for name in names:
-        if name == PUBLIC_NAME or "__" in name or name in set(parameter_names):
-            what = f"it must not be {PUBLIC_NAME!r}, hold a double underscore"
-            what += ", or be a parameter"
-            raise ValueError(f"{name!r} cannot be the name of a node: {what}.")
-    return names, [member for _, member in members]
+        if name == PUBLIC_NAME or "__" in name or name in parameter_names:
+            raise ValueError(
+                f"{name!r} cannot be the name of a node: it must not be "
+                f"{PUBLIC_NAME!r}, which marks public rows, hold a double underscore, "
+                "or be a parameter of the aggregator. Give the node another name."
+            )
 
 
-def split_by_state(names, members) -> bool:
+def split_by_state(names: Sequence[str], members: Sequence) -> bool:
     """Whether members, None too, are fitted; ValueError if some are, others are not."""
-    pairs = zip(names, members, strict=True)
-    fitted = [own is None or is_fitted(own, name=name) for name, own in pairs]
-    if len(set(fitted)) == 1:
-        return fitted[0]
-    have = [name for name, yes in zip(names, fitted, strict=True) if yes]
-    lack = [name for name in names if name not in have]
-    none = " or have none" * any(member is None for member in members)
-    which = f"nodes {have!r} are fitted{none}, nodes {lack!r} are not"
-    what = f"estimators mixes fitted and unfitted classifiers: {which}"
-    more = "give only unfitted ones to have each trained on its node's rows"
-    raise ValueError(f"{what}. Fit them all, or {more}.")
+    ready = []
+    unfitted = []
+    for name, member in zip(names, members, strict=True):
+        if member is None or is_fitted(member, name=name):
+            ready.append(name)
+        else:
+            unfitted.append(name)
+    if not unfitted:
+        return True
+    if not ready:
+        return False
+    # Not `None in members`: a classifier may compare equal to whatever it likes.
+    if any(member is None for member in members):
+        raise ValueError(
+            f"estimators mixes fitted and unfitted classifiers: nodes {ready!r} are "
+            f"fitted or have none, nodes {unfitted!r} are not. Fit them all, or give "
+            "only unfitted ones to have each trained on its node's rows."
+        )
+    raise ValueError(
+        f"estimators mixes fitted and unfitted classifiers: nodes {ready!r} are "
+        f"fitted, nodes {unfitted!r} are not. Fit them all, or give only unfitted ones "
+        "to have each trained on its node's rows."
+    )
 
 
-def seeded_clone(estimator, random_state):
-    fresh = clone(estimator)
+def seeded_clone(
+    estimator: BaseEstimator, random_state: np.random.RandomState
+) -> BaseEstimator:
+    """An unfitted copy, in which each ``random_state`` that was None is a seed."""
+    unfitted = clone(estimator)
+    # Sorted, so that the same parameter always draws the same seed.
+    params = sorted(unfitted.get_params(deep=True).items())
     seeds = {
-        key: random_state.randint(2**31 - 1)
-        for key, value in sorted(fresh.get_params(deep=True).items())
+        key: random_state.randint(_SEEDS_BELOW)
+        for key, value in params
         if value is None and (key == "random_state" or key.endswith("__random_state"))
     }
-    return fresh.set_params(**seeds) if seeds else fresh
+    return unfitted.set_params(**seeds) if seeds else unfitted

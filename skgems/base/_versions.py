@@ -3,18 +3,37 @@
 import platform
 from importlib import metadata
 
-_PACKAGES = "skgems scikit-learn numpy scipy joblib safetensors threadpoolctl"
-_EXTRAS = "torch skorch pandas skops matplotlib cryptography flwr"
+# Distributions, by the names that package indexes have for them.
+_PACKAGES = (
+    "skgems",
+    "scikit-learn",
+    "numpy",
+    "scipy",
+    "joblib",
+    "safetensors",
+    "threadpoolctl",
+)
+_PACKAGES_OF_EXTRAS = (
+    "torch",
+    "skorch",
+    "pandas",
+    "skops",
+    "matplotlib",
+    "cryptography",
+    "flwr",
+)
 
 
 def versions(extras: bool = False) -> dict[str, str]:
-    found = {"Python": platform.python_version()}
-    for name in f"{_PACKAGES} {_EXTRAS * extras}".split():
+    """The versions of Python and of the packages that are installed, by their names."""
+    packages = _PACKAGES + _PACKAGES_OF_EXTRAS if extras else _PACKAGES
+    version_of = {"Python": platform.python_version()}
+    for package in packages:
         try:
-            found[name] = metadata.version(name)
+            version_of[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return version_of
 
 
 def show_versions() -> None:
@@ -26,5 +45,6 @@ def show_versions() -> None:
     >>> skgems.show_versions()  # doctest: +ELLIPSIS
     Python: 3...
     """
-    found = versions(extras=True) | {"system": platform.platform()}
-    print("\n".join(f"{name}: {own}" for name, own in found.items()))
+    for package, version in versions(extras=True).items():
+        print(f"{package}: {version}")
+    print(f"system: {platform.platform()}")

@@ -7,47 +7,54 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
 
-# Whose frames a warning is not about.
-_INNER = {"skgems", "sklearn", "joblib", "contextlib"}
-# Texts of the warnings that the fit under way has drawn; None where they are nobody's.
-_DRAWN: ContextVar[list[str] | None] = ContextVar("skgems_drawn", default=None)
+# Packages whose frames stand between the user's line and a warning.
+_PACKAGES_IN_BETWEEN = {"skgems", "sklearn", "joblib", "contextlib"}
+# Texts of the warnings that the fit under way has drawn; None where no fit keeps them.
+_TEXTS_OF_FIT: ContextVar[list[str] | None] = ContextVar(
+    "skgems_texts_of_fit", default=None
+)
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line of the user's that came to here."""
-    drawn = _DRAWN.get()
-    if drawn is not None:
-        drawn.append(" ".join(message.split()))
-    frame, level = sys._getframe(), 1
+    """Warn at the line of the user's code that led here."""
+    texts = _TEXTS_OF_FIT.get()
+    if texts is not None:
+        texts.append(" ".join(message.split()))
+    frame = sys._getframe()
+    stacklevel = 1  # the frame of this function, as warnings.warn counts
     while frame.f_back is not None:
-        if str(frame.f_globals.get("__name__")).partition(".")[0] not in _INNER:
+        package = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if package not in _PACKAGES_IN_BETWEEN:
             break
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
+        frame = frame.f_back
+        stacklevel += 1
+    warnings.warn(message, category, stacklevel=stacklevel)
 
 
 @contextmanager
 def noted_warnings() -> Iterator[list[str]]:
     """A list of the warnings of `warn_user` within, whatever filters show of them."""
-    outer, drawn = _DRAWN.get(), []
-    token = _DRAWN.set(drawn)
+    outer_texts = _TEXTS_OF_FIT.get()
+    texts: list[str] = []
+    token = _TEXTS_OF_FIT.set(texts)
     try:
-        yield drawn
+        yield texts
     finally:
-        _DRAWN.reset(token)
-        if outer is not None:  # of a fit that this one is a part of
-            outer.extend(drawn)
+        _TEXTS_OF_FIT.reset(token)
+        if outer_texts is not None:  # of a fit that this one is a part of
+            outer_texts.extend(texts)
 
 
 def keeps_warnings(method: Callable) -> Callable:
     """A method that fits an aggregator, which keeps the warnings that this draws."""
 
     @wraps(method)
-    def keeping(self, *args, **kwargs):
-        with noted_warnings() as drawn:
-            result = method(self, *args, **kwargs)
-        self._fit_warnings = tuple(dict.fromkeys(drawn))
-        return result
+    def keeping(self, *args, **kwargs) -> object:
+        with noted_warnings() as texts:
+            returned = method(self, *args, **kwargs)
+        # The same warning may come from several nodes; a report says it once.
+        self._fit_warnings = tuple(dict.fromkeys(texts))
+        return returned
 
     return keeping
 
@@ -64,15 +71,16 @@ def as_own_warnings() -> Iterator[None]:
 
 @contextmanager
 def at_another_party() -> Iterator[None]:
-    """Draw warnings within that are a node's own, also where it is in this process.
+    """Draw warnings within that belong to a node, even where it is in this process.
 
-    The report of a fit would else depend on where nodes are.
+    They stay out of the report of the server's fit, which would otherwise depend on
+    where the nodes are.
     """
-    token = _DRAWN.set(None)
+    token = _TEXTS_OF_FIT.set(None)
     try:
         yield
     finally:
-        _DRAWN.reset(token)
+        _TEXTS_OF_FIT.reset(token)
 
 
 @contextmanager

@@ -197,7 +197,7 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         taken = self._get_param_names()
         if without_labels and split_by_state(*named_members(self.estimators, taken)):
             federation = read_federation(self, weights=False)
-            (X,), features = self._validated_for_fit(X)
+            X, features = self._validated_rows_for_fit(X)
             n_features = federation.features.n_features_in
             if n_features not in (None, features.n_features_in):
                 raise ValueError(

@@ -28,22 +28,31 @@ class GivenRowsMixin:
             is_constant(member) or takes_missing_values(member) for member in members
         )
 
-    def _validate(self, *arrays, reset: bool = True):
-        behind_front = not reset and getattr(self, "_front", None) is not None
-        rows = None if behind_front else rows_as_given(arrays[0])
+    def _validate(self, X, *, reset: bool = True):
+        rows = self._validated_as_given(X, reset=reset)
+        return super()._validate(X, reset=reset) if rows is None else rows
+
+    def _validate_with_labels(self, X, y, *, reset: bool = True):
+        rows = self._validated_as_given(X, reset=reset)
         if rows is None:
-            return super()._validate(*arrays, reset=reset)
+            return super()._validate_with_labels(X, y, reset=reset)
+        y = column_or_1d(y)
+        check_consistent_length(rows, y)
+        return rows, y
+
+    def _validated_as_given(self, X, *, reset: bool):
+        """Documents, or a table with texts; None of all other rows."""
+        behind_front = not reset and getattr(self, "_front", None) is not None
+        rows = None if behind_front else rows_as_given(X)
+        if rows is None:
+            return None
         if not num_samples(rows):
             raise ValueError("X has no rows; give one at least.")
         if are_documents(rows):
             self._check_takes_documents(reset)
         else:
             validate_data(self, rows, reset=reset, skip_check_array=True)
-        if len(arrays) == 1:
-            return rows
-        y = column_or_1d(arrays[1])
-        check_consistent_length(rows, y)
-        return rows, y
+        return rows
 
     def _check_takes_documents(self, reset: bool) -> None:
         """Forget the columns of an earlier fit, or raise ValueError if it had any."""

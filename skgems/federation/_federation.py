@@ -199,7 +199,7 @@ class Federation:
         if self.front is not None:  # its columns, not those of what it gives
             columns, found["front_"] = self.front.columns, self.front.fitted
             named = columns.names and np.array(columns.names, dtype=object)
-            features = Features(columns.n, named)
+            features = Features(n_features_in=columns.n, feature_names_in=named)
         found |= features.attributes()
         networks = [node.network for node in self.nodes]
         if all(isinstance(network, Network) for network in networks):

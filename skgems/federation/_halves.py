@@ -56,7 +56,8 @@ def _halves(member: Member) -> np.ndarray:
 
 def _rows(member: Member, front):
     if front is None:
-        return AnyRows()._validated_for_fit(member.X)[0][0]
+        X, _ = AnyRows()._validated_rows_for_fit(member.X)
+        return X
     return opened_front(front).transform(member.X)
 
 

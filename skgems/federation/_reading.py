@@ -149,7 +149,7 @@ def read_federation(
             classes = classes.astype(np.result_type(classes, y))
         if fitted and codes is not None:
             _check_labels_of_nodes(models, descriptions, summaries, y, codes)
-        y = encode_labels(y, classes, about_nets=_about_nets(models))
+        y = encode_labels(y, classes, advice_on_nets=_about_nets(models))
         if codes is None:
             # Whoever is not here has sent its statistics; these are rows of others.
             here = np.array([summary is None for summary in summaries])
@@ -495,6 +495,6 @@ def _common_features(names, descriptions, given: Features | None) -> Features:
             f"were fitted on {numbers[0]} features."
         )
     _nodes.check_feature_names(names, descriptions, given and given.feature_names_in)
-    features = given or Features(numbers[0], None)
+    features = given or Features(n_features_in=numbers[0])
     features = features.or_names_of(own.feature_names_in for own in descriptions)
     return features if given else replace(features, named_by_nodes=False)

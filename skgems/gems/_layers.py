@@ -239,7 +239,8 @@ class LastLayer:
         if likelihood is not None and not federation.rows_are_shared:
             warn_of_same_rows(likelihood, federation.names)
         self.aggregator._warn_of_many_rows(federation)
-        inner = replace(federation, features=Features(len(W) - 1, None)).attributes()
+        units = Features(n_features_in=len(W) - 1)
+        inner = replace(federation, features=units).attributes()
         history = with_further(self.run.history, merged.merge.further, merged.messages)
         self.aggregator._publish(**inner, **outcome, history_=history)
         return W

@@ -344,7 +344,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         outer = ("spaces_", "intersection_", "node_scores_", "history_")
         self._publish(
             **federation.attributes(),
-            **tuned_attributes(layers, last_layer, tuned),
+            **tuned_attributes(layers, last_layer=last_layer, tuned=tuned),
             **{name: getattr(last_layer, name) for name in outer},
             _coordinates=coordinates,
             activation_=activation,

@@ -21,6 +21,7 @@ RNG = np.random.RandomState(0)
 Y = np.arange(120) % 3
 X = RNG.normal(size=(120, 4)) + 3 * np.eye(3, 4)[Y]
 NODES = np.arange(120) // 60
+# Dtypes of the rows that two nodes fit to, and that of what is made of their models.
 DTYPES = {
     "single": ([np.float32, np.float32], np.float32),
     "double": ([np.float64, np.float64], np.float64),
@@ -71,23 +72,26 @@ def mlps(dtypes):
 def nets(dtypes):
     torch = pytest.importorskip("torch")
     skorch = pytest.importorskip("skorch")
-    nn, found = torch.nn, []
+    fitted = []
     with torch.random.fork_rng(devices=[]):
         for k, dtype in enumerate(dtypes):
             torch.manual_seed(k)
-            chain = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
-            double = dtype == np.float64
+            module = torch.nn.Sequential(
+                torch.nn.Linear(4, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3)
+            )
+            if dtype == np.float64:
+                module = module.double()
             net = skorch.NeuralNetClassifier(
-                chain.double() if double else chain,
-                criterion=nn.CrossEntropyLoss,
+                module,
+                criterion=torch.nn.CrossEntropyLoss,
                 lr=0.1,
                 max_epochs=5,
                 batch_size=16,
                 train_split=None,
                 verbose=0,
             )
-            found.append(net.fit(X[NODES == k].astype(dtype), Y[NODES == k]))
-    return found
+            fitted.append(net.fit(X[NODES == k].astype(dtype), Y[NODES == k]))
+    return fitted
 
 
 def dtypes_of(estimator):
@@ -98,28 +102,31 @@ def check_exports(aggregate, dtype):
     expected = aggregate.predict_proba(X)
     plain = aggregate.to_estimator()
     assert dtypes_of(plain) == {np.dtype(dtype)}
-    tolerance = {"atol": 1e-5 if np.dtype(dtype) == np.float32 else 1e-10}
-    np.testing.assert_allclose(plain.predict_proba(X), expected, **tolerance)
+    atol = 1e-5 if np.dtype(dtype) == np.float32 else 1e-10
+    np.testing.assert_allclose(plain.predict_proba(X), expected, atol=atol)
     torch = pytest.importorskip("torch")
     module = aggregate.to_module()
     assert {p.detach().numpy().dtype for p in module.parameters()} == {np.dtype(dtype)}
     with torch.no_grad():
         logits = module(torch.tensor(X.astype(dtype)))
-    np.testing.assert_allclose(logits.softmax(dim=1).numpy(), expected, **tolerance)
+    np.testing.assert_allclose(logits.softmax(dim=1).numpy(), expected, atol=atol)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
-    ("kind", "dtypes"),
+    ("make_members", "dtypes"),
     [
-        *[(mlps, "single"), (nets, "single"), (mlps, "mixed")],
-        *[(nets, "mixed"), (nets, "mixed the other way")],
+        (mlps, "single"),
+        (nets, "single"),
+        (mlps, "mixed"),
+        (nets, "mixed"),
+        (nets, "mixed the other way"),
     ],
 )
-@pytest.mark.parametrize("way", FITS)
-def test_exports_have_the_dtype_of_the_nodes(way, kind, dtypes):
-    given, expected = DTYPES[dtypes]
-    check_exports(FITS[way](kind(given)), expected)
+@pytest.mark.parametrize("method", FITS)
+def test_exports_have_the_dtype_of_the_nodes(method, make_members, dtypes):
+    dtypes_of_nodes, expected = DTYPES[dtypes]
+    check_exports(FITS[method](make_members(dtypes_of_nodes)), expected)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -153,13 +160,13 @@ def test_constant_models_have_no_say_in_the_dtype():
 @pytest.mark.parametrize("dtypes", DTYPES)
 @pytest.mark.parametrize("kind", [LogisticRegression, SGDClassifier])
 def test_linear_exports_have_the_dtype_of_the_nodes(kind, dtypes):
-    given, _ = DTYPES[dtypes]
+    dtypes_of_nodes, _ = DTYPES[dtypes]
     members = [
         kind().fit(X[NODES == k].astype(dtype), Y[NODES == k])
-        for k, dtype in enumerate(given)
+        for k, dtype in enumerate(dtypes_of_nodes)
     ]
     # Before scikit-learn 1.9 some are float64 of float32 rows.
-    expected = np.result_type(*(own.coef_ for own in members))
+    expected = np.result_type(*(member.coef_ for member in members))
     for aggregate in (
         GEMSLogisticAggregator(members, on_empty="ignore", random_state=0),
         ModelAveragingAggregator(members),
@@ -176,9 +183,9 @@ def test_two_classes_have_one_output_as_those_of_scikit_learn():
     binary = MLPClassifier((5,), max_iter=20, tol=1.0, random_state=0)
     binary.fit(X, Y == 0)
     average = ModelAveragingAggregator([binary]).fit()
-    for found, own in zip(
+    for average_array, binary_array in zip(
         average.coefs_ + average.intercepts_,
         binary.coefs_ + binary.intercepts_,
         strict=True,
     ):
-        np.testing.assert_allclose(found, own)
+        np.testing.assert_allclose(average_array, binary_array)

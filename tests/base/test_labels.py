@@ -72,8 +72,9 @@ def test_tables_with_texts_are_told_of_missing_labels_too():
 
 
 def test_many_nodes_and_public_rows():
-    y, nodes = with_none(LABELS), np.arange(len(X)) % 9 - 1
+    y = with_none(LABELS)
     y[:20] = None
+    nodes = np.arange(len(X)) % 9 - 1  # -1 marks public rows
     with pytest.raises(ValueError, match="for 3 of the 20 rows of the public sample, "):
         PooledAggregator().fit(X, y, nodes=nodes)
     with pytest.raises(ValueError, match=" rows of node 3, rows of 4 other nodes"):
@@ -109,32 +110,32 @@ def test_partitions(partition):
 AT_OSLO = "Node 'oslo': y has no label .* for 3 of its 59 rows. Leave these rows out"
 
 
-def of(name):
+def rows_of(name):
     return X[NODES == name], with_none(LABELS)[NODES == name]
 
 
 def replies_of_nodes(requests):
     return {
-        name: reply_to(request, None, *of(name), name=name)
+        name: reply_to(request, None, *rows_of(name), name=name)
         for name, request in requests.items()
     }
 
 
 def chunks_of(name):
-    own_X, own_y = of(name)
-    return lambda: iter([(own_X[k::2], own_y[k::2]) for k in range(2)])
+    X_of_node, y_of_node = rows_of(name)
+    return lambda: iter([(X_of_node[k::2], y_of_node[k::2]) for k in range(2)])
 
 
 AT_NODES = {
     "summarize": lambda: GEMSLogisticAggregator().summarize(
-        None, *of("oslo"), name="oslo"
+        None, *rows_of("oslo"), name="oslo"
     ),
     "a classifier": lambda: GEMSLogisticAggregator().summarize(
-        LogisticRegression().fit(X, LABELS), *of("oslo"), name="oslo"
+        LogisticRegression().fit(X, LABELS), *rows_of("oslo"), name="oslo"
     ),
     "log-odds": lambda: EnsembleAggregator(
         [DecisionTreeClassifier().fit(X, LABELS)], combine="stack"
-    ).summarize_odds(*of("oslo"), name="oslo"),
+    ).summarize_odds(*rows_of("oslo"), name="oslo"),
     "a channel": lambda: GEMSLogisticAggregator(
         Nodes(replies_of_nodes, ["lyon", "oslo"])
     ).fit(),
@@ -162,5 +163,5 @@ def test_an_exchange(tmp_path):
     exchange.step()
     request = exchange.waiting_for["oslo"]
     with pytest.raises(ValueError, match=f"001-oslo.safetensors: {AT_OSLO}"):
-        answer(request, None, *of("oslo"), name="oslo")
+        answer(request, None, *rows_of("oslo"), name="oslo")
     assert not list((tmp_path / "replies").iterdir())

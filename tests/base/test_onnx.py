@@ -66,13 +66,14 @@ from skgems import (  # noqa: E402
 )
 from skgems.candidates._candidates import candidates  # noqa: E402
 from skgems.pooled._classifiers import KINDS as POOLED  # noqa: E402
-from skgems.steps import Backbone, Columns, RandomFeatures, as_rows  # noqa: E402  # noqa: E402
+from skgems.steps import Backbone, Columns, RandomFeatures, as_rows  # noqa: E402
 from skgems.steps._kinds import KINDS  # noqa: E402
 
 PAGE = Path(__file__).parents[2] / "docs" / "user_guide" / "export.rst"
-# Rows that fit, and 200 more that are converted for.
-N_FIT, N_ROWS = 300, 200
-ALL, NEW = slice(None, N_FIT), slice(N_FIT, None)
+N_FIT = 300  # rows that aggregates are fitted to
+N_ROWS = 200  # others, for which a file has to predict the same
+ALL = slice(None, N_FIT)
+NEW = slice(N_FIT, None)
 NODES = np.arange(N_FIT) % 7 % 2
 
 # What cannot be converted says so, by the version that the project is tested with.
@@ -124,10 +125,10 @@ def converted(estimator, X):
 
     if hasattr(X, "columns"):
         inputs = [(name, kind_of(X[name].dtype)([None, 1])) for name in X]
-        fed = {name: X[[name]].to_numpy() for name in X}
+        arrays = {name: X[[name]].to_numpy() for name in X}
     else:
         inputs = [("rows", kind_of(X.dtype)([None, X.shape[1]]))]
-        fed = {"rows": X}
+        arrays = {"rows": X}
     options = None
     if hasattr(estimator, "classes_") and hasattr(estimator, "predict_proba"):
         options = {"zipmap": False}
@@ -135,7 +136,7 @@ def converted(estimator, X):
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), providers=["CPUExecutionProvider"]
     )
-    return session.run(None, fed)
+    return session.run(None, arrays)
 
 
 @dataclass(frozen=True)
@@ -283,7 +284,8 @@ STEPS = {
 
 
 def backbone():
-    torch, skorch = pytest.importorskip("torch"), pytest.importorskip("skorch")
+    torch = pytest.importorskip("torch")
+    skorch = pytest.importorskip("skorch")
     X, y = rows()
     net = skorch.NeuralNetClassifier(
         torch.nn.Sequential(
@@ -350,9 +352,13 @@ def test_steps_that_convert_to_something_else(name):
     assert Z.shape != expected.shape or np.abs(Z - expected).max() > 0.1
 
 
+# Steps whose files take rows of float32 alone.
 OF_FLOAT32 = {
-    *("PowerTransformer", 'PowerTransformer(method="box-cox")', "SimpleImputer"),
-    *('KBinsDiscretizer(encode="onehot-dense")', 'KBinsDiscretizer(encode="ordinal")'),
+    "PowerTransformer",
+    'PowerTransformer(method="box-cox")',
+    "SimpleImputer",
+    'KBinsDiscretizer(encode="onehot-dense")',
+    'KBinsDiscretizer(encode="ordinal")',
 }
 OF_NUMBERS = [
     name
@@ -474,7 +480,9 @@ def aggregated(aggregator, n_classes):
 ACTIVATIONS = ("relu", "tanh", "logistic", "identity")
 # Aggregators of linear models, and, with an activation, of networks.
 AGGREGATORS = [
-    *("GEMSLogisticAggregator", "ModelAveragingAggregator", "DistillationAggregator"),
+    "GEMSLogisticAggregator",
+    "ModelAveragingAggregator",
+    "DistillationAggregator",
     *(f"GEMSMLPAggregator, {activation}" for activation in ACTIVATIONS),
     *(f"PFNMAggregator, {activation}" for activation in ACTIVATIONS),
     "ModelAveragingAggregator, relu",
@@ -513,13 +521,13 @@ def test_the_page_has_every_classifier():
     assert written("classifiers-as-onnx") == verdicts
     assert {kind.__name__ for kind in POOLED} == set(CLASSIFIERS)
     # All that are public and make one.
-    able = {
+    exporting = {
         name
         for name in skgems.__all__
         if hasattr(getattr(skgems, name), "to_estimator")
     }
     tested = {name.partition(",")[0] for name in AGGREGATORS}
-    assert able - tested == {
+    assert exporting - tested == {
         "EnsembleAggregator",
         "PooledAggregator",
         "PooledTransformer",

@@ -9,10 +9,10 @@ from skgems.base import versions
 
 
 def test_versions_are_those_that_are_imported(capsys):
-    found = versions()
-    assert found["numpy"] == np.__version__
-    assert found["scikit-learn"] == sklearn.__version__
-    assert "matplotlib" not in found
+    installed = versions()
+    assert installed["numpy"] == np.__version__
+    assert installed["scikit-learn"] == sklearn.__version__
+    assert "matplotlib" not in installed
     skgems.show_versions()
     lines = capsys.readouterr().out.splitlines()
     assert f"numpy: {np.__version__}" in lines and lines[0].startswith("Python: ")

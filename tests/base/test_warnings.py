@@ -21,7 +21,8 @@ class Fitted:
     """What warns in its fit, and whose fit has another as a part of it."""
 
     def __init__(self, text, part=None):
-        self.text, self.part = text, part
+        self.text = text
+        self.part = part
 
     @keeps_warnings
     def fit(self):
@@ -44,27 +45,27 @@ def test_a_fit_keeps_its_own_and_those_of_its_parts(action):
 
 
 def test_what_is_only_tried_is_neither_shown_nor_kept():
-    with noted_warnings() as drawn, silenced():  # a warning shown is an error here
+    with noted_warnings() as texts, silenced():  # a warning shown is an error here
         tried = Fitted("a candidate").fit()
-    assert drawn == [] and tried._fit_warnings == ("a candidate",)
+    assert texts == [] and tried._fit_warnings == ("a candidate",)
 
 
 def test_a_node_in_this_process_warns_and_its_server_keeps_nothing():
     with (
-        noted_warnings() as drawn,
+        noted_warnings() as texts,
         pytest.warns(UserWarning, match="of the node"),
         at_another_party(),
     ):
         warn_user("of the node")
-    assert drawn == []
+    assert texts == []
 
 
 def test_warnings_of_other_packages_are_kept_with_their_category():
-    with noted_warnings() as drawn:
+    with noted_warnings() as texts:
         with pytest.warns(FutureWarning, match="of another package"):
             with as_own_warnings():
                 warnings.warn("of another package", FutureWarning, stacklevel=1)
-    assert drawn == ["of another package"]
+    assert texts == ["of another package"]
 
 
 def test_a_fit_that_fails_hands_on_what_it_has_warned_of():
@@ -75,8 +76,8 @@ def test_a_fit_that_fails_hands_on_what_it_has_warned_of():
             raise ValueError("it fails")
 
     failing = Failing("before it failed")
-    with warnings.catch_warnings(), noted_warnings() as drawn:
+    with warnings.catch_warnings(), noted_warnings() as texts:
         warnings.simplefilter("ignore")
         with pytest.raises(ValueError, match="it fails"):
             failing.fit()
-    assert drawn == ["before it failed"] and not hasattr(failing, "_fit_warnings")
+    assert texts == ["before it failed"] and not hasattr(failing, "_fit_warnings")

@@ -11,6 +11,6 @@ from skgems.base import as_own_warnings
 
 
 def test_a_warning_of_another_package_is_drawn_at_the_users_line():
-    with pytest.warns(FutureWarning, match="old") as drawn, as_own_warnings():
+    with pytest.warns(FutureWarning, match="old") as caught, as_own_warnings():
         warnings.warn("old", FutureWarning, stacklevel=1)
-    assert [warning.filename for warning in drawn] == [__file__]
+    assert [warning.filename for warning in caught] == [__file__]

@@ -397,6 +397,13 @@ def test_a_table_where_documents_were_is_an_error_that_names_the_node():
             aggregate.predict(frame)
 
 
+def test_documents_and_labels_of_different_numbers_are_an_error():
+    data = documents()
+    aggregate = EnsembleAggregator(data.pipelines(TfidfVectorizer)).fit()
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        aggregate._validate_with_labels(data.X, data.y[:-1])
+
+
 def test_a_table_without_rows_is_an_error():
     frame, _, members = table_of_texts()
     aggregate = EnsembleAggregator(members).fit()
