@@ -147,7 +147,7 @@ def _coordinates(leading: "_LeadingSteps", to_container: Container) -> Coordinat
     if center is None:
         return coordinates
     center = np.where(np.isfinite(coordinates.center), center, np.nan)
-    return Coordinates(center, coordinates.scale)
+    return Coordinates(center=center, scale=coordinates.scale)
 
 
 def _transformed(steps: Iterable[tuple[str, BaseEstimator]], rows: object) -> Rows:
@@ -240,12 +240,13 @@ class _LeadingSteps:
         n_features = self.points.n_features
         depth = int(np.argmax(self.mixes)) if self.mixes.any() else len(self.mixes)
         if not depth:
-            return Coordinates(np.zeros(n_features), np.ones(n_features))
+            return Coordinates(center=np.zeros(n_features), scale=np.ones(n_features))
         squares = self.squares[depth - 1]
         squares = np.where(squares > 0, squares, np.nan)
         constant = self.constant[:depth].any(axis=0)
         scale = np.where(constant, np.nan, 1.0 / np.sqrt(squares))
-        return Coordinates(-self.products[depth - 1] / squares, scale)
+        center = -self.products[depth - 1] / squares
+        return Coordinates(center=center, scale=scale)
 
 
 def _constant_inputs(step: BaseEstimator) -> np.ndarray | None:
@@ -296,8 +297,8 @@ class _Points:
         # Larger numbers mark what is missing, and their squares are not finite.
         stored = stored[np.isfinite(stored) & (np.abs(stored) < 1e30)]
         largest = np.abs(stored).max(initial=1.0)
-        # Of a spike: beyond all that a step stores, so that no clipping or binning is
-        # affine there. At least 2^20, as columns of numbers have usual units.
+        # A spike lies beyond all numbers that a step stores, so that it shows clipping
+        # and binning. It is at least 2^20, which rows in usual units do not reach.
         self.length = float(2.0 ** max(20, np.ceil(np.log2(largest)) + 1))
         if stored.size > MAX_STORED_NUMBERS:
             stored = self._random_state.choice(

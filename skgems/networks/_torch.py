@@ -329,7 +329,7 @@ def _numpy(value, name, what):
     elif not isinstance(value, (int, float)):
         raise UnsupportedError
     what = str(what).removeprefix("module.")
-    return as_weights(value, name=name, what=f"{what} of the module")
+    return as_weights(value, name=name, array_name=f"{what} of the module")
 
 
 def read_skorch(net, *, name: str) -> Network:
@@ -343,7 +343,7 @@ def read_skorch(net, *, name: str) -> Network:
         if n_outputs != 1:
             needed = "the module of a NeuralNetBinaryClassifier must have one output"
             raise ValueError(f"Node {name!r}: {needed}, it has {n_outputs}.")
-        coef, intercept = expand_binary(coef, intercept, 2)
+        coef, intercept = expand_binary(coef, intercept, n_classes=2)
         classes, seen = np.arange(2), np.ones(2, dtype=bool)
     elif n_outputs == 1:
         raise ValueError(
@@ -351,19 +351,28 @@ def read_skorch(net, *, name: str) -> Network:
             "needs one per class. Use NeuralNetBinaryClassifier, or two outputs."
         )
     else:
-        classes, seen = labels_of(net, n_outputs, name)
+        classes, seen = labels_of(net, n_outputs=n_outputs, name=name)
     coefs = _as_layers((*chain.coefs, coef), dtype, name, "weights")
     intercepts = _as_layers((*chain.intercepts, intercept), dtype, name, "biases")
     # Under CrossEntropyLoss skorch applies a second softmax in predict_proba, which
     # changes no label and makes all classes nearly alike: the module's own counts.
     link = chain.link.removeprefix("log_") if chain.link else _link(net)
-    own = {"seen": seen, "activation": chain.activation}
-    return network_of(net, coefs, intercepts, link, classes, **own)
+    return network_of(
+        net,
+        coefs=coefs,
+        intercepts=intercepts,
+        output=link,
+        classes=classes,
+        seen=seen,
+        activation=chain.activation,
+    )
 
 
 def _as_layers(layers, dtype, name, what):
     return tuple(
-        as_weights(values.astype(dtype), name=name, what=f"the {what} of layer {i}")
+        as_weights(
+            values.astype(dtype), name=name, array_name=f"the {what} of layer {i}"
+        )
         for i, values in enumerate(layers)
     )
 
