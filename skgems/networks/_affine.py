@@ -371,11 +371,11 @@ def _check_steps(
 ) -> None:
     """Raise unless ``T(a u + (1 - a) v) = a T(u) + (1 - a) T(v)`` after each step."""
     dtype = np.dtype(np.float64)
-    output = to_container(_rows_on_lines(points))
+    rows = to_container(_rows_on_lines(points))
     for label, step in steps:
         try:
-            output = step.transform(output)
-            values = _matrix(output)
+            rows = step.transform(rows)
+            outputs = _matrix(rows)
         except NotFittedError:
             raise NotFittedError(
                 f"Node {name!r}: step {label!r} ({type(step).__name__}) of the "
@@ -388,9 +388,9 @@ def _check_steps(
                 label=label,
                 name=name,
             ) from exc
-        if values.dtype == np.float32:
-            dtype = values.dtype
-        reason = _why_not_affine(values, TOLERANCES[dtype])
+        if outputs.dtype == np.float32:
+            dtype = outputs.dtype
+        reason = _why_not_affine(outputs, TOLERANCES[dtype])
         if reason is not None:
             raise _not_affine_error(reason, step=step, label=label, name=name)
 
@@ -423,21 +423,21 @@ def _not_affine_error(
     )
 
 
-def _why_not_affine(values: Rows, tolerance: tuple[float, float]) -> str | None:
+def _why_not_affine(outputs: Rows, tolerance: tuple[float, float]) -> str | None:
     """What is wrong with the outputs of a step at `_rows_on_lines`, or None."""
     n_rows = N_PAIRS * (2 + len(RATES))
-    if values.ndim != 2 or values.shape[0] != n_rows:
-        return f"it turns {n_rows} rows into an array of shape {values.shape}"
-    stored = values.data if issparse(values) else values
+    if outputs.ndim != 2 or outputs.shape[0] != n_rows:
+        return f"it turns {n_rows} rows into an array of shape {outputs.shape}"
+    stored = outputs.data if issparse(outputs) else outputs
     if not np.isfinite(stored).all():
         return "it gives values that are not finite"
     relative, absolute = tolerance
-    floor = absolute * _column_max(abs(values))
-    u = values[:N_PAIRS]
-    v = values[N_PAIRS : 2 * N_PAIRS]
+    floor = absolute * _column_max(abs(outputs))
+    u = outputs[:N_PAIRS]
+    v = outputs[N_PAIRS : 2 * N_PAIRS]
     for i, a in enumerate(RATES):
         start = (2 + i) * N_PAIRS
-        between = values[start : start + N_PAIRS]
+        between = outputs[start : start + N_PAIRS]
         error = abs(between - a * u - (1 - a) * v)
         scale = abs(between) + abs(a) * abs(u) + abs(1 - a) * abs(v)
         if np.any(_column_max(error - relative * scale) > floor):

@@ -88,9 +88,15 @@ class Layers:
         object.__setattr__(self, "activation", names)
 
     @classmethod
-    def of(cls, weights: Sequence[np.ndarray], activation: Sequence[str] = ()):
-        """Layers from weights (n_in + 1, n_out) each, with the biases in the last row."""
-        return cls([W[:-1] for W in weights], [W[-1] for W in weights], activation)
+    def of(
+        cls, weights: Sequence[np.ndarray], activation: Sequence[str] = ()
+    ) -> "Layers":
+        """Layers of weights (n_in + 1, n_out) each, with the biases in the last row."""
+        return cls(
+            coefs=[W[:-1] for W in weights],
+            intercepts=[W[-1] for W in weights],
+            activation=activation,
+        )
 
     @property
     def n_hidden_layers(self) -> int:
