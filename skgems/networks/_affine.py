@@ -25,7 +25,8 @@ Rows = np.ndarray | csr_matrix
 # Makes of rows what the first step takes: an array, a sparse matrix or a DataFrame.
 Container = Callable[[Rows], object]
 
-# Lines on which a step is checked: enough that a kink is met at some of them.
+# Lines on which a step is checked. A kink must lie on one of them to be seen, so there
+# are several for each kind of point (normal, near stored numbers, zero, spikes).
 N_PAIRS = 40
 # From this width on, rows are probed sparse where the steps take them so.
 WIDE = 4096
@@ -35,7 +36,7 @@ TOLERANCES = {np.dtype(np.float64): (1e-6, 1e-13), np.dtype(np.float32): (1e-3, 
 FOLD_TOLERANCE = 1e-3
 # Points on the lines, which are not rounded as these are powers of two.
 RATES = (0.5, 2.0)
-# Numbers that probes lie near, at most: more cost time, and each is as good.
+# Probes lie near numbers that steps store; if there are more, these many are drawn.
 MAX_STORED_NUMBERS = 512
 
 
@@ -94,8 +95,8 @@ def _folded_layer(
     # the row, its values, the layer's outputs.
     n_numbers_per_row = (2 if points.sparse else n_features) + n_outputs
     n_numbers_per_row += zero.nnz + 1 if issparse(zero) else zero.shape[1]
-    # A sixteenth of the working memory (in MiB), as steps copy their rows; 8 bytes a
-    # number.
+    # A sixteenth of the working memory (in MiB), as steps hold copies of a block beside
+    # it; 8 bytes a number.
     block_rows = get_config()["working_memory"] * 2**20 / 16 // (8 * n_numbers_per_row)
     folded = np.empty((n_features, n_outputs))
     for block in gen_batches(n_features, int(max(1, block_rows))):
@@ -297,8 +298,9 @@ class _Points:
         # Larger numbers mark what is missing, and their squares are not finite.
         stored = stored[np.isfinite(stored) & (np.abs(stored) < 1e30)]
         largest = np.abs(stored).max(initial=1.0)
-        # A spike lies beyond all numbers that a step stores, so that it shows clipping
-        # and binning. It is at least 2^20, which rows in usual units do not reach.
+        # A spike is longer than any number that a step stores, so that T(0), which is
+        # made of these and is subtracted, takes few digits of it. A power of two, by
+        # which numbers are multiplied and divided without rounding.
         self.length = float(2.0 ** max(20, np.ceil(np.log2(largest)) + 1))
         if stored.size > MAX_STORED_NUMBERS:
             stored = self._random_state.choice(
@@ -310,7 +312,7 @@ class _Points:
     def draw(self, n_rows: int) -> Rows:
         """Half of the rows are normal on many scales, half are near stored numbers."""
         rng = self._random_state
-        # A sparse row has at most 512 entries: what a text has.
+        # At most 512 entries a row, so that rows of many columns stay sparse.
         width = min(self.n_features, 512) if self.sparse else self.n_features
         rows = rng.standard_normal((n_rows, width))
         half = n_rows // 2

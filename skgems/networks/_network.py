@@ -70,9 +70,11 @@ class Layers:
     activation: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        names = self.activation
         n_hidden = self.n_hidden_layers
-        names = (names,) * n_hidden if isinstance(names, str) else tuple(names)
+        if isinstance(self.activation, str):
+            names = (self.activation,) * n_hidden
+        else:
+            names = tuple(self.activation)
         if len(names) != n_hidden:
             raise ValueError(
                 f"activation must have one name per hidden layer ({n_hidden}), got "
