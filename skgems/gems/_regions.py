@@ -33,8 +33,16 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
     W -= W.mean(axis=1, keepdims=True)
     labels, form = federation.classes.tolist(), found.form
     seen, names = np.ones(len(labels), bool), federation.features.feature_names_in
-    layers = (W[:-1],), (W[-1],), (), "softmax"
-    network = Network(*layers, federation.classes, seen, len(W) - 1, names)
+    network = Network(
+        coefs=(W[:-1],),
+        intercepts=(W[-1],),
+        activation=(),
+        output="softmax",
+        classes=federation.classes,
+        seen=seen,
+        n_features_in=len(W) - 1,
+        feature_names_in=names,
+    )
     zero_row = found.penalty.zero_row
     if zero_row is not None:
         coordinates = Coordinates(center=zero_row, scale=np.ones(len(zero_row)))

@@ -89,7 +89,7 @@ class LocalModel:
             for i, part in enumerate(values if several else [values]):
                 if part is not None:
                     each = f"{what}[{i}]" if several else what
-                    check_finite(part, name=self.name, what=each)
+                    check_finite(part, name=self.name, array_name=each)
         members = getattr(self.own, "estimators_", None)
         for i, member in enumerate(members if isinstance(members, list) else ()):
             LocalModel(member, self.name).check_finite(f"{where}estimators_[{i}].")

@@ -127,7 +127,7 @@ class SkorchModel(LocalModel):
                 values = values[~torch.isinf(values)]  # a mask may be infinite
             if not torch.isfinite(values).all():
                 values = values.detach().cpu().double().numpy()
-                check_finite(values, name=self.name, what=f"{path} of the module")
+                check_finite(values, name=self.name, array_name=f"{path} of the module")
 
     def _probabilities(self, X) -> np.ndarray:
         X = as_input(self.own, X)

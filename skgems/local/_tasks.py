@@ -314,7 +314,7 @@ def retrain(
         X, codes = _with_rows_of_others(X, codes, others, seed)
     layers, left_out = Layers(coefs, intercepts, tuple(activation)), None
     if center is not None:
-        coordinates = Coordinates(center, scale)
+        coordinates = Coordinates(center=center, scale=scale)
         X = coordinates.rows(X)
         if issparse(X):  # what is not done to the rows is done to the weights
             left_out = coordinates.left_out()

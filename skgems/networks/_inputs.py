@@ -21,9 +21,10 @@ def takes_documents(estimator: object) -> bool:
 
 
 def takes_missing_values(estimator: object) -> bool:
-    """Whether NaN may stand in its rows; of a pipeline, up to a step that fills them.
+    """Whether its rows may have missing values (NaN).
 
-    What fills some columns, beside others that pass, may leave NaN: then it raises.
+    In a pipeline all steps must accept them, up to one that fills them. A step beside
+    others may fill only some columns; then the next step raises if it finds NaN.
     """
     first = unwrap(estimator)
     if first is None or isinstance(first, str):  # "passthrough" or "drop"

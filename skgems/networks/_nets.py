@@ -1,18 +1,26 @@
-"""What a skorch net says of itself: its module, and labels of its outputs."""
+"""The module of a skorch net, and the labels of its outputs."""
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from torch import nn
 
-def labels_of(net, n_outputs, name):
+
+def labels_of(
+    net: object, *, n_outputs: int, name: str
+) -> tuple[np.ndarray, np.ndarray]:
     """Labels of the output columns, and which the net was fitted on: all if unknown."""
-    given = getattr(net, "classes", None)
-    labels = np.arange(n_outputs)
-    if given is not None and len(given):
-        labels = np.array(given)
+    classes = getattr(net, "classes", None)
+    if classes is None or not len(classes):
+        labels = np.arange(n_outputs)
+    else:
+        labels = np.array(classes)
         if labels.ndim != 1 or len(set(labels.tolist())) != n_outputs != 0:
             raise ValueError(
                 f"Node {name!r}: the net has {n_outputs} outputs, but its classes are "
-                f"{labels.tolist()}; give one label per output."
+                f"{labels.tolist()}. Give it one label per output."
             )
     fitted_on = getattr(net, "classes_inferred_", None)
     if fitted_on is None:
@@ -26,9 +34,11 @@ def labels_of(net, n_outputs, name):
     raise ValueError(
         f"Node {name!r}: the net was fitted on the labels {fitted_on}, which are "
         f"neither columns of its {n_outputs} outputs (0 to {n_outputs - 1}) nor among "
-        f"its classes {labels.tolist()}."
+        f"its classes {labels.tolist()}. Give the net the classes of its outputs, in "
+        "their order, and fit it again."
     )
 
 
-def module_of(net):
-    return getattr(net.module_, "_orig_mod", net.module_)  # of torch.compile
+def module_of(net: object) -> "nn.Module":
+    # torch.compile keeps the module that it compiled in _orig_mod.
+    return getattr(net.module_, "_orig_mod", net.module_)

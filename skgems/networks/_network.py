@@ -1,6 +1,6 @@
 """A fitted classifier as plain arrays: layers, coordinates of what enters, classes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from numbers import Real
@@ -11,34 +11,48 @@ from scipy.sparse import csr_matrix, issparse
 from scipy.special import expit
 from sklearn.utils.extmath import safe_sparse_dot
 
-# Each one works in place on a float array; and its slopes, of what comes out.
+
+@dataclass(frozen=True, kw_only=True)
+class _Activation:
+    # Overwrites Z where it can: else outputs of a wide layer would be in memory twice.
+    apply: Callable[[np.ndarray], np.ndarray]
+    # Derivatives, as a function of the outputs.
+    slopes: Callable[[np.ndarray], np.ndarray | int]
+
+
 _ACTIVATIONS = {
-    "identity": (lambda Z: Z, lambda Z: 1),
-    "relu": (lambda Z: np.maximum(Z, 0, out=Z), lambda Z: Z > 0),
-    "tanh": (lambda Z: np.tanh(Z, out=Z), lambda Z: 1 - Z * Z),
-    "logistic": (lambda Z: expit(Z, out=Z), lambda Z: Z * (1 - Z)),
+    "identity": _Activation(apply=lambda Z: Z, slopes=lambda Z: 1),
+    "relu": _Activation(
+        apply=lambda Z: np.maximum(Z, 0, out=Z), slopes=lambda Z: Z > 0
+    ),
+    "tanh": _Activation(apply=lambda Z: np.tanh(Z, out=Z), slopes=lambda Z: 1 - Z * Z),
+    "logistic": _Activation(
+        apply=lambda Z: expit(Z, out=Z), slopes=lambda Z: Z * (1 - Z)
+    ),
 }
 ACTIVATIONS = tuple(_ACTIVATIONS)  # names of those that a hidden layer may have
 
 
 def squared_slopes(Z: np.ndarray, activation: str) -> np.ndarray:
     """Squares of an activation's derivatives, in float64, where it gives Z."""
-    slopes = _ACTIVATIONS[activation][1](Z.astype(np.float64))
+    slopes = _ACTIVATIONS[activation].slopes(Z.astype(np.float64))
     return np.broadcast_to(np.square(slopes, dtype=np.float64), Z.shape)
 
 
 def activate(Z: np.ndarray, activation: str) -> np.ndarray:
     """Apply an elementwise activation, one of ACTIVATIONS; Z may be overwritten."""
-    return _ACTIVATIONS[activation][0](Z)
+    return _ACTIVATIONS[activation].apply(Z)
 
 
-def linear_logits(X, W: np.ndarray) -> np.ndarray:
+def linear_logits(X: np.ndarray | csr_matrix, W: np.ndarray) -> np.ndarray:
     """Logits of weights (n_features + 1, n_outputs), intercepts last, in X's dtype."""
     W = W.astype(X.dtype, copy=False)
     return _affine(X, W[:-1], W[-1])
 
 
-def _affine(X, coef, intercept):
+def _affine(
+    X: np.ndarray | csr_matrix, coef: np.ndarray, intercept: np.ndarray
+) -> np.ndarray:
     logits = safe_sparse_dot(X, coef, dense_output=True)
     if np.result_type(logits, intercept) != logits.dtype:
         return logits + intercept
@@ -56,22 +70,35 @@ class Layers:
     activation: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        names, n_hidden = self.activation, self.n_hidden_layers
-        names = (names,) * n_hidden if isinstance(names, str) else tuple(names)
+        n_hidden = self.n_hidden_layers
+        if isinstance(self.activation, str):
+            names = (self.activation,) * n_hidden
+        else:
+            names = tuple(self.activation)
         if len(names) != n_hidden:
-            each = f"one name per hidden layer ({n_hidden})"
-            raise ValueError(f"activation must have {each}, got {names}.")
+            raise ValueError(
+                f"activation must have one name per hidden layer ({n_hidden}), got "
+                f"{names}."
+            )
         if len(self.intercepts) != len(self.coefs):
-            own = f"{len(self.coefs)} weight matrices and {len(self.intercepts)}"
-            raise ValueError(f"There are {own} bias vectors; give one per layer.")
+            raise ValueError(
+                f"There are {len(self.coefs)} weight matrices and "
+                f"{len(self.intercepts)} bias vectors. Give one of each per layer."
+            )
         object.__setattr__(self, "coefs", tuple(self.coefs))
         object.__setattr__(self, "intercepts", tuple(self.intercepts))
         object.__setattr__(self, "activation", names)
 
     @classmethod
-    def of(cls, weights: Sequence[np.ndarray], activation: Sequence[str] = ()):
-        """Of each layer's weights (n_in + 1, n_out), the biases in the last row."""
-        return cls([W[:-1] for W in weights], [W[-1] for W in weights], activation)
+    def of(
+        cls, weights: Sequence[np.ndarray], activation: Sequence[str] = ()
+    ) -> "Layers":
+        """Layers of weights (n_in + 1, n_out) each, with the biases in the last row."""
+        return cls(
+            coefs=[W[:-1] for W in weights],
+            intercepts=[W[-1] for W in weights],
+            activation=activation,
+        )
 
     @property
     def n_hidden_layers(self) -> int:
@@ -87,42 +114,50 @@ class Layers:
 
     @property
     def dtype(self) -> np.dtype:
-        return np.result_type(*(array.dtype for array in self.coefs + self.intercepts))
+        return _result_dtype(array.dtype for array in self.coefs + self.intercepts)
 
     @property
     def widths(self) -> tuple[int, ...]:
         return tuple(len(intercept) for intercept in self.intercepts[:-1])
 
-    def hidden(self, X, layer: int | None = None):
+    def hidden(
+        self, X: np.ndarray | csr_matrix, layer: int | None = None
+    ) -> np.ndarray | csr_matrix:
         """What enters a layer: 0, which is the rows, to n_hidden_layers (None)."""
         Z = X if issparse(X) else np.asarray(X)
         n = len(self.coefs[0])
         if Z.ndim != 2 or Z.shape[1] != n:
-            raise ValueError(f"X has shape {Z.shape}, the network takes {n} features.")
+            raise ValueError(
+                f"X has shape {Z.shape}, but the network takes {n} features. Give rows "
+                "with the columns that it was fitted on."
+            )
         for i in range(self.n_hidden_layers if layer is None else layer):
-            Z = activate(_affine(Z, *self._layer(i)), self.activation[i])
+            Z = activate(self._pre_activation(Z, i), self.activation[i])
         return Z
 
-    def _layer(self, i: int) -> tuple[np.ndarray, np.ndarray]:
-        return self.coefs[i], self.intercepts[i]
+    def _pre_activation(self, Z: np.ndarray | csr_matrix, layer: int) -> np.ndarray:
+        return _affine(Z, self.coefs[layer], self.intercepts[layer])
 
-    def inputs(self, X) -> list:
-        found = [self.hidden(X, 0)]
+    def inputs(self, X: np.ndarray | csr_matrix) -> list:
+        """What enters each layer, the rows first."""
+        inputs = [self.hidden(X, 0)]
         for i, name in enumerate(self.activation):
-            found.append(activate(_affine(found[-1], *self._layer(i)), name))
-        return found
+            inputs.append(activate(self._pre_activation(inputs[-1], i), name))
+        return inputs
 
     def gradients(self, inputs: list, residuals: np.ndarray) -> list[np.ndarray]:
-        found = []
+        """Derivatives by `weights` of a loss, `residuals` being those by the logits."""
+        gradients = []
         for i in range(self.n_hidden_layers, -1, -1):
-            found.append(np.vstack([inputs[i].T @ residuals, residuals.sum(axis=0)]))
+            by_coef = inputs[i].T @ residuals
+            gradients.append(np.vstack([by_coef, residuals.sum(axis=0)]))
             if i:
-                slopes = _ACTIVATIONS[self.activation[i - 1]][1](inputs[i])
+                slopes = _ACTIVATIONS[self.activation[i - 1]].slopes(inputs[i])
                 residuals = residuals @ self.coefs[i].T * slopes
-        return found[::-1]
+        return gradients[::-1]
 
-    def logits(self, X) -> np.ndarray:
-        return _affine(self.hidden(X), *self._layer(-1))
+    def logits(self, X: np.ndarray | csr_matrix) -> np.ndarray:
+        return self._pre_activation(self.hidden(X), -1)
 
     @property
     def weights(self) -> list[np.ndarray]:
@@ -131,23 +166,34 @@ class Layers:
 
     @property
     def last(self) -> np.ndarray:
-        return np.vstack(self._layer(-1))
+        return np.vstack([self.coefs[-1], self.intercepts[-1]])
 
     def with_last(self, W: np.ndarray) -> "Layers":
-        return self._ending(W[:-1], W[-1])
+        return self._with_last_layer(W[:-1], W[-1])
 
-    def _ending(self, coef: np.ndarray, intercept: np.ndarray, **more) -> "Layers":
-        coefs, biases = (*self.coefs[:-1], coef), (*self.intercepts[:-1], intercept)
-        return replace(self, coefs=coefs, intercepts=biases, **more)
+    def _with_last_layer(
+        self, coef: np.ndarray, intercept: np.ndarray, **changes: object
+    ) -> "Layers":
+        return replace(
+            self,
+            coefs=(*self.coefs[:-1], coef),
+            intercepts=(*self.intercepts[:-1], intercept),
+            **changes,
+        )
 
     def scaled(self, factor: float) -> "Layers":
-        return self._ending(self.coefs[-1] * factor, self.intercepts[-1] * factor)
+        return self._with_last_layer(
+            self.coefs[-1] * factor, self.intercepts[-1] * factor
+        )
 
     def above(self, layer: int) -> "Layers":
-        own = self.coefs, self.intercepts, self.activation
-        return Layers(*(part[layer:] for part in own))
+        return Layers(
+            coefs=self.coefs[layer:],
+            intercepts=self.intercepts[layer:],
+            activation=self.activation[layer:],
+        )
 
-    def astype(self, dtype) -> "Layers":
+    def astype(self, dtype: np.dtype) -> "Layers":
         coefs = [array.astype(dtype, copy=False) for array in self.coefs]
         intercepts = [array.astype(dtype, copy=False) for array in self.intercepts]
         return replace(self, coefs=coefs, intercepts=intercepts)
@@ -159,15 +205,20 @@ class Layers:
         """One output per class: ``(-z / 2, z / 2)`` for a single logit z, or zero."""
         if self.n_outputs != 1 or n_classes > 2:
             return self
-        return self._ending(*expand_binary(*self._layer(-1), n_classes))
+        coef, intercept = expand_binary(
+            self.coefs[-1], self.intercepts[-1], n_classes=n_classes
+        )
+        return self._with_last_layer(coef, intercept)
 
 
 @dataclass(frozen=True, eq=False)
 class HiddenLayers:
+    """Layers below the last, as messages hold them."""
+
     weights: Sequence[np.ndarray] = ()  # each (n_in + 1, n_units), biases last
     activation: Sequence[str] = ()
 
-    def outputs(self, X):
+    def outputs(self, X: np.ndarray | csr_matrix) -> np.ndarray | csr_matrix:
         for W, name in zip(self.weights, self.activation, strict=True):
             X = activate(linear_logits(X, W), name)
         return X
@@ -186,7 +237,9 @@ class HiddenLayers:
         return cls() if content is None else cls(**content)
 
 
-def expand_binary(coef, intercept, n_classes):
+def expand_binary(
+    coef: np.ndarray, intercept: np.ndarray, *, n_classes: int
+) -> tuple[np.ndarray, np.ndarray]:
     """A last layer of one column, for two classes or one, with a column per class."""
     if n_classes == 1:
         return np.zeros_like(coef), np.zeros_like(intercept)
@@ -194,23 +247,35 @@ def expand_binary(coef, intercept, n_classes):
     return coef * signs, intercept * signs
 
 
-def one_per_layer(name: str, value, depth: int, *words) -> list:
-    """Value for each hidden layer of one or a sequence; positive, or one of words."""
+def one_per_layer(name: str, value: object, depth: int, *words: str) -> list:
+    """A parameter's value for each hidden layer, of one value or a sequence.
+
+    Each must be a positive number or one of `words`.
+    """
     if value is None or isinstance(value, str | Real):
-        values = [value] * depth
+        per_layer = [value] * depth
     else:
-        values = [v.item() if isinstance(v, np.generic) else v for v in value]
-    fits = [v in words or (isinstance(v, Real) and 0 < v < np.inf) for v in values]
-    if len(values) != depth or not all(fits):
-        allowed = " or ".join(["positive", *map(repr, words)])
-        each = f"one value, or one per hidden layer ({depth}), each {allowed}"
-        raise ValueError(f"{name} must be {each}; got {value!r}.")
-    return values
+        per_layer = [v.item() if isinstance(v, np.generic) else v for v in value]
+    is_valid = [v in words or _is_positive(v) for v in per_layer]
+    if len(per_layer) != depth or not all(is_valid):
+        raise ValueError(
+            f"{name} must be one value, or one per hidden layer ({depth}), each "
+            f"{' or '.join(['positive', *map(repr, words)])}; got {value!r}."
+        )
+    return per_layer
 
 
-@dataclass(frozen=True, eq=False)
+def _is_positive(value: object) -> bool:
+    return isinstance(value, Real) and 0 < value < np.inf
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Coordinates:
-    """Row x is ``(x - center) / scale``; NaN, used as 0 and 1, is what was not seen."""
+    """Row x is ``(x - center) / scale`` in them.
+
+    NaN stands where a node has not seen the feature vary; it is used as a centre of 0
+    and a scale of 1.
+    """
 
     center: np.ndarray  # (n_features,)
     scale: np.ndarray  # (n_features,), positive
@@ -218,84 +283,116 @@ class Coordinates:
     @classmethod
     def common(cls, several: "Sequence[Coordinates | None]") -> "Coordinates | None":
         """Mean centre and median scale of nodes that know them, or None if none has."""
-        having = [own for own in several if own is not None]
+        having = [coordinates for coordinates in several if coordinates is not None]
         if not having:
             return None
-        center = np.ma.masked_invalid([own.center for own in having]).mean(axis=0)
-        scales = np.ma.masked_invalid([own.scale for own in having])
-        pair = center, np.ma.median(scales, axis=0)
-        found = cls(*(np.ma.filled(own, np.nan) for own in pair))
-        return found if len(having) == len(several) else found.filled()
+        centers = np.ma.masked_invalid([coordinates.center for coordinates in having])
+        scales = np.ma.masked_invalid([coordinates.scale for coordinates in having])
+        common = cls(
+            center=np.ma.filled(centers.mean(axis=0), np.nan),
+            scale=np.ma.filled(np.ma.median(scales, axis=0), np.nan),
+        )
+        # A node without coordinates works on features as they are.
+        return common if len(having) == len(several) else common.filled()
 
     def filled(self, other: "Coordinates | None" = None) -> "Coordinates":
-        """The same, with what others say, or features as they are, where not known."""
-        center, scale = (0.0, 1.0) if other is None else (other.center, other.scale)
-        pairs = (self.center, center), (self.scale, scale)
-        return Coordinates(*(np.where(np.isnan(own), new, own) for own, new in pairs))
+        """The same, with NaN replaced by `other`, or else by a centre 0 and scale 1."""
+        center = 0.0 if other is None else other.center
+        scale = 1.0 if other is None else other.scale
+        return Coordinates(
+            center=np.where(np.isnan(self.center), center, self.center),
+            scale=np.where(np.isnan(self.scale), scale, self.scale),
+        )
 
     def take_in(self, layers: Layers) -> Layers:
-        """Layers over features as over these, less a Network's untrained weights."""
-        first, bias = layers.coefs[0], layers.intercepts[0]
-        own = getattr(layers, "coordinates", None)
-        if own is not None:
-            constant = np.isnan(own.scale) & np.isfinite(own.center)
-            bias = bias + own.center[constant] @ first[constant]
+        """Layers of features as layers of rows in these coordinates: the inverse.
+
+        ``x w + b = z (s w) + (b + c w)`` for ``x = s z + c``. Weights of features that
+        were constant where a Network was fitted are not trained; they enter its biases
+        at the value that the feature had, and become zero.
+        """
+        first = layers.coefs[0]
+        bias = layers.intercepts[0]
+        fitted_in = getattr(layers, "coordinates", None)
+        if fitted_in is not None:
+            constant = np.isnan(fitted_in.scale) & np.isfinite(fitted_in.center)
+            bias = bias + fitted_in.center[constant] @ first[constant]
             first = np.where(constant[:, None], 0.0, first)
-        known = self.filled()
-        bias = bias + known.center @ first
-        return with_first(layers, first * known.scale[:, None], bias)
+        filled = self.filled()
+        bias = bias + filled.center @ first
+        return with_first(layers, coef=first * filled.scale[:, None], bias=bias)
 
     def give_back(self, layers: Layers) -> Layers:
-        known = self.filled()
-        first = layers.coefs[0] / known.scale[:, None]
-        return with_first(layers, first, layers.intercepts[0] - known.center @ first)
+        """Layers of rows in these coordinates as layers of the features."""
+        filled = self.filled()
+        first = layers.coefs[0] / filled.scale[:, None]
+        bias = layers.intercepts[0] - filled.center @ first
+        return with_first(layers, coef=first, bias=bias)
 
-    def rows(self, X):
+    def rows(self, X: np.ndarray | csr_matrix) -> np.ndarray | csr_matrix:
         """Rows in these coordinates; sparse ones are scaled only, see `left_out`."""
-        known = self.filled()
+        filled = self.filled()
         if issparse(X):
-            return csr_matrix(X.multiply(1.0 / known.scale))
-        return ((X - known.center) / known.scale).astype(X.dtype, copy=False)
+            return csr_matrix(X.multiply(1.0 / filled.scale))
+        return ((X - filled.center) / filled.scale).astype(X.dtype, copy=False)
 
     def left_out(self) -> "Coordinates":
         """What `rows` does not do to sparse rows: the centre, in units of the scale."""
-        known = self.filled()
-        return Coordinates(known.center / known.scale, np.ones_like(known.scale))
+        filled = self.filled()
+        return Coordinates(
+            center=filled.center / filled.scale, scale=np.ones_like(filled.scale)
+        )
 
 
-def with_first(layers: Layers, coef, bias) -> Layers:
+def with_first(layers: Layers, *, coef: np.ndarray, bias: np.ndarray) -> Layers:
+    """Layers with another first one, in the dtype of the one that it replaces."""
     coef = coef.astype(layers.coefs[0].dtype, copy=False)
-    biases = bias.astype(layers.intercepts[0].dtype, copy=False), *layers.intercepts[1:]
-    return replace(layers, coefs=(coef, *layers.coefs[1:]), intercepts=biases)
+    bias = bias.astype(layers.intercepts[0].dtype, copy=False)
+    return replace(
+        layers,
+        coefs=(coef, *layers.coefs[1:]),
+        intercepts=(bias, *layers.intercepts[1:]),
+    )
 
 
-_LAYERS = ("coefs", "intercepts", "activation")
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Network(Layers):
     """A stack of dense layers with one output column per class."""
 
     # How the source model turned its logits into probabilities: "softmax", "logistic"
-    # (one-vs-rest; of a binary model, of the difference of the two columns), or
-    # "identity" where the logits are scores (SVM, ridge, perceptron); "none" of a node
-    # without a classifier, whose classes are those of its rows.
+    # (one-vs-rest; for a binary model, the sigmoid of the difference of the two
+    # columns), or "identity" where the logits are scores (SVM, ridge, perceptron);
+    # "none" for a node without a classifier, whose classes are those of its rows.
     output: str
     classes: np.ndarray  # (n_outputs,), the label of each column
     seen: np.ndarray  # (n_outputs,), bool: the model was fitted on the class
     n_features_in: int
     feature_names_in: np.ndarray | None = field(default=None, repr=False)
-    # In which the classifier after folded steps works; None: the features as they are.
+    # Those that the classifier after folded steps works in; None: the features as they
+    # are.
     coordinates: Coordinates | None = field(default=None, repr=False)
 
     @classmethod
-    def of_rows(cls, labels, X, feature_names_in=None) -> "Network":
+    def of_rows(
+        cls,
+        labels: ArrayLike,
+        X: np.ndarray | csr_matrix,
+        feature_names_in: np.ndarray | None = None,
+    ) -> "Network":
         """What stands for the classifier of a node that has none, but rows."""
-        labels, dtype = np.unique(labels), np.result_type(X.dtype, np.float32)
-        n, n_labels = X.shape[1], len(labels)
-        layers = [np.zeros((n, n_labels), dtype)], [np.zeros(n_labels, dtype)], ()
-        seen = np.ones(n_labels, dtype=bool)
-        return cls(*layers, "none", labels, seen, n, feature_names_in)
+        classes = np.unique(labels)
+        n_features = X.shape[1]
+        dtype = np.result_type(X.dtype, np.float32)
+        return cls(
+            coefs=(np.zeros((n_features, len(classes)), dtype),),
+            intercepts=(np.zeros(len(classes), dtype),),
+            activation=(),
+            output="none",
+            classes=classes,
+            seen=np.ones(len(classes), dtype=bool),
+            n_features_in=n_features,
+            feature_names_in=feature_names_in,
+        )
 
     @property
     def has_classifier(self) -> bool:
@@ -309,102 +406,146 @@ class Network(Layers):
         """A constant network with hidden layers, of no unit; any other as it is."""
         if not n_hidden_layers or not self.is_constant:
             return self
-        dtype, none = self.coefs[0].dtype, [0] * n_hidden_layers
-        widths = [self.n_features_in, *none, self.n_outputs]
-        coefs = [np.zeros(shape, dtype) for shape in pairwise(widths)]
-        intercepts = [*(np.zeros(n, dtype) for n in none), self.intercepts[0]]
-        activation = ["identity" for _ in none]
-        return replace(self, coefs=coefs, intercepts=intercepts, activation=activation)
+        dtype = self.coefs[0].dtype
+        widths = [self.n_features_in, *[0] * n_hidden_layers, self.n_outputs]
+        no_biases = [np.zeros(0, dtype) for _ in range(n_hidden_layers)]
+        return replace(
+            self,
+            coefs=[np.zeros(shape, dtype) for shape in pairwise(widths)],
+            intercepts=[*no_biases, self.intercepts[0]],
+            activation=["identity"] * n_hidden_layers,
+        )
 
-    def decision_function(self, X) -> np.ndarray:
+    def decision_function(self, X: np.ndarray | csr_matrix) -> np.ndarray:
         return self.logits(X)
 
     def with_layers(self, layers: Layers) -> "Network":
         """Other layers, the same outputs; feature names stay if their number does."""
-        own, n = {key: getattr(layers, key) for key in _LAYERS}, len(layers.coefs[0])
-        if n != self.n_features_in:
-            own |= {"n_features_in": n, "feature_names_in": None, "coordinates": None}
-        return replace(self, **own)
+        network = replace(
+            self,
+            coefs=layers.coefs,
+            intercepts=layers.intercepts,
+            activation=layers.activation,
+        )
+        n_features = len(layers.coefs[0])
+        if n_features == self.n_features_in:
+            return network
+        return replace(
+            network, n_features_in=n_features, feature_names_in=None, coordinates=None
+        )
 
     def as_content(self) -> dict:
-        names, own = self.feature_names_in, self.coordinates
-        names = None if names is None else names.tolist()
-        content = {key: list(getattr(self, key)) for key in _LAYERS}
-        content |= {"output": self.output, "labels": self.classes.tolist()}
-        content |= {"seen": self.seen, "n_features": self.n_features_in}
-        content["feature_names"] = names
-        known = {} if own is None else {"center": own.center, "scale": own.scale}
-        return content | known
+        """Fields of a message."""
+        names = self.feature_names_in
+        content = {
+            "coefs": list(self.coefs),
+            "intercepts": list(self.intercepts),
+            "activation": list(self.activation),
+            "output": self.output,
+            "labels": self.classes.tolist(),
+            "seen": self.seen,
+            "n_features": self.n_features_in,
+            "feature_names": None if names is None else names.tolist(),
+        }
+        if self.coordinates is not None:
+            content["center"] = self.coordinates.center
+            content["scale"] = self.coordinates.scale
+        return content
 
     @classmethod
     def from_content(cls, content: Mapping) -> "Network":
-        names, coordinates = content.get("feature_names"), None
+        names = content.get("feature_names")
+        coordinates = None
         if "center" in content:
-            coordinates = Coordinates(content["center"], content["scale"])
-        names = None if names is None else np.array(names, dtype=object)
-        own = [content[key] for key in (*_LAYERS, "output")]
-        own += [np.asarray(content["labels"]), content["seen"], content["n_features"]]
-        return cls(*own, names, coordinates)
+            coordinates = Coordinates(center=content["center"], scale=content["scale"])
+        return cls(
+            coefs=content["coefs"],
+            intercepts=content["intercepts"],
+            activation=content["activation"],
+            output=content["output"],
+            classes=np.asarray(content["labels"]),
+            seen=content["seen"],
+            n_features_in=content["n_features"],
+            feature_names_in=None if names is None else np.array(names, dtype=object),
+            coordinates=coordinates,
+        )
 
     def aligned(self, classes: ArrayLike) -> "Network":
         """The same for other labels; outputs that it lacks are zero and not seen."""
         classes = np.asarray(classes)
-        column = {label: c for c, label in enumerate(classes.tolist())}
-        target = np.array([column.get(label, -1) for label in self.classes.tolist()])
-        kept = target >= 0
+        column_of = {label: c for c, label in enumerate(classes.tolist())}
+        columns = np.array(
+            [column_of.get(label, -1) for label in self.classes.tolist()]
+        )
+        return self._with_last_layer(
+            _placed(self.coefs[-1], columns=columns, n_columns=len(column_of)),
+            _placed(self.intercepts[-1], columns=columns, n_columns=len(column_of)),
+            classes=classes,
+            seen=_placed(self.seen, columns=columns, n_columns=len(column_of)),
+        )
 
-        def placed(values):
-            found = np.zeros((*values.shape[:-1], len(column)), dtype=values.dtype)
-            found[..., target[kept]] = values[..., kept]
-            return found
 
-        last, seen = map(placed, self._layer(-1)), placed(self.seen)
-        return self._ending(*last, classes=classes, seen=seen)
+def _placed(array: np.ndarray, *, columns: np.ndarray, n_columns: int) -> np.ndarray:
+    """Zeros with the last axis of an array put at `columns`; -1 leaves an entry out."""
+    is_placed = columns >= 0
+    placed = np.zeros((*array.shape[:-1], n_columns), dtype=array.dtype)
+    placed[..., columns[is_placed]] = array[..., is_placed]
+    return placed
 
 
-def as_weights(values, *, name: str, what: str, copy: bool = True) -> np.ndarray:
+def as_weights(
+    array: ArrayLike | csr_matrix, *, name: str, array_name: str, copy: bool = True
+) -> np.ndarray:
     """Weights in C order, float32 or else 64, finite copies; without ``copy`` as is."""
-    weights = np.asarray(values.toarray() if issparse(values) else values)
+    weights = np.asarray(array.toarray() if issparse(array) else array)
     dtype = np.float32 if weights.dtype == np.float32 else np.float64
     if not copy:
         return weights.astype(dtype, copy=False)
     weights = np.array(weights, dtype=dtype, order="C")
-    check_finite(weights, name=name, what=what)
+    check_finite(weights, name=name, array_name=array_name)
     return weights
 
 
-def check_finite(values, *, name: str, what: str) -> None:
-    values = np.asarray(values.data if issparse(values) else values)
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
+def check_finite(array: ArrayLike | csr_matrix, *, name: str, array_name: str) -> None:
+    numbers = np.asarray(array.data if issparse(array) else array)
+    if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
         raise ValueError(
-            f"Node {name!r}: {what} has {np.sum(~np.isfinite(values))} values that are "
-            "not finite (NaN or infinity); fit this model again."
+            f"Node {name!r}: {array_name} has {np.sum(~np.isfinite(numbers))} values "
+            "that are not finite (NaN or infinity). Fit this model again."
         )
 
 
-def union_of_classes(networks: Sequence[Network], *, names=None) -> np.ndarray:
+def union_of_classes(
+    networks: Sequence[Network], *, names: Sequence[str] | None = None
+) -> np.ndarray:
     """Sorted labels that some network has seen; ValueError if they have no order."""
     names = names or [f"estimator {i}" for i in range(len(networks))]
-    labels = [network.classes[network.seen] for network in networks]
-    owner = {}
-    for name, values in zip(names, labels, strict=True):
-        for label in values.tolist():
-            owner.setdefault(label, name)
+    seen_classes = [network.classes[network.seen] for network in networks]
+    first_node = {}  # of each label
+    for name, classes in zip(names, seen_classes, strict=True):
+        for label in classes.tolist():
+            first_node.setdefault(label, name)
     # Compared as Python objects: numpy would turn 1 into "1" and sort that.
     try:
-        sorted(owner)
+        sorted(first_node)
     except TypeError:
-        first, *others = owner
-        text = isinstance(first, str)
-        other = next((b for b in others if isinstance(b, str) != text), others[-1])
+        first, *others = first_node
+        is_text = isinstance(first, str)
+        other = next((b for b in others if isinstance(b, str) != is_text), others[-1])
         raise ValueError(
             f"The classes of the nodes cannot be sorted together: node "
-            f"{owner[first]!r} has the label {first!r} ({type(first).__name__}), node "
-            f"{owner[other]!r} has {other!r} ({type(other).__name__}). Use one type."
+            f"{first_node[first]!r} has the label {first!r} ({type(first).__name__}), "
+            f"node {first_node[other]!r} has {other!r} ({type(other).__name__}). Use "
+            "labels of one type at all nodes."
         ) from None
-    return np.unique(np.concatenate(labels))
+    return np.unique(np.concatenate(seen_classes))
 
 
 def common_dtype(networks: Sequence[Network]) -> np.dtype:
+    """The dtype of all networks but constant ones, whose zeros could have any."""
     having = [network for network in networks if not network.is_constant]
-    return np.result_type(*(network.dtype for network in having or networks))
+    return _result_dtype(network.dtype for network in having or networks)
+
+
+def _result_dtype(dtypes: Iterable[np.dtype]) -> np.dtype:
+    return np.result_type(*dtypes)

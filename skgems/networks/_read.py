@@ -1,7 +1,9 @@
-"""Find the classifier inside its wrappers and read it; what outputs of a net are."""
+"""Find the classifier inside its wrappers and read it; describe outputs of a net."""
 
 import numbers
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier, is_regressor
@@ -19,37 +21,47 @@ from ._network import Network, with_first
 from ._sklearn import READERS, read_linear, read_one_vs_rest
 from ._wrappers import unwrap
 
+if TYPE_CHECKING:
+    from torch import nn
 
-def output_labels(net, *, name: str = "estimator") -> tuple[np.ndarray, np.ndarray]:
+
+def output_labels(
+    net: object, *, name: str = "estimator"
+) -> tuple[np.ndarray, np.ndarray]:
     """Labels of a skorch net's outputs, 0 and 1 for a single one, and which it saw."""
     n_outputs = count_outputs(net)
     if n_outputs == 1:
         return np.arange(2), np.ones(2, dtype=bool)
-    return labels_of(net, n_outputs, name)
+    return labels_of(net, n_outputs=n_outputs, name=name)
 
 
-def output_link(net, *, name: str = "estimator") -> str:
-    """What a chain's outputs go through at its very end, as `to_module` takes it."""
+def output_link(net: object, *, name: str = "estimator") -> str:
+    """What the logits go through at the end of the module, as `to_module` takes it."""
     from ._torch import read_module
 
     return read_module(module_of(net), name=name).link or "identity"
 
 
-def count_outputs(net) -> int:
-    last = output_parameters(net)
-    return last[0].shape[0] if last else 1
+def count_outputs(net: object) -> int:
+    parameters = output_parameters(net)
+    return parameters[0].shape[0] if parameters else 1
 
 
-def output_parameters(net) -> list:
+def output_parameters(net: object) -> "list[nn.Parameter]":
+    """Weights and biases of the last layer, with one row per output each."""
     layer = _traced_layer(module_of(net))
     if layer is None:
-        found = [p for p in module_of(net).parameters() if p.ndim][:-3:-1]
-    else:
-        found = list(layer.parameters())
-    return [p for p in found if p.shape[0] == found[0].shape[0]]
+        # The weights and biases of a module that cannot be traced are likely last.
+        last_two = [p for p in module_of(net).parameters() if p.ndim][:-3:-1]
+        return _of_same_length(last_two)
+    return _of_same_length(list(layer.parameters()))
 
 
-def last_layer(module):
+def _of_same_length(parameters: "list[nn.Parameter]") -> "list[nn.Parameter]":
+    return [p for p in parameters if p.shape[0] == parameters[0].shape[0]]
+
+
+def last_layer(module: "nn.Module") -> "nn.Module | None":
     """The layer that every output has come through; else the Linear defined last."""
     from torch import nn
 
@@ -60,7 +72,11 @@ def last_layer(module):
     return linear[-1] if linear else None
 
 
-def _traced_layer(module):
+def _traced_layer(module: "nn.Module") -> "nn.Module | None":
+    """The last layer with parameters, if all outputs come through it and it is dense.
+
+    The trace is followed from the outputs back, as long as there is one way.
+    """
     from torch import nn
 
     from ._trace import first_output, trace
@@ -69,21 +85,23 @@ def _traced_layer(module):
         root, graph = trace(module, "estimator")
     except TypeError:
         return None
-    value = first_output(graph)
-    while getattr(value, "op", "").startswith("call_"):
-        if value.op == "call_module":
-            layer = root.get_submodule(value.target)
+    operation = first_output(graph)
+    while getattr(operation, "op", "").startswith("call_"):
+        if operation.op == "call_module":
+            layer = root.get_submodule(operation.target)
             if next(layer.parameters(), None) is not None:
                 kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Bilinear)
                 return layer if isinstance(layer, kinds) else None
-        inputs = value.all_input_nodes
-        value = inputs[0] if len(inputs) == 1 else None
+        inputs = operation.all_input_nodes
+        operation = inputs[0] if len(inputs) == 1 else None
     return None
 
 
-# Where a class is defined, and its name: nothing is imported to know it.
-_NETS = ("NeuralNetClassifier", "NeuralNetBinaryClassifier")
-_SKORCH = {("skorch.classifier", name) for name in _NETS}
+# Modules and names of classes: neither skorch nor torch is imported to know them.
+_SKORCH = {
+    ("skorch.classifier", "NeuralNetClassifier"),
+    ("skorch.classifier", "NeuralNetBinaryClassifier"),
+}
 _TORCH_MODULE = ("torch.nn.modules.module", "Module")
 
 ACCEPTED = (
@@ -95,24 +113,26 @@ ACCEPTED = (
 )
 
 
-def is_constant(estimator) -> bool:
+def is_constant(estimator: object) -> bool:
     """Whether it is the constant model of a node whose rows show one class."""
-    own = unwrap(estimator)
-    if isinstance(own, OneVsRestClassifier):
-        return len(getattr(own, "classes_", ())) == 1
-    return isinstance(own, DummyClassifier)
+    classifier = unwrap(estimator)
+    if isinstance(classifier, OneVsRestClassifier):
+        return len(getattr(classifier, "classes_", ())) == 1
+    return isinstance(classifier, DummyClassifier)
 
 
-def is_skorch(estimator) -> bool:
+def is_skorch(estimator: object) -> bool:
     """Whether it is a skorch classifier; imports neither skorch nor torch."""
     return not _SKORCH.isdisjoint(_class_paths(estimator))
 
 
-def _class_paths(estimator):
+def _class_paths(estimator: object) -> list[tuple[str, str]]:
     return [(base.__module__, base.__name__) for base in type(estimator).__mro__]
 
 
-def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Network:
+def read_network(
+    estimator: object, *, name: str = "estimator", copy: bool = True
+) -> Network:
     """Read a classifier into arrays; without ``copy`` its own: do not change them."""
     if isinstance(estimator, Network):
         return estimator
@@ -122,34 +142,47 @@ def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Ne
         return read_network(inner, name=name, copy=copy)
     if isinstance(estimator, Pipeline):
         return _read_pipeline(estimator, name)
-    kind = type(estimator).__name__
     if not is_fitted(estimator, name=name):
-        unfitted = f"this {kind} is not fitted. Fit it on the node's rows."
-        raise NotFittedError(f"Node {name!r}: {unfitted}")
+        raise NotFittedError(
+            f"Node {name!r}: this {type(estimator).__name__} is not fitted. Fit it on "
+            "the node's rows."
+        )
     if is_skorch(estimator):
         from ._torch import read_skorch
 
         return read_skorch(estimator, name=name)
     if isinstance(estimator, OneVsRestClassifier):
         return read_one_vs_rest(estimator, name=name, read=read_network)
-    read = next((READERS[own] for own in READERS if isinstance(estimator, own)), None)
-    if all(hasattr(estimator, own) for own in ("classes_", "coef_", "intercept_")):
-        read = read or read_linear
-    if read is not None:
-        return read(estimator, name=name, copy=copy)
+    read = _reader(estimator)
+    if read is None:
+        raise _cannot_be_read(estimator, name)
+    return read(estimator, name=name, copy=copy)
+
+
+def _reader(estimator: object) -> Callable[..., Network] | None:
+    for kind, read in READERS.items():
+        if isinstance(estimator, kind):
+            return read
+    linear_attributes = ("classes_", "coef_", "intercept_")
+    is_linear = all(hasattr(estimator, attribute) for attribute in linear_attributes)
+    return read_linear if is_linear else None
+
+
+def _cannot_be_read(estimator: object, name: str) -> TypeError:
+    kind = type(estimator).__name__
     if getattr(estimator, "refit", None) is False:
-        raise TypeError(
+        return TypeError(
             f"Node {name!r}: this {kind} was fitted with refit=False and so has no "
             "best_estimator_. Fit it with refit=True."
         )
-    raise TypeError(
+    return TypeError(
         f"Node {name!r}: {kind} cannot be read, as it has no weights of a linear model "
         "or of a network. EnsembleAggregator lets classifiers of any kind vote"
-        f"{_in_place_of(estimator)}. Accepted here are {ACCEPTED}."
+        f"{_alternative_to_a_vote(estimator)}. Accepted here are {ACCEPTED}."
     )
 
 
-# Classifiers that have no weights, and that PooledAggregator makes of sums of rows.
+# Classifiers that have no weights, and that PooledAggregator fits from sums of rows.
 SUMMED = (
     "BernoulliNB",
     "CategoricalNB",
@@ -160,12 +193,12 @@ SUMMED = (
 )
 
 
-def _in_place_of(estimator) -> str:
-    """What else to do with a classifier that has no weights, after a vote."""
+def _alternative_to_a_vote(estimator: object) -> str:
+    """What else can be done with a classifier that has no weights."""
     kind = type(estimator).__name__
     if kind in SUMMED:
         return (
-            f"; PooledAggregator(pooled={kind}()) makes the {kind} of all rows, of "
+            f"; PooledAggregator(pooled={kind}()) fits the {kind} of all rows from "
             "sums that nodes send"
         )
     if hasattr(estimator, "calibrated_classifiers_"):
@@ -176,7 +209,7 @@ def _in_place_of(estimator) -> str:
     return ""
 
 
-def is_fitted(estimator, *, name: str = "estimator") -> bool:
+def is_fitted(estimator: object, *, name: str = "estimator") -> bool:
     """Whether a classifier, in any wrappers, is fitted; TypeError for anything else."""
     if isinstance(estimator, Network):
         return True
@@ -196,12 +229,14 @@ def is_fitted(estimator, *, name: str = "estimator") -> bool:
         return hasattr(estimator, "classes_")
 
 
-def _check_kind(estimator, name):
+def _check_kind(estimator: object, name: str) -> None:
     """Raise TypeError for what is no classifier, fitted or not."""
-    if isinstance(estimator, type):
-        own = f"{estimator.__name__} is a class, not an instance"
-        raise TypeError(f"Node {name!r}: {own}; give a fitted {estimator.__name__}().")
     kind = type(estimator).__name__
+    if isinstance(estimator, type):
+        raise TypeError(
+            f"Node {name!r}: {estimator.__name__} is a class, not an instance. Give a "
+            f"fitted {estimator.__name__}()."
+        )
     if _TORCH_MODULE in _class_paths(estimator):
         raise TypeError(
             f"Node {name!r}: {kind} is a bare torch module, which does not know its "
@@ -209,29 +244,45 @@ def _check_kind(estimator, name):
             "is trained already, call its initialize()."
         )
     if isinstance(estimator, Pipeline) and not estimator.steps:
-        raise TypeError(f"Node {name!r}: the Pipeline has no steps.")
+        raise TypeError(
+            f"Node {name!r}: the Pipeline has no steps. Give one that ends with a "
+            "fitted classifier."
+        )
+    # The estimators in these are checked when they are read.
     if isinstance(estimator, (FrozenEstimator, Pipeline)) or is_skorch(estimator):
         return
     if _has_role(is_regressor, estimator):
-        raise TypeError(f"Node {name!r}: {kind} is a regressor; give a classifier.")
+        raise TypeError(
+            f"Node {name!r}: {kind} is a regressor. Give a fitted classifier."
+        )
+    if isinstance(estimator, (str, numbers.Number)):
+        raise TypeError(
+            f"Node {name!r}: {kind} {estimator!r} is not a classifier. Accepted are "
+            f"{ACCEPTED}."
+        )
+    if not _seems_a_classifier(estimator):
+        raise TypeError(
+            f"Node {name!r}: {kind} is not a classifier. Accepted are {ACCEPTED}."
+        )
+
+
+def _seems_a_classifier(estimator: object) -> bool:
     if hasattr(estimator, "classes_") or _has_role(is_classifier, estimator):
-        return
-    behaves = hasattr(estimator, "fit") and hasattr(estimator, "predict")
-    if isinstance(estimator, BaseEstimator) or not behaves:
-        if isinstance(estimator, (str, numbers.Number)):
-            kind = f"{kind} {estimator!r}"
-        not_one = f"{kind} is not a classifier. Accepted are {ACCEPTED}."
-        raise TypeError(f"Node {name!r}: {not_one}")
+        return True
+    if isinstance(estimator, BaseEstimator):
+        return False
+    # An estimator of another library may not say what it is before it is fitted.
+    return hasattr(estimator, "fit") and hasattr(estimator, "predict")
 
 
-def _has_role(role, estimator):
+def _has_role(role: Callable[[object], bool], estimator: object) -> bool:
     try:
         return role(estimator)
     except Exception:  # an object without scikit-learn's tags
         return False
 
 
-def _read_pipeline(pipeline, name):
+def _read_pipeline(pipeline: Pipeline, name: str) -> Network:
     network = read_network(pipeline.steps[-1][1], name=name)
     steps = _transformers(pipeline.steps[:-1])
     if not steps:
@@ -243,27 +294,39 @@ def _read_pipeline(pipeline, name):
             "numbers. A vectorizer that learns nothing from rows, HashingVectorizer or "
             "FeatureHasher, is given as front= where it is the same at all nodes; the "
             "fitted pipelines may stay as they are. EnsembleAggregator lets pipelines "
-            "vote that begin with any vectorizer."
+            "that begin with any vectorizer vote."
         )
     # A transformer of the user's own may not count its features: let the next one that
     # does, or the classifier, say it.
-    known = (getattr(step, "n_features_in_", None) for _, step in steps)
-    n_features_in = next((n for n in known if n is not None), network.n_features_in)
-    features = {"n_features_in": n_features_in}
-    features["feature_names_in"] = getattr(steps[0][1], "feature_names_in_", None)
-    first = network.coefs[0], network.intercepts[0]
-    coef, intercept, coordinates = fold_steps(steps, *first, name=name, **features)
-    network = with_first(network, coef, intercept)
-    return replace(network, coordinates=coordinates, **features)
+    counts = (getattr(step, "n_features_in_", None) for _, step in steps)
+    n_features_in = next((n for n in counts if n is not None), network.n_features_in)
+    feature_names_in = getattr(steps[0][1], "feature_names_in_", None)
+    coef, intercept, coordinates = fold_steps(
+        steps,
+        network.coefs[0],
+        network.intercepts[0],
+        name=name,
+        n_features_in=n_features_in,
+        feature_names_in=feature_names_in,
+    )
+    return replace(
+        with_first(network, coef=coef, bias=intercept),
+        coordinates=coordinates,
+        n_features_in=n_features_in,
+        feature_names_in=feature_names_in,
+    )
 
 
-def _transformers(steps, prefix=""):
-    found = []
+def _transformers(
+    steps: Sequence[tuple[str, object]], prefix: str = ""
+) -> list[tuple[str, BaseEstimator]]:
+    """Labels and transformers of steps, those of pipelines within them one by one."""
+    transformers = []
     for label, step in steps:
         while isinstance(step, FrozenEstimator):
             step = step.estimator
         if isinstance(step, Pipeline) and hasattr(step, "transform"):
-            found += _transformers(step.steps, f"{prefix}{label}__")
+            transformers += _transformers(step.steps, f"{prefix}{label}__")
         elif hasattr(step, "transform"):  # no "passthrough", no sampler
-            found.append((prefix + label, step))
-    return found
+            transformers.append((prefix + label, step))
+    return transformers

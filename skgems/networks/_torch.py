@@ -1,6 +1,7 @@
 """Read a torch module, or a skorch classifier around it, as a chain of layers."""
 
 import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,7 +20,7 @@ class UnsupportedError(Exception):
     """An operation that no chain of Linear layers and activations has."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Chain:
     """Layers up to the last activation, and the affine map since then."""
 
@@ -32,55 +33,72 @@ class Chain:
     link: str | None = None  # what the outputs went through at the end
 
     @property
-    def width(self):
-        own = (self.coef, self.shift, *self.coefs[-1:])
-        return next((array.shape[-1] for array in own if array.ndim), None)
+    def width(self) -> int | None:
+        """Columns of the value; None until the first layer says it."""
+        for array in (self.coef, self.shift, *self.coefs[-1:]):
+            if array.ndim:
+                return array.shape[-1]
+        return None
 
-    def linear(self, weight, bias):
+    def linear(self, weight: np.ndarray, bias: np.ndarray | float) -> "Chain":
         if weight.ndim != 2:
             raise UnsupportedError
         shift = np.broadcast_to(self.shift, weight.shape[:1])
         coef = self.coef @ weight if self.coef.ndim == 2 else (weight.T * self.coef).T
         return replace(self, coef=coef, shift=shift @ weight + bias)
 
-    def scale(self, factor):
+    def scale(self, factor: np.ndarray | float) -> "Chain":
         factor = self._per_unit(factor)
         return replace(self, coef=self.coef * factor, shift=self.shift * factor)
 
-    def move(self, offset):
+    def move(self, offset: np.ndarray | float) -> "Chain":
         return replace(self, shift=self.shift + self._per_unit(offset))
 
-    def activate(self, name):
+    def activate(self, name: str) -> "Chain":
         if self.width is None:
             raise UnsupportedError
-        coef, shift = self.coef, np.broadcast_to(self.shift, (self.width,))
+        coef = self.coef
         if coef.ndim < 2:
             coef = np.diag(np.broadcast_to(coef, (self.width,)))
-        layers = (*self.coefs, coef), (*self.intercepts, shift)
-        return Chain(*layers, (*self.activation, name))
+        shift = np.broadcast_to(self.shift, (self.width,))
+        return Chain(
+            coefs=(*self.coefs, coef),
+            intercepts=(*self.intercepts, shift),
+            activation=(*self.activation, name),
+        )
 
-    def finish(self):
+    def finish(self) -> "Chain":
         """Take a sigmoid at the very end for the link."""
-        untouched = self.coef.ndim == self.shift.ndim == 0 and self.coef == 1
-        if self.link or not untouched or self.activation[-1:] != ("logistic",):
+        is_identity = self.coef.ndim == self.shift.ndim == 0 and self.coef == 1
+        ends_with_sigmoid = is_identity and self.activation[-1:] == ("logistic",)
+        if self.link or not ends_with_sigmoid:
             return self
-        (*coefs, coef), (*intercepts, shift) = self.coefs, self.intercepts
-        return Chain(coefs, intercepts, self.activation[:-1], coef, shift, "logistic")
+        return Chain(
+            coefs=self.coefs[:-1],
+            intercepts=self.intercepts[:-1],
+            activation=self.activation[:-1],
+            coef=self.coefs[-1],
+            shift=self.intercepts[-1],
+            link="logistic",
+        )
 
-    def check_open(self):
+    def check_open(self) -> None:
+        """Raise where the outputs have gone through a softmax or the like already."""
         if self.link:
-            link = self.link.removeprefix("log_")
-            raise UnsupportedError(f"it comes after the {link} of the outputs")
+            raise UnsupportedError(
+                f"it comes after the {self.link.removeprefix('log_')} of the outputs"
+            )
 
-    def _per_unit(self, values):
-        values = np.asarray(values)
-        if values.size == 1:
-            return values.reshape(())
-        if values.ndim == 2 and values.shape[0] == 1:
-            values = values[0]
-        if values.ndim != 1 or self.width not in (None, values.size):
+    def _per_unit(self, array: np.ndarray | float) -> np.ndarray:
+        """A number, or one per unit; anything else is no part of a chain."""
+        array = np.asarray(array)
+        if array.size == 1:
+            return array.reshape(())
+        if array.ndim == 2 and array.shape[0] == 1:
+            array = array[0]
+        if array.ndim != 1 or self.width not in (None, array.size):
             raise UnsupportedError
-        return values
+        return array
 
 
 # Operations by what they do to a chain; functions and tensor methods share names.
@@ -100,12 +118,13 @@ _NAMES = {
     **{name: name for name in ("softmax", "log_softmax", "logsigmoid", "linear")},
     **{name: name for name in ("flatten", "squeeze", "getitem", "size")},
 }
+# By the name of a method, and by the function itself.
 _OPERATIONS = {
-    own: kind
+    operation: kind
     for kind, names in _NAMES.items()
     for name in names.split()
-    for space in (torch, functional, torch.special, operator)
-    for own in (name, getattr(space, name, name))
+    for namespace in (torch, functional, torch.special, operator)
+    for operation in (name, getattr(namespace, name, name))
 }
 _ARITHMETIC = ("add", "subtract", "multiply", "divide")
 _MODULES = {
@@ -118,88 +137,150 @@ _MODULES = {
     nn.Flatten: "flatten",
     (nn.Identity, nn.Dropout, nn.AlphaDropout, nn.FeatureAlphaDropout): "keep",
 }
-# What the shape of a chain's value is made of.
-_SHAPE, _BATCH, _WIDTH, _PLACE = object(), object(), object(), object()
+# They stand for what tracing does not know: the shape of a chain's value, the number of
+# its rows and of its columns, and its device or dtype.
+_SHAPE = object()
+_BATCH = object()
+_WIDTH = object()
+_PLACE = object()
 _ATTRIBUTES = {"shape": _SHAPE, "device": _PLACE, "dtype": _PLACE}
+
+
+# What a node of the graph gives: a Chain, a constant, or one of the marks above.
+_Value = object
 
 
 def read_module(module: nn.Module, *, name: str) -> Chain:
     """Layers of a module in evaluation mode; in float64, ``coef`` is of the last."""
     root, graph = trace(module, name)
-    nodes, result = list(graph.nodes)[:-1], first_output(graph)
-    needed = needed_nodes(result) if isinstance(result, fx.Node) else set()
-    values = {}
+    output = first_output(graph)
+    if not isinstance(output, fx.Node):
+        raise _no_chain_error(module, name)
+    chain = _evaluate_graph(graph, output=output, root=root, name=name)
+    if not isinstance(chain, Chain):
+        raise _no_chain_error(module, name)
+    chain = chain.finish()
+    if chain.coef.ndim == 2:
+        return chain
+    if not chain.coefs:
+        raise TypeError(
+            f"Node {name!r}: {type(module).__name__} has no Linear layer. Its last "
+            "layer must be a Linear layer, at most followed by Softmax, LogSoftmax or "
+            "Sigmoid."
+        )
+    raise TypeError(
+        f"Node {name!r}: {type(module).__name__} ends with {chain.activation[-1]}. Its "
+        "last layer must be a Linear layer, at most followed by Softmax, LogSoftmax or "
+        "Sigmoid."
+    )
+
+
+def _no_chain_error(module: nn.Module, name: str) -> TypeError:
+    return TypeError(
+        f"Node {name!r}: the output of {type(module).__name__} does not depend on its "
+        "input through Linear layers. Return logits or probabilities from its forward."
+    )
+
+
+def _evaluate_graph(
+    graph: fx.Graph, *, output: fx.Node, root: nn.Module, name: str
+) -> _Value:
+    """Value of `output`; TypeError for an operation that no chain has.
+
+    Operations that the output does not need are checked too: they may change in place
+    what it needs.
+    """
+    needed = needed_nodes(output)
+    operations = list(graph.nodes)[:-1]  # the last one is the return of all outputs
+    node_values: dict[fx.Node, _Value] = {}
     with torch.no_grad(), np.errstate(all="ignore"):
-        for position, node in enumerate(nodes):
+        for position, node in enumerate(operations):
             try:
-                later = nodes[position + 1 :] if is_in_place(node, root) else []
-                if later and not node.all_input_nodes[0].users.keys().isdisjoint(later):
-                    raise UnsupportedError(
-                        "it changes a value in place that is used again"
-                    )
+                if is_in_place(node, root):
+                    _check_not_used_later(node, operations[position + 1 :])
                 if node in needed:
-                    values[node] = _evaluate(node, values, root, name)
+                    node_values[node] = _evaluate(
+                        node, node_values, root=root, name=name
+                    )
             except UnsupportedError as exc:
                 reason = f" ({exc})" if exc.args else ""
-                raise TypeError(
-                    f"Node {name!r}: {describe(node, root)} cannot be part of a chain "
-                    f"of Linear layers and elementwise activations{reason}. Supported "
-                    "are Linear, BatchNorm1d, ReLU, Tanh, Sigmoid, Dropout, and a "
-                    "Softmax, LogSoftmax or Sigmoid at the end. Where all nodes have "
-                    "the same layers below the last, give front=Backbone(net)."
-                ) from None
-    chain = values.get(result) if needed else None
-    if not isinstance(chain, Chain):
-        raise TypeError(
-            f"Node {name!r}: the output of {type(module).__name__} does not depend on "
-            "its input through Linear layers; return logits or probabilities."
-        )
-    chain = chain.finish()
-    if chain.coef.ndim < 2:
-        last = f"ends with {chain.activation[-1]}" if chain.coefs else "has no Linear"
-        raise TypeError(
-            f"Node {name!r}: {type(module).__name__} {last}; its last layer must be "
-            "a Linear layer, at most followed by Softmax, LogSoftmax or Sigmoid."
-        )
-    return chain
+                raise _unsupported_error(node, reason, root=root, name=name) from None
+    return node_values[output]
 
 
-def _evaluate(node, values, root, name):
-    """Value of a graph node: a Chain, a constant, or an opaque part of a shape."""
+def _check_not_used_later(node: fx.Node, later: list[fx.Node]) -> None:
+    changed = node.all_input_nodes[0]
+    if not changed.users.keys().isdisjoint(later):
+        raise UnsupportedError("it changes a value in place that is used again")
+
+
+def _unsupported_error(
+    node: fx.Node, reason: str, *, root: nn.Module, name: str
+) -> TypeError:
+    return TypeError(
+        f"Node {name!r}: {describe(node, root)} cannot be part of a chain of Linear "
+        f"layers and elementwise activations{reason}. Supported are Linear, "
+        "BatchNorm1d, ReLU, Tanh, Sigmoid, Dropout, and a Softmax, LogSoftmax or "
+        "Sigmoid at the end. Where all nodes have the same layers below the last, give "
+        "front=Backbone(net)."
+    )
+
+
+def _evaluate(
+    node: fx.Node, node_values: dict[fx.Node, _Value], *, root: nn.Module, name: str
+) -> _Value:
+    """Value of a graph node, from those of the nodes that enter it."""
     if node.op == "placeholder":
         return Chain()
     if node.op == "get_attr":
-        value = operator.attrgetter(node.target)(root)
-        if isinstance(value, torch.Tensor):
-            _numpy(value, name, node.target)
-        return value
-    args = fx.node.map_arg(node.args, values.__getitem__)
-    kwargs = fx.node.map_arg(node.kwargs, values.__getitem__)
-    inputs = (values[n] for n in node.all_input_nodes)
+        constant = operator.attrgetter(node.target)(root)
+        if isinstance(constant, torch.Tensor):
+            _numpy(constant, name=name, array_name=node.target)  # it must be finite
+        return constant
+    return _evaluate_call(node, node_values, root=root, name=name)
+
+
+def _evaluate_call(
+    node: fx.Node, node_values: dict[fx.Node, _Value], *, root: nn.Module, name: str
+) -> _Value:
+    args = fx.node.map_arg(node.args, node_values.__getitem__)
+    kwargs = fx.node.map_arg(node.kwargs, node_values.__getitem__)
+    inputs = [node_values[input_node] for input_node in node.all_input_nodes]
     chains = [value for value in inputs if isinstance(value, Chain)]
     if node.op == "call_module":
         if len(chains) != 1 or len(args) != 1 or kwargs:
             raise UnsupportedError
         layer = root.get_submodule(node.target)
-        return _apply_module(layer, args[0], node.target, name)
+        return _apply_module(layer, args[0], path=node.target, name=name)
     if not chains:
-        return _evaluate_constant(node, args, kwargs)
+        return _evaluate_constant(node, args, kwargs=kwargs)
     if len(chains) > 1:
         raise UnsupportedError("it joins two branches, as a residual connection does")
-    if _OPERATIONS.get(node.target) not in _KEEPS_LINK:
-        chains[0].check_open()
+    return _evaluate_function(node, args, kwargs=kwargs, chain=chains[0], name=name)
+
+
+def _evaluate_function(
+    node: fx.Node, args: Sequence, *, kwargs: Mapping, chain: Chain, name: str
+) -> _Value:
+    kind = _OPERATIONS.get(node.target)
+    if kind not in _KEEPS_LINK:
+        chain.check_open()
     if node.target is getattr and args[1] in _ATTRIBUTES:
         return _ATTRIBUTES[args[1]]
-    return _apply(_OPERATIONS.get(node.target), args, kwargs, name)
+    return _apply(kind, args, kwargs=kwargs, name=name)
 
 
 # What a function makes of the outputs.
-_LINKS = {name: name for name in ("softmax", "log_softmax")}
-_LINKS["logsigmoid"] = "log_logistic"
+_LINKS = {
+    "softmax": "softmax",
+    "log_softmax": "log_softmax",
+    "logsigmoid": "log_logistic",
+}
+# Operations that may come after it.
 _KEEPS_LINK = ("keep", "cast", "squeeze", "reshape", "flatten", "getitem", "size")
 
 
-def _evaluate_constant(node, args, kwargs):
+def _evaluate_constant(node: fx.Node, args: Sequence, *, kwargs: Mapping) -> _Value:
     if args and args[0] is _SHAPE and node.target is operator.getitem:
         return _dimension(args[1])
     try:
@@ -210,165 +291,244 @@ def _evaluate_constant(node, args, kwargs):
         raise UnsupportedError from exc
 
 
-def _dimension(index):
+def _dimension(index: object) -> object:
+    """The mark of an entry of a shape (n_rows, width)."""
     if index not in (0, 1, -1):
         raise UnsupportedError
     return _WIDTH if index else _BATCH
 
 
-def _apply_module(layer, chain, path, name):
+def _apply_module(layer: nn.Module, chain: Chain, *, path: str, name: str) -> Chain:
     if not isinstance(layer, (nn.Identity, nn.Flatten)):
         chain.check_open()
 
-    def own(key):
-        return _numpy(getattr(layer, key), name, f"{path}.{key}")
+    def parameter(attribute: str) -> np.ndarray:
+        return _numpy(
+            getattr(layer, attribute), name=name, array_name=f"{path}.{attribute}"
+        )
 
     if isinstance(layer, nn.Linear):
-        return chain.linear(own("weight").T, 0.0 if layer.bias is None else own("bias"))
+        weight = parameter("weight").T
+        return chain.linear(weight, 0.0 if layer.bias is None else parameter("bias"))
     if isinstance(layer, nn.BatchNorm1d) and layer.running_mean is not None:
-        mean, variance = own("running_mean"), own("running_var")
+        mean = parameter("running_mean")
+        variance = parameter("running_var")
         chain = chain.move(-mean).scale(1 / np.sqrt(variance + layer.eps))
-        return chain.scale(own("weight")).move(own("bias")) if layer.affine else chain
-    kind = next((k for c, k in _MODULES.items() if isinstance(layer, c)), None)
-    more = ("dim", "start_dim", "end_dim")  # of Softmax and Flatten
-    kwargs = {key: getattr(layer, key) for key in more if hasattr(layer, key)}
-    return _apply(kind, (chain,), kwargs, name)
+        if not layer.affine:
+            return chain
+        return chain.scale(parameter("weight")).move(parameter("bias"))
+    return _apply(_module_kind(layer), (chain,), kwargs=_dims_of(layer), name=name)
 
 
-def _apply(kind, args, kwargs, name):
+def _module_kind(layer: nn.Module) -> str | None:
+    for classes, kind in _MODULES.items():
+        if isinstance(layer, classes):
+            return kind
+    return None
+
+
+def _dims_of(layer: nn.Module) -> dict:
+    """Arguments of Softmax and Flatten, as their functions take them."""
+    names = ("dim", "start_dim", "end_dim")
+    return {name: getattr(layer, name) for name in names if hasattr(layer, name)}
+
+
+def _apply(kind: str | None, args: Sequence, *, kwargs: Mapping, name: str) -> _Value:
     """A function or method of a chain; every other argument is a constant."""
-    chain = args[0]
     if kind in _ARITHMETIC or kind == "matmul":
-        return _arithmetic(kind, args, kwargs, name)
-    if not isinstance(chain, Chain):
+        return _arithmetic(kind, args, kwargs=kwargs, name=name)
+    if not isinstance(args[0], Chain):
         raise UnsupportedError
+    return _apply_to_chain(kind, args[0], args, kwargs=kwargs, name=name)
+
+
+def _apply_to_chain(
+    kind: str | None, chain: Chain, args: Sequence, *, kwargs: Mapping, name: str
+) -> _Value:
     if kind in ("relu", "tanh", "logistic"):
         return chain.activate(kind)
     if kind in _LINKS:
-        dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
-        if dim not in (1, -1, None):
-            raise UnsupportedError
-        return replace(chain, link=_LINKS[kind])
+        return _linked(chain, _LINKS[kind], args=args, kwargs=kwargs)
     if kind == "negative":
         return chain.scale(-1.0)
     if kind == "linear":
-        weight, bias = _bound(args, kwargs, "weight", "bias")
-        weight = _numpy(weight, name, "a weight")
-        bias = 0.0 if bias is None else _numpy(bias, name, "a bias")
-        return chain.linear(weight.T, bias)
+        return _linear(chain, args, kwargs=kwargs, name=name)
     if kind == "size":
         (dim,) = _bound(args, kwargs, "dim")
         return _SHAPE if dim is None else _dimension(dim)
-    if _keeps_columns(kind, chain, args, kwargs):
+    keeps_columns = _KEEPS_COLUMNS.get(kind)
+    if keeps_columns is not None and keeps_columns(chain, args, kwargs):
         return chain
     raise UnsupportedError
 
 
-def _arithmetic(kind, args, kwargs, name):
+def _linked(chain: Chain, link: str, *, args: Sequence, kwargs: Mapping) -> Chain:
+    dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+    if dim not in (1, -1, None):
+        raise UnsupportedError
+    return replace(chain, link=link)
+
+
+def _linear(chain: Chain, args: Sequence, *, kwargs: Mapping, name: str) -> Chain:
+    weight, bias = _bound(args, kwargs, "weight", "bias")
+    weight = _numpy(weight, name=name, array_name="a weight").T
+    if bias is None:
+        return chain.linear(weight, 0.0)
+    return chain.linear(weight, _numpy(bias, name=name, array_name="a bias"))
+
+
+def _arithmetic(kind: str, args: Sequence, *, kwargs: Mapping, name: str) -> Chain:
+    """A chain and a constant, added, multiplied and the like."""
     if kwargs or len(args) != 2:
         raise UnsupportedError
-    left, right = args
-    chain, constant = (left, right) if isinstance(left, Chain) else (right, left)
-    constant = _numpy(constant, name, "a constant")
+    chain_is_first = isinstance(args[0], Chain)
+    chain, constant = args if chain_is_first else reversed(args)
+    constant = _numpy(constant, name=name, array_name="a constant")
     if kind == "add":
         return chain.move(constant)
     if kind == "multiply":
         return chain.scale(constant)
     if kind == "subtract":
-        on_left = chain is left
-        return chain.move(-constant) if on_left else chain.scale(-1.0).move(constant)
-    if chain is not left:
+        if chain_is_first:
+            return chain.move(-constant)
+        return chain.scale(-1.0).move(constant)
+    if not chain_is_first:
         raise UnsupportedError
-    divided = kind == "divide"
-    return chain.scale(1 / constant) if divided else chain.linear(constant, 0.0)
+    if kind == "divide":
+        return chain.scale(1 / constant)
+    return chain.linear(constant, 0.0)
 
 
-def _keeps_columns(kind, chain, args, kwargs):
-    """Whether it leaves (n_rows, width), or (n_rows,) of one column, as it is."""
-    if kind == "keep":
+# Whether an operation leaves (n_rows, width), or (n_rows,) of one column, as it is.
+
+
+def _always_keeps(chain: Chain, args: Sequence, kwargs: Mapping) -> bool:
+    return True
+
+
+def _cast_keeps(chain: Chain, args: Sequence, kwargs: Mapping) -> bool:
+    dtypes = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.dtype)]
+    return all(dtype in (torch.float32, torch.float64) for dtype in dtypes)
+
+
+def _flatten_keeps(chain: Chain, args: Sequence, kwargs: Mapping) -> bool:
+    start, end = _bound(args, kwargs, "start_dim", "end_dim")
+    return end in (None, -1, 1) and (start == 1 or chain.width == 1)
+
+
+def _squeeze_keeps(chain: Chain, args: Sequence, kwargs: Mapping) -> bool:
+    (dim,) = _bound(args, kwargs, "dim")
+    return chain.width is not None and dim in (None, 1, -1)
+
+
+def _getitem_keeps(chain: Chain, args: Sequence, kwargs: Mapping) -> bool:
+    """Whether it is ``x[:, 0]`` of a single column."""
+    index = args[1] if isinstance(args[1], tuple) else (args[1],)
+    takes_all_rows = all(i in (Ellipsis, slice(None)) for i in index[:-1])
+    is_column = len(index) == 2 and takes_all_rows and index[-1] in (0, -1)
+    return chain.width == 1 and is_column
+
+
+def _reshape_keeps(chain: Chain, args: Sequence, kwargs: Mapping) -> bool:
+    shape = kwargs.get("shape", args[1:])
+    if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
+        shape = shape[0]
+    if len(shape) == 1:
+        return chain.width == 1 and (shape[0] is _BATCH or shape[0] == -1)
+    return len(shape) == 2 and _is_shape_of(chain, n_rows=shape[0], width=shape[1])
+
+
+def _is_shape_of(chain: Chain, *, n_rows: object, width: object) -> bool:
+    if n_rows not in (_BATCH, -1) or width is _BATCH:
+        return False
+    if width in (_WIDTH, chain.width):
         return True
-    if kind == "cast":
-        dtypes = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.dtype)]
-        return all(dtype in (torch.float32, torch.float64) for dtype in dtypes)
-    single = chain.width == 1
-    if kind == "flatten":
-        start, end = _bound(args, kwargs, "start_dim", "end_dim")
-        return end in (None, -1, 1) and (start == 1 or single)
-    if kind == "squeeze":
-        (dim,) = _bound(args, kwargs, "dim")
-        return chain.width is not None and dim in (None, 1, -1)
-    if kind == "getitem":
-        index = args[1] if isinstance(args[1], tuple) else (args[1],)
-        whole = all(i in (Ellipsis, slice(None)) for i in index[:-1])
-        return single and len(index) == 2 and whole and index[-1] in (0, -1)
-    if kind == "reshape":
-        shape = kwargs.get("shape", args[1:])
-        if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
-            shape = shape[0]
-        if len(shape) == 1:
-            return single and (shape[0] is _BATCH or shape[0] == -1)
-        if len(shape) != 2 or shape[0] not in (_BATCH, -1) or shape[1] is _BATCH:
-            return False
-        known = shape[1] in (_WIDTH, chain.width)
-        flat = shape[0] is _BATCH and shape[1] == -1
-        # Of the input the width is not known yet: rows are given flat.
-        return known or flat or (chain.width is None and isinstance(shape[1], int))
-    return False
+    if n_rows is _BATCH and width == -1:
+        return True
+    # The width of the input is not known yet: rows are given flat.
+    return chain.width is None and isinstance(width, int)
 
 
-def _bound(args, kwargs, *names):
+_KEEPS_COLUMNS: dict[str, Callable[[Chain, Sequence, Mapping], bool]] = {
+    "keep": _always_keeps,
+    "cast": _cast_keeps,
+    "flatten": _flatten_keeps,
+    "squeeze": _squeeze_keeps,
+    "getitem": _getitem_keeps,
+    "reshape": _reshape_keeps,
+}
+
+
+def _bound(args: Sequence, kwargs: Mapping, *names: str) -> list:
+    """Values of the arguments after the chain, by their names; None if not there."""
     if len(args) - 1 > len(names) or set(kwargs) - set(names):
         raise UnsupportedError
-    given = dict(zip(names, args[1:])) | kwargs  # noqa: B905
-    return [given.get(name) for name in names]
+    arguments = dict(zip(names, args[1:])) | kwargs  # noqa: B905
+    return [arguments.get(name) for name in names]
 
 
-def _numpy(value, name, what):
-    if isinstance(value, torch.Tensor):
-        value = value.detach().cpu().double().numpy()
-    elif not isinstance(value, (int, float)):
+def _numpy(constant: object, *, name: str, array_name: str) -> np.ndarray:
+    """A constant in float64; ValueError if it is not finite."""
+    if isinstance(constant, torch.Tensor):
+        constant = constant.detach().cpu().double().numpy()
+    elif not isinstance(constant, (int, float)):
         raise UnsupportedError
-    what = str(what).removeprefix("module.")
-    return as_weights(value, name=name, what=f"{what} of the module")
+    # The module is called as "module" by the root of the trace.
+    path = array_name.removeprefix("module.")
+    return as_weights(constant, name=name, array_name=f"{path} of the module")
 
 
-def read_skorch(net, *, name: str) -> Network:
+def read_skorch(net: object, *, name: str) -> Network:
     """Read an initialized net, whose logits enter a Softmax or Sigmoid at its end."""
     module = module_of(net)
     chain = read_module(module, name=name)
     double = any(p.dtype == torch.float64 for p in module.parameters())
     dtype = np.float64 if double else np.float32
-    coef, intercept, n_outputs = chain.coef, chain.shift, chain.coef.shape[1]
+    coef = chain.coef
+    intercept = chain.shift
+    n_outputs = coef.shape[1]
     if isinstance(net, NeuralNetBinaryClassifier):
         if n_outputs != 1:
-            needed = "the module of a NeuralNetBinaryClassifier must have one output"
-            raise ValueError(f"Node {name!r}: {needed}, it has {n_outputs}.")
-        coef, intercept = expand_binary(coef, intercept, 2)
-        classes, seen = np.arange(2), np.ones(2, dtype=bool)
+            raise ValueError(
+                f"Node {name!r}: the module of a NeuralNetBinaryClassifier must have "
+                f"one output, it has {n_outputs}. Use NeuralNetClassifier."
+            )
+        coef, intercept = expand_binary(coef, intercept, n_classes=2)
+        classes = np.arange(2)
+        seen = np.ones(2, dtype=bool)
     elif n_outputs == 1:
         raise ValueError(
             f"Node {name!r}: the module of {type(net).__name__} has one output, but "
             "needs one per class. Use NeuralNetBinaryClassifier, or two outputs."
         )
     else:
-        classes, seen = labels_of(net, n_outputs, name)
-    coefs = _as_layers((*chain.coefs, coef), dtype, name, "weights")
-    intercepts = _as_layers((*chain.intercepts, intercept), dtype, name, "biases")
+        classes, seen = labels_of(net, n_outputs=n_outputs, name=name)
     # Under CrossEntropyLoss skorch applies a second softmax in predict_proba, which
     # changes no label and makes all classes nearly alike: the module's own counts.
     link = chain.link.removeprefix("log_") if chain.link else _link(net)
-    own = {"seen": seen, "activation": chain.activation}
-    return network_of(net, coefs, intercepts, link, classes, **own)
-
-
-def _as_layers(layers, dtype, name, what):
-    return tuple(
-        as_weights(values.astype(dtype), name=name, what=f"the {what} of layer {i}")
-        for i, values in enumerate(layers)
+    return network_of(
+        net,
+        coefs=[
+            as_weights(
+                weights.astype(dtype), name=name, array_name=f"the weights of layer {i}"
+            )
+            for i, weights in enumerate((*chain.coefs, coef))
+        ],
+        intercepts=[
+            as_weights(
+                biases.astype(dtype), name=name, array_name=f"the biases of layer {i}"
+            )
+            for i, biases in enumerate((*chain.intercepts, intercept))
+        ],
+        output=link,
+        classes=classes,
+        seen=seen,
+        activation=chain.activation,
     )
 
 
-def _link(net):
+def _link(net: object) -> str:
+    """What predict_proba of skorch does with the logits, see `Network.output`."""
     if getattr(net, "predict_nonlinearity", "auto") != "auto":
         return "identity"
     criterion = getattr(net.criterion_, "_orig_mod", net.criterion_)

@@ -1,8 +1,10 @@
 """Trace a torch module without changing it, and describe its operations."""
 
 import threading
+from collections.abc import Callable
 from operator import iadd, imatmul, imul, isub, itruediv
 
+import torch
 from torch import fx, nn
 from torch.nn import functional
 
@@ -12,11 +14,11 @@ _IN_PLACE = (iadd, isub, imul, itruediv, imatmul)
 class _Root(nn.Module):
     """Calls the module as a user does, and stores constants that the tracer stores."""
 
-    def __init__(self, module):
+    def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = module
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> object:
         return self.module(x)
 
 
@@ -25,13 +27,15 @@ class _Rows(fx.Proxy):
 
     ndim = 2
 
-    def dim(self):
+    def dim(self) -> int:
         return 2
 
 
-def _traced_in_place(function):
+def _traced_in_place(
+    function: Callable[[object, object], object],
+) -> Callable[[fx.Proxy, object], fx.Proxy]:
     # fx itself takes "x += 1" for "x = x + 1", though others may hold x.
-    def method(self, other):
+    def method(self: fx.Proxy, other: object) -> fx.Proxy:
         return self.tracer.create_proxy("call_function", function, (self, other), {})
 
     return method
@@ -49,24 +53,28 @@ _one_at_a_time = threading.Lock()
 class _Tracer(fx.Tracer):
     """Traces what its own thread calls; modules that others run meanwhile just run."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(param_shapes_constant=True)
         self.thread = threading.get_ident()
 
-    def call_module(self, m, forward, args, kwargs):
+    def call_module(
+        self, m: nn.Module, forward: Callable, args: tuple, kwargs: dict
+    ) -> object:
         if threading.get_ident() != self.thread:
             return forward(*args, **kwargs)
         return super().call_module(m, forward, args, kwargs)
 
-    def getattr(self, attr, attr_val, parameter_proxy_cache):
+    def getattr(
+        self, attr: str, attr_val: object, parameter_proxy_cache: dict
+    ) -> object:
         if threading.get_ident() != self.thread:
             return attr_val
         return super().getattr(attr, attr_val, parameter_proxy_cache)
 
-    def proxy(self, node):
+    def proxy(self, node: fx.Node) -> _Rows:
         return _Rows(node, self)
 
-    def is_leaf_module(self, m, module_qualified_name):
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         # A parametrized Linear (weight_norm) has a class of its own.
         return super().is_leaf_module(m, module_qualified_name) or (
             isinstance(m, nn.Linear) and type(m).forward is nn.Linear.forward
@@ -90,18 +98,18 @@ def trace(module: nn.Module, name: str) -> tuple[nn.Module, fx.Graph]:
             "of its input."
         ) from exc
     finally:
-        for part, kept in attributes.items():
+        for part, attributes_before in attributes.items():
             vars(part).clear()
-            vars(part).update(kept)
+            vars(part).update(attributes_before)
     return root, graph
 
 
-def first_output(graph: fx.Graph):
-    """What the graph gives, of several outputs the first, as skorch takes it."""
-    result = list(graph.nodes)[-1].args[0]
-    if isinstance(result, (tuple, list)):
-        return result[0] if result else None
-    return result
+def first_output(graph: fx.Graph) -> object:
+    """What the module returns; the first of several outputs, as skorch takes it."""
+    output = list(graph.nodes)[-1].args[0]
+    if isinstance(output, (tuple, list)):
+        return output[0] if output else None
+    return output
 
 
 def is_in_place(node: fx.Node, root: nn.Module) -> bool:
@@ -119,28 +127,39 @@ def is_in_place(node: fx.Node, root: nn.Module) -> bool:
     )
 
 
-def needed_nodes(result: fx.Node) -> set[fx.Node]:
-    needed, todo = set(), [result]
-    while todo:
-        node = todo.pop()
+def needed_nodes(output: fx.Node) -> set[fx.Node]:
+    """The node, and all from which its value is computed."""
+    needed = set()
+    waiting = [output]
+    while waiting:
+        node = waiting.pop()
         if node not in needed:
             needed.add(node)
-            todo += node.all_input_nodes
+            waiting += node.all_input_nodes
     return needed
 
 
 def describe(node: fx.Node, root: nn.Module) -> str:
-    is_module = node.op == "call_module"
+    """An operation, and the module that does it, as a user finds it in their code."""
     # "@1" marks the second call of the same module.
-    path = node.target if is_module else [*node.meta["nn_module_stack"]][-1]
-    path = path.partition("@")[0]
-    what = type(root.get_submodule(path)).__name__
-    if node.op == "call_method":
-        what = f"method {node.target!r} in {what}.forward"
-    elif node.target is getattr:
-        what = f"attribute {node.args[1]!r} in {what}.forward"
-    elif not is_module:
-        called = getattr(node.target, "__name__", node.target)
-        what = f"operation {called!r} in {what}.forward"
+    path = _module_path(node).partition("@")[0]
+    operation = _operation_name(node, kind=type(root.get_submodule(path)).__name__)
     path = path.removeprefix("module").removeprefix(".")
-    return what + (f" (module {path!r})" if path else "")
+    return f"{operation} (module {path!r})" if path else operation
+
+
+def _module_path(node: fx.Node) -> str:
+    if node.op == "call_module":
+        return node.target
+    return list(node.meta["nn_module_stack"])[-1]
+
+
+def _operation_name(node: fx.Node, *, kind: str) -> str:
+    if node.op == "call_module":
+        return kind
+    if node.op == "call_method":
+        return f"method {node.target!r} in {kind}.forward"
+    if node.target is getattr:
+        return f"attribute {node.args[1]!r} in {kind}.forward"
+    function_name = getattr(node.target, "__name__", node.target)
+    return f"operation {function_name!r} in {kind}.forward"

@@ -4,13 +4,15 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 
-def unwrap(estimator):
+def unwrap(estimator: object) -> object:
+    """Without frozen estimators and fitted searches around it."""
     if isinstance(estimator, FrozenEstimator):
         return unwrap(estimator.estimator)
     inner = getattr(estimator, "best_estimator_", None)
     return estimator if inner is None else unwrap(inner)
 
 
-def final_step(estimator):
+def final_step(estimator: object) -> object:
+    """The classifier in any wrappers, at the end of any pipelines."""
     inner = unwrap(estimator)
     return final_step(inner.steps[-1][1]) if isinstance(inner, Pipeline) else inner

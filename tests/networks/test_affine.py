@@ -222,7 +222,8 @@ def test_clipping_far_from_zero_is_found(digits):
 @pytest.mark.parametrize("categories", [[1990, 2010], [5, 7, 40000]])
 def test_rare_categories_are_found(categories):
     rng = np.random.RandomState(0)
-    X, y = rng.choice(categories, size=(60, 2)).astype(float), np.arange(60) % 2
+    X = rng.choice(categories, size=(60, 2)).astype(float)
+    y = np.arange(60) % 2
     pipeline = fit(OneHotEncoder(handle_unknown="ignore"), X=X, y=y)
     with pytest.raises(ValueError, match="'onehotencoder'"):
         read_network(pipeline)
@@ -331,10 +332,10 @@ def test_small_blocks_give_the_same(digits):
 
     X, y = digits
     pipeline = fit(StandardScaler(), PCA(5), X=X, y=y)
-    whole = read_network(pipeline)
+    one_block = read_network(pipeline)
     with config_context(working_memory=0):
         blocks = read_network(pipeline)
-    np.testing.assert_allclose(blocks.coefs[0], whole.coefs[0], rtol=1e-12)
+    np.testing.assert_allclose(blocks.coefs[0], one_block.coefs[0], rtol=1e-12)
 
 
 @pytest.mark.parametrize("accepts", ["sparse", "both"])
@@ -452,17 +453,17 @@ def coordinates_of(*steps):
 
 
 def test_a_scaler_says_where_features_are():
-    pipeline, found = coordinates_of(StandardScaler())
-    np.testing.assert_allclose(found.center, pipeline[0].mean_, atol=1e-12)
-    np.testing.assert_allclose(found.scale[:4], pipeline[0].scale_[:4])
-    assert np.isnan(found.scale[4])
-    pipeline, found = coordinates_of(MinMaxScaler())
-    np.testing.assert_allclose(found.center, pipeline[0].data_min_, atol=1e-9)
-    np.testing.assert_allclose(found.scale[:4], pipeline[0].data_range_[:4])
-    assert np.isnan(found.scale[4])
-    pipeline, found = coordinates_of(MaxAbsScaler())
-    np.testing.assert_allclose(found.center, 0)
-    np.testing.assert_allclose(found.scale, pipeline[0].max_abs_)
+    pipeline, coordinates = coordinates_of(StandardScaler())
+    np.testing.assert_allclose(coordinates.center, pipeline[0].mean_, atol=1e-12)
+    np.testing.assert_allclose(coordinates.scale[:4], pipeline[0].scale_[:4])
+    assert np.isnan(coordinates.scale[4])
+    pipeline, coordinates = coordinates_of(MinMaxScaler())
+    np.testing.assert_allclose(coordinates.center, pipeline[0].data_min_, atol=1e-9)
+    np.testing.assert_allclose(coordinates.scale[:4], pipeline[0].data_range_[:4])
+    assert np.isnan(coordinates.scale[4])
+    pipeline, coordinates = coordinates_of(MaxAbsScaler())
+    np.testing.assert_allclose(coordinates.center, 0)
+    np.testing.assert_allclose(coordinates.scale, pipeline[0].max_abs_)
 
 
 @pytest.mark.filterwarnings("ignore:Features .* are constant", "ignore:invalid value")
@@ -470,29 +471,34 @@ def test_features_that_are_left_out_have_no_coordinates():
     columns = ColumnTransformer(
         [("scaled", StandardScaler(), [2, 0]), ("as is", "passthrough", [3])]
     )
-    pipeline, found = coordinates_of(columns)
+    pipeline, coordinates = coordinates_of(columns)
     mean = spread_rows()[0].mean(axis=0)
     np.testing.assert_allclose(
-        found.center[[0, 2, 3]], [mean[0], mean[2], 0], atol=1e-9
+        coordinates.center[[0, 2, 3]], [mean[0], mean[2], 0], atol=1e-9
     )
-    assert np.isnan(found.center[[1, 4]]).all() and np.isnan(found.scale[[1, 4]]).all()
-    assert found.scale[3] == 1
+    assert (
+        np.isnan(coordinates.center[[1, 4]]).all()
+        and np.isnan(coordinates.scale[[1, 4]]).all()
+    )
+    assert coordinates.scale[3] == 1
     select = SelectKBest(k=2)
     for steps in ([StandardScaler(), select], [select, StandardScaler()]):
-        pipeline, found = coordinates_of(*steps)
-        kept = pipeline["selectkbest"].get_support()
-        np.testing.assert_allclose(found.center[kept], mean[kept], atol=1e-9)
-        assert np.isnan(found.center[~kept]).all()
+        pipeline, coordinates = coordinates_of(*steps)
+        selected = pipeline["selectkbest"].get_support()
+        np.testing.assert_allclose(
+            coordinates.center[selected], mean[selected], atol=1e-9
+        )
+        assert np.isnan(coordinates.center[~selected]).all()
 
 
 def test_steps_that_mix_features_say_no_more_than_the_centre():
     rows = spread_rows()[0]
     for steps in ([PCA(3)], [StandardScaler(), PCA(3)], [PCA(3), StandardScaler()]):
-        _, found = coordinates_of(*steps)
-        np.testing.assert_allclose(found.center, rows.mean(axis=0), atol=1e-9)
+        _, coordinates = coordinates_of(*steps)
+        np.testing.assert_allclose(coordinates.center, rows.mean(axis=0), atol=1e-9)
         scaled = isinstance(steps[0], StandardScaler)
         expected = rows.std(axis=0) if scaled else np.ones(5)
-        np.testing.assert_allclose(found.scale[:4], expected[:4])
+        np.testing.assert_allclose(coordinates.scale[:4], expected[:4])
 
 
 def test_sparse_steps_are_not_centred():
@@ -501,25 +507,25 @@ def test_sparse_steps_are_not_centred():
         (np.ones(60), (np.arange(60), np.arange(60) * 80)), (60, 5000)
     )
     pipeline = make_pipeline(MaxAbsScaler(), LogisticRegression()).fit(wide, y)
-    found = read_network(pipeline).coordinates
-    np.testing.assert_array_equal(found.center[:80], 0)
-    assert found.scale[0] == 1 and np.isnan(found.scale[1])
+    coordinates = read_network(pipeline).coordinates
+    np.testing.assert_array_equal(coordinates.center[:80], 0)
+    assert coordinates.scale[0] == 1 and np.isnan(coordinates.scale[1])
     assert read_network(pipeline[-1]).coordinates is None
 
 
 def test_layers_go_into_coordinates_and_come_back():
     rows, _ = spread_rows()
-    pipeline, own = coordinates_of(StandardScaler())
+    pipeline, coordinates = coordinates_of(StandardScaler())
     network = read_network(pipeline)
-    common = Coordinates.common([own, None, own])
+    common = Coordinates.common([coordinates, None, coordinates])
     assert Coordinates.common([None, None]) is None
     inside = common.take_in(network)
     logits = network.decision_function(rows)
     np.testing.assert_allclose(inside.decision_function(common.rows(rows)), logits)
     np.testing.assert_allclose(common.give_back(inside).decision_function(rows), logits)
     scaled = common.rows(sparse.csr_matrix(rows))
-    left = common.left_out().give_back(inside)
-    np.testing.assert_allclose(left.decision_function(scaled), logits)
+    of_scaled = common.left_out().give_back(inside)
+    np.testing.assert_allclose(of_scaled.decision_function(scaled), logits)
     # What the classifier itself works on: its own weights.
     np.testing.assert_allclose(
         np.diff(inside.coefs[0])[:4, 0], pipeline[-1].coef_[0, :4]

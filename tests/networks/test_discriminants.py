@@ -32,8 +32,9 @@ def made_of_rounding(X, y, ulps):
     classes are so many last places apart there.
     """
     model = LinearDiscriminantAnalysis().fit(X[:, :-4], y)
-    rng, eps = np.random.RandomState(0), np.finfo(X.dtype).eps
-    shape = len(model.means_), 4
+    rng = np.random.RandomState(0)
+    eps = np.finfo(X.dtype).eps
+    shape = (len(model.means_), 4)
     means = X[0, -4:] * (1 + ulps * eps * rng.choice([-1, 0, 1], shape))
     model.means_ = np.hstack([model.means_, means.astype(X.dtype)])
     model.xbar_ = model.priors_ @ model.means_
@@ -45,8 +46,10 @@ def made_of_rounding(X, y, ulps):
     intercept = np.log(model.priors_) - 0.5 * np.sum(scores**2, axis=1)
     intercept -= coef @ model.xbar_
     if len(coef) == 2:
-        coef, intercept = np.diff(coef, axis=0), np.diff(intercept)
-    model.coef_, model.intercept_ = coef.astype(X.dtype), intercept.astype(X.dtype)
+        coef = np.diff(coef, axis=0)
+        intercept = np.diff(intercept)
+    model.coef_ = coef.astype(X.dtype)
+    model.intercept_ = intercept.astype(X.dtype)
     model.n_features_in_ += 4
     return model
 
@@ -92,8 +95,8 @@ def test_discriminants_that_rounding_outweighs_are_an_error():
 
 def test_features_constant_within_classes_are_an_error():
     X, y = data(3)
-    values = {"cat": 0.1, "dog": 0.3, "eel": 0.7}
-    X = np.hstack([X, [[values[label]] for label in y]])
+    last_feature = {"cat": 0.1, "dog": 0.3, "eel": 0.7}
+    X = np.hstack([X, [[last_feature[label]] for label in y]])
     model = LinearDiscriminantAnalysis().fit(X, y)
     with pytest.raises(ValueError, match=r"Node 'ward': scalings_ .* \[7\].*shrinkage"):
         read_network(model, name="ward")

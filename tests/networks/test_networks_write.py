@@ -133,8 +133,8 @@ def test_mlp_classifier_can_be_trained_further():
     X, y = rows(), LABELS[3][np.arange(30) % 3]
     estimator = to_mlp_classifier(Layers(coefs, intercepts, "relu"), LABELS[3])
     estimator.partial_fit(X, y)
-    moved = np.abs(estimator.coefs_[0] - coefs[0]).max()
-    assert 0 < moved < 0.01
+    largest_change = np.abs(estimator.coefs_[0] - coefs[0]).max()
+    assert 0 < largest_change < 0.01
 
 
 def test_mlp_classifier_with_one_column_for_two_classes():

@@ -114,7 +114,7 @@ def test_fitted_of_every_kind_is_fitted():
 
 
 @pytest.mark.parametrize(
-    ("thing", "message"),
+    ("estimator", "message"),
     [
         (3, "int 3 is not a classifier"),
         ("logistic", "str 'logistic' is not a classifier"),
@@ -134,10 +134,10 @@ def test_fitted_of_every_kind_is_fitted():
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else None,
 )
-def test_what_is_no_classifier_is_a_type_error(thing, message):
+def test_what_is_no_classifier_is_a_type_error(estimator, message):
     for function in (is_fitted, read_network):
         with pytest.raises(TypeError, match=f"Node 'ward': .*{message}"):
-            function(thing, name="ward")
+            function(estimator, name="ward")
 
 
 @pytest.mark.parametrize(
@@ -232,9 +232,9 @@ def test_one_vs_rest_of_linear_classifiers(estimator, n_classes, wrap):
     has_proba = hasattr(model, "predict_proba")
     assert network.output == ("logistic" if has_proba else "identity")
     if has_proba:
-        said = expit(scores if n_classes > 2 else np.diff(scores) * [-1, 1])
-        said /= said.sum(axis=1, keepdims=True)
-        np.testing.assert_allclose(said, model.predict_proba(X), atol=1e-12)
+        probabilities = expit(scores if n_classes > 2 else np.diff(scores) * [-1, 1])
+        probabilities /= probabilities.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(probabilities, model.predict_proba(X), atol=1e-12)
 
 
 def test_one_vs_rest_of_one_class():

@@ -268,10 +268,10 @@ def test_modules_of_other_threads_run_while_one_is_traced():
     other = Meanwhile()
     rows = torch.ones(1, D)
     expected = other(rows)
-    found = []
+    outputs = []
 
     def run_other():
-        thread = threading.Thread(target=lambda: found.append(other(rows)))
+        thread = threading.Thread(target=lambda: outputs.append(other(rows)))
         thread.start()
         thread.join()
 
@@ -279,8 +279,8 @@ def test_modules_of_other_threads_run_while_one_is_traced():
     weight = net.module_.linear.weight.detach().numpy()
     net.module_.step[0] = run_other
     np.testing.assert_array_equal(read_network(net).coefs[0], weight.T)
-    assert len(found) == 1
-    assert torch.equal(found[0], expected)
+    assert len(outputs) == 1
+    assert torch.equal(outputs[0], expected)
 
 
 def test_two_threads_trace_and_leave_torch_as_it_was():
@@ -320,18 +320,19 @@ def test_link(last, criterion, link):
 
 
 class Squeezed(nn.Module):
-    def __init__(self, how, sigmoid=False):
+    def __init__(self, squeeze, sigmoid=False):
         super().__init__()
         self.parts = nn.Sequential(nn.Linear(D, 4), nn.ReLU(), nn.Linear(4, 1))
-        self.how, self.sigmoid = how, sigmoid
+        self.squeeze = squeeze
+        self.sigmoid = sigmoid
 
     def forward(self, x):
         x = self.parts(x)
-        return self.how(torch.sigmoid(x) if self.sigmoid else x)
+        return self.squeeze(torch.sigmoid(x) if self.sigmoid else x)
 
 
 @pytest.mark.parametrize(
-    "how",
+    "squeeze",
     [
         lambda x: x,
         lambda x: x.squeeze(),
@@ -344,11 +345,11 @@ class Squeezed(nn.Module):
     ],
 )
 @pytest.mark.parametrize("sigmoid", [False, True])
-def test_binary_net(how, sigmoid):
+def test_binary_net(squeeze, sigmoid):
     X, y = rows()
     criterion = nn.BCELoss if sigmoid else nn.BCEWithLogitsLoss
     net = trained(
-        Squeezed(how, sigmoid),
+        Squeezed(squeeze, sigmoid),
         y=(y > 0).astype(np.float32),
         kind=skorch.NeuralNetBinaryClassifier,
         criterion=criterion,
@@ -538,9 +539,9 @@ def test_what_a_forward_keeps_is_put_back():
     net = skorch.NeuralNetClassifier(Keeping).initialize()
     X, _ = rows()
     output = raw_output(net, X)
-    kept = net.module_.kept
+    stored = net.module_.kept
     logits = read_network(net).decision_function(X)
-    assert net.module_.kept is kept
+    assert net.module_.kept is stored
     np.testing.assert_allclose(logits, output, rtol=1e-4, atol=1e-5)
 
 
@@ -603,9 +604,9 @@ def test_to_module(dtype):
     for output, expected in links.items():
         module = to_module(Layers(coefs, intercepts, ("relu", "tanh")), output=output)
         with torch.no_grad():
-            values = module(torch.from_numpy(X)).numpy()
-        assert values.dtype == dtype
-        np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-5)
+            outputs = module(torch.from_numpy(X)).numpy()
+        assert outputs.dtype == dtype
+        np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-5)
     module = to_module(Layers(coefs, intercepts, "logistic"))
     network = read_network(skorch.NeuralNetClassifier(module).initialize())
     assert network.activation == ("logistic", "logistic")

@@ -306,7 +306,7 @@ def test_weights_are_held_in_given_coordinates(sparse_rows):
     X, y = digits()
     layers = network(np.roll(X[:200], 9, axis=1), y[:200])
     rng = np.random.RandomState(0)
-    moved = Coordinates(rng.normal(size=64), np.exp(rng.normal(size=64)))
+    moved = Coordinates(center=rng.normal(size=64), scale=np.exp(rng.normal(size=64)))
     # The same rows and network in other units.
     rows = X[200:320] * moved.scale + moved.center
     there = moved.give_back(layers)
