@@ -337,7 +337,8 @@ def _apply(kind: str | None, args: Sequence, *, kwargs: Mapping, name: str) -> _
     """A function or method of a chain; every other argument is a constant."""
     if kind in _ARITHMETIC or kind == "matmul":
         return _arithmetic(kind, args, kwargs=kwargs, name=name)
-    if not isinstance(args[0], Chain):
+    # An input that is given by its name alone is in no place.
+    if not args or not isinstance(args[0], Chain):
         raise UnsupportedError
     return _apply_to_chain(kind, args[0], args, kwargs=kwargs, name=name)
 

@@ -503,6 +503,8 @@ class Called(nn.Module):
         (Called(lambda x: x.T, nn.Linear(4, C)), "attribute 'T'"),
         (Called(lambda x: torch.cat([x, x], 1), nn.Linear(8, C)), "operation 'cat'"),
         (Called(lambda x: torch.add(x, 1.0, alpha=2)), "operation 'add'"),
+        (Called(lambda x: torch.softmax(input=x, dim=1)), "operation 'softmax'"),
+        (Called(lambda x: torch.add(input=x, other=1.0)), "operation 'add'"),
         (Called(lambda x: (F.relu(x, inplace=True), x)[1]), "'relu'.*in place"),
         (Called(lambda x: (F.relu(x, True), x)[1]), "'relu'.*in place"),
         (Called(lambda x: (x.relu_(), x)[1]), "'relu_'.*in place"),
