@@ -7,11 +7,11 @@ fitted front of each tree in an exchange. If the fitted front was agreed it is t
 if not, the node was asked for its part of it, and its own rows do not contradict it.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 
 from ..local import digest, opened_front
-from ..messages import Message, NotAgreedError, joins_in
+from ..messages import Message, NotAgreedError, contents_of, unfitted_front
+from ..steps import Front
 
 
 def fitted_fronts(request: Message) -> dict[str, str]:
@@ -19,7 +19,7 @@ def fitted_fronts(request: Message) -> dict[str, str]:
     if request.task == "front":  # which is about steps that are not fitted yet
         return {}
     return {
-        _tree_of(content): opened_front(content).digest
+        digest(unfitted_front(content)): opened_front(content).digest
         for content in _fronts_in(request)
     }
 
@@ -69,10 +69,15 @@ def check_fronts_are_due(
             )
 
 
-def check_states(
-    request: Message, X, *, name: str, min_rows: int, already_checked: Iterable[str]
-) -> None:
-    """Raise ValueError for a front that cannot be fitted to a node's rows and others.
+def unchecked_fronts(request: Message, checked: Iterable[str]) -> list[Front]:
+    """Fronts in a request that are fitted to something; not those of some digests."""
+    fronts = [opened_front(content) for content in _fronts_in(request)]
+    known = set(checked)
+    return [front for front in fronts if front.states and front.digest not in known]
+
+
+def check_states(front: Front, X, *, name: str, min_rows: int) -> None:
+    """Raise NotAgreedError for a front that cannot be of a node's rows and others.
 
     Parameters
     ----------
@@ -80,33 +85,17 @@ def check_states(
         The rows of which the node tells: not those that it holds out.
     min_rows : int
         Of columns with fewer known values it tells nothing.
-    already_checked : iterable of str
-        Digests of fitted fronts that need not be looked at again.
     """
-    for content in _fronts_in(request):
-        front = opened_front(content)
-        if not front.states or front.digest in already_checked:
-            continue
-        text = front.contradiction(X, min_rows=min_rows)
-        if text:
-            raise NotAgreedError(
-                "The server says that the front is fitted to the rows of node "
-                f"{name!r} and others, but that cannot be. {text}. Do not answer "
-                "before the server has explained it. If the rows of the node have "
-                "changed since the front was fitted, a new exchange is needed."
-            )
+    text = front.contradiction(X, min_rows=min_rows)
+    if text:
+        raise NotAgreedError(
+            "The server says that the front is fitted to the rows of node "
+            f"{name!r} and others, but that cannot be. {text}. Do not answer "
+            "before the server has explained it. If the rows of the node have "
+            "changed since the front was fitted, a new exchange is needed."
+        )
 
 
 def _fronts_in(request: Message) -> list[Mapping]:
-    models = list(request.content.get("models", {}).values())
-    contents = models or joins_in(request) or [request.content]
-    fronts = [content.get("front") for content in contents]
+    fronts = [content.get("front") for content in contents_of(request)]
     return [front for front in fronts if front is not None]
-
-
-def _tree_of(front: Mapping) -> str:
-    """A digest of the front without what it is fitted to."""
-    names = ("tree", "bounds", "drop_identifiers")
-    # As a text, so that the order of names within it does not make it another.
-    tree = json.dumps({name: front.get(name) for name in names}, sort_keys=True)
-    return digest(tree)

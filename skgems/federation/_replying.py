@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils import column_or_1d
 
 from ..base import at_another_party, warn_user
-from ..compat import num_samples, safe_indexing
+from ..compat import num_samples
 from ..local import (
     ANSWERS,
     Member,
@@ -18,6 +18,7 @@ from ..local import (
     TooFewRowsError,
     check_cost,
     check_number_of_methods,
+    learning_columns,
     opened_front,
 )
 from ..messages import (
@@ -32,10 +33,10 @@ from ..messages import (
     signed,
     tells_radii,
 )
-from ..steps import as_rows, holding
+from ..steps import Front, holding
 from ._derived import check_is_derived
 from ._fingerprint import Fingerprint
-from ._front_states import check_fronts_are_due, check_states
+from ._front_states import check_fronts_are_due, check_states, unchecked_fronts
 from ._halves import OF_HALVES
 from ._labels import warn_of_unseen_classes
 from ._ledger import Ledger, open_ledger
@@ -250,19 +251,21 @@ def _reply_of_ledger(
     node.check_cost(request)
     node.check_consent(request)
     fronts_before = ledger.fitted_fronts
+    tells_of_front = ledger.has_answered("front")
     check_fronts_are_due(
         request,
         settings=agreed.settings,
         fronts_before=fronts_before,
-        was_asked=ledger.has_answered("front"),
+        was_asked=tells_of_front,
     )
     ledger.begin(request, node.fingerprint)
     try:
-        if ledger.has_answered("front"):
-            node.check_front_states(request, agreed, fronts_before.values())
+        if tells_of_front:
+            fronts = unchecked_fronts(request, fronts_before.values())
+            node.check_fronts(fronts, min_rows=node.min_rows_under(agreed))
         left = node.n_values - ledger.layer_numbers_before(request)
         reply = node.computed_reply(request, agreed, layer_numbers_left=left)
-        if max(node.min_rows, agreed.min_rows) > 1:
+        if node.min_rows_under(agreed) > 1:
             ledger.check_layer_numbers(request, reply, most=node.n_values)
     except Exception as exc:
         # Not of a BaseException, as where somebody stops the program: as if it were
@@ -323,20 +326,19 @@ class _Node:
                 "consent: radii=True, or an agreement that has them."
             )
 
-    def check_front_states(
-        self, request: Message, agreed: Agreement, already_checked: Iterable[str]
-    ) -> None:
-        is_learning = np.ones(num_samples(self.X), dtype=bool)
-        if self.held_out is not None:
-            is_learning = ~as_mask(self.held_out, self.X)
-        with holding(self.estimator):
-            check_states(
-                request,
-                safe_indexing(as_rows(self.X), np.flatnonzero(is_learning)),
-                name=self.name,
-                min_rows=max(self.min_rows, agreed.min_rows),
-                already_checked=already_checked,
-            )
+    def min_rows_under(self, agreed: Agreement | None) -> int:
+        """The bound that holds: its own, or that of the agreement if it is larger."""
+        return self.min_rows if agreed is None else max(self.min_rows, agreed.min_rows)
+
+    def check_fronts(self, fronts: Iterable[Front], *, min_rows: int) -> None:
+        """Raise NotAgreedError for fitted fronts that its rows contradict."""
+        for front in fronts:
+            mask = as_mask(self.held_out, self.X)
+            member = column_member(self.name, self.X, mask, min_rows)
+            with holding(self.estimator):
+                check_states(
+                    front, learning_columns(member), name=self.name, min_rows=min_rows
+                )
 
     def computed_reply(
         self,
@@ -386,7 +388,7 @@ def _answered(
     if request.content.get("rows_alone"):
         node = replace(node, estimator=None)
     request = request.with_fields(rows_alone=None)
-    min_rows = node.min_rows if agreed is None else max(node.min_rows, agreed.min_rows)
+    min_rows = node.min_rows_under(agreed)
     if request.task != "front":
         check_no_label_missing_at(node.name, node.y)
     is_of_columns = request.task in ("front", *OF_HALVES)

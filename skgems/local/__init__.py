@@ -35,4 +35,4 @@ from ._model import LocalModel, node_space, retrain_layers
 from ._moments import class_weight_of, heavy_tails, moments
 from ._penalties import penalty_of
 from ._seeds import seed_of_rows
-from ._tasks import ANSWERS, join, opened_front
+from ._tasks import ANSWERS, join, learning_columns, opened_front

@@ -53,9 +53,14 @@ def describe(member: Member) -> dict:
     return {"network": network, "rows": {"labels": labels, **counts}}
 
 
-def front(member: Member, *, front) -> dict:
+def learning_columns(member: Member):
+    """The rows that learn, as they are before a front."""
     X, learning = member.X, member.learning
-    X = X if isinstance(learning, slice) else safe_indexing(X, learning)
+    return X if isinstance(learning, slice) else safe_indexing(X, learning)
+
+
+def front(member: Member, *, front) -> dict:
+    X = learning_columns(member)
     if X.shape[0] < member.min_rows:
         few = f"{X.shape[0]} rows, fewer than min_rows={member.min_rows}"
         raise TooFewRowsError(f"Node {member.name!r} has {few}.")

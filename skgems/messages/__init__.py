@@ -22,6 +22,7 @@ from ._agreement import (
     as_agreement,
     sealed,
     tells_radii,
+    unfitted_front,
 )
 from ._checks import (
     asks,
@@ -29,6 +30,7 @@ from ._checks import (
     check_reply,
     check_request,
     check_summary,
+    contents_of,
     joins_in,
     key_of,
     least_rows_of,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from ._checks import joins_in, least_rows_of, requests_in
+from ._checks import contents_of, joins_in, least_rows_of, requests_in
 from ._fields import Field, Flag, Json, Labels, Number, Place, Text, check_fields
 from ._limits import MOST_AGREEMENT, MOST_JUDGED, MOST_ROWS, MOST_TIMES
 from ._message import Message
@@ -225,8 +225,7 @@ class Agreement:
             times = f"{agreed} times, and has been answered {answered[task]}"
             raise NotAgreedError(f"the task {task!r} was agreed {times}.")
         self._check_judged(request)
-        of_judges = request.content.get("models", {}).values()
-        for content in of_judges or joins_in(request) or [request.content]:
+        for content in contents_of(request):
             if "method" in content:
                 self._check_method(content)
             if content.get("front") is not None:
@@ -257,16 +256,9 @@ class Agreement:
 
     def _check_front(self, front: Mapping) -> None:
         agreed = [self.settings.get("front"), *self.settings.get("fronts", ())]
-        names = ("tree", "bounds", "drop_identifiers")
-        asked = {name: front.get(name) for name in names}
-        # As texts: 5 and 5.0 are equal, but a node takes them for two fronts.
-        allowed = [
-            json.dumps({name: settings.get(name) for name in names}, sort_keys=True)
-            for settings in agreed
-            if settings
-        ]
-        if json.dumps(asked, sort_keys=True) not in allowed:
-            raise NotAgreedError(f"the front {asked!r:.200} is not agreed.")
+        asked = unfitted_front(front)
+        if asked not in [unfitted_front(settings) for settings in agreed if settings]:
+            raise NotAgreedError(f"the front {asked:.200} is not agreed.")
 
     def _check_method(self, content: Mapping) -> None:
         method, settings = content["method"], content["settings"]
@@ -332,6 +324,15 @@ class Agreement:
         if known is not None and given is not None and list(given) != known:
             wrong = f"{list(given)[:5]}..., agreed are {known[:5]}..."
             raise NotAgreedError(f"rows have the features {wrong}")
+
+
+def unfitted_front(front: Mapping) -> str:
+    """A front without what it is fitted to, as a text.
+
+    5 and 5.0 are equal, but two texts; the order of names makes no other text.
+    """
+    names = ("tree", "bounds", "drop_identifiers")
+    return json.dumps({name: front.get(name) for name in names}, sort_keys=True)
 
 
 def as_agreement(agreement) -> Agreement:

@@ -45,6 +45,12 @@ def joins_in(message: Message) -> list[Mapping]:
     return [content] if message.task == "join" else []
 
 
+def contents_of(request: Message) -> list[Mapping]:
+    """Contents of the models or summaries in a request, or the one of the request."""
+    models = list(request.content.get("models", {}).values())
+    return models or joins_in(request) or [request.content]
+
+
 def check_reply(request: Message, reply: Message, described: Mapping | None = None):
     """ValueError that names the field unless a reply, to "describe" too, fits."""
     if reply.task != request.task:

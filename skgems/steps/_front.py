@@ -98,7 +98,7 @@ class Front:
         """One for each step, and one if columns are in different orders."""
         return 1 + max(_depth(self.transformer), 1)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         columns = "" if self.columns is None else self.columns.as_content()
         return joblib.hash([columns, *sorted((k, v) for k, v in self.states.items())])
