@@ -1,10 +1,11 @@
 """What can be made of what the nodes have, from small models to large ones."""
 
 from collections.abc import Mapping
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.impute import SimpleImputer
@@ -33,59 +34,108 @@ from ..steps import (
     numbers,
 )
 
-# Aggregators that let the members of the nodes vote, and their parameters, by name.
-_VOTES = {
-    "vote": (EnsembleAggregator, {}),
-    "vote by classes": (EnsembleAggregator, {"weights": "class_counts"}),
-    "stack": (EnsembleAggregator, {"combine": "stack"}),
-}
+# What `combine` may try: see its parameter ``budget``.
+SMALL = "small"
+FAST = "fast"
+THOROUGH = "thorough"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preparations:
+    """Transformers that stand before the candidates which look at rows.
+
+    Attributes
+    ----------
+    plain : tuple of transformers, or None
+        Before columns as they come, which may be none at all; None where columns have
+        to be encoded or imputed before anything else.
+    scaled : transformer or None
+        Brings columns to one scale, and encodes and imputes what needs it. None where
+        rows go as they are, which are sparse.
+    bent : tuple of transformers, or None
+        Scales columns and makes their distributions more like normal ones, by powers.
+        None where ``scaled`` is.
+    """
+
+    plain: tuple | None
+    scaled: BaseEstimator | None
+    bent: tuple | None
 
 
 def roles_over_nodes(X, owners: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-    """What nodes say of each column; all rows where nodes have too few to say it."""
-    of_nodes = agreed_roles(
+    """The role of each column: by nodes, or by all rows where nodes have too few."""
+    roles_by_nodes = agreed_roles(
         [column_roles(safe_indexing(X, rows)) for rows in owners.values() if len(rows)]
     )
     rows = np.sort(np.concatenate(list(owners.values())))
-    of_all = column_roles(safe_indexing(X, rows))
+    roles_by_all_rows = column_roles(safe_indexing(X, rows))
     roles = []
-    for role, role_of_all in zip(of_nodes, of_all, strict=True):
-        all_rows_say_more = role == IN_ORDER and role_of_all == IDENTIFIES
-        takes_all_rows = role == UNCLEAR or all_rows_say_more
-        roles.append(role_of_all if takes_all_rows else role)
+    for by_nodes, by_all_rows in zip(roles_by_nodes, roles_by_all_rows, strict=True):
+        all_rows_say_more = by_nodes == IN_ORDER and by_all_rows == IDENTIFIES
+        is_by_all_rows = by_nodes == UNCLEAR or all_rows_say_more
+        roles.append(by_all_rows if is_by_all_rows else by_nodes)
     return tuple(roles)
 
 
-def scaled_front(X, columns: Columns):
-    """What makes numbers of one scale of a table, as far as it needs that."""
+def preparations(X, *, columns: Columns) -> Preparations:
+    """Transformers for a table of which nobody has said how to prepare it."""
+    scaled = _scaled_front(X, columns)
+    plain = _steps_of_plain_columns(scaled)
+    if scaled is None:
+        return Preparations(plain=plain, scaled=None, bent=None)
+    if plain is None or not _are_positive(X, columns):
+        return Preparations(
+            plain=plain, scaled=scaled, bent=(scaled, PowerTransformer())
+        )
+    # Powers of positive columns are the same in all units; in units of their standard
+    # deviations float32 has digits for them.
+    unit = StandardScaler(with_mean=False)
+    box_cox = PowerTransformer(method="box-cox")
+    return Preparations(plain=plain, scaled=scaled, bent=(*plain, unit, box_cox))
+
+
+def preparations_of_front(front: BaseEstimator) -> Preparations:
+    """The front that a user has given, and powers behind it."""
+    return Preparations(plain=None, scaled=front, bent=(front, PowerTransformer()))
+
+
+def _scaled_front(X, columns: Columns) -> BaseEstimator | None:
+    """What brings the columns of a table to one scale; imputes and encodes if needed.
+
+    None for sparse rows: centred, they would be dense.
+    """
     if issparse(X):
         return None
-    texts, numeric = [], []
+    text_labels = []
+    numeric_labels = []
     for place in columns.kept_places:
-        labels = texts if columns.text[place] else numeric
+        labels = text_labels if columns.text[place] else numeric_labels
         labels.append(columns.labels[place])
-    scaled = make_pipeline(SimpleImputer(), StandardScaler())
-    if texts:
-        parts = [("numbers", scaled, numeric)] if numeric else []
-        return ColumnTransformer([*parts, ("texts", encoded_texts(), texts)])
+    imputed = make_pipeline(SimpleImputer(), StandardScaler())
+    if text_labels:
+        texts = ("texts", encoded_texts(), text_labels)
+        if not numeric_labels:
+            return ColumnTransformer([texts])
+        return ColumnTransformer([("numbers", imputed, numeric_labels), texts])
     table = safe_indexing(X, columns.kept_places, axis=1)
-    step = scaled if np.isnan(numbers(table)).any() else StandardScaler()
+    step = imputed if np.isnan(numbers(table)).any() else StandardScaler()
     if any(columns.left_out):
-        return ColumnTransformer([("numbers", step, numeric)])
+        return ColumnTransformer([("numbers", step, numeric_labels)])
     return step
 
 
-def _steps_of_plain_columns(front) -> tuple | None:
+def _steps_of_plain_columns(scaled_front: BaseEstimator | None) -> tuple | None:
     """Steps before columns as they come, which may be none, given the scaled front.
 
     None where columns have to be encoded or imputed before anything else.
     """
-    if front is None or isinstance(front, StandardScaler):
+    if scaled_front is None or isinstance(scaled_front, StandardScaler):
         return ()
-    if not isinstance(front, ColumnTransformer):
+    if not isinstance(scaled_front, ColumnTransformer):
         return None
-    _, step, labels = front.transformers[0]
-    if len(front.transformers) > 1 or not isinstance(step, StandardScaler):
+    _, step, labels = scaled_front.transformers[0]
+    has_texts = len(scaled_front.transformers) > 1
+    if has_texts or not isinstance(step, StandardScaler):
         return None
     return (ColumnTransformer([("numbers", "passthrough", labels)]),)
 
@@ -99,8 +149,8 @@ def candidates(
     X,
     *,
     names: list[str],
-    members: list[tuple] | None,
-    front,
+    members: list[tuple[str, BaseEstimator]] | None,
+    front: BaseEstimator | None,
     columns: Columns | None,
     budget: str,
     random_state: int,
@@ -110,63 +160,77 @@ def candidates(
     ``columns`` are given for a table without a front.
     """
     if are_documents(X):
-        of_texts = of_documents(names, front, random_state=random_state)
-        if not of_texts and members is None:
+        linear = _linear_of_documents(names, front, random_state=random_state)
+        if not linear and members is None:
             raise ValueError(
                 "X holds documents, one text or dict a row, and there are no "
                 "estimators that take them. Give front=HashingVectorizer("
                 "n_features=4096), or front=FeatureHasher(n_features=4096) of dicts; "
                 "or fitted pipelines that begin with a vectorizer."
             )
-        return of_texts + of_votes(members, random_state=random_state)
-    plain = bent = None
-    if columns is not None:
-        front = scaled_front(X, columns)
-        plain = _steps_of_plain_columns(front)
-    if front is not None:
-        bent = (front, PowerTransformer())
-        if plain is not None and _are_positive(X, columns):
-            # Powers are the same in all units; in these float32 has digits for them.
-            unit = StandardScaler(with_mean=False)
-            bent = (*plain, unit, PowerTransformer(method="box-cox"))
-    found = of_rows(
-        names,
-        front,
-        bent,
-        plain,
-        X.shape[0],
-        budget=budget,
-        random_state=random_state,
+        if members is None:
+            return linear
+        return linear + _votes_of_members(members, random_state=random_state)
+    if columns is None:
+        before = preparations_of_front(front)
+    else:
+        before = preparations(X, columns=columns)
+    of_rows = candidates_of_rows(
+        names, before, X.shape[0], budget=budget, random_state=random_state
     )
     if members is None:
-        return found
-    ways = dict(_VOTES)
-    if {type(final_step(own)) for _, own in members} == {MLPClassifier}:
-        networks = {"merged networks": (GEMSMLPAggregator, {})}
-        if budget == "thorough":
-            networks["matched networks"] = PFNMAggregator, {}
-        ways = networks | ways
-    if front is not None and budget != "small":
-        drawn = RandomFeatures(1000, random_state=0)
-        beside = make_pipeline(front, drawn, StandardScaler())
-        options = {"combine": "stack", "beside": beside}
-        ways["stack and 1000 features"] = EnsembleAggregator, options
-    for name, (kind, options) in ways.items():
-        aggregator = kind(members, random_state=random_state, **options)
-        found.append(Candidate(name, aggregator, of_members=True))
-    return found
+        return of_rows
+    return of_rows + _candidates_of_members(
+        members, before.scaled, budget=budget, random_state=random_state
+    )
 
 
-def of_votes(members: list | None, *, random_state: int) -> list[Candidate]:
-    """Votes and a stack of the nodes' members, none where they have no members."""
+def _candidates_of_members(
+    members: list[tuple[str, BaseEstimator]],
+    scaled_front: BaseEstimator | None,
+    *,
+    budget: str,
+    random_state: int,
+) -> list[Candidate]:
+    """Candidates that are made of the nodes' fitted classifiers."""
+    of_members = []
+    if {type(final_step(member)) for _, member in members} == {MLPClassifier}:
+        merged = GEMSMLPAggregator(members, random_state=random_state)
+        of_members.append(Candidate("merged networks", merged, of_members=True))
+        if budget == THOROUGH:
+            matched = PFNMAggregator(members, random_state=random_state)
+            of_members.append(Candidate("matched networks", matched, of_members=True))
+    of_members += _votes_of_members(members, random_state=random_state)
+    if scaled_front is not None and budget != SMALL:
+        stack = EnsembleAggregator(
+            members,
+            combine="stack",
+            beside=make_pipeline(scaled_front, _random_features(), StandardScaler()),
+            random_state=random_state,
+        )
+        of_members.append(Candidate("stack and 1000 features", stack, of_members=True))
+    return of_members
+
+
+def _votes_of_members(
+    members: list[tuple[str, BaseEstimator]], *, random_state: int
+) -> list[Candidate]:
+    """Votes and a stack of the nodes' fitted classifiers."""
+    vote = EnsembleAggregator(members, random_state=random_state)
+    vote_by_classes = EnsembleAggregator(
+        members, weights="class_counts", random_state=random_state
+    )
+    stack = EnsembleAggregator(members, combine="stack", random_state=random_state)
     return [
-        Candidate(name, kind(members, random_state=random_state, **options), (), True)
-        for name, (kind, options) in _VOTES.items()
-        if members is not None
+        Candidate("vote", vote, of_members=True),
+        Candidate("vote by classes", vote_by_classes, of_members=True),
+        Candidate("stack", stack, of_members=True),
     ]
 
 
-def of_documents(names: list[str], front, *, random_state: int) -> list[Candidate]:
+def _linear_of_documents(
+    names: list[str], front: BaseEstimator | None, *, random_state: int
+) -> list[Candidate]:
     """A linear model of documents, where a front makes rows of numbers of them."""
     if front is None:
         return []
@@ -179,37 +243,63 @@ def of_documents(names: list[str], front, *, random_state: int) -> list[Candidat
     return [Candidate("linear", linear)]
 
 
-def of_rows(names, front, bent, plain, n_rows: int, *, budget, random_state) -> list:
-    """Candidates that look at no member: of rows behind a front, behind one that bends.
+def candidates_of_rows(
+    names: list[str],
+    before: Preparations,
+    n_rows: int,
+    *,
+    budget: str,
+    random_state: int,
+) -> list[Candidate]:
+    """Candidates that look at rows and at no fitted classifier, larger models later.
 
-    ``plain``: steps before those of rows as they come, None for none of these.
+    ``n_rows``, the number of all rows, is 0 where it is not known yet.
     """
-    alone = [(name, None) for name in names]
-    how = {"validation_fraction": 0.0, "random_state": random_state}
-    linear = GEMSLogisticAggregator(alone, **how)
-    found = []
+    linear = GEMSLogisticAggregator(
+        [(name, None) for name in names],
+        validation_fraction=0.0,
+        random_state=random_state,
+    )
+    plain = before.plain
+    scaled = before.scaled
+    bent = before.bent
+    tried = []
     if plain is not None:
-        found.append(Candidate("linear, as it comes", linear, plain))
-    if front is None:
-        return found
+        tried.append(Candidate("linear, as it comes", linear, plain))
+    if scaled is None:
+        return tried
+    tried.append(Candidate("linear", linear, (scaled,)))
+    tried.append(Candidate("linear, bent", linear, bent))
+    tried += _quadratic_candidates(before)
+    if budget == SMALL:
+        return tried
     lda = PooledAggregator(pooled=shrunk_lda(n_rows))
-    quadratic = PooledAggregator(pooled=QuadraticDiscriminantAnalysis(reg_param=0.01))
-    features = RandomFeatures(1000, random_state=0)
-    found.append(Candidate("linear", linear, (front,)))
-    found.append(Candidate("linear, bent", linear, bent))
-    if hasattr(quadratic.pooled, "shrinkage"):  # with which few rows of a class will do
-        shrunk = QuadraticDiscriminantAnalysis(solver="eigen", shrinkage=0.05)
-        found.append(Candidate("quadratic", PooledAggregator(pooled=shrunk), (front,)))
-    found.append(Candidate("quadratic, bent", quadratic, bent))
-    if budget == "small":
-        return found
-    kernel = partial(RBFSampler, gamma="scale", random_state=0)
+    features = _random_features()
     if plain is not None:
-        steps = *plain, kernel(n_components=1000)
-        found.append(Candidate("1000 features, as it comes", lda, steps))
-    found.append(Candidate("1000 features", lda, (front, features)))
-    found.append(Candidate("1000 features, bent", lda, (*bent, features)))
-    if budget == "thorough":
-        steps = *bent, kernel(n_components=2000)
-        found.append(Candidate("2000 features, bent", lda, steps))
-    return found
+        kernel = RBFSampler(gamma="scale", n_components=1000, random_state=0)
+        tried.append(Candidate("1000 features, as it comes", lda, (*plain, kernel)))
+    tried.append(Candidate("1000 features", lda, (scaled, features)))
+    tried.append(Candidate("1000 features, bent", lda, (*bent, features)))
+    if budget == THOROUGH:
+        kernel = RBFSampler(gamma="scale", n_components=2000, random_state=0)
+        tried.append(Candidate("2000 features, bent", lda, (*bent, kernel)))
+    return tried
+
+
+def _quadratic_candidates(before: Preparations) -> list[Candidate]:
+    tried = []
+    # Before scikit-learn 1.8 quadratic discriminants have no shrinkage, with which few
+    # rows of a class suffice.
+    if hasattr(QuadraticDiscriminantAnalysis(), "shrinkage"):
+        shrunk = QuadraticDiscriminantAnalysis(solver="eigen", shrinkage=0.05)
+        aggregator = PooledAggregator(pooled=shrunk)
+        tried.append(Candidate("quadratic", aggregator, (before.scaled,)))
+    quadratic = QuadraticDiscriminantAnalysis(reg_param=0.01)
+    aggregator = PooledAggregator(pooled=quadratic)
+    tried.append(Candidate("quadratic, bent", aggregator, before.bent))
+    return tried
+
+
+def _random_features() -> RandomFeatures:
+    """The same at all nodes and in all fits, by the seed."""
+    return RandomFeatures(1000, random_state=0)

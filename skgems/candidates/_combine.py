@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import PowerTransformer
 from sklearn.utils import check_random_state
@@ -17,7 +17,7 @@ from ..base import (
     named_members,
     noted_warnings,
 )
-from ..choice import Choice, choose, choose_over
+from ..choice import Candidate, Choice, choose, choose_over
 from ..ensembles import EnsembleAggregator
 from ..federation import (
     Summary,
@@ -39,7 +39,16 @@ from ..steps import (
     auto_front,
     check_numbers_or_texts,
 )
-from ._candidates import candidates, of_rows, roles_over_nodes
+from ._candidates import (
+    FAST,
+    SMALL,
+    THOROUGH,
+    Preparations,
+    candidates,
+    candidates_of_rows,
+    preparations_of_front,
+    roles_over_nodes,
+)
 
 
 def combine(
@@ -114,31 +123,44 @@ default=None
     >>> agg.score(X, y) > 0.95, agg.choice_.looks_at_members
     (True, False)
     """
-    if budget not in ("small", "fast", "thorough"):
+    if budget not in (SMALL, FAST, THOROUGH):
         raise ValueError(f"budget is {budget!r}: 'small', 'fast' or 'thorough'?")
-    with showing(verbose), noted_warnings() as drawn:
-        if X is None and is_channel(estimators) and takes_documents(front):
-            aggregator = _linear_over(estimators, front, random_state)
-        elif X is None and is_channel(estimators):
-            aggregator = _over(estimators, front, budget, random_state)
-        elif X is None:
-            aggregator = _without_rows(estimators, front, random_state)
+    with showing(verbose), noted_warnings() as warning_texts:
+        if X is None and not is_channel(estimators):
+            aggregator = _combine_without_rows(
+                estimators, front, random_state=random_state
+            )
         else:
-            aggregator = _of_rows(X, y, nodes, estimators, front, budget, random_state)
+            seed = check_random_state(random_state).randint(2**31 - 1)
+            if X is not None:
+                aggregator = _combine_rows(
+                    X, y, nodes, estimators, front=front, budget=budget, seed=seed
+                )
+            elif takes_documents(front):
+                aggregator = _combine_documents_over_channel(
+                    estimators, front, seed=seed
+                )
+            else:
+                aggregator = _combine_over_channel(
+                    estimators, front, budget=budget, seed=seed
+                )
     choice = aggregator.choice_
-    doubts = tuple(dict.fromkeys([*choice.doubts, *drawn]))
+    doubts = tuple(dict.fromkeys([*choice.doubts, *warning_texts]))
     aggregator.choice_ = replace(choice, doubts=doubts)
     return aggregator
 
 
-def _of_rows(X, y, nodes, estimators, front, budget, random_state) -> BaseAggregator:
+def _combine_rows(
+    X, y, nodes, estimators, *, front: BaseEstimator | None, budget: str, seed: int
+) -> BaseAggregator:
+    """The best of all candidates, judged by rows that are in this process."""
     check_no_label_missing(y, nodes)
-    X, y = as_documents(X) if are_documents(X) else as_rows(X), np.asarray(y)
+    X = as_documents(X) if are_documents(X) else as_rows(X)
+    y = np.asarray(y)
     if nodes is None:
         nodes = np.zeros(len(y), dtype=int)
     owners = owners_of(nodes, X)
     members = None if estimators is None else _members_of(estimators, owners, y)
-    seed = check_random_state(random_state).randint(2**31 - 1)
     columns = None
     if front is None and not are_documents(X):
         check_numbers_or_texts(X)
@@ -153,11 +175,11 @@ def _of_rows(X, y, nodes, estimators, front, budget, random_state) -> BaseAggreg
         random_state=seed,
     )
     choice = choose(tried, X, y, owners, members=members)
-    taken = next(own for own in tried if own.name == choice.name)
-    return _fitted(taken.whole, choice, X, y, nodes)
+    best = next(candidate for candidate in tried if candidate.name == choice.name)
+    return _fitted(best.whole, choice, X, y, nodes)
 
 
-def _columns_without_identifiers(X, owners: Mapping) -> Columns:
+def _columns_without_identifiers(X, owners: Mapping[str, np.ndarray]) -> Columns:
     """Columns of rows, without those that identify rows, of which it warns."""
     columns = Columns.of(X)
     roles = roles_over_nodes(X, owners)
@@ -171,7 +193,7 @@ def _columns_without_identifiers(X, owners: Mapping) -> Columns:
     return columns.without_identifiers(roles)
 
 
-def _fitted(aggregator, choice: Choice, *rows) -> BaseAggregator:
+def _fitted(aggregator: BaseAggregator, choice: Choice, *rows) -> BaseAggregator:
     """The aggregator after its fit; warnings of other packages are doubts, too."""
     with as_own_warnings():
         aggregator.fit(*rows)
@@ -181,49 +203,112 @@ def _fitted(aggregator, choice: Choice, *rows) -> BaseAggregator:
     return aggregator
 
 
-def _over(channel, front, budget, random_state) -> BaseAggregator:
-    seed = check_random_state(random_state).randint(2**31 - 1)
-    own = {"budget": budget, "random_state": seed}
-    plain = None
-    drop_identifiers = front is None
-    if front is None:  # of columns that nobody has seen, in one message
-        plain = (auto_front(SimpleImputer()),)
-        front = auto_front()
-    bent = front, PowerTransformer()
-    tried = partial(of_rows, ["all"], front, bent, plain, **own)
+def _combine_over_channel(
+    channel, front: BaseEstimator | None, *, budget: str, seed: int
+) -> BaseAggregator:
+    """The best of all candidates that look at rows, which nodes judge."""
+    if front is not None:
+        before = preparations_of_front(front)
+    else:  # for columns that nobody has seen; nodes tell of them in one message
+        scaled = auto_front()
+        before = Preparations(
+            plain=(auto_front(SimpleImputer()),),
+            scaled=scaled,
+            bent=(scaled, PowerTransformer()),
+        )
+
+    def tried(n_rows: int) -> list[Candidate]:
+        return candidates_of_rows(
+            ["all"], before, n_rows, budget=budget, random_state=seed
+        )
+
     aggregator, choice, history = choose_over(
-        channel, tried, drop_identifiers=drop_identifiers
+        channel, tried, drop_identifiers=front is None
     )
     fitted = _fitted(aggregator, choice)
     fitted.history_ = [*history, *fitted.history_]
     return fitted
 
 
-def _linear_over(channel, front, random_state) -> BaseAggregator:
+def _combine_documents_over_channel(
+    channel, front: BaseEstimator, *, seed: int
+) -> BaseAggregator:
     """The linear model of documents, which is the only candidate, over a channel."""
-    seed = check_random_state(random_state).randint(2**31 - 1)
     linear = GEMSLogisticAggregator(channel, front=front, random_state=seed).fit()
-    doubts = ("nobody judged it: of documents it is the only candidate",)
-    return _chosen_by_nobody(linear, "linear", doubts, looks_at_members=False)
+    return _with_only_choice(
+        linear,
+        name="linear",
+        doubts=("nobody judged it: of documents it is the only candidate",),
+        looks_at_members=False,
+    )
 
 
-def _is_sent(own) -> bool:
-    return isinstance(own, Summary) or is_path(own)
+def _combine_without_rows(
+    estimators, front: BaseEstimator | None, *, random_state
+) -> BaseAggregator:
+    """The vote of fitted estimators, or the linear model of what nodes sent."""
+    if estimators is None:
+        raise ValueError(
+            "There is nothing to combine: give estimators, or X, y, nodes."
+        )
+    pairs = list(zip(*named_members(estimators), strict=True))
+    if any(_is_sent(member) for _, member in pairs):
+        linear = GEMSLogisticAggregator(
+            estimators, front=front, random_state=random_state
+        )
+        return _with_only_choice(
+            linear.fit(),
+            name="linear",
+            doubts=("nobody judged it: files bring no rows",),
+            looks_at_members=True,
+        )
+    return _vote(pairs, random_state=random_state)
+
+
+def _vote(pairs: list[tuple[str, BaseEstimator]], *, random_state) -> BaseAggregator:
+    """The vote of those fitted estimators that know several classes."""
+    voters = [
+        (name, member) for name, member in pairs if len(final_step(member).classes_) > 1
+    ]
+    if not voters:
+        raise ValueError(
+            "Every estimator knows a single class, so a vote says nothing: give rows."
+        )
+    doubts = ["nobody judged it: there are no rows"]
+    voter_names = {name for name, _ in voters}
+    of_one_class = [name for name, _ in pairs if name not in voter_names]
+    if of_one_class:
+        doubts.append(f"nodes of one class do not vote: {of_one_class[:10]}")
+    vote = EnsembleAggregator(voters, random_state=random_state)
+    return _with_only_choice(
+        vote.fit(), name="vote", doubts=tuple(doubts), looks_at_members=True
+    )
+
+
+def _is_sent(member) -> bool:
+    """Whether it is a summary or the path of one, and no fitted estimator."""
+    return isinstance(member, Summary) or is_path(member)
 
 
 def _members_of(
     estimators, owners: Mapping[str, np.ndarray], y: np.ndarray
-) -> list[tuple]:
-    """Names and classifiers of nodes that have rows; ValueError of others."""
+) -> list[tuple[str, BaseEstimator]]:
+    """Names and classifiers of nodes that have rows; ValueError for others."""
     members = list(zip(*named_members(estimators), strict=True))
-    for name in (name for name, own in members if _is_sent(own)):
-        why = f"Node {name!r} is a file, which cannot be taken to rows"
-        raise ValueError(f"{why}: give rows alone, or files alone.")
-    differ = sorted({name for name, _ in members} ^ set(owners))
-    if differ:
-        why = f"Estimators and nodes do not match: {differ[:10]}"
-        what = "Give one estimator for each name in nodes, as pairs (name, estimator)"
-        raise ValueError(f"{why}. {what}.")
+    for name, member in members:
+        if _is_sent(member):
+            raise ValueError(
+                f"Node {name!r} is a summary, or the path of one, but rows were passed "
+                "too. Pass the rows of all nodes without summaries, or the summaries "
+                "without rows."
+            )
+    unmatched = sorted({name for name, _ in members} ^ set(owners))
+    if unmatched:
+        raise ValueError(
+            f"Estimators and nodes do not match: {unmatched[:10]} are names of one, "
+            "but not of the other. Give one estimator for each name in nodes, as "
+            "pairs (name, estimator)."
+        )
     for name, member in members:
         if hasattr(member, "classes_"):
             seen_classes = seen_classes_of(member, name)
@@ -231,40 +316,23 @@ def _members_of(
     return members
 
 
-def _without_rows(estimators, front, random_state) -> BaseAggregator:
-    """The vote of fitted estimators, or the linear model of what nodes sent."""
-    if estimators is None:
-        raise ValueError(
-            "There is nothing to combine: give estimators, or X, y, nodes."
-        )
-    pairs = list(zip(*named_members(estimators), strict=True))
-    if any(_is_sent(own) for _, own in pairs):
-        name, doubts = "linear", ["nobody judged it: files bring no rows"]
-        aggregator = GEMSLogisticAggregator(
-            estimators, front=front, random_state=random_state
-        )
-    else:
-        several = [(k, own) for k, own in pairs if len(final_step(own).classes_) > 1]
-        if not several:
-            why = "Every estimator knows a single class, so a vote says nothing"
-            raise ValueError(f"{why}: give rows.")
-        name, doubts = "vote", ["nobody judged it: there are no rows"]
-        if left_out := [k for k, _ in pairs if k not in dict(several)]:
-            doubts.append(f"nodes of one class do not vote: {left_out[:10]}")
-        aggregator = EnsembleAggregator(several, random_state=random_state)
-    return _chosen_by_nobody(aggregator.fit(), name, tuple(doubts))
-
-
-def _chosen_by_nobody(
+def _with_only_choice(
     aggregator: BaseAggregator,
+    *,
     name: str,
     doubts: tuple[str, ...],
-    *,
-    looks_at_members: bool = True,
+    looks_at_members: bool,
 ) -> BaseAggregator:
-    """A fitted aggregator with a choice of one candidate."""
-    entry = {"name": name, "looks_at_members": looks_at_members, "error": ""}
-    entry |= dict.fromkeys(("accuracy", "log_loss", "standard_error", "seconds"))
-    entry["bytes"] = sum(message["bytes_received"] for message in aggregator.history_)
-    aggregator.choice_ = Choice(name, (entry,), 0, doubts)
+    """A fitted aggregator with a choice of one candidate, which nobody has judged."""
+    entry = {
+        "name": name,
+        "looks_at_members": looks_at_members,
+        "accuracy": None,
+        "log_loss": None,
+        "standard_error": None,
+        "bytes": sum(message["bytes_received"] for message in aggregator.history_),
+        "seconds": None,
+        "error": "",
+    }
+    aggregator.choice_ = Choice(name=name, table=(entry,), n_rows=0, doubts=doubts)
     return aggregator

@@ -1,12 +1,12 @@
 """Candidates over a channel: nodes tell sums of two halves, and judge by the other."""
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from uuid import uuid4
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import make_pipeline
 
 from ..base import BaseAggregator, noted_warnings, silenced
@@ -28,7 +28,7 @@ from ..networks import final_step
 from ..pooled import PooledTransformer
 from ..steps import Front
 from ._choice import Choice
-from ._judging import Candidate, chosen, entry_of, loss_and_factor
+from ._judging import Candidate, choice_among, loss_and_factor, new_entry
 
 
 def choose_over(
@@ -40,89 +40,63 @@ def choose_over(
     """The best of ``candidates(n_rows)``, not fitted; the choice; the history.
 
     ``drop_identifiers``: whether their fronts are given no columns that identify rows.
+
+    Nodes get one message for each step of fronts that looks at rows, one about sums of
+    halves, and one to judge. The model itself is left to its fit over the same channel.
     """
-    # One message for each step of fronts that looks at rows, one of half-sums, one that
-    # judges; that of the model itself is left to its fit, over the same channel.
+    # Which candidates there are depends on how many rows nodes have, which only their
+    # sums tell; names and transformers do not.
     tried = candidates(0)
     fronts = _Fronts(tried, drop_identifiers=drop_identifiers)
     channel = as_channel(channel)
     if channel.agreement is None:
         channel.agreement = _agreement(tried, fronts, min_rows=channel.min_rows)
     run = Run(channel, agreement=channel.agreement)
-    with noted_warnings() as doubts:
+    with noted_warnings() as warning_texts:
         run(fronts.plan())
-    sums, refusals = run(_ask_halves(tried, fronts))
-    n_rows = {s.name: s.n_rows for own in sums for s in own[0]}
-    later, table, models = candidates(2 * sum(n_rows.values())), [], {}
-    pairs = zip(tried, later, strict=True)
-    tried = [replace(new, steps=own.steps) for own, new in pairs]
-    for k, (candidate, pair) in enumerate(zip(tried, sums, strict=True)):
-        entry, start = entry_of(candidate), perf_counter()
-        entry["bytes"] = sum(own.n_bytes for half in pair for own in half)
-        table.append(entry)
-        try:
-            _check_all_sent(set(n_rows), pair[0], refusals.get(str(k), {}))
-            with silenced():
-                models[k] = fronts.with_front(tried[k].steps) | {
-                    half: _form(candidate.aggregator, own)
-                    for half, own in zip(HALVES, pair, strict=True)
-                }
-        except (ValueError, TypeError) as failure:
-            entry["error"] = str(failure)
-        entry["seconds"] = perf_counter() - start
-    replies = run(_ask_to_judge(list(models.values())))
-    n_classes = len({label for pair in models.values() for label in _labels(pair)})
-    for name, reply in replies.items():
-        _check_judgement(name, reply, n_told=_n_told(name, sums), n_classes=n_classes)
-    judged = sum(reply["n_rows"] for reply in replies.values())
-    right = sum(reply["right"] for reply in replies.values())
-    losses = sum(reply["losses"] for reply in replies.values())
-    if models and not judged:
-        raise ValueError("No node has rows enough (min_rows) to judge any candidate.")
-    for place, k in enumerate(models):
-        table[k]["accuracy"] = right[place, place] / judged
-        table[k] |= loss_and_factor(tried[k], losses[place] / judged)
-    choice = chosen(table, np.array(list(models)), right, judged)
-    doubts = [*choice.doubts, *doubts, *_doubts_about_rows(replies)]
-    choice = replace(choice, doubts=tuple(doubts))
-    taken = next(own for own in tried if own.name == choice.name)
+    halves = run(_ask_halves(tried, fronts))
+    tried = [
+        replace(candidate, steps=before.steps)
+        for before, candidate in zip(tried, candidates(halves.n_rows), strict=True)
+    ]
+    table, models = _models_of_halves(tried, halves, fronts)
+    judgements = run(_ask_to_judge(list(models.values())))
+    n_classes = len({label for model in models.values() for label in _labels(model)})
+    for name, judgement in judgements.items():
+        _check_judgement(
+            name, judgement, n_told=halves.most_rows_of(name), n_classes=n_classes
+        )
+    choice = _choice_by_judgements(tried, table, list(models), judgements)
+    choice = replace(
+        choice,
+        doubts=(*choice.doubts, *warning_texts, *_doubts_about_rows(judgements)),
+    )
+    best = next(candidate for candidate in tried if candidate.name == choice.name)
     # Nodes that missed the front cannot check it, and would refuse.
     rows_alone = RowsAlone(channel, names=run.names)
-    aggregator = clone(taken.aggregator).set_params(estimators=rows_alone)
-    if taken.steps:
-        aggregator.set_params(front=PooledTransformer.of(fronts.of(taken.steps)))
+    aggregator = clone(best.aggregator).set_params(estimators=rows_alone)
+    if best.steps:
+        aggregator.set_params(front=PooledTransformer.of(fronts.of(best.steps)))
     return aggregator, choice, run.history
-
-
-def _check_all_sent(
-    names: set[str], summaries: list[Summary], reasons: Mapping[str, str]
-) -> None:
-    """Raise ValueError with the reason of a node whose sums a candidate lacks."""
-    lacking = sorted(names - {summary.name for summary in summaries})
-    if not lacking:
-        return
-    reason = reasons.get(lacking[0], "it gave no reason")
-    raise ValueError(
-        f"Node {lacking[0]!r} sent no sums for it: {reason}. Without sums are the "
-        f"nodes {lacking[:5]}."
-    )
 
 
 class _Fronts:
     """What candidates have before them, fitted at once where they begin alike."""
 
     def __init__(self, tried: list[Candidate], *, drop_identifiers: bool) -> None:
-        self.steps = list(dict.fromkeys(own.steps for own in tried if own.steps))
-        self.starts = list(dict.fromkeys(map(_looking, self.steps)))
+        self.steps = list(dict.fromkeys(c.steps for c in tried if c.steps))
+        self.starts = list(dict.fromkeys(map(_up_to_last_that_asks, self.steps)))
         self.drop_identifiers = drop_identifiers
         self.whole = Front.beside(
-            [make_pipeline(*own) for own in self.starts],
+            [make_pipeline(*start) for start in self.starts],
             drop_identifiers=drop_identifiers,
         )
 
     def plan(self) -> Generator:
+        """Plan of the messages that fit the steps which look at rows."""
         if self.steps:
-            self.whole = (yield from front_plan(self.whole)).front
+            fitted = yield from front_plan(self.whole)
+            self.whole = fitted.front
 
     @property
     def agreed(self) -> list[dict]:
@@ -134,29 +108,33 @@ class _Fronts:
         return [front.agreed for front in (self.whole, *alone)]
 
     def of(self, steps: tuple) -> Front:
-        start = self.starts.index(_looking(steps))
+        """The fitted front of one candidate's steps."""
+        start = self.starts.index(_up_to_last_that_asks(steps))
         return self.whole.branch(start, make_pipeline(*steps))
 
     def with_front(self, steps: tuple) -> dict:
+        """The field of a request or a model that holds the fitted front, if any."""
         return {"front": self.of(steps).as_content()} if steps else {}
 
 
-def _looking(steps: tuple) -> tuple:
-    looks = [k for k, step in enumerate(steps) if Front(step).asks]
-    return steps[: max(looks, default=0) + 1]
+def _up_to_last_that_asks(steps: tuple) -> tuple[BaseEstimator, ...]:
+    """The first steps, as far as one asks nodes for sums of rows; at least one step."""
+    that_ask = [k for k, step in enumerate(steps) if Front(step).asks]
+    return steps[: max(that_ask, default=0) + 1]
 
 
 def _agreement(tried: list[Candidate], fronts: _Fronts, *, min_rows: int) -> Agreement:
+    """What nodes agree to answer while one of the candidates is chosen and fitted."""
     methods = [
         {
-            "method": type(own).__name__,
-            "settings": own._settings_at_nodes(),
-            "further_settings": own._further_settings(),
+            "method": type(candidate.aggregator).__name__,
+            "settings": candidate.aggregator._settings_at_nodes(),
+            "further_settings": candidate.aggregator._further_settings(),
         }
-        for own in (candidate.aggregator for candidate in tried)
+        for candidate in tried
     ]
-    # The last two are of the model that is taken.
-    tasks = dict.fromkeys(("halves", "judge", "join", "score"), 1)
+    # Candidates ask for halves and judgements; join and score are of the model taken.
+    tasks = {"halves": 1, "judge": 1, "join": 1, "score": 1}
     if fronts.steps:
         tasks["front"] = fronts.whole.most_messages
     return Agreement(
@@ -168,52 +146,151 @@ def _agreement(tried: list[Candidate], fronts: _Fronts, *, min_rows: int) -> Agr
     )
 
 
-def _ask_halves(tried, fronts) -> Generator:
-    """Plan for the summaries of either half of each candidate, and of nodes' reasons.
+@dataclass(kw_only=True)
+class _SumsOfHalves:
+    """The summaries that nodes sent of either half of their rows."""
 
-    The reasons why nodes sent none are by number of the candidate and name of the node.
-    """
-    asked = {}
-    for k, own in enumerate(tried):
-        request = first_request(own.aggregator, own.aggregator._first_requests())
-        asked[str(k)] = request.content | fronts.with_front(own.steps)
-    found = [([], []) for _ in tried]
-    refusals: dict[str, dict[str, str]] = {}
-    replies = yield Message.of("halves", asked=asked)
-    for node, reply in replies:
+    # For each candidate, for either half, one summary a node.
+    by_candidate: list[tuple[list[Summary], list[Summary]]]
+    # Why nodes sent none: by the candidate's index, then by the node's name.
+    refusals: dict[int, dict[str, str]] = field(default_factory=dict)
+
+    def _first_halves(self) -> list[Summary]:
+        return [s for first, _ in self.by_candidate for s in first]
+
+    @property
+    def names(self) -> set[str]:
+        """Names of the nodes that sent sums for any candidate."""
+        return {summary.name for summary in self._first_halves()}
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows all nodes have, about: twice those of the first halves."""
+        n_rows_by_name = {s.name: s.n_rows for s in self._first_halves()}
+        return 2 * sum(n_rows_by_name.values())
+
+    def n_bytes(self, k: int) -> int:
+        """Bytes that nodes sent for one candidate."""
+        return sum(summary.n_bytes for half in self.by_candidate[k] for summary in half)
+
+    def most_rows_of(self, name: str) -> int:
+        """Most rows of a node that its two summaries for one candidate are made of."""
+        n_rows = [
+            sum(s.n_rows for half in pair for s in half if s.name == name)
+            for pair in self.by_candidate
+        ]
+        return max(n_rows, default=0)
+
+    def check_all_sent(self, k: int) -> None:
+        """Raise ValueError with the reason of a node whose sums a candidate lacks."""
+        first_half, _ = self.by_candidate[k]
+        lacking = sorted(self.names - {summary.name for summary in first_half})
+        if not lacking:
+            return
+        reason = self.refusals.get(k, {}).get(lacking[0], "it gave no reason")
+        raise ValueError(
+            f"Node {lacking[0]!r} sent no sums for it: {reason}. Without sums are the "
+            f"nodes {lacking[:5]}."
+        )
+
+
+def _ask_halves(tried: list[Candidate], fronts: _Fronts) -> Generator:
+    """Plan of the summaries of either half, for each candidate."""
+    requests = {}
+    for k, candidate in enumerate(tried):
+        aggregator = candidate.aggregator
+        request = first_request(aggregator, aggregator._first_requests())
+        requests[str(k)] = request.content | fronts.with_front(candidate.steps)
+    sums = _SumsOfHalves(by_candidate=[([], []) for _ in tried])
+    replies = yield Message.of("halves", asked=requests)
+    for name, reply in replies:
         for number, reason in reply.content["refused"].items():
-            refusals.setdefault(number, {})[node] = reason
-        for number, pair in reply.content["joins"].items():
-            for summaries, name in zip(found[int(number)], HALVES, strict=True):
-                summaries.append(Summary(Message.of("join", **pair[name])))
-    return found, refusals
+            sums.refusals.setdefault(int(number), {})[name] = reason
+        for number, content_of_half in reply.content["joins"].items():
+            pair = sums.by_candidate[int(number)]
+            for summaries, half in zip(pair, HALVES, strict=True):
+                message = Message.of("join", **content_of_half[half])
+                summaries.append(Summary(message))
+    return sums
+
+
+def _models_of_halves(
+    tried: list[Candidate], halves: _SumsOfHalves, fronts: _Fronts
+) -> tuple[list[dict], dict[int, dict]]:
+    """The table of candidates, and the models of those that could be made, by index.
+
+    A model is what nodes judge: the contents of the models of both halves, by the name
+    of the half, and the fitted front.
+    """
+    table = []
+    models: dict[int, dict] = {}
+    for k, candidate in enumerate(tried):
+        start = perf_counter()
+        entry = new_entry(candidate)
+        entry["bytes"] = halves.n_bytes(k)
+        try:
+            halves.check_all_sent(k)
+            with silenced():
+                model = fronts.with_front(candidate.steps)
+                for half, summaries in zip(HALVES, halves.by_candidate[k], strict=True):
+                    model[half] = _content_of_fit(candidate.aggregator, summaries)
+                models[k] = model
+        except (ValueError, TypeError) as failure:
+            entry["error"] = str(failure)
+        entry["seconds"] = perf_counter() - start
+        table.append(entry)
+    return table, models
+
+
+def _content_of_fit(aggregator: BaseAggregator, summaries: list[Summary]) -> dict:
+    """The model of some summaries as nodes judge it: linear, or quadratic."""
+    fitted = clone(aggregator).set_params(estimators=summaries).fit()
+    classifier = final_step(fitted.to_estimator())
+    labels = classifier.classes_.tolist()
+    if hasattr(classifier, "rotations_"):
+        return {"labels": labels, **_quadratic_content(classifier)}
+    W = np.vstack([classifier.coef_.T, classifier.intercept_])
+    if W.shape[1] == 1:  # scikit-learn has one column for two classes
+        W = np.hstack([0.0 * W, W])
+    return {"labels": labels, "W": W}
+
+
+def _quadratic_content(classifier: BaseEstimator) -> dict[str, np.ndarray]:
+    """Quadratic discriminants: the logits are offset - |(x - mean) @ factor|^2 / 2."""
+    factors = []
+    log_determinants = []
+    for rotation, scaling in zip(
+        classifier.rotations_, classifier.scalings_, strict=True
+    ):
+        factors.append(rotation / np.sqrt(scaling))
+        log_determinants.append(np.sum(np.log(scaling)))
+    return {
+        "means": np.asarray(classifier.means_),
+        "factors": np.stack(factors),
+        "offsets": np.log(classifier.priors_) - 0.5 * np.array(log_determinants),
+    }
 
 
 def _ask_to_judge(models: list[dict]) -> Generator:
     """Plan of what each node judges, by its name: rows, how many are right, losses."""
     if not models:
         return {}
-    numbered = {str(k): own for k, own in enumerate(models)}
+    numbered = {str(k): model for k, model in enumerate(models)}
     replies = yield Message.of("judge", models=numbered)
     return {name: reply.content for name, reply in replies}
 
 
-def _labels(pair: Mapping) -> list:
+def _labels(model: Mapping) -> list:
     """Labels of the classes that the models of two halves know."""
-    return [label for half in HALVES for label in pair[half]["labels"]]
+    return [label for half in HALVES for label in model[half]["labels"]]
 
 
-def _n_told(name: str, sums: list) -> int:
-    """Most rows of a node that the two summaries for a candidate are made of."""
-    by_candidate = [
-        sum(s.n_rows for half in pair for s in half if s.name == name) for pair in sums
-    ]
-    return max(by_candidate, default=0)
-
-
-def _check_judgement(name: str, reply: Mapping, *, n_told: int, n_classes: int) -> None:
+def _check_judgement(
+    name: str, judgement: Mapping, *, n_told: int, n_classes: int
+) -> None:
     """Raise ValueError for more rows, or larger losses, than the node's rows allow."""
-    n_rows, min_rows = reply["n_rows"], reply["min_rows"]
+    n_rows = judgement["n_rows"]
+    min_rows = judgement["min_rows"]
     most = most_judging(n_told, min_rows, n_classes)
     if n_rows > most:
         raise ValueError(
@@ -222,7 +299,8 @@ def _check_judgement(name: str, reply: Mapping, *, n_told: int, n_classes: int) 
             f"have {most} at most. Its judgement is not used, as it would outweigh "
             "those of other nodes: see what this node runs, or leave it out."
         )
-    largest = np.max(reply["losses"], initial=0.0, where=~np.isnan(reply["losses"]))
+    losses = judgement["losses"]
+    largest = np.max(losses, initial=0.0, where=~np.isnan(losses))
     if largest > most_loss(n_rows, min_rows):
         raise ValueError(
             f"Node {name!r} tells a log-loss of {largest:g} for {n_rows} rows, which "
@@ -231,26 +309,30 @@ def _check_judgement(name: str, reply: Mapping, *, n_told: int, n_classes: int) 
         )
 
 
-def _doubts_about_rows(replies: Mapping[str, Mapping]) -> list[str]:
+def _choice_by_judgements(
+    tried: list[Candidate],
+    table: list[dict],
+    able: list[int],
+    judgements: Mapping[str, Mapping],
+) -> Choice:
+    """The choice by what all nodes judged of the candidates with indices ``able``."""
+    n_rows = sum(judgement["n_rows"] for judgement in judgements.values())
+    if able and not n_rows:
+        raise ValueError("No node has rows enough (min_rows) to judge any candidate.")
+    n_both_right = sum(judgement["right"] for judgement in judgements.values())
+    losses = sum(judgement["losses"] for judgement in judgements.values())
+    for place, k in enumerate(able):
+        table[k]["accuracy"] = n_both_right[place, place] / n_rows
+        table[k] |= loss_and_factor(tried[k], losses[place] / n_rows)
+    return choice_among(table, np.array(able), n_both_right=n_both_right, n_rows=n_rows)
+
+
+def _doubts_about_rows(judgements: Mapping[str, Mapping]) -> list[str]:
     """Nodes that decide alone which candidate is taken."""
-    names = list(replies)
-    n_rows = np.array([replies[name]["n_rows"] for name in names], dtype=np.float64)
+    names = list(judgements)
+    n_rows = np.array([judgements[name]["n_rows"] for name in names], dtype=np.float64)
     return [
         f"node {names[k]!r} has {n_rows[k]:.0f} of the {n_rows.sum():.0f} rows that "
         "judged, so that it decides nearly alone which candidate is taken"
         for k in nodes_of_many_rows(n_rows)
     ]
-
-
-def _form(aggregator: BaseAggregator, summaries: list[Summary]) -> dict:
-    fitted = clone(aggregator).set_params(estimators=summaries).fit()
-    own = final_step(fitted.to_estimator())
-    found = {"labels": own.classes_.tolist()}
-    if hasattr(own, "rotations_"):
-        pairs = list(zip(own.rotations_, own.scalings_, strict=True))
-        sizes = np.array([np.sum(np.log(scaling)) for _, scaling in pairs])
-        factors = np.stack([rotation / np.sqrt(scaling) for rotation, scaling in pairs])
-        found |= {"means": np.asarray(own.means_), "factors": factors}
-        return found | {"offsets": np.log(own.priors_) - 0.5 * sizes}
-    W = np.vstack([own.coef_.T, own.intercept_])
-    return found | {"W": np.hstack([0.0 * W, W]) if W.shape[1] == 1 else W}

@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 _WIDTH = 88  # characters of a printed line
-_NAME_WIDTH = 26  # of the name of a candidate, of which the longest has 26
+_NAME_WIDTH = 26  # characters of the column of names: the longest name has 26
 _LEGEND = (
     "* is the candidate that was taken: the smallest within a standard error of the "
     "best. Accuracy and log-loss are of rows that did not make the model. MB are "
@@ -22,17 +26,19 @@ class Choice:
     Attributes
     ----------
     name : str
-        Of the candidate that was taken.
+        Name of the candidate that was taken.
     table : tuple of dict
-        One for each candidate, the smallest model first: "name", "accuracy" and
-        "log_loss" on rows that did not make it (None: not tried), the "factor" on its
-        logits under which this is least, the "standard_error" of what the best has
-        more, "looks_at_members", "bytes" that nodes sent, "seconds", and the "error".
+        One entry for each candidate, the smallest model first. "accuracy" and
+        "log_loss" are of rows that did not make the candidate (None: it was not
+        tried), "factor" is the factor on its logits that gives the least log-loss,
+        and "standard_error" belongs to the difference between its accuracy and the
+        best one. Further keys are "name", "looks_at_members", "bytes" (that nodes
+        sent), "seconds" and "error" (empty where the candidate could be made).
     n_rows : int
-        Rows that judged.
+        Number of rows that judged the candidates.
     doubts : tuple of str
-        Reasons not to trust it: few rows that judged, candidates that could not be
-        made, columns that were left out, warnings of the fit.
+        Reasons not to trust the choice: few rows that judged, candidates that could
+        not be made, columns that were left out, warnings of the fit.
     """
 
     name: str
@@ -43,24 +49,25 @@ class Choice:
     @property
     def looks_at_members(self) -> bool:
         """Whether the fitted local estimators are part of what was taken."""
-        return self._own["looks_at_members"]
+        return self._entry["looks_at_members"]
 
     @property
     def factor(self) -> float:
-        """On the logits of what was taken: that under which the rows are likeliest."""
-        return self._own.get("factor") or 1.0
+        """The factor on the logits of the candidate taken that gives least log-loss."""
+        return self._entry.get("factor") or 1.0
 
     @property
-    def _own(self) -> dict:
-        return next(own for own in self.table if own["name"] == self.name)
+    def _entry(self) -> dict:
+        """The entry of the candidate that was taken."""
+        return next(entry for entry in self.table if entry["name"] == self.name)
 
-    def to_frame(self):
-        """The table as a DataFrame."""
+    def to_frame(self) -> "DataFrame":
+        """The table as a DataFrame, with a row for each candidate."""
         import pandas as pd
 
         return pd.DataFrame(list(self.table)).set_index("name")
 
-    def __str__(self):
+    def __str__(self) -> str:
         name = f"{'candidate':{_NAME_WIDTH}}"
         lines = [f"{'':2}{name}{'accuracy':>9}{'log-loss':>9}{'MB':>7}{'s':>6}"]
         for entry in self.table:
@@ -96,11 +103,32 @@ def _wrapped(paragraph: str, *, indent: int) -> list[str]:
     )
 
 
-def smallest_of_the_best(both, n_rows: int, losses) -> tuple[int, np.ndarray]:
-    """The first within a standard error of the best; errors of what that has more."""
-    right = np.diag(both)  # of `both`, numbers of rows that two models label right
-    best = np.lexsort((losses, -right))[0]
-    more = (right[best] - right) / n_rows
-    squares = (right[best] + right - 2 * both[best]) / n_rows
-    errors = np.sqrt(np.maximum(squares - more**2, 0.0) / n_rows)
-    return int(np.argmax(more <= errors)), errors
+def smallest_of_the_best(
+    n_both_right: np.ndarray, n_rows: int, losses
+) -> tuple[int, np.ndarray]:
+    """The first candidate within a standard error of the best one.
+
+    Parameters
+    ----------
+    n_both_right : ndarray of shape (n_candidates, n_candidates)
+        How many rows two candidates both label right; the diagonal has those of one.
+    n_rows : int
+        How many rows judged.
+    losses : array-like of shape (n_candidates,)
+        Log-losses, which decide between candidates that label as many rows right.
+
+    Returns
+    -------
+    index : int
+        Index of the first candidate that is near enough.
+    errors : ndarray of shape (n_candidates,)
+        Standard errors of the differences in accuracy to the best candidate.
+    """
+    n_right = np.diag(n_both_right)
+    best = np.lexsort((losses, -n_right))[0]
+    # On a row the best candidate is right and another is wrong (+1), or the other way
+    # round (-1), or both are alike (0): mean and mean square of these numbers.
+    mean = (n_right[best] - n_right) / n_rows
+    mean_square = (n_right[best] + n_right - 2 * n_both_right[best]) / n_rows
+    errors = np.sqrt(np.maximum(mean_square - mean**2, 0.0) / n_rows)
+    return int(np.argmax(mean <= errors)), errors

@@ -89,7 +89,7 @@ def test_members_go_by_their_names_and_not_by_their_places():
     assert table.loc["vote"].accuracy == same.loc["vote"].accuracy
     with pytest.raises(ValueError, match=r"do not match: \['cork', 'rome'\]"):
         combine([*forests()[:2], ("cork", forests()[2][1])], X, Y, NODES)
-    with pytest.raises(ValueError, match="Node '0' is a file"):
+    with pytest.raises(ValueError, match="Node '0' is a summary"):
         combine(["a.safetensors"], X, Y, NODES)
 
 

@@ -23,7 +23,7 @@ from sklearn.preprocessing import OneHotEncoder, PowerTransformer, StandardScale
 from skgems import GEMSLogisticAggregator, PooledAggregator, answer, combine
 from skgems.channels import Folder
 from skgems.choice import Candidate, choose_over
-from skgems.choice._asking import _form
+from skgems.choice._asking import _content_of_fit
 from skgems.choice._judging import loss_and_factor
 from skgems.federation import (
     FACTORS,
@@ -491,7 +491,7 @@ def test_squared_distances_are_those_of_the_classifier():
     X2, y = X2[kept], y[kept]
     aggregator = PooledAggregator(pooled=QuadraticDiscriminantAnalysis(reg_param=0.1))
     summary = aggregator.summarize(None, X2, y, name="oslo")
-    form = _form(aggregator, [summary])
+    form = _content_of_fit(aggregator, [summary])
     lengths = [
         np.sum(((X2 - mean) @ factor) ** 2, axis=1)
         for mean, factor in zip(form["means"], form["factors"], strict=True)

@@ -8,27 +8,37 @@ import pytest
 from helpers.digit_halves import entry
 
 from skgems.choice import Choice, smallest_of_the_best
-from skgems.choice._judging import chosen
+from skgems.choice._judging import choice_among
 
 
 def test_the_smallest_within_a_standard_error():
     rng = np.random.default_rng(0)
     good = rng.random(400) < 0.9
-    alike = good.copy()  # one right less, of five that differ
-    alike[np.flatnonzero(good)[:3]], alike[np.flatnonzero(~good)[:2]] = False, True
-    hits = np.array([np.zeros(400), alike, good], dtype=float)
-    place, errors = smallest_of_the_best(hits @ hits.T, 400, [1.0, 1.0, 1.0])
+    nearly_as_good = good.copy()  # one right less: of five rows that differ
+    nearly_as_good[np.flatnonzero(good)[:3]] = False
+    nearly_as_good[np.flatnonzero(~good)[:2]] = True
+    is_right = np.array([np.zeros(400), nearly_as_good, good], dtype=float)
+    place, errors = smallest_of_the_best(is_right @ is_right.T, 400, [1.0, 1.0, 1.0])
     assert place == 1 and errors[2] == 0.0 < errors[1]
-    more = good.astype(float) - alike
-    np.testing.assert_allclose(errors[1], more.std() / 20, rtol=1e-12)
-    hits[1] = 0.0
-    assert smallest_of_the_best(hits @ hits.T, 400, [1.0, 1.0, 1.0])[0] == 2
-    hits[:] = (
-        good  # log-loss breaks the tie of which is best, the order of what is taken
-    )
-    assert smallest_of_the_best(hits @ hits.T, 400, [2.0, 1.0, 3.0])[0] == 0
+    differences = good.astype(float) - nearly_as_good
+    np.testing.assert_allclose(errors[1], differences.std() / 20, rtol=1e-12)
+    is_right[1] = 0.0
+    assert smallest_of_the_best(is_right @ is_right.T, 400, [1.0, 1.0, 1.0])[0] == 2
+
+
+def test_log_loss_breaks_ties_of_the_best_and_the_order_those_of_the_smallest():
+    is_right = np.ones((3, 400))
+    assert smallest_of_the_best(is_right @ is_right.T, 400, [2.0, 1.0, 3.0])[0] == 0
+
+
+def test_no_candidate_that_could_be_made_is_an_error():
     with pytest.raises(ValueError, match=r"No candidate can be made. \['a'\]: Odd"):
-        chosen([{"name": "a", "error": "odd"}], [], None, 1)
+        choice_among(
+            [{"name": "a", "error": "odd"}],
+            [],
+            n_both_right=np.zeros((0, 0)),
+            n_rows=1,
+        )
 
 
 def test_what_is_printed_is_whole_and_explained():

@@ -11,7 +11,7 @@ from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import RandomForestClassifier
 
 from skgems import PooledAggregator, combine
-from skgems.choice._judging import _refitted, chosen
+from skgems.choice._judging import _refitted, choice_among
 from skgems.federation import halves_of, owners_of
 
 
@@ -19,11 +19,16 @@ def test_halves_are_of_each_class_at_each_node():
     halves = halves_of(owners_of(NODES, X), Y)
     for name in NAMES:
         for label in np.unique(Y):
-            own = halves[(NODES == name) & (Y == label)]
-            assert abs(np.sum(own == 0) - np.sum(own == 1)) <= 1
-    assert (
-        halves_of(owners_of(np.array(["a", "a", "b"]), X[:3]), Y[:3]) == -1
-    ).tolist() == [*(False, False, True)]
+            halves_of_class = halves[(NODES == name) & (Y == label)]
+            assert abs(np.sum(halves_of_class == 0) - np.sum(halves_of_class == 1)) <= 1
+
+
+def test_a_single_row_of_a_class_at_a_node_is_in_no_half():
+    halves = halves_of(owners_of(np.array(["a", "a", "b"]), X[:3]), Y[:3])
+    assert (halves == -1).tolist() == [False, False, True]
+
+
+def test_public_rows_are_in_no_half():
     public = np.where(np.arange(len(Y)) < 9, "public", NODES)
     assert (halves_of(owners_of(public, X), Y)[:9] == -1).all()
 
@@ -41,10 +46,11 @@ def test_members_are_judged_by_rows_that_they_do_not_know():
     choice = combine(members, rows, y, nodes, random_state=0).choice_
     assert joblib.hash(members) == before
     assert (choice.to_frame().accuracy.dropna() < 0.65).all()
-    own = np.mean(
-        [m.score(rows[nodes == k], y[nodes == k]) for k, m in enumerate(members)]
-    )
-    assert own > 0.95
+    scores_on_own_rows = [
+        member.score(rows[nodes == k], y[nodes == k])
+        for k, member in enumerate(members)
+    ]
+    assert np.mean(scores_on_own_rows) > 0.95
 
 
 @pytest.mark.parametrize("classes", [(0, 1), (0, 1, 2)])
@@ -58,9 +64,8 @@ def test_quadratic_discriminants_are_tempered_as_scikit_learn_has_them(classes):
     agg._temper(0.3)
     after = agg.to_estimator().decision_function(rows)
     if len(classes) > 2:  # what all classes have in common is no matter
-        before, after = (
-            own - own.mean(axis=1, keepdims=True) for own in (before, after)
-        )
+        before = before - before.mean(axis=1, keepdims=True)
+        after = after - after.mean(axis=1, keepdims=True)
     np.testing.assert_allclose(after, 0.3 * before, rtol=1e-9, atol=1e-9)
     np.testing.assert_array_equal(agg.predict(rows), labels)
     assert agg.exact_ is False
@@ -93,13 +98,13 @@ def test_few_rows_of_a_class_make_shrunk_quadratic_discriminants():
 
 def test_reasons_of_failures_are_doubts_once_for_all_that_have_them():
     table = [entry("a"), entry("b", "node 'x': odd."), entry("c", "node 'x': odd")]
-    choice = chosen(table, [0], np.array([[300]]), 300)
+    choice = choice_among(table, [0], n_both_right=np.array([[300]]), n_rows=300)
     (doubt,) = choice.doubts
     assert doubt == "these candidates could not be made: ['b', 'c']. Node 'x': odd."
     with pytest.raises(
         ValueError, match=r"No candidate .* \['b', 'c'\]: Node 'x': odd"
     ):
-        chosen(table[1:], [], np.zeros((0, 0)), 300)
+        choice_among(table[1:], [], n_both_right=np.zeros((0, 0)), n_rows=300)
 
 
 def test_nets_that_judge_are_the_same_each_time():
@@ -111,14 +116,26 @@ def test_nets_that_judge_are_the_same_each_time():
         def __init__(self):
             super().__init__(torch.nn.Linear(X.shape[1], 4), torch.nn.Softmax(dim=1))
 
-    how = {"train_split": None, "verbose": 0, "classes": [0, 1, 2, 3]}
-    net = skorch.NeuralNetClassifier(Net, max_epochs=2, **how).fit(rows, y)
-    owners, kept = {"all": np.arange(len(y))}, np.arange(len(y)) % 2 == 0
-    given = [("all", net)], rows, y, owners, kept
-    fresh = [_refitted(*given)[0][1].predict_proba(rows) for _ in range(2)]
-    np.testing.assert_array_equal(*fresh)
-    assert not np.allclose(fresh[0], net.predict_proba(rows))
+    def net_of(module):
+        return skorch.NeuralNetClassifier(
+            module, max_epochs=2, train_split=None, verbose=0, classes=[0, 1, 2, 3]
+        ).fit(rows, y)
+
+    def refitted(classifier):
+        ((_, clone_of_half),) = _refitted(
+            [("all", classifier)],
+            rows,
+            y,
+            {"all": np.arange(len(y))},
+            learning=np.arange(len(y)) % 2 == 0,
+        )
+        return clone_of_half
+
+    net = net_of(Net)
+    first = refitted(net).predict_proba(rows)
+    np.testing.assert_array_equal(refitted(net).predict_proba(rows), first)
+    assert not np.allclose(first, net.predict_proba(rows))
     # A module that is an object knows all rows, and its clones do.
-    knows = skorch.NeuralNetClassifier(Net(), max_epochs=2, **how).fit(rows, y)
+    knows_all_rows = net_of(Net())
     with pytest.warns(UserWarning, match="node 'all' is an object, which keeps what"):
-        _refitted([("all", knows)], *given[1:])
+        refitted(knows_all_rows)
