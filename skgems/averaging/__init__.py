@@ -15,8 +15,9 @@ what a few batches change.
 True
 """
 
-from ._averages import CoLearning, StartedApartWarning
+from ._averages import StartedApartWarning
 from ._averaging import ModelAveragingAggregator
+from ._co_learning import CoLearning
 from ._downpour import Downpour
 
 __all__ = ["Downpour", "StartedApartWarning"]

@@ -1,122 +1,166 @@
-"""Averages of models of nodes, once or in rounds of training."""
+"""Averages of the parameters of nodes' models, each class over nodes that know it.
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import partial
-from numbers import Real
+For a parameter that belongs to class c, and nodes k with weights w_k(c),
+
+    mean = sum_k w_k(c) parameter_k / sum_k w_k(c),
+
+where w_k(c) = 0 at nodes that do not know c. Parameters that belong to no class have
+one weight a node.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from ..base import BaseAggregator, warn_user
-from ..federation import Federation, Node, Run, Shares, TooFewNodesError
-from ..local import LocalModel, Picklable, fit_local, indices_of, local_model
-from ..messages import Message
-from ..networks import Coordinates, Network, to_logistic_regression, to_mlp_classifier
-from ..progress import say
-from ..tuning import (
-    Weight,
-    align_hidden_units,
-    learning_rates,
-    mean_parameters,
-    relative_change,
-    started_apart,
-)
+from ..base import warn_user
+from ..federation import Node, Shares
+from ..local import LocalModel, indices_of
+from ..networks import Coordinates, Network
+from ..tuning import Weight, align_hidden_units, mean_parameters, started_apart
 from ._large_models import ModelSizes
 
-_MAX_NAMES = 5
+_MOST_NAMED = 5  # nodes that a warning names
+
+
+class StartedApartWarning(UserWarning):
+    """Networks are averaged whose hidden units have nothing to do with each other."""
 
 
 def average(
     nodes: list[Node],
+    *,
     classes: np.ndarray,
     shares: Shares,
     sizes: ModelSizes,
-    *,
     align: bool = False,
 ) -> LocalModel | Network:
-    """The average by class over the nodes that know it; ``sizes`` notes the models."""
+    """The average by class over the nodes that know it; ``sizes`` notes the models.
+
+    ``align``: whether hidden units are brought into one order before.
+    """
     nodes, shares = not_constant(nodes, shares)
     problem = why_not_alike(nodes)
-    odd = next((node for node in nodes if not node.local.is_chain), None)
     if problem is None and not align:
-        model = average_nets(nodes, classes, shares, sizes)
-    elif odd is None:
-        model = average_networks(nodes, classes, shares, sizes, align=align)
-    else:
-        what = "align='permutation' matches the units of chains of dense layers"
-        raise problem or ValueError(f"{what}; the module of node {odd.name!r} is none.")
+        mean = average_nets(nodes, classes=classes, shares=shares, sizes=sizes)
+        warn_of_apart(nodes, classes)
+        return mean
+    for node in nodes:
+        if not node.local.is_chain:
+            raise problem or ValueError(
+                "align='permutation' matches the units of chains of dense layers; the "
+                f"module of node {node.name!r} is none. Set align=None."
+            )
+    mean = average_networks(
+        nodes, classes=classes, shares=shares, sizes=sizes, align=align
+    )
     if not align:
         warn_of_apart(nodes, classes)
-    return model
+    return mean
 
 
 def not_constant(nodes: list[Node], shares: Shares) -> tuple[list[Node], Shares]:
     """Those whose model is not constant; all, if there is none."""
-    chosen = [k for k, node in enumerate(nodes) if not node.local.is_constant]
-    chosen = chosen or list(range(len(nodes)))
-    return [nodes[k] for k in chosen], shares.of(chosen)
+    varying = [k for k, node in enumerate(nodes) if not node.local.is_constant]
+    if not varying:
+        return nodes, shares
+    return [nodes[k] for k in varying], shares.of(varying)
 
 
 def parameter_weights(
-    parameters: Sequence, axes: Mapping[int, int], columns, classes, shares: Shares
-) -> list[list]:
-    """A weight for each array of each node; ``axes`` are of outputs, by its index."""
-    own = indices_of(columns, classes)
-    of_output = np.where(own >= 0, shares.outputs[:, own], shares.shared[:, None])
+    parameters: Sequence[np.ndarray],
+    *,
+    output_axes: Mapping[int, int],
+    columns: Sequence,
+    classes: np.ndarray,
+    shares: Shares,
+) -> list[list[Weight]]:
+    """The weight of each array of each node.
+
+    Parameters
+    ----------
+    parameters : sequence of ndarray
+        Arrays of a model of the same layout as those of the nodes.
+    output_axes : dict
+        For the index of each array that has a number per output: the axis of outputs.
+    columns : array-like of shape (n_columns,)
+        The labels that outputs stand for.
+    classes : ndarray of shape (n_classes,)
+        The classes that ``shares`` are about.
+    shares : Shares
+        Weights of nodes.
+
+    Returns
+    -------
+    weights : list of list
+        For each node, for each array, a number, or an array that broadcasts to it.
+    """
+    places = indices_of(columns, classes)
+    of_outputs = np.where(
+        places >= 0, shares.outputs[:, places], shares.shared[:, None]
+    )  # (n_nodes, n_columns)
     # One output for two classes is of the nodes that know both.
     of_pair = shares.outputs.min(axis=1, keepdims=True)
     if len(classes) != 2 or not of_pair.any():
         of_pair = shares.shared[:, None]
-    weights = []
+    weights_of_arrays = []  # for each array, the weight of each node
     for i, array in enumerate(parameters):
         if array.dtype.kind != "f":  # a counter, which is one node's
-            weights.append(shares.sizes)
-        elif i not in axes:
-            weights.append(shares.shared)
+            weights_of_arrays.append(shares.sizes)
+        elif i not in output_axes:
+            weights_of_arrays.append(shares.shared)
         else:
-            full = array.shape[axes[i]] == len(columns)
-            shape = np.ones(array.ndim, dtype=int)
-            shape[axes[i]] = -1
-            some = of_output if full else of_pair
-            # One number, where it is the same for all, is faster.
-            alike = not np.ptp(some, axis=1).any()
-            weights.append(some[:, 0] if alike else [a.reshape(shape) for a in some])
-    return [list(of_node) for of_node in zip(*weights, strict=True)]
+            axis = output_axes[i]
+            has_all_columns = array.shape[axis] == len(columns)
+            of_axis = of_outputs if has_all_columns else of_pair
+            if np.ptp(of_axis, axis=1).any():
+                shape = np.ones(array.ndim, dtype=int)
+                shape[axis] = -1
+                weights_of_arrays.append([row.reshape(shape) for row in of_axis])
+            else:  # one number, where it is the same for all outputs, is faster
+                weights_of_arrays.append(of_axis[:, 0])
+    return [list(of_node) for of_node in zip(*weights_of_arrays, strict=True)]
 
 
 def average_networks(
     nodes: list[Node],
+    *,
     classes: np.ndarray,
     shares: Shares,
     sizes: ModelSizes,
-    *,
     align: bool,
 ) -> Network:
+    """Average of chains of dense layers, which may be of different kinds."""
     first = with_outputs(nodes[0].local.network(copy=False), classes)
     depth = len(first.coefs)
-    arrays, axes = [*first.coefs, *first.intercepts], {depth - 1: 1, 2 * depth - 1: 0}
-    weights = parameter_weights(arrays, axes, classes, classes, shares)
+    weights = parameter_weights(
+        [*first.coefs, *first.intercepts],
+        output_axes={depth - 1: 1, 2 * depth - 1: 0},
+        columns=classes,
+        classes=classes,
+        shares=shares,
+    )
 
-    def arrive():
+    def networks() -> Iterator[Network]:
         for node in nodes:
             network = node.local.network(copy=False)
-            _check_alike(network, node.name, first, nodes[0].name)
+            _check_alike(network, first, name=node.name, first_name=nodes[0].name)
             sizes.note(node.name, _without_constants(network))
             yield with_outputs(network, classes)
 
-    def arrays_of(networks):
-        for network, weight in zip(networks, weights, strict=True):
+    def weighted_arrays() -> Iterator[tuple[list[np.ndarray], Weight]]:
+        in_order = _in_one_order(networks()) if align else networks()
+        for network, weight in zip(in_order, weights, strict=True):
             arrays = _without_constants(network)
             del network
             yield arrays, weight
             del arrays  # before the next one comes
 
-    mean = mean_parameters(arrays_of(_in_one_order(arrive()) if align else arrive()))
+    mean = mean_parameters(weighted_arrays())
     if not all(np.isfinite(array).all() for array in mean):
-        for node in nodes:  # whose fault it is
+        for node in nodes:  # raises an error that names the node
             node.local.network()
-    coefs, intercepts = mean[:depth], mean[depth:]
-    return replace(first, coefs=coefs, intercepts=intercepts, coordinates=None)
+    return replace(first, coefs=mean[:depth], intercepts=mean[depth:], coordinates=None)
 
 
 def _without_constants(network: Network) -> list[np.ndarray]:
@@ -131,13 +175,13 @@ def _in_one_order(networks: Iterable[Network]) -> Iterator[Network]:
     """Hidden units in the order of the network of most weight on its outputs."""
     networks = list(networks)
     # Sums over hidden units are rounded: their last digits depend on the units' order.
-    sizes = [float(f"{np.linalg.norm(own.coefs[-1]):.9g}") for own in networks]
-    common = Coordinates.common([own.coordinates for own in networks])
+    sizes = [float(f"{np.linalg.norm(net.coefs[-1]):.9g}") for net in networks]
+    common = Coordinates.common([net.coordinates for net in networks])
     if common is not None:
-        networks = [common.take_in(own) for own in networks]
+        networks = [common.take_in(net) for net in networks]
     reference = networks[int(np.argmax(sizes))]
-    for own in networks:
-        aligned = align_hidden_units(own, reference)
+    for network in networks:
+        aligned = align_hidden_units(network, reference)
         yield aligned if common is None else common.give_back(aligned)
 
 
@@ -148,96 +192,114 @@ def with_outputs(network: Network, classes: np.ndarray) -> Network:
     return replace(network, seen=np.ones(len(classes), dtype=bool))
 
 
-def _check_alike(network: Network, name, first: Network, first_name):
-    widths, wanted = ((own.n_features_in, *own.widths) for own in (network, first))
-    differ = f"The networks of nodes {first_name!r} and {name!r} have different"
-    if widths != wanted:
+def _check_alike(
+    network: Network, first: Network, *, name: str, first_name: str
+) -> None:
+    """Raise ValueError where two networks cannot be averaged."""
+    widths = (network.n_features_in, *network.widths)
+    first_widths = (first.n_features_in, *first.widths)
+    if widths != first_widths:
         raise ValueError(
-            f"{differ} shapes: {wanted} and {widths} inputs and hidden units. Only "
-            "equal shapes can be averaged; PFNMAggregator and GEMSMLPAggregator merge "
-            "different widths."
+            f"The networks of nodes {first_name!r} and {name!r} have different shapes: "
+            f"{first_widths} and {widths} inputs and hidden units. Only equal shapes "
+            "can be averaged; PFNMAggregator and GEMSMLPAggregator merge different "
+            "widths."
         )
     if network.activation != first.activation:
-        both = f"{first.activation} and {network.activation}"
-        what = f"activations: {both}; their average would mean nothing"
-        raise ValueError(f"{differ} {what}.")
+        raise ValueError(
+            f"The networks of nodes {first_name!r} and {name!r} have different "
+            f"activations: {first.activation} and {network.activation}; their average "
+            "would mean nothing. Give all nodes networks of one activation."
+        )
 
 
 def average_nets(
-    nodes: list[Node], classes: np.ndarray, shares: Shares, sizes: ModelSizes
+    nodes: list[Node], *, classes: np.ndarray, shares: Shares, sizes: ModelSizes
 ) -> LocalModel:
     """Average of alike nets, buffers included: a copy of the first of largest dtype."""
-    first = max((node.local for node in nodes), key=lambda own: own.dtype.itemsize)
-    known = first.class_axes(), first.description.classes, classes, shares
-    weights = parameter_weights(first.parameters(), *known)
+    template = max(
+        (node.local for node in nodes), key=lambda local: local.dtype.itemsize
+    )
+    weights = parameter_weights(
+        template.parameters(),
+        output_axes=template.class_axes(),
+        columns=template.description.classes,
+        classes=classes,
+        shares=shares,
+    )
 
-    def arrive():
+    def weighted_parameters() -> Iterator[tuple[list[np.ndarray], Weight]]:
         for node, weight in zip(nodes, weights, strict=True):
             parameters = node.local.parameters()
             sizes.note(node.name, parameters)
             yield parameters, weight
             del parameters  # before the next one comes
 
-    mean = mean_parameters(arrive())
+    mean = mean_parameters(weighted_parameters())
     if not all(np.isfinite(array).all() for array in mean):
-        for node in nodes:  # whose fault it is
+        for node in nodes:  # raises an error that names the node
             node.local.check_finite()
-    return first.with_parameters(mean)
+    return template.with_parameters(mean)
 
 
 def has_counters(nodes: list[Node]) -> bool:
     """Whether modules have buffers of integers, which are those of one node."""
-    net = next((node.local for node in nodes if node.local.has_module), None)
-    return net is not None and any(a.dtype.kind != "f" for a in net.parameters())
+    for node in nodes:
+        if node.local.has_module:
+            return any(array.dtype.kind != "f" for array in node.local.parameters())
+    return False
 
 
 def why_not_alike(nodes: list[Node]) -> Exception | None:
+    """The error of nodes whose parameters do not correspond; None where they do."""
     nets = [node for node in nodes if node.local.has_module]
     others = [node for node in nodes if not node.local.has_module]
     if others:
-        names, other = [node.name for node in nets], others[0]
         return TypeError(
-            f"Nodes {names} have torch modules, node {other.name!r} has "
-            f"{type(other.local.estimator).__name__}. A module that is no chain of "
-            "dense layers, or trains in rounds, is averaged with its own kind only."
+            f"Nodes {[node.name for node in nets]} have torch modules, node "
+            f"{others[0].name!r} has {type(others[0].local.estimator).__name__}. A "
+            "module that is no chain of dense layers, or trains in rounds, is averaged "
+            "with its own kind only."
         )
     first, *rest = nets
-    shapes, columns = first.local.module_shapes(), first.local.description.classes
+    first_shapes = first.local.module_shapes()
+    first_labels = first.local.description.classes
     for node in rest:
-        own = node.local.module_shapes()
-        if own != shapes:
-            here, there = shapes.items() - own.items(), own.items() - shapes.items()
+        shapes = node.local.module_shapes()
+        if shapes != first_shapes:
+            only_first = dict(sorted(first_shapes.items() - shapes.items()))
+            only_here = dict(sorted(shapes.items() - first_shapes.items()))
             return ValueError(
                 f"The modules of nodes {first.name!r} and {node.name!r} have "
-                f"parameters of different names or shapes: {dict(sorted(here))} and "
-                f"{dict(sorted(there))}. Only equal modules can be averaged; "
+                f"parameters of different names or shapes: {only_first} and "
+                f"{only_here}. Only equal modules can be averaged; "
                 "PFNMAggregator and GEMSMLPAggregator merge layers of other widths."
             )
         labels = node.local.description.classes
-        if not np.array_equal(labels, columns):
-            which = f"The outputs of nodes {first.name!r} and {node.name!r} stand for"
-            what = f"different labels: {columns.tolist()} and {labels.tolist()}"
-            return ValueError(f"{which} {what}. Give all nets the same classes.")
+        if not np.array_equal(labels, first_labels):
+            return ValueError(
+                f"The outputs of nodes {first.name!r} and {node.name!r} stand for "
+                f"different labels: {first_labels.tolist()} and {labels.tolist()}. "
+                "Give all nets the same classes."
+            )
     return None
-
-
-class StartedApartWarning(UserWarning):
-    """Networks are averaged whose hidden units have nothing to do with each other."""
 
 
 def warn_of_apart(nodes: Sequence[Node], classes: np.ndarray) -> None:
     """Warn of networks whose units are not like the first one's at the same place."""
     chains = [node for node in nodes if node.local.is_chain]
-    networks = (
-        with_outputs(node.local.network(copy=False), classes) for node in chains
-    )
-    first = next(networks, None)
-    pairs = zip(chains[1:], networks, strict=True)
-    apart = [node.name for node, network in pairs if started_apart(network, first)]
+    if not chains:
+        return
+    first = with_outputs(chains[0].local.network(copy=False), classes)
+    apart = [
+        node.name
+        for node in chains[1:]
+        if started_apart(with_outputs(node.local.network(copy=False), classes), first)
+    ]
     if not apart:
         return
-    names = ", ".join(map(repr, apart[:_MAX_NAMES]))
-    n_others = len(apart) - _MAX_NAMES
+    names = ", ".join(map(repr, apart[:_MOST_NAMED]))
+    n_others = len(apart) - _MOST_NAMED
     more = f" and {n_others} more" if n_others > 0 else ""
     warn_user(
         f"Hidden units of node {chains[0].name!r} are like those of {names}{more} by "
@@ -246,166 +308,3 @@ def warn_of_apart(nodes: Sequence[Node], classes: np.ndarray) -> None:
         "align='permutation', or use PFNMAggregator.",
         StartedApartWarning,
     )
-
-
-@dataclass(frozen=True)
-class CoLearning:
-    """Rounds of local training and averages: Xu et al. 2018, Eq. 2-4, Algorithm 1."""
-
-    n_rounds: int
-    local_epochs: int = 5  # of the first round
-    learning_rate: float | None = 0.01  # None: nodes choose their own
-    decay: float = 0.25  # see learning_rates, as of the schedule
-    schedule: str = "cyclical"
-    epochs: str = "increasing"  # or "fixed"
-    epsilon: float = 0.01  # relative change of the model up to which epochs double
-
-    def plan(self, start: list, weights: Mapping, classes: list, rng) -> Generator:
-        """Plan whose result is the last shared model, and a dict for each round."""
-        parameters, rounds, length, done = start, [], self.local_epochs, 0
-        for number in range(self.n_rounds):
-            rates, planned = None, self.n_rounds * self.local_epochs
-            if self.learning_rate is not None:
-                how = {"decay": self.decay, "schedule": self.schedule}
-                how |= {"epochs_before": done, "epochs_planned": planned}
-                rates = learning_rates(self.learning_rate, length, **how)
-            asked = {"parameters": parameters, "classes": classes, "epochs": length}
-            seed = rng.randint(2**31 - 1)
-            replies = yield Message.of("train", **asked, rates=rates, seed=seed)
-            trained, losses = mean_of(replies, weights, parameters)
-            change = relative_change(trained, parameters)
-            rates = None if rates is None else rates.tolist()
-            rounds.append({"epochs": length, "learning_rates": rates, "change": change})
-            parameters, done = trained, done + length
-            what = f"{length} epochs, mean loss {np.mean(losses):.4g}"
-            what += f", change {change:.3g}"
-            say(f"round {number + 1} of {self.n_rounds}: {what}")
-            if self.epochs == "increasing" and change <= self.epsilon:
-                length *= 2  # Eq. 4: the shared model has settled
-        return parameters, rounds
-
-
-def mean_of(replies, weights: Mapping, before: list, pushed=None) -> tuple:
-    """Mean of models, or of ``before`` after changes of what was ``pushed``; losses."""
-    losses: list[float] = []
-    came: list[Weight] = []
-
-    def arriving():
-        for name, reply in replies:
-            model = reply.content["parameters"]
-            losses.append(reply.content["loss"])
-            del reply
-            came.append(weights[name])
-            if pushed is not None:
-                models = zip(model, pushed[name], before, strict=True)
-                model = [new - old + now for new, old, now in models]
-            yield model, weights[name]
-            del model  # before the next one comes
-
-    try:
-        mean = mean_parameters(arriving())
-    except TooFewNodesError as error:
-        error.parameters = before
-        raise
-    kept = len(came) < len(weights)
-    return _kept_where_none(mean, before, came) if kept else mean, losses
-
-
-def _kept_where_none(trained, before, came: list[Weight]) -> list[np.ndarray]:
-    """Parameters as before where none of those who came has a weight."""
-    if all(isinstance(weight, Real) for weight in came):
-        return trained
-    totals = [sum(of_array) for of_array in zip(*came, strict=True)]
-    return [
-        np.where(np.asarray(total) > 0, new, old)
-        for total, new, old in zip(totals, trained, before, strict=True)
-    ]
-
-
-def start_local(estimator, X, y, classes: np.ndarray, seed: int | None):
-    if len(classes) == 1:  # nothing to train
-        return fit_local(estimator, X, y, classes, seed)
-    seed = estimator.random_state if seed is None else seed
-    return local_model(estimator).start(X, y, classes=classes, random_state=seed)
-
-
-def co_learn(
-    federation: Federation,
-    shares: Shares,
-    run: Run,
-    outer: BaseAggregator,
-    rng,
-    sizes: ModelSizes,
-) -> tuple[LocalModel, list[dict]]:
-    """Train in rounds from the average: the first node's model, and the history."""
-    classes = federation.classes
-    speaking, spoken = not_constant(federation.nodes, shares)
-    speaking = [_with_layout(node) for node in speaking]
-    first = speaking[0]
-    for node in speaking:
-        node.local.check_trainable()
-        if node.local.layout != first.local.layout:
-            kinds = [type(own.local.own).__name__ for own in (first, node)]
-            raise TypeError(
-                "In rounds parameters are handed from node to node, but nodes "
-                f"{first.name!r} and {node.name!r} have {' and '.join(kinds)}, whose "
-                "parameters differ. Give all nodes classifiers of one kind."
-            )
-    if first.local.has_module:
-        if outer.align:
-            raise ValueError("align must be None with rounds of skorch nets.")
-        if problem := why_not_alike(speaking):
-            raise problem
-        template = average_nets(speaking, classes, spoken, sizes)
-        start = template.parameters()
-    else:
-        template = first.local.widened(classes)
-        network = average_networks(speaking, classes, spoken, sizes, align=outer.align)
-        start = template.parameters_of(network)
-    # From here on every node has all outputs, and trains them.
-    by_class = isinstance(outer.weights, str) and outer.weights == "class_counts"
-    shares = shares if by_class else shares.for_all_outputs()
-    columns = template.description.classes
-    weights = parameter_weights(start, template.class_axes(), columns, classes, shares)
-    constant = {node.name for node in federation.nodes if node.local.is_constant}
-    if run.members:
-        trainer = Picklable(first.local.estimator)
-        run.channel.members = [
-            # It trains as another does.
-            replace(member, picklable=trainer) if member.name in constant else member
-            for member in run.members
-        ]
-    by_name = dict(zip(federation.names, weights, strict=True))
-    known = {own.name: getattr(outer, own.name) for own in fields(CoLearning)}
-    rounds = CoLearning(**known).plan
-    if outer.server is not None:
-        outer.server._validate_params()
-        how = {"n_rounds": outer.n_rounds, "rate": outer.learning_rate}
-        rounds = partial(outer.server.plan, **how)
-    sizes.compare()  # those that rounds start from
-    plan = sizes.noting(rounds(start, by_name, classes.tolist(), rng))
-    parameters, found = run(plan)
-    return template.with_parameters(parameters), _in_rounds(run.history, found)
-
-
-def _with_layout(node: Node) -> Node:
-    """A node that is not here, as the classifier that its layers are one of."""
-    if node.record is None:
-        return node
-    network = node.local.network()
-    alike = as_classifier(network, network.classes)
-    return replace(node, local=local_model(alike, name=node.name))
-
-
-def as_classifier(network: Network, classes: np.ndarray):
-    if not network.is_linear:
-        return to_mlp_classifier(network, classes)
-    weights = network.coefs[0].T, network.intercepts[0]
-    return to_logistic_regression(*weights, classes)
-
-
-def _in_rounds(history: list[dict], rounds: list[dict]) -> list[dict]:
-    """A run's history, with what there is to say of rounds beside their messages."""
-    found = iter(rounds)
-    none = dict.fromkeys(("epochs", "learning_rates", "change"))
-    return [own | (next(found) if own["task"] == "train" else none) for own in history]

@@ -4,6 +4,7 @@ from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -27,14 +28,8 @@ from ..federation import (
 )
 from ..local import LocalModel, fit_local, local_model, to_logits
 from ..networks import Network, to_module
-from ._averages import (
-    as_classifier,
-    average,
-    co_learn,
-    has_counters,
-    start_local,
-    with_outputs,
-)
+from ._averages import average, has_counters, with_outputs
+from ._co_learning import as_classifier, co_learn, start_local
 from ._downpour import Downpour
 from ._large_models import ModelSizes
 
@@ -147,7 +142,8 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
     True
     """
 
-    _asks_nodes = _allow_nd = True  # more dimensions: images for convolutions
+    _asks_nodes = True
+    _allow_nd = True  # rows of more dimensions, as images for convolutions
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "weights": [StrOptions({"equal", "n_samples", "class_counts"}), "array-like"],
@@ -252,8 +248,9 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         fit = start_local if self.n_rounds else fit_local
         seed = init_seed if self.common_init else None
         simulation = replace(Simulation.of(self), common_seed=seed, fit=fit)
-        given = self, X, y, nodes, held_out
-        federation = read_federation(*given, simulation=simulation, weights=False)
+        federation = read_federation(
+            self, X, y, nodes, held_out, simulation=simulation, weights=False
+        )
         if federation.rows_are_shared and self.n_rounds:
             warn_user(
                 "nodes is not given and nodes share classes, so every node trains on "
@@ -262,18 +259,28 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         sized = has_counters(federation.nodes)
         run = federation.run(n_jobs=self.n_jobs)
         shares = run(ask_shares(federation, self.weights, sized=sized))
-        history, classes = run.history, federation.classes
+        history = run.history
+        classes = federation.classes
         sizes = ModelSizes()
         # One class leaves nothing to train.
         if self.n_rounds and len(classes) > 1:
-            model, history = co_learn(federation, shares, run, self, rng, sizes)
+            model, history = co_learn(
+                federation, shares, run, outer=self, rng=rng, sizes=sizes
+            )
         else:
             model = average(
-                federation.nodes, classes, shares, sizes, align=bool(self.align)
+                federation.nodes,
+                classes=classes,
+                shares=shares,
+                sizes=sizes,
+                align=bool(self.align),
             )
         sizes.warn()
-        found = federation.attributes() | self._model_attributes(model, classes)
-        self._publish(**found, history_=history)
+        self._publish(
+            **federation.attributes(),
+            **self._model_attributes(model, classes),
+            history_=history,
+        )
         return self
 
     def _node_settings(self) -> dict:
@@ -284,11 +291,13 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
 
     def _check_one_message(self) -> None:
         if self.n_rounds:
-            what = "a summary holds all at once: set n_rounds=0, or use skgems.Exchange"
-            asks = f"n_rounds={self.n_rounds} asks nodes more than once"
-            raise ValueError(f"{asks}, {what}.")
+            raise ValueError(
+                f"n_rounds={self.n_rounds} asks nodes more than once, a summary holds "
+                "all at once: set n_rounds=0, or use skgems.Exchange."
+            )
 
     def _check_unfitted(self) -> None:
+        """Raise TypeError where unfitted estimators could not train in rounds."""
         estimators = self.estimators
         if estimators is None or is_channel(estimators):
             return
@@ -299,16 +308,20 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
 
     @staticmethod
     def _model_attributes(model: LocalModel | Network, classes: np.ndarray) -> dict:
-        found, network = {"net_": None, "network_": None}, model
+        """What `fit` sets of the average: it as a net, as a network, and its arrays."""
+        net = None
         if isinstance(model, LocalModel):
-            found["net_"] = model.own if model.has_module else None
+            if model.has_module:
+                net = model.own
             if not model.is_chain:
-                return found
-            network = model.network()
-        found["network_"] = network = with_outputs(network, classes)
+                return {"net_": net, "network_": None}
+            model = model.network()
+        network = with_outputs(model, classes)
         if network.is_linear:
-            return found | linear_attributes(network.last)
-        return found | layer_attributes(network)
+            arrays = linear_attributes(network.last)
+        else:
+            arrays = layer_attributes(network)
+        return {"net_": net, "network_": network, **arrays}
 
     def _logits(self, X) -> np.ndarray:
         if self.network_ is not None:
@@ -316,7 +329,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         average = local_model(self.net_, name="average")
         return to_logits(average.probabilities(X, self.classes_))
 
-    def to_estimator(self):
+    def to_estimator(self) -> BaseEstimator:
         """The average as a plain fitted classifier.
 
         Returns
@@ -356,6 +369,6 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
             return self._copy_of_net().module_.eval()
         return to_module(self.network_.astype(self.network_.dtype))
 
-    def _copy_of_net(self):
+    def _copy_of_net(self) -> BaseEstimator:
         net = local_model(self.net_)
         return net.with_parameters(net.parameters()).own

@@ -1,6 +1,6 @@
 """Downpour SGD: a server that takes steps by what nodes push, of older models too."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from numbers import Integral, Real
 
 import numpy as np
@@ -10,10 +10,13 @@ from ..compat import Interval, StrOptions
 from ..messages import Message
 from ..progress import say
 from ..tuning import relative_change
-from ._averages import mean_of
+from ._co_learning import Parameters, Weights, mean_of_pushed
 
-# Of Adam, as in its paper.
-_DECAYS, _TINY = (0.9, 0.999), 1e-8
+# Adam's constants, as Kingma and Ba (2015) recommend them: the decays of the means of
+# steps and of their squares, and what keeps the divisor off zero.
+_DECAY_OF_MEAN = 0.9
+_DECAY_OF_SQUARE = 0.999
+_TINY = 1e-8
 
 
 class Downpour(BaseEstimator):
@@ -26,14 +29,14 @@ class Downpour(BaseEstimator):
     Parameters
     ----------
     n_rows : int or None, default=None
-        Rows that a node draws for each push, batches times their size. None: an epoch
-        of all.
+        Number of rows that a node draws for each push: the number of batches times
+        their size. With None a node trains for one epoch on all its rows.
     staleness : int, default=0
         How many rounds ago a node may have pulled its model; drawn for each push.
     optimizer : {"sgd", "adam"}, default="sgd"
-        Of the server: steps as they come, or Adam's of them.
+        Optimizer of the server. "sgd" takes steps as they come, "adam" scales them.
     rate : float, default=1.0
-        Factor on steps; the rate of Adam.
+        Factor on steps; with "adam" its learning rate.
 
     References
     ----------
@@ -62,39 +65,82 @@ class Downpour(BaseEstimator):
         self.rate = rate
 
     def plan(
-        self, start, weights: Mapping, classes: list, rng, *, n_rounds, rate
+        self,
+        start: Parameters,
+        weights: Weights,
+        classes: list,
+        rng: np.random.RandomState,
+        *,
+        n_rounds: int,
+        rate: float | None,
     ) -> Generator:
         """Plan whose result is the last shared model, and a dict for each round."""
-        known, rounds = [start], []  # models that nodes may have pulled
-        moments = [[np.zeros_like(own, dtype=float) for own in start] for _ in "mv"]
-        rates = None if rate is None else np.array([rate])
-        asked = {"classes": classes, "epochs": 1, "rates": rates, "n_rows": self.n_rows}
+        models = [start]  # those that nodes may have pulled, the newest last
+        steps = _Steps(start, optimizer=self.optimizer, rate=self.rate)
+        rounds = []
         for number in range(1, n_rounds + 1):
-            asked["seed"] = rng.randint(2**31 - 1)
+            seed = rng.randint(2**31 - 1)
             ages = rng.randint(min(self.staleness + 1, number), size=len(weights))
-            messages = [Message.of("train", parameters=m, **asked) for m in known]
-            pulled = {n: -1 - age for n, age in zip(weights, ages, strict=True)}
-            replies = yield {name: messages[k] for name, k in pulled.items()}
-            pushed = {name: known[k] for name, k in pulled.items()}
-            mean, losses = mean_of(replies, weights, known[-1], pushed)
-            new = self._after_step(known[-1], mean, *moments, number)
-            own = {"epochs": 1, "learning_rates": rate and [rate]}
-            rounds.append({**own, "change": relative_change(new, known[-1])})
-            known = [*known, new][-1 - self.staleness :]
+            messages = [
+                Message.of(
+                    "train",
+                    parameters=model,
+                    classes=classes,
+                    epochs=1,
+                    rates=None if rate is None else np.array([rate]),
+                    n_rows=self.n_rows,
+                    seed=seed,
+                )
+                for model in models
+            ]
+            # An age of 0 is the newest model, the last of the list.
+            places = {name: -1 - age for name, age in zip(weights, ages, strict=True)}
+            replies = yield {name: messages[k] for name, k in places.items()}
+            pulled = {name: models[k] for name, k in places.items()}
+            shared = models[-1]
+            mean, losses = mean_of_pushed(replies, weights, shared, pulled)
+            stepped = steps.towards(mean, shared)
+            rounds.append(
+                {
+                    "epochs": 1,
+                    "learning_rates": None if rate is None else [rate],
+                    "change": relative_change(stepped, shared),
+                }
+            )
+            models = [*models, stepped][-1 - self.staleness :]
             say(f"push {number} of {n_rounds}: mean loss {np.mean(losses):.4g}")
-        return known[-1], rounds
+        return models[-1], rounds
 
-    def _after_step(self, now, mean, first, second, number) -> list[np.ndarray]:
-        """The model after a step towards the mean; Adam's moments are written to."""
-        after, (p, q) = [], _DECAYS
-        for own, new, m, v in zip(now, mean, first, second, strict=True):
-            if own.dtype.kind == "f":  # integers count, and are one node's
-                step = (new - own).astype(float)
+
+class _Steps:
+    """Steps of the server; Adam's moments of the steps are kept between them."""
+
+    def __init__(self, start: Parameters, *, optimizer: str, rate: float) -> None:
+        self.optimizer = optimizer
+        self.rate = rate
+        self.n_steps = 0
+        self.means = [np.zeros_like(array, dtype=float) for array in start]
+        self.squares = [np.zeros_like(array, dtype=float) for array in start]
+
+    def towards(self, mean: Parameters, shared: Parameters) -> Parameters:
+        """The shared model after a step towards the mean."""
+        self.n_steps += 1
+        stepped = []
+        for i, (array, target) in enumerate(zip(shared, mean, strict=True)):
+            if array.dtype.kind == "f":
+                step = (target - array).astype(float)
                 if self.optimizer == "adam":
-                    m += (1 - p) * (step - m)
-                    v += (1 - q) * (step**2 - v)
-                    size = np.sqrt(v / (1 - q**number)) + _TINY
-                    step = m / (1 - p**number) / size
-                new = (own + self.rate * step).astype(own.dtype)
-            after.append(new)
-        return after
+                    step = self._adam(step, self.means[i], self.squares[i])
+                stepped.append((array + self.rate * step).astype(array.dtype))
+            else:  # integers count, and are one node's
+                stepped.append(target)
+        return stepped
+
+    def _adam(
+        self, step: np.ndarray, mean: np.ndarray, square: np.ndarray
+    ) -> np.ndarray:
+        """Adam's step (Kingma and Ba 2015, Algorithm 1); moments are written to."""
+        mean += (1 - _DECAY_OF_MEAN) * (step - mean)
+        square += (1 - _DECAY_OF_SQUARE) * (step**2 - square)
+        size = np.sqrt(square / (1 - _DECAY_OF_SQUARE**self.n_steps)) + _TINY
+        return mean / (1 - _DECAY_OF_MEAN**self.n_steps) / size

@@ -10,8 +10,7 @@ from ..federation import NodesDisagreeWarning
 from ..messages import Message
 from ..tuning import array_sizes, times_larger
 
-# Nodes that the warning names.
-_MOST_NAMED = 5
+_MOST_NAMED = 5  # nodes that the warning names
 
 
 class ModelSizes:
@@ -22,17 +21,18 @@ class ModelSizes:
         self._times: dict[str, float] = {}  # the most by which each was ever larger
 
     def note(self, name: str, parameters: Sequence[np.ndarray]) -> None:
+        """Note the sizes of the arrays of a node's model."""
         self._together[name] = array_sizes(parameters)
 
     def compare(self) -> None:
         """Compare the models that were noted since this was last done."""
-        together, self._together = self._together, {}
-        if not together:
+        if not self._together:
             return
-        times = times_larger(np.stack(list(together.values())))
-        for name, own_times in zip(together, times.tolist(), strict=True):
-            if own_times > self._times.get(name, 0.0):
-                self._times[name] = own_times
+        times = times_larger(np.stack(list(self._together.values())))
+        for name, times_of_node in zip(self._together, times.tolist(), strict=True):
+            if times_of_node > self._times.get(name, 0.0):
+                self._times[name] = times_of_node
+        self._together = {}
 
     def noting(self, plan: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
         """The same plan, each round of which has its replies noted as they pass."""
