@@ -21,6 +21,10 @@ PROGRAMS = {"federation/fuzz_summaries.py"}
 # Modules that have no test file of their own: the file that tests each, and why it is
 # tested there.
 TESTED_ELSEWHERE = {
+    "averaging/_averaging.py": (
+        "averaging/test_averages.py",
+        "the aggregator without rounds",
+    ),
     "base/_aggregator.py": ("test_common.py", "all aggregators have it in common"),
     "base/_members.py": ("test_common_copies.py", "all aggregators have it in common"),
     "candidates/_candidates.py": ("candidates/test_combine.py", "combine tries them"),

@@ -299,10 +299,10 @@ def warn_of_apart(nodes: Sequence[Node], classes: np.ndarray) -> None:
     if not apart:
         return
     names = ", ".join(map(repr, apart[:_MOST_NAMED]))
-    n_others = len(apart) - _MOST_NAMED
-    more = f" and {n_others} more" if n_others > 0 else ""
+    if len(apart) > _MOST_NAMED:
+        names += f" and {len(apart) - _MOST_NAMED} more"
     warn_user(
-        f"Hidden units of node {chains[0].name!r} are like those of {names}{more} by "
+        f"Hidden units of node {chains[0].name!r} are like those of {names} by "
         "chance only,\nas of networks that started from different weights, or trained "
         "until nothing is left of a common start:\ntheir average is of little use. Set "
         "align='permutation', or use PFNMAggregator.",

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from numbers import Integral, Real
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -32,6 +33,9 @@ from ._averages import average, has_counters, with_outputs
 from ._co_learning import as_classifier, co_learn, start_local
 from ._downpour import Downpour
 from ._large_models import ModelSizes
+
+if TYPE_CHECKING:
+    import torch
 
 
 class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
@@ -349,7 +353,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         network = self.network_.astype(self.network_.dtype)
         return self._exported(as_classifier(network, self.classes_))
 
-    def to_module(self):
+    def to_module(self) -> "torch.nn.Module":
         """The average as a torch module.
 
         Returns

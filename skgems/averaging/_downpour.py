@@ -14,9 +14,9 @@ from ._co_learning import Parameters, Weights, mean_of_pushed
 
 # Adam's constants, as Kingma and Ba (2015) recommend them: the decays of the means of
 # steps and of their squares, and what keeps the divisor off zero.
-_DECAY_OF_MEAN = 0.9
-_DECAY_OF_SQUARE = 0.999
-_TINY = 1e-8
+_DECAY_OF_MEAN = 0.9  # beta_1
+_DECAY_OF_SQUARE = 0.999  # beta_2
+_TINY = 1e-8  # epsilon
 
 
 class Downpour(BaseEstimator):

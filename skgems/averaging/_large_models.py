@@ -60,15 +60,15 @@ class ModelSizes:
         if not self._times:
             return
         largest = sorted(self._times, key=lambda name: (-self._times[name], name))
-        shown = ", ".join(
+        names_and_times = ", ".join(
             f"{name!r} ({self._times[name]:.3g} times)"
             for name in largest[:_MOST_NAMED]
         )
-        n_others = len(largest) - _MOST_NAMED
-        more = f" and {n_others} more" if n_others > 0 else ""
+        if len(largest) > _MOST_NAMED:
+            names_and_times += f" and {len(largest) - _MOST_NAMED} more"
         warn_user(
             "The models of these nodes have parameters far larger than those of all "
-            f"other nodes: {shown}{more}. The average is nearly theirs alone. See "
+            f"other nodes: {names_and_times}. The average is nearly theirs alone. See "
             "whether features have the same units there, and whether the model is of "
             "the same kind and was trained as elsewhere (penalty, learning rate, "
             "number of steps). If nothing explains it, leave the nodes out.",
