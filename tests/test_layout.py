@@ -98,6 +98,7 @@ TESTED_ELSEWHERE = {
     "steps/_kind.py": ("steps/test_kinds.py", "what each kind declares"),
     "steps/_sizes.py": ("local/test_costs.py", "costs go by sizes"),
     "steps/_statistics.py": ("pooled/test_transformer.py", "what steps are made of"),
+    "tuning/_penalised.py": ("tuning/test_linear.py", "linear models are tuned by it"),
 }
 
 

@@ -12,21 +12,11 @@ probabilities. `learning_rates` and `mean_parameters` are for rounds of training
 True
 """
 
-from ._linear import FineTuned, fine_tune_linear, tune_likelihood
-from ._network import (
-    N_GRIDS,
-    FineTunedNetwork,
-    TemperatureSearch,
-    fine_tune_network,
-    fit_inverse_temperature,
-    train_plainly,
-)
-from ._rounds import (
-    Weight,
-    align_hidden_units,
-    learning_rates,
-    mean_parameters,
-    relative_change,
-    started_apart,
-)
+from ._alignment import align_hidden_units, started_apart
+from ._likelihood import tune_likelihood
+from ._linear import FineTuned, fine_tune_linear
+from ._mean import Weight, mean_parameters
+from ._network import FineTunedNetwork, fine_tune_network, train_plainly
+from ._rounds import learning_rates, relative_change
 from ._sizes import array_sizes, times_larger
+from ._temperature import N_GRIDS, TemperatureSearch, fit_inverse_temperature

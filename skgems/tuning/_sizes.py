@@ -32,7 +32,8 @@ def _array_size(array: np.ndarray) -> float:
     if array.dtype.kind != "f":
         return 0.0
     numbers = array.ravel(order="K")
-    total, count = 0.0, 0
+    total = 0.0
+    count = 0
     for start in range(0, len(numbers), _BLOCK):
         block = numbers[start : start + _BLOCK].astype(np.float64)
         block = block[(block != 0) & np.isfinite(block)]
@@ -45,19 +46,19 @@ def _array_size(array: np.ndarray) -> float:
 def times_larger(sizes: np.ndarray) -> np.ndarray:
     """By how much nodes exceed all others in an array, (n_nodes,); 0 where they do not.
 
-    ``sizes``, (n_nodes, n_arrays), of each array fall into those of fewer than half of
-    the nodes, which are far larger, and those of all others. An array that is smaller
-    at the others than arrays mostly are, as intercepts may be that were never trained,
-    is compared with these.
+    ``sizes`` has the shape (n_nodes, n_arrays). Of each array fewer than half of the
+    nodes may be far larger than all others. An array that is smaller at the others than
+    arrays mostly are, as intercepts may be that were never trained, is compared with
+    what arrays mostly are.
     """
     n_nodes, n_arrays = sizes.shape
     times = np.zeros(n_nodes)
     if not n_arrays:
         return times
     usual = np.median(np.median(sizes, axis=0))
-    for of_array in sizes.T:
-        order = np.argsort(-of_array, kind="stable")
-        ordered = of_array[order]
+    for sizes_at_nodes in sizes.T:
+        order = np.argsort(-sizes_at_nodes, kind="stable")
+        ordered = sizes_at_nodes[order]
         # Of two nodes nobody can say which one is too large.
         for n_large in range((n_nodes - 1) // 2, 0, -1):
             largest_of_others = max(ordered[n_large], usual)

@@ -12,10 +12,9 @@ from skgems.moments import mean_log_loss
 from skgems.networks import linear_logits
 from skgems.progress import showing
 from skgems.tuning import FineTuned, fine_tune_linear
-from skgems.tuning._linear import (
-    STRENGTHS,
+from skgems.tuning._linear import STRENGTHS, _coordinates
+from skgems.tuning._penalised import (
     TIE,
-    _coordinates,
     deal_folds,
     first_within_one_error,
     fit_rows,
@@ -166,7 +165,10 @@ def test_a_fit_ends_at_the_minimum(truth, strength, convert):
     start = 0.1 * np.random.RandomState(1).standard_normal((N_FEATURES, N_CLASSES))
     # What outputs have in common no row sees.
     start -= start.mean(axis=1, keepdims=True)
-    ends = [fit_rows(convert(X), y, offset, strength, at) for at in (None, start)]
+    ends = [
+        fit_rows(convert(X), y, offset, strength=strength, start=change)
+        for change in (None, start)
+    ]
     for end in ends:
         gradient = slope(end.ravel(), *args).reshape(end.shape)
         assert np.abs(gradient / X.std(axis=0)[:, None]).max() < 1e-4
@@ -205,7 +207,7 @@ def test_losses_are_those_of_rows_that_did_not_train(truth):
         for train, test in folds:
             assert not set(train) & set(test)
             own = rows[train], y[train], offset[train]
-            change = fit_rows(*own, STRENGTHS[k])
+            change = fit_rows(*own, strength=STRENGTHS[k])
             W = start + to_weights(change)
             np.testing.assert_allclose(
                 linear_logits(X, W), offset + rows @ change, atol=1e-8
@@ -213,7 +215,7 @@ def test_losses_are_those_of_rows_that_did_not_train(truth):
             loss_sum += len(test) * loss(W, (X[test], y[test]))
         assert tuned.losses[k + 1] == pytest.approx(loss_sum / 60, abs=1e-6)
     # The result is the minimum on all rows at the strength that was chosen.
-    change = fit_rows(rows, y, offset, tuned.strength)
+    change = fit_rows(rows, y, offset, strength=tuned.strength)
     np.testing.assert_allclose(tuned.W, start + to_weights(change), atol=1e-4)
     # The strongest within an error, none of which is the best.
     (chosen,) = np.flatnonzero(tuned.strength == STRENGTHS)
@@ -224,7 +226,7 @@ def test_own_logits_are_cheap_to_weigh_anew(truth):
     X, y = rows_of(truth, 12)
     start = 0.1 * truth
     rows, to_weights = _coordinates(X, linear_logits(X, start), start, EVEN)
-    change = to_weights(fit_rows(rows, y, linear_logits(X, start), 0.3))
+    change = to_weights(fit_rows(rows, y, linear_logits(X, start), strength=0.3))
     along = np.vdot(change, truth) / np.linalg.norm(change) / np.linalg.norm(truth)
     assert along > 0.7
 

@@ -24,8 +24,8 @@ from skgems.tuning import (
     fit_inverse_temperature,
     train_plainly,
 )
-from skgems.tuning._linear import TIE
 from skgems.tuning._network import NETWORK_STRENGTHS, best_if_sure
+from skgems.tuning._penalised import TIE
 
 
 @once

@@ -9,7 +9,8 @@ import pytest
 from skgems.moments import Likelihood, NodeLoss, class_moments, mean_log_loss
 from skgems.networks import linear_logits
 from skgems.tuning import tune_likelihood
-from skgems.tuning._linear import FEW_ROWS, RATIOS, TIE, best_if_sure_of_more
+from skgems.tuning._likelihood import FEW_ROWS, RATIOS, best_if_sure_of_more
+from skgems.tuning._penalised import TIE
 
 CENTERS = np.array([[1.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 1]])
 

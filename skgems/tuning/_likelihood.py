@@ -1,0 +1,117 @@
+"""Public rows beside the likelihood of the nodes' rows, with a weight that they choose.
+
+For a weight s of each public row, the model is the minimum of
+
+    sum over nodes of what their moments say of the log-loss  +  s sum_i log-loss_i.
+
+Rows like those of the nodes need no more than s = 1.
+"""
+
+import numpy as np
+from sklearn.utils.validation import check_random_state
+
+from ..moments import Likelihood, log_losses
+from ..networks import linear_logits
+from ..progress import say, tracked
+from ._linear import FineTuned
+from ._penalised import TIE, deal_folds
+
+# Weight of all public rows in units of that of all nodes' rows; tried where there are
+# enough rows to choose by, beside their natural weight.
+RATIOS = np.array([0.1, 1.0, 10.0])
+FEW_ROWS = 20
+_N_SPLITS = 3
+# In cross-validation losses are compared, so models need not be exact.
+_ROUGH_TOL = 1e-5
+_ROUGH_MAX_ITER = 40
+_TOL = 1e-6
+_MAX_ITER = 200
+# Standard errors by which rows that count for more must lower the loss: what a hundred
+# of them gain by less is as often lost on other rows.
+_SURE = 2.0
+
+
+def tune_likelihood(
+    likelihood: Likelihood, X, y: np.ndarray, W: np.ndarray, *, random_state=None
+) -> FineTuned:
+    """Minimise anew with public rows, of a cross-validated weight beyond 20 rows.
+
+    In the result ``strength`` is the weight of each row, 0 where the model stayed, and
+    ``losses`` are those of weight 0 and of each weight, smallest first.
+    """
+    n_rows = X.shape[0]
+    if n_rows <= FEW_ROWS:
+        fitted = _fit(likelihood, X, y, W, strength=1.0)
+        return FineTuned(fitted, 1.0, np.empty(0))
+    strengths = np.append(RATIOS * likelihood.n_rows / n_rows, 1.0)
+    strengths = np.unique(np.maximum(strengths, 1.0))
+    folds = deal_folds(y, _N_SPLITS, check_random_state(random_state))
+    row_losses = np.empty((1 + len(strengths), n_rows))
+    row_losses[0] = _losses_and_residuals(likelihood, X, y, W)[0]
+    for train, test in tracked(folds, "folds"):
+        fitted = W
+        for k, strength in enumerate(strengths, start=1):
+            fitted = _fit(
+                likelihood,
+                X[train],
+                y[train],
+                fitted,
+                strength=strength,
+                tol=_ROUGH_TOL,
+                max_iter=_ROUGH_MAX_ITER,
+            )
+            losses, _ = _losses_and_residuals(likelihood, X[test], y[test], fitted)
+            row_losses[k, test] = losses
+    mean_losses = row_losses.mean(axis=1)
+    for strength, loss in zip([0.0, *strengths], mean_losses, strict=True):
+        say(f"fine-tuning: strength {strength:.3g}, log-loss {loss:.4f}")
+    best = best_if_sure_of_more(row_losses)
+    if best == 0:
+        return FineTuned(W, 0.0, mean_losses)
+    strength = strengths[best - 1]
+    fitted = _fit(likelihood, X, y, W, strength=strength)
+    return FineTuned(fitted, float(strength), mean_losses)
+
+
+def best_if_sure_of_more(row_losses: np.ndarray) -> int:
+    """Index of the least mean loss of: untouched, natural weight, and more if sure."""
+    losses = row_losses.mean(axis=1)
+    best = int(losses[1] < losses[0] - TIE)
+    gains = row_losses[best] - row_losses[2:]
+    errors = gains.std(axis=1, ddof=1) / np.sqrt(row_losses.shape[1])
+    sure = 2 + np.flatnonzero(gains.mean(axis=1) > _SURE * errors + TIE)
+    return int(min([best, *sure], key=lambda k: losses[k]))
+
+
+def _losses_and_residuals(
+    likelihood: Likelihood, X, y: np.ndarray, W: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Losses of rows, and their slopes in the logits, by the weights of classes."""
+    losses, residuals = log_losses(linear_logits(X, W).astype(np.float64), y)
+    weights = likelihood.weights_of(y)
+    return weights * losses, weights[:, None] * residuals
+
+
+def _fit(
+    likelihood: Likelihood,
+    X,
+    y: np.ndarray,
+    start: np.ndarray,
+    *,
+    strength: float,
+    tol: float = _TOL,
+    max_iter: int = _MAX_ITER,
+) -> np.ndarray:
+    """The minimum for one weight of the rows, searched from ``start``."""
+
+    def loss_of_rows(V: np.ndarray) -> tuple[float, np.ndarray]:
+        W = likelihood.to_rows(V)
+        losses, residuals = _losses_and_residuals(likelihood, X, y, W)
+        gradient = np.vstack([X.T @ residuals, residuals.sum(axis=0)])
+        gradient = likelihood.gradient_from_rows(gradient)
+        return strength * losses.sum(), strength * gradient
+
+    V = likelihood.minimize(
+        likelihood.from_rows(start), loss_of_rows, tol=tol, max_iter=max_iter
+    )
+    return likelihood.to_rows(V)
