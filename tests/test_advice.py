@@ -231,7 +231,10 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "other_labels": (partition_by_label,),
         "size": (hold_out_public,),
     },
-    "ensembles": {"student": (DistillationAggregator,)},
+    "ensembles": {
+        "student": (DistillationAggregator,),
+        "combine": (EnsembleAggregator,),
+    },
     "channels": {"again": (reply_to,), "nodes": (Exchange,)},
     "federation": {
         "again": (reply_to,),

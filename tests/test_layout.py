@@ -40,6 +40,8 @@ TESTED_ELSEWHERE = {
         "channels/test_exchange.py",
         "a folder keeps the method as JSON",
     ),
+    "ensembles/_students.py": ("ensembles/test_distillation.py", "students are fitted"),
+    "ensembles/_votes.py": ("ensembles/test_ensemble.py", "members vote"),
     "federation/_federation.py": (
         "federation/test_summarizing.py",
         "all that sends or has rows",

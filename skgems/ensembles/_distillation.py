@@ -3,9 +3,10 @@
 import warnings
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state
@@ -31,15 +32,13 @@ from ..federation import (
 from ..local import local_model, net_seed, to_logits
 from ..networks import takes_missing_values, to_module
 from ..progress import say, shown
-from ._ensemble import (
-    EnsembleAggregator,
-    ensemble_probabilities,
-    ensemble_weights,
-    fit_to_probabilities,
-)
+from ._ensemble import EnsembleAggregator
 from ._given_rows import GivenRowsMixin, rows_as_given
+from ._students import fit_to_probabilities
+from ._votes import ensemble_probabilities, ensemble_weights
 
-_OF_VOTES = "voting", "weights"
+if TYPE_CHECKING:
+    import torch
 
 
 class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
@@ -108,7 +107,8 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
 
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
-        **{own: EnsembleAggregator._parameter_constraints[own] for own in _OF_VOTES},
+        "voting": EnsembleAggregator._parameter_constraints["voting"],
+        "weights": EnsembleAggregator._parameter_constraints["weights"],
         "student": [HasMethods(["fit", "predict"]), None],
     }
     # Its rows need no labels, nor nodes.
@@ -173,63 +173,100 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
                 "LogisticRegression()) of documents."
             )
         weights, history = ensemble_weights(federation, self.weights, self.n_jobs)
-        models, classes = [node.local for node in federation.nodes], federation.classes
-        how = {"weights": weights, "voting": self.voting, "tie_seed": tie_seed}
-        said = partial(ensemble_probabilities, models, classes=classes, **how)
-        proba = said(X)
+        classes = federation.classes
+
+        def ensemble_says(rows) -> np.ndarray:
+            return ensemble_probabilities(
+                [node.local for node in federation.nodes],
+                rows,
+                classes,
+                weights=weights,
+                voting=self.voting,
+                tie_seed=tie_seed,
+            )
+
+        proba = ensemble_says(X)
         with as_own_warnings():
             if self.student is None:
                 # The default's 200 epochs are few for few rows, but enough.
                 warnings.simplefilter("ignore", ConvergenceWarning)
-            student = fit_to_probabilities(student, X, proba, classes, seed)
+            student = fit_to_probabilities(
+                student, X, proba, classes=classes, seed=seed
+            )
         if scoring is not None:
-            X, proba = scoring, said(scoring)
+            X = scoring
+            proba = ensemble_says(scoring)
         learned = local_model(student, name="student").probabilities(X, classes)
         agreement = float(np.mean(learned.argmax(axis=1) == proba.argmax(axis=1)))
         say(f"the student agrees on {agreement:.3f} of {X.shape[0]} rows")
-        found = {"weights_": weights, "history_": history, "student_": student}
-        self._publish(**federation.attributes(), **found, agreement_=agreement)
+        self._publish(
+            **federation.attributes(),
+            weights_=weights,
+            history_=history,
+            student_=student,
+            agreement_=agreement,
+        )
         return self
 
     def _read_rows(self, X, y, nodes, held_out) -> tuple[Federation, object, object]:
         """The nodes, rows to fit the student to, and rows held out if there are any."""
         without_labels = y is None and nodes is None and self.estimators is not None
-        taken = self._get_param_names()
-        if without_labels and split_by_state(*named_members(self.estimators, taken)):
-            federation = read_federation(self, weights=False)
-            X, features = self._validated_rows_for_fit(X)
-            n_features = federation.features.n_features_in
-            if n_features not in (None, features.n_features_in):
-                raise ValueError(
-                    f"X has {features.n_features_in or 'no'} features, but the local "
-                    f"estimators were fitted on {n_features} features."
-                )
-            own = [node.network for node in federation.nodes]
-            check_feature_names(federation.names, own, features.feature_names_in)
-            features = features.or_names_of(each.feature_names_in for each in own)
-            federation = replace(federation, features=features)
+        if without_labels and self._has_fitted_members():
+            federation, X = self._read_rows_without_labels(X)
         else:
-            given, how = (self, X, y, nodes, held_out), Simulation.of(self)
-            federation = read_federation(*given, simulation=how, weights=False)
+            federation = read_federation(
+                self,
+                X,
+                y,
+                nodes,
+                held_out,
+                simulation=Simulation.of(self),
+                weights=False,
+            )
             X = federation.X
-        chosen = np.full(X.shape[0], not federation.has_public_rows)
-        chosen[federation.public_rows] = True
+        teaching = np.full(X.shape[0], not federation.has_public_rows)
+        teaching[federation.public_rows] = True
         scoring = None
-        if held_out is not None and (mask := as_mask(held_out, X)).any():
-            scoring = safe_indexing(X, np.flatnonzero(mask))
-            chosen &= ~mask
-            if not chosen.any():
-                what = "held_out marks all rows that the student could be fitted to"
-                raise ValueError(f"{what}; they only score. Hold out fewer.")
-        if not chosen.all():
-            X = safe_indexing(X, np.flatnonzero(chosen))
+        if held_out is not None:
+            mask = as_mask(held_out, X)
+            if mask.any():
+                scoring = safe_indexing(X, np.flatnonzero(mask))
+                teaching &= ~mask
+        if not teaching.any():
+            raise ValueError(
+                "held_out marks all rows that the student could be fitted to; they "
+                "only score. Hold out fewer."
+            )
+        if not teaching.all():
+            X = safe_indexing(X, np.flatnonzero(teaching))
         return federation, X, scoring
+
+    def _has_fitted_members(self) -> bool:
+        names, members = named_members(self.estimators, self._get_param_names())
+        return bool(split_by_state(names, members))
+
+    def _read_rows_without_labels(self, X) -> tuple[Federation, object]:
+        """The nodes of fitted members, and rows of which nothing but X is given."""
+        federation = read_federation(self, weights=False)
+        X, features = self._validated_rows_for_fit(X)
+        n_features = federation.features.n_features_in
+        if n_features not in (None, features.n_features_in):
+            raise ValueError(
+                f"X has {features.n_features_in or 'no'} features, but the local "
+                f"estimators were fitted on {n_features} features."
+            )
+        networks = [node.network for node in federation.nodes]
+        check_feature_names(federation.names, networks, features.feature_names_in)
+        features = features.or_names_of(
+            network.feature_names_in for network in networks
+        )
+        return replace(federation, features=features), X
 
     def _logits(self, X) -> np.ndarray:
         student = local_model(self.student_, name="student")
         return to_logits(student.probabilities(X, self.classes_))
 
-    def to_estimator(self):
+    def to_estimator(self) -> BaseEstimator:
         """The student as a plain fitted classifier.
 
         Returns
@@ -243,7 +280,7 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
             student.feature_names_in_ = self.feature_names_in_
         return student
 
-    def to_module(self):
+    def to_module(self) -> "torch.nn.Sequential":
         """The student as a torch module.
 
         Returns

@@ -1,20 +1,17 @@
-"""Ensembles of fitted classifiers whose classes differ, and their probabilities."""
+"""Ensembles of fitted classifiers whose classes differ: a vote, or a stack."""
 
-import sys
 from copy import copy
 
 import numpy as np
-from scipy.sparse import csr_matrix, issparse
-from sklearn.base import clone
-from sklearn.dummy import DummyClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.base import BaseEstimator, clone
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
 from ..base import BaseAggregator, keeps_warnings, named_members
 from ..choice import Candidate, Choice, choose
-from ..compat import HasMethods, StrOptions, fit_context, safe_indexing
+from ..compat import HasMethods, StrOptions, fit_context
 from ..federation import (
     MIN_ROWS,
     Federation,
@@ -22,83 +19,23 @@ from ..federation import (
     ReportMixin,
     Simulation,
     Summary,
-    ask_shares,
     check_no_label_missing_at,
     read_federation,
     shown_labels,
 )
 from ..gems import GEMSLogisticAggregator
-from ..local import LocalModel, fit_local, local_model, to_logits
+from ..local import local_model, to_logits
 from ..networks import union_of_classes
 from ..pooled import PooledAggregator, PooledTransformer, shrunk_lda
 from ..progress import shown
-from ._given_rows import GivenRowsMixin, row_digests, rows_as_given
+from ._given_rows import GivenRowsMixin
 from ._odds import MemberOdds
+from ._votes import ensemble_probabilities, ensemble_weights
 
-# Of one vote: enough to break ties, too little to count.
-_TIE = 1e-6
-# Probabilities below are left out: a row is repeated for the classes that matter.
-_NEGLIGIBLE = 1e-3
-# Without sample weights: copies of a row, dealt to the classes.
-_COPIES = 10
-
-
-def row_noise(X, n_columns: int, seed: int) -> np.ndarray:
-    """Uniform numbers that depend on a row's values and the seed, on nothing else."""
-    # Multilinear hashing of bits modulo 2^64, scrambled by the finalizer of splitmix64.
-    rng = np.random.default_rng(seed)
-    if hasattr(X, "columns"):
-        hashed = sys.modules["pandas"].util.hash_pandas_object(X, index=False)
-        X = np.asarray(hashed, dtype=np.uint64)[:, None]
-    elif rows_as_given(X) is not None:
-        X = row_digests(X)
-    elif not issparse(X):
-        X = np.reshape(X, (len(X), -1))
-    factors = rng.integers(2**64, size=(X.shape[1], 1), dtype=np.uint64)
-    offsets = rng.integers(2**64, size=n_columns, dtype=np.uint64)
-    if issparse(X):
-        bits = csr_matrix((_bits(X.data), X.indices, X.indptr), shape=X.shape)
-    else:
-        bits = _bits(np.ascontiguousarray(X))
-    mixed = np.asarray(bits @ factors).reshape(-1, 1) + offsets
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    mixed ^= mixed >> np.uint64(31)
-    return (mixed >> np.uint64(11)) * 2.0**-53
-
-
-def _bits(values):
-    if values.dtype == np.uint64:
-        return values
-    # Adding zero turns -0.0, which is no stored entry of a sparse row, into 0.0.
-    return (values.astype(np.float64) + 0.0).view(np.uint64)
-
-
-def fit_to_probabilities(student, X, proba, classes, seed: int | None = None):
-    """Fit and return a classifier of soft targets; of one class, a DummyClassifier."""
-    weighted = has_fit_parameter(student, "sample_weight")
-    if weighted:  # by which its loss is the cross-entropy
-        kept = proba >= min(_NEGLIGIBLE, proba.max(axis=1).min())
-        weights = np.where(kept, proba, 0.0)
-        weights /= weights.sum(axis=1, keepdims=True)
-    else:  # rounded down, and what is missing dealt to the largest remainders
-        exact = proba * _COPIES
-        weights = np.floor(exact).astype(np.int64)
-        missing = _COPIES - weights.sum(axis=1, keepdims=True)
-        order = np.argsort(weights - exact, axis=1, kind="stable")
-        weights += np.argsort(order, axis=1) < missing
-    rows, columns = np.nonzero(weights)
-    amounts = weights[rows, columns]
-    if len(np.unique(columns)) == 1:
-        return DummyClassifier(strategy="most_frequent").fit(X, classes[columns])
-    if weighted:
-        X = safe_indexing(X, rows)
-        return student.fit(X, classes[columns], sample_weight=amounts)
-    rows, columns = np.repeat(rows, amounts), np.repeat(columns, amounts)
-    # Copies of a row would otherwise share a batch, or a fold.
-    order = np.random.RandomState(0).permutation(len(rows))
-    X = safe_indexing(X, rows[order])
-    return fit_local(student, X, classes[columns[order]], classes, seed)
+# Names of the candidates of combine="auto".
+_VOTE = "vote"
+_BY_CLASSES = "vote by classes"
+_STACK = "stack"
 
 
 class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
@@ -250,51 +187,84 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         ValueError
             If the input is not usable; the message names the node.
         """
-        given, how = (self, X, y, nodes, held_out), Simulation.of(self)
-        federation = read_federation(*given, simulation=how, weights=False)
-        found = federation.attributes()
-        how = {"combine": self.combine, "weights": self.weights}
+        federation = read_federation(
+            self,
+            X,
+            y,
+            nodes,
+            held_out,
+            simulation=Simulation.of(self),
+            weights=False,
+        )
         if self.combine == "auto":
-            choice, how = self._chosen(federation)
-            found["choice_"] = choice
-        if how["combine"] == "stack":
+            choice = self._choose(federation)
+            is_stack = choice.name == _STACK
+            weights = "class_counts" if choice.name == _BY_CLASSES else self.weights
+            of_choice = {"choice_": choice}
+        else:
+            is_stack = self.combine == "stack"
+            weights = self.weights
+            of_choice = {}
+        if is_stack:
             odds, stack = self._stacked(federation)
-            found |= {"classes_": stack.classes_}  # others are in no row
-            found |= {"odds_": odds, "stack_": stack}
-            self._publish(**found, history_=stack.history_)
+            attributes = federation.attributes()
+            attributes["classes_"] = stack.classes_  # others are in no row
+            self._publish(
+                **attributes,
+                **of_choice,
+                odds_=odds,
+                stack_=stack,
+                history_=stack.history_,
+            )
             return self
-        weights, history = ensemble_weights(federation, how["weights"], self.n_jobs)
-        tie_seed = check_random_state(self.random_state).randint(2**31 - 1)
-        self._publish(**found, weights_=weights, history_=history, _tie_seed=tie_seed)
+        weights_of_nodes, history = ensemble_weights(federation, weights, self.n_jobs)
+        self._publish(
+            **federation.attributes(),
+            **of_choice,
+            weights_=weights_of_nodes,
+            history_=history,
+            _tie_seed=check_random_state(self.random_state).randint(2**31 - 1),
+        )
         return self
 
-    def _chosen(self, federation: Federation) -> tuple[Choice, dict]:
+    def _choose(self, federation: Federation) -> Choice:
+        """Which of the votes and the stack is right about most rows."""
         members = list(zip(federation.names, federation.estimators, strict=True))
-        ways = {
-            "vote": {"combine": "vote", "weights": self.weights},
-            "vote by classes": {"combine": "vote", "weights": "class_counts"},
-            "stack": {"combine": "stack", "weights": "equal"},
-        }
-        own = {"voting": self.voting, "random_state": self.random_state}
+
+        def candidate(name: str, combine: str, weights) -> Candidate:
+            aggregator = EnsembleAggregator(
+                members,
+                combine=combine,
+                weights=weights,
+                voting=self.voting,
+                random_state=self.random_state,
+            )
+            return Candidate(name, aggregator, of_members=True)
+
         tried = [
-            Candidate(name, EnsembleAggregator(members, **how, **own), of_members=True)
-            for name, how in ways.items()
+            candidate(_VOTE, "vote", self.weights),
+            candidate(_BY_CLASSES, "vote", "class_counts"),
+            candidate(_STACK, "stack", "equal"),
         ]
         X, y, owners = self._owned_rows(federation)
-        owned = {name: np.flatnonzero(owners == name) for name in federation.names}
-        choice = choose(tried, X, y, owned, members=members)
-        return choice, ways[choice.name]
+        rows_of_names = {
+            name: np.flatnonzero(owners == name) for name in federation.names
+        }
+        return choose(tried, X, y, rows_of_names, members=members)
 
     def _owned_rows(self, federation: Federation) -> tuple:
         """Rows that are not held out, labels, and the name of one owner of each."""
         if federation.X is None:
-            more = "give fit X, y and nodes, or summaries, or set combine"
-            raise ValueError(f'A stack is made of rows: {more}="vote".')
+            raise ValueError(
+                "A stack is made of rows: give fit X, y and nodes, or summaries, or "
+                'set combine="vote".'
+            )
         owners = np.full(len(federation.y), "", dtype=object)
         for node in federation.nodes:
             owners[node.moment_rows] = node.name
-        used = np.flatnonzero(owners != "")
-        return *federation.labelled(used), owners[used]
+        owned = np.flatnonzero(owners != "")
+        X, y = federation.labelled(owned)
+        return X, y, owners[owned]
 
     def summarize_odds(
         self, X, y, *, name, held_out=None, min_rows=MIN_ROWS
@@ -318,56 +288,79 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
             As by ``summarize`` of :class:`GEMSLogisticAggregator`.
         """
         self._validate_params()
-        odds = _odds_of(*named_members(self.estimators))
+        names, members = named_members(self.estimators)
+        odds = MemberOdds(list(zip(names, members, strict=True)))
         check_no_label_missing_at(name, y)
         (X, y), _ = self._validated_for_fit(X, y)
-        own = {"name": name, "held_out": held_out, "min_rows": min_rows}
-        sent = self._stack([]).summarize(None, odds.transform(X), y, **own)
+        summary = self._stack_over([]).summarize(
+            None,
+            odds.transform(X),
+            y,
+            name=name,
+            held_out=held_out,
+            min_rows=min_rows,
+        )
         _check_classes_of_stack(
             name=name,
-            row_classes=sent.row_counts["labels"],
-            member_classes=_classes_of(*named_members(self.estimators)),
+            row_classes=summary.row_counts["labels"],
+            member_classes=_classes_of(names, members),
         )
-        content = sent.message.content
-        names = odds.get_feature_names_out().tolist()
-        content["describe"]["network"]["feature_names"] = names
+        content = summary.message.content
+        column_names = odds.get_feature_names_out().tolist()
+        content["describe"]["network"]["feature_names"] = column_names
         return Summary(Message.of("join", **content))
 
-    def _stack(self, nodes) -> GEMSLogisticAggregator:
-        own = {"n_jobs": self.n_jobs, "random_state": self.random_state}
-        return GEMSLogisticAggregator(nodes, validation_fraction=0.0, **own)
+    def _stack_over(self, estimators: list) -> GEMSLogisticAggregator:
+        """The linear aggregator of nodes' log-odds, not fitted."""
+        return GEMSLogisticAggregator(
+            estimators,
+            validation_fraction=0.0,
+            n_jobs=self.n_jobs,
+            random_state=self.random_state,
+        )
 
     def _stacked(self, federation: Federation) -> tuple[MemberOdds, BaseAggregator]:
         """Log-odds of all members, and what is above, each row at one of its nodes."""
-        odds = _odds_of(federation.names, federation.estimators)
+        odds = MemberOdds(
+            list(zip(federation.names, federation.estimators, strict=True))
+        )
         if self.summaries is not None:
-            stack = self._stack(self.summaries).fit()
-            names = odds.get_feature_names_out().tolist()
-            there = getattr(stack, "feature_names_in_", np.array([])).tolist()
-            if there != names:
-                raise ValueError(
-                    f"Summaries are of log-odds {there[:3]}..., but members here have "
-                    f"{names[:3]}...: give all nodes the same estimators, in one order."
-                )
-            del stack.feature_names_in_
-            for name, summary in zip(stack.node_names_, stack.estimators_, strict=True):
-                _check_classes_of_stack(
-                    name=name,
-                    row_classes=summary.row_counts["labels"],
-                    member_classes=federation.classes.tolist(),
-                )
-            return odds, stack
+            return odds, self._stack_of_summaries(odds, federation.classes)
         X, y, owners = self._owned_rows(federation)
         if not any(node.seen.sum() > 1 for node in federation.nodes):
-            why = "Every local estimator knows a single class, and says of no row which"
-            what = "GEMSLogisticAggregator and PooledAggregator make one model"
-            raise ValueError(f"{why} it is. {what} of the nodes' rows alone.")
+            raise ValueError(
+                "Every local estimator knows a single class, and says of no row which "
+                "it is. GEMSLogisticAggregator and PooledAggregator make one model of "
+                "the nodes' rows alone."
+            )
         alone = [(name, None) for name in np.unique(owners)]
-        stack = self._stack(alone)
+        stack = self._stack_over(alone)
         if self.beside is not None:
             odds.beside = PooledTransformer(clone(self.beside)).fit(X, nodes=owners)
             stack = PooledAggregator(alone, pooled=shrunk_lda(len(y)))
         return odds, stack.fit(odds.transform(X), y, nodes=owners)
+
+    def _stack_of_summaries(
+        self, odds: MemberOdds, classes: np.ndarray
+    ) -> GEMSLogisticAggregator:
+        """What is above, made of what nodes sent of their rows."""
+        stack = self._stack_over(self.summaries).fit()
+        columns = odds.get_feature_names_out().tolist()
+        sent_columns = getattr(stack, "feature_names_in_", np.array([])).tolist()
+        if sent_columns != columns:
+            raise ValueError(
+                f"Summaries are of log-odds {sent_columns[:3]}..., but members here "
+                f"have {columns[:3]}...: give all nodes the same estimators, in one "
+                "order."
+            )
+        del stack.feature_names_in_
+        for name, summary in zip(stack.node_names_, stack.estimators_, strict=True):
+            _check_classes_of_stack(
+                name=name,
+                row_classes=summary.row_counts["labels"],
+                member_classes=classes.tolist(),
+            )
+        return stack
 
     @property
     def _can_temper(self) -> bool:
@@ -377,7 +370,7 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         self.stack_._temper(factor)
 
     @available_if(lambda self: self.combine == "stack" or hasattr(self, "stack_"))
-    def to_estimator(self):
+    def to_estimator(self) -> Pipeline:
         """Of a stack, a pipeline of the members' log-odds and LogisticRegression.
 
         Returns
@@ -392,18 +385,22 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
     def _logits(self, X) -> np.ndarray:
         if hasattr(self, "stack_"):
             return self.stack_._logits(self.odds_.transform(X))
-        members = zip(self.estimators_, self.node_names_, strict=True)
-        models = [local_model(member, name=name) for member, name in members]
-        own = {"weights": self.weights_, "tie_seed": self._tie_seed}
-        given = models, X, self.classes_
-        return to_logits(ensemble_probabilities(*given, voting=self.voting, **own))
+        models = [
+            local_model(member, name=name)
+            for member, name in zip(self.estimators_, self.node_names_, strict=True)
+        ]
+        proba = ensemble_probabilities(
+            models,
+            X,
+            self.classes_,
+            weights=self.weights_,
+            voting=self.voting,
+            tie_seed=self._tie_seed,
+        )
+        return to_logits(proba)
 
 
-def _odds_of(names, estimators) -> MemberOdds:
-    return MemberOdds(list(zip(names, estimators, strict=True)))
-
-
-def _classes_of(names: list[str], members: list) -> list:
+def _classes_of(names: list[str], members: list[BaseEstimator]) -> list:
     """Classes that some of the members have seen."""
     descriptions = [
         local_model(member, name=name).description
@@ -412,7 +409,9 @@ def _classes_of(names: list[str], members: list) -> list:
     return union_of_classes(descriptions, names=names).tolist()
 
 
-def _check_classes_of_stack(name: str, row_classes: list, member_classes: list) -> None:
+def _check_classes_of_stack(
+    *, name: str, row_classes: list, member_classes: list
+) -> None:
     """Raise ValueError if rows of a summary have classes that no member has seen."""
     unseen = [label for label in row_classes if label not in set(member_classes)]
     if unseen:
@@ -422,37 +421,3 @@ def _check_classes_of_stack(name: str, row_classes: list, member_classes: list) 
             f"{shown_labels(member_classes)}. Give the rows the labels that the "
             "members were fitted on, or leave these rows out."
         )
-
-
-def ensemble_weights(
-    federation: Federation, weights, n_jobs: int | None = None
-) -> tuple[np.ndarray, list[dict]]:
-    """Weights (n_nodes, n_classes), of shares of a node's own rows; the history."""
-    for node in federation.nodes:
-        node.local.check_finite()
-    run = federation.run(n_jobs=n_jobs)
-    outputs = run(ask_shares(federation, weights)).outputs
-    if isinstance(weights, str) and weights == "class_counts":
-        outputs = outputs / outputs.sum(axis=0)
-    return outputs, run.history
-
-
-def ensemble_probabilities(
-    models: list[LocalModel], X, classes, *, weights, voting: str, tie_seed: int
-) -> np.ndarray:
-    """Class probabilities by weights (n_nodes, n_classes); the seed breaks ties."""
-    pairs = zip(models, weights, strict=True)
-    if voting == "soft":
-        total = sum(weight * own.probabilities(X, classes) for own, weight in pairs)
-        size = total.sum(axis=1, keepdims=True)
-        silent = ~(size > 0)  # of these rows nobody says anything
-        return np.where(silent, 1 / len(classes), total / np.where(silent, 1.0, size))
-    ties = row_noise(X, len(classes), tie_seed)
-    counts, rows = np.zeros(ties.shape), np.arange(len(ties))
-    for own, weight in pairs:
-        vote = own.votes(X, classes)
-        counts[rows, vote] += weight[vote]
-    # Rounding, so that sums of unequal weights that should tie do.
-    total = np.maximum(counts.sum(axis=1, keepdims=True), np.finfo(float).tiny)
-    shares = np.round(counts / total, 9) + _TIE * ties
-    return shares / shares.sum(axis=1, keepdims=True)

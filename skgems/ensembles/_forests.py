@@ -3,8 +3,9 @@
 from copy import copy
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.tree import DecisionTreeClassifier
 
 from ..base import named_members, warn_user
 from ..networks import unwrap
@@ -60,48 +61,82 @@ def merge_forests(forests) -> RandomForestClassifier | ExtraTreesClassifier:
     """
     names, members = named_members(forests)
     members = [unwrap(member) for member in members]
-    for name, own in zip(names, members, strict=True):
-        if not isinstance(own, (RandomForestClassifier, ExtraTreesClassifier)):
-            why = "give RandomForestClassifier or ExtraTreesClassifier"
-            if "Boosting" in type(own).__name__:
-                why = "each tree of boosting corrects the ones before it, so that "
-                why += "those of several models cannot stand side by side"
-            where = f"Node {name!r} is {type(own).__name__}"
-            more = "EnsembleAggregator takes classifiers of any kind"
-            raise TypeError(f"{where}: {why}. {more}.")
-        if not hasattr(own, "estimators_"):
-            raise ValueError(f"Node {name!r} is not fitted. Fit it first.")
-        if own.n_outputs_ != 1:
-            what = "and one is what can be merged: fit a forest for each"
-            raise ValueError(f"Node {name!r} has {own.n_outputs_} outputs, {what}.")
-        if len(own.classes_) == 1:
-            warn_user(
-                f"Node {name!r} knows a single class, and its trees say that of every "
-                "row: leave this forest out, or the class wins where it should not."
-            )
+    for name, member in zip(names, members, strict=True):
+        _check_forest(name, member)
+    # The vote has the classes and features of all, and raises where features differ.
     vote = EnsembleAggregator(list(zip(names, members, strict=True))).fit()
+    n_classes = len(vote.classes_)
+    mean_size = sum(len(forest.estimators_) for forest in members) / len(members)
     trees = []
-    for own in members:
-        share = sum(len(m.estimators_) for m in members) / len(members)
-        columns = np.searchsorted(vote.classes_, own.classes_)
-        to = len(vote.classes_), columns, share / len(own.estimators_)
-        trees += [_with_classes(tree, *to) for tree in own.estimators_]
-    more = {"warm_start": False, "oob_score": False}
-    merged = clone(members[0]).set_params(n_estimators=len(trees), **more)
-    merged.estimators_, merged.estimator_ = trees, members[0].estimator_
-    merged.classes_, merged.n_classes_ = vote.classes_, len(vote.classes_)
-    merged.n_outputs_, merged.n_features_in_ = 1, vote.n_features_in_
+    for forest in members:
+        columns = np.searchsorted(vote.classes_, forest.classes_)
+        factor = mean_size / len(forest.estimators_)
+        for tree in forest.estimators_:
+            trees.append(
+                _with_classes(tree, n_classes=n_classes, columns=columns, factor=factor)
+            )
+    merged = clone(members[0]).set_params(
+        n_estimators=len(trees), warm_start=False, oob_score=False
+    )
+    merged.estimators_ = trees
+    merged.estimator_ = members[0].estimator_
+    merged.classes_ = vote.classes_
+    merged.n_classes_ = n_classes
+    merged.n_outputs_ = 1
+    merged.n_features_in_ = vote.n_features_in_
     if hasattr(vote, "feature_names_in_"):
         merged.feature_names_in_ = vote.feature_names_in_
     return merged
 
 
-def _with_classes(tree, n_classes: int, columns: np.ndarray, factor: float):
-    old, tree = tree.tree_, copy(tree)
-    state = old.__getstate__()
-    values = np.zeros((old.node_count, 1, n_classes))
+def _check_forest(name: str, member: BaseEstimator) -> None:
+    """Raise TypeError or ValueError for what cannot be merged; warn of one class."""
+    kind = type(member).__name__
+    if "Boosting" in kind:
+        raise TypeError(
+            f"Node {name!r} is {kind}: each tree of boosting corrects the ones before "
+            "it, so that those of several models cannot stand side by side. "
+            "EnsembleAggregator takes classifiers of any kind."
+        )
+    if not isinstance(member, (RandomForestClassifier, ExtraTreesClassifier)):
+        raise TypeError(
+            f"Node {name!r} is {kind}: give RandomForestClassifier or "
+            "ExtraTreesClassifier. EnsembleAggregator takes classifiers of any kind."
+        )
+    if not hasattr(member, "estimators_"):
+        raise ValueError(f"Node {name!r} is not fitted. Fit it first.")
+    if member.n_outputs_ != 1:
+        raise ValueError(
+            f"Node {name!r} has {member.n_outputs_} outputs, and one is what can be "
+            "merged: fit a forest for each."
+        )
+    if len(member.classes_) == 1:
+        warn_user(
+            f"Node {name!r} knows a single class, and its trees say that of every "
+            "row: leave this forest out, or the class wins where it should not."
+        )
+
+
+def _with_classes(
+    tree: DecisionTreeClassifier,
+    *,
+    n_classes: int,
+    columns: np.ndarray,
+    factor: float,
+) -> DecisionTreeClassifier:
+    """A copy of a tree whose leaves have values for more classes, times a factor.
+
+    ``columns`` are the places of the tree's classes among all.
+    """
+    nodes = tree.tree_
+    state = nodes.__getstate__()
+    values = np.zeros((nodes.node_count, 1, n_classes))
     values[:, :, columns] = state["values"] * factor
-    tree.tree_ = type(old)(old.n_features, np.array([n_classes], dtype=np.intp), 1)
-    tree.tree_.__setstate__({**state, "values": values})
-    tree.classes_, tree.n_classes_ = np.arange(n_classes, dtype=float), n_classes
-    return tree
+    widened = copy(tree)
+    widened.tree_ = type(nodes)(
+        nodes.n_features, np.array([n_classes], dtype=np.intp), 1
+    )
+    widened.tree_.__setstate__({**state, "values": values})
+    widened.classes_ = np.arange(n_classes, dtype=float)
+    widened.n_classes_ = n_classes
+    return widened

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_consistent_length, column_or_1d
@@ -11,6 +12,9 @@ from ..base import is_channel, named_members
 from ..compat import num_samples
 from ..networks import is_constant, takes_missing_values
 from ..steps import NUMBERS, Columns, are_documents, as_documents, as_rows
+
+# Arrays, sparse matrices, tables, and arrays of documents.
+Rows = Any
 
 
 class GivenRowsMixin:
@@ -28,11 +32,13 @@ class GivenRowsMixin:
             is_constant(member) or takes_missing_values(member) for member in members
         )
 
-    def _validate(self, X, *, reset: bool = True):
+    def _validate(self, X, *, reset: bool = True) -> Rows:
         rows = self._validated_as_given(X, reset=reset)
         return super()._validate(X, reset=reset) if rows is None else rows
 
-    def _validate_with_labels(self, X, y, *, reset: bool = True):
+    def _validate_with_labels(
+        self, X, y, *, reset: bool = True
+    ) -> tuple[Rows, np.ndarray]:
         rows = self._validated_as_given(X, reset=reset)
         if rows is None:
             return super()._validate_with_labels(X, y, reset=reset)
@@ -40,7 +46,7 @@ class GivenRowsMixin:
         check_consistent_length(rows, y)
         return rows, y
 
-    def _validated_as_given(self, X, *, reset: bool):
+    def _validated_as_given(self, X, *, reset: bool) -> Rows | None:
         """Documents, or a table with texts; None of all other rows."""
         behind_front = not reset and getattr(self, "_front", None) is not None
         rows = None if behind_front else rows_as_given(X)
@@ -66,7 +72,7 @@ class GivenRowsMixin:
             )
 
 
-def rows_as_given(X):
+def rows_as_given(X) -> Rows | None:
     """Documents, or a table with columns of other than numbers; None of all else."""
     if are_documents(X):
         return as_documents(X)

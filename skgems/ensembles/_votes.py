@@ -1,0 +1,129 @@
+"""Votes of classifiers whose classes differ, and the weights that they have in them.
+
+In a soft vote the probability of class c is
+
+    sum_k w_kc p_k(c | x)  /  sum over c of the same,
+
+for nodes k with weights w_kc, which are 0 for classes that a node does not know. In a
+hard vote p_k is 1 for the class that the member of node k predicts, 0 for all others.
+"""
+
+import sys
+
+import numpy as np
+from scipy.sparse import csr_matrix, issparse
+
+from ..federation import Federation, ask_shares
+from ..local import LocalModel
+from ._given_rows import row_digests, rows_as_given
+
+# Part of one vote: enough to break ties, too little to count.
+_TIE = 1e-6
+# Digits of shares of votes that are kept, so that sums which should tie do.
+_DIGITS = 9
+# The finalizer of splitmix64 (Steele et al. 2014): shifts and factors modulo 2^64.
+_FINALIZER = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+_LAST_SHIFT = 31  # of the finalizer, too
+
+
+def ensemble_weights(
+    federation: Federation, weights, n_jobs: int | None = None
+) -> tuple[np.ndarray, list[dict]]:
+    """Weights (n_nodes, n_classes) by the parameter ``weights``; the history.
+
+    Of "class_counts" each column sums to 1.
+    """
+    for node in federation.nodes:
+        node.local.check_finite()
+    run = federation.run(n_jobs=n_jobs)
+    shares = run(ask_shares(federation, weights)).outputs
+    if isinstance(weights, str) and weights == "class_counts":
+        shares = shares / shares.sum(axis=0)
+    return shares, run.history
+
+
+def ensemble_probabilities(
+    models: list[LocalModel],
+    X,
+    classes: np.ndarray,
+    *,
+    weights: np.ndarray,
+    voting: str,
+    tie_seed: int,
+) -> np.ndarray:
+    """Class probabilities (n_rows, n_classes) of a vote.
+
+    ``weights`` has the shape (n_nodes, n_classes); the seed breaks ties of hard votes.
+    """
+    if voting == "soft":
+        return _soft_vote(models, X, classes, weights=weights)
+    return _hard_vote(models, X, classes, weights=weights, tie_seed=tie_seed)
+
+
+def _soft_vote(
+    models: list[LocalModel], X, classes: np.ndarray, *, weights: np.ndarray
+) -> np.ndarray:
+    totals = sum(
+        weight * model.probabilities(X, classes)
+        for model, weight in zip(models, weights, strict=True)
+    )
+    sums = totals.sum(axis=1, keepdims=True)
+    nobody_knows = ~(sums > 0)
+    return np.where(
+        nobody_knows, 1 / len(classes), totals / np.where(nobody_knows, 1.0, sums)
+    )
+
+
+def _hard_vote(
+    models: list[LocalModel],
+    X,
+    classes: np.ndarray,
+    *,
+    weights: np.ndarray,
+    tie_seed: int,
+) -> np.ndarray:
+    noise = row_noise(X, len(classes), tie_seed)
+    votes = np.zeros(noise.shape)
+    rows = np.arange(len(noise))
+    for model, weight in zip(models, weights, strict=True):
+        columns = model.votes(X, classes)
+        votes[rows, columns] += weight[columns]
+    # Rounding, so that sums of unequal weights that should tie do.
+    sums = np.maximum(votes.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    shares = np.round(votes / sums, _DIGITS) + _TIE * noise
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+def row_noise(X, n_columns: int, seed: int) -> np.ndarray:
+    """Uniform numbers that depend on a row's values and the seed, on nothing else.
+
+    A row's bits are hashed multilinearly modulo 2^64, then scrambled by the finalizer
+    of splitmix64. The shape is (n_rows, n_columns).
+    """
+    rng = np.random.default_rng(seed)
+    if hasattr(X, "columns"):
+        hashed = sys.modules["pandas"].util.hash_pandas_object(X, index=False)
+        X = np.asarray(hashed, dtype=np.uint64)[:, None]
+    elif rows_as_given(X) is not None:
+        X = row_digests(X)
+    elif not issparse(X):
+        X = np.reshape(X, (len(X), -1))
+    factors = rng.integers(2**64, size=(X.shape[1], 1), dtype=np.uint64)
+    offsets = rng.integers(2**64, size=n_columns, dtype=np.uint64)
+    if issparse(X):
+        bits = csr_matrix((_bits(X.data), X.indices, X.indptr), shape=X.shape)
+    else:
+        bits = _bits(np.ascontiguousarray(X))
+    mixed = np.asarray(bits @ factors).reshape(-1, 1) + offsets
+    for shift, factor in _FINALIZER:
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    mixed ^= mixed >> np.uint64(_LAST_SHIFT)
+    # The upper 53 bits are the digits of a float64 in [0, 1).
+    return (mixed >> np.uint64(11)) * 2.0**-53
+
+
+def _bits(values: np.ndarray) -> np.ndarray:
+    if values.dtype == np.uint64:
+        return values
+    # Adding zero turns -0.0, which is no stored entry of a sparse row, into 0.0.
+    return (values.astype(np.float64) + 0.0).view(np.uint64)
