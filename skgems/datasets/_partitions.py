@@ -1,5 +1,6 @@
 """Deal the rows of one data set over nodes: the ``nodes`` array that ``fit`` takes."""
 
+from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 
 import numpy as np
@@ -14,17 +15,20 @@ from ._labels import missing_labels
 
 RandomState = int | np.random.RandomState | None
 
+# The node of public rows, where nodes are numbers and where they are names.
 PUBLIC = -1
 PUBLIC_NAME = "public"
 _POSITIVE = Interval(Integral, 1, None, closed="left")
 
 
-def _checked(**constraints):
+def _checked(**constraints) -> Callable:
+    """A decorator that validates parameters, ``random_state`` among them."""
     constraints["random_state"] = ["random_state"]
     return validate_params(constraints, prefer_skip_nested_validation=True)
 
 
 def _encode_labels(y: ArrayLike) -> tuple[NDArray, NDArray[np.intp]]:
+    """Sorted classes, and the index of each label among them."""
     missing = missing_labels(y)
     if missing.any():
         raise ValueError(
@@ -39,35 +43,47 @@ def _encode_labels(y: ArrayLike) -> tuple[NDArray, NDArray[np.intp]]:
 
 
 def shuffled_by_class(codes: NDArray, rng: np.random.RandomState) -> NDArray[np.intp]:
+    """Indices of rows, class by class, in random order within each class."""
     shuffled = rng.permutation(len(codes))
     return shuffled[np.argsort(codes[shuffled], kind="stable")]
 
 
 def _label_groups(groups: int | list, classes: NDArray, other_labels: str) -> NDArray:
     """Which group (column) holds which class (row), of shape (n_classes, n_groups)."""
-    n = len(classes)
+    n_classes = len(classes)
     if isinstance(groups, Integral):
-        if groups > n:
-            what = f"groups={groups} asks for more groups of labels than y has labels"
-            raise ValueError(f"{what} ({n}).")
+        if groups > n_classes:
+            raise ValueError(
+                f"groups={groups} asks for more groups of labels than y has labels "
+                f"({n_classes})."
+            )
         groups = np.array_split(classes, groups)
     code_of = {label: code for code, label in enumerate(classes.tolist())}
-    holds = np.zeros((n, len(groups)), dtype=bool)
+    holds = np.zeros((n_classes, len(groups)), dtype=bool)
     for k, group in enumerate(groups):
-        if isinstance(group, str) or not np.iterable(group):
-            raise ValueError(f"groups[{k}] must be a list of labels, got {group!r}.")
-        labels = np.asarray(group, dtype=object).ravel().tolist()
-        if not labels:
-            raise ValueError(f"groups[{k}] is empty: every node needs a label.")
-        absent = [label for label in labels if label not in code_of]
-        if absent:
-            raise ValueError(f"groups[{k}] names labels that y does not have: {absent}")
-        holds[[code_of[label] for label in labels], k] = True
-    left = classes[~holds.any(axis=1)].tolist()
-    if left and other_labels == "error":
-        what = "add them to a group, or make their rows public: other_labels='public'"
-        raise ValueError(f"No group holds the labels {left}: {what}.")
+        holds[_codes_of_group(group, code_of, f"groups[{k}]"), k] = True
+    in_no_group = classes[~holds.any(axis=1)].tolist()
+    if in_no_group and other_labels == "error":
+        raise ValueError(
+            f"No group holds the labels {in_no_group}: add them to a group, or make "
+            "their rows public: other_labels='public'."
+        )
     return holds
+
+
+def _codes_of_group(
+    group: ArrayLike, code_of: Mapping[object, int], name: str
+) -> list[int]:
+    """The codes of a group's labels; ValueError names the group."""
+    if isinstance(group, str) or not np.iterable(group):
+        raise ValueError(f"{name} must be a list of labels, got {group!r}.")
+    labels = np.asarray(group, dtype=object).ravel().tolist()
+    if not labels:
+        raise ValueError(f"{name} is empty: every node needs a label.")
+    absent = [label for label in labels if label not in code_of]
+    if absent:
+        raise ValueError(f"{name} names labels that y does not have: {absent}")
+    return [code_of[label] for label in labels]
 
 
 @_checked(
@@ -128,14 +144,17 @@ def partition_by_label(
     nodes = np.full(len(codes), PUBLIC, dtype=np.intp)
     # Groups that hold a label take turns; who gets the odd row is random.
     for code, offset in enumerate(rng.random_sample(len(classes))):
-        rows, holders = order[codes[order] == code], np.flatnonzero(holds[code])
+        rows = order[codes[order] == code]
+        holders = np.flatnonzero(holds[code])
         if len(holders):
             turns = np.arange(len(rows)) + int(offset * len(holders))
             nodes[rows] = holders[turns % len(holders)]
     without = np.setdiff1d(np.arange(len(holds.T)), nodes)
     if len(without):
-        what = "their labels have fewer rows than groups that share them"
-        raise ValueError(f"Nodes {without.tolist()} got no rows: {what}.")
+        raise ValueError(
+            f"Nodes {without.tolist()} got no rows: their labels have fewer rows than "
+            "groups that share them. Give them more labels, or use fewer groups."
+        )
     return nodes
 
 
@@ -152,11 +171,14 @@ def partition_homogeneous(
     Parameters
     ----------
     y : array-like of shape (n_samples,) or int
+        Labels of the rows; or the number of rows, which are then dealt without regard
+        to labels.
     n_nodes : int
-        Labels, or how many rows, dealt without regard to labels; and how many nodes.
+        Number of nodes.
     stratify : bool, default=True
         Whether each label is dealt evenly, up to a row. False where `y` is continuous.
     random_state : int, RandomState instance or None, default=None
+        Shuffles the rows.
 
     Returns
     -------
@@ -184,11 +206,11 @@ def partition_homogeneous(
         order = shuffled_by_class(_encode_labels(y)[1], rng)
     else:
         order = rng.permutation(len(column_or_1d(y)))
-    n = len(order)
-    if n < n_nodes:
-        raise ValueError(f"{n} rows cannot give {n_nodes} nodes a row each.")
-    nodes = np.empty(n, dtype=np.intp)
-    nodes[order] = rng.permutation(n_nodes)[np.arange(n) % n_nodes]
+    n_rows = len(order)
+    if n_rows < n_nodes:
+        raise ValueError(f"{n_rows} rows cannot give {n_nodes} nodes a row each.")
+    nodes = np.empty(n_rows, dtype=np.intp)
+    nodes[order] = rng.permutation(n_nodes)[np.arange(n_rows) % n_nodes]
     return nodes
 
 
@@ -217,14 +239,16 @@ def partition_dirichlet(
     Parameters
     ----------
     y : array-like of shape (n_samples,)
+        Labels, of any type.
     n_nodes : int
-        Labels, of any type, and how many nodes.
+        Number of nodes.
     alpha : float
         Concentration, greater than 0. The literature uses 0.1 to 1.
     min_size : int, default=10
+        Least number of rows of a node. Proportions are drawn again until every node
+        has as many.
     max_tries : int, default=1000
-        Rows that every node has at least: until it holds, proportions are drawn again,
-        so often at most.
+        How often proportions are drawn at most.
     random_state : int, RandomState instance or None, default=None
         Draws the proportions and shuffles the rows.
 
@@ -254,11 +278,13 @@ def partition_dirichlet(
     """
     _, codes = _encode_labels(y)
     if n_nodes * min_size > len(codes):
-        each = f"min_size={min_size} rows each: at most {len(codes) // n_nodes}"
-        what = f"{len(codes)} rows cannot give {n_nodes} nodes"
-        raise ValueError(f"{what} {each} is possible.")
+        raise ValueError(
+            f"{len(codes)} rows cannot give {n_nodes} nodes min_size={min_size} rows "
+            f"each: at most {len(codes) // n_nodes} is possible."
+        )
     rng = check_random_state(random_state)
-    n_rows, best = np.bincount(codes), -1
+    n_rows = np.bincount(codes)  # of each class
+    best = -1
     shape = (len(n_rows), n_nodes)
     for _ in range(max_tries):
         # log of Gamma(alpha) = log of Gamma(alpha + 1) - Exp(1) / alpha: the gammas
@@ -300,6 +326,7 @@ def partition_mixing(
     mixing : float
         From 0 (each node has its own source only) to 1 (each has half of both).
     random_state : int, RandomState instance or None, default=None
+        Shuffles the rows.
 
     Returns
     -------
@@ -324,10 +351,11 @@ def partition_mixing(
     >>> np.bincount(nodes[source == 0]), np.bincount(nodes[source == 1])
     (array([4, 4]), array([2, 2]))
     """
-    values, nodes = np.unique(column_or_1d(source), return_inverse=True)
-    n = len(values)
-    if n != 2:
-        raise ValueError(f"source must have two values, one for each node; it has {n}.")
+    sources, nodes = np.unique(column_or_1d(source), return_inverse=True)
+    if len(sources) != 2:
+        raise ValueError(
+            f"source must have two values, one for each node; it has {len(sources)}."
+        )
     rng = check_random_state(random_state)
     order = shuffled_by_class(nodes, rng)
     n_rows = np.bincount(nodes)
@@ -360,6 +388,7 @@ def hold_out_public(
     y : array-like of shape (n_samples,), default=None
         Labels, which keep their shares in the public sample, up to one row.
     random_state : int, RandomState instance or None, default=None
+        Shuffles the rows.
 
     Returns
     -------
@@ -383,30 +412,33 @@ def hold_out_public(
     """
     nodes = column_or_1d(nodes)
     if nodes.dtype.kind in "iu":
-        nodes, public = nodes.astype(np.intp), PUBLIC
+        nodes = nodes.astype(np.intp)
+        public = PUBLIC
     elif nodes.dtype.kind in "OUT":
-        nodes, public = nodes.astype(object), PUBLIC_NAME
+        nodes = nodes.astype(object)
+        public = PUBLIC_NAME
     else:
         raise ValueError(f"nodes must hold integers or names, not {nodes.dtype}.")
     owned = np.flatnonzero(nodes != public)
     n_public = size if isinstance(size, Integral) else round(size * len(owned))
     if not 1 <= n_public < len(owned):
-        made = f"{n_public} of the nodes' {len(owned)} rows public"
-        what = "at least one must be, and at least one must stay"
-        raise ValueError(f"size={size} makes {made}; {what}.")
+        raise ValueError(
+            f"size={size} makes {n_public} of the nodes' {len(owned)} rows public; at "
+            "least one must be, and at least one must stay."
+        )
     rng = check_random_state(random_state)
     if y is None:
-        chosen = rng.permutation(owned)[:n_public]
+        public_rows = rng.permutation(owned)[:n_public]
     else:
         _, codes = _encode_labels(y)
         check_consistent_length(nodes, codes)
         order = owned[shuffled_by_class(codes[owned], rng)]
         # Equal steps through the rows sorted by label take every label's share.
         start = rng.randint(len(owned))
-        chosen = order[(np.arange(n_public) * len(owned) + start) // n_public]
-    result = nodes.copy()
-    result[chosen] = public
-    emptied = sorted(set(nodes.tolist()) - set(result.tolist()), key=str)
+        public_rows = order[(np.arange(n_public) * len(owned) + start) // n_public]
+    nodes_and_public = nodes.copy()
+    nodes_and_public[public_rows] = public
+    emptied = sorted(set(nodes.tolist()) - set(nodes_and_public.tolist()), key=str)
     if emptied:
         raise ValueError(f"size={size} would leave nodes {emptied} without rows.")
-    return result
+    return nodes_and_public

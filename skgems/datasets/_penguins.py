@@ -8,7 +8,7 @@ import numpy as np
 _NUMBERS = ["bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g"]
 
 
-def load_penguins(*, as_frame=False):
+def load_penguins(*, as_frame=False) -> tuple:
     """Load measures of penguins, their species, and the islands where they live.
 
     Each island is a party. None has all three species; Torgersen has a single one.
@@ -43,9 +43,11 @@ def load_penguins(*, as_frame=False):
     path = resources.files(__package__) / "penguins.csv"
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    values = np.array([[row[name] or "nan" for name in _NUMBERS] for row in rows])
-    X, sexes = values.astype(np.float64), [row["sex"] or None for row in rows]
-    y, islands = (np.array([row[n] for row in rows]) for n in ("species", "island"))
+    texts = np.array([[row[name] or "nan" for name in _NUMBERS] for row in rows])
+    X = texts.astype(np.float64)
+    sexes = [row["sex"] or None for row in rows]
+    y = np.array([row["species"] for row in rows])
+    islands = np.array([row["island"] for row in rows])
     if as_frame:
         import pandas as pd
 
