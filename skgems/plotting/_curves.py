@@ -1,26 +1,39 @@
 """Draw what many fits came to: over levels, messages, public rows, and sizes."""
 
 import warnings
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from itertools import product
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 from ..compat import safe_indexing
 from ..networks import final_step, read_network
-from ..spaces import NoSpaceError
+from ..spaces import Intersection, NoSpaceError
 from ._fits import LINES, MARKS, Display
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-def _draw_lines(ax, lines) -> None:
-    looks = {"color": "black", "markerfacecolor": "white"}
+
+Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # x and y by name
+
+
+def _draw_lines(ax: "Axes", lines: Lines) -> None:
     for k, (name, (x, y)) in enumerate(lines.items()):
-        mark, line = MARKS[k % len(MARKS)], LINES[k % len(LINES)]
-        ax.plot(x, y, marker=mark, linestyle=line, label=name, **looks)
+        ax.plot(
+            x,
+            y,
+            marker=MARKS[k % len(MARKS)],
+            linestyle=LINES[k % len(LINES)],
+            label=name,
+            color="black",
+            markerfacecolor="white",
+        )
     ax.legend(loc="best")
 
 
@@ -37,7 +50,7 @@ class EpsilonDisplay(Display):
         "found": the model is in all spaces, "empty": provably none is, "unknown":
         neither, or "no space": a node's own model is below its level.
     names : list of str, default=("first node", "second node")
-        Of the nodes.
+        Names of the nodes.
 
     References
     ----------
@@ -53,7 +66,8 @@ class EpsilonDisplay(Display):
     'epsilon'
     """
 
-    _LOOKS = {
+    # The mark, its color and what the legend says, for each outcome.
+    _MARKS = {
         "found": ("o", "black", "in all spaces"),
         "empty": ("X", "white", "proved that none is"),
         "unknown": ("s", "0.6", "not decided"),
@@ -96,49 +110,96 @@ class EpsilonDisplay(Display):
         """
         epsilons = np.asarray(epsilons, dtype=float)
         shape = (len(epsilons),) * (2 if by_node else 1)
-        scores, found, names = np.full(shape, np.nan), np.full(shape, "no space"), ()
+        scores = np.full(shape, np.nan)
+        outcomes = np.full(shape, "no space")
+        names = None
         for place in product(range(len(epsilons)), repeat=len(shape)):
             level = epsilons[list(place)] if by_node else epsilons[place[0]]
-            own = clone(aggregator).set_params(epsilon=level, on_empty="ignore")
+            aggregate = clone(aggregator).set_params(epsilon=level, on_empty="ignore")
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    own.fit(X, y, nodes=nodes)
+                    aggregate.fit(X, y, nodes=nodes)
             except NoSpaceError:
                 continue
-            proof, names = own.intersection_, own.node_names_
-            undecided = "empty" if proof.empty else "unknown"
-            found[place] = "found" if proof.found else undecided
-            scores[place] = own.score(*(test or (X, y)))
-        more = [names] if names and by_node else []
-        return cls(epsilons, scores, found, *more).plot(ax=ax)
+            names = aggregate.node_names_
+            outcomes[place] = _outcome(aggregate.intersection_)
+            scores[place] = aggregate.score(*(test or (X, y)))
+        if names is None or not by_node:
+            return cls(epsilons, scores, outcomes).plot(ax=ax)
+        return cls(epsilons, scores, outcomes, names).plot(ax=ax)
 
-    def _draw(self, ax) -> None:
-        n_axes, known = self.scores.ndim, np.isfinite(self.scores)
-        lowest = self.scores[known].min(initial=1.0)
-        scores, place = np.where(known, self.scores, lowest), {"loc": "best"}
-        x, y = self.epsilons, scores
-        if n_axes == 1:
-            ax.plot(x, self.scores, color="0.6", zorder=1)
-            ax.set(xlabel="epsilon", ylabel="accuracy of the aggregate")
+    def _draw(self, ax: "Axes") -> None:
+        if self.scores.ndim == 1:
+            self._draw_line(ax)
         else:
-            place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 2}
-            x, y = np.meshgrid(x, x, indexing="ij")
-            labels = [f"epsilon of {name}" for name in self.names]
-            ax.set(xlabel=labels[0], ylabel=labels[1])
-        for kind, (mark, color, label) in self._LOOKS.items():
-            own = self.found == kind
-            looks = {"marker": mark, "label": label, "s": 60, "color": color}
-            if mark != "_":
-                looks["edgecolor"] = "black"
-            if n_axes == 2 and kind in ("found", "unknown"):
-                looks |= {"color": None, "c": scores[own], "cmap": "gray"}
-                looks |= {"vmin": lowest, "vmax": scores.max()}
-            if own.any():
-                drawn = ax.scatter(x[own], y[own], **looks)
-                if n_axes == 2 and kind == "found":
-                    ax.figure.colorbar(drawn, ax=ax, label="accuracy of the aggregate")
-        ax.legend(**place)
+            self._draw_table(ax)
+
+    def _draw_line(self, ax: "Axes") -> None:
+        """Accuracy over the level that all nodes have in common."""
+        is_known = np.isfinite(self.scores)
+        lowest = self.scores[is_known].min(initial=1.0)
+        scores = np.where(is_known, self.scores, lowest)
+        ax.plot(self.epsilons, self.scores, color="0.6", zorder=1)
+        for outcome, (mark, color, label) in self._MARKS.items():
+            marked = self.found == outcome
+            if marked.any():
+                ax.scatter(
+                    self.epsilons[marked],
+                    scores[marked],
+                    marker=mark,
+                    label=label,
+                    s=60,
+                    color=color,
+                    edgecolor=None if mark == "_" else "black",
+                )
+        ax.set(xlabel="epsilon", ylabel="accuracy of the aggregate")
+        ax.legend(loc="best")
+
+    def _draw_table(self, ax: "Axes") -> None:
+        """A mark for each pair of levels of two nodes, as bright as it is accurate."""
+        is_known = np.isfinite(self.scores)
+        lowest = self.scores[is_known].min(initial=1.0)
+        scores = np.where(is_known, self.scores, lowest)
+        x, y = np.meshgrid(self.epsilons, self.epsilons, indexing="ij")
+        for outcome, (mark, color, label) in self._MARKS.items():
+            marked = self.found == outcome
+            if not marked.any():
+                continue
+            if outcome not in ("found", "unknown"):
+                ax.scatter(
+                    x[marked],
+                    y[marked],
+                    marker=mark,
+                    label=label,
+                    s=60,
+                    color=color,
+                    edgecolor=None if mark == "_" else "black",
+                )
+                continue
+            points = ax.scatter(
+                x[marked],
+                y[marked],
+                marker=mark,
+                label=label,
+                s=60,
+                c=scores[marked],
+                cmap="gray",
+                vmin=lowest,
+                vmax=scores.max(),
+                edgecolor="black",
+            )
+            if outcome == "found":
+                ax.figure.colorbar(points, ax=ax, label="accuracy of the aggregate")
+        first_name, second_name = self.names
+        ax.set(xlabel=f"epsilon of {first_name}", ylabel=f"epsilon of {second_name}")
+        ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+
+
+def _outcome(intersection: Intersection) -> str:
+    if intersection.found:
+        return "found"
+    return "empty" if intersection.empty else "unknown"
 
 
 class RoundsDisplay(Display):
@@ -154,8 +215,11 @@ class RoundsDisplay(Display):
     Examples
     --------
     >>> from skgems.plotting import RoundsDisplay
-    >>> told = [{"bytes_received": 10**6, "accuracy": own} for own in (0.8, 0.9)]
-    >>> RoundsDisplay({"ours": told}).plot().ax_.get_xlabel()
+    >>> history = [
+    ...     {"bytes_received": 10**6, "accuracy": 0.8},
+    ...     {"bytes_received": 10**6, "accuracy": 0.9},
+    ... ]
+    >>> RoundsDisplay({"ours": history}).plot().ax_.get_xlabel()
     'MB from all nodes'
     """
 
@@ -174,17 +238,23 @@ class RoundsDisplay(Display):
             As of the class.
         ax : matplotlib Axes, default=None
         """
-        histories = {name: own.history_ for name, own in _named(aggregators).items()}
+        histories = {
+            name: aggregator.history_
+            for name, aggregator in _named(aggregators).items()
+        }
         return cls(histories, value).plot(ax=ax)
 
-    def _draw(self, ax) -> None:
+    def _draw(self, ax: "Axes") -> None:
         lines = {}
         for name, history in self.histories.items():
-            sent = np.cumsum([entry["bytes_received"] for entry in history]) / 1e6
-            values = [entry.get(self.value) for entry in history]
-            there = [k for k, own in enumerate(values) if own is not None]
-            if there:
-                lines[name] = sent[there], [values[k] for k in there]
+            megabytes = np.cumsum([entry["bytes_received"] for entry in history]) / 1e6
+            points = [
+                (x, entry[self.value])
+                for x, entry in zip(megabytes, history, strict=True)
+                if entry.get(self.value) is not None
+            ]
+            if points:
+                lines[name] = tuple(zip(*points, strict=True))
         ax.set(xlabel="MB from all nodes", ylabel=self.value)
         _draw_lines(ax, lines)
 
@@ -239,20 +309,24 @@ class FineTuningDisplay(Display):
         alone = LogisticRegression(max_iter=1000) if alone is None else alone
         scores = {name: [] for name in (*_named(aggregators), "public rows alone")}
         for size in sizes:
-            rows = safe_indexing(X, slice(size)), safe_indexing(y, slice(size))
-            for name, own in _named(aggregators).items():
-                if size and hasattr(own, "fine_tune"):
-                    own = deepcopy(own).fine_tune(*rows)
-                scores[name].append(own.score(*test))
-            fits = len(np.unique(rows[1])) > 1
-            found = clone(alone).fit(*rows).score(*test) if fits else np.nan
-            scores["public rows alone"].append(found)
-        scores = {name: np.array(own) for name, own in scores.items()}
-        return cls(np.asarray(sizes), scores).plot(ax=ax)
+            public_X = safe_indexing(X, slice(size))
+            public_y = safe_indexing(y, slice(size))
+            for name, aggregate in _named(aggregators).items():
+                tuned = aggregate
+                if size and hasattr(aggregate, "fine_tune"):
+                    tuned = deepcopy(aggregate).fine_tune(public_X, public_y)
+                scores[name].append(tuned.score(*test))
+            score_alone = np.nan
+            if len(np.unique(public_y)) > 1:
+                score_alone = clone(alone).fit(public_X, public_y).score(*test)
+            scores["public rows alone"].append(score_alone)
+        arrays = {name: np.array(of_name) for name, of_name in scores.items()}
+        return cls(np.asarray(sizes), arrays).plot(ax=ax)
 
-    def _draw(self, ax) -> None:
+    def _draw(self, ax: "Axes") -> None:
         ax.set(xlabel="public rows", ylabel="accuracy")
-        _draw_lines(ax, {name: (self.sizes, own) for name, own in self.scores.items()})
+        lines = {name: (self.sizes, scores) for name, scores in self.scores.items()}
+        _draw_lines(ax, lines)
 
 
 class SizeAccuracyDisplay(Display):
@@ -291,15 +365,21 @@ class SizeAccuracyDisplay(Display):
         ax : matplotlib Axes, default=None
         """
         models = _named(models)
-        sizes = {name: _n_weights(own) for name, own in models.items()}
-        scores = {name: own.score(X, y) for name, own in models.items()}
+        sizes = {name: _n_weights(model) for name, model in models.items()}
+        scores = {name: model.score(X, y) for name, model in models.items()}
         return cls(sizes, scores).plot(ax=ax)
 
-    def _draw(self, ax) -> None:
+    def _draw(self, ax: "Axes") -> None:
         for k, (name, size) in enumerate(self.sizes.items()):
-            looks = {"color": "black" if k < len(MARKS) else "white", "s": 60}
-            looks |= {"edgecolor": "black", "marker": MARKS[k % len(MARKS)]}
-            ax.scatter(size, self.scores[name], label=name, **looks)
+            ax.scatter(
+                size,
+                self.scores[name],
+                label=name,
+                marker=MARKS[k % len(MARKS)],
+                color="black" if k < len(MARKS) else "white",
+                edgecolor="black",
+                s=60,
+            )
         ax.set(xlabel="weights", ylabel="accuracy", xscale="log")
         ax.legend(loc="best")
 
@@ -344,32 +424,50 @@ class GapDisplay(Display):
             Rows that score.
         ax : matplotlib Axes, default=None
         """
-        mark, gaps = clone(pooled).fit(X, y).score(*test), {}
-        for name, own in _named(aggregators).items():
-            fits = ((p, clone(own).fit(X, y, nodes=n)) for p, n in partitions.items())
-            gaps[name] = {p: [100 * (mark - fit.score(*test))] for p, fit in fits}
+        pooled_score = clone(pooled).fit(X, y).score(*test)
+        gaps = {}
+        for method, aggregator in _named(aggregators).items():
+            gaps[method] = {}
+            for partition, nodes in partitions.items():
+                score = clone(aggregator).fit(X, y, nodes=nodes).score(*test)
+                gaps[method][partition] = [100 * (pooled_score - score)]
         return cls(gaps).plot(ax=ax)
 
-    def _draw(self, ax) -> None:
-        names = list(dict.fromkeys(name for own in self.gaps.values() for name in own))
-        for k, (method, own) in enumerate(self.gaps.items()):
-            places = -np.array([names.index(name) for name in own]) - k / 10
-            mean = [np.mean(gaps) for gaps in own.values()]
-            worst = [np.max(gaps) for gaps in own.values()]
-            ax.hlines(places, mean, worst, color="0.6", zorder=1)
-            looks = {"marker": MARKS[k % len(MARKS)], "color": str(0.8 * (k % 2))}
-            ax.scatter(mean, places, edgecolor="black", label=method, **looks)
+    def _draw(self, ax: "Axes") -> None:
+        partitions = list(
+            dict.fromkeys(
+                partition
+                for gaps_of_method in self.gaps.values()
+                for partition in gaps_of_method
+            )
+        )
+        for k, (method, gaps_of_method) in enumerate(self.gaps.items()):
+            # Methods stand one below the other within the line of a partition.
+            places = [-partitions.index(name) - k / 10 for name in gaps_of_method]
+            means = [np.mean(gaps) for gaps in gaps_of_method.values()]
+            worst = [np.max(gaps) for gaps in gaps_of_method.values()]
+            ax.hlines(places, means, worst, color="0.6", zorder=1)
+            ax.scatter(
+                means,
+                places,
+                marker=MARKS[k % len(MARKS)],
+                color=str(0.8 * (k % 2)),  # black and light grey in turn
+                edgecolor="black",
+                label=method,
+            )
         ax.axvline(0, color="black", linewidth=0.8)
-        ax.set_yticks(-np.arange(len(names)), names)
+        ax.set_yticks(-np.arange(len(partitions)), partitions)
         ax.set(xlabel="points below the pooled model (mean, and worst)")
         ax.legend(loc="best")
 
 
-def _named(models) -> dict:
+def _named(models) -> dict[str, BaseEstimator]:
+    """Models by name; one alone has the name of its class."""
     return models if isinstance(models, dict) else {type(models).__name__: models}
 
 
-def _n_weights(model) -> int:
+def _n_weights(model: BaseEstimator) -> int:
+    """Weights and biases of a model, or of all members of an ensemble."""
     check_is_fitted(model)
     if hasattr(model, "stack_"):
         return sum(map(_n_weights, [*model.estimators_, model.stack_]))

@@ -1,6 +1,6 @@
 """Draw what came of fits: nodes, levels, messages, and spaces."""
 
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -9,21 +9,32 @@ from ..compat import safe_indexing
 from ..federation import rows_of_nodes
 from ..local import indices_of
 from ..networks import linear_logits
+from ..spaces import GoodEnoughSpace
 
-# Told apart in grey.
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Lines and marks that can be told apart in grey.
 LINES = ("-", "--", ":", "-.")
 MARKS = "osD^vPX*<>"
-# Models along each axis of a picture of spaces; axes reach so far beyond what is there.
-_GRID, _ROOM = 61, 1.4
+# Models along each axis of a picture of spaces: contours are smooth, and it takes less
+# than a second to judge 61 x 61 models on some thousand rows.
+_GRID = 61
+# Axes reach so many times as far as the centres of spaces.
+_MARGIN = 1.4
 
 
-def new_axes(*shape, **how):
-    """Axes of a new figure; an ImportError says what to install."""
+def new_axes(*shape: int, **options) -> "Axes | np.ndarray":
+    """Axes of a new figure; an ImportError says what to install.
+
+    ``options`` are those of ``matplotlib.pyplot.subplots``.
+    """
     try:
         import matplotlib.pyplot as plt
     except ImportError as exc:
         raise ImportError("matplotlib is missing: pip install skgems[plot].") from exc
-    return plt.subplots(*shape, layout="constrained", **how)[1]
+    _, axes = plt.subplots(*shape, layout="constrained", **options)
+    return axes
 
 
 class Display:
@@ -31,9 +42,9 @@ class Display:
 
     def plot(self, *, ax=None) -> Self:
         """Draw on Axes, `ax_` then, by default of a new `figure_`; return itself."""
-        ax = new_axes() if ax is None else ax
-        self.ax_, self.figure_ = ax, ax.figure
-        self._draw(ax)
+        self.ax_ = new_axes() if ax is None else ax
+        self.figure_ = self.ax_.figure
+        self._draw(self.ax_)
         return self
 
 
@@ -43,7 +54,7 @@ class NodeReportDisplay(Display):
     Parameters
     ----------
     report : Report
-        Of ``report`` of an aggregator.
+        What the method ``report`` of an aggregator returns.
 
     Examples
     --------
@@ -73,16 +84,23 @@ class NodeReportDisplay(Display):
         """
         return cls(aggregator.report(X, y, nodes)).plot(ax=ax)
 
-    def _draw(self, ax) -> None:
+    def _draw(self, ax: "Axes") -> None:
         nodes = self.report.nodes
-        names, places = nodes["node"], -np.arange(len(nodes["node"]))
-        found = nodes.get("aggregate", [None] * len(names))
-        own = nodes.get("own", [None] * len(names))
-        own, found = (np.array(part, dtype=float) for part in (own, found))
-        ax.hlines(places, own, found, color="0.6", linewidth=2, zorder=1)
-        marks = {"color": "white", "edgecolor": "black", "label": "own model"}
-        ax.scatter(own, places, s=50, **marks)
-        ax.scatter(found, places, s=50, color="black", label="aggregate")
+        names = nodes["node"]
+        places = -np.arange(len(names))
+        unknown = [None] * len(names)
+        local_scores = np.array(nodes.get("own", unknown), dtype=float)
+        scores = np.array(nodes.get("aggregate", unknown), dtype=float)
+        ax.hlines(places, local_scores, scores, color="0.6", linewidth=2, zorder=1)
+        ax.scatter(
+            local_scores,
+            places,
+            s=50,
+            color="white",
+            edgecolor="black",
+            label="own model",
+        )
+        ax.scatter(scores, places, s=50, color="black", label="aggregate")
         ax.set_yticks(places, names)
         ax.set(xlabel="accuracy", ylabel="node")
         ax.legend(loc="best")
@@ -95,13 +113,13 @@ class SpacesDisplay(Display):
     ----------
     spaces : list of GoodEnoughSpace
     point : ndarray of shape (n_features + 1, n_outputs)
-        Of the intersection; the plane goes through it, along the two directions in
-        which the centres of spaces are farthest from it.
+        The point of the intersection. The plane goes through it, along the two
+        directions in which the centres of spaces are farthest from it.
     names : list of str
-        Of the nodes.
+        Names of the nodes.
     rows : list of tuple (X, codes), default=None
-        Of each node, labels as columns of the model: regions where these reach the
-        level of the space are shaded.
+        Rows of each node, with labels as columns of the model. The region is shaded
+        where the accuracy on them reaches the level of the node's space.
 
     References
     ----------
@@ -112,8 +130,11 @@ class SpacesDisplay(Display):
     >>> import numpy as np
     >>> from skgems.plotting import SpacesDisplay
     >>> from skgems.spaces import GoodEnoughSpace, ball_metric, intersect
-    >>> metric, centers = ball_metric(2, [True, True]), (np.zeros((2, 2)), np.eye(2))
-    >>> spaces = [GoodEnoughSpace(own, metric, 1.0, epsilon=0.9) for own in centers]
+    >>> metric = ball_metric(2, [True, True])
+    >>> spaces = [
+    ...     GoodEnoughSpace(center, metric, 1.0, epsilon=0.9)
+    ...     for center in (np.zeros((2, 2)), np.eye(2))
+    ... ]
     >>> point = intersect(spaces).point
     >>> len(SpacesDisplay(spaces, point, ["a", "b"]).plot().ax_.get_legend().texts)
     3
@@ -150,9 +171,10 @@ default=None
             If the aggregator has no spaces, or rows are of nodes that it does not have.
         """
         check_is_fitted(aggregator)
-        intersection, names = aggregator.intersection_, aggregator.node_names_
+        intersection = aggregator.intersection_
         if intersection is None:
             raise ValueError("There are no spaces: set epsilon to a level, 0.9 say.")
+        names = aggregator.node_names_
         rows = None
         if X is not None:
             # Spaces are of what comes out of the front.
@@ -164,42 +186,91 @@ default=None
             ]
         return cls(aggregator.spaces_, intersection.point, names, rows).plot(ax=ax)
 
-    def _draw(self, ax) -> None:
+    def _draw(self, ax: "Axes") -> None:
         from matplotlib.lines import Line2D
 
-        away = np.stack([(own.center - self.point).ravel() for own in self.spaces])
-        directions = np.linalg.svd(away, full_matrices=False)[2][:2]
-        if len(directions) < 2:
-            directions = np.vstack([directions, np.roll(directions, 1, axis=1)])
+        away = np.stack([(space.center - self.point).ravel() for space in self.spaces])
+        directions = _two_directions(away)
         centers = away @ directions.T
-        reach = _ROOM * np.abs(centers).max() or 1.0
+        reach = _MARGIN * np.abs(centers).max() or 1.0
         line = np.linspace(-reach, reach, _GRID)
         steps = np.stack(np.meshgrid(line, line), axis=-1) @ directions
         models = self.point + steps.reshape(_GRID, _GRID, *self.point.shape)
         handles = []
         for k, (space, name) in enumerate(zip(self.spaces, self.names, strict=True)):
-            outside = space.normalized_squared_distance(models)
-            looks = {"linestyles": LINES[k % 4], "colors": "black"}
-            ax.contour(line, line, outside, levels=[1.0], **looks)
-            if self.rows is not None and len(self.rows[k][1]):
-                good = _accuracies(models, space, *self.rows[k]) >= space.epsilon
-                shade = {"colors": ["0.3"], "alpha": 0.25}
-                ax.contourf(line, line, good, levels=[0.5, 1.5], **shade)
-            mark = MARKS[k % 10]
+            line_style = LINES[k % len(LINES)]
+            mark = MARKS[k % len(MARKS)]
+            distances = space.normalized_squared_distance(models)
+            ax.contour(
+                line,
+                line,
+                distances,
+                levels=[1.0],
+                linestyles=line_style,
+                colors="black",
+            )
+            if self.rows is not None:
+                X, codes = self.rows[k]
+                if len(codes):
+                    is_good = _accuracies(models, space, X, codes) >= space.epsilon
+                    ax.contourf(
+                        line,
+                        line,
+                        is_good,
+                        levels=[0.5, 1.5],
+                        colors=["0.3"],
+                        alpha=0.25,
+                    )
             ax.plot(*centers[k], mark, color="white", markeredgecolor="black")
-            looks = {"linestyle": LINES[k % 4], "marker": mark, "label": name}
-            looks |= {"color": "black", "markerfacecolor": "white"}
-            handles.append(Line2D([], [], **looks))
+            handles.append(
+                Line2D(
+                    [],
+                    [],
+                    linestyle=line_style,
+                    marker=mark,
+                    label=name,
+                    color="black",
+                    markerfacecolor="white",
+                )
+            )
         ax.plot(0, 0, "*", color="black", markersize=14)
-        own = {"linestyle": "", "marker": "*", "markersize": 14, "label": "the model"}
-        ax.legend(handles=[*handles, Line2D([], [], color="black", **own)], loc="best")
+        handles.append(
+            Line2D(
+                [],
+                [],
+                linestyle="",
+                marker="*",
+                markersize=14,
+                label="the model",
+                color="black",
+            )
+        )
+        ax.legend(handles=handles, loc="best")
         ax.set(xlabel="first direction", ylabel="second direction", aspect="equal")
 
 
-def _accuracies(models, space, X, codes) -> np.ndarray:
+def _two_directions(away: np.ndarray) -> np.ndarray:
+    """Unit vectors, (2, n_weights), along which points lie farthest from zero."""
+    directions = np.linalg.svd(away, full_matrices=False)[2][:2]
+    if len(directions) == 2:
+        return directions
+    # One point has one direction; the second is any other.
+    return np.vstack([directions, np.roll(directions, 1, axis=1)])
+
+
+def _accuracies(
+    models: np.ndarray, space: GoodEnoughSpace, X, codes: np.ndarray
+) -> np.ndarray:
+    """Accuracy of each model of a grid on rows, of the shape of the grid.
+
+    ``models`` has the shape (n_grid, n_grid, n_features + 1, n_outputs).
+    """
     outputs = np.arange(models.shape[-1])
     if space.outputs is not None:
         outputs = np.flatnonzero(space.outputs)
-    every = models[..., outputs].reshape(-1, models.shape[-2], len(outputs))
-    best = (outputs[linear_logits(X, W).argmax(axis=1)] for W in every)
-    return np.reshape([np.mean(own == codes) for own in best], models.shape[:2])
+    W_of_models = models[..., outputs].reshape(-1, models.shape[-2], len(outputs))
+    accuracies = [
+        np.mean(outputs[linear_logits(X, W).argmax(axis=1)] == codes)
+        for W in W_of_models
+    ]
+    return np.reshape(accuracies, models.shape[:2])

@@ -1,10 +1,15 @@
 """Draw which local units form which unit of a merged network."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..networks import read_network
 from ._fits import Display, new_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class MatchingDisplay(Display):
@@ -46,7 +51,7 @@ class MatchingDisplay(Display):
         self.weights = weights
         self.local_weights = local_weights
         n_units = weights.shape[1]
-        uses = [np.isin(np.arange(n_units), own) for own in assignments]
+        uses = [np.isin(np.arange(n_units), units) for units in assignments]
         self.popularity_ = np.sum(uses, axis=0)
         self.order_ = np.argsort(-self.popularity_, kind="stable")
 
@@ -66,28 +71,32 @@ class MatchingDisplay(Display):
         """
         check_is_fitted(aggregator)
         networks = [read_network(local) for local in aggregator.estimators_]
-        kept = [k for k, network in enumerate(networks) if not network.is_linear]
-        names = [*aggregator.node_names_, *map(str, range(len(networks)))]
-        local = [networks[k].coefs[0] for k in kept]
+        # Nodes of one class may have a constant or linear model, without units.
+        with_units = [k for k, net in enumerate(networks) if not net.is_linear]
+        names = [aggregator.node_names_[k] for k in with_units]
+        local_weights = [networks[k].coefs[0] for k in with_units]
         if hasattr(aggregator, "assignments_"):
-            units = [aggregator.assignments_[0][k] for k in kept]
+            assignments = [aggregator.assignments_[0][k] for k in with_units]
         else:
-            units = [np.full(own.shape[1], -1) for own in local]
+            assignments = [np.full(W.shape[1], -1) for W in local_weights]
             for unit, members in enumerate(aggregator.layer_report_[0]["members"]):
-                for name, neuron in members:
-                    units[kept.index(names.index(name))][neuron] = unit
-        names = [names[k] for k in kept]
-        display = cls(units, names, aggregator.coefs_[0], local)
+                for name, local_unit in members:
+                    assignments[names.index(name)][local_unit] = unit
+        display = cls(assignments, names, aggregator.coefs_[0], local_weights)
         return display.plot(ax=ax)
 
-    def _draw(self, ax) -> None:
+    def _draw(self, ax: "Axes") -> None:
         table = np.zeros((len(self.assignments), len(self.order_)))
-        for row, own in zip(table, self.assignments, strict=True):
-            own = own[own >= 0]
-            row[own] = self.popularity_[own]
-        shown = np.ma.masked_equal(table[:, self.order_], 0)
-        how = {"aspect": "auto", "interpolation": "nearest"}
-        image = ax.imshow(shown, vmin=1, vmax=max(2, len(self.assignments)), **how)
+        for row, assignment in zip(table, self.assignments, strict=True):
+            units = assignment[assignment >= 0]
+            row[units] = self.popularity_[units]
+        image = ax.imshow(
+            np.ma.masked_equal(table[:, self.order_], 0),
+            vmin=1,
+            vmax=max(2, len(self.assignments)),
+            aspect="auto",
+            interpolation="nearest",
+        )
         ax.figure.colorbar(image, ax=ax, label="nodes that share the unit")
         ax.set(xlabel="units of the merged network", ylabel="node")
         ax.set_yticks(range(len(self.node_names)), self.node_names)
@@ -110,23 +119,34 @@ class MatchingDisplay(Display):
         """
         if units is None:
             units = self.order_[:n_units]
-        shape = n_rows, n_columns = 1 + len(self.assignments), len(units)
-        size = (0.8 * n_columns + 1, 0.8 * n_rows)
-        axes = new_axes(*shape, figsize=size, squeeze=False)
+        n_rows = 1 + len(self.assignments)
+        n_columns = len(units)
+        axes = new_axes(
+            n_rows,
+            n_columns,
+            figsize=(0.8 * n_columns + 1, 0.8 * n_rows),
+            squeeze=False,
+        )
         for column, unit in zip(axes.T, units, strict=True):
-            pictures = [self.weights[:, unit]]
-            for own, weights in zip(self.assignments, self.local_weights, strict=True):
-                place = np.flatnonzero(own == unit)
-                pictures.append(weights[:, place[0]] if len(place) else None)
-            for ax, picture in zip(column, pictures, strict=True):
+            for ax, weights in zip(column, self._weights_of(unit), strict=True):
                 ax.set(xticks=[], yticks=[])
-                if picture is None:
+                if weights is None:
                     ax.set_frame_on(False)
                     continue
-                size = np.abs(picture).max()
-                picture = picture.reshape(image_shape)
-                ax.imshow(picture, cmap="RdBu", vmin=-size, vmax=size)
+                largest = np.abs(weights).max()
+                picture = weights.reshape(image_shape)
+                ax.imshow(picture, cmap="RdBu", vmin=-largest, vmax=largest)
         for ax, name in zip(axes[:, 0], ["merged", *self.node_names], strict=True):
             ax.set_ylabel(name, rotation=0, ha="right", va="center")
         self.figure_ = axes[0, 0].figure
         return self
+
+    def _weights_of(self, unit: int) -> list[np.ndarray | None]:
+        """Incoming weights of a merged unit, and of each node's unit in it, if any."""
+        weights = [self.weights[:, unit]]
+        for assignment, local_weights in zip(
+            self.assignments, self.local_weights, strict=True
+        ):
+            places = np.flatnonzero(assignment == unit)
+            weights.append(local_weights[:, places[0]] if len(places) else None)
+        return weights
