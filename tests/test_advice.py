@@ -54,7 +54,7 @@ from skgems import (
     PooledTransformer,
     combine,
 )
-from skgems._cli._main import _parser
+from skgems._cli._options import make_parser
 from skgems._cli._server import parameter
 from skgems.datasets import (
     hold_out_public,
@@ -593,7 +593,7 @@ def options_of(parser: argparse.ArgumentParser) -> set[str]:
 
 
 def test_options_that_texts_name_are_those_of_the_command_line():
-    known, found = options_of(_parser()), mentioned(OPTION)
+    known, found = options_of(make_parser()), mentioned(OPTION)
     assert "--state" in found
     unknown = {name: place for name, place in found.items() if name not in known}
     assert unknown == {}

@@ -21,6 +21,7 @@ PROGRAMS = {"federation/fuzz_summaries.py"}
 # Modules that have no test file of their own: the file that tests each, and why it is
 # tested there.
 TESTED_ELSEWHERE = {
+    "_cli/_others.py": ("cli/test_main.py", "commands for everybody"),
     "averaging/_averaging.py": (
         "averaging/test_averages.py",
         "the aggregator without rounds",

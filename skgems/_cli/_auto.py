@@ -1,9 +1,11 @@
 """``skgems combine --method auto``: tables of nodes, or summaries, and one call."""
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from ..candidates import combine
 from ..federation import printable
@@ -18,7 +20,8 @@ from ._tables import CSV_KINDS, Table, is_text, read_table, warn_of_texts
 _TABLES = (*CSV_KINDS, ".parquet")
 
 
-def auto_command(args) -> int:
+def auto_command(args: argparse.Namespace) -> int:
+    """Make the best of several models of the tables, or summaries, in a folder."""
     folder = Path(args.folder)
     write = writer_of(Path(args.out))
     typed = dict(args.parameters)
@@ -42,7 +45,7 @@ def auto_command(args) -> int:
     return 0
 
 
-def _front(typed: str | None):
+def _front(typed: str | None) -> BaseEstimator | None:
     """Steps before all candidates; None for those that combine takes by itself."""
     if typed in (None, "auto"):
         return None

@@ -110,29 +110,29 @@ def dialect_of(args: argparse.Namespace, name: str) -> Dialect:
 # ---- encodings -------------------------------------------------------------------
 
 
-def decoded(path: str, data: bytes, encoding: str | None) -> tuple[str, list[str]]:
+def decoded(path: str, content: bytes, encoding: str | None) -> tuple[str, list[str]]:
     """The text of a file, and what to say of it; ValueError names the file."""
-    if not data.strip():
+    if not content.strip():
         raise ValueError(f"{path}: the file is empty.")
     if encoding is not None:
-        text = _decoded_as(path, data, encoding)
-        return text.removeprefix("\ufeff"), _doubts_of_encoding(data, encoding)
+        text = _decoded_as(path, content, encoding)
+        return text.removeprefix("\ufeff"), _doubts_of_encoding(content, encoding)
     for mark, marked in _MARKS.items():
-        if data.startswith(mark):
+        if content.startswith(mark):
             notes = [f"it is written in {marked.upper()}, and read as such"]
             return _decoded_as(
-                path, data, marked
+                path, content, marked
             ), notes if marked != "utf-8-sig" else []
-    if b"\x00" in data:  # as half of the bytes of letters
+    if b"\x00" in content:  # as half of the bytes of letters
         raise ValueError(
             f"{path}: it has zero bytes, as UTF-16 has. Add --encoding utf-16-"
-            f"{'le' if data[0] else 'be'}, or save it in UTF-8."
+            f"{'le' if content[0] else 'be'}, or save it in UTF-8."
         )
     try:
-        return data.decode("utf-8"), []
+        return content.decode("utf-8"), []
     except UnicodeDecodeError as exc:
-        line = data.count(b"\n", 0, exc.start) + 1
-        word = _word_at(data, exc.start, "cp1252")
+        line = content.count(b"\n", 0, exc.start) + 1
+        word = _word_at(content, exc.start, "cp1252")
         raise ValueError(
             f"{path}: line {line} is not written in UTF-8. As cp1252 (latin-1, of "
             f"Windows) it has the word {word!r}: if that is right, add --encoding "
@@ -140,12 +140,12 @@ def decoded(path: str, data: bytes, encoding: str | None) -> tuple[str, list[str
         ) from None
 
 
-def _decoded_as(path: str, data: bytes, encoding: str) -> str:
+def _decoded_as(path: str, content: bytes, encoding: str) -> str:
     """The text under an encoding that was named, by somebody or by the file."""
     try:
-        text = data.decode(encoding)
+        text = content.decode(encoding)
     except UnicodeDecodeError as exc:
-        line = data.count(b"\n", 0, exc.start) + 1
+        line = content.count(b"\n", 0, exc.start) + 1
         raise ValueError(
             f"{path}: line {line} is not written in {encoding}. Name the encoding of "
             "the file by --encoding, or leave that away."
@@ -158,32 +158,32 @@ def _decoded_as(path: str, data: bytes, encoding: str) -> str:
     return text
 
 
-def _doubts_of_encoding(data: bytes, encoding: str) -> list[str]:
+def _doubts_of_encoding(content: bytes, encoding: str) -> list[str]:
     """What to say where a file seems to be written in another encoding than typed."""
-    if encoding.startswith("utf") or data.isascii():
+    if encoding.startswith("utf") or content.isascii():
         return []
     try:
-        data.decode("utf-8")
+        content.decode("utf-8")
     except UnicodeDecodeError:
         return []
-    start = next(place for place, byte in enumerate(data) if byte > 127)
-    word = _word_at(data, start, encoding)
-    right = _word_at(data, start, "utf-8")
+    start = next(place for place, byte in enumerate(content) if byte > 127)
+    word = _word_at(content, start, encoding)
+    right = _word_at(content, start, "utf-8")
     return [
         f"it seems to be written in UTF-8, but is read as {encoding}, where the word "
         f"{right!r} is {word!r}"
     ]
 
 
-def _word_at(data: bytes, start: int, encoding: str) -> str:
+def _word_at(content: bytes, start: int, encoding: str) -> str:
     """The word around a byte."""
     ends = b' \t\r\n,;|"'
     first = last = start
-    while first > 0 and data[first - 1] not in ends and start - first < 20:
+    while first > 0 and content[first - 1] not in ends and start - first < 20:
         first -= 1
-    while last < len(data) and data[last] not in ends and last - start < 20:
+    while last < len(content) and content[last] not in ends and last - start < 20:
         last += 1
-    return data[first:last].decode(encoding, errors="replace")
+    return content[first:last].decode(encoding, errors="replace")
 
 
 # ---- separators and headers ------------------------------------------------------

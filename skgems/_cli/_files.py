@@ -5,8 +5,10 @@ from functools import partial
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
+from types import ModuleType
 
 import joblib
+from sklearn.base import BaseEstimator
 
 from ..messages import write_bytes
 
@@ -15,7 +17,7 @@ from ..messages import write_bytes
 _HARMLESS = ("numpy.dtype",)
 
 
-def needed(module: str):
+def needed(module: str) -> ModuleType:
     """Import a module of the extra ``cli``; an ImportError says what to install."""
     try:
         return import_module(module)
@@ -34,7 +36,7 @@ class UntrustedTypesError(ValueError):
         self.types = list(types)
 
 
-def load_skops(path: str, *, trusted: Iterable[str] = ()):
+def load_skops(path: str, *, trusted: Iterable[str] = ()) -> object:
     """What a file of skops holds; UntrustedTypesError for types of others."""
     io = needed("skops.io")
     untrusted = set(io.get_untrusted_types(file=path))
@@ -58,17 +60,17 @@ def writer_of(out: Path) -> Callable[[object], str]:
     raise ValueError(f"--out {out}: models are written as .skops or .joblib.")
 
 
-def _write_skops(out: Path, model) -> str:
+def _write_skops(out: Path, model: BaseEstimator) -> str:
     io = needed("skops.io")
-    data = io.dumps(model)
-    write_bytes(out, data, mode=0o644)
-    trusted = sorted(io.get_untrusted_types(data=data))
+    dumped = io.dumps(model)
+    write_bytes(out, dumped, mode=0o644)
+    trusted = sorted(io.get_untrusted_types(data=dumped))
     arguments = f"{str(out)!r}, trusted={trusted}" if trusted else repr(str(out))
     return f"Written to {out}. In Python: skops.io.load({arguments})"
 
 
-def _write_joblib(out: Path, model) -> str:
-    data = BytesIO()
-    joblib.dump(model, data)
-    write_bytes(out, data.getvalue(), mode=0o644)
+def _write_joblib(out: Path, model: BaseEstimator) -> str:
+    buffer = BytesIO()
+    joblib.dump(model, buffer)
+    write_bytes(out, buffer.getvalue(), mode=0o644)
     return f"Written to {out}. In Python: joblib.load({str(out)!r})"

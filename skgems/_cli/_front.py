@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from sklearn.base import clone
+from sklearn.base import TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 
@@ -39,7 +39,7 @@ _TRUSTED = (
 )
 
 
-def read_front(typed: str):
+def read_front(typed: str) -> TransformerMixin:
     """The transformer that was typed; ValueError says what is wrong with it, or where.
 
     Nothing in a file is run.
@@ -61,7 +61,7 @@ def read_front(typed: str):
         return front
 
 
-def _of_steps(typed: str):
+def _of_steps(typed: str) -> TransformerMixin:
     try:
         return front_of_text(typed)
     except ValueError as exc:
@@ -71,7 +71,7 @@ def _of_steps(typed: str):
         ) from None
 
 
-def front_of_table(table: Mapping):
+def front_of_table(table: Mapping) -> TransformerMixin:
     """The transformer that a file front.toml describes.
 
     ``table`` has "columns" (steps by the name of a column), "other" (steps of the other
@@ -132,7 +132,7 @@ def _other_branches(table: Mapping, named: tuple[str, ...]) -> list[tuple]:
     ]
 
 
-def _steps(text, where: str):
+def _steps(text: object, where: str) -> TransformerMixin:
     """The transformer of a word, or of steps with bars between them."""
     if text in _WORDS:
         return _WORDS[text]()
@@ -145,7 +145,8 @@ def _steps(text, where: str):
         ) from None
 
 
-def _bounds(bounds):
+def _bounds(bounds: object) -> dict | str | None:
+    """The bounds of a front as it takes them; ValueError for what it does not take."""
     if bounds is None or bounds == "tell":
         return bounds
     if not isinstance(bounds, Mapping):

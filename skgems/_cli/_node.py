@@ -1,14 +1,17 @@
 """The node's command: a model and a table of rows, and the reply they make."""
 
+import argparse
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import joblib
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from ..base import warn_user
 from ..channels import answer, inspect, reply_place
@@ -19,11 +22,23 @@ from ._dialects import dialect_of
 from ._files import UntrustedTypesError, load_skops, needed
 from ._tables import Table, is_text, read_table, warn_of_texts
 
-_TRUTHS = dict.fromkeys(("true", "1", "yes"), True)
-_TRUTHS |= dict.fromkeys(("false", "0", "no", ""), False)
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+# How a table may say whether a row is held out.
+_TRUTHS = {
+    "true": True,
+    "1": True,
+    "yes": True,
+    "false": False,
+    "0": False,
+    "no": False,
+    "": False,
+}
 
 
-def answer_command(args) -> int:
+def answer_command(args: argparse.Namespace) -> int:
+    """Answer a request from a table of rows, and write the reply."""
     place = reply_place(args.request, args.to)
     _check_consent(place, args)
     model = None if args.model is None else _model(args.model, args.trust)
@@ -72,7 +87,7 @@ def limits_of(words: Sequence[str]) -> Limits:
     return Limits(**limits)
 
 
-def _check_consent(place: Path, args) -> None:
+def _check_consent(place: Path, args: argparse.Namespace) -> None:
     """ValueError where nobody could be asked who has to be."""
     if args.quiet and not args.yes and sys.stdin.isatty():
         raise ValueError("--quiet: nobody sees what would leave; it needs --yes.")
@@ -80,7 +95,7 @@ def _check_consent(place: Path, args) -> None:
         raise ValueError(f"{place}: it is there already; --yes replaces it.")
 
 
-def _confirm(reply: Message, *, args, place: Path) -> bool:
+def _confirm(reply: Message, *, args: argparse.Namespace, place: Path) -> bool:
     """Say in words what is about to be written, and ask whether it may be."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "reply.safetensors"
@@ -93,7 +108,8 @@ def _confirm(reply: Message, *, args, place: Path) -> bool:
     return input(f"{verb} {place}? [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _model(path: str, trusted: list[str]):
+def _model(path: str, trusted: list[str]) -> BaseEstimator:
+    """The fitted classifier in a file; ValueError, with the file, if it is none."""
     kind = Path(path).suffix.lower()
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path}: there is no such file.")
@@ -112,14 +128,17 @@ def _model(path: str, trusted: list[str]):
             f"--trust {' '.join(exc.types)}"
         ) from exc
     except Exception as exc:  # whatever is in a pickle may raise anything
-        what = f"{type(exc).__name__}: {exc}"
-        raise ValueError(f"{path}: the model cannot be read: {what}") from exc
+        raise ValueError(
+            f"{path}: the model cannot be read: {type(exc).__name__}: {exc}"
+        ) from exc
 
 
 # ---- rows ------------------------------------------------------------------------
 
 
-def _rows(request: Message, model, args) -> tuple:
+def _rows(
+    request: Message, model: BaseEstimator | None, args: argparse.Namespace
+) -> tuple:
     """Rows as the request needs them, labels, and which rows are held out."""
     behind_front = "front" in request.content
     names = None if behind_front else getattr(model, "feature_names_in_", None)
@@ -148,7 +167,9 @@ def _rows(request: Message, model, args) -> tuple:
     return features.to_numpy(), y, marks
 
 
-def _warn_of_front(request: Message, features, args) -> None:
+def _warn_of_front(
+    request: Message, features: "DataFrame", args: argparse.Namespace
+) -> None:
     """Warn of texts that the front of a first request, now answered, cannot take."""
     front = Front.from_content(request.content["front"])
     if front.columns is not None:
@@ -165,7 +186,7 @@ def _warn_of_front(request: Message, features, args) -> None:
         return
 
 
-def _as_fitted(table: Table, names: list[str]):
+def _as_fitted(table: Table, names: list[str]) -> "DataFrame":
     """Columns that the model knows, in its order and under its names."""
     stripped = [name.strip() for name in names]
     missing = [name for name in stripped if name not in table.frame.columns]
@@ -188,21 +209,21 @@ def _as_fitted(table: Table, names: list[str]):
     return numbers.set_axis(names, axis="columns")
 
 
-def _numbers(table: Table):
+def _numbers(table: Table) -> "DataFrame":
     """The frame, all as floats; ValueError names a column that holds anything else."""
     frame = table.frame
     texts = [name for name, column in frame.items() if is_text(column)]
     if texts:
-        odd = table.odd_cells.get(texts[0])
-        if odd is None:
+        first_odd_cell = table.odd_cells.get(texts[0])
+        if first_odd_cell is None:
             column = frame[texts[0]]
             row = next(k for k, cell in enumerate(column) if isinstance(cell, str))
-            odd = f"{column.iloc[row]!r} in {table.place(row)} is no number"
+            first_odd_cell = f"{column.iloc[row]!r} in {table.place(row)} is no number"
         raise ValueError(
             f"{table.path}: the columns {listed(map(repr, texts))} hold texts, but the "
-            f"model takes numbers: {odd}. If such a cell has no value, name it by "
-            "--na; --drop columns that are no features; or let all nodes encode texts "
-            "alike, by skgems start --front auto."
+            f"model takes numbers: {first_odd_cell}. If such a cell has no value, name "
+            "it by --na; --drop columns that are no features; or let all nodes encode "
+            "texts alike, by skgems start --front auto."
         )
     empty = [name for name, column in frame.items() if column.isna().any()]
     if empty:
@@ -247,11 +268,12 @@ def _check_no_gap(table: Table, label: str) -> None:
     texts = [text.strip() for text in table.as_written[label]]
     gaps = [row for row, text in enumerate(texts) if text in table.missing]
     if gaps:
-        word = f", where it has {texts[gaps[0]]!r}" if texts[gaps[0]] else ""
+        place = table.place(gaps[0])
+        if texts[gaps[0]]:
+            place += f", where it has {texts[gaps[0]]!r}"
         raise ValueError(
             f"{table.path}: column {label!r} is empty in {len(gaps)} of {len(texts)} "
-            f"rows, the first in {table.place(gaps[0])}{word}. Fill in these labels, "
-            "or leave the rows out."
+            f"rows, the first in {place}. Fill in these labels, or leave the rows out."
         )
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from ..base import BaseAggregator
 from ..channels import AGREEMENT, METHODS, Exchange, Folder, inspect, of_settings
-from ..federation import Agreement, Summary, load_message, printable
+from ..federation import Agreement, Message, Summary, load_message, printable
 from ..messages import check_signed, naming, write_bytes
 from ._files import writer_of
 from ._front import read_front
 
-_WAITING = 3
-# Of the page of a report.
+_WAITING = 3  # the exit code where replies are missing
+# How the page of a report begins.
 _HEAD = """<!doctype html><meta charset="utf-8"><title>Report</title><style>
 body {font-family: sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em}
 table {border-collapse: collapse; margin: 1em 0}
@@ -31,7 +31,8 @@ METHOD_WORDS: Mapping[str, str] = {
 }
 
 
-def start_command(args) -> int:
+def start_command(args: argparse.Namespace) -> int:
+    """Make the folder of an exchange, and write its first requests."""
     aggregator = aggregator_of(
         METHOD_WORDS[args.method], {}, args.parameters, args.front
     )
@@ -50,21 +51,15 @@ def start_command(args) -> int:
     return 0
 
 
-def combine_command(args) -> int:
-    out, folder = Path(args.out), Path(args.folder)
+def combine_command(args: argparse.Namespace) -> int:
+    """Make one model of an exchange, or of summaries, and write it."""
+    out = Path(args.out)
+    folder = Path(args.folder)
     write = writer_of(out)
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: there is no such folder.")
     if (folder / "exchange.json").exists():
-        if args.method or args.parameters or args.front:
-            raise ValueError(
-                "--method, --set and --front are for a folder of summaries; those of "
-                "this one were given to skgems start."
-            )
-        nodes = Folder(folder).names if args.public_keys else ()
-        keys = {name: _key(args.public_keys, name) for name in nodes}
-        more = {"private_key": args.key, "report": bool(args.report)}
-        exchange = Exchange(folder, public_keys=keys, **more)
+        exchange = _exchange_in(folder, args)
         fitted = exchange.step(leave_out=args.leave_out)
         for note in exchange.notes:
             print(f"skgems: warning: {note}", file=sys.stderr)
@@ -82,6 +77,22 @@ def combine_command(args) -> int:
     return 0
 
 
+def _exchange_in(folder: Path, args: argparse.Namespace) -> Exchange:
+    """The exchange that was begun in a folder; ValueError for other parameters."""
+    if args.method or args.parameters or args.front:
+        raise ValueError(
+            "--method, --set and --front are for a folder of summaries; those of "
+            "this one were given to skgems start."
+        )
+    nodes = Folder(folder).names if args.public_keys else ()
+    return Exchange(
+        folder,
+        public_keys={name: _key(args.public_keys, name) for name in nodes},
+        private_key=args.key,
+        report=bool(args.report),
+    )
+
+
 def _print_waiting(exchange: Exchange) -> None:
     print("Waiting for replies. Send each node its request, and put its reply into")
     print(f"{exchange.folder / 'replies'}:")
@@ -90,30 +101,44 @@ def _print_waiting(exchange: Exchange) -> None:
         print(printable(f"  {name:{width}}  {path} (task {inspect(path).task!r})"))
 
 
-def summaries_of(folder: Path, args) -> list[Summary]:
-    paths, agreement = sorted(folder.glob("*.safetensors")), _agreement_of(folder)
+def summaries_of(folder: Path, args: argparse.Namespace) -> list[Summary]:
+    """Summaries in a folder, checked by its agreement and keys, without --leave-out."""
+    paths = sorted(folder.glob("*.safetensors"))
     if not paths:
-        what = "neither an exchange.json of skgems start, nor a summary"
-        raise ValueError(f"{folder}: there is {what} (*.safetensors).")
-    found = []
+        raise ValueError(
+            f"{folder}: there is neither an exchange.json of skgems start, nor a "
+            "summary (*.safetensors)."
+        )
+    agreement = _agreement_of(folder)
+    summaries = []
     for path in paths:
         message = load_message(path)
-        if message.task != "join":  # as later replies of an exchange are
-            task = message.task
-            print(f"{path} replies to {task!r:.40}, is no summary and not used.")
-            continue
-        with naming(path):
-            found.append(Summary(message))
-            if agreement is not None:
-                agreement.check_bound(message, found[-1].name)
-            if args.public_keys:
-                check_signed(message, _key(args.public_keys, found[-1].name))
-    if unknown := set(args.leave_out) - {summary.name for summary in found}:
+        if message.task == "join":
+            with naming(path):
+                summaries.append(_checked_summary(message, agreement, args.public_keys))
+        else:  # as later replies of an exchange are
+            print(
+                f"{path} replies to {message.task!r:.40}, is no summary and not used."
+            )
+    names = {summary.name for summary in summaries}
+    if unknown := set(args.leave_out) - names:
         raise ValueError(f"--leave-out: there is no summary of {sorted(unknown)}.")
-    found = [summary for summary in found if summary.name not in args.leave_out]
-    if not found:
+    remaining = [s for s in summaries if s.name not in args.leave_out]
+    if not remaining:
         raise ValueError("--leave-out leaves no node.")
-    return found
+    return remaining
+
+
+def _checked_summary(
+    message: Message, agreement: Agreement | None, public_keys: str | None
+) -> Summary:
+    """The summary of a message; ValueError if it is not agreed on, or unsigned."""
+    summary = Summary(message)
+    if agreement is not None:
+        agreement.check_bound(message, summary.name)
+    if public_keys:
+        check_signed(message, _key(public_keys, summary.name))
+    return summary
 
 
 def _agreement_of(folder: Path) -> Agreement | None:
@@ -127,17 +152,21 @@ def _agreement_of(folder: Path) -> Agreement | None:
     return None
 
 
-def _of_summaries(summaries: list[Summary], args) -> BaseAggregator:
+def _of_summaries(summaries: list[Summary], args: argparse.Namespace) -> BaseAggregator:
     first = summaries[0]
     method = METHOD_WORDS[args.method] if args.method else first.method
     if method not in METHOD_WORDS.values():
-        raise ValueError(f"{first.name!r} was summarized for {method!r}, no method.")
+        raise ValueError(
+            f"Node {first.name!r} was summarized for {method!r}, which is no method. "
+            f"Name one by --method: {', '.join(sorted(METHOD_WORDS))}."
+        )
     settings = first.settings if method == first.method else {}
     aggregator = aggregator_of(method, settings, args.parameters, args.front)
     return aggregator.set_params(estimators=summaries).fit()
 
 
 def _key(folder: str, name: str) -> Path:
+    """The file with a node's public key; FileNotFoundError where there is none."""
     path = Path(folder) / f"{name}.pub"
     # Names are of whoever wrote the file, and may be those of other folders.
     if path.parent != Path(folder) or not path.is_file():
@@ -145,11 +174,14 @@ def _key(folder: str, name: str) -> Path:
     return path
 
 
-def print_report(fitted: BaseAggregator, args, expected: Iterable[str] = ()) -> None:
+def print_report(
+    fitted: BaseAggregator, args: argparse.Namespace, expected: Iterable[str] = ()
+) -> None:
     report = fitted.report()
     lines = str(report).splitlines()
-    if left := [name for name in expected if name not in report.nodes["node"]]:
-        lines.append(f"Left out: {', '.join(left)}.")
+    left_out = [name for name in expected if name not in report.nodes["node"]]
+    if left_out:
+        lines.append(f"Left out: {', '.join(left_out)}.")
     print("\n".join(map(printable, lines)))
     if isinstance(args.report, str):
         page = f"{_HEAD}{report._repr_html_()}\n"

@@ -1,10 +1,11 @@
 """Tables of rows as hospitals have them: CSV of any dialect, and parquet."""
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from ..federation import printable
 from ..messages import listed
 from ._dialects import Dialect, Layout, decoded, layout_of
 from ._files import needed
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
 
 CSV_KINDS = (".csv", ".tsv")
 # Of the cells of a column, how many have to be numbers for the others to look wrong.
@@ -40,7 +44,7 @@ class Table:
     """Rows of a file: columns of numbers or of texts, and labels as written there."""
 
     path: str
-    frame: object  # a DataFrame of the features
+    frame: "DataFrame"  # of the features
     unused: list[str]  # columns that were not looked at, but for those to drop
     # Of columns of texts that are nearly all numbers: what is not, by name.
     odd_cells: dict[str, str]
@@ -132,12 +136,14 @@ def check_columns(path: str, columns: Sequence[str], needed_columns) -> None:
     for column in needed_columns:
         if column in columns:
             continue
-        similar = [name for name in columns if name.casefold() == column.casefold()]
-        hint = f" Did you mean {similar[0]!r}?" if similar else ""
-        raise ValueError(
+        text = (
             f"{path}: there is no column {column!r}; columns are "
-            f"{listed(map(repr, columns))}.{hint}"
+            f"{listed(map(repr, columns))}."
         )
+        similar = [name for name in columns if name.casefold() == column.casefold()]
+        if similar:
+            text += f" Did you mean {similar[0]!r}?"
+        raise ValueError(text)
 
 
 # ---- CSV -------------------------------------------------------------------------
@@ -247,7 +253,7 @@ class _Parsed:
             )
         return self._without_unnamed(frame), decimal
 
-    def _without_unnamed(self, frame):
+    def _without_unnamed(self, frame: "DataFrame") -> "DataFrame":
         """The frame without columns that have neither name nor say anything."""
         for place in list(frame.columns):
             if self.columns[place]:
@@ -270,7 +276,7 @@ class _Parsed:
             frame = frame.drop(columns=place)
         return frame
 
-    def frame(self, decimal: str):
+    def frame(self, decimal: str) -> "DataFrame":
         """What pandas reads, where columns that are not all numbers are texts."""
         pandas = needed("pandas")
         # Before pandas 3, where this argument is deprecated, the default is not exact.
@@ -307,7 +313,7 @@ class _Parsed:
             )
         return frame
 
-    def _texts(self, frame):
+    def _texts(self, frame: "DataFrame") -> Iterator[tuple[int, "Series"]]:
         """Columns of texts by place, without blanks around them, gaps NaN."""
         for place in frame.columns:
             column = frame[place]
@@ -345,9 +351,10 @@ class _Parsed:
     def _line(self, cells) -> int:
         return self.layout.lines[cells.index[0]]
 
-    def _tidied(self, place: int, column, decimal: str):
+    def _tidied(self, place: int, column: "Series", decimal: str) -> "Series":
         """A column of texts, as numbers where all cells are; ValueError if in doubt."""
-        cells, name = column.dropna(), self.columns[place]
+        cells = column.dropna()
+        name = self.columns[place]
         are_numbers = _matches(cells, _NUMBERS[decimal].fullmatch)
         if are_numbers.all():  # blanks kept pandas from reading them
             return column.str.replace(decimal, ".", regex=False).astype(float)
