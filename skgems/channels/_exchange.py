@@ -62,9 +62,9 @@ class Exchange:
     >>> exchange = skgems.Exchange(mkdtemp(), agg, nodes=list(rows))
     >>> while (fitted := exchange.step()) is None:
     ...     for name, request in exchange.waiting_for.items():  # at each node
-    ...         own = X[rows[name]], y[rows[name]]
-    ...         clf = LogisticRegression().fit(*own)
-    ...         _ = skgems.answer(request, clf, *own, name=name)
+    ...         own_X, own_y = X[rows[name]], y[rows[name]]
+    ...         clf = LogisticRegression().fit(own_X, own_y)
+    ...         _ = skgems.answer(request, clf, own_X, own_y, name=name)
     >>> fitted.score(X, y) > 0.9
     True
     """
@@ -82,46 +82,67 @@ class Exchange:
         min_rows=MIN_ROWS,
     ) -> None:
         self.waiting_for: dict[str, Path] = {}
-        seed = getattr(aggregator, "random_state", None)
-        if seed is not None and not isinstance(seed, Integral):
-            raise ValueError(f"random_state must be a number or None, got {seed!r}.")
+        _check_seed(aggregator)
         state = None if aggregator is None else as_json(aggregator)
         place = Path(folder) / STATE
         if not place.exists() and (aggregator is None or nodes is None):
-            what = "a new exchange needs an aggregator and the names of the nodes"
-            raise ValueError(f"{place} is not there: {what}.")
-        keys = {"public_keys": public_keys, "private_key": private_key}
-        self.channel = Folder(folder, nodes, **keys, reports=report)
+            raise ValueError(
+                f"{place} is not there: a new exchange needs an aggregator and the "
+                "names of the nodes."
+            )
+        self.channel = Folder(
+            folder,
+            nodes,
+            public_keys=public_keys,
+            private_key=private_key,
+            reports=report,
+        )
         with self.channel.alone():
             self.channel.read()
-            known = self.channel.aggregator
-            if known is None and state is None:
-                raise ValueError(f"{place}: it has no aggregator; give one.")
-            if state is not None and state["params"]["random_state"] is None:
-                # What is computed anew in each step must be the same.
-                fresh = int(np.random.default_rng().integers(2**31 - 1))
-                seed = known["params"]["random_state"] if known else fresh
-                state["params"]["random_state"] = seed
-            if known is None:
-                self.channel.aggregator = state
-            for name in ("method", "params") if known and state else ():
-                if state[name] != known[name]:
-                    what = f"another {name}: {known[name]!r}, not {state[name]!r}"
-                    begun = f"{place}: this exchange has begun with {what}"
-                    raise ValueError(f"{begun}. Take another folder.")
+            self._keep_or_compare(state)
             self.aggregator = self._of_folder()
             if aggregator is not None:  # the folder has no layers of a Backbone
                 self.aggregator.front = aggregator.front
-            known = self.channel.agreement
-            if known is None:
+            if self.channel.agreement is None:
+                public_key = None
+                if private_key is not None:
+                    public_key = public_key_of(private_key).decode()
                 self.channel.agreement = agreement or Agreement.of(
                     self.aggregator,
                     nodes=self.nodes,
                     min_rows=min_rows,
-                    public_key=private_key and public_key_of(private_key).decode(),
+                    public_key=public_key,
                 )
-            elif agreement not in (None, known):
+            elif agreement not in (None, self.channel.agreement):
                 raise ValueError(f"{folder}: all have agreed on something else here.")
+
+    def _keep_or_compare(self, state: dict | None) -> None:
+        """Write the aggregator's state into a new folder; compare it with an old one's.
+
+        A seed that is None is drawn once: what is computed anew in each step must be
+        the same.
+        """
+        place = self.folder / STATE
+        kept = self.channel.aggregator
+        if state is None:
+            if kept is None:
+                raise ValueError(f"{place}: it has no aggregator; give one.")
+            return
+        if state["params"]["random_state"] is None:
+            if kept is None:
+                seed = int(np.random.default_rng().integers(2**31 - 1))
+            else:
+                seed = kept["params"]["random_state"]
+            state["params"]["random_state"] = seed
+        if kept is None:
+            self.channel.aggregator = state
+            return
+        for name in ("method", "params"):
+            if state[name] != kept[name]:
+                raise ValueError(
+                    f"{place}: this exchange has begun with another {name}: "
+                    f"{kept[name]!r}, not {state[name]!r}. Take another folder."
+                )
 
     folder = property(attrgetter("channel.path"))
     nodes = property(attrgetter("channel.names"))
@@ -173,3 +194,10 @@ class Exchange:
     def __repr__(self) -> str:
         kind = type(self.aggregator).__name__
         return f"Exchange({os.fspath(self.folder)!r}, {kind}, nodes={self.nodes})"
+
+
+def _check_seed(aggregator: BaseAggregator | None) -> None:
+    """Raise ValueError for a generator, which a folder cannot keep."""
+    seed = getattr(aggregator, "random_state", None)
+    if seed is not None and not isinstance(seed, Integral):
+        raise ValueError(f"random_state must be a number or None, got {seed!r}.")

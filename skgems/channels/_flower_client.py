@@ -1,58 +1,77 @@
 """The letters of Flower: what they hold, and what a node answers."""
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from ..federation import LedgerError, reply_to
 
+if TYPE_CHECKING:
+    from flwr.app import Context, RecordDict
+    from flwr.app import Message as FlowerMessage
+    from flwr.clientapp import ClientApp
+
 # What letters ask for, as Flower routes them: the answer to a request, the node's name.
-ANSWER, TELL_NAME = "query", "query.name"
-_RECORD = "skgems"
-_KINDS = {"bytes": bytes, "name": str}
+ANSWER = "query"
+TELL_NAME = "query.name"
+_RECORD = "skgems"  # name of the record that letters have their fields in
+_TYPES_OF_FIELDS = {"bytes": bytes, "name": str}
 # Wrong input, which a node tells in words; of all else it tells the kind.
-_TOLD = {"ValueError": ValueError, "TypeError": TypeError}
+_REFUSALS = {"ValueError": ValueError, "TypeError": TypeError}
 # Characters of what a stranger wrote that an error repeats.
 _MOST_TEXT = 2000
 _MOST_NAME = 200
 
 
-def flower(module: str):
+def flower(module: str) -> ModuleType:
+    """A module of Flower; an ImportError says what to install."""
     try:
         return import_module(f"flwr.{module}")
     except ImportError as exc:
-        what = "This channel needs Flower 1.41 or later: pip install skgems[flower]"
-        raise ImportError(what) from exc
+        raise ImportError(
+            "This channel needs Flower 1.41 or later: pip install skgems[flower]"
+        ) from exc
 
 
-def content(**fields):
+def content(**fields: bytes | str) -> "RecordDict":
     """The content of a letter: bytes and texts of one record, no arrays of Flower's."""
     app = flower("app")
     return app.RecordDict({_RECORD: app.ConfigRecord(fields)})
 
 
-def opened(letter, field: str) -> bytes | str:
+def opened(letter: "FlowerMessage", field: str) -> bytes | str:
     """What a letter has in its one field, or raises what it says went wrong."""
     if letter.has_error():
-        code, reason = letter.error.code, str(letter.error.reason)
-        raise RuntimeError(f"Flower's error {code}: {reason[:_MOST_TEXT]}")
+        reason = str(letter.error.reason)[:_MOST_TEXT]
+        raise RuntimeError(f"Flower's error {letter.error.code}: {reason}")
     records = dict(letter.content)
     fields = dict(records[_RECORD]) if set(records) == {_RECORD} else {}
-    if set(map(type, fields.values())) == {str}:
-        if set(fields) == {"failed"}:
-            kind = fields["failed"]
-            raise RuntimeError(f"it failed with {kind!r:.80}; its own log has more.")
-        if set(fields) == {"refused", "why"} and fields["refused"] in _TOLD:
-            raise _TOLD[fields["refused"]](fields["why"][:_MOST_TEXT])
-    if set(fields) != {field} or type(fields[field]) is not _KINDS[field]:
+    _raise_what_went_wrong(fields)
+    if set(fields) != {field} or type(fields[field]) is not _TYPES_OF_FIELDS[field]:
         raise ValueError(f"a letter came that has not one field of {field}.")
-    value = fields[field]
-    if field == "name" and not 0 < len(value) <= _MOST_NAME:
-        raise ValueError(f"a name has 1 to {_MOST_NAME} characters, not {len(value)}.")
-    return value
+    content_of_field = fields[field]
+    if field == "name" and not 0 < len(content_of_field) <= _MOST_NAME:
+        raise ValueError(
+            f"a name has 1 to {_MOST_NAME} characters, not {len(content_of_field)}."
+        )
+    return content_of_field
 
 
-def client_app(load: Callable):
+def _raise_what_went_wrong(fields: Mapping) -> None:
+    """Raise the error that a node has written instead of what was asked for, if any."""
+    if set(map(type, fields.values())) != {str}:
+        return
+    if set(fields) == {"failed"}:
+        raise RuntimeError(
+            f"it failed with {fields['failed']!r:.80}; its own log has more."
+        )
+    if set(fields) == {"refused", "why"} and fields["refused"] in _REFUSALS:
+        raise _REFUSALS[fields["refused"]](fields["why"][:_MOST_TEXT])
+
+
+def client_app(load: Callable) -> "ClientApp":
     """Make the app that runs at each node, and answers whatever a plan asks.
 
     All that leaves is what :func:`~skgems.federation.reply_to` returns.
@@ -89,39 +108,40 @@ def client_app(load: Callable):
     app = flower("clientapp").ClientApp()
 
     @app.query()
-    def answer(letter, context):
-        return _reply(letter, lambda: _answered(letter, load, context))
+    def answer(letter: "FlowerMessage", context: "Context") -> "FlowerMessage":
+        return _reply(letter, lambda: _answer_fields(letter, load, context))
 
     @app.query("name")
-    def tell_name(letter, context):
+    def tell_name(letter: "FlowerMessage", context: "Context") -> "FlowerMessage":
         return _reply(letter, lambda: {"name": _name(load, context)})
 
     return app
 
 
-def _reply(letter, tell: Callable[[], dict]):
-    """A letter of what is told, or of the kind of what went wrong."""
+def _reply(letter: "FlowerMessage", make_fields: Callable[[], dict]) -> "FlowerMessage":
+    """A letter of the fields that are made, or of the kind of what went wrong."""
     try:
-        told = tell()
+        fields = make_fields()
     except Exception as exc:
         # Flower itself would send the text, which may have values of rows.
         traceback.print_exc()
-        told = {"failed": type(exc).__name__}
-    return flower("app").Message(content(**told), reply_to=letter)
+        fields = {"failed": type(exc).__name__}
+    return flower("app").Message(content(**fields), reply_to=letter)
 
 
-def _name(load: Callable, context) -> str:
+def _name(load: Callable, context: "Context") -> str:
     """The node's, without a look at its rows if its configuration has it."""
     name = context.node_config.get("name")
     return load(context)["name"] if name is None else str(name)
 
 
-def _answered(letter, load: Callable, context) -> dict:
-    given = dict(load(context))
+def _answer_fields(letter: "FlowerMessage", load: Callable, context: "Context") -> dict:
+    """The reply to a request, or the words of wrong input."""
+    arguments = dict(load(context))
     if "name" in context.node_config:
-        given["name"] = _name(load, context)
+        arguments["name"] = _name(load, context)
     try:
-        return {"bytes": reply_to(opened(letter, "bytes"), **given)}
+        return {"bytes": reply_to(opened(letter, "bytes"), **arguments)}
     except LedgerError:
         # It is for the node's owner, in the node's log: the server is told the kind.
         raise

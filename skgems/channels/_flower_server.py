@@ -2,15 +2,24 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from time import monotonic, sleep
+from typing import TYPE_CHECKING
 
 from ..base import warn_user
 from ..federation import Message, Nodes, TooFewNodesError
 from ._flower_client import ANSWER, TELL_NAME, content, flower, opened
 
-# Seconds between looks for replies: Flower's own are 3 s apart, too long.
-_SHORTEST, _LONGEST, _GROWTH = 0.02, 1.0, 1.5
+if TYPE_CHECKING:
+    from flwr.app import Context
+    from flwr.app import Message as FlowerMessage
+    from flwr.serverapp import Grid, ServerApp
+
+# Seconds between looks for replies: Flower's own are 3 s apart, which is long beside
+# what a node of few rows takes. They grow, so that long waits cost little.
+_SHORTEST_PAUSE = 0.02
+_LONGEST_PAUSE = 1.0
+_GROWTH = 1.5  # of each pause over the one before
 # Seconds that a letter is kept beyond the timeout: Flower answers for an expired one.
-_KEPT = 60.0
+_SECONDS_KEPT = 60.0
 
 
 class FlowerNodes(Nodes):
@@ -50,14 +59,14 @@ class FlowerNodes(Nodes):
     """
 
     def __init__(self, grid, *, min_nodes=1, timeout=600.0, wait=600.0, **more) -> None:
-        post = _Post(grid, min_nodes, timeout, wait)
+        post = _Post(grid, min_nodes=min_nodes, timeout=timeout, wait=wait)
         super().__init__(post.ask, post.names, min_nodes=min_nodes, **more)
 
     def __repr__(self) -> str:
         return f"FlowerNodes(min_nodes={self.min_nodes})"
 
 
-def server_app(make: Callable, done: Callable, **options):
+def server_app(make: Callable, done: Callable, **options) -> "ServerApp":
     """Make the app that runs at the server: it fits over all nodes that are connected.
 
     Parameters
@@ -87,7 +96,7 @@ def server_app(make: Callable, done: Callable, **options):
     app = flower("serverapp").ServerApp()
 
     @app.main()
-    def main(grid, context) -> None:
+    def main(grid: "Grid", context: "Context") -> None:
         nodes = FlowerNodes(grid, **options)
         done(make(context).set_params(estimators=nodes).fit(), context)
 
@@ -95,38 +104,59 @@ def server_app(make: Callable, done: Callable, **options):
 
 
 class _Post:
-    def __init__(self, grid, min_nodes: int, timeout: float, wait: float) -> None:
-        self.grid, self.timeout, self.wait = grid, timeout, wait
+    """Letters to nodes and their replies; which node has which name."""
+
+    def __init__(
+        self, grid: "Grid", *, min_nodes: int, timeout: float, wait: float
+    ) -> None:
+        self.grid = grid
+        self.timeout = timeout
+        self.wait = wait
         self.min_nodes = max(min_nodes, 1)
-        self.ids: dict[str, int] = {}
-        self.silent: set[int] = set()  # who was waited for in vain
+        self.ids: dict[str, int] = {}  # by name
+        self.silent: set[int] = set()  # ids of nodes that were waited for in vain
 
     def names(self) -> list[str]:
         """Names of all nodes that told one, now or before, in their order."""
         self.silent -= set(self.ids.values())  # a new fit, a new chance
-        online, told = self._connected(), dict(self.ids)
+        online = self._connected()
         self._check_number(len(online), "are connected")
-        asked = dict.fromkeys(online - set(told.values()) - self.silent, {})
-        for node, name in sorted(self._told(asked, TELL_NAME, "name").items()):
+        ids = dict(self.ids)
+        unnamed = online - set(ids.values()) - self.silent
+        replies = self._replies(dict.fromkeys(unnamed, {}), TELL_NAME, field="name")
+        for node_id, name in sorted(replies.items()):
             if isinstance(name, Exception):
-                which = f"The node with the id {node} told no name and takes no part"
-                warn_user(f"{which}: {type(name).__name__}: {name}")
-            elif name in told:
-                which = f"The nodes with the ids {told[name]} and {node} both say that"
-                what = "Give them different names, or have one leave"
-                raise ValueError(f"{which} they are {name!r}. {what}.")
+                warn_user(
+                    f"The node with the id {node_id} told no name and takes no part: "
+                    f"{type(name).__name__}: {name}"
+                )
+            elif name in ids:
+                raise ValueError(
+                    f"The nodes with the ids {ids[name]} and {node_id} both say that "
+                    f"they are {name!r}. Give them different names, or have one leave."
+                )
             else:
-                told[name] = node
-        self._check_number(len(told), "have told their names")
-        self.ids = told
-        return sorted(told)
+                ids[name] = node_id
+        self._check_number(len(ids), "have told their names")
+        self.ids = ids
+        return sorted(ids)
 
-    def ask(self, requests: Mapping[str, Message]) -> dict:
-        different = {id(request): request for request in requests.values()}
-        data = {key: request.to_bytes() for key, request in different.items()}
-        asked = {self.ids[n]: {"bytes": data[id(r)]} for n, r in requests.items()}
-        told = self._told(asked, ANSWER, "bytes")
-        return {n: _reply(n, own, told[self.ids[n]]) for n, own in requests.items()}
+    def ask(self, requests: Mapping[str, Message]) -> dict[str, Message | Exception]:
+        """The replies to requests, or exceptions, by name of the node."""
+        # Nodes often get the same request, whose bytes are made once.
+        bytes_of_requests = {
+            id(request): request.to_bytes()
+            for request in {id(r): r for r in requests.values()}.values()
+        }
+        fields = {
+            self.ids[name]: {"bytes": bytes_of_requests[id(request)]}
+            for name, request in requests.items()
+        }
+        replies = self._replies(fields, ANSWER, field="bytes")
+        return {
+            name: _reply(name, request, replies[self.ids[name]])
+            for name, request in requests.items()
+        }
 
     def _connected(self) -> set[int]:
         """Who is there as soon as that is enough, or when waiting ends."""
@@ -137,64 +167,93 @@ class _Post:
                 return online
             sleep(pause)
 
-    def _check_number(self, found: int, do: str) -> None:
-        if found < self.min_nodes:
-            needed = f"{found} nodes {do}, {self.min_nodes} are needed"
-            raise TooFewNodesError(f"{needed}; they were waited for {self.wait:g} s.")
+    def _check_number(self, n_nodes: int, predicate: str) -> None:
+        """Raise TooFewNodesError; the predicate says what so many nodes do."""
+        if n_nodes < self.min_nodes:
+            raise TooFewNodesError(
+                f"{n_nodes} nodes {predicate}, {self.min_nodes} are needed; they were "
+                f"waited for {self.wait:g} s."
+            )
 
-    def _told(self, asked: Mapping[int, dict], kind: str, field: str) -> dict:
-        """What nodes have in a field of their letters, or an exception, by id."""
+    def _replies(
+        self, fields: Mapping[int, dict], kind: str, *, field: str
+    ) -> dict[int, bytes | str | Exception]:
+        """What nodes have in a field of their letters, or an exception, by id.
+
+        ``fields`` are those of the letter to each node.
+        """
         online = set(self.grid.get_node_ids())
         too_late = TimeoutError(f"it has not replied in {self.timeout:g} s.")
-        found: dict = {n: ConnectionError("it is not connected.") for n in asked}
-        to = [node for node in asked if node in online]
-        if self.silent.issuperset(to):
+        replies: dict = {
+            node_id: ConnectionError("it is not connected.") for node_id in fields
+        }
+        reachable = [node_id for node_id in fields if node_id in online]
+        if self.silent.issuperset(reachable):
             # Run asks those who failed once more: a dead node costs no second timeout.
-            return found | dict.fromkeys(to, too_late)
-        waiting = self._pushed({node: asked[node] for node in to}, kind)
-        refused = set(to) - set(waiting.values())
-        found |= {n: ConnectionError("its letter was not taken.") for n in refused}
-        end = monotonic() + self.timeout
-        for pause in _pauses() if waiting else ():
-            over, online = monotonic() >= end, set(self.grid.get_node_ids())
-            for node, letter in self._pulled(waiting):
-                found[node] = _opened(letter, node, field)
-                if letter.metadata.src_node_id == node:
-                    self.silent.discard(node)
-            if over or not (set(waiting.values()) & online) - self.silent:
-                break
-            sleep(pause)
+            return replies | dict.fromkeys(reachable, too_late)
+        waiting = self._pushed({k: fields[k] for k in reachable}, kind)
+        for node_id in set(reachable) - set(waiting.values()):
+            replies[node_id] = ConnectionError("its letter was not taken.")
+        if waiting:
+            online = self._collect(replies, waiting, field=field)
         late = set(waiting.values()) & online
         self.silent |= late
-        return found | dict.fromkeys(late, too_late)
+        return replies | dict.fromkeys(late, too_late)
 
-    def _pushed(self, asked: Mapping[int, dict], kind: str) -> dict[str, int]:
+    def _collect(
+        self, replies: dict, waiting: dict[str, int], *, field: str
+    ) -> set[int]:
+        """Put letters that come into ``replies``, until all came or it is too late.
+
+        They are taken out of ``waiting``. The set has the nodes that are connected.
+        """
+        end = monotonic() + self.timeout
+        for pause in _pauses():
+            is_over = monotonic() >= end
+            online = set(self.grid.get_node_ids())
+            for node_id, letter in self._pulled(waiting):
+                replies[node_id] = _opened(letter, node_id, field)
+                if letter.metadata.src_node_id == node_id:
+                    self.silent.discard(node_id)
+            if is_over or not (set(waiting.values()) & online) - self.silent:
+                return online
+            sleep(pause)
+
+    def _pushed(self, fields: Mapping[int, dict], kind: str) -> dict[str, int]:
         """Send letters; to whom each went, by what it is called in replies."""
-        make = flower("app").Message
-        ttl = self.timeout + _KEPT
-        letters = [make(content(**a), n, kind, ttl=ttl) for n, a in asked.items()]
+        letters = [
+            flower("app").Message(
+                content(**of_letter), node_id, kind, ttl=self.timeout + _SECONDS_KEPT
+            )
+            for node_id, of_letter in fields.items()
+        ]
         # None is for a letter that was not taken; too large ones leave no ids at all.
-        ids = zip(self.grid.push_messages(letters), asked, strict=False)
-        return {number: node for number, node in ids if number is not None}
+        numbers = zip(self.grid.push_messages(letters), fields, strict=False)
+        return {number: node_id for number, node_id in numbers if number is not None}
 
-    def _pulled(self, waiting: dict[str, int]) -> Iterator[tuple]:
+    def _pulled(self, waiting: dict[str, int]) -> Iterator[tuple[int, "FlowerMessage"]]:
+        """Letters that have come, with the id of the node that was asked."""
         for letter in self.grid.pull_messages(list(waiting)):
-            node = waiting.pop(letter.metadata.reply_to_message_id, None)
-            if node is not None:
-                yield node, letter
+            node_id = waiting.pop(letter.metadata.reply_to_message_id, None)
+            if node_id is not None:
+                yield node_id, letter
 
 
 def _pauses() -> Iterator[float]:
-    pause = _SHORTEST
+    """Seconds between looks for replies, longer and longer, without an end."""
+    pause = _SHORTEST_PAUSE
     while True:
         yield pause
-        pause = min(pause * _GROWTH, _LONGEST)
+        pause = min(pause * _GROWTH, _LONGEST_PAUSE)
 
 
-def _opened(letter, node: int, field: str):
+def _opened(
+    letter: "FlowerMessage", node_id: int, field: str
+) -> bytes | str | Exception:
+    """What is in a letter, or what is wrong with it."""
     sender = letter.metadata.src_node_id
     # What Flower itself says went wrong comes from itself.
-    if sender != node and not letter.has_error():
+    if sender != node_id and not letter.has_error():
         return ValueError(f"the node with the id {sender} replied in its place.")
     try:
         return opened(letter, field)
@@ -202,12 +261,14 @@ def _opened(letter, node: int, field: str):
         return exc
 
 
-def _reply(name: str, request: Message, told) -> Message | Exception:
+def _reply(
+    name: str, request: Message, in_letter: bytes | Exception
+) -> Message | Exception:
     """The message in a node's letter, if it is a reply of this node to the request."""
-    if isinstance(told, Exception):
-        return told
+    if isinstance(in_letter, Exception):
+        return in_letter
     try:
-        reply = Message.from_bytes(told)
+        reply = Message.from_bytes(in_letter)
     except ValueError as exc:
         return exc
     sender = reply.envelope.get("node")

@@ -39,7 +39,10 @@ try:
 except ImportError:  # a system without it, where nobody is kept out
     fcntl = None
 
-STATE, AGREEMENT, _LOCK = "exchange.json", "agreement.json", "exchange.lock"
+# Files of an exchange, and the version of what is in the first one.
+STATE = "exchange.json"
+AGREEMENT = "agreement.json"
+_LOCK = "exchange.lock"
 _VERSION = 3
 # Nobody writes a file for so long: what is older was left by a process that was killed.
 _SECONDS_OF_A_WRITE = 3600.0
@@ -102,33 +105,46 @@ class Folder(Channel):
         self.min_rows = min_rows
         self.notes: list[str] = []
         self._is_alone = False
-        place, given = self.path / STATE, names if names is None else list(names)
+        new_names = None if names is None else list(names)
+        place = self.path / STATE
         if not place.exists():
-            if given is None:
-                what = "a new folder needs the names of the nodes"
-                raise ValueError(f"{place} is not there: {what}.")
-            _check_names(given)
+            if new_names is None:
+                raise ValueError(
+                    f"{place} is not there: a new folder needs the names of the nodes."
+                )
+            _check_names(new_names)
         with self.alone():
-            if place.exists():
-                self.read()
-                if given not in (None, self.names):
-                    begun = f"this exchange has begun with the nodes {self.names}"
-                    other = f"not {given}. Take another folder"
-                    raise ValueError(f"{place}: {begun}, {other}.")
-            else:
-                # For each message the digest of the request to each node.
-                state = {"nodes": given, "left_out": {}, "messages": []}
-                self._state = {"version": _VERSION, **state}
-            for folder in (self.path / "requests", self.path / "replies"):
-                folder.mkdir(parents=True, exist_ok=True)
-                if folder.is_symlink():  # somebody else's choice of where to write
-                    raise ValueError(f"{folder}: it is a symbolic link, not a folder.")
+            self._begin_or_go_on(new_names)
             remove_partial_files(self.path, f"{STATE}|{AGREEMENT}")
             remove_partial_files(self.path / "requests", r".*\.safetensors")
             self._write()
-        missing = set(self.names) - set(self._public_keys)
-        if self._public_keys and missing:
-            raise ValueError(f"public_keys has none of the nodes {sorted(missing)}.")
+        without_key = set(self.names) - set(self._public_keys)
+        if self._public_keys and without_key:
+            raise ValueError(
+                f"public_keys has none of the nodes {sorted(without_key)}."
+            )
+
+    def _begin_or_go_on(self, names: list[str] | None) -> None:
+        """Read the folder's state, or make a new one, and the folders of messages."""
+        place = self.path / STATE
+        if place.exists():
+            self.read()
+            if names not in (None, self.names):
+                raise ValueError(
+                    f"{place}: this exchange has begun with the nodes {self.names}, "
+                    f"not {names}. Take another folder."
+                )
+        else:
+            self._state = {
+                "version": _VERSION,
+                "nodes": names,
+                "left_out": {},  # names of nodes, by number of the message
+                "messages": [],  # for each, the digest of the request to each node
+            }
+        for folder in (self.path / "requests", self.path / "replies"):
+            folder.mkdir(parents=True, exist_ok=True)
+            if folder.is_symlink():  # somebody else's choice of where to write
+                raise ValueError(f"{folder}: it is a symbolic link, not a folder.")
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -142,8 +158,9 @@ class Folder(Channel):
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    what = f"{self.path}: another server is at work in this folder."
-                    raise ValueError(what) from None
+                    raise ValueError(
+                        f"{self.path}: another server is at work in this folder."
+                    ) from None
             self._is_alone = True
             try:
                 yield
@@ -152,38 +169,40 @@ class Folder(Channel):
 
     @property
     def names(self) -> list[str]:
+        """Names of the nodes."""
         return self._state["nodes"]
 
-    def ask(self, requests: Mapping[str, Message]) -> dict:
+    def ask(self, requests: Mapping[str, Message]) -> dict[str, Message | LeftOutError]:
         """Replies by name, or LeftOutError; RepliesMissingError if some are missing."""
         digests = {name: request.digest for name, request in requests.items()}
         number = self._number(digests)
         left_out = self._state["left_out"].get(str(number), ())
-        found, missing = {}, {}
+        replies: dict[str, Message | LeftOutError] = {}
+        unanswered = {}  # paths of requests, by name of the node
         for name, request in requests.items():
             if name in left_out:
-                found[name] = LeftOutError("the server goes on without it")
+                replies[name] = LeftOutError("the server goes on without it")
                 continue
-            request = request.with_envelope(node=name, number=str(number))
+            addressed = request.with_envelope(node=name, number=str(number))
             if self._private_key is not None:
-                request = signed(request, self._private_key)
-            data = request.to_bytes()
+                addressed = signed(addressed, self._private_key)
             path = self._place("requests", number, name)
-            if not path.exists() or path.read_bytes() != data:
-                write_bytes(path, data)
-            found[name] = self._reply(name, number, request, digests[name])
-            if found[name] is None:
-                missing[name] = path
-        if missing:
-            raise RepliesMissingError(missing)
-        return found
+            _write_if_changed(path, addressed.to_bytes())
+            reply = self._reply(addressed, digests[name], name=name, number=number)
+            if reply is None:
+                unanswered[name] = path
+            else:
+                replies[name] = reply
+        if unanswered:
+            raise RepliesMissingError(unanswered)
+        return replies
 
     def leave_out(self, names: Iterable[str], requests: Mapping) -> None:
         """Go on for good without some replies that a RepliesMissingError has named."""
         for name in names:
             number = str(int(Path(requests[name]).name.partition("-")[0]))
-            left = self._state["left_out"].setdefault(number, [])
-            left.extend({name} - set(left))
+            left_out = self._state["left_out"].setdefault(number, [])
+            left_out.extend({name} - set(left_out))
         self._write()
 
     def read(self) -> None:
@@ -193,8 +212,10 @@ class Folder(Channel):
             state = json.loads(place.read_text(encoding="utf-8"))
             version = state["version"]
         if version != _VERSION:
-            what = f"it is of version {version}, this is version {_VERSION}"
-            raise ValueError(f"{place}: {what}: begin anew in another folder.")
+            raise ValueError(
+                f"{place}: it is of version {version}, this is version {_VERSION}: "
+                "begin anew in another folder."
+            )
         with exchange_at(place):
             _check_names(state["nodes"])
             for named in (state["left_out"], *state["messages"]):
@@ -225,29 +246,42 @@ class Folder(Channel):
         text = json.dumps(self._state, indent=1)
         write_bytes(self.path / STATE, text.encode("utf-8"))
 
-    def _number(self, digests: dict) -> int:
+    def _number(self, digests: dict[str, str]) -> int:
+        """The number of the message whose requests have these digests, by name."""
         messages = self._state["messages"]
-        for number, known in enumerate(messages, 1):
-            if digests.items() <= known.items():
+        for number, digests_of_message in enumerate(messages, 1):
+            if digests.items() <= digests_of_message.items():
                 return number
         messages.append(digests)
         self._write()
         return len(messages)
 
-    def _reply(self, name, number, request, digest) -> Message | None:
+    def _reply(
+        self, request: Message, digest: str, *, name: str, number: int
+    ) -> Message | None:
+        """A node's reply, checked; None where it is missing, or replies to another.
+
+        ``digest`` is that of the request before it was addressed and signed.
+        """
         path = self._place("replies", number, name)
         if not os.path.lexists(path):  # it has the name that a node gave it, or is not
             path = path.with_name(f"reply-{path.name}")
         if not os.path.lexists(path):
             return None
         reply = load_message(path, public_key=self._public_keys.get(name))
-        sender, to, exchange = map(reply.envelope.get, ("node", "to", "exchange"))
+        sender = reply.envelope.get("node")
         if sender != name:
             raise ValueError(f"{path}: envelope.node is {sender!r}, not {name!r}.")
-        if (to, exchange) != (digest, request.envelope.get("exchange")):
-            what = "replies to another request, or is of another exchange"
-            note = f"{path} {what}, and is not used."
-            self.notes += [note] if note not in self.notes else []
+        is_of_exchange = reply.envelope.get("exchange") == request.envelope.get(
+            "exchange"
+        )
+        if reply.envelope.get("to") != digest or not is_of_exchange:
+            note = (
+                f"{path} replies to another request, or is of another exchange, and is "
+                "not used."
+            )
+            if note not in self.notes:
+                self.notes.append(note)
             return None
         with naming(path):
             check_reply_of(name, request, reply)
@@ -262,19 +296,27 @@ class Folder(Channel):
     def _slugs(self) -> dict[str, str]:
         """What stands for each name in names of files: two must not meet in one."""
         counts = Counter(map(_folded, self.names))
-        found = {name: _slug(name) for name in self.names}
-        for name, slug in found.items():
-            if slug != name or counts[_folded(name)] > 1:
+        slugs = {}
+        for name in self.names:
+            slugs[name] = _slug(name)
+            if slugs[name] != name or counts[_folded(name)] > 1:
                 digest = hashlib.sha256(name.encode()).hexdigest()
-                found[name] = f"{slug}-{digest[:8]}"
-        return found
+                slugs[name] += f"-{digest[:8]}"
+        return slugs
 
     def __repr__(self) -> str:
         return f"Folder({os.fspath(self.path)!r}, {self.names})"
 
 
+def _write_if_changed(path: Path, content: bytes) -> None:
+    """Write a file, but leave one that holds the same as it is."""
+    if not path.exists() or path.read_bytes() != content:
+        write_bytes(path, content)
+
+
 @contextmanager
 def exchange_at(place: Path) -> Iterator[None]:
+    """Within, raise what a wrong file leads to as a ValueError that names it."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
@@ -282,6 +324,7 @@ def exchange_at(place: Path) -> Iterator[None]:
 
 
 def _slug(name: str) -> str:
+    """A name as it may stand in that of a file."""
     return re.sub(r"[^\w.-]", "_", name)[:60]
 
 
@@ -292,7 +335,8 @@ def _folded(name: str) -> str:
 
 def _check_names(nodes: list) -> None:
     wrong = [n for n in nodes if not isinstance(n, str) or n in ("", PUBLIC_NAME)]
-    if type(nodes) is not list or not nodes or wrong or len(set(nodes)) < len(nodes):
+    is_repeated = not wrong and len(set(nodes)) < len(nodes)
+    if type(nodes) is not list or not nodes or wrong or is_repeated:
         raise ValueError(f"nodes must be different names, got {nodes!r}.")
     for name in nodes:
         check_text(name, Place("nodes"))

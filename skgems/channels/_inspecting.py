@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import fill
@@ -27,8 +27,7 @@ from ..messages import (
     says,
 )
 
-_LAYOUT = {"width": 88, "initial_indent": "  ", "subsequent_indent": "      "}
-_LAYOUT |= {"break_long_words": False, "break_on_hyphens": False}
+_WIDTH = 88  # characters of a printed line
 _END_OF_SENTENCE = re.compile(r"(?<=[.]) (?=\S)")
 
 
@@ -70,23 +69,40 @@ class Inspected:
     @property
     def words(self) -> str:
         """All but settings and arrays."""
-        who = ""
-        if self.node is not None:
-            who = f" {'for' if self.kind == 'request' else 'of'} node {self.node!r}"
-        method = "" if self.method is None else f", for {printable(self.method)}"
-        n_arrays, kind, more, task = len(self.arrays), "an agreement", "", ""
-        if self.kind == "ledger":
-            kind = "the ledger"
-        elif self.kind != "agreement":
-            kind, task = f"a {self.kind}", f", task {self.task!r}"
-            more = f": a header and {n_arrays} array{'s' * (n_arrays != 1)}"
-        lines = [f"{printable(self.path)}: {kind}{who}{method}{task}"]
-        lines.append(f"{self.n_bytes:,} bytes{more}")
+        lines = [self._title(), self._size()]
         if not self.checked:
             lines.append("Not checked in full: its request is not here.")
         for parts, text in _grouped(self.says):
-            lines.append(fill(f"{_listed_parts(parts)}: {text}", **_LAYOUT))
+            lines.append(
+                fill(
+                    f"{_listed_parts(parts)}: {text}",
+                    width=_WIDTH,
+                    initial_indent="  ",
+                    subsequent_indent="      ",
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
+            )
         return "\n".join(lines)
+
+    def _title(self) -> str:
+        """The file, what it is, for or of which node, and what for."""
+        kinds = {"agreement": "an agreement", "ledger": "the ledger"}
+        title = f"{printable(self.path)}: {kinds.get(self.kind, f'a {self.kind}')}"
+        if self.node is not None:
+            title += f" {'for' if self.kind == 'request' else 'of'} node {self.node!r}"
+        if self.method is not None:
+            title += f", for {printable(self.method)}"
+        if self.kind not in kinds:
+            title += f", task {self.task!r}"
+        return title
+
+    def _size(self) -> str:
+        size = f"{self.n_bytes:,} bytes"
+        if self.kind in ("agreement", "ledger"):
+            return size
+        n_arrays = len(self.arrays)
+        return f"{size}: a header and {n_arrays} array{'s' * (n_arrays != 1)}"
 
     def __str__(self) -> str:
         lines = [self.words]
@@ -109,26 +125,28 @@ def _grouped(says: Mapping[str, str]) -> Iterator[tuple[list[str], str]]:
     groups: dict[str, tuple[list[str], list[str]]] = {}
     for part, text in says.items():
         sentences = _END_OF_SENTENCE.split(text)
-        parts, known = groups.setdefault(sentences[0], ([], []))
+        parts, texts = groups.setdefault(sentences[0], ([], []))
         parts.append(part)
-        # Of the parts after the first only what is said of them alone.
-        first = _END_OF_SENTENCE.split(known[0]) if known else []
+        # After the first part only what is said of others alone.
+        first = _END_OF_SENTENCE.split(texts[0]) if texts else []
         common = os.path.commonprefix([first, sentences])
-        rest = " ".join(sentences[len(common) :])
-        if rest and rest not in known:
-            known.append(rest)
-    for parts, known in groups.values():
-        yield parts, " ".join(known)
+        remaining = " ".join(sentences[len(common) :])
+        if remaining and remaining not in texts:
+            texts.append(remaining)
+    for parts, texts in groups.values():
+        yield parts, " ".join(texts)
 
 
 def _listed_parts(parts: list[str]) -> str:
     """Names of parts, those of one table together: "rows.labels, .training"."""
-    shown, table = [], None
+    names = []
+    table = None  # of the part before
     for part in parts:
-        above, _, name = part.rpartition(".")
-        shown.append(f".{name}" if above and above == table else part)
-        table = above
-    return ", ".join(shown)
+        table_of_part, _, name = part.rpartition(".")
+        is_of_same_table = table_of_part and table_of_part == table
+        names.append(f".{name}" if is_of_same_table else part)
+        table = table_of_part
+    return ", ".join(names)
 
 
 def inspect(path, *, request=None) -> Inspected:
@@ -137,9 +155,9 @@ def inspect(path, *, request=None) -> Inspected:
     Parameters
     ----------
     path : str or os.PathLike
-        Of an agreement, a request, a reply or a summary; nobody need trust it. Or the
-        folder in which a node keeps its ledger (``state``): then it says what the node
-        has answered.
+        Path of an agreement, a request, a reply or a summary; nobody need trust it. Or
+        the folder in which a node keeps its ledger (``state``): then it says what the
+        node has answered.
     request : str or os.PathLike, default=None
         What a reply replies to. None: where :class:`Exchange` or :func:`answer` has it.
 
@@ -162,31 +180,60 @@ def inspect(path, *, request=None) -> Inspected:
     >>> inspect(path).says["request"]
     'Asks for how many rows of each class the node may train on.'
     """
-    text = os.fspath(path)
     if Path(path).is_dir():
         return _inspected_ledger(Path(path))
-    if text.endswith(".json"):
-        own = Agreement.load(path)
-        more = own.method, dict(own.settings), own.says, (), Path(path).stat().st_size
-        return Inspected(text, "agreement", "join", None, *more)
-    message = load_message(path)
-    with naming(text):
-        try:
-            kind, said, checked = _kind_of(message, Path(path), request)
-            found = said(message)
-        except (KeyError, IndexError, TypeError, AttributeError) as exc:
-            wrong = f"its fields are not those of the task {message.task!r:.40}"
-            raise ValueError(f"{wrong}: {exc!r}") from None
-    content, settings, method = message.content, message.settings, None
-    node = content["name"] if kind == "summary" else message.envelope.get("node")
-    if message.task == "join":
-        settings, method = content["settings"], content["method"]
-    arrays = tuple(
-        {"path": name, "shape": list(a.shape), "dtype": str(a.dtype), "bytes": a.nbytes}
-        for name, a in sorted(message.arrays.items())
+    if os.fspath(path).endswith(".json"):
+        return _inspected_agreement(Path(path))
+    return _inspected_message(path, request)
+
+
+def _inspected_agreement(path: Path) -> Inspected:
+    agreement = Agreement.load(path)
+    return Inspected(
+        path=os.fspath(path),
+        kind="agreement",
+        task="join",
+        method=agreement.method,
+        settings=dict(agreement.settings),
+        says=agreement.says,
+        n_bytes=path.stat().st_size,
     )
-    more = dict(settings), found, arrays, Path(path).stat().st_size, checked
-    return Inspected(text, kind, message.task, node, method, *more)
+
+
+def _inspected_message(path, request) -> Inspected:
+    """What is in a request, a reply or a summary; ``request`` as of `inspect`."""
+    message = load_message(path)
+    with naming(os.fspath(path)):
+        try:
+            kind, put_in_words, is_checked = _kind_of(message, Path(path), request)
+            sentences = put_in_words(message)
+        except (KeyError, IndexError, TypeError, AttributeError) as exc:
+            raise ValueError(
+                f"its fields are not those of the task {message.task!r:.40}: {exc!r}"
+            ) from None
+    content = message.content
+    node = content["name"] if kind == "summary" else message.envelope.get("node")
+    is_join = message.task == "join"
+    return Inspected(
+        path=os.fspath(path),
+        kind=kind,
+        task=message.task,
+        node=node,
+        method=content["method"] if is_join else None,
+        settings=dict(content["settings"] if is_join else message.settings),
+        says=sentences,
+        arrays=tuple(
+            {
+                "path": name,
+                "shape": list(array.shape),
+                "dtype": str(array.dtype),
+                "bytes": array.nbytes,
+            }
+            for name, array in sorted(message.arrays.items())
+        ),
+        n_bytes=Path(path).stat().st_size,
+        checked=is_checked,
+    )
 
 
 def _inspected_ledger(folder: Path) -> Inspected:
@@ -221,40 +268,52 @@ def _inspected_ledger(folder: Path) -> Inspected:
     )
 
 
-def _kind_of(message: Message, path: Path, request) -> tuple:
+def _kind_of(
+    message: Message, path: Path, request
+) -> tuple[str, Callable[[Message], dict[str, str]], bool]:
     """Kind, how to put it in words, and whether it is checked; raises if wrong."""
     if message.task == "join" and "requests" not in message.settings:
         Summary(message)
         return "summary", says, True
     if "to" not in message.envelope:
         check_request(message)
-        return "request", _of_request, True
+        return "request", _words_of_request, True
     if message.task not in TASKS:
         raise ValueError(f"{message.task!r:.40} is no task of an exchange.")
     check_names(message)
-    asked = _request_of(message, path, request)
-    if asked is not None:
-        check_reply(asked, message)
-    return "reply", says, asked is not None
+    request_message = _request_of(message, path, request)
+    if request_message is not None:
+        check_reply(request_message, message)
+    return "reply", says, request_message is not None
 
 
 def _request_of(reply: Message, path: Path, request) -> Message | None:
-    places = [path.resolve().parent.parent / "requests" / path.name]
-    places.append(path.with_name(path.name.removeprefix("reply-")))
-    for place in places if request is None else [Path(request)]:
+    """The request of a reply: where it is said to be, or beside it; None if nowhere."""
+    if request is not None:
+        places = [Path(request)]
+    else:
+        places = [
+            path.resolve().parent.parent / "requests" / path.name,
+            path.with_name(path.name.removeprefix("reply-")),
+        ]
+    for place in places:
         if place.is_file() and place != path:
-            asked = load_message(place)
-            if asked.digest == reply.envelope["to"]:
-                return asked
+            message = load_message(place)
+            if message.digest == reply.envelope["to"]:
+                return message
     if request is not None:
         raise ValueError(f"it is no reply to {os.fspath(request)}.")
     return None
 
 
-def _of_request(message: Message) -> dict[str, str]:
-    found, content = asks(message), message.content
+def _words_of_request(message: Message) -> dict[str, str]:
+    """What a request asks for; the first one has further requests within."""
+    sentences = asks(message)
     if message.task == "join":
-        found["request"] = f"{found['request'].rstrip('.')}, for {content['method']}."
+        content = message.content
+        sentences["request"] = (
+            f"{sentences['request'].rstrip('.')}, for {content['method']}."
+        )
         for k, request in enumerate(requests_in(content)):
-            found[f"requests.{k}"] = " ".join(asks(request).values())
-    return found
+            sentences[f"requests.{k}"] = " ".join(asks(request).values())
+    return sentences

@@ -13,13 +13,17 @@ from ..spaces import Construction, Criterion, Geometry
 from ..steps import DocumentFront, front_of_content
 
 METHODS = BaseAggregator.methods
-# Of whoever computes, not of what is computed.
-_OWN = ("estimators", "n_jobs", "verbose", "memory", "keep_replies")
+# Parameters that belong to the machine that computes, not to what is computed.
+_OF_THE_MACHINE = ("estimators", "n_jobs", "verbose", "memory", "keep_replies")
+# Objects that have settings, by name; and estimators that are parts of an aggregator.
 _KINDS = {"geometry": Geometry, "criterion": Criterion, "construction": Construction}
 _PARTS = {**CLASSIFIERS, "Rounds": Rounds, "Downpour": Downpour}
 
+Json = None | bool | int | float | str | list | dict
+
 
 def method_of(name: str) -> type[BaseAggregator]:
+    """The class of an aggregator; ValueError for names of no method."""
     if name not in METHODS:
         raise ValueError(f"{name!r} is no method; methods are {sorted(METHODS)}.")
     return METHODS[name]
@@ -31,7 +35,7 @@ def as_json(aggregator: BaseAggregator) -> dict:
     params = {
         name: _plain(value, name)
         for name, value in aggregator.get_params(deep=False).items()
-        if name not in (*_OWN, "front")
+        if name not in (*_OF_THE_MACHINE, "front")
     }
     front = aggregator._agreed_front
     if front is not None:
@@ -44,18 +48,21 @@ def as_json(aggregator: BaseAggregator) -> dict:
 def from_json(state: Mapping) -> BaseAggregator:
     """Inverse of `as_json`; ValueError for parameters of the machine."""
     params = {name: _object(value) for name, value in state["params"].items()}
-    if not params.keys().isdisjoint(_OWN):  # a memory holds pickles
-        raise ValueError(f"a folder has none of the parameters {_OWN}.")
+    if not params.keys().isdisjoint(_OF_THE_MACHINE):  # a memory holds pickles
+        raise ValueError(f"a folder has none of the parameters {_OF_THE_MACHINE}.")
     return method_of(state["method"])(**params)
 
 
 def of_settings(method: str, settings: Mapping) -> BaseAggregator:
+    """The aggregator of the settings in a summary or an agreement."""
     params = dict(settings)
     for name, value in settings.items():
         if name in _KINDS and isinstance(value, Mapping):
             params[name] = _KINDS[name].from_settings(value)
-        elif name in ("pooled", "front"):
-            params[name] = _object(value) if name == "pooled" else _front(value)
+        elif name == "pooled":
+            params[name] = _object(value)
+        elif name == "front":
+            params[name] = _front(value)
     return method_of(method)(**params)
 
 
@@ -68,7 +75,8 @@ def _front(content: Mapping | None) -> TransformerMixin | None:
     return PooledTransformer(front.transformer, bounds=front.bounds)
 
 
-def _plain(value, name: str):
+def _plain(value: object, name: str) -> Json:
+    """A parameter for JSON; ``name`` is for the ValueError of what JSON lacks."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
@@ -77,14 +85,16 @@ def _plain(value, name: str):
         return [_plain(part, name) for part in value]
     if isinstance(value, dict):
         return {"pairs": _plain(list(value.items()), name)}
-    for kind, own in _KINDS.items():
-        if isinstance(value, own):
-            return {kind: value.as_settings()}
+    for name_of_kind, kind in _KINDS.items():
+        if isinstance(value, kind):
+            return {name_of_kind: value.as_settings()}
     if isinstance(value, BaseAggregator):
         return as_json(value)
     if type(value) in _PARTS.values():
-        own = value.get_params(deep=False)
-        params = {key: _plain(part, f"{name}__{key}") for key, part in own.items()}
+        params = {
+            key: _plain(part, f"{name}__{key}")
+            for key, part in value.get_params(deep=False).items()
+        }
         return {"part": type(value).__name__, "params": params}
     raise ValueError(
         f"{name}={value!r} cannot be kept in a folder: give a number, text, geometry, "
@@ -92,7 +102,8 @@ def _plain(value, name: str):
     )
 
 
-def _object(value):
+def _object(value: Json) -> object:
+    """The parameter that `_plain` has written."""
     if not isinstance(value, Mapping):
         return value
     if "method" in value:
@@ -100,7 +111,7 @@ def _object(value):
     if "pairs" in value:
         return dict(value["pairs"])
     if "part" in value:
-        params = {name: _object(own) for name, own in value["params"].items()}
+        params = {name: _object(part) for name, part in value["params"].items()}
         return _PARTS[value["part"]](**params)
     ((kind, settings),) = value.items()
     return _front(settings) if kind == "front" else _KINDS[kind].from_settings(settings)
