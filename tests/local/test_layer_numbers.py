@@ -171,21 +171,17 @@ def test_nodes_that_tell_less_are_merged_with_those_that_tell_all():
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
 @pytest.mark.parametrize("n_units", [3, 20, 50, 300])
 def test_as_much_is_sent_as_the_share_allows(share, n_units):
-    sizes, most = np.array([60, 40]), share * 100 * 10
-    sent = layer_moments(
-        kind="auto",
-        n_units=n_units,
-        class_sizes=sizes,
-        n_parts=10,
-        most=most,
-    )
-    numbers = sent.n_numbers(n_units, sizes, 10)
-    assert numbers <= most or (sent.kind, sent.has_clusters) == ("diagonal", False)
+    class_sizes = np.array([60, 40])
+    most_numbers = share * 100 * 10
+    layer = {"n_units": n_units, "class_sizes": class_sizes, "n_clusters": 10}
+    sent = layer_moments(kind="auto", most_numbers=most_numbers, **layer)
+    is_least = (sent.kind, sent.has_clusters) == ("diagonal", False)
+    assert sent.n_numbers(**layer) <= most_numbers or is_least
     if share == 1.0 and n_units == 3:
         assert (sent.kind, sent.has_clusters, sent.n_factors) == ("class", True, None)
     if sent.n_factors is not None:
         one_more = replace(sent, n_factors=sent.n_factors + 1)
-        assert one_more.n_numbers(n_units, sizes, 10) > most
+        assert one_more.n_numbers(**layer) > most_numbers
 
 
 def test_classes_that_are_not_divided_are_merged_with_those_that_are():

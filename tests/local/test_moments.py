@@ -252,13 +252,14 @@ def test_gradients_are_made_in_blocks(dtype, monkeypatch):
     X, y = rows_of(n=300)
     settings = {**PLAIN, "model": (weights(), LABELS)}
     whole = moments(member(X.astype(dtype), y), **settings)["gradient"]
-    row_blocks, blocks = module.row_blocks, []
+    row_blocks = module.row_blocks
+    blocks = []
 
-    def small(X, n_bytes, limit):
-        blocks.extend(row_blocks(X, n_bytes, 40 * n_bytes))
+    def blocks_of_40_rows(X, bytes_per_row, limit):
+        blocks.extend(row_blocks(X, bytes_per_row, 40 * bytes_per_row))
         return list(blocks)
 
-    monkeypatch.setattr(module, "row_blocks", small)
+    monkeypatch.setattr(module, "row_blocks", blocks_of_40_rows)
     np.testing.assert_allclose(
         moments(member(X.astype(dtype), y), **settings)["gradient"],
         whole,
