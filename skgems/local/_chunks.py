@@ -129,7 +129,8 @@ class ChunkedMember(Member):
         labels = self._sent_labels()
         counts = np.array([self.tally[label] for label in labels]).reshape(-1, 2)
         n_learning, n_held_out = counts.T
-        # If any row is held out, of a class that is not sent too, only such rows judge.
+        # If any row is held out, even of a class that is not sent, only held out rows
+        # judge models.
         has_held_out = any(n_held_out for _, n_held_out in self.tally.values())
         counts_by_role = {
             "judging": n_held_out if has_held_out else n_learning,
@@ -246,6 +247,7 @@ class _EvenSample:
         self.add(X, y, labels=[label], codes=np.zeros(len(y), dtype=int))
 
     def _thin_out(self) -> None:
+        """Keep every other row of each class until there are ``n_rows`` at most."""
         sizes = [n for n in self.class_sizes.values() if n >= self.min_class_size]
         step = _moments.stride(np.array(sizes, dtype=int), self.n_rows)
         if step > self.step:
@@ -292,7 +294,8 @@ def moments_of_chunks(
         kind, n_features=n_features, n_classes=len(classes), n_rows=sizes.sum()
     )
     if kind == "roots":
-        # Of fewer rows than features: all of them are smaller than one matrix.
+        # There are fewer rows than features, so all of them take less memory than one
+        # matrix would.
         return _moments.moments(
             _with_all_rows(member),
             kind="auto",

@@ -23,14 +23,14 @@ _FACTORS_OF_HALVES = 15
 # Means are counted from a median of the rows, so that no digits are lost where features
 # are far from 0. It is one of so many rows at most.
 _ROWS_OF_MEDIAN = 25
-# The rows that are chosen, and what numpy sorts of them.
+# Rows are chosen for it, which is one copy, and numpy sorts another.
 _COPIES_OF_MEDIAN = 2
 # Matrices of the size of the model that are in memory where a space is built: the
 # model, its copy on one scale, and what a diagonal metric has for each weight.
 _MATRICES_OF_SPACE = 3
 # Kinds of steps that an error lists, of a front that may have thousands.
 _MOST_KINDS_LISTED = 5
-# Geometries whose spaces need no matrix of the features.
+# Geometries whose spaces need no matrix (n_features, n_features).
 _WITHOUT_MATRIX = ("ellipsoid", "ball")
 
 
@@ -253,7 +253,8 @@ def _check_moments(shape: NodeShape, content: Mapping) -> None:
     behind = _behind_layers(shape, content, request)
     n_clusters = content["n_components"]
     shape.check("clusters", n_clusters, request)
-    # No cluster is of fewer rows than CLUSTER_ROWS. Each row has a distance from each.
+    # No cluster is of fewer rows than CLUSTER_ROWS. Each row of a class has a distance
+    # from each of its clusters.
     n_rows_of_class = shape.n_rows_of_largest_class
     most_clusters = min(n_clusters, n_rows_of_class // CLUSTER_ROWS + 1)
     shape.check("cluster_numbers", most_clusters * n_rows_of_class, request)

@@ -135,7 +135,7 @@ class MLPModel(SklearnModel):
         return wide.set_params(**classifier.get_params())
 
     def _class_axes(self) -> dict[int, int]:
-        # Of the last weights (n_units, n_outputs), and of the last biases.
+        # The last weights are (n_units, n_outputs), the last biases (n_outputs,).
         n_layers = len(self.classifier.coefs_)
         return {n_layers - 1: 1, 2 * n_layers - 1: 0}
 
@@ -158,7 +158,8 @@ class MLPModel(SklearnModel):
 
     @property
     def trainer(self) -> tuple[type, dict]:
-        # Its parameters; get_params looks up signatures, longer than hashing takes.
+        # Its parameters. get_params looks up signatures, which takes longer than to
+        # hash what they hold.
         attributes = vars(self.classifier)
         names = [n for n in sorted(attributes) if n[0] != "_" and n[-1] != "_"]
         return type(self.classifier), {n: attributes[n] for n in names}
@@ -205,7 +206,7 @@ class LinearModel(SklearnModel):
         return classifier
 
     def _class_axes(self) -> dict[int, int]:
-        # Of coef_ (n_outputs, n_features), and of intercept_.
+        # coef_ is (n_outputs, n_features), intercept_ (n_outputs,).
         return {0: 0, 1: 0}
 
     def parameters_of(self, network: Network) -> list[np.ndarray]:

@@ -164,8 +164,8 @@ def neurons(
 def _check_units_are_own(member: Member, weights: np.ndarray) -> None:
     """Refuse more units than the node's own network has in any layer.
 
-    A server asks about the units of the node itself. Of thousands that it made up, the
-    sizes say where each row lies along any direction.
+    A server asks about the units of the node itself. The sizes of thousands of units
+    that it made up would say where each row lies along any direction.
     """
     if member.min_rows == 1:  # single rows may be known
         return
