@@ -31,7 +31,7 @@ def get_parameters(model):
 
 
 def with_parameters(model, parameters):
-    return local_model(model).with_parameters(parameters).own
+    return local_model(model).with_parameters(parameters).classifier
 
 
 def class_axes(model):
@@ -39,11 +39,11 @@ def class_axes(model):
 
 
 def train(model, X, y, **options):
-    return local_model(model).train(X, y, **options).own
+    return local_model(model).train(X, y, **options).classifier
 
 
 def widen(model, classes):
-    return local_model(model).widened(classes).own
+    return local_model(model).widened(classes).classifier
 
 
 def initialise(model, X, y, **options):
