@@ -81,6 +81,7 @@ TESTED_ELSEWHERE = {
     ),
     "local/_lookup.py": ("local/test_model.py", "each model is looked up"),
     "local/_member.py": ("local/test_tasks.py", "tasks are asked of members"),
+    "local/_model_sums.py": ("local/test_tasks.py", "evaluate replies with them"),
     "local/_sklearn.py": ("local/test_model.py", "a kind of model"),
     "local/_skorch.py": ("local/test_model.py", "a kind of model"),
     "messages/_words.py": ("channels/test_inspecting.py", "inspect shows the words"),

@@ -7,82 +7,110 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_matrix
 from sklearn.exceptions import NotFittedError
 
 from ..compat import ovr_decision_function
 from ..networks import final_step, is_skorch
 
-# What else is raised becomes a RuntimeError, the first of these that fits itself.
-_KEPT = (NotFittedError, ValueError, TypeError)
+Rows = np.ndarray | csr_matrix  # (n_rows, n_features), or images in an array
+
+# An error within `at_node` becomes one of the first of these types that it is of; any
+# other becomes a RuntimeError, since its own type may need other arguments than a text.
+_TYPES_OF_ERRORS = (NotFittedError, ValueError, TypeError)
 
 
-def keeps_learning(estimator) -> bool:
-    """Whether its clones know what it learnt: a net around an object, not a class."""
-    last = final_step(estimator)
-    return is_skorch(last) and not isinstance(last.module, type)
+def keeps_learning(estimator: object) -> bool:
+    """Whether clones of a classifier know what it has learnt.
+
+    So it is for a skorch net that was given a module, and not a class of modules.
+    """
+    classifier = final_step(estimator)
+    return is_skorch(classifier) and not isinstance(classifier.module, type)
 
 
 class Picklable:
     """A classifier that joblib may pickle where skorch cannot: local classes."""
 
-    def __init__(self, estimator):
+    def __init__(self, estimator: object) -> None:
         self.estimator = estimator
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple:
         if is_skorch(self.estimator):
-            return _unpickled, (type(self.estimator), vars(self.estimator))
+            return _unpickle_net, (type(self.estimator), vars(self.estimator))
         return Picklable, (self.estimator,)
 
 
-def _unpickled(kind, state):
-    estimator = object.__new__(kind)
-    vars(estimator).update(state)
-    return Picklable(estimator)
+def _unpickle_net(kind: type, attributes: dict) -> Picklable:
+    net = object.__new__(kind)
+    vars(net).update(attributes)
+    return Picklable(net)
 
 
 @contextmanager
-def at_node(name: str, what: str) -> Iterator[None]:
-    """Name the node, and ``what`` cannot be done, in errors raised within a block."""
+def at_node(name: str, failure: str) -> Iterator[None]:
+    """Name the node, and what cannot be done there, in errors raised within a block."""
     try:
         yield
     except MemoryError:
         raise
-    except Exception as exc:
-        message = str(exc)
+    except Exception as error:
+        message = str(error)
         if message.startswith(f"Node {name!r}"):
             raise
-        kind = next((kind for kind in _KEPT if isinstance(exc, kind)), RuntimeError)
-        raise kind(f"Node {name!r}: {what} ({type(exc).__name__}): {message}") from exc
+        error_types = (kind for kind in _TYPES_OF_ERRORS if isinstance(error, kind))
+        error_type = next(error_types, RuntimeError)
+        raise error_type(
+            f"Node {name!r}: {failure} ({type(error).__name__}): {message}"
+        ) from error
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Description:
+    """The classes of a classifier and the features it was fitted on."""
+
     classes: np.ndarray  # (n_outputs,), the label of each output column
     seen: np.ndarray  # (n_outputs,), bool: which of these it was fitted on
     n_features_in: int | None  # None where it does not say
     feature_names_in: np.ndarray | None  # (n_features_in,)
 
     @classmethod
-    def of(cls, estimator, classes, seen=None) -> "Description":
-        names = "n_features_in_", "feature_names_in_"
-        seen = np.ones(len(classes), dtype=bool) if seen is None else seen
-        return cls(classes, seen, *(getattr(estimator, own, None) for own in names))
+    def of(
+        cls, estimator: object, classes: np.ndarray, seen: np.ndarray | None = None
+    ) -> "Description":
+        """That of a classifier whose classes are known; ``seen=None``: all of them."""
+        return cls(
+            classes=classes,
+            seen=np.ones(len(classes), dtype=bool) if seen is None else seen,
+            n_features_in=getattr(estimator, "n_features_in_", None),
+            feature_names_in=getattr(estimator, "feature_names_in_", None),
+        )
 
 
-def check_outputs(values: np.ndarray, what: str) -> None:
-    finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)
-    if not finite.all():
-        rows = f"{np.sum(~finite)} of {len(finite)} rows"
-        wrong = f"its {what} are not finite (NaN or infinity) for {rows}"
-        raise ValueError(f"{wrong}; fit this model again.")
+def check_outputs(outputs: np.ndarray, kind: str) -> None:
+    """Raise ValueError for outputs that are not finite; ``kind`` says what they are."""
+    is_finite = np.isfinite(outputs).reshape(len(outputs), -1).all(axis=1)
+    if not is_finite.all():
+        raise ValueError(
+            f"its {kind} are not finite (NaN or infinity) for {np.sum(~is_finite)} of "
+            f"{len(is_finite)} rows. Fit this model again."
+        )
 
 
-def class_scores(estimator, X) -> np.ndarray | None:
-    """Scores of rows, one for each class (one column for two); None where others."""
+def class_scores(estimator: object, X: Rows) -> np.ndarray | None:
+    """Decision values of rows by class; None where a classifier has none.
+
+    Returns
+    -------
+    scores : ndarray of shape (n_rows, n_classes), or (n_rows,), or None
+        One column for two classes, as in scikit-learn. None also where the columns of
+        its ``decision_function`` are neither classes nor pairs of them.
+    """
     if not hasattr(estimator, "decision_function"):
         return None
-    scores, n_classes = estimator.decision_function(X), len(estimator.classes_)
-    scores = np.asarray(scores)
+    scores = np.asarray(estimator.decision_function(X))
+    n_classes = len(estimator.classes_)
     if n_classes == 2 and scores.size == len(scores):
         return scores.ravel()
     n_pairs = n_classes * (n_classes - 1) // 2
@@ -92,23 +120,24 @@ def class_scores(estimator, X) -> np.ndarray | None:
     return scores if scores.shape[1:] == (n_classes,) else None
 
 
-def _scores_pairs(estimator) -> bool:
+def _scores_pairs(estimator: object) -> bool:
     """Whether a support vector machine inside scores pairs of classes."""
-    estimator = final_step(estimator)
-    shape = getattr(estimator, "decision_function_shape", None)
-    inner = getattr(estimator, "estimator_", None)
+    classifier = final_step(estimator)
+    shape = getattr(classifier, "decision_function_shape", None)
+    inner = getattr(classifier, "estimator_", None)
     if shape is not None or inner is None:
         return shape == "ovo"
     return _scores_pairs(inner)
 
 
 def to_logits(proba: np.ndarray) -> np.ndarray:
+    """Logarithms of probabilities (n_rows, n_classes), less their mean in each row."""
     logits = np.log(np.maximum(proba, np.finfo(proba.dtype).tiny))
     return logits - logits.mean(axis=1, keepdims=True)
 
 
 @contextmanager
-def as_it_was_fitted(estimator, X):
+def as_it_was_fitted(estimator: object, X: Rows) -> Iterator:
     """Rows with the names of columns that a classifier was fitted on, if any."""
     names = getattr(estimator, "feature_names_in_", None)
     # Steps may choose columns by name. Whoever fitted on names has imported pandas.
@@ -121,9 +150,10 @@ def as_it_was_fitted(estimator, X):
         yield X
 
 
-def indices_of(labels, classes) -> np.ndarray:
+def indices_of(labels: ArrayLike, classes: ArrayLike) -> np.ndarray:
     """Index of each label among the classes, -1 where it is none of them."""
-    place = {label: c for c, label in enumerate(np.asarray(classes).tolist())}
-    found, index = np.unique(np.asarray(labels), return_inverse=True)
-    own = np.array([place.get(label, -1) for label in found.tolist()], dtype=int)
-    return own[index.ravel()]
+    index_of_class = {c: k for k, c in enumerate(np.asarray(classes).tolist())}
+    distinct, codes = np.unique(np.asarray(labels), return_inverse=True)
+    # Looked up once for each label that occurs, not for each row.
+    indices = [index_of_class.get(label, -1) for label in distinct.tolist()]
+    return np.array(indices, dtype=int)[codes.ravel()]

@@ -1,6 +1,17 @@
-"""Which classifiers are functions of sums over their rows."""
+"""Which classifiers are functions of sums over their rows.
+
+Ridge regression, linear discriminant analysis and nearest centroids depend on their
+rows only by counts, means and scatter of classes. Sums of several nodes add up, so that
+the classifier of all rows at one place can be made of them, exactly.
+
+A *form* says how: a dict for JSON with the ``kind`` of such a classifier and its
+parameters, or with the ``reason`` why a classifier is no function of sums.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import NearestCentroid
@@ -9,89 +20,127 @@ from sklearn.pipeline import Pipeline
 from ..networks import Network, final_step, unwrap
 
 
-def closed_form(estimator, classes=None) -> dict:
-    """A classifier as a function of sums over its rows, or the ``reason`` why none."""
-    own, name = final_step(estimator), type(final_step(estimator)).__name__
-    if isinstance(own, Network) and not own.has_classifier:
+def closed_form(estimator: object, classes: ArrayLike | None = None) -> dict:
+    """The form of a classifier.
+
+    Parameters
+    ----------
+    estimator : object
+        Of any kind, fitted or not.
+    classes : array-like of shape (n_classes,) or None, default=None
+        The labels that its ``priors`` belong to; None: its own ``classes_``.
+    """
+    classifier = final_step(estimator)
+    name = type(classifier).__name__
+    if isinstance(classifier, Network) and not classifier.has_classifier:
         return {"reason": "there is no classifier"}
     # Not its subclasses, which may do otherwise.
-    read = _FORMS.get(type(own))
-    if read is None:
+    read_form = _READERS.get(type(classifier))
+    if read_form is None:
         return {"reason": f"{name} is not a function of sums"}
-    steps = "steps of a pipeline, fitted at the node, before it"
-    form = steps if has_steps(estimator) else read(own, classes)
-    return {"reason": f"{name} has {form}"} if isinstance(form, str) else form
+    if has_steps(estimator):
+        return {
+            "reason": f"{name} has steps of a pipeline, fitted at the node, before it"
+        }
+    return read_form(classifier, classes)
 
 
-def has_steps(estimator) -> bool:
-    own = unwrap(estimator)
-    if not isinstance(own, Pipeline):
+def has_steps(estimator: object) -> bool:
+    """Whether a classifier is in a pipeline, behind steps that change rows."""
+    pipeline = unwrap(estimator)
+    if not isinstance(pipeline, Pipeline):
         return False
-    *before, last = [step for _, step in own.steps]
-    return any(step not in (None, "passthrough") for step in before) or has_steps(last)
+    *transformers, last = [step for _, step in pipeline.steps]
+    changes_rows = any(step not in (None, "passthrough") for step in transformers)
+    return changes_rows or has_steps(last)
 
 
-def _ridge(own: RidgeClassifier, classes) -> dict | str:
-    if own.positive:
-        return "positive=True"
-    if np.size(own.alpha) != 1:
-        return "an alpha for each output"
-    form = {"kind": "ridge", "alpha": float(np.ravel(own.alpha)[0])}
-    form |= {"fit_intercept": bool(own.fit_intercept)}
-    return form | {"class_weight": as_class_weight(own.class_weight)}
+def _ridge_form(classifier: RidgeClassifier, classes: ArrayLike | None) -> dict:
+    if classifier.positive:
+        return {"reason": "RidgeClassifier has positive=True"}
+    if np.size(classifier.alpha) != 1:
+        return {"reason": "RidgeClassifier has an alpha for each output"}
+    return {
+        "kind": "ridge",
+        "alpha": float(np.ravel(classifier.alpha)[0]),
+        "fit_intercept": bool(classifier.fit_intercept),
+        "class_weight": as_class_weight(classifier.class_weight),
+    }
 
 
-def _lda(own: LinearDiscriminantAnalysis, classes) -> dict | str:
-    if own.covariance_estimator is not None:
-        return "a covariance_estimator"
-    if isinstance(own.shrinkage, str):
-        return f"shrinkage={own.shrinkage!r}"
-    priors = _of_classes(own.priors, own, classes)
-    if own.solver == "svd":
-        return {"kind": "lda", "solver": "svd", "priors": priors, "tol": float(own.tol)}
-    # Both solve the same equations.
-    shrinkage = float(own.shrinkage) if own.shrinkage else None
-    return {"kind": "lda", "solver": "lsqr", "shrinkage": shrinkage, "priors": priors}
+def _lda_form(
+    classifier: LinearDiscriminantAnalysis, classes: ArrayLike | None
+) -> dict:
+    if classifier.covariance_estimator is not None:
+        return {"reason": "LinearDiscriminantAnalysis has a covariance_estimator"}
+    shrinkage = classifier.shrinkage
+    if isinstance(shrinkage, str):
+        return {"reason": f"LinearDiscriminantAnalysis has shrinkage={shrinkage!r}"}
+    priors = _priors_by_label(classifier, classes)
+    if classifier.solver == "svd":
+        tol = float(classifier.tol)
+        return {"kind": "lda", "solver": "svd", "priors": priors, "tol": tol}
+    # "lsqr" and "eigen" solve the same equations.
+    return {
+        "kind": "lda",
+        "solver": "lsqr",
+        "shrinkage": float(shrinkage) if shrinkage else None,
+        "priors": priors,
+    }
 
 
-def _nearest_centroid(own: NearestCentroid, classes) -> dict | str:
-    if own.metric != "euclidean":
-        return f"metric={own.metric!r}"
-    least, priors = own.shrink_threshold, _of_classes(own.priors, own, classes)
-    least = None if least is None else float(least)
-    return {"kind": "nearest_centroid", "shrink_threshold": least, "priors": priors}
+def _nearest_centroid_form(
+    classifier: NearestCentroid, classes: ArrayLike | None
+) -> dict:
+    if classifier.metric != "euclidean":
+        return {"reason": f"NearestCentroid has metric={classifier.metric!r}"}
+    threshold = classifier.shrink_threshold
+    return {
+        "kind": "nearest_centroid",
+        "shrink_threshold": None if threshold is None else float(threshold),
+        "priors": _priors_by_label(classifier, classes),
+    }
 
 
-def _of_classes(priors, own, classes) -> list | str | None:
+def _priors_by_label(
+    classifier: LinearDiscriminantAnalysis | NearestCentroid,
+    classes: ArrayLike | None,
+) -> list | str | None:
+    """Pairs of a label and its prior; None or a word as the classifier has it."""
+    priors = classifier.priors
     if priors is None or isinstance(priors, str):
         return priors
-    labels = own.classes_ if classes is None else classes
-    values = np.asarray(priors, dtype=float)
-    if values.shape != (len(labels),):
-        found = f"priors of shape {values.shape}, but there are {len(labels)} classes"
-        raise ValueError(f"{type(own).__name__} has {found}.")
-    return _pairs(labels.tolist(), values.tolist())
+    labels = classifier.classes_ if classes is None else classes
+    probabilities = np.asarray(priors, dtype=float)
+    if probabilities.shape != (len(labels),):
+        raise ValueError(
+            f"{type(classifier).__name__} has priors of shape {probabilities.shape}, "
+            f"but there are {len(labels)} classes. Give one prior for each class."
+        )
+    return _sorted_pairs(labels.tolist(), probabilities.tolist())
 
 
-def as_class_weight(given) -> str | list | None:
-    if not isinstance(given, dict) or not given:
-        return given or None
-    labels = np.asarray(list(given)).tolist()
-    return _pairs(labels, [float(value) for value in given.values()])
+def as_class_weight(class_weight: Mapping | str | None) -> str | list | None:
+    """A parameter `class_weight` for JSON: "balanced", or pairs of label and weight."""
+    if not isinstance(class_weight, dict) or not class_weight:
+        return class_weight or None
+    labels = np.asarray(list(class_weight)).tolist()
+    return _sorted_pairs(labels, [float(weight) for weight in class_weight.values()])
 
 
-def weights_of(given: list, labels) -> np.ndarray:
-    known = dict(given)
-    return np.array([known.get(label, 1.0) for label in np.asarray(labels).tolist()])
+def weights_of(pairs: Sequence, classes: ArrayLike) -> np.ndarray:
+    """The weight of each class, by pairs of label and weight; 1 where it has none."""
+    weight_of_label = dict(pairs)
+    return np.array([weight_of_label.get(c, 1.0) for c in np.asarray(classes).tolist()])
 
 
-def _pairs(labels: list, values: list) -> list:
-    """In one order, so that equal pairs are equal lists."""
-    return sorted([label, value] for label, value in zip(labels, values, strict=True))
+def _sorted_pairs(labels: list, numbers: list) -> list:
+    """Pairs of a label and its number, in one order: equal pairs are equal lists."""
+    return sorted([label, n] for label, n in zip(labels, numbers, strict=True))
 
 
-_FORMS = {
-    RidgeClassifier: _ridge,
-    LinearDiscriminantAnalysis: _lda,
-    NearestCentroid: _nearest_centroid,
+_READERS: Mapping[type, Callable[..., dict]] = {
+    RidgeClassifier: _ridge_form,
+    LinearDiscriminantAnalysis: _lda_form,
+    NearestCentroid: _nearest_centroid_form,
 }

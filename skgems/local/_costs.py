@@ -17,12 +17,20 @@ from ..steps import Columns, ColumnsError, Front, as_rows, front_size
 from ._moments import class_weight_of
 from ._tasks import MOST_DRAWN
 
-# Factors under which losses are summed where models are judged by halves of rows.
+# How many factors on logits losses are summed under, where models are judged by halves
+# of rows: the FACTORS of the room `federation`, which is above this one.
 _FACTORS_OF_HALVES = 15
-# Rows of a cluster, at most, whose median its means are counted from, and copies of
-# these rows that it takes.
-_ROWS_OF_MEDIAN, _COPIES_OF_MEDIAN = 25, 2
-# Geometries whose spaces need no matrix of the features.
+# Means are counted from a median of the rows, so that no digits are lost where features
+# are far from 0. It is one of so many rows at most.
+_ROWS_OF_MEDIAN = 25
+# Rows are chosen for it, which is one copy, and numpy sorts another.
+_COPIES_OF_MEDIAN = 2
+# Matrices of the size of the model that are in memory where a space is built: the
+# model, its copy on one scale, and what a diagonal metric has for each weight.
+_MATRICES_OF_SPACE = 3
+# Kinds of steps that an error lists, of a front that may have thousands.
+_MOST_KINDS_LISTED = 5
+# Geometries whose spaces need no matrix (n_features, n_features).
 _WITHOUT_MATRIX = ("ellipsoid", "ball")
 
 
@@ -37,7 +45,7 @@ class NodeShape:
     name: str
     estimator: object
     X: object
-    is_sparse: bool  # whether what the model is of are sparse rows
+    is_sparse: bool  # whether what the model takes are sparse rows
     n_rows: int
     n_columns: int
     n_classes: int
@@ -45,9 +53,17 @@ class NodeShape:
     limits: Limits
 
     @classmethod
-    def of(cls, estimator, X, y, *, name: str, limits: Limits) -> "NodeShape":
-        """That of rows of any form, with their labels, None for rows without."""
-        sizes = np.array([num_samples(X)]) if y is None else _sizes_of_classes(y)
+    def of(
+        cls,
+        estimator: object,
+        X: object,
+        y: object,
+        *,
+        name: str,
+        limits: Limits,
+    ) -> "NodeShape":
+        """The shape of rows of any form; ``y`` is None for rows without labels."""
+        class_sizes = np.array([num_samples(X)]) if y is None else _class_sizes(y)
         return cls(
             name=name,
             estimator=estimator,
@@ -55,8 +71,8 @@ class NodeShape:
             is_sparse=issparse(X),
             n_rows=num_samples(X),
             n_columns=int(np.prod(np.shape(X)[1:], dtype=int)),
-            n_classes=max(len(sizes), 1),
-            n_rows_of_largest_class=int(np.max(sizes, initial=0)),
+            n_classes=max(len(class_sizes), 1),
+            n_rows_of_largest_class=int(np.max(class_sizes, initial=0)),
             limits=limits,
         )
 
@@ -65,24 +81,26 @@ class NodeShape:
         """Whether the classifier was fitted with weights of classes."""
         try:
             return class_weight_of(self.estimator) is not None
-        except (ValueError, TypeError, AttributeError):  # which is said later
+        except (ValueError, TypeError, AttributeError):
+            # The classifier cannot be read, which is an error where it is needed.
             return False
 
-    def check(self, limit: str, asked: int, request: str) -> None:
-        """Raise LimitError if a request, said in words, asks for more of something."""
-        most = getattr(self.limits, limit)
-        if asked > most:
-            about = Limits.__dataclass_fields__[limit].metadata
-            if about["of_rows"]:
-                asked = _rounded_up(asked)
-            raise LimitError(
-                f"Node {self.name!r}: {request} asks for {asked:,} {about['unit']}, "
-                f"more than the limit {limit}={most:,} of this node. Nothing was "
-                "computed. If the request is as it should be, and this machine has "
-                "the memory and the time, the owner of the node "
-                f"can allow it with limits=Limits({limit}={asked}), or on the command "
-                f"line with --limit {limit}={asked}. Else let the server ask for less."
-            )
+    def check(self, limit: str, amount: int, request: str) -> None:
+        """Raise LimitError if a request, said in words, needs more than a limit."""
+        largest = getattr(self.limits, limit)
+        if amount <= largest:
+            return
+        metadata = Limits.__dataclass_fields__[limit].metadata
+        if metadata["of_rows"]:
+            amount = _rounded_up(amount)
+        raise LimitError(
+            f"Node {self.name!r}: {request} asks for {amount:,} {metadata['unit']}, "
+            f"more than the limit {limit}={largest:,} of this node. Nothing was "
+            "computed. If the request is as it should be, and this machine has the "
+            "memory and the time, the owner of the node can allow it with "
+            f"limits=Limits({limit}={amount}), or on the command line with --limit "
+            f"{limit}={amount}. Else let the server ask for less."
+        )
 
 
 def _rounded_up(count: int) -> int:
@@ -118,13 +136,15 @@ def check_cost(request: Message, shape: NodeShape, open_front: Callable) -> None
     content = dict(request.content)
     arrays = request.arrays.values()
     n_parameters = sum(array.size for array in arrays if array.dtype.kind == "f")
-    if request.task != "train":  # of which they are those of the node's own model
+    if request.task != "train":  # which has as many as the node's own model
         shape.check("parameters", n_parameters, f"the request {request.task!r}")
     _Cost(shape=shape, open_front=open_front).check(request.task, content)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Cost:
+    """Checks what requests cost on rows of a shape."""
+
     shape: NodeShape
     open_front: Callable
 
@@ -135,8 +155,8 @@ class _Cost:
         if after is None:  # a front that waits: nothing comes behind it
             return
         if task == "halves":
-            for asked in content["asked"].values():
-                self.check("join", dict(asked))
+            for join_content in content["asked"].values():
+                self.check("join", dict(join_content))
         elif task == "join":
             for request in requests_in(content):
                 after.check(request.task, request.content)
@@ -154,16 +174,17 @@ class _Cost:
             shape = replace(self.shape, n_columns=n_columns, is_sparse=True)
             return replace(self, shape=shape)
         size = front_size(front, _columns_of(front, self.shape))
-        kinds = ", ".join(list(dict.fromkeys(size.kinds))[:5])
-        text = f"the front ({kinds}) of {request}"
-        for limit, asked in {
+        kinds = list(dict.fromkeys(size.kinds))[:_MOST_KINDS_LISTED]
+        front_in_words = f"the front ({', '.join(kinds)}) of {request}"
+        amounts = {
             "step_size": size.step_size,
             "front_columns": size.n_columns,
             "parameters": size.n_weights,
             "power_columns": size.n_power_columns,
             "front_numbers": size.numbers_on(self.shape.n_rows),
-        }.items():
-            self.shape.check(limit, asked, text)
+        }
+        for limit, amount in amounts.items():
+            self.shape.check(limit, amount, front_in_words)
         if size.n_columns_out is None:
             return None
         shape = replace(self.shape, n_columns=size.n_columns_out, is_sparse=False)
@@ -171,12 +192,13 @@ class _Cost:
 
     def _check_judge(self, content: Mapping) -> None:
         n_outputs = 0
-        for asked in content["models"].values():
-            if asked.get("front") is not None:
-                self._behind(asked["front"], "the request 'judge'")
-            most = max(len(asked[half]["labels"]) for half in ("first", "second"))
-            _check_classes(self.shape, most, "the request 'judge'")
-            n_outputs += most
+        for models in content["models"].values():
+            if models.get("front") is not None:
+                self._behind(models["front"], "the request 'judge'")
+            # Each row is judged by one of the two, so the larger one counts.
+            n_classes = max(len(models[half]["labels"]) for half in ("first", "second"))
+            _check_classes(self.shape, n_classes, "the request 'judge'")
+            n_outputs += n_classes
         self.shape.check(
             "losses", n_outputs * _FACTORS_OF_HALVES, "the request 'judge'"
         )
@@ -186,20 +208,23 @@ def _columns_of(front: Front, shape: NodeShape) -> Columns:
     """The columns that all nodes have, or in a first message those of the node."""
     if front.columns is not None:
         return front.columns
-    plain = Columns(shape.n_columns, None, (False,) * shape.n_columns, "float64")
+    numbers = Columns(
+        n=shape.n_columns, names=None, text=(False,) * shape.n_columns, dtype="float64"
+    )
     if not hasattr(shape.X, "columns") and not front.chooses_columns:
-        return plain
+        return numbers
     try:
         return Columns.of(as_rows(shape.X))
-    except ColumnsError:  # which is said where they are to be summed
-        return plain
+    except ColumnsError:  # raised again where they are to be summed
+        return numbers
 
 
-def _sizes_of_classes(y: object) -> np.ndarray:
+def _class_sizes(y: object) -> np.ndarray:
+    """(n_classes,), the number of rows of each class."""
     labels = np.asarray(y)
     try:
         return np.unique(labels, return_counts=True)[1]
-    except TypeError:  # labels that have no order, which is said where they are read
+    except TypeError:  # labels that have no order: an error where they are read
         return np.unique(labels.astype(str), return_counts=True)[1]
 
 
@@ -226,30 +251,51 @@ def _behind_layers(
 def _check_moments(shape: NodeShape, content: Mapping) -> None:
     request = "the request 'moments'"
     behind = _behind_layers(shape, content, request)
-    n_clusters, n_classes = content["n_components"], shape.n_classes
-    n_columns, n_rows = behind.n_columns, shape.n_rows
+    n_clusters = content["n_components"]
     shape.check("clusters", n_clusters, request)
-    # No cluster is of fewer rows than so many.
+    # No cluster is of fewer rows than CLUSTER_ROWS. Each row of a class has a distance
+    # from each of its clusters.
     n_rows_of_class = shape.n_rows_of_largest_class
     most_clusters = min(n_clusters, n_rows_of_class // CLUSTER_ROWS + 1)
     shape.check("cluster_numbers", most_clusters * n_rows_of_class, request)
-    kind = moments_kind(content["kind"], n_columns, n_classes, n_rows)
-    n_numbers = {
+    n_numbers = _n_moment_numbers(shape, content, behind=behind)
+    # Means and variances of clusters.
+    n_vectors = 2 * min(shape.n_classes * most_clusters, shape.n_rows)
+    n_numbers += n_vectors * behind.n_columns
+    n_numbers += _n_gradient_numbers(shape, content, n_columns=behind.n_columns)
+    if not behind.is_sparse:
+        n_median_rows = min(shape.n_rows, _ROWS_OF_MEDIAN)
+        n_numbers += _COPIES_OF_MEDIAN * n_median_rows * behind.n_columns
+    shape.check("moment_numbers", n_numbers, request)
+
+
+def _n_moment_numbers(shape: NodeShape, content: Mapping, *, behind: NodeShape) -> int:
+    """Numbers in the scatter of classes, of rows ``behind`` hidden layers."""
+    n_classes = shape.n_classes
+    n_columns = behind.n_columns
+    kind = moments_kind(
+        content["kind"],
+        n_features=n_columns,
+        n_classes=n_classes,
+        n_rows=shape.n_rows,
+    )
+    n_numbers_of_kind = {
         "class": n_classes * n_columns**2,
         "shared": n_columns**2 + n_classes * n_columns,
         "diagonal": n_classes * n_columns,
-        "roots": n_rows * n_columns,
-    }[kind]
-    # Means and variances of clusters.
-    n_numbers += 2 * min(n_classes * most_clusters, n_rows) * n_columns
-    # A gradient, or where classes have weights one for each class.
+        "roots": shape.n_rows * n_columns,
+    }
+    return n_numbers_of_kind[kind]
+
+
+def _n_gradient_numbers(shape: NodeShape, content: Mapping, *, n_columns: int) -> int:
+    """Numbers in the gradient, or where classes have weights in one for each class."""
     weight = content.get("class_weight")
-    by_class = weight == "balanced" or (weight == "members" and shape.has_class_weights)
-    n_gradients = n_classes if by_class else 1
-    n_numbers += n_gradients * n_classes * (n_columns + 1)
-    if not behind.is_sparse:
-        n_numbers += _COPIES_OF_MEDIAN * min(n_rows, _ROWS_OF_MEDIAN) * n_columns
-    shape.check("moment_numbers", n_numbers, request)
+    is_by_class = weight == "balanced" or (
+        weight == "members" and shape.has_class_weights
+    )
+    n_gradients = shape.n_classes if is_by_class else 1
+    return n_gradients * shape.n_classes * (n_columns + 1)
 
 
 def _check_space(shape: NodeShape, content: Mapping) -> None:
@@ -260,7 +306,7 @@ def _check_space(shape: NodeShape, content: Mapping) -> None:
     n_rays = content["n_directions"]
     shape.check("directions", n_rays, request)
     shape.check("ray_outputs", n_rays * n_outputs, request)
-    n_numbers = 3 * (behind.n_columns + 1) * n_outputs
+    n_numbers = _MATRICES_OF_SPACE * (behind.n_columns + 1) * n_outputs
     if content["geometry"]["name"] not in _WITHOUT_MATRIX:
         n_numbers += behind.n_columns**2
     shape.check("moment_numbers", n_numbers, request)
@@ -314,17 +360,21 @@ def _check_train(shape: NodeShape, content: Mapping) -> None:
 
 
 def _check_retrain(shape: NodeShape, content: Mapping) -> None:
-    request, coefs = "the request 'retrain'", content["coefs"]
+    request = "the request 'retrain'"
+    coefs = content["coefs"]
     epochs = content["epochs"]
     shape.check("epochs", epochs, request)
-    n_inputs, n_outputs = coefs[0].shape[0], coefs[-1].shape[1]
+    n_inputs = coefs[0].shape[0]
+    n_outputs = coefs[-1].shape[1]
     _check_classes(shape, n_outputs, request)
     n_units = sum(W.shape[1] for W in coefs[:-1])
     _behind_layers(shape, content, request, n_more_units=n_units)
+    # The time of an epoch goes by the number of parameters. It is said in units of a
+    # network of one hidden layer, which has n_inputs + n_outputs + 1 of them a unit.
     n_parameters = sum(W.size + W.shape[1] for W in coefs)
     n_equal_units = n_parameters // (n_inputs + n_outputs + 1)
     if content.get("others") is not None:
-        # Rows that are drawn beside the node's own.
+        # Rows are drawn beside the node's own, which are trained on too.
         n_equal_units *= 1 + MOST_DRAWN
     shape.check("epoch_units", epochs * n_equal_units, request)
 

@@ -1,10 +1,17 @@
 """How many numbers a node tells about hidden layers, which a server may have made up.
 
 Units of a made-up layer are distances of rows from any planes that a server likes.
-Moments of m units hold m (m + 1) / 2 products a class, and no rule about single units
-bounds what these say together: directions can be rotated, thresholds moved. What does
-bound it is counting. As long as a node tells fewer numbers about layers than its rows
-hold (rows times features), the rows are not determined by them.
+Moments of m units hold
+
+    m (m + 1) / 2
+
+products a class, and no rule about single units bounds what these say together:
+directions can be rotated, thresholds moved. What does bound it is counting. As long as
+a node tells fewer numbers about layers than its rows hold,
+
+    n_rows * n_features,
+
+the rows are not determined by them.
 """
 
 from collections.abc import Iterator
@@ -23,25 +30,32 @@ _FEWEST_FACTORS = 5
 _TELLING = ("moments", "neurons", "space")
 # Fields that hold what the server sent.
 _SENT_BEFORE = ("centers", "center")
-# Fields that may hold a matrix of which one half says all.
+# Fields that may hold a symmetric matrix, of which one half says all.
 _SYMMETRIC = ("precision", "metric_scatter")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerMoments:
-    """What is sent of the outputs of hidden layers."""
+    """What a reply about moments holds of the outputs of hidden layers."""
 
-    kind: str
-    # Means and variances of clusters of a class, or only of the class itself.
+    kind: str  # of the scatter, as in `moments_kind`
+    # Whether there are means and variances of clusters, or only means of classes.
     has_clusters: bool
-    # Factors that stand for the covariances of a class, with its variances; None: all.
+    # How many factors, with its variances, stand for the covariances of a class. None:
+    # there are all covariances.
     n_factors: int | None = None
 
-    def n_numbers(self, n_units: int, class_sizes: np.ndarray, n_parts: int) -> int:
-        """Numbers told, of rows in so many classes and clusters of these."""
+    def n_numbers(
+        self, *, n_units: int, class_sizes: np.ndarray, n_clusters: int
+    ) -> int:
+        """How many numbers such a reply holds.
+
+        ``class_sizes`` (n_classes,) may hold zeros; ``n_clusters`` are those of all
+        classes together.
+        """
         n_classes = np.count_nonzero(class_sizes)
         if self.n_factors is not None:
-            # And a unit of each number.
+            # For each class its factors and variances, and one scale for each unit.
             n_products = (n_classes * (self.n_factors + 1) + 1) * n_units
         else:
             n_products = {
@@ -49,8 +63,9 @@ class LayerMoments:
                 "shared": n_units * (n_units + 1) // 2 + n_classes * n_units,
                 "diagonal": n_classes * n_units,
             }[self.kind]
-        # Means, and variances of clusters; and the point that means are counted from.
-        n_vectors = 2 * n_parts if self.has_clusters else n_classes
+        # A mean and variances for each cluster, or only a mean for each class.
+        n_vectors = 2 * n_clusters if self.has_clusters else n_classes
+        # And the point that means are counted from.
         return n_products + (n_vectors + 1) * n_units
 
 
@@ -59,45 +74,52 @@ def layer_moments(
     kind: str,
     n_units: int,
     class_sizes: np.ndarray,
-    n_parts: int,
-    most: float,
+    n_clusters: int,
+    most_numbers: float,
 ) -> LayerMoments:
     """The most that may be sent of hidden layers.
+
+    Where not even variances are few enough these are returned; the node then refuses
+    the request, by `numbers_about_layers`.
 
     Parameters
     ----------
     kind : str
-        As a request has it. Only "auto" is made less; others are what a person chose.
+        As a request has it. Only for "auto" less may be sent; other kinds are what a
+        person chose.
     n_units : int
         Outputs of the last hidden layer.
     class_sizes : ndarray of shape (n_classes,)
         Number of rows per class.
-    n_parts : int
-        Most clusters of all classes.
-    most : float
+    n_clusters : int
+        The most clusters that all classes together can have.
+    most_numbers : float
         How many numbers may be told.
     """
     if kind != "auto":
         return LayerMoments(kind=kind, has_clusters=True)
     # Matrices that are too large for other reasons are not sent either.
-    largest = moments_kind("auto", n_units, len(class_sizes))
-    for sent in _most_first(largest, n_units):
-        if sent.n_numbers(n_units, class_sizes, n_parts) <= most:
-            return sent
-    return sent
+    largest = moments_kind("auto", n_features=n_units, n_classes=len(class_sizes))
+    for candidate in _most_first(largest, n_units):
+        n_numbers = candidate.n_numbers(
+            n_units=n_units, class_sizes=class_sizes, n_clusters=n_clusters
+        )
+        if n_numbers <= most_numbers:
+            return candidate
+    return candidate
 
 
 def _most_first(largest: str, n_units: int) -> Iterator[LayerMoments]:
     """What can be sent, in the order of what likely models lose least by."""
     if largest == "class":
         yield LayerMoments(kind="class", has_clusters=True)
-        # Twice as many would be as many numbers as the whole matrix has.
+        # More factors, with the variances, are as many numbers as the whole matrix has:
+        # (n_factors + 1) * n_units against n_units * (n_units + 1) / 2.
         most_factors = (n_units - 2) // 2
-        for has_clusters, fewest in ((True, _FEWEST_FACTORS), (False, 1)):
-            for n_factors in range(most_factors, fewest - 1, -1):
-                yield LayerMoments(
-                    kind="class", has_clusters=has_clusters, n_factors=n_factors
-                )
+        for n_factors in range(most_factors, _FEWEST_FACTORS - 1, -1):
+            yield LayerMoments(kind="class", has_clusters=True, n_factors=n_factors)
+        for n_factors in range(most_factors, 0, -1):
+            yield LayerMoments(kind="class", has_clusters=False, n_factors=n_factors)
     elif largest == "shared":
         yield LayerMoments(kind="shared", has_clusters=True)
         yield LayerMoments(kind="shared", has_clusters=False)
@@ -107,8 +129,8 @@ def _most_first(largest: str, n_units: int) -> Iterator[LayerMoments]:
 def numbers_about_layers(request: Message, reply: Message) -> int:
     """How many numbers a reply tells about hidden layers that came with the request.
 
-    Judgements of models (evaluate, score, size) are few numbers, and bounded by
-    themselves; training (retrain) is not a statistic, and bounded by nothing.
+    Replies that judge models (evaluate, score, size) are few numbers, and bounded by
+    themselves. Those of training (retrain) are no statistic, and bounded by nothing.
     """
     if request.content.get("hidden") is None or request.task not in _TELLING:
         return 0
@@ -117,6 +139,8 @@ def numbers_about_layers(request: Message, reply: Message) -> int:
         field = path.rpartition(".")[2]
         if array.dtype.kind != "f" or field in _SENT_BEFORE:
             continue
-        is_symmetric = field in _SYMMETRIC and array.ndim == 2
-        n_numbers += (array.size + len(array)) // 2 if is_symmetric else array.size
+        if field in _SYMMETRIC and array.ndim == 2:
+            n_numbers += (array.size + len(array)) // 2
+        else:
+            n_numbers += array.size
     return n_numbers

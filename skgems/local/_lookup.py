@@ -7,6 +7,8 @@ from ..networks import final_step, is_skorch
 from ._model import LocalModel
 from ._sklearn import LogisticModel, MLPModel, SGDModel, SklearnModel
 
+# Kinds that can go on training. Subclasses of a kind, as LogisticRegressionCV is one of
+# LogisticRegression, are looked up as it is; their model says so if they cannot.
 KINDS: dict[type, type[LocalModel]] = {
     MLPClassifier: MLPModel,
     SGDClassifier: SGDModel,
@@ -14,12 +16,15 @@ KINDS: dict[type, type[LocalModel]] = {
 }
 
 
-def local_model(estimator, *, name: str = "estimator") -> LocalModel:
-    own = final_step(estimator)
-    if is_skorch(own):
+def local_model(estimator: object, *, name: str = "estimator") -> LocalModel:
+    """A classifier of any kind as a `LocalModel`; ``name``, for errors, is the node."""
+    classifier = final_step(estimator)
+    if is_skorch(classifier):
         # Imports torch, which a skorch net has brought.
         from ._skorch import SkorchModel
 
         return SkorchModel(estimator, name)
-    known = (model for kind, model in KINDS.items() if isinstance(own, kind))
-    return next(known, SklearnModel)(estimator, name)
+    for kind, model_class in KINDS.items():
+        if isinstance(classifier, kind):
+            return model_class(estimator, name)
+    return SklearnModel(estimator, name)

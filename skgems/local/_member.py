@@ -1,80 +1,118 @@
 """A node's own side of a plan: its classifier and its rows."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import NoReturn
 
 import numpy as np
 
 from ._cache import digest
-from ._classifiers import Picklable
+from ._classifiers import Picklable, Rows
 from ._lookup import local_model
 from ._model import LocalModel
 
+# What rows may be used for: to judge models, to be summed, to train on.
 ROLES = ("judging", "moments", "training")
-_all = partial(slice, None)
+
+_all_rows = partial(slice, None)
 
 
 class TooFewRowsError(ValueError):
     """A node has so few rows of a class that its reply would reveal them."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Member:
-    """What a node answers from, and nobody else sees."""
+    """What a node answers from, and nobody else sees: its classifier and its rows."""
 
     name: str
     picklable: Picklable = field(repr=False)
-    X: Any = field(repr=False)
-    y: np.ndarray = field(repr=False)
-    judging: np.ndarray | slice = field(default_factory=_all, repr=False)
-    moments: np.ndarray | slice = field(default_factory=_all, repr=False)
-    training: np.ndarray | slice = field(default_factory=_all, repr=False)
+    X: Rows = field(repr=False)
+    y: np.ndarray = field(repr=False)  # (n_rows,), labels
+    # For each role the indices of rows that have it, sorted; a slice: all rows.
+    judging: np.ndarray | slice = field(default_factory=_all_rows, repr=False)
+    moments: np.ndarray | slice = field(default_factory=_all_rows, repr=False)
+    training: np.ndarray | slice = field(default_factory=_all_rows, repr=False)
+    # (n_rows,), for how much each row counts where nodes share rows. None: once.
     weights: np.ndarray | None = field(default=None, repr=False)
+    # Labels of classes that were too small to be told of, whose rows are not in X.
     left_out: np.ndarray | None = field(default=None, repr=False)
+    # The fewest rows that a statistic may be of; 1: single rows may be known.
     min_rows: int = field(default=1, repr=False)
     # How many numbers may still be told about hidden layers; None: nobody counts them.
     layer_numbers_left: int | None = field(default=None, repr=False)
-    memo: dict = field(default_factory=dict, repr=False)  # of a front that is fitted
+    # What a front that is being fitted has computed of the rows, for its next steps.
+    memo: dict = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, name: str, estimator, X, y, **roles) -> "Member":
-        return cls(name, Picklable(estimator), X, y, **roles)
+    def of(
+        cls,
+        name: str,
+        estimator: object,
+        X: Rows | None,
+        y: np.ndarray | None,
+        **attributes: object,
+    ) -> "Member":
+        """A member of a classifier of any kind; ``attributes`` are further fields."""
+        return cls(name=name, picklable=Picklable(estimator), X=X, y=y, **attributes)
 
     @property
     def model(self) -> LocalModel:
         return local_model(self.picklable.estimator, name=self.name)
 
     def digest(self, classifier: bool) -> str | None:
-        """A hash of the rows, and of how the classifier trains; None if none."""
+        """A hash of the rows, and if asked for of how the classifier trains.
+
+        It is None where there is none: pickling a user's own class may raise anything.
+        """
         try:
-            rows = self._rows_digest
-            return digest(rows, self.model.trainer) if classifier else rows
-        except Exception:  # pickling a user's own class may raise anything
+            if not classifier:
+                return self._rows_digest
+            return digest(self._rows_digest, self.model.trainer)
+        except Exception:
             return None
 
     @cached_property
     def _rows_digest(self) -> str:
-        roles = self.judging, self.moments, self.training
-        bounds = self.min_rows, self.layer_numbers_left
-        return digest(self.X, self.y, *roles, self.left_out, *bounds)
+        return digest(
+            self.X,
+            self.y,
+            self.judging,
+            self.moments,
+            self.training,
+            self.left_out,
+            self.min_rows,
+            self.layer_numbers_left,
+        )
 
     @property
     def learning(self) -> np.ndarray | slice:
-        parts = self.moments, self.training
-        whole = any(isinstance(part, slice) for part in parts)
-        return _all() if whole else np.union1d(*parts)
+        """Indices of rows that may be summed or trained on; a slice: all rows."""
+        if isinstance(self.moments, slice) or isinstance(self.training, slice):
+            return _all_rows()
+        return np.union1d(self.moments, self.training)
 
     @property
     def has_classifier(self) -> bool:
+        """Whether it has more than rows: `Network.of_rows` stands for no classifier."""
         return getattr(self.picklable.estimator, "has_classifier", True)
 
     def own_linear(self) -> tuple[np.ndarray, list]:
-        network = self.model.network()
-        own = np.unique(network.classes[network.seen])
-        return network.aligned(own).last, own.tolist()
+        """The last layer of its model, by the classes it was fitted on, and these.
 
-    def logit_size(self, X) -> float:
+        Returns
+        -------
+        W : ndarray of shape (n_inputs + 1, n_classes)
+            The intercepts are the last row.
+        labels : list
+            Sorted, the label of each column.
+        """
+        network = self.model.network()
+        classes = np.unique(network.classes[network.seen])
+        return network.aligned(classes).last, classes.tolist()
+
+    def logit_size(self, X: Rows) -> float:
         """Root mean square of its own model's logits of some rows, less their mean."""
         if not X.shape[0]:
             return 0.0
@@ -83,53 +121,77 @@ class Member:
         return float(np.sqrt(np.mean(logits**2)))
 
     def class_sizes(self) -> dict:
-        """How many rows of each class models are made of; or judged by, if of none."""
+        """The number of rows of each class that models learn from.
+
+        For a class of which no row is learnt from it is the number that judges.
+        """
         labels, codes = np.unique(self.y, return_inverse=True)
         # Rows that only score are in no sum by class, so the others must be enough.
-        learning = np.bincount(codes[self.learning], minlength=len(labels))
-        sizes = np.where(learning > 0, learning, np.bincount(codes))
+        n_learning = np.bincount(codes[self.learning], minlength=len(labels))
+        sizes = np.where(n_learning > 0, n_learning, np.bincount(codes))
         return dict(zip(labels.tolist(), sizes.tolist(), strict=True))
 
     def of_large_classes(self, min_rows: int) -> "Member":
         """Without rows of smaller classes; TooFewRowsError where a role has no more."""
-        few = self._few(min_rows)
-        if not few:
+        small_classes = self._small_classes(min_rows)
+        if not small_classes:
             return self
         labels, codes = np.unique(self.y, return_inverse=True)
-        small = np.array([label in few for label in labels.tolist()])
-        kept, left_out = ~small[codes], labels[small]
-        place, roles = np.cumsum(kept) - 1, {}
+        is_small = np.array([label in small_classes for label in labels.tolist()])
+        is_kept = ~is_small[codes]
+        new_index = np.cumsum(is_kept) - 1  # of rows that are kept
+        rows_by_role = {}
         for role in ROLES:
             rows = getattr(self, role)
+            has_rows = is_kept.any()
             if not isinstance(rows, slice):
-                rows = roles[role] = place[rows[kept[rows]]]
-            if not kept.any() or (not isinstance(rows, slice) and not len(rows)):
-                self._raise_too_few(few, min_rows, role)
-        roles["weights"] = None if self.weights is None else self.weights[kept]
-        return replace(self, X=self.X[kept], y=self.y[kept], left_out=left_out, **roles)
+                rows = new_index[rows[is_kept[rows]]]
+                has_rows = has_rows and len(rows) > 0
+            if not has_rows:
+                self._raise_too_few(small_classes, min_rows=min_rows, role=role)
+            rows_by_role[role] = rows
+        return replace(
+            self,
+            X=self.X[is_kept],
+            y=self.y[is_kept],
+            judging=rows_by_role["judging"],
+            moments=rows_by_role["moments"],
+            training=rows_by_role["training"],
+            weights=None if self.weights is None else self.weights[is_kept],
+            left_out=labels[is_small],
+        )
 
-    def _few(self, min_rows: int) -> dict:
-        return {c: n for c, n in self.class_sizes().items() if n < min_rows}
+    def _small_classes(self, min_rows: int) -> dict:
+        """The number of rows of each class that has fewer than so many."""
+        return {c: size for c, size in self.class_sizes().items() if size < min_rows}
 
-    def _raise_too_few(self, few: dict, min_rows: int, role: str) -> None:
+    def _raise_too_few(
+        self, small_classes: Mapping, *, min_rows: int, role: str
+    ) -> NoReturn:
         raise TooFewRowsError(
             f"Node {self.name!r} has fewer than min_rows={min_rows} rows of the "
-            f"classes {few}, and no others that are for {role}. Set a smaller min_rows "
-            "if they may be known."
+            f"classes {small_classes}, and no others that are for {role}. Set a "
+            "smaller min_rows if they may be known."
         )
 
     def row_counts(self) -> tuple[list, dict[str, np.ndarray]]:
+        """Labels of its rows, sorted, and for each role the number of rows of each."""
         labels, codes = np.unique(self.y, return_inverse=True)
-        return labels.tolist(), {
+        counts_by_role = {
             role: np.bincount(codes[getattr(self, role)], minlength=len(labels))
             for role in ROLES
         }
+        return labels.tolist(), counts_by_role
 
     def without_rows(self) -> "Member":
-        return replace(self, X=self.X[:0], y=self.y[:0], judging=_all(), weights=None)
+        """The same classifier, and no row that could judge a model."""
+        return replace(
+            self, X=self.X[:0], y=self.y[:0], judging=_all_rows(), weights=None
+        )
 
-    def rows(self, role: str) -> tuple:
-        chosen = getattr(self, role)
-        if isinstance(chosen, slice):  # not even a view of them is made
+    def rows(self, role: str) -> tuple[Rows, np.ndarray]:
+        """Rows that have a role of `ROLES`, or are "learning", and their labels."""
+        indices = getattr(self, role)
+        if isinstance(indices, slice):  # not even a view of them is made
             return self.X, self.y
-        return self.X[chosen], self.y[chosen]
+        return self.X[indices], self.y[indices]

@@ -1,10 +1,11 @@
 """A node's own classifier as one object, and layers that are trained on its rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import expit, softmax
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
@@ -23,6 +24,7 @@ from ..networks import (
 from ..spaces import SpaceProfile, on_one_scale, profile_space
 from ._classifiers import (
     Description,
+    Rows,
     as_it_was_fitted,
     at_node,
     check_outputs,
@@ -38,93 +40,143 @@ TRAINABLE = (
 )
 
 # Where scikit-learn's classifiers, or a Network, keep what they learned.
-_LEARNED = (
-    *("coef_", "intercept_", "coefs_", "intercepts_", "dual_coef_", "coefs"),
-    *("intercepts", "means_", "theta_", "var_", "class_prior_", "centroids_"),
+_LEARNED_ATTRIBUTES = (
+    "coef_",
+    "intercept_",
+    "coefs_",
+    "intercepts_",
+    "dual_coef_",
+    "coefs",
+    "intercepts",
+    "means_",
+    "theta_",
+    "var_",
+    "class_prior_",
+    "centroids_",
 )
 
 
 class LocalModel:
-    """A classifier, never altered; kinds that can train on set ``layout``."""
+    """A node's classifier of any kind, which is never altered.
 
-    # How its parameters are laid out. None: it cannot go on training.
+    It says what the classifier predicts, whatever its kind. A kind that can go on
+    training sets ``layout``, and has ``_copy``, ``_read``, ``_write``, ``_train``,
+    ``_start``, ``_widen`` and ``_class_axes``.
+
+    Parameters
+    ----------
+    estimator : object
+        Fitted, in any wrappers and pipelines.
+    name : str
+        Of the node, for errors.
+    """
+
+    # How its parameters are laid out: models of one layout can be averaged. None: it
+    # cannot go on training.
     layout: str | None = None
-
-    def __init__(self, estimator, name: str = "estimator") -> None:
-        self.estimator = estimator
-        self.name = name
-        self.own = final_step(estimator)  # inside all wrappers and pipelines
-        self._no_prediction = f"{type(self.own).__name__} cannot predict the rows"
-
-    @cached_property
-    def description(self) -> Description | Network:
-        """What classes it has; TypeError if it has no ``classes_``."""
-        estimator, seen = self.estimator, None
-        if isinstance(estimator, Network):
-            return estimator
-        if not hasattr(estimator, "classes_"):
-            what = f"{type(estimator).__name__} has no classes_; give a fitted one."
-            raise TypeError(f"Node {self.name!r}: {what}")
-        if is_constant(self.own) and hasattr(self.own, "class_prior_"):
-            seen = np.asarray(self.own.class_prior_) > 0
-        return Description.of(estimator, label_array(estimator, name=self.name), seen)
-
-    @property
-    def is_constant(self) -> bool:
-        own = self.estimator
-        return own.is_constant if isinstance(own, Network) else is_constant(own)
 
     advice_on_labels = ""  # what to do where its classes are numbers of outputs
     has_module = False  # whether its parameters are those of a torch module
     is_chain = True  # whether it can be read as a chain of dense layers
 
+    learning_rate: float  # only of kinds that train by gradients
+
+    def __init__(self, estimator: object, name: str = "estimator") -> None:
+        self.estimator = estimator
+        self.name = name
+        self.classifier = final_step(estimator)  # inside all wrappers and pipelines
+
+    @property
+    def own(self) -> object:
+        """The classifier, by the name that other rooms call it."""
+        return self.classifier
+
+    @property
+    def _prediction_failure(self) -> str:
+        return f"{type(self.classifier).__name__} cannot predict the rows"
+
+    @cached_property
+    def description(self) -> Description | Network:
+        """What classes it has; TypeError if it has no ``classes_``."""
+        estimator = self.estimator
+        if isinstance(estimator, Network):
+            return estimator
+        if not hasattr(estimator, "classes_"):
+            raise TypeError(
+                f"Node {self.name!r}: {type(estimator).__name__} has no classes_; give "
+                "a fitted one."
+            )
+        seen = None
+        if is_constant(self.classifier) and hasattr(self.classifier, "class_prior_"):
+            seen = np.asarray(self.classifier.class_prior_) > 0
+        return Description.of(estimator, label_array(estimator, name=self.name), seen)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it predicts the same for all rows, as of a node with one class."""
+        if isinstance(self.estimator, Network):
+            return self.estimator.is_constant
+        return is_constant(self.estimator)
+
     def network(self, *, copy: bool = True) -> Network:
+        """The classifier as plain arrays; TypeError if it is no chain of layers."""
         return read_network(self.estimator, name=self.name, copy=copy)
 
-    def check_finite(self, where: str = "") -> None:
-        """Raise ValueError, naming node and attribute, for what is not finite."""
-        for attribute in _LEARNED:
-            values, what = getattr(self.own, attribute, None), where + attribute
-            several = isinstance(values, (list, tuple))
-            for i, part in enumerate(values if several else [values]):
-                if part is not None:
-                    each = f"{what}[{i}]" if several else what
-                    check_finite(part, name=self.name, array_name=each)
-        members = getattr(self.own, "estimators_", None)
-        for i, member in enumerate(members if isinstance(members, list) else ()):
-            LocalModel(member, self.name).check_finite(f"{where}estimators_[{i}].")
+    def check_finite(self, path: str = "") -> None:
+        """Raise ValueError, naming node and attribute, for what is not finite.
 
-    def probabilities(self, X, classes) -> np.ndarray:
-        """Checked probabilities of sorted classes; 0 where it has no output."""
-        with at_node(self.name, self._no_prediction):
-            own = self._probabilities(X)
-            _check_one_a_row(own, X)
-            check_outputs(own, "probabilities")
-        target = indices_of(self.description.classes, classes)
-        proba = np.zeros((own.shape[0], len(classes)))
-        proba[:, target[target >= 0]] = own[:, target >= 0]
+        ``path`` is where the classifier is within another, for the error.
+        """
+        for attribute in _LEARNED_ATTRIBUTES:
+            learned = getattr(self.classifier, attribute, None)
+            for array_name, array in _named_arrays(path + attribute, learned):
+                check_finite(array, name=self.name, array_name=array_name)
+        members = getattr(self.classifier, "estimators_", None)
+        for i, member in enumerate(members if isinstance(members, list) else ()):
+            LocalModel(member, self.name).check_finite(f"{path}estimators_[{i}].")
+
+    def probabilities(self, X: Rows, classes: ArrayLike) -> np.ndarray:
+        """Checked probabilities of sorted classes; 0 where it has no output.
+
+        Returns
+        -------
+        proba : ndarray of shape (n_rows, n_classes)
+        """
+        with at_node(self.name, self._prediction_failure):
+            own_proba = self._probabilities(X)
+            _check_one_a_row(own_proba, X)
+            check_outputs(own_proba, "probabilities")
+        columns = indices_of(self.description.classes, classes)
+        proba = np.zeros((own_proba.shape[0], len(classes)))
+        proba[:, columns[columns >= 0]] = own_proba[:, columns >= 0]
         return proba
 
-    def votes(self, X, classes) -> np.ndarray:
-        """Predictions, else the most probable class, as indices of sorted classes."""
-        with at_node(self.name, self._no_prediction):
+    def votes(self, X: Rows, classes: ArrayLike) -> np.ndarray:
+        """(n_rows,), predictions as indices of sorted classes.
+
+        Where it predicts a label that is none of these it votes for the class that it
+        finds most probable among them.
+        """
+        with at_node(self.name, self._prediction_failure):
             predicted = self._predictions(X)
             _check_one_a_row(predicted, X)
         votes = indices_of(predicted, classes)
-        others = votes < 0
-        if others.any():
-            some = safe_indexing(X, np.flatnonzero(others))
-            votes[others] = np.argmax(self.probabilities(some, classes), axis=1)
+        is_of_no_class = votes < 0
+        if is_of_no_class.any():
+            rows = safe_indexing(X, np.flatnonzero(is_of_no_class))
+            proba = self.probabilities(rows, classes)
+            votes[is_of_no_class] = np.argmax(proba, axis=1)
         return votes
 
-    def _probabilities(self, X) -> np.ndarray:
-        """(n_samples, n_own_classes); else the softmax of scores; else of votes."""
+    def _probabilities(self, X: Rows) -> np.ndarray:
+        """(n_rows, n_own_classes): its own, the softmax of scores, or of votes."""
         estimator = self.estimator
         if isinstance(estimator, Network):
             return softmax(estimator.decision_function(X), axis=1)
         with as_it_was_fitted(estimator, X) as X:
             if hasattr(estimator, "predict_proba"):
                 proba = np.asarray(estimator.predict_proba(X))
+                # Columns of any other number are not those of the classes.
                 if proba.shape[1:] == (len(estimator.classes_),):
                     return proba
             scores = class_scores(estimator, X)
@@ -137,32 +189,40 @@ class LocalModel:
             return np.stack([1 - positive, positive], axis=1)
         return softmax(scores, axis=1)
 
-    def _predictions(self, X) -> np.ndarray:
-        own = self.estimator
-        if isinstance(own, Network):
-            return own.classes[np.argmax(own.decision_function(X), axis=1)]
-        with as_it_was_fitted(own, X) as X:
-            return np.asarray(own.predict(X)).ravel()
+    def _predictions(self, X: Rows) -> np.ndarray:
+        """(n_rows,), labels."""
+        estimator = self.estimator
+        if isinstance(estimator, Network):
+            logits = estimator.decision_function(X)
+            return estimator.classes[np.argmax(logits, axis=1)]
+        with as_it_was_fitted(estimator, X) as X:
+            return np.asarray(estimator.predict(X)).ravel()
 
     def check_trainable(self) -> None:
-        reason, hint = self._obstacle(), ""
-        if reason is None:
+        """Raise TypeError if it cannot go on training from given parameters."""
+        untrainable = self._untrainable()
+        if untrainable is None:
             return
         if isinstance(unwrap(self.estimator), Pipeline):
-            hint = (
-                " Put what comes before the classifier before the aggregator instead: "
+            raise TypeError(
+                f"Node {self.name!r}: {untrainable} cannot go on training from given "
+                f"parameters. What can: {TRAINABLE}. Put what comes before the "
+                "classifier before the aggregator instead: "
+                "make_pipeline(StandardScaler(), aggregator). EnsembleAggregator lets "
+                "classifiers of any kind vote."
             )
-            hint += "make_pipeline(StandardScaler(), aggregator)."
         raise TypeError(
-            f"Node {self.name!r}: {reason} cannot go on training from given "
-            f"parameters. What can: {TRAINABLE}.{hint} EnsembleAggregator lets "
-            "classifiers of any kind vote."
+            f"Node {self.name!r}: {untrainable} cannot go on training from given "
+            f"parameters. What can: {TRAINABLE}. EnsembleAggregator lets classifiers "
+            "of any kind vote."
         )
 
-    def _obstacle(self) -> str | None:
+    def _untrainable(self) -> str | None:
+        """What cannot go on training, as errors call it; None if the classifier can."""
         bare = unwrap(self.estimator)
-        trains = self.layout is not None and bare is self.own
-        return None if trains else type(bare).__name__
+        if self.layout is None or bare is not self.classifier:
+            return type(bare).__name__
+        return None
 
     def parameters(self) -> list[np.ndarray]:
         """Copies of all weights, then biases; of a net what its ``state_dict`` has."""
@@ -172,41 +232,83 @@ class LocalModel:
     def with_parameters(self, parameters: Sequence[np.ndarray]) -> "LocalModel":
         """A fitted copy, without wrappers and optimizer state, of other parameters."""
         self.check_trainable()
-        fresh = type(self)(self._copy(), self.name)
-        shapes = [np.shape(array) for array in fresh._read()]
-        given = [np.shape(array) for array in parameters]
-        if shapes != given:
-            kind = type(fresh.own).__name__
-            raise ValueError(f"{kind} has parameters of shapes {shapes}, got {given}.")
-        fresh._write(parameters)
-        return fresh
+        model = type(self)(self._copy(), self.name)
+        expected_shapes = [np.shape(array) for array in model._read()]
+        shapes = [np.shape(array) for array in parameters]
+        if shapes != expected_shapes:
+            raise ValueError(
+                f"{type(model.classifier).__name__} has parameters of shapes "
+                f"{expected_shapes}, got {shapes}."
+            )
+        model._write(parameters)
+        return model
 
     def train(
-        self, X, y, *, epochs, learning_rate=None, parameters=None, random_state=None
+        self,
+        X: Rows,
+        y: np.ndarray,
+        *,
+        epochs: int,
+        learning_rate: ArrayLike | None = None,
+        parameters: Sequence[np.ndarray] | None = None,
+        random_state: object = None,
     ) -> "LocalModel":
-        """Train a copy from ``parameters`` or its own; one rate, or one an epoch."""
-        rng, rates = check_random_state(random_state), learning_rate
-        parameters = self.parameters() if parameters is None else parameters
-        fresh = self.with_parameters(parameters)
-        if rates is not None:
-            rates = np.broadcast_to(np.asarray(rates, dtype=np.float64), epochs)
-        if epochs:
-            fresh._train(X, y, epochs, rates, rng)
-        return fresh
+        """Train a copy.
 
-    def start(self, X, y, *, classes, random_state=None):
-        """A fitted copy at the start of training, random or 0, for rows as these."""
+        Parameters
+        ----------
+        X : {array, CSR matrix} of shape (n_rows, n_features)
+        y : ndarray of shape (n_rows,)
+            See `targets`.
+        epochs : int
+        learning_rate : float, array-like of shape (epochs,) or None, default=None
+            One for all epochs or one for each; None: as the classifier has it.
+        parameters : sequence of ndarray or None, default=None
+            Those to start from; None: its own.
+        random_state : int, RandomState instance or None, default=None
+        """
+        rng = check_random_state(random_state)
+        model = self.with_parameters(
+            self.parameters() if parameters is None else parameters
+        )
+        rates = None
+        if learning_rate is not None:
+            rates = np.asarray(learning_rate, dtype=np.float64)
+            rates = np.broadcast_to(rates, epochs)
+        if epochs:
+            model._train(X, y, epochs=epochs, rates=rates, rng=rng)
+        return model
+
+    def start(
+        self,
+        X: Rows,
+        y: np.ndarray,
+        *,
+        classes: np.ndarray,
+        random_state: object = None,
+    ) -> object:
+        """A fitted copy of the classifier as it is before its first step.
+
+        Parameters are random or 0. The rows say how many features there are, and what
+        they hold has no influence.
+        """
         self.check_trainable()
-        own, rng = deepcopy(self.own), check_random_state(random_state)
-        return self._start(own, X[:1], y[:1], classes, rng)
+        return self._start(
+            deepcopy(self.classifier),
+            X[:1],
+            y[:1],
+            classes=classes,
+            rng=check_random_state(random_state),
+        )
 
     def widened(self, classes: np.ndarray) -> "LocalModel":
         """A fitted copy with outputs for all classes, new ones 0; nets keep theirs."""
         self.check_trainable()
-        fresh, classes = self._copy(), np.asarray(classes)
-        if not np.array_equal(getattr(fresh, "classes_", None), classes):
-            fresh = self._widen(fresh, classes)
-        return type(self)(fresh, self.name)
+        classifier = self._copy()
+        classes = np.asarray(classes)
+        if not np.array_equal(getattr(classifier, "classes_", None), classes):
+            classifier = self._widen(classifier, classes)
+        return type(self)(classifier, self.name)
 
     def class_axes(self) -> dict[int, int]:
         """Axis of the outputs in parameters that have one, by index in `parameters`."""
@@ -221,10 +323,8 @@ class LocalModel:
         """`parameters` of a Network that has a column for each of its classes."""
         raise NotImplementedError
 
-    learning_rate: float  # of what trains by gradients
-
     @property
-    def trainer(self):
+    def trainer(self) -> object:
         """All that training what `carrying` gives depends on, to be pickled."""
         return self.estimator
 
@@ -235,8 +335,63 @@ class LocalModel:
     def layers(self) -> Layers:
         return self.network().above(0)
 
+    # What follows is for kinds that can go on training.
 
-def _check_one_a_row(outputs: np.ndarray, X) -> None:
+    def _copy(self) -> object:
+        """A fitted copy of the classifier, which forgets how far it had trained."""
+        raise NotImplementedError
+
+    def _read(self) -> list[np.ndarray]:
+        """Copies of its parameters."""
+        raise NotImplementedError
+
+    def _write(self, parameters: Sequence[np.ndarray]) -> None:
+        """Set parameters, of the shapes that `_read` returns."""
+        raise NotImplementedError
+
+    def _train(
+        self,
+        X: Rows,
+        y: np.ndarray,
+        *,
+        epochs: int,
+        rates: np.ndarray | None,
+        rng: np.random.RandomState,
+    ) -> None:
+        """Train in place; ``rates`` (epochs,), None: as the classifier has them."""
+        raise NotImplementedError
+
+    def _start(
+        self,
+        classifier: object,
+        X: Rows,
+        y: np.ndarray,
+        *,
+        classes: np.ndarray,
+        rng: np.random.RandomState,
+    ) -> object:
+        """Make an unfitted classifier one before its first step, and return it."""
+        raise NotImplementedError
+
+    def _widen(self, classifier: object, classes: np.ndarray) -> object:
+        """A classifier of more classes, which says the same of those it had."""
+        raise NotImplementedError
+
+    def _class_axes(self) -> dict[int, int]:
+        raise NotImplementedError
+
+
+def _named_arrays(name: str, learned: object) -> Iterator[tuple[str, object]]:
+    """What an attribute holds, an array or a list of them, each with its name."""
+    if isinstance(learned, (list, tuple)):
+        for i, array in enumerate(learned):
+            if array is not None:
+                yield f"{name}[{i}]", array
+    elif learned is not None:
+        yield name, learned
+
+
+def _check_one_a_row(outputs: np.ndarray, X: Rows) -> None:
     n_rows = num_samples(X)
     if len(outputs) != n_rows:
         raise ValueError(
@@ -245,26 +400,98 @@ def _check_one_a_row(outputs: np.ndarray, X) -> None:
         )
 
 
-def retrain_layers(model, layers: Layers, Z, y, *, epochs: int, **options) -> Layers:
-    """Train layers from their input ``Z`` by the trainer of `model`; keeps dtype."""
+def retrain_layers(
+    model: LocalModel,
+    layers: Layers,
+    Z: Rows,
+    y: np.ndarray,
+    *,
+    epochs: int,
+    learning_rate: ArrayLike | None = None,
+    random_state: object = None,
+) -> Layers:
+    """Train layers by the trainer of a model.
+
+    Parameters
+    ----------
+    model : LocalModel
+    layers : Layers
+    Z : {array, CSR matrix} of shape (n_rows, n_inputs)
+        What enters the layers.
+    y : ndarray of int of shape (n_rows,)
+        The output of each row's class.
+    epochs, learning_rate, random_state
+        See `LocalModel.train`.
+
+    Returns
+    -------
+    layers : Layers
+        In the dtype of those that were given.
+    """
     if not epochs or not len(y) or layers.n_outputs < 2:
         return layers
-    with at_node(model.name, f"{type(model.own).__name__} cannot train on its rows"):
-        trained = model.carrying(layers).train(Z, y, epochs=epochs, **options)
+    failure = f"{type(model.classifier).__name__} cannot train on its rows"
+    with at_node(model.name, failure):
+        trained = model.carrying(layers).train(
+            Z,
+            y,
+            epochs=epochs,
+            learning_rate=learning_rate,
+            random_state=random_state,
+        )
     return trained.layers().astype(layers.coefs[0].dtype)
 
 
 def node_space(
-    W, X, y, *, scale_logits: bool, n_others=0, rows=None, seed=None, **settings
+    W: np.ndarray,
+    X: Rows,
+    y: np.ndarray,
+    *,
+    scale_logits: bool,
+    n_others: int = 0,
+    rows: Rows | None = None,
+    seed: int | None = None,
+    **settings: object,
 ) -> SpaceProfile:
-    """Spaces of a node but for epsilon; ``y``: own classes, -1 for others."""
+    """The good-enough spaces of a node for every epsilon.
+
+    Parameters
+    ----------
+    W : ndarray of shape (n_features + 1, n_own_classes)
+        The node's linear model.
+    X : {array, CSR matrix} of shape (n_rows, n_features)
+        Rows that judge models.
+    y : ndarray of int of shape (n_rows,)
+        Indices of the node's own classes, -1 for others.
+    scale_logits : bool
+        Whether the model is divided by the size of its logits first, so that spaces of
+        nodes that are more or less sure can meet.
+    n_others : int, default=0
+        How many classes of other nodes there are.
+    rows : {array, CSR matrix} or None, default=None
+        Rows that the shape of the spaces is made of; None: X.
+    seed : int or None, default=None
+        Source of the rays.
+    **settings : object
+        Geometry, criterion and construction, see `profile_space`.
+    """
     n_own = W.shape[1]
-    center, scale = np.pad(W.astype(np.float64), [(0, 0), (0, n_others)]), 1.0
-    known = np.arange(n_own + n_others) < n_own
+    is_own = np.arange(n_own + n_others) < n_own
+    center = np.pad(W.astype(np.float64), [(0, 0), (0, n_others)])
+    scale = 1.0
     if scale_logits:
-        center, scale = on_one_scale(center, known, X if rows is None else rows)
-    how = {"scale": scale, "rows": rows, "random_state": seed}
-    profile = profile_space(X, y, center, known, **settings, **how)
+        center, scale = on_one_scale(center, is_own, X if rows is None else rows)
+    profile = profile_space(
+        X,
+        y,
+        center,
+        is_own,
+        scale=scale,
+        rows=rows,
+        random_state=seed,
+        **settings,
+    )
     if not n_others:
         return profile
+    # All others have the same space: the reply has one of them, or none if it is free.
     return profile.of_outputs(np.arange(n_own + (not profile.last_is_free)))

@@ -1,4 +1,14 @@
-"""Sums over a node's rows: moments, and its own model's loss and gradient."""
+"""Sums over a node's rows: moments, and its own model's loss and gradient.
+
+The gradient is that of the log-loss of the node's own last layer ``W``, of shape
+(n_features + 1, n_outputs), times a factor that makes its labels most likely:
+
+    z = factor * [x, 1] @ W
+    r = softmax(z) - onehot(y)
+    gradient = sum over rows of outer([x - origin, 1], r)
+"""
+
+from collections.abc import Sequence
 
 import numpy as np
 from scipy import sparse
@@ -20,160 +30,255 @@ from ..moments import (
 )
 from ..networks import HiddenLayers, final_step, linear_logits, output_labels
 from ..tuning import fit_inverse_temperature
-from ._classifiers import at_node, indices_of
+from ._classifiers import Rows, at_node, indices_of
 from ._closed_forms import as_class_weight, closed_form, has_steps, weights_of
-from ._layer_numbers import layer_moments
+from ._layer_numbers import LayerMoments, layer_moments
 from ._member import Member
 from ._penalties import IN_PLACE_OF, penalty_of, speaking_classifier
 from ._seeds import seed_of_rows
 
-# Rows that the factor on a model's logits is fitted to.
+# Rows that the factor on a model's logits is fitted to. It is one number, which hardly
+# changes with more of them.
 TEMPERATURE_ROWS = 4000
 # Kurtosis within classes of the logits of a node's own model, 3 of Gaussians: nodes of
 # eight sets and five partitions have up to 21, of log-normal rows (sigma 1.5) over 50.
 _HEAVY = 30.0
-# Rows that it is taken over, and fewest that have one.
-_MOST_ROWS, _FEWEST_ROWS = 4000, 50
-# Features that are named.
+# Rows that a kurtosis is taken over at most, so that it takes a moment however many
+# there are.
+_MOST_ROWS = 4000
+# Fewest rows that have a kurtosis: of fewer it is mostly chance.
+_FEWEST_ROWS = 50
+# Features that a warning names, those that add most to the kurtosis.
 _N_NAMED = 3
 
 
-def class_weight_of(estimator) -> str | list | None:
-    """Weights of classes that were given: "balanced", pairs with labels, or None."""
-    own = speaking_classifier(estimator)
-    if isinstance(own, OneVsRestClassifier):
-        own = final_step(own.estimator)
-    weight = getattr(own, "class_weight", None)
-    if isinstance(weight, str):
-        return weight
-    # Of a skorch net.
-    by_output = getattr(getattr(own, "criterion_", None), "weight", None)
-    if not weight and by_output is not None:
-        labels, seen = output_labels(own)
-        values = np.ravel(by_output.detach().cpu().numpy())[seen]
-        weight = dict(zip(labels[seen].tolist(), values / values.mean(), strict=True))
-    if not weight or len(set(weight.values()) | {1}) == 1:
+def class_weight_of(estimator: object) -> str | list | None:
+    """Weights of classes that a classifier was fitted with.
+
+    Returns
+    -------
+    class_weight : "balanced", list or None
+        A list has pairs of a label and its weight. None where all classes weigh 1.
+    """
+    classifier = speaking_classifier(estimator)
+    if isinstance(classifier, OneVsRestClassifier):
+        classifier = final_step(classifier.estimator)
+    class_weight = getattr(classifier, "class_weight", None)
+    if isinstance(class_weight, str):
+        return class_weight
+    # The criterion of a skorch net weighs outputs.
+    output_weights = getattr(getattr(classifier, "criterion_", None), "weight", None)
+    if not class_weight and output_weights is not None:
+        labels, seen = output_labels(classifier)
+        weights = np.ravel(output_weights.detach().cpu().numpy())[seen]
+        # torch divides the loss by the sum of the weights, so only ratios count.
+        weights = weights / weights.mean()
+        class_weight = dict(zip(labels[seen].tolist(), weights, strict=True))
+    if not class_weight or len(set(class_weight.values()) | {1}) == 1:
         return None
-    return as_class_weight(weight)
+    return as_class_weight(class_weight)
 
 
 @np.errstate(over="ignore", invalid="ignore")
 def heavy_tails(member: Member) -> tuple[float, list[int]] | None:
-    """Kurtosis within classes of linear logits, if far above 3; features it is from."""
+    """Kurtosis within classes of linear logits, if far above 3, and where it is from.
+
+    Returns
+    -------
+    tails : tuple of float and list of int, or None
+        The kurtosis, and the features that add most to it. None also where the model is
+        not linear, or there are too few rows.
+    """
     network = member.model.network()
     if not network.is_linear or not network.has_classifier:
         return None
-    own = network.classes[network.seen]
+    classes = network.classes[network.seen]
     X, y = member.rows("learning")
-    rows = np.flatnonzero(np.isin(y, own))
-    if len(own) < 2 or len(rows) < _FEWEST_ROWS:
+    rows = np.flatnonzero(np.isin(y, classes))
+    if len(classes) < 2 or len(rows) < _FEWEST_ROWS:
         return None
-    rows = rows[spread(np.unique(y[rows], return_inverse=True)[1], _MOST_ROWS)]
-    X, y, W = X[rows], y[rows], network.aligned(own).last.astype(np.float64)
+    _, codes = np.unique(y[rows], return_inverse=True)
+    rows = rows[spread(codes, _MOST_ROWS)]
+    X, y = X[rows], y[rows]
+    W = network.aligned(classes).last.astype(np.float64)
     W -= W.mean(axis=1, keepdims=True)
-    squares, fourth = _powers(linear_logits(X, W), y)
-    kurtosis = ratio(fourth, squares**2).mean()
+    squares, fourth_powers = _central_powers(linear_logits(X, W), y)
+    kurtosis = ratio(fourth_powers, squares**2).mean()
     if not _HEAVY <= kurtosis < np.inf:  # what is too large is an error elsewhere
         return None
     X = X.toarray() if sparse.issparse(X) else X
-    parts = _powers(X, y)[1] * (W[:-1] ** 4).sum(axis=1)
-    return float(kurtosis), np.argsort(-parts, kind="stable")[:_N_NAMED].tolist()
+    _, fourth_powers = _central_powers(X, y)
+    contributions = fourth_powers * (W[:-1] ** 4).sum(axis=1)
+    features = np.argsort(-contributions, kind="stable")[:_N_NAMED]
+    return float(kurtosis), features.tolist()
 
 
-def _powers(values, y) -> tuple[np.ndarray, np.ndarray]:
-    squares = np.empty(values.shape)
+def _central_powers(
+    columns: np.ndarray, y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean squares and fourth powers of columns, less the mean of each row's class."""
+    squares = np.empty(columns.shape)
     for label in np.unique(y):
-        own = values[y == label]
-        squares[y == label] = (own - own.mean(axis=0, dtype=np.float64)) ** 2
+        of_class = columns[y == label]
+        deviations = of_class - of_class.mean(axis=0, dtype=np.float64)
+        squares[y == label] = deviations**2
     return squares.mean(axis=0), np.square(squares).mean(axis=0)
 
 
 class OwnGradient:
-    """Gradient of the log-loss of a node's own model, at the fitted "factor"."""
+    """Gradient of the log-loss of a node's own model, summed over rows that are added.
 
-    def __init__(self, member, own, in_sums, origin, model=None, class_weight=None):
-        self.origin, self.factor, self.weighs, self.weights = origin, None, {}, None
-        self.effective = EffectiveRows(1)
-        self.by_class = class_weight == "balanced"
+    Parameters
+    ----------
+    member : Member
+    classes : ndarray of shape (n_classes,)
+        Sorted labels; codes of rows are their indices.
+    in_sums : ndarray of bool of shape (n_classes,)
+        Classes with a mean in the moments.
+    origin : ndarray of shape (n_features,)
+        The point that rows are counted from.
+    model : "own" or None
+        None: there is no gradient.
+    class_weight : "balanced", "members", list or None
+        How classes weigh: by how many rows they have; as the node's own classifier was
+        fitted; by pairs of label and weight; or all alike. What the first two come to
+        depends on the rows of other nodes. So there is one gradient for each class
+        then, and the server weighs them.
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        *,
+        classes: np.ndarray,
+        in_sums: np.ndarray,
+        origin: np.ndarray,
+        model: str | None = None,
+        class_weight: str | Sequence | None = None,
+    ) -> None:
+        self.classes = classes
+        self.origin = origin
+        self.factor: float | None = None  # None until rows are added that have one
+        self.effective_rows = EffectiveRows(n_models=1)
+        self.weight_of_member = None
         if class_weight == "members":
-            found = class_weight_of(member.picklable.estimator)
-            if found is not None:  # what counts depends on other nodes
-                self.weighs, self.by_class = {"class_weight": found}, True
+            self.weight_of_member = class_weight_of(member.picklable.estimator)
+        is_weighted_by_server = self.weight_of_member is not None
+        self.is_by_class = class_weight == "balanced" or is_weighted_by_server
+        self.class_weights = None  # (n_classes,)
         if isinstance(class_weight, list):
-            self.weights = weights_of(class_weight, own)
-        own_model = model == "own" and member.has_classifier
-        self.W, labels = member.own_linear() if own_model else (None, ())
-        self.columns = indices_of(own, labels)
-        # Rows of a class that is too small for a mean are in no other sum by class.
-        self.known = (self.columns >= 0) & in_sums & (len(labels) > 1)
-        n_sums = len(own) if self.by_class else 1
-        self.gradients = np.zeros((n_sums, len(origin) + 1, len(labels)))
+            self.class_weights = weights_of(class_weight, classes)
+        self.W = None  # (n_features + 1, n_outputs)
+        known_classes = []
+        if model == "own" and member.has_classifier:
+            self.W, known_classes = member.own_linear()
+        # (n_classes,), the output of each class, -1 where the model has none.
+        self.outputs = indices_of(classes, known_classes)
+        # (n_classes,), bool: rows of a class that is too small for a mean are in no
+        # other sum by class; a model of one class has no gradient.
+        self.has_gradient = (self.outputs >= 0) & in_sums & (len(known_classes) > 1)
+        n_sums = len(classes) if self.is_by_class else 1
+        # (n_sums, n_features + 1, n_outputs), one for each class or for all of them.
+        self.gradients = np.zeros((n_sums, len(origin) + 1, len(known_classes)))
 
-    def fit_factor(self, X, y: np.ndarray, own) -> None:
-        codes = indices_of(y, own)
-        rows = np.flatnonzero((codes >= 0) & self.known[codes])
+    def fit_factor(self, X: Rows, y: np.ndarray) -> None:
+        """Fit the factor to some rows and their labels, before rows are added."""
+        codes = indices_of(y, self.classes)
+        rows = np.flatnonzero((codes >= 0) & self.has_gradient[codes])
         if len(rows):
             logits = linear_logits(X[rows], self.W).astype(np.float64)
-            self.factor = factor_of(logits, self.columns[codes[rows]])
+            self.factor = _fit_factor(logits, self.outputs[codes[rows]])
 
-    def add(self, X, codes: np.ndarray, weights: np.ndarray | None = None) -> None:
-        """Add rows, given their classes; the factor is fitted to the first."""
-        known = self.known[codes]
-        if not known.any():
+    def add(
+        self, X: Rows, codes: np.ndarray, row_weights: np.ndarray | None = None
+    ) -> None:
+        """Add rows, given the indices of their classes and how much each counts.
+
+        If the factor is not fitted yet it is fitted to these.
+        """
+        has_gradient = self.has_gradient[codes]
+        if not has_gradient.any():
             return
-        if not known.all():
-            X, codes = X[known], codes[known]
-            weights = None if weights is None else weights[known]
+        if not has_gradient.all():
+            X, codes = X[has_gradient], codes[has_gradient]
+            if row_weights is not None:
+                row_weights = row_weights[has_gradient]
         logits = linear_logits(X, self.W).astype(np.float64)
-        columns = self.columns[codes]
+        outputs = self.outputs[codes]
         if self.factor is None:
-            self.factor = factor_of(logits, columns)
-        residuals = log_losses(self.factor * logits, columns)[1]
-        if weights is not None:
-            residuals *= weights[:, None]
-        self.effective.add([residuals], 1.0)
-        if self.by_class:
+            self.factor = _fit_factor(logits, outputs)
+        _, residuals = log_losses(self.factor * logits, outputs)
+        if row_weights is not None:
+            residuals *= row_weights[:, None]
+        self.effective_rows.add([residuals], 1.0)
+        if self.is_by_class:
             for c in np.unique(codes).tolist():
                 rows = np.flatnonzero(codes == c)
-                self.gradients[c] += _about(self.origin, X[rows], residuals[rows])
+                self.gradients[c] += _gradient_about(
+                    self.origin, X[rows], residuals[rows]
+                )
             return
-        if self.weights is not None:
-            residuals *= self.weights[codes][:, None]
-        self.gradients[0] += _about(self.origin, X, residuals)
+        if self.class_weights is not None:
+            residuals *= self.class_weights[codes][:, None]
+        self.gradients[0] += _gradient_about(self.origin, X, residuals)
 
     def reply(self, sums: ClassMoments) -> dict:
-        """What is sent, given the moments of the rows: these have rounding too."""
-        if self.factor is None:
-            return self.weighs
-        found, constant = self.gradients, np.flatnonzero(sums.variances() == 0)
-        found[:, constant, :] = sums.mean()[constant][:, None] * found[:, -1:, :]
-        sent = {"gradients": found} if self.by_class else {"gradient": found[0]}
-        effective = float(self.effective.least()[0])
-        about = {"factor": self.factor, "effective_rows": effective}
-        return about | sent | self.weighs
+        """What is sent of it, beside the moments of the same rows."""
+        reply: dict[str, object] = {}
+        if self.factor is not None:
+            reply["factor"] = self.factor
+            reply["effective_rows"] = float(self.effective_rows.least()[0])
+            gradients = self._gradients_as_rounded(sums)
+            if self.is_by_class:
+                reply["gradients"] = gradients
+            else:
+                reply["gradient"] = gradients[0]
+        if self.weight_of_member is not None:
+            reply["class_weight"] = self.weight_of_member
+        return reply
+
+    def _gradients_as_rounded(self, sums: ClassMoments) -> np.ndarray:
+        """The gradients, of constant features with the rounding of the moments.
+
+        There ``x - origin`` is one number for all rows: the mean of the moments, with
+        the rounding that it has. Gradients and moments then agree to the last digit.
+        """
+        constant = np.flatnonzero(sums.variances() == 0)
+        offsets = sums.mean()[constant][:, None]
+        self.gradients[:, constant, :] = offsets * self.gradients[:, -1:, :]
+        return self.gradients
 
 
-def factor_of(logits: np.ndarray, y: np.ndarray) -> float:
-    some = spread(y, TEMPERATURE_ROWS)  # a factor that is next to the best will do
-    return fit_inverse_temperature(logits[some], y[some])
+def _fit_factor(logits: np.ndarray, outputs: np.ndarray) -> float:
+    """The factor on logits (n_rows, n_outputs) that makes rows' outputs most likely."""
+    # One that is next to the best will do.
+    rows = spread(outputs, TEMPERATURE_ROWS)
+    return fit_inverse_temperature(logits[rows], outputs[rows])
 
 
-def _about(origin: np.ndarray, X, residuals: np.ndarray) -> np.ndarray:
-    """Rows less the origin, and 1, times what is wrong with each."""
+def _gradient_about(origin: np.ndarray, X: Rows, residuals: np.ndarray) -> np.ndarray:
+    """The sum over rows of ``outer([x - origin, 1], residuals)``."""
     gradient = np.zeros((X.shape[1] + 1, residuals.shape[1]))
     gradient[-1] = residuals.sum(axis=0)
     if sparse.issparse(X):
         gradient[:-1] = safe_sparse_dot(X.T, residuals, dense_output=True)
         gradient[:-1] -= np.outer(origin, gradient[-1])
     else:
-        origin, residuals = origin.astype(X.dtype), residuals.astype(X.dtype)
-        for rows in row_blocks(X, 8 * X.shape[1], block_bytes()):
+        origin = origin.astype(X.dtype)
+        residuals = residuals.astype(X.dtype)
+        # A block of rows less the origin is a copy.
+        for rows in row_blocks(X, bytes_per_row=8 * X.shape[1], limit=block_bytes()):
             gradient[:-1] += (X[rows] - origin).T @ residuals[rows]
     return gradient
 
 
 def stride(sizes: np.ndarray, n_rows: int) -> int:
-    """Least power of 2 by which classes, of a row at least, give ``n_rows`` at most."""
+    """The least power of 2 by which classes give ``n_rows`` rows at most.
+
+    Of a class of ``size`` rows every stride-th is taken, the first one always, which
+    are ``ceil(size / stride)``. So where there are more classes than ``n_rows`` it ends
+    at one row of each.
+    """
     step = 1
     while np.max(sizes, initial=1) > step and np.sum(-(-sizes // step)) > n_rows:
         step *= 2
@@ -184,27 +289,30 @@ def ranks(codes: np.ndarray) -> np.ndarray:
     """How many rows of its class there are before each row."""
     order = np.argsort(codes, kind="stable")
     sizes = np.bincount(codes)
-    found = np.empty(len(codes), dtype=np.intp)
-    found[order] = np.arange(len(codes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return found
+    # Where each class begins in the order of classes.
+    starts = np.cumsum(sizes) - sizes
+    ranks_of_rows = np.empty(len(codes), dtype=np.intp)
+    ranks_of_rows[order] = np.arange(len(codes)) - np.repeat(starts, sizes)
+    return ranks_of_rows
 
 
 def spread(codes: np.ndarray, n_rows: int) -> np.ndarray:
-    """Places of at most so many rows, every 2^k-th of each class."""
-    return np.flatnonzero(ranks(codes) % stride(np.bincount(codes), n_rows) == 0)
+    """Indices of at most so many rows, every 2**k-th of each class."""
+    step = stride(np.bincount(codes), n_rows)
+    return np.flatnonzero(ranks(codes) % step == 0)
 
 
 def moments(
     member: Member,
     *,
-    kind,
-    n_components,
-    min_cluster_size,
-    model=None,
-    hidden=None,
-    class_weight=None,
-    share=1.0,
-    penalty=False,
+    kind: str,
+    n_components: int,
+    min_cluster_size: int,
+    model: str | None = None,
+    hidden: dict | None = None,
+    class_weight: str | Sequence | None = None,
+    share: float = 1.0,
+    penalty: bool = False,
 ) -> dict:
     """Counts, means, scatter by class or cluster, and what `OwnGradient` replies.
 
@@ -212,71 +320,117 @@ def moments(
     would take more numbers than ``share`` of those that the rows hold.
     """
     X, y = member.rows("learning")
-    weights = None if member.weights is None else member.weights[member.learning]
-    own = np.unique(y) if member.left_out is None else np.union1d(y, member.left_out)
-    codes = np.searchsorted(own, y)
+    row_weights = None
+    if member.weights is not None:
+        row_weights = member.weights[member.learning]
+    # Classes that were left out are still in the reply, without rows.
+    classes = (
+        np.unique(y) if member.left_out is None else np.union1d(y, member.left_out)
+    )
+    codes = np.searchsorted(classes, y)
     with at_node(member.name, "its rows cannot be summed"):
-        class_sizes = np.bincount(codes, minlength=len(own))
-        least = max(min_cluster_size, CLUSTER_ROWS, member.min_rows)
-        parts, n_factors, n_inputs = None, None, X.shape[1]
-        has_clusters = n_components > 1
+        class_sizes = np.bincount(codes, minlength=len(classes))
+        min_rows = max(min_cluster_size, CLUSTER_ROWS, member.min_rows)
+        sent = LayerMoments(kind=kind, has_clusters=True)
         if hidden is not None:
+            n_features = X.shape[1]
             check_rows(X)  # before layers make of them what can be summed
             X = HiddenLayers.from_content(hidden).outputs(X)
-        if hidden is not None and member.min_rows > 1:
-            sent = layer_moments(
-                kind=kind,
-                n_units=X.shape[1],
-                most=_most_layer_numbers(member, share * class_sizes.sum() * n_inputs),
-                class_sizes=class_sizes,
-                n_parts=int(np.clip(class_sizes // least, 1, n_components).sum()),
-            )
-            has_clusters &= sent.has_clusters
-            kind, n_factors = sent.kind, sent.n_factors
-        if has_clusters:
+            if member.min_rows > 1:
+                n_clusters = np.clip(class_sizes // min_rows, 1, n_components).sum()
+                sent = layer_moments(
+                    kind=kind,
+                    n_units=X.shape[1],
+                    class_sizes=class_sizes,
+                    n_clusters=int(n_clusters),
+                    most_numbers=_most_layer_numbers(
+                        member, share * class_sizes.sum() * n_features
+                    ),
+                )
+        parts = None  # (n_rows,), the cluster of each row
+        if n_components > 1 and sent.has_clusters:
             # The request has no seed: see `seed_of_rows`.
             parts = cluster_classes(
                 X,
                 codes,
-                n_components,
-                least,
+                n_components=n_components,
+                min_cluster_size=min_rows,
                 random_state=seed_of_rows(class_sizes),
             )
-        kind = moments_kind(kind, X.shape[1], len(own), X.shape[0])
-        how = {"min_cluster_size": min_cluster_size, "weights": weights}
-        sums = class_moments(X, codes, kind=kind, parts=parts, **how)
-    in_sums = np.isin(np.arange(len(own)), sums.columns)
-    gradient = OwnGradient(member, own, in_sums, sums.origin, model, class_weight)
-    gradient.add(X, codes, weights)
-    reply = reply_of(member, own, sums, penalty=penalty, n_factors=n_factors)
+        sums = class_moments(
+            X,
+            codes,
+            kind=moments_kind(
+                sent.kind,
+                n_features=X.shape[1],
+                n_classes=len(classes),
+                n_rows=X.shape[0],
+            ),
+            parts=parts,
+            min_cluster_size=min_cluster_size,
+            weights=row_weights,
+        )
+    gradient = OwnGradient(
+        member,
+        classes=classes,
+        in_sums=np.isin(np.arange(len(classes)), sums.columns),
+        origin=sums.origin,
+        model=model,
+        class_weight=class_weight,
+    )
+    gradient.add(X, codes, row_weights)
+    reply = reply_of_sums(
+        member, classes=classes, sums=sums, penalty=penalty, n_factors=sent.n_factors
+    )
     return reply | gradient.reply(sums)
 
 
-def _most_layer_numbers(member: Member, of_message: float) -> float:
+def _most_layer_numbers(member: Member, n_numbers_of_message: float) -> float:
+    """How many numbers one message may tell about hidden layers."""
     if member.layer_numbers_left is None:
-        return of_message
-    return min(of_message, member.layer_numbers_left)
+        return n_numbers_of_message
+    return min(n_numbers_of_message, member.layer_numbers_left)
 
 
-def reply_of(
+def reply_of_sums(
     member: Member,
-    own,
-    sums: ClassMoments,
     *,
+    classes: np.ndarray,
+    sums: ClassMoments,
     penalty: bool,
     n_factors: int | None = None,
 ) -> dict:
-    """What is replied but for gradients.
+    """The reply to a request for moments, but for gradients.
 
-    ``penalty``: with the classifier's, if any; ``n_factors``: of each matrix, or all.
+    Parameters
+    ----------
+    member : Member
+    classes : ndarray of shape (n_classes,)
+        The labels of the columns of the sums.
+    sums : ClassMoments
+    penalty : bool
+        Whether to tell the penalty that the classifier was fitted with.
+    n_factors : int or None, default=None
+        How many factors to send of each covariance matrix; None: the whole matrix.
     """
     estimator = member.picklable.estimator
     form = closed_form(estimator)
-    trained_as = getattr(final_step(estimator), IN_PLACE_OF, estimator)
-    scaled = has_steps(trained_as) or hasattr(estimator, "is_head_")
-    if "kind" in form and len(np.unique(sums.columns)) < len(own):
+    if "kind" in form and len(np.unique(sums.columns)) < len(classes):
         form = {"reason": "a class with too few rows to be in sums (min_rows)"}
-    found = {"labels": own.tolist(), "moments": sums.as_arrays(rank=n_factors)}
-    said = penalty_of(estimator) if penalty else None
-    found |= {} if said is None else {"penalty": said}
-    return {**found, "form": form, "scaled": scaled}
+    reply = {"labels": classes.tolist(), "moments": sums.as_arrays(rank=n_factors)}
+    penalty_of_estimator = penalty_of(estimator) if penalty else None
+    if penalty_of_estimator is not None:
+        reply["penalty"] = penalty_of_estimator
+    reply["form"] = form
+    reply["scaled"] = _scales_features(estimator)
+    return reply
+
+
+def _scales_features(estimator: object) -> bool:
+    """Whether a model was fitted to features that it has scaled itself.
+
+    The head of a backbone counts too: its features are in no units of anything.
+    """
+    # A constant model is in no pipeline, but the classifier that it stands for may be.
+    unfitted = getattr(final_step(estimator), IN_PLACE_OF, estimator)
+    return has_steps(unfitted) or hasattr(estimator, "is_head_")

@@ -1,13 +1,21 @@
 """What a classifier says of its training: its loss, its penalty, its intercept.
 
-With a strength "C" it has minimised ``C * sum(losses) + |w|^2 / 2``, with "alpha"
-``mean(losses) + alpha * |w|^2 / 2``. An alpha of 0 is no penalty: JSON has no infinite
-C. Neither is said where the strength is not known.
+A penalty is a dict for JSON. With a strength "C" the classifier has minimised
+
+    C * sum(losses) + |w|^2 / 2,
+
+with a strength "alpha"
+
+    mean(losses) + alpha * |w|^2 / 2.
+
+An alpha of 0 is no penalty: JSON has no infinite C. Neither is there where the strength
+is not known.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import (
     LogisticRegression,
@@ -40,7 +48,7 @@ _SGD_LOSSES = {
 _LOG_LOSSES = ("CrossEntropyLoss", "NLLLoss", "BCELoss", "BCEWithLogitsLoss")
 
 
-def speaking_classifier(estimator):
+def speaking_classifier(estimator: object) -> object:
     """The classifier whose parameters say how a node's model is trained.
 
     It is the one inside all wrappers, or the unfitted one that a constant model of a
@@ -51,7 +59,7 @@ def speaking_classifier(estimator):
     return classifier if unfitted is None else final_step(unfitted)
 
 
-def penalty_of(estimator) -> dict | None:
+def penalty_of(estimator: object) -> dict | None:
     """Loss, penalty and intercept that a classifier was fitted with, for a message.
 
     None where there is no classifier, or a constant one, which has no penalty.
@@ -61,33 +69,38 @@ def penalty_of(estimator) -> dict | None:
         return None
     if isinstance(classifier, OneVsRestClassifier):
         return _penalty_of_parts(classifier)
-    penalty = {"loss": "other"}
-    if is_skorch(classifier):
-        penalty = _penalty_of_net(classifier)
-    for kind, read in _READERS.items():
-        if isinstance(classifier, kind):
-            penalty = read(classifier)
-            break
+    penalty = _loss_and_strength(classifier)
     fit_intercept = getattr(classifier, "fit_intercept", None)
     if isinstance(fit_intercept, bool | np.bool_):
         penalty["fit_intercept"] = bool(fit_intercept)
     return penalty
 
 
-def _penalty_of_parts(classifier: OneVsRestClassifier) -> dict | None:
-    """That of the classifiers of single classes; strengths are averaged in logarithms.
+def _loss_and_strength(classifier: object) -> dict:
+    """Loss and penalty of one classifier, by its kind."""
+    if is_skorch(classifier):
+        return _penalty_of_net(classifier)
+    for kind, read_penalty in _READERS.items():
+        if isinstance(classifier, kind):
+            return read_penalty(classifier)
+    return {"loss": "other"}
 
-    They differ where each part has searched for its own.
+
+def _penalty_of_parts(classifier: OneVsRestClassifier) -> dict | None:
+    """The penalty that the classifiers of single classes have in common.
+
+    Strengths differ where each part has searched for its own; they are averaged in
+    logarithms then.
     """
     parts = getattr(classifier, "estimators_", [])
-    # Of a class that all rows have, or none, there is no classifier.
+    # For a class that all rows have, or none, there is a constant and no classifier.
     penalties = [penalty_of(part) for part in parts if hasattr(part, "classes_")]
     penalties = [penalty for penalty in penalties if penalty is not None]
     if not penalties:
         return penalty_of(classifier.estimator)
     penalty = dict(penalties[0])
     for name in ("C", "alpha"):
-        strengths = [other[name] for other in penalties if name in other]
+        strengths = [part[name] for part in penalties if name in part]
         if len(strengths) == len(penalties):
             penalty[name] = _within_bounds(_geometric_mean(strengths))
         else:
@@ -100,19 +113,21 @@ def _within_bounds(strength: float) -> float:
     return 0.0 if strength == 0 else float(np.clip(strength, SMALLEST, LARGEST))
 
 
-def _geometric_mean(strengths) -> float:
+def _geometric_mean(strengths: ArrayLike) -> float:
     strengths = np.asarray(strengths, dtype=float)
-    if strengths.min() == strengths.max():  # to the last digit
+    # Equal to the last digit, which logarithms would round.
+    if strengths.min() == strengths.max():
         return float(strengths.flat[0])
     with np.errstate(divide="ignore"):
         return float(np.exp(np.mean(np.log(strengths))))
 
 
-def _inverse(strength) -> float:
+def _inverse(strength: float) -> float:
     return np.inf if strength == 0 else 1.0 / strength
 
 
 def _by_C(loss: str, C: float) -> dict:
+    """A penalty with the strength C, which may be infinite."""
     if C == np.inf:
         return {"loss": loss, "alpha": 0.0}
     return {"loss": loss, "C": _within_bounds(C)}
@@ -131,15 +146,15 @@ def _penalty_of_searched_logistic(classifier: LogisticRegressionCV) -> dict:
 
 
 def _penalty_of_ridge(classifier: RidgeClassifier) -> dict:
-    each = [_inverse(alpha) for alpha in np.ravel(classifier.alpha)]
-    return _by_C("squares", _geometric_mean(each))
+    strengths = [_inverse(alpha) for alpha in np.ravel(classifier.alpha)]
+    return _by_C("squares", _geometric_mean(strengths))
 
 
 def _penalty_of_searched_ridge(classifier: RidgeClassifierCV) -> dict:
     if not hasattr(classifier, "alpha_"):
         return {"loss": "squares"}
-    each = [_inverse(alpha) for alpha in np.ravel(classifier.alpha_)]
-    return _by_C("squares", _geometric_mean(each))
+    strengths = [_inverse(alpha) for alpha in np.ravel(classifier.alpha_)]
+    return _by_C("squares", _geometric_mean(strengths))
 
 
 def _penalty_of_svc(classifier: LinearSVC) -> dict:
@@ -170,33 +185,47 @@ def _penalty_of_mlp(classifier: MLPClassifier) -> dict:
     return _by_C("log_loss", _inverse(classifier.alpha))
 
 
-def _penalty_of_net(net) -> dict:
+def _penalty_of_net(net: object) -> dict:
     """That of a skorch net of one Linear layer, by the optimizer's weight decay."""
     criterion = getattr(net, "criterion_", None)
-    criterion = getattr(criterion, "_orig_mod", criterion)  # of torch.compile
+    # torch.compile wraps a module, and keeps it as this attribute.
+    criterion = getattr(criterion, "_orig_mod", criterion)
     optimizer = getattr(net, "optimizer_", None)
     if type(criterion).__name__ not in _LOG_LOSSES or optimizer is None:
         return {"loss": "other"}
-    groups = [
+    groups = _groups_of_weights(optimizer)
+    if len(groups) != 1:  # more weights than those of one layer, or none
+        return {"loss": "other"}
+    decay = _penalizing_decay(optimizer, groups[0])
+    # Without decay a net is held back by ending early.
+    if decay == 0 or criterion.reduction != "mean":
+        return {"loss": "log_loss"}
+    return {"loss": "log_loss", "alpha": _within_bounds(decay)}
+
+
+def _groups_of_weights(optimizer: object) -> list[Mapping]:
+    """The group of settings of each parameter that is a matrix, and so no bias."""
+    return [
         group
         for group in optimizer.param_groups
         for parameter in group["params"]
         if parameter.ndim > 1
     ]
-    if len(groups) != 1:
-        return {"loss": "other"}
-    decay = float(groups[0].get("weight_decay", 0.0))
-    # AdamW shrinks weights by itself, which is no penalty of the loss.
-    is_apart = groups[0].get("decoupled_weight_decay", False)
-    is_apart = is_apart or type(optimizer).__name__ == "AdamW"
-    # Without decay a net is held back by ending early.
-    if decay == 0 or is_apart or criterion.reduction != "mean":
-        return {"loss": "log_loss"}
-    return {"loss": "log_loss", "alpha": _within_bounds(decay)}
+
+
+def _penalizing_decay(optimizer: object, group: Mapping) -> float:
+    """The weight decay that is a penalty of the loss, or 0.
+
+    AdamW shrinks weights by itself, beside the gradient of the loss.
+    """
+    is_decoupled = group.get("decoupled_weight_decay", False)
+    if is_decoupled or type(optimizer).__name__ == "AdamW":
+        return 0.0
+    return float(group.get("weight_decay", 0.0))
 
 
 # The first that fits counts, so a kind stands before those that it is derived from.
-_READERS: dict[type, Callable[..., dict]] = {
+_READERS: Mapping[type, Callable[..., dict]] = {
     LogisticRegressionCV: _penalty_of_searched_logistic,
     LogisticRegression: _penalty_of_logistic,
     RidgeClassifierCV: _penalty_of_searched_ridge,

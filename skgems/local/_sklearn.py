@@ -1,11 +1,18 @@
-"""How scikit-learn's classifiers go on training, and of which kind a classifier is."""
+"""How scikit-learn's classifiers go on training.
+
+A kind of classifier is a subclass of `LocalModel` here; `KINDS` in ``_lookup.py`` says
+which classifiers it is for.
+"""
 
 import copy
 import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,6 +22,7 @@ from ..networks import (
     read_network,
     to_mlp_classifier,
 )
+from ._classifiers import Rows
 from ._model import LocalModel
 
 # For the one row that start() shows a model; what it learns is below rounding.
@@ -22,16 +30,18 @@ NO_RATE = np.finfo(np.float64).tiny
 
 
 @contextmanager
-def lent(estimator, **params):
-    own = {key: getattr(estimator, key) for key in params}
+def lent_settings(estimator: object, settings: Mapping[str, object]) -> Iterator[None]:
+    """Set attributes of an estimator within a block, and put them back after it."""
+    attributes = vars(estimator)
+    attributes_before = {name: getattr(estimator, name) for name in settings}
     # Rows come as arrays, without the names that the user's had.
-    if "feature_names_in_" in vars(estimator):
-        own["feature_names_in_"] = vars(estimator).pop("feature_names_in_")
-    vars(estimator).update(params)
+    if "feature_names_in_" in attributes:
+        attributes_before["feature_names_in_"] = attributes.pop("feature_names_in_")
+    attributes.update(settings)
     try:
         yield
     finally:
-        vars(estimator).update(own)
+        attributes.update(attributes_before)
 
 
 class SklearnModel(LocalModel):
@@ -39,8 +49,8 @@ class SklearnModel(LocalModel):
 
     def carrying(self, layers: Layers) -> "MLPModel":
         """An MLPClassifier's trainer around other layers."""
-        fresh = to_mlp_classifier(layers, np.arange(layers.n_outputs))
-        return MLPModel(fresh, self.name)
+        classifier = to_mlp_classifier(layers, np.arange(layers.n_outputs))
+        return MLPModel(classifier, self.name)
 
 
 class MLPModel(SklearnModel):
@@ -48,84 +58,120 @@ class MLPModel(SklearnModel):
 
     layout = "layers"
 
-    def _copy(self):
-        check_is_fitted(self.own)
-        fresh = copy.copy(self.own)
+    def _copy(self) -> MLPClassifier:
+        check_is_fitted(self.classifier)
+        classifier = copy.copy(self.classifier)
         for name in ("_optimizer", "_best_coefs", "_best_intercepts"):
-            vars(fresh).pop(name, None)
+            vars(classifier).pop(name, None)
         # Attributes that training writes, as they are before the first epoch.
-        fresh.coefs_ = [array.copy() for array in fresh.coefs_]
-        fresh.intercepts_ = [array.copy() for array in fresh.intercepts_]
-        fresh.loss_curve_, fresh.best_loss_ = [], np.inf
-        fresh.validation_scores_ = fresh.best_validation_score_ = None
-        fresh._no_improvement_count = 0
-        return fresh
+        classifier.coefs_ = [array.copy() for array in classifier.coefs_]
+        classifier.intercepts_ = [array.copy() for array in classifier.intercepts_]
+        classifier.loss_curve_ = []
+        classifier.best_loss_ = np.inf
+        classifier.validation_scores_ = None
+        classifier.best_validation_score_ = None
+        classifier._no_improvement_count = 0
+        return classifier
 
-    def _read(self):
-        return [array.copy() for array in (*self.own.coefs_, *self.own.intercepts_)]
+    def _read(self) -> list[np.ndarray]:
+        arrays = [*self.classifier.coefs_, *self.classifier.intercepts_]
+        return [array.copy() for array in arrays]
 
-    def _write(self, parameters):
+    def _write(self, parameters: Sequence[np.ndarray]) -> None:
         arrays = [np.array(array, order="C") for array in parameters]
-        depth = len(self.own.coefs_)
-        self.own.coefs_, self.own.intercepts_ = arrays[:depth], arrays[depth:]
+        n_layers = len(self.classifier.coefs_)
+        self.classifier.coefs_ = arrays[:n_layers]
+        self.classifier.intercepts_ = arrays[n_layers:]
 
-    def _train(self, X, y, epochs, rates, rng):
+    def _train(
+        self,
+        X: Rows,
+        y: np.ndarray,
+        *,
+        epochs: int,
+        rates: np.ndarray | None,
+        rng: np.random.RandomState,
+    ) -> None:
+        classifier = self.classifier
         # partial_fit knows no early stopping, and would start each epoch at the seed.
-        estimator, own = self.own, {"random_state": rng, "early_stopping": False}
+        settings = {"random_state": rng, "early_stopping": False}
         if rates is not None:
-            own["learning_rate_init"] = rates[0]
-        if estimator.batch_size != "auto":
-            own["batch_size"] = min(estimator.batch_size, X.shape[0])
-        X = X.astype(estimator.coefs_[0].dtype, copy=False)
-        with lent(estimator, **own):
+            settings["learning_rate_init"] = rates[0]
+        if classifier.batch_size != "auto":
+            settings["batch_size"] = min(classifier.batch_size, X.shape[0])
+        X = X.astype(classifier.coefs_[0].dtype, copy=False)
+        with lent_settings(classifier, settings):
             for epoch in range(epochs):
                 if epoch and rates is not None:
-                    solver = estimator._optimizer
+                    # The first epoch makes the optimizer, which keeps its rate.
+                    solver = classifier._optimizer
                     solver.learning_rate = solver.learning_rate_init = rates[epoch]
-                estimator.partial_fit(X, y)
+                classifier.partial_fit(X, y)
 
-    def _start(self, estimator, X, y, classes, rng):
-        own = {"learning_rate_init": NO_RATE, "early_stopping": False, "batch_size": 1}
-        with lent(estimator, random_state=rng, **own):
-            estimator.partial_fit(X, y, classes=classes)
-        return MLPModel(estimator)._copy()
+    def _start(
+        self,
+        classifier: MLPClassifier,
+        X: Rows,
+        y: np.ndarray,
+        *,
+        classes: np.ndarray,
+        rng: np.random.RandomState,
+    ) -> MLPClassifier:
+        settings = {
+            "random_state": rng,
+            "learning_rate_init": NO_RATE,
+            "early_stopping": False,
+            "batch_size": 1,
+        }
+        with lent_settings(classifier, settings):
+            classifier.partial_fit(X, y, classes=classes)
+        return MLPModel(classifier)._copy()
 
-    def _widen(self, estimator, classes):
-        wide = read_network(estimator).aligned(classes)
-        fresh = to_mlp_classifier(wide, classes, feature_names_in=wide.feature_names_in)
-        return fresh.set_params(**estimator.get_params())
+    def _widen(self, classifier: MLPClassifier, classes: np.ndarray) -> MLPClassifier:
+        network = read_network(classifier).aligned(classes)
+        wide = to_mlp_classifier(
+            network, classes, feature_names_in=network.feature_names_in
+        )
+        return wide.set_params(**classifier.get_params())
 
-    def _class_axes(self):
-        depth = len(self.own.coefs_)
-        return {depth - 1: 1, 2 * depth - 1: 0}
+    def _class_axes(self) -> dict[int, int]:
+        # The last weights are (n_units, n_outputs), the last biases (n_outputs,).
+        n_layers = len(self.classifier.coefs_)
+        return {n_layers - 1: 1, 2 * n_layers - 1: 0}
 
-    def _obstacle(self):
-        reason = super()._obstacle()
-        if reason is None and self.own.solver not in ("adam", "sgd"):
-            return f"{type(self.own).__name__}(solver={self.own.solver!r})"
-        return reason
+    def _untrainable(self) -> str | None:
+        untrainable = super()._untrainable()
+        if untrainable is not None:
+            return untrainable
+        if self.classifier.solver not in ("adam", "sgd"):
+            name = type(self.classifier).__name__
+            return f"{name}(solver={self.classifier.solver!r})"
+        return None
 
-    def parameters_of(self, network: Network):
+    def parameters_of(self, network: Network) -> list[np.ndarray]:
         layers = network.contracted()
         return [*layers.coefs, *layers.intercepts]
 
     @property
-    def learning_rate(self):
-        return self.own.learning_rate_init
+    def learning_rate(self) -> float:
+        return self.classifier.learning_rate_init
 
     @property
-    def trainer(self):
-        # Its parameters; get_params looks up signatures, longer than hashing takes.
-        names = (n for n in vars(self.own) if n[0] != "_" and n[-1] != "_")
-        return type(self.own), {n: getattr(self.own, n) for n in sorted(names)}
+    def trainer(self) -> tuple[type, dict]:
+        # Its parameters. get_params looks up signatures, which takes longer than to
+        # hash what they hold.
+        attributes = vars(self.classifier)
+        names = [n for n in sorted(attributes) if n[0] != "_" and n[-1] != "_"]
+        return type(self.classifier), {n: attributes[n] for n in names}
 
     def carrying(self, layers: Layers) -> "MLPModel":
-        made = to_mlp_classifier(layers, np.arange(layers.n_outputs))
-        settings = self.own.get_params(deep=False)
-        settings |= {"hidden_layer_sizes": layers.widths, "activation": made.activation}
-        if self.own.solver == "lbfgs":
+        classifier = to_mlp_classifier(layers, np.arange(layers.n_outputs))
+        settings = self.classifier.get_params(deep=False)
+        settings["hidden_layer_sizes"] = layers.widths
+        settings["activation"] = classifier.activation
+        if self.classifier.solver == "lbfgs":  # which cannot go on training
             settings["solver"] = "adam"
-        return MLPModel(made.set_params(**settings), self.name)
+        return MLPModel(classifier.set_params(**settings), self.name)
 
 
 class LinearModel(SklearnModel):
@@ -133,107 +179,172 @@ class LinearModel(SklearnModel):
 
     layout = "linear"
 
-    def _copy(self):
-        check_is_fitted(self.own)
-        fresh = copy.copy(self.own)
-        fresh.coef_, fresh.intercept_ = self._read()
+    def _copy(self) -> object:
+        check_is_fitted(self.classifier)
+        classifier = copy.copy(self.classifier)
+        classifier.coef_, classifier.intercept_ = self._read()
+        # SGDClassifier keeps what it averages here.
         for name in ("_standard_coef", "_standard_intercept"):
-            vars(fresh).pop(name, None)
-        return fresh
+            vars(classifier).pop(name, None)
+        return classifier
 
-    def _read(self):
-        coef = np.array(self.own.coef_, order="C")
+    def _read(self) -> list[np.ndarray]:
+        coef = np.array(self.classifier.coef_, order="C")
         # Without an intercept scikit-learn may keep a single number.
-        intercept = np.array(np.broadcast_to(self.own.intercept_, coef.shape[0]))
-        return [coef, intercept.astype(coef.dtype, copy=False)]
+        intercept = np.broadcast_to(self.classifier.intercept_, coef.shape[0])
+        return [coef, np.array(intercept).astype(coef.dtype, copy=False)]
 
-    def _write(self, parameters):
-        arrays = (np.array(array, order="C") for array in parameters)
-        self.own.coef_, self.own.intercept_ = arrays
+    def _write(self, parameters: Sequence[np.ndarray]) -> None:
+        coef, intercept = parameters
+        self.classifier.coef_ = np.array(coef, order="C")
+        self.classifier.intercept_ = np.array(intercept, order="C")
 
-    def _widen(self, estimator, classes):
-        wide = read_network(estimator).aligned(classes)
-        estimator.classes_ = classes.copy()
-        estimator.coef_, estimator.intercept_ = self.parameters_of(wide)
-        return estimator
+    def _widen(self, classifier: object, classes: np.ndarray) -> object:
+        network = read_network(classifier).aligned(classes)
+        classifier.classes_ = classes.copy()
+        classifier.coef_, classifier.intercept_ = self.parameters_of(network)
+        return classifier
 
-    def _class_axes(self):
+    def _class_axes(self) -> dict[int, int]:
+        # coef_ is (n_outputs, n_features), intercept_ (n_outputs,).
         return {0: 0, 1: 0}
 
-    def parameters_of(self, network: Network):
+    def parameters_of(self, network: Network) -> list[np.ndarray]:
         layers = network.contracted()
         return [layers.coefs[0].T.copy(), layers.intercepts[0].copy()]
 
 
 class SGDModel(LinearModel):
-    def _train(self, X, y, epochs, rates, rng):
+    """SGDClassifier, which goes on by ``partial_fit``."""
+
+    def _train(
+        self,
+        X: Rows,
+        y: np.ndarray,
+        *,
+        epochs: int,
+        rates: np.ndarray | None,
+        rng: np.random.RandomState,
+    ) -> None:
+        classifier = self.classifier
         # partial_fit knows no early stopping, and no weights by counts. A running
         # average would average over models before the new parameters too.
-        estimator = self.own
-        own = {"random_state": rng, "early_stopping": False, "average": False}
-        if estimator.class_weight == "balanced":
+        settings = {"random_state": rng, "early_stopping": False, "average": False}
+        if classifier.class_weight == "balanced":
             labels = np.unique(y)
-            amounts = compute_class_weight("balanced", classes=labels, y=y)
-            own["class_weight"] = dict(zip(labels.tolist(), amounts, strict=True))
+            weights = compute_class_weight("balanced", classes=labels, y=y)
+            settings["class_weight"] = dict(zip(labels.tolist(), weights, strict=True))
         if rates is not None:
-            own |= {"learning_rate": "constant", "eta0": rates[0]}
-        X = X.astype(estimator.coef_.dtype, copy=False)
-        with lent(estimator, **own):
+            settings["learning_rate"] = "constant"
+            settings["eta0"] = rates[0]
+        X = X.astype(classifier.coef_.dtype, copy=False)
+        with lent_settings(classifier, settings):
             for epoch in range(epochs):
                 if rates is not None:
-                    estimator.eta0 = rates[epoch]
-                estimator.partial_fit(X, y)
+                    classifier.eta0 = rates[epoch]
+                classifier.partial_fit(X, y)
 
-    def _start(self, estimator, X, y, classes, rng):
-        own = {"early_stopping": False, "average": False, "class_weight": None}
-        with lent(estimator, random_state=rng, **own):
-            estimator.partial_fit(X, y, classes=classes)
-        estimator.t_ = 1.0
-        estimator.coef_[:] = estimator.intercept_[:] = 0.0
-        return estimator
+    def _start(
+        self,
+        classifier: object,
+        X: Rows,
+        y: np.ndarray,
+        *,
+        classes: np.ndarray,
+        rng: np.random.RandomState,
+    ) -> object:
+        settings = {
+            "random_state": rng,
+            "early_stopping": False,
+            "average": False,
+            "class_weight": None,
+        }
+        with lent_settings(classifier, settings):
+            classifier.partial_fit(X, y, classes=classes)
+        classifier.t_ = 1.0  # its count of steps
+        classifier.coef_[:] = 0.0
+        classifier.intercept_[:] = 0.0
+        return classifier
 
 
 class LogisticModel(LinearModel):
     """LogisticRegression: a warm start, an epoch is an iteration of its solver."""
 
-    def _obstacle(self):
-        reason, kind = super()._obstacle(), type(self.own).__name__
-        if reason is None and not hasattr(self.own, "warm_start"):
-            return kind  # a cross-validated one
-        if reason is None and self.own.solver == "liblinear":
-            return f"{kind}(solver='liblinear')"
-        return reason
+    def _untrainable(self) -> str | None:
+        untrainable = super()._untrainable()
+        if untrainable is not None:
+            return untrainable
+        name = type(self.classifier).__name__
+        if not hasattr(self.classifier, "warm_start"):  # a cross-validated one
+            return name
+        if self.classifier.solver == "liblinear":
+            return f"{name}(solver='liblinear')"
+        return None
 
-    def _train(self, X, y, epochs, rates, rng):
-        estimator, (coef, intercept) = self.own, self._read()
-        classes, own = estimator.classes_, np.isin(estimator.classes_, y)
-        if own.sum() < 2:  # nothing to separate
+    def _train(
+        self,
+        X: Rows,
+        y: np.ndarray,
+        *,
+        epochs: int,
+        rates: np.ndarray | None,
+        rng: np.random.RandomState,
+    ) -> None:
+        """See `LocalModel._train`; its solvers have no rates.
+
+        scikit-learn fits outputs for the classes that the rows have, and no others. So
+        it is given those outputs to start from, and what it has changed about them is
+        added to the whole model.
+        """
+        classifier = self.classifier
+        classes = classifier.classes_
+        has_rows = np.isin(classes, y)
+        if has_rows.sum() < 2:  # nothing to separate
             return
-        shown = own if len(classes) > 2 else slice(None)
-        start, bias = coef[shown], intercept[shown]
-        if own.sum() == 2 < len(classes):  # scikit-learn fits the difference
-            start, bias = np.diff(start, axis=0), np.diff(bias)
-        estimator.coef_, estimator.intercept_ = start.copy(), bias.copy()
-        own_start = {"random_state": rng, "warm_start": True, "max_iter": epochs}
-        with lent(estimator, **own_start), warnings.catch_warnings():
+        coef, intercept = self._read()
+        # Two classes have one output together.
+        trained = has_rows if len(classes) > 2 else slice(None)
+        coef_before = coef[trained]
+        intercept_before = intercept[trained]
+        if has_rows.sum() == 2 < len(classes):  # scikit-learn fits the difference
+            coef_before = np.diff(coef_before, axis=0)
+            intercept_before = np.diff(intercept_before)
+        classifier.coef_ = coef_before.copy()
+        classifier.intercept_ = intercept_before.copy()
+        settings = {"random_state": rng, "warm_start": True, "max_iter": epochs}
+        with lent_settings(classifier, settings), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            estimator.fit(X, y)
-        estimator.classes_ = classes
-        if estimator.coef_.shape == coef.shape:
+            classifier.fit(X, y)
+        classifier.classes_ = classes
+        if classifier.coef_.shape == coef.shape:
             return
-        # Classes that the rows do not show keep what was said of them.
-        moved, moved_bias = estimator.coef_ - start, estimator.intercept_ - bias
-        if own.sum() == 2:
-            sides = np.array([-0.5, 0.5])
-            moved, moved_bias = sides[:, None] * moved, sides * moved_bias
-        coef[own] += moved
-        intercept[own] += moved_bias
-        estimator.coef_, estimator.intercept_ = coef, intercept
+        # Classes without rows keep the outputs that they had.
+        coef_change = classifier.coef_ - coef_before
+        intercept_change = classifier.intercept_ - intercept_before
+        if has_rows.sum() == 2:
+            # Half of the difference goes to each of the two.
+            halves = np.array([-0.5, 0.5])
+            coef_change = halves[:, None] * coef_change
+            intercept_change = halves * intercept_change
+        coef[has_rows] += coef_change
+        intercept[has_rows] += intercept_change
+        classifier.coef_ = coef
+        classifier.intercept_ = intercept
 
-    def _start(self, estimator, X, y, classes, rng):
-        n_outputs, d = 1 if len(classes) == 2 else len(classes), X.shape[1]
-        estimator.classes_, estimator.n_features_in_ = np.array(classes), d
-        estimator.coef_ = np.zeros((n_outputs, d), dtype=X.dtype)
-        estimator.intercept_ = np.zeros(n_outputs, dtype=X.dtype)
-        estimator.n_iter_ = np.zeros(1, dtype=np.int32)
-        return estimator
+    def _start(
+        self,
+        classifier: LogisticRegression,
+        X: Rows,
+        y: np.ndarray,
+        *,
+        classes: np.ndarray,
+        rng: np.random.RandomState,
+    ) -> LogisticRegression:
+        n_outputs = 1 if len(classes) == 2 else len(classes)
+        n_features = X.shape[1]
+        classifier.classes_ = np.array(classes)
+        classifier.n_features_in_ = n_features
+        classifier.coef_ = np.zeros((n_outputs, n_features), dtype=X.dtype)
+        classifier.intercept_ = np.zeros(n_outputs, dtype=X.dtype)
+        classifier.n_iter_ = np.zeros(1, dtype=np.int32)
+        return classifier

@@ -1,5 +1,6 @@
 """skorch nets of any torch module; needs torch."""
 
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cached_property
@@ -7,7 +8,8 @@ from threading import RLock
 
 import numpy as np
 import torch
-from skorch import NeuralNetBinaryClassifier
+from numpy.typing import ArrayLike
+from skorch import NeuralNet, NeuralNetBinaryClassifier
 from skorch.callbacks import Callback, Checkpoint, LoadInitState, TrainEndCheckpoint
 from torch import nn
 
@@ -22,33 +24,37 @@ from ..networks import (
     to_module,
     unwrap,
 )
-from ._classifiers import Description, indices_of
+from ._classifiers import Description, Rows, indices_of
 from ._model import LocalModel
-from ._sklearn import lent
+from ._sklearn import lent_settings
 
 # Callbacks that read or write the whole module's weights in the node's own files.
-_OF_FILES = (Checkpoint, LoadInitState, TrainEndCheckpoint)
+_CALLBACKS_WITH_FILES = (Checkpoint, LoadInitState, TrainEndCheckpoint)
 
 # torch has one generator a process: threads take turns, so that results repeat.
-_generator = RLock()
+_generator_lock = RLock()
 
 
 class SetRates(Callback):
-    def __init__(self, rates):
+    """Sets the learning rate of each epoch."""
+
+    def __init__(self, rates: np.ndarray) -> None:
         self.rates = iter(rates)
 
-    def on_epoch_begin(self, net, **kwargs):
+    def on_epoch_begin(self, net: NeuralNet, **kwargs: object) -> None:
         rate = float(next(self.rates))
         for group in net.optimizer_.param_groups:
             group["lr"] = rate
 
 
 @contextmanager
-def kept_generators(net, rng=None):
+def kept_generators(
+    net: NeuralNet, rng: np.random.RandomState | None = None
+) -> Iterator[None]:
     """Give torch's generators back as they were, after errors too; rng: seed them."""
     on_gpu = str(net.device).startswith("cuda")
     devices = range(torch.cuda.device_count()) if on_gpu else []
-    with _generator, torch.random.fork_rng(devices=devices):
+    with _generator_lock, torch.random.fork_rng(devices=devices):
         if rng is not None:
             seed = rng.randint(2**31 - 1)
             # torch.manual_seed would seed those of GPUs too, which are not given back.
@@ -58,18 +64,22 @@ def kept_generators(net, rng=None):
         yield
 
 
-def float_dtype(net) -> np.dtype:
-    double = any(p.dtype == torch.float64 for p in net.module_.parameters())
-    return np.dtype(np.float64 if double else np.float32)
+def float_dtype(net: NeuralNet) -> np.dtype:
+    """float64 if any parameter of the module is double, else float32."""
+    is_double = any(p.dtype == torch.float64 for p in net.module_.parameters())
+    return np.dtype(np.float64 if is_double else np.float32)
 
 
-def as_input(net, X, y=None):
+def as_input(net: NeuralNet, X: Rows) -> np.ndarray:
+    """Rows as the module takes them: dense, and in the dtype of its parameters."""
     X = X.toarray() if hasattr(X, "toarray") else X
-    X = np.ascontiguousarray(X, dtype=float_dtype(net))
-    if y is None:
-        return X
-    binary = isinstance(net, NeuralNetBinaryClassifier)
-    return X, np.asarray(y).astype(float_dtype(net) if binary else np.int64)
+    return np.ascontiguousarray(X, dtype=float_dtype(net))
+
+
+def as_targets(net: NeuralNet, columns: ArrayLike) -> np.ndarray:
+    """Output columns of rows in the dtype that the loss takes."""
+    is_binary = isinstance(net, NeuralNetBinaryClassifier)
+    return np.asarray(columns).astype(float_dtype(net) if is_binary else np.int64)
 
 
 class SkorchModel(LocalModel):
@@ -79,16 +89,17 @@ class SkorchModel(LocalModel):
 
     @cached_property
     def description(self) -> Description:
-        labels, seen = output_labels(self.own, name=self.name)
+        labels, seen = output_labels(self.classifier, name=self.name)
         return Description.of(self.estimator, labels, seen)
 
     @property
     def advice_on_labels(self) -> str:
-        if isinstance(self.own, NeuralNetBinaryClassifier):
+        net = self.classifier
+        if isinstance(net, NeuralNetBinaryClassifier):
             return (
                 "NeuralNetBinaryClassifier knows the labels 0 and 1 alone: give y so."
             )
-        if getattr(self.own, "classes", None) is not None and len(self.own.classes):
+        if getattr(net, "classes", None) is not None and len(net.classes):
             return ""
         return (
             "its skorch net numbers its outputs from 0, as the labels were numbered "
@@ -98,11 +109,12 @@ class SkorchModel(LocalModel):
 
     @property
     def dtype(self) -> np.dtype:
-        return float_dtype(self.own)
+        return float_dtype(self.classifier)
 
     @property
     def has_module(self) -> bool:
-        return unwrap(self.estimator) is self.own
+        """Whether rows enter the net as they are, with no pipeline before it."""
+        return unwrap(self.estimator) is self.classifier
 
     @cached_property
     def is_chain(self) -> bool:
@@ -113,172 +125,242 @@ class SkorchModel(LocalModel):
         return True
 
     def module_shapes(self) -> dict[str, tuple[int, ...]]:
-        state = self.own.module_.state_dict().items()
-        return {name: tuple(value.shape) for name, value in state}
+        """The shape of each parameter and buffer of the module, by its path."""
+        state = self.classifier.module_.state_dict().items()
+        return {path: tuple(tensor.shape) for path, tensor in state}
 
-    def check_finite(self) -> None:
+    def check_finite(self, path: str = "") -> None:
         """See `LocalModel.check_finite`; of buffers NaN, and infinite statistics."""
-        module = self.own.module_
-        learned = {path for path, _ in module.named_parameters()}
-        for path, values in module.state_dict().items():
-            if not values.is_floating_point():
+        module = self.classifier.module_
+        parameter_paths = {path for path, _ in module.named_parameters()}
+        for tensor_path, tensor in module.state_dict().items():
+            if not tensor.is_floating_point():
                 continue
-            if path not in learned and "running_" not in path:
-                values = values[~torch.isinf(values)]  # a mask may be infinite
-            if not torch.isfinite(values).all():
-                values = values.detach().cpu().double().numpy()
-                check_finite(values, name=self.name, array_name=f"{path} of the module")
+            is_learned = tensor_path in parameter_paths or "running_" in tensor_path
+            if not is_learned:
+                tensor = tensor[~torch.isinf(tensor)]  # a mask may be infinite
+            if not torch.isfinite(tensor).all():
+                check_finite(
+                    tensor.detach().cpu().double().numpy(),
+                    name=self.name,
+                    array_name=f"{tensor_path} of the module",
+                )
 
-    def _probabilities(self, X) -> np.ndarray:
-        X = as_input(self.own, X)
+    def _probabilities(self, X: Rows) -> np.ndarray:
+        X = as_input(self.classifier, X)
         # An iterator over rows draws a seed, whether or not it shuffles.
-        with kept_generators(self.own):
+        with kept_generators(self.classifier):
             proba = np.asarray(self.estimator.predict_proba(X), dtype=np.float64)
         return proba.reshape(len(proba), -1)
 
-    def _predictions(self, X) -> np.ndarray:
-        with kept_generators(self.own):
-            columns = self.estimator.predict(as_input(self.own, X))
+    def _predictions(self, X: Rows) -> np.ndarray:
+        with kept_generators(self.classifier):
+            columns = self.estimator.predict(as_input(self.classifier, X))
         return self.description.classes[np.asarray(columns, dtype=np.intp).ravel()]
 
-    def _copy(self):
+    def _copy(self) -> NeuralNet:
         """A copy on the same device, with a fresh optimizer and no history."""
-        fresh = object.__new__(type(self.own))
+        net = object.__new__(type(self.classifier))
         # Around skorch's own pickling, which cannot copy modules of local classes.
-        kept = {k: v for k, v in vars(self.own).items() if k != "optimizer_"}
-        vars(fresh).update(deepcopy(kept | {"history_": None}))
-        fresh.initialize_optimizer()
-        fresh.initialize_history()
-        return fresh
+        attributes = dict(vars(self.classifier))
+        attributes.pop("optimizer_", None)
+        attributes["history_"] = None
+        vars(net).update(deepcopy(attributes))
+        net.initialize_optimizer()
+        net.initialize_history()
+        return net
 
     def _read(self) -> list[np.ndarray]:
-        state = self.own.module_.state_dict().values()
+        state = self.classifier.module_.state_dict().values()
         return [tensor.detach().cpu().numpy().copy() for tensor in state]
 
-    def _write(self, parameters) -> None:
-        state = self.own.module_.state_dict()
+    def _write(self, parameters: Sequence[np.ndarray]) -> None:
+        state = self.classifier.module_.state_dict()
         with torch.no_grad():
             for tensor, array in zip(state.values(), parameters, strict=True):
                 tensor.copy_(torch.tensor(np.asarray(array)))
 
-    def _train(self, X, y, epochs, rates, rng) -> None:
-        net, (X, y) = self.own, as_input(self.own, X, y)
+    def _train(
+        self,
+        X: Rows,
+        y: np.ndarray,
+        *,
+        epochs: int,
+        rates: np.ndarray | None,
+        rng: np.random.RandomState,
+    ) -> None:
+        net = self.classifier
+        X = as_input(net, X)
+        targets = as_targets(net, y)
         callbacks = net.callbacks_
         if rates is not None:
             callbacks = [*callbacks, ("learning rates", SetRates(rates))]
-        own = {"max_epochs": epochs, "callbacks_": callbacks}
-        with lent(net, **own), kept_generators(net, rng):
-            net.partial_fit(X, y)
+        settings = {"max_epochs": epochs, "callbacks_": callbacks}
+        with lent_settings(net, settings), kept_generators(net, rng):
+            net.partial_fit(X, targets)
 
-    def _start(self, net, X, y, classes, rng):
-        with kept_generators(net, rng):
-            _initialise(net, X)
-        columns = _columns_of(net, classes)
-        if not isinstance(net, NeuralNetBinaryClassifier):
-            net.classes_inferred_ = np.sort(columns)  # as its fit would
-        return net
+    def _start(
+        self,
+        classifier: NeuralNet,
+        X: Rows,
+        y: np.ndarray,
+        *,
+        classes: np.ndarray,
+        rng: np.random.RandomState,
+    ) -> NeuralNet:
+        with kept_generators(classifier, rng):
+            _initialise(classifier, X)
+        columns = _name_outputs(classifier, classes)
+        if not isinstance(classifier, NeuralNetBinaryClassifier):
+            classifier.classes_inferred_ = np.sort(columns)  # as its fit would
+        return classifier
 
-    def _widen(self, net, classes):
-        return net
+    def _widen(self, classifier: NeuralNet, classes: np.ndarray) -> NeuralNet:
+        # A module has the outputs that it has.
+        return classifier
 
     def _class_axes(self) -> dict[int, int]:
         # The weights and biases of the module that have one row an output.
-        ends = {id(parameter) for parameter in output_parameters(self.own)}
-        state = self.own.module_.state_dict(keep_vars=True).values()
-        return {i: 0 for i, tensor in enumerate(state) if id(tensor) in ends}
+        output_ids = {id(parameter) for parameter in output_parameters(self.classifier)}
+        state = self.classifier.module_.state_dict(keep_vars=True).values()
+        return {i: 0 for i, tensor in enumerate(state) if id(tensor) in output_ids}
 
-    def targets(self, classes):
+    def targets(self, classes: np.ndarray) -> np.ndarray:
         # The loss of a net takes the numbers of output columns.
-        column = {c: i for i, c in enumerate(self.description.classes.tolist())}
-        return np.array([column[label] for label in classes.tolist()])
+        own_classes = self.description.classes.tolist()
+        column_of_label = {label: k for k, label in enumerate(own_classes)}
+        return np.array([column_of_label[label] for label in classes.tolist()])
 
     @property
     def learning_rate(self) -> float:
-        return self.own.optimizer_.param_groups[0]["lr"]
+        return self.classifier.optimizer_.param_groups[0]["lr"]
 
     def carrying(self, layers: Layers) -> "SkorchModel":
-        """See `LocalModel.carrying`; a module that `_fill` cannot fill is replaced."""
+        """See `LocalModel.carrying`; a module that cannot be filled is replaced."""
         net = self._copy()
         if isinstance(net, NeuralNetBinaryClassifier):
             layers = layers.contracted()
         layers = layers.astype(float_dtype(net))
-        if not self._fill(net.module_, layers):
+        linear_layers = self._linear_layers(net.module_, layers)
+        if linear_layers:
+            _fill(linear_layers, layers)
+        else:
             net.module_ = to_module(layers, output=self._link).to(net.device)
-            own = net.callbacks_
-            net.callbacks_ = [one for one in own if not isinstance(one[1], _OF_FILES)]
+            net.callbacks_ = [
+                (name, callback)
+                for name, callback in net.callbacks_
+                if not isinstance(callback, _CALLBACKS_WITH_FILES)
+            ]
         net.initialize_optimizer()
         return SkorchModel(net, self.name)
 
     @property
     def _link(self) -> str:
         """What the outputs go through, so that the loss sees what it has seen."""
-        link = output_link(self.own, name=self.name)
-        criterion = getattr(self.own.criterion_, "_orig_mod", self.own.criterion_)
-        # The losses that skorch feeds with probabilities need them.
-        fed = {nn.NLLLoss: "softmax", nn.BCELoss: "logistic"}
-        words = (word for loss, word in fed.items() if isinstance(criterion, loss))
-        return next(words, link) if link == "identity" else link
+        link = output_link(self.classifier, name=self.name)
+        if link != "identity":
+            return link
+        criterion = self.classifier.criterion_
+        criterion = getattr(criterion, "_orig_mod", criterion)  # of torch.compile
+        # skorch feeds these losses with probabilities.
+        if isinstance(criterion, nn.NLLLoss):
+            return "softmax"
+        if isinstance(criterion, nn.BCELoss):
+            return "logistic"
+        return link
 
-    def _fill(self, module, layers: Layers) -> bool:
-        """Put layers into a module that has as many Linear layers; else False."""
-        linear = [part for part in module.modules() if type(part) is nn.Linear]
-        if len(linear) != len(layers.coefs) or not self.is_chain:
-            return False
-        own, current = self.layers(), self._read()
-        expected = _in_torch(own.contracted() if layers.n_outputs == 1 else own)
-        alike = [a.shape for a in current] == [b.shape for b in expected]
-        if not (alike and all(map(np.allclose, current, expected))):
-            return False
-        arrays = iter(_in_torch(layers))
-        for part in linear:
-            for name in ("weight", "bias"):
-                new = torch.tensor(next(arrays)).to(getattr(part, name))
-                setattr(part, name, nn.Parameter(new))
-            part.out_features, part.in_features = part.weight.shape
-        return True
+    def _linear_layers(self, module: nn.Module, layers: Layers) -> list[nn.Linear]:
+        """The Linear layers of a copy of the net's module, for others in their place.
+
+        The list is empty where others cannot be put there: where they are more or
+        fewer, or where the parameters of the module are not just those of the layers
+        that the net is read as, one after the other.
+        """
+        linear_layers = [part for part in module.modules() if type(part) is nn.Linear]
+        if len(linear_layers) != len(layers.coefs) or not self.is_chain:
+            return []
+        own_layers = self.layers()
+        if layers.n_outputs == 1:
+            own_layers = own_layers.contracted()
+        expected = _in_torch_order(own_layers)
+        current = self._read()
+        if [a.shape for a in current] != [b.shape for b in expected]:
+            return []
+        return linear_layers if all(map(np.allclose, current, expected)) else []
 
 
-def _in_torch(layers: Layers) -> list[np.ndarray]:
+def _fill(linear_layers: Sequence[nn.Linear], layers: Layers) -> None:
+    """Put weights and biases into modules, whose shapes may have been others."""
+    arrays = iter(_in_torch_order(layers))
+    for linear in linear_layers:
+        for name in ("weight", "bias"):
+            # On the device, and in the dtype, of what it replaces.
+            tensor = torch.tensor(next(arrays)).to(getattr(linear, name))
+            setattr(linear, name, nn.Parameter(tensor))
+        linear.out_features, linear.in_features = linear.weight.shape
+
+
+def _in_torch_order(layers: Layers) -> list[np.ndarray]:
+    """Weights (n_outputs, n_inputs) and biases of each layer, as in a state_dict."""
     pairs = zip(layers.coefs, layers.intercepts, strict=True)
     return [array for W, b in pairs for array in (np.ascontiguousarray(W.T), b)]
 
 
-def fit(estimator, X, y, classes, rng):
+def fit_net(
+    estimator: object,
+    X: Rows,
+    y: np.ndarray,
+    *,
+    classes: np.ndarray,
+    rng: np.random.RandomState,
+) -> object:
+    """Fit a net, in any wrappers and pipelines, to labels among sorted classes."""
     net = final_step(estimator)
     with kept_generators(net, rng):
-        # Twice, since a net is fitted from new weights: the first show its outputs.
+        # Initialised twice, since fit does it too: now to see how many outputs it has.
         _initialise(net, X)
-        columns = _columns_of(net, classes)[np.searchsorted(classes, y)]
-        return estimator.fit(*as_input(net, X, columns))
+        columns = _name_outputs(net, classes)[np.searchsorted(classes, y)]
+        return estimator.fit(as_input(net, X), as_targets(net, columns))
 
 
-def _initialise(net, X):
+def _initialise(net: NeuralNet, X: Rows) -> None:
     net.initialize()
     if any(map(nn.parameter.is_lazy, net.module_.parameters())):
         net.forward(as_input(net, X[:1]))  # lazy layers learn their shapes
 
 
-def _columns_of(net, classes):
-    """Output of each label; names the outputs where labels are no numbers of them."""
+def _name_outputs(net: NeuralNet, classes: np.ndarray) -> np.ndarray:
+    """(n_classes,), the output of each label.
+
+    Where labels are no numbers of outputs, and the net does not say what its outputs
+    stand for, these are given the labels as names, in order.
+    """
     labels = np.asarray(classes).tolist()
     if isinstance(net, NeuralNetBinaryClassifier):
         if not {0, 1}.issuperset(labels):
-            known = "NeuralNetBinaryClassifier knows the labels 0 and 1 only"
-            raise ValueError(f"{known}, got {labels}. Encode them.")
-        return np.array(labels, dtype=np.int64)
-    n, names = count_outputs(net), getattr(net, "classes", None)
-    if names is None or not len(names):
-        if set(range(n)).issuperset(labels):
-            return np.array(labels, dtype=np.int64)
-        if len(labels) != n:
             raise ValueError(
-                f"The module of {type(net).__name__} has {n} outputs, which cannot "
-                f"stand for the {len(labels)} labels {labels}. Give one for each."
+                "NeuralNetBinaryClassifier knows the labels 0 and 1 only, got "
+                f"{labels}. Encode them."
             )
-        names = net.classes = labels
-    found = indices_of(classes, names)
-    if found.min() < 0:
-        own = f"{type(net).__name__}, {np.asarray(names).tolist()}"
-        missing = np.asarray(classes)[found < 0].tolist()
-        raise ValueError(f"The classes of {own}, do not hold the labels {missing}.")
-    return found
+        return np.array(labels, dtype=np.int64)
+    output_names = getattr(net, "classes", None)
+    if output_names is None or not len(output_names):
+        n_outputs = count_outputs(net)
+        if set(range(n_outputs)).issuperset(labels):
+            return np.array(labels, dtype=np.int64)
+        if len(labels) != n_outputs:
+            raise ValueError(
+                f"The module of {type(net).__name__} has {n_outputs} outputs, which "
+                f"cannot stand for the {len(labels)} labels {labels}. Give one for "
+                "each."
+            )
+        net.classes = labels
+        output_names = labels
+    columns = indices_of(classes, output_names)
+    if columns.min() < 0:
+        missing = np.asarray(classes)[columns < 0].tolist()
+        raise ValueError(
+            f"The classes of {type(net).__name__}, "
+            f"{np.asarray(output_names).tolist()}, do not hold the labels {missing}."
+        )
+    return columns

@@ -1,21 +1,21 @@
-"""What nodes do for plans: a function of a member and arguments for each task."""
+"""What nodes do for plans: a function of a member and arguments for each task.
 
-from collections.abc import Callable, Mapping
+A function takes the node's `Member` and the fields of a request by their names, and
+returns the fields of the reply. The table of tasks in `skgems.messages` says what each
+field is.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
-from sklearn.utils.extmath import safe_sparse_dot
 
 from ..compat import safe_indexing
 from ..moments import (
     ClassMoments,
     ClassSums,
-    EffectiveRows,
     draw_rows,
-    float_type,
-    log_losses,
     mean_log_loss,
-    row_blocks,
     working_bytes,
 )
 from ..networks import Coordinates, HiddenLayers, Layers, linear_logits
@@ -24,61 +24,76 @@ from ..spaces import Criterion, Geometry, build_neuron_spaces, on_one_scale
 from ..steps import Front, front_of_content
 from ._cache import digest
 from ._chunks import ChunkedMember, moments_of_chunks, stacked
-from ._classifiers import at_node, indices_of
+from ._classifiers import Rows, at_node, indices_of
 from ._member import Member, TooFewRowsError
 from ._model import node_space, retrain_layers
+from ._model_sums import JudgingRows, sum_over_rows
 from ._moments import moments
 
-# Rows drawn for each of the node's own, at most.
+# Rows drawn for each of the node's own, at most: an epoch takes five times as long.
 MOST_DRAWN = 4
-# How large logits may be, in root mean squares of those of the node's own model, or of
-# 1: steeper models tell one row from the next.
-_STEEPEST = 20.0
 
-_OPENED: dict[str, Front] = {}
+_OPENED_FRONTS: dict[str, Front] = {}
 
 
-def opened_front(content) -> Front:
+def opened_front(content: Mapping) -> Front:
     """The front of a message; the latest is kept, since all nodes have one."""
     key = digest(content)
-    if key not in _OPENED:
-        _OPENED.clear()
-        _OPENED[key] = front_of_content(content)
-    return _OPENED[key]
+    if key not in _OPENED_FRONTS:
+        _OPENED_FRONTS.clear()
+        _OPENED_FRONTS[key] = front_of_content(content)
+    return _OPENED_FRONTS[key]
 
 
 def describe(member: Member) -> dict:
-    labels, counts = member.row_counts()
-    network = member.model.network().as_content()
-    return {"network": network, "rows": {"labels": labels, **counts}}
+    """The node's network, and the number of rows by role and class."""
+    labels, counts_by_role = member.row_counts()
+    return {
+        "network": member.model.network().as_content(),
+        "rows": {"labels": labels, **counts_by_role},
+    }
 
 
-def learning_columns(member: Member):
-    """The rows that learn, as they are before a front."""
-    X, learning = member.X, member.learning
-    return X if isinstance(learning, slice) else safe_indexing(X, learning)
+def learning_columns(member: Member) -> object:
+    """The rows that learn, as they are before a front: an array or a table."""
+    if isinstance(member.learning, slice):
+        return member.X
+    return safe_indexing(member.X, member.learning)
 
 
-def front(member: Member, *, front) -> dict:
+def front(member: Member, *, front: Mapping) -> dict:
+    """What the step of a front that waits is fitted to."""
     X = learning_columns(member)
     if X.shape[0] < member.min_rows:
-        few = f"{X.shape[0]} rows, fewer than min_rows={member.min_rows}"
-        raise TooFewRowsError(f"Node {member.name!r} has {few}.")
+        raise TooFewRowsError(
+            f"Node {member.name!r} has {X.shape[0]} rows, fewer than "
+            f"min_rows={member.min_rows}, so it tells nothing of their columns. Set a "
+            "smaller min_rows if they may be known."
+        )
     return opened_front(front).tell(X, min_rows=member.min_rows, memo=member.memo)
 
 
 def counts(member: Member) -> dict:
-    labels, found = member.row_counts()
-    some = np.flatnonzero(found["training"])
-    return {"labels": [labels[k] for k in some], "counts": found["training"][some]}
+    """The number of rows that may be trained on, of classes that have any."""
+    labels, counts_by_role = member.row_counts()
+    n_training = counts_by_role["training"]
+    columns = np.flatnonzero(n_training)
+    return {"labels": [labels[k] for k in columns], "counts": n_training[columns]}
 
 
 def train(
-    member: Member, *, parameters, classes, epochs, rates, seed, n_rows=None
+    member: Member,
+    *,
+    parameters: Sequence[np.ndarray],
+    classes: Sequence,
+    epochs: int,
+    rates: np.ndarray | None,
+    seed: int | None,
+    n_rows: int | None = None,
 ) -> dict:
     """Train the node's classifier from shared parameters; "loss" is that after it."""
     # Rows of classes that the shared model has no output for cannot train it.
-    X, codes, _ = _of_labels(member, "training", classes)
+    X, codes, _ = _rows_of_labels(member, "training", classes)
     if not len(codes):
         raise ValueError(
             f"Node {member.name!r} has no rows of the classes that the shared model "
@@ -86,300 +101,456 @@ def train(
             "node out."
         )
     if n_rows is not None and n_rows < X.shape[0]:
-        if n_rows < member.min_rows:
-            few = f"{n_rows} rows, fewer than min_rows={member.min_rows}"
-            raise TooFewRowsError(f"Node {member.name!r} is to train on {few}.")
-        # Another number of rows draws others: the difference of two is no row's.
-        rng = np.random.RandomState([seed or 0, n_rows])
-        some = rng.choice(X.shape[0], n_rows, replace=False)
-        X, codes = X[some], codes[some]
+        rows = _draw_training_rows(member, X.shape[0], n_rows=n_rows, seed=seed)
+        X, codes = X[rows], codes[rows]
     labels = np.asarray(classes)
-    wide = member.model.widened(labels)
-    how = {"parameters": parameters, "epochs": epochs, "learning_rate": rates}
-    trained = wide.train(X, wide.targets(labels)[codes], **how, random_state=seed)
-    parameters = trained.parameters()
-    _check_finite(parameters)
-    true = trained.probabilities(X, labels)[np.arange(len(codes)), codes]
-    loss = -np.mean(np.log(np.maximum(true, np.finfo(np.float64).tiny)))
-    return {"parameters": parameters, "loss": float(loss)}
+    model = member.model.widened(labels)
+    trained = model.train(
+        X,
+        model.targets(labels)[codes],
+        epochs=epochs,
+        learning_rate=rates,
+        parameters=parameters,
+        random_state=seed,
+    )
+    trained_parameters = trained.parameters()
+    _check_has_not_diverged(trained_parameters)
+    probabilities = trained.probabilities(X, labels)[np.arange(len(codes)), codes]
+    smallest = np.finfo(np.float64).tiny  # a probability of 0 has no logarithm
+    loss = -np.mean(np.log(np.maximum(probabilities, smallest)))
+    return {"parameters": trained_parameters, "loss": float(loss)}
 
 
-def _inputs(member: Member, role: str, hidden):
-    return HiddenLayers.from_content(hidden).outputs(member.rows(role)[0])
+def _draw_training_rows(
+    member: Member, n_all_rows: int, *, n_rows: int, seed: int | None
+) -> np.ndarray:
+    """Indices of ``n_rows`` different rows, at random."""
+    if n_rows < member.min_rows:
+        raise TooFewRowsError(
+            f"Node {member.name!r} is to train on {n_rows} rows, fewer than "
+            f"min_rows={member.min_rows}. The server must ask for more rows, or the "
+            "node set a smaller min_rows if they may be known."
+        )
+    # Another number of rows draws others: the difference of two is no row's.
+    rng = np.random.RandomState([seed or 0, n_rows])
+    return rng.choice(n_all_rows, n_rows, replace=False)
 
 
-def neurons(member: Member, *, weights, geometry, hidden=None, **options) -> dict:
+def _layer_inputs(member: Member, role: str, hidden: Mapping | None) -> Rows:
+    """What comes out of hidden layers for the rows that have a role."""
+    X, _ = member.rows(role)
+    return HiddenLayers.from_content(hidden).outputs(X)
+
+
+def neurons(
+    member: Member,
+    *,
+    weights: np.ndarray,
+    geometry: Mapping,
+    hidden: Mapping | None = None,
+    **options: object,
+) -> dict:
+    """How far each unit of a layer may change, see `build_neuron_spaces`."""
     _check_units_are_own(member, weights)
-    X, geometry = _inputs(member, "learning", hidden), Geometry.from_settings(geometry)
-    return vars(build_neuron_spaces(X, weights, geometry=geometry, **options))
+    neuron_spaces = build_neuron_spaces(
+        _layer_inputs(member, "learning", hidden),
+        weights,
+        geometry=Geometry.from_settings(geometry),
+        **options,
+    )
+    return vars(neuron_spaces)
 
 
 def _check_units_are_own(member: Member, weights: np.ndarray) -> None:
     """Refuse more units than the node's own network has in any layer.
 
-    A server asks about the units of the node itself. Of thousands that it made up, the
-    sizes say where each row lies along any direction.
+    A server asks about the units of the node itself. The sizes of thousands of units
+    that it made up would say where each row lies along any direction.
     """
     if member.min_rows == 1:  # single rows may be known
         return
-    most = max(member.model.network(copy=False).widths, default=0)
-    if weights.shape[1] > most:
+    widest = max(member.model.network(copy=False).widths, default=0)
+    if weights.shape[1] > widest:
         raise ValueError(
             f"Node {member.name!r} is asked about {weights.shape[1]} units of a layer, "
-            f"but its own network has {most} at most, and it answers only about these. "
-            "The server must send the weights of the node's own network."
+            f"but its own network has {widest} at most, and it answers only about "
+            "these. The server must send the weights of the node's own network."
         )
 
 
-def class_sums(member: Member, *, of, threshold=None) -> dict:
+def class_sums(member: Member, *, of: str, threshold: float | None = None) -> dict:
     """Reply with what `ClassSums.of` makes of the rows, and whether classes lack."""
-    weights = None if member.weights is None else member.weights[member.learning]
-    asked = {"of": of, "threshold": threshold, "weights": weights}
-    chunked = isinstance(member, ChunkedMember)
+    row_weights = None
+    if member.weights is not None:
+        row_weights = member.weights[member.learning]
     with at_node(member.name, "its rows cannot be summed"):
-        rows = member.learning_rows() if chunked else [member.rows("learning")]
-        sums = ClassSums.merged(ClassSums.of(X, y, **asked) for X, y in rows)
-    content = {name: own for name, own in vars(sums).items() if own is not None}
-    return {**content, "left_out": member.left_out is not None}
+        sums = ClassSums.merged(
+            ClassSums.of(X, y, of=of, threshold=threshold, weights=row_weights)
+            for X, y in _learning_chunks(member)
+        )
+    content = {name: field for name, field in vars(sums).items() if field is not None}
+    content["left_out"] = member.left_out is not None
+    return content
 
 
-def size(member: Member, *, W=None, model=None, hidden=None) -> dict:
-    X = _inputs(member, "moments", hidden)
-    W = member.own_linear()[0] if model == "own" else W
-    return {"size": on_one_scale(W, np.ones(W.shape[1], dtype=bool), X)[1]}
+def _learning_chunks(member: Member) -> Iterable[tuple[Rows, np.ndarray]]:
+    """Rows that learn and their labels, in one chunk where all are in memory."""
+    if isinstance(member, ChunkedMember):
+        return member.learning_rows()
+    return [member.rows("learning")]
+
+
+def size(
+    member: Member,
+    *,
+    W: np.ndarray | None = None,
+    model: str | None = None,
+    hidden: Mapping | None = None,
+) -> dict:
+    """The size of a linear model's logits: of ``W``, or of the node's "own" model."""
+    X = _layer_inputs(member, "moments", hidden)
+    if model == "own":
+        W, _ = member.own_linear()
+    _, logit_size = on_one_scale(W, np.ones(W.shape[1], dtype=bool), X)
+    return {"size": logit_size}
 
 
 def space(
     member: Member,
     *,
-    geometry,
-    criterion,
-    W=None,
-    model=None,
-    min_cluster_size=1,
-    hidden=None,
-    **how,
+    geometry: Mapping,
+    criterion: Mapping,
+    W: np.ndarray | None = None,
+    model: str | None = None,
+    min_cluster_size: int = 1,
+    hidden: Mapping | None = None,
+    **settings: object,
 ) -> dict:
+    """The good-enough spaces of a linear model, see `node_space`."""
     if min_cluster_size > 1:
         member = member.of_large_classes(min_cluster_size)
-    own, labels = member.own_linear()
+    own_W, own_labels = member.own_linear()
     X, y = member.rows("judging")
-    X = HiddenLayers.from_content(hidden).outputs(X)
-    alike = np.array_equal(member.moments, member.judging)
-    rows = None if alike else _inputs(member, "moments", hidden)
-    how |= {"geometry": Geometry.from_settings(geometry), "rows": rows}
-    how |= {"criterion": Criterion.from_settings(criterion)}
-    given = own if model == "own" else W, X, indices_of(y, labels)
-    return node_space(*given, **how).as_arrays()
+    # The same rows make the shape, if none are held out: they go through hidden layers
+    # only once.
+    shape_rows = None
+    if not np.array_equal(member.moments, member.judging):
+        shape_rows = _layer_inputs(member, "moments", hidden)
+    profile = node_space(
+        own_W if model == "own" else W,
+        HiddenLayers.from_content(hidden).outputs(X),
+        indices_of(y, own_labels),
+        geometry=Geometry.from_settings(geometry),
+        criterion=Criterion.from_settings(criterion),
+        rows=shape_rows,
+        **settings,
+    )
+    return profile.as_arrays()
 
 
 def evaluate(
     member: Member,
     *,
-    W,
-    labels,
-    columns,
-    factors,
-    gradient=False,
-    of="judging",
-    hidden=None,
-    class_weights=None,
+    W: np.ndarray,
+    labels: Sequence,
+    columns: Sequence[int],
+    factors: np.ndarray,
+    gradient: bool = False,
+    of: str = "judging",
+    hidden: Mapping | None = None,
+    class_weights: np.ndarray | None = None,
 ) -> dict:
-    """Sums over rows that judge linear models; NaN of too steep ones or few rows."""
-    models, hidden = W if W.ndim == 3 else W[None], HiddenLayers.from_content(hidden)
-    learning = of == "learning"
+    """Sums over rows that judge linear models, see `sum_over_rows`.
 
-    def judged(of, gradient):
-        X, index, kept = _of_labels(member, of, labels)
-        weights = np.ones(len(kept))
+    ``W`` is a stack of models or one of them, whose sums then have no axis of models.
+    Of rows that learn there are gains over the first model too, and if rows are held
+    out the same sums of these.
+    """
+    models = W if W.ndim == 3 else W[None]
+    is_of_learning = of == "learning"
+
+    def judging_rows(role: str) -> JudgingRows:
+        X, codes, rows = _rows_of_labels(member, role, labels)
+        weights = np.ones(len(rows))
         if member.weights is not None:
-            weights = member.weights[getattr(member, of)][kept]
+            weights = member.weights[getattr(member, role)][rows]
         if class_weights is not None:
-            weights = weights * class_weights[index]
-        rows = X, hidden.outputs(X), np.asarray(columns)[index], weights
-        return _judged(member, *rows, models, factors, gradient, learning)
+            weights = weights * class_weights[codes]
+        return JudgingRows(
+            X=X,
+            Z=HiddenLayers.from_content(hidden).outputs(X),
+            columns=np.asarray(columns)[codes],
+            weights=weights,
+        )
 
-    content = judged(of, gradient)
-    if learning and not np.array_equal(member.learning, member.judging):
-        content["held_out"] = judged("judging", gradient=False)
-    if W.ndim == 2:
-        content = {name: _first(values) for name, values in content.items()}
-    return content
+    content = sum_over_rows(
+        member,
+        judging_rows(of),
+        models,
+        factors=factors,
+        with_gradient=gradient,
+        with_gains=is_of_learning,
+    )
+    if is_of_learning and not np.array_equal(member.learning, member.judging):
+        content["held_out"] = sum_over_rows(
+            member,
+            judging_rows("judging"),
+            models,
+            factors=factors,
+            with_gradient=False,
+            with_gains=True,
+        )
+    return content if W.ndim == 3 else _of_first_model(content)
 
 
-def _of_labels(member, role, labels) -> tuple:
+def _rows_of_labels(
+    member: Member, role: str, labels: Sequence
+) -> tuple[Rows, np.ndarray, np.ndarray]:
+    """Rows that have a role and one of some labels.
+
+    Returns
+    -------
+    X : {array, CSR matrix} of shape (n_rows, n_features)
+    codes : ndarray of int of shape (n_rows,)
+        The index of each row's label.
+    rows : ndarray of int of shape (n_rows,)
+        Their indices among all rows that have the role.
+    """
     X, y = member.rows(role)
-    index = indices_of(y, labels)
-    kept = np.flatnonzero(index >= 0)
-    return X if len(kept) == len(y) else X[kept], index[kept], kept
+    codes = indices_of(y, labels)
+    rows = np.flatnonzero(codes >= 0)
+    if len(rows) < len(y):  # else no copy is made
+        X = X[rows]
+    return X, codes[rows], rows
 
 
-def _first(values):
-    if isinstance(values, dict):
-        return {name: _first(own) for name, own in values.items()}
-    return values if isinstance(values, float) else values[0]
-
-
-def _judged(member, X, Z, codes, weights, models, factors, gradient, compared) -> dict:
-    """What rows X, which hidden layers make Z of, say of some models."""
-    n_models, _, n_classes = models.shape
-    shapes = {"squares": n_models, "right": n_models}
-    shapes |= {"losses": (n_models, len(factors))}
-    shapes |= {"gradient": models.shape} if gradient else {}
-    shapes |= {"squared_gains": n_models} if compared else {}
-    found = {name: np.zeros(shape) for name, shape in shapes.items()}
-    effective = EffectiveRows(n_models) if gradient and member.min_rows > 1 else None
-    side = np.hstack(models)
-    limit, more = max(working_bytes() // 16, 2**20), gradient or compared
-    for rows in row_blocks(Z, 32 * side.shape[1], limit):
-        block, own, w = Z[rows], codes[rows], weights[rows]
-        logits = linear_logits(block, side).astype(np.float64)
-        logits = logits.reshape(len(own), n_models, n_classes).transpose(1, 0, 2)
-        logits = logits - logits.mean(axis=2, keepdims=True)
-        found["squares"] += np.mean(logits**2, axis=2) @ w
-        found["right"] += (np.argmax(logits, axis=2) == own) @ w
-        at_one = [log_losses(each, own) for each in logits] if more else None
-        for j, factor in enumerate(factors):
-            known = at_one is not None and factor == 1.0
-            scored = at_one if known else [log_losses(factor * z, own) for z in logits]
-            found["losses"][:, j] += [w @ losses for losses, _ in scored]
-        if compared:
-            gains = (losses - at_one[0][0] for losses, _ in at_one)
-            found["squared_gains"] += [w @ gain**2 for gain in gains]
-        if gradient:
-            if effective is not None:
-                effective.add([residuals for _, residuals in at_one], w)
-            slopes = np.hstack([residuals for _, residuals in at_one]) * w[:, None]
-            typed = slopes.astype(float_type(Z))
-            sums = safe_sparse_dot(block.T, typed, dense_output=True)
-            sums = np.vstack([sums, slopes.sum(axis=0)])
-            found["gradient"] += np.stack(np.hsplit(sums, n_models))
-    count = float(weights.sum())
-    if member.min_rows > 1:
-        right = np.round(found["right"] / member.min_rows) * member.min_rows
-        found["right"] = np.minimum(right, count)
-    _without_steep(found, member, X, factors, count)
-    if effective is not None:
-        found["effective_rows"] = effective.least()
-        found["gradient"][found["effective_rows"] < member.min_rows] = np.nan
-    return {"count": count, **found}
-
-
-def _without_steep(found: dict, member: Member, X, factors, count: float) -> None:
-    """Make sums NaN of models that are too steep for the node's rows."""
-    sizes = np.sqrt(found["squares"] / max(count, 1.0))
-    # The node's own model is asked only if it matters.
-    most = _STEEPEST
-    if np.max(sizes, initial=0.0) * np.max(np.abs(factors), initial=1.0) > most:
-        most *= max(member.logit_size(X), 1.0)
-    found["losses"][sizes[:, None] * np.abs(factors) > most] = np.nan
-    for name in {"gradient", "squared_gains"} & set(found):
-        found[name][sizes > most] = np.nan
+def _of_first_model(content: Mapping) -> dict:
+    """Sums without the axis of models."""
+    of_first = {}
+    for name, sums in content.items():
+        if isinstance(sums, dict):
+            of_first[name] = _of_first_model(sums)
+        elif isinstance(sums, float):  # the count, which is of rows
+            of_first[name] = sums
+        else:
+            of_first[name] = sums[0]
+    return of_first
 
 
 def score(
-    member: Member, *, W, labels, columns, criterion, hidden=None, beside=None
+    member: Member,
+    *,
+    W: np.ndarray,
+    labels: Sequence,
+    columns: Sequence[int],
+    criterion: Mapping,
+    hidden: Mapping | None = None,
+    beside: Mapping | None = None,
 ) -> dict:
     """Score a model, and one ``beside`` it, on rows of some labels; NaN of none."""
-    X, index, _ = _of_labels(member, "judging", labels)
+    X, codes, _ = _rows_of_labels(member, "judging", labels)
+    scorer = Criterion.from_settings(criterion)
 
-    def scored(W, columns, hidden=None):
-        if not len(index):
+    def score_model(
+        W: np.ndarray, columns: Sequence[int], hidden: Mapping | None
+    ) -> np.ndarray:
+        if not len(codes):
             return np.array(np.nan)
         logits = linear_logits(HiddenLayers.from_content(hidden).outputs(X), W)
-        codes = np.asarray(columns)[index]
-        return np.array(Criterion.from_settings(criterion).score(logits, codes))
+        return np.array(scorer.score(logits, np.asarray(columns)[codes]))
 
-    found = {"score": scored(W, columns, hidden), "n_rows": len(index)}
-    return found if beside is None else {**found, "beside": scored(**beside)}
+    reply = {"score": score_model(W, columns, hidden), "n_rows": len(codes)}
+    if beside is not None:
+        reply["beside"] = score_model(
+            beside["W"], beside["columns"], beside.get("hidden")
+        )
+    return reply
 
 
 def retrain(
     member: Member,
     *,
-    coefs,
-    intercepts,
-    activation,
-    labels,
-    epochs,
-    seed,
-    columns=None,
-    others=None,
-    rate_factor=None,
-    center=None,
-    scale=None,
-    hidden=None,
+    coefs: Sequence[np.ndarray],
+    intercepts: Sequence[np.ndarray],
+    activation: Sequence[str],
+    labels: Sequence,
+    epochs: int,
+    seed: int | None,
+    columns: Sequence[int] | None = None,
+    others: Mapping | None = None,
+    rate_factor: float | None = None,
+    center: np.ndarray | None = None,
+    scale: np.ndarray | None = None,
+    hidden: Mapping | None = None,
 ) -> dict:
-    """Train a network that the server sends; layers of ``hidden`` are fixed."""
-    X, codes, _ = _of_labels(member, "training", labels)
-    whole, n_rows = columns is not None, len(codes)
-    if whole:
-        codes = np.asarray(columns)[codes]
-    if others is not None:
-        X, codes = _with_rows_of_others(X, codes, others, seed)
-    layers, left_out = Layers(coefs, intercepts, tuple(activation)), None
+    """Train a network that the server sends; layers of ``hidden`` are fixed.
+
+    With ``columns``, the output of each label, it is the whole network, and the reply
+    has its "loss" before training. With ``others``, moments of other nodes' rows, rows
+    are drawn from these and trained on too. With ``center`` and ``scale`` it is a
+    network of rows in these coordinates.
+    """
+    X, outputs, n_own_rows = _training_rows(
+        member, labels=labels, columns=columns, others=others, seed=seed
+    )
+    layers = Layers(coefs, intercepts, tuple(activation))
+    left_out = None
     if center is not None:
         coordinates = Coordinates(center=center, scale=scale)
         X = coordinates.rows(X)
         if issparse(X):  # what is not done to the rows is done to the weights
             left_out = coordinates.left_out()
             layers = left_out.give_back(layers)
-    X, before = HiddenLayers.from_content(hidden).outputs(X), {}
-    if whole and n_rows:
-        own = X if len(codes) == n_rows else X[:n_rows]
-        before["loss"] = mean_log_loss(layers.logits(own), codes[:n_rows])
-    rate = None if rate_factor is None else rate_factor * member.model.learning_rate
-    how = {"epochs": epochs, "learning_rate": rate, "random_state": seed}
-    layers = retrain_layers(member.model, layers, X, codes, **how)
-    _check_finite([*layers.coefs, *layers.intercepts])
+    Z = HiddenLayers.from_content(hidden).outputs(X)
+    loss_before = None
+    if columns is not None and n_own_rows:
+        own_Z = Z if len(outputs) == n_own_rows else Z[:n_own_rows]
+        loss_before = mean_log_loss(layers.logits(own_Z), outputs[:n_own_rows])
+    rate = None
+    if rate_factor is not None:
+        rate = rate_factor * member.model.learning_rate
+    trained = retrain_layers(
+        member.model,
+        layers,
+        Z,
+        outputs,
+        epochs=epochs,
+        learning_rate=rate,
+        random_state=seed,
+    )
+    _check_has_not_diverged([*trained.coefs, *trained.intercepts])
     if left_out is not None:
-        layers = left_out.take_in(layers)
-    trained = {"coefs": list(layers.coefs), "intercepts": list(layers.intercepts)}
-    return {**trained, **before}
+        trained = left_out.take_in(trained)
+    reply = {"coefs": list(trained.coefs), "intercepts": list(trained.intercepts)}
+    if loss_before is not None:
+        reply["loss"] = loss_before
+    return reply
 
 
-def _with_rows_of_others(X, codes, others, seed) -> tuple:
-    moments = ClassMoments.from_arrays(others)
-    # They are dense, also where the node's own are not, and are copied twice.
-    room = working_bytes() // (4 * 8 * X.shape[1])
-    n_drawn = int(min(moments.n_rows, MOST_DRAWN * len(codes), max(room, 1)))
-    drawn, columns = draw_rows(moments, n_drawn, random_state=seed)
-    drawn = drawn.astype(X.dtype)
-    rows = stacked([X, csr_matrix(drawn) if issparse(X) else drawn])
-    return rows, np.concatenate([codes, columns])
+def _training_rows(
+    member: Member,
+    *,
+    labels: Sequence,
+    columns: Sequence[int] | None,
+    others: Mapping | None,
+    seed: int | None,
+) -> tuple[Rows, np.ndarray, int]:
+    """Rows to train a network on.
+
+    Parameters
+    ----------
+    member : Member
+    labels : sequence of shape (n_labels,)
+        Rows of other labels are not trained on.
+    columns : sequence of int of shape (n_labels,) or None
+        The output of each label; None: they are in the order of outputs.
+    others : mapping or None
+        Moments from which rows of other nodes are drawn.
+    seed : int or None
+        Of the rows that are drawn.
+
+    Returns
+    -------
+    X : {array, CSR matrix} of shape (n_rows, n_features)
+    outputs : ndarray of int of shape (n_rows,)
+        The output of each row's label.
+    n_own_rows : int
+        The first rows are the node's own, those after them were drawn.
+    """
+    X, outputs, _ = _rows_of_labels(member, "training", labels)
+    n_own_rows = len(outputs)
+    if columns is not None:
+        outputs = np.asarray(columns)[outputs]
+    if others is not None:
+        X, outputs = _with_rows_of_others(X, outputs, others=others, seed=seed)
+    return X, outputs, n_own_rows
 
 
-def _check_finite(parameters) -> None:
+def _with_rows_of_others(
+    X: Rows, outputs: np.ndarray, *, others: Mapping, seed: int | None
+) -> tuple[Rows, np.ndarray]:
+    """The node's rows and their outputs, and after these others drawn from moments."""
+    moments_of_others = ClassMoments.from_arrays(others)
+    # They are dense, also where the node's own are not, and are copied twice: they may
+    # take a quarter of working_memory, at 8 bytes a number.
+    n_rows_in_memory = working_bytes() // (4 * 8 * X.shape[1])
+    n_drawn = int(
+        min(
+            moments_of_others.n_rows,
+            MOST_DRAWN * len(outputs),
+            max(n_rows_in_memory, 1),
+        )
+    )
+    X_drawn, outputs_drawn = draw_rows(moments_of_others, n_drawn, random_state=seed)
+    X_drawn = X_drawn.astype(X.dtype)
+    if issparse(X):
+        X_drawn = csr_matrix(X_drawn)
+    return stacked([X, X_drawn]), np.concatenate([outputs, outputs_drawn])
+
+
+def _check_has_not_diverged(parameters: Iterable[np.ndarray]) -> None:
     if not all(np.isfinite(array).all() for array in parameters):
-        raise FloatingPointError("training diverged; try a smaller learning_rate.")
+        raise FloatingPointError(
+            "training diverged: parameters are not finite. Try a smaller learning_rate."
+        )
 
 
-# What is asked of the node's own linear model, and of its rows.
-_JOINED = {"moments": moments, "class_sums": class_sums, "size": size, "space": space}
+# What may be asked with the first message, of rows that are all in memory: statistics
+# that need nothing of other nodes.
+_JOINED: Mapping[str, Callable[..., Mapping]] = {
+    "moments": moments,
+    "class_sums": class_sums,
+    "size": size,
+    "space": space,
+}
+# The same of rows that come in chunks: sizes and spaces need all rows at once.
+_JOINED_BY_CHUNKS: Mapping[str, Callable[..., Mapping]] = {
+    "moments": moments_of_chunks,
+    "class_sums": class_sums,
+}
 
 
 def join(
-    member: Member, *, method, settings, requests, dtype="float64", rank=None
+    member: Member,
+    *,
+    method: str,
+    settings: Mapping,
+    requests: Mapping[str, Mapping],
+    dtype: str = "float64",
+    rank: int | None = None,
 ) -> dict:
     """Reply to all that is asked at first; ``dtype`` and ``rank`` round moments."""
-    answers, joined = {}, _JOINED
-    if isinstance(member, ChunkedMember):
-        joined = {"moments": moments_of_chunks, "class_sums": class_sums}
+    is_chunked = isinstance(member, ChunkedMember)
+    answer_of_task = _JOINED_BY_CHUNKS if is_chunked else _JOINED
+    answers = {}
     for number, request in tracked(requests.items(), "statistics", len(requests)):
-        reply = dict(joined[request["task"]](member, **request["asked"]))
+        answer = answer_of_task[request["task"]]
+        reply = dict(answer(member, **request["asked"]))
         if request["task"] == "moments" and (dtype != "float64" or rank):
             exact = ClassMoments.from_arrays(reply["moments"])
             reply["moments"] = exact.as_arrays(dtype=dtype, rank=rank)
         answers[number] = {**request, "reply": reply}
-    about = {"name": member.name, "method": method, "settings": settings}
-    about["min_rows"] = member.min_rows
-    about |= {"describe": describe(member), "counts": counts(member)}
-    return {**about, "answers": answers}
+    return {
+        "name": member.name,
+        "method": method,
+        "settings": settings,
+        "min_rows": member.min_rows,
+        "describe": describe(member),
+        "counts": counts(member),
+        "answers": answers,
+    }
 
 
 # ``function(member, **content)`` returns what is replied.
-_OTHERS = (describe, front, counts, neurons, evaluate, score, train, retrain, join)
 ANSWERS: Mapping[str, Callable[..., Mapping]] = {
     **_JOINED,
-    **{function.__name__: function for function in _OTHERS},
+    "describe": describe,
+    "front": front,
+    "counts": counts,
+    "neurons": neurons,
+    "evaluate": evaluate,
+    "score": score,
+    "train": train,
+    "retrain": retrain,
+    "join": join,
 }

@@ -182,7 +182,7 @@ class HonestSummary:
 def without_bounds() -> Iterator[None]:
     """Let models be as steep as a server likes."""
     with (
-        mock.patch("skgems.local._tasks._STEEPEST", np.inf),
+        mock.patch("skgems.local._model_sums._STEEPEST", np.inf),
         mock.patch("skgems.federation._halves._STEEPEST", np.inf),
     ):
         yield

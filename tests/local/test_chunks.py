@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
+from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
@@ -26,6 +27,7 @@ from skgems.federation import (
 from skgems.local import Member, TooFewRowsError, heavy_tails
 from skgems.moments import ClassMoments
 
+# More than the 4000 that the factor is fitted to, and enough for four classes.
 N_ROWS = 9000
 LABELS = np.array(["a", "b", "c", "d"])
 
@@ -51,65 +53,80 @@ def classifier(class_weight=None):
     )
 
 
-def chunked(X, y, *held_out, size=1000):
+def chunked(X, y, held_out=None, *, size=1000):
     """A function that gives rows in chunks of a size, or of the sizes."""
     sizes = [size] * (1 + len(y) // size) if isinstance(size, int) else size
-    ends = np.minimum(np.cumsum(sizes), len(y))
-    ends = np.append(ends, len(y))
-    arrays = X, y, *held_out
+    stops = np.append(np.minimum(np.cumsum(sizes), len(y)), len(y))
+    starts = [0, *stops[:-1]]
 
     def chunks():
-        for start, stop in zip([0, *ends[:-1]], ends, strict=True):
-            yield tuple(own[start:stop] for own in arrays)
+        for start, stop in zip(starts, stops, strict=True):
+            if held_out is None:
+                yield X[start:stop], y[start:stop]
+            else:
+                yield X[start:stop], y[start:stop], held_out[start:stop]
 
     return chunks
 
 
-def reply(summary):
-    """The reply about moments, about one origin, as arrays by name."""
-    told = summary.message.content["answers"]["0"]["reply"]
-    sums = ClassMoments.from_arrays(told["moments"])
-    zero = np.zeros(sums.n_features)
-    told = {k: v for k, v in told.items() if k != "moments"}
-    for name in {"gradient", "gradients"} & set(told):
-        own = told[name].copy()
-        own[..., :-1, :] += sums.origin[:, None] * own[..., -1:, :]
-        told[name] = own
-    return told | vars(sums.about(zero))
+def moments_reply(summary):
+    """Arrays of the reply about moments by their names, about the origin 0."""
+    reply = dict(summary.message.content["answers"]["0"]["reply"])
+    sums = ClassMoments.from_arrays(reply.pop("moments"))
+    for name in {"gradient", "gradients"} & set(reply):
+        gradient = reply[name].copy()
+        gradient[..., :-1, :] += sums.origin[:, None] * gradient[..., -1:, :]
+        reply[name] = gradient
+    return reply | vars(sums.about(np.zeros(sums.n_features)))
 
 
-def assert_equal(chunked, whole, tol=1e-8):
-    ours, theirs = chunked.message.content, whole.message.content
-    for key in ("name", "method", "settings"):
-        assert ours[key] == theirs[key]
-    for table in (ours["describe"]["rows"], ours["counts"]):
-        other = theirs["describe"]["rows"] if "judging" in table else theirs["counts"]
-        assert list(table) == list(other)
-        for key, own in table.items():
-            assert np.array_equal(own, other[key]), key
-    ours, theirs = reply(chunked), reply(whole)
-    assert set(ours) == set(theirs)
-    for key, own in theirs.items():
-        if isinstance(own, np.ndarray):
-            assert ours[key].shape == own.shape, key
-            size = np.abs(own).max(initial=0.0)
-            assert np.abs(ours[key] - own).max(initial=0.0) <= tol * size, key
-        elif isinstance(own, float):
-            assert ours[key] == pytest.approx(own, rel=tol), key
-        else:
-            assert ours[key] == own, key
-
-
-def both(X, y, *held_out, size=1000, clf=None, options=None, **settings):
-    """The summary of chunks and of all rows, by one component a class."""
-    agg = GEMSLogisticAggregator(
-        random_state=0, **{"n_components": 1, "on_empty": "ignore", **settings}
+def assert_same_summary(summary, expected, tol=1e-8):
+    content = summary.message.content
+    expected_content = expected.message.content
+    for field in ("name", "method", "settings"):
+        assert content[field] == expected_content[field]
+    assert_same_arrays(content["counts"], expected_content["counts"])
+    assert_same_arrays(
+        content["describe"]["rows"], expected_content["describe"]["rows"]
     )
-    clf, options = classifier() if clf is None else clf, options or {}
-    mask = dict(zip(["held_out"], held_out, strict=False))
-    whole = agg.summarize(clf, X, y, name="lyon", **mask, **options)
-    chunks = chunked(X, y, *held_out, size=size)
-    return agg.summarize(clf, name="lyon", chunks=chunks, **options), whole
+    assert_close_replies(moments_reply(summary), moments_reply(expected), tol=tol)
+
+
+def assert_same_arrays(arrays, expected):
+    assert list(arrays) == list(expected)
+    for name, array in expected.items():
+        assert np.array_equal(arrays[name], array), name
+
+
+def assert_close_replies(reply, expected, tol):
+    """Arrays are close by the largest number of each, numbers by their size."""
+    assert set(reply) == set(expected)
+    for name, field in expected.items():
+        if isinstance(field, np.ndarray):
+            assert reply[name].shape == field.shape, name
+            largest = np.abs(field).max(initial=0.0)
+            difference = np.abs(reply[name] - field).max(initial=0.0)
+            assert difference <= tol * largest, name
+        elif isinstance(field, float):
+            assert reply[name] == pytest.approx(field, rel=tol), name
+        else:
+            assert reply[name] == field, name
+
+
+def summaries(X, y, held_out=None, *, size=1000, clf=None, options=None, **settings):
+    """The summary of chunks and that of all rows, by one component a class."""
+    parameters = {"n_components": 1, "on_empty": "ignore", **settings}
+    agg = GEMSLogisticAggregator(random_state=0, **parameters)
+    clf = classifier() if clf is None else clf
+    options = options or {}
+    of_rows = agg.summarize(clf, X, y, name="lyon", held_out=held_out, **options)
+    chunks = chunked(X, y, held_out, size=size)
+    return agg.summarize(clf, name="lyon", chunks=chunks, **options), of_rows
+
+
+def assert_chunks_give_the_same(X, y, *, tol=1e-8, **options):
+    of_chunks, of_rows = summaries(X, y, **options)
+    assert_same_summary(of_chunks, of_rows, tol=tol)
 
 
 @pytest.mark.parametrize(
@@ -120,31 +137,35 @@ def both(X, y, *held_out, size=1000, clf=None, options=None, **settings):
 @pytest.mark.parametrize("kind", ["class", "shared", "diagonal", "auto"])
 def test_a_summary_of_chunks_is_that_of_all_rows(kind, size):
     X, y = rows()
-    assert_equal(*both(X, y, size=size, moments=kind))
+    assert_chunks_give_the_same(X, y, size=size, moments=kind)
 
 
 def test_chunks_of_one_row():
     X, y = rows()
     X, y = X[:700], y[:700]
-    assert_equal(*both(X, y, size=1))
+    assert_chunks_give_the_same(X, y, size=1)
     # Of integers, which are the same in any number of digits.
-    whole = np.round(100 * X)
-    assert_equal(*both(whole, y, size=1))
-    assert_equal(*both(whole.astype(int), y, size=1))
+    integers = np.round(100 * X)
+    assert_chunks_give_the_same(integers, y, size=1)
+    assert_chunks_give_the_same(integers.astype(int), y, size=1)
 
 
 @pytest.mark.parametrize("class_weight", ["members", "balanced", {"a": 2.0, "d": 0.5}])
 @pytest.mark.parametrize("model", [None, "balanced"])
 def test_class_weights(class_weight, model):
     X, y = rows()
-    pair = both(X, y, class_weight=class_weight, clf=classifier(model))
-    assert_equal(*pair)
-    plain = both(X, y)[0]
+    of_chunks, of_rows = summaries(
+        X, y, class_weight=class_weight, clf=classifier(model)
+    )
+    assert_same_summary(of_chunks, of_rows)
+    plain = summaries(X, y)[0]
     changes = class_weight != "members" or model is not None
-    keys = {"gradients", "gradient"} & set(reply(pair[0]))
+    keys = {"gradients", "gradient"} & set(moments_reply(of_chunks))
     assert changes == (
         "gradients" in keys
-        or not np.allclose(reply(pair[0])["gradient"], reply(plain)["gradient"])
+        or not np.allclose(
+            moments_reply(of_chunks)["gradient"], moments_reply(plain)["gradient"]
+        )
     )
 
 
@@ -152,21 +173,21 @@ def test_rows_that_are_held_out():
     X, y = rows()
     held_out = np.random.default_rng(1).random(len(y)) < 0.2
     held_out[y == "d"] = True  # a class that only judges
-    pair = both(X, y, held_out)
-    assert_equal(*pair)
-    assert reply(pair[0])["labels"] == ["a", "b", "c"]
-    told = pair[0].message.content["describe"]["rows"]
-    assert told["labels"] == ["a", "b", "c", "d"]
-    assert told["judging"].tolist() == [
+    of_chunks, of_rows = summaries(X, y, held_out)
+    assert_same_summary(of_chunks, of_rows)
+    assert moments_reply(of_chunks)["labels"] == ["a", "b", "c"]
+    row_counts = of_chunks.message.content["describe"]["rows"]
+    assert row_counts["labels"] == ["a", "b", "c", "d"]
+    assert row_counts["judging"].tolist() == [
         int(held_out[y == label].sum()) for label in LABELS
     ]
     # A mask may be missing where nothing is held out.
-    parts = [(X[:4000], y[:4000]), (X[4000:], y[4000:], held_out[4000:])]
+    chunks = [(X[:4000], y[:4000]), (X[4000:], y[4000:], held_out[4000:])]
     held_out[:4000] = False
     agg = GEMSLogisticAggregator(n_components=1, random_state=0)
-    ours = agg.summarize(classifier(), name="lyon", chunks=lambda: parts)
-    assert_equal(
-        ours, agg.summarize(classifier(), X, y, name="lyon", held_out=held_out)
+    of_chunks = agg.summarize(classifier(), name="lyon", chunks=lambda: chunks)
+    assert_same_summary(
+        of_chunks, agg.summarize(classifier(), X, y, name="lyon", held_out=held_out)
     )
 
 
@@ -176,14 +197,14 @@ def test_classes_that_are_too_small_for_a_mean(kind):
     X, y = X[:3000], y[:3000]
     n_rare = int((y == "d").sum())
     settings = {"moments": kind, "min_cluster_size": n_rare + 1}
-    assert_equal(*both(X, y, **settings))
+    assert_chunks_give_the_same(X, y, **settings)
     # Two of them share a matrix, if together they are enough.
     y = np.where((y == "c") & (np.arange(3000) % 8 > 0), "a", y)
     settings["min_cluster_size"] = max(n_rare, int((y == "c").sum())) + 1
-    pair = both(X, y, **settings)
-    assert_equal(*pair)
+    of_chunks, of_rows = summaries(X, y, **settings)
+    assert_same_summary(of_chunks, of_rows)
     if kind == "class":
-        assert reply(pair[0])["groups"].tolist() == [0, 1, -1]
+        assert moments_reply(of_chunks)["groups"].tolist() == [0, 1, -1]
 
 
 @pytest.mark.parametrize("n_components", [1, 16])
@@ -191,25 +212,25 @@ def test_nothing_that_is_sent_depends_on_rows_of_classes_that_are_left_out(
     n_components,
 ):
     X, y = rows()
-    few = np.flatnonzero(y == "d")
-    some = np.sort(np.concatenate([np.flatnonzero(y != "d"), few[:9]]))
-    X, y = X[some].copy(), y[some]
+    rare = np.flatnonzero(y == "d")
+    chosen = np.sort(np.concatenate([np.flatnonzero(y != "d"), rare[:9]]))
+    X, y = X[chosen].copy(), y[chosen]
     agg = GEMSLogisticAggregator(n_components=n_components, random_state=0)
 
-    def told(X, y):
+    def summarized(X, y):
         with pytest.warns(ClassesLeftOutWarning, match=r"\{'d': 9\}"):
             return agg.summarize(classifier(), name="lyon", chunks=chunked(X, y))
 
-    first = told(X, y)
+    first = summarized(X, y)
     X[y == "d"] = 77.0
     order = np.concatenate([np.flatnonzero(y == "d"), np.flatnonzero(y != "d")])
-    for other in (told(X, y), told(X[order], y[order])):
-        assert_equal(other, first, tol=1e-13)
+    for other in (summarized(X, y), summarized(X[order], y[order])):
+        assert_same_summary(other, first, tol=1e-13)
     with pytest.warns(ClassesLeftOutWarning):
-        whole = agg.summarize(classifier(), X, y, name="lyon")
+        of_rows = agg.summarize(classifier(), X, y, name="lyon")
     if n_components == 1:
-        assert_equal(first, whole)
-    assert reply(first)["labels"] == list(LABELS)
+        assert_same_summary(first, of_rows)
+    assert moments_reply(first)["labels"] == list(LABELS)
     assert first.row_counts["labels"] == ["a", "b", "c"]
 
 
@@ -218,33 +239,39 @@ def test_sparse_rows(n_components):
     X, y = rows()
     X = np.where(np.abs(X) < 1.0, 0.0, X)
     X[:, 5] = 0.0
-    ours, whole = both(csr_matrix(X), y, n_components=n_components, size=999)
+    of_chunks, of_rows = summaries(
+        csr_matrix(X), y, n_components=n_components, size=999
+    )
     if n_components == 1:
-        assert_equal(ours, whole)
-    dense, _ = both(X, y, n_components=n_components, size=999)
-    assert_equal(ours, dense, tol=1e-6)
+        assert_same_summary(of_chunks, of_rows)
+    of_dense_chunks, _ = summaries(X, y, n_components=n_components, size=999)
+    assert_same_summary(of_chunks, of_dense_chunks, tol=1e-6)
 
 
 def test_float32_rows_are_summed_in_their_digits():
     X, y = rows()
     X = X.astype(np.float32)
-    assert_equal(*both(X, y), tol=1e-5)
+    assert_chunks_give_the_same(X, y, tol=1e-5)
 
 
 @pytest.mark.parametrize("clf", [RidgeClassifier(), LinearDiscriminantAnalysis()])
 def test_functions_of_sums_stay_exact(clf):
     X, y = rows()
-    X = X[:, [0, 1, 2, 3, 6]]  # of constants scikit-learn's own sums lose digits
-    parts = [np.arange(0, N_ROWS, 2), np.arange(1, N_ROWS, 2)]
+    X = X[
+        :, [0, 1, 2, 3, 6]
+    ]  # of constants scikit-learn's rows_of_node sums lose digits
+    nodes = [np.arange(0, N_ROWS, 2), np.arange(1, N_ROWS, 2)]
     agg = GEMSLogisticAggregator(n_components=1, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         agg.set_params(
             estimators=[
                 agg.summarize(
-                    clf.fit(X[own], y[own]), name=name, chunks=chunked(X[own], y[own])
+                    clf.fit(X[rows_of_node], y[rows_of_node]),
+                    name=name,
+                    chunks=chunked(X[rows_of_node], y[rows_of_node]),
                 )
-                for name, own in zip("ab", parts, strict=True)
+                for name, rows_of_node in zip("ab", nodes, strict=True)
             ]
         )
         pooled = clf.fit(X, y).decision_function(X)
@@ -257,7 +284,7 @@ def test_functions_of_sums_stay_exact(clf):
 def test_fewer_digits_and_ranks():
     X, y = rows()
     for options in ({"dtype": "float32"}, {"rank": 2}):
-        assert_equal(*both(X, y, options=options), tol=1e-5)
+        assert_chunks_give_the_same(X, y, options=options, tol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
@@ -265,83 +292,82 @@ def test_fewer_rows_than_features_send_roots():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(150, 220)), np.repeat([0, 1], 75)
     clf = LogisticRegression().fit(X, y)
-    pair = both(X, y, clf=clf, size=40)
-    assert reply(pair[0])["roots"] is not None
-    assert_equal(*pair)
+    of_chunks, of_rows = summaries(X, y, clf=clf, size=40)
+    assert moments_reply(of_chunks)["roots"] is not None
+    assert_same_summary(of_chunks, of_rows)
 
 
 @pytest.mark.filterwarnings("ignore::skgems.federation.UnseenClassesWarning")
 def test_models_of_one_class_or_of_other_ones():
     X, y = rows()
-    some = y != "c"
-    clf = LogisticRegression(max_iter=300).fit(X[some] - X.mean(axis=0), y[some])
-    assert_equal(*both(X, y, clf=clf))
+    is_known = y != "c"
+    clf = LogisticRegression(max_iter=300).fit(
+        X[is_known] - X.mean(axis=0), y[is_known]
+    )
+    assert_chunks_give_the_same(X, y, clf=clf)
     constant = DummyClassifier(strategy="most_frequent").fit(X[y == "a"], y[y == "a"])
-    pair = both(X, y, clf=constant)
-    assert_equal(*pair)
-    assert "factor" not in reply(pair[0])
+    of_chunks, of_rows = summaries(X, y, clf=constant)
+    assert_same_summary(of_chunks, of_rows)
+    assert "factor" not in moments_reply(of_chunks)
 
 
 @pytest.mark.parametrize("n_components", [1, 16])
 def test_a_fit_on_summaries_of_chunks(n_components):
     X, y = rows()
-    own = np.arange(N_ROWS) % 3
-    told = {"whole": [], "chunks": []}
+    nodes = np.arange(N_ROWS) % 3
     agg = GEMSLogisticAggregator(n_components=n_components, random_state=0)
+    summaries_of_rows = []
+    summaries_of_chunks = []
     for k in range(3):
-        A, b = X[own == k], y[own == k]
-        clf = LogisticRegression(max_iter=300).fit(A - A.mean(axis=0), b)
-        told["whole"].append(agg.summarize(clf, A, b, name=str(k)))
-        told["chunks"].append(
-            agg.summarize(clf, name=str(k), chunks=chunked(A, b, size=700))
-        )
-    weights, scores = {}, {}
-    for key, summaries in told.items():
-        found = GEMSLogisticAggregator(
-            summaries, n_components=n_components, random_state=0
-        ).fit()
-        weights[key], scores[key] = found.coef_, found.score(X, y)
+        X_node, y_node = X[nodes == k], y[nodes == k]
+        clf = LogisticRegression(max_iter=300)
+        clf.fit(X_node - X_node.mean(axis=0), y_node)
+        summaries_of_rows.append(agg.summarize(clf, X_node, y_node, name=str(k)))
+        chunks = chunked(X_node, y_node, size=700)
+        summaries_of_chunks.append(agg.summarize(clf, name=str(k), chunks=chunks))
+    of_rows = clone(agg).set_params(estimators=summaries_of_rows).fit()
+    of_chunks = clone(agg).set_params(estimators=summaries_of_chunks).fit()
     if n_components == 1:
-        size = np.abs(weights["whole"]).max()
-        np.testing.assert_allclose(
-            weights["chunks"], weights["whole"], atol=1e-8 * size
-        )
-    assert abs(scores["chunks"] - scores["whole"]) < 0.005
+        atol = 1e-8 * np.abs(of_rows.coef_).max()
+        np.testing.assert_allclose(of_chunks.coef_, of_rows.coef_, atol=atol)
+    assert abs(of_chunks.score(X, y) - of_rows.score(X, y)) < 0.005
 
 
 @pytest.mark.parametrize("kind", ["class", "shared", "diagonal"])
 def test_clusters_sum_to_what_all_rows_do(kind):
     X, y = rows()
-    ours, whole = both(X, y, n_components=16, moments=kind)
-    sums = [
+    sums_of_chunks, sums_of_rows = (
         ClassMoments.from_arrays(
-            own.message.content["answers"]["0"]["reply"]["moments"]
+            summary.message.content["answers"]["0"]["reply"]["moments"]
         )
-        for own in (ours, whole)
-    ]
+        for summary in summaries(X, y, n_components=16, moments=kind)
+    )
     # As many as of all rows, and no cluster is smaller than it may be.
-    assert len(sums[0].counts) > 0.7 * len(sums[1].counts) > 30
-    assert sums[0].counts.min() >= 10
-    assert sums[0].part_squares.min() >= 0.0
-    # A cluster is nearer to its mean than a class.
-    within = [own.part_squares.sum() for own in sums]
-    assert within[0] < 1.1 * within[1]
-    of_classes = [own.by_class().about(np.zeros(7)) for own in sums]
+    assert len(sums_of_chunks.counts) > 0.7 * len(sums_of_rows.counts) > 30
+    assert sums_of_chunks.counts.min() >= 10
+    assert sums_of_chunks.part_squares.min() >= 0.0
+    # Rows are nearly as near to the means of their clusters.
+    within_clusters = sums_of_chunks.part_squares.sum()
+    assert within_clusters < 1.1 * sums_of_rows.part_squares.sum()
+    by_class = sums_of_chunks.by_class().about(np.zeros(7))
+    expected_by_class = sums_of_rows.by_class().about(np.zeros(7))
     for name in ("counts", "means", "scatter", "squares", "part_squares"):
-        own, other = (getattr(moments, name) for moments in of_classes)
-        assert (own is None) == (other is None)
-        if own is not None:
-            np.testing.assert_allclose(own, other, atol=1e-9 * np.abs(other).max())
+        array = getattr(by_class, name)
+        expected = getattr(expected_by_class, name)
+        assert (array is None) == (expected is None)
+        if expected is not None:
+            atol = 1e-9 * np.abs(expected).max()
+            np.testing.assert_allclose(array, expected, atol=atol)
 
 
 def test_clusters_do_not_depend_on_how_rows_are_cut():
     X, y = rows()
     agg = GEMSLogisticAggregator(random_state=0)
-    told = [
+    of_many, of_one = (
         agg.summarize(classifier(), name="a", chunks=chunked(X, y, size=size))
         for size in (700, N_ROWS)
-    ]
-    assert_equal(*told, tol=1e-9)
+    )
+    assert_same_summary(of_many, of_one, tol=1e-9)
 
 
 def test_clusters_of_few_rows_go_to_the_nearest():
@@ -353,11 +379,12 @@ def test_clusters_of_few_rows_go_to_the_nearest():
     X = np.concatenate([X, rng.normal(size=(20, 2)) * 0.1])[:, :1]
     clf = LogisticRegression().fit(X, y)
     agg = GEMSLogisticAggregator(n_components=3, random_state=0)
-    told = reply(agg.summarize(clf, name="a", chunks=chunked(X, y, size=100)))
-    own = told["columns"] == 0
-    assert told["counts"][own].min() >= 10 and told["counts"][own].sum() == 84
+    reply = moments_reply(agg.summarize(clf, name="a", chunks=chunked(X, y, size=100)))
+    is_first_class = reply["columns"] == 0
+    counts = reply["counts"][is_first_class]
+    assert counts.min() >= 10 and counts.sum() == 84
     # The four are with the thirty, which are nearer than the others.
-    assert 34 in told["counts"][own]
+    assert 34 in counts
 
 
 def test_factor_and_tails_are_those_of_the_same_rows_as_of_all():
@@ -367,49 +394,52 @@ def test_factor_and_tails_are_those_of_the_same_rows_as_of_all():
     X = rng.standard_t(1.5, size=(n_rows, 3)) + (y == "b")[:, None]
     clf = LogisticRegression().fit(X, y)
     with pytest.warns(HeavyTailsWarning) as caught:
-        pair = both(X, y, clf=clf, size=1234)
+        of_chunks, of_rows = summaries(X, y, clf=clf, size=1234)
     assert len({str(warning.message) for warning in caught}) == 1 < len(caught)
-    assert reply(pair[0])["factor"] == reply(pair[1])["factor"]
+    assert moments_reply(of_chunks)["factor"] == moments_reply(of_rows)["factor"]
     assert heavy_tails(Member.of("lyon", clf, X, y)) is not None
 
 
 def test_rows_that_are_left_out_do_not_choose_those_of_the_factor():
     X, y = rows()
-    some = np.flatnonzero(y != "d")[:4000]  # as many as it is fitted to
-    some = np.sort(np.append(some, np.flatnonzero(y == "d")[:9]))
+    chosen = np.flatnonzero(y != "d")[:4000]  # as many as it is fitted to
+    chosen = np.sort(np.append(chosen, np.flatnonzero(y == "d")[:9]))
     with pytest.warns(ClassesLeftOutWarning):
-        pair = both(X[some], y[some])
-    assert reply(pair[0])["factor"] == reply(pair[1])["factor"]
+        of_chunks, of_rows = summaries(X[chosen], y[chosen])
+    assert moments_reply(of_chunks)["factor"] == moments_reply(of_rows)["factor"]
 
 
 def test_warnings_are_those_of_all_rows():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 50)), np.repeat([0, 1], 20)
     with pytest.warns(RowsExposedWarning) as caught:
-        both(X, y, clf=LogisticRegression().fit(X, y), size=9)
+        summaries(X, y, clf=LogisticRegression().fit(X, y), size=9)
     assert len({str(warning.message) for warning in caught}) == 1 < len(caught)
+    # So many features that only variances are sent.
     X, y = csr_matrix((4200, 4100)), np.arange(4200) % 2
     model = LogisticRegression()
-    model.classes_, model.coef_ = np.array([0, 1]), np.zeros((1, 4100))
-    model.intercept_, model.n_features_in_ = np.zeros(1), 4100
+    model.classes_ = np.array([0, 1])
+    model.coef_ = np.zeros((1, 4100))
+    model.intercept_ = np.zeros(1)
+    model.n_features_in_ = 4100
     with pytest.warns(VariancesOnlyWarning) as caught:
-        both(X, y, clf=model, size=2000)
+        summaries(X, y, clf=model, size=2000)
     assert len({str(warning.message) for warning in caught}) == 1 < len(caught)
 
 
 def test_networks_and_averages_take_chunks(tmp_path):
     X, y = rows()
-    A = (X - X.mean(axis=0))[:1500]
+    X = (X - X.mean(axis=0))[:1500]
+    y = y[:1500]
     net = MLPClassifier((5,), max_iter=5, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        net.fit(A, y[:1500])
+        net.fit(X, y)
     for agg in (PFNMAggregator(), ModelAveragingAggregator()):
-        whole = agg.summarize(net, A, y[:1500], name="a")
-        chunks = chunked(A, y[:1500], size=400)
-        ours = agg.summarize(net, name="a", chunks=chunks)
-        assert isinstance(ours, Summary)
-        assert ours.message.to_bytes() == whole.message.to_bytes()
+        of_rows = agg.summarize(net, X, y, name="a")
+        of_chunks = agg.summarize(net, name="a", chunks=chunked(X, y, size=400))
+        assert isinstance(of_chunks, Summary)
+        assert of_chunks.message.to_bytes() == of_rows.message.to_bytes()
 
 
 # ---- refusals -------------------------------------------------------------------
@@ -421,12 +451,13 @@ def summarize(chunks, clf=None, **options):
     return agg.summarize(clf, name="lyon", chunks=chunks, **options)
 
 
-def changed(index, value):
-    """Chunks of which one is another."""
+def chunks_with_a_wrong_one(index, make_wrong):
+    """A function that gives five chunks, one of which has been made wrong."""
     X, y = rows()
-    parts = [(X[k : k + 1000], y[k : k + 1000]) for k in range(0, 5000, 1000)]
-    parts[index] = value(*parts[index])
-    return lambda: iter(parts)
+    chunks = [(X[k : k + 1000], y[k : k + 1000]) for k in range(0, 5000, 1000)]
+    X_right, y_right = chunks[index]
+    chunks[index] = make_wrong(X_right, y_right)
+    return lambda: iter(chunks)
 
 
 def _with_nan(X, y):
@@ -436,7 +467,7 @@ def _with_nan(X, y):
 
 
 @pytest.mark.parametrize(
-    "value, kind, words",
+    "make_wrong, error_type, words",
     [
         (_with_nan, ValueError, "contains NaN"),
         (lambda X, y: (X[:, :5], y), ValueError, "5 features.*fitted on 7"),
@@ -459,9 +490,10 @@ def _with_nan(X, y):
     ],
 )
 @pytest.mark.parametrize("index", [1, 4])
-def test_errors_name_node_and_chunk(value, kind, words, index):
-    with pytest.raises(kind, match=f"(?s)^Node 'lyon', chunk {index}: .*{words}"):
-        summarize(changed(index, value))
+def test_errors_name_node_and_chunk(make_wrong, error_type, words, index):
+    match = f"(?s)^Node 'lyon', chunk {index}: .*{words}"
+    with pytest.raises(error_type, match=match):
+        summarize(chunks_with_a_wrong_one(index, make_wrong))
 
 
 def test_what_a_reader_raises_is_told_with_node_and_chunk():
@@ -482,29 +514,29 @@ def test_chunks_must_be_the_same_each_time():
     once = iter([(X, y)])
     with pytest.raises(ValueError, match=words):
         summarize(lambda: once)
-    for second in (
+    for second_pass in (
         (X[:-1], y[:-1]),
         (np.vstack([X, X[:1]]), np.append(y, "e")),
         (X, np.where(np.arange(len(y)) == 0, "z", y)),
         (X, y, np.arange(len(y)) < 10),
         (X, y[::-1][:-1].tolist() + ["b" if y[0] != "b" else "c"]),
     ):
-        passes = iter([[(X, y)], [second]])
+        passes = iter([[(X, y)], [second_pass]])
         with pytest.raises(ValueError, match=words):
             summarize(lambda passes=passes: next(passes))
 
 
 def test_chunks_stand_alone():
     X, y = rows()
-    for given in ({"X": X}, {"y": y}, {"held_out": y == "a"}, {"X": X, "y": y}):
+    for beside_chunks in ({"X": X}, {"y": y}, {"held_out": y == "a"}, {"X": X, "y": y}):
         with pytest.raises(ValueError, match=r"'lyon': chunks\(\) gives.*got \["):
-            summarize(chunked(X, y), **given)
-    for given in ({}, {"X": X}, {"y": y}):
+            summarize(chunked(X, y), **beside_chunks)
+    for without_chunks in ({}, {"X": X}, {"y": y}):
         with pytest.raises(ValueError, match="'lyon': give X and y, or chunks="):
-            summarize(None, **given)
-    for wrong in ([(X, y)], iter([(X, y)]), 3):
+            summarize(None, **without_chunks)
+    for no_function in ([(X, y)], iter([(X, y)]), 3):
         with pytest.raises(TypeError, match="chunks must be a function.*got "):
-            summarize(wrong)
+            summarize(no_function)
     with pytest.raises(ValueError, match="not fitted"):
         summarize(chunked(X, y), clf=LogisticRegression())
 
@@ -514,13 +546,13 @@ def test_spaces_need_all_rows_and_nothing_is_read_first():
         raise AssertionError
 
     words = r"'lyon': good-enough spaces \(.*space.*\) need all rows at once"
-    for given in (
+    for options in (
         {"space": True},
         {"settings": {"epsilon": 0.9}},
         {"settings": {"intersection": "deepest"}},
     ):
         with pytest.raises(ValueError, match=words):
-            summarize(never, **given)
+            summarize(never, **options)
     X, y = rows()
     assert summarize(chunked(X, y), space=False, settings={"epsilon": 0.9})
 
@@ -566,14 +598,14 @@ def test_the_peak_of_memory_grows_with_a_chunk_and_not_with_their_number(n_compo
         agg = GEMSLogisticAggregator(n_components=n_components, random_state=0)
         tracemalloc.start()
         agg.summarize(clf, name="a", chunks=chunks)
-        found = tracemalloc.get_traced_memory()[1]
+        peak_bytes = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return found
+        return peak_bytes
 
     peak(2, 1000)
-    few, many = peak(4, 20_000), peak(24, 20_000)
-    chunk = 20_000 * n_features * 8
-    assert many < 1.1 * few
+    peak_of_four = peak(4, 20_000)
+    chunk_bytes = 20_000 * n_features * 8
+    assert peak(24, 20_000) < 1.1 * peak_of_four
     # The rows while they are made, which here takes two, and a copy in blocks.
-    assert few < 3.2 * chunk
-    assert peak(4, 60_000) < 3.5 * few
+    assert peak_of_four < 3.2 * chunk_bytes
+    assert peak(4, 60_000) < 3.5 * peak_of_four

@@ -66,8 +66,8 @@ def splines(n_knots: int, degree: int) -> Message:
 
 def beside_others() -> Message:
     sums = class_moments(X, Y, kind="diagonal").as_arrays()
-    asked = costly.retrain([4, 6, 3], 3).content
-    return Message.of("retrain", **asked, columns=np.arange(3), others=sums)
+    content = costly.retrain([4, 6, 3], 3).content
+    return Message.of("retrain", **content, columns=np.arange(3), others=sums)
 
 
 FEATURES = costly.features(20)
@@ -212,31 +212,31 @@ def test_every_limit_is_tried():
 
 @pytest.mark.parametrize("name", ASKED)
 def test_what_is_at_a_limit_is_answered_and_one_more_is_refused(name):
-    limit, request, asked = ASKED[name]
-    assert reply(request, limits=Limits(**{limit: asked})).task == request.task
+    limit, request, amount = ASKED[name]
+    assert reply(request, limits=Limits(**{limit: amount})).task == request.task
     with pytest.raises(LimitError) as failure:
-        reply(request, limits=Limits(**{limit: asked - 1}))
+        reply(request, limits=Limits(**{limit: amount - 1}))
     text = str(failure.value)
     assert text.startswith("Node 'lyon': the ")
     assert f"request {request.task!r}" in text
-    shown = asked
+    rounded_amount = amount
     if limit in OF_ROWS:  # two digits, which do not tell the number of rows
-        unit = 10 ** max(len(str(asked)) - 2, 0)
-        shown = -(-asked // unit) * unit
+        unit = 10 ** max(len(str(amount)) - 2, 0)
+        rounded_amount = -(-amount // unit) * unit
     words = Limits.__dataclass_fields__[limit].metadata["unit"]
-    assert f"asks for {shown:,} {words}, more than the limit " in text
-    assert f" {limit}={asked - 1:,} of this node" in text
-    assert f"limits=Limits({limit}={shown})" in text
-    assert f"--limit {limit}={shown}" in text
+    assert f"asks for {rounded_amount:,} {words}, more than the limit " in text
+    assert f" {limit}={amount - 1:,} of this node" in text
+    assert f"limits=Limits({limit}={rounded_amount})" in text
+    assert f"--limit {limit}={rounded_amount}" in text
 
 
 @pytest.mark.parametrize("name", [name for name in ASKED if ASKED[name][0] in OF_ROWS])
 def test_what_an_error_advises_is_enough(name):
-    limit, request, asked = ASKED[name]
+    limit, request, amount = ASKED[name]
     with pytest.raises(LimitError) as failure:
-        reply(request, limits=Limits(**{limit: asked - 1}))
+        reply(request, limits=Limits(**{limit: amount - 1}))
     advised = int(re.search(rf"Limits\({limit}=(\d+)\)", str(failure.value))[1])
-    assert advised >= asked
+    assert advised >= amount
     assert reply(request, limits=Limits(**{limit: advised})).task == request.task
 
 
@@ -295,20 +295,20 @@ def test_bombs_are_refused_before_anything_is_allocated(name):
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    held = sum(array.nbytes for array in request.arrays.values())
-    assert peak < 16e6 + held
+    bytes_of_request = sum(array.nbytes for array in request.arrays.values())
+    assert peak < 16e6 + bytes_of_request
 
 
 def test_what_is_refused_is_not_counted():
     aggregator = GEMSLogisticAggregator(random_state=0, n_components=300)
     agreement = Agreement.of(aggregator, nodes=["lyon"])
-    asked = first_request(aggregator, aggregator._first_requests())
-    request, state = sealed(asked, agreement), {}
-    given = {"agreement": agreement, "state": state}
+    first_message = first_request(aggregator, aggregator._first_requests())
+    request, state = sealed(first_message, agreement), {}
+    agreed = {"agreement": agreement, "state": state}
     with pytest.raises(LimitError, match="300 clusters of a class"):
-        reply(request, **given)
+        reply(request, **agreed)
     assert not state
-    assert reply(request, limits=Limits(clusters=300), **given).task == "join"
+    assert reply(request, limits=Limits(clusters=300), **agreed).task == "join"
     assert state
 
 
@@ -330,12 +330,12 @@ def test_limits_hold_for_files(tmp_path):
     path = tmp_path / "request.safetensors"
     costly.moments(n_components=7).save(path)
     model = costly.linear(N_COLUMNS, N_CLASSES)
-    given = {"name": "lyon", "to": tmp_path / "reply.safetensors"}
+    options = {"name": "lyon", "to": tmp_path / "reply.safetensors"}
     with pytest.raises(
         ValueError, match=r"request\.safetensors: Node 'lyon': .*clusters=5"
     ):
-        answer(path, model, X, Y, limits=Limits(clusters=5), **given)
-    answer(path, model, X, Y, limits=Limits(clusters=7), **given)
+        answer(path, model, X, Y, limits=Limits(clusters=5), **options)
+    answer(path, model, X, Y, limits=Limits(clusters=7), **options)
 
 
 def test_limits_of_the_command_line():
@@ -437,11 +437,12 @@ HONEST = {
 def test_gradients_are_counted_by_class_where_classes_have_weights():
     request = costly.moments(kind="diagonal", n_components=1, class_weight="members")
     # Variances, means and their variances, medians; and the gradients.
-    without, gradient = 3 * 4 + 2 * 3 * 4 + 2 * 25 * 4, 3 * 5
+    n_of_moments = 3 * 4 + 2 * 3 * 4 + 2 * 25 * 4
+    n_of_gradient = 3 * 5
     for weight, n_gradients in ((None, 1), ({0: 2.0}, 3)):
         classifier = LogisticRegression(class_weight=weight).fit(X, Y)
-        asked = without + n_gradients * gradient
-        for most, is_refused in ((asked, False), (asked - 1, True)):
+        n_numbers = n_of_moments + n_gradients * n_of_gradient
+        for most, is_refused in ((n_numbers, False), (n_numbers - 1, True)):
             limits = Limits(moment_numbers=most)
             shape = NodeShape.of(classifier, X, Y, name="lyon", limits=limits)
             if is_refused:
@@ -453,8 +454,8 @@ def test_gradients_are_counted_by_class_where_classes_have_weights():
 
 def test_sums_of_sparse_rows_and_documents_take_no_medians():
     request = costly.moments(kind="diagonal", n_components=1)
-    asked = 3 * 4 + 2 * 3 * 4 + 3 * 5
-    limits = Limits(moment_numbers=asked)
+    n_numbers = 3 * 4 + 2 * 3 * 4 + 3 * 5
+    limits = Limits(moment_numbers=n_numbers)
     shape = NodeShape.of(None, csr_matrix(X), Y, name="lyon", limits=limits)
     check_cost(request, shape, opened_front)
     with pytest.raises(LimitError, match="numbers in sums"):
@@ -464,7 +465,7 @@ def test_sums_of_sparse_rows_and_documents_take_no_medians():
     texts = np.array(["fever"] * N_ROWS, dtype=object)
     join = first_of(GEMSLogisticAggregator(n_components=1, moments="diagonal"))
     join = join.with_fields(front=front)
-    for most, is_refused in ((asked, False), (asked - 1, True)):
+    for most, is_refused in ((n_numbers, False), (n_numbers - 1, True)):
         limits = Limits(moment_numbers=most)
         shape = NodeShape.of(None, texts, Y, name="lyon", limits=limits)
         if is_refused:
@@ -482,13 +483,13 @@ def test_sums_of_some_columns_at_a_time_are_those_of_all(box, order, monkeypatch
     if not box:
         table[rng.random(table.shape) < 0.1] = np.nan
     names = ["columns", "box_powers" if box else "powers"]
-    whole = [STATISTICS[name].tell(table, 5) for name in names]
+    of_all_columns = [STATISTICS[name].tell(table, 5) for name in names]
     monkeypatch.setattr("skgems.steps._statistics._NUMBERS_AT_ONCE", 1)
-    for name, told in zip(names, whole, strict=True):
-        parts = STATISTICS[name].tell(table, 5)
-        assert set(parts) == set(told)
-        for field, values in told.items():
-            np.testing.assert_array_equal(parts[field], values, field)
+    for name, expected in zip(names, of_all_columns, strict=True):
+        statistics = STATISTICS[name].tell(table, 5)
+        assert set(statistics) == set(expected)
+        for field, array in expected.items():
+            np.testing.assert_array_equal(statistics[field], array, field)
 
 
 @pytest.mark.parametrize("name", HONEST)
@@ -551,22 +552,24 @@ def test_whole_exchanges_are_within_the_limits(aggregator, tmp_path):
 )
 def test_no_front_makes_more_columns_than_its_tree_says(step):
     table = np.round(X[:40])
-    given = PooledTransformer(step, bounds=(-9.0, 9.0)).fit(table)
-    front = given.as_front()
+    transformer = PooledTransformer(step, bounds=(-9.0, 9.0)).fit(table)
+    front = transformer.as_front()
     opened = opened_front(front.as_content())
     size = front_size(opened, Columns.of(table))
-    n_columns = given.transform(table).shape[1]
+    n_columns = transformer.transform(table).shape[1]
     assert n_columns <= size.n_columns_out
     # Splines of the ends of a column may be left out.
     assert size.n_columns_out <= n_columns + N_COLUMNS
-    # Of an unfitted front what waits is not counted.
-    waits = front_size(replace(opened, states={}), Columns.of(table))
-    assert waits.n_columns <= size.n_columns
+    # What a step of an unfitted front waits for is not counted.
+    size_of_unfitted = front_size(replace(opened, states={}), Columns.of(table))
+    assert size_of_unfitted.n_columns <= size.n_columns
 
 
 def test_every_limit_is_drawn_by_the_fuzzer():
-    drawn = {draw.__name__.strip("_").partition("_of_")[0] for draw in costly.DRAWS}
-    not_drawn = {limit.name for limit in fields(Limits)} - drawn
+    limits_drawn = {
+        draw.__name__.strip("_").partition("_of_")[0] for draw in costly.DRAWS
+    }
+    not_drawn = {limit.name for limit in fields(Limits)} - limits_drawn
     # That a space has at most so many rays and classes together is at both limits.
     assert not_drawn <= {"ray_outputs"}
 
@@ -574,7 +577,7 @@ def test_every_limit_is_drawn_by_the_fuzzer():
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is counted otherwise")
 @pytest.mark.parametrize("name", ["_methods", "_clusters", "_ray_units"])
 def test_requests_at_the_limits_take_a_gigabyte_at_most(name):
-    drawn = getattr(costly, name)(np.random.default_rng(1))
-    cost = costly.measured(drawn)
+    request_at_limit = getattr(costly, name)(np.random.default_rng(1))
+    cost = costly.measured(request_at_limit)
     assert cost.outcome.startswith("answered")
     assert 0 <= cost.megabytes < costly.MOST_MEGABYTES

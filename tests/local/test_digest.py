@@ -79,23 +79,23 @@ def test_a_changed_number_in_a_view_of_any_order():
 
 
 def test_the_same_in_every_process():
-    held = {f"{i}" for i in range(9)}, ["relu"], np.arange(3.0), "ä"
+    parts = {f"{i}" for i in range(9)}, ["relu"], np.arange(3.0), "ä"
     # Elsewhere the same set comes in another order.
     code = """
 import numpy as np
 from skgems.local import digest
-held = {f"{i}" for i in range(9)}
-print(digest(held, ["relu"], np.arange(3.0), "ä"), "".join(held))
+texts = {f"{i}" for i in range(9)}
+print(digest(texts, ["relu"], np.arange(3.0), "ä"), "".join(texts))
 """
-    found, order = subprocess.run(
+    digest_elsewhere, order_elsewhere = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONUTF8": "1"},
         capture_output=True,
         text=True,
         check=True,
     ).stdout.split()
-    assert found == str(digest(*held))
-    assert sorted(order) == sorted(held[0])
+    assert digest_elsewhere == str(digest(*parts))
+    assert sorted(order_elsewhere) == sorted(parts[0])
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

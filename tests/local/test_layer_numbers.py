@@ -68,7 +68,8 @@ def test_what_variances_alone_exceed_is_refused(node):
 
 
 def test_all_messages_about_layers_together_are_bounded(node):
-    state, told = {}, 0
+    state = {}
+    n_numbers = 0
     for seed in range(4):
         request, agreement = request_about(70, n_rounds=4, seed=seed)
         if seed == 0:
@@ -84,19 +85,20 @@ def test_all_messages_about_layers_together_are_bounded(node):
         except NotAgreedError as error:
             assert "about hidden layers" in str(error) and seed > 0
             break
-        told += numbers_about_layers(request, reply)
+        n_numbers += numbers_about_layers(request, reply)
         # The same request again is not counted again.
         reply_to(
             sealed(request, first), *node, name="lyon", state=state, agreement=first
         )
     else:
         pytest.fail("All were answered.")
-    assert 0 < told <= 200 * D
+    assert 0 < n_numbers <= 200 * D
 
 
 def test_a_later_reply_takes_what_is_left(node):
     """Though its share, by what the request says, would be more."""
-    state, n_numbers = {}, []
+    state = {}
+    n_numbers = []
     _, agreement = request_about(60, n_rounds=4)
     for seed in range(2):
         request = request_about(60, seed=seed)[0].with_fields(share=0.9)
@@ -152,8 +154,8 @@ def test_nodes_that_tell_less_are_merged_with_those_that_tell_all():
     def ask(requests):
         replies = {}
         for name, request in requests.items():
-            own = nodes == name
-            reply = reply_to(request, nets[name], X[own], y[own], name=name)
+            is_own = nodes == name
+            reply = reply_to(request, nets[name], X[is_own], y[is_own], name=name)
             if request.task == "moments":
                 kinds[name] = sorted(
                     {"triangles", "factors"} & reply.content["moments"].keys()
@@ -171,21 +173,17 @@ def test_nodes_that_tell_less_are_merged_with_those_that_tell_all():
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
 @pytest.mark.parametrize("n_units", [3, 20, 50, 300])
 def test_as_much_is_sent_as_the_share_allows(share, n_units):
-    sizes, most = np.array([60, 40]), share * 100 * 10
-    sent = layer_moments(
-        kind="auto",
-        n_units=n_units,
-        class_sizes=sizes,
-        n_parts=10,
-        most=most,
-    )
-    numbers = sent.n_numbers(n_units, sizes, 10)
-    assert numbers <= most or (sent.kind, sent.has_clusters) == ("diagonal", False)
+    class_sizes = np.array([60, 40])
+    most_numbers = share * 100 * 10
+    layer = {"n_units": n_units, "class_sizes": class_sizes, "n_clusters": 10}
+    sent = layer_moments(kind="auto", most_numbers=most_numbers, **layer)
+    is_least = (sent.kind, sent.has_clusters) == ("diagonal", False)
+    assert sent.n_numbers(**layer) <= most_numbers or is_least
     if share == 1.0 and n_units == 3:
         assert (sent.kind, sent.has_clusters, sent.n_factors) == ("class", True, None)
     if sent.n_factors is not None:
         one_more = replace(sent, n_factors=sent.n_factors + 1)
-        assert one_more.n_numbers(n_units, sizes, 10) > most
+        assert one_more.n_numbers(**layer) > most_numbers
 
 
 def test_classes_that_are_not_divided_are_merged_with_those_that_are():

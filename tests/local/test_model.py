@@ -31,7 +31,7 @@ def get_parameters(model):
 
 
 def with_parameters(model, parameters):
-    return local_model(model).with_parameters(parameters).own
+    return local_model(model).with_parameters(parameters).classifier
 
 
 def class_axes(model):
@@ -39,11 +39,11 @@ def class_axes(model):
 
 
 def train(model, X, y, **options):
-    return local_model(model).train(X, y, **options).own
+    return local_model(model).train(X, y, **options).classifier
 
 
 def widen(model, classes):
-    return local_model(model).widened(classes).own
+    return local_model(model).widened(classes).classifier
 
 
 def initialise(model, X, y, **options):
@@ -55,8 +55,8 @@ X = X.astype(np.float32) / 10
 
 
 def mlp(**options):
-    given = {"solver": "sgd", "max_iter": 3, "alpha": 0.0, "random_state": 0}
-    return MLPClassifier((5,), **{**given, **options})
+    defaults = {"solver": "sgd", "max_iter": 3, "alpha": 0.0, "random_state": 0}
+    return MLPClassifier((5,), **{**defaults, **options})
 
 
 def dense_net(**options):
@@ -101,9 +101,9 @@ def fitted(kind, n_classes=3):
     return KINDS[kind]().fit(X[rows], y[rows])
 
 
-def assert_equal_arrays(some, others, **tolerance):
-    for one, other in zip(some, others, strict=True):
-        np.testing.assert_allclose(one, other, **tolerance)
+def assert_equal_arrays(arrays, expected, **tolerance):
+    for array, expected_array in zip(arrays, expected, strict=True):
+        np.testing.assert_allclose(array, expected_array, **tolerance)
 
 
 # ---- parameters ---------------------------------------------------------------
@@ -148,8 +148,10 @@ def test_parameters_of_outputs(kind, n_classes):
     # To add to them is to add to the logits.
     bias = min(axes, key=lambda i: parameters[i].ndim)
     parameters[bias][-1] += 1e6
-    moved = with_parameters(model, parameters)
-    assert set(moved.predict(X)) == {model.classes_[-1] if n_outputs < 3 else 2}
+    with_larger_bias = with_parameters(model, parameters)
+    assert set(with_larger_bias.predict(X)) == {
+        model.classes_[-1] if n_outputs < 3 else 2
+    }
 
 
 @every_kind
@@ -205,20 +207,20 @@ def test_the_seed_is_for_the_order_of_rows(kind):
 @every_kind
 def test_training_starts_at_the_given_parameters(kind):
     model = fitted(kind)
-    given = [
+    start = [
         np.full_like(a, 0.25) if a.dtype.kind == "f" else a
         for a in get_parameters(model)
     ]
-    there = with_parameters(model, given)
-    expected = train(there, X, y, epochs=1, random_state=0)
-    found = train(model, X, y, epochs=1, parameters=given, random_state=0)
-    assert_equal_arrays(get_parameters(found), get_parameters(expected), rtol=1e-6)
+    model_at_start = with_parameters(model, start)
+    expected = train(model_at_start, X, y, epochs=1, random_state=0)
+    trained = train(model, X, y, epochs=1, parameters=start, random_state=0)
+    assert_equal_arrays(get_parameters(trained), get_parameters(expected), rtol=1e-6)
     # By a rate of nearly nothing they stay; a solver without a rate moves.
     if kind in ("mlp", "dense", "sgd"):
         still = train(
-            model, X, y, epochs=2, parameters=given, learning_rate=1e-9, random_state=0
+            model, X, y, epochs=2, parameters=start, learning_rate=1e-9, random_state=0
         )
-        assert_equal_arrays(get_parameters(still), given, atol=1e-6)
+        assert_equal_arrays(get_parameters(still), start, atol=1e-6)
 
 
 def full_batch(kind):
@@ -277,14 +279,16 @@ def test_an_epoch_of_logistic_regression_is_an_iteration():
     assert nearer[0] > nearer[1] > nearer[2]
 
 
-@pytest.mark.parametrize("shown", [[0], [0, 2], [0, 1, 2]])
-def test_logistic_regression_keeps_what_it_knows_of_classes_not_shown(shown):
+@pytest.mark.parametrize("classes_with_rows", [[0], [0, 2], [0, 1, 2]])
+def test_logistic_regression_keeps_outputs_of_classes_without_rows(classes_with_rows):
     X4, y4 = make_blobs(200, n_features=6, centers=4, random_state=0)
     model = LogisticRegression(max_iter=500).fit(X4, y4)
-    rows = np.isin(y4, shown)
+    rows = np.isin(y4, classes_with_rows)
     trained = train(model, X4[rows], y4[rows], epochs=5)
-    others = np.setdiff1d(np.arange(4), shown)
-    np.testing.assert_array_equal(trained.coef_[others], model.coef_[others])
+    other_classes = np.setdiff1d(np.arange(4), classes_with_rows)
+    np.testing.assert_array_equal(
+        trained.coef_[other_classes], model.coef_[other_classes]
+    )
     np.testing.assert_array_equal(trained.classes_, model.classes_)
     proba = softmax(X4 @ trained.coef_.T + trained.intercept_, axis=1)
     np.testing.assert_allclose(trained.predict_proba(X4), proba, atol=1e-12)
@@ -295,10 +299,11 @@ def test_training_goes_on_where_partial_fit_would_not():
     model = SGDClassifier(
         loss="log_loss", early_stopping=True, class_weight="balanced", random_state=0
     )
-    X0, y0 = X[(y > 0) | (np.arange(len(y)) % 5 == 0)], y
-    y0 = y[(y > 0) | (np.arange(len(y)) % 5 == 0)]
+    # A class of fewer rows than the others.
+    rows = (y > 0) | (np.arange(len(y)) % 5 == 0)
+    X0, y0 = X[rows], y[rows]
     model.fit(X0, y0)
-    given = train(model, X0, y0, epochs=2, learning_rate=0.1, random_state=0)
+    trained = train(model, X0, y0, epochs=2, learning_rate=0.1, random_state=0)
     counts = np.bincount(y0)
     by_hand = clone(model).set_params(
         early_stopping=False,
@@ -307,8 +312,8 @@ def test_training_goes_on_where_partial_fit_would_not():
     by_hand.fit(X0, y0)
     by_hand = with_parameters(by_hand, get_parameters(model))
     expected = train(by_hand, X0, y0, epochs=2, learning_rate=0.1, random_state=0)
-    assert_equal_arrays(get_parameters(given), get_parameters(expected))
-    assert given.early_stopping and given.class_weight == "balanced"
+    assert_equal_arrays(get_parameters(trained), get_parameters(expected))
+    assert trained.early_stopping and trained.class_weight == "balanced"
     # Fewer rows than early stopping, or a batch, can do with.
     early = mlp(early_stopping=True, batch_size=90).fit(X, y)
     assert train(early, X[:4], y[:4], epochs=2, random_state=0).early_stopping
@@ -370,8 +375,8 @@ def test_wider_models_say_the_same_of_what_they_knew(kind, n_classes):
         assert not np.take(arrays[i], [0, 4], axis=axis).any()
     bias = min(axes, key=lambda i: arrays[i].ndim)
     arrays[bias][[0, 4] if n_classes == 3 else [0, 3, 4]] = -1e6
-    known = with_parameters(wide, arrays)
-    np.testing.assert_array_equal(known.predict(X), model.predict(X))
+    of_known_classes = with_parameters(wide, arrays)
+    np.testing.assert_array_equal(of_known_classes.predict(X), model.predict(X))
     target = np.array([-1, 1, 7])[y]
     further = train(wide, X, target, epochs=60, learning_rate=0.05, random_state=0)
     assert further.score(X, target) > model.score(X, target) + 0.2
@@ -440,21 +445,21 @@ def net_that_ends(end, widths=(64, 8, 3), seed=0):
 def test_other_layers_are_trained_as_the_nets_own_would_be(end, carried):
     from skgems.networks import read_network
 
-    own = net_that_ends(end)
+    net = net_that_ends(end)
     # The same trainer around a module of the layers' own shapes.
     widths = {"all": (64, 8, 3), "wider": (64, 11, 3), "upper": (8, 3)}[carried]
     rows = X[:, : widths[0]]
-    other = net_that_ends(end, widths, seed=1)
-    layers = read_network(other)
-    expected = train(other, rows, y, epochs=3, random_state=5)
-    found = local_model(own).carrying(layers).train(rows, y, epochs=3, random_state=5)
-    for one, another in zip(
-        [*found.layers().coefs, *found.layers().intercepts],
+    other_net = net_that_ends(end, widths, seed=1)
+    layers = read_network(other_net)
+    expected = train(other_net, rows, y, epochs=3, random_state=5)
+    trained = local_model(net).carrying(layers).train(rows, y, epochs=3, random_state=5)
+    for array, expected_array in zip(
+        [*trained.layers().coefs, *trained.layers().intercepts],
         [*read_network(expected).coefs, *read_network(expected).intercepts],
         strict=True,
     ):
-        np.testing.assert_array_equal(one, another)
-    assert not np.allclose(found.layers().coefs[-1], layers.coefs[-1])
+        np.testing.assert_array_equal(array, expected_array)
+    assert not np.allclose(trained.layers().coefs[-1], layers.coefs[-1])
 
 
 # ---- torch's own generator ----------------------------------------------------
