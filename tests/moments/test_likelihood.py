@@ -19,7 +19,7 @@ from skgems.moments import (
     log_losses,
     share_of_gradient,
 )
-from skgems.moments._likelihood import _as_sure_as_likely, _Coordinates
+from skgems.moments._likelihood import Coordinates, _as_sure_as_likely
 
 KINDS = ["class", "shared", "diagonal"]
 
@@ -602,7 +602,7 @@ def test_the_search_goes_by_other_coordinates_of_the_same_models(kind):
     rng = np.random.default_rng(0)
     W = rng.standard_normal((4, 4)) * like.seen
     W[1] = 0.0
-    coordinates = _Coordinates(like, W, 0.0)
+    coordinates = Coordinates(like, W, curvature=0.0)
     place, gradient = coordinates.place(W), rng.standard_normal(W.shape)
     np.testing.assert_allclose(coordinates.weights(place), W, atol=1e-9)
     other = rng.standard_normal(place.shape)
@@ -619,7 +619,7 @@ def test_the_search_is_as_steep_in_all_outputs():
     X = rng.standard_normal((n, 6)) + np.array([[0.0], [0.6], [9.0], [18.0]])[y]
     like = Likelihood.of([NodeLoss(class_moments(X, y), np.arange(4))], 4)
     W = like.minimize()
-    coordinates = _Coordinates(like, W, 0.0)
+    coordinates = Coordinates(like, W, curvature=0.0)
     assert coordinates.between[0, 0] > 2 * coordinates.between[3, 3]
     np.testing.assert_allclose(
         coordinates.between @ coordinates.apart, np.eye(4), atol=1e-12

@@ -139,16 +139,16 @@ def test_the_gradient_is_that_of_the_loss(kind):
 def test_a_class_keeps_its_variances():
     """In the mean over its rows; what rows of its own add is the class's too."""
     whole = moments()
-    covariances, of_parts = GaussianLoss(whole, C)._of_parts
+    assigned = GaussianLoss(whole, C)._part_covariances
     for c, group in enumerate(whole.scatter):
         own = whole.columns == c
         mean = sum(
-            n * covariances[g].variances
-            for n, g in zip(whole.counts[own], of_parts[own], strict=True)
+            n * assigned.covariances[g].variances
+            for n, g in zip(whole.counts[own], assigned.of_part[own], strict=True)
         )
         np.testing.assert_allclose(mean, group.diagonal(), rtol=0.05)
         # Far apart as they are, none has the covariance of another.
-        assert len(set(of_parts[own])) == own.sum()
+        assert len(set(assigned.of_part[own])) == own.sum()
 
 
 def test_the_order_of_parts_and_units_of_features_do_not_matter():
@@ -179,7 +179,7 @@ def test_parts_that_are_alike_change_nothing():
     )
     W = 0.5 * np.random.default_rng(6).standard_normal((D + 1, C))
     plain = GaussianLoss(replace(whole, part_squares=None), C)
-    assert len(np.unique(GaussianLoss(whole, C)._of_parts[1])) > C
+    assert len(np.unique(GaussianLoss(whole, C)._part_covariances.of_part)) > C
     same = GaussianLoss(replace(whole, part_squares=alike), C)
     one, other = (loss.value_and_gradient(W) for loss in (plain, same))
     # There are half as many points where classes are divided.
