@@ -374,6 +374,9 @@ class ClassMoments:
     ) -> "ClassMoments":
         """The same with features that vary by rounding alone as constants.
 
+        The scatter of ``self`` changes in place, as matrices may be large: this is for
+        sums that were just made and that nobody else has.
+
         Parameters
         ----------
         rounding : callable
@@ -384,10 +387,11 @@ class ClassMoments:
             mean of the largest part.
         """
         part_means = self.origin + self.means
-        for group, count, scatter in self.by_group():  # which change in place
-            group_means = (
-                part_means if group == SHARED else part_means[self.columns == group]
-            )
+        for group, count, scatter in self.by_group():
+            if group == SHARED:
+                group_means = part_means
+            else:
+                group_means = part_means[self.columns == group]
             clear_constants(scatter, count * np.square(rounding(group_means)))
         is_constant = self.variances() <= np.square(rounding(part_means))
         squares = self.squares
@@ -396,8 +400,10 @@ class ClassMoments:
             squares = np.where(varies, squares, 0.0)
         means = self.means
         if is_constant.any():
+            # Squares are at most inf where a feature is to be cleared, and never -1.
+            least = np.where(is_constant, np.inf, -1.0)
             for scatter in self.scatter:
-                clear_constants(scatter, np.where(is_constant, np.inf, -1.0))
+                clear_constants(scatter, least)
             if constant_value is None:
                 constant_value = means[np.argmax(self.counts)]
             means = np.where(is_constant, constant_value, means)

@@ -30,7 +30,7 @@ _SHARE_STEPS = 20
 # Fewer rows may be equal by chance.
 _FEWEST_ROWS = 10
 # Means are equal within this part of the deviations of features: sums of the same rows
-# in another order, or in float32 at one node, differ by less.
+# in another order differ by less.
 _EQUAL = 1e-7
 # Where means are far from 0, they are equal within so many units in the last place.
 _ULPS = 16

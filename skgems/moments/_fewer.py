@@ -124,8 +124,8 @@ def _nearest_seeds(
     return np.unique(labels, return_inverse=True)[1]
 
 
-# Steps of k-means among means of parts: as these are means already, the first steps
-# take nearly all of the way.
+# Steps of k-means among means of parts, a bound on time: the first steps take nearly
+# all of the way.
 _MAX_ITERATIONS = 10
 # Digits of deviations, as where nodes divide their classes: rounding must not choose
 # between parts.

@@ -57,12 +57,12 @@ _TINY = 1e-150
 _VARYING = 0.9
 # Added to the variance of all contrasts of logits: at 0 a root has no derivative.
 _LEAST_VARIANCE = 1e-4
-# Covariances of parts in all, which the classes share. Each takes a product with the
-# weights in an evaluation.
+# Covariances of parts in all, which the classes share evenly. Each takes a product with
+# the weights in an evaluation.
 _SPREADS = 64
-# Covariances of the parts of one class, however many classes there are,
+# Covariances of the parts of one class, though its even share may be smaller.
 _FEWEST_SPREADS = 4
-# and however few.
+# The same, though its even share may be larger.
 _MOST_SPREADS = 16
 # Rows that a part is said to have more, with its class's variances: those of a part of
 # a few rows are chance.

@@ -36,8 +36,9 @@ from ._span import Span
 
 # Takes a model and returns a value and its gradient.
 Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
-# Ridge of the matrices that the search is preconditioned by, relative to them: they are
-# singular where features depend on each other.
+# Ridge of the matrices that the search is preconditioned by, and of the covariance of
+# the discriminant analysis, relative to their diagonals: they are singular where
+# features depend on each other.
 _RIDGE = 1e-3
 # Least curvature a row, relative to the variances of features: where classes are
 # decided at the start, the loss is flat there, but not everywhere.
@@ -473,7 +474,8 @@ class Likelihood:
         moments = self.loss.moments
         first, counts, means, part_deviations = moments.merged_means(moments.columns)
         columns = moments.columns[first]
-        # As by_class() has them, but for scatters of each.
+        # As `by_class` does, but without a scatter for each class: what lies between
+        # the parts of a class joins the covariance within classes.
         shares = moments.shares_of_parts().sum(axis=0) / moments.group_counts.sum()
         within = products(part_deviations, moments.counts * shares, moments.is_diagonal)
         within += self.loss.within.scatter
