@@ -20,10 +20,8 @@ from ._class_moments import (
     class_moments,
     deviations,
     large_classes,
-    median_of_rows,
     merge_moments,
     moments_kind,
-    products,
     weighted_mean,
 )
 from ._class_sums import MOST_CATEGORIES, ClassSums
@@ -36,10 +34,12 @@ from ._clusters import (
 )
 from ._descent import Descent
 from ._effective_rows import EffectiveRows
-from ._fewer import Span, draw_rows, fewer_parts, k_means
+from ._fewer import draw_rows, fewer_parts, k_means
 from ._gaussian import GaussianLoss
-from ._likelihood import Likelihood, NodeLoss, share_of_gradient
+from ._likelihood import Likelihood
+from ._node_loss import NodeLoss, share_of_gradient
 from ._node_means import NodeMeans
+from ._part_sums import median_of_rows, products
 from ._rows import (
     LARGEST,
     LARGEST_FLOAT32,
@@ -64,3 +64,4 @@ from ._rows import (
     square_blocks,
     working_bytes,
 )
+from ._span import Span

@@ -1,16 +1,32 @@
-"""Counts, means and scatter of rows by class: sums that add up over nodes."""
+"""Counts, means and scatter of rows by class: sums that add up over nodes.
 
-from collections.abc import Iterable, Mapping
+Rows belong to parts: a part is a class, or a cluster of the rows of one class. Of the
+rows x of a part p there are, less an origin o that all parts share,
+
+    n_p = sum w,    m_p = sum w (x - o) / n_p,
+
+with w = 1 unless rows have weights; and of a group of parts the scatter about their
+means, either as a matrix, as its diagonal or as few rows R whose products it is:
+
+    S = sum_p sum w (x - o - m_p)(x - o - m_p)^T = R^T R.
+
+Moments of several nodes are merged by adding up scatters of the same class, while parts
+stand side by side. Where parts p, q are made one, what lies between them joins the
+scatter: with the common mean m, ``n_p (m_p - m)(m_p - m)^T`` of each.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils.extmath import safe_sparse_dot
 
 from ._compact import compacted, expanded
+from ._part_sums import median_of_rows, products, sum_parts
 from ._rows import (
     Moments,
-    block_bytes,
+    Rows,
     check_sizes,
     clear_constants,
     directions,
@@ -22,16 +38,14 @@ from ._rows import (
 
 # The group of rows whose scatter is not by class.
 SHARED = -1
-# Rows whose median is the origin: enough for one of them to be far off.
-_ORIGIN_ROWS = 25
-# Of so few any one will do.
-_FEW_ROWS = 8
-# Means that differ by less than so many units in the last place are equal.
+# Means that differ by less than so many units in the last place are equal: sums of
+# equal numbers in different orders end a few units apart.
 _ULPS = 16
+# Divisor of sums of parts without weight, which are 0.
 _TINY = np.finfo(np.float64).tiny
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ClassMoments:
     """Sums by part (a class or its cluster), less an origin; they add up."""
 
@@ -43,9 +57,11 @@ class ClassMoments:
     group_counts: np.ndarray  # (n_groups,), rows or weight
     # (n_groups, n_features, n_features); (n_groups, n_features) where only squares.
     scatter: np.ndarray
-    # (n_classes, n_features), of classes with a part, where some have no own scatter.
+    # (n_classes, n_features), of classes with a part, where some have no scatter that
+    # is theirs alone.
     squares: np.ndarray | None = None
-    part_squares: np.ndarray | None = None  # of each part, where classes are divided
+    # (n_parts, n_features), of each part, where classes are divided into clusters.
+    part_squares: np.ndarray | None = None
     # (n_roots, n_features), rows whose products sum to the matrices of which `scatter`
     # has the diagonals; and the index of the group of each.
     roots: np.ndarray | None = None
@@ -57,84 +73,104 @@ class ClassMoments:
 
     @property
     def is_diagonal(self) -> bool:
+        """Whether `scatter` has squares alone, as it has beside roots, too."""
         return self.scatter.ndim == 2
 
     @property
     def n_rows(self) -> float:
+        """Number of rows, or their weight."""
         return float(self.counts.sum())
 
     def as_arrays(self, *, dtype: str = "float64", rank: int | None = None) -> dict:
         """Arrays of a message, by name; matrices as upper "triangles", row by row."""
-        arrays = {name: own for name, own in vars(self).items() if own is not None}
+        arrays = {
+            name: array for name, array in vars(self).items() if array is not None
+        }
         if self.roots is not None:
-            del arrays["scatter"]  # which roots have
+            del arrays["scatter"]  # the sum of the squares of the roots
             if dtype != "float64":
                 arrays["roots"] = self.roots.astype(np.float32)
             return arrays
         if dtype != "float64" or rank is not None:
-            return compacted(arrays, dtype, rank)
+            return compacted(arrays, dtype=dtype, rank=rank)
         if not self.is_diagonal:
-            # Row by row: an index of each entry would be larger than the matrices.
-            scatter = arrays.pop("scatter")
-            rows = [scatter[:, i, i:] for i in range(self.n_features)]
-            arrays["triangles"] = np.concatenate(rows, axis=1)
+            arrays["triangles"] = _triangles(arrays.pop("scatter"))
         return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "ClassMoments":
-        arrays = dict(arrays)
-        if "roots" in arrays:
-            groups, roots = arrays["root_groups"], arrays["roots"].astype(np.float64)
-            one_hot = indicator(groups, len(arrays["groups"]))
-            return cls(**arrays | {"roots": roots, "scatter": one_hot @ roots**2})
-        if "deviations" in arrays:
-            arrays = expanded(arrays)
-        if "triangles" in arrays:
-            n_features = len(arrays["origin"])
-            triangles = arrays.pop("triangles")
-            scatter = np.empty((len(triangles), n_features, n_features))
-            stop = 0
-            for i in range(n_features):
-                start, stop = stop, stop + n_features - i
-                scatter[:, i, i:] = scatter[:, i:, i] = triangles[:, start:stop]
-            arrays["scatter"] = scatter
-        return cls(**arrays)
+        """The moments that `as_arrays` made these arrays of, but for their digits."""
+        fields = dict(arrays)
+        if "roots" in fields:
+            roots = fields["roots"].astype(np.float64)
+            one_hot = indicator(fields["root_groups"], len(fields["groups"]))
+            fields["roots"] = roots
+            fields["scatter"] = one_hot @ roots**2
+            return cls(**fields)
+        if "deviations" in fields:
+            fields = expanded(fields)
+        if "triangles" in fields:
+            fields["scatter"] = _matrices_of_triangles(
+                fields.pop("triangles"), n_features=len(fields["origin"])
+            )
+        return cls(**fields)
 
     def renamed(self, columns: np.ndarray) -> "ClassMoments":
         """The same with other numbers for the classes: ``columns[c]`` for class c."""
-        groups = np.where(self.groups < 0, SHARED, columns[self.groups])
-        own, squares = columns[self.columns], self.squares
+        squares = self.squares
         if squares is not None:
             squares = squares[np.argsort(columns[np.unique(self.columns)])]
-        return replace(self, columns=own, groups=groups, squares=squares)
+        return replace(
+            self,
+            columns=columns[self.columns],
+            groups=np.where(self.groups < 0, SHARED, columns[self.groups]),
+            squares=squares,
+        )
 
     def about(self, origin: np.ndarray) -> "ClassMoments":
+        """The same with means less another origin."""
         return replace(self, origin=origin, means=self.means + (self.origin - origin))
 
     def weighted(self, factor: float) -> "ClassMoments":
         """The same as if there were so many times the rows."""
-        names = ("counts", "group_counts", "scatter", "squares", "part_squares")
-        factors = dict.fromkeys(names, factor) | {"roots": np.sqrt(factor)}
-        given = {name: own for name, own in vars(self).items() if own is not None}
-        sums = {name: factors[name] * given[name] for name in factors if name in given}
-        return replace(self, **sums)
+
+        def times_factor(sums: np.ndarray | None) -> np.ndarray | None:
+            return None if sums is None else factor * sums
+
+        return replace(
+            self,
+            counts=factor * self.counts,
+            group_counts=factor * self.group_counts,
+            scatter=factor * self.scatter,
+            squares=times_factor(self.squares),
+            part_squares=times_factor(self.part_squares),
+            # Their squares are the sums.
+            roots=None if self.roots is None else np.sqrt(factor) * self.roots,
+        )
 
     def with_matrices(self, n_classes: int) -> "ClassMoments":
         """The same with the matrices that roots are of: as "auto" has them, or none."""
         if self.roots is None:
             return self
-        plain = replace(self, roots=None, root_groups=None)
+        rootless = replace(self, roots=None, root_groups=None)
         kind = moments_kind("auto", self.n_features, n_classes)
         if kind == "diagonal":
-            return plain
+            return rootless
         if kind == "class":
-            own = [self.roots[self.root_groups == g] for g in range(len(self.groups))]
-            return replace(plain, scatter=np.stack([rows.T @ rows for rows in own]))
-        of_classes = dict(zip(self.groups.tolist(), self.scatter, strict=True))
-        squares = [of_classes[c] for c in np.unique(self.columns).tolist()]
-        found = {"groups": np.array([SHARED]), "squares": np.stack(squares)}
-        found["group_counts"] = self.group_counts.sum(keepdims=True)
-        return replace(plain, scatter=(self.roots.T @ self.roots)[None], **found)
+            roots_by_group = [
+                self.roots[self.root_groups == g] for g in range(len(self.groups))
+            ]
+            scatter = np.stack([roots.T @ roots for roots in roots_by_group])
+            return replace(rootless, scatter=scatter)
+        squares_by_group = dict(zip(self.groups.tolist(), self.scatter, strict=True))
+        classes = np.unique(self.columns).tolist()
+        return replace(
+            rootless,
+            groups=np.array([SHARED]),
+            group_counts=self.group_counts.sum(keepdims=True),
+            scatter=(self.roots.T @ self.roots)[None],
+            squares=np.stack([squares_by_group[c] for c in classes]),
+        )
 
     def with_zero_covariances(self) -> "ClassMoments":
         """Variances as matrices, so that they can be merged with those of others."""
@@ -146,36 +182,52 @@ class ClassMoments:
         return replace(self, scatter=scatter)
 
     def some_parts(self, index: np.ndarray) -> "ClassMoments":
-        names = ("columns", "counts", "means", "part_squares")
-        parts = {name: getattr(self, name) for name in names}
-        parts = {name: own[index] for name, own in parts.items() if own is not None}
-        return replace(self, **parts)
+        """The same with some parts alone, by an index or a mask; scatters stay."""
+        part_squares = self.part_squares
+        return replace(
+            self,
+            columns=self.columns[index],
+            counts=self.counts[index],
+            means=self.means[index],
+            part_squares=None if part_squares is None else part_squares[index],
+        )
 
     def squares_of_parts(self) -> np.ndarray | None:
-        """Those of each part; None where classes have several and only sums are known.
+        """Squared deviations within each part, (n_parts, n_features), if known.
 
-        Of a class that is a single part they are those of its scatter.
+        A class that is a single part has those of its scatter. None where classes have
+        several parts and only sums over these are known.
         """
         if self.part_squares is not None:
             return self.part_squares
         if len(np.unique(self.columns)) < len(self.columns):
             return None
-        by_group = dict(zip(self.groups.tolist(), self.diagonals(), strict=True))
-        if not by_group.keys() >= set(self.columns.tolist()):
+        squares_by_group = dict(
+            zip(self.groups.tolist(), self.diagonals(), strict=True)
+        )
+        if not squares_by_group.keys() >= set(self.columns.tolist()):
             return None
-        return np.stack([by_group[c] for c in self.columns.tolist()])
+        return np.stack([squares_by_group[c] for c in self.columns.tolist()])
 
     def without_scatter(self) -> "ClassMoments":
-        """Counts and means alone: what is kept of many nodes once they are summed."""
-        none = dict.fromkeys(("squares", "part_squares", "roots", "root_groups"))
-        empty = {"groups": self.groups[:0], "group_counts": np.zeros(0)}
-        scatter = np.zeros((0, *self.scatter.shape[1:]))
-        return replace(self, scatter=scatter, **empty, **none)
+        """Counts and means alone, held of each node once scatters are summed."""
+        return replace(
+            self,
+            groups=self.groups[:0],
+            group_counts=np.zeros(0),
+            scatter=np.zeros((0, *self.scatter.shape[1:])),
+            squares=None,
+            part_squares=None,
+            roots=None,
+            root_groups=None,
+        )
 
     def mean(self) -> np.ndarray:
+        """Mean of all rows less the origin, (n_features,)."""
         return weighted_mean(self.means, self.counts)
 
     def class_counts(self, n_classes: int) -> np.ndarray:
+        """Rows of each class, or their weight, (n_classes,)."""
         return np.bincount(self.columns, weights=self.counts, minlength=n_classes)
 
     def by_class(self) -> "ClassMoments":
@@ -183,56 +235,91 @@ class ClassMoments:
         return self.merged_parts(self.columns)
 
     def logit_size(self, W: np.ndarray) -> float:
-        """Root mean square of a linear model's logits on rows, less their mean."""
+        """Root mean square of a linear model's logits on rows, less their mean.
+
+        With the weights v of an output, its level b, and the covariance Sigma within
+        parts it is, in the mean over outputs,
+
+            sum_p n_p (m_p v + b)^2 / sum_p n_p + v^T Sigma v.
+        """
         W = W - W.mean(axis=1, keepdims=True)
         V = W[:-1]
-        level = W[-1] + self.origin @ V
-        squares = self.counts @ (self.means @ V + level) ** 2 / self.counts.sum()
+        levels = W[-1] + self.origin @ V
+        squares = self.counts @ (self.means @ V + levels) ** 2 / self.counts.sum()
         within = self.within()
-        moved = within[:, None] * V if self.is_diagonal else within @ V
-        squares = squares + np.maximum(np.einsum("ij,ij->j", V, moved), 0.0)
+        within_V = within[:, None] * V if self.is_diagonal else within @ V
+        squares = squares + np.maximum(np.einsum("ij,ij->j", V, within_V), 0.0)
         return float(np.sqrt(np.mean(squares)))
 
     def merged_parts(self, labels: np.ndarray) -> "ClassMoments":
         """Parts of one label made one; what is between joins their class's scatter."""
-        first, counts, means, away = self.merged_means(labels)
+        first, counts, means, deviations_of_parts = self.merged_means(labels)
         if len(first) == len(labels):
             return self
-        found = {"columns": self.columns[first], "counts": counts, "means": means}
-        found["scatter"] = scatter = self.scatter.copy()
+        scatter = self.scatter.copy()
         for g, share in enumerate(self.shares_of_parts()):
-            own = np.flatnonzero(share)
-            weight = self.counts[own] * share[own]
-            scatter[g] += products(away[own], weight, self.is_diagonal)
-        if self.squares is not None:
-            _, place = np.unique(self.columns, return_inverse=True)
-            one_hot = indicator(place, len(self.squares), self.counts)
-            found["squares"] = self.squares + one_hot @ away**2
-        if self.part_squares is not None:
-            _, place = np.unique(labels, return_inverse=True)
-            added = self.part_squares + self.counts[:, None] * away**2
-            found["part_squares"] = indicator(place, len(first)) @ added
-        return replace(self, **found)
+            parts = np.flatnonzero(share)
+            weights = self.counts[parts] * share[parts]
+            scatter[g] += products(
+                deviations_of_parts[parts], weights, self.is_diagonal
+            )
+        squares = self.squares
+        if squares is not None:
+            _, class_of_part = np.unique(self.columns, return_inverse=True)
+            weighted_one_hot = indicator(class_of_part, len(squares), self.counts)
+            squares = squares + weighted_one_hot @ deviations_of_parts**2
+        part_squares = self.part_squares
+        if part_squares is not None:
+            _, label_of_part = np.unique(labels, return_inverse=True)
+            about_merged = part_squares + self.counts[:, None] * deviations_of_parts**2
+            part_squares = indicator(label_of_part, len(first)) @ about_merged
+        return replace(
+            self,
+            columns=self.columns[first],
+            counts=counts,
+            means=means,
+            scatter=scatter,
+            squares=squares,
+            part_squares=part_squares,
+        )
 
-    def merged_means(self, labels: np.ndarray):
-        """By label: first parts, counts and means; and how far parts are from these."""
-        _, first, place = np.unique(labels, return_index=True, return_inverse=True)
-        one_hot = indicator(place, len(first))
+    def merged_means(
+        self, labels: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Means of parts of one label, (n_parts,) numbers, taken together.
+
+        Returns
+        -------
+        first : ndarray of shape (n_labels,)
+            The first part of each label; labels are in ascending order.
+        counts : ndarray of shape (n_labels,)
+        means : ndarray of shape (n_labels, n_features)
+        deviations : ndarray of shape (n_parts, n_features)
+            Means of the parts less those of their labels.
+        """
+        _, first, label_of_part = np.unique(
+            labels, return_index=True, return_inverse=True
+        )
+        one_hot = indicator(label_of_part, len(first))
         counts = one_hot @ self.counts
         # As moves from one of them: the mean of equal means is exactly what they are.
         base = self.means[first]
-        moves = one_hot @ (self.counts[:, None] * (self.means - base[place]))
+        moves = one_hot @ (self.counts[:, None] * (self.means - base[label_of_part]))
         means = base + moves / np.maximum(counts, _TINY)[:, None]
-        return first, counts, means, deviations(self.means, means[place])
+        return first, counts, means, deviations(self.means, means[label_of_part])
 
     def shares_of_parts(self) -> np.ndarray:
-        """How much of each part's rows each scatter is of, (n_groups, n_parts)."""
-        sizes = np.bincount(self.columns, weights=self.counts)
+        """Share of the rows of each part that each scatter has, (n_groups, n_parts).
+
+        A class may have a scatter from nodes that sent it by class, while its rows at
+        other nodes are in the shared one: they count there.
+        """
+        class_sizes = np.bincount(self.columns, weights=self.counts)
         shares = np.zeros((len(self.groups), len(self.columns)))
         for g, group in enumerate(self.groups):
             if group != SHARED:
-                own = self.columns == group
-                shares[g, own] = min(1.0, self.group_counts[g] / sizes[group])
+                share = min(1.0, self.group_counts[g] / class_sizes[group])
+                shares[g, self.columns == group] = share
         shares[self.groups == SHARED] = 1.0 - shares.sum(axis=0)
         return shares
 
@@ -241,68 +328,128 @@ class ClassMoments:
         if self.squares is not None:
             classes = np.unique(self.columns).tolist()
             return dict(zip(classes, self.squares, strict=True))
-        groups = zip(self.groups.tolist(), self.diagonals(), strict=True)
-        return {group: own for group, own in groups if group != SHARED}
+        squares_by_group = zip(self.groups.tolist(), self.diagonals(), strict=True)
+        return {
+            group: squares for group, squares in squares_by_group if group != SHARED
+        }
 
     def within(self) -> np.ndarray:
+        """Covariance of rows about the means of their parts; or their variances."""
         return self.scatter.sum(axis=0) / self.group_counts.sum()
 
     def total(self) -> Moments:
         """Mean and covariance of all rows; ValueError if scatters are diagonal."""
         if self.is_diagonal:
-            raise ValueError("A covariance cannot be made of diagonal moments.")
-        n_rows, mean = self.counts.sum(), self.mean()
-        away = deviations(self.means, mean)
+            raise ValueError(
+                "These moments have variances alone, of which no covariance of all "
+                'rows can be made. Make moments of kind "class" or "shared".'
+            )
+        n_rows = self.counts.sum()
+        mean = self.mean()
         covariance = self.within()
-        covariance += products(away, self.counts / n_rows, diagonal=False)
-        return Moments(n_rows, self.origin + mean, covariance)
+        covariance += products(
+            deviations(self.means, mean), self.counts / n_rows, diagonal=False
+        )
+        return Moments(n_rows=n_rows, mean=self.origin + mean, covariance=covariance)
 
     def variances(self) -> np.ndarray:
-        squares = self.diagonals().sum(axis=0) / self.group_counts.sum()
-        away = deviations(self.means, self.mean())
-        return squares + self.counts @ away**2 / self.counts.sum()
+        """Variances of the features over all rows, (n_features,)."""
+        within = self.diagonals().sum(axis=0) / self.group_counts.sum()
+        mean_deviations = deviations(self.means, self.mean())
+        return within + self.counts @ mean_deviations**2 / self.counts.sum()
 
     def diagonals(self) -> np.ndarray:
+        """Squared deviations of each scatter, (n_groups, n_features)."""
         return self.scatter if self.is_diagonal else np.einsum("gii->gi", self.scatter)
 
-    def by_group(self) -> Iterable[tuple[int, float, np.ndarray]]:
+    def by_group(self) -> Iterator[tuple[int, float, np.ndarray]]:
+        """Class (or SHARED), count and scatter of each group."""
         groups = self.groups.tolist()
         return zip(groups, self.group_counts, self.scatter, strict=True)
 
     def without_rounding(
-        self, rounding=rounding_of_values, value=None
+        self,
+        rounding: Callable[[np.ndarray], np.ndarray] = rounding_of_values,
+        constant_value: np.ndarray | float | None = None,
     ) -> "ClassMoments":
-        """The same without deviations up to ``rounding`` of values; ``value``: then."""
-        values = self.origin + self.means
-        for group, count, scatter in self.by_group():  # which change in place
-            own = values if group == SHARED else values[self.columns == group]
-            clear_constants(scatter, count * np.square(rounding(own)))
-        found, constant = {}, self.variances() <= np.square(rounding(values))
-        if self.squares is not None:
-            varies = self.diagonals().any(axis=0) & ~constant
-            found["squares"] = np.where(varies, self.squares, 0.0)
-        if constant.any():
+        """The same with features that vary by rounding alone as constants.
+
+        The scatter of ``self`` changes in place, as matrices may be large: this is for
+        sums that were just made and that nobody else has.
+
+        Parameters
+        ----------
+        rounding : callable
+            Takes means as rows have them, (n_means, n_features), and returns the
+            deviations that rounding leaves of such, (n_features,).
+        constant_value : ndarray of shape (n_features,), or float
+            What means of constant features are set to, less the origin. None: the
+            mean of the largest part.
+        """
+        part_means = self.origin + self.means
+        for group, count, scatter in self.by_group():
+            if group == SHARED:
+                group_means = part_means
+            else:
+                group_means = part_means[self.columns == group]
+            clear_constants(scatter, count * np.square(rounding(group_means)))
+        is_constant = self.variances() <= np.square(rounding(part_means))
+        squares = self.squares
+        if squares is not None:
+            varies = self.diagonals().any(axis=0) & ~is_constant
+            squares = np.where(varies, squares, 0.0)
+        means = self.means
+        if is_constant.any():
+            # Squares are at most inf where a feature is to be cleared, and never -1.
+            least = np.where(is_constant, np.inf, -1.0)
             for scatter in self.scatter:
-                clear_constants(scatter, np.where(constant, np.inf, -1.0))
-            value = self.means[np.argmax(self.counts)] if value is None else value
-            found["means"] = np.where(constant, value, self.means)
-        if self.part_squares is not None:
-            found["part_squares"] = np.where(constant, 0.0, self.part_squares)
-        return replace(self, **found)
+                clear_constants(scatter, least)
+            if constant_value is None:
+                constant_value = means[np.argmax(self.counts)]
+            means = np.where(is_constant, constant_value, means)
+        part_squares = self.part_squares
+        if part_squares is not None:
+            part_squares = np.where(is_constant, 0.0, part_squares)
+        return replace(self, means=means, squares=squares, part_squares=part_squares)
+
+
+def _triangles(scatter: np.ndarray) -> np.ndarray:
+    """Upper triangles of matrices, (n_groups, n_features (n_features + 1) / 2).
+
+    Row by row: an index of each number would be larger than the matrices.
+    """
+    rows = [scatter[:, i, i:] for i in range(scatter.shape[1])]
+    return np.concatenate(rows, axis=1)
+
+
+def _matrices_of_triangles(triangles: np.ndarray, *, n_features: int) -> np.ndarray:
+    """The symmetric matrices of `_triangles`, (n_groups, n_features, n_features)."""
+    matrices = np.empty((len(triangles), n_features, n_features))
+    start = 0
+    for i in range(n_features):
+        stop = start + n_features - i
+        row = triangles[:, start:stop]
+        matrices[:, i, i:] = row
+        matrices[:, i:, i] = row
+        start = stop
+    return matrices
 
 
 # kind="auto": different numbers that a node's scatter matrices may have, 64 MB.
 _MOST_NUMBERS = 8e6
-# Of fewer features matrices are small, whatever the rows.
+# With no more features than this, matrices are small and cheap however few the rows
+# are, so that "auto" takes them and not roots.
 _FEWEST_FEATURES = 200
 
 
-def moments_kind(kind: str, n_features: int, n_classes: int, n_rows=np.inf) -> str:
+def moments_kind(
+    kind: str, n_features: int, n_classes: int, n_rows: float = np.inf
+) -> str:
     """What "auto" is: the first kind whose matrices have at most 8 million numbers."""
     if kind != "auto":
         return kind
-    few = _FEWEST_FEATURES < n_features and n_rows < n_features
-    if few and n_rows * n_features <= _MOST_NUMBERS:
+    has_fewer_rows = _FEWEST_FEATURES < n_features and n_rows < n_features
+    if has_fewer_rows and n_rows * n_features <= _MOST_NUMBERS:
         return "roots"
     if n_classes * n_features**2 / 2 <= _MOST_NUMBERS:
         return "class"
@@ -311,7 +458,7 @@ def moments_kind(kind: str, n_features: int, n_classes: int, n_rows=np.inf) -> s
 
 @np.errstate(over="ignore", invalid="ignore")  # what is too large is an error
 def class_moments(
-    X,
+    X: Rows,
     y: np.ndarray,
     *,
     kind: str = "class",  # "shared", with squares by class; "diagonal"; "roots"
@@ -319,217 +466,318 @@ def class_moments(
     min_cluster_size: int = 1,  # a class with a smaller part is not divided
     weights: np.ndarray | None = None,  # (n_rows,)
 ) -> ClassMoments:
-    """Counts, means and scatter of rows by class, in float64 and one pass."""
+    """Counts, means and scatter of rows by class, in float64 and one pass.
+
+    Labels are whole numbers from 0. Classes of fewer than `min_cluster_size` rows have
+    no part in what is returned; their rows are in a scatter that they share with each
+    other if they are enough for it together, and otherwise in none.
+    """
     if X.shape[0] == 0:
-        raise ValueError("X has no rows.")
-    classes, codes, sizes = np.unique(y, return_inverse=True, return_counts=True)
-    large = large_classes(sizes, min_cluster_size)
-    divided = parts is not None and kind != "roots"
+        raise ValueError(
+            "X has no rows, so there is nothing to sum. Pass one at least."
+        )
+    classes, codes, class_sizes = np.unique(y, return_inverse=True, return_counts=True)
+    is_large = large_classes(class_sizes, min_cluster_size)
+    is_divided = parts is not None and kind != "roots"
     if parts is None:
-        parts = codes
-    else:  # those of a class that has too small a one are made one
-        _, places, rows = np.unique(parts, return_inverse=True, return_counts=True)
-        joined = np.isin(codes, codes[rows[places] < min_cluster_size])
-        parts = np.where(joined, places.max() + 1 + codes, places)
-    _, first, places = np.unique(parts, return_index=True, return_inverse=True)
-    order = np.argsort(codes[first], kind="stable")
-    places, columns = np.argsort(order)[places], codes[first][order]
-    group_of, groups = np.zeros(len(classes), dtype=np.intp), np.array([SHARED])
-    if kind != "shared":  # small classes, if there are any, share the last group
-        group_of = np.where(large, np.cumsum(large) - 1, large.sum())
-        groups = np.append(classes[large], [] if large.all() else groups)
-    # The scatter of a few rows of small classes would say what these are.
-    n_sent = len(groups)
-    if kind != "shared" and not large.all():
-        n_sent -= sizes[~large].sum() < min_cluster_size
-    group_of_part, shifts = group_of[columns], _shifts(X, places, len(columns))
-    n_features, diagonal = X.shape[1], kind in ("diagonal", "roots")
-    scatter = np.zeros((len(groups), *[n_features] * (1 if diagonal else 2)))
-    squares = np.zeros_like(shifts) if kind == "shared" or divided else None
-    sums = _add_sums(X, places, shifts, group_of_part, weights, scatter, squares)
-    counts = np.bincount(places, weights=weights).astype(np.float64)
-    means = sums / np.maximum(counts, _TINY)[:, None]
-    for g in range(len(groups)):
-        own = group_of_part == g
-        scatter[g] -= products(means[own], counts[own], diagonal)
-    part_squares = None
-    if squares is not None:
-        squares = np.maximum(squares - counts[:, None] * means**2, 0.0)
-        part_squares = squares if divided else None
-        one_hot = indicator(columns, len(classes))
-        squares = one_hot @ squares if kind == "shared" else None
-    origin = median_of_rows(X, np.flatnonzero(large[codes]), min_cluster_size > 1)
-    parts = origin, classes[columns], counts, shifts - origin + means
-    of_groups = groups.astype(np.intp), np.bincount(group_of_part, counts, len(groups))
-    moments = ClassMoments(*parts, *of_groups, scatter, squares, part_squares)
-    centres, most = shifts + means, moments.diagonals().max(axis=0)
-    check_sizes(np.abs(centres).max(axis=0), most, float_type(X))
+        part_of_row = codes
+        class_of_part = np.arange(len(classes))
+    else:
+        part_of_row, class_of_part = _sorted_parts(
+            parts, codes, min_cluster_size=min_cluster_size
+        )
+    groups = _scatter_groups(
+        classes,
+        class_sizes,
+        is_large=is_large,
+        is_shared=kind == "shared",
+        min_cluster_size=min_cluster_size,
+    )
+    group_of_part = groups.of_class[class_of_part]
+    sums = sum_parts(
+        X,
+        part_of_row,
+        group_of_part=group_of_part,
+        n_groups=len(groups.names),
+        weights=weights,
+        is_diagonal=kind in ("diagonal", "roots"),
+        with_squares=kind == "shared" or is_divided,
+    )
+    squares = None
+    if kind == "shared":
+        squares = indicator(class_of_part, len(classes)) @ sums.squares
+    large_rows = np.flatnonzero(is_large[codes])
+    origin = median_of_rows(X, large_rows, min_cluster_size > 1)
+    moments = ClassMoments(
+        origin=origin,
+        columns=classes[class_of_part],
+        counts=sums.counts,
+        means=sums.shifts - origin + sums.means,
+        groups=groups.names,
+        group_counts=np.bincount(group_of_part, sums.counts, len(groups.names)),
+        scatter=sums.scatter,
+        squares=squares,
+        part_squares=sums.squares if is_divided else None,
+    )
+    centers = sums.shifts + sums.means  # (n_parts, n_features), as rows have them
+    check_sizes(
+        np.abs(centers).max(axis=0), moments.diagonals().max(axis=0), float_type(X)
+    )
     moments = moments.without_rounding(
-        lambda values: rounding(np.abs(values).max(axis=0, initial=0.0), X),
+        lambda means: rounding(np.abs(means).max(axis=0, initial=0.0), X),
         # A constant is sent as rows have it.
         X.max(axis=0).toarray() if sparse.issparse(X) else 0.0,
     )
-    names = ("groups", "group_counts", "scatter")
-    sent = {name: getattr(moments, name)[:n_sent] for name in names}
-    squares = None if squares is None else moments.squares[large]
-    moments = replace(moments.some_parts(large[columns]), **sent, squares=squares)
+    moments = _without_small_classes(
+        moments,
+        n_groups=groups.n_sent,
+        is_large_part=is_large[class_of_part],
+        is_large_class=is_large,
+    )
     if kind != "roots":
         return moments
-    of_group = group_of_part[places]
-    rows = [np.flatnonzero(of_group == g) for g in range(n_sent)]
-    found = [_roots(X, own, centres[places], weights) for own in rows]
-    root_groups = np.repeat(np.arange(n_sent), [len(own) for own in found])
-    # Constants but for rounding are none.
-    roots = np.concatenate(found) * (moments.scatter > 0)[root_groups]
+    return _with_roots(
+        moments,
+        X,
+        group_of_row=group_of_part[part_of_row],
+        centers=centers[part_of_row],
+        weights=weights,
+    )
+
+
+def large_classes(sizes: np.ndarray, min_cluster_size: int) -> np.ndarray:
+    """Mask of the classes that have so many rows; ValueError if none has."""
+    is_large = sizes >= max(min_cluster_size, 1)
+    if not is_large.any():
+        raise ValueError(
+            f"no class has min_cluster_size={min_cluster_size} rows, so that nothing "
+            "may be sent. Lower min_cluster_size, or give the node more rows."
+        )
+    return is_large
+
+
+def _sorted_parts(
+    clusters: np.ndarray, codes: np.ndarray, *, min_cluster_size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Part of each row, (n_rows,), and class of each part, (n_parts,), which ascends.
+
+    Clusters of a class are made one part if one of them has too few rows.
+    """
+    _, cluster_of_row, cluster_sizes = np.unique(
+        clusters, return_inverse=True, return_counts=True
+    )
+    is_small = cluster_sizes[cluster_of_row] < min_cluster_size
+    is_joined = np.isin(codes, codes[is_small])
+    # Numbers that no cluster has stand for whole classes.
+    labels = np.where(is_joined, cluster_of_row.max() + 1 + codes, cluster_of_row)
+    _, first_rows, label_of_row = np.unique(
+        labels, return_index=True, return_inverse=True
+    )
+    order = np.argsort(codes[first_rows], kind="stable")
+    part_of_label = np.argsort(order)
+    return part_of_label[label_of_row], codes[first_rows][order]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _ScatterGroups:
+    """Classes whose products are summed to one scatter."""
+
+    of_class: np.ndarray  # (n_classes,), index of the group of each class
+    names: np.ndarray  # (n_groups,), the class, or SHARED, which is last
+    n_sent: int  # groups that may be known outside, the first ones
+
+
+def _scatter_groups(
+    classes: np.ndarray,
+    class_sizes: np.ndarray,
+    *,
+    is_large: np.ndarray,
+    is_shared: bool,
+    min_cluster_size: int,
+) -> _ScatterGroups:
+    """One group for all; or one a large class, and one for small ones, if any."""
+    if is_shared:
+        of_class = np.zeros(len(classes), dtype=np.intp)
+        return _ScatterGroups(of_class=of_class, names=np.array([SHARED]), n_sent=1)
+    n_large = int(is_large.sum())
+    of_class = np.where(is_large, np.cumsum(is_large) - 1, n_large)
+    names = classes[is_large].astype(np.intp)
+    if is_large.all():
+        return _ScatterGroups(of_class=of_class, names=names, n_sent=n_large)
+    # The scatter of a few rows of small classes would say what these are.
+    is_sent = class_sizes[~is_large].sum() >= min_cluster_size
+    return _ScatterGroups(
+        of_class=of_class,
+        names=np.append(names, SHARED),
+        n_sent=n_large + int(is_sent),
+    )
+
+
+def _without_small_classes(
+    moments: ClassMoments,
+    *,
+    n_groups: int,
+    is_large_part: np.ndarray,
+    is_large_class: np.ndarray,
+) -> ClassMoments:
+    """The first groups, and the parts and squares of large classes."""
+    squares = moments.squares
+    return replace(
+        moments.some_parts(is_large_part),
+        groups=moments.groups[:n_groups],
+        group_counts=moments.group_counts[:n_groups],
+        scatter=moments.scatter[:n_groups],
+        squares=None if squares is None else squares[is_large_class],
+    )
+
+
+def _with_roots(
+    moments: ClassMoments,
+    X: Rows,
+    *,
+    group_of_row: np.ndarray,
+    centers: np.ndarray,
+    weights: np.ndarray | None,
+) -> ClassMoments:
+    """Moments of squares with the roots of their matrices; centers are of each row."""
+    n_groups = len(moments.groups)
+    roots_by_group = [
+        _roots(X, np.flatnonzero(group_of_row == g), centers=centers, weights=weights)
+        for g in range(n_groups)
+    ]
+    sizes = [len(roots) for roots in roots_by_group]
+    root_groups = np.repeat(np.arange(n_groups), sizes)
+    # Features that `without_rounding` found constant have no roots either.
+    roots = np.concatenate(roots_by_group) * (moments.scatter > 0)[root_groups]
     return replace(moments, roots=roots, root_groups=root_groups)
+
+
+def _roots(
+    X: Rows, rows: np.ndarray, *, centers: np.ndarray, weights: np.ndarray | None
+) -> np.ndarray:
+    """Fewest rows whose products sum to those of some rows less their centers.
+
+    With the block B of these rows and the eigenvectors U of ``B B^T`` that have an
+    eigenvalue, they are ``U^T B``, as ``(U^T B)^T (U^T B) = B^T B``.
+    """
+    block = X[rows].toarray() if sparse.issparse(X) else X[rows]
+    block = block.astype(np.float64) - centers[rows]
+    if weights is not None:
+        block *= np.sqrt(weights[rows])[:, None]
+    _, vectors = directions(block @ block.T)
+    return vectors.T @ block
 
 
 def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
     """The moments of all rows of several; parts are kept, scatters summed by class."""
-    merged, parts, of_parts, sums, totals = None, [], [], {}, {}
-    squares, by_class, are_divided = {}, False, False
-    for own in moments:
-        if merged is None:
-            merged = own
-        n, others = own.n_features, merged.n_features
-        if n != others:
-            raise ValueError(f"{n} features cannot be merged with moments of {others}.")
-        if own.is_diagonal != merged.is_diagonal:
-            raise ValueError("Diagonal moments cannot be merged with whole ones.")
-        parts.append((own.columns, own.counts, own.about(merged.origin).means))
-        are_divided |= own.part_squares is not None
-        of_parts.append(own.squares_of_parts())
-        for group, count, scatter in own.by_group():
-            if group in sums:
-                sums[group] += scatter
+    merger: _Merger | None = None
+    for node_moments in moments:
+        if merger is None:
+            merger = _Merger(node_moments)
+        merger.add(node_moments)
+    if merger is None:
+        raise ValueError("There are no moments to merge. Pass those of one at least.")
+    return merger.merged().without_rounding()
+
+
+class _Merger:
+    """Adds up moments that come one after the other.
+
+    It holds no matrices but the sums: those of a node may be dropped once they are
+    added, as where replies of many nodes are read one by one.
+    """
+
+    def __init__(self, first: ClassMoments) -> None:
+        self._n_features = first.n_features
+        self._is_diagonal = first.is_diagonal
+        self._origin = first.origin
+        # Of each node, in their order.
+        self._columns: list[np.ndarray] = []
+        self._counts: list[np.ndarray] = []
+        self._means: list[np.ndarray] = []
+        self._part_squares: list[np.ndarray | None] = []
+        # By group.
+        self._scatter: dict[int, np.ndarray] = {}
+        self._group_counts: dict[int, float] = {}
+        # By class.
+        self._class_squares: dict[int, Any] = {}
+        self._has_class_squares = False
+        self._has_clusters = False
+
+    def add(self, moments: ClassMoments) -> None:
+        """Add moments to the sums; ValueError if they cannot be merged."""
+        if moments.n_features != self._n_features:
+            raise ValueError(
+                f"Moments of {moments.n_features} features cannot be merged with "
+                f"moments of {self._n_features}. Sum rows of the same features at all "
+                "nodes."
+            )
+        if moments.is_diagonal != self._is_diagonal:
+            raise ValueError(
+                "Moments that have variances alone cannot be merged with those that "
+                "have covariances. Make all of the same kind, or give the former zero "
+                "covariances by with_zero_covariances()."
+            )
+        self._columns.append(moments.columns)
+        self._counts.append(moments.counts)
+        self._means.append(moments.about(self._origin).means)
+        self._part_squares.append(moments.squares_of_parts())
+        self._has_clusters |= moments.part_squares is not None
+        self._has_class_squares |= moments.squares is not None
+        for group, count, scatter in moments.by_group():
+            if group in self._scatter:
+                self._scatter[group] += scatter
             else:
-                sums[group] = scatter.copy()
-            totals[group] = totals.get(group, 0.0) + count
-        by_class = by_class or own.squares is not None
-        for c, of_class in own.class_squares().items():
-            # A copy: what it is a view of is not to be held.
-            squares[c] = squares.get(c, 0.0) + of_class
-    if merged is None:
-        raise ValueError("There are no moments to merge.")
-    groups = sorted(sums, key=lambda group: (group == SHARED, group))
-    columns, counts, means = (np.concatenate(own) for own in zip(*parts, strict=True))
-    kept = np.array(groups, dtype=np.intp), np.array([totals[own] for own in groups])
-    scatter = np.stack([sums.pop(group) for group in groups])
-    squares = np.stack([squares[c] for c in sorted(squares)]) if by_class else None
-    part_squares = None
-    if are_divided and all(own is not None for own in of_parts):
-        part_squares = np.concatenate(of_parts)
-    found = merged.origin, columns, counts, means, *kept, scatter, squares, part_squares
-    return ClassMoments(*found).without_rounding()
+                self._scatter[group] = scatter.copy()
+            self._group_counts[group] = self._group_counts.get(group, 0.0) + count
+        for c, squares in moments.class_squares().items():
+            # The sum is a copy: the matrix that squares are a view of is not held.
+            self._class_squares[c] = self._class_squares.get(c, 0.0) + squares
 
+    def merged(self) -> ClassMoments:
+        """The sums so far, once: matrices are moved out of here."""
+        # Those of classes first, in ascending order.
+        groups = sorted(self._scatter, key=lambda group: (group == SHARED, group))
+        return ClassMoments(
+            origin=self._origin,
+            columns=np.concatenate(self._columns),
+            counts=np.concatenate(self._counts),
+            means=np.concatenate(self._means),
+            groups=np.array(groups, dtype=np.intp),
+            group_counts=np.array([self._group_counts[group] for group in groups]),
+            scatter=np.stack([self._scatter.pop(group) for group in groups]),
+            squares=self._merged_squares(),
+            part_squares=self._merged_part_squares(),
+        )
 
-def _roots(X, rows, centres, weights) -> np.ndarray:
-    """Fewest rows whose products sum to those of some rows less their centres."""
-    block = X[rows].toarray() if sparse.issparse(X) else X[rows]
-    block = block.astype(np.float64) - centres[rows]
-    if weights is not None:
-        block *= np.sqrt(weights[rows])[:, None]
-    return directions(block @ block.T)[1].T @ block
+    def _merged_squares(self) -> np.ndarray | None:
+        """Squares of classes, (n_classes, n_features), if a node sent them."""
+        if not self._has_class_squares:
+            return None
+        return np.stack([self._class_squares[c] for c in sorted(self._class_squares)])
 
+    def _merged_part_squares(self) -> np.ndarray | None:
+        """Squares of parts, (n_parts, n_features), if they are known of all nodes.
 
-def large_classes(sizes: np.ndarray, min_cluster_size: int) -> np.ndarray:
-    """Which classes have so many rows; ValueError if none has."""
-    large = sizes >= max(min_cluster_size, 1)
-    if not large.any():
-        raise ValueError(f"no class has min_cluster_size={min_cluster_size} rows.")
-    return large
-
-
-def median_of_rows(X, rows, whole: bool = False) -> np.ndarray:
-    """Of some of the rows; a feature that is constant has exactly its value."""
-    if sparse.issparse(X):
-        return np.zeros(X.shape[1])
-    chosen = np.linspace(0, len(rows) - 1, min(_ORIGIN_ROWS, len(rows)))
-    if len(rows) <= _FEW_ROWS and not whole:
-        return X[rows[0]].astype(np.float64)
-    # Rounded as the rows are, so that differences of theirs are exact.
-    median = np.median(X[rows[chosen.astype(np.intp)]], axis=0)
-    return median.astype(X.dtype).astype(np.float64)
-
-
-def _shifts(X, places, n_parts) -> np.ndarray:
-    """Points amid the parts, which may lie far apart: one for all would cost digits."""
-    order = np.argsort(places, kind="stable")
-    ends = np.cumsum(np.bincount(places, minlength=n_parts))
-    return np.stack([median_of_rows(X, rows) for rows in np.split(order, ends[:-1])])
-
-
-def _add_sums(X, places, shifts, group_of, weights, totals, of_parts) -> np.ndarray:
-    """Sums of parts about shifts, and products added to ``totals``, ``of_parts``."""
-    sums, diagonal = np.zeros_like(shifts), totals.ndim == 2
-    typed = shifts.astype(float_type(X), copy=False)
-    # Rows of one part after those of another, so that each product is of one group.
-    order = np.argsort(places, kind="stable")
-    ordered = places[order]
-    changes = np.flatnonzero(np.diff(group_of[ordered])) + 1
-    for start, stop in _blocks(X, changes, len(order)):
-        chosen, own = order[start:stop], ordered[start:stop]
-        g = group_of[own[0]]
-        weight = None if weights is None else weights[chosen]
-        block = X[chosen]
-        ends = np.flatnonzero(np.diff(own, append=-1)) + 1
-        parts = own[ends - 1]
-        if sparse.issparse(block):
-            block = block.astype(np.float64, copy=False)
-            one_hot = indicator(np.searchsorted(parts, own), len(parts), weight)
-            sums[parts] += safe_sparse_dot(one_hot, block, dense_output=True)
-            weighted = block if weight is None else sparse.diags(weight) @ block
-            if diagonal:
-                totals[g] += np.asarray(block.multiply(weighted).sum(axis=0)).ravel()
-            else:
-                totals[g] += safe_sparse_dot(block.T, weighted, dense_output=True)
-            if of_parts is not None:
-                of_parts[parts] += (one_hot @ block.power(2)).toarray()
-            continue
-        ones = np.ones(len(own)) if weight is None else weight
-        ones = ones.astype(block.dtype)
-        for part, begin, end in zip(parts, [0, *ends[:-1]], ends, strict=True):
-            block[begin:end] -= typed[part]
-            sums[part] += ones[begin:end] @ block[begin:end]
-        if weight is not None:
-            block *= np.sqrt(weight).astype(block.dtype)[:, None]
-        if diagonal:
-            totals[g] += np.einsum("ij,ij->j", block, block, dtype=np.float64)
-        else:
-            totals[g] += block.T @ block
-        if of_parts is not None:
-            for part, begin, end in zip(parts, [0, *ends[:-1]], ends, strict=True):
-                of_part = block[begin:end]
-                of_parts[part] += np.einsum("ij,ij->j", of_part, of_part, dtype=float)
-    return sums
-
-
-def _blocks(X, changes, n_rows: int):
-    """Where blocks of rows start and end, within memory and a core's cache."""
-    size = n_rows
-    if not sparse.issparse(X):
-        size = max(1, block_bytes() // (max(X.shape[1], 1) * float_type(X).itemsize))
-    for start, stop in zip([0, *changes], [*changes, n_rows], strict=True):
-        for i in range(start, stop, size):
-            yield i, min(i + size, stop)
-
-
-def products(rows: np.ndarray, weights: np.ndarray, diagonal: bool) -> np.ndarray:
-    if diagonal:
-        return weights @ rows**2
-    rooted = np.sqrt(weights)[:, None] * rows
-    return rooted.T @ rooted
+        None where no node has clusters: those of classes are in the scatter.
+        """
+        known_squares = [
+            squares for squares in self._part_squares if squares is not None
+        ]
+        if not self._has_clusters or len(known_squares) < len(self._part_squares):
+            return None
+        return np.concatenate(known_squares)
 
 
 def weighted_mean(means: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Of means; exactly theirs where these are equal."""
+    """Weighted mean of means, (n_features,); exactly theirs where these are equal."""
     base = means[np.argmax(weights)]
     return base + weights @ (means - base) / weights.sum()
 
 
 def deviations(means: np.ndarray, center: np.ndarray) -> np.ndarray:
     """Means less a center, 0 where that is rounding: constants are to stay constant."""
-    away = means - center
+    differences = means - center
     noise = _ULPS * np.finfo(np.float64).eps * np.abs(means).max(axis=0, initial=0.0)
-    away[np.abs(away) <= noise] = 0.0
-    return away
+    differences[np.abs(differences) <= noise] = 0.0
+    return differences

@@ -1,4 +1,9 @@
-"""Sums of values, or counts of categories, by class."""
+"""Sums of values, or counts of categories, by class.
+
+For each class c and feature j there is ``sum w x_j`` over its rows, with w = 1 unless
+rows have weights; where features are categories, there is a column for each category k
+of each feature, with ``sum w [x_j = k]``. Naive Bayes classifiers are made of these.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -8,9 +13,10 @@ from scipy.sparse import csr_matrix, issparse
 from sklearn.preprocessing import binarize
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ._rows import indicator
+from ._rows import Rows, indicator
 
-# Categories of all features together, at most.
+# Categories of all features together, at most: 8 MB a class. A feature of large whole
+# numbers, which is no category, would otherwise take the memory of as many columns.
 MOST_CATEGORIES = 2**20
 
 
@@ -24,17 +30,34 @@ class ClassSums:
     sizes: np.ndarray | None = None  # (n_features,), categories; None: of values
 
     @classmethod
-    def of(cls, X, y, *, of, threshold=None, weights=None) -> "ClassSums":
-        """Of rows: "values", those "above" a threshold, or numbers of "categories"."""
+    def of(
+        cls,
+        X: Rows,
+        y: np.ndarray,
+        *,
+        of: str,
+        threshold: float | None = None,
+        weights: np.ndarray | None = None,
+    ) -> "ClassSums":
+        """Sums over rows of ``of``.
+
+        These are "values", those "above" a threshold as ones, or "categories", whose
+        rows hold the number of a category of each feature.
+        """
         labels, codes = np.unique(y, return_inverse=True)
         one_hot = indicator(codes, len(labels), weights)
-        counts, sizes = np.bincount(codes, weights).astype(float), None
+        counts = np.bincount(codes, weights).astype(float)
+        sizes = None
         if of == "above":
             X = binarize(X, threshold=threshold)
         elif (X.data if issparse(X) else X).min(initial=0.0) < 0:
-            raise ValueError("Negative values in data: it takes amounts or categories")
+            raise ValueError(
+                "Negative values in data: the classifier takes amounts, or numbers of "
+                "categories, which are 0 at least. Scale features to [0, 1], as by "
+                "MinMaxScaler, or choose a classifier for values of both signs."
+            )
         if of == "categories":
-            X, sizes = _one_of_each(X)
+            X, sizes = _one_hot_categories(X)
         sums = safe_sparse_dot(one_hot, X.astype(np.float64), dense_output=True)
         return cls(labels.tolist(), counts, sums, sizes)
 
@@ -42,10 +65,10 @@ class ClassSums:
     def merged(cls, several: "Iterable[ClassSums]") -> "ClassSums":
         """Those of all rows; a node may lack classes, and the highest categories."""
         total: ClassSums | None = None
-        for own in several:
-            total = own if total is None else total._and(own)
+        for sums in several:
+            total = sums if total is None else total._plus(sums)
         if total is None:
-            raise ValueError("There are no sums to merge.")
+            raise ValueError("There are no sums to merge. Pass those of one at least.")
         return total
 
     def places_of(self, other: "ClassSums") -> np.ndarray:
@@ -53,34 +76,58 @@ class ClassSums:
         if self.sizes is None:
             return other.sums
         widened = np.zeros((len(other.labels), self.sums.shape[1]))
-        widened[:, _places(other.sizes, self.sizes)] = other.sums
+        widened[:, _columns_of_categories(other.sizes, self.sizes)] = other.sums
         return widened
 
-    def _and(self, other: "ClassSums") -> "ClassSums":
-        labels, sizes = sorted({*self.labels, *other.labels}), self.sizes
-        if sizes is not None:
-            sizes = np.maximum(sizes, other.sizes)
-        n = self.sums.shape[1] if sizes is None else sizes.sum()
-        if sizes is not None and n > MOST_CATEGORIES:
-            raise ValueError(f"Nodes have {n} categories, more than {MOST_CATEGORIES}.")
-        counts, sums = np.zeros(len(labels)), np.zeros((len(labels), n))
-        for own in (self, other):
-            rows = [labels.index(label) for label in own.labels]
-            counts[rows] += own.counts
-            columns = np.arange(n) if sizes is None else _places(own.sizes, sizes)
-            sums[np.ix_(rows, columns)] += own.sums
-        return ClassSums(labels, counts, sums, sizes)
+    def _plus(self, other: "ClassSums") -> "ClassSums":
+        """Sums over the rows of both."""
+        labels = sorted({*self.labels, *other.labels})
+        if self.sizes is None:
+            sizes = None
+            n_columns = self.sums.shape[1]
+        else:
+            sizes = np.maximum(self.sizes, other.sizes)
+            n_columns = sizes.sum()
+            if n_columns > MOST_CATEGORIES:
+                raise ValueError(
+                    f"All nodes together have {n_columns} categories, more than "
+                    f"{MOST_CATEGORIES}. Give the categories of a feature the numbers "
+                    "0, 1, 2 and so on, the same at all nodes."
+                )
+        counts = np.zeros(len(labels))
+        total_sums = np.zeros((len(labels), n_columns))
+        for addend in (self, other):
+            rows = [labels.index(label) for label in addend.labels]
+            counts[rows] += addend.counts
+            if sizes is None:
+                columns = np.arange(n_columns)
+            else:
+                columns = _columns_of_categories(addend.sizes, sizes)
+            total_sums[np.ix_(rows, columns)] += addend.sums
+        return ClassSums(labels, counts, total_sums, sizes)
 
 
-def _places(own: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Places of the categories that features have, among so many of each."""
-    starts = np.cumsum(sizes) - sizes
-    return np.repeat(starts - (np.cumsum(own) - own), own) + np.arange(own.sum())
+def _columns_of_categories(sizes: np.ndarray, all_sizes: np.ndarray) -> np.ndarray:
+    """Columns of categories where each feature has `all_sizes` of them, (sizes.sum(),).
+
+    Both are (n_features,). With sizes [1, 2] and all sizes [3, 2], whose columns start
+    at 0 and 3, they are [0, 3, 4].
+    """
+    starts = np.cumsum(all_sizes) - all_sizes
+    compact_starts = np.cumsum(sizes) - sizes
+    return np.repeat(starts - compact_starts, sizes) + np.arange(sizes.sum())
 
 
-def _one_of_each(X) -> tuple:
+def _one_hot_categories(X: np.ndarray) -> tuple[csr_matrix, np.ndarray]:
+    """A column of 0 and 1 for each category of each feature; categories of features.
+
+    Their number is checked first, as a float: int64 overflows with huge numbers.
+    """
     if issparse(X):
-        raise TypeError("categories are numbers of dense rows, got sparse ones")
+        raise TypeError(
+            "categories are numbers of dense rows, got sparse ones. Convert them by "
+            "X.toarray()."
+        )
     n_categories = np.sum(X.max(axis=0, initial=0.0) + 1.0, dtype=np.float64)
     if n_categories > MOST_CATEGORIES:
         raise ValueError(
@@ -89,6 +136,10 @@ def _one_of_each(X) -> tuple:
         )
     codes = X.astype(np.int64)  # as CategoricalNB
     sizes = codes.max(axis=0, initial=0) + 1
-    flat = (codes + (np.cumsum(sizes) - sizes)).ravel()
-    ends, shape = np.arange(len(X) + 1) * X.shape[1], (len(X), int(sizes.sum()))
-    return csr_matrix((np.ones(len(flat)), flat, ends), shape), sizes
+    starts = np.cumsum(sizes) - sizes
+    columns = (codes + starts).ravel()
+    row_ends = np.arange(len(X) + 1) * X.shape[1]
+    one_hot = csr_matrix(
+        (np.ones(len(columns)), columns, row_ends), (len(X), int(sizes.sum()))
+    )
+    return one_hot, sizes

@@ -1,121 +1,200 @@
-"""Clusters of the rows of each class, of whose rows sums are made."""
+"""Clusters of the rows of each class, of whose rows sums are made.
+
+Rows x of a class are divided by k-means, which seeks the labels k(x) and centres c_k of
+the least
+
+    sum |(x - c_k(x)) / s|^2,
+
+where s are the deviations of features within classes, so that units do not matter. The
+centres are found by some of the rows, and all rows go to the nearest of them.
+"""
+
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.random import RandomState
 from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ._class_moments import class_moments
 from ._fewer import k_means
-from ._rows import block_bytes, column_ends, indicator, ratio, rounding, row_blocks
+from ._rows import (
+    Rows,
+    block_bytes,
+    column_ends,
+    indicator,
+    ratio,
+    rounding,
+    row_blocks,
+)
 
 # Rows that a cluster is made of at least: the mean of one row is the row. As many as
 # what nodes send is made of unless they say otherwise.
 CLUSTER_ROWS = 10
-# Rows a cluster that centres are looked for with, and steps to these.
-SAMPLE_ROWS, _MAX_ITERATIONS = 32, 20
-# Digits that these see, in deviations: where two rows are one cluster both are as far
+# Rows a cluster that centres are sought with: k-means takes time in proportion to them,
+# and the mean of so many is within a fifth (1 / sqrt(32)) of a deviation.
+SAMPLE_ROWS = 32
+# Steps of k-means towards the centres: the last ones move few rows.
+_MAX_ITERATIONS = 20
+# Digits of deviations that k-means sees: where two rows are one cluster both are as far
 # from its centre, and rounding, which units change, would choose between them.
 _DIGITS = 6
 
 
 def cluster_classes(
-    X, y: np.ndarray, n_components: int, min_cluster_size: int, random_state=None
+    X: Rows,
+    y: np.ndarray,
+    n_components: int,
+    min_cluster_size: int,
+    random_state: int | RandomState | None = None,
 ) -> np.ndarray:
-    """k-means within classes; rows of too small clusters go to the nearest."""
+    """Cluster of each row, (n_rows,), by k-means within classes.
+
+    Numbers of clusters ascend with the class. A class has at most `n_components`, and
+    no more than its rows allow; rows of clusters that are too small go to the nearest
+    others.
+    """
     rng = check_random_state(random_state)
-    classes, sizes = np.unique(y, return_counts=True)
-    n_clusters = np.clip(sizes // min_cluster_size, 1, n_components)
+    classes, class_sizes = np.unique(y, return_counts=True)
+    n_clusters = np.clip(class_sizes // min_cluster_size, 1, n_components)
     if n_clusters.max() == 1:
         return np.searchsorted(classes, y)
-    parts, n_parts = np.empty(len(y), dtype=np.intp), 0
     # Rows are drawn by their place: the order they come in must not matter.
-    order = _order(X)
-    owned = [order[y[order] == c] for c in classes]
-    samples = list(owned)  # enough of each class to find centres by
-    for c, most in enumerate(SAMPLE_ROWS * n_clusters):
-        if len(owned[c]) > most:
-            some = rng.choice(len(owned[c]), most, replace=False)
-            samples[c] = owned[c][np.sort(some)]
-    chosen = np.concatenate(samples)
-    inverse = inverse_deviations(X[chosen], y[chosen])
+    order = _order_of_rows(X)
+    rows_by_class = [order[y[order] == c] for c in classes]
+    samples = [
+        _sample(rows, SAMPLE_ROWS * n, rng)
+        for rows, n in zip(rows_by_class, n_clusters, strict=True)
+    ]
+    sampled_rows = np.concatenate(samples)
+    inverse = inverse_deviations(X[sampled_rows], y[sampled_rows])
     seed = rng.randint(2**31 - 1)
-    for rows, n, sample in zip(owned, n_clusters, samples, strict=True):
-        found = np.zeros(len(rows), dtype=np.intp)
+    clusters = np.empty(len(y), dtype=np.intp)
+    n_earlier = 0  # clusters of the classes before
+    for rows, n, sample in zip(rows_by_class, n_clusters, samples, strict=True):
         if n > 1:
-            found = _large_clusters(X, rows, sample, n, min_cluster_size, inverse, seed)
-        parts[rows], n_parts = n_parts + found, n_parts + found.max() + 1
-    return parts
+            centres = Centres(X[sample], n, inverse, seed)
+            labels = _large_clusters(centres.distances(X, rows), min_cluster_size)
+        else:
+            labels = np.zeros(len(rows), dtype=np.intp)
+        clusters[rows] = n_earlier + labels
+        n_earlier += labels.max() + 1
+    return clusters
 
 
-def inverse_deviations(X, y) -> np.ndarray:
+def inverse_deviations(X: Rows, y: np.ndarray) -> np.ndarray:
+    """One over the deviations of features within classes; 0 of constants."""
     return ratio(1.0, np.sqrt(class_moments(X, y, kind="diagonal").within()))
 
 
-def _order(X) -> np.ndarray:
-    """Places of rows by what these hold, in whatever units and order of features."""
+def _sample(rows: np.ndarray, most: int, rng: RandomState) -> np.ndarray:
+    """All rows, (n_rows,) indices, or as many of them as are wanted, in their order."""
+    if len(rows) <= most:
+        return rows
+    chosen = rng.choice(len(rows), most, replace=False)
+    return rows[np.sort(chosen)]
+
+
+def _order_of_rows(X: Rows) -> np.ndarray:
+    """Indices of rows sorted by what these hold: their distances from the mean.
+
+    With d_j the deviation of feature j from its mean, divided by its range, they are
+    sorted by ``sum d_j^2 + d_j^4``. That depends neither on units nor on the order of
+    features; the fourth powers separate rows that are equally far.
+    """
     highest, lowest = column_ends(X)
     ranges = highest - lowest
     # What rounding leaves of a constant says nothing of a row.
     ranges[ranges <= rounding(np.maximum(np.abs(highest), np.abs(lowest)), X)] = 0.0
     means = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
-    # Sums of squares and fourth powers of what rows are away from the mean.
-    inverse, length = ratio(1.0, ranges), np.zeros(X.shape[0])
+    inverse = ratio(1.0, ranges)
+    sizes = np.zeros(X.shape[0])
+    # A row of a block is held in 8 bytes a number, up to four times.
     for rows in row_blocks(X, 32 * X.shape[1], block_bytes()):
         block = X[rows].toarray() if sparse.issparse(X) else X[rows]
         squares = np.square((block - means) * inverse)
-        length[rows] = squares.sum(axis=1)
-        length[rows] += np.einsum("ij,ij->i", squares, squares)
-    return np.argsort(length, kind="stable")
+        sizes[rows] = squares.sum(axis=1)
+        sizes[rows] += np.einsum("ij,ij->i", squares, squares)
+    return np.argsort(sizes, kind="stable")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _ScaledSample:
+    """Rows less a zero row, in units of the deviations within classes."""
+
+    rows: Rows  # (n_rows, n_features)
+    zero: np.ndarray  # (n_features,), in the units that rows came in
+    factors: np.ndarray  # (n_features,), which the differences are multiplied by
+
+
+def _scaled_sample(sample: Rows, inverse: np.ndarray) -> _ScaledSample:
+    """Sampled rows as k-means sees them; sparse ones stay sparse, about 0."""
+    factors = inverse.astype(sample.dtype)
+    if sparse.issparse(sample):
+        scaled = (sample @ sparse.diags(factors)).tocsr().astype(np.float64)
+        scaled.data = scaled.data.round(_DIGITS)
+        zero = np.zeros(sample.shape[1], dtype=sample.dtype)
+    else:
+        # Differences from a row keep digits where rows are far from zero.
+        zero = sample[0].copy()
+        # float32 distances are made from float64 ones, which takes longer.
+        scaled = ((sample - zero) * factors).astype(np.float64).round(_DIGITS)
+    return _ScaledSample(rows=scaled, zero=zero, factors=factors)
 
 
 class Centres:
     """Centres of the clusters of a class, found by some of its rows."""
 
-    def __init__(self, sample, n_clusters: int, inverse: np.ndarray, seed) -> None:
+    def __init__(
+        self, sample: Rows, n_clusters: int, inverse: np.ndarray, seed: int
+    ) -> None:
         """At most so many, in units of the deviations within classes."""
-        zero, scaled = np.zeros(sample.shape[1], dtype=sample.dtype), sample
-        factors = inverse.astype(sample.dtype)
-        if sparse.issparse(sample):
-            scaled = (scaled @ sparse.diags(factors)).tocsr().astype(np.float64)
-            scaled.data = scaled.data.round(_DIGITS)
-        else:
-            zero = scaled[0].copy()
-            # float32 distances are made from float64 ones, which takes longer.
-            scaled = ((scaled - zero) * factors).astype(np.float64).round(_DIGITS)
-        found = k_means(scaled, n_clusters, max_iter=_MAX_ITERATIONS, random_state=seed)
-        sizes = np.bincount(found)
-        means = indicator(found, len(sizes), 1.0 / sizes[found])
-        self.centres = safe_sparse_dot(means, scaled, dense_output=True)  # less zero
-        self.zero, self.factors = zero, factors  # of each feature
+        scaled = _scaled_sample(sample, inverse)
+        labels = k_means(
+            scaled.rows, n_clusters, max_iter=_MAX_ITERATIONS, random_state=seed
+        )
+        sizes = np.bincount(labels)
+        means = indicator(labels, len(sizes), 1.0 / sizes[labels])
+        # (n_clusters, n_features), less zero
+        self.centres = safe_sparse_dot(means, scaled.rows, dense_output=True)
+        self.zero = scaled.zero
+        self.factors = scaled.factors
 
-    def distances(self, X, rows: np.ndarray) -> np.ndarray:
-        """Squared, of some rows from each centre, less what the centres share."""
-        # But for the length of a row, in one product.
+    def distances(self, X: Rows, rows: np.ndarray) -> np.ndarray:
+        """Squared, of some rows from each centre, less what the centres share.
+
+        With z the scaled row it is ``|c|^2 - 2 c^T z``, (n_rows, n_clusters): the
+        length of z, which does not say what centre is the nearest, is left out.
+        """
+        # The scaling is multiplied into the centres: one product, and no scaled rows.
         weights = (self.centres * self.factors).T.astype(X.dtype)
         lengths = np.einsum("ij,ij->i", self.centres, self.centres, dtype=np.float64)
         distances = np.empty((len(rows), len(self.centres)))
         for block in row_blocks(rows[:, None], 8 * X.shape[1], block_bytes()):
-            own = X[rows[block]]
-            own = own if sparse.issparse(X) else np.subtract(own, self.zero, out=own)
-            distances[block] = lengths - 2.0 * safe_sparse_dot(own, weights)
+            some_rows = X[rows[block]]
+            if not sparse.issparse(X):
+                np.subtract(some_rows, self.zero, out=some_rows)
+            distances[block] = lengths - 2.0 * safe_sparse_dot(some_rows, weights)
         return distances
 
 
-def _large_clusters(
-    X, rows, sample, n_clusters, min_cluster_size, inverse, seed
-) -> np.ndarray:
-    """Cluster of each row; small ones are dissolved, the smallest first."""
-    distances = Centres(X[sample], n_clusters, inverse, seed).distances(X, rows)
-    found, n = np.argmin(distances, axis=1), distances.shape[1]
-    alive = np.ones(n, dtype=bool)
-    while alive.sum() > 1:
-        sizes = np.where(alive, np.bincount(found, minlength=n), np.inf)
-        least = int(np.argmin(sizes))
-        if sizes[least] >= min_cluster_size:
+def _large_clusters(distances: np.ndarray, min_cluster_size: int) -> np.ndarray:
+    """Cluster of each row by distances, (n_rows, n_clusters), which change in place.
+
+    Clusters that are too small are dissolved, the smallest first, whose rows may make
+    the next one large enough.
+    """
+    labels = np.argmin(distances, axis=1)
+    n_clusters = distances.shape[1]
+    remains = np.ones(n_clusters, dtype=bool)
+    while remains.sum() > 1:
+        sizes = np.where(remains, np.bincount(labels, minlength=n_clusters), np.inf)
+        smallest = int(np.argmin(sizes))
+        if sizes[smallest] >= min_cluster_size:
             break
-        alive[least] = False
-        distances[:, least] = np.inf
-        moved = found == least
-        found[moved] = np.argmin(distances[moved], axis=1)
-    return np.unique(found, return_inverse=True)[1]
+        remains[smallest] = False
+        distances[:, smallest] = np.inf
+        is_homeless = labels == smallest
+        labels[is_homeless] = np.argmin(distances[is_homeless], axis=1)
+    return np.unique(labels, return_inverse=True)[1]

@@ -1,77 +1,109 @@
-"""Steps down a sum of losses of which a likeness is known: quasi-Newton directions."""
+"""Steps down a sum of losses that a likelihood is similar to: quasi-Newton directions.
+
+The sum is known by its gradients g at a few models alone. The direction is -H g, where
+H stands for the inverse of its second derivatives: the two loops of L-BFGS (Nocedal,
+Wright 2006, 7.4) over steps s_i between models and the changes t_i of gradients there,
+
+    H = V^T H' V + s s^T / (s^T t),    V = I - t s^T / (s^T t),
+
+from the last step to the first. At the beginning H' is not a multiple of the identity:
+it is the inverse of the likelihood's second derivatives, times which a vector is found
+by conjugate gradients.
+"""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ._likelihood import Likelihood, _Coordinates
+from ._likelihood import Coordinates, Likelihood
 
-# Steps that are kept.
+# Steps that are remembered: L-BFGS usually has 5 to 20. Each is two arrays of the size
+# of the model.
 _MOST_PAIRS = 20
-# Second derivatives are differences of gradients this far apart, relative to the model.
+# Least cosine between a step and the change of gradients: a smaller one is rounding, a
+# negative one says that the sum is not convex there, and by both H would not be
+# positive definite.
+_LEAST_COSINE = 1e-12
+# Second derivatives are differences of gradients this far apart, relative to the model:
+# rounding then errs by 1e-11 and the third derivatives by 1e-5, both far below
+# _ACCURACY.
 _STEP = 1e-5
-# The direction is sought to this part of the gradient.
-_ACCURACY, _MOST_PRODUCTS = 0.05, 60
+# The size that a model near zero is taken to have for this.
+_LEAST_SIZE = 1e-2
+# The direction is sought to this part of the gradient: the likelihood is only similar.
+_ACCURACY = 0.05
+# Each costs a gradient of the likelihood: a bound on time where its curvature at W is
+# far from what the coordinates take it for.
+_MOST_PRODUCTS = 60
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Descent:
-    """L-BFGS of gradients alone (Nocedal, Wright 2006, 7.4), begun by a likelihood."""
+    """L-BFGS of gradients alone, begun by a likelihood."""
 
     likelihood: Likelihood  # whose penalty the sum includes
     steps: tuple[np.ndarray, ...] = ()  # oldest first
     changes: tuple[np.ndarray, ...] = ()  # of gradients
 
     def after(self, step: np.ndarray, change: np.ndarray) -> "Descent":
+        """The same with one step more, unless it says nothing of the curvature."""
         size = np.sqrt(np.vdot(step, step) * np.vdot(change, change))
-        if not np.vdot(step, change) > 1e-12 * size:
+        if not np.vdot(step, change) > _LEAST_COSINE * size:
             return self
-        steps, changes = (*self.steps, step), (*self.changes, change)
+        steps = (*self.steps, step)
+        changes = (*self.changes, change)
         return replace(self, steps=steps[-_MOST_PAIRS:], changes=changes[-_MOST_PAIRS:])
 
     def direction(self, W: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """Step from W, on rows less the origin, towards the least value of the sum."""
-        left, shares = self._apart(gradient), []
+        remainder = self._without_common_part(gradient)
+        shares = []
         for step, change in zip(self.steps[::-1], self.changes[::-1], strict=True):
-            share = np.vdot(step, left) / np.vdot(step, change)
-            left -= share * change
+            share = np.vdot(step, remainder) / np.vdot(step, change)
+            remainder -= share * change
             shares.append(share)
-        found = self._solve(W, left)
+        ascent = self._solve(W, remainder)
         pairs = zip(self.steps, self.changes, shares[::-1], strict=True)
         for step, change, share in pairs:
-            found += (share - np.vdot(change, found) / np.vdot(step, change)) * step
-        return -self._apart(found)
+            ascent += (share - np.vdot(change, ascent) / np.vdot(step, change)) * step
+        return -self._without_common_part(ascent)
 
-    def _apart(self, W: np.ndarray) -> np.ndarray:
+    def _without_common_part(self, W: np.ndarray) -> np.ndarray:
         """Without what outputs have in common, which only adds to the penalty."""
         seen = self.likelihood.seen
         return np.where(seen, W - W[:, seen].mean(axis=1, keepdims=True), W)
 
     def _solve(self, W: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        """By conjugate gradients: about `rhs` over the likelihood's curvature."""
-        likelihood = self.likelihood
-        coordinates = _Coordinates(likelihood, W, 0.0)
-        _, here = likelihood.value_and_gradient(W)
-        size = max(np.linalg.norm(W), 1e-2)
+        """About `rhs` over the likelihood's curvature at W, by conjugate gradients.
 
-        def times(place):
-            step = coordinates.weights(place)
-            length = _STEP * size / max(np.linalg.norm(step), np.finfo(float).tiny)
-            _, there = likelihood.value_and_gradient(W + length * step)
-            return coordinates.gradient((there - here) / length)
+        They run in the coordinates of the likelihood's search, where the curvature is
+        nearly the identity. Both arrays are (n_features + 1, n_classes).
+        """
+        coordinates = Coordinates(self.likelihood, W, curvature=0.0)
+        _, gradient_at_W = self.likelihood.value_and_gradient(W)
+        model_size = max(np.linalg.norm(W), _LEAST_SIZE)
 
-        left = coordinates.gradient(rhs)
-        found, along = np.zeros_like(left), left
-        square = first = left @ left
+        def curvature_times(z: np.ndarray) -> np.ndarray:
+            step = coordinates.weights(z)
+            tiny = np.finfo(float).tiny
+            length = _STEP * model_size / max(np.linalg.norm(step), tiny)
+            _, gradient = self.likelihood.value_and_gradient(W + length * step)
+            return coordinates.gradient((gradient - gradient_at_W) / length)
+
+        residual = coordinates.gradient(rhs)
+        solution = np.zeros_like(residual)
+        conjugate = residual
+        first_square = residual @ residual
+        square = first_square
         for _ in range(_MOST_PRODUCTS):
-            if square <= _ACCURACY**2 * first:
+            if square <= _ACCURACY**2 * first_square:
                 break
-            product = times(along)
-            curvature = along @ product
-            if curvature <= 0:
+            product = curvature_times(conjugate)
+            curvature = conjugate @ product
+            if curvature <= 0:  # rounding: the likelihood is convex
                 break
-            found = found + square / curvature * along
-            left = left - square / curvature * product
-            along = left + left @ left / square * along
-            square = left @ left
-        return coordinates.weights(found)
+            solution = solution + square / curvature * conjugate
+            residual = residual - square / curvature * product
+            conjugate = residual + residual @ residual / square * conjugate
+            square = residual @ residual
+        return coordinates.weights(solution)

@@ -1,6 +1,16 @@
-"""What moments say of nodes: how well a model fits each, and which have equal rows."""
+"""What moments say of nodes: how well a model fits each, and which have equal rows.
+
+A node with the shares p_c of its classes loses, without any features, the entropy
+
+    - sum_c p_c log p_c
+
+a row, in nats. It disagrees with a model that loses it more than half of what lies
+between that and the loss of its own model, and notably more, whatever shares of classes
+the model is given instead of its own.
+"""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,97 +20,164 @@ from ._class_moments import ClassMoments
 from ._gaussian import GaussianLoss, expectation
 
 # What a node must lose by the model in all, since few rows fit their own model by
-# chance, and a row: rules are not linear, and nodes of other features lose as much
-# (14 nats and 0.18 a row are the most that was seen).
-_LEAST_NATS, _LEAST_A_ROW = 20.0, 0.2
-# Steps in which class shares are brought to those of a node.
-_STEPS = 20
-# Fewer rows may be equal by chance. Means are equal in deviations of features, and
-# where these are far from 0 to so many units in the last place.
-_FEWEST_ROWS, _EQUAL, _ULPS = 10, 1e-7, 16
+# chance; and a row: rules are not linear, and nodes of other features lose as much
+# (14 nats and 0.18 a row are the most that was seen of honest nodes).
+_LEAST_NATS = 20.0  # in all
+_LEAST_NATS_A_ROW = 0.2  # nats a row
+# Steps in which class shares are brought to those of a node, a bound on time: the loss
+# falls with each (generalized iterative scaling; Darroch, Ratcliff 1972).
+_SHARE_STEPS = 20
+# Fewer rows may be equal by chance.
+_FEWEST_ROWS = 10
+# Means are equal within this part of the deviations of features: sums of the same rows
+# in another order differ by less.
+_EQUAL = 1e-7
+# Where means are far from 0, they are equal within so many units in the last place.
+_ULPS = 16
+# What a class is predicted at least, summed over rows: it is divided by.
 _TINY = 1e-150
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class NodeFits:
     """What a model loses on each node's rows, in nats a row; nan of no rows."""
 
-    losses: np.ndarray
+    losses: np.ndarray  # (n_nodes,)
     among_own: np.ndarray  # where it disagrees: the least with any shares of its own
     without: np.ndarray  # of the shares of its own classes alone
-    disagrees: np.ndarray
+    disagrees: np.ndarray  # (n_nodes,), a mask
 
 
-def node_fits(loss: GaussianLoss, starts, W, seen, own_losses, n_rows) -> NodeFits:
-    """Judge a model on rows less the origin; ``starts`` are the nodes' first parts."""
+def node_fits(
+    loss: GaussianLoss,
+    *,
+    starts: np.ndarray,
+    W: np.ndarray,
+    seen: np.ndarray,
+    own_losses: np.ndarray,
+    n_rows: np.ndarray,
+) -> NodeFits:
+    """Judge a model by what it loses on the rows of each node.
+
+    Parameters
+    ----------
+    loss : GaussianLoss
+        Of the moments of all nodes, one after the other.
+    starts : ndarray of shape (n_nodes + 1,)
+        The first part of each node there, and the number of parts.
+    W : ndarray of shape (n_features + 1, n_classes)
+        On rows less the origin of the moments.
+    seen : ndarray of shape (n_classes,)
+        Mask of the classes with rows.
+    own_losses : ndarray of shape (n_nodes,)
+        What each node loses by its own model, in nats a row; nan without one.
+    n_rows : ndarray of shape (n_nodes,)
+        Rows that each node has at most, as it may be said to weigh more.
+    """
     points = _AtPoints(loss, W, seen)
-    counts, by_part = loss.weights, points.losses
-    losses, among_own, without = np.full((3, len(n_rows)), np.nan)
-    disagrees = np.zeros(len(n_rows), dtype=bool)
-    for k, (start, stop) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
-        own = counts[start:stop]
-        total = own.sum()
+    n_nodes = len(n_rows)
+    losses = np.full(n_nodes, np.nan)
+    among_own = np.full(n_nodes, np.nan)
+    without = np.full(n_nodes, np.nan)
+    disagrees = np.zeros(n_nodes, dtype=bool)
+    for k, parts in enumerate(_spans(starts)):
+        counts = points.counts[parts]
+        total = counts.sum()
         if not total > 0:
             continue
-        losses[k] = own @ by_part[start:stop] / total
-        shares = np.bincount(points.columns[start:stop], weights=own) / total
+        losses[k] = counts @ points.losses[parts] / total
+        shares = np.bincount(points.columns[parts], weights=counts) / total
         shares = shares[shares > 0]
         without[k] = -shares @ np.log(shares)
         # Half of what its own model knows, where that is known to be anything.
         most = (without[k] + np.fmin(own_losses[k], without[k])) / 2.0
-        most += max(_LEAST_NATS / max(min(n_rows[k], total), 1.0), _LEAST_A_ROW)
+        n_effective = max(min(n_rows[k], total), 1.0)
+        most += max(_LEAST_NATS / n_effective, _LEAST_NATS_A_ROW)
         # Fewer outputs and other shares only lower the loss.
         if losses[k] > most:
-            among_own[k] = points.with_own_shares(start, stop, most)
+            among_own[k] = points.loss_with_own_shares(parts, enough=most)
             disagrees[k] = among_own[k] > most
-    return NodeFits(losses, among_own, without, disagrees)
+    return NodeFits(
+        losses=losses, among_own=among_own, without=without, disagrees=disagrees
+    )
 
 
-def equal_nodes(moments: ClassMoments, starts) -> list[tuple[int, int]]:
+def equal_nodes(moments: ClassMoments, starts: np.ndarray) -> list[tuple[int, int]]:
     """Pairs of nodes, by their first parts, of equal counts and nearly equal means."""
-    least = _EQUAL * np.sqrt(np.maximum(moments.variances(), 0.0))
-    least += _ULPS * np.finfo(np.float64).eps * np.abs(moments.origin)
-    size, alike = np.einsum("ij,ij->i", moments.means, moments.means), defaultdict(list)
-    for k, (start, stop) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
-        own = slice(start, stop)
-        columns, counts = moments.columns[own], moments.counts[own]
+    tolerances = _EQUAL * np.sqrt(np.maximum(moments.variances(), 0.0))
+    tolerances += _ULPS * np.finfo(np.float64).eps * np.abs(moments.origin)
+    mean_squares = np.einsum("ij,ij->i", moments.means, moments.means)
+    candidates = defaultdict(list)  # nodes with the same classes and counts
+    for k, parts in enumerate(_spans(starts)):
+        columns = moments.columns[parts]
+        counts = moments.counts[parts]
         if counts.sum() >= _FEWEST_ROWS:
-            key = columns.tobytes(), counts.tobytes()
-            alike[key].append((counts @ size[own], k, moments.means[own]))
+            key = (columns.tobytes(), counts.tobytes())
+            size = counts @ mean_squares[parts]
+            candidates[key].append((size, k, moments.means[parts]))
     pairs = []
-    for nodes in alike.values():
-        # Equal ones are next to each other in any order that they say themselves.
+    for nodes in candidates.values():
+        # Equal ones are next to each other if sorted by anything that is equal of them,
+        # so that not every two nodes have to be compared.
         nodes.sort(key=lambda node: node[:2])
-        for (_, k, means), (_, other, others) in pairwise(nodes):
-            if (np.abs(means - others) <= least).all():
-                pairs.append((min(k, other), max(k, other)))
+        for (_, k, means), (_, next_k, next_means) in pairwise(nodes):
+            if (np.abs(means - next_means) <= tolerances).all():
+                pairs.append((min(k, next_k), max(k, next_k)))
     return sorted(pairs)
+
+
+def _spans(starts: np.ndarray) -> Iterator[slice]:
+    """The parts of each node."""
+    for start, stop in pairwise(starts):
+        yield slice(start, stop)
 
 
 class _AtPoints:
     """Logits at the means of parts, and how they move at points about these."""
 
     def __init__(self, loss: GaussianLoss, W: np.ndarray, seen: np.ndarray) -> None:
-        moments, outputs = loss.moments, np.flatnonzero(seen)
+        moments = loss.moments
+        outputs = np.flatnonzero(seen)
+        # Indices among the outputs, (n_parts,).
         self.columns = np.searchsorted(outputs, moments.columns)
         self.counts = loss.weights
         self.logits = moments.means @ W[:-1, outputs] + W[-1, outputs]
         self.moves, self.covariance_of = loss.moves(W, seen)
-        own = np.ones(len(self.columns)), self.columns, self.moves, self.covariance_of
-        self.losses = expectation(self.logits, *own)[0]  # of each part, of a row
+        # (n_parts,), of each part, of a row
+        self.losses = expectation(
+            self.logits,
+            np.ones(len(self.columns)),
+            columns=self.columns,
+            moves=self.moves,
+            covariance_of=self.covariance_of,
+        ).losses
 
-    def with_own_shares(self, start: int, stop: int, enough: float) -> float:
-        """Loss of a node among its classes of own shares, or what is ``enough``."""
-        span, counts = slice(start, stop), self.counts[start:stop]
-        own, columns = np.unique(self.columns[span], return_inverse=True)
-        used, place = np.unique(self.covariance_of[span], return_inverse=True)
-        logits, moves = self.logits[span][:, own], self.moves[used][:, own]
-        of_classes, best = np.bincount(columns, weights=counts), np.inf
-        for _ in range(_STEPS):
-            losses, residuals, _ = expectation(logits, counts, columns, moves, place)
-            best = min(best, losses.sum() / counts.sum())
-            if best <= enough:
+    def loss_with_own_shares(self, parts: slice, *, enough: float) -> float:
+        """Least loss of a node among its classes of any shares, or what is ``enough``.
+
+        Intercepts of its classes are raised by ``log(n_c / predicted n_c)`` until they
+        are predicted as often as they come, which is where the loss is least.
+        """
+        counts = self.counts[parts]
+        own_outputs, columns = np.unique(self.columns[parts], return_inverse=True)
+        covariances, covariance_of = np.unique(
+            self.covariance_of[parts], return_inverse=True
+        )
+        moves = self.moves[covariances][:, own_outputs]
+        logits = self.logits[parts][:, own_outputs]
+        class_counts = np.bincount(columns, weights=counts)
+        least = np.inf
+        for _ in range(_SHARE_STEPS):
+            expected = expectation(
+                logits,
+                counts,
+                columns=columns,
+                moves=moves,
+                covariance_of=covariance_of,
+            )
+            least = min(least, expected.losses.sum() / counts.sum())
+            if least <= enough:
                 break
-            predicted = of_classes + residuals.sum(axis=0)
-            logits = logits + np.log(of_classes / np.maximum(predicted, _TINY))
-        return best
+            predicted = class_counts + expected.residuals.sum(axis=0)
+            logits = logits + np.log(class_counts / np.maximum(predicted, _TINY))
+        return least

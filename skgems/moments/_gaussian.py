@@ -1,38 +1,74 @@
-"""The log-loss that linear models have on rows of which only the moments are known."""
+"""The log-loss that linear models have on rows of which only the moments are known.
 
+Rows of a part p (a class, or a cluster of one), n_p of them of class c_p, are taken to
+be Gaussian with the mean m_p and the covariance Sigma_p. The logits of a model are then
+Gaussian, too, with the mean ``a_p = V^T m_p + b``, and the loss of all rows is expected
+to be
+
+    sum_p n_p E[log sum_k exp(a_pk + u_k) - a_pc - u_c],    u ~ N(0, V^T Sigma_p V).
+
+The log-loss is the same if a number is added to all logits, so only their contrasts
+H u matter, where the rows of H (Helmert's matrix) are orthonormal and sum to zero. The
+expectation is the mean over fixed points z_q, standard normal with mean 0 and
+covariance 1, which are moved by the root of the contrasts' covariance:
+
+    u_q = H^T K_p^(1/2) z_q,    K_p = H V^T Sigma_p V H^T.
+
+Points are the same in each evaluation, so that the loss is a smooth function of the
+weights, and its gradient is exact.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import groupby
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import helmert
 from scipy.stats import norm, qmc
 
-from ._class_moments import ClassMoments, products
+from ._class_moments import SHARED, ClassMoments
 from ._fewer import k_means
+from ._part_sums import products
 from ._rows import indicator, ratio
 
-# Points that an expectation is taken over; fewer where all parts together would have
-# more than so many logits there.
-_POINTS, _FEWEST_POINTS, _LOGITS = 512, 64, 2**24
+# Points that an expectation is taken over: as many as time allows for. Numbers of
+# points are powers of two, which are the balanced ones of Sobol's sequence.
+_POINTS = 512
+# Least number of points where they are fewer: second derivatives take no more, as these
+# only have to be about right.
+_FEWEST_POINTS = 64
+# Logits of all parts and outputs at all points, above which there are fewer points:
+# time grows with them.
+_MOST_LOGITS = 2**24
 # Multiplications that an evaluation may take where classes have covariances of their
 # own: they grow with the third power of the number of classes, and then the fourth.
 _MOST_WORK = 2e9
 # Numbers worked on at a time, so that they stay in the cache of a core.
 _BLOCK = 2**16
+# Of the points, and of the k-means of variances: the loss must not depend on chance.
 _SEED = 0
-# What sums of exponentials are taken for at least: their squares have inverses.
+# What sums of exponentials, and rows of a group, are taken for at least where they are
+# divided by: squares of it have inverses.
 _TINY = 1e-150
 # Features of a matrix that vary, at most, so that others are worth leaving out.
 _VARYING = 0.9
-# Added to the variance of all contrasts of logits.
+# Added to the variance of all contrasts of logits: at 0 a root has no derivative.
 _LEAST_VARIANCE = 1e-4
-# Covariances of parts in all, and of a class at least and at most.
-_SPREADS, _FEWEST_SPREADS, _MOST_SPREADS = 64, 4, 16
-# Rows that a part has of its class's variances besides; and digits of logarithms of
-# variances that are compared, since rounding decides the rest.
-_PRIOR_ROWS, _DIGITS = 2.0, 6
+# Covariances of parts in all, which the classes share evenly. Each takes a product with
+# the weights in an evaluation.
+_SPREADS = 64
+# Covariances of the parts of one class, though its even share may be smaller.
+_FEWEST_SPREADS = 4
+# The same, though its even share may be larger.
+_MOST_SPREADS = 16
+# Rows that a part is said to have more, with its class's variances: those of a part of
+# a few rows are chance.
+_PRIOR_ROWS = 2.0
+# Digits of logarithms of variances that are compared: rounding decides the rest.
+_DIGITS = 6
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,68 +81,122 @@ class GaussianLoss:
 
     @cached_property
     def weights(self) -> np.ndarray:
+        """Rows of each part times the weight of their class, (n_parts,)."""
         if self.class_weight is None:
             return self.moments.counts
         return self.moments.counts * self.class_weight[self.moments.columns]
 
     @cached_property
     def n_points(self) -> int:
-        room = _LOGITS // max(len(self.moments.columns) * self.n_classes, 1)
+        """Points of the expectation, a power of two."""
+        affordable = _MOST_LOGITS // max(len(self.moments.columns) * self.n_classes, 1)
         # Fewer than two a dimension cannot have the covariance that they stand for.
         fewest = max(_FEWEST_POINTS, 2 ** int(np.ceil(np.log2(2 * self.n_classes))))
-        points = _POINTS if self.moments.part_squares is None else _POINTS // 2
-        most = max(points, fewest)
-        return int(2 ** np.floor(np.log2(np.clip(room, fewest, most))))
+        # Where parts have variances of their own there are several covariances a class,
+        # and the points are moved by each.
+        usual = _POINTS if self.moments.part_squares is None else _POINTS // 2
+        most = max(usual, fewest)
+        return int(2 ** np.floor(np.log2(np.clip(affordable, fewest, most))))
 
     @cached_property
     def within(self) -> "_Matrix":
-        return _Matrix(self.moments.within(), 1.0)
+        """Covariance of all rows about the means of their parts."""
+        return _Matrix(scatter=self.moments.within(), size=1.0)
 
     @cached_property
-    def _covariances(self) -> "list[_Covariance]":
-        """Of rows about parts' means, not shrunk; the last one is that of all rows."""
-        moments, shared, own = self.moments, self.within, {}
-        others, ones = set(range(self.n_classes)), np.ones(self.moments.n_features)
+    def _class_covariances(self) -> "_ClassCovariances":
+        """Covariances of rows about parts' means, not shrunk.
+
+        With very many classes all have the shared one, as roots of covariances of
+        logits would take too long.
+        """
+        moments = self.moments
+        shared = self.within
+        unscaled = np.ones(moments.n_features)
+        all_classes = set(range(self.n_classes))
         work = self.n_classes**3 * (self.n_points + 4 * self.n_classes)
         if work > _MOST_WORK:
-            return [_Covariance(shared, sorted(others), ones)]
-        for c, size, scatter in moments.by_group():
-            if c >= 0:
-                own[c] = _Covariance(_Matrix(scatter, max(size, _TINY)), [c], ones)
-        if moments.squares is not None:
-            counts = moments.class_counts(self.n_classes)
-            variances = shared.variances
-            for c, squares in moments.class_squares().items():
-                scaling = np.sqrt(ratio(squares, counts[c] * variances))
-                # Unless it has a matrix of its own.
-                own.setdefault(c, _Covariance(shared, [c], scaling))
-        return [*own.values(), _Covariance(shared, sorted(others - own.keys()), ones)]
+            return _ClassCovariances(
+                of_own_matrix=[],
+                of_own_variances=[],
+                shared=_Covariance(
+                    matrix=shared, classes=sorted(all_classes), scaling=unscaled
+                ),
+            )
+        of_own_matrix = [
+            _Covariance(
+                matrix=_Matrix(scatter=scatter, size=max(count, _TINY)),
+                classes=[c],
+                scaling=unscaled,
+            )
+            for c, count, scatter in moments.by_group()
+            if c != SHARED
+        ]
+        remaining = all_classes - set(moments.groups.tolist())
+        of_own_variances = self._scaled_covariances(remaining)
+        for covariance in of_own_variances:
+            remaining -= set(covariance.classes)
+        return _ClassCovariances(
+            of_own_matrix=of_own_matrix,
+            of_own_variances=of_own_variances,
+            shared=_Covariance(
+                matrix=shared, classes=sorted(remaining), scaling=unscaled
+            ),
+        )
+
+    def _scaled_covariances(self, classes: set[int]) -> list["_Covariance"]:
+        """The shared matrix, scaled to the variances of each class that has some."""
+        moments = self.moments
+        if moments.squares is None:
+            return []
+        counts = moments.class_counts(self.n_classes)
+        variances = self.within.variances
+        return [
+            _Covariance(
+                matrix=self.within,
+                classes=[c],
+                scaling=np.sqrt(ratio(squares, counts[c] * variances)),
+            )
+            for c, squares in moments.class_squares().items()
+            if c in classes
+        ]
 
     @cached_property
-    def _of_parts(self) -> "tuple[list[_Covariance], np.ndarray]":
-        """Covariances, and which each part has: much the same variances are one."""
-        moments, found = self.moments, list(self._covariances)
-        of_classes = np.empty(self.n_classes, dtype=np.intp)
-        for g, covariance in enumerate(found):
-            of_classes[covariance.classes] = g
-        of_parts = of_classes[moments.columns]
+    def _part_covariances(self) -> "_PartCovariances":
+        """Covariances of parts: those of their classes, scaled to the parts' variances.
+
+        Parts of one class with much the same variances have one covariance.
+        """
+        moments = self.moments
+        covariances = self._class_covariances.as_list()
+        of_class = np.empty(self.n_classes, dtype=np.intp)
+        for g, covariance in enumerate(covariances):
+            of_class[covariance.classes] = g
+        of_part = of_class[moments.columns]
         if moments.part_squares is None:
-            return found, of_parts
+            return _PartCovariances(covariances=covariances, of_part=of_part)
         classes = np.unique(moments.columns)
-        most = np.clip(_SPREADS // len(classes), _FEWEST_SPREADS, _MOST_SPREADS)
+        most = int(np.clip(_SPREADS // len(classes), _FEWEST_SPREADS, _MOST_SPREADS))
         for c in classes:
-            own = np.flatnonzero(moments.columns == c)
-            base = found[of_parts[own[0]]]
-            if base.classes != [c]:
+            parts = np.flatnonzero(moments.columns == c)
+            base = covariances[of_part[parts[0]]]
+            if base.classes != [c]:  # shared by classes, whose variances are not known
                 continue
-            squares, counts = moments.part_squares[own], moments.counts[own]
-            labels = _alike(squares, counts, base.variances, int(most))
+            squares = moments.part_squares[parts]
+            counts = moments.counts[parts]
+            labels = _labels_of_similar(
+                squares, counts, class_variances=base.variances, most=most
+            )
             one_hot = indicator(labels, labels.max() + 1)
-            ratios = _ratios(one_hot @ squares, one_hot @ counts, base.variances)
-            of_parts[own] = len(found) + labels
-            scalings = base.scaling * np.sqrt(ratios)
-            found += [replace(base, scaling=scaling) for scaling in scalings]
-        return found, of_parts
+            ratios = _variance_ratios(
+                one_hot @ squares, one_hot @ counts, class_variances=base.variances
+            )
+            of_part[parts] = len(covariances) + labels
+            covariances += [
+                replace(base, scaling=scaling)
+                for scaling in base.scaling * np.sqrt(ratios)
+            ]
+        return _PartCovariances(covariances=covariances, of_part=of_part)
 
     def value_and_gradient(
         self,
@@ -115,121 +205,198 @@ class GaussianLoss:
         parts: np.ndarray | None = None,  # indices; None: all
         outputs: np.ndarray | None = None,  # a mask, with the classes of parts
     ) -> tuple[float, np.ndarray]:
-        """Summed log-loss, in nats, and its gradient; W is on rows less the origin."""
-        parts = slice(None) if parts is None else parts
-        every = np.arange(self.n_classes)
-        chosen = every if outputs is None else np.flatnonzero(outputs)
-        columns = np.searchsorted(chosen, self.moments.columns[parts])
-        counts, means = self.weights[parts], self.moments.means[parts]
-        V, n_outputs = W[:-1, chosen], len(chosen)
+        """Summed log-loss, in nats, and its gradient; W is on rows less the origin.
+
+        With the probabilities P_pq at points and e the unit vector of the class, there
+        are residuals ``r_p = sum_q n_p P_pq / n_points - n_p e``. The gradient through
+        the means of logits is ``sum_p m_p r_p^T``. Through their covariances K_g, which
+        are quadratic in V, it is ``2 sum_g Sigma_g V H^T D_g H``, with D_g the
+        derivative in K_g.
+        """
+        chosen_parts = slice(None) if parts is None else parts
+        all_outputs = np.arange(self.n_classes)
+        chosen = all_outputs if outputs is None else np.flatnonzero(outputs)
+        columns = np.searchsorted(chosen, self.moments.columns[chosen_parts])
+        counts = self.weights[chosen_parts]
+        means = self.moments.means[chosen_parts]
+        V = W[:-1, chosen]
+        n_outputs = len(chosen)
         logits = means @ V + W[-1, chosen]
         points = _points(n_outputs - 1, self.n_points)
-        contrasts = helmert(n_outputs)  # orthonormal, (n_outputs - 1, n_outputs)
-        rows = contrasts @ V.T
-        gradient, spread = np.zeros_like(W), np.zeros_like(rows)
-        total, residuals = 0.0, np.empty_like(logits)
-        used, covariance_of = np.unique(self._of_parts[1][parts], return_inverse=True)
-        for start, moved, roots in self._roots(used, rows, len(points.T)):
-            place = covariance_of - start
-            own = np.flatnonzero((place >= 0) & (place < len(moved)))
-            moves = contrasts.T @ roots.matrices @ points
-            at = logits[own], counts[own], columns[own], moves, place[own]
-            losses, residuals[own], by_point = expectation(*at)
-            total += losses.sum()
-            slopes = roots.pulled_back(contrasts @ by_point @ points.T)
-            spread += np.tensordot(slopes, moved, axes=((0, 1), (0, 1)))
-        gradient[:-1, chosen] = means.T @ residuals + 2.0 * spread.T @ contrasts
+        contrasts = helmert(n_outputs)  # H, orthonormal, (n_outputs - 1, n_outputs)
+        contrast_rows = contrasts @ V.T  # (n_outputs - 1, n_features)
+        used, covariance_of = np.unique(
+            self._part_covariances.of_part[chosen_parts], return_inverse=True
+        )
+        total = 0.0
+        residuals = np.empty_like(logits)
+        contrast_gradient = np.zeros_like(contrast_rows)  # sum_g D_g H V^T Sigma_g
+        for batch in self._root_batches(used, contrast_rows, len(points.T)):
+            index_in_batch = covariance_of - batch.start
+            batch_parts = np.flatnonzero(
+                (index_in_batch >= 0) & (index_in_batch < len(batch.products))
+            )
+            expected = expectation(
+                logits[batch_parts],
+                counts[batch_parts],
+                columns=columns[batch_parts],
+                moves=contrasts.T @ batch.roots.matrices @ points,
+                covariance_of=index_in_batch[batch_parts],
+            )
+            residuals[batch_parts] = expected.residuals
+            total += expected.losses.sum()
+            slopes = batch.roots.slopes_in_covariances(
+                contrasts @ expected.move_slopes @ points.T
+            )
+            contrast_gradient += np.tensordot(
+                slopes, batch.products, axes=((0, 1), (0, 1))
+            )
+        gradient = np.zeros_like(W)
+        gradient[:-1, chosen] = (
+            means.T @ residuals + 2.0 * contrast_gradient.T @ contrasts
+        )
         gradient[-1, chosen] = residuals.sum(axis=0)
         return float(total), gradient
 
-    def _roots(self, used: np.ndarray, rows: np.ndarray, n_points: int):
-        """For some at a time: the first's place in `used`, `rows` times each, roots."""
-        size = max(1, _BLOCK // max(len(rows) * n_points, 1))
+    def _root_batches(
+        self, used: np.ndarray, contrast_rows: np.ndarray, n_points: int
+    ) -> Iterator["_RootBatch"]:
+        """Roots of the covariances with the indices `used`, some at a time."""
+        n_contrasts = len(contrast_rows)
+        size = max(1, _BLOCK // max(n_contrasts * n_points, 1))
         for start in range(0, len(used), size):
-            batch = [self._of_parts[0][g] for g in used[start : start + size]]
-            scalings = np.stack([own.scaling for own in batch])[:, None]
-            moved = scalings * rows
+            covariances = [
+                self._part_covariances.covariances[g]
+                for g in used[start : start + size]
+            ]
+            scalings = np.stack([covariance.scaling for covariance in covariances])
+            scalings = scalings[:, None]
+            row_products = (
+                scalings * contrast_rows
+            )  # (n_batch, n_contrasts, n_features)
+            # Those of one matrix are next to each other, and multiplied at once.
             stop = 0
-            for matrix, own in groupby(batch, attrgetter("matrix")):
-                own = slice(stop, stop := stop + len(list(own)))
-                moved[own] = matrix.times(moved[own])
-            moved *= scalings
-            yield start, moved, _Roots(moved @ rows.T)
+            for matrix, same in groupby(covariances, attrgetter("matrix")):
+                run = slice(stop, stop + len(list(same)))
+                row_products[run] = matrix.times(row_products[run])
+                stop = run.stop
+            row_products *= scalings
+            roots = _Roots(row_products @ contrast_rows.T)
+            yield _RootBatch(start=start, products=row_products, roots=roots)
 
-    def moves(self, W: np.ndarray, outputs: np.ndarray, n_points: int | None = None):
-        """Moves of logits, (n_covariances, n_outputs, n_points); which parts have."""
+    def moves(
+        self, W: np.ndarray, outputs: np.ndarray, n_points: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Moves u_q of logits, (n_covariances, n_outputs, n_points).
+
+        Second comes the index of the covariance of each part, (n_parts,). `outputs` is
+        a mask, (n_classes,).
+        """
         contrasts = helmert(np.count_nonzero(outputs))
-        rows = contrasts @ W[:-1, np.flatnonzero(outputs)].T
-        points = _points(len(rows), n_points or self.n_points)
-        used, covariance_of = np.unique(self._of_parts[1], return_inverse=True)
-        found = self._roots(used, rows, len(points.T))
-        moves = [contrasts.T @ roots.matrices @ points for _, _, roots in found]
+        contrast_rows = contrasts @ W[:-1, np.flatnonzero(outputs)].T
+        points = _points(len(contrast_rows), n_points or self.n_points)
+        used, covariance_of = np.unique(
+            self._part_covariances.of_part, return_inverse=True
+        )
+        batches = self._root_batches(used, contrast_rows, len(points.T))
+        moves = [contrasts.T @ batch.roots.matrices @ points for batch in batches]
         return np.concatenate(moves), covariance_of
 
-    def curvature(self, W: np.ndarray, outputs: np.ndarray):
-        """About the second derivatives in the weights of each of `outputs`, a mask.
+    def curvature(
+        self, W: np.ndarray, outputs: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """About the second derivatives of the loss, where a search is preconditioned.
 
-        In the mean over outputs, or diagonals of each; and covariance of the label.
+        Those in the weights of output k are about ``E[P_k (1 - P_k) x x^T]``, with x
+        extended by 1, and between outputs they are in proportion to the covariance of
+        the label, ``E[diag(P) - P P^T]``.
+
+        Returns
+        -------
+        matrix : ndarray of shape (n_features + 1, n_features + 1)
+            In the mean over `outputs`, a mask; where moments are diagonal, the
+            diagonals of each output, (n_features + 1, n_outputs).
+        between : ndarray of shape (n_outputs, n_outputs)
         """
         chosen = np.flatnonzero(outputs)
-        moments, n_outputs = self.moments, len(chosen)
-        logits = moments.means @ W[:-1, chosen] + W[-1, chosen]
-        by_part = np.empty((len(moments.columns), n_outputs))
-        together = np.zeros((n_outputs, n_outputs))
+        n_outputs = len(chosen)
+        logits = self.moments.means @ W[:-1, chosen] + W[-1, chosen]
+        variances = np.empty_like(logits)  # of the label, (n_parts, n_outputs)
+        probability_products = np.zeros((n_outputs, n_outputs))
         all_moves, covariance_of = self.moves(W, outputs, _FEWEST_POINTS)
         for g, moves in enumerate(all_moves):
-            moves = np.exp(moves - moves.max(axis=0))
+            point_factors = np.exp(moves - moves.max(axis=0))
+            n_points = moves.shape[1]
             size = max(1, _BLOCK // max(moves.size, 1))
-            of_covariance = np.flatnonzero(covariance_of == g)
-            for start in range(0, len(of_covariance), size):
-                own = of_covariance[start : start + size]
-                parts = np.exp(logits[own] - logits[own].max(axis=1, keepdims=True))
-                sums = np.maximum(parts @ moves, _TINY)
+            parts_of_covariance = np.flatnonzero(covariance_of == g)
+            for start in range(0, len(parts_of_covariance), size):
+                parts = parts_of_covariance[start : start + size]
+                top_logits = logits[parts].max(axis=1, keepdims=True)
+                part_factors = np.exp(logits[parts] - top_logits)
+                sums = np.maximum(part_factors @ point_factors, _TINY)
                 # Probabilities, of shape (n_outputs, n_parts, n_points).
-                P = parts.T[:, :, None] * (moves[:, None, :] / sums)
-                by_part[own] = (P - P**2).mean(axis=2).T
-                P *= np.sqrt(self.weights[own] / moves.shape[1])[:, None]
+                P = part_factors.T[:, :, None] * (point_factors[:, None, :] / sums)
+                variances[parts] = (P - P**2).mean(axis=2).T
+                P *= np.sqrt(self.weights[parts] / n_points)[:, None]
                 P = P.reshape(n_outputs, -1)
-                together += P @ P.T
-        by_part *= self.weights[:, None]
-        between = -together
-        between[np.diag_indices(n_outputs)] = by_part.sum(axis=0)
-        return self._in_weights(by_part), between
+                probability_products += P @ P.T
+        variances *= self.weights[:, None]
+        between = -probability_products
+        between[np.diag_indices(n_outputs)] = variances.sum(axis=0)
+        return self._curvature_in_weights(variances), between
 
-    def _in_weights(self, by_part: np.ndarray) -> np.ndarray:
-        """Second derivatives of summed variances of the label, (n_parts, n_outputs)."""
-        moments, by_class = self.moments, np.zeros((self.n_classes, by_part.shape[1]))
-        np.add.at(by_class, moments.columns, by_part)
-        extended = np.column_stack([moments.means, np.ones(len(by_part))])
+    def _curvature_in_weights(self, variances: np.ndarray) -> np.ndarray:
+        """``sum_p v_p E[x x^T]``, x extended by 1, of summed variances v of the label.
+
+        These are (n_parts, n_outputs). E[x x^T] is ``m_p m_p^T + Sigma_p``.
+        """
+        moments = self.moments
+        by_class = np.zeros((self.n_classes, variances.shape[1]))
+        np.add.at(by_class, moments.columns, variances)
+        extended_means = np.column_stack([moments.means, np.ones(len(variances))])
         if moments.is_diagonal:
-            matrix = (extended**2).T @ by_part
-            matrix[:-1] += self._scatter(by_class)
+            matrix = (extended_means**2).T @ variances
+            matrix[:-1] += self._weighted_covariance(by_class)
             return matrix
-        weights = np.maximum(by_part.mean(axis=1), 0.0)
-        matrix = products(extended, weights, diagonal=False)
-        matrix[:-1, :-1] += self._scatter(by_class.mean(axis=1))
+        weights = np.maximum(variances.mean(axis=1), 0.0)
+        matrix = products(extended_means, weights, diagonal=False)
+        matrix[:-1, :-1] += self._weighted_covariance(by_class.mean(axis=1))
         return matrix
 
-    def _scatter(self, by_class: np.ndarray) -> np.ndarray:
-        moments, shared, known = self.moments, self.within, self._covariances
-        shares = [by_class[own.classes].sum(axis=0) / own.matrix.size for own in known]
-        shares = np.stack(shares)
-        n_sent = sum(own.matrix is not shared for own in known)
-        of_group = np.zeros((len(moments.groups), *by_class.shape[1:]))
-        if n_sent:
-            of_group[moments.groups >= 0] = shares[:n_sent]
-        total = np.tensordot(moments.scatter, of_group, (0, 0))
-        total += np.multiply.outer(shared.scatter, shares[-1])
-        scaled = [own.scaling for own in known[n_sent:-1]]
-        if scaled:
-            rows = np.sqrt(np.maximum(shares[n_sent:-1], 0.0))[:, None] * scaled
-            total += shared.scatter * (rows.T @ rows)
+    def _weighted_covariance(self, class_weights: np.ndarray) -> np.ndarray:
+        """Sum of the covariances of classes, each with a weight.
+
+        The weights are (n_classes,); or, where variances are all there is, (n_classes,
+        n_outputs), and so is the sum (n_features, n_outputs).
+        """
+        moments = self.moments
+        covariances = self._class_covariances
+        group_weights = np.zeros((len(moments.groups), *class_weights.shape[1:]))
+        if covariances.of_own_matrix:
+            group_weights[moments.groups != SHARED] = _scatter_weights(
+                covariances.of_own_matrix, class_weights
+            )
+        total = np.tensordot(moments.scatter, group_weights, (0, 0))
+        shared = covariances.shared
+        total += np.multiply.outer(
+            shared.matrix.scatter, shared.weight_of_scatter(class_weights)
+        )
+        if covariances.of_own_variances:
+            # D Sigma D of the scalings D of several: Sigma times sum w d d^T.
+            weights = _scatter_weights(covariances.of_own_variances, class_weights)
+            scalings = [scaled.scaling for scaled in covariances.of_own_variances]
+            rows = np.sqrt(np.maximum(weights, 0.0))[:, None] * scalings
+            total += shared.matrix.scatter * (rows.T @ rows)
         return total
 
 
 @cache
 def _points(n_dimensions: int, n_points: int) -> np.ndarray:
-    """Fixed standard normal points whose mean is 0 and covariance 1, as columns."""
+    """Fixed standard normal points, (n_dimensions, n_points).
+
+    Their mean is 0, as with each point comes its negative; their covariance is made 1
+    where they are enough for one of full rank.
+    """
     if n_dimensions == 0:
         return np.zeros((0, 1))
     sobol = qmc.Sobol(n_dimensions, scramble=True, rng=_SEED)
@@ -241,7 +408,7 @@ def _points(n_dimensions: int, n_points: int) -> np.ndarray:
     return np.ascontiguousarray(points.T)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class _Matrix:
     """Covariance of rows about the means of their parts: ``scatter / size``."""
 
@@ -250,29 +417,36 @@ class _Matrix:
 
     @cached_property
     def variances(self) -> np.ndarray:
-        own = self.scatter if self.scatter.ndim == 1 else self.scatter.diagonal()
-        return own / self.size
+        """Those of features, (n_features,)."""
+        is_diagonal = self.scatter.ndim == 1
+        squares = self.scatter if is_diagonal else self.scatter.diagonal()
+        return squares / self.size
 
     @cached_property
     def _varying(self) -> tuple[np.ndarray | slice, np.ndarray]:
+        """Features that vary, and the scatter of these."""
         varying = np.flatnonzero(self.variances)
         if len(varying) > _VARYING * len(self.scatter):
             return slice(None), self.scatter
         return varying, self.scatter[np.ix_(varying, varying)]
 
     def times(self, rows: np.ndarray) -> np.ndarray:
-        """A few rows times it, which takes less time than it times a few columns."""
+        """Rows, (..., n_features), times the covariance.
+
+        A few rows times a large matrix take less time than it times a few columns.
+        """
         rows = rows / self.size
         if self.scatter.ndim == 1:
             return rows * self.scatter
         # One large product: numpy would make as many small ones of a stack.
         varying, scatter = self._varying
-        moved = np.zeros((rows.size // rows.shape[-1], rows.shape[-1]))
-        moved[:, varying] = rows.reshape(moved.shape)[:, varying] @ scatter
-        return moved.reshape(rows.shape)
+        row_products = np.zeros((rows.size // rows.shape[-1], rows.shape[-1]))
+        stacked_rows = rows.reshape(row_products.shape)
+        row_products[:, varying] = stacked_rows[:, varying] @ scatter
+        return row_products.reshape(rows.shape)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class _Covariance:
     """A matrix, with the deviations of features so many times as large."""
 
@@ -282,81 +456,219 @@ class _Covariance:
 
     @property
     def variances(self) -> np.ndarray:
+        """Those of features, (n_features,)."""
         return self.matrix.variances * self.scaling**2
+
+    def weight_of_scatter(self, class_weights: np.ndarray) -> np.ndarray:
+        """What its scatter is multiplied by in a weighted sum over classes."""
+        return class_weights[self.classes].sum(axis=0) / self.matrix.size
+
+
+def _scatter_weights(
+    covariances: list[_Covariance], class_weights: np.ndarray
+) -> np.ndarray:
+    """Weights of several scatters, (n_covariances,), or of each output."""
+    return np.stack(
+        [covariance.weight_of_scatter(class_weights) for covariance in covariances]
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _ClassCovariances:
+    """Covariances of all classes: each class has exactly one."""
+
+    of_own_matrix: list[_Covariance]  # of one class each, in the order of groups
+    # The shared matrix, scaled to the variances of one class.
+    of_own_variances: list[_Covariance]
+    shared: _Covariance  # of all other classes, maybe of none
+
+    def as_list(self) -> list[_Covariance]:
+        return [*self.of_own_matrix, *self.of_own_variances, self.shared]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _PartCovariances:
+    """Covariances that parts have."""
+
+    covariances: list[_Covariance]
+    of_part: np.ndarray  # (n_parts,), the index of each part's covariance
 
 
 class _Roots:
-    """Symmetric roots of covariances plus a little: at 0 a root has no derivative."""
+    """Symmetric roots of covariances plus a little: at 0 a root has no derivative.
+
+    They are (n_batch, n_contrasts, n_contrasts).
+    """
 
     def __init__(self, covariances: np.ndarray) -> None:
-        squares, self.vectors = np.linalg.eigh((covariances + covariances.mT) / 2)
-        self.values = np.sqrt(np.maximum(squares, 0.0) + _LEAST_VARIANCE)
+        eigenvalues, self.vectors = np.linalg.eigh((covariances + covariances.mT) / 2)
+        self.values = np.sqrt(np.maximum(eigenvalues, 0.0) + _LEAST_VARIANCE)
         self.matrices = (self.vectors * self.values[..., None, :]) @ self.vectors.mT
 
-    def pulled_back(self, slopes: np.ndarray) -> np.ndarray:
-        """Derivatives in the covariances, of those in the roots."""
+    def slopes_in_covariances(self, slopes: np.ndarray) -> np.ndarray:
+        """Derivatives in the covariances, of those in the roots.
+
+        With R R = K, ``dR R + R dR = dK``: in the basis of eigenvectors dR_ij is
+        dK_ij / (r_i + r_j).
+        """
         inner = self.vectors.mT @ (slopes + slopes.mT) @ self.vectors / 2
         inner /= self.values[..., :, None] + self.values[..., None, :]
         return self.vectors @ inner @ self.vectors.mT
 
 
-def _ratios(squares, counts, variances: np.ndarray) -> np.ndarray:
-    """Variances of parts in those of their class, as if two more rows had these."""
-    summed = (squares + _PRIOR_ROWS * variances) / (counts + _PRIOR_ROWS)[:, None]
-    return ratio(summed, variances, 1.0)
+class _RootBatch(NamedTuple):
+    """Roots of some covariances of contrasts of logits."""
+
+    start: int  # index of the first covariance among those that are used
+    # H V^T Sigma_g, of shape (n_batch, n_contrasts, n_features).
+    products: np.ndarray
+    roots: _Roots
 
 
-def _alike(squares, counts, variances: np.ndarray, most: int) -> np.ndarray:
-    """Labels of a class's parts of much the same variances, whatever their order."""
-    sizes = np.log(np.maximum(_ratios(squares, counts, variances), _TINY))
-    along = sizes @ np.random.RandomState(_SEED).standard_normal(sizes.shape[1])
-    order = np.lexsort((counts, along.round(_DIGITS)))
+def _variance_ratios(
+    squares: np.ndarray, counts: np.ndarray, *, class_variances: np.ndarray
+) -> np.ndarray:
+    """Variances of parts relative to their class's, as if two more rows had these.
+
+    Squares are (n_parts, n_features), counts (n_parts,).
+    """
+    smoothed = (squares + _PRIOR_ROWS * class_variances) / (counts + _PRIOR_ROWS)[
+        :, None
+    ]
+    return ratio(smoothed, class_variances, 1.0)
+
+
+def _labels_of_similar(
+    squares: np.ndarray, counts: np.ndarray, *, class_variances: np.ndarray, most: int
+) -> np.ndarray:
+    """Labels of a class's parts, one for similar variances, whatever their order."""
+    ratios = _variance_ratios(squares, counts, class_variances=class_variances)
+    log_ratios = np.log(np.maximum(ratios, _TINY))
+    # Sorted along a fixed random direction, as k-means draws parts by their place.
+    direction = np.random.RandomState(_SEED).standard_normal(log_ratios.shape[1])
+    order = np.lexsort((counts, (log_ratios @ direction).round(_DIGITS)))
     labels = np.empty(len(order), dtype=np.intp)
-    settings = {"weights": counts[order], "random_state": _SEED}
-    sizes, most = sizes[order].round(_DIGITS), min(most, len(order))
-    labels[order] = k_means(sizes, most, **settings)
+    labels[order] = k_means(
+        log_ratios[order].round(_DIGITS),
+        min(most, len(order)),
+        weights=counts[order],
+        random_state=_SEED,
+    )
     return labels
 
 
-def expectation(logits, counts, columns, moves, covariance_of):
-    """Losses of parts, and gradients in `logits` at the means and in `moves`."""
-    n_points, size = moves.shape[2], max(1, _BLOCK // moves.shape[2])
+class Expectation(NamedTuple):
+    """Expected losses of parts, and their gradients."""
+
+    losses: np.ndarray  # (n_parts,), summed over the rows of each
+    residuals: np.ndarray  # (n_parts, n_outputs), gradients in logits at the means
+    # (n_covariances, n_outputs, n_points), gradient of the sum of losses in `moves`.
+    move_slopes: np.ndarray
+
+
+def expectation(
+    logits: np.ndarray,
+    counts: np.ndarray,
+    *,
+    columns: np.ndarray,
+    moves: np.ndarray,
+    covariance_of: np.ndarray,
+) -> Expectation:
+    """Expected losses of Gaussian parts, as means over points.
+
+    The sum of exponentials at the point q of part p is a product of a matrix of parts
+    and one of points, ``S_pq = sum_k exp(a_pk) exp(u_qk)``, and so are the gradients,
+    of ``sum_q log S_pq``: ``exp(a_pk) sum_q exp(u_qk) / S_pq``, and by point.
+
+    Parameters
+    ----------
+    logits : ndarray of shape (n_parts, n_outputs)
+        At the means of parts.
+    counts : ndarray of shape (n_parts,)
+        Rows of each part, or their weight.
+    columns : ndarray of shape (n_parts,)
+        The output that is right.
+    moves : ndarray of shape (n_covariances, n_outputs, n_points)
+        What logits are at points less those at the mean.
+    covariance_of : ndarray of shape (n_parts,)
+        Index of the covariance of each part.
+    """
+    n_parts = len(counts)
+    n_points = moves.shape[2]
+    block_size = max(1, _BLOCK // n_points)
     # Parts of one covariance after those of another.
     order = np.argsort(covariance_of, kind="stable")
-    starts = np.cumsum([0, *np.bincount(covariance_of, minlength=len(moves))])
     # As exponentials of sums are products, no logit at a point is stored for long.
     # Sums of exponentials stay in range unless logits spread over hundreds; then the
     # loss is overstated, and whoever minimises it turns back.
-    top, most = logits.max(axis=1), moves.max(axis=1)
-    parts = np.exp(logits - top[:, None])[order]
-    points = np.exp(moves - most[:, None])
-    losses, weights = np.empty(len(order)), counts[order] / n_points
-    found, by_point = np.empty_like(parts), np.zeros_like(moves)
-    room = np.empty((min(size, len(order)), n_points))
-    cuts = np.union1d(starts, np.arange(0, len(order), size)).tolist()
-    owners = (np.searchsorted(starts, cuts[:-1], side="right") - 1).tolist()
-    pieces = zip(owners, cuts[:-1], cuts[1:], strict=True)
-    for first, block in groupby(pieces, lambda piece: piece[1] // size * size):
-        block = [(g, slice(i, j), slice(i - first, j - first)) for g, i, j in block]
-        own = slice(first, block[-1][1].stop)
-        sums = room[: own.stop - first]
-        for g, some, here in block:
-            np.matmul(parts[some], points[g], out=sums[here])
+    top_logits = logits.max(axis=1)
+    top_moves = moves.max(axis=1)  # (n_covariances, n_points)
+    part_factors = np.exp(logits - top_logits[:, None])[order]
+    point_factors = np.exp(moves - top_moves[:, None])
+    point_weights = counts[order] / n_points
+    log_sums = np.empty(n_parts)
+    inverse_sums = np.empty_like(part_factors)  # sum_q exp(u_qk) / S_pq
+    move_slopes = np.zeros_like(moves)
+    buffer = np.empty((min(block_size, n_parts), n_points))
+    sizes = np.bincount(covariance_of, minlength=len(moves))
+    for runs in _blocks_of_runs(sizes, block_size):
+        block = slice(runs[0].parts.start, runs[-1].parts.stop)
+        sums = buffer[: block.stop - block.start]
+        for run in runs:
+            np.matmul(
+                part_factors[run.parts],
+                point_factors[run.covariance],
+                out=sums[run.rows],
+            )
         np.maximum(sums, _TINY, out=sums)
-        losses[own] = weights[own] * np.log(sums).sum(axis=1)
-        np.divide(weights[own, None], sums, out=sums)
-        for g, some, here in block:
-            found[some] = sums[here] @ points[g].T
-            by_point[g] += parts[some].T @ sums[here]
-    back, here = np.argsort(order), np.arange(len(order))
-    residuals = (found * parts)[back]
-    residuals[here, columns] -= counts
-    level = most.mean(axis=1)[:, None] - moves.mean(axis=2)
-    own = top - logits[here, columns] + level[covariance_of, columns]
-    losses = losses[back] + counts * own
+        log_sums[block] = point_weights[block] * np.log(sums).sum(axis=1)
+        # From here on what is in the buffer are the weights over the sums.
+        np.divide(point_weights[block, None], sums, out=sums)
+        for run in runs:
+            weighted_inverses = sums[run.rows]
+            g = run.covariance
+            inverse_sums[run.parts] = weighted_inverses @ point_factors[g].T
+            move_slopes[g] += part_factors[run.parts].T @ weighted_inverses
+    order_back = np.argsort(order)
+    residuals = (inverse_sums * part_factors)[order_back]
+    all_parts = np.arange(n_parts)
+    residuals[all_parts, columns] -= counts
+    # The mean over points of what was subtracted, less the moves of each output.
+    mean_levels = top_moves.mean(axis=1)[:, None] - moves.mean(axis=2)
+    levels = (
+        top_logits - logits[all_parts, columns] + mean_levels[covariance_of, columns]
+    )
+    losses = log_sums[order_back] + counts * levels
     # Rows of each class that have each covariance.
-    totals = np.zeros_like(level)
+    totals = np.zeros_like(mean_levels)
     np.add.at(totals, (covariance_of, columns), counts)
-    by_point *= points
-    by_point -= (totals / n_points)[:, :, None]
-    return losses, residuals, by_point
+    move_slopes *= point_factors
+    move_slopes -= (totals / n_points)[:, :, None]
+    return Expectation(losses=losses, residuals=residuals, move_slopes=move_slopes)
+
+
+class _Run(NamedTuple):
+    """Parts of one covariance in a block."""
+
+    covariance: int
+    parts: slice  # among all parts, sorted by covariance
+    rows: slice  # of the block
+
+
+def _blocks_of_runs(sizes: np.ndarray, block_size: int) -> Iterator[list[_Run]]:
+    """Blocks of sorted parts, each divided where the covariance changes.
+
+    `sizes`, (n_covariances,), is the number of parts of each covariance.
+    """
+    starts = np.cumsum([0, *sizes])
+    n_parts = starts[-1]
+    cuts = np.union1d(starts, np.arange(0, n_parts, block_size)).tolist()
+    covariances = (np.searchsorted(starts, cuts[:-1], side="right") - 1).tolist()
+    pieces = zip(covariances, cuts[:-1], cuts[1:], strict=True)
+    for first, block in groupby(
+        pieces, key=lambda piece: piece[1] // block_size * block_size
+    ):
+        yield [
+            _Run(g, slice(start, stop), slice(start - first, stop - first))
+            for g, start, stop in block
+        ]

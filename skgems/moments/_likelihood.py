@@ -1,4 +1,21 @@
-"""The linear model that is likeliest for rows of which only the moments are known."""
+"""The linear model that is likeliest for rows of which only the moments are known.
+
+With the expected loss E of Gaussian rows that have the moments of all nodes (see
+`GaussianLoss`), a linear term S, and the penalty of a logistic regression, it is the
+minimum of
+
+    L(W) = E(W) + sum_jk S_jk W_jk + sum_j lambda_j |w_j|^2.
+
+Rows are not Gaussian. How far they are not is known at the model V_i of each node i,
+by its true gradient g_i there, so that S makes up for the difference:
+
+    S = sum_i s_i (g_i - E_i'(V_i)),
+
+where E_i is the expected loss of the rows of the node alone, and the share s_i leaves
+out what is chance in g_i (see `share_of_gradient`). Models here are W of the shape
+(n_features + 1, n_classes), the last row that of intercepts, on rows less the mean of
+all rows; losses are in nats.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -6,87 +23,60 @@ from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import OptimizeResult, minimize, minimize_scalar
 
-from ._class_moments import ClassMoments, merge_moments, products
+from ._class_moments import ClassMoments, merge_moments
 from ._disagreement import NodeFits, equal_nodes, node_fits
-from ._fewer import Span, fewer_parts
+from ._fewer import fewer_parts
 from ._gaussian import GaussianLoss
+from ._node_loss import NodeLoss, share_of_gradient
+from ._part_sums import products
 from ._rows import about_origin, ratio
+from ._span import Span
 
 # Takes a model and returns a value and its gradient.
 Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
-# Ridge of the matrices that the search is preconditioned by, relative to them and to
-# the features' variances.
-_RIDGE, _LEAST_CURVATURE = 1e-3, 1e-5
+# Ridge of the matrices that the search is preconditioned by, and of the covariance of
+# the discriminant analysis, relative to their diagonals: they are singular where
+# features depend on each other.
+_RIDGE = 1e-3
+# Least curvature a row, relative to the variances of features: where classes are
+# decided at the start, the loss is flat there, but not everywhere.
+_LEAST_CURVATURE = 1e-5
 # The search begins anew with other coordinates after so many steps: soon, since what
 # is steep where it starts is not where it ends.
-_FIRST_STEPS, _STEPS = 15, 40
-# How often the discriminant analysis, where the search starts, is made less sure.
+_FIRST_STEPS = 15
+_STEPS = 40  # each later time
+# Steps that L-BFGS remembers: it usually has 5 to 20.
+_REMEMBERED_STEPS = 20
+# How often the discriminant analysis, where the search starts, is made less sure: by up
+# to a factor of 2^10.
 _MOST_HALVINGS = 10
 # Least curvature between outputs, relative to the mean: none where classes are decided.
 _LEAST_BETWEEN = 0.05
-# Parts that the loss is taken over. What lies between merged ones is a covariance,
-# which variances cannot show: there more are kept.
-_MOST_PARTS, _MOST_DIAGONAL_PARTS = 512, 4096
+# Parts that the loss is taken over, whose number its time grows with.
+_MOST_PARTS = 512
+# The same where moments have variances alone. What lies between merged parts is a
+# covariance, which variances cannot show: there more are kept.
+_MOST_DIAGONAL_PARTS = 4096
 # Gain of a step, in nats a row, below which rounding decides.
 _LEAST_TOL = 1e-12
 # Several times what a search takes; with corrections that are made up it may never end.
 _MOST_STEPS = 400
 # Least share of what is corrected of gradients that is tried before none is.
 _LEAST_CORRECTED = 0.125
-# How far below others a class without rows is, in logits.
+# How far below others a class without rows is, in logits: its probability is 1e-13.
 _NEVER = 30.0
 # How near to the row without logits, relative to the size of a feature, rounding leaves
 # a feature that is constant there.
 _NEAR = 1e-9
+# Factors among which the temperature is sought, on logits whose root mean square is 1:
+# beyond these all classes are equally likely, or one of them is certain.
+_LEAST_FACTOR = 1e-3
+_LARGEST_FACTOR = 1e3  # on the same logits
 
 
-@dataclass(frozen=True, eq=False)
-class NodeLoss:
-    moments: ClassMoments
-    columns: np.ndarray  # (n_own,), the classes that the node has seen
-    # (n_features + 1, n_own), on rows less the origin of the moments.
-    W: np.ndarray | None = None  # None of a node without a model, or with one class
-    # (n_features + 1, n_own), summed over rows; the softmax goes over its own classes.
-    gradient: np.ndarray | None = None
-    slope: np.ndarray | None = None  # (n_features + 1, n_classes), of several nodes
-    n_alike: float | None = None  # rows of all nodes that have its model; None: its own
-
-    def of_classes(self, weights: np.ndarray | None) -> "NodeLoss":
-        """The same with what is by class summed, each class with a weight; None: 1."""
-
-        def summed(own):
-            if own is None or own.ndim == 2:
-                return own
-            return own.sum(axis=0) if weights is None else np.tensordot(weights, own, 1)
-
-        return replace(self, gradient=summed(self.gradient), slope=summed(self.slope))
-
-    def weighted(self, factor: float) -> "NodeLoss":
-        sums = {k: getattr(self, k) for k in ("gradient", "slope", "n_alike")}
-        sums = {k: factor * own for k, own in sums.items() if own is not None}
-        return replace(self, moments=self.moments.weighted(factor), **sums)
-
-    def in_span(self, span: Span, moments: ClassMoments) -> "NodeLoss":
-        into = {"W": span.from_rows, "gradient": span.gradient, "slope": span.gradient}
-        given, origin = vars(self), self.moments.origin
-        into = {k: f(given[k], origin) for k, f in into.items() if given[k] is not None}
-        # Of weighted moments those of the rows themselves.
-        kept = replace(moments.without_scatter(), counts=self.moments.counts)
-        return replace(self, moments=kept, **into)
-
-    @property
-    def is_by_class(self) -> bool:
-        return any(a is not None and a.ndim == 3 for a in (self.gradient, self.slope))
-
-
-def share_of_gradient(n_rows: float, n_features: int, n_own: int, *, diagonal: bool):
-    """n / (n + d C) of n rows, d features, C classes; the rest is chance."""
-    return n_rows / (n_rows + (2 if diagonal else n_features) * n_own)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Likelihood:
     """Nodes' losses of Gaussians, linear terms of their gradients, and a ridge."""
 
@@ -123,112 +113,155 @@ class Likelihood:
         if merged is None:
             merged = merge_moments(node.moments for node in nodes)
         merged = merged.about(merged.origin + merged.mean())
-        loss = apart = GaussianLoss(merged, n_classes, class_weight)
+        apart = GaussianLoss(merged, n_classes, class_weight)
         most = _MOST_DIAGONAL_PARTS if merged.is_diagonal else _MOST_PARTS
         fewer = fewer_parts(merged, most)
-        if fewer is not merged:
+        if fewer is merged:
+            loss = apart  # with what it holds
+        else:
             loss = GaussianLoss(fewer, n_classes, class_weight)
-        starts = np.cumsum([0, *(len(node.moments.columns) for node in nodes)])
-        slope = np.zeros((merged.n_features + 1, n_classes))
-        likelihood = cls(
-            loss, slope, C, scaled, apart, starts, span=span, zero_row=zero_row
+        uncorrected = cls(
+            loss=loss,
+            slope=np.zeros((merged.n_features + 1, n_classes)),
+            C=C,
+            scaled=scaled,
+            apart=apart,
+            starts=np.cumsum([0, *(len(node.moments.columns) for node in nodes)]),
+            span=span,
+            zero_row=zero_row,
         )
-        return likelihood.with_share(nodes, share)
+        return uncorrected.with_share(nodes, share)
 
     def with_share(
         self, nodes: Sequence[NodeLoss], share: float | None
     ) -> "Likelihood":
-        slope, losses = np.zeros_like(self.slope), np.empty(len(nodes))
+        """The same with the slope of nodes' gradients, and the losses of their models.
+
+        ``share`` is the part of each difference that is corrected; None: by the number
+        of rows, see `share_of_gradient`.
+        """
+        total_slope = np.zeros_like(self.slope)
+        own_losses = np.empty(len(nodes))
         for k, node in enumerate(nodes):
-            own, losses[k] = self.at_own_model(k, node, share)
-            slope += own
-        return replace(self, slope=slope, own_losses=losses)
+            slope, own_losses[k] = self.at_own_model(k, node, share)
+            total_slope += slope
+        return replace(self, slope=total_slope, own_losses=own_losses)
 
     def expected(
         self, W: np.ndarray, nodes: Sequence[int], outputs: np.ndarray | None = None
     ) -> tuple[float, np.ndarray]:
         """Loss of some nodes' rows among `outputs`, by moments alone; its gradient."""
-        outputs = self.seen if outputs is None else outputs
-        spans = [np.arange(self.starts[k], self.starts[k + 1]) for k in nodes]
-        parts = np.concatenate(spans)
+        if outputs is None:
+            outputs = self.seen
+        parts = np.concatenate(
+            [np.arange(self.starts[k], self.starts[k + 1]) for k in nodes]
+        )
         parts = parts[outputs[self.apart.moments.columns[parts]]]
         return self.apart.value_and_gradient(W, parts=parts, outputs=outputs)
 
     def node_fits(self, W: np.ndarray, n_rows: np.ndarray) -> NodeFits:
         """How a model on rows less the origin fits the nodes', of so many at most."""
-        return node_fits(self.apart, self.starts, W, self.seen, self.own_losses, n_rows)
+        return node_fits(
+            self.apart,
+            starts=self.starts,
+            W=W,
+            seen=self.seen,
+            own_losses=self.own_losses,
+            n_rows=n_rows,
+        )
 
     def equal_nodes(self) -> list[tuple[int, int]]:
+        """Pairs of nodes that seem to have the same rows."""
         return equal_nodes(self.apart.moments, self.starts)
 
     def slopes(self, nodes: Sequence[NodeLoss]) -> np.ndarray:
         """The linear terms of the rows of each class, (n_classes, *slope.shape)."""
-        found = []
-        for weight in np.eye(self.loss.n_classes):
-            of_class = replace(self, apart=replace(self.apart, class_weight=weight))
-            own = [node.of_classes(weight) for node in nodes]
-            found.append(of_class.with_share(own, None).slope)
-        return np.stack(found)
+        slopes = []
+        for weights in np.eye(self.loss.n_classes):
+            of_class = replace(self, apart=replace(self.apart, class_weight=weights))
+            class_losses = [node.of_classes(weights) for node in nodes]
+            slopes.append(of_class.with_share(class_losses, None).slope)
+        return np.stack(slopes)
 
-    def at_own_model(self, k: int, node: NodeLoss, share: float | None = None):
+    def at_own_model(
+        self, k: int, node: NodeLoss, share: float | None = None
+    ) -> tuple[np.ndarray, float]:
         """The linear term of one node, and the loss of its own model; nan without."""
-        moments, slope = self.loss.moments, np.zeros_like(self.slope)
         if node.slope is not None:
-            summed = node.slope.copy()
-            summed[:-1] -= np.outer(moments.origin - node.moments.origin, summed[-1])
-            return self._of_varying(summed), np.nan
+            return self._slope_about_origin(node), np.nan
         if share is None:
-            # How a model's rows are dealt over nodes does not matter.
-            n_rows = node.moments.n_rows if node.n_alike is None else node.n_alike
-            sizes = n_rows, np.count_nonzero(self.scales), len(node.columns)
-            share = share_of_gradient(*sizes, diagonal=moments.is_diagonal)
+            share = self._share_of_gradient(node)
         if node.W is None or node.gradient is None or share == 0:
-            return slope, np.nan
+            return np.zeros_like(self.slope), np.nan
         # From the node's origin to that of all.
-        shift = moments.origin - node.moments.origin
-        W = np.zeros_like(slope)
+        shift = self.loss.moments.origin - node.moments.origin
+        W = np.zeros_like(self.slope)
         W[:, node.columns] = node.W
         W[-1] += shift @ W[:-1]
-        outputs = np.zeros(self.loss.n_classes, dtype=bool)
-        outputs[node.columns] = True
-        # Rows of classes that its model does not know say nothing of it.
-        value, expected = self.expected(W, [k], outputs)
-        known = outputs[node.moments.columns]
-        n_known = self.apart.weights[slice(*self.starts[[k, k + 1]])][known].sum()
-        loss = value / n_known if n_known > 0 else np.nan
-        true = np.zeros_like(slope)
-        true[:, node.columns] = node.gradient
-        true[:-1] -= np.outer(shift, true[-1])
-        slope = share * (true - expected)
+        own_outputs = np.zeros(self.loss.n_classes, dtype=bool)
+        own_outputs[node.columns] = True
+        value, expected_gradient = self.expected(W, [k], own_outputs)
+        true_gradient = np.zeros_like(self.slope)
+        true_gradient[:, node.columns] = node.gradient
+        true_gradient[:-1] -= np.outer(shift, true_gradient[-1])
+        slope = share * (true_gradient - expected_gradient)
         seen = self.seen
         if not seen.all():
-            # Gradients include classes of too few rows for statistics. What is left
+            # Gradients include classes of too few rows for statistics. What remains
             # without them would drive what all outputs have in common.
             slope[:, ~seen] = 0.0
             slope[:, seen] -= slope[:, seen].mean(axis=1, keepdims=True)
-        return self._of_varying(slope), loss
+        # Rows of classes that its model does not know say nothing of it.
+        is_known = own_outputs[node.moments.columns]
+        weights = self.apart.weights[self.starts[k] : self.starts[k + 1]]
+        n_known = weights[is_known].sum()
+        loss = value / n_known if n_known > 0 else np.nan
+        return self._without_constants(slope), loss
 
-    def _of_varying(self, slope: np.ndarray) -> np.ndarray:
+    def _slope_about_origin(self, node: NodeLoss) -> np.ndarray:
+        """The slope that comes with a node instead of a gradient, about our origin."""
+        slope = node.slope.copy()
+        slope[:-1] -= np.outer(
+            self.loss.moments.origin - node.moments.origin, slope[-1]
+        )
+        return self._without_constants(slope)
+
+    def _share_of_gradient(self, node: NodeLoss) -> float:
+        """The share of a node's gradient that is not chance."""
+        # How a model's rows are dealt over nodes does not matter.
+        n_rows = node.moments.n_rows if node.n_alike is None else node.n_alike
+        return share_of_gradient(
+            n_rows,
+            np.count_nonzero(self.scales),
+            len(node.columns),
+            diagonal=self.loss.moments.is_diagonal,
+        )
+
+    def _without_constants(self, slope: np.ndarray) -> np.ndarray:
+        """A slope set to 0, in place, for features without weights."""
         slope[:-1][~self.moving] = 0.0
         return slope
 
     def with_gradient(self, W: np.ndarray, gradient: np.ndarray) -> "Likelihood":
-        _, own = self.value_and_gradient(W)
-        return replace(self, slope=self.slope + gradient - own)
+        """The same with the slope by which the gradient at W is the one given."""
+        _, expected_gradient = self.value_and_gradient(W)
+        return replace(self, slope=self.slope + gradient - expected_gradient)
 
     def penalty(self, W: np.ndarray) -> tuple[float, np.ndarray]:
-        """The ridge penalty, in nats, and its gradient."""
+        """The ridge penalty, ``sum_j lambda_j |w_j|^2`` in nats, and its gradient."""
         gradient = np.zeros_like(W)
         gradient[:-1] = 2.0 * self._penalties[:, None] * W[:-1]
         return float(np.sum(self._penalties @ W[:-1] ** 2)), gradient
 
     @property
     def n_rows(self) -> float:
+        """Number of rows, each with the weight of its class."""
         return float(self.loss.weights.sum())
 
     def weights_of(self, y: np.ndarray) -> np.ndarray:
-        weight = self.loss.class_weight
-        return np.ones(len(y)) if weight is None else weight[y]
+        """Weights of rows by their classes."""
+        class_weight = self.loss.class_weight
+        return np.ones(len(y)) if class_weight is None else class_weight[y]
 
     @cached_property
     def seen(self) -> np.ndarray:
@@ -237,19 +270,22 @@ class Likelihood:
 
     @cached_property
     def scales(self) -> np.ndarray:
+        """Deviations of the features over all rows, (n_features,)."""
         return np.sqrt(np.maximum(self.loss.moments.variances(), 0.0))
 
     @cached_property
     def lever(self) -> np.ndarray | None:
         """What an intercept is of the weights, (n_features,): b = lever @ w.
 
-        Of models on rows less the origin, as all are here. None: it is fitted.
+        Of models on rows less the origin, as all are here, it is where the origin lies
+        about the row without logits. None: the intercept is fitted.
         """
         if self.zero_row is None:
             return None
         origin = self.loss.moments.origin
         lever = origin - self.zero_row
         size = np.abs(origin) + np.abs(self.zero_row)
+        # NaN, which is not larger than anything, is 0: the mean itself.
         return np.where(np.abs(lever) > _NEAR * size, lever, 0.0)
 
     @cached_property
@@ -261,6 +297,7 @@ class Likelihood:
 
     @cached_property
     def _penalties(self) -> np.ndarray:
+        """lambda, (n_features,): 1 / (2 C), in units of variances where scaled."""
         # Two columns (-w/2, w/2) have half the squares of the one weight w.
         strength = (1.0 if self.loss.n_classes == 2 else 0.5) / self.C
         if not self.scaled:
@@ -274,11 +311,11 @@ class Likelihood:
         return W if self.lever is None else np.vstack([W[:-1], self.lever @ W[:-1]])
 
     def value_and_gradient(self, W: np.ndarray) -> tuple[float, np.ndarray]:
-        """The sum, in nats, and its gradient; W is on rows less the origin."""
+        """The sum L, in nats, and its gradient; W is on rows less the origin."""
         value, gradient = self.loss.value_and_gradient(W, outputs=self.seen)
-        more, slope = self.penalty(W)
-        value += np.vdot(self.slope, W) + more
-        return value, gradient + self.slope + slope
+        penalty, penalty_gradient = self.penalty(W)
+        value += np.vdot(self.slope, W) + penalty
+        return value, gradient + self.slope + penalty_gradient
 
     def from_rows(self, W: np.ndarray) -> np.ndarray:
         """A model on rows as they are, as one on rows less the origin."""
@@ -286,10 +323,12 @@ class Likelihood:
         return about_origin(W, self.loss.moments.origin)
 
     def to_rows(self, W: np.ndarray) -> np.ndarray:
+        """A model on rows less the origin, as one on rows as they are."""
         W = about_origin(W, -self.loss.moments.origin)
         return W if self.span is None else self.span.to_rows(W)
 
     def gradient_from_rows(self, slope: np.ndarray) -> np.ndarray:
+        """A gradient in weights on rows as they are, as one on rows less the origin."""
         slope = slope.copy() if self.span is None else self.span.gradient(slope)
         slope[:-1] -= np.outer(self.loss.moments.origin, slope[-1])
         return slope
@@ -299,7 +338,7 @@ class Likelihood:
         start: np.ndarray | None = None,  # None: the discriminant analysis
         extra: Loss | None = None,  # added to the sum
         *,
-        curvature: np.ndarray | float = 0.0,
+        curvature: np.ndarray | float = 0.0,  # about that of `extra`
         tol: float = 1e-7,  # with C=1, a step that gains less is the last; nats a row
         max_iter: int = 1000,
         least: float = -np.inf,  # loss without penalty, nats a row, that is low enough
@@ -309,49 +348,86 @@ class Likelihood:
         # farther from the minimum.
         tol = max(tol / max(self.C, 1.0), min(tol, _LEAST_TOL))
 
-        def both(W):
+        def loss_a_row(W: np.ndarray) -> tuple[float, np.ndarray]:
             value, gradient = self.value_and_gradient(W)
             if extra is not None:
-                more, slope = extra(W)
-                value, gradient = value + more, gradient + slope
+                extra_value, extra_gradient = extra(W)
+                value = value + extra_value
+                gradient = gradient + extra_gradient
             return value / self.n_rows, gradient / self.n_rows
 
-        W, steps = start, _FIRST_STEPS
+        W = start
         if W is None:
-            start = self.with_zero_row(self.discriminant_analysis())
-            W = _as_sure_as_likely(start, both)
+            analysis = self.with_zero_row(self.discriminant_analysis())
+            W = _as_sure_as_likely(analysis, loss_a_row)
+        n_steps = _FIRST_STEPS
         while max_iter > 0:
-            coordinates = _Coordinates(self, W, curvature)
-
-            def flat(z, coordinates=coordinates):
-                W = coordinates.weights(z)
-                value, gradient = both(W)
-                if value - self.penalty(W)[0] / self.n_rows < least:
-                    raise _FoundBelowError(W)
-                return value, coordinates.gradient(gradient)
-
-            options = {"maxiter": min(steps, max_iter), "maxcor": 20}
-            options |= {"ftol": tol, "gtol": 0.0}
-            z, search = coordinates.place(W), {"jac": True, "method": "L-BFGS-B"}
+            coordinates = Coordinates(self, W, curvature=curvature)
             try:
-                found = minimize(flat, z, **search, options=options)
-            except _FoundBelowError as below:
-                W = below.args[0]
+                search = self._search(
+                    W,
+                    loss_a_row,
+                    coordinates=coordinates,
+                    tol=tol,
+                    max_iter=min(n_steps, max_iter),
+                    least=least,
+                )
+            except _FoundBelowError as error:
+                W = error.W
                 break
-            W = coordinates.weights(found.x)
-            if found.status == 0:
+            W = coordinates.weights(search.x)
+            if search.status == 0:  # converged
                 break
-            max_iter, steps = max_iter - steps, _STEPS
+            max_iter -= n_steps
+            n_steps = _STEPS
         return self.never_unseen(W)
 
-    def descended(self, start: np.ndarray | None = None, *, tol=1e-7) -> np.ndarray:
+    def _search(
+        self,
+        W: np.ndarray,
+        loss_a_row: Loss,
+        *,
+        coordinates: "Coordinates",
+        tol: float,
+        max_iter: int,
+        least: float,
+    ) -> OptimizeResult:
+        """Some steps from W down the loss; _FoundBelowError where it is low enough."""
+
+        def loss_at(z: np.ndarray) -> tuple[float, np.ndarray]:
+            W = coordinates.weights(z)
+            value, gradient = loss_a_row(W)
+            if value - self.penalty(W)[0] / self.n_rows < least:
+                raise _FoundBelowError(W)
+            return value, coordinates.gradient(gradient)
+
+        return minimize(
+            loss_at,
+            coordinates.place(W),
+            jac=True,
+            method="L-BFGS-B",
+            options={
+                "maxiter": max_iter,
+                "maxcor": _REMEMBERED_STEPS,
+                "ftol": tol,
+                "gtol": 0.0,
+            },
+        )
+
+    def descended(
+        self, start: np.ndarray | None = None, *, tol: float = 1e-7
+    ) -> np.ndarray:
         """The minimum, or a model that promises a log-loss below 0, which none has."""
         return self.minimize(start, tol=tol, max_iter=_MOST_STEPS, least=0.0)
 
     def bounded(self, *, tol: float = 1e-7) -> "tuple[Likelihood, np.ndarray]":
-        """The same with no more correction than a loss allows, and its minimum."""
-        # Many small nodes may all err alike, and promise a log-loss below 0.
-        likelihood, factor = self, 1.0
+        """The same with no more correction than a loss allows, and its minimum.
+
+        Many small nodes may all err alike, so that the linear term promises a log-loss
+        below 0. Then half of it is tried, and so on, and at last none.
+        """
+        likelihood = self
+        factor = 1.0
         while factor > 0:
             W = likelihood.descended(tol=tol)
             if likelihood.value_and_gradient(W)[0] >= likelihood.penalty(W)[0]:
@@ -370,28 +446,40 @@ class Likelihood:
         return W
 
     def logit_size(self, W: np.ndarray) -> float:
-        own = about_origin(W, -self.loss.moments.origin)
-        return self.loss.moments.logit_size(own)
+        """Root mean square of the logits of a model on rows less the origin."""
+        moments = self.loss.moments
+        return moments.logit_size(about_origin(W, -moments.origin))
 
     def inverse_temperature(self, W: np.ndarray) -> float:
+        """The factor on the logits of a model with which the expected loss is least."""
         size = self.logit_size(W)
         if size == 0:
             return 1.0
 
-        def loss(log_factor):
+        def loss(log_factor: float) -> float:
             return self.loss.value_and_gradient(np.exp(log_factor) / size * W)[0]
 
-        found = minimize_scalar(loss, bounds=(np.log(1e-3), np.log(1e3)))
-        return float(np.exp(found.x) / size)
+        bounds = (np.log(_LEAST_FACTOR), np.log(_LARGEST_FACTOR))
+        search = minimize_scalar(loss, bounds=bounds)
+        return float(np.exp(search.x) / size)
 
     def discriminant_analysis(self) -> np.ndarray:
+        """The model of Gaussian classes with one covariance, where a search starts.
+
+        With the means m_c of classes less that of all, and the covariance Sigma within
+        classes, weights and intercepts are
+
+            w_c = Sigma^-1 m_c,    b_c = log(n_c / n) - m_c^T Sigma^-1 m_c / 2.
+        """
         moments = self.loss.moments
-        first, counts, means, away = moments.merged_means(moments.columns)
+        first, counts, means, part_deviations = moments.merged_means(moments.columns)
         columns = moments.columns[first]
-        # As by_class() has them, but for scatters of each.
+        # As `by_class` does, but without a scatter for each class: what lies between
+        # the parts of a class joins the covariance within classes.
         shares = moments.shares_of_parts().sum(axis=0) / moments.group_counts.sum()
-        within = products(away, moments.counts * shares, moments.is_diagonal)
+        within = products(part_deviations, moments.counts * shares, moments.is_diagonal)
         within += self.loss.within.scatter
+        # In units of the features' deviations, to which the ridge is relative.
         inverse = ratio(1.0, self.scales)
         means = (means * inverse).T
         if moments.is_diagonal:
@@ -402,8 +490,8 @@ class Likelihood:
             weights = np.linalg.solve(within, means)
         W = np.zeros_like(self.slope)
         W[:-1, columns] = weights * inverse[:, None]
-        counts = self.weights_of(columns) * counts
-        W[-1, columns] = np.log(counts / self.n_rows)
+        class_sizes = self.weights_of(columns) * counts
+        W[-1, columns] = np.log(class_sizes / self.n_rows)
         W[-1, columns] -= 0.5 * np.einsum("ij,ij->j", means, weights)
         return W
 
@@ -412,30 +500,52 @@ def _as_sure_as_likely(W: np.ndarray, loss: Loss) -> np.ndarray:
     """A model halved: Gaussians of one covariance are surer than the rows let them."""
     value = loss(W)[0]
     for _ in range(_MOST_HALVINGS):
-        half = loss(W / 2.0)[0]
-        if half >= value:
+        halved_value = loss(W / 2.0)[0]
+        if halved_value >= value:
             break
-        W, value = W / 2.0, half
+        W = W / 2.0
+        value = halved_value
     # Where rows are fewer than features it can be worse than no model.
-    nothing = np.zeros_like(W)
-    return W if value <= loss(nothing)[0] else nothing
+    no_model = np.zeros_like(W)
+    return W if value <= loss(no_model)[0] else no_model
 
 
 class _FoundBelowError(Exception):
-    """A model was met whose loss is below `least`."""
+    """A model W was met whose loss is below `least`: the search may end."""
+
+    def __init__(self, W: np.ndarray) -> None:
+        super().__init__()
+        self.W = W
 
 
-class _Coordinates:
-    """Coordinates z in which the likelihood is about as steep in every direction."""
+class Coordinates:
+    """Coordinates z in which the likelihood is about as steep in every direction.
 
-    def __init__(self, likelihood: Likelihood, W: np.ndarray, curvature) -> None:
+    With the root R of second derivatives in the weights of an output, R R^T, and the
+    root B of those between outputs, relative to their mean, a model and the gradient in
+    z are
+
+        W = R^-T z B^-1,    z = R^T W B,    g_z = R^-1 g_W B^-1.
+
+    Features without weights and classes without rows have no coordinate; where the
+    intercept is not fitted but ``lever @ w``, it has none either.
+    """
+
+    def __init__(
+        self, likelihood: Likelihood, W: np.ndarray, *, curvature: np.ndarray | float
+    ) -> None:
+        """Coordinates by second derivatives at W, and those of an extra loss.
+
+        The latter are of the shape that ``GaussianLoss.curvature`` has: a matrix, or
+        diagonals of each of all classes, or of one for all.
+        """
         self.shape = likelihood.slope.shape
         self._is_diagonal = likelihood.loss.moments.is_diagonal
         self._lever = likelihood.lever
         # Weights that are not of constants, the intercept where it is fitted, and the
         # classes with rows.
-        self.moving = moving = np.append(likelihood.moving, self._lever is None)
-        self.outputs = outputs = np.flatnonzero(likelihood.seen)
+        self.moving = np.append(likelihood.moving, self._lever is None)
+        self.outputs = np.flatnonzero(likelihood.seen)
         matrix, between = likelihood.loss.curvature(W, likelihood.seen)
         variances = np.append(likelihood.scales**2, 1.0)
         penalties = 2.0 * np.append(likelihood._penalties, 0.0)
@@ -444,66 +554,91 @@ class _Coordinates:
         if self._is_diagonal:
             ridged = (1.0 + _RIDGE) * (matrix + least[:, None]) + penalties[:, None]
             if np.ndim(curvature):
-                columns = outputs if curvature.shape[1] > 1 else [0]
+                columns = self.outputs if curvature.shape[1] > 1 else [0]
                 ridged = ridged + curvature[:, columns]
-            self.root = np.sqrt(self._folded(ridged)[moving])  # of each output
-            self.between = self.apart = np.eye(len(outputs))
-            return
-        ridged = (1.0 + _RIDGE) * (matrix.diagonal() + least) + penalties
-        matrix[np.diag_indices_from(matrix)] = ridged
-        matrix += curvature
-        matrix = self._folded(matrix)
-        kept = matrix if moving.all() else matrix[np.ix_(moving, moving)]
-        self.root = cholesky(kept, lower=True, check_finite=False)
-        self.between, self.apart = _roots_between(between)
+            # (n_moving, n_outputs), as outputs have second derivatives of their own.
+            self.root = np.sqrt(self._with_lever(ridged)[self.moving])
+            self.between = np.eye(len(self.outputs))
+            self.apart = self.between
+        else:
+            ridged = (1.0 + _RIDGE) * (matrix.diagonal() + least) + penalties
+            matrix[np.diag_indices_from(matrix)] = ridged
+            matrix += curvature
+            matrix = self._with_lever(matrix)
+            if not self.moving.all():
+                matrix = matrix[np.ix_(self.moving, self.moving)]
+            # R, (n_moving, n_moving)
+            self.root = cholesky(matrix, lower=True, check_finite=False)
+            # B and its inverse, (n_outputs, n_outputs)
+            self.between, self.apart = _roots_between(between)
 
-    def _folded(self, matrix: np.ndarray) -> np.ndarray:
-        """Second derivatives in weights and intercept, as these move together."""
+    def _with_lever(self, matrix: np.ndarray) -> np.ndarray:
+        """Second derivatives in weights and intercept, as these move together.
+
+        With b = l^T w those in w are ``M_ww + l M_bw + M_wb l^T + M_bb l l^T``. Of
+        diagonals the two in the middle are 0.
+        """
         if self._lever is None:
             return matrix
         lever = self._lever
-        folded = matrix.copy()
+        combined = matrix.copy()
         if self._is_diagonal:
-            folded[:-1] += lever[:, None] ** 2 * matrix[-1]
-            return folded
+            combined[:-1] += lever[:, None] ** 2 * matrix[-1]
+            return combined
         crossed = np.outer(lever, matrix[-1, :-1])
         squared = matrix[-1, -1] * np.outer(lever, lever)
-        folded[:-1, :-1] += crossed + crossed.T + squared
-        return folded
+        combined[:-1, :-1] += crossed + crossed.T + squared
+        return combined
 
     def _solve(self, columns: np.ndarray, *, transposed: bool) -> np.ndarray:
+        """``R^-1 columns``, or transposed ``R^-T columns``, (n_moving, n_outputs)."""
         if self._is_diagonal:
             return columns / self.root
-        how = {"lower": True, "trans": int(transposed), "check_finite": False}
-        return solve_triangular(self.root, columns, **how)
+        return solve_triangular(
+            self.root,
+            columns,
+            lower=True,
+            trans=int(transposed),
+            check_finite=False,
+        )
 
     def weights(self, z: np.ndarray) -> np.ndarray:
+        """The model at z, (n_moving * n_outputs,)."""
         W = np.zeros(self.shape)
-        own = z.reshape(-1, len(self.outputs)) @ self.apart
-        W[np.ix_(self.moving, self.outputs)] = self._solve(own, transposed=True)
+        columns = z.reshape(-1, len(self.outputs)) @ self.apart
+        W[np.ix_(self.moving, self.outputs)] = self._solve(columns, transposed=True)
         if self._lever is not None:
             W[-1] = self._lever @ W[:-1]
         return W
 
     def gradient(self, gradient: np.ndarray) -> np.ndarray:
+        """A gradient in the weights, as one in z."""
         if self._lever is not None:
             gradient = gradient.copy()
             gradient[:-1] += np.outer(self._lever, gradient[-1])
-        own = gradient[np.ix_(self.moving, self.outputs)]
-        return (self._solve(own, transposed=False) @ self.apart).ravel()
+        columns = gradient[np.ix_(self.moving, self.outputs)]
+        return (self._solve(columns, transposed=False) @ self.apart).ravel()
 
     def place(self, W: np.ndarray) -> np.ndarray:
-        own = W[np.ix_(self.moving, self.outputs)]
-        own = self.root * own if self._is_diagonal else self.root.T @ own
-        return (own @ self.between).ravel()
+        """The z of a model."""
+        columns = W[np.ix_(self.moving, self.outputs)]
+        if self._is_diagonal:
+            scaled = self.root * columns
+        else:
+            scaled = self.root.T @ columns
+        return (scaled @ self.between).ravel()
 
 
 def _roots_between(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Root of the curvature between outputs, relative to its mean; its inverse."""
-    values, vectors = np.linalg.eigh(covariance)
-    mean = values[1:].mean() if len(values) > 1 else 0.0
+    """Root of the curvature between outputs, relative to its mean; its inverse.
+
+    It is (n_outputs, n_outputs). The least eigenvalue, the first one, is 0, of what all
+    outputs have in common: that is as steep as the mean instead.
+    """
+    eigenvalues, vectors = np.linalg.eigh(covariance)
+    mean = eigenvalues[1:].mean() if len(eigenvalues) > 1 else 0.0
     if mean <= 0:
-        return np.eye(len(values)), np.eye(len(values))
-    values = np.sqrt(np.maximum(values / mean, _LEAST_BETWEEN))
-    values[0] = 1.0
-    return (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
+        return np.eye(len(eigenvalues)), np.eye(len(eigenvalues))
+    roots = np.sqrt(np.maximum(eigenvalues / mean, _LEAST_BETWEEN))
+    roots[0] = 1.0
+    return (vectors * roots) @ vectors.T, (vectors / roots) @ vectors.T

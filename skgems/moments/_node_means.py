@@ -17,21 +17,28 @@ import numpy as np
 
 from ._rows import indicator
 
+# Divisor of sums over no rows, which are 0.
 _TINY = np.finfo(np.float64).tiny
 
-# A node is of another rule if what its classes differ by is, along the directions in
-# which those of the others differ, less than this part of what it is there, by so many
-# standard errors; and if all but one in five of the others show this part of it at
-# least, as what is said of the one is worth no more than how well the others agree.
-# They were chosen on 5,901 honest nodes of the partitions of
+# A node is of another rule if two things hold. What its classes differ by, along the
+# directions in which those of the others differ, is less than _LEAST_SHOWN of what it
+# is there, by _N_ERRORS standard errors. And all but _MAY_DIFFER of the others show at
+# least _SHOWN_BY_OTHERS of it, as what is said of the one is worth no more than how
+# well the others agree. The four were chosen on 5,901 honest nodes of the partitions of
 # benchmarks/bench_disagreement.py, of which at most two are named; the page on pooled
 # classifiers has what other seeds gave.
-_LEAST_SHOWN, _N_ERRORS, _SHOWN_BY_OTHERS, _MAY_DIFFER = 0.25, 2.0, 0.5, 0.2
-# What the means of others say is worth nothing if its standard error is larger.
+_LEAST_SHOWN = 0.25  # a slope: 1 is all of it
+_N_ERRORS = 2.0
+_MAY_DIFFER = 0.2  # a share of the nodes
+_SHOWN_BY_OTHERS = 0.5  # a slope
+# What the means of others say is worth nothing if its standard error is larger: half of
+# what lies between rows of the same rule and labels at random.
 _LARGEST_ERROR = 0.5
-# A node's rows are elsewhere if they are so many deviations of a feature away from
-# those of other nodes, and so many times as far as others are.
-_FAR, _TIMES_AS_FAR = 5.0, 10.0
+# A node's rows are elsewhere if they are _FAR deviations of a feature away from those
+# of other nodes, and _TIMES_AS_FAR times as far as all but _MAY_DIFFER of the others:
+# where all nodes are far apart, none of them is odd.
+_FAR = 5.0  # in root mean squares over features
+_TIMES_AS_FAR = 10.0  # a factor
 # So few rows of a class say nothing of where its mean is.
 _FEWEST_OF_CLASS = 2
 # Of two nodes nobody can say which is the odd one.
@@ -75,8 +82,12 @@ class NodeMeans:
         """
         nodes = self.standardized()
         totals, sums = nodes._class_sums(nodes.counts)
-        away = nodes.means - (sums / np.maximum(totals, _TINY)[:, None])[nodes.columns]
-        squares = nodes.counts * np.mean(away**2, axis=1) if away.size else nodes.counts
+        class_means = sums / np.maximum(totals, _TINY)[:, None]
+        differences = nodes.means - class_means[nodes.columns]
+        if differences.size:
+            squares = nodes.counts * np.mean(differences**2, axis=1)
+        else:  # no feature varies
+            squares = nodes.counts
         n_parts = np.diff(self.starts)
         by_node = np.bincount(nodes._nodes, squares, self.n_nodes)[n_parts > 0]
         by_node /= n_parts[n_parts > 0]
@@ -84,49 +95,62 @@ class NodeMeans:
         return replace(self, covariance=factor * self.covariance)
 
     def judged(self) -> "Agreement":
+        """How far the means of each node are as those of the others."""
         nodes = self.standardized()
-        shown, errors = nodes._shown()
-        return Agreement(shown=shown, errors=errors, distances=nodes._distances())
+        slopes, errors = nodes._slopes()
+        return Agreement(shown=slopes, errors=errors, distances=nodes._distances())
 
-    def _shown(self) -> tuple[np.ndarray, np.ndarray]:
+    def _slopes(self) -> tuple[np.ndarray, np.ndarray]:
         """What part of the others' differences between classes each node shows.
 
-        That is the slope, and second comes its standard error. NaN where a node shares
-        no two classes with others.
+        That is the slope ``sum(w u r) / sum(w r r)``, (n_nodes,), and second comes its
+        standard error, ``sqrt(sum(w r^T Sigma r)) / sum(w r r)``. NaN where a node
+        shares no two classes with others.
         """
         weights = np.minimum(self.counts, self._typical_counts())
         totals, sums = self._class_sums(weights)
-        of_others = totals[self.columns] - weights
-        enough = (self.counts >= _FEWEST_OF_CLASS) & (of_others >= _FEWEST_OF_CLASS)
-        parts = np.flatnonzero(enough)
-        nodes, columns = self._nodes[parts], self.columns[parts]
-        counts, of_others = self.counts[parts], of_others[parts]
+        counts_of_others = totals[self.columns] - weights
+        is_compared = (self.counts >= _FEWEST_OF_CLASS) & (
+            counts_of_others >= _FEWEST_OF_CLASS
+        )
+        parts = np.flatnonzero(is_compared)
+        nodes = self._nodes[parts]
+        columns = self.columns[parts]
+        counts = self.counts[parts]
+        counts_of_others = counts_of_others[parts]
         means = self.means[parts]
-        others = sums[columns] - weights[parts, None] * means
-        others /= of_others[:, None]
-        # How much two means say of their difference.
-        pairs = counts * of_others / (counts + of_others)
-        by_node = indicator(nodes, self.n_nodes, pairs)
-        sizes = np.bincount(nodes, pairs, self.n_nodes)
-        centres = by_node @ others / np.maximum(sizes, _TINY)[:, None]
-        others -= centres[nodes]
-        squares = by_node @ np.einsum("ij,ij->i", others, others)
-        products = by_node @ np.einsum("ij,ij->i", others, means)
-        variances = by_node @ self._variances_along(others)
-        slopes, errors = np.full((2, self.n_nodes), np.nan)
-        n_shared = np.bincount(nodes, minlength=self.n_nodes)
-        known = (n_shared > 1) & (squares > 0)
-        slopes[known] = products[known] / squares[known]
-        errors[known] = np.sqrt(variances[known]) / squares[known]
+        # r: means of all other nodes' rows of the same class, ...
+        means_of_others = sums[columns] - weights[parts, None] * means
+        means_of_others /= counts_of_others[:, None]
+        # w: how much two means say of their difference.
+        pair_weights = counts * counts_of_others / (counts + counts_of_others)
+        by_node = indicator(nodes, self.n_nodes, pair_weights)
+        sizes = np.bincount(nodes, pair_weights, self.n_nodes)
+        # ... less their mean over the classes of the node. It need not be taken from u:
+        # the products with r are the same, as these then sum to zero.
+        centers = by_node @ means_of_others / np.maximum(sizes, _TINY)[:, None]
+        means_of_others -= centers[nodes]
+        squares = by_node @ np.einsum("ij,ij->i", means_of_others, means_of_others)
+        products = by_node @ np.einsum("ij,ij->i", means_of_others, means)
+        variances = by_node @ self._variances_along(means_of_others)
+        slopes = np.full(self.n_nodes, np.nan)
+        errors = np.full(self.n_nodes, np.nan)
+        n_shared_classes = np.bincount(nodes, minlength=self.n_nodes)
+        has_slope = (n_shared_classes > 1) & (squares > 0)
+        slopes[has_slope] = products[has_slope] / squares[has_slope]
+        errors[has_slope] = np.sqrt(variances[has_slope]) / squares[has_slope]
         return slopes, errors
 
     @property
     def _nodes(self) -> np.ndarray:
-        """The node of each part."""
+        """The node of each part, (n_parts,)."""
         return np.repeat(np.arange(self.n_nodes), np.diff(self.starts))
 
     def _class_sums(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sums over nodes of weights, (n_classes,), and of weighted means."""
+        """Sums over nodes of weights, (n_classes,), and of weighted means.
+
+        The latter are (n_classes, n_features).
+        """
         n_classes = self.columns.max(initial=-1) + 1
         totals = np.bincount(self.columns, weights, n_classes)
         return totals, indicator(self.columns, n_classes, weights) @ self.means
@@ -143,16 +167,18 @@ class NodeMeans:
         return typical
 
     def _parts_by_class(self) -> list[np.ndarray]:
+        """Indices of the parts of each class."""
         order = np.argsort(self.columns, kind="stable")
         ends = np.flatnonzero(np.diff(self.columns[order])) + 1
         return np.split(order, ends)
 
     def _variances_along(self, directions: np.ndarray) -> np.ndarray:
+        """Variances of rows along directions, (n_directions, n_features)."""
         if self.covariance.ndim == 1:
-            moved = directions * self.covariance
+            covariances = directions * self.covariance
         else:
-            moved = directions @ self.covariance
-        return np.einsum("ij,ij->i", moved, directions)
+            covariances = directions @ self.covariance
+        return np.einsum("ij,ij->i", covariances, directions)
 
     def _distances(self) -> np.ndarray:
         """How far each node's rows are from those of others of the same classes.
@@ -160,18 +186,20 @@ class NodeMeans:
         In root mean squares over features, from medians over nodes. NaN of nodes that
         share no class with two others.
         """
-        away = np.full_like(self.means, np.nan)
+        differences = np.full_like(self.means, np.nan)
         for parts in self._parts_by_class():
             parts = parts[self.counts[parts] >= _FEWEST_OF_CLASS]
             if len(parts) > _FEWEST_OTHERS:
-                away[parts] = self.means[parts] - np.median(self.means[parts], axis=0)
-        parts = np.flatnonzero(~np.isnan(away).any(axis=1))
-        nodes = self._nodes[parts]
-        n_rows = np.bincount(nodes, self.counts[parts], self.n_nodes)
-        shifts = indicator(nodes, self.n_nodes, self.counts[parts]) @ away[parts]
+                medians = np.median(self.means[parts], axis=0)
+                differences[parts] = self.means[parts] - medians
+        compared = np.flatnonzero(~np.isnan(differences).any(axis=1))
+        nodes = self._nodes[compared]
+        counts = self.counts[compared]
+        n_rows = np.bincount(nodes, counts, self.n_nodes)
+        shifts = indicator(nodes, self.n_nodes, counts) @ differences[compared]
         shifts /= np.maximum(n_rows, _TINY)[:, None]
         distances = np.full(self.n_nodes, np.nan)
-        if away.shape[1]:
+        if differences.shape[1]:
             distances[n_rows > 0] = np.sqrt(np.mean(shifts[n_rows > 0] ** 2, axis=1))
         return distances
 
@@ -188,29 +216,30 @@ class Agreement:
         """Indices of the nodes whose classes differ in other directions."""
         compared = self.shown[self.errors <= _LARGEST_ERROR]
         least = _LEAST_SHOWN - _N_ERRORS * self.errors
-        odd = [
-            k
-            for k in np.flatnonzero(self.shown < least)
-            if _quantile_of_others(compared, self.shown[k], _MAY_DIFFER)
-            > _SHOWN_BY_OTHERS
-        ]
-        return np.array(odd, dtype=np.intp)
+        contradicting = []
+        for k in np.flatnonzero(self.shown < least):
+            of_others = _quantile_of_others(compared, self.shown[k], _MAY_DIFFER)
+            if of_others > _SHOWN_BY_OTHERS:
+                contradicting.append(k)
+        return np.array(contradicting, dtype=np.intp)
 
     def far_away(self) -> np.ndarray:
         """Indices of the nodes whose rows are elsewhere than those of the others."""
         compared = self.distances[~np.isnan(self.distances)]
-        far = [
-            k
-            for k in np.flatnonzero(self.distances > _FAR)
-            if _TIMES_AS_FAR
-            * _quantile_of_others(compared, self.distances[k], 1.0 - _MAY_DIFFER)
-            < self.distances[k]
-        ]
-        return np.array(far, dtype=np.intp)
+        distant = []
+        for k in np.flatnonzero(self.distances > _FAR):
+            distance = self.distances[k]
+            of_others = _quantile_of_others(compared, distance, 1.0 - _MAY_DIFFER)
+            if _TIMES_AS_FAR * of_others < distance:
+                distant.append(k)
+        return np.array(distant, dtype=np.intp)
 
 
 def _quantile_of_others(values: np.ndarray, own_value: float, q: float) -> float:
-    """Quantile of all values but one; NaN, which compares as False, of too few."""
+    """Quantile of all values but one; NaN, which compares as False, of too few.
+
+    It is a value that is there, on the side of the outer fifth.
+    """
     others = np.delete(values, np.flatnonzero(values == own_value)[:1])
     if len(others) < _FEWEST_OTHERS:
         return np.nan

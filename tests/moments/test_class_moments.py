@@ -25,18 +25,18 @@ def rows_of(n=300, d=4, n_classes=3, mean=0.0, seed=0):
     return X + mean * np.arange(1, d + 1) + 2.0 * y[:, None], y
 
 
-def told(X, y, kind="class", weights=None):
+def exact_sums(X, y, kind="class", weights=None):
     """Counts, means and scatter by class, in more digits than a double has."""
     X = X.astype(np.longdouble)
     w = np.ones(len(y)) if weights is None else weights
     w = w.astype(np.longdouble)
     counts, means, scatter = [], [], []
     for c in range(y.max() + 1):
-        own = y == c
-        counts.append(w[own].sum())
-        means.append(w[own] @ X[own] / counts[-1])
-        away = X[own] - means[-1]
-        scatter.append((w[own, None] * away).T @ away)
+        in_class = y == c
+        counts.append(w[in_class].sum())
+        means.append(w[in_class] @ X[in_class] / counts[-1])
+        deviations = X[in_class] - means[-1]
+        scatter.append((w[in_class, None] * deviations).T @ deviations)
     scatter = np.stack(scatter)
     if kind == "diagonal":
         scatter = np.einsum("cjj->cj", scatter)
@@ -45,9 +45,9 @@ def told(X, y, kind="class", weights=None):
     return np.array(counts), np.stack(means), scatter
 
 
-def assert_told(moments, X, y, kind="class", tolerance=1e-12, weights=None):
+def assert_sums_are_exact(moments, X, y, kind="class", tolerance=1e-12, weights=None):
     moments = moments.by_class()
-    counts, means, scatter = told(X, y, kind, weights)
+    counts, means, scatter = exact_sums(X, y, kind, weights)
     np.testing.assert_array_equal(moments.columns, np.arange(len(counts)))
     np.testing.assert_allclose(moments.counts, counts.astype(float), rtol=1e-13)
     size = np.sqrt(np.max(scatter) / counts.sum()).astype(float)
@@ -61,7 +61,7 @@ def assert_told(moments, X, y, kind="class", tolerance=1e-12, weights=None):
     if kind != "shared":
         assert moments.squares is None
         return
-    squares = told(X, y, "diagonal", weights)[2]
+    squares = exact_sums(X, y, "diagonal", weights)[2]
     assert moments.squares.shape == squares.shape
     assert np.abs(moments.squares - squares).max() <= tolerance * squares.max()
 
@@ -97,15 +97,15 @@ def test_nodes_add_up_to_all_rows(seed, n_nodes, kind, scale, clusters, weighted
     parts = clusters * y + rng.integers(clusters, size=len(y))
     merged = merge_moments(
         class_moments(
-            X[own],
-            y[own],
+            X[in_node],
+            y[in_node],
             kind=kind,
-            parts=parts[own],
-            weights=None if weights is None else weights[own],
+            parts=parts[in_node],
+            weights=None if weights is None else weights[in_node],
         )
-        for own in (nodes == k for k in np.unique(nodes))
+        for in_node in (nodes == k for k in np.unique(nodes))
     )
-    assert_told(merged, X, y, kind, tolerance, weights)
+    assert_sums_are_exact(merged, X, y, kind, tolerance, weights)
 
 
 @pytest.mark.parametrize(
@@ -118,18 +118,18 @@ def test_a_thousand_nodes(kind, mean, tolerance):
     one_by_one = (
         class_moments(X[nodes == k], y[nodes == k], kind=kind) for k in range(1000)
     )
-    assert_told(merge_moments(one_by_one), X, y, kind, tolerance)
+    assert_sums_are_exact(merge_moments(one_by_one), X, y, kind, tolerance)
 
 
 def test_classes_and_nodes_far_apart_keep_their_digits():
     X, y = rows_of(mean=1e3)
-    far = X + 1e6 * y[:, None]
-    alone = class_moments(far, y)
-    assert_told(alone, far, y, tolerance=1e-12)
-    halves = [class_moments(far[i::2], y[i::2]) for i in range(2)]
-    assert_told(merge_moments(halves), far, y, tolerance=1e-9)
-    by_label = [class_moments(far[y == c], y[y == c]) for c in range(3)]
-    assert_told(merge_moments(by_label), far, y, tolerance=1e-12)
+    distant_rows = X + 1e6 * y[:, None]
+    alone = class_moments(distant_rows, y)
+    assert_sums_are_exact(alone, distant_rows, y, tolerance=1e-12)
+    halves = [class_moments(distant_rows[i::2], y[i::2]) for i in range(2)]
+    assert_sums_are_exact(merge_moments(halves), distant_rows, y, tolerance=1e-9)
+    by_label = [class_moments(distant_rows[y == c], y[y == c]) for c in range(3)]
+    assert_sums_are_exact(merge_moments(by_label), distant_rows, y, tolerance=1e-12)
 
 
 @kinds
@@ -159,7 +159,7 @@ def test_blocks_of_float32_are_summed_in_float64():
         moments = class_moments(narrow, y)
     assert moments.means.dtype == moments.scatter.dtype == np.float64
     assert moments.scatter.max() > 2**24
-    assert_told(moments, narrow, y, tolerance=1e-12)
+    assert_sums_are_exact(moments, narrow, y, tolerance=1e-12)
     np.testing.assert_array_equal(class_moments(narrow[:1], y[:1]).means, 0.0)
 
 
@@ -168,10 +168,12 @@ def test_float32_rows_lose_what_products_round():
     narrow = X.astype(np.float32)
     # Each of the additions of a sum rounds once.
     tolerance = len(y) * np.finfo(np.float32).eps
-    assert_told(class_moments(narrow, y), narrow, y, tolerance=tolerance)
+    assert_sums_are_exact(class_moments(narrow, y), narrow, y, tolerance=tolerance)
     # Deviations from a row of the class are exact. Of few digits their sums are, too.
-    far = (np.round(X * 16) / 16 + 4096 * y[:, None]).astype(np.float32)
-    assert_told(class_moments(far, y), far, y, tolerance=1e-12)
+    distant_rows = (np.round(X * 16) / 16 + 4096 * y[:, None]).astype(np.float32)
+    assert_sums_are_exact(
+        class_moments(distant_rows, y), distant_rows, y, tolerance=1e-12
+    )
 
 
 @pytest.mark.parametrize("form", [sparse.csr_matrix, sparse.csr_array])
@@ -180,14 +182,16 @@ def test_sparse_rows_are_as_dense_ones(form, kind):
     rng = np.random.default_rng(0)
     X, y = rows_of(200)
     X *= rng.random(X.shape) < 0.3
-    weights = rng.uniform(0.5, 2.0, len(y))
-    for own in (None, weights):
-        moments = class_moments(form(X), y, kind=kind, weights=own)
-        assert_told(moments, X, y, kind, 1e-12, own)
-        dense = class_moments(X, y, kind=kind, weights=own)
+    row_weights = rng.uniform(0.5, 2.0, len(y))
+    for chosen_weights in (None, row_weights):
+        moments = class_moments(form(X), y, kind=kind, weights=chosen_weights)
+        assert_sums_are_exact(moments, X, y, kind, 1e-12, chosen_weights)
+        dense = class_moments(X, y, kind=kind, weights=chosen_weights)
         merged = merge_moments([moments, dense])
-        twice = np.append(own, own) if own is not None else None
-        assert_told(merged, np.vstack([X, X]), np.append(y, y), kind, 1e-12, twice)
+        twice = None if chosen_weights is None else np.tile(chosen_weights, 2)
+        assert_sums_are_exact(
+            merged, np.vstack([X, X]), np.append(y, y), kind, 1e-12, twice
+        )
 
 
 def test_wide_sparse_text_stays_sparse():
@@ -195,17 +199,17 @@ def test_wide_sparse_text_stays_sparse():
     n_rows, width, words = 50_000, 20_000, 20
     columns = rng.integers(width, size=(n_rows, words))
     start = np.arange(0, n_rows * words + 1, words)
-    values = rng.random(n_rows * words, dtype=np.float32)
-    X = sparse.csr_matrix((values, columns.ravel(), start), shape=(n_rows, width))
+    entries = rng.random(n_rows * words, dtype=np.float32)
+    X = sparse.csr_matrix((entries, columns.ravel(), start), shape=(n_rows, width))
     X.sum_duplicates()
     y = rng.integers(5, size=n_rows)
     moments, peak = peak_of(X, y, kind="diagonal")
     assert moments.scatter.shape == (5, width)
     assert peak < 100 * 2**20  # dense rows would take 8 GB, a matrix 3 GB
-    few = slice(0, 40)
-    expected = [X[y == c][:, few].toarray().astype(float) for c in range(5)]
+    first_columns = slice(0, 40)
+    expected = [X[y == c][:, first_columns].toarray().astype(float) for c in range(5)]
     scatter = np.stack([len(rows) * rows.var(axis=0) for rows in expected])
-    np.testing.assert_allclose(moments.scatter[:, few], scatter, rtol=1e-9)
+    np.testing.assert_allclose(moments.scatter[:, first_columns], scatter, rtol=1e-9)
 
 
 @kinds
@@ -214,7 +218,7 @@ def test_rows_are_taken_within_working_memory(kind):
     with config_context(working_memory=1):
         moments, peak = peak_of(X, y, kind=kind)
     assert peak < X.nbytes / 2
-    assert_told(moments, X, y, kind, 1e-12)
+    assert_sums_are_exact(moments, X, y, kind, 1e-12)
 
 
 def test_small_classes_add_to_the_shared_scatter_only():
@@ -223,7 +227,7 @@ def test_small_classes_add_to_the_shared_scatter_only():
     assert moments.columns.tolist() == [0] and moments.counts.tolist() == [3.0]
     assert moments.groups.tolist() == [0, SHARED]
     assert moments.group_counts.tolist() == [3.0, 3.0]
-    scatter = told(X, y)[2].astype(float)
+    scatter = exact_sums(X, y)[2].astype(float)
     np.testing.assert_allclose(moments.scatter, [scatter[0], scatter[1] + scatter[2]])
     shared = class_moments(X, y, kind="shared", min_cluster_size=3)
     np.testing.assert_allclose(shared.scatter, scatter.sum(axis=0, keepdims=True))
@@ -244,11 +248,11 @@ def test_a_class_with_a_small_cluster_is_not_divided():
         moments.origin + moments.means[2], X[y == 1].mean(axis=0), rtol=1e-12
     )
     for part in range(2):
-        own = (y == 0) & (parts == part)
+        in_part = (y == 0) & (parts == part)
         np.testing.assert_allclose(
-            moments.origin + moments.means[part], X[own].mean(axis=0), rtol=1e-12
+            moments.origin + moments.means[part], X[in_part].mean(axis=0), rtol=1e-12
         )
-    assert_told(moments, X, y)
+    assert_sums_are_exact(moments, X, y)
 
 
 def test_parts_merged_step_by_step_are_those_of_the_class():
@@ -258,7 +262,7 @@ def test_parts_merged_step_by_step_are_those_of_the_class():
     assert len(moments.columns) == 12
     halves = moments.merged_parts(np.arange(12) // 2)
     assert len(halves.columns) == 6 and halves.n_rows == len(y)
-    assert_told(halves, X, y)
+    assert_sums_are_exact(halves, X, y)
     assert halves.merged_parts(np.arange(6)) is halves
 
 
@@ -272,9 +276,11 @@ def test_names_and_origin_may_change(kind):
     np.testing.assert_array_equal(
         renamed.class_counts(4), np.append(np.bincount(y)[[1, 2, 0]], 0)
     )
-    moved = renamed.about(np.zeros(4))
-    np.testing.assert_allclose(moved.means, moments.means + moments.origin)
-    assert_told(merge_moments([moved.renamed(np.array([1, 2, 0]))]), X, y, kind, 1e-10)
+    about_zero = renamed.about(np.zeros(4))
+    np.testing.assert_allclose(about_zero.means, moments.means + moments.origin)
+    assert_sums_are_exact(
+        merge_moments([about_zero.renamed(np.array([1, 2, 0]))]), X, y, kind, 1e-10
+    )
     order = [1, 2, 0]
     if kind == "shared":
         np.testing.assert_array_equal(renamed.squares, moments.squares[order])
@@ -304,7 +310,7 @@ def test_total_is_what_all_rows_have_together():
     np.testing.assert_allclose(
         diagonal.variances(), expected.covariance.diagonal(), rtol=1e-11
     )
-    with pytest.raises(ValueError, match="diagonal"):
+    with pytest.raises(ValueError, match="variances alone"):
         diagonal.total()
 
 
@@ -329,7 +335,7 @@ def test_kinds_merge_where_they_can():
     # What lies between the two nodes' means of a class is told of in both scatters.
     total = class_moments(X, y).total().covariance
     np.testing.assert_allclose(merged.total().covariance, total, rtol=1e-12, atol=1e-13)
-    with pytest.raises(ValueError, match="Diagonal"):
+    with pytest.raises(ValueError, match="variances alone cannot be merged"):
         merge_moments([by_class, class_moments(X, y, kind="diagonal")])
     with pytest.raises(ValueError, match="4 features cannot be merged .* of 3"):
         merge_moments([class_moments(X[:, :3], y), by_class])
@@ -340,10 +346,12 @@ def test_kinds_merge_where_they_can():
 def test_rows_of_no_weight_say_nothing():
     X, y = rows_of(60)
     weights = (np.arange(len(y)) % 3 > 0).astype(float)
-    own = weights > 0
-    assert_told(class_moments(X, y, weights=weights), X[own], y[own])
-    none = np.where(y == 2, 0.0, 1.0)
-    moments = class_moments(X, y, weights=none)
+    has_weight = weights > 0
+    assert_sums_are_exact(
+        class_moments(X, y, weights=weights), X[has_weight], y[has_weight]
+    )
+    weights_without_class_2 = np.where(y == 2, 0.0, 1.0)
+    moments = class_moments(X, y, weights=weights_without_class_2)
     assert moments.counts[2] == 0 and np.isfinite(moments.means).all()
     np.testing.assert_array_equal(moments.scatter[2], 0.0)
 
@@ -364,7 +372,7 @@ def test_rows_count_as_often_as_they_are_weighed(kind):
     moments = class_moments(X, y, kind=kind)
     two = np.full(len(y), 2.0)
     for twice in (moments.weighted(2.0), class_moments(X, y, kind=kind, weights=two)):
-        assert_told(twice, X, y, kind, weights=two)
+        assert_sums_are_exact(twice, X, y, kind, weights=two)
     W = np.random.default_rng(0).standard_normal((5, 3))
     size = moments.logit_size(W)
     logits = X @ W[:-1] + W[-1]
@@ -388,18 +396,21 @@ def test_many_parts_of_a_constant_are_constant():
 def test_no_node_is_held_by_what_it_told(kind):
     # Nodes of classes of their own: nothing is summed.
     X, y = rows_of(60, n_classes=5)
-    alive, held = [], []
+    references = []
+    n_held = []
 
     def arriving():
         for c in range(5):
             moments = class_moments(X[y == c], y[y == c], kind=kind)
             memory = moments.scatter
-            alive.append(weakref.ref(memory if memory.base is None else memory.base))
-            del memory
+            owner = memory if memory.base is None else memory.base
+            references.append(weakref.ref(owner))
+            del memory, owner
             # But for the first one, which says where the origin is, and the last.
-            held.append(sum(own() is not None for own in alive[1:-2]))
+            earlier = references[1:-2]
+            n_held.append(sum(reference() is not None for reference in earlier))
             yield moments
 
     merged = merge_moments(arriving())
     assert merged.groups.tolist() == ([-1] if kind == "shared" else [0, 1, 2, 3, 4])
-    assert held == [0] * 5
+    assert n_held == [0] * 5

@@ -56,8 +56,8 @@ def test_units_and_zero_of_features_change_no_cluster(dtype):
             continue  # single rows change sides by rounding
         if dtype == np.float32 and b:
             b = 8.0
-        moved = (X * a + b).astype(dtype)
-        parts = cluster_classes(moved, codes, 8, 4, random_state=0)
+        scaled = (X * a + b).astype(dtype)
+        parts = cluster_classes(scaled, codes, 8, 4, random_state=0)
         if dtype == np.float32 and b:
             # Rounding of single rows.
             agree = np.mean(parts == reference)

@@ -35,23 +35,23 @@ def correlations(scatter):
 def test_it_is_the_same_but_for_rounding(kind, dtype):
     X, y = rows()
     exact = class_moments(X, y, kind=kind)
-    told, eps = round_trip(exact, dtype=dtype), np.finfo(dtype).eps
+    rounded, eps = round_trip(exact, dtype=dtype), np.finfo(dtype).eps
     for name in ("origin", "columns", "counts", "groups", "group_counts"):
-        np.testing.assert_array_equal(getattr(told, name), getattr(exact, name))
+        np.testing.assert_array_equal(getattr(rounded, name), getattr(exact, name))
     within = exact.within() if kind == "diagonal" else exact.within().diagonal()
-    away = np.abs(told.means - exact.means) / np.sqrt(within)
-    assert away.max() <= eps * np.abs(exact.means / np.sqrt(within)).max()
+    differences = np.abs(rounded.means - exact.means) / np.sqrt(within)
+    assert differences.max() <= eps * np.abs(exact.means / np.sqrt(within)).max()
     if kind == "diagonal":
-        np.testing.assert_allclose(told.scatter, exact.scatter, rtol=3 * eps)
+        np.testing.assert_allclose(rounded.scatter, exact.scatter, rtol=3 * eps)
         return
     # Correlations are told a little too small, so that none becomes impossible.
     slack = 2 * np.sqrt(X.shape[1]) * eps
-    difference = correlations(told.scatter) - correlations(exact.scatter)
+    difference = correlations(rounded.scatter) - correlations(exact.scatter)
     assert np.abs(difference).max() <= slack
-    diagonals = (np.einsum("gii->gi", m.scatter) for m in (told, exact))
+    diagonals = (np.einsum("gii->gi", m.scatter) for m in (rounded, exact))
     np.testing.assert_allclose(*diagonals, rtol=3 * eps)
     if kind == "shared":
-        np.testing.assert_allclose(told.squares, exact.squares, rtol=4 * eps)
+        np.testing.assert_allclose(rounded.squares, exact.squares, rtol=4 * eps)
 
 
 @pytest.mark.parametrize("kind", ["class", "shared"])
@@ -71,12 +71,12 @@ def test_a_low_rank_keeps_the_diagonal_and_the_largest_directions():
     direction = rng.standard_normal((1, 20))
     X = rng.standard_normal((200, 1)) @ direction + rng.standard_normal((200, 20)) / 50
     moments = class_moments(X, np.zeros(200, dtype=int))
-    told = round_trip(moments, rank=1)
+    of_rank_1 = round_trip(moments, rank=1)
     np.testing.assert_allclose(
-        told.scatter[0].diagonal(), moments.scatter[0].diagonal(), rtol=1e-6
+        of_rank_1.scatter[0].diagonal(), moments.scatter[0].diagonal(), rtol=1e-6
     )
     np.testing.assert_allclose(
-        correlations(told.scatter), correlations(moments.scatter), atol=0.05
+        correlations(of_rank_1.scatter), correlations(moments.scatter), atol=0.05
     )
 
 
@@ -87,9 +87,9 @@ def test_no_eigenvalue_becomes_negative(dtype, rank, n_rows):
     # Fewer rows than features: what is rounded has eigenvalues that are 0.
     X, _ = rows(60, n_rows)
     moments = class_moments(X, np.zeros(n_rows, dtype=int))
-    told = round_trip(moments, dtype=dtype, rank=rank)
-    values = np.linalg.eigvalsh(correlations(told.scatter)[0])
-    assert values[0] > -1e-6 * values[-1]
+    rounded = round_trip(moments, dtype=dtype, rank=rank)
+    eigenvalues = np.linalg.eigvalsh(correlations(rounded.scatter)[0])
+    assert eigenvalues[0] > -1e-6 * eigenvalues[-1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -101,11 +101,11 @@ def test_constant_features_stay_constant(kind, dtype, rank):
     # One without spread within classes, in large units and in small ones.
     X[:, 4], X[:, 5] = 1e6 * y, 1e-9 * y
     exact = class_moments(X, y, kind=kind)
-    told = round_trip(exact, dtype=dtype, rank=rank)
-    assert not told.means[:, 3].any()
-    assert not told.scatter[..., 3:6].any()
+    rounded = round_trip(exact, dtype=dtype, rank=rank)
+    assert not rounded.means[:, 3].any()
+    assert not rounded.scatter[..., 3:6].any()
     np.testing.assert_allclose(
-        told.means[:, 4:6], exact.means[:, 4:6], rtol=np.finfo(dtype).eps
+        rounded.means[:, 4:6], exact.means[:, 4:6], rtol=np.finfo(dtype).eps
     )
 
 
@@ -114,15 +114,17 @@ def test_constant_features_stay_constant(kind, dtype, rank):
 def test_units_of_features_do_not_matter(kind, rank):
     X, y = rows()
     units = 2.0 ** np.linspace(-30, 30, X.shape[1]).astype(int)
-    told = round_trip(class_moments(X, y, kind=kind), dtype="float16", rank=rank)
-    moved = round_trip(
+    rounded = round_trip(class_moments(X, y, kind=kind), dtype="float16", rank=rank)
+    rounded_in_units = round_trip(
         class_moments(X * units, y, kind=kind), dtype="float16", rank=rank
     )
-    np.testing.assert_allclose(moved.means, told.means * units, rtol=1e-6)
+    np.testing.assert_allclose(rounded_in_units.means, rounded.means * units, rtol=1e-6)
     squares = units**2 if kind == "diagonal" else np.outer(units, units)
-    expected = told.scatter * squares
+    expected = rounded.scatter * squares
     tolerance = 1e-2 if rank else 1e-6
-    np.testing.assert_allclose(moved.scatter, expected, rtol=tolerance, atol=0)
+    np.testing.assert_allclose(
+        rounded_in_units.scatter, expected, rtol=tolerance, atol=0
+    )
 
 
 def test_means_that_lie_very_far_apart_are_not_cut_off():
@@ -130,8 +132,8 @@ def test_means_that_lie_very_far_apart_are_not_cut_off():
     y = np.repeat([0, 1], 20)
     X[y == 1] += 5.0
     exact = class_moments(X, y, kind="diagonal")
-    told = round_trip(exact, dtype="float16")
-    np.testing.assert_allclose(told.means, exact.means, rtol=1e-3, atol=1e-3)
+    rounded = round_trip(exact, dtype="float16")
+    np.testing.assert_allclose(rounded.means, exact.means, rtol=1e-3, atol=1e-3)
 
 
 def n_bytes(moments, **options):
@@ -146,10 +148,11 @@ def n_bytes(moments, **options):
 def test_bytes_are_those_of_the_numbers(dtype, width):
     X, y = rows()
     d, n_classes = X.shape[1], 3
-    spread = 0 if dtype == "float64" else n_classes * d
-    whole = n_classes * d * (d - 1) // 2 + (n_classes * d if spread == 0 else 0)
+    # Diagonals are part of the matrices in float64, and deviations beside correlations.
+    n_scatter = n_classes * (d * (d - 1) // 2 + d)
+    n_means = n_classes * d
     moments = class_moments(X, y)
-    assert n_bytes(moments, dtype=dtype) == width * (n_classes * d + whole + spread)
+    assert n_bytes(moments, dtype=dtype) == width * (n_means + n_scatter)
     ranked = n_classes * d * (1 + 1 + 2)
     assert n_bytes(moments, dtype=dtype, rank=2) == width * ranked
     diagonal = class_moments(X, y, kind="diagonal")

@@ -22,8 +22,8 @@ def rows(seed=0, n_rows=300):
 
 
 def likelihood(X, y, kind="class", C=1.0, n_classes=N_CLASSES):
-    told = NodeLoss(class_moments(X, y, kind=kind), np.arange(n_classes))
-    return Likelihood.of([told], n_classes, C=C, scaled=False)
+    node = NodeLoss(class_moments(X, y, kind=kind), np.arange(n_classes))
+    return Likelihood.of([node], n_classes, C=C, scaled=False)
 
 
 def true_loss(X, y, like):
@@ -53,12 +53,14 @@ def test_few_gradients_lead_to_logistic_regression(kind):
     first = value
     for _ in range(12):
         step = descent.direction(W, gradient)
-        tried = [(a, *loss(W + a * step)) for a in (0.25, 0.5, 1.0, 2.0)]
-        a, value, there = min(tried, key=lambda told: told[1])
-        descent = descent.after(a * step, there - gradient)
-        W, gradient = W + a * step, there
-    whole = LogisticRegression(tol=1e-10, max_iter=5000).fit(X, y)
-    best = like.from_rows(np.vstack([whole.coef_.T, whole.intercept_]))
+        trials = [
+            (length, *loss(W + length * step)) for length in (0.25, 0.5, 1.0, 2.0)
+        ]
+        length, value, next_gradient = min(trials, key=lambda trial: trial[1])
+        descent = descent.after(length * step, next_gradient - gradient)
+        W, gradient = W + length * step, next_gradient
+    pooled = LogisticRegression(tol=1e-10, max_iter=5000).fit(X, y)
+    best = like.from_rows(np.vstack([pooled.coef_.T, pooled.intercept_]))
     assert loss(best)[0] < first - 0.1
     assert value == pytest.approx(loss(best)[0], rel=1e-6)
     np.testing.assert_allclose(
@@ -71,9 +73,9 @@ def test_the_first_direction_is_newtons_for_the_likelihood():
     like, W = likelihood(X, y), 0.3 * model()
     gradient = like.value_and_gradient(W)[1]
     step = Descent(like).direction(W, gradient)
-    moved = like.value_and_gradient(W + 1e-4 * step)[1]
-    moved -= like.value_and_gradient(W - 1e-4 * step)[1]
-    gap = moved / 2e-4 + gradient
+    gradient_change = like.value_and_gradient(W + 1e-4 * step)[1]
+    gradient_change -= like.value_and_gradient(W - 1e-4 * step)[1]
+    gap = gradient_change / 2e-4 + gradient
     gap -= gap.mean(axis=1, keepdims=True)
     assert np.linalg.norm(gap) < 0.05 * np.linalg.norm(gradient)
 
@@ -130,21 +132,22 @@ def test_terms_of_nodes_add_up():
     X, y = rows()
     halves = [slice(0, 120), slice(120, None)]
     nodes = []
-    for own in halves:
-        told = class_moments(X[own], y[own])
-        nodes.append(NodeLoss(told, np.arange(3), model(own.start), model(9)))
+    for in_node in halves:
+        moments = class_moments(X[in_node], y[in_node])
+        nodes.append(NodeLoss(moments, np.arange(3), model(in_node.start), model(9)))
     like = Likelihood.of(nodes, 3)
     slopes = [like.at_own_model(k, node)[0] for k, node in enumerate(nodes)]
     np.testing.assert_allclose(like.slope, sum(slopes), atol=1e-12)
     assert all(np.abs(slope).max() > 0.1 for slope in slopes)
     W = model(7)
-    both = like.loss.value_and_gradient(W)[0]
-    apart = [like.expected(W, [k])[0] for k in range(2)]
-    assert both == pytest.approx(sum(apart))
-    assert like.expected(W, [1, 0])[0] == pytest.approx(both)
+    loss_of_all = like.loss.value_and_gradient(W)[0]
+    losses = [like.expected(W, [k])[0] for k in range(2)]
+    assert loss_of_all == pytest.approx(sum(losses))
+    assert like.expected(W, [1, 0])[0] == pytest.approx(loss_of_all)
     alone = Likelihood.of(nodes[1:], 3)
     shift = alone.loss.moments.origin - like.loss.moments.origin
-    moved = np.vstack([W[:-1], W[-1] + shift @ W[:-1]])
-    assert alone.loss.value_and_gradient(moved)[0] != pytest.approx(apart[1])
-    own = like.expected(W, [0], np.array([True, True, False]))[0]
-    assert own < apart[0]
+    W_about_origin_of_one = np.vstack([W[:-1], W[-1] + shift @ W[:-1]])
+    alone_value = alone.loss.value_and_gradient(W_about_origin_of_one)[0]
+    assert alone_value != pytest.approx(losses[1])
+    of_two_outputs = like.expected(W, [0], np.array([True, True, False]))[0]
+    assert of_two_outputs < losses[0]

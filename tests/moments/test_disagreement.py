@@ -34,8 +34,10 @@ def local(X, y):
 
 
 def members(X, y, nodes):
-    own = [nodes == k for k in range(nodes.max() + 1)]
-    return [(NAMES[k], local(X[rows], y[rows])) for k, rows in enumerate(own)]
+    masks = [nodes == k for k in range(nodes.max() + 1)]
+    return [
+        (NAMES[k], local(X[in_node], y[in_node])) for k, in_node in enumerate(masks)
+    ]
 
 
 def fitted(X, y, nodes, clfs=None, **parameters):
@@ -64,10 +66,10 @@ def test_a_strong_penalty_at_all_nodes_is_no_other_rule():
     assert agg.C_ < 1e-3
     assert not words(caught, NodesDisagreeWarning)
     # One whose labels are coded in another way is still found.
-    wrong = np.where(nodes == 2, (y + 1) % 10, y)
-    own = nodes == 2
-    clfs[2] = NAMES[2], LinearSVC(C=1e-4).fit(X[own], wrong[own])
-    _, caught = fitted(X, wrong, nodes, clfs)
+    shifted_labels = np.where(nodes == 2, (y + 1) % 10, y)
+    in_node = nodes == 2
+    clfs[2] = NAMES[2], LinearSVC(C=1e-4).fit(X[in_node], shifted_labels[in_node])
+    _, caught = fitted(X, shifted_labels, nodes, clfs)
     assert "'nice'" in words(caught, NodesDisagreeWarning)[0]
 
 
@@ -111,10 +113,10 @@ def test_files_tell_the_same():
     y = np.where(nodes == 1, (y + 1) % 3, y)
     clfs = members(X, y, nodes)
     agg, caught = fitted(X, y, nodes, clfs)
-    there = GEMSLogisticAggregator(as_files(X, y, nodes, clfs), random_state=0)
+    of_files = GEMSLogisticAggregator(as_files(X, y, nodes, clfs), random_state=0)
     with pytest.warns(NodesDisagreeWarning) as files:
-        there.fit()
-    assert there.node_scores_["loss"] == agg.node_scores_["loss"]
+        of_files.fit()
+    assert of_files.node_scores_["loss"] == agg.node_scores_["loss"]
     (message,) = words(caught, NodesDisagreeWarning)
     assert words(files, NodesDisagreeWarning) == [message]
 
@@ -131,8 +133,8 @@ def test_the_warning_points_to_whoever_called_fit():
 def test_labels_at_random_are_another_rule():
     X, y = rows(800)
     nodes = np.arange(len(y)) // 3 % 4
-    own = np.flatnonzero(nodes == 2)
-    y[own] = np.random.default_rng(0).permutation(y[own])
+    rows_of_node = np.flatnonzero(nodes == 2)
+    y[rows_of_node] = np.random.default_rng(0).permutation(y[rows_of_node])
     _, caught = fitted(X, y, nodes)
     (message,) = words(caught, NodesDisagreeWarning)
     assert "'nice' (" in message and message.count("(") == 1
@@ -148,14 +150,14 @@ def by_feature(X, y):
 
 
 @pytest.mark.parametrize(
-    "how",
+    "deal",
     [skewed, by_feature, lambda X, y: y],
     ids=["skewed", "by feature", "by label"],
 )
 @pytest.mark.parametrize("spread", [1.0, 8.0])
-def test_nodes_of_other_rows_do_not_disagree(how, spread):
+def test_nodes_of_other_rows_do_not_disagree(deal, spread):
     X, y = rows(1800, spread=spread)
-    agg, caught = fitted(X, y, how(X, y))
+    agg, caught = fitted(X, y, deal(X, y))
     assert not words(caught, NodesDisagreeWarning)
     assert np.isfinite(agg.node_scores_["loss"]).all()
 
@@ -222,9 +224,9 @@ def test_the_last_layer_of_networks_tells_too():
 
 def twice(X, y, nodes):
     """The rows of paris once more, in another order, under a fourth name."""
-    own = np.flatnonzero(nodes == 1)[::-1]
-    nodes = np.append(nodes, np.full(len(own), 3))
-    return np.vstack([X, X[own]]), np.append(y, y[own]), nodes
+    rows_of_paris = np.flatnonzero(nodes == 1)[::-1]
+    nodes = np.append(nodes, np.full(len(rows_of_paris), 3))
+    return np.vstack([X, X[rows_of_paris]]), np.append(y, y[rows_of_paris]), nodes
 
 
 @pytest.mark.parametrize("n_components", [1, 16])
@@ -271,22 +273,24 @@ def test_equal_models_of_other_rows_are_no_twins():
 def test_nodes_of_one_classifier_are_corrected_as_one():
     """Rows that come four times, as four nodes or as one, make the same model."""
     X, y = rows(200, spread=3.0)
-    other, y_other = rows(200, spread=3.0, seed=5)
-    own, clf = local(other, y_other), local(X[:40], y[:40])
-    X, y = np.vstack([X, X, X, X, other]), np.concatenate([y, y, y, y, y_other])
-    pieces = np.repeat([0, 1, 2, 3, 4], 200)
-    whole = fitted(X, y, np.where(pieces < 4, 0, 1), [clf, own], n_components=1)[
+    X_other, y_other = rows(200, spread=3.0, seed=5)
+    other_clf, clf = local(X_other, y_other), local(X[:40], y[:40])
+    X, y = np.vstack([X, X, X, X, X_other]), np.concatenate([y, y, y, y, y_other])
+    copies = np.repeat([0, 1, 2, 3, 4], 200)
+    proba_of_one = fitted(
+        X, y, np.where(copies < 4, 0, 1), [clf, other_clf], n_components=1
+    )[0].predict_proba(X)
+    proba_of_four = fitted(X, y, copies, [clf] * 4 + [other_clf], n_components=1)[
         0
     ].predict_proba(X)
-    dealt = fitted(X, y, pieces, [clf] * 4 + [own], n_components=1)[0].predict_proba(X)
-    np.testing.assert_allclose(dealt, whole, atol=1e-3)
+    np.testing.assert_allclose(proba_of_four, proba_of_one, atol=1e-3)
 
 
 def test_functions_of_sums_do_not_depend_on_how_rows_are_dealt():
     X, y = rows(200, spread=3.0)
     clf = RidgeClassifier().fit(X, y)
     nodes = np.arange(200) // 3 % 4
-    whole = fitted(X, y, np.zeros(200, dtype=int), [clf])[0]
-    dealt = fitted(X, y, nodes, [clf] * 4)[0]
-    assert dealt.exact_
-    np.testing.assert_allclose(dealt.coef_, whole.coef_, rtol=1e-8)
+    of_one_node = fitted(X, y, np.zeros(200, dtype=int), [clf])[0]
+    of_four_nodes = fitted(X, y, nodes, [clf] * 4)[0]
+    assert of_four_nodes.exact_
+    np.testing.assert_allclose(of_four_nodes.coef_, of_one_node.coef_, rtol=1e-8)

@@ -9,7 +9,7 @@ import pytest
 from skgems.moments import SHARED, class_moments, draw_rows, merge_moments
 
 
-def made(kind, seed=0, n_rows=4000):
+def moments_of_parts(kind, seed=0, n_rows=4000):
     rng = np.random.default_rng(seed)
     y = rng.choice(3, n_rows, p=[0.6, 0.3, 0.1])
     parts = 2 * y + rng.integers(0, 2, n_rows)
@@ -20,25 +20,27 @@ def made(kind, seed=0, n_rows=4000):
 
 @pytest.mark.parametrize("kind", ["class", "diagonal"])
 def test_parts_are_drawn_as_often_and_as_wide_as_they_are(kind):
-    moments = made(kind)
+    moments = moments_of_parts(kind)
     X, y = draw_rows(moments, 60_000, random_state=0)
-    again = class_moments(X, y, kind="diagonal").by_class()
-    known = moments.by_class()
-    shares = [m.counts / m.counts.sum() for m in (again, known)]
+    drawn_moments = class_moments(X, y, kind="diagonal").by_class()
+    expected = moments.by_class()
+    shares = [m.counts / m.counts.sum() for m in (drawn_moments, expected)]
     np.testing.assert_allclose(*shares, atol=0.01)
     np.testing.assert_allclose(
-        again.origin + again.means, known.origin + known.means, atol=0.15
+        drawn_moments.origin + drawn_moments.means,
+        expected.origin + expected.means,
+        atol=0.15,
     )
-    squares = known.scatter
+    squares = expected.scatter
     if kind == "class":
         squares = np.stack([s.diagonal() for s in squares])
-    ours = again.scatter / again.group_counts[:, None]
-    theirs = squares / known.group_counts[:, None]
-    np.testing.assert_allclose(ours, theirs, rtol=0.08, atol=1e-9)
+    drawn_variances = drawn_moments.scatter / drawn_moments.group_counts[:, None]
+    variances = squares / expected.group_counts[:, None]
+    np.testing.assert_allclose(drawn_variances, variances, rtol=0.08, atol=1e-9)
 
 
 def test_a_seed_says_what_is_drawn():
-    moments = made("diagonal")
+    moments = moments_of_parts("diagonal")
     one, two, other = (draw_rows(moments, 50, random_state=s) for s in (1, 1, 2))
     np.testing.assert_array_equal(one[0], two[0])
     assert not np.array_equal(one[0], other[0])
@@ -48,12 +50,12 @@ def test_classes_without_variances_have_those_of_all():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(400, 1)) * 3.0, np.arange(400) % 2
     shared = class_moments(X, y, kind="shared")
-    drawn, labels = draw_rows(shared, 20_000, random_state=0)
+    drawn_rows, labels = draw_rows(shared, 20_000, random_state=0)
     for label in (0, 1):
-        assert drawn[labels == label].std() == pytest.approx(3.0, rel=0.1)
+        assert drawn_rows[labels == label].std() == pytest.approx(3.0, rel=0.1)
     alone = class_moments(X[:1], y[:1], kind="diagonal")
-    both = merge_moments([class_moments(X, y, kind="diagonal"), alone])
-    assert np.isfinite(draw_rows(both, 10, random_state=0)[0]).all()
+    merged = merge_moments([class_moments(X, y, kind="diagonal"), alone])
+    assert np.isfinite(draw_rows(merged, 10, random_state=0)[0]).all()
 
 
 def test_a_class_has_its_own_variances_beside_those_of_others():
@@ -62,6 +64,6 @@ def test_a_class_has_its_own_variances_beside_those_of_others():
     X = rng.standard_normal((68, 2)) * np.where(y == 0, 1.0, 100.0)[:, None]
     moments = class_moments(X, y, min_cluster_size=5)
     assert moments.groups.tolist() == [0, SHARED]
-    drawn, own = draw_rows(moments, 500, random_state=0)
-    assert np.unique(own).tolist() == [0]
-    assert drawn.std() < 2.0
+    drawn_rows, classes = draw_rows(moments, 500, random_state=0)
+    assert np.unique(classes).tolist() == [0]
+    assert drawn_rows.std() < 2.0

@@ -25,12 +25,14 @@ def test_sums_stay_what_they_are(kind, most):
     X, y, moments = parts_of(kind)
     fewer = fewer_parts(moments, most)
     assert 3 <= len(fewer.columns) <= max(most, 3)
-    one, other = fewer.by_class(), class_moments(X, y, kind=kind)
-    np.testing.assert_array_equal(one.counts, other.counts)
-    places = [own.origin + own.means for own in (one, other)]
-    np.testing.assert_allclose(*places, rtol=1e-12)
-    size = np.abs(other.scatter).max()
-    np.testing.assert_allclose(one.scatter, other.scatter, atol=1e-12 * size)
+    merged = fewer.by_class()
+    expected = class_moments(X, y, kind=kind)
+    np.testing.assert_array_equal(merged.counts, expected.counts)
+    np.testing.assert_allclose(
+        merged.origin + merged.means, expected.origin + expected.means, rtol=1e-12
+    )
+    size = np.abs(expected.scatter).max()
+    np.testing.assert_allclose(merged.scatter, expected.scatter, atol=1e-12 * size)
 
 
 def test_what_is_few_enough_stays_as_it_is():
@@ -48,8 +50,10 @@ def test_places_are_found_in_any_order_and_units():
     again = class_moments(X[order] * units, y[order], kind="diagonal", parts=parts)
     again = fewer_parts(again, 6)
 
-    def places(own, unit):
-        found = (own.origin + own.means) * unit
-        return found[np.lexsort((found[:, 0].round(3), own.columns))]
+    def means_in_units(merged, unit):
+        sorted_means = (merged.origin + merged.means) * unit
+        return sorted_means[np.lexsort((sorted_means[:, 0].round(3), merged.columns))]
 
-    np.testing.assert_allclose(places(again, 1.0), places(fewer, units), rtol=1e-9)
+    np.testing.assert_allclose(
+        means_in_units(again, 1.0), means_in_units(fewer, units), rtol=1e-9
+    )

@@ -32,30 +32,32 @@ def model(moments, n_classes=4, size=0.8, seed=1):
     return size * rng.standard_normal((moments.n_features + 1, n_classes))
 
 
-def covariance(moments, column):
+def class_covariance(moments, column):
     """Of a class about its parts' means, by hand."""
-    own = moments.groups == column
-    if own.any():
-        scatter = moments.scatter[own][0] / moments.group_counts[own][0]
+    is_own_group = moments.groups == column
+    if is_own_group.any():
+        scatter = (
+            moments.scatter[is_own_group][0] / moments.group_counts[is_own_group][0]
+        )
     else:
         scatter = moments.scatter.sum(axis=0) / moments.group_counts.sum()
         count = moments.counts[moments.columns == column].sum()
-        place = np.searchsorted(np.unique(moments.columns), column)
-        ratio = np.sqrt(moments.squares[place] / count / scatter.diagonal())
+        index = np.searchsorted(np.unique(moments.columns), column)
+        ratio = np.sqrt(moments.squares[index] / count / scatter.diagonal())
         scatter = ratio[:, None] * scatter * ratio
     return np.diag(scatter) if scatter.ndim == 1 else scatter
 
 
-def drawn(moments, W, seed=2):
+def loss_of_drawn_rows(moments, W, seed=2):
     """Loss and gradient on drawn rows, and what each of these may be off by."""
     rng = np.random.default_rng(seed)
     value, value_variance = 0.0, 0.0
     gradient, variance = np.zeros_like(W), np.zeros_like(W)
     for column in np.unique(moments.columns):
-        own = np.flatnonzero(moments.columns == column)
-        count = moments.counts[own].sum()
-        root = np.linalg.cholesky(covariance(moments, column))
-        part = rng.choice(own, N_DRAWN, p=moments.counts[own] / count)
+        parts = np.flatnonzero(moments.columns == column)
+        count = moments.counts[parts].sum()
+        root = np.linalg.cholesky(class_covariance(moments, column))
+        part = rng.choice(parts, N_DRAWN, p=moments.counts[parts] / count)
         noise = rng.standard_normal((N_DRAWN, moments.n_features))
         rows = np.column_stack([moments.means[part] + noise @ root.T, np.ones(N_DRAWN)])
         losses, residuals = log_losses(rows @ W, np.full(N_DRAWN, column))
@@ -86,7 +88,7 @@ def test_it_is_the_mean_over_drawn_rows(kind, n_parts, n_classes):
     assert len(moments.columns) == n_parts * n_classes
     W = model(moments, n_classes)
     value, gradient = GaussianLoss(moments, n_classes).value_and_gradient(W)
-    expected, slope, error, slope_error = drawn(moments, W)
+    expected, slope, error, slope_error = loss_of_drawn_rows(moments, W)
     # 2 to 32 numbers: 5 standard errors are passed by chance once in 50,000 runs. The
     # points that stand for the Gaussians are off by about as much as the drawn rows.
     assert abs(value - expected) < 5 * error < 0.02 * value
@@ -95,14 +97,14 @@ def test_it_is_the_mean_over_drawn_rows(kind, n_parts, n_classes):
     assert slope_error.max() < 0.02 * np.abs(gradient).max()
 
 
-@pytest.mark.parametrize("at", ["anywhere", "equal columns", "zero", "far"])
+@pytest.mark.parametrize("case", ["anywhere", "equal columns", "zero", "far"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_gradient_is_that_of_the_value(kind, at):
+def test_the_gradient_is_that_of_the_value(kind, case):
     moments = moments_of(kind, n_parts=2)
-    W = model(moments, size=4.0 if at == "far" else 0.8)
-    if at == "equal columns":
+    W = model(moments, size=4.0 if case == "far" else 0.8)
+    if case == "equal columns":
         W[:, 1:3] = W[:, :1]
-    if at == "zero":
+    if case == "zero":
         W[:] = 0.0
     loss = GaussianLoss(moments, 4)
     gradient = loss.value_and_gradient(W)[1]
@@ -118,36 +120,42 @@ def test_the_gradient_of_some_parts_and_outputs(kind):
     outputs = np.array([True, False, True, True])
     parts = np.array([0, 4, 5, 7])
 
-    def function(W):
+    def loss_of_parts(W):
         return loss.value_and_gradient(W, parts=parts, outputs=outputs)
 
-    value, gradient = function(W)
-    expected = differences(function, W)
+    value, gradient = loss_of_parts(W)
+    expected = differences(loss_of_parts, W)
     np.testing.assert_allclose(gradient, expected, atol=1e-6 * np.abs(expected).max())
     assert (gradient[:, 1] == 0).all()
     # The same as where there are no other parts and outputs.
-    fewer = class_moments_of_parts(moments, parts, np.array([0, -1, 1, 2]))
-    alone, own = GaussianLoss(fewer, 3).value_and_gradient(W[:, outputs])
-    assert value == pytest.approx(alone, rel=1e-12)
-    np.testing.assert_allclose(gradient[:, outputs], own, atol=1e-10)
+    fewer = moments_of_parts(moments, parts, np.array([0, -1, 1, 2]))
+    value_alone, gradient_alone = GaussianLoss(fewer, 3).value_and_gradient(
+        W[:, outputs]
+    )
+    assert value == pytest.approx(value_alone, rel=1e-12)
+    np.testing.assert_allclose(gradient[:, outputs], gradient_alone, atol=1e-10)
 
 
-def class_moments_of_parts(moments, parts, places):
-    kept = (moments.groups < 0) | np.isin(moments.groups, moments.columns[parts])
-    groups, squares = moments.groups[kept], moments.squares
+def moments_of_parts(moments, parts, new_columns):
+    in_parts = (moments.groups < 0) | np.isin(moments.groups, moments.columns[parts])
+    groups = moments.groups[in_parts]
+    squares = moments.squares
     if squares is not None:
-        whole = moments.class_counts(len(places))
-        part = np.bincount(moments.columns[parts], weights=moments.counts[parts])
-        own = np.unique(moments.columns[parts])
-        squares = squares[own] * (part[own] / whole[own])[:, None]
+        counts_of_all = moments.class_counts(len(new_columns))
+        counts_of_parts = np.bincount(
+            moments.columns[parts], weights=moments.counts[parts]
+        )
+        classes = np.unique(moments.columns[parts])
+        shares = counts_of_parts[classes] / counts_of_all[classes]
+        squares = squares[classes] * shares[:, None]
     return replace(
         moments,
-        columns=places[moments.columns[parts]],
+        columns=new_columns[moments.columns[parts]],
         counts=moments.counts[parts],
         means=moments.means[parts],
-        groups=np.where(groups < 0, -1, places[groups]),
-        group_counts=moments.group_counts[kept],
-        scatter=moments.scatter[kept],
+        groups=np.where(groups < 0, -1, new_columns[groups]),
+        group_counts=moments.group_counts[in_parts],
+        scatter=moments.scatter[in_parts],
         squares=squares,
     )
 
@@ -315,10 +323,10 @@ def test_very_many_classes_have_the_covariance_of_all(monkeypatch, kind):
     assert value == pytest.approx(again, rel=1e-12)
     assert value != pytest.approx(before, rel=1e-6)
     np.testing.assert_allclose(gradient, same, atol=1e-10 * np.abs(same).max())
-    told = np.ones(4, dtype=bool)
+    all_outputs = np.ones(4, dtype=bool)
     np.testing.assert_allclose(
-        loss.curvature(W, told)[0],
-        GaussianLoss(of_all, 4).curvature(W, told)[0],
+        loss.curvature(W, all_outputs)[0],
+        GaussianLoss(of_all, 4).curvature(W, all_outputs)[0],
         rtol=1e-10,
         atol=1e-8,
     )

@@ -12,8 +12,9 @@ from skgems.moments import k_means
 def blobs(n_blobs=5, per_blob=40, n_features=60, spread=1.0, seed=0):
     rng = np.random.default_rng(seed)
     centers = 8.0 * rng.standard_normal((n_blobs, n_features))
-    own = rng.permutation(np.repeat(np.arange(n_blobs), per_blob))
-    return centers[own] + spread * rng.standard_normal((len(own), n_features)), own
+    labels = rng.permutation(np.repeat(np.arange(n_blobs), per_blob))
+    noise = spread * rng.standard_normal((len(labels), n_features))
+    return centers[labels] + noise, labels
 
 
 def same_parts(one, other):
@@ -22,8 +23,8 @@ def same_parts(one, other):
 
 
 def test_what_lies_apart_is_found():
-    rows, own = blobs()
-    assert same_parts(k_means(rows, 5, random_state=0), own)
+    rows, blob_of_row = blobs()
+    assert same_parts(k_means(rows, 5, random_state=0), blob_of_row)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -50,11 +51,11 @@ def test_every_row_is_in_the_cluster_of_the_nearest_mean(weighted):
 
 def test_centers_far_from_each_other_are_drawn():
     """Seven rows far from two hundred are found before any step is made."""
-    rows, own = blobs(n_blobs=8, per_blob=200, spread=0.1)
-    first = np.unique(own, return_index=True)[1]
-    kept = np.union1d(np.flatnonzero(own == 0), first)
-    labels = k_means(rows[kept], 8, max_iter=0, random_state=3)
-    assert same_parts(labels, own[kept])
+    rows, blob_of_row = blobs(n_blobs=8, per_blob=200, spread=0.1)
+    first = np.unique(blob_of_row, return_index=True)[1]
+    chosen = np.union1d(np.flatnonzero(blob_of_row == 0), first)
+    labels = k_means(rows[chosen], 8, max_iter=0, random_state=3)
+    assert same_parts(labels, blob_of_row[chosen])
 
 
 def test_equal_rows_are_one_cluster():
@@ -66,12 +67,12 @@ def test_equal_rows_are_one_cluster():
 
 def test_it_is_the_same_whether_products_are_held_or_rows_sparse(monkeypatch):
     rows, _ = blobs(spread=9.0)
-    found = k_means(rows, 7, random_state=0)
+    labels = k_means(rows, 7, random_state=0)
     np.testing.assert_array_equal(
-        k_means(sparse.csr_matrix(rows), 7, random_state=0), found
+        k_means(sparse.csr_matrix(rows), 7, random_state=0), labels
     )
     monkeypatch.setattr(skgems.moments._fewer, "_MOST_HELD", 0)
-    np.testing.assert_array_equal(k_means(rows, 7, random_state=0), found)
+    np.testing.assert_array_equal(k_means(rows, 7, random_state=0), labels)
     np.testing.assert_array_equal(
-        k_means(sparse.csr_matrix(rows), 7, random_state=0), found
+        k_means(sparse.csr_matrix(rows), 7, random_state=0), labels
     )

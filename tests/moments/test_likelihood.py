@@ -19,7 +19,7 @@ from skgems.moments import (
     log_losses,
     share_of_gradient,
 )
-from skgems.moments._likelihood import _as_sure_as_likely, _Coordinates
+from skgems.moments._likelihood import Coordinates, _as_sure_as_likely
 
 KINDS = ["class", "shared", "diagonal"]
 
@@ -38,9 +38,9 @@ def node_of(X, y, columns, W, kind="class"):
     moments = class_moments(X, y, kind=kind)
     rows = np.column_stack([X - moments.origin, np.ones(len(X))])
     W = np.vstack([W[:-1], W[-1] + moments.origin @ W[:-1]])
-    known = np.isin(y, columns)
-    places = np.searchsorted(columns, y[known])
-    gradient = rows[known].T @ log_losses(rows[known] @ W, places)[1]
+    is_known = np.isin(y, columns)
+    known_columns = np.searchsorted(columns, y[is_known])
+    gradient = rows[is_known].T @ log_losses(rows[is_known] @ W, known_columns)[1]
     return NodeLoss(moments, columns, W, gradient)
 
 
@@ -48,10 +48,10 @@ def nodes_of(X, y, owners, kind="class", seed=3):
     """Nodes of some classes each, with models of no special merit."""
     rng, nodes = np.random.default_rng(seed), []
     for owner in np.unique(owners):
-        own = owners == owner
-        columns = np.unique(y[own])
+        in_node = owners == owner
+        columns = np.unique(y[in_node])
         W = 0.5 * rng.standard_normal((X.shape[1] + 1, len(columns)))
-        node = node_of(X[own], y[own], columns, W, kind)
+        node = node_of(X[in_node], y[in_node], columns, W, kind)
         if len(columns) == 1:
             node = NodeLoss(node.moments, columns)
         nodes.append(node)
@@ -96,37 +96,37 @@ def test_with_share_1_the_gradient_at_a_nodes_model_is_that_of_its_rows(kind, co
     W = np.random.default_rng(1).standard_normal((4, len(columns)))
     node = node_of(X, y, columns, W, kind)
     likelihood = Likelihood.of([node], 3, share=1.0, C=2.0)
-    at = np.zeros((4, 3))
-    at[:, columns] = W
+    wide_W = np.zeros((4, 3))
+    wide_W[:, columns] = W
     if len(columns) < 3:
         # Where the others are never likely the softmax goes over the node's classes.
-        at[-1, 1] = -1e3
-    inside = likelihood.from_rows(at)
-    gradient = likelihood.value_and_gradient(inside)[1]
-    penalty = np.zeros_like(inside)
-    penalty[:-1] = X.var(axis=0)[:, None] * inside[:-1] / 2.0
-    known = np.isin(y, columns)
-    logits = X[known] @ W[:-1] + W[-1]
+        wide_W[-1, 1] = -1e3
+    centred_W = likelihood.from_rows(wide_W)
+    gradient = likelihood.value_and_gradient(centred_W)[1]
+    penalty = np.zeros_like(centred_W)
+    penalty[:-1] = X.var(axis=0)[:, None] * centred_W[:-1] / 2.0
+    is_known = np.isin(y, columns)
+    logits = X[is_known] @ W[:-1] + W[-1]
     residuals = softmax(logits, axis=1)
-    residuals[np.arange(known.sum()), np.searchsorted(columns, y[known])] -= 1.0
-    away = np.column_stack([X - X.mean(axis=0), np.ones(len(X))])
-    true = np.zeros_like(gradient)
-    true[:, columns] = away[known].T @ residuals
+    residuals[np.arange(is_known.sum()), np.searchsorted(columns, y[is_known])] -= 1.0
+    extended_rows = np.column_stack([X - X.mean(axis=0), np.ones(len(X))])
+    true_gradient = np.zeros_like(gradient)
+    true_gradient[:, columns] = extended_rows[is_known].T @ residuals
     if len(columns) < 3:
-        gradient, true, penalty = gradient[:, :0], true[:, :0], penalty[:, :0]
         # What is left of the node is its linear term, of its own classes only.
         assert (likelihood.slope[:, 1] == 0).all()
         expected = likelihood.loss.value_and_gradient(
-            inside, parts=np.array([0, 2]), outputs=np.array([True, False, True])
+            centred_W, parts=np.array([0, 2]), outputs=np.array([True, False, True])
         )[1]
-        whole = likelihood.slope + expected
+        corrected = likelihood.slope + expected
         np.testing.assert_allclose(
-            whole[:, columns],
-            away[known].T @ residuals,
-            atol=1e-8 * np.abs(whole).max(),
+            corrected[:, columns],
+            extended_rows[is_known].T @ residuals,
+            atol=1e-8 * np.abs(corrected).max(),
         )
+        return
     np.testing.assert_allclose(
-        gradient - penalty, true, atol=1e-9 * np.abs(likelihood.slope).max()
+        gradient - penalty, true_gradient, atol=1e-9 * np.abs(likelihood.slope).max()
     )
 
 
@@ -134,11 +134,11 @@ def test_with_share_1_the_gradient_at_a_nodes_model_is_that_of_its_rows(kind, co
 def test_the_share_of_what_is_corrected(share):
     X, y = rows_of()
     node = node_of(X, y, np.arange(3), np.ones((4, 3)) * [0.2, -0.1, 0.4])
-    whole = Likelihood.of([node], 3, share=1.0).slope
-    part = Likelihood.of([node], 3, share=share).slope
+    whole_slope = Likelihood.of([node], 3, share=1.0).slope
+    slope = Likelihood.of([node], 3, share=share).slope
     factor = 600 / (600 + 3 * 3) if share is None else share
-    np.testing.assert_allclose(part, factor * whole, rtol=1e-12)
-    assert np.abs(whole).max() > 1.0
+    np.testing.assert_allclose(slope, factor * whole_slope, rtol=1e-12)
+    assert np.abs(whole_slope).max() > 1.0
 
 
 def test_the_share_by_rows_features_and_classes():
@@ -146,9 +146,9 @@ def test_the_share_by_rows_features_and_classes():
     assert share_of_gradient(100.0, 25, 4, diagonal=True) == 100 / 108
     X, y = rows_of()
     node = node_of(X, y, np.arange(3), np.ones((4, 3)) * [0.2, -0.1, 0.4], "diagonal")
-    whole = Likelihood.of([node], 3, share=1.0).slope
+    whole_slope = Likelihood.of([node], 3, share=1.0).slope
     np.testing.assert_allclose(
-        Likelihood.of([node], 3).slope, 600 / 606 * whole, rtol=1e-12
+        Likelihood.of([node], 3).slope, 600 / 606 * whole_slope, rtol=1e-12
     )
 
 
@@ -208,10 +208,10 @@ def test_the_gradient_at_the_minimum_is_about_zero(kind, C):
     unit = np.append(likelihood.scales, 1.0)[:, None]
     assert np.abs(gradient / unit).max() < 2e-3 * likelihood.n_rows
     # From far away the same is found, but for what no row would notice.
-    far = 3.0 * np.random.default_rng(1).standard_normal((4, 3)) / unit
-    other = likelihood.minimize(far)
-    again = likelihood.value_and_gradient(other)[0]
-    assert again == pytest.approx(value, abs=2e-4 * likelihood.n_rows)
+    distant_start = 3.0 * np.random.default_rng(1).standard_normal((4, 3)) / unit
+    other = likelihood.minimize(distant_start)
+    other_value = likelihood.value_and_gradient(other)[0]
+    assert other_value == pytest.approx(value, abs=2e-4 * likelihood.n_rows)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -221,15 +221,15 @@ def test_the_minimum_is_that_of_another_search(kind, n_classes):
     likelihood = Likelihood.of(nodes_of(X, y, np.arange(600) % 2, kind), n_classes)
     shape = 4, n_classes
 
-    def flat(z):
+    def loss_of_flat(z):
         value, gradient = likelihood.value_and_gradient(z.reshape(shape))
         return value, gradient.ravel()
 
-    other = minimize(flat, np.zeros(4 * n_classes), jac=True, method="BFGS").x
-    found = likelihood.minimize()
+    other = minimize(loss_of_flat, np.zeros(4 * n_classes), jac=True, method="BFGS").x
+    minimum = likelihood.minimize()
     # The search ends where it gains no more: 1e-7 nats a row are 1e-3 of a logit.
     np.testing.assert_allclose(
-        X @ on_rows(likelihood, found)[:-1] + on_rows(likelihood, found)[-1],
+        X @ on_rows(likelihood, minimum)[:-1] + on_rows(likelihood, minimum)[-1],
         X @ on_rows(likelihood, other.reshape(shape))[:-1]
         + on_rows(likelihood, other.reshape(shape))[-1],
         atol=0.02,
@@ -245,12 +245,12 @@ def test_a_nodes_own_best_model_is_the_best(kind, C, n_classes):
     W = pooled(X, y, C)
     node = node_of(X, y, np.arange(n_classes), W, kind)
     likelihood = Likelihood.of([node], n_classes, C=C, share=1.0)
-    inside = likelihood.from_rows(W)
+    centred_W = likelihood.from_rows(W)
     unit = np.append(likelihood.scales, 1.0)[:, None]
-    gradient = likelihood.value_and_gradient(inside)[1] / unit
+    gradient = likelihood.value_and_gradient(centred_W)[1] / unit
     assert np.abs(gradient).max() < 1e-5 * len(X)
-    found = on_rows(likelihood, likelihood.minimize())
-    gap = (X @ found[:-1] + found[-1]) - (X @ W[:-1] + W[-1])
+    minimum = on_rows(likelihood, likelihood.minimize())
+    gap = (X @ minimum[:-1] + minimum[-1]) - (X @ W[:-1] + W[-1])
     assert np.abs(gap).max() < 0.02
 
 
@@ -259,8 +259,8 @@ def test_without_the_correction_it_is_another():
     W = pooled(X, y, 1.0)
     node = node_of(X, y, np.arange(3), W)
     likelihood = Likelihood.of([node], 3, share=0.0)
-    found = on_rows(likelihood, likelihood.minimize())
-    assert np.abs((found - W)[:-1] * X.std(axis=0)[:, None]).max() > 0.1
+    minimum = on_rows(likelihood, likelihood.minimize())
+    assert np.abs((minimum - W)[:-1] * X.std(axis=0)[:, None]).max() > 0.1
 
 
 @pytest.mark.parametrize("C", [1e-3, 0.03, 1.0, 100.0])
@@ -279,18 +279,18 @@ def test_logistic_regression_is_recovered_where_classes_are_gaussian(n_classes, 
         for k in range(4)
     ]
     likelihood = Likelihood.of(nodes, n_classes, C=C)
-    found, W = on_rows(likelihood, likelihood.minimize()), pooled(X, y, C)
+    minimum, W = on_rows(likelihood, likelihood.minimize()), pooled(X, y, C)
     # Standard errors of the rows' model, in units of the features. Sums of Gaussian
     # rows know as much as the rows, so the two differ by at most about as much; the
     # search and the points that stand for Gaussians add some 0.005 logits.
     center, unit = X.mean(axis=0), np.append(X.std(axis=0), 1.0)[:, None]
     errors = standard_errors((X - center) / X.std(axis=0), X @ W[:-1] + W[-1], C)
-    one, other = (
-        unit * np.vstack([V[:-1], V[-1] + center @ V[:-1]]) for V in (found, W)
+    scaled_minimum, scaled_W = (
+        unit * np.vstack([V[:-1], V[-1] + center @ V[:-1]]) for V in (minimum, W)
     )
-    assert (np.abs(one - other) < 3 * errors + 0.005).all()
+    assert (np.abs(scaled_minimum - scaled_W) < 3 * errors + 0.005).all()
     assert errors.max() < 0.05
-    assert np.abs(other[:-1]).max() > 0.3
+    assert np.abs(scaled_W[:-1]).max() > 0.3
 
 
 def standard_errors(X, logits, C):
@@ -318,10 +318,10 @@ def test_the_recovered_models_differ_by_C():
     sizes = []
     for C in (1e-4, 1e-3, 1e-2, 1.0):
         likelihood = Likelihood.of([node], 3, C=C)
-        own = on_rows(likelihood, likelihood.minimize())[:-1]
-        whole = pooled(X, y, C)[:-1]
-        sizes.append(np.linalg.norm(own))
-        assert sizes[-1] == pytest.approx(np.linalg.norm(whole), rel=0.1)
+        minimum = on_rows(likelihood, likelihood.minimize())[:-1]
+        weights = pooled(X, y, C)[:-1]
+        sizes.append(np.linalg.norm(minimum))
+        assert sizes[-1] == pytest.approx(np.linalg.norm(weights), rel=0.1)
     assert sizes[0] < 0.5 * sizes[1] < 0.5 * sizes[2]
 
 
@@ -347,20 +347,20 @@ def test_the_order_of_nodes_does_not_matter(kind):
 def test_units_and_zero_of_features_do_not_matter():
     X, y = rows_of()
     a, b = np.array([1e-3, 10.0, 400.0]), np.array([5.0, -300.0, 1e4])
-    found = []
+    logits = []
     for rows, scale in ((X, np.ones(3)), (X * a + b, a)):
         rng = np.random.default_rng(0)
         nodes = []
         for k in range(2):
-            own = np.arange(600) % 2 == k
+            in_node = np.arange(600) % 2 == k
             W = rng.standard_normal((4, 3))
             W[:-1] /= scale[:, None]
             W[-1] -= (b if scale is a else np.zeros(3)) @ W[:-1]
-            nodes.append(node_of(rows[own], y[own], np.arange(3), W))
+            nodes.append(node_of(rows[in_node], y[in_node], np.arange(3), W))
         likelihood = Likelihood.of(nodes, 3)
         W = on_rows(likelihood, likelihood.minimize())
-        found.append(rows @ W[:-1] + W[-1])
-    np.testing.assert_allclose(found[1], found[0], atol=1e-5)
+        logits.append(rows @ W[:-1] + W[-1])
+    np.testing.assert_allclose(logits[1], logits[0], atol=1e-5)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -399,18 +399,22 @@ def test_constant_features_get_no_weight(kind):
     likelihood = Likelihood.of(nodes_of(X, y, np.arange(600) % 2, kind), 3)
     W = likelihood.minimize()
     assert (W[1] == 0).all() and (np.abs(W[[0, 2, 3]]) > 1e-3).all()
-    fewer = np.delete(X, 1, axis=1)
+    X_varying = np.delete(X, 1, axis=1)
     nodes = [
         NodeLoss(n.moments, n.columns, np.delete(n.W, 1, axis=0), None)
         for n in nodes_of(X, y, np.arange(600) % 2, kind)
     ]
     assert all(n.gradient is None for n in nodes)
-    plain = Likelihood.of(
-        [NodeLoss(class_moments(fewer, y, kind=kind), np.arange(3))], 3
+    without_constant = Likelihood.of(
+        [NodeLoss(class_moments(X_varying, y, kind=kind), np.arange(3))], 3
     )
-    whole = Likelihood.of([NodeLoss(class_moments(X, y, kind=kind), np.arange(3))], 3)
+    with_constant = Likelihood.of(
+        [NodeLoss(class_moments(X, y, kind=kind), np.arange(3))], 3
+    )
     np.testing.assert_allclose(
-        np.delete(whole.minimize(), 1, axis=0), plain.minimize(), atol=1e-5
+        np.delete(with_constant.minimize(), 1, axis=0),
+        without_constant.minimize(),
+        atol=1e-5,
     )
 
 
@@ -420,8 +424,8 @@ def test_a_class_that_nothing_is_told_of_is_never_likely():
     likelihood = Likelihood.of([node], 4)
     assert likelihood.seen.tolist() == [True, False, True, False]
     W = likelihood.to_rows(likelihood.minimize())
-    far = 100.0 * np.random.default_rng(0).standard_normal((1000, 3))
-    logits = np.vstack([X, far]) @ W[:-1] + W[-1]
+    distant_rows = 100.0 * np.random.default_rng(0).standard_normal((1000, 3))
+    logits = np.vstack([X, distant_rows]) @ W[:-1] + W[-1]
     proba = softmax(logits, axis=1)
     assert proba[:, [1, 3]].max() < 1e-12
     # The others are as if it were not there, but for the penalty of two classes.
@@ -434,26 +438,26 @@ def test_a_class_of_too_few_rows_in_the_gradient_alone():
     """A node's gradient speaks of a class that is too small to be told of."""
     X, y = rows_of(400)
     small = np.flatnonzero(y == 2)[:3]
-    kept = np.append(np.flatnonzero(y < 2), small)
-    X, y = X[kept], y[kept]
+    chosen = np.append(np.flatnonzero(y < 2), small)
+    X, y = X[chosen], y[chosen]
     W = np.random.default_rng(0).standard_normal((4, 3))
     node = node_of(X, y, np.arange(3), W)
-    told = class_moments(X, y, min_cluster_size=5)
+    moments = class_moments(X, y, min_cluster_size=5)
     # What is told starts from rows of larger classes.
-    shift = node.moments.origin - told.origin
-    moved, gradient = node.W.copy(), node.gradient.copy()
-    moved[-1] -= shift @ node.W[:-1]
+    shift = node.moments.origin - moments.origin
+    moved_W, gradient = node.W.copy(), node.gradient.copy()
+    moved_W[-1] -= shift @ node.W[:-1]
     gradient[:-1] += np.outer(shift, gradient[-1])
-    node = NodeLoss(told, node.columns, moved, gradient)
+    node = NodeLoss(moments, node.columns, moved_W, gradient)
     likelihood = Likelihood.of([node], 3)
-    found = likelihood.minimize()
+    minimum = likelihood.minimize()
     assert likelihood.seen.tolist() == [True, True, False]
     # What is common to all outputs is not driven anywhere.
-    assert np.abs(found[:, :2]).max() < 50
-    two = Likelihood.of([NodeLoss(told, np.arange(2))], 3)
+    assert np.abs(minimum[:, :2]).max() < 50
+    two = Likelihood.of([NodeLoss(moments, np.arange(2))], 3)
     proba = [
         softmax((X @ V[:-1] + V[-1])[:, :2], axis=1)
-        for V in (on_rows(likelihood, found), on_rows(two, two.minimize()))
+        for V in (on_rows(likelihood, minimum), on_rows(two, two.minimize()))
     ]
     assert np.abs(proba[0] - proba[1]).mean() < 0.1
 
@@ -465,11 +469,13 @@ def test_one_node_of_one_class_each():
     assert all(node.W is None or node.gradient is None for node in nodes)
     likelihood = Likelihood.of(nodes, 3)
     together = Likelihood.of([NodeLoss(class_moments(X, y), np.arange(3))], 3)
-    found = on_rows(likelihood, likelihood.minimize())
-    np.testing.assert_allclose(found, on_rows(together, together.minimize()), atol=1e-6)
-    right = np.mean(np.argmax(X @ found[:-1] + found[-1], axis=1) == y)
+    minimum = on_rows(likelihood, likelihood.minimize())
+    np.testing.assert_allclose(
+        minimum, on_rows(together, together.minimize()), atol=1e-6
+    )
+    accuracy = np.mean(np.argmax(X @ minimum[:-1] + minimum[-1], axis=1) == y)
     W = pooled(X, y, 1.0)
-    assert right > np.mean(np.argmax(X @ W[:-1] + W[-1], axis=1) == y) - 0.01
+    assert accuracy > np.mean(np.argmax(X @ W[:-1] + W[-1], axis=1) == y) - 0.01
 
 
 # ---- its other methods ----------------------------------------------------------
@@ -485,15 +491,17 @@ def test_what_is_added_is_minimised_with_it():
 
     np.testing.assert_allclose(likelihood.minimize(None, heavy), target, atol=1e-2)
     # Rows that are added are as good as told.
-    more, labels = rows_of(seed=9)
-    about = np.column_stack([more - likelihood.loss.moments.origin, np.ones(600)])
+    added_rows, labels = rows_of(seed=9)
+    extended_rows = np.column_stack(
+        [added_rows - likelihood.loss.moments.origin, np.ones(600)]
+    )
 
-    def of_rows(W):
-        losses, residuals = log_losses(about @ W, labels)
-        return losses.sum(), about.T @ residuals
+    def loss_of_added_rows(W):
+        losses, residuals = log_losses(extended_rows @ W, labels)
+        return losses.sum(), extended_rows.T @ residuals
 
-    W = likelihood.minimize(None, of_rows)
-    gradient = likelihood.value_and_gradient(W)[1] + of_rows(W)[1]
+    W = likelihood.minimize(None, loss_of_added_rows)
+    gradient = likelihood.value_and_gradient(W)[1] + loss_of_added_rows(W)[1]
     assert np.abs(gradient).max() < 2e-3 * 1200
 
 
@@ -502,18 +510,18 @@ def test_the_temperature_is_found_whatever_the_size_of_logits(factor):
     X, y = rows_of(6000)
     likelihood = Likelihood.of([NodeLoss(class_moments(X, y), np.arange(3))], 3)
     W = likelihood.from_rows(pooled(X, y, 1.0))
-    own = likelihood.inverse_temperature(W)
+    best = likelihood.inverse_temperature(W)
     assert likelihood.inverse_temperature(factor * W) == pytest.approx(
-        own / factor, rel=1e-3
+        best / factor, rel=1e-3
     )
     # Rows agree that these are the probabilities.
-    assert 0.8 < own < 1.25
+    assert 0.8 < best < 1.25
     assert likelihood.inverse_temperature(np.zeros((4, 3))) == 1.0
 
     def loss(f):
         return likelihood.loss.value_and_gradient(f * W)[0]
 
-    assert loss(own) <= min(loss(0.97 * own), loss(1.03 * own))
+    assert loss(best) <= min(loss(0.97 * best), loss(1.03 * best))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -566,8 +574,8 @@ def test_corrections_stop_where_they_promise_a_loss_below_zero():
     slope = np.zeros_like(plain.slope)
     slope[0] = 4.0 * plain.n_rows * np.array([1.0, -1.0, 0.0])
     wrong = replace(plain, slope=slope)
-    far = wrong.minimize()
-    assert wrong.value_and_gradient(far)[0] < wrong.penalty(far)[0]
+    endless = wrong.minimize()
+    assert wrong.value_and_gradient(endless)[0] < wrong.penalty(endless)[0]
     bounded, W = wrong.bounded()
     value, _ = bounded.value_and_gradient(W)
     assert value >= bounded.penalty(W)[0]
@@ -575,8 +583,11 @@ def test_corrections_stop_where_they_promise_a_loss_below_zero():
     assert factor in (0.5, 0.25, 0.125, 0.0)
     if factor:
         twice = replace(plain, slope=2.0 * bounded.slope)
-        found = twice.minimize()
-        assert twice.value_and_gradient(found)[0] < twice.penalty(found)[0]
+        endless_of_twice = twice.minimize()
+        assert (
+            twice.value_and_gradient(endless_of_twice)[0]
+            < twice.penalty(endless_of_twice)[0]
+        )
 
 
 def test_a_search_can_end_where_a_loss_is_low_enough():
@@ -602,13 +613,13 @@ def test_the_search_goes_by_other_coordinates_of_the_same_models(kind):
     rng = np.random.default_rng(0)
     W = rng.standard_normal((4, 4)) * like.seen
     W[1] = 0.0
-    coordinates = _Coordinates(like, W, 0.0)
-    place, gradient = coordinates.place(W), rng.standard_normal(W.shape)
-    np.testing.assert_allclose(coordinates.weights(place), W, atol=1e-9)
-    other = rng.standard_normal(place.shape)
-    moved = coordinates.weights(other)
-    assert np.vdot(moved, gradient) == pytest.approx(
-        other @ coordinates.gradient(gradient), rel=1e-9
+    coordinates = Coordinates(like, W, curvature=0.0)
+    z, gradient = coordinates.place(W), rng.standard_normal(W.shape)
+    np.testing.assert_allclose(coordinates.weights(z), W, atol=1e-9)
+    other_z = rng.standard_normal(z.shape)
+    other_W = coordinates.weights(other_z)
+    assert np.vdot(other_W, gradient) == pytest.approx(
+        other_z @ coordinates.gradient(gradient), rel=1e-9
     )
 
 
@@ -619,7 +630,7 @@ def test_the_search_is_as_steep_in_all_outputs():
     X = rng.standard_normal((n, 6)) + np.array([[0.0], [0.6], [9.0], [18.0]])[y]
     like = Likelihood.of([NodeLoss(class_moments(X, y), np.arange(4))], 4)
     W = like.minimize()
-    coordinates = _Coordinates(like, W, 0.0)
+    coordinates = Coordinates(like, W, curvature=0.0)
     assert coordinates.between[0, 0] > 2 * coordinates.between[3, 3]
     np.testing.assert_allclose(
         coordinates.between @ coordinates.apart, np.eye(4), atol=1e-12
@@ -635,8 +646,8 @@ def test_variances_keep_more_parts_than_matrices():
     X, y = means + 1e-3 * rng.standard_normal(means.shape), np.arange(700) % 2
     parts = np.arange(700)
     for kind, most in (("diagonal", 700), ("shared", 512)):
-        told = class_moments(X, y, kind=kind, parts=parts)
-        likelihood = Likelihood.of([NodeLoss(told, np.arange(2))], 2)
+        moments = class_moments(X, y, kind=kind, parts=parts)
+        likelihood = Likelihood.of([NodeLoss(moments, np.arange(2))], 2)
         n_parts = len(likelihood.loss.moments.counts)
         assert n_parts == most if kind == "diagonal" else n_parts <= most
 

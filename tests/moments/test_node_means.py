@@ -62,16 +62,16 @@ def test_a_node_of_the_other_sign_shows_minus_all():
 def test_what_all_rows_of_a_node_have_in_common_is_a_distance_and_no_rule():
     nodes = honest()
     deviations = np.sqrt(nodes.covariance.diagonal())
-    moved = with_means(nodes, lambda means: means + 7.0 * deviations)
-    agreement = moved.judged()
+    one_moved = with_means(nodes, lambda means: means + 7.0 * deviations)
+    agreement = one_moved.judged()
     np.testing.assert_allclose(agreement.shown[ODD], 1.0)
     np.testing.assert_allclose(agreement.distances[ODD], 7.0)
     assert agreement.far_away().tolist() == [ODD]
     assert not len(agreement.of_another_rule())
     # Where other nodes are as far from each other, it is not far.
-    both = with_means(moved, lambda means: means - deviations, node=0)
-    both = with_means(both, lambda means: means + deviations, node=1)
-    assert not len(both.judged().far_away())
+    all_moved = with_means(one_moved, lambda means: means - deviations, node=0)
+    all_moved = with_means(all_moved, lambda means: means + deviations, node=1)
+    assert not len(all_moved.judged().far_away())
 
 
 def test_units_and_zero_of_features_do_not_matter():
@@ -82,14 +82,14 @@ def test_units_and_zero_of_features_do_not_matter():
         means=nodes.means * units + zero,
         covariance=nodes.covariance * np.outer(units, units),
     )
-    expected, found = nodes.judged(), other.judged()
-    np.testing.assert_allclose(found.shown, expected.shown, rtol=1e-8)
-    np.testing.assert_allclose(found.errors, expected.errors, rtol=1e-8)
+    expected, agreement = nodes.judged(), other.judged()
+    np.testing.assert_allclose(agreement.shown, expected.shown, rtol=1e-8)
+    np.testing.assert_allclose(agreement.errors, expected.errors, rtol=1e-8)
 
 
 def test_four_times_the_rows_halve_standard_errors():
-    few, many = honest(30.0).judged(), honest(120.0).judged()
-    np.testing.assert_allclose(many.errors, few.errors / 2.0)
+    of_few_rows, of_many_rows = honest(30.0).judged(), honest(120.0).judged()
+    np.testing.assert_allclose(of_many_rows.errors, of_few_rows.errors / 2.0)
     # Few rows of the one that differs are no rule.
     odd = with_means(honest(), lambda means: np.roll(means, 1, axis=0))
     assert odd.judged().of_another_rule().tolist() == [ODD]
@@ -113,12 +113,12 @@ def test_standard_errors_are_those_of_means_that_rows_have():
     """The slope at one of five nodes, over means drawn by their covariance."""
     nodes, rng = honest(), np.random.default_rng(0)
     root = np.linalg.cholesky(nodes.covariance)
-    drawn = []
+    slopes = []
     for _ in range(400):
         noise = rng.normal(size=nodes.means.shape) @ root.T
-        own = replace(nodes, means=nodes.means + noise / np.sqrt(30.0))
-        drawn.append(own.judged().shown[ODD])
-    assert np.std(drawn) == pytest.approx(nodes.judged().errors[ODD], rel=0.2)
+        noisy_nodes = replace(nodes, means=nodes.means + noise / np.sqrt(30.0))
+        slopes.append(noisy_nodes.judged().shown[ODD])
+    assert np.std(slopes) == pytest.approx(nodes.judged().errors[ODD], rel=0.2)
 
 
 def test_who_says_to_have_a_million_times_the_rows_is_not_the_measure():
@@ -172,6 +172,8 @@ def test_variances_that_are_not_known_are_taken_from_what_nodes_differ_by(factor
     noise = rng.normal(size=nodes.means.shape) * deviations / np.sqrt(30.0)
     nodes = replace(nodes, means=nodes.means + noise, covariance=deviations**2)
     guessed = replace(nodes, covariance=factor * nodes.covariance)
-    found = guessed.with_spread_of_nodes().covariance
-    np.testing.assert_allclose(found, nodes.with_spread_of_nodes().covariance)
-    assert ((found > 0.4 * nodes.covariance) & (found < 2.0 * nodes.covariance)).all()
+    covariance = guessed.with_spread_of_nodes().covariance
+    np.testing.assert_allclose(covariance, nodes.with_spread_of_nodes().covariance)
+    assert (
+        (covariance > 0.4 * nodes.covariance) & (covariance < 2.0 * nodes.covariance)
+    ).all()

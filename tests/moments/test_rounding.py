@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def rows(n=240, d=3, seed=0):
     return rng.standard_normal((n, d)) + y[:, None], y, np.arange(n) // 3 % 4
 
 
-def columns():
+def constant_columns():
     """What is constant but for rounding: by row, class, node, and far from 0."""
     _, y, nodes = rows()
     r = np.random.default_rng(1).integers(2, size=len(y)) > 0
@@ -55,21 +56,21 @@ def columns():
     yield "far below 0", -1e6 * (1 + 2.3e-16 * r)
 
 
-def of_nodes(X, y, nodes, **kwargs):
-    told = [class_moments(X[nodes == k], y[nodes == k], **kwargs) for k in range(4)]
+def moments_of_nodes(X, y, nodes, **kwargs):
+    of_nodes = [class_moments(X[nodes == k], y[nodes == k], **kwargs) for k in range(4)]
     # As messages tell them.
-    return [ClassMoments.from_arrays(own.as_arrays()) for own in told]
+    return [ClassMoments.from_arrays(moments.as_arrays()) for moments in of_nodes]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_feature_that_is_constant_but_for_rounding_is_constant(form, kind):
     X, y, nodes = rows()
-    for name, column in columns():
+    for name, column in constant_columns():
         if "float32" in name and "float32" not in form:
             continue  # in float64 these differ
-        made = FORMS[form](np.column_stack([X, column]))
-        merged = merge_moments(of_nodes(made, y, nodes, kind=kind))
+        X_in_form = FORMS[form](np.column_stack([X, column]))
+        merged = merge_moments(moments_of_nodes(X_in_form, y, nodes, kind=kind))
         assert merged.variances()[3] == 0, name
         assert (merged.variances()[:3] > 0.1).all()
         assert np.ptp(merged.means[:, 3]) == 0, name
@@ -78,7 +79,7 @@ def test_a_feature_that_is_constant_but_for_rounding_is_constant(form, kind):
             assert not merged.squares[:, 3].any(), name
         if kind != "diagonal":
             assert not merged.total().covariance[3].any(), name
-        assert row_moments(made).covariance[3, 3] == 0, name
+        assert row_moments(X_in_form).covariance[3, 3] == 0, name
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -87,91 +88,100 @@ def test_what_varies_between_classes_alone_has_no_scatter(form):
     column = np.where(nodes % 2, np.nextafter(np.float32(VALUE), 1), VALUE) + 5 * y
     if "float32" not in form:
         column = np.where(np.arange(len(y)) // 12 % 2, NEXT, VALUE) + 5 * y
-    made = FORMS[form](np.column_stack([X, column]))
-    own = class_moments(made, y)
-    assert not own.scatter[:, 3].any()
-    assert own.variances()[3] > 1
+    X_in_form = FORMS[form](np.column_stack([X, column]))
+    moments = class_moments(X_in_form, y)
+    assert not moments.scatter[:, 3].any()
+    assert moments.variances()[3] > 1
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("step", [1.0, 1e-3, 1e-4])
 def test_a_feature_that_is_constant_at_nodes_only_is_kept(form, step):
     X, y, nodes = rows()
-    made = FORMS[form](np.column_stack([X, 3.0 + step * nodes]))
-    told = of_nodes(made, y, nodes)
-    assert all(own.variances()[3] == 0 for own in told)
-    got = merge_moments(told).variances()[3]
-    assert got == pytest.approx(step**2 * np.var(nodes), rel=1e-2)
+    X_in_form = FORMS[form](np.column_stack([X, 3.0 + step * nodes]))
+    of_nodes = moments_of_nodes(X_in_form, y, nodes)
+    assert all(moments.variances()[3] == 0 for moments in of_nodes)
+    variance = merge_moments(of_nodes).variances()[3]
+    assert variance == pytest.approx(step**2 * np.var(nodes), rel=1e-2)
 
 
 def test_a_small_deviation_of_float64_rows_is_kept():
     # What float32 rows take for rounding.
     X, y, nodes = rows()
-    made = np.column_stack([X, 3.0 + 1e-9 * X[:, 0]])
-    got = merge_moments(of_nodes(made, y, nodes)).variances()
-    assert got[3] == pytest.approx(1e-18 * got[0], rel=1e-5)
-    assert row_moments(made).covariance[3, 3] > 0
+    X_with_column = np.column_stack([X, 3.0 + 1e-9 * X[:, 0]])
+    variances = merge_moments(moments_of_nodes(X_with_column, y, nodes)).variances()
+    assert variances[3] == pytest.approx(1e-18 * variances[0], rel=1e-5)
+    assert row_moments(X_with_column).covariance[3, 3] > 0
 
 
 @pytest.mark.parametrize("b", [0.0, 10.0, -1e4])
 @pytest.mark.parametrize("a", [1.0, 1e-6, 1e9])
 def test_units_and_zero_do_not_decide_what_is_constant(a, b):
     X, y, nodes = rows()
-    made = a * (np.column_stack([X, np.where(y == 0, NEXT, VALUE)]) + b)
-    variances = merge_moments(of_nodes(made, y, nodes)).variances()
+    X_with_column = a * (np.column_stack([X, np.where(y == 0, NEXT, VALUE)]) + b)
+    variances = merge_moments(moments_of_nodes(X_with_column, y, nodes)).variances()
     assert variances[3] == 0
     np.testing.assert_allclose(variances[:3], a**2 * X.var(axis=0), rtol=1e-9)
 
 
+class Models(NamedTuple):
+    """What is made of the moments of nodes."""
+
+    likelihood: Likelihood
+    likeliest: np.ndarray  # (n_features + 1, n_classes)
+    discriminant: np.ndarray  # of the same shape
+
+
+def models_of_nodes(X, y, nodes, V):
+    """Nodes have the weights V on the first features, and 0 on others."""
+    W = np.zeros((X.shape[1] + 1, 3))
+    W[:3] = V
+    all_moments = moments_of_nodes(X, y, nodes)
+    losses = []
+    for k, moments in enumerate(all_moments):
+        centred_rows = X[nodes == k] - moments.origin
+        residuals = softmax(centred_rows @ W[:-1], axis=1) - np.eye(3)[y[nodes == k]]
+        gradient = np.vstack([centred_rows.T @ residuals, residuals.sum(axis=0)])
+        losses.append(NodeLoss(moments, np.arange(3), W, gradient))
+    likelihood = Likelihood.of(losses, 3)
+    discriminant, _ = PooledForm("lda").fit(merge_moments(all_moments), range(3))
+    return Models(likelihood, likelihood.minimize(), discriminant)
+
+
 def test_what_is_made_of_moments_is_as_without_the_column():
     X, y, nodes = rows()
-
     V = np.random.default_rng(2).standard_normal((3, 3))
-
-    def models(X):
-        told, losses = of_nodes(X, y, nodes), []
-        W = np.zeros((X.shape[1] + 1, 3))
-        W[:3] = V
-        for k, own in enumerate(told):
-            away = X[nodes == k] - own.origin
-            residuals = softmax(away @ W[:-1], axis=1) - np.eye(3)[y[nodes == k]]
-            gradient = np.vstack([away.T @ residuals, residuals.sum(axis=0)])
-            losses.append(NodeLoss(own, np.arange(3), W, gradient))
-        likelihood = Likelihood.of(losses, 3)
-        return (
-            likelihood,
-            likelihood.minimize(),
-            PooledForm("lda").fit(merge_moments(told), range(3))[0],
-        )
-
-    plain = models(X)
-    for name, column in columns():
+    reference = models_of_nodes(X, y, nodes, V)
+    for name, column in constant_columns():
         if "float32" in name:
             continue
-        more = models(np.column_stack([X, column]))
-        assert not more[1][3].any(), name
-        assert not more[2][3].any(), name
-        np.testing.assert_allclose(more[2][:3], plain[2][:3], rtol=1e-6)
+        models = models_of_nodes(np.column_stack([X, column]), y, nodes, V)
+        assert not models.likeliest[3].any(), name
+        assert not models.discriminant[3].any(), name
+        np.testing.assert_allclose(
+            models.discriminant[:3], reference.discriminant[:3], rtol=1e-6
+        )
         # As likely, though searches may end a step apart.
-        values = [
-            plain[0].value_and_gradient(np.delete(W, 3, axis=0))[0]
-            for W in (np.insert(plain[1], 3, 0.0, axis=0), more[1])
-        ]
-        assert abs(values[0] - values[1]) < 1e-4 * plain[0].n_rows, name
+        without_column = np.delete(models.likeliest, 3, axis=0)
+        value, _ = reference.likelihood.value_and_gradient(without_column)
+        least, _ = reference.likelihood.value_and_gradient(reference.likeliest)
+        assert abs(value - least) < 1e-4 * reference.likelihood.n_rows, name
         # The share of gradients is of features that vary, the slope of these alone.
-        assert not more[0].slope[3].any(), name
-        np.testing.assert_allclose(more[0].slope[:3], plain[0].slope[:3], rtol=1e-6)
-    assert np.abs(plain[0].slope[:3]).min() > 1e-3
+        assert not models.likelihood.slope[3].any(), name
+        np.testing.assert_allclose(
+            models.likelihood.slope[:3], reference.likelihood.slope[:3], rtol=1e-6
+        )
+    assert np.abs(reference.likelihood.slope[:3]).min() > 1e-3
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_clusters_do_not_follow_rounding(form):
     X, y, _ = rows()
-    found = []
-    for column in (np.full(len(y), VALUE), dict(columns())["row"]):
-        made = FORMS[form](np.column_stack([X, column]))
-        found.append(cluster_classes(made, y, 4, 4, random_state=0))
-    np.testing.assert_array_equal(*found)
+    clusters = []
+    for column in (np.full(len(y), VALUE), dict(constant_columns())["row"]):
+        X_in_form = FORMS[form](np.column_stack([X, column]))
+        clusters.append(cluster_classes(X_in_form, y, 4, 4, random_state=0))
+    np.testing.assert_array_equal(*clusters)
 
 
 @pytest.mark.parametrize("moments", [row_moments, class_moments])
@@ -180,27 +190,27 @@ def test_clusters_do_not_follow_rounding(form):
 def test_features_too_large_are_named(form, moments):
     X, y, _ = rows()
     limit = LARGEST_FLOAT32 if "float32" in form else LARGEST
-    of = moments if moments is row_moments else partial(moments, y=y)
+    summed = moments if moments is row_moments else partial(moments, y=y)
     for scale in (1e3, 1e20 if "float32" in form else 1e200):
-        made = X * [1.0, scale * limit, 1.0]
+        X_in_form = X * [1.0, scale * limit, 1.0]
         with pytest.raises(ValueError, match="feature 1 is too large"):
-            of(FORMS[form](made))
+            summed(FORMS[form](X_in_form))
     # One row is enough.
     X[7, 2] = 1e3 * limit
     with pytest.raises(ValueError, match="feature 2 is too large"):
-        of(FORMS[form](X))
+        summed(FORMS[form](X))
     X[7, 2] = limit / 1e3
-    of(FORMS[form](X))
+    summed(FORMS[form](X))
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_features_too_small_are_constant(form):
     X, y, nodes = rows()
     tiny = 1e-30 if "float32" in form else 1e-200
-    made = FORMS[form](X * [1.0, tiny, 1e-12])
-    merged = merge_moments(of_nodes(made, y, nodes))
+    X_in_form = FORMS[form](X * [1.0, tiny, 1e-12])
+    merged = merge_moments(moments_of_nodes(X_in_form, y, nodes))
     assert (merged.variances() > 0).tolist() == [True, False, True]
-    assert row_moments(made).covariance[1, 1] == 0
+    assert row_moments(X_in_form).covariance[1, 1] == 0
     W = Likelihood.of([NodeLoss(merged, np.arange(3))], 3).minimize()
     assert np.isfinite(W).all()
     assert not W[1].any()
@@ -212,8 +222,8 @@ def test_features_too_small_are_constant(form):
 def test_small_features_are_kept_as_long_as_their_squares_have_digits(form, kind):
     X, y, nodes = rows()
     small = 1e-18 if "float32" in form else 1e-140
-    made = FORMS[form](X * small)
-    merged = merge_moments(of_nodes(made, y, nodes, kind=kind))
+    X_in_form = FORMS[form](X * small)
+    merged = merge_moments(moments_of_nodes(X_in_form, y, nodes, kind=kind))
     np.testing.assert_allclose(
         merged.variances() / small / small, X.var(axis=0), rtol=1e-4
     )

@@ -42,17 +42,17 @@ def moments(form=np.asarray, kind="class", **options):
 @pytest.mark.parametrize("weights", [None, np.linspace(0.5, 2.0, 600)])
 def test_squares_of_parts_are_those_of_their_rows(form, kind, weights):
     X, y, parts = rows()
-    found = moments(form, kind, weights=weights)
+    sums = moments(form, kind, weights=weights)
     w = np.ones(len(y)) if weights is None else weights
     for k, part in enumerate(np.unique(parts)):
-        own = parts == part
-        mean = np.average(X[own], axis=0, weights=w[own])
-        squares = w[own] @ (X[own] - mean) ** 2
-        np.testing.assert_allclose(found.part_squares[k], squares, rtol=1e-9)
+        in_part = parts == part
+        mean = np.average(X[in_part], axis=0, weights=w[in_part])
+        squares = w[in_part] @ (X[in_part] - mean) ** 2
+        np.testing.assert_allclose(sums.part_squares[k], squares, rtol=1e-9)
     # Together they are the diagonals.
-    total = found.scatter.sum(axis=0)
+    total = sums.scatter.sum(axis=0)
     total = total if kind == "diagonal" else total.diagonal()
-    np.testing.assert_allclose(found.part_squares.sum(axis=0), total, rtol=1e-9)
+    np.testing.assert_allclose(sums.part_squares.sum(axis=0), total, rtol=1e-9)
 
 
 def test_undivided_classes_have_none():
@@ -61,60 +61,65 @@ def test_undivided_classes_have_none():
 
 
 def test_they_are_kept_by_what_is_done_to_parts():
-    whole = moments()
-    assert (whole.weighted(2.0).part_squares == 2 * whole.part_squares).all()
-    assert whole.without_scatter().part_squares is None
+    divided = moments()
+    assert (divided.weighted(2.0).part_squares == 2 * divided.part_squares).all()
+    assert divided.without_scatter().part_squares is None
     # Merged parts have what lies between them besides.
-    few = whole.by_class()
+    by_class = divided.by_class()
     X, y, _ = rows()
     direct = np.stack(
         [((X[y == c] - X[y == c].mean(axis=0)) ** 2).sum(0) for c in (0, 1, 2)]
     )
-    np.testing.assert_allclose(few.part_squares, direct, rtol=1e-9)
-    fewer = fewer_parts(whole, 6)
+    np.testing.assert_allclose(by_class.part_squares, direct, rtol=1e-9)
+    fewer = fewer_parts(divided, 6)
     total = fewer.part_squares.sum(axis=0)
     np.testing.assert_allclose(total, np.einsum("gii->i", fewer.scatter), rtol=1e-9)
-    both = merge_moments([whole, moments()])
-    assert both.part_squares.shape == (18, D)
-    assert merge_moments([whole, whole.by_class()]).part_squares is not None
-    undivided = replace(whole, part_squares=None)
-    assert merge_moments([whole, undivided]).part_squares is None
+    merged = merge_moments([divided, moments()])
+    assert merged.part_squares.shape == (18, D)
+    assert merge_moments([divided, divided.by_class()]).part_squares is not None
+    undivided = replace(divided, part_squares=None)
+    assert merge_moments([divided, undivided]).part_squares is None
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize("kind", ["class", "diagonal"])
 def test_they_come_back_from_arrays(dtype, kind):
-    whole = moments(kind=kind)
-    arrays = whole.as_arrays(dtype=dtype)
+    divided = moments(kind=kind)
+    arrays = divided.as_arrays(dtype=dtype)
     assert ("part_squares" in arrays) == (dtype == "float64")
     back = ClassMoments.from_arrays(arrays).part_squares
     tolerance = {"float64": 0.0, "float32": 1e-5, "float16": 5e-3}[dtype]
-    np.testing.assert_allclose(back, whole.part_squares, rtol=tolerance)
+    np.testing.assert_allclose(back, divided.part_squares, rtol=tolerance)
 
 
-def truth(W):
+def loss_of_drawn_rows(W):
     """Log-loss of many rows of the very Gaussians."""
     X, y, parts = rows(n=600)
     total, rng = 0.0, np.random.default_rng(3)
     for part in np.unique(parts):
-        own = X[parts == part]
-        covariance = np.cov(own.T, bias=True)
-        drawn = rng.multivariate_normal(own.mean(axis=0), covariance, size=20_000)
-        losses = -log_softmax(drawn @ W[:-1] + W[-1], axis=1)[:, part // 3]
-        total += len(own) * losses.mean()
+        rows_of_part = X[parts == part]
+        covariance = np.cov(rows_of_part.T, bias=True)
+        drawn_rows = rng.multivariate_normal(
+            rows_of_part.mean(axis=0), covariance, size=20_000
+        )
+        losses = -log_softmax(drawn_rows @ W[:-1] + W[-1], axis=1)[:, part // 3]
+        total += len(rows_of_part) * losses.mean()
     return total
 
 
 def test_the_loss_is_nearer_to_that_of_the_rows():
-    rng, whole = np.random.default_rng(1), moments()
-    whole = whole.about(np.zeros(D))
-    plain = GaussianLoss(replace(whole, part_squares=None), C)
-    own = GaussianLoss(whole, C)
+    rng, divided = np.random.default_rng(1), moments()
+    divided = divided.about(np.zeros(D))
+    of_classes = GaussianLoss(replace(divided, part_squares=None), C)
+    of_parts = GaussianLoss(divided, C)
     for _ in range(3):
         W = 0.7 * rng.standard_normal((D + 1, C))
-        right = truth(W)
-        away = [abs(loss.value_and_gradient(W)[0] - right) for loss in (plain, own)]
-        assert away[1] < away[0] / 2
+        expected = loss_of_drawn_rows(W)
+        errors = [
+            abs(loss.value_and_gradient(W)[0] - expected)
+            for loss in (of_classes, of_parts)
+        ]
+        assert errors[1] < errors[0] / 2
 
 
 @pytest.mark.parametrize("kind", ["class", "shared", "diagonal"])
@@ -130,70 +135,72 @@ def test_the_gradient_is_that_of_the_loss(kind):
         np.testing.assert_allclose(slope, np.vdot(gradient, step), rtol=1e-3, atol=1e-6)
     # Of some parts it is theirs.
     halves = [
-        loss.value_and_gradient(W, parts=own)[0]
-        for own in (np.arange(4), np.arange(4, 9))
+        loss.value_and_gradient(W, parts=some_parts)[0]
+        for some_parts in (np.arange(4), np.arange(4, 9))
     ]
     np.testing.assert_allclose(sum(halves), value, rtol=1e-9)
 
 
 def test_a_class_keeps_its_variances():
     """In the mean over its rows; what rows of its own add is the class's too."""
-    whole = moments()
-    covariances, of_parts = GaussianLoss(whole, C)._of_parts
-    for c, group in enumerate(whole.scatter):
-        own = whole.columns == c
+    divided = moments()
+    assigned = GaussianLoss(divided, C)._part_covariances
+    for c, group in enumerate(divided.scatter):
+        in_class = divided.columns == c
         mean = sum(
-            n * covariances[g].variances
-            for n, g in zip(whole.counts[own], of_parts[own], strict=True)
+            n * assigned.covariances[g].variances
+            for n, g in zip(
+                divided.counts[in_class], assigned.of_part[in_class], strict=True
+            )
         )
         np.testing.assert_allclose(mean, group.diagonal(), rtol=0.05)
         # Far apart as they are, none has the covariance of another.
-        assert len(set(of_parts[own])) == own.sum()
+        assert len(set(assigned.of_part[in_class])) == in_class.sum()
 
 
 def test_the_order_of_parts_and_units_of_features_do_not_matter():
-    whole = moments()
+    divided = moments()
     W = 0.5 * np.random.default_rng(4).standard_normal((D + 1, C))
-    value = GaussianLoss(whole, C).value_and_gradient(W)[0]
+    value = GaussianLoss(divided, C).value_and_gradient(W)[0]
     order = np.random.default_rng(5).permutation(9)
-    mixed = whole.some_parts(order)
+    mixed = divided.some_parts(order)
     other = GaussianLoss(mixed, C).value_and_gradient(W)[0]
     np.testing.assert_allclose(other, value, rtol=1e-9)
     X, y, parts = rows()
     units = np.array([1e-3, 1.0, 1e3, 7.0, 0.1])
     scaled = class_moments(X * units, y, parts=parts)
     V = np.vstack([W[:-1] / units[:, None], W[-1]])
-    origin = whole.origin @ W[:-1] - scaled.origin @ V[:-1]
+    origin = divided.origin @ W[:-1] - scaled.origin @ V[:-1]
     other = GaussianLoss(scaled, C).value_and_gradient(V)[0]
     np.testing.assert_allclose(other, value, rtol=1e-6)
     np.testing.assert_allclose(origin, 0.0, atol=1e-9)
 
 
 def test_parts_that_are_alike_change_nothing():
-    whole = moments()
-    alike = (
-        whole.counts[:, None]
-        * (np.einsum("gii->gi", whole.scatter) / whole.group_counts[:, None])[
-            whole.columns
+    divided = moments()
+    class_squares = (
+        divided.counts[:, None]
+        * (np.einsum("gii->gi", divided.scatter) / divided.group_counts[:, None])[
+            divided.columns
         ]
     )
     W = 0.5 * np.random.default_rng(6).standard_normal((D + 1, C))
-    plain = GaussianLoss(replace(whole, part_squares=None), C)
-    assert len(np.unique(GaussianLoss(whole, C)._of_parts[1])) > C
-    same = GaussianLoss(replace(whole, part_squares=alike), C)
-    one, other = (loss.value_and_gradient(W) for loss in (plain, same))
+    of_classes = GaussianLoss(replace(divided, part_squares=None), C)
+    assert len(np.unique(GaussianLoss(divided, C)._part_covariances.of_part)) > C
+    of_equal_parts = GaussianLoss(replace(divided, part_squares=class_squares), C)
+    one, other = (loss.value_and_gradient(W) for loss in (of_classes, of_equal_parts))
     # There are half as many points where classes are divided.
-    assert same.n_points == plain.n_points // 2
+    assert of_equal_parts.n_points == of_classes.n_points // 2
     np.testing.assert_allclose(one[0], other[0], rtol=5e-3)
-    away = np.abs(one[1] - other[1]).max()
-    assert away < 0.02 * np.abs(one[1]).max()
+    difference = np.abs(one[1] - other[1]).max()
+    assert difference < 0.02 * np.abs(one[1]).max()
 
 
 def test_constant_features_have_no_spread():
     X, y, parts = rows()
     X[:, 2] = 3.0
-    found = class_moments(X, y, parts=parts)
-    assert not found.part_squares[:, 2].any()
+    sums = class_moments(X, y, parts=parts)
+    assert not sums.part_squares[:, 2].any()
     W = np.ones((D + 1, C)) * np.arange(C)
-    value, gradient = GaussianLoss(found, C).value_and_gradient(W)
+    value, gradient = GaussianLoss(sums, C).value_and_gradient(W)
     assert np.isfinite(value) and np.isfinite(gradient).all()

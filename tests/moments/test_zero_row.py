@@ -21,8 +21,8 @@ def rows(n_classes=3, n_features=4, n_rows=300):
 
 def likelihood_of(X, y, kind, zero_row, **parameters):
     nodes = [
-        NodeLoss(class_moments(X[own], y[own], kind=kind), np.unique(y))
-        for own in (slice(0, None, 2), slice(1, None, 2))
+        NodeLoss(class_moments(X[in_node], y[in_node], kind=kind), np.unique(y))
+        for in_node in (slice(0, None, 2), slice(1, None, 2))
     ]
     n_classes = len(np.unique(y))
     return Likelihood.of(nodes, n_classes, zero_row=zero_row, **parameters)
@@ -68,10 +68,12 @@ def test_a_feature_that_is_constant_there_has_no_weight_and_one_that_is_not_has(
     # An unpenalised one is an intercept.
     loose = likelihood_of(X, y, kind, zero, scaled=False, C=1e9)
     free = likelihood_of(X, y, kind, None, scaled=False, C=1e9)
-    one, other = (own.to_rows(own.minimize(tol=1e-12)) for own in (loose, free))
-    logits = [X @ own[:-1] + own[-1] for own in (one, other)]
-    logits = [own - own.mean(axis=1, keepdims=True) for own in logits]
-    np.testing.assert_allclose(*logits, atol=1e-2)
+    contrasts = []
+    for unpenalised in (loose, free):
+        V = unpenalised.to_rows(unpenalised.minimize(tol=1e-12))
+        logits = X @ V[:-1] + V[-1]
+        contrasts.append(logits - logits.mean(axis=1, keepdims=True))
+    np.testing.assert_allclose(contrasts[0], contrasts[1], atol=1e-2)
 
 
 def test_rounding_of_a_constant_gives_it_no_weight():
@@ -108,53 +110,56 @@ def test_a_row_that_is_not_known_is_the_mean():
     X, y = rows()
     y[:150] = 0
     unknown = np.full(X.shape[1], np.nan)
-    likelihood, known = (
+    likelihood, about_mean = (
         likelihood_of(X, y, "class", row) for row in (unknown, X.mean(axis=0))
     )
-    W, other = likelihood.minimize(), known.minimize()
+    W, other = likelihood.minimize(), about_mean.minimize()
     np.testing.assert_allclose(logits_at(likelihood, W, X.mean(axis=0)), 0.0, atol=1e-9)
     np.testing.assert_allclose(W, other, atol=1e-9)
 
 
 @pytest.mark.parametrize("scaled", [False, True])
-@pytest.mark.parametrize("known", [False, True])
-def test_in_coordinates_of_fewer_directions_it_is_the_same(scaled, known):
+@pytest.mark.parametrize("is_partly_unknown", [False, True])
+def test_in_coordinates_of_fewer_directions_it_is_the_same(scaled, is_partly_unknown):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 300)) + 1.0, np.arange(60) % 3
     X[:, 7] = 5.0  # a constant, which is an intercept
     X += 2.0 * np.eye(3, 300)[y]
     zero = np.zeros(300)
-    if not known:
+    if is_partly_unknown:
         zero[:100] = np.nan
-    held = [class_moments(X[k::2], y[k::2], kind="roots") for k in range(2)]
-    span = Span.of(held, scaled=scaled, zero_row=zero)
+    of_roots = [class_moments(X[k::2], y[k::2], kind="roots") for k in range(2)]
+    span = Span.of(of_roots, scaled=scaled, zero_row=zero)
     assert span.basis.shape[1] < 65
-    inside = [span.moments(own, 3) for own in held]
+    moments_in_span = [span.moments(moments, 3) for moments in of_roots]
     classes = np.arange(3)
-    common = {"C": 0.1, "share": 0.0}
-    short = Likelihood.of(
+    in_span = Likelihood.of(
         [
-            NodeLoss(own, classes).in_span(span, own_in)
-            for own, own_in in zip(held, inside, strict=True)
+            NodeLoss(moments, classes).in_span(span, of_span)
+            for moments, of_span in zip(of_roots, moments_in_span, strict=True)
         ],
         3,
-        merged=merge_moments(own.with_matrices(3) for own in inside),
+        merged=merge_moments(moments.with_matrices(3) for moments in moments_in_span),
         scaled=False,
         span=span,
         zero_row=span.of_row(zero),
-        **common,
+        C=0.1,
+        share=0.0,
     )
-    whole = [own.with_matrices(3) for own in held]
-    long = Likelihood.of(
-        [NodeLoss(own, classes) for own in whole],
+    in_features = Likelihood.of(
+        [NodeLoss(moments.with_matrices(3), classes) for moments in of_roots],
         3,
         scaled=scaled,
         zero_row=zero,
-        **common,
+        C=0.1,
+        share=0.0,
     )
-    models = [own.to_rows(own.minimize(tol=1e-13)) for own in (short, long)]
-    logits = [X @ W[:-1] + W[-1] for W in models]
-    np.testing.assert_allclose(*logits, atol=1e-3)
-    at_zero = np.where(np.isnan(zero), X.mean(axis=0), zero)
-    for W in models:
-        np.testing.assert_allclose(at_zero @ W[:-1] + W[-1], 0.0, atol=1e-8)
+    W_of_span = in_span.to_rows(in_span.minimize(tol=1e-13))
+    W = in_features.to_rows(in_features.minimize(tol=1e-13))
+    np.testing.assert_allclose(
+        X @ W_of_span[:-1] + W_of_span[-1], X @ W[:-1] + W[-1], atol=1e-3
+    )
+    known_zero = np.where(np.isnan(zero), X.mean(axis=0), zero)
+    for model in (W_of_span, W):
+        logits = known_zero @ model[:-1] + model[-1]
+        np.testing.assert_allclose(logits, 0.0, atol=1e-8)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a node says of its loss: by class, weighted, and the share that is taken."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skgems.moments import NodeLoss, class_moments, share_of_gradient
+
+
+def node_loss(gradient, slope=None):
+    rng = np.random.default_rng(0)
+    moments = class_moments(rng.standard_normal((60, 3)), np.arange(60) % 3)
+    W = rng.standard_normal((4, 3))
+    return NodeLoss(moments, np.arange(3), W, gradient, slope, n_alike=90.0)
+
+
+def test_gradients_by_class_are_summed_with_the_weights_of_classes():
+    by_class = np.random.default_rng(1).standard_normal((3, 4, 3))
+    node = node_loss(by_class, 2.0 * by_class)
+    assert node.is_by_class
+    plain = node.of_classes(None)
+    assert not plain.is_by_class
+    np.testing.assert_allclose(plain.gradient, by_class.sum(axis=0))
+    weights = np.array([1.0, 0.0, 2.0])
+    weighted = node.of_classes(weights)
+    expected = by_class[0] + 2.0 * by_class[2]
+    np.testing.assert_allclose(weighted.gradient, expected)
+    np.testing.assert_allclose(weighted.slope, 2.0 * expected)
+    # What is summed already stays as it is.
+    assert plain.of_classes(weights).gradient is plain.gradient
+
+
+def test_a_weight_is_as_many_times_the_rows_and_the_same_model():
+    gradient = np.random.default_rng(1).standard_normal((4, 3))
+    node = node_loss(gradient)
+    twice = node.weighted(2.0)
+    assert twice.moments.n_rows == 120.0
+    assert twice.n_alike == 180.0
+    assert twice.W is node.W
+    assert twice.slope is None
+    np.testing.assert_array_equal(twice.gradient, 2.0 * gradient)
+
+
+def test_the_share_grows_with_the_rows_and_falls_with_the_weights_of_a_model():
+    # n / (n + d C), where d is 2 if variances are all that is known.
+    assert share_of_gradient(100.0, 25, 4, diagonal=False) == 0.5
+    assert share_of_gradient(100.0, 25, 4, diagonal=True) == pytest.approx(100 / 108)
+    assert share_of_gradient(0.0, 25, 4, diagonal=False) == 0.0
