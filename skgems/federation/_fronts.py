@@ -200,7 +200,10 @@ def _places_of(
     if names is not None and columns.names is not None:
         missing = sorted(set(names) - set(columns.names))
         if missing:
-            raise ValueError(f"Node {node!r} lacks the columns {missing[:10]}.")
+            raise ValueError(
+                f"Node {node!r} lacks the columns {missing[:10]}. Add them to the "
+                "node's rows, or leave them out at all nodes."
+            )
         return [columns.names.index(name) for name in names]
     if columns.n != n_columns:
         raise ValueError(

@@ -92,7 +92,10 @@ def read_rows(
     """Rows behind the front, validated, whose owners are not read yet."""
     if X is None:
         if y is not None or nodes is not None or held_out is not None:
-            raise ValueError("y, nodes and held_out say something about rows; give X.")
+            raise ValueError(
+                "y, nodes and held_out describe the rows of X, which is missing. Give "
+                "fit X as well, or none of them."
+            )
         return None
     if front is not None:
         X = through_front(front, X, nodes)

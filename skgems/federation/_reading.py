@@ -177,7 +177,10 @@ def _simulated(
 ) -> tuple[Members, GivenRows]:
     """The members after each was trained on its rows, and rows with their owners."""
     if rows is None:
-        raise ValueError("Local estimators are not fitted: fit them, or give X, y.")
+        raise ValueError(
+            "The local estimators are not fitted. Fit them, or give fit X and y, so "
+            "that each is trained on the rows of its node."
+        )
     simulated = simulate(
         rows.X,
         rows.y,
@@ -230,8 +233,8 @@ def _network_of_rows(
     """What stands for the classifier of node ``k``, which has rows alone."""
     if rows is None or (rows.owners is None and not is_only_node):
         raise ValueError(
-            f"Node {name!r} has no classifier, so fit has to be told its rows: "
-            "fit(X, y, nodes=nodes)."
+            f"Node {name!r} has no classifier, so fit needs the rows of the node. "
+            "Give them, and the node of each row: fit(X, y, nodes=nodes)."
         )
     labels = rows.y if rows.owners is None else rows.y[rows.owners == k]
     if not len(labels):

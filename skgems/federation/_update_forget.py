@@ -201,15 +201,16 @@ class UpdateForgetMixin:
     def _check_can_forget(self, name: str) -> None:
         if name not in self.node_names_:
             raise ValueError(
-                f"There is no node {name!r}; nodes are {self.node_names_}."
+                f"There is no node {name!r}; the nodes are {self.node_names_}."
             )
         if len(self.node_names_) == 1:
             raise ValueError(f"Node {name!r} is the only one; nothing would be left.")
         front = self._agreed_front
         if self._front is not None and front.columns is None and front.asks:
             raise ValueError(
-                f"The front was fitted to what node {name!r} told, too: fit again "
-                "without it, or give `front` a fitted PooledTransformer that all keep."
+                f"The front was fitted to what node {name!r} told of its columns, too. "
+                "Fit again without the node, or give `front` a fitted "
+                "PooledTransformer that all nodes keep."
             )
 
     def _estimators_without(self, name: str, members: dict[str, object]) -> list:
