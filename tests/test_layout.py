@@ -47,15 +47,29 @@ TESTED_ELSEWHERE = {
         "federation/test_summarizing.py",
         "all that sends or has rows",
     ),
+    "federation/_given_rows.py": (
+        "federation/test_reading.py",
+        "rows are read for a federation",
+    ),
+    "federation/_joining.py": ("federation/test_channel.py", "a fit over a channel"),
     "federation/_keep_replies.py": (
         "federation/test_update_forget.py",
         "replies that are kept",
+    ),
+    "federation/_members.py": (
+        "federation/test_summaries_refused.py",
+        "members may be files of summaries",
+    ),
+    "federation/_models.py": (
+        "gems/test_logistic_errors.py",
+        "classifiers that do not go together",
     ),
     "federation/_plans.py": ("federation/test_channel.py", "plans run over channels"),
     "federation/_record.py": (
         "federation/test_update_forget.py",
         "replies that are looked up again",
     ),
+    "federation/_region.py": ("gems/test_regions.py", "one summary of several nodes"),
     "federation/_replying.py": (
         "federation/test_outside.py",
         "nodes reply to a channel",

@@ -41,6 +41,7 @@ from ._halves import (
     most_judging,
     most_loss,
 )
+from ._joining import begins_again
 from ._keep_replies import KeepRepliesMixin
 from ._labels import (
     UnseenClassesWarning,
@@ -57,6 +58,7 @@ from ._ledger_store import (
     LedgerError,
     LedgerOlderError,
 )
+from ._members import read_members
 from ._nodes import (
     as_mask,
     check_feature_names,
@@ -72,8 +74,9 @@ from ._plans import (
     ask_to_retrain,
     inverse_temperature,
 )
-from ._reading import begins_again, read_federation, read_members
+from ._reading import read_federation
 from ._record import Record
+from ._region import region_summary
 from ._replying import MIN_ROWS, ReplyDeclinedError, answer, reply_to
 from ._report import Report, ReportMixin, printable
 from ._rows import check_no_label_missing_at, column_member, member_of
@@ -88,7 +91,7 @@ from ._run import (
 )
 from ._simulation import Simulation
 from ._summarizing import SummarizingMixin, first_request
-from ._summary import Summary, is_path, load_message, region_summary
+from ._summary import Summary, is_path, load_message
 from ._update_forget import Kept, UpdateForgetMixin, records_of
 from ._warnings import (
     ClassesLeftOutWarning,

@@ -3,21 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
+from joblib import Memory
 
 from ..base import Features
 from ..compat import safe_indexing
-from ..local import ROLES, LocalModel, Member, indices_of
+from ..local import Description, LocalModel, Member, indices_of
 from ..networks import Network, common_dtype
 from ..steps import Front
 from ._channel import InProcess
+from ._nodes import Rows
+from ._record import Record
 from ._run import Run
 from ._summary import Summary
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Node:
     """A party of the federation, as ``fit`` sees it.
 
@@ -36,37 +38,39 @@ class Node:
     record : Summary, Record or None
         What the node sent, where it is not here itself: then its rows judge only.
     row_counts : dict
-        The "labels" of its rows, and how many of each have each role.
+        The "labels" of its rows, and the number of rows with each label in each role.
     """
 
     name: str
     local: LocalModel
-    network: Any = field(repr=False)
+    network: Network | Description = field(repr=False)
     seen: np.ndarray = field(repr=False)
     judging_rows: np.ndarray = field(repr=False)
     moment_rows: np.ndarray = field(repr=False)
     training_rows: np.ndarray = field(repr=False)
-    record: Any = field(default=None, repr=False)
+    record: Summary | Record | None = field(default=None, repr=False)
     row_counts: Mapping = field(default_factory=dict, repr=False)
 
     @property
     def can_reply(self) -> bool:
-        """Whether it has rows, or has said what they come to."""
+        """Whether it has rows, or has sent the statistics of its rows."""
         return self.record is not None or len(self.training_rows) > 0
 
     @property
     def n_judging(self) -> int:
+        """Number of rows that judge models."""
         return int(np.sum(self.row_counts["judging"]))
 
     @property
     def n_in_moments(self) -> int:
+        """Number of rows that moments are made of."""
         return int(np.sum(self.row_counts["moments"]))
 
 
-_none = partial(np.empty, 0, dtype=np.intp)
+_no_rows = partial(np.empty, 0, dtype=np.intp)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Federation:
     """Who takes part, with which rows, and what all of them know together.
 
@@ -82,26 +86,30 @@ class Federation:
     y : ndarray of shape (n_samples,), int, or None
         Their labels, as indices of ``classes``.
     public_rows, spare_rows : ndarray of int
-        Rows of no node, to tune a model; of nodes that are summaries, to calibrate.
+        Rows of no node, to tune a model; rows of nodes that are represented by
+        summaries, to calibrate.
     rows_are_shared : bool
-        Whether nodes share rows, since nobody said whose they are.
+        Whether several nodes use the same rows, since nobody said who owns them.
     joined : Run or None
-        Over the channel that was given for `estimators`, after the first message.
+        The run over the channel that was given for `estimators`, which has sent its
+        first message.
     front : Front or None
-        Through which the rows have gone; ``asked``: the history of what it took.
+        Through which the rows have gone.
+    front_history : list of dict
+        What was asked to fit the front, a dict for each message as in ``Run.history``.
     """
 
     nodes: list[Node] = field(repr=False)
     classes: np.ndarray
     features: Features = field(repr=False)
-    X: Any = field(default=None, repr=False)
+    X: Rows | None = field(default=None, repr=False)
     y: np.ndarray | None = field(default=None, repr=False)
-    public_rows: np.ndarray = field(default_factory=_none, repr=False)
+    public_rows: np.ndarray = field(default_factory=_no_rows, repr=False)
     rows_are_shared: bool = False
-    spare_rows: np.ndarray = field(default_factory=_none, repr=False)
+    spare_rows: np.ndarray = field(default_factory=_no_rows, repr=False)
     joined: Run | None = field(default=None, repr=False)
     front: Front | None = field(default=None, repr=False)
-    asked: list[dict] = field(default_factory=list, repr=False)
+    front_history: list[dict] = field(default_factory=list, repr=False)
 
     @property
     def can_reply(self) -> bool:
@@ -114,8 +122,10 @@ class Federation:
     @property
     def estimators(self) -> list:
         """The fitted local estimators; summaries where there are no others."""
-        own = [(node.record, node.local.estimator) for node in self.nodes]
-        return [sent if isinstance(sent, Summary) else there for sent, there in own]
+        return [
+            node.record if isinstance(node.record, Summary) else node.local.estimator
+            for node in self.nodes
+        ]
 
     @property
     def rows_in_moments(self) -> np.ndarray:
@@ -132,8 +142,8 @@ class Federation:
         return len(self.public_rows) > 0
 
     @cached_property
-    def _judges(self) -> np.ndarray:
-        """How many nodes each row judges models for, shape (n_samples,)."""
+    def _n_judges(self) -> np.ndarray:
+        """Number of nodes that each row judges models for, shape (n_samples,)."""
         rows = np.concatenate([node.judging_rows for node in self.nodes])
         return np.bincount(rows, minlength=len(self.y))
 
@@ -144,64 +154,113 @@ class Federation:
         columns = indices_of(node.row_counts["labels"], self.classes)
         return columns[columns >= 0]
 
-    def labelled(self, rows) -> tuple:
+    def labelled(self, rows: np.ndarray) -> tuple[Rows, np.ndarray]:
         """Some rows with their labels; none where there are no rows at all."""
         if self.X is None:
             return np.zeros((0, self.features.n_features_in or 0)), self.classes[:0]
         return safe_indexing(self.X, rows), self.classes[self.y[rows]]
 
-    def run(self, *, n_jobs=None, recalls=False, memory=None, records=None) -> Run:
+    def run(
+        self,
+        *,
+        n_jobs: int | None = None,
+        recalls: bool = False,
+        memory: Memory | str | None = None,
+        records: dict[str, Record] | None = None,
+    ) -> Run:
         """How plans are carried out; ``records`` keep what nodes reply."""
-        known = {n.name: n.record for n in self.nodes if n.record is not None}
-        alone = replace(self, rows_are_shared=False)
-        judges = {n.name: alone.member(n) for n in self.nodes if n.name in known}
+        judges = self._judges()
         if self.joined is not None:
             self.joined.judges = judges
             self.joined.names = self.names  # who did not join is not asked later
             return self.joined
-        here = [node for node in self.nodes if node.record is None]
-        members = [self.member(node) for node in here if node.can_reply]
+        sent = {
+            node.name: node.record for node in self.nodes if node.record is not None
+        }
+        members = [
+            self.member(node)
+            for node in self.nodes
+            if node.record is None and node.can_reply
+        ]
         run = Run(
             InProcess(members, n_jobs=n_jobs, recalls=recalls, memory=memory),
             names=self.names,
-            records=known if records is None else records | known,
+            records=sent if records is None else records | sent,
             judges=judges,
             silent=[node.name for node in self.nodes if not node.can_reply],
             keeps=records is not None,
         )
-        run.history += self.asked
+        run.history += self.front_history
         return run
+
+    def _judges(self) -> dict[str, Member]:
+        """Rows that are here of nodes that are not, by name; they only score."""
+        # Not weighed by the number of nodes that share them: what these nodes sent was
+        # made of whole rows, too.
+        federation = replace(self, rows_are_shared=False)
+        return {
+            node.name: federation.member(node)
+            for node in self.nodes
+            if node.record is not None
+        }
 
     def member(self, node: Node) -> Member:
         """A node's own side, with its rows only, as far as they are here."""
+        estimator = node.local.estimator
         if self.X is None:
             X = np.zeros((0, node.network.n_features_in or 0))
-            return Member.of(node.name, node.local.estimator, X, self.classes[:0])
-        chosen = node.judging_rows, node.moment_rows, node.training_rows
-        rows = np.unique(np.concatenate(chosen))
-        own = {
-            role: np.searchsorted(rows, some)
-            for role, some in zip(ROLES, chosen, strict=True)
-            if not np.array_equal(some, rows)
-        }
-        labels = self.classes[self.y[rows]]
+            return Member.of(node.name, estimator, X, self.classes[:0])
+        rows = np.unique(
+            np.concatenate([node.judging_rows, node.moment_rows, node.training_rows])
+        )
+        weights = None
         if self.rows_are_shared:
-            own["weights"] = 1.0 / np.maximum(self._judges[rows], 1)
-        # Nodes that share all rows do not each get a copy.
-        X = self.X if len(rows) == len(self.y) else safe_indexing(self.X, rows)
-        return Member.of(node.name, node.local.estimator, X, labels, **own)
+            # A row that m nodes share counts 1 / m at each. Held-out rows are counted
+            # by no node where others judge; their weight stays 1.
+            weights = 1.0 / np.maximum(self._n_judges[rows], 1)
+        return Member.of(
+            node.name,
+            estimator,
+            # Nodes that share all rows do not each get a copy.
+            self.X if len(rows) == len(self.y) else safe_indexing(self.X, rows),
+            self.classes[self.y[rows]],
+            judging=_places(node.judging_rows, rows),
+            moments=_places(node.moment_rows, rows),
+            training=_places(node.training_rows, rows),
+            weights=weights,
+        )
 
     def attributes(self) -> dict:
         """What every aggregator publishes of it, by the names of the attributes."""
-        found = {"estimators_": self.estimators, "node_names_": self.names}
-        found |= {"classes_": self.classes, "_front": self.front}
-        features = self.features
-        if self.front is not None:  # its columns, not those of what it gives
-            columns, found["front_"] = self.front.columns, self.front.fitted
-            named = columns.names and np.array(columns.names, dtype=object)
-            features = Features(n_features_in=columns.n, feature_names_in=named)
-        found |= features.attributes()
+        attributes = {
+            "estimators_": self.estimators,
+            "node_names_": self.names,
+            "classes_": self.classes,
+            "_front": self.front,
+        }
+        if self.front is not None:
+            attributes["front_"] = self.front.fitted
+        attributes |= self._features_of_users.attributes()
         networks = [node.network for node in self.nodes]
         if all(isinstance(network, Network) for network in networks):
-            found["_dtype"] = common_dtype(networks)  # that of exports
-        return found
+            attributes["_dtype"] = common_dtype(networks)  # that of exports
+        return attributes
+
+    @property
+    def _features_of_users(self) -> Features:
+        """The features of rows as users give them, before any front."""
+        if self.front is None:
+            return self.features
+        columns = self.front.columns
+        names = None if columns.names is None else np.array(columns.names, dtype=object)
+        return Features(n_features_in=columns.n, feature_names_in=names)
+
+
+def _places(rows_of_role: np.ndarray, rows: np.ndarray) -> np.ndarray | slice:
+    """Where the rows of a role are among sorted rows; a slice if these are all.
+
+    By a slice nothing is copied.
+    """
+    if np.array_equal(rows_of_role, rows):
+        return slice(None)
+    return np.searchsorted(rows, rows_of_role)

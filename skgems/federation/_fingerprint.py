@@ -10,7 +10,8 @@ from scipy import sparse
 
 from ..local import digest, local_model
 
-# Rows that are made float64 at a time, so that no array of float32 is copied whole.
+# Rows that are made float64 at a time, so that no array of float32 is copied whole: 16
+# MB for 128 features.
 _BLOCK = 2**14
 
 
@@ -31,11 +32,11 @@ class Fingerprint:
     def of(
         cls, estimator: object, X: object, y: object, held_out: object
     ) -> "Fingerprint":
-        """Those of what users give for a node."""
-        n_rows, parts = _parts_of(X)
+        """The digests of what users give for a node."""
+        n_rows, arrays = _arrays_of(X)
         mask = [] if held_out is None else [np.asarray(held_out, dtype=bool)]
         return cls(
-            rows=_digest_of([*parts, *mask]),
+            rows=_digest_of([*arrays, *mask]),
             labels=None if y is None else _digest_of([np.asarray(y)]),
             classifier=_digest_of_classifier(estimator),
             n_rows=n_rows,
@@ -59,13 +60,14 @@ def _digest_of_classifier(estimator: object) -> str:
     return ""
 
 
-def _parts_of(X: object) -> tuple[int, list[np.ndarray]]:
+def _arrays_of(X: object) -> tuple[int, list[np.ndarray]]:
     """The number of rows, and arrays that say all of what is in them."""
     if hasattr(X, "to_pandas"):
         X = X.to_pandas()
     if sparse.issparse(X):
         rows = sparse.csr_array(X, copy=True)
-        rows.sum_duplicates()  # and sorts columns
+        # Of equal matrices one may store columns in another order, or a sum in parts.
+        rows.sum_duplicates()
         shape = np.array(rows.shape)
         return rows.shape[0], [shape, rows.indptr, rows.indices, rows.data]
     if hasattr(X, "columns") and hasattr(X, "dtypes"):  # columns of several types
@@ -77,6 +79,7 @@ def _parts_of(X: object) -> tuple[int, list[np.ndarray]]:
 
 
 def _digest_of(arrays: list[np.ndarray]) -> str:
+    """Digest of shapes and values; numbers as float64, others as texts."""
     hashed = hashlib.sha256()
     for array in arrays:
         hashed.update(f"\n{array.shape}\n".encode())
@@ -86,10 +89,11 @@ def _digest_of(arrays: list[np.ndarray]) -> str:
 
 
 def _blocks(array: np.ndarray) -> Iterator[bytes]:
+    """The bytes of all values, a part at a time."""
     if array.dtype.kind in "biuf":
         for start in range(0, len(array), _BLOCK):
             block = np.ascontiguousarray(array[start : start + _BLOCK], np.float64)
-            yield (block + 0.0).data  # so that there is one zero
+            yield (block + 0.0).data  # -0.0 becomes 0.0, to which it is equal
         return
     for value in array.ravel().tolist():
         # Lengths, since texts may hold whatever stands between two of them.

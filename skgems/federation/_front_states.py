@@ -1,10 +1,11 @@
 """Fitted fronts that a server sends: those agreed, or such as a node's rows allow.
 
-Between a node's rows and the sums that it tells stands a front. Of an agreed tree of
-steps the server may still choose what they are fitted to: a center and a scale that put
-one row apart from all others, before features that are not linear. So a node takes one
-fitted front of each tree in an exchange. If the fitted front was agreed it is that one;
-if not, the node was asked for its part of it, and its own rows do not contradict it.
+Between a node's rows and the sums that it tells stands a front. If a tree of steps is
+agreed, the server may still choose what they are fitted to: a center and a scale that
+put one row apart from all others, before features that are not linear. So a node takes
+one fitted front of each tree in an exchange. If the fitted front was agreed it is that
+one; if not, the node was asked for its part of it, and its own rows do not contradict
+it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from ..local import digest, opened_front
 from ..messages import Message, NotAgreedError, contents_of, unfitted_front
 from ..steps import Front
+from ._nodes import RowsLike
 
 
 def fitted_fronts(request: Message) -> dict[str, str]:
@@ -36,7 +38,8 @@ def check_fronts_are_due(
     Parameters
     ----------
     settings : mapping
-        Of the agreement.
+        Those of the agreement, whose "front" has the digest of the fitted front if one
+        was agreed.
     fronts_before : mapping of str to str
         Digests of the fitted fronts in earlier requests, by those of their trees.
     was_asked : bool
@@ -70,32 +73,36 @@ def check_fronts_are_due(
 
 
 def unchecked_fronts(request: Message, checked: Iterable[str]) -> list[Front]:
-    """Fronts in a request that are fitted to something; not those of some digests."""
+    """Fronts in a request that are fitted to something; without those checked before.
+
+    ``checked`` has the digests of these.
+    """
     fronts = [opened_front(content) for content in _fronts_in(request)]
-    known = set(checked)
-    return [front for front in fronts if front.states and front.digest not in known]
+    digests = set(checked)
+    return [front for front in fronts if front.states and front.digest not in digests]
 
 
-def check_states(front: Front, X, *, name: str, min_rows: int) -> None:
+def check_states(front: Front, X: RowsLike, *, name: str, min_rows: int) -> None:
     """Raise NotAgreedError for a front that cannot be of a node's rows and others.
 
     Parameters
     ----------
     X : {array-like, DataFrame, sparse matrix}
-        The rows of which the node tells: not those that it holds out.
+        The rows that the node's statistics are made of: not those that it holds out.
     min_rows : int
-        Of columns with fewer known values it tells nothing.
+        Columns with fewer known values are in no statistic of the node.
     """
-    text = front.contradiction(X, min_rows=min_rows)
-    if text:
+    contradiction = front.contradiction(X, min_rows=min_rows)
+    if contradiction:
         raise NotAgreedError(
             "The server says that the front is fitted to the rows of node "
-            f"{name!r} and others, but that cannot be. {text}. Do not answer "
+            f"{name!r} and others, but that cannot be. {contradiction}. Do not answer "
             "before the server has explained it. If the rows of the node have "
             "changed since the front was fitted, a new exchange is needed."
         )
 
 
 def _fronts_in(request: Message) -> list[Mapping]:
+    """The contents of all fronts in a request, of those within it too."""
     fronts = [content.get("front") for content in contents_of(request)]
     return [front for front in fronts if front is not None]

@@ -1,10 +1,17 @@
-"""Fit a front of what nodes tell of their columns, and take rows through it."""
+"""Fit a front of what nodes tell of their columns, and take rows through it.
+
+A front is a tree of transformers that all agree on. Nodes first tell their columns, of
+which the common ones are settled, and then, in a message for each step that depends on
+the output of another, the statistics that the step is fitted to.
+"""
 
 from collections import Counter
 from collections.abc import Generator, Mapping
 from dataclasses import replace
+from typing import NoReturn
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..base import warn_user
 from ..compat import safe_indexing
@@ -19,7 +26,7 @@ from ..steps import (
     agreed_roles,
 )
 from ._channel import InProcess
-from ._nodes import node_codes, node_names_of
+from ._nodes import Rows, RowsLike, node_codes, node_names_of
 from ._rows import column_member
 from ._run import Run
 from ._warnings import warn_of_encoded_identifiers, warn_of_identifiers
@@ -29,18 +36,15 @@ def front_plan(front: Front) -> Generator:
     """Plan whose result is an Advanced, fitted; one message for each step of rows."""
     while True:
         request = Message.of("front", front=front.as_content())
-        replies = {name: reply.content for name, reply in (yield request)}
+        contents = {name: reply.content for name, reply in (yield request)}
         if front.columns is None:
-            front, others = _with_columns(front, replies)
-            if others:
+            front, nodes_with_others = _with_columns(front, contents)
+            if nodes_with_others:
+                # What they told is of other columns than all nodes use.
                 request = Message.of("front", front=front.as_content())
-                again = yield dict.fromkeys(others, request)
-                replies |= {name: reply.content for name, reply in again}
-        parts: dict[str, dict] = {}  # of each step what each node told, by its name
-        for node, reply in replies.items():
-            for path, part in reply["parts"].items():
-                parts.setdefault(path, {})[node] = part
-        advanced = front.advanced(parts)
+                replies = yield dict.fromkeys(nodes_with_others, request)
+                contents |= {name: reply.content for name, reply in replies}
+        advanced = front.advanced(_parts_by_step(contents))
         for kind, labels in advanced.identifiers.values():
             warn_of_encoded_identifiers(kind, labels)
         if advanced.fitted is not None:
@@ -50,18 +54,27 @@ def front_plan(front: Front) -> Generator:
         front = advanced.front
 
 
-def _warn_of_inexact(fitted: Advanced) -> None:
+def _parts_by_step(contents: Mapping[str, Mapping]) -> dict[str, dict]:
+    """By path of each step, what each node told of it, by the node's name."""
+    parts_by_step: dict[str, dict] = {}
+    for node, content in contents.items():
+        for path, part in content["parts"].items():
+            parts_by_step.setdefault(path, {})[node] = part
+    return parts_by_step
+
+
+def _warn_of_inexact(advanced: Advanced) -> None:
     """Warn of steps that are not those of all rows."""
-    for kind, error in fitted.errors.values():
+    for kind, error in advanced.errors.values():
         if error == np.inf:
             warn_user(
                 f"{kind} keeps some of several axes of equal variance, which rounding "
                 "chooses: scikit-learn's fit on all rows may have others. Keep more "
                 "or fewer components."
             )
-    if fitted.empty:
+    if advanced.empty:
         warn_user(
-            f"The front leaves out the columns {fitted.empty[:10]}: none of their "
+            f"The front leaves out the columns {advanced.empty[:10]}: none of their "
             "values has min_rows rows at a node, so that nodes tell none of them. A "
             "column that identifies rows, as the number of a patient does, says "
             "nothing of other rows: leave it out of all tables. Otherwise agree on "
@@ -71,41 +84,65 @@ def _warn_of_inexact(fitted: Advanced) -> None:
 
 def _check_answerable(front: Front, advanced: Advanced) -> None:
     """Raise if no message will fit what is left of a front."""
-    for waits in advanced.pending.values():
-        if not waits.can_tell(front.bounds == "tell"):
+    for pending in advanced.pending.values():
+        if not pending.can_tell(front.bounds == "tell"):
             raise NotPooledError(
-                f"{type(waits.step).__name__} looks at the smallest and the "
+                f"{type(pending.step).__name__} looks at the smallest and the "
                 "largest value of each column, which are values of rows, or at "
                 "counts on a grid between bounds that all agree on: give bounds, "
                 "{column: (low, high)}; or bounds='tell' has nodes tell the "
                 "values, where these will do."
             )
     if len(advanced.front.states) == len(front.states):
-        kinds = [type(waits.step).__name__ for waits in advanced.pending.values()]
-        raise ValueError(f"no node told what {kinds} are fitted to.")
+        kinds = [type(pending.step).__name__ for pending in advanced.pending.values()]
+        raise ValueError(
+            f"No node told what {kinds} are fitted to. Ask nodes that have rows, or "
+            "give `front` a fitted PooledTransformer."
+        )
 
 
-def _with_columns(front: Front, told: Mapping[str, Mapping]) -> tuple[Front, list[str]]:
-    """The front with the columns of all nodes, and the nodes to be asked again."""
-    nodes = {
-        name: Columns.from_content(reply["columns"]) for name, reply in told.items()
+def raise_front_not_fitted() -> NoReturn:
+    raise ValueError(
+        "The front is not fitted, and there are no rows to fit it on: fit a "
+        "PooledTransformer to what nodes tell, and give `front` that."
+    )
+
+
+def _with_columns(
+    front: Front, contents: Mapping[str, Mapping]
+) -> tuple[Front, list[str]]:
+    """The front with the columns of all nodes, and the nodes to be asked again.
+
+    ``contents`` has those of the first replies, by name of the node.
+    """
+    columns_of_nodes = {
+        name: Columns.from_content(content["columns"])
+        for name, content in contents.items()
     }
-    columns, others = _common(told, nodes)
+    columns = _common_columns(columns_of_nodes)
+    to_ask_again = {
+        node
+        for node, columns_of_node in columns_of_nodes.items()
+        if _differ(columns_of_node, columns) or "again" in contents[node]
+    }
     if front.drop_identifiers:
-        columns, differing = _without_identifiers(columns, told)
-        others = [node for node in told if node in {*others, *differing}]
+        columns, dissenting = _without_identifiers(columns, contents)
+        to_ask_again |= dissenting
     front = replace(front, columns=columns)
-    front.check_texts(nodes)
+    front.check_texts(columns_of_nodes)
     if front.chooses_columns:
-        _warn_of_unused_columns(columns, nodes)
-        _warn_of_texts_at_few_nodes(columns, nodes)
-    return front, others
+        _warn_of_unused_columns(columns, columns_of_nodes)
+        _warn_of_texts_at_few_nodes(columns, columns_of_nodes)
+    return front, [node for node in contents if node in to_ask_again]
 
 
-def _warn_of_unused_columns(columns: Columns, nodes: Mapping[str, Columns]) -> None:
-    owners: dict[str, list[str]] = {}
-    for node, of_node in nodes.items():
-        for column in set(of_node.names or ()) - set(columns.names or ()):
+def _warn_of_unused_columns(
+    columns: Columns, columns_of_nodes: Mapping[str, Columns]
+) -> None:
+    """Warn of columns that some nodes have, and that are not among those of all."""
+    owners: dict[str, list[str]] = {}  # of each such column, the nodes
+    for node, columns_of_node in columns_of_nodes.items():
+        for column in set(columns_of_node.names or ()) - set(columns.names or ()):
             owners.setdefault(column, []).append(node)
     for column, names in sorted(owners.items()):
         warn_user(
@@ -114,11 +151,17 @@ def _warn_of_unused_columns(columns: Columns, nodes: Mapping[str, Columns]) -> N
         )
 
 
-def _warn_of_texts_at_few_nodes(columns: Columns, nodes: Mapping[str, Columns]) -> None:
+def _warn_of_texts_at_few_nodes(
+    columns: Columns, columns_of_nodes: Mapping[str, Columns]
+) -> None:
     """Warn where most nodes have numbers, or nothing, in a column of texts."""
     for column, is_text in zip(columns.names or (), columns.text, strict=False):
-        names = [node for node, own in nodes.items() if own.has_text([column])]
-        if is_text and 2 * len(names) <= len(nodes):
+        names = [
+            node
+            for node, columns_of_node in columns_of_nodes.items()
+            if columns_of_node.has_text([column])
+        ]
+        if is_text and 2 * len(names) <= len(columns_of_nodes):
             warn_user(
                 f"The column {column!r} holds texts at the nodes {names[:5]} alone, "
                 "and is encoded. Nodes where it holds numbers will refuse: let all "
@@ -126,70 +169,97 @@ def _warn_of_texts_at_few_nodes(columns: Columns, nodes: Mapping[str, Columns]) 
             )
 
 
-def _common(
-    told: Mapping[str, Mapping], nodes: Mapping[str, Columns]
-) -> tuple[Columns, list[str]]:
-    """The columns of all nodes, and the nodes that have others, or in another order."""
-    counts = Counter((c.names, c.n) for c in nodes.values())
-    # The same whatever the order of the nodes.
-    names, n = min(counts, key=lambda key: (-counts[key], repr(key)))
-    text = np.zeros(n, dtype=bool)
-    for node, columns in nodes.items():
-        order = range(n)
-        if names is not None and columns.names is not None:
-            missing = sorted(set(names) - set(columns.names))
-            if missing:
-                raise ValueError(f"Node {node!r} lacks the columns {missing[:10]}.")
-            order = [columns.names.index(name) for name in names]
-        elif columns.n != n:
+def _common_columns(columns_of_nodes: Mapping[str, Columns]) -> Columns:
+    """The columns that all nodes have, in the order that most of them have.
+
+    A column holds texts where it does at any node. ValueError where a node lacks one.
+    """
+    counts = Counter(
+        (columns.names, columns.n) for columns in columns_of_nodes.values()
+    )
+    # Among orders that are equally frequent the first by its text, so that the order of
+    # the nodes does not matter.
+    names, n_columns = min(counts, key=lambda order: (-counts[order], repr(order)))
+    is_text = np.zeros(n_columns, dtype=bool)
+    for node, columns in columns_of_nodes.items():
+        places = _places_of(columns, names, n_columns=n_columns, node=node)
+        is_text |= np.array(columns.text)[places]
+    dtypes = {columns.dtype for columns in columns_of_nodes.values()}
+    return Columns(
+        n=n_columns,
+        names=names,
+        text=tuple(is_text.tolist()),
+        dtype="float32" if dtypes == {"float32"} else "float64",
+    )
+
+
+def _places_of(
+    columns: Columns, names: tuple[str, ...] | None, *, n_columns: int, node: str
+) -> list[int]:
+    """Where a node has each of the common columns; ValueError if it lacks one."""
+    if names is not None and columns.names is not None:
+        missing = sorted(set(names) - set(columns.names))
+        if missing:
             raise ValueError(
-                f"Node {node!r} has {columns.n} columns, others have {n}: nodes must "
-                "describe their rows by the same columns."
+                f"Node {node!r} lacks the columns {missing[:10]}. Add them to the "
+                "node's rows, or leave them out at all nodes."
             )
-        text |= np.array(columns.text)[list(order)]
-    dtypes = {columns.dtype for columns in nodes.values()}
-    dtype = "float32" if dtypes == {"float32"} else "float64"
-    common = Columns(n, names, tuple(text.tolist()), dtype)
-    others = [
-        node
-        for node, columns in nodes.items()
-        if (columns.names or names, columns.text) != (names, common.text)
-        or "again" in told[node]
-    ]
-    return common, others
+        return [columns.names.index(name) for name in names]
+    if columns.n != n_columns:
+        raise ValueError(
+            f"Node {node!r} has {columns.n} columns, others have {n_columns}: nodes "
+            "must describe their rows by the same columns."
+        )
+    return list(range(n_columns))
+
+
+def _differ(columns: Columns, common: Columns) -> bool:
+    """Whether a node's columns are others, or in another order.
+
+    What such a node told is not of the columns that the front is fitted on. Arrays have
+    no names, and are taken to have the columns in the order of the others.
+    """
+    has_other_names = bool(columns.names) and columns.names != common.names
+    return has_other_names or columns.text != common.text
 
 
 def _without_identifiers(
-    columns: Columns, told: Mapping[str, Mapping]
-) -> tuple[Columns, list[str]]:
-    """The columns without those that identify rows, and nodes that found others to."""
-    roles = {node: _roles_of(columns, reply["columns"]) for node, reply in told.items()}
-    agreed = agreed_roles(list(roles.values()))
+    columns: Columns, contents: Mapping[str, Mapping]
+) -> tuple[Columns, set[str]]:
+    """The columns without those that identify rows, and nodes that say others do.
+
+    What these nodes told is of the columns that they would leave in.
+    """
+    roles_of_nodes = {
+        node: _roles_of(columns, content["columns"])
+        for node, content in contents.items()
+    }
+    agreed = agreed_roles(list(roles_of_nodes.values()))
     if all(role == IDENTIFIES for role in agreed):
         raise ValueError(
             f"All columns, {columns.labels[:5]}, identify rows, as the number of a "
             "patient does, so that none is left to learn from."
         )
     warn_of_identifiers(columns.labels, agreed)
-    without = columns.without_identifiers(agreed)
-    others = [
+    without_identifiers = columns.without_identifiers(agreed)
+    dissenting = {
         node
-        for node, own_roles in roles.items()
-        if columns.without_identifiers(own_roles) != without
-    ]
-    return without, others
+        for node, roles in roles_of_nodes.items()
+        if columns.without_identifiers(roles) != without_identifiers
+    }
+    return without_identifiers, dissenting
 
 
 def _roles_of(columns: Columns, content: Mapping) -> list[str]:
     """What a node said of these columns, which may stand in another order there."""
-    theirs = Columns.from_content(content)
-    if columns.names is None or theirs.names is None:
+    columns_of_node = Columns.from_content(content)
+    if columns.names is None or columns_of_node.names is None:
         return list(content["roles"])
-    by_name = dict(zip(theirs.names, content["roles"], strict=True))
-    return [by_name[name] for name in columns.names]
+    role_of = dict(zip(columns_of_node.names, content["roles"], strict=True))
+    return [role_of[name] for name in columns.names]
 
 
-def owners_of(nodes, X) -> dict[str, np.ndarray]:
+def owners_of(nodes: ArrayLike | None, X: RowsLike) -> dict[str, np.ndarray]:
     """Rows of each node by its name; of one node where nobody said whose they are."""
     if nodes is None:
         return {"all": np.arange(X.shape[0])}
@@ -198,24 +268,39 @@ def owners_of(nodes, X) -> dict[str, np.ndarray]:
     return {name: np.flatnonzero(codes == k) for k, name in enumerate(names)}
 
 
-def fit_front(front: Front, X, nodes=None, mask=None, n_jobs=None) -> tuple:
-    """An Advanced of rows that are here, and the history of the messages."""
-    members, X = [], Columns.of(X).of_rows(X)  # once for all nodes
+def fit_front(
+    front: Front,
+    X: RowsLike,
+    nodes: ArrayLike | None = None,
+    mask: np.ndarray | None = None,
+    n_jobs: int | None = None,
+) -> tuple[Advanced, list[dict]]:
+    """An Advanced of rows that are here, and the history of the messages.
+
+    ``mask`` marks rows that only score, shape (n_samples,); fronts are not fitted to
+    them, and a node that has no others takes no part.
+    """
+    X = Columns.of(X).of_rows(X)  # once for all nodes
+    members = []
     for name, rows in owners_of(nodes, X).items():
-        own = None if mask is None else mask[rows]
-        if len(rows) and not (own is not None and own.all()):
-            members.append(column_member(name, safe_indexing(X, rows), own))
+        mask_of_node = None if mask is None else mask[rows]
+        only_scores = mask_of_node is not None and mask_of_node.all()
+        if len(rows) and not only_scores:
+            members.append(column_member(name, safe_indexing(X, rows), mask_of_node))
     run = Run(InProcess(members, n_jobs=n_jobs))
     return run(front_plan(front)), run.history
 
 
-def through_front(front: Front, X, nodes=None):
-    """Rows after a front, those of each node by themselves, as nodes do it."""
-    groups = list(owners_of(nodes, X).values())
-    rest = np.setdiff1d(np.arange(X.shape[0]), np.concatenate(groups))
-    groups = [rows for rows in [*groups, rest] if len(rows)]
+def through_front(front: Front, X: RowsLike, nodes: ArrayLike | None = None) -> Rows:
+    """Rows after a front, those of each node by themselves, as nodes do it.
+
+    Some steps round by what other rows there are: bits are those of nodes elsewhere.
+    """
+    rows_of_owners = list(owners_of(nodes, X).values())
+    public_rows = np.setdiff1d(np.arange(X.shape[0]), np.concatenate(rows_of_owners))
+    groups = [rows for rows in [*rows_of_owners, public_rows] if len(rows)]
     if len(groups) == 1:
         return front.transform(X)
     parts = [front.transform(safe_indexing(X, rows)) for rows in groups]
-    back = np.argsort(np.concatenate(groups))
-    return stacked(parts)[back]
+    in_order_of_X = np.argsort(np.concatenate(groups))
+    return stacked(parts)[in_order_of_X]

@@ -1,4 +1,9 @@
-"""Whether a node's rows have the labels that its own classifier was fitted on."""
+"""Whether a node's rows have the labels that its own classifier was fitted on.
+
+A node of whose labels its classifier has seen none is refused at once: labels are
+written in two ways, or the classifier is another node's. If it has seen some, only the
+server can tell whether the others are right, so that the node is warned.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,7 +11,8 @@ from ..base import warn_user
 from ..local import Member, local_model
 from ..messages import listed
 
-# Characters of a label that an error repeats: somebody else may have chosen it.
+# Characters of a label that an error repeats: somebody else may have chosen the label,
+# and could put a page of text into the server's log. Most names of classes fit.
 _MOST_CHARACTERS = 40
 
 
@@ -33,9 +39,7 @@ def check_labels(
     """
     if not set(labels).isdisjoint(seen_classes):
         return
-    advice = _advice_for_labels(labels, seen_classes)
-    if about_net:
-        advice = f"{about_net[:1].upper()}{about_net[1:]}"
+    advice = _advice_for_labels(labels, seen_classes, about_net=about_net)
     raise ValueError(
         f"Node {name!r}: its classifier has seen none of the labels of its rows. The "
         f"rows have the labels {shown_labels(labels)}; the classifier was fitted on "
@@ -43,7 +47,7 @@ def check_labels(
     )
 
 
-def seen_classes_of(estimator, name: str) -> list:
+def seen_classes_of(estimator: object, name: str) -> list:
     """Classes that a fitted classifier of any kind has seen."""
     description = local_model(estimator, name=name).description
     return description.classes[description.seen].tolist()
@@ -51,9 +55,10 @@ def seen_classes_of(estimator, name: str) -> list:
 
 def check_labels_of(member: Member) -> None:
     """Raise ValueError if a member's classifier has seen none of its rows' labels."""
+    labels, _ = member.row_counts()
     check_labels(
         member.name,
-        member.row_counts()[0],
+        labels,
         _seen_classes(member),
         about_net=member.model.advice_on_labels,
     )
@@ -65,7 +70,8 @@ def warn_of_unseen_classes(member: Member) -> None:
     Only the server, which knows the classes of all nodes, can tell if they are wrong.
     """
     seen_classes = _seen_classes(member)
-    unseen = [label for label in member.row_counts()[0] if label not in seen_classes]
+    labels, _ = member.row_counts()
+    unseen = [label for label in labels if label not in seen_classes]
     if unseen:
         warn_user(
             f"Node {member.name!r} has rows of the classes {shown_labels(unseen)}, "
@@ -83,16 +89,20 @@ def _seen_classes(member: Member) -> list:
     return network.classes[network.seen].tolist()
 
 
-def _advice_for_labels(labels: Sequence, classes: Sequence) -> str:
-    """What to do about labels that are none of some classes."""
-    bare_classes = {_bare(label) for label in classes}
-    if not {_bare(label) for label in labels}.isdisjoint(bare_classes):
+def _advice_for_labels(
+    labels: Sequence, seen_classes: Sequence, *, about_net: str
+) -> str:
+    """What to do about labels that are none of the classes, as a whole sentence."""
+    if about_net:
+        return about_net[:1].upper() + about_net[1:]
+    bare_classes = {bare_label(label) for label in seen_classes}
+    if not {bare_label(label) for label in labels}.isdisjoint(bare_classes):
         return (
             "Some differ only in case, in blanks, or in being texts or numbers: write "
             "the labels of the rows as the classifier was fitted on them."
         )
     if all(isinstance(label, int | float) for label in labels) and any(
-        isinstance(label, str) for label in classes
+        isinstance(label, str) for label in seen_classes
     ):
         return (
             "The labels of the rows look like codes of the classes: give the rows the "
@@ -104,8 +114,11 @@ def _advice_for_labels(labels: Sequence, classes: Sequence) -> str:
     )
 
 
-def _bare(label) -> str:
-    """A label without what often differs between a table and a classifier."""
+def bare_label(label: object) -> str:
+    """A label as a text, without what tables often write in several ways.
+
+    That is case, blanks, and whether it is a text or a number.
+    """
     if isinstance(label, float) and label.is_integer():
-        label = int(label)
+        return str(int(label))  # a table with gaps has 1.0 for the class 1
     return " ".join(str(label).split()).casefold()

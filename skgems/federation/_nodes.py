@@ -1,112 +1,174 @@
-"""Which rows belong to which node: reading ``nodes`` and dealing rows at random."""
+"""Which rows belong to which node, and what each of a node's rows is for.
+
+Users give ``nodes``, the owner of each row, as names or as indices. Here it becomes one
+code a row: the index of the node among all names, or -1 for a row of the public sample.
+Rows that nobody owns can be dealt to simulated nodes at random.
+"""
 
 import numbers
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import sparray, spmatrix
 from sklearn.utils import check_consistent_length, column_or_1d
 
-from ..base import PUBLIC_NAME
+from ..base import PUBLIC_NAME, BaseAggregator
 from ..datasets import PUBLIC, shuffled_by_class
-from ..local import seed_of_rows
+from ..local import Description, seed_of_rows
+from ..networks import Network
 
-_MIXED = 'No names and -1 together: with names, the public sample is "public".'
+# Rows as users give them: an array, a table of pandas or the like, a sparse matrix, or
+# a list of documents.
+RowsLike = Any
+Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features), or more dimensions
 
 
-def _as_vector(nodes, n_samples: int) -> np.ndarray:
+def _as_vector(nodes: ArrayLike, n_rows: int) -> np.ndarray:
+    """The owner of each row as users wrote it, shape (n_rows,)."""
     if isinstance(nodes, (list, tuple)) and all(np.ndim(node) == 0 for node in nodes):
-        vector = np.array(nodes, dtype=object)  # not ["a", -1] as texts
+        # Of ["a", -1] numpy would make two texts, and -1 would become a name.
+        vector = np.array(nodes, dtype=object)
     else:
         vector = np.asarray(nodes)
         if vector.ndim != 1 and vector.shape[1:] != (1,):
-            what = "nodes must hold one index or name per row"
-            raise ValueError(f"{what}, got an array of shape {vector.shape}.")
+            raise ValueError(
+                "nodes must hold one index or name per row, got an array of shape "
+                f"{vector.shape}. Give one entry for each row of X."
+            )
         vector = vector.ravel()
-    if len(vector) != n_samples:
-        n = len(vector)
-        raise ValueError(f"nodes has length {n}, but X has {n_samples} rows.")
+    if len(vector) != n_rows:
+        raise ValueError(
+            f"nodes has length {len(vector)}, but X has {n_rows} rows. Give one index "
+            "or name per row."
+        )
     return vector
 
 
 def _distinct(vector: np.ndarray) -> list:
+    """Each value once, sorted: numbers before texts."""
     if vector.dtype.kind in "iufb":
         return np.unique(vector).tolist()
-    return sorted(set(vector.tolist()), key=lambda v: (isinstance(v, str), str(v)))
+    return sorted(
+        set(vector.tolist()), key=lambda value: (isinstance(value, str), str(value))
+    )
 
 
-def _is_index(value) -> bool:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+def _is_truth_value(value: object) -> bool:
+    return isinstance(value, (bool, np.bool_))
+
+
+def _is_index(value: object) -> bool:
+    """Whether this is a whole number, of whatever type; truth values are none."""
+    if _is_truth_value(value) or not isinstance(value, numbers.Real):
         return False
     return float(value).is_integer()
 
 
-def is_public(value) -> bool:
+def is_public(value: object) -> bool:
+    """Whether an entry of ``nodes`` marks a row of the public sample."""
     if isinstance(value, str):
         return value == PUBLIC_NAME
     return _is_index(value) and value == PUBLIC
 
 
-def node_codes(nodes, names: Sequence[str], n_samples: int) -> np.ndarray:
+def node_codes(nodes: ArrayLike, names: Sequence[str], n_samples: int) -> np.ndarray:
     """Index of the node that owns each row, int64, -1 for the public sample."""
     vector = _as_vector(nodes, n_samples)
-    table = {name: index for index, name in enumerate(names)} | {PUBLIC_NAME: PUBLIC}
-    table |= {index: index for index in range(PUBLIC, len(names))}
-    truths = bool, np.bool_
-    unknown = [v for v in _distinct(vector) if isinstance(v, truths) or v not in table]
-    if unknown:
-        hint = f" {_MIXED}" if "-1" in unknown else ""
+    codes: dict = {name: index for index, name in enumerate(names)}
+    codes[PUBLIC_NAME] = PUBLIC
+    for index in range(PUBLIC, len(names)):
+        codes[index] = index
+    # True equals 1, and would be found as the node of that index.
+    unknown = [
+        value
+        for value in _distinct(vector)
+        if _is_truth_value(value) or value not in codes
+    ]
+    if "-1" in unknown:
         raise ValueError(
             f"nodes holds {unknown[:5]!r}, which is no node. Known nodes: "
             f"{list(names)!r}, or their indices 0 to {len(names) - 1}; -1 or "
-            f'"public" marks public rows.{hint}'
+            '"public" marks public rows. No names and -1 together: with names, the '
+            'public sample is "public".'
+        )
+    if unknown:
+        raise ValueError(
+            f"nodes holds {unknown[:5]!r}, which is no node. Known nodes: "
+            f"{list(names)!r}, or their indices 0 to {len(names) - 1}; -1 or "
+            '"public" marks public rows.'
         )
     if vector.dtype.kind in "iuf":
         return vector.astype(np.int64)
-    return np.array([table[value] for value in vector.tolist()], dtype=np.int64)
+    return np.array([codes[value] for value in vector.tolist()], dtype=np.int64)
 
 
-def rows_of_nodes(nodes, names: Sequence[str], n_samples: int) -> list[np.ndarray]:
-    """Places of the rows of each node; of every row where nobody says whose it is."""
+def rows_of_nodes(
+    nodes: ArrayLike | None, names: Sequence[str], n_samples: int
+) -> list[np.ndarray]:
+    """Indices of the rows of each node; of all rows where nobody says who owns them."""
     if nodes is None:
         return [np.arange(n_samples)] * len(names)
     codes = node_codes(nodes, names, n_samples)
     return [np.flatnonzero(codes == k) for k in range(len(names))]
 
 
-def node_names_of(nodes, n_samples: int) -> list[str]:
+def node_names_of(nodes: ArrayLike, n_samples: int) -> list[str]:
     """Names of the nodes that own rows, when nothing else names them."""
-    values = [v for v in _distinct(_as_vector(nodes, n_samples)) if not is_public(v)]
-    if not values:
+    owners = [
+        value
+        for value in _distinct(_as_vector(nodes, n_samples))
+        if not is_public(value)
+    ]
+    if not owners:
         raise ValueError(
             "nodes marks every row as public, so there is no node to train a "
             "classifier for. Give each row the node that owns it."
         )
-    if all(_is_index(v) for v in values):
-        if min(values) < 0:
-            raise ValueError(
-                f"nodes holds {min(values)!r}; indices of nodes start at 0, and -1 "
-                "marks public rows."
-            )
-        return [str(index) for index in range(int(max(values)) + 1)]
-    wrong = [v for v in values if not isinstance(v, str)]
-    if wrong:
-        raise ValueError(f"nodes holds {wrong[:5]!r}; give an index or a name per row.")
-    if "-1" in values:
-        raise ValueError(f"nodes holds '-1', which is no name of a node. {_MIXED}")
-    return values
+    if all(_is_index(value) for value in owners):
+        return _names_of_indices(owners)
+    _check_are_names(owners)
+    return owners
+
+
+def _names_of_indices(indices: list) -> list[str]:
+    """The number of each node from 0 to the largest, as a text."""
+    if min(indices) < 0:
+        raise ValueError(
+            f"nodes holds {min(indices)!r}; indices of nodes start at 0, and -1 marks "
+            "public rows."
+        )
+    return [str(index) for index in range(int(max(indices)) + 1)]
+
+
+def _check_are_names(owners: list) -> None:
+    not_texts = [value for value in owners if not isinstance(value, str)]
+    if not_texts:
+        raise ValueError(
+            f"nodes holds {not_texts[:5]!r}; give an index or a name per row."
+        )
+    if "-1" in owners:
+        # So numpy writes the -1 of an array that has names as well.
+        raise ValueError(
+            "nodes holds '-1', which is no name of a node. No names and -1 together: "
+            'with names, the public sample is "public".'
+        )
 
 
 def deal_rows(y: np.ndarray, n_nodes: int, rng: np.random.RandomState) -> np.ndarray:
     """A random node for each row, labels dealt evenly; ValueError for too few rows."""
-    n = y.shape[0]
-    if n < n_nodes:
+    n_rows = y.shape[0]
+    if n_rows < n_nodes:
         raise ValueError(
             f"There are {n_nodes} unfitted classifiers, one per node, but only "
-            f"n_samples={n} rows to deal to them. Give more rows, or fewer classifiers."
+            f"n_samples={n_rows} rows to deal to them. Give more rows, or fewer "
+            "classifiers."
         )
     # One class after the other, like cards: sizes of nodes differ by one at most.
-    codes = np.empty(n, dtype=np.int64)
-    codes[shuffled_by_class(y, rng)] = np.arange(n) % n_nodes
+    codes = np.empty(n_rows, dtype=np.int64)
+    codes[shuffled_by_class(y, rng)] = np.arange(n_rows) % n_nodes
     return codes
 
 
@@ -114,32 +176,35 @@ def hold_out(y: np.ndarray, fraction: float, rng: np.random.RandomState) -> np.n
     """Mark a fraction of every class; nothing where a class is too small for that."""
     order = shuffled_by_class(y, rng)
     _, start, count = np.unique(y[order], return_index=True, return_counts=True)
-    n_held = np.floor(fraction * count).astype(np.int64)
+    n_held_out = np.floor(fraction * count).astype(np.int64)
     mask = np.zeros(y.shape[0], dtype=bool)
-    if fraction == 0 or n_held.min() == 0:
+    # With rows of some classes only, scores would say nothing of the others.
+    if fraction == 0 or n_held_out.min() == 0:
         return mask
-    rank = np.arange(y.shape[0]) - np.repeat(start, count)
-    mask[order] = rank < np.repeat(n_held, count)
+    rank_in_class = np.arange(y.shape[0]) - np.repeat(start, count)
+    mask[order] = rank_in_class < np.repeat(n_held_out, count)
     return mask
 
 
 def halves_of(owners: Mapping[str, np.ndarray], y: np.ndarray) -> np.ndarray:
     """The half, 0 or 1, of each row: of each class at every node; -1 judges nothing.
 
-    Each node deals its rows by a seed that these decide (`seed_of_rows`): a server that
-    could have them dealt anew would see what single rows change.
+    ``owners`` has the indices of each node's rows, by its name. Each node deals its
+    rows by a seed that these decide (`seed_of_rows`): a server that could have them
+    dealt anew would see what single rows change.
     """
     halves = np.full(len(y), -1)
     for rows in owners.values():
         class_sizes = np.unique(y[rows], return_counts=True)[1]
         rng = np.random.RandomState(seed_of_rows(class_sizes))
-        own = rows[np.lexsort((rng.permutation(len(rows)), y[rows]))]
-        if len(own) > 1:
-            halves[own] = (np.arange(len(own)) + rng.randint(2)) % 2
+        # Class after class, in random order within each.
+        shuffled = rows[np.lexsort((rng.permutation(len(rows)), y[rows]))]
+        if len(shuffled) > 1:  # a half of one row would be this row
+            halves[shuffled] = (np.arange(len(shuffled)) + rng.randint(2)) % 2
     return halves
 
 
-def as_mask(held_out, X) -> np.ndarray | None:
+def as_mask(held_out: ArrayLike | None, X: RowsLike) -> np.ndarray | None:
     """Rows that only score, as truth values; None where nobody said which."""
     if held_out is None:
         return None
@@ -153,38 +218,82 @@ def as_mask(held_out, X) -> np.ndarray | None:
     return mask.astype(bool)
 
 
-def roles_of(name, rows, mask, drawn) -> dict[str, np.ndarray]:
-    judging = moments = training = rows
-    if mask is not None:
-        held = mask[rows]
-        if held.all():
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Roles:
+    """What a node's rows are for; each has indices of rows, int."""
+
+    judging: np.ndarray  # models are scored on them
+    moments: np.ndarray  # sums are made of them
+    training: np.ndarray  # its classifier may be trained on them
+
+
+def roles_of(
+    name: str,
+    rows: np.ndarray,
+    *,
+    held_out: np.ndarray | None,
+    not_trained_on: np.ndarray | None = None,
+) -> Roles:
+    """The roles of the rows of a node.
+
+    Parameters
+    ----------
+    rows : ndarray of int
+        Indices of the node's rows among all.
+    held_out : ndarray of shape (n_samples,), bool, or None
+        Rows that only score, where a user said so.
+    not_trained_on : ndarray of shape (n_samples,), bool, or None
+        Rows that no clone of a simulation was trained on. They are sampled from all, so
+        that they count in moments as the others do.
+    """
+    if held_out is not None:
+        is_held_out = held_out[rows]
+        if is_held_out.all():
             raise_all_held_out(name)
+        learning = rows[~is_held_out]
         # Where none is held out, the same rows have to serve for both.
-        moments = training = rows[~held]
-        judging = rows[held] if held.any() else rows
-    elif drawn is not None and drawn[rows].any():
-        judging, training = rows[drawn[rows]], rows[~drawn[rows]]
-    return {"judging": judging, "moments": moments, "training": training}
+        judging = rows[is_held_out] if is_held_out.any() else rows
+        return Roles(judging=judging, moments=learning, training=learning)
+    if not_trained_on is not None and not_trained_on[rows].any():
+        is_fresh = not_trained_on[rows]
+        return Roles(judging=rows[is_fresh], moments=rows, training=rows[~is_fresh])
+    return Roles(judging=rows, moments=rows, training=rows)
 
 
-def check_feature_names(names, descriptions, reference) -> None:
-    """Raise ValueError unless all have the names of X, or else of the first node."""
-    origin = "X"
+def check_feature_names(
+    names: Sequence[str],
+    descriptions: Sequence[Description | Network],
+    reference: np.ndarray | None,
+) -> None:
+    """Raise ValueError unless all have the names of X, or else of the first node.
+
+    ``reference`` has the names of the features of X, shape (n_features,).
+    """
+    first_named = None  # the node that the reference is of, if X has no names
     for name, description in zip(names, descriptions, strict=True):
-        own = description.feature_names_in
-        if own is None:
+        feature_names = description.feature_names_in
+        if feature_names is None:
             continue
         if reference is None:
-            reference, origin = own, f"node {name!r}"
-        elif not np.array_equal(own, reference):
+            reference = feature_names
+            first_named = name
+        if np.array_equal(feature_names, reference):
+            continue
+        if first_named is None:
             raise ValueError(
-                f"node {name!r} was fitted on features {list(own[:5])}..., in another "
-                f"order or with other names than {origin}: {list(reference[:5])}... "
-                "Columns must be the same, in the same order, at every node."
+                f"node {name!r} was fitted on features {list(feature_names[:5])}..., "
+                f"in another order or with other names than X: {list(reference[:5])}"
+                "... Columns must be the same, in the same order, at every node."
             )
+        raise ValueError(
+            f"node {name!r} was fitted on features {list(feature_names[:5])}..., in "
+            f"another order or with other names than node {first_named!r}: "
+            f"{list(reference[:5])}... Columns must be the same, in the same order, at "
+            "every node."
+        )
 
 
-def raise_without_classifier(aggregator, name: str) -> None:
+def raise_without_classifier(aggregator: BaseAggregator, name: str) -> NoReturn:
     raise TypeError(
         f"Node {name!r} has no classifier, but {type(aggregator).__name__} needs one "
         "of each node with these parameters. Fit one there; or use PooledAggregator, "
@@ -192,19 +301,24 @@ def raise_without_classifier(aggregator, name: str) -> None:
     )
 
 
-def raise_without_rows(name: str, known: list | None = None) -> None:
-    why = (
-        "nodes never names it. Give it rows, or leave it out. In cross-validation, "
-        "stratify the folds by node and label together, e.g. "
-        "StratifiedKFold().split(X, [f'{n}:{c}' for n, c in zip(nodes, y)])."
+def raise_without_rows(name: str) -> NoReturn:
+    """Raise for a node to which the entries of ``nodes`` give no row."""
+    raise ValueError(
+        f"node {name!r} has no rows: nodes never names it. Give it rows, or leave it "
+        "out. In cross-validation, stratify the folds by node and label together, "
+        "e.g. StratifiedKFold().split(X, [f'{n}:{c}' for n, c in zip(nodes, y)])."
     )
-    if known is not None:
-        why = f"y holds none of the classes it knows, {known}. Give rows of these "
-        why += "classes, or leave the node out."
-    raise ValueError(f"node {name!r} has no rows: {why}")
 
 
-def raise_all_held_out(name: str) -> None:
+def raise_without_rows_of_classes(name: str, seen_classes: list) -> NoReturn:
+    """Raise for a node of whose classes y has none, where ``nodes`` is not given."""
+    raise ValueError(
+        f"node {name!r} has no rows: y holds none of the classes it knows, "
+        f"{seen_classes}. Give rows of these classes, or leave the node out."
+    )
+
+
+def raise_all_held_out(name: str) -> NoReturn:
     raise ValueError(
         f"node {name!r} has only rows that are held out: they score models, but none "
         "is left to make its moments or to train on. Hold out fewer of its rows."

@@ -1,57 +1,59 @@
-"""Read what a user gave to ``fit`` into a Federation."""
+"""Read what a user gave to ``fit`` into a Federation.
 
-import os
-from collections.abc import Callable
-from dataclasses import replace
-from functools import wraps
+Three things are read, one after the other. First the *members*: classifiers, summaries,
+or a channel to nodes. Then the *rows*: validated, behind the front, with the node that
+owns each; members that are not fitted are trained on them, as a simulation. Last the
+*roles*: which rows of each node judge models, make its moments and train it.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, replace
 
 import numpy as np
-from sklearn.utils.multiclass import check_classification_targets
+from numpy.typing import ArrayLike
 
 from ..base import (
     BaseAggregator,
-    Features,
     check_no_label_missing,
     encode_labels,
     is_channel,
-    is_named,
-    keeps_warnings,
-    named_members,
     split_by_state,
     warn_user,
 )
-from ..compat import num_samples, safe_indexing
-from ..local import LocalModel, local_model
-from ..messages import Agreement
-from ..networks import Network, union_of_classes
-from ..progress import say, shown, tracked
-from ..spaces import EmptyIntersectionError, NoSpaceError
-from ..steps import DocumentFront, Front, as_rows, front_of_content
+from ..compat import num_samples
+from ..local import LocalModel
+from ..networks import Network
+from ..progress import say
+from ..steps import Front
 from . import _nodes
-from ._channel import as_channel
 from ._federation import Federation, Node
-from ._fronts import fit_front, front_plan, through_front
-from ._labels import check_labels, shown_labels
-from ._rows import check_is_behind_front, warn_of_another_front
-from ._run import NodesLostError, Run
-from ._simulation import Simulation, simulate
-from ._summarizing import first_request
-from ._summary import Summary, is_path
-
-_UNFITTED = (
-    "The front is not fitted, and there are no rows to fit it on: fit a "
-    "PooledTransformer to what nodes tell, and give `front` that"
+from ._given_rows import (
+    GivenRows,
+    as_front_takes_them,
+    front_for,
+    read_rows,
+    with_owners,
 )
-# Code of rows of nodes behind a channel that take no part.
-_LEFT_OUT = -2
+from ._joining import join_channel
+from ._labels import bare_label, check_labels, shown_labels
+from ._members import Members, read_members
+from ._models import Models, read_models
+from ._nodes import Roles, RowsLike
+from ._rows import check_is_behind_front, warn_of_another_front
+from ._run import Run
+from ._simulation import Simulation, simulate
+from ._summary import Summary
+
+# Pairs of labels that a warning lists before it says how many others there are.
+_MOST_LISTED = 5
 
 
 def read_federation(
     aggregator: BaseAggregator,
-    X=None,
-    y=None,
-    nodes=None,
-    held_out=None,
+    X: RowsLike = None,
+    y: ArrayLike | None = None,
+    nodes: ArrayLike | None = None,
+    held_out: ArrayLike | None = None,
     *,
     simulation: Simulation | None = None,
     weights: bool = True,
@@ -61,13 +63,13 @@ def read_federation(
     Parameters
     ----------
     aggregator : BaseAggregator
-        Whose ``estimators`` these are; summaries and their paths are read.
+        Its ``estimators`` are read, with summaries and the files of summaries.
     X, y, nodes, held_out : array-like, default=None
-        Rows and whose they are, as ``fit`` of an aggregator takes them.
+        Rows, and the node that owns each, as ``fit`` of an aggregator takes them.
     simulation : Simulation, default=None
         How nodes are simulated if their classifiers are not fitted.
     weights : bool, default=True
-        Whether to read the weights of the members, or no more than their classes.
+        Whether to read the weights of the members, or only their classes.
 
     Returns
     -------
@@ -90,126 +92,197 @@ def read_federation(
     >>> federation.classes.tolist(), federation.seen.tolist()
     (['a', 'b', 'c'], [[True, True, False], [False, True, True]])
     """
-    estimators, joined = aggregator.estimators, None
-    if estimators is None:
-        estimators = _default_members(aggregator, X, nodes)
-    if is_channel(estimators):
-        joined, estimators = _joined(aggregator, estimators)
-    names, members, summaries = read_members(aggregator, estimators, joined)
-    fitted = split_by_state(names, members)
-    features = codes = mask = drawn = front = None
-    asked, shared = [], False
+    members, joined = _members_for(aggregator, X, nodes)
+    is_simulated = not split_by_state(members.names, members.classifiers)
     if y is not None:
         check_no_label_missing(y, nodes)
-    if aggregator.front is not None:
-        X = None if X is None else _rows_for(aggregator._agreed_front, X)
-        front, asked = _front_for(aggregator, X, nodes, held_out, joined)
-    if X is None:
-        if y is not None or nodes is not None or held_out is not None:
-            raise ValueError("y, nodes and held_out say something about rows; give X.")
-        if not fitted:
-            raise ValueError("Local estimators are not fitted: fit them, or give X, y.")
-    else:
-        X = X if front is None else through_front(front, X, nodes)
-        (X, y), features = aggregator._validated_for_fit(X, y)
-        check_classification_targets(y)
-        mask = _nodes.as_mask(held_out, X)
-    if not fitted:
-        how = simulation or Simulation()
-        names, members, codes, drawn = simulate(names, members, X, y, nodes, mask, how)
-        summaries = [None] * len(names)
+    X = as_front_takes_them(aggregator, X)
+    front, front_history = front_for(
+        aggregator, X, nodes, held_out=held_out, joined=joined
+    )
+    rows = read_rows(aggregator, X, y, nodes=nodes, held_out=held_out, front=front)
+    if is_simulated:
+        members, rows = _simulated(members, rows, nodes=nodes, simulation=simulation)
     elif nodes is not None:
-        reached = names if joined is None else joined.reached
-        place = {name: k for k, name in enumerate(names)}
-        # The last is that of public rows, which have the code -1.
-        places = [*(place.get(own, _LEFT_OUT) for own in reached), _nodes.PUBLIC]
-        codes = np.array(places)[_nodes.node_codes(nodes, reached, X.shape[0])]
-        kept = codes != _LEFT_OUT
-        if not kept.all():
-            X, y, codes = X[kept], y[kept], codes[kept]
-            mask = None if mask is None else mask[kept]
-    if front is not None and aggregator._looks_at_members:
-        members = list(map(front.left_of, members, names))
-        for name, member in zip(names, members, strict=True):
-            if X is not None and not isinstance(member, Network):
-                check_is_behind_front(name, member, X)
-    members = _with_rows_alone(names, members, codes, X, y, features)
-    models = [local_model(m, name=n) for n, m in zip(names, members, strict=True)]
-    descriptions = _described(aggregator, models, weights, features)
-    if front is not None and not aggregator._looks_at_members:
-        descriptions = [_without_features(own, features) for own in descriptions]
-    features = _common_features(names, descriptions, features)
-    classes = union_of_classes(descriptions, names=names)
-    seen = [np.isin(classes, own.classes[own.seen]) for own in descriptions]
-    public_rows = spare_rows = none = np.empty(0, dtype=np.intp)
-    owned = [none] * len(names)
-    if X is not None:
-        if y.dtype.kind in ("O", classes.dtype.kind):
-            # As np.unique(y): an MLPClassifier cuts objects to texts of its own width.
-            classes = classes.astype(np.result_type(classes, y))
-        if fitted and codes is not None:
-            _check_labels_of_nodes(models, descriptions, summaries, y, codes)
-        y = encode_labels(y, classes, advice_on_nets=_about_nets(models))
-        if codes is None:
-            # Whoever is not here has sent its statistics; these are rows of others.
-            here = np.array([summary is None for summary in summaries])
-            known = np.stack(seen) & here[:, None]
-            owned = [np.flatnonzero(own[y]) for own in known]
-            spare_rows = np.flatnonzero(~known.any(axis=0)[y])
-            shared = bool(np.any(known.sum(axis=0) > 1))
-        else:
-            owned = [np.flatnonzero(codes == k) for k in range(len(names))]
-            public_rows = np.flatnonzero(codes == _nodes.PUBLIC)
-            if mask is not None:
-                public_rows = public_rows[~mask[public_rows]]
-    _check_labels_of_summaries(summaries, classes)
-    nodes = []
-    for k, (name, summary) in enumerate(zip(names, summaries, strict=True)):
-        rows, kind = owned[k], type(models[k].estimator if summary is None else summary)
-        if summary is not None:
-            roles = {"judging": rows, "moments": none, "training": none}
-            counts, n_rows = summary.row_counts, summary.n_rows
-        else:
-            if X is not None and not len(rows):
-                known = classes[seen[k]].tolist() if codes is None else None
-                _nodes.raise_without_rows(name, known)
-            roles = _nodes.roles_of(name, rows, mask, drawn)
-            counts = _row_counts(none if X is None else y, classes, roles)
-            n_rows = len(roles["training"])
-            is_of_front = front is not None and aggregator._looks_at_members
-            if is_of_front and fitted and n_rows:
-                warn_of_another_front(
-                    models[k], safe_indexing(X, rows), classes[y[rows]]
-                )
-        given = models[k], descriptions[k], seen[k], *roles.values()
-        nodes.append(Node(name, *given, summary, counts))
-        text = f"{kind.__name__}, {seen[k].sum()} classes, {n_rows} rows"
-        say(f"node {name}: {text}")
-    rows = X, y, public_rows, shared, spare_rows
-    federation = Federation(nodes, classes, features, *rows, joined, front, asked)
+        rows = with_owners(rows, nodes, names=members.names, joined=joined)
+    is_front_of_members = front is not None and aggregator._looks_at_members
+    if is_front_of_members:
+        members = _behind_front(members, front, rows)
+    members = _with_networks_of_rows_alone(members, rows)
+    models = read_models(
+        aggregator, members, rows, weights=weights, has_front=front is not None
+    )
+    codes = _encoded_labels(
+        models, rows, summaries=members.summaries, is_simulated=is_simulated
+    )
+    assignment = _assign_rows(models, rows, codes, summaries=members.summaries)
+    _check_labels_of_summaries(members.summaries, models.classes)
+    federation = Federation(
+        nodes=_read_nodes(
+            models, rows, codes, assignment=assignment, summaries=members.summaries
+        ),
+        classes=models.classes,
+        features=models.features,
+        X=None if rows is None else rows.X,
+        y=None if rows is None else codes,
+        public_rows=assignment.public_rows,
+        rows_are_shared=assignment.rows_are_shared,
+        spare_rows=assignment.spare_rows,
+        joined=joined,
+        front=front,
+        front_history=front_history,
+    )
+    if is_front_of_members and not is_simulated:
+        _warn_of_members_of_another_front(federation)
     _warn_of_alike_labels(federation)
     return federation
 
 
-def _rows_for(front: Front, X):
-    return front.rows(X) if isinstance(front, DocumentFront) else as_rows(X)
+# ---- members -----------------------------------------------------------------------
+
+
+def _members_for(
+    aggregator: BaseAggregator, X: RowsLike, nodes: ArrayLike | None
+) -> tuple[Members, Run | None]:
+    """The members that are here; or those who joined over a channel, and the run."""
+    estimators = aggregator.estimators
+    if estimators is None:
+        estimators = _default_members(aggregator, X, nodes)
+    if is_channel(estimators):
+        joined, summaries = join_channel(aggregator, estimators)
+        return read_members(aggregator, summaries, come_over_channel=True), joined
+    return read_members(aggregator, estimators), None
+
+
+def _default_members(
+    aggregator: BaseAggregator, X: RowsLike, nodes: ArrayLike | None
+) -> object:
+    """What ``estimators=None`` stands for.
+
+    That is one unfitted classifier for all nodes, or, for aggregators that have no
+    default classifier, a node of rows alone for each name in ``nodes``.
+    """
+    default = aggregator._default_estimator()
+    if default is not None or X is None or nodes is None:
+        return default
+    return [(name, None) for name in _nodes.node_names_of(nodes, num_samples(X))]
+
+
+def _simulated(
+    members: Members,
+    rows: GivenRows | None,
+    *,
+    nodes: ArrayLike | None,
+    simulation: Simulation | None,
+) -> tuple[Members, GivenRows]:
+    """The members after each was trained on its rows, and rows with their owners."""
+    if rows is None:
+        raise ValueError(
+            "The local estimators are not fitted. Fit them, or give fit X and y, so "
+            "that each is trained on the rows of its node."
+        )
+    simulated = simulate(
+        rows.X,
+        rows.y,
+        names=members.names,
+        classifiers=members.classifiers,
+        nodes=nodes,
+        held_out=rows.held_out,
+        simulation=simulation or Simulation(),
+    )
+    members = Members(
+        names=simulated.names,
+        classifiers=simulated.classifiers,
+        summaries=[None] * len(simulated.names),
+    )
+    rows = replace(
+        rows, owners=simulated.owners, not_trained_on=simulated.not_trained_on
+    )
+    return members, rows
+
+
+def _behind_front(members: Members, front: Front, rows: GivenRows | None) -> Members:
+    """The members without the front, which pipelines may begin with."""
+    classifiers = [
+        front.left_of(classifier, name)
+        for name, classifier in zip(members.names, members.classifiers, strict=True)
+    ]
+    if rows is not None:
+        for name, classifier in zip(members.names, classifiers, strict=True):
+            if not isinstance(classifier, Network):
+                check_is_behind_front(name, classifier, rows.X)
+    return members._replace(classifiers=classifiers)
+
+
+def _with_networks_of_rows_alone(members: Members, rows: GivenRows | None) -> Members:
+    """The members, with a Network of the node's rows where there is no classifier."""
+    classifiers = []
+    for k, (name, classifier) in enumerate(
+        zip(members.names, members.classifiers, strict=True)
+    ):
+        if classifier is None:
+            is_only_node = len(members.names) == 1
+            classifier = _network_of_rows(rows, k, name=name, is_only_node=is_only_node)
+        classifiers.append(classifier)
+    return members._replace(classifiers=classifiers)
+
+
+def _network_of_rows(
+    rows: GivenRows | None, k: int, *, name: str, is_only_node: bool
+) -> Network:
+    """What stands for the classifier of node ``k``, which has rows alone."""
+    if rows is None or (rows.owners is None and not is_only_node):
+        raise ValueError(
+            f"Node {name!r} has no classifier, so fit needs the rows of the node. "
+            "Give them, and the node of each row: fit(X, y, nodes=nodes)."
+        )
+    labels = rows.y if rows.owners is None else rows.y[rows.owners == k]
+    if not len(labels):
+        _nodes.raise_without_rows(name)
+    return Network.of_rows(labels, rows.X, rows.features.feature_names_in)
+
+
+# ---- labels --------------------------------------------------------------------------
+
+
+def _encoded_labels(
+    models: Models,
+    rows: GivenRows | None,
+    *,
+    summaries: list[Summary | None],
+    is_simulated: bool,
+) -> np.ndarray:
+    """Index of each row's class, shape (n_rows,); empty where there are no rows."""
+    if rows is None:
+        return np.empty(0, dtype=np.intp)
+    if rows.owners is not None and not is_simulated:
+        _check_labels_of_nodes(models, rows, summaries=summaries)
+    return encode_labels(
+        rows.y, models.classes, advice_on_nets=_advice_on_nets(models.local)
+    )
+
+
+def _advice_on_nets(models: list[LocalModel]) -> str:
+    """What to do where the classes of a node's net are numbers of its outputs."""
+    for model in models:
+        if model.advice_on_labels:
+            return f" Node {model.name!r}: {model.advice_on_labels}"
+    return ""
 
 
 def _check_labels_of_nodes(
-    models: list[LocalModel],
-    descriptions: list,
-    summaries: list[Summary | None],
-    y: np.ndarray,
-    codes: np.ndarray,
+    models: Models, rows: GivenRows, *, summaries: list[Summary | None]
 ) -> None:
     """Raise ValueError where a node's classifier has seen no label of its rows."""
-    for k, (model, description) in enumerate(zip(models, descriptions, strict=True)):
-        labels = np.unique(y[codes == k]).tolist()
+    for k, (model, network) in enumerate(
+        zip(models.local, models.networks, strict=True)
+    ):
+        labels = np.unique(rows.y[rows.owners == k]).tolist()
         # Rows of a node that is not here itself only score the aggregate.
         if not labels or summaries[k] is not None:
             continue
         # That it has seen some is enough: classes are those of all nodes.
-        seen_classes = description.classes[description.seen].tolist()
+        seen_classes = network.classes[network.seen].tolist()
         check_labels(model.name, labels, seen_classes, about_net=model.advice_on_labels)
 
 
@@ -217,9 +290,10 @@ def _check_labels_of_summaries(
     summaries: list[Summary | None], classes: np.ndarray
 ) -> None:
     """Raise ValueError where rows of a summary have a label that no node has seen."""
+    all_classes = set(classes.tolist())
     for summary in summaries:
         labels = [] if summary is None else summary.row_counts["labels"]
-        unseen = [label for label in labels if label not in set(classes.tolist())]
+        unseen = [label for label in labels if label not in all_classes]
         if unseen:
             raise ValueError(
                 f"node {summary.name!r} has rows of the classes "
@@ -230,271 +304,188 @@ def _check_labels_of_summaries(
             )
 
 
-def _front_for(aggregator, X, nodes, held_out, joined) -> tuple[Front, list[dict]]:
-    if joined is not None:
-        return front_of_content(joined.front), []
-    front = aggregator._agreed_front
-    if front.columns is not None:
-        return front, []
-    if X is None:
-        raise ValueError(f"{_UNFITTED}.")
-    mask = _nodes.as_mask(held_out, X)
-    found, asked = fit_front(front, X, nodes, mask, aggregator.n_jobs)
-    return found.front, asked
+# ---- roles ---------------------------------------------------------------------------
 
 
-def _without_features(description, features: Features | None):
-    """What a classifier says of its classes, not of rows before a front."""
-    if isinstance(description, Network) or features is None:
-        return description
-    n_features = features.n_features_in
-    return replace(description, n_features_in=n_features, feature_names_in=None)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Assignment:
+    """Which rows are used for which node; each array has indices of rows, int."""
+
+    rows_of_nodes: list[np.ndarray]  # one array a node
+    public_rows: np.ndarray  # of nobody, to tune a model
+    spare_rows: np.ndarray  # used by no node that is here, to calibrate
+    rows_are_shared: bool  # whether some rows are used for several nodes
 
 
-def _default_members(aggregator: BaseAggregator, X, nodes):
-    """What stands for ``estimators=None``: one for all nodes, or none of any."""
-    default = aggregator._default_estimator()
-    if default is not None or X is None or nodes is None:
-        return default
-    return [(name, None) for name in _nodes.node_names_of(nodes, num_samples(X))]
+def _no_rows() -> np.ndarray:
+    return np.empty(0, dtype=np.intp)
 
 
-def _with_rows_alone(names, members, codes, X, y, features) -> list:
-    """Members, where None is what stands for a classifier of the node's rows."""
-    found = list(members)
-    for k, name in enumerate(names):
-        if members[k] is not None:
-            continue
-        if X is None or (codes is None and len(members) > 1):
-            raise ValueError(
-                f"Node {name!r} has no classifier, so fit has to be told its rows: "
-                "fit(X, y, nodes=nodes)."
-            )
-        own = y if codes is None else y[codes == k]
-        if not len(own):
-            _nodes.raise_without_rows(name)
-        found[k] = Network.of_rows(own, X, features.feature_names_in)
-    return found
-
-
-def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:
-    if not aggregator._asks_nodes:
-        raise TypeError(
-            f"{type(aggregator).__name__} needs the classifiers themselves, not a "
-            "channel to them: give it the fitted estimators."
+def _assign_rows(
+    models: Models,
+    rows: GivenRows | None,
+    codes: np.ndarray,
+    *,
+    summaries: list[Summary | None],
+) -> _Assignment:
+    """Which rows are used for which node; ``codes`` are the classes of the rows."""
+    if rows is None:
+        return _Assignment(
+            rows_of_nodes=[_no_rows() for _ in summaries],
+            public_rows=_no_rows(),
+            spare_rows=_no_rows(),
+            rows_are_shared=False,
         )
-    aggregator._validate_params()
-    run = getattr(aggregator, "_begun", None)
-    if run is None:
-        channel = as_channel(channel)
-        if channel.agreement is None:  # later fits are of the same exchange
-            channel.agreement = Agreement.of(aggregator, min_rows=channel.min_rows)
-        run = Run(
-            channel,
-            keeps=True,
-            may_lose=True,
-            rows_alone=not aggregator._looks_at_members,
+    if rows.owners is not None:
+        return _assign_by_owner(rows, len(summaries))
+    # Nodes that are not here have sent their statistics; these are rows of others.
+    is_here = np.array([summary is None for summary in summaries])
+    return _assign_by_class(codes, models.seen & is_here[:, None])
+
+
+def _assign_by_owner(rows: GivenRows, n_nodes: int) -> _Assignment:
+    """Each row is used for the node that owns it."""
+    is_public = rows.owners == _nodes.PUBLIC
+    if rows.held_out is not None:
+        is_public &= ~rows.held_out  # what only scores tunes nothing
+    return _Assignment(
+        rows_of_nodes=[np.flatnonzero(rows.owners == k) for k in range(n_nodes)],
+        public_rows=np.flatnonzero(is_public),
+        spare_rows=_no_rows(),
+        rows_are_shared=False,
+    )
+
+
+def _assign_by_class(codes: np.ndarray, seen: np.ndarray) -> _Assignment:
+    """Each row is used for all nodes that have seen its class.
+
+    ``codes`` are the classes of the rows, (n_rows,), and ``seen`` says which node has
+    seen which class, (n_nodes, n_classes).
+    """
+    n_nodes_of_class = seen.sum(axis=0)
+    return _Assignment(
+        rows_of_nodes=[np.flatnonzero(seen_by_node[codes]) for seen_by_node in seen],
+        public_rows=_no_rows(),
+        spare_rows=np.flatnonzero(n_nodes_of_class[codes] == 0),
+        rows_are_shared=bool(np.any(n_nodes_of_class > 1)),
+    )
+
+
+def _read_nodes(
+    models: Models,
+    rows: GivenRows | None,
+    codes: np.ndarray,
+    *,
+    assignment: _Assignment,
+    summaries: list[Summary | None],
+) -> list[Node]:
+    """The nodes, with what each of their rows is for."""
+    nodes = []
+    for k, summary in enumerate(summaries):
+        rows_of_node = assignment.rows_of_nodes[k]
+        if summary is None:
+            roles = _roles_of_member(models, rows, rows_of_node, k=k)
+            row_counts = _row_counts(codes, roles, classes=models.classes)
+            node = models.node(k, roles, row_counts=row_counts)
+            n_rows = len(roles.training)
+        else:
+            # Rows of a node that has sent its statistics only score the aggregate.
+            roles = Roles(judging=rows_of_node, moments=_no_rows(), training=_no_rows())
+            node = models.node(k, roles, row_counts=summary.row_counts, summary=summary)
+            n_rows = summary.n_rows
+        nodes.append(node)
+        kind = type(node.local.estimator if summary is None else summary)
+        say(
+            f"node {node.name}: {kind.__name__}, {node.seen.sum()} classes, "
+            f"{n_rows} rows"
         )
-    front = aggregator._agreed_front
-    if front is not None and run.front is None:
-        if front.columns is None:
-            front = run(front_plan(front)).front
-        run.front = front.as_content()
-    request = first_request(aggregator, aggregator._first_requests())
-    return run, [Summary(reply) for _, reply in run.ask(request)]
+    return nodes
 
 
-def begins_again(fit: Callable) -> Callable:
-    """A fit that begins again without nodes behind a channel that it loses."""
-
-    @keeps_warnings
-    @wraps(fit)
-    def begun(aggregator, *args, **kwargs):
-        try:
-            while True:
-                try:
-                    return shown(fit)(aggregator, *args, **kwargs)
-                except NodesLostError as lost:
-                    aggregator._begun = lost.run  # who is left, and the history
-                except (NoSpaceError, EmptyIntersectionError) as error:
-                    # A search prints the traceback of each fit that fails, and what
-                    # is called in here says nothing of a level that is too high.
-                    raise error.with_traceback(None) from None
-        finally:
-            vars(aggregator).pop("_begun", None)
-
-    return begun
+def _roles_of_member(
+    models: Models, rows: GivenRows | None, rows_of_node: np.ndarray, *, k: int
+) -> Roles:
+    """The roles of the rows of node ``k``, whose classifier is here."""
+    if rows is None:
+        return Roles(judging=_no_rows(), moments=_no_rows(), training=_no_rows())
+    name = models.local[k].name
+    if not len(rows_of_node) and rows.owners is None:
+        seen_classes = models.classes[models.seen[k]].tolist()
+        _nodes.raise_without_rows_of_classes(name, seen_classes)
+    if not len(rows_of_node):
+        _nodes.raise_without_rows(name)
+    return _nodes.roles_of(
+        name,
+        rows_of_node,
+        held_out=rows.held_out,
+        not_trained_on=rows.not_trained_on,
+    )
 
 
-def read_members(aggregator, given, joined: Run | None = None) -> tuple:
-    """Names, classifiers (Networks of summaries), and summaries, given as paths too."""
-    known = aggregator._get_param_names()
-    if isinstance(given, tuple) and given and all(map(is_path, given)):
-        raise TypeError(
-            f"estimators is a tuple of texts, {given[:3]!r}: a name and a path, or "
-            "paths? Give a list of them."
-        )
-    alone = not isinstance(given, list | tuple) or is_named([given])
-    listed = [given] if alone else given
-    listed = [own if is_named([own]) else (None, own) for own in listed]
-    if not any(isinstance(own, Summary) or is_path(own) for _, own in listed):
-        names, members = named_members(given, parameter_names=known)
-        return names, members, [None] * len(names)
-    pairs = []
-    for name, own in tracked(listed, "files"):
-        named = str(len(pairs)) if name is None else name
-        if is_path(own):
-            own = _opened(own, named)
-        if isinstance(own, Summary):
-            if name not in (None, own.name):
-                raise ValueError(
-                    f"Node {name!r} has a summary whose name is {own.name!r}; leave "
-                    "the name out, or give the node's own."
-                )
-            if joined is None:
-                _check_settings(aggregator, own)
-            named = own.name
-        pairs.append((named, own))
-    names, members = named_members(pairs, parameter_names=known)
-    _check_kinds_of_labels(names, members)
-    summaries = [own if isinstance(own, Summary) else None for own in members]
-    members = [own.network if isinstance(own, Summary) else own for own in members]
-    return names, members, summaries
-
-
-def _opened(path, name: str) -> Summary:
-    try:
-        return Summary.at(path)
-    except FileNotFoundError:
-        text = f"{os.fspath(path)!r} is taken for the file of a summary; there is none."
-        raise FileNotFoundError(f"Node {name!r}: {text}") from None
-
-
-def _check_kinds_of_labels(names: list, members: list) -> None:
-    """Raise ValueError where truth values and numbers would be taken for each other."""
-    kinds = {}
-    for name, own in zip(names, members, strict=True):
-        if isinstance(own, Summary):
-            kinds.setdefault(own.network.classes.dtype.kind == "b", name)
-    if len(kinds) > 1:
-        raise ValueError(
-            f"Node {kinds[True]!r} has truth values for labels, node {kinds[False]!r} "
-            "has others, of which 0 and 1 would be taken for the same. Give all nodes "
-            "labels of one type."
-        )
-
-
-def _check_settings(aggregator: BaseAggregator, summary) -> None:
-    method, made_for = type(aggregator).__name__, summary.method
-    expected, node = aggregator._settings_at_nodes(), f"Node {summary.name!r}"
-    if aggregator._node_settings() is None:
-        raise TypeError(
-            f"{node} is a summary, but {method} needs the classifiers themselves: give "
-            "it the fitted estimators."
-        )
-    if made_for != method:
-        raise ValueError(f"{node} was summarized for {made_for}, not for {method}.")
-    for name in sorted(set(expected) | set(summary.settings)):
-        here, there = (own.get(name) for own in (expected, summary.settings))
-        if here != there:
-            if name == "front" and here is not None and "fitted" not in here:
-                raise ValueError(f"{_UNFITTED}.")
-            raise ValueError(
-                f"{node} was summarized with {name}={_in_words(there)}, but the "
-                f"aggregator has {name}={_in_words(here)}. That is decided at the "
-                "nodes, so it cannot be changed or searched over here: set the "
-                "aggregator's to theirs, or have the nodes summarize again."
-            )
-
-
-def _in_words(value) -> str:
-    if isinstance(value, dict) and "tree" in value:
-        return f"{front_of_content(value).transformer} fitted to {value['fitted']}"
-    if isinstance(value, dict) and "name" in value:
-        params = [f"{k}={v!r}" for k, v in value.items() if k != "name"]
-        return f"{value['name']}({', '.join(params)})"
-    return repr(value)
-
-
-def _about_nets(models: list[LocalModel]) -> str:
-    """What to do where the classes of a node's net are numbers of its outputs."""
-    advice = ((model.name, model.advice_on_labels) for model in models)
-    return next((f" Node {name!r}: {text}" for name, text in advice if text), "")
-
-
-def _row_counts(y: np.ndarray, classes: np.ndarray, roles: dict) -> dict:
-    own = np.unique(y[np.concatenate(list(roles.values()))])
-    codes = {role: np.searchsorted(own, y[rows]) for role, rows in roles.items()}
-    counts = {
-        role: np.bincount(code, minlength=len(own)) for role, code in codes.items()
+def _row_counts(codes: np.ndarray, roles: Roles, *, classes: np.ndarray) -> dict:
+    """The labels of a node's rows, and the number of rows with each, by role."""
+    codes_of_roles = {
+        "judging": codes[roles.judging],
+        "moments": codes[roles.moments],
+        "training": codes[roles.training],
     }
-    return {"labels": classes[own].tolist(), **counts}
+    present = np.unique(np.concatenate(list(codes_of_roles.values())))
+    counts = {
+        role: np.bincount(
+            np.searchsorted(present, codes_of_role), minlength=len(present)
+        )
+        for role, codes_of_role in codes_of_roles.items()
+    }
+    return {"labels": classes[present].tolist(), **counts}
 
 
-def _described(
-    aggregator, models: list[LocalModel], weights: bool, features: Features | None
-) -> list:
-    found = [model.network() if weights else model.description for model in models]
-    for model, own in zip(models, found, strict=True):
-        alone = isinstance(own, Network) and not own.has_classifier
-        if alone and not aggregator._takes_rows_alone:
-            _nodes.raise_without_classifier(aggregator, model.name)
-        rows_are_documents = features is not None and features.n_features_in is None
-        if rows_are_documents and own.n_features_in is not None:
-            raise ValueError(
-                f"X holds documents, one text or dict a row, but the classifier of "
-                f"node {model.name!r} was fitted on rows of {own.n_features_in} "
-                "features. Give all nodes pipelines that begin with a vectorizer, or X "
-                "as these features."
-            )
-    # Who does not say how many features there are has as many as the others.
-    known = [own.n_features_in for own in found if own.n_features_in is not None]
-    for k, own in enumerate(found):
-        if own.n_features_in is None and known:
-            found[k] = replace(own, n_features_in=known[0])
-    return found
+# ---- doubts --------------------------------------------------------------------------
+
+
+def _warn_of_members_of_another_front(federation: Federation) -> None:
+    """Warn of classifiers that were here, and seem to be of rows before the front."""
+    for node in federation.nodes:
+        if node.record is None and len(node.training_rows):
+            rows = np.union1d(node.judging_rows, node.moment_rows)
+            X, y = federation.labelled(rows)
+            warn_of_another_front(node.local, X, y)
 
 
 def _warn_of_alike_labels(federation: Federation) -> None:
     """Warn of texts that differ in case or blanks only, unless a node knows both."""
-    owners: dict[str, dict[str, str]] = {}  # of a label's bare form: labels, nodes
-    together = set()
-    for node in federation.nodes:
-        own = set()
-        for label in federation.classes[node.seen].tolist():
-            if isinstance(label, str):
-                bare = " ".join(label.split()).casefold()
-                owners.setdefault(bare, {}).setdefault(label, node.name)
-                together |= own & {bare}
-                own.add(bare)
-    alike = [
-        " and ".join(f"{label!r} (node {name!r})" for label, name in labels.items())
-        for bare, labels in owners.items()
-        if len(labels) > 1 and bare not in together
+    groups = [
+        " and ".join(f"{label!r} (node {name!r})" for label, name in group.items())
+        for group in _groups_of_alike_labels(federation)
     ]
-    if alike:
-        more = f", and {len(alike) - 5} others" if len(alike) > 5 else ""
+    if groups:
         warn_user(
             "Labels of nodes differ only in case or in blanks, and are taken for "
-            f"different classes: {'; '.join(alike[:5])}{more}. If they mean the same, "
-            "fit the local estimators on labels written alike."
+            f"different classes: {_first_of(groups)}. If they mean the same, fit the "
+            "local estimators on labels written alike."
         )
 
 
-def _common_features(names, descriptions, given: Features | None) -> Features:
-    numbers = [own.n_features_in for own in descriptions]
-    if len(set(numbers)) > 1:
-        raise ValueError(
-            "The local estimators were fitted on different numbers of features: "
-            f"{dict(zip(names, numbers, strict=True))}. Nodes must describe their "
-            "rows by the same features."
-        )
-    if given is not None and numbers[0] not in (None, given.n_features_in):
-        raise ValueError(
-            f"X has {given.n_features_in} features, but the local estimators "
-            f"were fitted on {numbers[0]} features."
-        )
-    _nodes.check_feature_names(names, descriptions, given and given.feature_names_in)
-    features = given or Features(n_features_in=numbers[0])
-    features = features.or_names_of(own.feature_names_in for own in descriptions)
-    return features if given else replace(features, named_by_nodes=False)
+def _groups_of_alike_labels(federation: Federation) -> list[dict[str, str]]:
+    """Labels that may mean the same, each with the first node that has seen it."""
+    groups: dict[str, dict[str, str]] = {}  # by the bare form of the labels
+    told_apart = set()  # bare forms of which one node has seen several labels
+    for node in federation.nodes:
+        labels = federation.classes[node.seen].tolist()
+        texts = [label for label in labels if isinstance(label, str)]
+        for label in texts:
+            groups.setdefault(bare_label(label), {}).setdefault(label, node.name)
+        counts = Counter(bare_label(label) for label in texts)
+        told_apart |= {bare for bare, count in counts.items() if count > 1}
+    return [
+        group
+        for bare, group in groups.items()
+        if len(group) > 1 and bare not in told_apart
+    ]
+
+
+def _first_of(groups: list[str]) -> str:
+    """The first groups in words, and how many others there are."""
+    n_others = len(groups) - _MOST_LISTED
+    if n_others <= 0:
+        return "; ".join(groups)
+    return f"{'; '.join(groups[:_MOST_LISTED])}, and {n_others} others"

@@ -1,11 +1,13 @@
 """A node's classifier and rows, checked: all rows at once, or chunk by chunk."""
 
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import count
+from typing import NoReturn
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_random_state, column_or_1d
@@ -14,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from ..base import (
     PUBLIC_NAME,
     BaseAggregator,
+    Features,
     named_members,
     split_by_state,
     warn_user,
@@ -35,56 +38,109 @@ from ..networks import Network, is_fitted
 from ..steps import ColumnsError, as_rows
 from . import _nodes
 from ._labels import check_labels_of
+from ._nodes import Rows, RowsLike
+
+# Types of labels that JSON, and so a message, can hold.
+_LABEL_TYPES = frozenset({str, int, float, bool})
 
 
 class AnyRows(BaseAggregator):
     """Rows of whatever dimensions a node's classifier takes."""
 
-    _allow_nd = _takes_rows_alone = True
+    _allow_nd = True
+    _takes_rows_alone = True
 
     def __init__(self, estimators=None):
         self.estimators = estimators
 
-    def _logits(self, X):
-        raise NotImplementedError
+    def _logits(self, X: Rows) -> NoReturn:
+        raise NotImplementedError  # it only validates, and is never fitted
 
 
-def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Member:
+def member_of(
+    aggregator: BaseAggregator,
+    estimator: object,
+    X: RowsLike,
+    y: ArrayLike,
+    *,
+    name: str,
+    held_out: ArrayLike | None = None,
+) -> Member:
     """A node's fitted classifier and rows, validated; ``held_out`` rows only score."""
     check_node(aggregator, estimator, name)
-    if aggregator._agreed_front is not None:
-        estimator = aggregator._agreed_front.left_of(estimator, name)
-    X, y, mask, (_, names) = _checked_rows(aggregator, estimator, name, X, y, held_out)
-    if aggregator._agreed_front is not None and estimator is not None:
-        warn_of_another_front(local_model(estimator, name=name), X, y)
+    front = aggregator._agreed_front
+    if front is not None:
+        estimator = front.left_of(estimator, name)
+    checked = _checked_rows(aggregator, estimator, X, y, name=name, held_out=held_out)
+    if front is not None and estimator is not None:
+        warn_of_another_front(local_model(estimator, name=name), checked.X, checked.y)
     if estimator is None:
-        estimator = Network.of_rows(y, X, names)
-    roles = _nodes.roles_of(name, np.arange(X.shape[0]), mask, None)
-    own = {role: rows for role, rows in roles.items() if len(rows) < X.shape[0]}
-    member = Member.of(name, estimator, X, y, **own)
+        estimator = Network.of_rows(checked.y, checked.X, checked.feature_names_in)
+    n_rows = checked.X.shape[0]
+    roles = _nodes.roles_of(name, np.arange(n_rows), held_out=checked.held_out)
+    member = Member.of(
+        name,
+        estimator,
+        checked.X,
+        checked.y,
+        judging=_slice_if_all(roles.judging, n_rows),
+        moments=_slice_if_all(roles.moments, n_rows),
+        training=_slice_if_all(roles.training, n_rows),
+    )
     check_labels_of(member)
     return member
 
 
-def column_member(name: str, X, mask=None, min_rows: int = 1) -> Member:
-    X, learning = as_rows(X), slice(None) if mask is None else np.flatnonzero(~mask)
-    roles = {"moments": learning, "training": learning, "min_rows": min_rows}
-    return Member.of(name, None, X, np.zeros(X.shape[0]), **roles)
+def _slice_if_all(rows: np.ndarray, n_rows: int) -> np.ndarray | slice:
+    """Indices of rows; a slice, by which nothing is copied, where they are all rows."""
+    return rows if len(rows) < n_rows else slice(None)
 
 
-def fitted_at_node(name: str, estimator, X, y, held_out=None):
+def column_member(
+    name: str, X: RowsLike, mask: np.ndarray | None = None, min_rows: int = 1
+) -> Member:
+    """A node's columns as they are, without classifier and labels, for a front.
+
+    ``mask`` marks rows that only score, shape (n_rows,): a front is not fitted to them.
+    """
+    X = as_rows(X)
+    learning = slice(None) if mask is None else np.flatnonzero(~mask)
+    return Member.of(
+        name,
+        None,
+        X,
+        np.zeros(X.shape[0]),  # a member has labels, which no front looks at
+        moments=learning,
+        training=learning,
+        min_rows=min_rows,
+    )
+
+
+def fitted_at_node(
+    name: str,
+    estimator: object,
+    X: Rows,
+    y: ArrayLike,
+    held_out: ArrayLike | None = None,
+) -> object:
+    """The classifier, or a clone fitted to the rows that are not held out."""
     if estimator is None or is_fitted(estimator):
         return estimator
-    X, y = np.asarray(X) if not sparse.issparse(X) else X, column_or_1d(y)
+    if not sparse.issparse(X):
+        X = np.asarray(X)
+    y = column_or_1d(y)
     if held_out is not None:
-        kept = ~_nodes.as_mask(held_out, X)
-        X, y = X[kept], y[kept]
+        learning = ~_nodes.as_mask(held_out, X)
+        X = X[learning]
+        y = y[learning]
     with at_node(name, f"{type(estimator).__name__} cannot be fitted to its rows"):
-        own = clone(estimator)
-        return fit_local(own, X, y, np.unique(y), net_seed(own, check_random_state(0)))
+        unfitted = clone(estimator)
+        # The same seed at each call, so that a request asked again gets the same reply.
+        seed = net_seed(unfitted, check_random_state(0))
+        return fit_local(unfitted, X, y, np.unique(y), seed)
 
 
-def check_is_behind_front(name: str, estimator, X) -> None:
+def check_is_behind_front(name: str, estimator: object, X: Rows) -> None:
     """Raise ValueError for a classifier of other features than come out of a front."""
     n_features = getattr(estimator, "n_features_in_", None)
     if n_features not in (None, X.shape[1]):
@@ -95,32 +151,40 @@ def check_is_behind_front(name: str, estimator, X) -> None:
         )
 
 
-def warn_of_another_front(model: LocalModel, X, y) -> None:
-    """Warn where a classifier seems to be of rows before the front."""
+def warn_of_another_front(model: LocalModel, X: Rows, y: np.ndarray) -> None:
+    """Warn where a classifier seems to be of rows before the front.
+
+    Behind the front it is often worse than a constant, which a classifier hardly ever
+    is on the rows that it was fitted to.
+    """
     labels, codes = np.unique(y, return_inverse=True)
     if len(labels) < 2 or not getattr(model.estimator, "has_classifier", True):
         return
-    right = np.mean(model.votes(X, labels) == codes)
-    if right < np.bincount(codes).max() / len(codes):
+    accuracy = np.mean(model.votes(X, labels) == codes)
+    accuracy_of_constant = np.bincount(codes).max() / len(codes)
+    if accuracy < accuracy_of_constant:
         warn_user(
-            f"Node {model.name!r}: after the front its classifier labels {right:.2f} "
-            "of its rows right, fewer than one that always says the same. Was it "
-            "fitted to rows before the front? Fit it to what comes out, behind the "
-            "fitted front in a pipeline, or give it unfitted."
+            f"Node {model.name!r}: after the front its classifier labels "
+            f"{accuracy:.2f} of its rows right, fewer than one that always says the "
+            "same. Was it fitted to rows before the front? Fit it to what comes out, "
+            "behind the fitted front in a pipeline, or give it unfitted."
         )
 
 
-def check_node(aggregator, estimator, name) -> None:
+def check_node(aggregator: BaseAggregator, estimator: object, name: str) -> None:
+    """Raise where a node has no name, an unfitted classifier, or none but needs one."""
     if not isinstance(name, str) or not name or name == PUBLIC_NAME:
         raise ValueError(f"name must be a text that names the node, got {name!r}.")
-    pairs, known = [(name, estimator)], aggregator._get_param_names()
-    if not split_by_state(*named_members(pairs, parameter_names=known)):
+    names, members = named_members(
+        [(name, estimator)], parameter_names=aggregator._get_param_names()
+    )
+    if not split_by_state(names, members):
         raise ValueError(f"Node {name!r}: the classifier is not fitted; fit it first.")
     if estimator is None and not aggregator._takes_rows_alone:
         _nodes.raise_without_classifier(aggregator, name)
 
 
-def check_no_label_missing_at(name: str, y) -> None:
+def check_no_label_missing_at(name: str, y: ArrayLike) -> None:
     missing = missing_labels(y)
     if missing.any():
         raise ValueError(
@@ -130,50 +194,101 @@ def check_no_label_missing_at(name: str, y) -> None:
         )
 
 
-def _checked_rows(aggregator, estimator, name, X, y, held_out) -> tuple:
-    """Rows, labels and mask, or None, validated; type of labels, names of features."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _CheckedRows:
+    """A node's rows that passed all checks."""
+
+    X: Rows  # behind the front, if there is one
+    y: np.ndarray  # (n_rows,)
+    held_out: np.ndarray | None  # (n_rows,), bool; None: no row only scores
+    label_type: type  # of all labels, one of _LABEL_TYPES
+    feature_names_in: np.ndarray | None
+
+
+def _checked_rows(
+    aggregator: BaseAggregator,
+    estimator: object,
+    X: RowsLike,
+    y: ArrayLike,
+    *,
+    name: str,
+    held_out: ArrayLike | None,
+) -> _CheckedRows:
+    """A node's rows behind the front, of the features that its classifier knows."""
     check_no_label_missing_at(name, y)
+    X, y, features = _validated_behind_front(aggregator, X, y, name=name)
+    y = column_or_1d(y)
+    check_classification_targets(y)
+    label_types = {type(label) for label in np.unique(y).tolist()}
+    if len(label_types) != 1 or not label_types <= _LABEL_TYPES:
+        _raise_of_label_types(name, label_types)
+    if estimator is not None:
+        if aggregator._agreed_front is not None:
+            check_is_behind_front(name, estimator, X)
+        _check_has_features(estimator, features, name=name)
+    return _CheckedRows(
+        X=X,
+        y=y,
+        held_out=_nodes.as_mask(held_out, X),
+        label_type=label_types.pop(),
+        feature_names_in=features.feature_names_in,
+    )
+
+
+def _validated_behind_front(
+    aggregator: BaseAggregator, X: RowsLike, y: ArrayLike, *, name: str
+) -> tuple[Rows, np.ndarray, Features]:
+    """Rows that went through the fitted front, labels, and what the features are."""
     front = aggregator._agreed_front
-    if front is not None:
-        if front.columns is None:
-            raise ValueError(
-                f"Node {name!r}: the front is not fitted, which takes what all nodes "
-                "tell: give `front` a fitted PooledTransformer, or Backbone, the same "
-                "at each node."
-            )
+    if front is not None and front.columns is None:
+        raise ValueError(
+            f"Node {name!r}: the front is not fitted, which takes what all nodes tell: "
+            "give `front` a fitted PooledTransformer, or Backbone, the same at each "
+            "node."
+        )
     try:
-        X = X if front is None else front.transform(X)
+        if front is not None:
+            X = front.transform(X)
         (X, y), features = aggregator._validated_for_fit(X, y)
     except ColumnsError as exc:  # the server may see it, and it has no value of a row
         raise ColumnsError(f"Node {name!r}: {exc}") from exc.__cause__
-    y = column_or_1d(y)
-    check_classification_targets(y)
-    kinds = {type(label) for label in np.unique(y).tolist()}
-    if len(kinds) != 1 or not kinds <= {str, int, float, bool}:
-        _raise_of_types(name, kinds)
-    if estimator is not None and front is not None:
-        check_is_behind_front(name, estimator, X)
-    if estimator is not None:
-        description = local_model(estimator, name=name).network()
-        if description.n_features_in not in (None, features.n_features_in):
-            raise ValueError(
-                f"X has {features.n_features_in} features, but the classifier of node "
-                f"{name!r} was fitted on {description.n_features_in}."
-            )
-        _nodes.check_feature_names([name], [description], features.feature_names_in)
-    return X, y, _nodes.as_mask(held_out, X), (kinds.pop(), features.feature_names_in)
+    return X, y, features
 
 
-def _raise_of_types(name: str, kinds: set) -> None:
+def _check_has_features(estimator: object, features: Features, *, name: str) -> None:
+    """Raise ValueError where a classifier was fitted on other features than these."""
+    network = local_model(estimator, name=name).network()
+    if network.n_features_in not in (None, features.n_features_in):
+        raise ValueError(
+            f"X has {features.n_features_in} features, but the classifier of node "
+            f"{name!r} was fitted on {network.n_features_in}. Give the node's rows the "
+            "features that its classifier was fitted on."
+        )
+    _nodes.check_feature_names([name], [network], features.feature_names_in)
+
+
+def _raise_of_label_types(name: str, label_types: Iterable[type]) -> NoReturn:
     raise TypeError(
         f"Node {name!r}: labels are of the types "
-        f"{sorted(kind.__name__ for kind in kinds)}; a summary can hold texts, "
+        f"{sorted(kind.__name__ for kind in label_types)}; a summary can hold texts, "
         "integers, floats or truth values, all of one type."
     )
 
 
-def chunked_member_of(aggregator, estimator, chunks, *, name: str, **sample):
-    """A node's rows in chunks after the first pass; ``sample``: of `read_once`."""
+def chunked_member_of(
+    aggregator: BaseAggregator,
+    estimator: object,
+    chunks: Callable[[], Iterable],
+    *,
+    name: str,
+    n_drawn: int = 0,
+    least: int = 1,
+) -> ChunkedMember:
+    """A node's rows in chunks after the first pass.
+
+    ``n_drawn`` rows of each class that has at least ``least`` are drawn meanwhile; see
+    `ChunkedMember.read_once`.
+    """
     if not callable(chunks):
         raise TypeError(
             "chunks must be a function without parameters that gives an iterator over "
@@ -181,66 +296,107 @@ def chunked_member_of(aggregator, estimator, chunks, *, name: str, **sample):
         )
     if aggregator._agreed_front is not None:
         estimator = aggregator._agreed_front.left_of(estimator, name)
-    read = _reader(aggregator, estimator, chunks, name)
-    member = ChunkedMember.read_once(name, estimator, read, **sample)
+    reader = _ChunkReader(
+        aggregator=aggregator, estimator=estimator, chunks=chunks, name=name
+    )
+    member = ChunkedMember.read_once(
+        name, estimator, reader, n_drawn=n_drawn, least=least
+    )
     if not member.tally:
-        raise ValueError(f"Node {name!r}: chunks() gave no rows.")
+        raise ValueError(
+            f"Node {name!r}: chunks() gave no rows. Have it give at least one chunk "
+            "that is not empty."
+        )
     if estimator is None and member.drawn:
-        some = next(iter(member.drawn.values()))
-        of_rows = Network.of_rows(sorted(member.tally), some)
-        member = replace(member, picklable=Picklable(of_rows))
-    if not any(learning for learning, _ in member.tally.values()):
+        rows_of_one_class = next(iter(member.drawn.values()))
+        network = Network.of_rows(sorted(member.tally), rows_of_one_class)
+        member = replace(member, picklable=Picklable(network))
+    if not any(n_learning for n_learning, _ in member.tally.values()):
         _nodes.raise_all_held_out(name)
     if estimator is not None:
         check_labels_of(member)
     return member
 
 
-def _reader(aggregator, estimator, chunks, name) -> Callable[[], Iterator[tuple]]:
-    first: dict = {}  # what the first rows were
+@dataclass(eq=False, kw_only=True)
+class _ChunkReader:
+    """Reads a node's chunks and checks each; every call is a pass over all of them.
 
-    def read() -> Iterator[tuple]:
-        given = iter(chunks())
+    Chunks of all passes must be of the kind of the very first one.
+    """
+
+    aggregator: BaseAggregator
+    estimator: object
+    chunks: Callable[[], Iterable]
+    name: str
+    label_type: type | None = None  # that of the first chunk, once it was read
+    layout: tuple | None = None  # its shape without rows, dtype, "sparse" or "dense"
+
+    def __call__(self) -> Iterator[tuple]:
+        """X, y and mask, or None, of each chunk that has rows."""
+        chunks = iter(self.chunks())
         for number in count():
             try:
-                chunk = next(given)
+                chunk = next(chunks)
             except StopIteration:
                 return
             except Exception as exc:
-                exc.add_note(f"Node {name!r}: chunk {number} could not be read.")
+                exc.add_note(f"Node {self.name!r}: chunk {number} could not be read.")
                 raise
-            node = f"Node {name!r}"
-            with naming(f"{node}, chunk {number}", instead_of=f"{node}: "):
-                rows = _parts_of(chunk)
-                del chunk
-                if not rows:
-                    continue
-                with warnings.catch_warnings():
-                    # There may be few rows in a chunk.
-                    warnings.filterwarnings("ignore", "The number of unique classes")
-                    *rows, (kind, _) = _checked_rows(aggregator, estimator, name, *rows)
-                X = rows[0]
-                of_labels = first.setdefault("labels", kind)
-                if kind is not of_labels:
-                    _raise_of_types(name, {kind, of_labels})
-                form = "sparse" if sparse.issparse(X) else "dense"
-                found = X.shape[1:], str(X.dtype), form
-                if first.setdefault("rows", found) != found:
-                    raise ValueError(
-                        "all chunks must have as many features, one dtype, and be "
-                        f"sparse or not; got {found} after {first['rows']}."
-                    )
-            del X
-            yield tuple(rows)
-            del rows  # before the next one comes
+            with naming(
+                f"Node {self.name!r}, chunk {number}",
+                instead_of=f"Node {self.name!r}: ",
+            ):
+                checked = self._checked(chunk)
+            # Memory holds one chunk at a time: each is let go before the next comes.
+            del chunk
+            if checked is not None:
+                yield checked.X, checked.y, checked.held_out
+            del checked
 
-    return read
+    def _checked(self, chunk: tuple) -> _CheckedRows | None:
+        """The rows of a chunk; None where it has none."""
+        X, y, held_out = _parts_of(chunk)
+        if num_samples(X) == 0 and len(y) == 0:
+            return None
+        with warnings.catch_warnings():
+            # There may be few rows in a chunk.
+            warnings.filterwarnings("ignore", "The number of unique classes")
+            checked = _checked_rows(
+                self.aggregator,
+                self.estimator,
+                X,
+                y,
+                name=self.name,
+                held_out=held_out,
+            )
+        self._check_is_like_first(checked)
+        return checked
+
+    def _check_is_like_first(self, checked: _CheckedRows) -> None:
+        X = checked.X
+        form = "sparse" if sparse.issparse(X) else "dense"
+        layout = (X.shape[1:], str(X.dtype), form)
+        if self.label_type is None:
+            self.label_type = checked.label_type
+        if checked.label_type is not self.label_type:
+            _raise_of_label_types(self.name, {checked.label_type, self.label_type})
+        if self.layout is None:
+            self.layout = layout
+        if layout != self.layout:
+            raise ValueError(
+                "all chunks must have the same number of features, one dtype, and be "
+                f"sparse or not; got {layout} after {self.layout}."
+            )
 
 
-def _parts_of(chunk) -> tuple:
-    """X, y and mask of a chunk; none of one without rows."""
+def _parts_of(chunk: tuple) -> tuple[RowsLike, ArrayLike, ArrayLike | None]:
+    """X, y and mask of a chunk, as a node's function gave it; the mask may be None."""
     if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
-        what = "a chunk must be a pair (X, y), or (X, y, held_out)"
-        raise TypeError(f"{what}, got {type(chunk).__name__}.")
-    X, y, held_out = (*chunk, None)[:3]
-    return () if num_samples(X) == 0 and len(y) == 0 else (X, y, held_out)
+        raise TypeError(
+            "a chunk must be a pair (X, y), or (X, y, held_out), got "
+            f"{type(chunk).__name__}."
+        )
+    X, y = chunk[:2]
+    held_out = chunk[2] if len(chunk) == 3 else None
+    return X, y, held_out

@@ -1,72 +1,165 @@
-"""Simulated nodes: clones of unfitted classifiers, trained on rows dealt to them."""
+"""Simulated nodes: clones of unfitted classifiers, trained on rows dealt to them.
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from operator import itemgetter
+Where ``estimators`` are not fitted, `simulate` plays all nodes in this process. Rows go
+to the nodes that ``nodes`` names, or are dealt at random, and each node trains a clone.
+Rows that it holds out, those of the user or some drawn at random, judge models later.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from joblib import Memory
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
-from ..base import seeded_clone
+from ..base import BaseAggregator, seeded_clone
 from ..compat import safe_indexing
 from ..local import Picklable, at_node, cached, fit_local, net_seed
 from . import _nodes
+from ._nodes import Rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Simulation:
-    random_state: object = None
+    """How nodes are simulated."""
+
+    random_state: int | np.random.RandomState | None = None
+    # Of each node's rows: they judge models, and train none.
     validation_fraction: float = 0.0
-    common_seed: int | None = None
-    fit: Callable = fit_local
-    memory: object = None
+    common_seed: int | None = None  # with which all clones begin; None: each its own
+    fit: Callable = fit_local  # called with classifier, X, y, all classes and a seed
+    memory: Memory | str | None = None  # where fits are cached
     n_jobs: int | None = None
 
     @classmethod
-    def of(cls, aggregator) -> "Simulation":
+    def of(cls, aggregator: BaseAggregator) -> "Simulation":
         """What its parameters say; the rest as it is by default."""
-        known, names = vars(aggregator), (own.name for own in fields(cls))
-        return cls(**{name: known[name] for name in names if name in known})
+        # Not getattr: an aggregator without one of the parameters may have a method or
+        # a class attribute of that name.
+        parameters = vars(aggregator)
+        return cls(
+            random_state=parameters.get("random_state"),
+            validation_fraction=parameters.get("validation_fraction", 0.0),
+            memory=parameters.get("memory"),
+            n_jobs=parameters.get("n_jobs"),
+        )
 
 
-def simulate(names, members, X, y, nodes, held_out, simulation: Simulation) -> tuple:
-    """Names, trained clones, each row's node, and rows that none was trained on."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SimulatedNodes:
+    """Nodes that a simulation has trained, and the rows they were trained on."""
+
+    names: list[str]
+    classifiers: list[BaseEstimator]  # trained clones
+    owners: np.ndarray  # (n_rows,), int: index of each row's node, -1 of public rows
+    not_trained_on: np.ndarray  # (n_rows,), bool: rows that their node held out
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Training:
+    """A clone that is still to be trained at a node."""
+
+    classifier: BaseEstimator
+    rows: np.ndarray  # indices of the rows to train on
+    seed: int | None  # of a skorch net
+
+
+def simulate(
+    X: Rows,
+    y: np.ndarray,
+    *,
+    names: list[str],
+    classifiers: list[BaseEstimator],
+    nodes: ArrayLike | None,
+    held_out: np.ndarray | None,
+    simulation: Simulation,
+) -> SimulatedNodes:
+    """Train a clone at each node, on rows that are there or dealt to it.
+
+    One classifier alone is that of all nodes that ``nodes`` names. ``held_out`` is a
+    mask of rows, (n_rows,), or None: then a fraction of each node's rows is drawn.
+    """
     rng = check_random_state(simulation.random_state)
     if nodes is None:
-        codes = _nodes.deal_rows(y, len(members), rng)
+        owners = _nodes.deal_rows(y, len(classifiers), rng)
     else:
-        if len(members) == 1:
+        if len(classifiers) == 1:
             names = _nodes.node_names_of(nodes, X.shape[0])
-            members = members * len(names)
-        codes = _nodes.node_codes(nodes, names, X.shape[0])
-    counts = np.bincount(codes[codes >= 0], minlength=len(names))
-    if not counts.all():
-        _nodes.raise_without_rows(names[np.argmin(counts)])
-    given, held_out, jobs = held_out, np.zeros(X.shape[0], dtype=bool), {}
+            classifiers = classifiers * len(names)
+        owners = _nodes.node_codes(nodes, names, X.shape[0])
+    n_rows_of_nodes = np.bincount(owners[owners >= 0], minlength=len(names))
+    if not n_rows_of_nodes.all():
+        _nodes.raise_without_rows(names[np.argmin(n_rows_of_nodes)])
+    not_trained_on = np.zeros(X.shape[0], dtype=bool)
+    trainings: dict[int, _Training] = {}  # by index of the node
     # What is drawn is drawn in the order of the nodes' first rows, which is the same
     # whatever order and names the nodes have.
-    for index in dict.fromkeys(codes[codes >= 0].tolist()):
-        member, rows = members[index], np.flatnonzero(codes == index)
-        if given is None:
+    for index in dict.fromkeys(owners[owners >= 0].tolist()):
+        rows = np.flatnonzero(owners == index)
+        if held_out is None:
             mask = _nodes.hold_out(y[rows], simulation.validation_fraction, rng)
-        elif (mask := given[rows]).all():
-            _nodes.raise_all_held_out(names[index])
-        held_out[rows[mask]] = True
-        common = simulation.common_seed
-        own = rng if common is None else np.random.RandomState(common)
-        fresh = seeded_clone(member, own)
-        jobs[index] = fresh, rows[~mask], net_seed(fresh, own)
+        else:
+            mask = held_out[rows]
+            if mask.all():
+                _nodes.raise_all_held_out(names[index])
+        not_trained_on[rows[mask]] = True
+        # With a common seed each clone draws from a generator of its own, which begins
+        # as that of all others does.
+        common_seed = simulation.common_seed
+        clone_rng = rng if common_seed is None else np.random.RandomState(common_seed)
+        unfitted = seeded_clone(classifiers[index], clone_rng)
+        trainings[index] = _Training(
+            classifier=unfitted, rows=rows[~mask], seed=net_seed(unfitted, clone_rng)
+        )
+    return SimulatedNodes(
+        names=names,
+        classifiers=_train(trainings, X, y, names=names, simulation=simulation),
+        owners=owners,
+        not_trained_on=not_trained_on,
+    )
+
+
+def _train(
+    trainings: dict[int, _Training],
+    X: Rows,
+    y: np.ndarray,
+    *,
+    names: Sequence[str],
+    simulation: Simulation,
+) -> list[BaseEstimator]:
+    """The trained clones in the order of the nodes, by workers if there are any."""
     classes = np.unique(y)
     fit = cached(simulation.fit, simulation.memory)
-    call = delayed(_trained)
+    train_at_node = delayed(_train_at_node)
     trained = Parallel(n_jobs=simulation.n_jobs)(
-        call(names[k], fit, own, safe_indexing(X, rows), y[rows], classes, seed)
-        for k, (own, rows, seed) in sorted(jobs.items(), key=itemgetter(0))
+        train_at_node(
+            trainings[k].classifier,
+            safe_indexing(X, trainings[k].rows),
+            y[trainings[k].rows],
+            name=names[k],
+            fit=fit,
+            classes=classes,
+            seed=trainings[k].seed,
+        )
+        for k in sorted(trainings)
     )
-    return names, [own.estimator for own in trained], codes, held_out
+    return [picklable.estimator for picklable in trained]
 
 
-def _trained(name, fit, estimator, *rows) -> Picklable:
-    with at_node(name, f"{type(estimator).__name__} cannot be fitted to its rows"):
-        return Picklable(fit(estimator, *rows))
+def _train_at_node(
+    classifier: BaseEstimator,
+    X: Rows,
+    y: np.ndarray,
+    *,
+    name: str,
+    fit: Callable,
+    classes: np.ndarray,
+    seed: int | None,
+) -> Picklable:
+    """A clone that was trained on a node's rows, as a worker can send it back."""
+    with at_node(name, f"{type(classifier).__name__} cannot be fitted to its rows"):
+        # By position, as `Simulation.fit` has them: whoever sets it chooses the names.
+        return Picklable(fit(classifier, X, y, classes, seed))

@@ -1,6 +1,13 @@
-"""What a node does with an aggregator that all agreed on: summarize, and send that."""
+"""What a node does with an aggregator that all agreed on: summarize, and send that.
 
-from ..local import Member, join
+The node answers the first message as it would over a channel, without a server: the
+aggregator says what it would ask. The reply is the `Summary`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from ..base import BaseAggregator
+from ..local import ChunkedMember, Member, join
 from ..messages import Message
 from ..moments import SAMPLE_ROWS
 from ..progress import shown
@@ -10,12 +17,15 @@ from ._rows import check_node, chunked_member_of, member_of
 from ._summary import Summary
 from ._warnings import warn_of_exposed
 
+# Tasks whose replies are sums over rows, so that rows may come chunk by chunk.
+_TASKS_OF_CHUNKS = frozenset({"moments", "class_sums"})
+
 
 class SummarizingMixin:
     """Mixin of aggregators to which a node needs to send only one message."""
 
     def _warn_of(self, member: Member) -> None:
-        """Warn of what sums would not say of the node's rows or classifier."""
+        """Warn where sums leave out what a model of the node's rows depends on."""
 
     def _check_one_message(self) -> None:
         """Raise ValueError if the method asks nodes more than once."""
@@ -34,13 +44,14 @@ class SummarizingMixin:
     ) -> Summary:
         """Make all that a node sends, at the node.
 
-        Of the aggregator, which is not changed, only the parameters that all nodes and
-        the server have agreed on matter.
+        The aggregator is not changed. Only those of its parameters matter that all
+        nodes and the server have agreed on.
 
         Parameters
         ----------
         estimator, X, y, name, held_out, min_rows
-            The node's own, as for :func:`~skgems.federation.reply_to`.
+            The classifier and rows of the node, as for
+            :func:`~skgems.federation.reply_to`.
         chunks : callable, default=None
             In place of X, y and ``held_out``, where rows do not fit: ``chunks()`` gives
             an iterator over pairs ``(X, y)``, or triples ``(X, y, held_out)``.
@@ -54,59 +65,138 @@ class SummarizingMixin:
         ------
         ValueError
             If there are too few rows of every class, the classifier is not fitted, rows
-            are not as it knows them, or the method asks nodes more than once. Of chunks
-            it tells the number, from 0.
+            are not as it knows them, or the method asks nodes more than once. If a
+            chunk is wrong, the message has its number, counted from 0.
         """
         rows = {"X": X, "y": y, "chunks": chunks, "held_out": held_out}
         return self._summarize(estimator, rows, name, min_rows)
 
-    def _summarize(self, estimator, rows, name, min_rows, *, digits=None, **options):
+    def _summarize(
+        self,
+        estimator: object,
+        rows: Mapping[str, object],
+        name: str,
+        min_rows: int,
+        *,
+        digits: Mapping | None = None,
+        **options: object,
+    ) -> Summary:
+        """The summary of a node.
+
+        Parameters
+        ----------
+        rows : mapping
+            What the node gave for "X", "y", "held_out" and "chunks"; None for others.
+        digits : mapping, default=None
+            The "dtype" and "rank" that moments are rounded to. None: all digits.
+        **options : object
+            What the first requests depend on, beside the aggregator and the node.
+        """
         self._validate_params()
         self._check_one_message()
         if rows["chunks"] is None:
-            if rows["X"] is None or rows["y"] is None:
-                raise ValueError(
-                    f"Node {name!r}: give X and y, or chunks=, a function that gives "
-                    "them chunk by chunk."
-                )
-            given = {key: rows[key] for key in ("X", "y", "held_out")}
-            member = member_of(self, estimator, name=name, **given)
+            member = self._member_of_rows(estimator, rows, name=name)
         else:
-            member = self._chunked_member(estimator, rows, name, min_rows, options)
+            _check_chunks_stand_alone(rows, name=name)
+            member = self._chunked_member(
+                estimator,
+                rows["chunks"],
+                name=name,
+                min_rows=min_rows,
+                options=options,
+            )
         self._warn_of(member)
         member = without_small_classes(member, min_rows)
         warn_of_unseen_classes(member)
-        asked = first_request(self, self._first_requests(member=member, **options))
-        reply = Message.of("join", **join(member, **asked.content, **(digits or {})))
+        request = first_request(self, self._first_requests(member=member, **options))
+        if digits is None:
+            digits = {"dtype": "float64", "rank": None}
+        content = join(
+            member,
+            method=request.content["method"],
+            settings=request.content["settings"],
+            requests=request.content["requests"],
+            dtype=digits["dtype"],
+            rank=digits["rank"],
+        )
+        reply = Message.of("join", **content)
         warn_of_exposed(name, reply)
         return Summary(reply)
 
-    def _chunked_member(self, estimator, rows, name, min_rows, options):
-        beside = [key for key in ("X", "y", "held_out") if rows[key] is not None]
-        if beside:
+    def _member_of_rows(
+        self, estimator: object, rows: Mapping[str, object], *, name: str
+    ) -> Member:
+        """The node with all its rows at once."""
+        if rows["X"] is None or rows["y"] is None:
             raise ValueError(
-                f"Node {name!r}: chunks() gives X, y and held_out, got {beside}, too."
+                f"Node {name!r}: give X and y, or chunks=, a function that gives "
+                "them chunk by chunk."
             )
+        return member_of(
+            self,
+            estimator,
+            rows["X"],
+            rows["y"],
+            name=name,
+            held_out=rows["held_out"],
+        )
+
+    def _chunked_member(
+        self,
+        estimator: object,
+        chunks: Callable[[], Iterable],
+        *,
+        name: str,
+        min_rows: int,
+        options: Mapping[str, object],
+    ) -> ChunkedMember:
+        """The node after a first pass over its chunks, in which rows are drawn.
+
+        What is drawn depends on the first requests, which are known before any row is
+        read. So is whether rows in chunks are enough to answer them.
+        """
         check_node(self, estimator, name)
-        nobody = Member.of(name, estimator, None, None)
-        requests = self._first_requests(member=nobody, **options)
-        others = sorted({own.task for own in requests} - {"moments", "class_sums"})
-        if others:
+        member_without_rows = Member.of(name, estimator, None, None)
+        requests = self._first_requests(member=member_without_rows, **options)
+        tasks_of_all_rows = sorted(
+            {request.task for request in requests} - _TASKS_OF_CHUNKS
+        )
+        if tasks_of_all_rows:
             raise ValueError(
-                f"Node {name!r}: good-enough spaces ({', '.join(others)}) need all "
-                "rows at once, and chunks= gives them one after the other. Pass X and "
-                "y; or pass space=False to summarize, if the server needs no spaces "
-                "(epsilon='auto' and intersection='likelihood')."
+                f"Node {name!r}: good-enough spaces ({', '.join(tasks_of_all_rows)}) "
+                "need all rows at once, and chunks= gives them one after the other. "
+                "Pass X and y; or pass space=False to summarize, if the server needs "
+                "no spaces (epsilon='auto' and intersection='likelihood')."
             )
-        sample = {}
-        for asked in (request.content for request in requests):
-            sample["n_drawn"] = SAMPLE_ROWS * asked.get("n_components", 1)
-            sample["least"] = max(min_rows, asked.get("min_cluster_size", 1))
-        return chunked_member_of(self, estimator, rows["chunks"], name=name, **sample)
+        n_drawn = 0
+        least = 1
+        for request in requests:  # one, or none
+            n_components = request.content.get("n_components", 1)
+            n_drawn = SAMPLE_ROWS * n_components
+            least = max(min_rows, request.content.get("min_cluster_size", 1))
+        return chunked_member_of(
+            self, estimator, chunks, name=name, n_drawn=n_drawn, least=least
+        )
 
 
-def first_request(aggregator, asked: list[Message]) -> Message:
-    each = ({"task": request.task, "asked": request.content} for request in asked)
-    requests = {str(k): own for k, own in enumerate(each)}
-    method, settings = type(aggregator).__name__, aggregator._settings_at_nodes()
-    return Message.of("join", method=method, settings=settings, requests=requests)
+def _check_chunks_stand_alone(rows: Mapping[str, object], *, name: str) -> None:
+    """Raise ValueError where a node gives rows beside its chunks."""
+    names = [key for key in ("X", "y", "held_out") if rows[key] is not None]
+    if names:
+        raise ValueError(
+            f"Node {name!r}: chunks() gives X, y and held_out, got {names}, too. Leave "
+            "these out, or chunks."
+        )
+
+
+def first_request(aggregator: BaseAggregator, requests: list[Message]) -> Message:
+    """The first message to a node: all that it can be asked before others are known."""
+    return Message.of(
+        "join",
+        method=type(aggregator).__name__,
+        settings=aggregator._settings_at_nodes(),
+        requests={
+            str(number): {"task": request.task, "asked": request.content}
+            for number, request in enumerate(requests)
+        },
+    )

@@ -2,11 +2,10 @@
 
 import hashlib
 import os
+from dataclasses import dataclass
 
-import numpy as np
-
-from ..local import ROLES, indices_of
 from ..messages import (
+    Agreement,
     Message,
     as_agreement,
     check_reply,
@@ -21,6 +20,9 @@ from ..messages import (
 from ..networks import Network
 from ._record import Record
 
+# Classes that the text of a summary lists, so that it stays within a line or two.
+_MOST_CLASSES_SHOWN = 8
+
 
 class Summary:
     """All that a node sends: its model as arrays, counts, moments, space; no rows.
@@ -31,12 +33,12 @@ class Summary:
     Parameters
     ----------
     message : Message
-        What was replied to the first message, "join". Every field of it is checked.
+        The reply to the first message, "join". Every field of it is checked.
 
     Attributes
     ----------
     name : str
-        Of the node.
+        The name of the node.
     method : str
         Name of the aggregator that it is made for.
     settings : dict
@@ -44,8 +46,8 @@ class Summary:
     network : Network
         The node's classifier as arrays.
     min_rows : int
-        The bound under which the node made it: rows of classes of which the node has
-        fewer are not in it.
+        The bound under which the node made it: classes of which the node has fewer rows
+        are not in it.
 
     Raises
     ------
@@ -67,11 +69,15 @@ class Summary:
     array(['well', 'ill'], dtype='<U4')
     """
 
-    def __init__(self, message: Message, *, _place: tuple | None = None) -> None:
+    def __init__(self, message: Message, *, _file: "_File | None" = None) -> None:
         if message.task != "join":
-            raise ValueError(f"task is {message.task!r:.40}, not 'join'.")
+            raise ValueError(
+                f"task is {message.task!r:.40}, not 'join'. A summary is the reply to "
+                "the first message, which `summarize` of an aggregator makes."
+            )
         content = message.content
-        check_summary(content if _place is None else {**content, "answers": {}})
+        # The answers of a file are checked one by one, when they are needed.
+        check_summary(content if _file is None else {**content, "answers": {}})
         self.name: str = content["name"]
         self.method: str = content["method"]
         self.settings: dict = content["settings"]
@@ -79,21 +85,19 @@ class Summary:
         self.row_counts: dict = content["describe"]["rows"]
         self.min_rows: int = int(content["min_rows"])
         record = Record.of(content)
-        self.requests, self.n_bytes = record.requests, message.n_bytes
+        self.requests = record.requests
+        self.n_bytes = message.n_bytes
         self._keys = {key_of(request) for request in self.requests}
-        # What is read again has only its requests kept.
-        self._place, self._kept = _place, (message, record) if _place is None else None
+        # Either the message and its replies are held in memory, or only the file is
+        # known, which is read again where a reply is needed.
+        self._file = _file
+        self._message = message if _file is None else None
+        self._record = record if _file is None else None
 
     @property
     def message(self) -> Message:
         """What was sent."""
-        if self._kept is not None:
-            return self._kept[0]
-        path, digest = self._place
-        message, found = _read(path)
-        if found != digest:  # what was checked then is not checked again
-            raise ValueError(f"{os.fspath(path)}: the file has changed after reading.")
-        return message
+        return self._file.message if self._message is None else self._message
 
     @property
     def n_rows(self) -> int:
@@ -102,29 +106,40 @@ class Summary:
 
     def get(self, request: Message) -> Message | None:
         """What the node replied to a request, None if it was not asked that."""
-        if self._kept is not None:
-            return self._kept[1].get(request)
+        if self._record is not None:
+            return self._record.get(request)
         if key_of(request) not in self._keys:
             return None
         content = self.message.content
-        found = Record.of(content).get(request)
-        if request.task not in ("describe", "counts"):
-            with naming(self._place[0]):
-                check_reply(request, found, content["describe"])
-        return found
+        reply = Record.of(content).get(request)
+        if request.task not in ("describe", "counts"):  # checked when it was opened
+            with naming(self._file.path):
+                check_reply(request, reply, content["describe"])
+        return reply
 
     def __repr__(self) -> str:
         classes = self.network.classes[self.network.seen].tolist()
-        more = f" and {len(classes) - 8} more" if len(classes) > 8 else ""
-        rows = f"{self.n_rows} rows, classes {classes[:8]}{more}"
-        return f"{type(self).__name__}({self.name!r} for {self.method}: {rows})"
+        shown = str(classes[:_MOST_CLASSES_SHOWN])
+        n_not_shown = len(classes) - _MOST_CLASSES_SHOWN
+        if n_not_shown > 0:
+            shown = f"{shown} and {n_not_shown} more"
+        return (
+            f"{type(self).__name__}({self.name!r} for {self.method}: {self.n_rows} "
+            f"rows, classes {shown})"
+        )
 
-    def save(self, path) -> None:
+    def save(self, path: str | os.PathLike) -> None:
         """Write it to a file, as safetensors; what is there is replaced, at once."""
         write_bytes(path, self.message.to_bytes())
 
     @classmethod
-    def load(cls, path, *, public_key=None, agreement=None) -> "Summary":
+    def load(
+        cls,
+        path: str | os.PathLike,
+        *,
+        public_key: bytes | str | os.PathLike | None = None,
+        agreement: Agreement | str | os.PathLike | None = None,
+    ) -> "Summary":
         """Read the file of a summary, which nobody need trust.
 
         Parameters
@@ -155,48 +170,44 @@ class Summary:
             return summary
 
     @classmethod
-    def at(cls, path) -> "Summary":
+    def at(cls, path: str | os.PathLike) -> "Summary":
         """A summary that stays on disk, whose fields are read and checked when needed.
 
         It raises as :meth:`load` does; a file that has changed by then is refused.
         """
         message, digest = _read(path)
         with naming(path):
-            return cls(message, _place=(path, digest))
+            return cls(message, _file=_File(path=path, digest=digest))
 
     def __sklearn_clone__(self) -> "Summary":
         return self
 
 
-def region_summary(
-    aggregator, federation, network: Network, asked: Message, reply, name: str
-) -> Summary:
-    labels = federation.classes.tolist()
-    rows = {role: np.zeros(len(labels), np.int64) for role in ROLES}
-    for node in federation.nodes:
-        columns = indices_of(node.row_counts["labels"], labels)
-        known = columns >= 0
-        for role in ROLES:
-            np.add.at(rows[role], columns[known], node.row_counts[role][known])
-    there = rows["training"] > 0
-    trained = {"labels": federation.classes[there].tolist()}
-    # Sums of all nodes are of no fewer rows than those of each. Of nodes that are here
-    # all rows count.
-    bounds = [getattr(node.record, "min_rows", 1) for node in federation.nodes]
-    message = Message.of(
-        "join",
-        name=name,
-        method=type(aggregator).__name__,
-        settings=aggregator._settings_at_nodes(),
-        min_rows=min(bounds),
-        describe={"network": network.as_content(), "rows": {"labels": labels} | rows},
-        counts=trained | {"counts": rows["training"][there]},
-        answers={"0": {"task": asked.task, "asked": asked.content, "reply": reply}},
-    )
-    return Summary(message)
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    """The file of a summary, which must stay as it was when it was opened."""
+
+    path: str | os.PathLike
+    digest: bytes  # SHA-256 of what was read and checked
+
+    @property
+    def message(self) -> Message:
+        """What is in the file; ValueError if it has changed."""
+        message, digest = _read(self.path)
+        # What was checked when the file was opened is not checked again.
+        if digest != self.digest:
+            raise ValueError(
+                f"{os.fspath(self.path)}: the file has changed after reading. Fit "
+                "again, so that all of it is read anew."
+            )
+        return message
 
 
-def load_message(path, *, public_key=None) -> Message:
+def load_message(
+    path: str | os.PathLike,
+    *,
+    public_key: bytes | str | os.PathLike | None = None,
+) -> Message:
     """Read an untrusted file, and check its signature if a key is given."""
     message, _ = _read(path)
     if public_key is not None:
@@ -205,11 +216,12 @@ def load_message(path, *, public_key=None) -> Message:
     return message
 
 
-def _read(path) -> tuple[Message, bytes]:
-    data = read_bytes(path, look=check_start)
+def _read(path: str | os.PathLike) -> tuple[Message, bytes]:
+    """The message in a file, and the digest of its bytes."""
+    content = read_bytes(path, look=check_start)
     with naming(path):
-        return Message.from_bytes(data), hashlib.sha256(data).digest()
+        return Message.from_bytes(content), hashlib.sha256(content).digest()
 
 
-def is_path(member) -> bool:
+def is_path(member: object) -> bool:
     return isinstance(member, str | os.PathLike)

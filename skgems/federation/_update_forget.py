@@ -1,8 +1,8 @@
 """Nodes taken in later, or forgotten, while the others are not asked again."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -14,9 +14,11 @@ from ..messages import Message
 from ..networks import Network
 from ..progress import shown
 from ._federation import Federation
+from ._members import read_members
 from ._nodes import check_feature_names
-from ._reading import read_federation, read_members
+from ._reading import read_federation
 from ._record import Record
+from ._summary import Summary
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +30,11 @@ class Kept:
     public: tuple = field(repr=False)  # public rows, and their labels
 
     def without(self, names: Iterable[str]) -> "Kept":
-        left = {k: own for k, own in self.records.items() if k not in names}
-        return replace(self, records=left)
+        """The same without the records of some nodes."""
+        records = {
+            name: record for name, record in self.records.items() if name not in names
+        }
+        return replace(self, records=records)
 
 
 def records_of(federation: Federation) -> dict[str, Record]:
@@ -37,20 +42,45 @@ def records_of(federation: Federation) -> dict[str, Record]:
     records = {}
     for node in federation.nodes:
         if node.record is None:
-            own = node.network
-            if isinstance(own, Description):  # whose weights nobody needs
-                n, names = own.n_features_in, own.feature_names_in
-                own = Network.of_rows(own.classes[own.seen], np.zeros((0, n)), names)
-            content = {"network": own.as_content(), "rows": node.row_counts}
-            record = records[node.name] = Record()
-            record.keep(Message.of("describe"), Message.of("describe", **content))
+            record = Record()
+            record.keep(
+                Message.of("describe"),
+                Message.of(
+                    "describe",
+                    network=_described_network(node.network).as_content(),
+                    rows=node.row_counts,
+                ),
+            )
+            records[node.name] = record
     return records
 
 
-def _entries(given, summaries: list) -> list[tuple]:
-    listed = given if isinstance(given, list | tuple) else [given]
-    pairs = zip(listed, summaries, strict=True)
-    return [(own, summary is not None or is_named([own])) for own, summary in pairs]
+def _described_network(network: Network | Description) -> Network:
+    """A Network to describe a node by; without weights where these were not read."""
+    if isinstance(network, Network):
+        return network
+    return Network.of_rows(
+        network.classes[network.seen],
+        np.zeros((0, network.n_features_in)),
+        network.feature_names_in,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Listed:
+    """An entry of ``estimators`` as a user wrote it."""
+
+    entry: object  # a classifier, a (name, classifier) tuple, a summary or its path
+    has_name: bool  # whether the entry itself says what the node is called
+
+
+def _listed(estimators: object, summaries: list[Summary | None]) -> list[_Listed]:
+    """The entries of ``estimators``, of which ``summaries`` has those that are some."""
+    entries = estimators if isinstance(estimators, list | tuple) else [estimators]
+    return [
+        _Listed(entry=entry, has_name=summary is not None or is_named([entry]))
+        for entry, summary in zip(entries, summaries, strict=True)
+    ]
 
 
 class UpdateForgetMixin:
@@ -60,13 +90,13 @@ class UpdateForgetMixin:
     _of_nodes: ClassVar[tuple] = ()  # parameters that may have a value for each node
 
     def _asks_again(self, federation: Federation) -> str:
-        """What asks nodes for more than can be kept, in words; or nothing."""
+        """What asks nodes for more than can be kept, in words; "" if nothing does."""
         return ""
 
     @fit_context(prefer_skip_nested_validation=False)
     @keeps_warnings
     @shown
-    def update(self, estimators, X=None, y=None, nodes=None, held_out=None):
+    def update(self, estimators, X=None, y=None, nodes=None, held_out=None) -> Self:
         """Take in new nodes, or others of the same names; no one else is asked again.
 
         The model is that of a fit on all nodes, the new ones last, to the bit.
@@ -93,31 +123,49 @@ class UpdateForgetMixin:
             fitted or do not fit those that are there.
         """
         kept = self._replies("update")
-        names, members, summaries = read_members(self, estimators)
+        new_members = self._read_new_members(estimators)
+        federation = read_federation(
+            self._with_members(list(new_members.items())),
+            X,
+            y,
+            nodes,
+            held_out,
+            weights=self._reads_weights,
+        )
+        self._check_can_keep(federation)
+        if federation.has_public_rows:
+            raise ValueError(
+                "update takes rows of the new nodes only; public rows are those of "
+                "fit. Leave these rows out, or fit again with them."
+            )
+        members = dict(zip(self.node_names_, self.estimators_, strict=True))
+        members |= dict(zip(federation.names, federation.estimators, strict=True))
+        self._refit(members, kept.without(federation.names), federation)
+        return self
+
+    def _read_new_members(self, estimators: object) -> dict[str, object]:
+        """Fitted classifiers and summaries by the names that a user gave them."""
+        names, classifiers, summaries = read_members(self, estimators)
         self._check_bounds(summaries)
-        if not all(named for _, named in _entries(estimators, summaries)):
+        if not all(listed.has_name for listed in _listed(estimators, summaries)):
             raise ValueError(
                 "update takes (name, classifier) tuples: a node is known by its name. "
                 f"The nodes so far are {self.node_names_}."
             )
-        if not split_by_state(names, members):
-            raise ValueError("update takes fitted classifiers; these are not fitted.")
-        given = zip(names, summaries, members, strict=True)
-        new = {name: summary or member for name, summary, member in given}
-        given, how = self._with_members(list(new.items())), self._reads_weights
-        federation = read_federation(given, X, y, nodes, held_out, weights=how)
-        new = dict(zip(federation.names, federation.estimators, strict=True))
-        self._check_can_keep(federation)
-        if federation.has_public_rows:
+        if not split_by_state(names, classifiers):
             raise ValueError(
-                "update takes rows of the new nodes only; public rows are those of fit."
+                "update takes fitted classifiers; these are not fitted. Fit each to "
+                "the rows of its node first."
             )
-        known = dict(zip(self.node_names_, self.estimators_, strict=True))
-        self._refit(known | new, kept.without(new), federation)
-        return self
+        return {
+            name: classifier if summary is None else summary
+            for name, classifier, summary in zip(
+                names, classifiers, summaries, strict=True
+            )
+        }
 
     @keeps_warnings
-    def forget(self, name: str):
+    def forget(self, name: str) -> Self:
         """Forget a node: the model is that of a fit without it, to the bit.
 
         Neither this object, nor its parameter `estimators`, nor its pickle holds
@@ -140,30 +188,51 @@ class UpdateForgetMixin:
             only one, or another would have to be asked again: for a space, where the
             log-loss counts classes that it never saw.
         """
-        kept, names = self._replies("forget"), self.node_names_
-        if name not in names:
-            raise ValueError(f"There is no node {name!r}; nodes are {names}.")
-        if len(names) == 1:
+        kept = self._replies("forget")
+        self._check_can_forget(name)
+        members = dict(zip(self.node_names_, self.estimators_, strict=True))
+        del members[name]
+        estimators = self._estimators_without(name, members)
+        self._refit(members, kept.without([name]))
+        # Last, so that a fit that fails leaves the parameter as it was.
+        self.estimators = estimators
+        return self
+
+    def _check_can_forget(self, name: str) -> None:
+        if name not in self.node_names_:
+            raise ValueError(
+                f"There is no node {name!r}; the nodes are {self.node_names_}."
+            )
+        if len(self.node_names_) == 1:
             raise ValueError(f"Node {name!r} is the only one; nothing would be left.")
         front = self._agreed_front
         if self._front is not None and front.columns is None and front.asks:
             raise ValueError(
-                f"The front was fitted to what node {name!r} told, too: fit again "
-                "without it, or give `front` a fitted PooledTransformer that all keep."
+                f"The front was fitted to what node {name!r} told of its columns, too. "
+                "Fit again without the node, or give `front` a fitted "
+                "PooledTransformer that all nodes keep."
             )
-        left = dict(zip(names, self.estimators_, strict=True))
-        del left[name]
-        if is_channel(self.estimators):  # which leads to the node
-            estimators = list(left.values())
-        else:
-            listed, _, summaries = read_members(self, self.estimators)
-            own = zip(listed, _entries(self.estimators, summaries), strict=True)
-            estimators = [e if named else (k, e) for k, (e, named) in own if k != name]
-        self._refit(left, kept.without([name]))
-        self.estimators = estimators or list(left.items())
-        return self
 
-    def _check_bounds(self, summaries: list) -> None:
+    def _estimators_without(self, name: str, members: dict[str, object]) -> list:
+        """The parameter `estimators` without a node; ``members`` are those left.
+
+        Entries that had no name get the one that the node had by its place, which
+        would be another after the node is gone.
+        """
+        if is_channel(self.estimators):  # which leads to the node
+            return list(members.values())
+        names, _, summaries = read_members(self, self.estimators)
+        estimators = [
+            listed.entry if listed.has_name else (name_of_entry, listed.entry)
+            for name_of_entry, listed in zip(
+                names, _listed(self.estimators, summaries), strict=True
+            )
+            if name_of_entry != name
+        ]
+        # Empty where one classifier stood for all nodes, and its place is this name.
+        return estimators or list(members.items())
+
+    def _check_bounds(self, summaries: list[Summary | None]) -> None:
         """Raise ValueError if a summary was made with less than was agreed on."""
         agreement = getattr(self.estimators, "agreement", None)
         for summary in summaries:
@@ -171,13 +240,22 @@ class UpdateForgetMixin:
                 agreement.check_bound(summary.message, summary.name)
 
     def _check_can_keep(self, federation: Federation) -> None:
-        why = self._asks_again(federation)
-        if not why and federation.rows_are_shared:
-            why = "nodes share rows, since nobody said whose they are (nodes=)"
-        if why:
-            raise ValueError(f"keep_replies keeps what nodes say of themselves: {why}.")
+        """Raise ValueError where nodes would have to be asked again in a later fit."""
+        asks_again = self._asks_again(federation)
+        if asks_again:
+            raise ValueError(
+                f"keep_replies keeps what nodes say of themselves: {asks_again}. Set "
+                "keep_replies=False."
+            )
+        if federation.rows_are_shared:
+            raise ValueError(
+                "keep_replies keeps what nodes say of themselves: nodes share rows, "
+                "since nobody said whose they are. Give fit the node of each row: "
+                "fit(X, y, nodes=nodes)."
+            )
 
     def _replies(self, method: str) -> Kept:
+        """What was kept of all nodes, for a method that asks them nothing."""
         check_is_fitted(self)
         if self._kept is None:
             raise ValueError("No replies were kept. Set keep_replies=True before fit.")
@@ -190,28 +268,62 @@ class UpdateForgetMixin:
                 )
         return self._kept
 
-    def _refit(self, members: dict, kept: Kept, coming: Federation | None = None):
-        """Fit again with these nodes; those that are coming can be asked."""
-        given = self._with_members(list(members.items()))
-        federation = read_federation(given, weights=self._reads_weights)
-        known = {node.name: node.row_counts for node in coming.nodes} if coming else {}
-        for k, node in enumerate(federation.nodes):
-            record, own = node.record, known.get(node.name, node.row_counts)
-            if record is None and node.name in kept.records:
-                record = kept.records[node.name]
-                own = record.get(Message.of("describe")).content["rows"]
-            federation.nodes[k] = replace(node, record=record, row_counts=own)
-        earlier = Description.of(self, self.classes_)
-        networks = [earlier, *(node.network for node in federation.nodes)]
-        check_feature_names(["of earlier nodes", *federation.names], networks, None)
+    def _refit(
+        self,
+        members: dict[str, object],
+        kept: Kept,
+        coming: Federation | None = None,
+    ) -> None:
+        """Fit again with these members; those that are ``coming`` can be asked."""
+        federation = read_federation(
+            self._with_members(list(members.items())), weights=self._reads_weights
+        )
+        _fill_from_records(federation, kept.records)
         if coming is not None:
+            _fill_row_counts(federation, coming)
             kept = replace(kept, records=records_of(coming) | kept.records)
+        # Names of features at this aggregator are those of nodes that it has forgotten,
+        # or rows of fit, too.
+        check_feature_names(
+            ["of earlier nodes", *federation.names],
+            [
+                Description.of(self, self.classes_),
+                *(node.network for node in federation.nodes),
+            ],
+            None,
+        )
         run = self._run(federation, kept.records)
         if coming is not None:
             run = run.with_nodes_of(self._run(coming))
         X, y = kept.public
-        known = np.isin(y, federation.classes)
-        names = {"n_features_in_", "feature_names_in_", "_named_by_nodes"}
-        features = {name: getattr(self, name) for name in names & set(vars(self))}
-        given = federation, run, (X[known], y[known]), kept
-        self._fit_federation(*given, features=features)
+        is_class = np.isin(y, federation.classes)  # others may be of a forgotten node
+        self._fit_federation(
+            federation,
+            run,
+            (X[is_class], y[is_class]),
+            kept,
+            features=self._features_of_fit(),
+        )
+
+    def _features_of_fit(self) -> dict[str, object]:
+        """The attributes of features that the first fit set, which stay."""
+        names = ("n_features_in_", "feature_names_in_", "_named_by_nodes")
+        attributes = vars(self)
+        return {name: attributes[name] for name in names if name in attributes}
+
+
+def _fill_from_records(federation: Federation, records: Mapping[str, Record]) -> None:
+    """Give nodes that have no summary their kept records, and the counts in these."""
+    for k, node in enumerate(federation.nodes):
+        if node.record is None and node.name in records:
+            record = records[node.name]
+            row_counts = record.get(Message.of("describe")).content["rows"]
+            federation.nodes[k] = replace(node, record=record, row_counts=row_counts)
+
+
+def _fill_row_counts(federation: Federation, coming: Federation) -> None:
+    """Give nodes the row counts that they had in the federation that is coming."""
+    row_counts = {node.name: node.row_counts for node in coming.nodes}
+    for k, node in enumerate(federation.nodes):
+        if node.name in row_counts:
+            federation.nodes[k] = replace(node, row_counts=row_counts[node.name])

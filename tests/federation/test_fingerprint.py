@@ -36,7 +36,7 @@ def state(request, tmp_path):
 
 
 @pytest.fixture
-def kept(tmp_path):
+def state_folder(tmp_path):
     return tmp_path / "kept"
 
 
@@ -66,14 +66,14 @@ def test_rows_that_change_within_an_exchange(state):
 def test_equal_rows_of_another_container_are_the_same(state):
     pandas = pytest.importorskip("pandas")
     agreement, _ = agreed({"evaluate": 9})
-    whole = np.round(10 * X)
-    clf = LogisticRegression().fit(whole, Y)
+    whole_numbers = np.round(10 * X)
+    clf = LogisticRegression().fit(whole_numbers, Y)
     containers = [
-        whole,
-        np.asfortranarray(whole),
-        whole.astype(np.float32),
-        whole.astype(int),
-        whole.tolist(),
+        whole_numbers,
+        np.asfortranarray(whole_numbers),
+        whole_numbers.astype(np.float32),
+        whole_numbers.astype(int),
+        whole_numbers.tolist(),
     ]
     for k, rows in enumerate(containers):
         y = [Y, Y.tolist(), Y.astype(object), pandas.Series(Y), Y][k]
@@ -83,7 +83,7 @@ def test_equal_rows_of_another_container_are_the_same(state):
 
 
 @pytest.mark.parametrize("kind", ["sparse", "table"])
-def test_rows_of_any_kind_are_known_again(kind, kept):
+def test_rows_of_any_kind_are_known_again(kind, state_folder):
     pandas = pytest.importorskip("pandas")
     agreement, _ = agreed({"evaluate": 3})
     if kind == "sparse":
@@ -96,12 +96,13 @@ def test_rows_of_any_kind_are_known_again(kind, kept):
         clf = LogisticRegression().fit(rows, Y)
     else:
         rows = pandas.DataFrame(X, columns=["a", "b", "c"])
-        same, other = rows.copy(), rows.assign(c=0.0)
+        same = rows.copy()
+        other = rows.assign(c=0.0)
         clf = LogisticRegression().fit(rows, Y)
-    answer(judging(agreement), kept, agreement=agreement, clf=clf, rows=rows)
-    answer(judging(agreement, 2.0), kept, clf=clf, rows=same)
+    answer(judging(agreement), state_folder, agreement=agreement, clf=clf, rows=rows)
+    answer(judging(agreement, 2.0), state_folder, clf=clf, rows=same)
     with pytest.raises(RowsChangedError):
-        answer(judging(agreement, 3.0), kept, clf=clf, rows=other)
+        answer(judging(agreement, 3.0), state_folder, clf=clf, rows=other)
 
 
 def test_rows_may_be_mended_until_something_was_answered(state):

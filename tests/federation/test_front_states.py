@@ -90,10 +90,13 @@ def test_a_front_may_not_be_made_up_before_the_node_was_asked():
     aggregator = PooledAggregator(pooled=RidgeClassifier(), front=FRONT)
     sites = Sites()
     agreement = fitted(aggregator, sites)[1]
-    asked, joined = sites.requests[0], sites.requests[-1]
-    state = joined.content["front"]["states"]
-    both = {**asked.content["front"], "states": state}
-    for message in (joined, asked.with_fields(front=both)):
+    first = sites.requests[0]
+    joined = sites.requests[-1]
+    states = joined.content["front"]["states"]
+    first_with_states = first.with_fields(
+        front={**first.content["front"], "states": states}
+    )
+    for message in (joined, first_with_states):
         with pytest.raises(NotAgreedError, match="without the rows of this node"):
             reply_to(sealed(message, agreement), None, X, Y, name="lyon", state={})
 
@@ -178,15 +181,18 @@ def test_a_fitted_front_that_was_agreed_is_that_one(name):
 
 @pytest.mark.parametrize("method", ["pooled", "combine"])
 def test_a_node_that_misses_the_front_takes_no_further_part(method):
-    sites, asked = Sites(), []
+    sites = Sites()
+    requests_by_task = []
 
     def ask(requests):
         (task,) = {message.task for message in requests.values()}
-        asked.append((task, sorted(requests)))
+        requests_by_task.append((task, sorted(requests)))
         if task != "front":
             return sites.ask(requests)
-        others = {name: own for name, own in requests.items() if name != "lyon"}
-        return sites.ask(others) | {"lyon": TimeoutError("no reply came")}
+        to_others = {
+            name: request for name, request in requests.items() if name != "lyon"
+        }
+        return sites.ask(to_others) | {"lyon": TimeoutError("no reply came")}
 
     channel = Nodes(ask, NAMES)
     with pytest.warns(
@@ -196,5 +202,5 @@ def test_a_node_that_misses_the_front_takes_no_further_part(method):
             PooledAggregator(channel, pooled=RidgeClassifier(), front=FRONT).fit()
         else:
             combine(channel, budget="small", random_state=0)
-    later = [names for task, names in asked if task != "front"]
+    later = [names for task, names in requests_by_task if task != "front"]
     assert later and all(names == ["paris"] for names in later)

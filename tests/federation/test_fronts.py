@@ -73,22 +73,22 @@ def rows_of(name):
     return X[NAMED == name], Y[NAMED == name]
 
 
-def asked(**options):
+def channel_to_nodes():
     """A channel to nodes that fit the agreed classifier themselves."""
 
     def ask(requests):
         replies = {}
         for name, request in requests.items():
-            known = {key: own[name] for key, own in options.items() if key == "state"}
-            told = reply_to(
+            X_of_node, y_of_node = rows_of(name)
+            reply = reply_to(
                 request.to_bytes(),
                 LOGISTIC,
-                *rows_of(name),
+                X_of_node,
+                y_of_node,
                 name=name,
                 min_rows=1,
-                **known,
             )
-            replies[name] = Message.from_bytes(told)
+            replies[name] = Message.from_bytes(reply)
         return replies
 
     return Nodes(ask, ["lyon", "paris"], min_rows=1)
@@ -101,7 +101,7 @@ def test_of_all_rows_it_is_nearly_the_pooled_pipeline():
         agg.front_.transform(X), pooled[0].transform(X), atol=1e-9
     )
     assert agg.score(X, Y) >= pooled.score(X, Y) - 0.02
-    assert [own["task"] for own in agg.history_[:2]] == ["front", "front"]
+    assert [entry["task"] for entry in agg.history_[:2]] == ["front", "front"]
     assert agg.n_features_in_ == 5
     assert agg.feature_names_in_.tolist() == X.columns.tolist()
 
@@ -117,26 +117,27 @@ def test_what_comes_out_is_a_plain_pipeline():
 
 
 def test_channels_and_files_give_equal_bits(tmp_path):
-    here = clone(LINEAR).fit(X, Y, nodes=NAMED)
-    over = clone(LINEAR).set_params(estimators=asked()).fit()
-    assert [own["task"] for own in over.history_] == ["front", "front", "join"]
-    np.testing.assert_array_equal(over.coef_, here.coef_)
+    in_process = clone(LINEAR).fit(X, Y, nodes=NAMED)
+    over = clone(LINEAR).set_params(estimators=channel_to_nodes()).fit()
+    assert [entry["task"] for entry in over.history_] == ["front", "front", "join"]
+    np.testing.assert_array_equal(over.coef_, in_process.coef_)
     over.ask_scores()
-    assert over.node_scores_["n_rows"] == here.node_scores_["n_rows"]
-    assert over.node_scores_["aggregate"] == here.node_scores_["aggregate"]
+    assert over.node_scores_["n_rows"] == in_process.node_scores_["n_rows"]
+    assert over.node_scores_["aggregate"] == in_process.node_scores_["aggregate"]
 
     front = PooledTransformer(FRONT).fit(X, nodes=NAMED)
     front.save(tmp_path / "front.safetensors")
     front = PooledTransformer.load(tmp_path / "front.safetensors")
-    agg, sent = clone(LINEAR).set_params(front=front), []
+    agg = clone(LINEAR).set_params(front=front)
+    sent = []
     for name in ("lyon", "paris"):
-        own, labels = rows_of(name)
-        clf = clone(LOGISTIC).fit(front.transform(own), labels)
+        X_of_node, y_of_node = rows_of(name)
+        clf = clone(LOGISTIC).fit(front.transform(X_of_node), y_of_node)
         sent.append(tmp_path / name)
-        agg.summarize(clf, own, labels, name=name, min_rows=1).save(sent[-1])
+        agg.summarize(clf, X_of_node, y_of_node, name=name, min_rows=1).save(sent[-1])
     agg.set_params(estimators=sent).fit()
-    np.testing.assert_array_equal(agg.coef_, here.coef_)
-    np.testing.assert_array_equal(agg.predict_proba(X), here.predict_proba(X))
+    np.testing.assert_array_equal(agg.coef_, in_process.coef_)
+    np.testing.assert_array_equal(agg.predict_proba(X), in_process.predict_proba(X))
 
     other = PooledTransformer(FRONT).fit(X[:-20], nodes=NAMED[:-20])
     with pytest.raises(ValueError, match="summarized with front="):
@@ -146,7 +147,7 @@ def test_channels_and_files_give_equal_bits(tmp_path):
     with pytest.raises(ValueError, match="The front is not fitted"):
         agg.set_params(front=FRONT).fit()
     with pytest.raises(ValueError, match="'lyon': the front is not fitted"):
-        agg.summarize(clf, own, labels, name="lyon")
+        agg.summarize(clf, X_of_node, y_of_node, name="lyon")
 
 
 def test_an_exchange_fits_it_within_its_agreement(tmp_path):
@@ -159,13 +160,20 @@ def test_an_exchange_fits_it_within_its_agreement(tmp_path):
         exchange = Exchange(tmp_path / "exchange")  # as after a new start
         exchange.step()
         for name, request in exchange.waiting_for.items():
-            state = tmp_path / f"state of {name}"
-            own = *rows_of(name), {"name": name, "min_rows": 1, "state": state}
-            skgems.answer(request, LOGISTIC, own[0], own[1], **own[2])
-    tasks = [own["task"] for own in fitted.history_]
+            X_of_node, y_of_node = rows_of(name)
+            skgems.answer(
+                request,
+                LOGISTIC,
+                X_of_node,
+                y_of_node,
+                name=name,
+                min_rows=1,
+                state=tmp_path / f"state of {name}",
+            )
+    tasks = [entry["task"] for entry in fitted.history_]
     assert tasks == ["front", "front", "join", "evaluate"]
-    here = clone(LINEAR).fit(X, Y, nodes=NAMED)
-    assert fitted.score(X, Y) >= here.score(X, Y) - 0.02
+    in_process = clone(LINEAR).fit(X, Y, nodes=NAMED)
+    assert fitted.score(X, Y) >= in_process.score(X, Y) - 0.02
     with pytest.raises(ValueError, match="give it unfitted"):
         Exchange(tmp_path / "b", agg.set_params(front=_fitted()), nodes=["lyon"])
 
@@ -206,32 +214,34 @@ def test_a_fitted_front_stays_as_it_is():
     assert agg._front is front._front
     members = []
     for name in ("lyon", "paris"):
-        own, labels = rows_of(name)
-        members.append((name, clone(LOGISTIC).fit(front.transform(own), labels)))
+        X_of_node, y_of_node = rows_of(name)
+        members.append(
+            (name, clone(LOGISTIC).fit(front.transform(X_of_node), y_of_node))
+        )
     fitted = GEMSLogisticAggregator(members, front=front, random_state=0)
     fitted.fit(X, Y, nodes=NAMED)
-    here = clone(LINEAR).fit(X, Y, nodes=NAMED)
-    np.testing.assert_array_equal(fitted.coef_, here.coef_)
+    in_process = clone(LINEAR).fit(X, Y, nodes=NAMED)
+    np.testing.assert_array_equal(fitted.coef_, in_process.coef_)
 
 
 @pytest.mark.parametrize("way", ["rows", "files", "channel"])
 def test_members_may_begin_with_it(way):
     front = _fitted()
-    members, plain = {}, {}
+    members = {}
+    plain = {}  # the same classifiers without the front
     for name in ("lyon", "paris"):
-        own, labels = rows_of(name)
+        X_of_node, y_of_node = rows_of(name)
         members[name] = make_pipeline(FrozenEstimator(front), clone(LOGISTIC))
-        members[name].fit(own, labels)
-        plain[name] = clone(LOGISTIC).fit(front.transform(own), labels)
+        members[name].fit(X_of_node, y_of_node)
+        plain[name] = clone(LOGISTIC).fit(front.transform(X_of_node), y_of_node)
     agg = GEMSLogisticAggregator(front=front, random_state=0)
     expected = clone(agg).set_params(estimators=list(plain.items()), front=front)
     expected.fit(X, Y, nodes=NAMED)
     if way == "rows":
         agg.set_params(estimators=list(members.items())).fit(X, Y, nodes=NAMED)
     if way == "files":
-        given = {"min_rows": 1}
         sent = [
-            agg.summarize(clf, *rows_of(name), name=name, **given)
+            agg.summarize(clf, *rows_of(name), name=name, min_rows=1)
             for name, clf in members.items()
         ]
         agg.set_params(estimators=sent).fit()
@@ -240,9 +250,9 @@ def test_members_may_begin_with_it(way):
         def ask(requests):
             return {
                 name: reply_to(
-                    own, members[name], *rows_of(name), name=name, min_rows=1
+                    request, members[name], *rows_of(name), name=name, min_rows=1
                 )
-                for name, own in requests.items()
+                for name, request in requests.items()
             }
 
         agg.set_params(estimators=Nodes(ask, list(members), min_rows=1)).fit()
@@ -275,18 +285,22 @@ def test_spaces_are_those_of_its_features():
 
 
 def test_chunks_go_through_it():
-    front, name = _fitted(), "lyon"
+    front = _fitted()
+    name = "lyon"
     agg = clone(LINEAR).set_params(front=front, n_components=1)
-    own, labels = rows_of(name)
-    clf = clone(LOGISTIC).fit(front.transform(own), labels)
-    whole = agg.summarize(clf, own, labels, name=name)
+    X_of_node, y_of_node = rows_of(name)
+    clf = clone(LOGISTIC).fit(front.transform(X_of_node), y_of_node)
+    at_once = agg.summarize(clf, X_of_node, y_of_node, name=name)
 
     def chunks():
-        return ((own[i : i + 60], labels[i : i + 60]) for i in range(0, len(own), 60))
+        return (
+            (X_of_node[i : i + 60], y_of_node[i : i + 60])
+            for i in range(0, len(X_of_node), 60)
+        )
 
-    parts = agg.summarize(clf, name=name, chunks=chunks)
-    ours = agg.set_params(estimators=[parts]).fit().coef_
-    theirs = agg.set_params(estimators=[whole]).fit().coef_
+    in_chunks = agg.summarize(clf, name=name, chunks=chunks)
+    ours = agg.set_params(estimators=[in_chunks]).fit().coef_
+    theirs = agg.set_params(estimators=[at_once]).fit().coef_
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
 
 
@@ -298,7 +312,7 @@ def test_chunks_go_through_it():
         ModelAveragingAggregator(LOGISTIC, random_state=0),
         EnsembleAggregator(LOGISTIC, weights="class_counts", random_state=0),
     ],
-    ids=lambda own: type(own).__name__,
+    ids=lambda aggregator: type(aggregator).__name__,
 )
 @pytest.mark.filterwarnings("ignore")
 def test_of_every_aggregator(aggregator):
@@ -315,7 +329,8 @@ def test_of_every_aggregator(aggregator):
 def test_a_kernel_machine_of_one_message():
     # Two rings, which no linear model tells apart.
     rng = np.random.default_rng(0)
-    angle, y = rng.uniform(0, 2 * np.pi, 600), np.arange(600) % 2
+    angle = rng.uniform(0, 2 * np.pi, 600)
+    y = np.arange(600) % 2
     rows = np.c_[np.cos(angle), np.sin(angle)] * (1.0 + y)[:, None]
     rows += 0.1 * rng.normal(size=rows.shape)
     nodes = (rows[:, 0] > 0).astype(int)
@@ -329,11 +344,11 @@ def test_a_front_that_is_none_is_refused():
     with pytest.raises(ValueError, match="'front' parameter of"):
         GEMSLogisticAggregator(LOGISTIC, front="scale").fit(X, Y, nodes=NAMED)
     with pytest.raises(ValueError, match="no function of sums"):
-        own = GEMSLogisticAggregator(LOGISTIC, front=_Own())
-        own.fit(X, Y, nodes=NAMED)
+        agg = GEMSLogisticAggregator(LOGISTIC, front=_UnknownTransformer())
+        agg.fit(X, Y, nodes=NAMED)
 
 
-class _Own:
+class _UnknownTransformer:
     def fit(self, X):
         return self
 
@@ -346,35 +361,36 @@ def test_on_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     front = "SimpleImputer | StandardScaler | RandomFeatures(20, random_state=0)"
     tables = {name: rows_of(name) for name in ("lyon", "paris")}
-    for name, (own, labels) in tables.items():
-        numbers = own.drop(columns="word").assign(label=labels)
+    for name, (table_of_node, labels) in tables.items():
+        numbers = table_of_node.drop(columns="word").assign(label=labels)
         numbers.to_csv(f"{name}.csv", index=False)
     joblib.dump(LOGISTIC, "clf.joblib")  # which is not fitted
     start = ["start", "work", "--method", "linear", "--nodes", *tables]
     start += ["--min-rows", "1"]
     assert main([*start, "--front", front, "--set", "random_state=0"]) == 0
-    given = ["--label", "label", "--model", "clf.joblib", "--yes", "--min-rows", "1"]
-    code, n = 3, 0
+    common = ["--label", "label", "--model", "clf.joblib", "--yes", "--min-rows", "1"]
+    code = 3  # replies are missing
+    n_messages = 0
     while code == 3:
-        n += 1
+        n_messages += 1
         for name in tables:
-            request = f"work/requests/{n:03d}-{name}.safetensors"
-            own = ["--rows", f"{name}.csv", "--name", name]
-            assert main(["answer", request, *own, *given]) == 0
+            request = f"work/requests/{n_messages:03d}-{name}.safetensors"
+            rows_and_name = ["--rows", f"{name}.csv", "--name", name]
+            assert main(["answer", request, *rows_and_name, *common]) == 0
         code = main(["combine", "work", "--out", "model.skops"])
-    assert (code, n) == (0, 3)
-    said = capsys.readouterr().out
-    assert "Columns, which go through transformers" in said
-    assert "columns (step 0/0)" in said
+    assert code == 0 and n_messages == 3
+    printed = capsys.readouterr().out
+    assert "Columns, which go through transformers" in printed
+    assert "columns (step 0/0)" in printed
     import skops.io
 
     trusted = skops.io.get_untrusted_types(file="model.skops")
     model = skops.io.load("model.skops", trusted=trusted)
     numbers = X.drop(columns="word")
-    own = front_of_text(front)
-    here = clone(LINEAR).set_params(front=own).fit(numbers, Y, nodes=NAMED)
+    in_process = clone(LINEAR).set_params(front=front_of_text(front))
+    in_process.fit(numbers, Y, nodes=NAMED)
     np.testing.assert_allclose(
-        model.predict_proba(numbers), here.predict_proba(numbers), atol=1e-9
+        model.predict_proba(numbers), in_process.predict_proba(numbers), atol=1e-9
     )
     assert main([*start, "--front", "exit()"]) == 1
 
@@ -385,50 +401,56 @@ def test_nodes_without_classifiers_need_none():
     assert agg.score(X, Y) >= clone(LINEAR).fit(X, Y, nodes=NAMED).score(X, Y) - 0.03
     of_sums = PooledAggregator(pooled=LinearDiscriminantAnalysis(), front=FRONT)
     of_sums.fit(X, Y, nodes=NAMED)
-    whole = make_pipeline(clone(FRONT), LinearDiscriminantAnalysis()).fit(X, Y)
-    assert (of_sums.predict(X) == whole.predict(X)).all()
-    assert (of_sums.to_estimator().predict(X) == whole.predict(X)).all()
-    named = GaussianNB(), PooledTransformer(FRONT).fit(X, nodes=NAMED)
-    agg, sent = PooledAggregator(pooled=named[0], front=named[1]), []
-    for name in ("lyon", "paris"):
-        own = rows_of(name)
-        sent.append(agg.summarize(None, *own, name=name, min_rows=1))
+    pooled = make_pipeline(clone(FRONT), LinearDiscriminantAnalysis()).fit(X, Y)
+    assert (of_sums.predict(X) == pooled.predict(X)).all()
+    assert (of_sums.to_estimator().predict(X) == pooled.predict(X)).all()
+    front = _fitted()
+    agg = PooledAggregator(pooled=GaussianNB(), front=front)
+    sent = [
+        agg.summarize(None, *rows_of(name), name=name, min_rows=1)
+        for name in ("lyon", "paris")
+    ]
     agg.set_params(estimators=sent).fit()
-    whole = GaussianNB().fit(whole[0].transform(X), Y)
-    assert (agg.predict(X) == whole.predict(named[1].transform(X))).all()
+    pooled_bayes = GaussianNB().fit(pooled[0].transform(X), Y)
+    assert (agg.predict(X) == pooled_bayes.predict(front.transform(X))).all()
 
 
 def test_nodes_come_and_go():
     front = _fitted()
-    given = {"front": front, "keep_replies": True}
-    agg = PooledAggregator(pooled=GaussianNB(), **given)
+
+    def aggregate_of(estimators=None):
+        return PooledAggregator(
+            estimators, pooled=GaussianNB(), front=front, keep_replies=True
+        )
+
+    agg = aggregate_of()
     sent = {
         name: agg.summarize(None, *rows_of(name), name=name, min_rows=1)
         for name in ("lyon", "paris")
     }
     agg.set_params(estimators=[sent["lyon"]]).fit().update([sent["paris"]])
-    both = PooledAggregator(list(sent.values()), pooled=GaussianNB(), **given).fit()
-    np.testing.assert_array_equal(agg.predict_proba(X), both.predict_proba(X))
+    at_once = aggregate_of(list(sent.values())).fit()
+    np.testing.assert_array_equal(agg.predict_proba(X), at_once.predict_proba(X))
     assert agg.n_features_in_ == 5 and agg.to_estimator().predict(X).shape == Y.shape
-    alone = PooledAggregator([sent["lyon"]], pooled=GaussianNB(), **given).fit()
+    alone = aggregate_of([sent["lyon"]]).fit()
     np.testing.assert_array_equal(
         agg.forget("paris").predict_proba(X), alone.predict_proba(X)
     )
     # What a node told of its columns stays in a front that was fitted here.
-    here = PooledAggregator(pooled=GaussianNB(), front=FRONT, keep_replies=True)
-    here.fit(X, Y, nodes=NAMED)
+    fitted_here = PooledAggregator(pooled=GaussianNB(), front=FRONT, keep_replies=True)
+    fitted_here.fit(X, Y, nodes=NAMED)
     with pytest.raises(ValueError, match="fitted to what node 'lyon' told"):
-        here.forget("lyon")
+        fitted_here.forget("lyon")
 
 
 def test_members_of_rows_before_the_front_draw_a_warning():
     X, y, islands = load_penguins()
-    there = islands != "Torgersen"
-    X, y, islands = X[there], y[there], islands[there]
+    is_used = islands != "Torgersen"
+    X, y, islands = X[is_used], y[is_used], islands[is_used]
     raw = [
-        (name, LinearDiscriminantAnalysis().fit(X[own], y[own]))
+        (name, LinearDiscriminantAnalysis().fit(X[is_of_node], y[is_of_node]))
         for name in ("Biscoe", "Dream")
-        for own in [islands == name]
+        for is_of_node in [islands == name]
     ]
     agg = GEMSLogisticAggregator(raw, front=StandardScaler(), random_state=0)
     with pytest.warns(UserWarning, match="before the front") as caught:
@@ -437,9 +459,9 @@ def test_members_of_rows_before_the_front_draw_a_warning():
     front = PooledTransformer(StandardScaler()).fit(X, nodes=islands)
     Z = front.transform(X)
     behind = [
-        (name, LogisticRegression().fit(Z[own], y[own]))
+        (name, LogisticRegression().fit(Z[is_of_node], y[is_of_node]))
         for name in ("Biscoe", "Dream")
-        for own in [islands == name]
+        for is_of_node in [islands == name]
     ]
     GEMSLogisticAggregator(behind, front=front).fit(X, y, nodes=islands)  # no warning
 

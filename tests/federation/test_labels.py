@@ -111,12 +111,12 @@ UNLIKE = {
 @pytest.mark.parametrize("labels", UNLIKE)
 @pytest.mark.parametrize("door", DOORS)
 def test_rows_of_none_of_the_labels_are_refused_at_the_node(door, labels):
-    y, shown, advice = UNLIKE[labels]
+    y, labels_in_words, advice = UNLIKE[labels]
     with pytest.raises(ValueError) as refused:
         door(y)
     text = str(refused.value)
     assert text.startswith("Node 'lyon': its classifier has seen none of the labels")
-    assert f"The rows have the labels {shown}; " in text
+    assert f"The rows have the labels {labels_in_words}; " in text
     assert "was fitted on the classes 'ill', 'well'. " in text and advice in text
 
 
@@ -169,23 +169,23 @@ def three_classes():
 
 def test_rows_of_a_class_that_another_node_has_seen_are_taken_with_a_warning():
     X, y = three_classes()
-    known = {"lyon": y != "c", "paris": y != "a"}
+    fitted_on = {"lyon": y != "c", "paris": y != "a"}
     members = [
         (name, LogisticRegression().fit(X[rows], y[rows]))
-        for name, rows in known.items()
+        for name, rows in fitted_on.items()
     ]
     nodes = np.where(np.arange(len(y)) % 2, "lyon", "paris")
     agg = GEMSLogisticAggregator(random_state=0)
-    told = []
+    summaries = []
     for name, clf in members:
         rows = nodes == name
         unseen = {"lyon": "c", "paris": "a"}[name]
         warned = f"Node '{name}' has rows of the classes '{unseen}', which its"
         with pytest.warns(UnseenClassesWarning, match=warned):
-            told.append(agg.summarize(clf, X[rows], y[rows], name=name))
+            summaries.append(agg.summarize(clf, X[rows], y[rows], name=name))
     direct = GEMSLogisticAggregator(members, random_state=0)
     direct.fit(X, y, nodes=nodes)  # where the classes of all are known
-    agg.set_params(estimators=told).fit()
+    agg.set_params(estimators=summaries).fit()
     np.testing.assert_array_equal(agg.coef_, direct.coef_)
     # Nobody else has seen it: the server says so, with both sets of labels.
     refused = (
@@ -193,7 +193,7 @@ def test_rows_of_a_class_that_another_node_has_seen_are_taken_with_a_warning():
         "these have seen 'a', 'b'. Have the node"
     )
     with pytest.raises(ValueError, match=re.escape(refused)):
-        agg.set_params(estimators=told[:1]).fit()
+        agg.set_params(estimators=summaries[:1]).fit()
 
 
 @pytest.mark.parametrize(
@@ -203,11 +203,11 @@ def test_the_server_refuses_rows_of_a_class_that_no_classifier_has_seen(agg):
     X, y = three_classes()
     clf = LogisticRegression().fit(X[y != "c"], y[y != "c"])
     with pytest.warns(UnseenClassesWarning):
-        told = agg.summarize(clf, X, y, name="lyon")
+        summary = agg.summarize(clf, X, y, name="lyon")
     with pytest.raises(
         ValueError, match="'lyon' has rows of the classes 'c', which no"
     ):
-        agg.set_params(estimators=[told]).fit()
+        agg.set_params(estimators=[summary]).fit()
 
 
 def test_a_channel_warns_once_an_exchange():
@@ -245,11 +245,11 @@ def test_rows_that_nobody_owns_may_be_of_classes_that_some_nodes_have_not_seen()
     nodes[::4] = "public"
     assert agg.fit(X, y, nodes=nodes).score(X, y) > 0.8
     # Rows that are named for a summary only score the aggregate.
-    told = [
+    summaries = [
         agg.summarize(clf, X[rows], y[rows], name=name)
         for (name, clf), rows in zip(members, (y != "c", y == "c"), strict=True)
     ]
-    agg.set_params(estimators=told).fit(X, y, nodes=np.full(len(y), "paris"))
+    agg.set_params(estimators=summaries).fit(X, y, nodes=np.full(len(y), "paris"))
     assert agg.node_scores_["n_rows"][1] == np.sum(y == "c")
     # Nor need the classifier of its node have seen any of their classes.
     agg.fit(X[y == "c"], y[y == "c"], nodes=np.full(np.sum(y == "c"), "lyon"))
@@ -267,10 +267,10 @@ def test_a_stack_takes_no_rows_of_classes_that_its_members_have_not_seen():
     agg = EnsembleAggregator([("lyon", CLF)], combine="stack")
     with pytest.raises(ValueError, match="'lyon' has rows of the classes 0, 1, which"):
         agg.summarize_odds(X, CODES, name="lyon")
-    told = agg.summarize_odds(X, CLASSES[CODES], name="lyon").message
+    message = agg.summarize_odds(X, CLASSES[CODES], name="lyon").message
     # As a node would send it that does not check itself.
-    settings = json.dumps(told.settings).replace('"well"', '"well "')
-    other = Summary(replace(told, settings=json.loads(settings)))
+    settings = json.dumps(message.settings).replace('"well"', '"well "')
+    other = Summary(replace(message, settings=json.loads(settings)))
     with pytest.raises(ValueError, match="classes 'well ', which no member of the"):
         agg.set_params(summaries=[other]).fit()
 
@@ -280,8 +280,8 @@ def test_a_stack_takes_no_rows_of_classes_that_its_members_have_not_seen():
 
 def test_rows_of_classes_that_a_shared_model_lacks_do_not_train_it():
     X, y = three_classes()
-    known = y != "c"
-    clf = LogisticRegression().fit(X[known], y[known])
+    is_known = y != "c"
+    clf = LogisticRegression().fit(X[is_known], y[is_known])
     request = Message.of(
         "train",
         parameters=[np.zeros((1, 2)), np.zeros(1)],
@@ -290,13 +290,15 @@ def test_rows_of_classes_that_a_shared_model_lacks_do_not_train_it():
         rates=None,
         seed=0,
     )
-    whole = reply_to(request, clf, X, y, name="lyon")
-    part = reply_to(request, clf, X[known], y[known], name="lyon")
+    reply_of_all = reply_to(request, clf, X, y, name="lyon")
+    reply_of_known = reply_to(request, clf, X[is_known], y[is_known], name="lyon")
     for ours, theirs in zip(
-        whole.content["parameters"], part.content["parameters"], strict=True
+        reply_of_all.content["parameters"],
+        reply_of_known.content["parameters"],
+        strict=True,
     ):
         np.testing.assert_array_equal(ours, theirs)
-    assert whole.content["loss"] == part.content["loss"]
+    assert reply_of_all.content["loss"] == reply_of_known.content["loss"]
     # The server may name whatever classes it likes.
     other = Message.of("train", **{**request.content, "classes": ["d", "e"]})
     with pytest.raises(ValueError, match="'lyon' has no rows of the classes that the"):

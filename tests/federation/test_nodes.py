@@ -129,7 +129,8 @@ def test_nothing_is_held_out_where_a_class_is_too_small(fraction, counts):
 
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_what_a_clone_raises_names_its_node(n_jobs):
-    X, y = np.arange(24.0).reshape(12, 2), np.arange(12) % 2
+    X = np.arange(24.0).reshape(12, 2)
+    y = np.arange(12) % 2
     members = [("north", LogisticRegression()), ("south", LogisticRegression(C=-1.0))]
     aggregate = EnsembleAggregator(members, n_jobs=n_jobs)
     with pytest.raises(ValueError, match="Node 'south': LogisticRegression cannot be "):
@@ -141,23 +142,24 @@ def test_what_a_clone_raises_names_its_node(n_jobs):
         rounds.fit(X, y, nodes=np.repeat([0, 1], 6))
 
 
-def named(*labels):
+def members_with_labels(*labels_of_nodes):
     X = np.arange(6.0).reshape(3, 2)
     names = ["north", "east", "south"]
     return [
-        (name, DecisionTreeClassifier().fit(X[: len(own)], own))
-        for name, own in zip(names, labels, strict=False)
+        (name, DecisionTreeClassifier().fit(X[: len(labels_of_node)], labels_of_node))
+        for name, labels_of_node in zip(names, labels_of_nodes, strict=False)
     ]
 
 
 @pytest.mark.parametrize("other", ["cat", "Cat ", " CAT", "cAt"])
 def test_labels_that_differ_in_case_or_blanks_draw_a_warning(other):
-    members = named(["Cat", "dog"], ["dog", "ant"], ["ant", other])
+    members = members_with_labels(["Cat", "dog"], ["dog", "ant"], ["ant", other])
     match = rf"'Cat' \(node 'north'\) and '{other}' \(node 'south'\)"
     with pytest.warns(UserWarning, match=match) as caught:
         EnsembleAggregator(members).fit()
     assert len(caught) == 1 and caught[0].filename == __file__
-    X, y = np.zeros((4, 2)), np.array(["Cat", "dog", "ant", other])
+    X = np.zeros((4, 2))
+    y = np.array(["Cat", "dog", "ant", other])
     with pytest.warns(UserWarning, match=match) as caught:
         EnsembleAggregator(members).fit(X, y)
     assert len(caught) == 1
@@ -173,4 +175,4 @@ def test_labels_that_differ_in_case_or_blanks_draw_a_warning(other):
     ],
 )
 def test_labels_that_are_meant_to_differ_draw_none(labels):
-    EnsembleAggregator(named(*labels)).fit()
+    EnsembleAggregator(members_with_labels(*labels)).fit()

@@ -15,23 +15,23 @@ LOCAL = LogisticRegression(C=10.0, max_iter=1000)
 
 
 @pytest.fixture
-def data():
+def sample():
     return federated("overlapping")
 
 
 @pytest.fixture
-def mask(data):
-    return np.random.RandomState(0).uniform(size=len(data.y)) < 0.4
+def mask(sample):
+    return np.random.RandomState(0).uniform(size=len(sample.y)) < 0.4
 
 
-def test_what_rows_are_for(data, mask):
-    agg = GEMSLogisticAggregator(data.fitted(LOCAL))
-    nodes = np.where(np.arange(len(data.y)) % 5 == 0, -1, data.nodes)
-    federation = read_federation(agg, data.X, data.y, nodes, mask)
+def test_what_rows_are_for(sample, mask):
+    agg = GEMSLogisticAggregator(sample.fitted(LOCAL))
+    nodes = np.where(np.arange(len(sample.y)) % 5 == 0, -1, sample.nodes)
+    federation = read_federation(agg, sample.X, sample.y, nodes, mask)
     for k, node in enumerate(federation.nodes):
-        own = np.flatnonzero((nodes == k) & ~mask)
-        np.testing.assert_array_equal(node.moment_rows, own)
-        np.testing.assert_array_equal(node.training_rows, own)
+        learning_rows = np.flatnonzero((nodes == k) & ~mask)
+        np.testing.assert_array_equal(node.moment_rows, learning_rows)
+        np.testing.assert_array_equal(node.training_rows, learning_rows)
         np.testing.assert_array_equal(
             node.judging_rows, np.flatnonzero((nodes == k) & mask)
         )
@@ -41,10 +41,10 @@ def test_what_rows_are_for(data, mask):
     )
 
 
-def test_a_node_without_held_out_rows_is_scored_on_all(data, mask):
-    mask = mask & (data.nodes != 1)
-    agg = GEMSLogisticAggregator(data.fitted(LOCAL))
-    federation = read_federation(agg, data.X, data.y, data.nodes, mask)
-    own = np.flatnonzero(data.nodes == 1)
-    for rows in ("judging_rows", "moment_rows", "training_rows"):
-        np.testing.assert_array_equal(getattr(federation.nodes[1], rows), own)
+def test_a_node_without_held_out_rows_is_scored_on_all(sample, mask):
+    mask = mask & (sample.nodes != 1)
+    agg = GEMSLogisticAggregator(sample.fitted(LOCAL))
+    federation = read_federation(agg, sample.X, sample.y, sample.nodes, mask)
+    rows_of_node = np.flatnonzero(sample.nodes == 1)
+    for role in ("judging_rows", "moment_rows", "training_rows"):
+        np.testing.assert_array_equal(getattr(federation.nodes[1], role), rows_of_node)

@@ -57,26 +57,27 @@ NAMES = ["lyon", "paris", "nice"]
 NAMED = np.array(NAMES)[NODES]
 
 
-def with_rows_alone(*alone):
-    """Members by name, without a classifier where it says so."""
-    own = {name: (X[name == NAMED], Y[name == NAMED]) for name in NAMES}
-    kinds = dict(
-        zip(NAMES, [LogisticRegression()] * 2 + [DummyClassifier()], strict=True)
-    )
-    return [
-        (name, None if name in alone else clone(kinds[name]).fit(*rows))
-        for name, rows in own.items()
-    ]
+def members_without_classifiers_at(*alone):
+    """Members by name; those named in ``alone`` have no classifier."""
+    members = []
+    for name in NAMES:
+        # The rows in Nice are of one class, which a logistic regression does not fit.
+        classifier = DummyClassifier() if name == "nice" else LogisticRegression()
+        is_of_node = name == NAMED
+        classifier.fit(X[is_of_node], Y[is_of_node])
+        members.append((name, None if name in alone else classifier))
+    return members
 
 
 def test_the_likeliest_model_of_rows_alone_is_nearly_that_of_all_rows():
     agg = GEMSLogisticAggregator([(name, None) for name in NAMES], random_state=0)
     agg.fit(X, Y, nodes=NAMED)
-    whole, (more, labels) = LogisticRegression().fit(X, Y), rows(seed=1)
+    pooled = LogisticRegression().fit(X, Y)
+    X_test, y_test = rows(seed=1)
     assert agg.classes_.tolist() == ["ant", "bee", "cat"]
-    assert abs(agg.score(more, labels) - whole.score(more, labels)) < 0.02
-    away = agg.predict_proba(more) - whole.predict_proba(more)
-    assert np.abs(away).mean() < 0.03
+    assert abs(agg.score(X_test, y_test) - pooled.score(X_test, y_test)) < 0.02
+    differences = agg.predict_proba(X_test) - pooled.predict_proba(X_test)
+    assert np.abs(differences).mean() < 0.03
     assert not agg.exact_ and np.isnan(agg.node_scores_["local"]).all()
     again = pickle.loads(pickle.dumps(agg))
     np.testing.assert_array_equal(again.predict(X), agg.predict(X))
@@ -84,11 +85,11 @@ def test_the_likeliest_model_of_rows_alone_is_nearly_that_of_all_rows():
     unnamed.fit(X, Y, nodes=NODES)
     np.testing.assert_array_equal(unnamed.coef_, agg.coef_)
     scores = cross_val_score(clone(agg), X, Y, params={"nodes": NAMED}, cv=3)
-    assert scores.mean() > whole.score(X, Y) - 0.05
+    assert scores.mean() > pooled.score(X, Y) - 0.05
 
 
 def test_rows_alone_count_beside_classifiers():
-    members = with_rows_alone("paris", "nice")
+    members = members_without_classifiers_at("paris", "nice")
     agg = GEMSLogisticAggregator(members, random_state=0).fit(X, Y, nodes=NAMED)
     without = GEMSLogisticAggregator(members[:1], random_state=0)
     without.fit(X[NODES == 0], Y[NODES == 0])
@@ -99,22 +100,22 @@ def test_rows_alone_count_beside_classifiers():
     ridges = [(name, None) for name in NAMES]
     ridges[0] = "lyon", RidgeClassifier().fit(X[NODES == 0], Y[NODES == 0])
     agg = GEMSLogisticAggregator(ridges).fit(X, Y, nodes=NAMED)
-    whole = RidgeClassifier().fit(X, Y)
+    pooled = RidgeClassifier().fit(X, Y)
     assert agg.exact_
-    np.testing.assert_array_equal(agg.predict(X), whole.predict(X))
+    np.testing.assert_array_equal(agg.predict(X), pooled.predict(X))
 
 
 @pytest.mark.parametrize("n_rounds", [1, 3])
 def test_files_requests_and_rows_give_the_same(n_rounds, tmp_path):
     agg = GEMSLogisticAggregator(random_state=0, n_rounds=n_rounds)
-    members = with_rows_alone("paris", "nice")
+    members = members_without_classifiers_at("paris", "nice")
     by_rows = clone(agg).set_params(estimators=members).fit(X, Y, nodes=NAMED)
     if n_rounds == 1:
         sent = []
         for name, clf in members:
             sent.append(tmp_path / name)
-            own = NAMED == name
-            agg.summarize(clf, X[own], Y[own], name=name).save(sent[-1])
+            is_of_node = NAMED == name
+            agg.summarize(clf, X[is_of_node], Y[is_of_node], name=name).save(sent[-1])
             assert Summary.load(sent[-1]).network.has_classifier == (clf is not None)
         by_files = clone(agg).set_params(estimators=sent).fit()
         np.testing.assert_array_equal(by_files.coef_, by_rows.coef_)
@@ -127,16 +128,17 @@ def test_files_requests_and_rows_give_the_same(n_rounds, tmp_path):
 
 def test_rows_alone_in_chunks_and_frames():
     agg = GEMSLogisticAggregator(random_state=0, n_components=1)
-    whole = agg.summarize(None, X, Y, name="lyon")
+    at_once = agg.summarize(None, X, Y, name="lyon")
     # There is no model whose loss has a gradient.
-    assert "gradient" not in whole.message.content["answers"]["0"]["reply"]
-    told = agg.summarize(None, name="lyon", chunks=lambda: iter([(X, Y)]))
+    assert "gradient" not in at_once.message.content["answers"]["0"]["reply"]
+    in_chunks = agg.summarize(None, name="lyon", chunks=lambda: iter([(X, Y)]))
     X_frame = pd.DataFrame(X, columns=list("abcd"))
-    framed = agg.summarize(None, X_frame, Y, name="lyon")
-    assert framed.network.feature_names_in.tolist() == list("abcd")
-    for summary in (told, framed):
+    of_frame = agg.summarize(None, X_frame, Y, name="lyon")
+    assert of_frame.network.feature_names_in.tolist() == list("abcd")
+    for summary in (in_chunks, of_frame):
         one, other = (
-            clone(agg).set_params(estimators=[own]).fit() for own in (summary, whole)
+            clone(agg).set_params(estimators=[estimator]).fit()
+            for estimator in (summary, at_once)
         )
         np.testing.assert_allclose(one.coef_, other.coef_, rtol=1e-5, atol=1e-7)
 
@@ -156,7 +158,7 @@ def test_rows_alone_in_chunks_and_frames():
     ids=lambda agg: type(agg).__name__,
 )
 def test_who_needs_classifiers_says_which_node_has_none(agg):
-    agg.set_params(estimators=with_rows_alone("paris"))
+    agg.set_params(estimators=members_without_classifiers_at("paris"))
     with pytest.raises(TypeError, match="'paris' has no classifier, but"):
         agg.fit(X, Y, nodes=NAMED)
     if hasattr(agg, "summarize") and getattr(agg, "n_rounds", 1) == 1:
@@ -165,13 +167,17 @@ def test_who_needs_classifiers_says_which_node_has_none(agg):
 
 
 def test_what_is_missing_is_said():
-    agg = GEMSLogisticAggregator(with_rows_alone("paris"), random_state=0)
-    for given in ({}, {"X": X, "y": Y}):
-        with pytest.raises(ValueError, match="'paris' has no classifier, so fit has"):
-            agg.fit(**given)
-    own = NODES != 1
+    agg = GEMSLogisticAggregator(
+        members_without_classifiers_at("paris"), random_state=0
+    )
+    message = "'paris' has no classifier, so fit needs the rows"
+    with pytest.raises(ValueError, match=message):
+        agg.fit()
+    with pytest.raises(ValueError, match=message):
+        agg.fit(X, Y)
+    is_elsewhere = NODES != 1
     with pytest.raises(ValueError, match="'paris'"):
-        agg.fit(X[own], Y[own], nodes=NAMED[own])
+        agg.fit(X[is_elsewhere], Y[is_elsewhere], nodes=NAMED[is_elsewhere])
     agg.fit(X, Y, nodes=NAMED)
     with pytest.raises(TypeError, match="'paris' has no classifier, but"):
         agg.good_enough_spaces(X, Y, nodes=NAMED)
@@ -183,15 +189,19 @@ def test_what_is_missing_is_said():
 
 def test_rows_alone_come_and_go():
     agg = GEMSLogisticAggregator(
-        with_rows_alone("paris", "nice")[:2], keep_replies=True, random_state=0
+        members_without_classifiers_at("paris", "nice")[:2],
+        keep_replies=True,
+        random_state=0,
     )
-    two = NODES != 2
-    agg.fit(X[two], Y[two], nodes=NAMED[two])
+    is_old = NODES != 2
+    agg.fit(X[is_old], Y[is_old], nodes=NAMED[is_old])
     before = agg.coef_
-    agg.update([("nice", None)], X[~two], Y[~two])
-    whole = clone(agg).set_params(estimators=with_rows_alone("paris", "nice"))
-    whole.fit(X, Y, nodes=NAMED)
-    np.testing.assert_array_equal(agg.coef_, whole.coef_)
+    agg.update([("nice", None)], X[~is_old], Y[~is_old])
+    of_all = clone(agg).set_params(
+        estimators=members_without_classifiers_at("paris", "nice")
+    )
+    of_all.fit(X, Y, nodes=NAMED)
+    np.testing.assert_array_equal(agg.coef_, of_all.coef_)
     np.testing.assert_array_equal(agg.forget("nice").coef_, before)
 
 
@@ -204,30 +214,41 @@ def test_the_command_answers_without_a_model(tmp_path):
     start = ["start", folder, "--method", "pooled", "--nodes", "lyon"]
     assert main([*start, "--set", "pooled=GaussianNB"]) == 0
     request = next((tmp_path / "work" / "requests").iterdir())
-    told = ["--rows", str(tmp_path / "rows.csv"), "--label", "label", "--name", "lyon"]
-    assert main(["answer", str(request), *told, "--yes"]) == 0
+    arguments = [
+        "--rows",
+        str(tmp_path / "rows.csv"),
+        "--label",
+        "label",
+        "--name",
+        "lyon",
+    ]
+    assert main(["answer", str(request), *arguments, "--yes"]) == 0
     out = str(tmp_path / "model.joblib")
     assert main(["combine", folder, "--out", out]) == 0
     joblib = pytest.importorskip("joblib")
-    found = joblib.load(out)
-    assert type(found).__name__ == "GaussianNB"
-    assert found.classes_.tolist() == ["ant", "bee", "cat"]
+    classifier = joblib.load(out)
+    assert type(classifier).__name__ == "GaussianNB"
+    assert classifier.classes_.tolist() == ["ant", "bee", "cat"]
 
 
 # ---- classifiers that are left aside -------------------------------------------
 
 
-def told_by(members, heard=None, **options):
+def channel_to(members, heard=None, **options):
     """A channel to nodes with these classifiers, by name."""
 
     def ask(requests):
         replies = {}
         for name, request in requests.items():
-            here = name == NAMED
-            data = reply_to(
-                request.to_bytes(), members[name], X[here], Y[here], name=name
+            is_of_node = name == NAMED
+            reply = reply_to(
+                request.to_bytes(),
+                members[name],
+                X[is_of_node],
+                Y[is_of_node],
+                name=name,
             )
-            replies[name] = Message.from_bytes(data)
+            replies[name] = Message.from_bytes(reply)
             if heard is not None:
                 heard.append((request, replies[name]))
         return replies
@@ -235,7 +256,7 @@ def told_by(members, heard=None, **options):
     return Nodes(ask, NAMES, **options)
 
 
-def of_other_rows():
+def unusable_classifiers():
     """Classifiers that cannot be used: no linear models, or of other features."""
     return {
         "lyon": RandomForestClassifier(3, random_state=0).fit(X, Y),
@@ -246,9 +267,11 @@ def of_other_rows():
 
 def test_a_channel_may_leave_classifiers_aside(tmp_path):
     heard = []
-    channel = RowsAlone(told_by(of_other_rows(), heard))
+    channel = RowsAlone(channel_to(unusable_classifiers(), heard))
     agg = GEMSLogisticAggregator(channel, random_state=0).fit()
-    alone = GEMSLogisticAggregator(told_by(dict.fromkeys(NAMES)), random_state=0).fit()
+    alone = GEMSLogisticAggregator(
+        channel_to(dict.fromkeys(NAMES)), random_state=0
+    ).fit()
     np.testing.assert_array_equal(agg.coef_, alone.coef_)
     for request, reply in heard:
         assert request.content["rows_alone"] and "left aside" in str(asks(request))
@@ -257,7 +280,7 @@ def test_a_channel_may_leave_classifiers_aside(tmp_path):
     assert heard[-1][0].task == "score" and heard[-1][0].content["rows_alone"]
     assert np.isnan(agg.node_scores_["local"]).all()
     with pytest.raises(TypeError, match="'lyon'"):
-        GEMSLogisticAggregator(told_by(of_other_rows()), random_state=0).fit()
+        GEMSLogisticAggregator(channel_to(unusable_classifiers()), random_state=0).fit()
     # The channel itself is none of it.
     assert repr(channel).startswith("RowsAlone(Nodes(") and channel.names == NAMES
     again = pickle.loads(pickle.dumps(agg))
@@ -268,7 +291,8 @@ def test_a_channel_may_leave_classifiers_aside(tmp_path):
 
 
 def test_a_folder_may_leave_classifiers_aside(tmp_path):
-    members, folder = of_other_rows(), tmp_path / "folder"
+    members = unusable_classifiers()
+    folder = tmp_path / "folder"
     while True:
         channel = RowsAlone(Folder(folder, NAMES))
         try:
@@ -276,10 +300,19 @@ def test_a_folder_may_leave_classifiers_aside(tmp_path):
             break
         except RepliesMissingError as missing:
             for name, path in missing.requests.items():
-                here, own = name == NAMED, {"name": name, "state": tmp_path / name}
-                answer(path, members[name], X[here], Y[here], **own)
+                is_of_node = name == NAMED
+                answer(
+                    path,
+                    members[name],
+                    X[is_of_node],
+                    Y[is_of_node],
+                    name=name,
+                    state=tmp_path / name,
+                )
     assert Folder(folder).agreement == channel.agreement
-    alone = GEMSLogisticAggregator(told_by(dict.fromkeys(NAMES)), random_state=0).fit()
+    alone = GEMSLogisticAggregator(
+        channel_to(dict.fromkeys(NAMES)), random_state=0
+    ).fit()
     np.testing.assert_array_equal(agg.coef_, alone.coef_)
 
 
@@ -288,7 +321,7 @@ def test_replies_with_and_without_classifiers_are_kept_apart():
         name: LogisticRegression(C=1e-3).fit(X[k::4], Y[k::4])
         for k, name in enumerate(NAMES)
     }
-    channel = told_by(members)
+    channel = channel_to(members)
     looking = GEMSLogisticAggregator(channel, random_state=0)
     first = clone(looking).fit().coef_
     alone = clone(looking).set_params(estimators=RowsAlone(channel)).fit().coef_
@@ -322,8 +355,8 @@ def test_a_pooled_classifier_does_not_look_at_members_before_a_front(
     if way == "rows":
         agg.set_params(estimators=list(members.items())).fit(X, Y, nodes=NAMED)
     elif way == "files":
-        for name, own in members.items():
-            agg.summarize(own, *rows[name], name=name).save(tmp_path / name)
+        for name, classifier in members.items():
+            agg.summarize(classifier, *rows[name], name=name).save(tmp_path / name)
         agg.set_params(estimators=[tmp_path / name for name in NAMES]).fit()
     elif way == "exchange":
         agg.set_params(front=FRONTS[front])  # fitted by the nodes
@@ -360,7 +393,7 @@ def test_members_before_a_front_are_named_where_they_are_looked_at():
     } | {"nice": None}
     wide = PooledTransformer(FRONTS["other features"]).fit(X, nodes=NAMED)
     words = "'lyon': its classifier was fitted on 4 features, but 24 come out of"
-    agg = GEMSLogisticAggregator(told_by(raw), front=wide, random_state=0)
+    agg = GEMSLogisticAggregator(channel_to(raw), front=wide, random_state=0)
     with pytest.raises(ValueError, match=words):
         agg.fit()
     with pytest.raises(ValueError, match=words):
@@ -368,24 +401,31 @@ def test_members_before_a_front_are_named_where_they_are_looked_at():
     with pytest.raises(ValueError, match=words):
         agg.summarize(raw["lyon"], X, Y, name="lyon")
     # Of as many features nothing but their labels tells it.
-    shift, here = X + 100.0, NAMED == "lyon"
-    clf = LogisticRegression().fit(shift[here], Y[here])
+    shift = X + 100.0
+    is_of_lyon = NAMED == "lyon"
+    clf = LogisticRegression().fit(shift[is_of_lyon], Y[is_of_lyon])
     front = PooledTransformer(StandardScaler()).fit(shift, nodes=NAMED)
-    said = clf.predict(front.transform(shift))
-    few = here & ((said != Y) | (np.arange(len(Y)) % 4 == 0))
+    predicted = clf.predict(front.transform(shift))
+    mostly_wrong = is_of_lyon & ((predicted != Y) | (np.arange(len(Y)) % 4 == 0))
     agg = GEMSLogisticAggregator(front=front, random_state=0)
     content = first_request(agg, agg._first_requests()).content
     request = Message.of("join", **content, front=front.as_front().as_content())
     words = "'lyon': after the front its classifier labels"
     with pytest.warns(UserWarning, match=words):
-        reply_to(request, clf, shift[few], Y[few], name="lyon")
+        reply_to(request, clf, shift[mostly_wrong], Y[mostly_wrong], name="lyon")
     with pytest.warns(UserWarning, match=words):
-        agg.summarize(clf, shift[few], Y[few], name="lyon")
-    reply_to(request.with_fields(rows_alone=True), clf, shift[few], Y[few], name="lyon")
+        agg.summarize(clf, shift[mostly_wrong], Y[mostly_wrong], name="lyon")
+    reply_to(
+        request.with_fields(rows_alone=True),
+        clf,
+        shift[mostly_wrong],
+        Y[mostly_wrong],
+        name="lyon",
+    )
 
 
 def test_fits_through_different_fronts_do_not_share_replies():
-    channel = told_by(dict.fromkeys(NAMES))
+    channel = channel_to(dict.fromkeys(NAMES))
     front = PooledTransformer(MinMaxScaler(), bounds=(-100, 100)).fit(X, nodes=NAMED)
     through = GEMSLogisticAggregator(channel, front=front, random_state=0)
     first = clone(through).fit().coef_

@@ -35,7 +35,8 @@ CASES = {
     "weighted": {"node_weight": [1.0, 2.0, 3.0], "C": 0.1},
     "by loss": {"criterion": "log_loss", "epsilon": 1.0, "on_empty": "ignore"},
 }
-SOME = {"by loss": {"classes": list("abcde")}}
+# What nodes have to be told in a case.
+OPTIONS = {"by loss": {"classes": list("abcde")}}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -44,21 +45,26 @@ def test_a_fit_on_summaries_has_the_bits_of_one_on_rows(case, tmp_path):
     settings = {**CASES[case], "random_state": 0}
     locals_ = classifiers()
     direct = GEMSLogisticAggregator(locals_, **settings).fit(X, y, nodes=nodes)
-    told = summaries(GEMSLogisticAggregator(**settings), locals_, **SOME.get(case, {}))
-    paths = [tmp_path / f"{summary.name}.safetensors" for summary in told]
-    for summary, path in zip(told, paths, strict=True):
+    sent = summaries(
+        GEMSLogisticAggregator(**settings), locals_, **OPTIONS.get(case, {})
+    )
+    paths = [tmp_path / f"{summary.name}.safetensors" for summary in sent]
+    for summary, path in zip(sent, paths, strict=True):
         summary.save(path)
-    for given in (told, [str(path) for path in paths], [told[0], paths[1], told[2]]):
-        agg = GEMSLogisticAggregator(given, **settings).fit()
+    for estimators in (
+        sent,
+        [str(path) for path in paths],
+        [sent[0], paths[1], sent[2]],
+    ):
+        agg = GEMSLogisticAggregator(estimators, **settings).fit()
         assert np.array_equal(agg.coef_, direct.coef_)
         assert np.array_equal(agg.intercept_, direct.intercept_)
         assert agg.node_names_ == NAMES
         assert np.array_equal(agg.predict_proba(X), direct.predict_proba(X))
         assert np.isnan(agg.node_scores_["aggregate"]).all()
         if "epsilon" in settings:
-            ours, theirs = agg.node_scores_, direct.node_scores_
-            assert ours["radius"] == theirs["radius"]
-            assert ours["local"] == theirs["local"]
+            for score in ("radius", "local"):
+                assert agg.node_scores_[score] == direct.node_scores_[score]
 
 
 @pytest.mark.parametrize("geometry", ["gram", "ellipsoid"])
@@ -74,15 +80,16 @@ def test_other_points_of_spaces_differ_by_their_temperature_only(
         "random_state": 0,
     }
     direct = GEMSLogisticAggregator(classifiers(), **settings).fit(X, y, nodes=nodes)
-    told = summaries(GEMSLogisticAggregator(**settings), classifiers())
-    agg = GEMSLogisticAggregator(told, **settings).fit()
-    ours, theirs = agg.decision_function(X), direct.decision_function(X)
+    sent = summaries(GEMSLogisticAggregator(**settings), classifiers())
+    agg = GEMSLogisticAggregator(sent, **settings).fit()
+    ours = agg.decision_function(X)
+    theirs = direct.decision_function(X)
     factor = np.vdot(ours, theirs) / np.vdot(ours, ours)
     np.testing.assert_allclose(factor * ours, theirs, atol=1e-9 * np.abs(theirs).max())
     # Gaussians of these moments are about as sure as the rows.
     assert 0.6 < factor < 1.6
     # Rows that belong to nobody calibrate as those of the nodes do.
-    spare = GEMSLogisticAggregator(told, **settings).fit(X, y)
+    spare = GEMSLogisticAggregator(sent, **settings).fit(X, y)
     logits = ours - ours.mean(axis=1, keepdims=True)
     codes = np.searchsorted(spare.classes_, y)
     again = fit_inverse_temperature(logits, codes)
@@ -94,8 +101,8 @@ def test_one_summary_alone_is_the_node_s_own_model():
     (name, clf), *_ = classifiers()
     for intersection in ("consensus", "deepest"):
         settings = {"intersection": intersection, "random_state": 0}
-        told = summaries(GEMSLogisticAggregator(**settings), [(name, clf)])
-        agg = GEMSLogisticAggregator(told, **settings).fit()
+        sent = summaries(GEMSLogisticAggregator(**settings), [(name, clf)])
+        agg = GEMSLogisticAggregator(sent, **settings).fit()
         np.testing.assert_allclose(
             agg.predict_proba(X), clf.predict_proba(X), atol=1e-9
         )
@@ -112,18 +119,18 @@ def test_one_summary_alone_is_the_node_s_own_model():
 def test_other_kinds_of_classifier(model):
     X, y, nodes = rows()
     # LDA needs features with spread.
-    kept = np.ptp(X[nodes == "rome"], axis=0) > 0
+    is_spread = np.ptp(X[nodes == "rome"], axis=0) > 0
     locals_ = [
-        (n, clone(model).fit(X[nodes == n][:, kept], y[nodes == n])) for n in NAMES
+        (n, clone(model).fit(X[nodes == n][:, is_spread], y[nodes == n])) for n in NAMES
     ]
     agg = GEMSLogisticAggregator(random_state=0)
-    told = [
-        agg.summarize(clf, X[nodes == n][:, kept], y[nodes == n], name=n)
+    sent = [
+        agg.summarize(clf, X[nodes == n][:, is_spread], y[nodes == n], name=n)
         for n, clf in locals_
     ]
     direct = GEMSLogisticAggregator(locals_, random_state=0)
-    direct.fit(X[:, kept], y, nodes=nodes)
-    agg.set_params(estimators=told).fit()
+    direct.fit(X[:, is_spread], y, nodes=nodes)
+    agg.set_params(estimators=sent).fit()
     assert np.array_equal(agg.coef_, direct.coef_)
     assert agg.exact_ == direct.exact_
     assert (agg.pooled_form_.reason is None) == (direct.pooled_form_.reason is None)
@@ -134,17 +141,22 @@ def test_held_out_rows_sparse_rows_and_float32():
     held_out = np.arange(len(y)) % 4 == 0
     for convert in (csr_matrix, lambda X: X.astype(np.float32)):
         agg = GEMSLogisticAggregator(epsilon=0.7, on_empty="ignore", random_state=0)
-        told, given = [], convert(X)
+        sent = []
+        X_converted = convert(X)
         for name, clf in classifiers():
-            own = nodes == name
-            told.append(
+            is_of_node = nodes == name
+            sent.append(
                 agg.summarize(
-                    clf, given[own], y[own], name=name, held_out=held_out[own]
+                    clf,
+                    X_converted[is_of_node],
+                    y[is_of_node],
+                    name=name,
+                    held_out=held_out[is_of_node],
                 )
             )
         direct = clone(agg).set_params(estimators=classifiers())
-        direct.fit(given, y, nodes=nodes, held_out=held_out)
-        agg.set_params(estimators=told).fit()
+        direct.fit(X_converted, y, nodes=nodes, held_out=held_out)
+        agg.set_params(estimators=sent).fit()
         assert np.array_equal(agg.coef_, direct.coef_)
         assert agg.node_scores_["radius"] == direct.node_scores_["radius"]
 
@@ -160,17 +172,18 @@ def test_a_node_of_one_class_and_one_that_knows_others_rows():
     owner = np.where(only & (np.arange(len(y)) % 2 == 0), "lyon", "paris")
     agg = GEMSLogisticAggregator(random_state=0)
     (_, lyon), (_, paris) = locals_
-    own, others = owner == "lyon", owner == "paris"
-    told = [agg.summarize(lyon, X[own], y[own], name="lyon")]
+    in_lyon = owner == "lyon"
+    in_paris = owner == "paris"
+    sent = [agg.summarize(lyon, X[in_lyon], y[in_lyon], name="lyon")]
     with pytest.warns(
         UnseenClassesWarning, match="'paris' has rows of the classes 'a'"
     ):
-        told.append(agg.summarize(paris, X[others], y[others], name="paris"))
+        sent.append(agg.summarize(paris, X[in_paris], y[in_paris], name="paris"))
     direct = GEMSLogisticAggregator(locals_, random_state=0).fit(X, y, nodes=owner)
-    agg.set_params(estimators=told).fit()
+    agg.set_params(estimators=sent).fit()
     assert np.array_equal(agg.coef_, direct.coef_)
     with pytest.raises(ValueError, match="'paris' has rows of the classes 'a', which"):
-        agg.set_params(estimators=told[1:]).fit()
+        agg.set_params(estimators=sent[1:]).fit()
 
 
 # ---- networks ---------------------------------------------------------------------
@@ -182,8 +195,8 @@ def test_networks_matched_from_summaries():
         StandardScaler(), MLPClassifier((7,), random_state=0, max_iter=40)
     )
     locals_ = classifiers(model)
-    told = summaries(PFNMAggregator(random_state=0), locals_)
-    agg = PFNMAggregator(told, random_state=0).fit()
+    sent = summaries(PFNMAggregator(random_state=0), locals_)
+    agg = PFNMAggregator(sent, random_state=0).fit()
     counts = [[np.sum((nodes == n) & (y == c)) for c in "abcde"] for n in NAMES]
     direct = PFNMAggregator(locals_, random_state=0).fit(n_class_samples=counts)
     for ours, theirs in zip(agg.coefs_, direct.coefs_, strict=True):
@@ -211,21 +224,21 @@ def test_summaries_beside_classifiers():
     X, y, nodes = rows()
     locals_ = classifiers()
     agg = GEMSLogisticAggregator(random_state=0)
-    told = summaries(agg, locals_)
+    sent = summaries(agg, locals_)
     direct = clone(agg).set_params(estimators=locals_).fit(X, y, nodes=nodes)
-    here = nodes == "paris"
-    agg.set_params(estimators=[told[0], locals_[1], told[2]])
-    agg.fit(X[here], y[here], nodes=nodes[here])
+    in_paris = nodes == "paris"
+    agg.set_params(estimators=[sent[0], locals_[1], sent[2]])
+    agg.fit(X[in_paris], y[in_paris], nodes=nodes[in_paris])
     assert np.array_equal(agg.coef_, direct.coef_)
     scores = agg.node_scores_["aggregate"]
     assert np.isnan(scores[[0, 2]] if isinstance(scores, np.ndarray) else scores[0])
     assert scores[1] == direct.node_scores_["aggregate"][1]
     # Without nodes= rows go to whom they can belong, and to no summary.
-    agg.fit(X[here], y[here])
+    agg.fit(X[in_paris], y[in_paris])
     assert np.array_equal(agg.coef_, direct.coef_)
     # A classifier without a name is called by its place.
-    agg.set_params(estimators=[told[0], locals_[1][1], told[2]])
-    assert agg.fit(X[here], y[here]).node_names_ == ["lyon", "1", "rome"]
+    agg.set_params(estimators=[sent[0], locals_[1][1], sent[2]])
+    assert agg.fit(X[in_paris], y[in_paris]).node_names_ == ["lyon", "1", "rome"]
 
 
 def test_rows_named_for_a_summary_only_score_it():
@@ -235,9 +248,9 @@ def test_rows_named_for_a_summary_only_score_it():
     without = clone(agg).fit()
     agg.fit(X[:90], y[:90], nodes=np.full(90, "rome"))
     assert np.array_equal(agg.coef_, without.coef_)
-    known = np.isin(y[:90], agg.estimators_[2].network.classes)
+    is_known = np.isin(y[:90], agg.estimators_[2].network.classes)
     assert agg.node_scores_["aggregate"][2] == pytest.approx(
-        np.mean(agg.predict(X[:90]) == y[:90], where=known)
+        np.mean(agg.predict(X[:90]) == y[:90], where=is_known)
     )
     assert np.isnan(agg.node_scores_["aggregate"][0])
 
@@ -294,8 +307,8 @@ def test_what_is_decided_at_the_nodes_is_not_searched_over():
 )
 def test_a_difference_to_what_nodes_decided_names_node_and_parameter(changed, words):
     agg = GEMSLogisticAggregator(random_state=0)
-    told = summaries(agg, classifiers())
-    agg.set_params(estimators=told, **changed)
+    sent = summaries(agg, classifiers())
+    agg.set_params(estimators=sent, **changed)
     with pytest.raises(ValueError, match=f"Node 'lyon' was summarized with {words}"):
         agg.fit()
 
@@ -303,7 +316,7 @@ def test_a_difference_to_what_nodes_decided_names_node_and_parameter(changed, wo
 @pytest.mark.filterwarnings(EMPTY)
 def test_what_the_server_decides_may_differ():
     agg = GEMSLogisticAggregator(random_state=0)
-    told = summaries(agg, classifiers(), space=True)
+    sent = summaries(agg, classifiers(), space=True)
     for changed in (
         {"epsilon": 0.9},
         {"intersection": "deepest"},
@@ -311,7 +324,7 @@ def test_what_the_server_decides_may_differ():
         {"construction": Sampled(max_radius=0.5), "epsilon": 0.5},
         {"C": 3.0},
     ):
-        GEMSLogisticAggregator(told, random_state=0, **changed).fit()
+        GEMSLogisticAggregator(sent, random_state=0, **changed).fit()
 
 
 # ---- nodes that come and go -------------------------------------------------------
@@ -319,14 +332,14 @@ def test_what_the_server_decides_may_differ():
 
 def test_summaries_come_and_go():
     agg = GEMSLogisticAggregator(keep_replies=True, random_state=0)
-    told = summaries(agg, classifiers())
-    agg.set_params(estimators=told[:2]).fit()
-    agg.update([told[2]])
-    every = clone(agg).set_params(estimators=told).fit()
+    sent = summaries(agg, classifiers())
+    agg.set_params(estimators=sent[:2]).fit()
+    agg.update([sent[2]])
+    every = clone(agg).set_params(estimators=sent).fit()
     assert np.array_equal(agg.coef_, every.coef_)
     agg.forget("lyon")
-    left = clone(agg).set_params(estimators=told[1:]).fit()
-    assert np.array_equal(agg.coef_, left.coef_)
+    without_lyon = clone(agg).set_params(estimators=sent[1:]).fit()
+    assert np.array_equal(agg.coef_, without_lyon.coef_)
     assert agg.classes_.tolist() == ["b", "c", "d", "e"]
 
 
@@ -334,27 +347,28 @@ def test_files_are_read_when_they_are_asked(tmp_path):
     agg = GEMSLogisticAggregator(random_state=0)
     for summary in summaries(agg, classifiers()):
         summary.save(tmp_path / summary.name)
-    lazy = Summary.at(tmp_path / "lyon")
-    whole = Summary.load(tmp_path / "lyon")
-    assert repr(lazy) == repr(whole)
-    assert len(pickle.dumps(lazy)) < len(pickle.dumps(whole)) / 5
-    for request in whole.requests:
-        one, other = lazy.get(request), whole.get(request)
-        assert one.to_bytes() == other.to_bytes()
+    on_disk = Summary.at(tmp_path / "lyon")
+    in_memory = Summary.load(tmp_path / "lyon")
+    assert repr(on_disk) == repr(in_memory)
+    assert len(pickle.dumps(on_disk)) < len(pickle.dumps(in_memory)) / 5
+    for request in in_memory.requests:
+        assert on_disk.get(request).to_bytes() == in_memory.get(request).to_bytes()
         if request.task == "moments":
             # Of what comes out of layers it says nothing.
             hidden = {"weights": [np.zeros((65, 2))], "activation": ["relu"]}
             request = Message.of("moments", **request.content, hidden=hidden)
-            assert lazy.get(request) is whole.get(request) is None
-    assert lazy.get(Message.of("moments", kind="class")) is None
+            assert on_disk.get(request) is in_memory.get(request) is None
+    assert on_disk.get(Message.of("moments", kind="class")) is None
 
 
 def test_rows_of_a_summary_that_comes_score():
     agg = GEMSLogisticAggregator(keep_replies=True, random_state=0)
     sent = summaries(agg, classifiers())
     X, y, nodes = rows()
-    own = nodes == sent[2].name
+    is_of_node = nodes == sent[2].name
     agg.set_params(estimators=sent[:2]).fit()
-    agg.update([sent[2]], X[own], y[own], nodes=nodes[own])
+    agg.update([sent[2]], X[is_of_node], y[is_of_node], nodes=nodes[is_of_node])
     scores = agg.node_scores_["aggregate"]
-    assert np.isnan(scores[:2]).all() and scores[2] == agg.score(X[own], y[own])
+    assert np.isnan(scores[:2]).all() and scores[2] == agg.score(
+        X[is_of_node], y[is_of_node]
+    )

@@ -29,7 +29,8 @@ HOLDINGS = {"bern": [0, 1], "lyon": [1, 2, 3], "turin": [0, 2, 3], "graz": [3, 4
 @cache
 def rows():
     X, y = load_digits(n_class=5, return_X_y=True)
-    X, y = StandardScaler().fit_transform(X[:300]), np.array(list("abcde"))[y[:300]]
+    X = StandardScaler().fit_transform(X[:300])
+    y = np.array(list("abcde"))[y[:300]]
     nodes = np.empty(len(y), dtype=object)
     for k, label in enumerate("abcde"):
         holders = [name for name in NAMES if k in HOLDINGS[name]]
@@ -48,24 +49,26 @@ def member(name, kind):
     return clone(kind).fit(X[nodes == name], y[nodes == name])
 
 
-def fitted(names=NAMES, kind=None, **parameters):
+def fitted(names=NAMES, kind=None, *, public=None, **parameters):
+    """A fit on the rows of some nodes; ``public`` marks those of nobody."""
     X, y, nodes = rows()
-    own = np.isin(nodes, names)
-    if "public" in parameters:
-        nodes = np.where(parameters.pop("public"), "public", nodes)
-    given = {"keep_replies": True, "random_state": 0, **parameters}
-    agg = GEMSLogisticAggregator(members(names, kind), **given)
-    return agg.fit(X[own], y[own], nodes=nodes[own])
+    takes_part = np.isin(nodes, names)
+    if public is not None:
+        nodes = np.where(public, "public", nodes)
+    parameters.setdefault("keep_replies", True)
+    parameters.setdefault("random_state", 0)
+    agg = GEMSLogisticAggregator(members(names, kind), **parameters)
+    return agg.fit(X[takes_part], y[takes_part], nodes=nodes[takes_part])
 
 
-def of(names):
+def rows_of(names):
     X, y, nodes = rows()
-    own = np.isin(nodes, names)
-    return X[own], y[own], nodes[own]
+    takes_part = np.isin(nodes, names)
+    return X[takes_part], y[takes_part], nodes[takes_part]
 
 
 def updated(names=("graz",), start=NAMES[:3], **parameters):
-    X, y, nodes = of(names)
+    X, y, nodes = rows_of(names)
     return fitted(start, **parameters).update(members(names), X, y, nodes=nodes)
 
 
@@ -106,8 +109,8 @@ def test_forgetting_is_a_fit_without(name, settings):
         assert "e" in agg.classes_ and "e" not in without.classes_
     if settings.get("random_state", 0) is None:
         # Directions of the spaces are drawn anew, which here bound nothing.
-        found = agg.forget(name)
-        np.testing.assert_array_equal(found.coef_, without.coef_)
+        agg.forget(name)
+        np.testing.assert_array_equal(agg.coef_, without.coef_)
         return
     assert_same(agg.forget(name), without)
 
@@ -121,14 +124,14 @@ def test_an_update_is_a_fit_with(settings):
 def test_there_and_back():
     agg = fitted(NAMES[:3])
     before = agg.coef_.copy()
-    X, y, _ = of(["graz"])
+    X, y, _ = rows_of(["graz"])
     assert agg.update(members(["graz"]), X, y) is agg
     assert np.shape(agg.coef_)[0] == np.shape(before)[0] + 1
     assert agg.forget("graz") is agg
     np.testing.assert_array_equal(agg.coef_, before)
-    again = agg.forget("lyon").forget("bern")
+    agg.forget("lyon").forget("bern")
     alone = fitted(["turin"])
-    np.testing.assert_array_equal(again.coef_, alone.coef_)
+    np.testing.assert_array_equal(agg.coef_, alone.coef_)
 
 
 def test_a_name_that_is_there_is_replaced():
@@ -136,11 +139,11 @@ def test_a_name_that_is_there_is_replaced():
     chosen = np.flatnonzero(nodes == "lyon")[:20]
     clf = LogisticRegression().fit(X[chosen], y[chosen])
     agg = fitted().update([("lyon", clf)], X[chosen], y[chosen])
-    own = np.isin(nodes, NAMES) & (nodes != "lyon")
-    own[chosen] = True
+    is_used = np.isin(nodes, NAMES) & (nodes != "lyon")
+    is_used[chosen] = True
     estimators = [(n, clf if n == "lyon" else m) for n, m in members()]
     other = GEMSLogisticAggregator(estimators, random_state=0)
-    assert_same(agg, other.fit(X[own], y[own], nodes=nodes[own]))
+    assert_same(agg, other.fit(X[is_used], y[is_used], nodes=nodes[is_used]))
 
 
 @pytest.mark.parametrize(
@@ -148,47 +151,48 @@ def test_a_name_that_is_there_is_replaced():
     [RidgeClassifier(), LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1)],
 )
 def test_what_is_exact_stays_exact(kind):
-    X, y, nodes = of(NAMES[:3])
+    X, y, nodes = rows_of(NAMES[:3])
     agg = fitted(kind=kind).forget("graz")
     assert agg.exact_
-    whole = clone(kind).fit(X, y)
-    expected = whole.decision_function(X)
-    found = agg.decision_function(X)
-    shift = (expected - found).mean(axis=1, keepdims=True)
-    np.testing.assert_allclose(found + shift, expected, rtol=1e-6, atol=1e-8)
+    pooled = clone(kind).fit(X, y)
+    expected = pooled.decision_function(X)
+    logits = agg.decision_function(X)
+    shift = (expected - logits).mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(logits + shift, expected, rtol=1e-6, atol=1e-8)
 
 
 def test_nobody_else_is_asked(monkeypatch):
-    agg, asked = fitted(NAMES[:3]), []
+    agg = fitted(NAMES[:3])
+    requests = []
     answer = channel_module.answer
     clear_cache()
 
     def listening(request, member):
-        asked.append((member.name, request.task))
+        requests.append((member.name, request.task))
         return answer(request, member)
 
     monkeypatch.setattr(channel_module, "answer", listening)
-    X, y, _ = of(["graz"])
+    X, y, _ = rows_of(["graz"])
     agg.update(members(["graz"]), X, y)
-    assert {name for name, _ in asked} == {"graz"}
-    assert [entry["task"] for entry in agg.history_] == [task for _, task in asked]
-    asked.clear()
+    assert {name for name, _ in requests} == {"graz"}
+    assert [entry["task"] for entry in agg.history_] == [task for _, task in requests]
+    requests.clear()
     agg.forget("graz")
-    assert asked == [] and agg.history_ == []
+    assert requests == [] and agg.history_ == []
     assert np.isnan(agg.node_scores_["aggregate"]).all()
 
 
 def test_scores_are_those_of_rows_that_are_there():
-    agg, whole = updated(), fitted()
-    scores, expected = agg.node_scores_, whole.node_scores_
+    scores = updated().node_scores_
+    expected = fitted().node_scores_
     assert np.isnan(scores["aggregate"][:3]).all()
     assert scores["aggregate"][3] == expected["aggregate"][3]
     assert scores["n_rows"] == [0, 0, 0, expected["n_rows"][3]]
     assert np.isnan(scores["local"][:3]).all()
     assert scores["local"][3] == expected["local"][3]
-    bounded = {"epsilon": 0.5}  # by spaces, which tell how good the models are
-    scores = updated(**bounded).node_scores_
-    assert scores["local"] == fitted(**bounded).node_scores_["local"]
+    # Spaces tell how good the models are.
+    scores = updated(epsilon=0.5).node_scores_
+    assert scores["local"] == fitted(epsilon=0.5).node_scores_["local"]
 
 
 def test_public_rows_tune_again():
@@ -198,11 +202,11 @@ def test_public_rows_tune_again():
     plain = fitted()
     assert tuned.fine_tuning_ is not None and plain.fine_tuning_ is None
     rest = nodes != "bern"
-    given = GEMSLogisticAggregator(members(NAMES[1:]), random_state=0)
+    without_bern = GEMSLogisticAggregator(members(NAMES[1:]), random_state=0)
     nodes = np.where(public, "public", nodes)
     keep = rest | public
-    given.fit(X[keep], y[keep], nodes=nodes[keep])
-    assert_same(tuned.forget("bern"), given)
+    without_bern.fit(X[keep], y[keep], nodes=nodes[keep])
+    assert_same(tuned.forget("bern"), without_bern)
     # A label that nobody knows any more is left out.
     assert fitted(public=public).forget("graz").classes_.tolist() == list("abcd")
 
@@ -221,7 +225,7 @@ def test_a_copy_and_a_pickle_forget_alone():
 def test_a_failed_update_changes_nothing():
     agg = fitted(NAMES[:3])
     state = {name: id(value) for name, value in vars(agg).items()}
-    X, y, _ = of(["graz"])
+    X, y, _ = rows_of(["graz"])
     with pytest.raises(ValueError, match="5 features|features"):
         agg.update([("graz", LogisticRegression().fit(X[:, :5], y))], X[:, :5], y)
     assert state == {name: id(value) for name, value in vars(agg).items()}
@@ -229,7 +233,7 @@ def test_a_failed_update_changes_nothing():
 
 
 def test_what_cannot_be():
-    X, y, nodes = of(["graz"])
+    X, y, nodes = rows_of(["graz"])
     graz = members(["graz"])
     with pytest.raises(NotFittedError):
         GEMSLogisticAggregator(members(), keep_replies=True).forget("lyon")
@@ -241,7 +245,7 @@ def test_what_cannot_be():
         with pytest.raises(ValueError, match="Set keep_replies=True before fit"):
             call()
     agg = fitted()
-    with pytest.raises(ValueError, match=r"no node 'rome'; nodes are \['bern'"):
+    with pytest.raises(ValueError, match=r"no node 'rome'; the nodes are \['bern'"):
         agg.forget("rome")
     with pytest.raises(ValueError, match="'bern' is the only one"):
         fitted(["bern"]).forget("bern")
@@ -274,42 +278,49 @@ def test_spaces_that_would_have_to_be_asked_for_again():
 # ---- nothing of a node that is forgotten is left -----------------------------------
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_a_forgotten_classifier_is_in_no_parameter_and_no_pickle(named):
-    X, y, nodes = rows()
-    own = members(kind=LinearDiscriminantAnalysis())
-    given = own if named else [clf for _, clf in own]
-    codes = nodes if named else np.array([NAMES.index(node) for node in nodes])
-    agg = GEMSLogisticAggregator(given, keep_replies=True, random_state=0)
-    agg.fit(X, y, nodes=codes)
-    place = NAMES.index("lyon")
-    names = list(NAMES) if named else list("0123")
-    traces = [own[place][1].means_.tobytes(), own[place][1].coef_.tobytes()]
-    record = agg._kept.records[names[place]]
-    replies = [record.get(request) for request in record.requests]
-    traces += [
+def bytes_of_sums(reply):
+    """The bytes of arrays in a reply that are made of the node's rows."""
+    return [
         np.ascontiguousarray(array).tobytes()
-        for reply in replies
         for name, array in reply.arrays.items()
         if name.endswith(("means", "gradient", "triangles"))
     ]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_forgotten_classifier_is_in_no_parameter_and_no_pickle(named):
+    X, y, nodes = rows()
+    named_members = members(kind=LinearDiscriminantAnalysis())
+    estimators = named_members if named else [clf for _, clf in named_members]
+    codes = nodes if named else np.array([NAMES.index(node) for node in nodes])
+    agg = GEMSLogisticAggregator(estimators, keep_replies=True, random_state=0)
+    agg.fit(X, y, nodes=codes)
+    place = NAMES.index("lyon")
+    names = list(NAMES) if named else list("0123")
+    traces = [
+        named_members[place][1].means_.tobytes(),
+        named_members[place][1].coef_.tobytes(),
+    ]
+    record = agg._kept.records[names[place]]
+    for request in record.requests:
+        traces += bytes_of_sums(record.get(request))
     assert len(traces) > 3 and all(trace in pickle.dumps(agg) for trace in traces)
     agg.forget(names[place])
-    left = pickle.dumps(agg)
-    assert not any(trace in left for trace in traces)
-    assert b"lyon" not in left
+    pickled = pickle.dumps(agg)
+    assert not any(trace in pickled for trace in traces)
+    assert b"lyon" not in pickled
     # The list that was given is the user's.
-    assert len(given) == 4
+    assert len(estimators) == 4
     names.remove(names[place])
     assert [name for name, _ in agg.estimators] == names == agg.node_names_
     # Nor does a refit bring it back; the others are known by the same names.
     model = agg.coef_.copy()
     stay = nodes != "lyon"
     owners = nodes[stay] if named else codes[stay].astype(str)
-    for again in (clone(agg), agg):
-        again.fit(X[stay], y[stay], nodes=owners)
-        assert again.node_names_ == names
-        np.testing.assert_array_equal(again.coef_, model)
+    for refitted in (clone(agg), agg):
+        refitted.fit(X[stay], y[stay], nodes=owners)
+        assert refitted.node_names_ == names
+        np.testing.assert_array_equal(refitted.coef_, model)
 
 
 @pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
@@ -317,28 +328,25 @@ def test_a_forgotten_classifier_is_in_no_parameter_and_no_pickle(named):
 def test_a_forgotten_summary_is_in_no_parameter_and_no_pickle(on_disk, tmp_path):
     X, y, nodes = rows()
     agg = GEMSLogisticAggregator(keep_replies=True, random_state=0)
-    given = []
+    estimators = []
     for name, clf in members():
-        own = nodes == name
-        given.append(agg.summarize(clf, X[own], y[own], name=name, min_rows=1))
-    arrays = given[1].message.arrays.items()
-    traces = [
-        np.ascontiguousarray(array).tobytes()
-        for name, array in arrays
-        if name.endswith(("means", "gradient"))
-    ]
+        is_of_node = nodes == name
+        estimators.append(
+            agg.summarize(clf, X[is_of_node], y[is_of_node], name=name, min_rows=1)
+        )
+    traces = bytes_of_sums(estimators[1].message)
     if on_disk:
         paths = [tmp_path / f"{k}.safetensors" for k in range(4)]
-        for path, summary in zip(paths, given, strict=True):
+        for path, summary in zip(paths, estimators, strict=True):
             summary.save(path)
-        given = paths
-    agg.set_params(estimators=given).fit()
+        estimators = paths
+    agg.set_params(estimators=estimators).fit()
     # Files are read when they are needed.
     assert all((trace in pickle.dumps(agg)) != on_disk for trace in traces)
     agg.forget("lyon")
-    left = pickle.dumps(agg)
-    assert not any(trace in left for trace in traces) and b"lyon" not in left
-    assert agg.estimators == [given[0], *given[2:]]
+    pickled = pickle.dumps(agg)
+    assert not any(trace in pickled for trace in traces) and b"lyon" not in pickled
+    assert agg.estimators == [estimators[0], *estimators[2:]]
     model = agg.coef_.copy()
     assert agg.fit().node_names_ == ["bern", "turin", "graz"]
     np.testing.assert_array_equal(agg.coef_, model)
@@ -352,23 +360,23 @@ def test_what_came_by_an_update_is_forgotten_as_well():
     assert agg.node_names_ == [name for name, _ in agg.estimators] == NAMES[:3]
     assert clf.coef_.tobytes() not in pickle.dumps(agg)
     # One that took the place of another leaves with that.
-    X, y, _ = of(["lyon"])
+    X, y, _ = rows_of(["lyon"])
     new = LogisticRegression(C=0.1).fit(X, y)
     agg.update([("lyon", new)], X, y).forget("lyon")
-    left = pickle.dumps(agg)
-    assert new.coef_.tobytes() not in left and b"lyon" not in left
+    pickled = pickle.dumps(agg)
+    assert new.coef_.tobytes() not in pickled and b"lyon" not in pickled
     # Where all of them are gone those that came stay.
-    X, y, _ = of(["graz"])
+    X, y, _ = rows_of(["graz"])
     agg.update(members(["graz"]), X, y).forget("bern").forget("turin")
     assert agg.node_names_ == [name for name, _ in agg.estimators] == ["graz"]
 
 
 def test_a_node_that_cannot_be_forgotten_stays():
     agg = fitted(criterion="log_loss", epsilon=1.5)
-    given = agg.estimators
+    estimators = agg.estimators
     with pytest.raises(ValueError, match="would have to be asked again"):
         agg.forget("graz")
-    assert agg.estimators is given
+    assert agg.estimators is estimators
 
 
 def test_clones_that_are_trained_here_can_be_forgotten():
@@ -381,9 +389,9 @@ def test_clones_that_are_trained_here_can_be_forgotten():
     counts = agg.node_scores_["n_rows"]
     agg.forget("bern")
     assert agg.node_names_ == ["graz", "lyon", "turin"] and len(counts) == 4
-    own = np.isin(nodes, agg.node_names_)
+    is_left = np.isin(nodes, agg.node_names_)
     others = [(n, m) for n, m in zip(plain.node_names_, plain.estimators_, strict=True)]
     others = [(name, member) for name, member in others if name != "bern"]
     alone = GEMSLogisticAggregator(others, random_state=0)
-    alone.fit(X[own], y[own], nodes=nodes[own])
+    alone.fit(X[is_left], y[is_left], nodes=nodes[is_left])
     np.testing.assert_allclose(agg.coef_, alone.coef_, rtol=1e-6, atol=1e-8)

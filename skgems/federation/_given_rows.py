@@ -1,0 +1,124 @@
+"""The rows that ``fit`` was given: validated, behind the front, and whose they are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.multiclass import check_classification_targets
+
+from ..base import BaseAggregator, Features
+from ..steps import DocumentFront, Front, as_rows, front_of_content
+from . import _nodes
+from ._fronts import fit_front, raise_front_not_fitted, through_front
+from ._nodes import Rows, RowsLike
+from ._run import Run
+
+# Code of a row whose node, behind a channel, takes no part: no index of a node, and not
+# the code of public rows.
+_LEFT_OUT = -2
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GivenRows:
+    """The rows that were given to ``fit``: validated, and behind the front."""
+
+    X: Rows
+    y: np.ndarray  # (n_rows,), labels
+    features: Features
+    held_out: np.ndarray | None  # (n_rows,), bool: rows that only score; None: none
+    # (n_rows,), int: index of the node that owns each row, -1 for public rows. None:
+    # nobody said, and a row is of each node whose classifier has seen its label.
+    owners: np.ndarray | None = None
+    # (n_rows,), bool: rows that their simulated node did not train on. None: nodes are
+    # not simulated.
+    not_trained_on: np.ndarray | None = None
+
+    def __getitem__(self, chosen: np.ndarray) -> "GivenRows":
+        """Some of the rows, by a mask of shape (n_rows,)."""
+        return replace(
+            self,
+            X=self.X[chosen],
+            y=self.y[chosen],
+            held_out=None if self.held_out is None else self.held_out[chosen],
+            owners=None if self.owners is None else self.owners[chosen],
+        )
+
+
+def as_front_takes_them(aggregator: BaseAggregator, X: RowsLike) -> RowsLike:
+    """Rows as the front takes them, if there is one: as a table, array or documents."""
+    if aggregator.front is None or X is None:
+        return X
+    front = aggregator._agreed_front
+    return front.rows(X) if isinstance(front, DocumentFront) else as_rows(X)
+
+
+def front_for(
+    aggregator: BaseAggregator,
+    X: RowsLike,
+    nodes: ArrayLike | None,
+    *,
+    held_out: ArrayLike | None,
+    joined: Run | None,
+) -> tuple[Front | None, list[dict]]:
+    """The fitted front, if there is one, and the history of its messages.
+
+    It is the agreed one if that is fitted, or that which was fitted over the channel;
+    else it is fitted to the rows of the nodes here.
+    """
+    if aggregator.front is None:
+        return None, []
+    if joined is not None:
+        return front_of_content(joined.front), []
+    front = aggregator._agreed_front
+    if front.columns is not None:
+        return front, []
+    if X is None:
+        raise_front_not_fitted()
+    mask = _nodes.as_mask(held_out, X)
+    advanced, history = fit_front(front, X, nodes, mask, aggregator.n_jobs)
+    return advanced.front, history
+
+
+def read_rows(
+    aggregator: BaseAggregator,
+    X: RowsLike,
+    y: ArrayLike | None,
+    *,
+    nodes: ArrayLike | None,
+    held_out: ArrayLike | None,
+    front: Front | None,
+) -> GivenRows | None:
+    """Rows behind the front, validated, whose owners are not read yet."""
+    if X is None:
+        if y is not None or nodes is not None or held_out is not None:
+            raise ValueError(
+                "y, nodes and held_out describe the rows of X, which is missing. Give "
+                "fit X as well, or none of them."
+            )
+        return None
+    if front is not None:
+        X = through_front(front, X, nodes)
+    (X, y), features = aggregator._validated_for_fit(X, y)
+    check_classification_targets(y)
+    return GivenRows(X=X, y=y, features=features, held_out=_nodes.as_mask(held_out, X))
+
+
+def with_owners(
+    rows: GivenRows, nodes: ArrayLike, *, names: Sequence[str], joined: Run | None
+) -> GivenRows:
+    """The rows of the nodes that take part, and public rows, with the owner of each.
+
+    ``names`` are those of the nodes that take part, of which owners become indices. The
+    entries of ``nodes`` speak of all nodes behind a channel, some of which may have
+    been lost since.
+    """
+    reached = names if joined is None else joined.reached
+    index_of = {name: k for k, name in enumerate(names)}
+    indices = [index_of.get(name, _LEFT_OUT) for name in reached]
+    # The last is that of public rows, which have the code -1.
+    indices.append(_nodes.PUBLIC)
+    owners = np.array(indices)[_nodes.node_codes(nodes, reached, rows.X.shape[0])]
+    rows = replace(rows, owners=owners)
+    takes_part = owners != _LEFT_OUT
+    return rows if takes_part.all() else rows[takes_part]

@@ -1,0 +1,82 @@
+"""Nodes behind a channel: the first message to them, and fits that lose some of them.
+
+A fit over a channel begins with one message, ``join``, to which each node replies with
+all that can be said before others are known: a `Summary`. A node that is lost later may
+have been in what the others were asked since, so that the fit begins again without it,
+on the same run, which still has what the others replied.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+
+from ..base import BaseAggregator, keeps_warnings
+from ..messages import Agreement
+from ..progress import shown
+from ..spaces import EmptyIntersectionError, NoSpaceError
+from ._channel import Channel, as_channel
+from ._fronts import front_plan
+from ._run import NodesLostError, Run
+from ._summarizing import first_request
+from ._summary import Summary
+
+
+def join_channel(
+    aggregator: BaseAggregator, channel: Channel
+) -> tuple[Run, list[Summary]]:
+    """Send the first message to all nodes, after the front is fitted if there is one.
+
+    Where a fit begins again the run is the same, over the nodes that are left.
+    """
+    if not aggregator._asks_nodes:
+        raise TypeError(
+            f"{type(aggregator).__name__} needs the classifiers themselves, not a "
+            "channel to them: give it the fitted estimators."
+        )
+    aggregator._validate_params()
+    run = getattr(aggregator, "_run_of_remaining_nodes", None)
+    if run is None:
+        run = _new_run(aggregator, channel)
+    front = aggregator._agreed_front
+    if front is not None and run.front is None:
+        if front.columns is None:
+            front = run(front_plan(front)).front
+        run.front = front.as_content()
+    request = first_request(aggregator, aggregator._first_requests())
+    return run, [Summary(reply) for _, reply in run.ask(request)]
+
+
+def _new_run(aggregator: BaseAggregator, channel: Channel) -> Run:
+    channel = as_channel(channel)
+    if channel.agreement is None:  # later fits are of the same exchange
+        channel.agreement = Agreement.of(aggregator, min_rows=channel.min_rows)
+    return Run(
+        channel,
+        keeps=True,
+        may_lose=True,
+        rows_alone=not aggregator._looks_at_members,
+    )
+
+
+def begins_again(fit: Callable) -> Callable:
+    """A fit that begins again without nodes behind a channel that it loses."""
+
+    @keeps_warnings
+    @wraps(fit)
+    def fit_on_remaining_nodes(
+        aggregator: BaseAggregator, *args: object, **kwargs: object
+    ) -> object:
+        try:
+            while True:
+                try:
+                    return shown(fit)(aggregator, *args, **kwargs)
+                except NodesLostError as error:
+                    # It has the names of who is left, and the history.
+                    aggregator._run_of_remaining_nodes = error.run
+                except (NoSpaceError, EmptyIntersectionError) as error:
+                    # A search prints the traceback of each fit that fails, and what
+                    # is called in here says nothing of a level that is too high.
+                    raise error.with_traceback(None) from None
+        finally:
+            vars(aggregator).pop("_run_of_remaining_nodes", None)
+
+    return fit_on_remaining_nodes

@@ -1,0 +1,56 @@
+"""One summary of several nodes, as a regional server sends it on."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..base import BaseAggregator
+from ..local import ROLES, indices_of
+from ..messages import Message
+from ..networks import Network
+from ._federation import Federation
+from ._summary import Summary
+
+
+def region_summary(
+    aggregator: BaseAggregator,
+    federation: Federation,
+    network: Network,
+    asked: Message,
+    reply: Mapping,
+    name: str,
+) -> Summary:
+    """One summary that stands for all nodes of a federation, as that of a region.
+
+    ``network`` is the model of all of them, and ``reply`` the content of what a node
+    with all their rows would reply to the request ``asked``.
+    """
+    labels = federation.classes.tolist()
+    counts = {role: np.zeros(len(labels), np.int64) for role in ROLES}
+    for node in federation.nodes:
+        columns = indices_of(node.row_counts["labels"], labels)
+        # Nodes may have rows of classes that no classifier has seen.
+        is_class = columns >= 0
+        for role in ROLES:
+            np.add.at(counts[role], columns[is_class], node.row_counts[role][is_class])
+    has_training_rows = counts["training"] > 0
+    # Sums of all nodes are of no fewer rows than those of each. All rows of nodes that
+    # are here count.
+    min_rows = min(getattr(node.record, "min_rows", 1) for node in federation.nodes)
+    message = Message.of(
+        "join",
+        name=name,
+        method=type(aggregator).__name__,
+        settings=aggregator._settings_at_nodes(),
+        min_rows=min_rows,
+        describe={
+            "network": network.as_content(),
+            "rows": {"labels": labels, **counts},
+        },
+        counts={
+            "labels": federation.classes[has_training_rows].tolist(),
+            "counts": counts["training"][has_training_rows],
+        },
+        answers={"0": {"task": asked.task, "asked": asked.content, "reply": reply}},
+    )
+    return Summary(message)
