@@ -39,7 +39,7 @@ def answered_by(monkeypatch, **tasks):
         monkeypatch.setattr(module, "TASKS", table)
     monkeypatch.setattr("skgems.federation._replying.TASKS", table)
     # Its fields are not said in the table.
-    monkeypatch.setattr(run_module, "check_reply", lambda *args: None)
+    monkeypatch.setattr(run_module, "check_reply", lambda *args, **keywords: None)
     answers = {name: function for name, (function, _) in tasks.items()}
     monkeypatch.setattr("skgems.federation._replying.ANSWERS", answers)
 
