@@ -37,7 +37,7 @@ from ..steps import Front, holding
 from ._derived import check_is_derived
 from ._fingerprint import Fingerprint
 from ._front_states import check_fronts_are_due, check_states, unchecked_fronts
-from ._halves import OF_HALVES
+from ._halves import ANSWERS_OF_HALVES
 from ._labels import warn_of_unseen_classes
 from ._ledger import Ledger, open_ledger
 from ._nodes import as_mask
@@ -65,7 +65,7 @@ class ReplyDeclinedError(NotAgreedError):
 
 def answer(request: Message, member: Member) -> Message:
     check_version(request.version)
-    answers = ANSWERS | OF_HALVES
+    answers = ANSWERS | ANSWERS_OF_HALVES
     if request.task not in answers:
         who = f"Node {member.name!r}"
         raise ValueError(f"{who} knows no task {request.task!r}, of {sorted(answers)}.")
@@ -391,7 +391,7 @@ def _answered(
     min_rows = node.min_rows_under(agreed)
     if request.task != "front":
         check_no_label_missing_at(node.name, node.y)
-    is_of_columns = request.task in ("front", *OF_HALVES)
+    is_of_columns = request.task in ("front", *ANSWERS_OF_HALVES)
     has_front = request.content.get("front") is not None
     if is_of_columns:
         member = _column_member(request, node, min_rows)

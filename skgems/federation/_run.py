@@ -22,7 +22,7 @@ from ..messages import (
 )
 from ..progress import say, tracked
 from ._channel import Channel, as_channel
-from ._record import Record, what_differs
+from ._record import Record, difference_in_words
 from ._replying import answer
 
 # Name and reply of each node that answered, in the order of the nodes.
@@ -276,10 +276,10 @@ class Run:
         earlier_requests = self.records[name].requests if name in self.records else []
         raise AskAgainError(
             f"Node {name!r} would have to be asked again "
-            f"({what_differs(request, earlier_requests)}): what it sent before is not "
-            "enough. Summarize again with these settings, call fit with the rows of "
-            "all nodes, or, for methods that ask more than once, use skgems.Exchange "
-            "or another channel."
+            f"({difference_in_words(request, earlier_requests)}): what it sent before "
+            "is not enough. Summarize again with these settings, call fit with the "
+            "rows of all nodes, or, for methods that ask more than once, use "
+            "skgems.Exchange or another channel."
         )
 
     def _send(
