@@ -383,28 +383,19 @@ class InProcess(Channel):
         A cache in another process is gone with it. So replies of workers are kept in
         the cache of this one, where the next fit finds them.
         """
-        hashed_requests = [job.hashed_request if job.is_kept else None for job in jobs]
-        recalled_replies = [
-            None if hashed is None else recall(_answer_hashed, hashed_request=hashed)
-            for hashed in hashed_requests
-        ]
+        recalled_replies = [job.recalled_reply() for job in jobs]
         open_jobs = [
             job
-            for job, recalled in zip(jobs, recalled_replies, strict=True)
-            if recalled is None
+            for job, reply in zip(jobs, recalled_replies, strict=True)
+            if reply is None
         ]
         new_replies: Iterator[Message | Exception] = iter(())
         if open_jobs:
             new_replies = self._replies_of_workers(open_jobs, prefer=prefer)
-        for job, hashed, recalled in zip(
-            jobs, hashed_requests, recalled_replies, strict=True
-        ):
-            if recalled is not None:
-                yield job.member.name, recalled
-                continue
-            reply = next(new_replies)
-            if hashed is not None and not isinstance(reply, Exception):
-                remember(reply, _answer_hashed, hashed_request=hashed)
+        for job, reply in zip(jobs, recalled_replies, strict=True):
+            if reply is None:
+                reply = next(new_replies)
+                job.keep(reply)
             yield job.member.name, reply
             del reply  # before the next one comes
 
@@ -471,15 +462,26 @@ class _Job:
     memory: Memory | str | None
 
     @property
-    def is_kept(self) -> bool:
-        """Whether the reply is cached in this process, and not in a folder."""
-        return self.memory is None and self.digest_of_reply is not None
-
-    @property
     def hashed_request(self) -> "_HashedRequest":
         return _HashedRequest(
             request=self.request, member=self.member, digest=self.digest_of_reply
         )
+
+    @property
+    def _is_kept(self) -> bool:
+        """Whether the reply is cached in this process, and not in a folder."""
+        return self.memory is None and self.digest_of_reply is not None
+
+    def recalled_reply(self) -> Message | None:
+        """The reply that is in the cache of this process, if there is one."""
+        if not self._is_kept:
+            return None
+        return recall(_answer_hashed, hashed_request=self.hashed_request)
+
+    def keep(self, reply: Message | Exception) -> None:
+        """Put what a worker replied into the cache of this process."""
+        if self._is_kept and not isinstance(reply, Exception):
+            remember(reply, _answer_hashed, hashed_request=self.hashed_request)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

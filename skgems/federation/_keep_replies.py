@@ -55,18 +55,18 @@ class KeepRepliesMixin(UpdateForgetMixin):
     def _fit_read(self, federation: Federation) -> Self:
         """Fit to the nodes that were read, and keep their replies if that is asked."""
         public_rows = federation.labelled(federation.public_rows)
-        kept = None
+        kept_replies = None
         records = None
         if self.keep_replies:
             self._check_can_keep(federation)
-            kept = Kept(
+            kept_replies = Kept(
                 seed=self._seed(), records=records_of(federation), public=public_rows
             )
-            records = kept.records
+            records = kept_replies.records
         self._fit_federation(
             federation,
             run=self._run(federation, records),
             public=public_rows,
-            kept=kept,
+            kept=kept_replies,
         )
         return self

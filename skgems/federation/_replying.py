@@ -204,21 +204,10 @@ def reply_to(
     """
     as_bytes = not isinstance(message, Message)
     request = Message.from_bytes(bytes(message)) if as_bytes else message
-    node_of_request = request.envelope.get("node", name)
-    if node_of_request != name:
-        raise ValueError(
-            f"this request is for node {node_of_request!r}, not for {name!r}."
-        )
+    _check_is_for_node(request, name)
     check_request(request)
-    if agreement is not None and state is None:
-        raise ValueError(
-            "requests are counted under an agreement: give state (--state), too."
-        )
-    if again and state is None:
-        raise ValueError(
-            "again=True (--again) is about what was answered before, which only a "
-            "ledger knows: give state (--state), too."
-        )
+    if state is None:
+        _check_needs_no_ledger(agreement, again=again)
     node = _Node(
         name=name,
         estimator=estimator,
@@ -243,6 +232,28 @@ def reply_to(
             again=again,
         )
     return reply.to_bytes() if as_bytes else reply
+
+
+def _check_is_for_node(request: Message, name: str) -> None:
+    """Raise ValueError for a request that names another node."""
+    node_of_request = request.envelope.get("node", name)
+    if node_of_request != name:
+        raise ValueError(
+            f"this request is for node {node_of_request!r}, not for {name!r}."
+        )
+
+
+def _check_needs_no_ledger(agreement: object, *, again: bool) -> None:
+    """Raise ValueError for arguments that mean nothing without ``state``."""
+    if agreement is not None:
+        raise ValueError(
+            "requests are counted under an agreement: give state (--state), too."
+        )
+    if again:
+        raise ValueError(
+            "again=True (--again) is about what was answered before, which only a "
+            "ledger knows: give state (--state), too."
+        )
 
 
 def _reply_without_ledger(request: Message, node: "_Node") -> Message:

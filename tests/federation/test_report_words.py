@@ -79,7 +79,7 @@ def doubts(nodes, classes=None, *, left_out=(), intersection=None) -> list[str]:
     fitted = SimpleNamespace(history_=[{"left_out": list(left_out)}])
     if intersection is not None:
         fitted.intersection_ = SimpleNamespace(found=intersection)
-    return words._doubts(fitted, nodes, classes)
+    return words._doubts(fitted, nodes=nodes, classes=classes)
 
 
 def test_a_node_that_loses_two_points_is_told_of():
@@ -152,7 +152,7 @@ def measured(**scores) -> dict:
         "local": [0.75, np.nan],
         "aggregate": [0.5, 0.25],
     }
-    return words._measured(
+    return words._measured_columns(
         SimpleNamespace(node_scores_=known | scores, criterion="accuracy")
     )
 
@@ -165,7 +165,7 @@ def test_what_was_measured_is_known_or_missing():
         "own": [0.75, None],
         "aggregate": [0.5, 0.25],
     }
-    assert words._measured(SimpleNamespace()) == {}
+    assert words._measured_columns(SimpleNamespace()) == {}
     assert "rows" not in measured(n_rows=[np.nan, np.nan])
     # A point may be on the surface, but for rounding.
     on_surface = [1.0 + 0.9e-6, 1.0 + 1.1e-6]
