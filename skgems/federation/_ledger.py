@@ -182,7 +182,7 @@ class Ledger:
         self._check_node(node)
         opened = self._opened.get(agreement.exchange)
         if opened is None or not self._counted(opened.account, "ended"):
-            opened = self._begun_with(
+            opened = self._newly_opened(
                 fingerprint(), agreement=agreement, node=node, again=again
             )
         self._current = opened
@@ -338,7 +338,7 @@ class Ledger:
                 f"{node!r}: each node keeps its own."
             )
 
-    def _begun_with(
+    def _newly_opened(
         self, fingerprint: Fingerprint, *, agreement: Agreement, node: str, again: bool
     ) -> _OpenedExchange:
         """The opening of an exchange in which nothing has been answered yet."""

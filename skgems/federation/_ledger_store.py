@@ -125,6 +125,7 @@ class MappingStore:
             ) from error
 
     def append(self, lines: list[str]) -> None:
+        """Add entries, all or none."""
         # One assignment, so that entries that belong together come together.
         self._state[_LOG] = (self._state.get(_LOG) or b"") + _as_log(lines)
 
@@ -133,6 +134,7 @@ class MappingStore:
         return self._state.get(name)
 
     def write(self, name: str, content: bytes) -> None:
+        """Keep the bytes of a reply."""
         self._state[name] = content
 
     def check_head(self, chain: list[str]) -> None:
@@ -258,6 +260,7 @@ class FolderStore:
         return read_bytes(path) if os.path.lexists(path) else None
 
     def write(self, name: str, content: bytes) -> None:
+        """Keep the bytes of a reply in a file, which is whole or not there."""
         write_bytes(self.folder / name, content)
 
     def check_head(self, chain: list[str]) -> None:

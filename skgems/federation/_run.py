@@ -53,7 +53,10 @@ class RepliesMissingError(RuntimeError):
     """
 
     def __init__(self, requests: Mapping) -> None:
-        super().__init__(f"Replies of nodes {list(requests)} are missing.")
+        super().__init__(
+            f"Replies of nodes {list(requests)} are missing. Begin the fit again once "
+            "they are there: it finds those that have come."
+        )
         self.requests = dict(requests)
 
 
