@@ -7,7 +7,7 @@ import pickle
 import threading
 import warnings
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -45,8 +45,8 @@ NAMES = ["lyon", "paris", "rome"]
 def rows():
     X, y = load_digits(n_class=5, return_X_y=True)
     nodes = np.array(NAMES)[np.arange(len(y)) % 3]
-    kept = ~((nodes == "lyon") & (y == 4))
-    return X[kept] / 16, np.array(list("abcde"))[y[kept]], nodes[kept]
+    is_seen = ~((nodes == "lyon") & (y == 4))
+    return X[is_seen] / 16, np.array(list("abcde"))[y[is_seen]], nodes[is_seen]
 
 
 @cache
@@ -54,7 +54,7 @@ def models(kind):
     X, y, nodes = rows()
     fitted = {}
     for k, name in enumerate(NAMES):
-        own = nodes == name
+        is_of_node = nodes == name
         clf = {
             "linear": LogisticRegression(),
             "sgd": SGDClassifier(loss="log_loss", random_state=0),
@@ -63,7 +63,7 @@ def models(kind):
         }[kind]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            fitted[name] = clf.fit(X[own], y[own])
+            fitted[name] = clf.fit(X[is_of_node], y[is_of_node])
     return fitted
 
 
@@ -71,8 +71,10 @@ class Wire:
     """Nodes behind bytes, which count what they are asked, and may be broken."""
 
     def __init__(self, kind="linear", **options):
-        self.kind, self.options = kind, options
-        self.calls, self.broken = [], {}
+        self.kind = kind
+        self.options = options
+        self.calls = []  # the task of each, and who is asked
+        self.broken = {}  # what comes in place of replies, by name and task
         self.lock = threading.Lock()  # which cannot be copied
 
     def __call__(self, requests):
@@ -85,15 +87,16 @@ class Wire:
         if failure is not None:
             return failure
         X, y, nodes = rows()
-        own = X[nodes == name], y[nodes == name]
-        data = reply_to(
+        is_of_node = nodes == name
+        reply_bytes = reply_to(
             request.to_bytes(),
             models(self.kind)[name],
-            *own,
+            X[is_of_node],
+            y[is_of_node],
             name=name,
             **{"radii": True, **self.options},
         )
-        return Message.from_bytes(data)
+        return Message.from_bytes(reply_bytes)
 
 
 def nodes_of(wire, **options):
@@ -132,19 +135,29 @@ def test_a_channel_has_the_bits_of_a_fit_in_one_process(case):
     agg, kind = CASES[case]
     X, y, nodes = rows()
     wire = Wire(kind)
-    far = clone(agg).set_params(estimators=nodes_of(wire)).fit()
-    near = clone(agg).set_params(estimators=list(models(kind).items()))
-    near.fit(X, y, nodes=nodes)
-    np.testing.assert_array_equal(far.decision_function(X), near.decision_function(X))
-    assert far.node_names_ == near.node_names_ == NAMES
+    over_channel = clone(agg).set_params(estimators=nodes_of(wire)).fit()
+    in_process = clone(agg).set_params(estimators=list(models(kind).items()))
+    in_process.fit(X, y, nodes=nodes)
+    np.testing.assert_array_equal(
+        over_channel.decision_function(X), in_process.decision_function(X)
+    )
+    assert over_channel.node_names_ == in_process.node_names_ == NAMES
     # One entry a message, none of which is a report.
-    assert [entry["task"] for entry in far.history_] == [task for task, _ in wire.calls]
-    assert far.history_[0]["task"] == "join"
+    assert [entry["task"] for entry in over_channel.history_] == [
+        task for task, _ in wire.calls
+    ]
+    assert over_channel.history_[0]["task"] == "join"
     assert "score" not in [task for task, _ in wire.calls]
     # What depends on the other nodes is not kept.
-    records = far.estimators.records.values()
-    kept = {request.task for record in records for request in record.requests}
-    assert kept == {name for name in kept if TASKS[name].alone} >= {"join", "describe"}
+    records = over_channel.estimators.records.values()
+    tasks_in_records = {
+        request.task for record in records for request in record.requests
+    }
+    assert (
+        tasks_in_records
+        == {name for name in tasks_in_records if TASKS[name].alone}
+        >= {"join", "describe"}
+    )
 
 
 def test_a_linear_model_takes_one_message():
@@ -172,10 +185,10 @@ def test_those_who_fail_are_asked_once_more_all_together():
     wire.broken = {(name, "join"): OSError("gone") for name in NAMES[:2]}
     channel = nodes_of(wire)
     with pytest.warns(UserWarning, match="failed twice in message 1") as caught:
-        found = GEMSLogisticAggregator(channel, random_state=0).fit()
+        agg = GEMSLogisticAggregator(channel, random_state=0).fit()
     assert wire.calls == [("join", NAMES), ("join", NAMES[:2])]
-    assert found.node_names_ == ["rome"]
-    assert found.history_[0]["left_out"] == NAMES[:2]
+    assert agg.node_names_ == ["rome"]
+    assert agg.history_[0]["left_out"] == NAMES[:2]
     named = [str(w.message) for w in caught if "failed twice" in str(w.message)]
     assert [text.split("'")[1] for text in named] == NAMES[:2]
 
@@ -230,9 +243,9 @@ def test_a_reply_under_another_name_is_refused():
 def test_a_node_that_is_left_out_on_purpose_is_not_asked_again():
     wire = Wire()
     wire.broken = {("rome", "join"): LeftOutError("for good")}
-    found = GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
+    agg = GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
     assert wire.calls == [("join", NAMES)]
-    assert found.history_[0]["left_out"] == ["rome"]
+    assert agg.history_[0]["left_out"] == ["rome"]
     wire.broken = {(name, "join"): LeftOutError("for good") for name in NAMES}
     with pytest.raises(TooFewNodesError, match="Every node is left out of message 1"):
         GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
@@ -244,12 +257,12 @@ def test_a_node_that_did_not_join_is_not_asked_later(case):
     wire = Wire(kind)
     wire.broken = {("rome", "join"): OSError("gone")}
     with pytest.warns(UserWarning, match="'rome' failed twice in message 1"):
-        found = clone(agg).set_params(estimators=nodes_of(wire)).fit()
-    assert found.node_names_ == NAMES[:2]
-    assert all(asked == NAMES[:2] for _, asked in wire.calls[2:])
+        fitted = clone(agg).set_params(estimators=nodes_of(wire)).fit()
+    assert fitted.node_names_ == NAMES[:2]
+    assert all(names == NAMES[:2] for _, names in wire.calls[2:])
     other = clone(agg).set_params(estimators=Nodes(Wire(kind), NAMES[:2])).fit()
     X = rows()[0]
-    np.testing.assert_array_equal(found.predict_proba(X), other.predict_proba(X))
+    np.testing.assert_array_equal(fitted.predict_proba(X), other.predict_proba(X))
 
 
 @pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
@@ -264,13 +277,14 @@ def test_a_node_that_did_not_join_is_not_asked_later(case):
 )
 def test_a_node_that_dies_in_a_later_message_is_as_if_it_never_came(case, task, nth):
     agg, kind = CASES[case]
-    wire, asked = Wire(kind), []
+    wire = Wire(kind)
+    requests_of_task = []
     answered = wire.of
 
     def dying(name, request):
         if name == "paris" and request.task == task:
-            asked.append(request)
-            if len(asked) > nth:
+            requests_of_task.append(request)
+            if len(requests_of_task) > nth:
                 return OSError("gone")
         return answered(name, request)
 
@@ -278,21 +292,22 @@ def test_a_node_that_dies_in_a_later_message_is_as_if_it_never_came(case, task, 
     X, y, nodes = rows()
     agg = clone(agg).set_params(estimators=nodes_of(wire))
     with pytest.warns(UserWarning, match="'paris' failed twice.*left out from there"):
-        found = agg.fit(X, y, nodes=nodes)
+        fitted = agg.fit(X, y, nodes=nodes)
     other = clone(agg).set_params(estimators=Nodes(Wire(kind), NAMES[::2]))
-    own = nodes != "paris"
-    other.fit(X[own], y[own], nodes=nodes[own])
-    np.testing.assert_array_equal(found.predict_proba(X), other.predict_proba(X))
-    assert found.node_names_ == NAMES[::2]
-    scores = found.node_scores_, other.node_scores_
-    np.testing.assert_array_equal(*(own["aggregate"] for own in scores))
+    is_of_others = nodes != "paris"
+    other.fit(X[is_of_others], y[is_of_others], nodes=nodes[is_of_others])
+    np.testing.assert_array_equal(fitted.predict_proba(X), other.predict_proba(X))
+    assert fitted.node_names_ == NAMES[::2]
+    np.testing.assert_array_equal(
+        fitted.node_scores_["aggregate"], other.node_scores_["aggregate"]
+    )
     # Its history has both beginnings; who is left is asked to join once.
-    left_out = [entry["left_out"] for entry in found.history_]
+    left_out = [entry["left_out"] for entry in fitted.history_]
     assert left_out.count(["paris"]) == 1 and left_out.count([]) == len(left_out) - 1
-    n_calls = len(found.history_) + 1  # it was asked once more
+    n_calls = len(fitted.history_) + 1  # it was asked once more
     assert len(wire.calls) == n_calls
     assert [name for name, _ in wire.calls].count("join") == 1
-    assert not hasattr(found, "_begun")
+    assert not hasattr(fitted, "_begun")
 
 
 def test_too_few_that_are_left_end_a_fit():
@@ -362,13 +377,15 @@ def test_a_first_reply_under_other_settings_is_refused():
 def test_a_node_of_which_nothing_comes_is_left_out():
     def ask(requests):
         return {
-            name: wire.of(name, r) for name, r in requests.items() if name != "rome"
+            name: wire.of(name, request)
+            for name, request in requests.items()
+            if name != "rome"
         }
 
     wire = Wire()
     with pytest.warns(UserWarning, match="'rome' failed twice.*no reply came"):
-        found = GEMSLogisticAggregator(Nodes(ask, NAMES), random_state=0).fit()
-    assert found.node_names_ == NAMES[:2]
+        agg = GEMSLogisticAggregator(Nodes(ask, NAMES), random_state=0).fit()
+    assert agg.node_names_ == NAMES[:2]
 
 
 def test_pairs_as_they_come_are_put_in_order():
@@ -377,10 +394,10 @@ def test_pairs_as_they_come_are_put_in_order():
             yield name, wire.of(name, requests[name])
 
     wire = Wire()
-    found = GEMSLogisticAggregator(Nodes(ask, NAMES), random_state=0).fit()
+    agg = GEMSLogisticAggregator(Nodes(ask, NAMES), random_state=0).fit()
     other = GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
-    np.testing.assert_array_equal(found.coef_, other.coef_)
-    assert found.node_names_ == NAMES
+    np.testing.assert_array_equal(agg.coef_, other.coef_)
+    assert agg.node_names_ == NAMES
 
 
 # ---- reports -------------------------------------------------------------------
@@ -391,20 +408,22 @@ def test_scores_are_asked_for_where_they_are_wanted(case):
     agg, kind = CASES[case]
     X, y, nodes = rows()
     wire = Wire(kind)
-    far = clone(agg).set_params(estimators=nodes_of(wire)).fit()
-    assert np.isnan(far.node_scores_["aggregate"]).all()
+    over_channel = clone(agg).set_params(estimators=nodes_of(wire)).fit()
+    assert np.isnan(over_channel.node_scores_["aggregate"]).all()
     n_messages = len(wire.calls)
-    assert far.ask_scores() is far
+    assert over_channel.ask_scores() is over_channel
     assert [task for task, _ in wire.calls[n_messages:]] == ["score"]
-    assert [entry["task"] for entry in far.history_] == [task for task, _ in wire.calls]
-    near = clone(agg).set_params(estimators=list(models(kind).items()))
-    near.fit(X, y, nodes=nodes)
+    assert [entry["task"] for entry in over_channel.history_] == [
+        task for task, _ in wire.calls
+    ]
+    in_process = clone(agg).set_params(estimators=list(models(kind).items()))
+    in_process.fit(X, y, nodes=nodes)
     for name in ("n_rows", "local", "aggregate", "on_own_scale"):
         np.testing.assert_array_equal(
-            far.node_scores_[name], near.node_scores_[name], err_msg=name
+            over_channel.node_scores_[name], in_process.node_scores_[name], err_msg=name
         )
     with pytest.raises(ValueError, match="asked of nodes behind a channel"):
-        near.ask_scores()
+        in_process.ask_scores()
 
 
 @pytest.mark.parametrize(
@@ -413,14 +432,14 @@ def test_scores_are_asked_for_where_they_are_wanted(case):
 )
 def test_a_node_that_dies_in_the_report_costs_its_line(failure):
     wire = Wire()
-    far = GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
-    coef = far.coef_.copy()
+    agg = GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
+    coef = agg.coef_.copy()
     wire.broken = {("paris", "score"): failure}
     with pytest.warns(UserWarning, match="Node 'paris' failed twice in message 1"):
-        far.ask_scores()
-    np.testing.assert_array_equal(np.isnan(far.node_scores_["aggregate"]), [0, 1, 0])
-    assert far.history_[-1]["left_out"] == ["paris"]
-    np.testing.assert_array_equal(far.coef_, coef)
+        agg.ask_scores()
+    np.testing.assert_array_equal(np.isnan(agg.node_scores_["aggregate"]), [0, 1, 0])
+    assert agg.history_[-1]["left_out"] == ["paris"]
+    np.testing.assert_array_equal(agg.coef_, coef)
 
 
 def test_every_node_may_die_in_the_report_of_a_fit_in_process(monkeypatch):
@@ -451,10 +470,10 @@ def test_a_search_asks_once():
     wire = Wire()
     agg = GEMSLogisticAggregator(nodes_of(wire), epsilon=0.5, random_state=0)
     grid = {"epsilon": [0.3, 0.5], "C": [0.1, 1.0]}
-    found = GridSearchCV(agg, grid, cv=2).fit(X, y, nodes=nodes)
+    search = GridSearchCV(agg, grid, cv=2).fit(X, y, nodes=nodes)
     assert wire.calls == [("join", NAMES)]
     # Rows that score are those that are here.
-    assert np.isfinite(found.cv_results_["mean_test_score"]).all()
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     agg.set_params(n_components=4).fit()
     assert len(wire.calls) == 2  # what is decided at the nodes is asked anew
 
@@ -482,25 +501,29 @@ def test_a_node_behind_a_channel_is_forgotten_and_others_come():
     assert agg.node_names_ == ["lyon", "rome"]
     assert b"paris" not in pickle.dumps(agg)
     X, y, nodes = rows()
-    own = nodes == "paris"
-    sent = GEMSLogisticAggregator(random_state=0).summarize(
-        models("linear")["paris"], X[own], y[own], name="paris"
+    is_of_paris = nodes == "paris"
+    summary = GEMSLogisticAggregator(random_state=0).summarize(
+        models("linear")["paris"], X[is_of_paris], y[is_of_paris], name="paris"
     )
-    whole = GEMSLogisticAggregator(
+    with_all_nodes = GEMSLogisticAggregator(
         Nodes(wire, ["lyon", "rome", "paris"]), random_state=0
     )
-    np.testing.assert_array_equal(agg.update([sent]).coef_, whole.fit().coef_)
+    np.testing.assert_array_equal(
+        agg.update([summary]).coef_, with_all_nodes.fit().coef_
+    )
 
 
 def test_names_are_read_once_a_fit():
-    read, wire = [], Wire()
+    wire = Wire()
+    n_reads = 0
 
     def names():
-        read.append(len(read))
+        nonlocal n_reads
+        n_reads += 1
         return NAMES
 
     GEMSLogisticAggregator(Nodes(wire, names), n_rounds=3, random_state=0).fit()
-    assert len(read) == 1
+    assert n_reads == 1
     for wrong in (["a", "a"], [""], [3]):
         with pytest.raises(ValueError, match="must be different texts"):
             GEMSLogisticAggregator(Nodes(wire, wrong), random_state=0).fit()
@@ -522,34 +545,48 @@ def test_a_diagram_of_a_channel():
 @pytest.mark.parametrize("kind", ["folder", "object"])
 def test_a_request_that_comes_again_gets_the_logged_reply(kind, tmp_path, monkeypatch):
     X, y, nodes = rows()
-    own = X[nodes == "lyon"], y[nodes == "lyon"]
-    clf, state = models("linear")["lyon"], tmp_path / "log" if kind == "folder" else {}
+    is_of_lyon = nodes == "lyon"
     agreed = Agreement.of(GEMSLogisticAggregator(random_state=0))
     agreed = replace(agreed, tasks={"counts": 1, "describe": 1})
     request = Message.of("counts").with_envelope(exchange=agreed.exchange)
-    given = {"name": "lyon", "state": state, "agreement": agreed}
-    first = reply_to(request, clf, *own, **given)
+    reply_of_lyon = partial(
+        reply_to,
+        estimator=models("linear")["lyon"],
+        X=X[is_of_lyon],
+        y=y[is_of_lyon],
+        name="lyon",
+        state=tmp_path / "log" if kind == "folder" else {},
+        agreement=agreed,
+    )
+    first = reply_of_lyon(request)
 
     def never(*args, **kwargs):
         raise AssertionError("rows are not looked at")
 
     monkeypatch.setattr("skgems.federation._replying.member_of", never)
-    again = reply_to(request.to_bytes(), clf, *own, **given)
+    again = reply_of_lyon(request.to_bytes())
     assert again == first.to_bytes()
     other = Message.of("describe").with_envelope(exchange=agreed.exchange)
     with pytest.raises(AssertionError, match="not looked at"):
-        reply_to(other, clf, *own, **given)
+        reply_of_lyon(other)
 
 
 def test_requests_for_others_and_bytes_that_are_none():
     X, y, nodes = rows()
-    given = models("linear")["lyon"], X[nodes == "lyon"], y[nodes == "lyon"]
+    is_of_lyon = nodes == "lyon"
+    reply_of_lyon = partial(
+        reply_to,
+        estimator=models("linear")["lyon"],
+        X=X[is_of_lyon],
+        y=y[is_of_lyon],
+        name="lyon",
+    )
     request = Message("counts", envelope={"node": "rome"})
     with pytest.raises(ValueError, match="for node 'rome', not for 'lyon'"):
-        reply_to(request, *given, name="lyon")
+        reply_of_lyon(request)
     with pytest.raises(ValueError, match="no message of skgems"):
-        reply_to(b"rows, please", *given, name="lyon")
-    reply = reply_to(Message.of("counts"), *given, name="lyon")
+        reply_of_lyon(b"rows, please")
+    reply = reply_of_lyon(Message.of("counts"))
     assert reply.envelope == {"node": "lyon", "to": Message.of("counts").digest}
 
 
@@ -559,5 +596,5 @@ def test_a_plan_of_ones_own():
         return {name: int(reply.content["counts"].sum()) for name, reply in replies}
 
     _, _, nodes = rows()
-    found = run(plan(), nodes_of(Wire()))
-    assert found == {name: int(np.sum(nodes == name)) for name in NAMES}
+    n_rows_of_nodes = run(plan(), nodes_of(Wire()))
+    assert n_rows_of_nodes == {name: int(np.sum(nodes == name)) for name in NAMES}
