@@ -206,7 +206,7 @@ class Nodes(Channel):
         self.records: dict = {}
 
     def __getstate__(self) -> dict:
-        state = dict(vars(self), ask=_raise_without_transport)
+        state = dict(vars(self), ask=_not_here)
         if callable(self.names):
             state["names"] = list(self.records)
         return state
@@ -215,8 +215,8 @@ class Nodes(Channel):
         return f"Nodes({self.names!r})"
 
 
-def _raise_without_transport(requests: Mapping[str, Message]) -> NoReturn:
-    """What a channel asks with after it was unpickled."""
+def _not_here(requests: Mapping[str, Message]) -> NoReturn:
+    """What a channel asks with after it was unpickled; pickles have its name."""
     raise RuntimeError(
         "This channel was pickled, which keeps names and records but not the function "
         f"that reaches the nodes, so nodes {list(requests)} cannot be asked. Give "

@@ -25,8 +25,9 @@ class Record:
     def __init__(self) -> None:
         # Request and reply by context and key. The context says what the requests of a
         # fit have in common, such as a front: another fit over the same channel may
-        # ask for the same without it, and must not find these replies.
-        self._pairs: dict[tuple[str, str], tuple[Message, Message]] = {}
+        # ask for the same without it, and must not find these replies. Pickles of
+        # aggregators have the name of this attribute.
+        self._kept: dict[tuple[str, str], tuple[Message, Message]] = {}
 
     @classmethod
     def of(cls, content: Mapping) -> "Record":
@@ -38,12 +39,12 @@ class Record:
 
     def get(self, request: Message, context: str = "") -> Message | None:
         """What the node replied to a request, whatever its envelope; or None."""
-        pair = self._pairs.get((context, key_of(request)))
+        pair = self._kept.get((context, key_of(request)))
         return None if pair is None else pair[1]
 
     def keep(self, request: Message, reply: Message, context: str = "") -> None:
         """Keep a reply, and those within it if it is that to a first message."""
-        self._pairs[context, key_of(request)] = (request, reply)
+        self._kept[context, key_of(request)] = (request, reply)
         if request.task == "join":
             for inner_request, inner_reply in pairs_in(reply.content):
                 self.keep(inner_request, inner_reply, context)
@@ -51,7 +52,7 @@ class Record:
     @property
     def requests(self) -> list[Message]:
         """All requests to which it has a reply."""
-        return [request for request, _ in self._pairs.values()]
+        return [request for request, _ in self._kept.values()]
 
 
 def difference_in_words(request: Message, others: Iterable[Message]) -> str:
