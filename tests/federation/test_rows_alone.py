@@ -59,24 +59,25 @@ NAMED = np.array(NAMES)[NODES]
 
 def with_rows_alone(*alone):
     """Members by name, without a classifier where it says so."""
-    own = {name: (X[name == NAMED], Y[name == NAMED]) for name in NAMES}
+    rows_of_nodes = {name: (X[name == NAMED], Y[name == NAMED]) for name in NAMES}
     kinds = dict(
         zip(NAMES, [LogisticRegression()] * 2 + [DummyClassifier()], strict=True)
     )
     return [
         (name, None if name in alone else clone(kinds[name]).fit(*rows))
-        for name, rows in own.items()
+        for name, rows in rows_of_nodes.items()
     ]
 
 
 def test_the_likeliest_model_of_rows_alone_is_nearly_that_of_all_rows():
     agg = GEMSLogisticAggregator([(name, None) for name in NAMES], random_state=0)
     agg.fit(X, Y, nodes=NAMED)
-    whole, (more, labels) = LogisticRegression().fit(X, Y), rows(seed=1)
+    pooled = LogisticRegression().fit(X, Y)
+    X_new, y_new = rows(seed=1)
     assert agg.classes_.tolist() == ["ant", "bee", "cat"]
-    assert abs(agg.score(more, labels) - whole.score(more, labels)) < 0.02
-    away = agg.predict_proba(more) - whole.predict_proba(more)
-    assert np.abs(away).mean() < 0.03
+    assert abs(agg.score(X_new, y_new) - pooled.score(X_new, y_new)) < 0.02
+    differences = agg.predict_proba(X_new) - pooled.predict_proba(X_new)
+    assert np.abs(differences).mean() < 0.03
     assert not agg.exact_ and np.isnan(agg.node_scores_["local"]).all()
     again = pickle.loads(pickle.dumps(agg))
     np.testing.assert_array_equal(again.predict(X), agg.predict(X))
@@ -84,7 +85,7 @@ def test_the_likeliest_model_of_rows_alone_is_nearly_that_of_all_rows():
     unnamed.fit(X, Y, nodes=NODES)
     np.testing.assert_array_equal(unnamed.coef_, agg.coef_)
     scores = cross_val_score(clone(agg), X, Y, params={"nodes": NAMED}, cv=3)
-    assert scores.mean() > whole.score(X, Y) - 0.05
+    assert scores.mean() > pooled.score(X, Y) - 0.05
 
 
 def test_rows_alone_count_beside_classifiers():
@@ -99,9 +100,9 @@ def test_rows_alone_count_beside_classifiers():
     ridges = [(name, None) for name in NAMES]
     ridges[0] = "lyon", RidgeClassifier().fit(X[NODES == 0], Y[NODES == 0])
     agg = GEMSLogisticAggregator(ridges).fit(X, Y, nodes=NAMED)
-    whole = RidgeClassifier().fit(X, Y)
+    pooled = RidgeClassifier().fit(X, Y)
     assert agg.exact_
-    np.testing.assert_array_equal(agg.predict(X), whole.predict(X))
+    np.testing.assert_array_equal(agg.predict(X), pooled.predict(X))
 
 
 @pytest.mark.parametrize("n_rounds", [1, 3])
@@ -110,15 +111,15 @@ def test_files_requests_and_rows_give_the_same(n_rounds, tmp_path):
     members = with_rows_alone("paris", "nice")
     by_rows = clone(agg).set_params(estimators=members).fit(X, Y, nodes=NAMED)
     if n_rounds == 1:
-        sent = []
+        paths = []
         for name, clf in members:
-            sent.append(tmp_path / name)
-            own = NAMED == name
-            agg.summarize(clf, X[own], Y[own], name=name).save(sent[-1])
-            assert Summary.load(sent[-1]).network.has_classifier == (clf is not None)
-        by_files = clone(agg).set_params(estimators=sent).fit()
+            paths.append(tmp_path / name)
+            is_of_node = NAMED == name
+            agg.summarize(clf, X[is_of_node], Y[is_of_node], name=name).save(paths[-1])
+            assert Summary.load(paths[-1]).network.has_classifier == (clf is not None)
+        by_files = clone(agg).set_params(estimators=paths).fit()
         np.testing.assert_array_equal(by_files.coef_, by_rows.coef_)
-        region = agg.merge_summaries(sent, name="north")
+        region = agg.merge_summaries(paths, name="north")
         agg.set_params(estimators=[region]).fit()
         assert np.mean(agg.predict(X) == by_rows.predict(X)) > 0.97
     reply = reply_to(Message.of("describe"), None, X, Y, name="lyon")
@@ -127,16 +128,17 @@ def test_files_requests_and_rows_give_the_same(n_rounds, tmp_path):
 
 def test_rows_alone_in_chunks_and_frames():
     agg = GEMSLogisticAggregator(random_state=0, n_components=1)
-    whole = agg.summarize(None, X, Y, name="lyon")
+    at_once = agg.summarize(None, X, Y, name="lyon")
     # There is no model whose loss has a gradient.
-    assert "gradient" not in whole.message.content["answers"]["0"]["reply"]
-    told = agg.summarize(None, name="lyon", chunks=lambda: iter([(X, Y)]))
+    assert "gradient" not in at_once.message.content["answers"]["0"]["reply"]
+    chunked = agg.summarize(None, name="lyon", chunks=lambda: iter([(X, Y)]))
     X_frame = pd.DataFrame(X, columns=list("abcd"))
     framed = agg.summarize(None, X_frame, Y, name="lyon")
     assert framed.network.feature_names_in.tolist() == list("abcd")
-    for summary in (told, framed):
+    for other_summary in (chunked, framed):
         one, other = (
-            clone(agg).set_params(estimators=[own]).fit() for own in (summary, whole)
+            clone(agg).set_params(estimators=[summary]).fit()
+            for summary in (other_summary, at_once)
         )
         np.testing.assert_allclose(one.coef_, other.coef_, rtol=1e-5, atol=1e-7)
 
@@ -166,12 +168,12 @@ def test_who_needs_classifiers_says_which_node_has_none(agg):
 
 def test_what_is_missing_is_said():
     agg = GEMSLogisticAggregator(with_rows_alone("paris"), random_state=0)
-    for given in ({}, {"X": X, "y": Y}):
+    for rows_of_fit in ({}, {"X": X, "y": Y}):
         with pytest.raises(ValueError, match="'paris' has no classifier, so fit has"):
-            agg.fit(**given)
-    own = NODES != 1
+            agg.fit(**rows_of_fit)
+    is_of_others = NODES != 1
     with pytest.raises(ValueError, match="'paris'"):
-        agg.fit(X[own], Y[own], nodes=NAMED[own])
+        agg.fit(X[is_of_others], Y[is_of_others], nodes=NAMED[is_of_others])
     agg.fit(X, Y, nodes=NAMED)
     with pytest.raises(TypeError, match="'paris' has no classifier, but"):
         agg.good_enough_spaces(X, Y, nodes=NAMED)
@@ -189,9 +191,9 @@ def test_rows_alone_come_and_go():
     agg.fit(X[two], Y[two], nodes=NAMED[two])
     before = agg.coef_
     agg.update([("nice", None)], X[~two], Y[~two])
-    whole = clone(agg).set_params(estimators=with_rows_alone("paris", "nice"))
-    whole.fit(X, Y, nodes=NAMED)
-    np.testing.assert_array_equal(agg.coef_, whole.coef_)
+    with_all_nodes = clone(agg).set_params(estimators=with_rows_alone("paris", "nice"))
+    with_all_nodes.fit(X, Y, nodes=NAMED)
+    np.testing.assert_array_equal(agg.coef_, with_all_nodes.coef_)
     np.testing.assert_array_equal(agg.forget("nice").coef_, before)
 
 
@@ -204,14 +206,21 @@ def test_the_command_answers_without_a_model(tmp_path):
     start = ["start", folder, "--method", "pooled", "--nodes", "lyon"]
     assert main([*start, "--set", "pooled=GaussianNB"]) == 0
     request = next((tmp_path / "work" / "requests").iterdir())
-    told = ["--rows", str(tmp_path / "rows.csv"), "--label", "label", "--name", "lyon"]
-    assert main(["answer", str(request), *told, "--yes"]) == 0
+    options = [
+        "--rows",
+        str(tmp_path / "rows.csv"),
+        "--label",
+        "label",
+        "--name",
+        "lyon",
+    ]
+    assert main(["answer", str(request), *options, "--yes"]) == 0
     out = str(tmp_path / "model.joblib")
     assert main(["combine", folder, "--out", out]) == 0
     joblib = pytest.importorskip("joblib")
-    found = joblib.load(out)
-    assert type(found).__name__ == "GaussianNB"
-    assert found.classes_.tolist() == ["ant", "bee", "cat"]
+    model = joblib.load(out)
+    assert type(model).__name__ == "GaussianNB"
+    assert model.classes_.tolist() == ["ant", "bee", "cat"]
 
 
 # ---- classifiers that are left aside -------------------------------------------
@@ -223,11 +232,15 @@ def told_by(members, heard=None, **options):
     def ask(requests):
         replies = {}
         for name, request in requests.items():
-            here = name == NAMED
-            data = reply_to(
-                request.to_bytes(), members[name], X[here], Y[here], name=name
+            is_of_node = name == NAMED
+            reply_bytes = reply_to(
+                request.to_bytes(),
+                members[name],
+                X[is_of_node],
+                Y[is_of_node],
+                name=name,
             )
-            replies[name] = Message.from_bytes(data)
+            replies[name] = Message.from_bytes(reply_bytes)
             if heard is not None:
                 heard.append((request, replies[name]))
         return replies
@@ -268,7 +281,8 @@ def test_a_channel_may_leave_classifiers_aside(tmp_path):
 
 
 def test_a_folder_may_leave_classifiers_aside(tmp_path):
-    members, folder = of_other_rows(), tmp_path / "folder"
+    members = of_other_rows()
+    folder = tmp_path / "folder"
     while True:
         channel = RowsAlone(Folder(folder, NAMES))
         try:
@@ -276,8 +290,14 @@ def test_a_folder_may_leave_classifiers_aside(tmp_path):
             break
         except RepliesMissingError as missing:
             for name, path in missing.requests.items():
-                here, own = name == NAMED, {"name": name, "state": tmp_path / name}
-                answer(path, members[name], X[here], Y[here], **own)
+                answer(
+                    path,
+                    members[name],
+                    X[name == NAMED],
+                    Y[name == NAMED],
+                    name=name,
+                    state=tmp_path / name,
+                )
     assert Folder(folder).agreement == channel.agreement
     alone = GEMSLogisticAggregator(told_by(dict.fromkeys(NAMES)), random_state=0).fit()
     np.testing.assert_array_equal(agg.coef_, alone.coef_)
@@ -322,8 +342,8 @@ def test_a_pooled_classifier_does_not_look_at_members_before_a_front(
     if way == "rows":
         agg.set_params(estimators=list(members.items())).fit(X, Y, nodes=NAMED)
     elif way == "files":
-        for name, own in members.items():
-            agg.summarize(own, *rows[name], name=name).save(tmp_path / name)
+        for name, member in members.items():
+            agg.summarize(member, *rows[name], name=name).save(tmp_path / name)
         agg.set_params(estimators=[tmp_path / name for name in NAMES]).fit()
     elif way == "exchange":
         agg.set_params(front=FRONTS[front])  # fitted by the nodes
@@ -368,20 +388,27 @@ def test_members_before_a_front_are_named_where_they_are_looked_at():
     with pytest.raises(ValueError, match=words):
         agg.summarize(raw["lyon"], X, Y, name="lyon")
     # Of as many features nothing but their labels tells it.
-    shift, here = X + 100.0, NAMED == "lyon"
-    clf = LogisticRegression().fit(shift[here], Y[here])
+    shift = X + 100.0
+    is_of_lyon = NAMED == "lyon"
+    clf = LogisticRegression().fit(shift[is_of_lyon], Y[is_of_lyon])
     front = PooledTransformer(StandardScaler()).fit(shift, nodes=NAMED)
-    said = clf.predict(front.transform(shift))
-    few = here & ((said != Y) | (np.arange(len(Y)) % 4 == 0))
+    predicted = clf.predict(front.transform(shift))
+    mostly_wrong = is_of_lyon & ((predicted != Y) | (np.arange(len(Y)) % 4 == 0))
     agg = GEMSLogisticAggregator(front=front, random_state=0)
     content = first_request(agg, agg._first_requests()).content
     request = Message.of("join", **content, front=front.as_front().as_content())
     words = "'lyon': after the front its classifier labels"
     with pytest.warns(UserWarning, match=words):
-        reply_to(request, clf, shift[few], Y[few], name="lyon")
+        reply_to(request, clf, shift[mostly_wrong], Y[mostly_wrong], name="lyon")
     with pytest.warns(UserWarning, match=words):
-        agg.summarize(clf, shift[few], Y[few], name="lyon")
-    reply_to(request.with_fields(rows_alone=True), clf, shift[few], Y[few], name="lyon")
+        agg.summarize(clf, shift[mostly_wrong], Y[mostly_wrong], name="lyon")
+    reply_to(
+        request.with_fields(rows_alone=True),
+        clf,
+        shift[mostly_wrong],
+        Y[mostly_wrong],
+        name="lyon",
+    )
 
 
 def test_fits_through_different_fronts_do_not_share_replies():
