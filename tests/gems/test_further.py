@@ -423,22 +423,22 @@ def test_a_candidate_must_win_surely():
 
 
 def test_the_rule_of_candidates():
-    from skgems.gems._further import _Compared
+    from skgems.gems._further import Comparison
 
     def chosen(losses, errors):
         count = 100.0
         squares = count * (
             np.array(errors) ** 2 * count + (losses[0] - np.array(losses)) ** 2
         )
-        compared = _Compared(None, [], None)
-        compared.judged = [
+        compared = Comparison(state=None, models=[], current=None)
+        compared.judgements = [
             {
                 "count": count,
                 "losses": count * np.array(losses)[:, None],
                 "squared_gains": squares,
             }
         ]
-        return compared.candidates(["likelihood", "a", "b"]).chosen
+        return compared.report(["likelihood", "a", "b"]).chosen
 
     assert chosen([0.5, 0.3, 0.4], [0, 0.11, 0.04]) == "b"
     assert chosen([0.5, 0.3, 0.4], [0, 0.09, 0.04]) == "a"

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from skgems import GEMSMLPAggregator
 from skgems.datasets import partition_by_label
 from skgems.federation import _channel as channel_module
-from skgems.gems._layers import _lower, _RowsOfOthers
+from skgems.gems._layers import _ClustersOfNodes, _is_lower
 from skgems.local import Member
 from skgems.local._tasks import retrain
 from skgems.moments import ClassMoments, class_moments
@@ -247,23 +247,23 @@ def test_what_others_told_is_what_all_told_but_one():
         ("b", told(X[2:4], ["z", "z"])),
         ("c", told(X[4:], ["x", "x"])),
     ]
-    rows = _RowsOfOthers(replies, np.array(["x", "y", "z"]))
+    rows = _ClustersOfNodes(replies, np.array(["x", "y", "z"]))
     others = ClassMoments.from_arrays(rows.of_others("a"))
     assert others.columns.tolist() == [0, 2] and others.counts.tolist() == [2, 2]
     np.testing.assert_allclose(
         others.origin + others.means, [X[4:].mean(axis=0), X[2:4].mean(axis=0)]
     )
-    assert rows.counts == {"a": 2, "b": 2, "c": 2}
-    alone = _RowsOfOthers(replies[:1], np.array(["x", "y", "z"]))
+    assert rows.n_rows == {"a": 2, "b": 2, "c": 2}
+    alone = _ClustersOfNodes(replies[:1], np.array(["x", "y", "z"]))
     assert alone.of_others("a") is None
 
 
 def test_losses_are_compared_where_both_are_known_by_rows():
     counts = {"a": 1, "b": 9}
-    assert _lower({"a": 2.0, "b": 0.9}, {"a": 1.0, "b": 1.1}, counts)
-    assert not _lower({"a": 0.2, "b": 1.2}, {"a": 1.0, "b": 1.1}, counts)
-    assert _lower({"a": 2.0, "b": 0.9}, {"b": 1.0}, counts)
-    assert not _lower({"a": 1.0}, {"a": 1.0}, counts)
+    assert _is_lower({"a": 2.0, "b": 0.9}, {"a": 1.0, "b": 1.1}, n_rows=counts)
+    assert not _is_lower({"a": 0.2, "b": 1.2}, {"a": 1.0, "b": 1.1}, n_rows=counts)
+    assert _is_lower({"a": 2.0, "b": 0.9}, {"b": 1.0}, n_rows=counts)
+    assert not _is_lower({"a": 1.0}, {"a": 1.0}, n_rows=counts)
 
 
 def test_a_node_draws_rows_of_others_and_knows_them_by_their_outputs():

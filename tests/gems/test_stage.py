@@ -12,7 +12,7 @@ from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.federation import _channel as channel_module
-from skgems.gems._stage import _of_all_classes
+from skgems.gems._stage import with_all_classes
 from skgems.local import clear_cache, node_space
 from skgems.networks import linear_logits
 from skgems.spaces import (
@@ -72,7 +72,7 @@ def both(known, geometry, criterion, construction, scale_logits=True):
         seed=3,
         **options,
     )
-    return whole, told, _of_all_classes(told, known)
+    return whole, told, with_all_classes(told, known)
 
 
 def same_radii(one, other, rtol=1e-9):
@@ -87,7 +87,7 @@ def same_radii(one, other, rtol=1e-9):
 @pytest.mark.parametrize("geometry", [Gram(), Ellipsoid(), Ball(), Silent()])
 @pytest.mark.parametrize("criterion", [Accuracy(), LogLoss()])
 @pytest.mark.parametrize("scale_logits", [True, False])
-def test_certified_spaces_are_those_of_all_classes(
+def test_certified_spaces_are_thosewith_all_classes(
     known, geometry, criterion, scale_logits
 ):
     whole, _, found = both(known, geometry, criterion, "certified", scale_logits)
