@@ -30,6 +30,7 @@ from ._regions import merged_summary
 
 # Parameters that are objects, and the class of each.
 _PARTS = {"geometry": Geometry, "criterion": Criterion, "construction": Construction}
+# Of moments as sent.
 _DTYPES = ("float64", "float32", "float16")
 
 
@@ -143,7 +144,7 @@ class LinearSummariesMixin(SummarizingMixin):
         if self.moments == "auto":
             n_features = member.X.shape[1]
             n_rows = member.row_counts()[1]["moments"].sum()
-            # With one class: more classes cannot make matrices out of variances.
+            # Whether it is "diagonal" does not depend on the number of classes.
             if moments_kind("auto", n_features, 1, n_rows) == "diagonal":
                 warn_of_variances(n_features)
 
