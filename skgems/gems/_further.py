@@ -111,7 +111,7 @@ class Candidates:
         Log-loss in the mean over all rows that judge, in nats; how much lower it is
         than that of the likeliest, and the standard error of that, over paired rows.
     chosen : str
-        Of those that gain more than two standard errors the best; else the likeliest.
+        The best of those that gain more than two standard errors; else the likeliest.
     optimistic : bool
         Whether models are made of the rows that judged.
     """
@@ -179,7 +179,8 @@ def refinement_plan(
     comparison.keep(chosen)
     value, gradient = state.total(W)
     messages = [comparison.message(chosen, value)]
-    # Of nodes that are not asked moments alone tell: full steps would go by these.
+    # Nodes that are not asked are estimated by their moments alone, which full steps
+    # would trust too much.
     damping = min(rounds.participation, 2.0 * rounds.participation**2)
     reach = damping
     descent = Descent(state.likelihood)
@@ -198,7 +199,7 @@ def refinement_plan(
             state, models, current=W, rounds=rounds, rng=rng
         )
         best = comparison.best(others_may_lose=not asks_everyone)
-        # Of the curvature the best model tells, or else the nearest one.
+        # The best model shows how curved the sum is; without one, the shortest step.
         probed = shortest if best is None else best
         descent = descent.after(models[probed] - W, comparison.change(probed))
         if best is not None:
@@ -259,6 +260,13 @@ class _Value(NamedTuple):
     gradient: np.ndarray
 
 
+class _Correction(NamedTuple):
+    """What makes the expected loss of a node that of its last reply, c_k and S_k."""
+
+    constant: float
+    slope: np.ndarray
+
+
 class _Sums(NamedTuple):
     """Sums of losses at a model, each with the penalty."""
 
@@ -278,8 +286,7 @@ class SumOfLosses:
     # The next three by index of the node.
     last_replies: dict[int, _LastReply] = field(default_factory=dict)
     left_out: set[int] = field(default_factory=set)  # nodes that failed
-    # Constant and slope, c_k and S_k, that correct what moments make expected.
-    corrections: dict[int, _Value] = field(default_factory=dict)
+    corrections: dict[int, _Correction] = field(default_factory=dict)
     asked_nodes: list[int] = field(default_factory=list)  # by the last requests
     accuracy: float = np.nan  # of the model that is kept, by those who judged it
 
@@ -378,16 +385,16 @@ class SumOfLosses:
             gradient = gradient + slope
         return _Value(loss=value, gradient=gradient)
 
-    def _correction(self, k: int) -> _Value:
+    def _correction(self, k: int) -> _Correction:
         """What the moments of a node miss of its last reply, or else of its model."""
         if k not in self.last_replies:
             slope, _ = self.likelihood.at_own_model(k, self.node_losses[k])
-            return _Value(loss=0.0, gradient=slope)
+            return _Correction(constant=0.0, slope=slope)
         reply = self.last_replies[k]
         expected, expected_gradient = self.likelihood.expected(reply.W, [k])
         slope = reply.gradient - expected_gradient
         constant = reply.loss - expected - np.vdot(slope, reply.W)
-        return _Value(loss=constant, gradient=slope)
+        return _Correction(constant=constant, slope=slope)
 
 
 class Comparison:
@@ -477,7 +484,7 @@ class Comparison:
         return self._reply(k, 0)  # it was put to the nodes again, before the others
 
     def change(self, j: int) -> np.ndarray:
-        """Of the gradient of the sum, from the model kept so far to another."""
+        """The change of the sum's gradient from the current model to another."""
         return self._sums_at_model(j).gradient - self._sums_at_current().gradient
 
     def message(self, kept_model: int | None, value: float) -> dict:

@@ -600,7 +600,7 @@ class _ClustersOfNodes:
         """Moments of all but one node, as in messages; None if there is no other."""
         if len(self.n_rows) < 2:
             return None
-        # Of variances within a class all nodes have a share.
+        # Variances within a class are those of all nodes: this one has a share in them.
         parts_of_others = self._order[self._owners != name]
         others = fewer_parts(
             self._merged.some_parts(parts_of_others), _MOST_PARTS_OF_OTHERS

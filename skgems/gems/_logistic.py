@@ -174,8 +174,9 @@ default="auto"
     estimators_ : list of classifiers
         The fitted local estimators.
     node_names_ : list of str
-        Of more than 256 paths of summaries groups of 256 become one node each, as by
-        :meth:`merge_summaries`, but with `epsilon`, weights of nodes, rows by `nodes`.
+        Where there are more than 256 paths of summaries, groups of 256 become one node
+        each, as by :meth:`merge_summaries`; not with `epsilon`, weights of nodes, or
+        rows by `nodes`.
     geometry_ : Geometry
         What `geometry` stands for.
     spaces_ : list of GoodEnoughSpace or None
@@ -802,7 +803,7 @@ default="auto"
             "node_scores_": _node_scores(
                 reports, merge, problem=problem, losses=losses
             ),
-            # Of nodes that were not asked, what they can be asked later.
+            # A fit over a channel does not ask for scores: `ask_scores` can, later.
             "_score_requests": None if run.reports else requests,
         }
         return factor * W, attributes

@@ -43,9 +43,10 @@ from ._logistic import GEMSLogisticAggregator
 _POSITIVE = Interval(Integral, 1, None, closed="left")
 Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features)
 
-# Of the numbers that nodes may tell about hidden layers, the part for layers as they
-# are merged, where they are asked once more after training. Networks of 100 units over
-# five nodes of 250 digits lose 0.5 points to the bound so, 1.0 with equal parts.
+# Nodes bound how many numbers they tell about hidden layers. Where they are asked once
+# more after training, this part of them is for the layers as they are merged. Networks
+# of 100 units over five nodes of 250 digits lose 0.5 points to the bound so, 1.0 with
+# equal parts.
 _FIRST_SHARE = 0.3
 
 
@@ -136,9 +137,9 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
     geometry_hidden_ : Geometry
         What `geometry_hidden` stands for.
     spaces_ : list of GoodEnoughSpace or None
-        Of the last layer, one per node. None where they bound nothing.
+        Spaces of the last layer, one per node. None where they bound nothing.
     intersection_ : Intersection or None
-        Of the last layer's spaces.
+        The point of the last layer's spaces.
     node_scores_ : dict of lists
         As of :class:`GEMSLogisticAggregator`; "local": own last layers on merged ones.
     fine_tuning_ : FineTunedNetwork or None
@@ -273,7 +274,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         most_requests = Counter(last_layer._asks_at_most(0))
         most_requests.update(
             neurons=n_hidden_layers,
-            # Of the last layer, of clusters of rows, and of the last layer once more.
+            # For the last layer, for clusters of rows, and for the last layer again.
             moments=3 if trains else 1,
             retrain=n_hidden_layers - 1 + self.n_rounds - 1,
             evaluate=int(trains),

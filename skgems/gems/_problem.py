@@ -48,7 +48,8 @@ class LinearProblem:
     nodes: list[LinearNode]
     classes: np.ndarray  # (n_classes,), labels of all nodes
     hidden: HiddenLayers = field(default_factory=HiddenLayers)
-    # Of the numbers that nodes may tell about hidden layers, the part for one message.
+    # Nodes bound how many numbers they tell about hidden layers: the part for one
+    # message.
     share: float = 1.0
 
     @classmethod

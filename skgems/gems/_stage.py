@@ -211,7 +211,7 @@ class LinearStage:
                 merge.profiles, merge.spaces, merge.scales, strict=True
             )
         ]
-        # Of four digits, rounded to the side on which all nodes still reach it.
+        # Four digits, rounded to the side on which all nodes still reach the level.
         if self.criterion.greater_is_better:
             epsilon = np.floor(min(levels) * 1e4 * (1 + _LEVEL_ROUNDING)) / 1e4
         else:

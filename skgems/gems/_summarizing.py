@@ -30,7 +30,7 @@ from ._regions import merged_summary
 
 # Parameters that are objects, and the class of each.
 _PARTS = {"geometry": Geometry, "criterion": Criterion, "construction": Construction}
-# Of moments as sent.
+# What the arrays of moments may be sent as.
 _DTYPES = ("float64", "float32", "float16")
 
 

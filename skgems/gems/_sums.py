@@ -71,11 +71,11 @@ class RepliesReader:
         Parameters
         ----------
         kind : {"auto", "class", "shared", "diagonal"}
-            Of the moments that nodes were asked for.
+            The kind of moments that nodes were asked for.
         keeps_scatter : bool
             Whether `node_sums` have second moments, too: for spaces around a model.
         node_weight : ndarray of shape (n_nodes,) or None
-            Of each node, whatever its number of rows. None: its rows count.
+            The weight of each node, whatever its number of rows. None: rows count.
         """
         self._problem = problem
         self._kind = kind
@@ -202,7 +202,7 @@ def _slope_in(
 ) -> np.ndarray | None:
     """The summed corrections of the nodes of a region; None for a single node.
 
-    Of shape (n_features + 1, n_classes), or with one such matrix for each class.
+    The shape is (n_features + 1, n_classes), or there is one such matrix a class.
     """
     sent = content.get("slope", content.get("slopes"))
     if sent is None:
