@@ -79,6 +79,7 @@ TESTED_ELSEWHERE = {
         "gems/test_logistic.py",
         "fit simulates nodes",
     ),
+    "gems/_problem.py": ("gems/test_stage.py", "what a stage asks is made of it"),
     "gems/_summarizing.py": ("federation/test_summarizing.py", "through summarize"),
     "gems/_sums.py": ("gems/test_regions.py", "a region is a sum of nodes"),
     "local/_classifiers.py": (
