@@ -165,12 +165,13 @@ class Gram(Geometry):
         """Score classes never seen below the others; see :meth:`Geometry.place`."""
         if not known.all():
             lead = _ONE_CLASS_LEAD if known.sum() == 1 else 0.0
-            center = fill_unseen(center, known, self.unseen_margin + lead)
+            center = fill_unseen(center, known, margin=self.unseen_margin + lead)
         return center, None
 
     def metric(self, moments, center, known, scale, rows=None) -> GramMetric:
         """Of the moments, see :meth:`Geometry.metric`."""
-        return ridged(moments, self.ridge, np.where(known, 1.0, self.unseen_weight))
+        output_weights = np.where(known, 1.0, self.unseen_weight)
+        return ridged(moments, self.ridge, output_weights=output_weights)
 
     def neuron_metric(self, moments, centers, slopes, rows=None) -> np.ndarray:
         """Of the moments, see :meth:`Geometry.neuron_metric`."""

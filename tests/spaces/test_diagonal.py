@@ -55,7 +55,7 @@ def test_unseen_classes_score_a_margin_below(model):
     X, W = model
     known = np.array([True, False, True, True])
     scaled, _ = on_one_scale(W, known, X)
-    filled = fill_unseen(scaled, known, 1.5)
+    filled = fill_unseen(scaled, known, margin=1.5)
     logits = linear_logits(X, filled)
     np.testing.assert_allclose(logits.sum(axis=1), 0, atol=1e-12)
     np.testing.assert_allclose(

@@ -346,7 +346,10 @@ def test_gram_too_large_says_its_size_and_what_to_use():
         (lambda: GramMetric(np.eye(2), np.zeros(2), None, 0.0), "size must be"),
         (lambda: GramMetric.of(np.eye(2), np.array([1.0, 0.0])), "above 0"),
         (lambda: ball_metric(3, np.array([1, 0])), "boolean mask"),
-        (lambda: ball_metric(3, np.array([False, False])), "no output"),
+        (
+            lambda: ball_metric(3, np.array([False, False])),
+            "outputs is False everywhere",
+        ),
         (lambda: gram_metric(rows(), ridge=-1.0), "ridge"),
         (lambda: gram_metric(rows()[:0]), "no rows"),
         (lambda: ellipsoid_metric(rows(), probabilities(rows()), floor=2), "floor"),
