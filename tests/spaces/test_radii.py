@@ -37,7 +37,14 @@ def unit_directions(metric, n_params, n_outputs, n_directions, random_state):
     """The directions that a sampled profile uses: rays over the unit vectors."""
     X = np.vstack([np.eye(n_params - 1), np.zeros((1, n_params - 1))])
     columns = np.arange(n_outputs)
-    rays = Rays(X, metric, columns, n_outputs, n_directions, random_state)
+    rays = Rays(
+        X,
+        metric=metric,
+        columns=columns,
+        n_outputs=n_outputs,
+        n_directions=n_directions,
+        random_state=random_state,
+    )
     found = []
     for _, scale, parts in rays.chunks():
         changes = np.concatenate([part for _, part in parts], axis=2)
@@ -391,7 +398,9 @@ def test_a_thinned_profile_promises_no_more():
     rng = np.random.RandomState(0)
     radii = np.sort(rng.exponential(size=5000))
     radii[100:140] = radii[100]
-    whole = AccuracyProfile(6000, 5000 / 6000, radii, np.arange(5001))
+    whole = AccuracyProfile(
+        n_rows=6000, score=5000 / 6000, radii=radii, may_lose=np.arange(5001)
+    )
     thin = whole.thinned(101)
     assert len(thin.radii) == 101 and thin.thinned(101) is thin
     assert whole.thinned(5000) is whole
