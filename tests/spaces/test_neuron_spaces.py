@@ -110,7 +110,9 @@ def rays_of(X, precision, n_rays, seed):
     """Changes of the pre-activations along the rays that the seed stands for."""
     rng = check_random_state(seed)
     generator = np.random.Generator(np.random.SFC64(rng.randint(2**31 - 1)))
-    return changes_along_rays(X, whitening(precision, X.dtype), generator, n_rays)
+    return changes_along_rays(
+        X, whitening(precision, X.dtype), generator, n_rays=n_rays
+    )
 
 
 @every_activation
@@ -231,7 +233,7 @@ def test_singular_moments_ask_for_a_ridge():
     X, W = layer()
     X = np.round(8 * X)
     X[:, 1] = X[:, 0]
-    with pytest.raises(ValueError, match="give a larger ridge"):
+    with pytest.raises(ValueError, match="geometry_hidden a larger ridge"):
         build_neuron_spaces(
             X, W, "relu", epsilon=0.1, construction="sampled", geometry=Gram(ridge=0)
         )
