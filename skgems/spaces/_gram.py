@@ -173,8 +173,7 @@ class GramMetric:
         except linalg.LinAlgError:
             raise ValueError(
                 "The gram matrix is not positive definite, so some change of the "
-                "parameters moves no logit. Give a larger ridge, as in "
-                "geometry=Gram(ridge=0.3)."
+                "parameters moves no logit. Give the geometry a larger ridge."
             ) from None
 
     @cached_property

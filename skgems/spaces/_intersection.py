@@ -35,8 +35,9 @@ from ._space import GoodEnoughSpace
 Penalty = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 METHODS = ("consensus", "deepest", "hinge")
-# A bound that is above 1 by no more may be so by rounding.
+# What rounding may add to a bound or a distance, relative to it.
 _ROUNDING = 1e-9
+# A bound above it proves that spaces do not meet: it is not above 1 by rounding.
 PROVED = 1.0 + _ROUNDING
 # Relative gap of bounds at which a search ends, unless another is given: below it
 # points differ by rounding.
@@ -46,18 +47,20 @@ TOL = 1e-9
 MAX_ITER = 200
 # A point that is so far inside proves an intersection: it need not be the deepest.
 WELL_INSIDE = 0.9
-# Steps for one pair of spaces, and for one coalition: there are many of either, and a
-# search that is not done by then decides nothing.
+# Steps for one pair of spaces: there are many pairs, and one that is not decided by
+# then counts as no conflict.
 _MAX_ITER_OF_PAIR = 50
+# And for one coalition, of which as many as spaces are tried.
 _MAX_ITER_OF_COALITION = 100
 # Pairs that are tried: their number grows with the square of that of the spaces.
 _MOST_PAIRS = 64
 # The hinge is smoothed over these parts of the radii, one after the other.
 _SMOOTHING = 10.0 ** -np.arange(1, 7)
-# The search for the consensus starts from the deepest point's weights and from equal
-# ones, in these shares: it needs all weights above 0, and those of spaces that do not
-# bind at the deepest point are 0.
+# Share of the deepest point's weights in those that the search for the consensus
+# starts from: the same spaces bind, mostly.
 _SHARE_OF_DEEPEST = 0.9
+# Share of equal weights there: the search needs all above 0, and the deepest point's
+# weights are 0 for spaces that do not bind.
 _SHARE_OF_EQUAL = 0.1
 # Below this a denominator is 0 but for rounding, and the step is a whole one.
 _LEAST_DENOMINATOR = 1e-300
@@ -71,9 +74,10 @@ _MAX_UPDATES = 40
 # First strength of the penalty, in the loss of one row: a far stronger one makes the
 # minimisation ill conditioned, a far weaker one takes more updates.
 _FIRST_STRENGTH = 0.1
-# The strength grows by this factor where an update leaves more than this part of what
-# spaces were missed by before.
+# Factor on the strength after an update that brought little.
 _STRENGTHENING = 10.0
+# An update brought little if more than this part of what spaces were missed by before
+# is left.
 _SLOW_PROGRESS = 0.25
 
 
@@ -105,13 +109,16 @@ class Intersection:
         No model has a smaller one. Above 1 it proves that the intersection is empty.
     weights : ndarray of shape (K,)
         Nonnegative, sum 1. For "deepest" and "hinge" the dual weights that give
-        `lower_bound`: nodes that bind. For "consensus" those of matrices in the point.
+        `lower_bound`: they are above 0 for nodes that bind. For "consensus" the weights
+        of the nodes' matrices in the point. For the likeliest model the multipliers, of
+        sum 1, or the dual weights where it met no bound; 0 where it was in all spaces.
     normalized_squared_distances : ndarray of shape (K,)
         Of the point, at most 1 inside.
     method : str
         The method asked for.
     n_iter : int
-        Newton steps, of L-BFGS for "hinge".
+        Steps of Newton's method, of L-BFGS for "hinge"; for the likeliest model also
+        minimisations of the loss.
     """
 
     found: bool
@@ -134,7 +141,7 @@ class Intersection:
 
     @cached_property
     def conflicts(self) -> list[tuple[int, int]]:
-        """Where nothing was found: pairs of spaces proved not to meet, in order.
+        """Where it is proved `empty`: pairs of spaces proved not to meet, in order.
 
         Looked up when asked for: the 64 pairs whose `weights` have the largest products
         are tried, all pairs of up to 11 spaces, in at most 50 steps each. There may be

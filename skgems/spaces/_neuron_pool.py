@@ -74,9 +74,7 @@ class NeuronPool:
         outgoing: Sequence[np.ndarray] | None,
         importances: Sequence[np.ndarray] | None = None,
     ) -> None:
-        is_dead = np.concatenate([space.dead for space in spaces])
-        if is_dead.all():  # a layer needs units: then none is dropped
-            is_dead[:] = False
+        is_dead = _dead_mask(spaces)
         n_neurons = [space.centers.shape[1] for space in spaces]
         self.n_nodes = len(spaces)
         self.all_nodes = np.repeat(np.arange(len(spaces)), n_neurons)
@@ -86,27 +84,22 @@ class NeuronPool:
         self.masses = np.ones(len(self.node))
         if importances is not None:
             self.masses = _masses(np.concatenate(importances)[self.alive], self.node)
+        # The size that a neuron is divided by.
         self.scale = np.ones(len(self.node))
         if homogeneous:
-            sizes = np.concatenate([space.sizes for space in spaces])[self.alive]
-            self.scale = np.where(sizes > 0, sizes, 1.0)
+            self.scale = _nonzero_sizes(spaces)[self.alive]
         radii = np.concatenate([space.radii for space in spaces])[self.alive]
         self.radii = radii / self.scale
-        centers = [space.centers for space in spaces]
-        self.n_params = len(centers[0])
-        # Of each node, for `centers`: weights at that scale, then outgoing ones.
-        self.precisions = _filled_from_others(
-            [space.precision for space in spaces], np.hstack(centers)
-        )
+        # (n_params + n_outputs, n_alive): weights at unit size, then outgoing ones.
+        self.centers = np.hstack([space.centers for space in spaces])
+        self.n_params = len(self.centers)
+        # One for each node, of the rows of `centers`.
+        self.precisions = _filled_precisions(spaces, self.centers)
         if outgoing is not None:
-            centers = [
-                np.vstack([weights, weights_out])
-                for weights, weights_out in zip(centers, outgoing, strict=True)
-            ]
+            self.centers = np.vstack([self.centers, np.hstack(outgoing)])
             self.precisions = [
                 _with_outgoing(P, n_outputs=len(outgoing[0])) for P in self.precisions
             ]
-        self.centers = np.hstack(centers)  # (n_params + n_outputs, n_alive)
         if is_dead.any():
             self.centers = self.centers[:, self.alive]
         if homogeneous:
@@ -317,6 +310,19 @@ class NeuronPool:
         return [order[k_means.labels_ == c] for c in np.unique(k_means.labels_)]
 
 
+def _dead_mask(spaces: Sequence[NeuronSpaces]) -> np.ndarray:
+    """Mask of all neurons: those that are dropped, as they are 0 on their rows."""
+    is_dead = np.concatenate([space.dead for space in spaces])
+    # A layer needs units: where all are dead none is dropped.
+    return np.zeros_like(is_dead) if is_dead.all() else is_dead
+
+
+def _nonzero_sizes(spaces: Sequence[NeuronSpaces]) -> np.ndarray:
+    """Sizes of all neurons; 1 for those of size 0."""
+    sizes = np.concatenate([space.sizes for space in spaces])
+    return np.where(sizes > 0, sizes, 1.0)
+
+
 def _masses(importances: np.ndarray, node: np.ndarray) -> np.ndarray:
     """Importances relative to the mean of the neuron's node, but not too small."""
     n_neurons = np.maximum(np.bincount(node), 1)
@@ -362,18 +368,19 @@ def _by_diagonals(
     return divide
 
 
-def _column_dots(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _column_dots(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     """Dot products of the columns of one array with those of the other."""
-    return np.einsum("ij,ij->j", left, right)
+    return np.einsum("ij,ij->j", A, B)
 
 
-def _filled_from_others(
-    precisions: list[np.ndarray], centers: np.ndarray
+def _filled_precisions(
+    spaces: Sequence[NeuronSpaces], centers: np.ndarray
 ) -> list[np.ndarray]:
     """Precisions that cost a little, in the unit of others, where they say nothing.
 
     `centers` are the weights (n_params, n_neurons) of all neurons.
     """
+    precisions = [space.precision for space in spaces]
     if precisions[0].ndim == 1:
         return precisions
     costs = np.max([scatter_diagonal(P) for P in precisions], axis=0)
@@ -417,8 +424,7 @@ class JointBasis(NamedTuple):
         if failed:
             raise ValueError(
                 "The second moments of what enters a hidden layer, over all nodes, are "
-                "not positive definite. Give geometry_hidden a larger ridge, as in "
-                "Gram(ridge=0.5)."
+                "not positive definite. Give geometry_hidden a larger ridge."
             )
         divide = partial(
             linalg.solve_triangular, factor, lower=True, check_finite=False

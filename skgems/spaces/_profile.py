@@ -313,14 +313,14 @@ def build_space(
             f"{criterion.name!r}."
         )
     n_outputs = center.shape[1]
-    known = np.asarray(np.ones(n_outputs, bool) if outputs is None else outputs)
-    output_columns(known, n_outputs)  # checks them
+    known_classes = np.asarray(np.ones(n_outputs, bool) if outputs is None else outputs)
+    output_columns(known_classes, n_outputs)  # checks them
     _check_labels_and_center(y, center, n_rows=X.shape[0], n_features=X.shape[1])
     profile = profile_space(
         X,
         y,
         center,
-        known,
+        known_classes,
         geometry=geometry,
         criterion=criterion,
         construction=construction.wire_name,

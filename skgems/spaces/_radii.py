@@ -89,8 +89,8 @@ class AccuracyProfile:
 
     def level(self, distance: float) -> float:
         """The accuracy that models at most so far away have at least."""
-        lost = self.may_lose[np.searchsorted(self.radii, distance, side="left")]
-        return float((self.may_lose[-1] - lost) / self.n_rows)
+        n_lost = self.may_lose[np.searchsorted(self.radii, distance, side="left")]
+        return float((self.may_lose[-1] - n_lost) / self.n_rows)
 
 
 def accuracy_profile(
@@ -179,9 +179,11 @@ def _sampled_radii(node: Margins, rays: Rays) -> np.ndarray:
 # begin to lose to where they lose linearly. The ratio is so small that chords overshoot
 # a parabola by 1 % of its height at most.
 _KNOT_RATIO = 1.2
-# The widest range of knots, in units of the step that changes a logit by 1, the upper
-# end also in the size of the logits: below it no loss rises, above they are linear.
+# The first knot at the earliest, in units of the step that changes a logit by 1: before
+# it no loss rises.
 _SHORTEST = 1e-3
+# And the last knot at the latest, in this unit times the size of the logits: after it
+# losses are linear.
 _LONGEST = 1e3
 # Rays that choose the range of the knots, before all rays are followed there.
 _N_PILOTS = 16

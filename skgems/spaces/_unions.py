@@ -161,16 +161,7 @@ class _Search:
     def run(self, max_nodes: int) -> bool:
         """Search to the end or until a point is found; whether nothing is left open."""
         is_complete = True
-        waiting = [
-            _PartialChoice(
-                chosen={},
-                candidates={
-                    node: frozenset(range(len(spaces)))
-                    for node, spaces in enumerate(self.unions)
-                },
-                point=self.best.point,
-            )
-        ]
+        waiting = [self._no_choice()]
         while waiting and not self.best.found:
             if self.n_searched == max_nodes:
                 return False
@@ -193,6 +184,14 @@ class _Search:
                 partial_choice, candidates=candidates, point=point, distances=distances
             )
         return is_complete
+
+    def _no_choice(self) -> _PartialChoice:
+        """The root of the tree: nothing is chosen, and every space is possible."""
+        candidates = {
+            node: frozenset(range(len(spaces)))
+            for node, spaces in enumerate(self.unions)
+        }
+        return _PartialChoice(chosen={}, candidates=candidates, point=self.best.point)
 
     def _intersect(self, choice: Sequence[int]) -> Intersection:
         chosen = [spaces[i] for spaces, i in zip(self.unions, choice, strict=True)]
