@@ -318,7 +318,7 @@ def _consensus(
         return deepest
 
     def is_done(dual: DualPoint) -> bool:
-        """Whether the point is in all spaces and weights are free where it touches."""
+        """Whether the point is in all spaces, and touches those of free weight."""
         excess = dual.distances - 1.0
         complementarity = abs((dual.weights - lower) @ excess)
         return excess.max() <= tol and complementarity <= tol * (lower @ dual.distances)

@@ -22,8 +22,8 @@ from ._neuron_pool import NeuronPool
 from ._neuron_spaces import NeuronSpaces
 from ._space import RandomSource
 
-# Larger groups are merged at the point that moves them least, or not at all: to search
-# for another point takes as long as all the rest.
+# Larger groups are merged at the point that moves them least, or not at all: the search
+# for another one intersects as many spaces as there are members.
 _LARGEST_EXACT_GROUP = 8
 # Relative gap at which that search ends; a common point is checked exactly.
 _TOLERANCE_OF_SEARCH = 1e-6
@@ -47,7 +47,7 @@ def ward_tree(costs: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.nda
     n_points = len(masses)
     np.fill_diagonal(costs, np.inf)
     masses = masses.astype(np.float64)
-    node = np.arange(n_points)  # of the tree, that stands at each index
+    tree_node = np.arange(n_points)  # that stands at each index
     is_active = np.ones(n_points, dtype=bool)
     children = np.empty((n_points - 1, 2), dtype=np.intp)
     heights = np.empty(n_points - 1)
@@ -59,7 +59,7 @@ def ward_tree(costs: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.nda
         i = chain.pop()
         j = chain.pop()
         cost = costs[i, j]
-        children[t] = (node[i], node[j])
+        children[t] = (tree_node[i], tree_node[j])
         below = [heights[c - n_points] for c in children[t] if c >= n_points]
         # Rounding must not put a node below its children.
         heights[t] = max([cost, *below])
@@ -75,7 +75,7 @@ def ward_tree(costs: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.nda
         costs[j] = costs[:, j] = np.inf
         masses[i] = masses[i] + masses[j]
         is_active[j] = False
-        node[i] = n_points + t
+        tree_node[i] = n_points + t
     return _sorted_by_height(children, heights)
 
 
@@ -114,37 +114,37 @@ class MergeOrder:
         # Joins are numbered group after group until they are sorted.
         joins_of_groups = []
         heights_of_groups = []
-        roots = []  # the node of each whole group
+        roots = []  # the tree node of each whole group
         n_joins = 0
         for members in groups:
             children, heights = ward_tree(
                 pool.pair_costs(members), pool.masses[members]
             )
-            nodes = np.append(
+            tree_nodes = np.append(
                 members, self.n_leaves + n_joins + np.arange(len(heights))
             )
             n_joins += len(heights)
-            joins_of_groups.append(nodes[children])
+            joins_of_groups.append(tree_nodes[children])
             heights_of_groups.append(heights)
-            roots.append(nodes[-1])
+            roots.append(tree_nodes[-1])
         heights = np.concatenate(heights_of_groups)
         order = np.argsort(heights, kind="stable")
-        sorted_node = np.arange(self.n_leaves + n_joins)
-        sorted_node[self.n_leaves + order] = self.n_leaves + np.arange(n_joins)
+        sorted_tree_node = np.arange(self.n_leaves + n_joins)
+        sorted_tree_node[self.n_leaves + order] = self.n_leaves + np.arange(n_joins)
         self.heights = heights[order]
         self.n_comparable = n_joins
         # Whole groups are joined above the other nodes, in an order of their own.
         group_children, _ = ward_tree(
             _costs_of_groups(pool, groups), _group_masses(pool, groups)
         )
-        first_node = self.n_leaves + n_joins
-        group_nodes = np.append(
-            sorted_node[roots], first_node + np.arange(len(group_children))
+        first_tree_node = self.n_leaves + n_joins
+        tree_nodes_of_groups = np.append(
+            sorted_tree_node[roots], first_tree_node + np.arange(len(group_children))
         )
         self.children = np.concatenate(
             [
-                sorted_node[np.concatenate(joins_of_groups)[order]],
-                group_nodes[group_children],
+                sorted_tree_node[np.concatenate(joins_of_groups)[order]],
+                tree_nodes_of_groups[group_children],
             ]
         )
 
@@ -224,9 +224,9 @@ def merge_neurons(
         spaces, homogeneous=homogeneous, outgoing=outgoing, importances=importances
     )
     order = MergeOrder(pool, pool.clusters(n_clusters, random_state))
-    common = _CommonPoints(pool, order)
-    common.find()
-    is_joined = common.exists[order.n_leaves :].copy()
+    common_points = _CommonPoints(pool, order)
+    common_points.search()
+    is_joined = common_points.exists[order.n_leaves :].copy()
     if max_units is not None:
         n_excess = max(order.n_leaves - int(is_joined.sum()) - max_units, 0)
         is_joined[np.flatnonzero(~is_joined)[:n_excess]] = True
@@ -235,7 +235,7 @@ def merge_neurons(
         order,
         centers=np.hstack([space.centers for space in spaces]),
         is_joined=is_joined,
-        points=common.points,
+        points=common_points.points,
     )
 
 
@@ -248,8 +248,8 @@ class _CommonPoints:
         self.children = order.children[: order.n_comparable]
         # Whether the neurons of a node have a common point, (n_leaves + n_joins,): a
         # neuron alone has its own.
-        n_nodes = order.n_leaves + len(order.children)
-        self.exists = np.arange(n_nodes) < order.n_leaves
+        n_tree_nodes = order.n_leaves + len(order.children)
+        self.exists = np.arange(n_tree_nodes) < order.n_leaves
         # Points of the joins that are in no larger one with a common point.
         self.points: dict[int, np.ndarray] = {}
         self._members = {i: np.array([i]) for i in range(order.n_leaves)}
@@ -260,7 +260,7 @@ class _CommonPoints:
             allowed[self.n_leaves + t] = allowed[pair].sum()
         self._is_done = order.heights > _SLACK * allowed[self.n_leaves :]
 
-    def find(self) -> None:
+    def search(self) -> None:
         """Look for points from the leaves up, level by level.
 
         All joins whose children have common points are tried at once.
@@ -281,10 +281,10 @@ class _CommonPoints:
                     self._add(t, members, point)
 
     def _add(self, join: int, members: np.ndarray, point: np.ndarray) -> None:
-        node = self.n_leaves + join
-        self.exists[node] = True
-        self._members[node] = members
-        self.points[node] = point
+        tree_node = self.n_leaves + join
+        self.exists[tree_node] = True
+        self._members[tree_node] = members
+        self.points[tree_node] = point
         for child in self.children[join]:
             self.points.pop(child, None)
 
