@@ -12,6 +12,7 @@ of the node's rows (gram).
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -170,7 +171,9 @@ class GoodEnoughSpace:
         # The class is frozen: what is checked is stored past its __setattr__.
         vars(self).update(center=center, radius=float(self.radius))
 
-    def distance(self, W: np.ndarray) -> float | np.ndarray:
+    # Any, in this and the next two: a number for one model, an array for many, of which
+    # callers know which they have.
+    def distance(self, W: np.ndarray) -> Any:
         """Distance of `W` from the centre, in units of the metric.
 
         Parameters
@@ -185,7 +188,7 @@ class GoodEnoughSpace:
         squared = self.metric.squared_norm(np.asarray(W) - self.center)
         return _scalar(np.sqrt(np.maximum(squared, 0.0)))
 
-    def normalized_squared_distance(self, W: np.ndarray) -> float | np.ndarray:
+    def normalized_squared_distance(self, W: np.ndarray) -> Any:
         """Squared distance over the squared radius: at most 1 inside.
 
         With radius 0 it is 0 at the centre and infinite elsewhere.
@@ -204,7 +207,7 @@ class GoodEnoughSpace:
             return (distance / self.radius) ** 2
         return _scalar(np.where(np.asarray(distance) == 0, 0.0, np.inf))
 
-    def contains(self, W: np.ndarray) -> bool | np.ndarray:
+    def contains(self, W: np.ndarray) -> Any:
         """Whether `W` is inside; its surface belongs to the space.
 
         Parameters
@@ -254,7 +257,7 @@ class GoodEnoughSpace:
         return self.center + ratio(radii, lengths)[:, None, None] * steps
 
 
-def _scalar(array: np.ndarray) -> float | bool | np.ndarray:
+def _scalar(array: np.ndarray) -> Any:
     """An array without dimensions as a number of Python's."""
     return array.item() if np.ndim(array) == 0 else array
 
