@@ -32,7 +32,7 @@ from ._columns_of import ColumnsOf
 from ._document_front import DocumentFront, front_of_content
 from ._documents import NUMBERS, are_documents, as_documents
 from ._features import RandomFeatures
-from ._front import Advanced, Front, check_takes_any_columns, check_tree, front_of_text
+from ._front import Advanced, Front
 from ._identifiers import (
     DESCRIBES,
     IDENTIFIES,
@@ -45,5 +45,6 @@ from ._identifiers import (
 from ._kind import Kind, NotPooledError, StateField
 from ._kinds import KINDS
 from ._sizes import FrontSize, front_size
+from ._trees import check_takes_any_columns, check_tree, front_of_text
 
 __all__ = ["Backbone", "ColumnsOf", "NotPooledError", "RandomFeatures"]
