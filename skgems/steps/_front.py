@@ -267,7 +267,7 @@ class Front:
         )
         reply["parts"] = visitor.parts
         try:
-            self._visit_rows(visitor, X, columns)
+            self._visit_rows(visitor, X=X, columns=columns)
         except ValueError:
             if self.columns is not None:
                 raise
@@ -275,7 +275,7 @@ class Front:
             reply["again"] = True
         return reply
 
-    def _visit_rows(self, visitor: RowsVisitor, X: Table, columns: Columns) -> None:
+    def _visit_rows(self, visitor: RowsVisitor, *, X: Table, columns: Columns) -> None:
         """Have a visitor take rows of some columns through the steps."""
         if columns.kept is not columns:
             X = safe_indexing(X, columns.kept_places, axis=1)
@@ -299,7 +299,7 @@ class Front:
             is_sparse=ready.is_sparse,
             min_rows=min_rows,
         )
-        self._visit_rows(visitor, X, columns)
+        self._visit_rows(visitor, X=X, columns=columns)
         return visitor.contradictions[0] if visitor.contradictions else ""
 
     def exposed_columns(self, reply: Mapping) -> list:
@@ -364,13 +364,17 @@ class Front:
         """The fitted steps as a transformer of all columns, those left out included."""
         if not any(self.columns.left_out):
             return fitted.step
-        kept = [self.columns.labels[j] for j in self.columns.kept_places]
+        labels = [self.columns.labels[j] for j in self.columns.kept_places]
         transformer = ColumnTransformer(
-            [("columns", self.transformer, kept)],
+            [("columns", self.transformer, labels)],
             sparse_threshold=1.0,  # as it comes out of the steps
             verbose_feature_names_out=False,
         )
-        return assemble(transformer, {"columns": fitted}, self.columns.example())
+        return assemble(
+            transformer,
+            branches={"columns": fitted},
+            example_row=self.columns.example(),
+        )
 
     def check_texts(self, nodes: Mapping[str, Columns]) -> None:
         """ColumnsError where texts would enter a step that takes numbers.
@@ -409,12 +413,12 @@ class Front:
 
         ``name`` is that of the node, for errors.
         """
-        classifier = _thawed(member)
+        classifier = thawed(member)
         if is_skorch(unwrap(classifier)) and is_fitted(classifier):
             return self._head_of_net(unwrap(classifier), name)
         if not isinstance(classifier, Pipeline):
             return member
-        first_step = _thawed(classifier.steps[0][1])
+        first_step = thawed(classifier.steps[0][1])
         is_this_front = first_step is self.fitted
         if hasattr(first_step, "as_front"):
             is_this_front = first_step.as_front().digest == self.digest
@@ -510,7 +514,8 @@ def _bounds_from_json(bounds: Any) -> Any:
     return bounds
 
 
-def _thawed(estimator: BaseEstimator) -> BaseEstimator:
+def thawed(estimator: BaseEstimator) -> BaseEstimator:
+    """What a FrozenEstimator holds; any other estimator itself."""
     if isinstance(estimator, FrozenEstimator):
         return estimator.estimator
     return estimator
