@@ -136,10 +136,10 @@ class TellingVisitor(RowsVisitor):
             return self.tables[path]
         pending = self.pending.get(path)
         if pending is not None and pending.can_tell(self.tells_extremes):
-            self.parts[path] = self._told_of(step, table, pending)
+            self.parts[path] = self._told_of(step, table=table, pending=pending)
         return None
 
-    def _told_of(self, step: BaseEstimator, table: Table, pending: Pending) -> dict:
+    def _told_of(self, step: BaseEstimator, *, table: Table, pending: Pending) -> dict:
         """The statistic that a step waits for, of a table that enters it."""
         name = pending.statistic
         if name != "categories":
@@ -256,7 +256,7 @@ def no_values_in_errors(step: Step, table: Table | None = None) -> Iterator[None
         ) from error
 
 
-def check_numbers(step: Step, table: Table, cause: Exception | None = None) -> None:
+def check_numbers(step: Step, table: Table, *, cause: Exception | None = None) -> None:
     """Raise ColumnsError for columns of a table that hold no numbers, by their names.
 
     After a failure, its cause, columns of infinite numbers are looked for, too.

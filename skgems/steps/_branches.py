@@ -17,7 +17,7 @@ from sklearn.pipeline import FeatureUnion
 
 from ..compat import get_column_indices, safe_indexing
 from ._columns import ColumnsError, Table
-from ._trees import Step
+from ._trees import Step, is_dropped
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -30,7 +30,7 @@ class Branch:
 
     @property
     def is_dropped(self) -> bool:
-        return isinstance(self.transformer, str) and self.transformer == "drop"
+        return is_dropped(self.transformer)
 
     def columns_of(self, table: Table) -> Table:
         """The columns of a table that the branch takes."""
@@ -106,7 +106,7 @@ class _Stand(TransformerMixin, BaseEstimator):
 
 
 def assembled_union(
-    union: FeatureUnion, fitted: Mapping[str, Step], example: Table
+    union: FeatureUnion, *, fitted: Mapping[str, Step], example: Table
 ) -> FeatureUnion:
     """A fitted FeatureUnion of fitted branches, by name; ``example`` is a row."""
     frozen = [
@@ -123,8 +123,8 @@ def assembled_union(
 
 def assembled_columns(
     transformer: ColumnTransformer,
-    fitted: Mapping[str, Step],
     *,
+    fitted: Mapping[str, Step],
     rows_out: Mapping[str, Table],
     example: Table,
 ) -> ColumnTransformer:

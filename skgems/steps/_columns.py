@@ -385,7 +385,13 @@ def as_rows(X: Any) -> Table:
         )
     if issparse(X):
         return check_array(X, accept_sparse="csr", ensure_all_finite="allow-nan")
+    # Of lists, objects first: numpy would make texts of numbers beside them.
     array = np.asarray(X) if hasattr(X, "__array__") else np.array(X, dtype=object)
+    return _array_of_rows(array)
+
+
+def _array_of_rows(array: np.ndarray) -> np.ndarray:
+    """An array as it is if it holds texts, else of numbers."""
     if array.ndim == 2 and array.dtype.kind in "OUS":
         objects = with_nan(array.astype(object))
         if any(map(_has_text, objects.T)):

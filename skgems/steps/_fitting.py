@@ -136,7 +136,7 @@ class FittingVisitor:
             )
         if any(fitted is None for fitted in branches.values()):
             return None
-        assembled = assemble(transformer, branches, example.row)
+        assembled = assemble(transformer, branches=branches, example_row=example.row)
         # A FeatureUnion has no such attribute: what comes out of it is sparse where
         # one of its branches is.
         is_sparse = getattr(assembled, "sparse_output_", None)
@@ -176,7 +176,9 @@ class FittingVisitor:
         error = kind.error(step, state)
         if error:
             self.errors[path] = (type(step).__name__, error)
-        return Fitted(step=fitted, example=_example_behind(fitted, kind, example))
+        return Fitted(
+            step=fitted, example=_example_behind(fitted, kind=kind, example=example)
+        )
 
     def _state_of_parts(
         self, step: BaseEstimator, example: Example, *, path: str, statistic: str
@@ -184,7 +186,9 @@ class FittingVisitor:
         """The state of a step, of what nodes told of its columns."""
         kind = KINDS[type(step)]
         labels = labels_of(example.row)
-        pooled = _pooled_statistic(statistic, self.parts[path], labels)
+        pooled = _pooled_statistic(
+            statistic, told_by_node=self.parts[path], labels=labels
+        )
         kind.check_pooled(step, pooled, labels)
         identifiers = kind.identifiers(self.parts[path].values(), labels)
         if identifiers:
@@ -200,16 +204,17 @@ class FittingVisitor:
 
 def assemble(
     transformer: ColumnTransformer | FeatureUnion,
+    *,
     branches: Mapping[str, Fitted],
     example_row: Table,
 ) -> ColumnTransformer | FeatureUnion:
     """The fitted whole of branches that are fitted, by name."""
     steps = {name: fitted.step for name, fitted in branches.items()}
     if isinstance(transformer, FeatureUnion):
-        return assembled_union(transformer, steps, example_row)
+        return assembled_union(transformer, fitted=steps, example=example_row)
     return assembled_columns(
         transformer,
-        steps,
+        fitted=steps,
         rows_out={name: fitted.example.row for name, fitted in branches.items()},
         example=example_row,
     )
@@ -229,7 +234,7 @@ def _examples_side_by_side(
 
 
 def _pooled_statistic(
-    statistic: str, told_by_node: Mapping[str, Mapping], labels: list
+    statistic: str, *, told_by_node: Mapping[str, Mapping], labels: list
 ) -> dict:
     """A statistic of the rows of all nodes, of columns with these labels."""
     for node, reply in told_by_node.items():
@@ -269,7 +274,7 @@ def _precision(row: Table) -> float:
     return float(np.finfo(np.float32 if is_single else np.float64).eps)
 
 
-def _example_behind(fitted: BaseEstimator, kind: Kind, example: Example) -> Example:
+def _example_behind(fitted: BaseEstimator, *, kind: Kind, example: Example) -> Example:
     """The example that comes out of a fitted step."""
     if hasattr(fitted, "categories_"):
         # An encoder refuses values that are none of its categories.
@@ -278,7 +283,10 @@ def _example_behind(fitted: BaseEstimator, kind: Kind, example: Example) -> Exam
             row=_with_values(example.row, first_categories), limits=example.limits
         )
     row = fitted.transform(example.row)
-    return Example(row=row, limits=_limits_behind(fitted, kind, example, row.shape[1]))
+    limits = _limits_behind(
+        fitted, kind=kind, example=example, n_columns_out=row.shape[1]
+    )
+    return Example(row=row, limits=limits)
 
 
 def _with_values(row: Table, values: list) -> Table:
@@ -291,7 +299,7 @@ def _with_values(row: Table, values: list) -> Table:
 
 
 def _limits_behind(
-    fitted: BaseEstimator, kind: Kind, example: Example, n_columns_out: int
+    fitted: BaseEstimator, *, kind: Kind, example: Example, n_columns_out: int
 ) -> np.ndarray:
     """Bounds of the columns that come out, (2, n_columns_out), NaN where unknown.
 

@@ -29,7 +29,7 @@ from ._kinds import KINDS
 Step = BaseEstimator | str | None
 
 _KINDS_BY_NAME = {kind.__name__: kind for kind in KINDS}
-_WORDS = ("passthrough", "drop")
+_WORDS = ("passthrough", "drop")  # trees of no transformer
 # Parameters of a ColumnTransformer that are sent beside its branches; the others change
 # nothing in what comes out.
 _COLUMN_PARAMS = ("sparse_threshold", "verbose_feature_names_out")
@@ -40,6 +40,10 @@ _DEEPEST = 16
 
 def is_passthrough(step: Step) -> bool:
     return step is None or (isinstance(step, str) and step == "passthrough")
+
+
+def is_dropped(step: Step) -> bool:
+    return isinstance(step, str) and step == "drop"
 
 
 # ---- a walk over the steps ---------------------------------------------------------
@@ -91,9 +95,7 @@ def check_tree(transformer: Step, depth: int = 0, *, sees_rows: bool = True) -> 
     """
     if depth > _DEEPEST:
         raise NotPooledError(f"steps are more than {_DEEPEST} within each other.")
-    if transformer is None:
-        return
-    if isinstance(transformer, str) and transformer in _WORDS:
+    if is_passthrough(transformer) or is_dropped(transformer):
         return
     if isinstance(transformer, Pipeline):
         for k, (_, step) in enumerate(transformer.steps):
@@ -256,7 +258,7 @@ def _as_json(value: object) -> Any:
         return {"tuple": [_as_json(element) for element in value]}
     if isinstance(value, list):
         return [_as_json(element) for element in value]
-    if value is None or isinstance(value, bool | int | float | str):
+    if isinstance(value, bool | int | float | str | None):
         return value
     raise NotPooledError(f"the parameter {value!r:.80} cannot be sent.")
 
