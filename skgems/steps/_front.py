@@ -191,7 +191,7 @@ class Front:
             drop_identifiers=drop_identifiers,
         )
 
-    # ---- at a node -------------------------------------------------------------------
+    # ---- columns and rows ------------------------------------------------------------
 
     def limits(self, columns: Columns) -> np.ndarray:
         """Agreed bounds of some columns, (2, n_columns), NaN where there are none."""
@@ -228,6 +228,8 @@ class Front:
 
             X = pd.DataFrame(X, columns=list(names))
         return self.columns.of_rows(X)
+
+    # ---- at a node -------------------------------------------------------------------
 
     @cached_property
     def _digests(self) -> dict[str, str]:

@@ -49,20 +49,21 @@ _EPS = np.finfo(np.float64).eps
 # are rounding's choice: the worst error of sums over some four million rows.
 _SMALLEST_GAP = 1e-9
 
-# What nodes tell of columns, as it is summed.
+# Fields of states that several kinds have. What nodes tell of columns, as it is summed:
 _SUMS_OF_COLUMNS = {
     "n_rows": StateField(says="The number of rows.", shape=()),
     "counts": StateField(says="The number of known values of each column."),
     "means": StateField(says="The mean of each column."),
     "squares": StateField(says="The sum of squares about the mean of each column."),
 }
-# Quantiles that are read off counts on a grid.
+# Quantiles that are read off counts on a grid:
 _QUANTILES = {
     "rows": StateField(
         says="Quantiles of each column, the smallest first.", shape=("rank", "column")
     ),
     "width": StateField(says="The width of a bin of each column."),
 }
+# The bounds of the values:
 _EXTREMES = {
     "low": StateField(says="The smallest value of each column."),
     "high": StateField(says="The largest value of each column."),
@@ -87,18 +88,24 @@ class _Seeded(Kind):
 
 
 class _RandomFeatures(_Seeded):
+    """RandomFeatures, which may hand the columns on beside its own."""
+
     def n_columns_out(self, step: BaseEstimator, n_columns: int, state: Mapping) -> int:
         return step.n_components + n_columns * step.passthrough
 
 
 class _PolynomialCountSketch(_Seeded):
+    """PolynomialCountSketch, which takes more room on the way than in the end."""
+
     def n_working_numbers(self, step: BaseEstimator, n_columns: int) -> int:
         # A sketch for each factor of the products, and its Fourier transform, whose
         # numbers are complex.
         return 3 * step.degree * step.n_components
 
 
-class _RBF(_Seeded):
+class _RBFSampler(_Seeded):
+    """RBFSampler, which with gamma="scale" looks at the variance of all numbers."""
+
     fields = _SUMS_OF_COLUMNS
 
     def statistic_for(self, step: BaseEstimator) -> str | None:
@@ -123,6 +130,8 @@ class _RBF(_Seeded):
 
 
 class _StandardScaler(Kind):
+    """StandardScaler, of counts, means and squares."""
+
     by_column = True
     fields = _SUMS_OF_COLUMNS
 
@@ -168,6 +177,8 @@ class _GridStep(Kind):
 
 
 class _SimpleImputer(Kind):
+    """SimpleImputer, of means, of how often values occur, or of counts on a grid."""
+
     by_column = True
     fields = {
         "values": StateField(
@@ -248,9 +259,9 @@ class _SimpleImputer(Kind):
 
 
 class _Encoder(Kind):
-    """OneHotEncoder and OrdinalEncoder, whose states have these fields by column.
+    """OneHotEncoder and OrdinalEncoder.
 
-    The state itself has a table for each column, by its place as a text.
+    The state has for each column, by its place as a text, a dict of these fields.
     """
 
     fields = {
@@ -271,7 +282,7 @@ class _Encoder(Kind):
     def check_state(self, step: BaseEstimator, state: Mapping) -> None:
         fields = self.fields_for(step)
         if not fields:
-            check_fields(type(step).__name__, fields, state)
+            check_fields(type(step).__name__, expected=fields, state=state)
             return
         places = {str(j) for j in range(len(state))}
         for place, column in state.items():
@@ -280,7 +291,11 @@ class _Encoder(Kind):
                     f"the state of {type(step).__name__} has the field {place!r:.40}; "
                     "its fields are tables of all columns, '0', '1' and so on"
                 )
-            check_fields(f"{type(step).__name__} for column {place}", fields, column)
+            check_fields(
+                f"{type(step).__name__} for column {place}",
+                expected=fields,
+                state=column,
+            )
 
     def check(self, step: BaseEstimator) -> None:
         if _groups_rare(step) and not isinstance(step.categories, str):
@@ -358,7 +373,8 @@ class _Encoder(Kind):
             columns = [state[str(j)] for j in range(len(state))]
             categories = [_categories_of(column) for column in columns]
             if _groups_rare(step):
-                # One row of what is rare, and two of all else.
+                # Each category is in one row, and in two unless it is rare: those in
+                # fewer than two are then the ones that the encoder finds rare.
                 fitted.set_params(min_frequency=2, max_categories=None)
                 categories = [
                     labels + _without_places(labels, column["rare"])
@@ -375,10 +391,11 @@ class _Encoder(Kind):
     ) -> BaseEstimator:
         """The encoder of the columns that have a category, as a ColumnTransformer."""
         places = [j for j in range(len(state)) if j not in empty]
-        to_be_fitted = [("categories", clone(step), places)]
+        # What is asked for; `transformers_` has what was fitted.
+        unfitted_branches = [("categories", clone(step), places)]
         if not places:
             transformer = _on_columns(FrozenEstimator(step), places).fit(example)
-            return transformer.set_params(transformers=to_be_fitted)
+            return transformer.set_params(transformers=unfitted_branches)
         encoder = self.fit(
             step,
             safe_indexing(example, places, axis=1),
@@ -397,10 +414,12 @@ class _Encoder(Kind):
             (name, encoder if name == "categories" else branch, columns)
             for name, branch, columns in transformer.transformers_
         ]
-        return transformer.set_params(transformers=to_be_fitted)
+        return transformer.set_params(transformers=unfitted_branches)
 
 
 class _PCA(Kind):
+    """PCA, of the scatter: its axes are eigenvectors of the covariance."""
+
     statistic = "scatter"
     fields = {
         "n_rows": StateField(says="The number of rows.", shape=()),
@@ -461,7 +480,8 @@ class _PCA(Kind):
             variances.sum(), _EPS
         )
         fitted.singular_values_ = np.sqrt(variances[:n_axes] * (n_rows - 1.0))
-        # Along axes that are not kept, but those that so few rows have not.
+        # Variances along axes that are not kept; of few rows there are no more axes than
+        # rows.
         other_variances = variances[n_axes : int(min(n_rows, len(variances)))]
         fitted.noise_variance_ = (
             float(other_variances.mean()) if len(other_variances) else 0.0
@@ -474,7 +494,8 @@ class _PCA(Kind):
         n_axes = len(state["axes"])
         if n_axes == len(variances):
             return 0.0
-        # Of two axes of equal variance the last that is kept may be any between them.
+        # If the last axis that is kept and the first that is not have equal variances,
+        # any direction between the two could be kept.
         gap = variances[n_axes - 1] - variances[n_axes]
         return np.inf if gap <= _SMALLEST_GAP * variances[0] else 0.0
 
@@ -545,6 +566,8 @@ class _EdgesStep(_ExtremesStep):
 
 
 class _KBinsDiscretizer(_EdgesStep):
+    """KBinsDiscretizer, whose edges are those of its bins."""
+
     _spacing_parameter = "strategy"
 
     def _n_edges(self, step: BaseEstimator) -> int:
@@ -563,6 +586,8 @@ class _KBinsDiscretizer(_EdgesStep):
 
 
 class _SplineTransformer(_EdgesStep):
+    """SplineTransformer, whose edges are its knots."""
+
     _spacing_parameter = "knots"
 
     def _n_edges(self, step: BaseEstimator) -> int:
@@ -584,6 +609,8 @@ class _SplineTransformer(_EdgesStep):
 
 
 class _QuantileTransformer(_GridStep):
+    """QuantileTransformer, whose quantiles are the rows that it is fitted to."""
+
     def state(self, step: BaseEstimator, pooled: Mapping) -> dict:
         counts = pooled["cumulative"][:, -1]
         n_quantiles = int(min(step.n_quantiles, max(counts.max(), 1)))
@@ -597,6 +624,8 @@ class _QuantileTransformer(_GridStep):
 
 
 class _RobustScaler(_GridStep):
+    """RobustScaler, of the medians and two more quantiles of columns."""
+
     def state(self, step: BaseEstimator, pooled: Mapping) -> dict:
         low, high = step.quantile_range
         return _quantiles_on_grid(pooled, [low / 100, 0.5, high / 100])
@@ -618,6 +647,8 @@ class _RobustScaler(_GridStep):
 
 
 class _PowerTransformer(Kind):
+    """PowerTransformer, of sums of columns after each power of a grid."""
+
     by_column = True
     fields = {
         "powers": StateField(says="The likeliest power of each column."),
@@ -806,6 +837,7 @@ def _frame_in_form_of(
     return type(example)(columns)
 
 
+# A transformer that is not listed cannot be in a front.
 KINDS: Mapping[type, Kind] = {
     prep.StandardScaler: _StandardScaler(),
     prep.MinMaxScaler: _ExtremesStep(),
@@ -820,7 +852,7 @@ KINDS: Mapping[type, Kind] = {
     prep.Normalizer: Kind(),
     SimpleImputer: _SimpleImputer(),
     PCA: _PCA(),
-    RBFSampler: _RBF(),
+    RBFSampler: _RBFSampler(),
     PolynomialCountSketch: _PolynomialCountSketch(),
     SkewedChi2Sampler: _Seeded(),
     RandomFeatures: _RandomFeatures(),
