@@ -480,8 +480,7 @@ class _PCA(Kind):
             variances.sum(), _EPS
         )
         fitted.singular_values_ = np.sqrt(variances[:n_axes] * (n_rows - 1.0))
-        # Variances along axes that are not kept; of few rows there are no more axes than
-        # rows.
+        # Variances along axes that are not kept; there are no more axes than rows.
         other_variances = variances[n_axes : int(min(n_rows, len(variances)))]
         fitted.noise_variance_ = (
             float(other_variances.mean()) if len(other_variances) else 0.0
