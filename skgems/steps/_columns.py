@@ -101,10 +101,19 @@ class Columns:
         names = None if names is None else tuple(names)
         text = tuple(map(bool, content["text"]))
         left_out = tuple(map(bool, content.get("left_out", ())))
-        if content["dtype"] not in _FLOATS or (names and len(names) != len(text)):
-            raise ValueError("columns do not go together")
-        if left_out and (len(left_out) != len(text) or all(left_out)):
-            raise ValueError("columns that are left out do not go with the others")
+        if content["dtype"] not in _FLOATS:
+            raise ValueError(
+                f"the dtype of columns is {content['dtype']!r:.40}, not float32 or "
+                "float64"
+            )
+        if names and len(names) != len(text):
+            raise ValueError(f"{len(text)} columns have {len(names)} names")
+        if left_out and len(left_out) != len(text):
+            raise ValueError(
+                f"left_out is of {len(left_out)} columns, but there are {len(text)}"
+            )
+        if left_out and all(left_out):
+            raise ValueError("all columns are left out")
         return cls(
             n=len(text),
             names=names,

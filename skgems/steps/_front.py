@@ -201,7 +201,10 @@ class Front:
             return limits
         if isinstance(bounds, str):
             if bounds != "tell":
-                raise ValueError(f"bounds are {bounds!r:.40}, which is no word.")
+                raise ValueError(
+                    f"bounds are {bounds!r:.40}. Give numbers, None, or the word "
+                    "'tell'."
+                )
             return limits
         places = {label: j for j, label in enumerate(columns.labels)}
         if not isinstance(bounds, Mapping):
@@ -221,7 +224,8 @@ class Front:
             check_has_columns(X, sorted(names or ()))
         elif X.shape[1] != self.columns.n:
             raise ColumnsError(
-                f"X has {X.shape[1]} columns, the front {self.columns.n} columns."
+                f"X has {X.shape[1]} columns, but the front takes {self.columns.n}. "
+                "Give the columns that all nodes have, in the same order."
             )
         elif names is not None:
             import pandas as pd

@@ -94,7 +94,7 @@ def check_tree(transformer: Step, depth: int = 0, *, sees_rows: bool = True) -> 
     ``sees_rows``: whether it gets columns of the rows as they are at the nodes.
     """
     if depth > _DEEPEST:
-        raise NotPooledError(f"steps are more than {_DEEPEST} within each other.")
+        raise NotPooledError(f"steps are nested more than {_DEEPEST} deep.")
     if is_passthrough(transformer) or is_dropped(transformer):
         return
     if isinstance(transformer, Pipeline):
@@ -115,7 +115,10 @@ def _check_column_transformer(
 ) -> None:
     _check_no_weights(transformer)
     if not transformer.transformers:
-        raise NotPooledError("a ColumnTransformer of a front needs a transformer.")
+        raise NotPooledError(
+            "a ColumnTransformer in a front has no transformers. List at least one; "
+            "columns that are to stay as they are can have 'passthrough'."
+        )
     for name, step, columns in transformer.transformers:
         _check_choice_of_columns(name, columns, sees_rows=sees_rows)
         check_tree(step, depth + 1, sees_rows=sees_rows)
@@ -272,7 +275,7 @@ def from_tree(tree: Any, depth: int = 0) -> Step:
     What is no tree raises ValueError, TypeError, KeyError or AttributeError.
     """
     if depth > _DEEPEST:
-        raise ValueError(f"steps are more than {_DEEPEST} within each other.")
+        raise ValueError(f"steps are nested more than {_DEEPEST} deep.")
     if tree in _WORDS:
         return tree
     kind = tree["kind"]

@@ -163,6 +163,19 @@ def test_it_stands_wherever_columns_of_rows_do():
         PooledTransformer(in_remainder).fit(frame)
 
 
+def test_branches_that_are_all_dropped_leave_no_column():
+    X = np.arange(60.0).reshape(30, 2)
+    dropped = ColumnTransformer([("x", "drop", [0])])
+    assert PooledTransformer(dropped).fit(X).transform(X).shape == (30, 0)
+    with pytest.raises(ValueError, match="StandardScaler cannot take values"):
+        PooledTransformer(make_pipeline(dropped, StandardScaler())).fit(X)
+
+
+def test_a_column_transformer_without_branches_is_refused():
+    with pytest.raises(NotPooledError, match="has no transformers"):
+        PooledTransformer(ColumnTransformer([])).fit(table())
+
+
 def test_a_selector_of_one_table_is_refused_and_the_other_named():
     chosen = make_column_selector(dtype_include="number")
     front = ColumnTransformer([("x", StandardScaler(), chosen)])
