@@ -38,7 +38,8 @@ from ._trees import Step, is_passthrough
 class RowsVisitor:
     """Takes a table through the steps of a front.
 
-    A subclass says in `visit_leaf` what comes out of a single step.
+    A *leaf* is a step that holds no others, as a scaler does not. A subclass says in
+    `visit_leaf` what comes out of one.
 
     Parameters
     ----------
@@ -53,7 +54,7 @@ class RowsVisitor:
     def visit_leaf(
         self, step: BaseEstimator, table: Table, *, path: str
     ) -> Table | None:
-        """Return what comes out of a step that holds no others, None if unknown."""
+        """Return what comes out of a leaf, None if unknown."""
         raise NotImplementedError
 
     def visit(self, step: Step, table: Table, *, path: str = "0") -> Table | None:
@@ -102,7 +103,7 @@ class TellingVisitor(RowsVisitor):
     tables : dict
         By path, what came out of fitted steps for these rows before; filled further.
     min_rows : int
-        Nothing is told of fewer rows.
+        Nothing is told of columns and categories that have fewer rows.
     tells_extremes : bool
         Whether the smallest and the largest value of a column are told.
     """
@@ -163,7 +164,7 @@ class ContradictionVisitor(RowsVisitor):
     leaves, states, bounds : mapping
         By path, the steps that are fitted, what to, and agreed bounds of their columns.
     min_rows : int
-        Nothing was told of fewer rows.
+        The same number as when the node told.
     """
 
     def __init__(

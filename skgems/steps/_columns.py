@@ -96,7 +96,7 @@ class Columns:
 
     @classmethod
     def from_content(cls, content: Mapping) -> "Columns":
-        """Inverse of `as_content`; ValueError for what does not go together."""
+        """Inverse of `as_content`; ValueError where fields contradict each other."""
         names = content.get("names")
         names = None if names is None else tuple(names)
         text = tuple(map(bool, content["text"]))

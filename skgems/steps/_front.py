@@ -71,7 +71,7 @@ class Front:
 
     @classmethod
     def of(cls, transformer: Step) -> "Front":
-        """That of a transformer; of fitted backbones, the columns are known."""
+        """The front of a transformer; fitted backbones say which columns enter."""
         backbones = backbones_of(transformer)
         # Steps of a pipeline before its backbones may be unfitted.
         is_pipeline = isinstance(transformer, Pipeline)
