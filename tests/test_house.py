@@ -256,7 +256,7 @@ def test_kinds_of_model_are_known_in_two_rooms_only():
 # Functions whose errors repeat their cause and chain it nevertheless: its traceback
 # leads into code of the user, a classifier, a module, a pickled model or what a request
 # made of one.
-LEADS_TO_USERS_CODE = {"at_node", "trace", "_below", "_model", "computed_reply"}
+LEADS_TO_USERS_CODE = {"at_node", "trace", "_output_of", "_model", "computed_reply"}
 
 
 def says(part, name):

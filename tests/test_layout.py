@@ -111,13 +111,23 @@ TESTED_ELSEWHERE = {
     "pooled/_classifiers.py": ("pooled/test_pooled.py", "through the aggregator"),
     "spaces/_dual.py": ("spaces/test_intersection.py", "against a convex solver"),
     "spaces/_neuron_pool.py": ("spaces/test_neuron_merging.py", "what is merged"),
+    "steps/_at_nodes.py": (
+        "pooled/test_transformer_messages.py",
+        "what nodes tell in messages",
+    ),
     "steps/_auto.py": ("steps/test_columns_of.py", "its columns are found by kind"),
+    "steps/_branches.py": ("pooled/test_transformer.py", "against scikit-learn's"),
     "steps/_documents.py": ("steps/test_document_front.py", "with their front"),
+    "steps/_fitting.py": ("pooled/test_transformer.py", "against scikit-learn's steps"),
     "steps/_front.py": ("pooled/test_transformer.py", "against scikit-learn's steps"),
     "steps/_kind.py": ("steps/test_kinds.py", "what each kind declares"),
     "steps/_sizes.py": ("local/test_costs.py", "costs go by sizes"),
     "steps/_statistics.py": ("pooled/test_transformer.py", "what steps are made of"),
     "tuning/_penalised.py": ("tuning/test_linear.py", "linear models are tuned by it"),
+    "steps/_trees.py": (
+        "pooled/test_transformer_messages.py",
+        "trees are sent in messages",
+    ),
 }
 
 
