@@ -86,6 +86,8 @@ TESTED_ELSEWHERE = {
     "networks/_nets.py": ("networks/test_torch.py", "read together with modules"),
     "networks/_trace.py": ("networks/test_torch.py", "modules are read by traces"),
     "pooled/_classifiers.py": ("pooled/test_pooled.py", "through the aggregator"),
+    "pooled/_equations.py": ("pooled/test_forms.py", "through the linear classifiers"),
+    "pooled/_linear.py": ("pooled/test_forms.py", "each form is solved"),
     "spaces/_dual.py": ("spaces/test_intersection.py", "against a convex solver"),
     "spaces/_neuron_pool.py": ("spaces/test_neuron_merging.py", "what is merged"),
     "steps/_auto.py": ("steps/test_columns_of.py", "its columns are found by kind"),

@@ -408,7 +408,7 @@ def test_priors_that_do_not_sum_to_one_and_priors_of_zero():
         ("shared", 3, {"class_weight": "balanced"}, "scatter of each class"),
         ("diagonal", 3, {}, "moments='diagonal'"),
         ("class", 4, {}, r"no rows of the classes \[3\]"),
-        ("class", 2, {}, "of 3 classes, not 2"),
+        ("class", 2, {}, "of 3 classes, but 2"),
         ("class", 3, {"class_weight": "even"}, "'even' is not known"),
     ],
 )

@@ -316,7 +316,7 @@ def test_what_nodes_have_says_what_it_is_where_they_agree():
     agg.set_params(pooled="MultinomialNB")
     assert_is(agg.fit(X, y), MultinomialNB().fit(X, y), X)
     assert agg.to_estimator().class_count_.sum() == len(y)
-    with pytest.raises(ValueError, match="nodes elsewhere have to be told"):
+    with pytest.raises(ValueError, match="which nodes elsewhere do not see"):
         PooledAggregator().summarize(forest, *own[1], name="a")
     sent = agg.summarize(forest, *own[1], name="a", min_rows=1)
     assert not sent.network.has_classifier and not sent.network.coefs[0].any()
@@ -398,7 +398,11 @@ def test_classes_of_few_rows_are_left_out_and_that_is_not_exact(kind):
         (LinearDiscriminantAnalysis(priors=[0.5, 0.5]), "", "there are 3 classes"),
         (LinearDiscriminantAnalysis(n_components=3), "", "n_components cannot be"),
         (LinearDiscriminantAnalysis(), "one class", "classes has to be greater"),
-        (QuadraticDiscriminantAnalysis(priors=[1.0]), "", "priors are 1, but classes"),
+        (
+            QuadraticDiscriminantAnalysis(priors=[1.0]),
+            "",
+            "There are 1 priors, but the classes",
+        ),
         (NearestCentroid(), "constant", "zero variance"),
         (NearestCentroid(metric="manhattan"), "", "metric='manhattan'"),
         (RidgeClassifier(positive=True), "", "positive=True"),

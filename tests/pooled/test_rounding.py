@@ -15,7 +15,7 @@ from sklearn.neighbors import NearestCentroid
 from skgems.local import closed_form
 from skgems.moments import class_moments, merge_moments
 from skgems.pooled import common_form
-from skgems.pooled._rounding import Sums, discriminant_rounding
+from skgems.pooled._rounding import SumPrecision, discriminant_rounding
 
 HARD = [
     "plain",
@@ -191,20 +191,30 @@ def test_means_drift_by_no_more_than_is_said(n_rows):
     rng = np.random.default_rng(n_rows)
     X = 1e6 + rng.normal(size=(n_rows, 5))
     exact = np.array([math.fsum(column) for column in X.T]) / n_rows
-    drifts = Sums(n_rows, np.abs(exact), X.std(axis=0)).drifts
+    precision = SumPrecision(
+        n_rows=n_rows, means=np.abs(exact), deviations=X.std(axis=0)
+    )
+    mean_errors = precision.mean_errors
     # Row after row, as scikit-learn sums classes.
     summed = np.add.accumulate(X, axis=0)[-1] / n_rows
     off = np.abs(summed - exact) / X.std(axis=0)
     assert off.max() > 0
-    assert (off <= drifts).all()
-    assert drifts.max() < 1e-6
+    assert (off <= mean_errors).all()
+    assert mean_errors.max() < 1e-6
 
 
-@pytest.mark.parametrize("how_near, undecided", [(2.0, True), (6.0, False)])
-def test_directions_next_to_the_cut_are_not_decided(how_near, undecided):
-    sums = Sums(1000, np.ones(3), np.ones(3))
+@pytest.mark.parametrize("errors_from_cut, undecided", [(2.0, True), (6.0, False)])
+def test_directions_next_to_the_cut_are_not_decided(errors_from_cut, undecided):
+    precision = SumPrecision(n_rows=1000, means=np.ones(3), deviations=np.ones(3))
     tol = 1e-2
-    squares = np.array([tol**2 + how_near * sums.noise, 0.5, 1.0])
-    sizes, W = np.array([1.0, 0.5]), np.ones((3, 2))
-    found = discriminant_rounding(squares, 3, sizes, 0.0, tol, W, sums)
-    assert np.isinf(found.error) == undecided
+    smallest = tol**2 + errors_from_cut * precision.scatter_error
+    rounding = discriminant_rounding(
+        np.ones((3, 2)),
+        squares=np.array([smallest, 0.5, 1.0]),
+        n_directions=3,
+        between_sizes=np.array([1.0, 0.5]),
+        distance_outside=0.0,
+        tol=tol,
+        precision=precision,
+    )
+    assert np.isinf(rounding.error) == undecided
