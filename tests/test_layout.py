@@ -85,6 +85,7 @@ TESTED_ELSEWHERE = {
     "networks/_inputs.py": ("ensembles/test_given_rows.py", "members that take them"),
     "networks/_nets.py": ("networks/test_torch.py", "read together with modules"),
     "networks/_trace.py": ("networks/test_torch.py", "modules are read by traces"),
+    "pfnm/_stream.py": ("pfnm/test_pfnm_streams.py", "update goes on with a stream"),
     "pooled/_classifiers.py": ("pooled/test_pooled.py", "through the aggregator"),
     "pooled/_equations.py": ("pooled/test_forms.py", "through the linear classifiers"),
     "pooled/_linear.py": ("pooled/test_forms.py", "each form is solved"),

@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import BaseAggregator, warn_user
 from ..compat import HasMethods, StrOptions, fit_context
-from ..datasets import PUBLIC_NAME
 from ..federation import (
     Federation,
     KeepRepliesMixin,
@@ -46,6 +45,8 @@ from ._forms import PooledForm, common_form
 
 # The exponential of less than minus this is no normal number.
 _MOST_LOG = 700.0
+# Name of the node that has the public rows: the server.
+_SERVER = "public"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -344,7 +345,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
         request = self._kind.request(self._classifier(), classes)
         replies = yield request
         contents = [*(reply.content for _, reply in replies), *further_contents]
-        names = [*federation.names, PUBLIC_NAME]
+        names = [*federation.names, _SERVER]
         sums: ClassMoments | ClassSums
         if request.task == "class_sums":
             parts = [_class_sums_of(content) for content in contents]
@@ -379,7 +380,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
         if not federation.rows_are_shared:
             node_means = pooled_sums.node_means
             # The server is the last node, where it has public rows.
-            names = [*federation.names, PUBLIC_NAME][: node_means.n_nodes]
+            names = [*federation.names, _SERVER][: node_means.n_nodes]
             warn_of_disagreement(names, node_means)
             warn_of_many_rows(federation.names, federation.rows_in_moments)
         sums, columns = _without_empty_classes(pooled_sums.sums, federation.classes)
@@ -415,7 +416,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
         if not len(y):
             return []
         request = self._kind.request(self._classifier(), federation.classes)
-        return [answer(request, Member.of(PUBLIC_NAME, None, X, y)).content]
+        return [answer(request, Member.of(_SERVER, None, X, y)).content]
 
     def _logits(self, X: np.ndarray) -> np.ndarray:
         scores = self._fitted.decision_function(X)

@@ -101,12 +101,16 @@ def test_every_step_is_the_best_of_all_assignments(seed, gamma0):
     groups, precisions = problem(seed, n_neurons=3, noise=1.0)
     model = {"n_shared": 3, "s0": 0.7, "gamma0": gamma0}
     matcher = _Matcher(
-        groups, precisions, n_shared=3, prior_precision=0.7, gamma0=gamma0
+        groups=groups,
+        precisions=precisions,
+        n_shared=3,
+        prior_precision=0.7,
+        gamma0=gamma0,
     )
     # From a first pass to where steps have changed others' atoms.
     for group in (0, 1, 2, 1, 0, 2):
         matcher.step(group)
-        assignments = [[] if own is None else own.tolist() for own in matcher.rows]
+        assignments = [[] if rows is None else rows.tolist() for rows in matcher.rows]
         present = [V[: len(own)] for V, own in zip(groups, assignments, strict=True)]
         value = log_posterior(present, precisions, assignments, **model)
         best = best_by_hand(present, precisions, assignments, group, **model)
@@ -136,7 +140,14 @@ def test_gains_are_those_of_the_formula():
     rng = np.random.RandomState(0)
     V, linear = rng.standard_normal((4, 6)), rng.standard_normal((5, 6))
     p, q = rng.uniform(0, 2, 4), rng.uniform(0.5, 2, (5, 4))
-    gains = evidence_gains(V, p, linear, q, 3, squares(linear, 3))
+    gains = evidence_gains(
+        V,
+        p,
+        linear=linear,
+        atom_precision=q,
+        n_shared=3,
+        linear_squares=squares(linear, 3),
+    )
     p_all = spread(p, 3)
     for i in range(5):
         q_all = spread(q[i], 3)
@@ -144,7 +155,7 @@ def test_gains_are_those_of_the_formula():
             after = (linear[i] + p_all * V[j]) ** 2 / (q_all + p_all)
             expected = np.sum(after) - np.sum(linear[i] ** 2 / q_all)
             assert gains[j, i] == pytest.approx(expected)
-    first = first_evidence(V, p, 0.5, 3)
+    first = first_evidence(V, p, prior_precision=0.5, n_shared=3)
     np.testing.assert_allclose(first, np.sum((p_all * V) ** 2 / (0.5 + p_all), axis=1))
 
 
@@ -253,9 +264,12 @@ def alike(noise, share, n_groups=8):
 @pytest.mark.parametrize("noise, share", [(1.4, 0.3), (1.8, 0.4)])
 def test_the_search_goes_on_from_the_better_start(noise, share):
     groups, precisions, settings = alike(noise, share)
-    order, rng = canonical_order(groups), np.random.RandomState(0)
-    alone = _Search(_Matcher(groups, precisions, **settings), order, rng)
-    alone = alone.matcher.result(alone.run(100, 0.0))
+    search = _Search(
+        _Matcher(groups=groups, precisions=precisions, **settings),
+        order=canonical_order(groups),
+        rng=np.random.RandomState(0),
+    )
+    alone = search.run(max_iter=100, tol=0.0).best_match()
     match = match_layer(groups, precisions, random_state=0, **settings)
     assert match.converged
     assert match.objective[-1] > alone.objective[-1] + 5
@@ -309,7 +323,7 @@ def test_an_earlier_posterior_is_the_prior_of_a_stream():
     settings = {"n_shared": 3, "prior_precision": 0.5, "gamma0": 1.0}
     p = [np.full(3, 2.0)]
     first = match_layer([V], p, **settings)
-    history = History(first.atoms, np.ones((1, 4), dtype=int), 1)
+    history = History(atoms=first.atoms, counts=np.ones((1, 4), dtype=int), n_steps=1)
     again = match_layer([V[::-1]], p, history=history, **settings)
     assert len(again.atoms) == 4
     np.testing.assert_array_equal(again.assignments[0], first.assignments[0][::-1])
@@ -324,7 +338,11 @@ def test_an_earlier_posterior_is_the_prior_of_a_stream():
 @pytest.mark.parametrize("seed", range(4))
 def test_a_step_of_a_stream_is_the_best_of_all_assignments(seed):
     rng = np.random.RandomState(seed)
-    base = Atoms(rng.standard_normal((3, 5)), rng.uniform(1, 3, (3, 3)), 3)
+    base = Atoms(
+        linear=rng.standard_normal((3, 5)),
+        precision=rng.uniform(1, 3, (3, 3)),
+        n_shared=3,
+    )
     groups, precisions = problem(seed, n_groups=2, n_neurons=3)
     counts, n_steps = rng.randint(0, 3, size=(2, 3)), 2
     match = match_layer(
@@ -333,7 +351,7 @@ def test_a_step_of_a_stream_is_the_best_of_all_assignments(seed):
         n_shared=3,
         prior_precision=0.7,
         gamma0=1.0,
-        history=History(base, counts, n_steps),
+        history=History(atoms=base, counts=counts, n_steps=n_steps),
         random_state=seed,
     )
 

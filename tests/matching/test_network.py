@@ -36,7 +36,7 @@ def networks(coefs, intercepts):
 
 def again(match, coefs, intercepts, order):
     given = networks(coefs, intercepts)
-    return match_again(given, SHARE, match, layer_order=order, **SETTINGS)
+    return match_again(given, SHARE, merged=match, layer_order=order, **SETTINGS)
 
 
 @pytest.mark.parametrize("order", ["bottom_up", "top_down"])

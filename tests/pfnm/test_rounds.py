@@ -29,7 +29,7 @@ from sklearn.preprocessing import StandardScaler
 from skgems import PFNMAggregator
 from skgems.federation import _channel as channel_module
 from skgems.networks import read_network
-from skgems.pfnm._rounds import own_units
+from skgems.pfnm._rounds import with_own_units
 
 
 @pytest.fixture(scope="module")
@@ -134,9 +134,12 @@ def test_rounds_of_deep_networks_start_where_equal_nodes_are(deep, nodes):
     for order in ("bottom_up", "top_down"):
         copies = [permuted(deep[0], seed) for seed in range(3)]
         aggregate = PFNMAggregator(copies, layer_order=order, random_state=0).fit()
-        own = read_network(copies[1])
-        back = own_units(aggregate._stream.match, 1, own, aggregate.classes_)
-        logits, expected = (n.decision_function(X[TEST]) for n in (back, own))
+        network = read_network(copies[1])
+        returned = with_own_units(
+            network, match=aggregate._stream.match, node=1, classes=aggregate.classes_
+        )
+        logits = returned.decision_function(X[TEST])
+        expected = network.decision_function(X[TEST])
         logits -= logits.mean(axis=1, keepdims=True)
         expected -= expected.mean(axis=1, keepdims=True)
         np.testing.assert_allclose(logits, expected, atol=1e-8)
