@@ -157,7 +157,10 @@ def _lda_attributes(
             f"and {counts.sum():g} samples. Give more rows."
         )
     n_components = _n_components(classifier, moments, n_classes=len(counts))
-    further = {"_max_components": n_components, "_n_features_out": n_components}
+    further: dict[str, object] = {
+        "_max_components": n_components,
+        "_n_features_out": n_components,
+    }
     ratios = attributes.get("explained_variance_ratio_")
     if classifier.solver == "eigen":
         eigenvalues, eigenvectors = _between_eigen(

@@ -5,10 +5,11 @@ is no function of sums. Where all nodes tell the same, that is the form of the p
 model, and :meth:`PooledForm.fit` makes it of moments.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..local import weights_of
 from ..moments import ClassMoments
@@ -54,11 +55,11 @@ class PooledForm:
         return "shared"
 
     def fit(
-        self, moments: ClassMoments, classes: Sequence
+        self, moments: ClassMoments, classes: ArrayLike
     ) -> "tuple[np.ndarray, PooledForm]":
         """Weights (n_features + 1, n_classes), and the form with its reason.
 
-        Decision values are ``X @ W[:-1] + W[-1]``; moments have one part a class.
+        Decision values are ``X @ W[:-1] + W[-1]``. A class may have several parts.
         """
         solution = self.solve(moments, classes)
         return solution.W, self.judged(moments, solution.W, solution.rounding)
@@ -70,7 +71,7 @@ class PooledForm:
         size = moments.logit_size(W) if np.isfinite(W).all() else 0.0
         return replace(self, reason=self.reason or rounding.reason(size))
 
-    def solve(self, moments: ClassMoments, classes: Sequence) -> LinearSolution:
+    def solve(self, moments: ClassMoments, classes: ArrayLike) -> LinearSolution:
         if self.kind is None:
             raise ValueError(f"The model is not a function of sums: {self.reason}")
         labels = np.asarray(classes).tolist()

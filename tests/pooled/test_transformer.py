@@ -250,8 +250,7 @@ def test_of_tables():
 )
 def test_of_categories(transformer):
     frame = table()[["a", "word", "code"]]
-    own = ColumnTransformer([("x", transformer, ["word", "code"])])
-    agree(own, frame)
+    agree(ColumnTransformer([("x", transformer, ["word", "code"])]), frame)
     # And of arrays of objects.
     rows = frame.to_numpy(dtype=object)
     agree(ColumnTransformer([("x", transformer, [1, 2])]), rows)
@@ -261,22 +260,22 @@ def test_of_tables_of_every_kind():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {
-            "kind": pd.Categorical(rng.choice(["a", "b"], 90)),
-            "whole": pd.array(rng.integers(0, 3, 90), dtype="Int64"),
-            "truth": rng.random(90) < 0.5,
-            "few": rng.normal(size=90).astype("float32"),
+            "category": pd.Categorical(rng.choice(["a", "b"], 90)),
+            "integer": pd.array(rng.integers(0, 3, 90), dtype="Int64"),
+            "bool": rng.random(90) < 0.5,
+            "float": rng.normal(size=90).astype("float32"),
         }
     )
-    frame.loc[3, "whole"] = pd.NA
+    frame.loc[3, "integer"] = pd.NA
     nodes = np.arange(90) % 3
-    for own, columns in (
-        (StandardScaler(), ["whole", "truth", "few"]),
-        (SimpleImputer(), ["whole", "few"]),
-        (OneHotEncoder(), ["kind", "whole", "truth"]),
+    for transformer, columns in (
+        (StandardScaler(), ["integer", "bool", "float"]),
+        (SimpleImputer(), ["integer", "float"]),
+        (OneHotEncoder(), ["category", "integer", "bool"]),
     ):
         X = frame[columns]
-        ours = PooledTransformer(own).fit(X, nodes=nodes)
-        theirs = clone(own).fit(X)
+        ours = PooledTransformer(transformer).fit(X, nodes=nodes)
+        theirs = clone(transformer).fit(X)
         names = theirs.get_feature_names_out().tolist()
         assert ours.get_feature_names_out().tolist() == names
         np.testing.assert_allclose(
