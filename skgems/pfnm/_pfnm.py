@@ -754,7 +754,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
             n_epochs=self.n_epochs,
             only_own_units=self.round_units == "own",
             classes=classes,
-            coordinates=stream.coordinates,
+            stream=stream,
             rematch=rematch,
             rng=rng,
         )

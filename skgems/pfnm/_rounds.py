@@ -10,8 +10,9 @@ from ..federation import Federation, TooFewNodesError, ask_to_retrain
 from ..local import local_model
 from ..matching import NetworkMatch, merged_layers
 from ..messages import Message
-from ..networks import Coordinates, Layers, Network
+from ..networks import Layers, Network
 from ..progress import say
+from ._stream import Stream
 
 # Share of its estimator's learning rate at which a node trains on. Nodes have converged
 # before: their own rate would undo what was merged.
@@ -163,7 +164,7 @@ class MatchingRounds:
     n_epochs: int
     only_own_units: bool
     classes: np.ndarray
-    coordinates: Coordinates | None  # of the features, in which nodes train
+    stream: Stream  # whose coordinates of the features nodes train in
     # Of networks, indices of their nodes, and the match that all started from, or None
     # where each started from its own units.
     rematch: Callable[[list[Network], list[int], NetworkMatch | None], NetworkMatch]
@@ -224,7 +225,7 @@ class MatchingRounds:
                 start,
                 epochs=self.n_epochs,
                 seed=seed,
-                coordinates=self.coordinates,
+                coordinates=self.stream.coordinates,
                 labels=start.classes.tolist(),
                 rate_factor=RATE,
             )
@@ -254,9 +255,7 @@ class MatchingRounds:
                 )
                 trained[name] = start.with_layers(layers)
         except TooFewNodesError as error:
-            merged = merged_layers(match)
-            if self.coordinates is not None:
-                merged = self.coordinates.give_back(merged)
+            merged = self.stream.on_features(merged_layers(match))
             error.parameters = [*merged.coefs, *merged.intercepts]
             raise
         return trained
