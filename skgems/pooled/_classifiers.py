@@ -122,7 +122,7 @@ def _make_linear(
             "measured in deviations. Give features that vary."
         )
     _set_fitted(classifier, attributes)
-    rounding = solution.own_rounding or solution.rounding
+    rounding = solution.published_rounding or solution.rounding
     return form.judged(moments, solution.W, rounding).reason
 
 

@@ -53,7 +53,7 @@ class LinearSolution:
     rounding: Rounding  # by how much rounding may move the decision values of W
     attributes: Mapping[str, object]  # fitted ones of scikit-learn's classifier
     # The same for scikit-learn's decision values, where these are others than W's.
-    own_rounding: Rounding | None = None
+    published_rounding: Rounding | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -462,7 +462,7 @@ def solve_centroids(
         W=W,
         rounding=TWO_DISTANCES if priors_are_equal else rounding,
         attributes=attributes,
-        own_rounding=rounding,
+        published_rounding=rounding,
     )
 
 
