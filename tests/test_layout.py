@@ -108,7 +108,10 @@ TESTED_ELSEWHERE = {
     "networks/_inputs.py": ("ensembles/test_given_rows.py", "members that take them"),
     "networks/_nets.py": ("networks/test_torch.py", "read together with modules"),
     "networks/_trace.py": ("networks/test_torch.py", "modules are read by traces"),
+    "pfnm/_stream.py": ("pfnm/test_pfnm_streams.py", "update goes on with a stream"),
     "pooled/_classifiers.py": ("pooled/test_pooled.py", "through the aggregator"),
+    "pooled/_equations.py": ("pooled/test_forms.py", "through the linear classifiers"),
+    "pooled/_linear.py": ("pooled/test_forms.py", "each form is solved"),
     "spaces/_dual.py": ("spaces/test_intersection.py", "against a convex solver"),
     "spaces/_neuron_pool.py": ("spaces/test_neuron_merging.py", "what is merged"),
     "steps/_at_nodes.py": (
