@@ -11,11 +11,12 @@ from sklearn.pipeline import make_pipeline
 
 from ..base import PUBLIC_NAME, BaseAggregator, silenced, warn_user
 from ..compat import safe_indexing
-from ..federation import AS_IT_IS, FACTORS, halves_of, losses_of
+from ..federation import halves_of
 from ..local import fit_local, indices_of, keeps_learning, net_seed, to_logits
 from ..networks import unwrap
 from ..pooled import PooledTransformer
 from ..progress import say, tracked
+from ..tasks import FACTORS, INDEX_OF_FACTOR_ONE, losses_of
 from ._choice import Choice, line_of, smallest_of_the_best
 
 # With fewer rows than these, an accuracy of 0.9 has a standard error above 2 points,
@@ -285,5 +286,5 @@ def loss_and_factor(candidate: Candidate, losses: np.ndarray) -> dict[str, float
     """
     # Nodes do not tell losses under factors that make a model too steep.
     losses = np.where(np.isnan(losses), np.inf, losses)
-    best = int(np.argmin(losses)) if candidate.is_tempered else AS_IT_IS
+    best = int(np.argmin(losses)) if candidate.is_tempered else INDEX_OF_FACTOR_ONE
     return {"log_loss": float(losses[best]), "factor": float(FACTORS[best])}

@@ -35,14 +35,6 @@ from ..messages import (
 from ._channel import Channel, InProcess, Nodes, RowsAlone, as_channel
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, owners_of
-from ._halves import (
-    AS_IT_IS,
-    FACTORS,
-    HALVES,
-    losses_of,
-    most_judging,
-    most_loss,
-)
 from ._joining import begins_again
 from ._keep_replies import KeepRepliesMixin
 from ._labels import (
@@ -81,7 +73,7 @@ from ._record import Record
 from ._region import region_summary
 from ._replying import MIN_ROWS, ReplyDeclinedError, answer, reply_to
 from ._report import Report, ReportMixin, printable
-from ._rows import check_no_label_missing_at, column_member, member_of
+from ._rows import AnyRows, check_no_label_missing_at, column_member, member_of
 from ._run import (
     AskAgainError,
     LeftOutError,
@@ -109,6 +101,7 @@ from ._warnings import (
     SameRowsWarning,
     VariancesOnlyWarning,
     nodes_of_many_rows,
+    warn_of_exposed,
     warn_of_exposed_columns,
     warn_of_identifiers,
     warn_of_many_rows,

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from ._checks import contents_of, joins_in, least_rows_of, requests_in
 from ._fields import Field, Flag, Json, Labels, Number, Place, Text, check_fields
 from ._limits import MOST_AGREEMENT, MOST_JUDGED, MOST_ROWS, MOST_TIMES
 from ._message import Message
 from ._packing import naming, read_bytes, write_bytes
 from ._signing import check_signed, signed
+from ._summaries import contents_of, joins_in, least_rows_of, requests_in
 from ._tasks import TASKS
 
 # Hidden layers that nodes may be asked about, where nobody says how many there are.

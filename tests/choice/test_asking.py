@@ -26,7 +26,6 @@ from skgems.choice import Candidate, choose_over
 from skgems.choice._asking import _content_of_fit
 from skgems.choice._judging import loss_and_factor
 from skgems.federation import (
-    FACTORS,
     IdentifierWarning,
     Message,
     Nodes,
@@ -37,10 +36,11 @@ from skgems.federation import (
     halves_of,
     reply_to,
 )
-from skgems.federation._halves import judge
 from skgems.local import Member
 from skgems.messages import check_reply, check_request, says
 from skgems.steps import Front, RandomFeatures
+from skgems.tasks import FACTORS
+from skgems.tasks._judge import judge
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skgems.federation.RowsExposedWarning",
