@@ -85,7 +85,7 @@ class _Fronts:
         self.steps = list(dict.fromkeys(c.steps for c in tried if c.steps))
         self.starts = list(dict.fromkeys(map(_up_to_last_that_asks, self.steps)))
         self.drop_identifiers = drop_identifiers
-        self.whole = Front.beside(
+        self.whole = Front.of_pipelines(
             [make_pipeline(*start) for start in self.starts],
             drop_identifiers=drop_identifiers,
         )
@@ -117,7 +117,7 @@ class _Fronts:
 
 def _up_to_last_that_asks(steps: tuple) -> tuple[BaseEstimator, ...]:
     """The first steps, as far as one asks nodes for sums of rows; at least one step."""
-    that_ask = [k for k, step in enumerate(steps) if Front(step).asks]
+    that_ask = [k for k, step in enumerate(steps) if Front(step).asks_nodes]
     return steps[: max(that_ask, default=0) + 1]
 
 

@@ -64,9 +64,9 @@ from ._plans import (
     MOST_GRIDS,
     Shares,
     ask_counts,
+    ask_inverse_temperature,
     ask_shares,
-    ask_to_retrain,
-    inverse_temperature,
+    request_to_retrain,
 )
 from ._reading import read_federation
 from ._record import Record
@@ -86,7 +86,7 @@ from ._run import (
 from ._simulation import Simulation
 from ._summarizing import SummarizingMixin, first_request
 from ._summary import Summary, is_path, load_message
-from ._update_forget import Kept, UpdateForgetMixin, records_of
+from ._update_forget import KeptReplies, UpdateForgetMixin, records_of
 from ._warnings import (
     ClassesLeftOutWarning,
     ClassWeightWarning,

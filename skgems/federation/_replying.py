@@ -380,7 +380,9 @@ class _Node:
         """Raise NotAgreedError for fitted fronts that its rows contradict."""
         for front in fronts:
             held_out = as_mask(self.held_out, self.X)
-            member = column_member(self.name, self.X, held_out, min_rows)
+            member = column_member(
+                self.name, self.X, held_out=held_out, min_rows=min_rows
+            )
             with holding(self.estimator):
                 check_states(
                     front, learning_columns(member), name=self.name, min_rows=min_rows
@@ -456,7 +458,8 @@ def _answered_of_columns(
     """What the columns are, before any front and without labels."""
     held_out = as_mask(node.held_out, node.X)
     min_rows = node.min_rows_under(agreed)
-    reply = answer(request, column_member(node.name, node.X, held_out, min_rows))
+    member = column_member(node.name, node.X, held_out=held_out, min_rows=min_rows)
+    reply = answer(request, member)
     front = opened_front(request.content["front"])
     warn_of_exposed_columns(node.name, reply, front)
     return reply
@@ -468,7 +471,7 @@ def _answered_of_halves(
     """Sums of halves of the rows, behind a front of each method, or judgements."""
     held_out = as_mask(node.held_out, node.X)
     min_rows = node.min_rows_under(agreed)
-    member = column_member(node.name, node.X, held_out, min_rows)
+    member = column_member(node.name, node.X, held_out=held_out, min_rows=min_rows)
     member = replace(member, y=column_or_1d(node.y))
     if agreed is not None:
         # Names of features are those before the fronts, which are not agreed on.
@@ -517,7 +520,7 @@ def _member_behind_front(request: Message, node: _Node) -> Member:
         X = front.transform(node.X)
         estimator = fitted_at_node(
             node.name,
-            front.left_of(node.estimator, node.name),
+            front.rest_of(node.estimator, name=node.name),
             X,
             node.y,
             node.held_out,

@@ -22,9 +22,9 @@ from ._halves import (
 )
 from ._join import JOIN
 from ._judge import (
-    FACTORS,
     INDEX_OF_FACTOR_ONE,
     JUDGE,
+    LOGIT_FACTORS,
     losses_of,
     most_judging,
     most_loss,

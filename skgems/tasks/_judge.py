@@ -49,8 +49,8 @@ _NATS_A_ROW = 0.1
 _ROUNDING_OF_SUMS = 1e-9
 # On logits of models whose probabilities are too sure, or not sure enough: from 1 / 32
 # to 4 in steps of the square root of two.
-FACTORS = 2.0 ** np.arange(-5.0, 2.5, 0.5)
-INDEX_OF_FACTOR_ONE = int(np.flatnonzero(FACTORS == 1.0)[0])
+LOGIT_FACTORS = 2.0 ** np.arange(-5.0, 2.5, 0.5)
+INDEX_OF_FACTOR_ONE = int(np.flatnonzero(LOGIT_FACTORS == 1.0)[0])
 
 
 def losses_of(logits: np.ndarray, codes: np.ndarray) -> np.ndarray:
@@ -63,9 +63,9 @@ def losses_of(logits: np.ndarray, codes: np.ndarray) -> np.ndarray:
         The column of each row's label; -1 of a label that the model does not know,
         which costs as much as a row can.
     """
-    losses = np.empty(len(FACTORS))
+    losses = np.empty(len(LOGIT_FACTORS))
     rows = np.arange(len(codes))
-    for k, factor in enumerate(FACTORS):
+    for k, factor in enumerate(LOGIT_FACTORS):
         log_proba = log_softmax(factor * logits, axis=1)[rows, codes]
         log_proba = np.where(codes < 0, -np.inf, log_proba)
         losses[k] = -np.maximum(log_proba, np.log(_LEAST_PROBABILITY)).sum()
@@ -119,7 +119,7 @@ def _cost(rows: NodeShape, content: Mapping) -> None:
         n_classes = max(len(models[half]["labels"]) for half in HALF_NAMES)
         check_classes(rows, n_classes, request)
         n_outputs += n_classes
-    rows.check("losses", n_outputs * len(FACTORS), request)
+    rows.check("losses", n_outputs * len(LOGIT_FACTORS), request)
 
 
 def judge(member: Member, *, models: Mapping[str, Mapping]) -> dict:
@@ -139,7 +139,7 @@ def judge(member: Member, *, models: Mapping[str, Mapping]) -> dict:
     half_of_judging = half[judging_rows]
     y = member.y[judging_rows]
     is_right = np.zeros((len(models), len(judging_rows)))
-    losses = np.zeros((len(models), len(FACTORS)))
+    losses = np.zeros((len(models), len(LOGIT_FACTORS)))
     if len(judging_rows):
         for k, model in enumerate(models.values()):
             with at_node(
@@ -213,7 +213,7 @@ def _judged(
     if is_bounded and len(y):
         about_mean = logits - logits.mean(axis=1, keepdims=True)
         root_mean_square = np.sqrt(np.mean(about_mean**2))
-        losses[root_mean_square * FACTORS > _STEEPEST] = np.nan
+        losses[root_mean_square * LOGIT_FACTORS > _STEEPEST] = np.nan
     return logits.argmax(axis=1) == codes, losses
 
 
