@@ -102,19 +102,19 @@ def _key(source: bytes | str | os.PathLike, word: str) -> "Key":
     ed25519, serialization = _cryptography()
     if isinstance(source, bytes):
         pem = source
-        name = "a key"
+        key_name = "a key"
     else:
         pem = read_bytes(source, most=MOST_KEY)
-        name = os.fspath(source)
+        key_name = os.fspath(source)
     try:
         if word == "secret":
             key = serialization.load_pem_private_key(pem, password=None)
         else:
             key = serialization.load_pem_public_key(pem)
     except (ValueError, TypeError):  # TypeError: it has a password
-        raise ValueError(f"{name}: it is no {word} key.") from None
+        raise ValueError(f"{key_name}: it is no {word} key.") from None
     if not isinstance(key, ed25519.Ed25519PrivateKey | ed25519.Ed25519PublicKey):
-        raise ValueError(f"{name}: it is no ed25519 key.")
+        raise ValueError(f"{key_name}: it is no ed25519 key.")
     return key
 
 
