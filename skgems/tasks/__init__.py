@@ -33,6 +33,7 @@ from ._moments import MOMENTS
 from ._neurons import NEURONS
 from ._retrain import RETRAIN
 from ._score import SCORE
+from ._shared import MIN_ROWS
 from ._size import SIZE
 from ._space import SPACE
 from ._train import TRAIN
