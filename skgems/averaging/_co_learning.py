@@ -229,7 +229,7 @@ def co_learn(
         _let_constant_models_train(federation, run, first)
     sizes.compare()  # those that rounds start from
     plan = _plan_of_rounds(outer, start, weights_by_name, classes.tolist(), rng)
-    parameters, rounds = run(sizes.noting(plan))
+    parameters, rounds = run(sizes.noting_replies(plan))
     return template.with_parameters(parameters), _with_rounds(run.history, rounds)
 
 

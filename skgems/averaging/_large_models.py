@@ -34,7 +34,9 @@ class ModelSizes:
                 self._times[name] = times_of_node
         self._together = {}
 
-    def noting(self, plan: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    def noting_replies(
+        self, plan: Generator[Any, Any, Any]
+    ) -> Generator[Any, Any, Any]:
         """The same plan, each round of which has its replies noted as they pass."""
         try:
             request = next(plan)

@@ -218,6 +218,7 @@ def _combine_over_channel(
         )
 
     def tried(n_rows: int) -> list[Candidate]:
+        # Over a channel the nodes' names stand for this one, which is never asked.
         return candidates_of_rows(
             ["all"], before, n_rows, budget=budget, random_state=seed
         )

@@ -8,8 +8,8 @@ with a strength "alpha"
 
     mean(losses) + alpha * |w|^2 / 2.
 
-An alpha of 0 is no penalty: JSON has no infinite C. Neither is there where the strength
-is not known.
+No penalty is sent as an alpha of 0, since JSON has no infinite C. Where the strength is
+not known neither "C" nor "alpha" is sent.
 """
 
 from collections.abc import Callable, Mapping

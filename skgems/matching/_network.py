@@ -248,15 +248,16 @@ def _votes(
     previous: NetworkMatch | None,
     previous_share: np.ndarray | None,
 ) -> np.ndarray:
-    """How often what all nodes say of a class counts, (n_classes,).
+    """The number that the nodes' shares in a class are multiplied by, (n_classes,).
 
-    Matched by outgoing weights alone, what nodes say counts once each, not once over
-    all nodes, beside which the prior of assignments is strong.
+    Shares sum to 1 over the nodes. Times the number of nodes each node counts once: if
+    all together counted once, what their outgoing weights say would be weak beside the
+    prior of assignments.
     """
     n_nodes, n_classes = class_share.shape
     votes = np.full(n_classes, n_nodes, dtype=np.float64)
     if previous is not None and previous_share is not None:
-        # Shares over all steps are times the number of nodes of all steps.
+        # Where shares are those of all steps, the nodes of earlier steps count as well.
         votes[~np.isnan(previous_share)] += previous.n_nodes
     return votes
 

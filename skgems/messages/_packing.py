@@ -277,9 +277,9 @@ def remove_partial_files(folder: Path, names: str, *, older_than: float = 0.0) -
 def write_bytes(path, content: bytes, *, mode: int = 0o600) -> None:
     """Write a file, all of it or nothing, also where power fails."""
     path = Path(path)
-    number, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
-        with os.fdopen(number, "wb") as file:
+        with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -1,6 +1,6 @@
 """Draw what came of fits: nodes, levels, messages, and spaces."""
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -23,7 +23,7 @@ _GRID = 61
 _MARGIN = 1.4
 
 
-def new_axes(*shape: int, **options) -> "Axes | np.ndarray":
+def new_axes(*shape: int, **options) -> Any:
     """Axes of a new figure; an ImportError says what to install.
 
     ``options`` are those of ``matplotlib.pyplot.subplots``.

@@ -53,7 +53,7 @@ def means_of_sums(parts: Sequence[ClassSums], total: ClassSums) -> NodeMeans:
 
 
 def warn_of_disagreement(names: Sequence[str], nodes: NodeMeans) -> None:
-    """Warn of nodes whose classes differ in other directions, or that are elsewhere."""
+    """Warn of nodes whose classes differ in other directions, or that lie far away."""
     agreement = nodes.judged()
     of_another_rule = agreement.of_another_rule()
     far_away = np.setdiff1d(agreement.far_away(), of_another_rule)
@@ -62,8 +62,8 @@ def warn_of_disagreement(names: Sequence[str], nodes: NodeMeans) -> None:
             names, of_another_rule, numbers=agreement.shown, template="{:.2f}"
         )
         warn_user(
-            "The classes of these nodes do not differ by what they differ by at the "
-            f"other nodes: {shares}. The number is how much of the others' differences "
+            "At these nodes the classes differ in other directions than at the other "
+            f"nodes: {shares}. The number is how much of the others' differences "
             "between class means they show: 1 for rows of the same rule, 0 for labels "
             "at random, -1 for features of the other sign; in the median over nodes it "
             f"is {np.nanmedian(agreement.shown):.2f}. See whether labels are coded "
