@@ -294,7 +294,7 @@ def _with_layout(node: Node) -> Node:
         return node
     network = node.model.network()
     classifier = as_classifier(network, network.classes)
-    return replace(node, local=local_model(classifier, name=node.name))
+    return replace(node, model=local_model(classifier, name=node.name))
 
 
 def as_classifier(network: Network, classes: np.ndarray) -> BaseEstimator:

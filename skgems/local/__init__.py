@@ -10,7 +10,7 @@ node replies to each task is in the room `tasks`.
 >>> X, y = np.array([[0.0], [1.0], [2.0]]), np.array(["no", "yes", "yes"])
 >>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
 >>> member.class_sizes()["yes"], member.model.network().coefs[0].shape
-(2, (1, 1))
+(2, (1, 2))
 """
 
 from ._cache import cached, cached_call, clear_cache, digest, recall, remember
