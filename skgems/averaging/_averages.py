@@ -16,11 +16,10 @@ import numpy as np
 from ..base import warn_user
 from ..federation import Node, Shares
 from ..local import LocalModel, indices_of
+from ..messages import listed
 from ..networks import Coordinates, Network
 from ..tuning import Weight, align_hidden_units, mean_parameters, started_apart
 from ._large_models import ModelSizes
-
-_MOST_NAMED = 5  # nodes that a warning names
 
 
 class StartedApartWarning(UserWarning):
@@ -298,12 +297,9 @@ def warn_of_apart(nodes: Sequence[Node], classes: np.ndarray) -> None:
     ]
     if not apart:
         return
-    names = ", ".join(map(repr, apart[:_MOST_NAMED]))
-    if len(apart) > _MOST_NAMED:
-        names += f" and {len(apart) - _MOST_NAMED} more"
     warn_user(
-        f"Hidden units of node {chains[0].name!r} are like those of {names} by "
-        "chance only,\nas of networks that started from different weights, or trained "
+        f"Hidden units of node {chains[0].name!r} are like those of "
+        f"{listed(map(repr, apart))} by chance only,\nas of networks that started from different weights, or trained "
         "until nothing is left of a common start:\ntheir average is of little use. Set "
         "align='permutation', or use PFNMAggregator.",
         StartedApartWarning,
