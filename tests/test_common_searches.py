@@ -29,6 +29,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from skgems.base import BaseAggregator
 
+
+def least_score(listed):
+    """Accuracy that the aggregate of blobs far apart reaches at least.
+
+    A method that does not unite what nodes know is only as good as one node's classes.
+    """
+    return 0.6 if listed.unites else 0.1
+
+
+def searched(aggregate, grid):
+    """An unfitted search over a grid, in the folds of these tests."""
+    return GridSearchCV(aggregate, grid, cv=CV, error_score="raise")
+
+
 # ---- searches, pipelines, routing ---------------------------------------------
 
 
@@ -37,13 +51,14 @@ def test_search_and_cross_validation_work_unchanged(listed):
     data = federated("disjoint")
     locals_ = data.fitted(listed.local)
     aggregate = listed.make(locals_)
-    search = GridSearchCV(aggregate, listed.grid, cv=CV, error_score="raise")
+    search = searched(aggregate, listed.grid)
     search.fit(data.X, data.y)
-    assert search.score(data.X_test, data.y_test) > (0.6 if listed.unites else 0.1)
+    assert search.score(data.X_test, data.y_test) > least_score(listed)
     best = search.best_estimator_
-    assert all(a is b for a, b in zip(best.estimators_, locals_, strict=True))
+    for member, local in zip(best.estimators_, locals_, strict=True):
+        assert member is local
     scores = cross_val_score(aggregate, data.X, data.y, cv=CV, error_score="raise")
-    assert scores.min() > (0.6 if listed.unites else 0.1)
+    assert scores.min() > least_score(listed)
     with pytest.raises(NotFittedError):
         check_is_fitted(aggregate)
 
@@ -60,10 +75,10 @@ def test_nodes_are_sliced_like_sample_weight(listed):
             fold.fit(data.X[train], data.y[train], nodes=data.nodes[train])
             fold_scores.append(fold.score(data.X[test], data.y[test]))
         by_hand.append(np.mean(fold_scores))
-    # Arrays of numbers and lists of names, each with all candidates or with one.
+    # Numbers are tried with all candidates, names with the first, which is quicker.
     names = np.array(data.names)[data.nodes].tolist()
-    one = {key: values[:1] for key, values in listed.grid.items()}
-    for nodes, grid in ((data.nodes, listed.grid), (names, one)):
+    first_candidate = {key: values[:1] for key, values in listed.grid.items()}
+    for nodes, grid in ((data.nodes, listed.grid), (names, first_candidate)):
         search = GridSearchCV(aggregate, grid, cv=CV, error_score="raise", refit=False)
         search.fit(data.X, data.y, nodes=nodes)
         assert search.cv_results_["params"] == list(ParameterGrid(grid))
@@ -76,7 +91,9 @@ def test_folds_stratified_by_node_and_label_as_the_message_says(listed):
     data = federated("disjoint")
     # The rows of one node in one block: an unstratified fold leaves it out.
     order = np.argsort(data.nodes, kind="stable")
-    X, y, nodes = data.X[order], data.y[order], data.nodes[order]
+    X = data.X[order]
+    y = data.y[order]
+    nodes = data.nodes[order]
     aggregate = listed.make(data.named(listed.local))
     with pytest.raises(ValueError, match="stratify the folds by node and label"):
         cross_val_score(
@@ -93,7 +110,7 @@ def test_folds_stratified_by_node_and_label_as_the_message_says(listed):
     scores = cross_val_score(
         aggregate, X, y, cv=folds, params={"nodes": nodes}, error_score="raise"
     )
-    assert scores.min() > (0.6 if listed.unites else 0.1)
+    assert scores.min() > least_score(listed)
 
 
 @every_estimator
@@ -101,31 +118,28 @@ def test_folds_stratified_by_node_and_label_as_the_message_says(listed):
 def test_results_do_not_depend_on_n_jobs(listed):
     data = federated("overlapping")
     locals_ = data.fitted(listed.local)
-    one = fit(listed, data, locals_)
-    two = fit(listed, data, locals_, n_jobs=2)
-    assert_same_model(one, two, data.X_test, rtol=0, atol=0)
-    trained = [
-        listed.make([clone(listed.local)] * 3, n_jobs=n_jobs).fit(data.X, data.y)
-        for n_jobs in (None, 2)
-    ]
-    assert_same_model(*trained, data.X_test, rtol=0, atol=0)
+    one_job = fit(listed, data, locals_)
+    two_jobs = fit(listed, data, locals_, n_jobs=2)
+    assert_same_model(one_job, two_jobs, data.X_test, rtol=0, atol=0)
+    # The same where nodes are simulated, so that members are trained in the jobs.
+    unfitted = [clone(listed.local)] * 3
+    one_job = listed.make(unfitted, n_jobs=None).fit(data.X, data.y)
+    two_jobs = listed.make(unfitted, n_jobs=2).fit(data.X, data.y)
+    assert_same_model(one_job, two_jobs, data.X_test, rtol=0, atol=0)
 
 
 @every_estimator
-def test_search_over_parameters_of_unfitted_estimators(listed):
+def test_parameters_of_unfitted_estimators_are_searched(listed):
     data = federated("disjoint")
     key, values = next(iter(listed.local_grid.items()))
-    for given in (clone(listed.local), [clone(listed.local)] * 3):
-        aggregate = listed.make(given)
-        search = GridSearchCV(
-            aggregate, {f"estimators__{key}": values}, cv=CV, error_score="raise"
-        )
+    for estimators in (clone(listed.local), [clone(listed.local)] * 3):
+        search = searched(listed.make(estimators), {f"estimators__{key}": values})
         search.fit(data.X, data.y, nodes=data.nodes)
-        assert search.score(data.X_test, data.y_test) > (0.6 if listed.unites else 0.1)
+        assert search.score(data.X_test, data.y_test) > least_score(listed)
         best = search.best_params_[f"estimators__{key}"]
         for local in search.best_estimator_.estimators_:
             assert local.get_params()[key] == best
-        members = given if isinstance(given, list) else [given]
+        members = estimators if isinstance(estimators, list) else [estimators]
         for member in members:
             assert member.get_params()[key] == listed.local.get_params()[key]
             with pytest.raises(NotFittedError):
@@ -133,7 +147,7 @@ def test_search_over_parameters_of_unfitted_estimators(listed):
 
 
 @every_estimator
-def test_pipeline_around(listed):
+def test_an_aggregator_may_be_the_last_step_of_a_pipeline(listed):
     data = federated("overlapping")
     scaler = StandardScaler().fit(data.X)
     locals_ = [
@@ -141,43 +155,52 @@ def test_pipeline_around(listed):
     ]
     pipe = Pipeline([("scale", StandardScaler()), ("agg", listed.make(locals_))])
     pipe.fit(data.X, data.y, agg__nodes=data.nodes)
-    alone = listed.make(locals_)
-    alone.fit(scaler.transform(data.X), data.y, nodes=data.nodes)
+    without_pipeline = listed.make(locals_)
+    without_pipeline.fit(scaler.transform(data.X), data.y, nodes=data.nodes)
     np.testing.assert_allclose(
         pipe.predict_proba(data.X_test),
-        alone.predict_proba(scaler.transform(data.X_test)),
+        without_pipeline.predict_proba(scaler.transform(data.X_test)),
     )
     grid = {f"agg__{key}": values for key, values in listed.grid.items()}
-    search = GridSearchCV(pipe, grid, cv=CV, error_score="raise")
+    search = searched(pipe, grid)
     search.fit(data.X, data.y, agg__nodes=data.nodes)
-    assert search.score(data.X_test, data.y_test) > (0.6 if listed.unites else 0.1)
+    assert search.score(data.X_test, data.y_test) > least_score(listed)
 
 
 @every_estimator
-def test_pipeline_inside(listed):
+def test_members_may_be_pipelines_that_scale(listed):
     if not listed.recovers:
         pytest.skip("what it fits knows how rows are scaled")
     data = federated("overlapping")
     # Every node scales its rows its own way.
     local = make_pipeline(StandardScaler(), clone(listed.local))
-    aggregate = fit(listed, data, data.fitted(local))
-    assert aggregate.score(data.X_test, data.y_test) > (0.6 if listed.unites else 0.1)
-    one = listed.make([data.fitted(local)[0]], **listed.recovering)
+    members = data.fitted(local)
+    aggregate = fit(listed, data, members)
+    assert aggregate.score(data.X_test, data.y_test) > least_score(listed)
+    # A node that is alone has its own model back.
+    of_one_node = listed.make([members[0]], **listed.recovering)
     rows = (data.nodes == 0) & (data.y <= 2)
-    one.fit(data.X[rows], data.y[rows])
+    of_one_node.fit(data.X[rows], data.y[rows])
     np.testing.assert_allclose(
-        one.predict_proba(data.X_test),
-        data.fitted(local)[0].predict_proba(data.X_test),
+        of_one_node.predict_proba(data.X_test),
+        members[0].predict_proba(data.X_test),
         atol=1e-8,
     )
-    # In simulation, with its parameters searched.
+
+
+@every_estimator
+def test_steps_of_simulated_pipelines_are_searched(listed):
+    if not listed.recovers:
+        pytest.skip("what it fits knows how rows are scaled")
+    data = federated("overlapping")
+    local = make_pipeline(StandardScaler(), clone(listed.local))
     key, values = next(iter(listed.local_grid.items()))
     step = type(listed.local).__name__.lower()
     search = GridSearchCV(
         listed.make(local), {f"estimators__{step}__{key}": values}, cv=CV
     )
     search.fit(data.X, data.y, nodes=data.nodes)
-    assert search.score(data.X_test, data.y_test) > (0.6 if listed.unites else 0.1)
+    assert search.score(data.X_test, data.y_test) > least_score(listed)
 
 
 @every_estimator
@@ -203,17 +226,18 @@ def test_nodes_are_routed_where_requested(listed):
             params={"hospital": data.nodes},
             error_score="raise",
         )
-        assert scores.min() > (0.6 if listed.unites else 0.1)
+        assert scores.min() > least_score(listed)
 
 
 @every_estimator
 def test_simulated_nodes_see_their_own_rows_only(listed, monkeypatch):
     data = federated("disjoint")
-    fitted_on, own_fit = [], type(listed.local).fit
+    fitted_on = []  # rows and labels of each fit
+    original_fit = type(listed.local).fit
 
     def fit_and_record(self, X, y, *args, **kwargs):
         fitted_on.append((X, y))
-        return own_fit(self, X, y, *args, **kwargs)
+        return original_fit(self, X, y, *args, **kwargs)
 
     monkeypatch.setattr(type(listed.local), "fit", fit_and_record)
     aggregate = listed.make(clone(listed.local))
@@ -232,39 +256,42 @@ def test_simulated_nodes_see_their_own_rows_only(listed, monkeypatch):
         rows = [position[row.tobytes()] for row in X]
         assert set(nodes[rows]) == {k}
         np.testing.assert_array_equal(y, data.y[rows])
-        owned = np.sum(nodes == k)
+        n_rows = np.sum(nodes == k)
         # A quarter of each class is held out, rounded down.
-        assert 0 <= len(rows) - (1 - held_out) * owned <= 2
+        assert 0 <= len(rows) - (1 - held_out) * n_rows <= 2
 
 
 @every_estimator
 def test_a_fit_that_fails_changes_nothing(listed, monkeypatch):
-    data, other = federated("overlapping"), federated("overlapping", strings=True)
+    data = federated("overlapping")
+    renamed = federated("overlapping", strings=True)
     fresh = listed.make(data.fitted(listed.local))
     fitted = fit(listed, data)
     before = fitted.predict_proba(data.X_test)
 
-    def fail(aggregate, *rows, error, **parameters):
-        state = dict(vars(aggregate))
+    def assert_fails(aggregate, X, y, *, nodes, error=ValueError):
+        """A fit raises, and has altered no attribute."""
+        attributes = dict(vars(aggregate))
         with pytest.raises(error):
-            aggregate.fit(*rows, **parameters)
-        assert dict(vars(aggregate)) == state
+            aggregate.fit(X, y, nodes=nodes)
+        assert dict(vars(aggregate)) == attributes
 
+    without_rows = np.where(data.nodes == 2, 1, data.nodes)  # of the third node
     for aggregate in (fresh, fitted):
-        fail(aggregate, np.full_like(data.X, np.nan), data.y, error=ValueError)
-        nobody = np.where(data.nodes == 2, 1, data.nodes)
-        fail(aggregate, data.X, data.y, nobody, error=ValueError)
-        fail(aggregate, data.X[:, :3], data.y, data.nodes, error=ValueError)
+        assert_fails(aggregate, np.full_like(data.X, np.nan), data.y, nodes=None)
+        assert_fails(aggregate, data.X, data.y, nodes=without_rows)
+        assert_fails(aggregate, data.X[:, :3], data.y, nodes=data.nodes)
 
-    # At the very last, of rows with other labels: the old classes must not go.
-    def fall_over(self, **attributes):
+    # A fit may fail at its very end, when its results are stored. The classes of the
+    # earlier fit must be there still, also where the labels are others.
+    def raise_instead(self, **attributes):
         raise RuntimeError
 
-    monkeypatch.setattr(BaseAggregator, "_publish", fall_over)
+    monkeypatch.setattr(BaseAggregator, "_publish", raise_instead)
     for aggregate in (fresh, fitted):
-        fail(aggregate, data.X, data.y, data.nodes, error=RuntimeError)
-    fitted.set_params(estimators=other.fitted(listed.local))
-    fail(fitted, other.X, other.y, other.nodes, error=RuntimeError)
+        assert_fails(aggregate, data.X, data.y, nodes=data.nodes, error=RuntimeError)
+    fitted.set_params(estimators=renamed.fitted(listed.local))
+    assert_fails(fitted, renamed.X, renamed.y, nodes=renamed.nodes, error=RuntimeError)
     with pytest.raises(NotFittedError):
         fresh.predict(data.X_test)
     np.testing.assert_array_equal(fitted.predict_proba(data.X_test), before)
@@ -284,7 +311,7 @@ def held_out_rows(data):
 
 
 @every_estimator
-def test_holding_out_nothing_is_holding_out_nothing(listed):
+def test_a_mask_that_holds_nothing_out_is_like_no_mask(listed):
     data = federated("overlapping")
     locals_ = data.fitted(listed.local)
     nothing = np.zeros(len(data.y), dtype=bool)
@@ -315,21 +342,24 @@ def test_held_out_rows_are_sliced_and_routed(listed):
     data = federated("overlapping")
     mask = held_out_rows(data)
     aggregate = listed.make(data.named(listed.local))
-    given = {"nodes": data.nodes, "held_out": mask}
-    grid, options = {"random_state": [0]}, {"cv": CV, "error_score": "raise"}
-    search = GridSearchCV(aggregate, grid, refit=False, **options)
-    search.fit(data.X, data.y, **given)
+    grid = {"random_state": [0]}
+    sliced = GridSearchCV(aggregate, grid, cv=CV, error_score="raise", refit=False)
+    sliced.fit(data.X, data.y, nodes=data.nodes, held_out=mask)
     with config_context(enable_metadata_routing=True):
         requesting = clone(aggregate).set_fit_request(nodes=True, held_out=True)
-        routed = GridSearchCV(requesting, grid, refit=False, **options)
-        routed.fit(data.X, data.y, **given)
+        routed = GridSearchCV(requesting, grid, cv=CV, error_score="raise", refit=False)
+        routed.fit(data.X, data.y, nodes=data.nodes, held_out=mask)
     by_hand = []
     for train, test in CV.split(data.X, data.y):
-        own = {key: value[train] for key, value in given.items()}
-        fold = clone(aggregate).fit(data.X[train], data.y[train], **own)
+        fold = clone(aggregate).fit(
+            data.X[train],
+            data.y[train],
+            nodes=data.nodes[train],
+            held_out=mask[train],
+        )
         by_hand.append(fold.score(data.X[test], data.y[test]))
-    for found in (search, routed):
-        scores = found.cv_results_["mean_test_score"]
+    for search in (sliced, routed):
+        scores = search.cv_results_["mean_test_score"]
         np.testing.assert_allclose(scores, np.mean(by_hand))
 
 
@@ -342,7 +372,7 @@ def test_held_out_rows_are_sliced_and_routed(listed):
         (lambda data: data.nodes == 1, "node 'east' has only rows that are held out"),
     ],
 )
-def test_masks_that_cannot_be(listed, mask, message):
+def test_masks_that_do_not_fit_the_rows_are_errors(listed, mask, message):
     data = federated("overlapping")
     aggregate = listed.make(data.named(listed.local))
     with pytest.raises(ValueError, match=message):
