@@ -18,7 +18,12 @@ from sklearn.base import clone
 from sklearn.ensemble import StackingClassifier, VotingClassifier
 from sklearn.linear_model import LogisticRegression
 
-from skgems import DistillationAggregator, EnsembleAggregator, GEMSMLPAggregator
+from skgems import (
+    DistillationAggregator,
+    EnsembleAggregator,
+    GEMSLogisticAggregator,
+    GEMSMLPAggregator,
+)
 
 # ---- invariances --------------------------------------------------------------
 
@@ -41,9 +46,8 @@ def test_order_of_nodes_does_not_matter(listed, kind):
     else:
         locals_ = data.fitted(listed.local)
     order = [2, 0, 1]
-    reordered = listed.make(
-        [(data.names[k], locals_[k]) for k in order],
-    ).fit(data.X, data.y, nodes=np.array(data.names)[data.nodes])
+    reordered = listed.make([(data.names[k], locals_[k]) for k in order])
+    reordered.fit(data.X, data.y, nodes=np.array(data.names)[data.nodes])
     straight = listed.make(list(zip(data.names, locals_, strict=True)))
     straight.fit(data.X, data.y, nodes=data.nodes)
     assert reordered.node_names_ == [data.names[k] for k in order]
@@ -72,15 +76,16 @@ def test_order_of_rows_does_not_matter(listed, kind):
 @every_estimator
 @every_kind
 def test_renaming_labels_in_their_order_renames_predictions(listed, kind):
-    data, named = federated(kind), federated(kind, strings=True)
+    data = federated(kind)
     make = simulated if kind == "single" else fit
-    numbers, strings = (make(listed, own) for own in (data, named))
-    np.testing.assert_array_equal(LABELS[numbers.classes_], strings.classes_)
+    of_numbers = make(listed, data)
+    of_strings = make(listed, federated(kind, strings=True))
+    np.testing.assert_array_equal(LABELS[of_numbers.classes_], of_strings.classes_)
     np.testing.assert_array_equal(
-        LABELS[numbers.predict(data.X_test)], strings.predict(data.X_test)
+        LABELS[of_numbers.predict(data.X_test)], of_strings.predict(data.X_test)
     )
     np.testing.assert_allclose(
-        numbers.predict_proba(data.X_test), strings.predict_proba(data.X_test)
+        of_numbers.predict_proba(data.X_test), of_strings.predict_proba(data.X_test)
     )
 
 
@@ -90,17 +95,17 @@ def test_renaming_labels_in_another_order_renames_predictions(listed, kind):
     if not listed.convex:
         pytest.skip("local estimators find another model for another order")
     data = federated(kind)
-    other = np.array([40, 10, 50, 0, 20, 30])[: data.y.max() + 1]
+    new_labels = np.array([40, 10, 50, 0, 20, 30])[: data.y.max() + 1]
     renamed = listed.make(
         [
-            clone(listed.local).fit(X_local, other[y_local])
+            clone(listed.local).fit(X_local, new_labels[y_local])
             for X_local, y_local in data.local_rows
         ]
     )
-    renamed.fit(data.X, other[data.y], nodes=data.nodes)
+    renamed.fit(data.X, new_labels[data.y], nodes=data.nodes)
     straight = fit(listed, data)
     proba = renamed.predict_proba(data.X_test)
-    proba = proba[:, np.searchsorted(renamed.classes_, other)]
+    proba = proba[:, np.searchsorted(renamed.classes_, new_labels)]
     # Local solvers meet their tolerance elsewhere, directions are drawn anew, and
     # expectations are taken over points whose axes are those of the classes' order.
     expected = straight.predict_proba(data.X_test)
@@ -108,8 +113,9 @@ def test_renaming_labels_in_another_order_renames_predictions(listed, kind):
     assert np.abs(proba - expected).mean() < 2e-3
 
 
-# Nodes know some of the classes, so those of the first are narrower than the last's.
-OF_DTYPES = {
+# The labels that stand for 0, 1, ..., of several dtypes. Texts are wider and wider, so
+# that those of the first node's classes have a narrower dtype than the last node's.
+LABELS_BY_DTYPE = {
     "objects": np.array(["ant", "bee", "cat", "dog", "elk", "gazelle"], dtype=object),
     "texts of other widths": np.array(["a", "b", "cat", "dog", "elks", "gazelle"]),
     "small integers": np.array([1, 2, 3, 5, 8, 13], dtype=np.int32),
@@ -119,52 +125,104 @@ OF_DTYPES = {
 
 
 @every_estimator
-@pytest.mark.parametrize("labels", OF_DTYPES)
-def test_classes_and_predictions_have_the_dtype_of_the_labels(listed, labels):
-    words = OF_DTYPES[labels]
-    data = federated("binary" if len(words) == 2 else "overlapping")
-    y = words[data.y]
-    members = [clone(listed.local).fit(A, words[b]) for A, b in data.local_rows]
-    aggregate = listed.make(members).fit(data.X, y, nodes=data.nodes)
-    found = aggregate.classes_, aggregate.predict(data.X_test)
-    assert [own.dtype for own in found] == [words.dtype] * 2
-    np.testing.assert_array_equal(found[0], np.unique(y))
-    assert aggregate.score(data.X_test, words[data.y_test]) > 0.3
-    if listed.exported is not None and listed.kind is not DistillationAggregator:
-        exported = listed.exported(aggregate)  # a student is as it trained itself
-        assert exported.predict(data.X_test).dtype == words.dtype
-        np.testing.assert_array_equal(exported.predict(data.X_test), found[1])
-    if not hasattr(aggregate, "summarize") or listed.kind is GEMSMLPAggregator:
-        return
-    # A file tells texts, integers, floats or truth values, not how wide they are.
-    sent = [
-        aggregate.summarize(own, A, words[b], name=name, min_rows=1)
-        for own, (A, b), name in zip(members, data.local_rows, data.names, strict=True)
+@pytest.mark.parametrize("dtype", LABELS_BY_DTYPE)
+def test_classes_and_predictions_have_the_dtype_of_the_labels(listed, dtype):
+    labels = LABELS_BY_DTYPE[dtype]
+    data = federated("binary" if len(labels) == 2 else "overlapping")
+    y = labels[data.y]
+    members = [
+        clone(listed.local).fit(X_local, labels[y_local])
+        for X_local, y_local in data.local_rows
     ]
-    told = listed.make(sent).fit()
-    np.testing.assert_array_equal(told.classes_, words)
-    assert told.classes_.dtype == np.array(words.tolist()).dtype
+    aggregate = listed.make(members).fit(data.X, y, nodes=data.nodes)
+    predictions = aggregate.predict(data.X_test)
+    assert aggregate.classes_.dtype == labels.dtype
+    assert predictions.dtype == labels.dtype
+    np.testing.assert_array_equal(aggregate.classes_, np.unique(y))
+    # Far better than chance, for all methods: labels have not been mixed up.
+    assert aggregate.score(data.X_test, labels[data.y_test]) > 0.3
+    # A student that is exported is as it was trained, with dtypes of its own.
+    if listed.exported is not None and listed.kind is not DistillationAggregator:
+        exported = listed.exported(aggregate)
+        assert exported.predict(data.X_test).dtype == labels.dtype
+        np.testing.assert_array_equal(exported.predict(data.X_test), predictions)
 
 
-@pytest.mark.parametrize("listed", LISTED[:1] + LISTED[3:4], ids=repr)
-def test_ensembles_that_number_classes_are_told_apart_from_wrong_rows(listed):
+@every_estimator
+@pytest.mark.parametrize("dtype", LABELS_BY_DTYPE)
+def test_classes_of_summaries_have_the_kind_of_the_labels(listed, dtype):
+    if not hasattr(listed.kind, "summarize") or listed.kind is GEMSMLPAggregator:
+        pytest.skip("it has no summaries, or asks for more than they hold")
+    labels = LABELS_BY_DTYPE[dtype]
+    data = federated("binary" if len(labels) == 2 else "overlapping")
+    aggregator = listed.make()
+    summaries = [
+        aggregator.summarize(
+            clone(listed.local).fit(X_local, labels[y_local]),
+            X_local,
+            labels[y_local],
+            name=name,
+            min_rows=1,
+        )
+        for name, (X_local, y_local) in zip(data.names, data.local_rows, strict=True)
+    ]
+    aggregate = listed.make(summaries).fit()
+    np.testing.assert_array_equal(aggregate.classes_, labels)
+    # A file says whether labels are texts, integers, floats or truth values, but not
+    # how wide they are: the dtype is that of a list of them.
+    assert aggregate.classes_.dtype == np.array(labels.tolist()).dtype
+
+
+linear_and_ensemble = pytest.mark.parametrize(
+    "listed",
+    [
+        listed
+        for listed in LISTED
+        if listed.kind in (GEMSLogisticAggregator, EnsembleAggregator)
+    ],
+    ids=repr,
+)
+
+
+def local_model(data):
+    """A model that is none of the nodes', fitted to all their rows."""
+    return clone(LogisticRegression(C=0.1)).fit(data.X, data.y)
+
+
+@linear_and_ensemble
+def test_a_vote_around_an_aggregate_is_told_to_be_a_prefit_stack(listed):
+    """scikit-learn's VotingClassifier fits its members to numbers for labels."""
     data = federated("overlapping", strings=True)
     aggregate = fit(listed, data)
-    parts = [("all", aggregate), ("own", LogisticRegression(C=0.1))]
+    vote = VotingClassifier([("all", aggregate), ("own", LogisticRegression(C=0.1))])
     with pytest.raises(ValueError, match=r"StackingClassifier\(cv='prefit'\)"):
-        VotingClassifier(parts).fit(data.X, data.y)
-    parts[1] = "own", clone(parts[1][1]).fit(data.X, data.y)
+        vote.fit(data.X, data.y)
+    parts = [("all", aggregate), ("own", local_model(data))]
     stack = StackingClassifier(parts, cv="prefit").fit(data.X, data.y)
     assert stack.score(data.X_test, data.y_test) > 0.9
-    # The other way round: those within a fitted one know numbers.
-    voting = VotingClassifier(parts[1:]).fit(data.X, data.y)
+
+
+@linear_and_ensemble
+def test_members_out_of_a_fitted_vote_are_refused_by_where_they_are_from(listed):
+    """They know numbers where the rows have texts; the vote itself is a member."""
+    data = federated("overlapping", strings=True)
+    vote = VotingClassifier([("own", LogisticRegression(C=0.1))]).fit(data.X, data.y)
     with pytest.raises(ValueError, match="in the estimators_ of a VotingClassifier"):
-        listed.make(voting.estimators_).fit(data.X, data.y)
-    assert EnsembleAggregator([voting]).fit(data.X, data.y).score(data.X, data.y) > 0.9
+        listed.make(vote.estimators_).fit(data.X, data.y)
+    aggregate = EnsembleAggregator([vote]).fit(data.X, data.y)
+    assert aggregate.score(data.X, data.y) > 0.9
+
+
+@linear_and_ensemble
+def test_rows_with_labels_that_no_member_knows_are_not_taken_for_a_vote(listed):
+    data = federated("overlapping", strings=True)
+    if listed.keeps_locals:
+        vote = VotingClassifier([("own", LogisticRegression(C=0.1))])
+        members = [vote.fit(data.X, data.y)]
+    else:
+        members = [("own", local_model(data))]
     with pytest.raises(ValueError, match=r"was fitted on them\.$"):
-        listed.make([voting] if listed.keeps_locals else [parts[1]]).fit(
-            data.X, np.char.add(data.y, "s")
-        )
+        listed.make(members).fit(data.X, np.char.add(data.y, "s"))
 
 
 @every_estimator
@@ -184,10 +242,12 @@ def test_layout_of_rows_does_not_matter(listed, convert):
     data = federated("overlapping")
     locals_ = data.fitted(listed.local)
     straight = fit(listed, data, locals_)
-    other = listed.make(locals_).fit(convert(data.X), data.y, nodes=data.nodes)
-    for X in (data.X_test, convert(data.X_test)):
-        assert_same_model(straight, other, data.X_test, rtol=1e-6, atol=listed.atol)
-        np.testing.assert_array_equal(other.predict(X), straight.predict(data.X_test))
+    converted = listed.make(locals_)
+    converted.fit(convert(data.X), data.y, nodes=data.nodes)
+    assert_same_model(straight, converted, data.X_test, rtol=1e-6, atol=listed.atol)
+    np.testing.assert_array_equal(
+        converted.predict(convert(data.X_test)), straight.predict(data.X_test)
+    )
 
 
 @pytest.mark.filterwarnings("ignore:Rounding errors prevent the line search")
@@ -198,19 +258,18 @@ def test_layout_of_rows_does_not_matter(listed, convert):
 @every_kind
 def test_float32_is_close_to_float64(listed, kind):
     data = federated(kind)
-    if kind == "single":
-        both = [
-            listed.make([listed.local] * 3).fit(X, data.y, nodes=data.nodes)
-            for X in (data.X, data.X.astype(np.float32))
-        ]
+    if kind == "single":  # which are simulated
+        estimators = [listed.local] * 3
     else:
-        locals_ = data.fitted(listed.local)
-        both = [
-            listed.make(locals_).fit(X, data.y, nodes=data.nodes)
-            for X in (data.X, data.X.astype(np.float32))
-        ]
-    double, single = (aggregate.predict_proba(data.X_test) for aggregate in both)
-    np.testing.assert_allclose(single, double, atol=2e-3)
+        estimators = data.fitted(listed.local)
+    double = listed.make(estimators).fit(data.X, data.y, nodes=data.nodes)
+    single = listed.make(estimators)
+    single.fit(data.X.astype(np.float32), data.y, nodes=data.nodes)
+    np.testing.assert_allclose(
+        single.predict_proba(data.X_test),
+        double.predict_proba(data.X_test),
+        atol=2e-3,
+    )
 
 
 @every_estimator
@@ -256,15 +315,14 @@ def test_feature_names_of_nodes_must_agree(listed):
     pandas = pytest.importorskip("pandas")
     data = federated("overlapping")
     columns = np.array([f"x{j}" for j in range(data.X.shape[1])])
-    (X_a, y_a), *others = data.local_rows
-    swapped = clone(listed.local).fit(
-        pandas.DataFrame(X_a, columns=columns[[1, 0, 2, 3, 4, 5]]), y_a
-    )
-    locals_ = [swapped] + [
-        clone(listed.local).fit(pandas.DataFrame(X, columns=columns), y)
-        for X, y in others
+    # The first node has two columns the other way round.
+    columns_of_nodes = [columns[[1, 0, 2, 3, 4, 5]], columns, columns]
+    named = [
+        (name, clone(listed.local).fit(pandas.DataFrame(X, columns=node_columns), y))
+        for name, (X, y), node_columns in zip(
+            data.names, data.local_rows, columns_of_nodes, strict=True
+        )
     ]
-    named = list(zip(data.names, locals_, strict=True))
     frame = pandas.DataFrame(data.X, columns=columns)
     with pytest.raises(ValueError, match=r"'north' was fitted on features \['x1', 'x0"):
         listed.make(named).fit(frame, data.y, nodes=data.nodes)
