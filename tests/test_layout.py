@@ -79,6 +79,7 @@ TESTED_ELSEWHERE = {
         "gems/test_logistic.py",
         "fit simulates nodes",
     ),
+    "gems/_problem.py": ("gems/test_stage.py", "what a stage asks is made of it"),
     "gems/_summarizing.py": ("federation/test_summarizing.py", "through summarize"),
     "gems/_sums.py": ("gems/test_regions.py", "a region is a sum of nodes"),
     "local/_classifiers.py": (
@@ -107,16 +108,29 @@ TESTED_ELSEWHERE = {
     "networks/_inputs.py": ("ensembles/test_given_rows.py", "members that take them"),
     "networks/_nets.py": ("networks/test_torch.py", "read together with modules"),
     "networks/_trace.py": ("networks/test_torch.py", "modules are read by traces"),
+    "pfnm/_stream.py": ("pfnm/test_pfnm_streams.py", "update goes on with a stream"),
     "pooled/_classifiers.py": ("pooled/test_pooled.py", "through the aggregator"),
+    "pooled/_equations.py": ("pooled/test_forms.py", "through the linear classifiers"),
+    "pooled/_linear.py": ("pooled/test_forms.py", "each form is solved"),
     "spaces/_dual.py": ("spaces/test_intersection.py", "against a convex solver"),
     "spaces/_neuron_pool.py": ("spaces/test_neuron_merging.py", "what is merged"),
+    "steps/_at_nodes.py": (
+        "pooled/test_transformer_messages.py",
+        "what nodes tell in messages",
+    ),
     "steps/_auto.py": ("steps/test_columns_of.py", "its columns are found by kind"),
+    "steps/_branches.py": ("pooled/test_transformer.py", "against scikit-learn's"),
     "steps/_documents.py": ("steps/test_document_front.py", "with their front"),
+    "steps/_fitting.py": ("pooled/test_transformer.py", "against scikit-learn's steps"),
     "steps/_front.py": ("pooled/test_transformer.py", "against scikit-learn's steps"),
     "steps/_kind.py": ("steps/test_kinds.py", "what each kind declares"),
     "steps/_sizes.py": ("local/test_costs.py", "costs go by sizes"),
     "steps/_statistics.py": ("pooled/test_transformer.py", "what steps are made of"),
     "tuning/_penalised.py": ("tuning/test_linear.py", "linear models are tuned by it"),
+    "steps/_trees.py": (
+        "pooled/test_transformer_messages.py",
+        "trees are sent in messages",
+    ),
 }
 
 

@@ -9,10 +9,12 @@ it returns is all that leaves.
 >>> import numpy as np
 >>> from sklearn.dummy import DummyClassifier
 >>> from skgems.federation import Message, Nodes, reply_to, run
->>> X, y = np.zeros((30, 1)), np.repeat(["ill", "well"], 15)
+>>> X = np.zeros((30, 1))
+>>> y = np.repeat(["ill", "well"], 15)
 >>> model = DummyClassifier().fit(X, y)
 >>> def ask(requests):  # a channel, which may as well lead to other machines
-...     return {k: reply_to(m, model, X, y, name=k) for k, m in requests.items()}
+...     for name, request in requests.items():
+...         yield name, reply_to(request, model, X, y, name=name)
 >>> def plan():
 ...     replies = yield Message.of("counts")
 ...     return sum(reply.content["counts"] for name, reply in replies)

@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
+from typing import NoReturn
 
-from joblib import effective_n_jobs
+from joblib import Memory, effective_n_jobs
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import ThreadpoolController
 
@@ -18,8 +20,9 @@ from ._replying import MIN_ROWS, answer
 # Nodes from which on processes answer sooner than threads, which wait for each other in
 # all that is Python: 250 nodes of 60 to 500 rows took two cores 1.5 s by processes and
 # 3.9 s by threads, more than one after the other; five of 10,000 rows 0.2 s by any.
-_MANY = 32
-_controller = cache(ThreadpoolController)
+_N_NODES_FOR_PROCESSES = 32
+# Made once a process: it looks for all numerical libraries that are loaded.
+_threadpool_controller = cache(ThreadpoolController)
 
 
 class Channel:
@@ -54,13 +57,14 @@ class Channel:
 
     Examples
     --------
-    A channel to nodes on other machines is written in eight lines, of which ``send``
+    A channel to nodes on other machines is written in a few lines, of which ``send``
     is yours:
 
     >>> from skgems.federation import Channel, Message
     >>> class Wire(Channel):
     ...     def __init__(self, send, names):
-    ...         self.send, self.names = send, names
+    ...         self.send = send
+    ...         self.names = names
     ...
     ...     def ask(self, requests):
     ...         for name, request in requests.items():
@@ -110,13 +114,13 @@ class Channel:
         )
 
 
-def as_channel(channel) -> Channel:
-    """The channel, or TypeError for what has its methods and is none."""
+def as_channel(channel: object) -> Channel:
+    """The channel itself; TypeError where its class does not derive from Channel."""
     if not isinstance(channel, Channel):
         raise TypeError(
             f"{type(channel).__name__} is no channel. Let its class derive from "
-            "skgems.federation.Channel, which has defaults for all but ask and names; "
-            "or give Nodes(ask, names)."
+            "skgems.federation.Channel, which has defaults for all but ask and names, "
+            "or give Nodes(ask, names) in its place."
         )
     return channel
 
@@ -165,16 +169,17 @@ class Nodes(Channel):
     >>> X, y = load_iris(return_X_y=True)
     >>> rows = {"lyon": y < 2, "paris": y > 0}
     >>> def node(name, data):  # on another machine
-    ...     own = X[rows[name]], y[rows[name]]
-    ...     return reply_to(data, LogisticRegression().fit(*own), *own, name=name)
+    ...     X_node = X[rows[name]]
+    ...     y_node = y[rows[name]]
+    ...     clf = LogisticRegression().fit(X_node, y_node)
+    ...     return reply_to(data, clf, X_node, y_node, name=name)
     >>> def ask(requests):
-    ...     sent = {name: request.to_bytes() for name, request in requests.items()}
-    ...     came = {name: node(name, data) for name, data in sent.items()}
-    ...     return {name: Message.from_bytes(data) for name, data in came.items()}
+    ...     for name, request in requests.items():
+    ...         yield name, Message.from_bytes(node(name, request.to_bytes()))
     >>> agg = GEMSLogisticAggregator(Nodes(ask, ["lyon", "paris"]), random_state=0)
     >>> agg.fit().score(X, y) > 0.9
     True
-    >>> [entry["task"] for entry in agg.history_]
+    >>> [message["task"] for message in agg.history_]
     ['join']
     """
 
@@ -186,8 +191,8 @@ class Nodes(Channel):
         names: Sequence[str] | Callable[[], Sequence[str]],
         *,
         min_nodes: int = 1,
-        agreement=None,
-        private_key=None,
+        agreement: Agreement | str | os.PathLike | None = None,
+        private_key: str | os.PathLike | None = None,
         public_keys: Mapping | None = None,
         min_rows: int = MIN_ROWS,
     ) -> None:
@@ -210,10 +215,12 @@ class Nodes(Channel):
         return f"Nodes({self.names!r})"
 
 
-def _not_here(requests):
+def _not_here(requests: Mapping[str, Message]) -> NoReturn:
+    """What a channel asks with after it was unpickled; pickles have its name."""
     raise RuntimeError(
-        "This channel was pickled, which keeps names and records and no transport: "
-        f"nodes {list(requests)} cannot be asked. Give `estimators` a new one."
+        "This channel was pickled, which keeps names and records but not the function "
+        f"that reaches the nodes, so nodes {list(requests)} cannot be asked. Give "
+        "`estimators` a new channel."
     )
 
 
@@ -245,7 +252,8 @@ class RowsAlone(Channel):
     >>> X, y = load_iris(return_X_y=True)
     >>> tree = DecisionTreeClassifier().fit(X, y)  # which is no linear model
     >>> def ask(requests):
-    ...     return {k: reply_to(own, tree, X, y, name=k) for k, own in requests.items()}
+    ...     for name, request in requests.items():
+    ...         yield name, reply_to(request, tree, X, y, name=name)
     >>> agg = GEMSLogisticAggregator(RowsAlone(Nodes(ask, ["lyon"])), random_state=0)
     >>> agg.fit().score(X, y) > 0.9
     True
@@ -253,31 +261,31 @@ class RowsAlone(Channel):
 
     rows_alone = True
 
-    def __init__(self, channel, *, names: list[str] | None = None) -> None:
+    def __init__(self, channel: Channel, *, names: list[str] | None = None) -> None:
         self.channel = as_channel(channel)
         self._names = None if names is None else list(names)
 
     @property
-    def names(self):
+    def names(self) -> Sequence[str] | Callable[[], Sequence[str]]:
         """Those who are asked."""
         return self.channel.names if self._names is None else self._names
 
     @property
-    def agreement(self):
+    def agreement(self) -> Agreement | None:
         """What all have accepted; that of the channel."""
         return self.channel.agreement
 
     @agreement.setter
-    def agreement(self, agreement) -> None:
+    def agreement(self, agreement: Agreement | None) -> None:
         self.channel.agreement = agreement
 
     @property
-    def private_key(self):
+    def private_key(self) -> str | os.PathLike | None:
         """That of the channel."""
         return self.channel.private_key
 
     @property
-    def public_keys(self):
+    def public_keys(self) -> Mapping:
         """Those of the channel."""
         return self.channel.public_keys
 
@@ -292,7 +300,7 @@ class RowsAlone(Channel):
         return self.channel.min_rows
 
     @property
-    def records(self):
+    def records(self) -> dict | None:
         """Those of the channel."""
         return self.channel.records
 
@@ -302,11 +310,11 @@ class RowsAlone(Channel):
         return self.channel.reports
 
     @property
-    def members(self):
+    def members(self) -> Sequence[Member]:
         """Those of the channel."""
         return self.channel.members
 
-    def ask(self, requests):
+    def ask(self, requests: Mapping[str, Message]) -> Mapping | Iterable:
         """Ask as the channel does; that classifiers stay aside is in the requests."""
         return self.channel.ask(requests)
 
@@ -315,95 +323,210 @@ class RowsAlone(Channel):
 
 
 class InProcess(Channel):
-    """Members in this process: asked in a loop, or by workers of this machine."""
+    """Members in this process: asked in a loop, or by workers of this machine.
+
+    With ``recalls`` replies are cached, and found again by a digest of all that they
+    depend on: in ``memory`` (joblib's) if it is given, else in this process.
+    """
 
     def __init__(
-        self, members: Sequence[Member], *, n_jobs=None, recalls=False, memory=None
+        self,
+        members: Sequence[Member],
+        *,
+        n_jobs: int | None = None,
+        recalls: bool = False,
+        memory: Memory | str | None = None,
     ) -> None:
         self.members = list(members)
         self.n_jobs = n_jobs
         self.recalls = recalls
         self.memory = memory
         self.names = [member.name for member in self.members]
-        self._digests: dict[tuple[str, str], str | None] = {}
+        # By name of the member, and what a reply depends on (`Task.reads`).
+        self._digests_of_members: dict[tuple[str, str], str | None] = {}
 
-    def ask(self, requests: Mapping[str, Message]) -> Iterator[tuple]:
+    def ask(
+        self, requests: Mapping[str, Message]
+    ) -> Iterator[tuple[str, Message | Exception]]:
         """Names and replies to requests of one task, or what was raised."""
-        asked = [(requests[m.name], m) for m in self.members if m.name in requests]
-        found: dict[tuple, str] = {}
-        jobs = ((*pair, self._digest(*pair, found), self.memory) for pair in asked)
+        jobs = self._jobs(requests)
         if effective_n_jobs(self.n_jobs) == 1:
-            for job in jobs:  # with no name for a reply, which goes before the next
-                yield job[1].name, _attempt(*job)
-            return
-        # What other processes reply is kept here, where the next fit finds it.
-        jobs = list(jobs)
-        here = self.memory is None
-        kept = [_Asked(*own) if here and own[2] else None for *own, _ in jobs]
-        known = [own and recall(_answer_to, asked=own) for own in kept]
-        open_jobs = [job for job, own in zip(jobs, known, strict=True) if own is None]
-        prefer = TASKS[next(iter(requests.values())).task].prefer
-        prefer = "processes" if len(open_jobs) >= _MANY else prefer
-        workers = Parallel(self.n_jobs, prefer=prefer, return_as="generator")
-        if open_jobs:
-            # Those that numerical libraries have in this process.
-            pools = ThreadpoolController().info()
-            asker = os.getpid(), {own["user_api"]: own["num_threads"] for own in pools}
-            replies = workers(delayed(_attempt)(*job, asker) for job in open_jobs)
-        for (_, member), own, reply in zip(asked, kept, known, strict=True):
-            if reply is None:
-                reply = next(replies)
-                if own is not None and not isinstance(reply, Exception):
-                    remember(reply, _answer_to, asked=own)
-            yield member.name, reply
-            del reply
+            # No name is bound to a reply: it is gone before the next one is made.
+            for job in jobs:
+                yield job.member.name, _attempt(job)
+        else:
+            task = TASKS[next(iter(requests.values())).task]
+            yield from self._ask_workers(list(jobs), prefer=task.prefer)
 
-    def _digest(self, request: Message, member: Member, found: dict) -> str | None:
-        """That of all that a reply depends on; ``found``: those of arrays."""
+    def _jobs(self, requests: Mapping[str, Message]) -> Iterator["_Job"]:
+        """What each member is to answer, in the order of the members."""
+        digests_of_arrays: dict[tuple, str] = {}  # of arrays that requests share
+        for member in self.members:
+            if member.name not in requests:
+                continue
+            request = requests[member.name]
+            digest_of_reply = self._digest_of_reply(
+                request, member=member, digests_of_arrays=digests_of_arrays
+            )
+            yield _Job(
+                request=request,
+                member=member,
+                digest_of_reply=digest_of_reply,
+                memory=self.memory,
+            )
+
+    def _ask_workers(
+        self, jobs: list["_Job"], *, prefer: str
+    ) -> Iterator[tuple[str, Message | Exception]]:
+        """The same by threads or processes, in the order of the members.
+
+        A cache in another process is gone with it. So replies of workers are kept in
+        the cache of this one, where the next fit finds them.
+        """
+        recalled_replies = [job.recalled_reply() for job in jobs]
+        open_jobs = [
+            job
+            for job, reply in zip(jobs, recalled_replies, strict=True)
+            if reply is None
+        ]
+        new_replies: Iterator[Message | Exception] = iter(())
+        if open_jobs:
+            new_replies = self._replies_of_workers(open_jobs, prefer=prefer)
+        for job, reply in zip(jobs, recalled_replies, strict=True):
+            if reply is None:
+                reply = next(new_replies)
+                job.keep(reply)
+            yield job.member.name, reply
+            del reply  # before the next one comes
+
+    def _replies_of_workers(
+        self, jobs: list["_Job"], *, prefer: str
+    ) -> Iterator[Message | Exception]:
+        if len(jobs) >= _N_NODES_FOR_PROCESSES:
+            prefer = "processes"
+        pools = ThreadpoolController().info()
+        asking_process = _AskingProcess(
+            process_id=os.getpid(),
+            n_threads={pool["user_api"]: pool["num_threads"] for pool in pools},
+        )
+        workers = Parallel(self.n_jobs, prefer=prefer, return_as="generator")
+        return workers(delayed(_attempt)(job, asking_process) for job in jobs)
+
+    def _digest_of_reply(
+        self, request: Message, *, member: Member, digests_of_arrays: dict[tuple, str]
+    ) -> str | None:
+        """A digest of all that a reply depends on; None where it is not cached.
+
+        Parameters
+        ----------
+        digests_of_arrays : dict
+            Those of arrays of earlier requests, by their place in memory; extended.
+            Requests to all nodes have the same arrays, which are hashed once.
+        """
         task = TASKS[request.task]
         if not self.recalls or task.reads is None:
             return None
-        key = member.name, task.reads
-        if key not in self._digests:
-            self._digests[key] = member.digest(task.reads == "classifier")
-        if self._digests[key] is None:
+        member_key = (member.name, task.reads)
+        if member_key not in self._digests_of_members:
+            self._digests_of_members[member_key] = member.digest(
+                task.reads == "classifier"
+            )
+        digest_of_member = self._digests_of_members[member_key]
+        if digest_of_member is None:
             return None
         arrays = {}
         for name, array in request.arrays.items():
-            place = array.__array_interface__["data"], array.shape, array.dtype
-            if place not in found:
-                found[place] = digest(array)
-            arrays[name] = found[place]
-        # The last is there since requests have classes by their names.
-        parts = request.version, request.task, request.settings, arrays
-        return digest(self._digests[key], *parts, Registered.redefinitions)
+            place = (array.__array_interface__["data"], array.shape, array.dtype)
+            if place not in digests_of_arrays:
+                digests_of_arrays[place] = digest(array)
+            arrays[name] = digests_of_arrays[place]
+        return digest(
+            digest_of_member,
+            request.version,
+            request.task,
+            request.settings,
+            arrays,
+            # Requests name the classes of spaces, and a name may be given to another
+            # class later.
+            Registered.redefinitions,
+        )
 
 
-class _Asked:
-    """A request to a member, which is hashed as its digest."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Job:
+    """A request to a member, and where its reply is cached."""
 
-    def __init__(self, request: Message, member: Member, digest: str) -> None:
-        self.pair, self.digest = (request, member), digest
+    request: Message
+    member: Member
+    digest_of_reply: str | None  # None: the reply is not cached
+    memory: Memory | str | None
 
-    def __reduce__(self):
+    @property
+    def hashed_request(self) -> "_HashedRequest":
+        return _HashedRequest(
+            request=self.request, member=self.member, digest=self.digest_of_reply
+        )
+
+    @property
+    def _is_kept(self) -> bool:
+        """Whether the reply is cached in this process, and not in a folder."""
+        return self.memory is None and self.digest_of_reply is not None
+
+    def recalled_reply(self) -> Message | None:
+        """The reply that is in the cache of this process, if there is one."""
+        if not self._is_kept:
+            return None
+        return recall(_answer_hashed, hashed_request=self.hashed_request)
+
+    def keep(self, reply: Message | Exception) -> None:
+        """Put what a worker replied into the cache of this process."""
+        if self._is_kept and not isinstance(reply, Exception):
+            remember(reply, _answer_hashed, hashed_request=self.hashed_request)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _HashedRequest:
+    """A request to a member, which caches know by a digest: they hash its pickle."""
+
+    request: Message
+    member: Member
+    digest: str
+
+    def __reduce__(self) -> tuple:
         return str, (self.digest,)
 
 
-def _answer_to(asked: _Asked) -> Message:
-    return answer(*asked.pair)
+@dataclass(frozen=True, kw_only=True)
+class _AskingProcess:
+    """The process in which a plan runs."""
+
+    process_id: int
+    n_threads: Mapping[str, int]  # of numerical libraries, by threadpoolctl's user_api
+
+
+def _answer_hashed(hashed_request: _HashedRequest) -> Message:
+    return answer(hashed_request.request, hashed_request.member)
 
 
 def _attempt(
-    request, member, digest: str | None, memory, asked_in: tuple | None = None
+    job: _Job, asking_process: _AskingProcess | None = None
 ) -> Message | Exception:
-    """The reply, cached by the digest unless that is None, or what was raised."""
-    # In another process there are to be as many threads: those decide the bits.
-    elsewhere = asked_in is not None and asked_in[0] != os.getpid()
+    """The reply, which is cached if the job says so, or what was raised.
+
+    In another process numerical libraries get as many threads as they have in the one
+    that asks: sums in other parts have other bits.
+    """
+    limited_threads: AbstractContextManager = nullcontext()
     try:
-        with _controller().limit(limits=asked_in[1]) if elsewhere else nullcontext():
-            if digest is None:
-                return answer(request, member)
-            asked = _Asked(request, member, digest)
-            return cached_call(_answer_to, memory, asked=asked)
-    except Exception as exc:
-        return exc
+        if asking_process is not None and asking_process.process_id != os.getpid():
+            limited_threads = _threadpool_controller().limit(
+                limits=asking_process.n_threads
+            )
+        with limited_threads:
+            if job.digest_of_reply is None:
+                return answer(job.request, job.member)
+            return cached_call(
+                _answer_hashed, job.memory, hashed_request=job.hashed_request
+            )
+    except Exception as error:
+        return error

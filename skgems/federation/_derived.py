@@ -8,6 +8,7 @@ agreed settings would send, and answers what is equal to one of them.
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ..base import BaseAggregator
 from ..messages import (
@@ -19,7 +20,7 @@ from ..messages import (
     key_of,
     requests_in,
 )
-from ._record import what_differs
+from ._record import difference_in_words
 
 # Tasks whose requests depend on no other node, unless they are of layers that were
 # merged from those of several nodes.
@@ -51,29 +52,34 @@ def check_is_derived(request: Message, agreed: Agreement | None) -> None:
 
 
 def _check_first(content: Mapping, agreed: Agreement | None) -> None:
-    method, settings = content["method"], content["settings"]
+    """Raise NotAgreedError unless a first message is what its settings give rise to."""
+    method = content["method"]
+    settings = content["settings"]
     if agreed is None:
         # Whether spaces are asked for is in no field of the message itself.
         alternatives = [{"space": False}, {"space": True}]
     else:
         alternatives = [agreed.further_settings_of(method, settings)]
-    asked = requests_in(content)
+    requests = requests_in(content)
     for further_settings in alternatives:
-        derived, _ = _requests_of(method, settings, further_settings)
-        if list(map(key_of, asked)) == list(map(key_of, derived)):
+        derived = _requests_of(
+            method, settings=settings, further_settings=further_settings
+        ).first
+        if list(map(key_of, requests)) == list(map(key_of, derived)):
             return
-    keys = set(map(key_of, derived))
-    differing = [own for own in asked if key_of(own) not in keys]
+    # The errors speak of the last alternative: with spaces a method asks for more.
+    derived_keys = set(map(key_of, derived))
+    differing = [request for request in requests if key_of(request) not in derived_keys]
     if not differing:
         raise NotAgreedError(
-            f"the first message makes {len(asked)} requests, where {method} with the "
-            f"agreed settings makes {len(derived)}. The node answers only what it "
+            f"the first message makes {len(requests)} requests, where {method} with "
+            f"the agreed settings makes {len(derived)}. The node answers only what it "
             "would ask itself with these settings."
         )
     raise NotAgreedError(
         f"the first message asks what {method} with the agreed settings does not ask: "
-        f"{what_differs(differing[0], derived):.300}. The node answers only what it "
-        "would ask itself with these settings."
+        f"{difference_in_words(differing[0], derived):.300}. The node answers only "
+        "what it would ask itself with these settings."
     )
 
 
@@ -105,26 +111,35 @@ def _check_layers(request: Message, agreed: Agreement) -> None:
 
 def _check_later(request: Message, agreed: Agreement) -> None:
     """Compare a request by itself with those of the method, but for what others say."""
-    if "methods" in agreed.settings:  # of these the first messages are all
+    if "methods" in agreed.settings:  # where several are tried, none asks any more
         derived = []
     else:
-        first, later = _requests_of(
-            agreed.method, agreed.settings, agreed.further_settings
+        requests = _requests_of(
+            agreed.method,
+            settings=agreed.settings,
+            further_settings=agreed.further_settings,
         )
-        derived = [*first, *later]
+        derived = [*requests.first, *requests.later]
     plain = _without_filled_in(request)
-    if plain.digest not in {_without_filled_in(own).digest for own in derived}:
+    if plain.digest not in {_without_filled_in(other).digest for other in derived}:
         raise NotAgreedError(
             f"{agreed.method} with the agreed settings does not ask for it: "
-            f"{what_differs(plain, derived):.300}. The node answers only what it would "
-            "ask itself with these settings."
+            f"{difference_in_words(plain, derived):.300}. The node answers only what "
+            "it would ask itself with these settings."
         )
+
+
+class _Requests(NamedTuple):
+    """What a method asks every node for, whatever others reply."""
+
+    first: list[Message]  # within the first message
+    later: list[Message]
 
 
 def _requests_of(
-    method: str, settings: Mapping, further_settings: Mapping
-) -> tuple[list[Message], list[Message]]:
-    """First and later requests by settings from outside, which may be of any form."""
+    method: str, *, settings: Mapping, further_settings: Mapping
+) -> _Requests:
+    """Requests of a method by settings from outside, which may be of any form."""
     if method not in BaseAggregator.methods:
         raise NotAgreedError(
             f"the method {method!r:.80} is not known at this node: import the module "
@@ -134,7 +149,9 @@ def _requests_of(
         aggregator = BaseAggregator.methods[method]._of_settings(
             settings, further_settings
         )
-        return aggregator._first_requests(), aggregator._later_requests()
+        return _Requests(
+            first=aggregator._first_requests(), later=aggregator._later_requests()
+        )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NotAgreedError(
             f"the settings of {method} cannot be read at this node: "
@@ -148,9 +165,11 @@ def _without_filled_in(request: Message) -> Message:
     A front is compared by itself, before. A node that leaves its classifier aside tells
     no more than one that does not.
     """
-    fixed = {
-        name: value
-        for name, value in request.content.items()
-        if name not in (*_FILLED_IN, *COMMON) and value is not None
-    }
-    return Message.of(request.task, **fixed)
+    return Message.of(
+        request.task,
+        **{
+            name: value
+            for name, value in request.content.items()
+            if name not in (*_FILLED_IN, *COMMON) and value is not None
+        },
+    )

@@ -1,5 +1,9 @@
 """Aggregators of sums, whose nodes' replies are kept and merged."""
 
+import os
+from collections.abc import Mapping, Sequence
+from typing import Self
+
 from ._federation import Federation
 from ._run import Run
 from ._summary import Summary
@@ -9,7 +13,9 @@ from ._update_forget import Kept, UpdateForgetMixin, records_of
 class KeepRepliesMixin(UpdateForgetMixin):
     """Mixin of aggregators of sums: what nodes replied may be kept, and merged."""
 
-    def merge_summaries(self, summaries, *, name) -> Summary:
+    def merge_summaries(
+        self, summaries: Sequence[Summary | str | os.PathLike], *, name: str
+    ) -> Summary:
         """Make one summary of those of several nodes, as a regional server may.
 
         A fit on it is that on theirs for all that is a sum: counts, moments, and
@@ -37,18 +43,30 @@ class KeepRepliesMixin(UpdateForgetMixin):
         return self._merged(list(summaries), name)
 
     def _seed(self) -> int | None:
+        """The seed of the requests, which a later fit repeats; None: they have none."""
         return None
 
-    def _run(self, federation: Federation, records=None) -> Run:
+    def _run(self, federation: Federation, records: Mapping | None = None) -> Run:
         """How the nodes are asked; a search asks for the same again."""
-        how = {"n_jobs": self.n_jobs, "memory": self.memory}
-        return federation.run(recalls=True, records=records, **how)
+        return federation.run(
+            recalls=True, records=records, n_jobs=self.n_jobs, memory=self.memory
+        )
 
-    def _fit_read(self, federation: Federation):
-        public, kept = federation.labelled(federation.public_rows), None
+    def _fit_read(self, federation: Federation) -> Self:
+        """Fit to the nodes that were read, and keep their replies if that is asked."""
+        public_rows = federation.labelled(federation.public_rows)
+        kept_replies = None
+        records = None
         if self.keep_replies:
             self._check_can_keep(federation)
-            kept = Kept(self._seed(), records_of(federation), public)
-        run = self._run(federation, None if kept is None else kept.records)
-        self._fit_federation(federation, run, public, kept)
+            kept_replies = Kept(
+                seed=self._seed(), records=records_of(federation), public=public_rows
+            )
+            records = kept_replies.records
+        self._fit_federation(
+            federation,
+            run=self._run(federation, records),
+            public=public_rows,
+            kept=kept_replies,
+        )
         return self

@@ -25,7 +25,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
 from ..base import warn_user
@@ -42,10 +42,12 @@ from ._ledger_store import (
 from ._warnings import RowsAskedAgainWarning
 
 _Store = MappingStore | FolderStore
-# Parts of an agreement that change nothing of what replies say about rows.
-_NOT_OF_ROWS = ("exchange", "nodes", "classes", "feature_names", "public_key")
-# Characters of an error that an entry repeats.
-_MOST_ERROR = 2000
+# Parts of an agreement that change nothing of what replies say about rows: an exchange
+# that differs in these alone has the same terms.
+_PARTS_NOT_ABOUT_ROWS = ("exchange", "nodes", "classes", "feature_names", "public_key")
+# Characters of an error that an entry repeats: as many as say what was wrong. Errors of
+# libraries may have whole arrays in them.
+_MOST_ERROR_CHARACTERS = 2000
 
 
 class RowsChangedError(LedgerError):
@@ -69,14 +71,16 @@ def open_ledger(
     store = MappingStore(state) if is_mapping else FolderStore(state)
     with store.locked():
         entries, chain = _checked_entries(store)
-        ledger = Ledger(store, entries, chain)
+        ledger = Ledger(store, entries=entries, chain=chain)
         try:
             store.check_head(chain)
-        except LedgerError as exc:
-            if not again or isinstance(exc, LedgerDamagedError):
+        except LedgerError as error:
+            # With again=True the owner goes on with a copy or an older ledger, but
+            # what is damaged cannot be read.
+            if not again or isinstance(error, LedgerDamagedError):
                 raise
             store.accept_head(chain)
-            ledger.accept(exc)
+            ledger.accept(error)
         yield ledger
 
 
@@ -84,11 +88,12 @@ def read_entries(folder: str | os.PathLike) -> list[dict]:
     """All entries of the ledger in a folder, for its owner to look at."""
     store = FolderStore(folder)
     with store.locked():
-        return _checked_entries(store)[0]
+        entries, _ = _checked_entries(store)
+        return entries
 
 
 @dataclass(kw_only=True)
-class _Opened:
+class _OpenedExchange:
     """What an exchange is of, and under which account its answers are counted."""
 
     exchange: str
@@ -97,58 +102,70 @@ class _Opened:
     account: str
     node: str
     agreement: str  # as JSON
-    rows: str
+    rows: str  # this and the two that follow are digests, those of a Fingerprint
     labels: str | None
     classifier: str
     n_rows: int
-    again: bool
+    again: bool  # whether the owner has accepted that the same rows are asked about
+
+    @classmethod
+    def of_entry(cls, entry: Mapping) -> "_OpenedExchange":
+        return cls(
+            exchange=entry["exchange"],
+            account=entry["account"],
+            node=entry["node"],
+            agreement=entry["agreement"],
+            rows=entry["rows"],
+            labels=entry["labels"],
+            classifier=entry["classifier"],
+            n_rows=entry["n_rows"],
+            again=entry["again"],
+        )
 
     @property
     def terms(self) -> dict:
         """All of the agreement that decides what replies say about the rows."""
         terms = json.loads(self.agreement)
-        return {name: part for name, part in terms.items() if name not in _NOT_OF_ROWS}
+        return {
+            name: part
+            for name, part in terms.items()
+            if name not in _PARTS_NOT_ABOUT_ROWS
+        }
 
 
 class Ledger:
     """What a node has answered so far; made by `open_ledger`."""
 
-    def __init__(self, store: _Store, entries: list[dict], chain: list[str]) -> None:
+    def __init__(self, store: _Store, *, entries: list[dict], chain: list[str]) -> None:
         self._store = store
         self._entries = entries
-        self._chain = chain
+        self._chain = chain  # the digest of each entry with all before it
         # By exchange, the latest: rows may change until something was answered.
-        self._opened: dict[str, _Opened] = {}
+        self._opened: dict[str, _OpenedExchange] = {}
         for entry in entries:
             if entry["event"] == "opened":
-                self._opened[entry["exchange"]] = _opened_of(entry)
-        self._current: _Opened | None = None
-        # Of requests, which may be large, and are the same throughout.
+                self._opened[entry["exchange"]] = _OpenedExchange.of_entry(entry)
+        self._current: _OpenedExchange | None = None  # that of the request
+        # Digests of what requests ask. A request may be large, and is hashed once.
         self._keys: dict[Message, str] = {}
 
     def agreement_for(self, request: Message, accepted: Agreement | None) -> Agreement:
         """The agreement that binds: accepted, kept, or offered by a first request."""
-        exchange = request.envelope.get("exchange")
-        if accepted is not None:
+        if accepted is None:
+            exchange = request.envelope.get("exchange")
+        else:
             exchange = accepted.exchange
         opened = self._opened.get(exchange)
-        bound = None if opened is None else Agreement.from_json(opened.agreement)
-        if accepted is not None and bound is not None and accepted != bound:
+        if opened is None:
+            return _offered_agreement(request) if accepted is None else accepted
+        earlier_agreement = Agreement.from_json(opened.agreement)
+        if accepted is not None and accepted != earlier_agreement:
             raise NotAgreedError(
                 f"what is kept here (state) is of the exchange {exchange!r} under "
                 "another agreement: give the one that was accepted first. If the "
                 "server asks for something else, it has to begin a new exchange."
             )
-        if accepted is not None or bound is not None:
-            return accepted or bound
-        if request.task not in FIRST or "agreement" not in request.envelope:
-            raise NotAgreedError(
-                f"nothing is agreed yet, and the request ({request.task!r}) offers "
-                "nothing: the first one of an exchange does, or give agreement=."
-            )
-        offered = Agreement.from_json(request.envelope["agreement"])
-        offered.check_modest()
-        return offered
+        return earlier_agreement if accepted is None else accepted
 
     def enter(
         self,
@@ -165,7 +182,7 @@ class Ledger:
         self._check_node(node)
         opened = self._opened.get(agreement.exchange)
         if opened is None or not self._counted(opened.account, "ended"):
-            opened = self._begun_with(
+            opened = self._newly_opened(
                 fingerprint(), agreement=agreement, node=node, again=again
             )
         self._current = opened
@@ -176,19 +193,19 @@ class Ledger:
         if ended is None:
             return None
         name = self._file_of(request)
-        data = self._store.read(name)
-        if data is None:  # it is computed anew, and has to be the same
+        reply_bytes = self._store.read(name)
+        if reply_bytes is None:  # it is computed anew, and has to be the same
             return None
         reply = None
         with suppress(ValueError):
-            reply = Message.from_bytes(data)
+            reply = Message.from_bytes(reply_bytes)
         if reply is None or reply.digest != ended["reply"]:
             raise LedgerDamagedError(
                 f"{self._store.where(name)}: the reply that is kept there is damaged. "
                 "Remove it, and answer again: it is then computed anew, sent only if "
                 "it is the same, and not counted."
             )
-        self._add(*self._opening(request))
+        self._add(self._opening(request))
         return reply
 
     def answered(self, request: Message) -> Counter:
@@ -199,6 +216,7 @@ class Ledger:
         return Counter(tasks.values())
 
     def has_answered(self, task: str) -> bool:
+        """Whether a request of this task got a reply that left."""
         ended = self._counted(self._current.account, "ended")
         return any(entry["task"] == task for entry in ended)
 
@@ -215,15 +233,15 @@ class Ledger:
         """Say in a refusal that another exchange is counted with this one."""
         try:
             yield
-        except NotAgreedError as exc:
+        except NotAgreedError as refusal:
             current = self._current
             if current.account == current.exchange:
                 raise
             raise NotAgreedError(
-                f"{exc} The exchange {current.account!r} had the same terms and the "
-                "same rows, and is counted with this one. If the node's owner accepts "
-                "more, the server begins a new exchange, whose first request is "
-                "answered with its agreement and again=True."
+                f"{refusal} The exchange {current.account!r} had the same terms and "
+                "the same rows, and is counted with this one. If the node's owner "
+                "accepts more, the server begins a new exchange, whose first request "
+                "is answered with its agreement and again=True."
             ) from None
 
     def begin(self, request: Message, fingerprint: Fingerprint) -> None:
@@ -237,12 +255,13 @@ class Ledger:
                 "Answer with the rows of before; if they were wrong, the server has to "
                 "begin a new exchange."
             )
-        self._add(*self._opening(request), self._entry("begun", request))
+        self._add([*self._opening(request), self._entry("begun", request)])
 
     def layer_numbers_before(self, request: Message) -> int:
         """How many numbers about hidden layers were told before a request came first.
 
-        A reply whose file is lost is computed anew, and is to be the same.
+        A reply whose file is lost is computed anew, and must be the same as before: it
+        depends on how many numbers were left then, and not on those told later.
         """
         n_numbers = 0
         for entry in self._counted(self._current.account, "ended"):
@@ -261,12 +280,12 @@ class Ledger:
         most : int
             Rows times features of the node.
         """
-        more = numbers_about_layers(request, reply)
-        before = self.layer_numbers_before(request)
-        if more and before + more > most:
+        n_numbers = numbers_about_layers(request, reply)
+        n_before = self.layer_numbers_before(request)
+        if n_numbers and n_before + n_numbers > most:
             raise NotAgreedError(
-                f"about hidden layers this reply would tell {more} numbers, after "
-                f"{before} that were told before; the rows here hold {most} (rows "
+                f"about hidden layers this reply would tell {n_numbers} numbers, after "
+                f"{n_before} that were told before; the rows here hold {most} (rows "
                 "times features), and as many numbers can show single rows. Let the "
                 "server merge fewer units (max_units), set moments='auto', or answer "
                 "with min_rows=1 under an agreement of min_rows=1, if single rows may "
@@ -283,23 +302,23 @@ class Ledger:
                 "rows, classifier or options have changed. It is not sent. Put the "
                 "file back."
             )
-        data = reply.to_bytes()
+        reply_bytes = reply.to_bytes()
         # The file first: a reply that is counted can be given again.
-        self._store.write(self._file_of(request), data)
+        self._store.write(self._file_of(request), reply_bytes)
         if ended is None:
             entry = self._entry("ended", request) | {
                 "reply": reply.digest,
-                "bytes": len(data),
+                "bytes": len(reply_bytes),
                 "numbers": sum(array.size for array in reply.arrays.values()),
                 "layer_numbers": numbers_about_layers(request, reply),
                 "says": says(reply),
             }
-            self._add(entry)
+            self._add([entry])
 
     def fail(self, request: Message, error: Exception) -> None:
         """Count a request at whose rows an error came up, which the server may see."""
-        text = f"{type(error).__name__}: {error}"[:_MOST_ERROR]
-        self._add(self._entry("failed", request) | {"error": text})
+        text = f"{type(error).__name__}: {error}"[:_MOST_ERROR_CHARACTERS]
+        self._add([self._entry("failed", request) | {"error": text}])
 
     def accept(self, error: LedgerError) -> None:
         """Record that the owner goes on with a ledger that may lack entries."""
@@ -308,9 +327,10 @@ class Ledger:
             RowsAskedAgainWarning,
         )
         entry = {"event": "accepted", "at": _now(), "task": "", "error": str(error)}
-        self._add(entry)
+        self._add([entry])
 
     def _check_node(self, node: str) -> None:
+        """Raise NotAgreedError where the ledger is another node's."""
         others = {opened.node for opened in self._opened.values()} - {node}
         if others:
             raise NotAgreedError(
@@ -318,30 +338,42 @@ class Ledger:
                 f"{node!r}: each node keeps its own."
             )
 
-    def _begun_with(
+    def _newly_opened(
         self, fingerprint: Fingerprint, *, agreement: Agreement, node: str, again: bool
-    ) -> _Opened:
+    ) -> _OpenedExchange:
         """The opening of an exchange in which nothing has been answered yet."""
-        before = self._opened.get(agreement.exchange)
-        new = _Opened(
+        previous = self._opened.get(agreement.exchange)
+        new = _OpenedExchange(
             exchange=agreement.exchange,
             account=agreement.exchange,
             node=node,
             agreement=agreement.to_json(),
             again=again,
-            **asdict(fingerprint),
+            rows=fingerprint.rows,
+            labels=fingerprint.labels,
+            classifier=fingerprint.classifier,
+            n_rows=fingerprint.n_rows,
         )
-        if before is not None and before.again and replace(before, again=again) == new:
-            return before  # accepted, but that attempt was killed, or failed
-        earlier = self._earlier(new, fingerprint)
+        if (
+            previous is not None
+            and previous.again
+            and replace(previous, again=again) == new
+        ):
+            return previous  # accepted, but that attempt was killed, or failed
+        earlier = self._earlier_exchanges(new, fingerprint)
         if earlier and again:
             warn_user(self._what_is_added(new, earlier), RowsAskedAgainWarning)
         elif earlier:
             new = replace(new, account=self._shared_account(new, earlier))
-        return before if before == new else new
+        return previous if previous == new else new
 
-    def _shared_account(self, new: _Opened, earlier: list[_Opened]) -> str:
-        """That of an exchange to which the new one adds nothing, or RowsAskedAgain."""
+    def _shared_account(
+        self, new: _OpenedExchange, earlier: list[_OpenedExchange]
+    ) -> str:
+        """The account of an exchange to which the new one adds nothing.
+
+        RowsAskedAgainError if it adds something to each.
+        """
         for opened in earlier:
             if opened.terms == new.terms and opened.classifier == new.classifier:
                 return opened.account
@@ -350,7 +382,9 @@ class Ledger:
             "answer with again=True (--again); if not, do not answer."
         )
 
-    def _earlier(self, new: _Opened, fingerprint: Fingerprint) -> list[_Opened]:
+    def _earlier_exchanges(
+        self, new: _OpenedExchange, fingerprint: Fingerprint
+    ) -> list[_OpenedExchange]:
         """Other exchanges in which something was said of the same rows."""
         return [
             opened
@@ -360,7 +394,10 @@ class Ledger:
             and self._counted(opened.account, "ended", "failed")
         ]
 
-    def _what_is_added(self, new: _Opened, earlier: list[_Opened]) -> str:
+    def _what_is_added(
+        self, new: _OpenedExchange, earlier: list[_OpenedExchange]
+    ) -> str:
+        """Sentences on what a server learns that has the replies of both exchanges."""
         nearest = min(earlier, key=lambda opened: len(_differences(new, opened)))
         differences = _differences(new, nearest)
         counted = self._counted(nearest.account, "ended", "failed")
@@ -377,6 +414,7 @@ class Ledger:
         )
 
     def _counted(self, account: str, *events: str) -> list[dict]:
+        """Entries of these events, "ended" or "failed", of one account."""
         return [
             entry
             for entry in self._entries
@@ -384,6 +422,7 @@ class Ledger:
         ]
 
     def _ended(self, request: Message) -> dict | None:
+        """The entry of an equal request that got a reply, if there is one."""
         key = self._key(request)
         for entry in self._counted(self._current.account, "ended"):
             if entry["key"] == key:
@@ -397,6 +436,7 @@ class Ledger:
         return self._keys[request]
 
     def _file_of(self, request: Message) -> str:
+        """The name of the file of the reply."""
         return f"{self._current.account}-{self._key(request)}.safetensors"
 
     def _opening(self, request: Message) -> list[dict]:
@@ -408,6 +448,7 @@ class Ledger:
         return [self._entry("opened", request) | asdict(current)]
 
     def _entry(self, event: str, request: Message) -> dict:
+        """What entries of all events have."""
         return {
             "event": event,
             "at": _now(),
@@ -419,26 +460,43 @@ class Ledger:
             "fronts": fitted_fronts(request),
         }
 
-    def _add(self, *entries: dict) -> None:
+    def _add(self, entries: list[dict]) -> None:
+        """Append entries, all or none, each with the digest of all up to it."""
         if not entries:
             return
         lines = []
         for entry in entries:
-            before = self._chain[-1] if self._chain else ""
-            self._chain.append(_link(before, entry))
-            lines.append(json.dumps({**entry, "chain": self._chain[-1]}))
+            previous = self._chain[-1] if self._chain else ""
+            link = _link(previous, entry)
+            self._chain.append(link)
+            lines.append(json.dumps({**entry, "chain": link}))
         self._store.append(lines)
         self._entries.extend(entries)
 
 
+def _offered_agreement(request: Message) -> Agreement:
+    """The agreement that comes with a first request, if its bounds are modest."""
+    if request.task not in FIRST or "agreement" not in request.envelope:
+        raise NotAgreedError(
+            f"nothing is agreed yet, and the request ({request.task!r}) offers "
+            "nothing: the first one of an exchange does, or give agreement=."
+        )
+    offered = Agreement.from_json(request.envelope["agreement"])
+    offered.check_modest()
+    return offered
+
+
 def _checked_entries(store: _Store) -> tuple[list[dict], list[str]]:
     """Entries and the digest of each with all before it; raises where one is wrong."""
-    entries, chain = [], []
+    entries: list[dict] = []
+    chain: list[str] = []
     for number, line in enumerate(store.lines(), 1):
+        previous = chain[-1] if chain else ""
         try:
             entry = json.loads(line)
             link = entry.pop("chain")
-            is_whole = link == _link(chain[-1] if chain else "", entry)
+            is_whole = link == _link(previous, entry)
+        # Whatever lines hold that no node wrote: other JSON, or none, or too deep.
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
             is_whole = False
         if not is_whole:
@@ -452,14 +510,10 @@ def _checked_entries(store: _Store) -> tuple[list[dict], list[str]]:
     return entries, chain
 
 
-def _link(before: str, entry: dict) -> str:
-    text = before + json.dumps(entry, sort_keys=True)
+def _link(previous: str, entry: dict) -> str:
+    """SHA-256 of the link of the entry before, and of this entry as sorted JSON."""
+    text = previous + json.dumps(entry, sort_keys=True)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
-
-
-def _opened_of(entry: dict) -> _Opened:
-    names = (field.name for field in fields(_Opened))
-    return _Opened(**{name: entry[name] for name in names})
 
 
 def _now() -> str:
@@ -473,15 +527,17 @@ def _listed_counts(tasks: Mapping[str, int]) -> str:
     )
 
 
-def _differences(new: _Opened, earlier: _Opened) -> list[str]:
+def _differences(new: _OpenedExchange, earlier: _OpenedExchange) -> list[str]:
     """Names of what differs between two exchanges; not what it was in the earlier."""
-    terms, before = new.terms, earlier.terms
-    settings, settings_before = terms.pop("settings"), before.pop("settings")
-    names = [name for name in terms if terms[name] != before.get(name)]
+    terms = new.terms
+    earlier_terms = earlier.terms
+    settings = terms.pop("settings")
+    earlier_settings = earlier_terms.pop("settings")
+    names = [name for name in terms if terms[name] != earlier_terms.get(name)]
     names += [
         f"settings.{name}"
-        for name in sorted(settings.keys() | settings_before.keys())
-        if settings.get(name) != settings_before.get(name)
+        for name in sorted(settings.keys() | earlier_settings.keys())
+        if settings.get(name) != earlier_settings.get(name)
     ]
     if new.classifier != earlier.classifier:
         names.append("classifier")
@@ -489,6 +545,7 @@ def _differences(new: _Opened, earlier: _Opened) -> list[str]:
 
 
 def _with_other(differences: list[str]) -> str:
+    """The end of a sentence: "with other tasks, classifier"."""
     if not differences:
         return "on the same terms"
     return f"with other {', '.join(differences)}"

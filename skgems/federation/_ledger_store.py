@@ -32,24 +32,34 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from time import monotonic, sleep
+from typing import TYPE_CHECKING
 
 from ..messages import read_bytes, remove_partial_files, write_bytes
 
-LEDGER_FILE, _HEAD, _WRITING = "ledger.sqlite", "ledger.head", "ledger.writing"
-_LOG, _REPLACED_LOG = "log.jsonl", "log.replaced.jsonl"
-# Written into the database, so that no other program's is taken for a ledger.
-_APPLICATION, _VERSION = 0x534B474D, 1
+if TYPE_CHECKING:  # a Python may be built without it
+    from sqlite3 import Connection, Cursor
+
+LEDGER_FILE = "ledger.sqlite"
+_HEAD = "ledger.head"
+_WRITING = "ledger.writing"
+_LOG = "log.jsonl"
+_REPLACED_LOG = "log.replaced.jsonl"  # one that its owner did without, by again=True
+# Written into the database, so that no other program's is taken for a ledger: "SKGM".
+_APPLICATION = 0x534B474D
+# Of the table below; another one is refused.
+_VERSION = 1
 # Seconds that a process waits for another one, which is answering: as long as a server
 # waits for a node where nobody says otherwise.
 LOCK_TIMEOUT = 600.0
-# Bytes of ``ledger.head``, which has three short fields.
-_MOST_HEAD = 2**12
+# Bytes of ``ledger.head`` that are read at most: it has three short fields.
+_MOST_BYTES_OF_HEAD = 2**12
 # A commit is on the disk when it returns, and a reply leaves only after it.
 SYNCHRONOUS = "EXTRA"
 # Seconds between two looks whether the other one is done.
 _PAUSE = 0.02
-# Names of all files here, as an expression.
+# Names of all files of a ledger, as a regular expression.
 _FILES = r"ledger\.\w+|log\.jsonl|.*\.safetensors"
+# Held while a thread makes the file of a database (`_make_private_file`).
 _MAKING = Lock()
 _SCHEMA = f"""
 CREATE TABLE entries (number INTEGER PRIMARY KEY, line TEXT NOT NULL);
@@ -94,33 +104,38 @@ class MappingStore:
         yield
 
     def where(self, name: str = _LOG) -> str:
+        """The place, as an error names it."""
         return f"state[{name!r}]"
 
     def lines(self) -> list[str]:
-        data = self._state.get(_LOG) or b""
-        if data and not data.endswith(b"\n"):
+        """Entries as JSON, one each."""
+        log = self._state.get(_LOG) or b""
+        if log and not log.endswith(b"\n"):
             raise LedgerDamagedError(
                 f"{self.where()}: its last line is cut short, as by a write that was "
                 "interrupted. What that line was to record has not been sent: remove "
                 "the line, keep all others, and answer again."
             )
         try:
-            return data.decode("utf-8").splitlines()
-        except UnicodeDecodeError as exc:
+            return log.decode("utf-8").splitlines()
+        except UnicodeDecodeError as error:
             raise LedgerDamagedError(
                 f"{self.where()}: it is no text, so it cannot be known what this node "
                 "has answered. Put back what was there."
-            ) from exc
+            ) from error
 
     def append(self, lines: list[str]) -> None:
+        """Add entries, all or none."""
         # One assignment, so that entries that belong together come together.
         self._state[_LOG] = (self._state.get(_LOG) or b"") + _as_log(lines)
 
     def read(self, name: str) -> bytes | None:
+        """The bytes of a reply; None if it is not there."""
         return self._state.get(name)
 
-    def write(self, name: str, data: bytes) -> None:
-        self._state[name] = data
+    def write(self, name: str, content: bytes) -> None:
+        """Keep the bytes of a reply."""
+        self._state[name] = content
 
     def check_head(self, chain: list[str]) -> None:
         """An older mapping is not recognised: only its owner can see to that."""
@@ -131,14 +146,15 @@ class FolderStore:
 
     def __init__(self, folder: str | os.PathLike) -> None:
         self.folder = Path(folder)
-        self._connection = None
-        self._was_killed = False
-        self._is_writing = False
-        self._is_whole = True
-        self._lines: list[str] = []
-        self._chain: list[str] = []
+        self._connection: Connection | None = None  # while the folder is locked
+        self._was_killed = False  # the process that wrote last
+        self._is_writing = False  # there is a file ledger.writing, by this process
+        self._is_whole = True  # False while new entries may be in one file alone
+        self._lines: list[str] = []  # all entries, when the folder was locked
+        self._chain: list[str] = []  # their digests, with those added since
 
     def where(self, name: str = LEDGER_FILE) -> str:
+        """The place, as an error names it."""
         return os.fspath(self.folder / name)
 
     @contextmanager
@@ -161,6 +177,7 @@ class FolderStore:
             self._connection.close()
 
     def lines(self) -> list[str]:
+        """Entries as JSON, one each, in their order."""
         with self._naming_what_is_wrong():
             (application,) = self._execute("PRAGMA application_id").fetchone()
             (version,) = self._execute("PRAGMA user_version").fetchone()
@@ -182,6 +199,7 @@ class FolderStore:
         return self._lines
 
     def append(self, lines: list[str]) -> None:
+        """Add entries to the database, all or none, and to the log."""
         self._begin_to_write()
         self._is_whole = False
         with self._naming_what_is_wrong():
@@ -202,6 +220,7 @@ class FolderStore:
         self._is_whole = True
 
     def _append_to_log(self, lines: list[str]) -> None:
+        """Add entries to the log, which is on the disk when this returns."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         with os.fdopen(os.open(self.folder / _LOG, flags, 0o600), "ab") as file:
             file.write(_as_log(lines))
@@ -209,16 +228,20 @@ class FolderStore:
             os.fsync(file.fileno())
 
     def _check_log(self) -> None:
-        """Raise if it is not of these entries; what a killed write lacks is added."""
+        """Raise if the log is not of these entries; what a killed write lacks is added.
+
+        The database is written first: a process that is killed then leaves a log that
+        is short of entries. One that has more is of a newer database.
+        """
         path = self.folder / _LOG
         log = read_bytes(path) if os.path.lexists(path) else b""
-        whole = _as_log(self._lines)
-        if log == whole:
+        expected_log = _as_log(self._lines)
+        if log == expected_log:
             return
-        if not log or (self._was_killed and whole.startswith(log)):
-            write_bytes(path, whole)
+        if not log or (self._was_killed and expected_log.startswith(log)):
+            write_bytes(path, expected_log)
             return
-        if log.startswith(whole):
+        if log.startswith(expected_log):
             raise LedgerOlderError(
                 f"{self.where()} lacks entries that {path} has: an older one was put "
                 "in its place, so what this node has answered since would not be "
@@ -232,11 +255,13 @@ class FolderStore:
         )
 
     def read(self, name: str) -> bytes | None:
+        """The bytes of a reply; None if there is no such file."""
         path = self.folder / name
         return read_bytes(path) if os.path.lexists(path) else None
 
-    def write(self, name: str, data: bytes) -> None:
-        write_bytes(self.folder / name, data)
+    def write(self, name: str, content: bytes) -> None:
+        """Keep the bytes of a reply in a file, which is whole or not there."""
+        write_bytes(self.folder / name, content)
 
     def check_head(self, chain: list[str]) -> None:
         """Raise if entries are missing, or if this may be a copy of the ledger."""
@@ -250,6 +275,8 @@ class FolderStore:
                     "again=True (--again) once."
                 )
         elif head["entries"] and chain[: head["entries"]][-1:] != [head["chain"]]:
+            # The entry at which the head was written is not there, or another one is. A
+            # killed process may have added entries after it.
             raise LedgerOlderError(
                 f"{self.where()} does not have the {head['entries']} entries that it "
                 "had before: an older one was put in its place, so what this node has "
@@ -276,6 +303,7 @@ class FolderStore:
         self._go_on(chain)
 
     def _go_on(self, chain: list[str]) -> None:
+        """Take these entries for those that there are."""
         self._chain = list(chain)
         # A killed write is at an end now, also where nothing more is written.
         self._is_writing = self._was_killed
@@ -289,6 +317,7 @@ class FolderStore:
             os.close(os.open(self.folder / LEDGER_FILE, flags, 0o600))
 
     def _lock(self) -> None:
+        """Wait until no other process has the lock; LedgerBusyError if that is long."""
         from sqlite3 import SQLITE_BUSY, OperationalError
 
         end = monotonic() + LOCK_TIMEOUT
@@ -302,27 +331,31 @@ class FolderStore:
                     self._execute("COMMIT")
                     self._execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
                     return
-                except OperationalError as exc:
-                    if _kind(exc) != SQLITE_BUSY:
+                except OperationalError as error:
+                    if _primary_code(error) != SQLITE_BUSY:
                         raise
                     if monotonic() >= end:
                         raise LedgerBusyError(
                             f"{self.where()}: another process has been answering with "
                             f"it for more than {LOCK_TIMEOUT:g} seconds. Nothing was "
                             "counted: answer again once that one is done."
-                        ) from exc
+                        ) from error
                 # Not by SQLite, which would not hear of an interrupt meanwhile.
                 sleep(_PAUSE)
 
     def _begin_to_write(self) -> None:
+        """Leave a mark that tells the next process if this one is killed."""
         if not self._is_writing:
             write_bytes(self.folder / _WRITING, b"")
             self._is_writing = True
 
     def _n_tables(self) -> int:
-        return self._execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        """None are there until the first entry comes."""
+        (n_tables,) = self._execute("SELECT count(*) FROM sqlite_master").fetchone()
+        return n_tables
 
     def _write_head(self) -> None:
+        """Note what a ledger is like that was written, and take the mark away."""
         if not self._is_writing or not self._is_whole:
             return
         head = {
@@ -334,12 +367,13 @@ class FolderStore:
         (self.folder / _WRITING).unlink(missing_ok=True)
 
     def _head(self) -> dict | None:
+        """What the last process noted; None if there is no such file."""
         path = self.folder / _HEAD
         if not os.path.lexists(path):
             return None
         head = None
         with suppress(ValueError):
-            head = json.loads(read_bytes(path, most=_MOST_HEAD))
+            head = json.loads(read_bytes(path, most=_MOST_BYTES_OF_HEAD))
         fields = {"entries": int, "chain": str, "changed": int}
         if not isinstance(head, dict) or fields != {
             name: type(value) for name, value in head.items()
@@ -353,53 +387,56 @@ class FolderStore:
         return head
 
     def _time_of_change(self) -> int:
+        """Nanoseconds; the file system decides it, and no program can set it."""
         return os.stat(self.folder / LEDGER_FILE).st_ctime_ns
 
-    def _execute(self, statement: str, parameters: tuple = ()):
+    def _execute(self, statement: str, parameters: tuple = ()) -> "Cursor":
         return self._connection.execute(statement, parameters)
 
     @contextmanager
     def _naming_what_is_wrong(self) -> Iterator[None]:
+        """Say in errors of SQLite which file it is, and what to do."""
         from sqlite3 import SQLITE_CORRUPT, SQLITE_NOTADB, DatabaseError
 
         try:
             yield
-        except DatabaseError as exc:
-            if _kind(exc) in (SQLITE_CORRUPT, SQLITE_NOTADB):
+        except DatabaseError as error:
+            if _primary_code(error) in (SQLITE_CORRUPT, SQLITE_NOTADB):
                 raise LedgerDamagedError(
-                    f"{self.where()}: it is damaged ({exc}), so it cannot be known "
+                    f"{self.where()}: it is damaged ({error}), so it cannot be known "
                     "what this node has answered. Put a backup in its place. If there "
                     "is none, take a new folder, and answer only exchanges that are "
                     "new: nothing is counted in it that was answered before."
                 ) from None
             raise OSError(
-                f"{self.where()}: it cannot be used ({exc}). A ledger belongs into a "
+                f"{self.where()}: it cannot be used ({error}). A ledger belongs into a "
                 "folder on a local disk, with room, where this user may write."
             ) from None
 
 
 def _as_log(lines: list[str]) -> bytes:
+    """The content of ``log.jsonl``: a line for each entry."""
     return "".join(f"{line}\n" for line in lines).encode("utf-8")
 
 
-def _connected(path: Path):
+def _connected(path: Path) -> "Connection":
     try:
         import sqlite3
-    except ImportError as exc:  # a Python that was built without it
+    except ImportError as error:  # a Python that was built without it
         raise ImportError(
             "a node keeps its ledger in an SQLite database, and this Python has no "
             "module sqlite3: install one that has, or give a mapping as state."
-        ) from exc
+        ) from error
     # Transactions are begun and ended below, and waiting is done there.
     connection = sqlite3.connect(path, timeout=0, isolation_level=None)
     # Text that is damaged is read nevertheless, so that it is said which entry it is.
-    connection.text_factory = lambda data: data.decode("utf-8", "replace")
+    connection.text_factory = lambda text: text.decode("utf-8", "replace")
     return connection
 
 
-def _kind(exc: Exception) -> int | None:
+def _primary_code(error: Exception) -> int | None:
     """SQLite's primary code of an error, without what is in its higher bits."""
-    code = getattr(exc, "sqlite_errorcode", None)
+    code = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
 
 

@@ -1,7 +1,8 @@
 """Plans that several methods have in common: row counts, a temperature, training."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,18 +17,26 @@ from ._warnings import warn_of_many_rows
 MOST_GRIDS = 1 + N_GRIDS
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Shares:
+    """How much each node counts in a mean over nodes."""
+
     shared: np.ndarray  # (n_nodes,), for what belongs to no class
     outputs: np.ndarray  # (n_nodes, n_classes), zero for classes a node does not know
     sizes: np.ndarray  # (n_nodes,), rows; the same as shared if not counted
 
     def for_all_outputs(self) -> "Shares":
+        """The same with the share of the node for each output, known or not."""
         outputs = np.broadcast_to(self.shared[:, None], self.outputs.shape)
         return replace(self, outputs=outputs)
 
     def of(self, nodes: list[int]) -> "Shares":
-        return Shares(self.shared[nodes], self.outputs[nodes], self.sizes[nodes])
+        """Those of some nodes, by their indices."""
+        return Shares(
+            shared=self.shared[nodes],
+            outputs=self.outputs[nodes],
+            sizes=self.sizes[nodes],
+        )
 
 
 def ask_counts(classes: np.ndarray) -> Generator:
@@ -36,61 +45,108 @@ def ask_counts(classes: np.ndarray) -> Generator:
     counts = []
     for _, reply in replies:
         columns = indices_of(reply.content["labels"], classes)
-        known, own = columns >= 0, reply.content["counts"]
-        counts.append(np.bincount(columns[known], own[known], len(classes)))
+        is_class = columns >= 0  # a node may have rows of labels that no model knows
+        counts.append(
+            np.bincount(
+                columns[is_class],
+                weights=reply.content["counts"][is_class],
+                minlength=len(classes),
+            )
+        )
     return np.stack(counts)
 
 
-def ask_shares(federation: Federation, weights, *, sized: bool = False) -> Generator:
+def ask_shares(
+    federation: Federation, weights: str | Sequence[float], *, sized: bool = False
+) -> Generator:
     """Plan whose result are Shares; ``sized``: rows are counted if there are any."""
-    nodes, known, counts = federation.nodes, federation.seen, None
-    counted = isinstance(weights, str) and weights != "equal"
-    if not isinstance(weights, str):
-        shared, n = np.asarray(weights, dtype=np.float64), len(nodes)
-        if shared.shape != (n,) or not np.all((shared > 0) & (shared < np.inf)):
-            each = f"one positive number per node ({n})"
-            raise ValueError(f"weights must hold {each}, got {weights!r}.")
-    elif not counted:
-        shared = np.ones(len(nodes))
-    elif not federation.can_reply:
-        raise ValueError(
-            f"weights={weights!r} counts rows: give fit the rows, fit(X, y, "
-            "nodes=nodes), or summaries, or give one number per node."
-        )
-    if counted or (sized and federation.can_reply):
+    if isinstance(weights, str) and weights != "equal":
+        if not federation.can_reply:
+            raise ValueError(
+                f"weights={weights!r} counts rows: give fit the rows, fit(X, y, "
+                "nodes=nodes), or summaries, or give one number per node."
+            )
         counts = yield from ask_counts(federation.classes)
-    if counted:
-        shared = counts.sum(axis=1)
-        if not federation.rows_are_shared:
-            warn_of_many_rows(federation.names, shared)
-    outputs = shared[:, None] * known
-    if counted and weights == "class_counts":
+        return _shares_by_rows(federation, counts, by_class=weights == "class_counts")
+    shared = _shares_without_rows(len(federation.nodes), weights)
+    sizes = shared
+    if sized and federation.can_reply:
+        counts = yield from ask_counts(federation.classes)
+        sizes = counts.sum(axis=1)
+    return Shares(shared=shared, outputs=shared[:, None] * federation.seen, sizes=sizes)
+
+
+def _shares_without_rows(n_nodes: int, weights: str | Sequence[float]) -> np.ndarray:
+    """Equal shares (n_nodes,), or those that were given, if they are usable."""
+    if isinstance(weights, str):
+        return np.ones(n_nodes)
+    shared = np.asarray(weights, dtype=np.float64)
+    if shared.shape != (n_nodes,) or not np.all((shared > 0) & (shared < np.inf)):
+        raise ValueError(
+            f"weights must hold one positive number per node ({n_nodes}), got "
+            f"{weights!r}."
+        )
+    return shared
+
+
+def _shares_by_rows(
+    federation: Federation, counts: np.ndarray, *, by_class: bool
+) -> Shares:
+    """Shares by ``counts`` (n_nodes, n_classes), in all or class by class."""
+    n_rows = counts.sum(axis=1)
+    if not federation.rows_are_shared:
+        warn_of_many_rows(federation.names, n_rows)
+    knows_class = federation.seen
+    if by_class:
         # A class that no row shows is as if each who knows it had one.
-        outputs = np.where((counts * known).any(axis=0), counts, 1.0) * known
-    return Shares(shared, outputs, shared if counts is None else counts.sum(axis=1))
+        has_rows = (counts * knows_class).any(axis=0)
+        outputs = np.where(has_rows, counts, 1.0) * knows_class
+    else:
+        outputs = n_rows[:, None] * knows_class
+    return Shares(shared=n_rows, outputs=outputs, sizes=n_rows)
 
 
-def inverse_temperature(request: Callable) -> Generator:
-    """Plan for the likeliest factor on logits; ``request``: of factors, "evaluate"."""
+class _Losses(NamedTuple):
+    """What all nodes together say of logits under several factors."""
 
-    def ask(factors):
-        contents = [reply.content for _, reply in (yield request(factors))]
-        names = "count", "squares", "losses"
-        count, squares, losses = (sum(own[name] for own in contents) for name in names)
-        if not count:
-            return 0.0, losses, 0
-        return np.sqrt(squares / count), losses / count, count
+    n_rows: float
+    root_mean_square: float  # of the logits, centred over classes
+    mean_losses: np.ndarray  # (n_factors,), in nats a row
 
-    size, _, count = yield from ask(np.empty(0))
-    if count == 0:
+
+def inverse_temperature(request: Callable[[np.ndarray], Any]) -> Generator:
+    """Plan for the likeliest factor on logits; None where there are no rows.
+
+    Parameters
+    ----------
+    request : callable
+        Makes the request, "evaluate", or one for each node, of an array of factors.
+    """
+    start = yield from _ask_losses(request, np.empty(0))
+    if start.n_rows == 0:
         return None
-    if size == 0:
+    if start.root_mean_square == 0:  # all logits are 0, whatever the factor
         return 1.0
-    search = TemperatureSearch(size, count)
+    search = TemperatureSearch(start.root_mean_square, start.n_rows)
     while not search.done:
-        _, losses, _ = yield from ask(search.factors)
-        search = search.after(losses)
+        evaluated = yield from _ask_losses(request, search.factors)
+        search = search.after(evaluated.mean_losses)
     return search.best
+
+
+def _ask_losses(request: Callable[[np.ndarray], Any], factors: np.ndarray) -> Generator:
+    replies = yield request(factors)
+    contents = [reply.content for _, reply in replies]
+    n_rows = sum(content["count"] for content in contents)
+    squares = sum(content["squares"] for content in contents)
+    losses = sum(content["losses"] for content in contents)
+    if not n_rows:
+        return _Losses(n_rows=0, root_mean_square=0.0, mean_losses=losses)
+    return _Losses(
+        n_rows=n_rows,
+        root_mean_square=np.sqrt(squares / n_rows),
+        mean_losses=losses / n_rows,
+    )
 
 
 def ask_to_retrain(
@@ -99,10 +155,17 @@ def ask_to_retrain(
     epochs: int,
     seed: int | None,
     coordinates: Coordinates | None = None,
-    **more,
+    **more: Any,
 ) -> Message:
-    more |= {"coefs": layers.coefs, "intercepts": layers.intercepts}
-    more["activation"] = layers.activation
-    if coordinates is not None:
-        more |= vars(coordinates.filled())
-    return Message.of("retrain", epochs=epochs, seed=seed, **more)
+    """A request to train layers on, in these coordinates; ``more`` are its fields."""
+    coordinate_fields = {} if coordinates is None else vars(coordinates.filled())
+    return Message.of(
+        "retrain",
+        epochs=epochs,
+        seed=seed,
+        **more,
+        coefs=layers.coefs,
+        intercepts=layers.intercepts,
+        activation=layers.activation,
+        **coordinate_fields,
+    )

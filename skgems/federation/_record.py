@@ -13,7 +13,8 @@ class Record:
     Examples
     --------
     >>> from skgems.federation import Message, Record
-    >>> record, request = Record(), Message.of("counts")
+    >>> record = Record()
+    >>> request = Message.of("counts")
     >>> record.keep(request, Message.of("counts", labels=["ill"], counts=[3]))
     >>> record.get(request).content["labels"]
     ['ill']
@@ -22,13 +23,15 @@ class Record:
     """
 
     def __init__(self) -> None:
-        # By context and key; the context says what requests had in common, such as a
-        # front, without which another fit over the same channel may ask for the same.
+        # Request and reply by context and key. The context says what the requests of a
+        # fit have in common, such as a front: another fit over the same channel may
+        # ask for the same without it, and must not find these replies. Pickles of
+        # aggregators have the name of this attribute.
         self._kept: dict[tuple[str, str], tuple[Message, Message]] = {}
 
     @classmethod
     def of(cls, content: Mapping) -> "Record":
-        """That of the replies within one to a first message."""
+        """The record of the replies that the reply to a first message consists of."""
         record = cls()
         for request, reply in pairs_in(content):
             record.keep(request, reply)
@@ -36,33 +39,46 @@ class Record:
 
     def get(self, request: Message, context: str = "") -> Message | None:
         """What the node replied to a request, whatever its envelope; or None."""
-        return self._kept.get((context, key_of(request)), (None, None))[1]
+        pair = self._kept.get((context, key_of(request)))
+        return None if pair is None else pair[1]
 
     def keep(self, request: Message, reply: Message, context: str = "") -> None:
         """Keep a reply, and those within it if it is that to a first message."""
-        self._kept[context, key_of(request)] = request, reply
+        self._kept[context, key_of(request)] = (request, reply)
         if request.task == "join":
             for inner_request, inner_reply in pairs_in(reply.content):
                 self.keep(inner_request, inner_reply, context)
 
     @property
     def requests(self) -> list[Message]:
-        """All that it has replies to."""
+        """All requests to which it has a reply."""
         return [request for request, _ in self._kept.values()]
 
 
-def what_differs(request: Message, others: Iterable[Message]) -> str:
-    asked, found = _plain(request.content), []
-    for own in (_plain(own.content) for own in others if own.task == request.task):
-        names = sorted(n for n in asked | own if asked.get(n) != own.get(n))
-        found.append([f"{n}={own.get(n)!r}, now {n}={asked.get(n)!r}" for n in names])
-    nearest = min(found, key=len, default=None)
-    if not nearest:
-        return f"{request.task}, {asked}" if asked else request.task
-    return f"{request.task} was asked with {'; '.join(nearest)}"
+def difference_in_words(request: Message, others: Iterable[Message]) -> str:
+    """How a request differs from the nearest of others of its task, for an error.
+
+    Where none is of its task, or none differs in what words can say: the request.
+    """
+    fields = _fields_for_words(request.content)
+    differences = []
+    for other in others:
+        if other.task == request.task:
+            earlier = _fields_for_words(other.content)
+            differences.append(
+                [
+                    f"{name}={earlier.get(name)!r}, now {name}={fields.get(name)!r}"
+                    for name in sorted(fields.keys() | earlier.keys())
+                    if fields.get(name) != earlier.get(name)
+                ]
+            )
+    nearest = min(differences, key=len, default=None)
+    if nearest:
+        return f"{request.task} was asked with {'; '.join(nearest)}"
+    return f"{request.task}, {fields}" if fields else request.task
 
 
-def _plain(content: Mapping) -> dict:
+def _fields_for_words(content: Mapping) -> dict[str, object]:
     """What can be said in a few words: no arrays, no layers."""
     return {
         name: value

@@ -1,10 +1,11 @@
 """A node's whole side: take a request, answer it from classifier and rows."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from sklearn.utils import column_or_1d
@@ -37,7 +38,7 @@ from ..steps import Front, holding
 from ._derived import check_is_derived
 from ._fingerprint import Fingerprint
 from ._front_states import check_fronts_are_due, check_states, unchecked_fronts
-from ._halves import OF_HALVES
+from ._halves import ANSWERS_OF_HALVES
 from ._labels import warn_of_unseen_classes
 from ._ledger import Ledger, open_ledger
 from ._nodes import as_mask
@@ -52,11 +53,18 @@ from ._rows import (
 )
 from ._warnings import ClassesLeftOutWarning, warn_of_exposed, warn_of_exposed_columns
 
-# Statistics of so few rows of a class are nearly the rows.
+# Statistics of fewer rows of a class are nearly the rows: the default of ``min_rows``.
 MIN_ROWS = 10
-# What shapes that do not go with the classifier raise, or weights with which training
-# diverges.
-_ODD = (KeyError, IndexError, AttributeError, ArithmeticError, MemoryError)
+# What NumPy and classifiers raise for arrays of a request whose shapes do not go with
+# the classifier, or for weights with which training diverges. Requests are checked
+# before, but not against the classifier; a server gets a ValueError of all these.
+_ERRORS_OF_ARRAYS = (
+    KeyError,
+    IndexError,
+    AttributeError,
+    ArithmeticError,
+    MemoryError,
+)
 
 
 class ReplyDeclinedError(NotAgreedError):
@@ -64,11 +72,14 @@ class ReplyDeclinedError(NotAgreedError):
 
 
 def answer(request: Message, member: Member) -> Message:
+    """The reply of a node's classifier and rows, by the function of the task."""
     check_version(request.version)
-    answers = ANSWERS | OF_HALVES
+    answers = ANSWERS | ANSWERS_OF_HALVES
     if request.task not in answers:
-        who = f"Node {member.name!r}"
-        raise ValueError(f"{who} knows no task {request.task!r}, of {sorted(answers)}.")
+        raise ValueError(
+            f"Node {member.name!r} knows no task {request.task!r}. It knows "
+            f"{sorted(answers)}."
+        )
     content = dict(answers[request.task](member, **request.content))
     if request.task in TASKS and "min_rows" in TASKS[request.task].reply:
         content["min_rows"] = member.min_rows
@@ -77,8 +88,8 @@ def answer(request: Message, member: Member) -> Message:
 
 @at_another_party()
 def reply_to(
-    message,
-    estimator,
+    message: Message | bytes,
+    estimator: object,
     X,
     y,
     *,
@@ -92,7 +103,7 @@ def reply_to(
     limits=None,
     confirm=None,
     private_key=None,
-):
+) -> Any:
     """Answer a request at a node, whatever way it came.
 
     This is a node's whole side of a channel: what it returns is all that leaves.
@@ -193,19 +204,10 @@ def reply_to(
     """
     as_bytes = not isinstance(message, Message)
     request = Message.from_bytes(bytes(message)) if as_bytes else message
-    for_node = request.envelope.get("node", name)
-    if for_node != name:
-        raise ValueError(f"this request is for node {for_node!r}, not for {name!r}.")
+    _check_is_for_node(request, name)
     check_request(request)
-    if agreement is not None and state is None:
-        raise ValueError(
-            "requests are counted under an agreement: give state (--state), too."
-        )
-    if again and state is None:
-        raise ValueError(
-            "again=True (--again) is about what was answered before, which only a "
-            "ledger knows: give state (--state), too."
-        )
+    if state is None:
+        _check_needs_no_ledger(agreement, again=again)
     node = _Node(
         name=name,
         estimator=estimator,
@@ -220,30 +222,74 @@ def reply_to(
     )
     check_number_of_methods(request, node.shape)
     if state is None:
-        _warn_of_small_bound(request, name=name, min_rows=min_rows)
-        check_is_derived(request, None)
-        node.check_cost(request)
-        node.check_consent(request)
-        reply = node.released(node.computed_reply(request))
+        reply = _reply_without_ledger(request, node)
     else:
-        accepted = None if agreement is None else as_agreement(agreement)
-        with open_ledger(state, again=again) as ledger:
-            agreed = ledger.agreement_for(request, accepted)
-            agreed.check_sender(request, name)
-            ledger.enter(
-                agreed, node=name, fingerprint=lambda: node.fingerprint, again=again
-            )
-            reply = _reply_of_ledger(ledger, request, agreed, node)
+        reply = _reply_with_ledger(
+            request,
+            node,
+            state=state,
+            accepted=None if agreement is None else as_agreement(agreement),
+            again=again,
+        )
     return reply.to_bytes() if as_bytes else reply
 
 
-def _reply_of_ledger(
-    ledger: Ledger, request: Message, agreed: Agreement, node: "_Node"
+def _check_is_for_node(request: Message, name: str) -> None:
+    """Raise ValueError for a request that names another node."""
+    node_of_request = request.envelope.get("node", name)
+    if node_of_request != name:
+        raise ValueError(
+            f"this request is for node {node_of_request!r}, not for {name!r}."
+        )
+
+
+def _check_needs_no_ledger(agreement: object, *, again: bool) -> None:
+    """Raise ValueError for arguments that mean nothing without ``state``."""
+    if agreement is not None:
+        raise ValueError(
+            "requests are counted under an agreement: give state (--state), too."
+        )
+    if again:
+        raise ValueError(
+            "again=True (--again) is about what was answered before, which only a "
+            "ledger knows: give state (--state), too."
+        )
+
+
+def _reply_without_ledger(request: Message, node: "_Node") -> Message:
+    """The reply of a node that does not count what it has answered."""
+    _warn_of_small_bound(request, name=node.name, min_rows=node.min_rows)
+    check_is_derived(request, None)
+    node.check_cost(request)
+    node.check_consent(request)
+    return node.released(node.computed_reply(request))
+
+
+def _reply_with_ledger(
+    request: Message,
+    node: "_Node",
+    *,
+    state: str | os.PathLike | MutableMapping,
+    accepted: Agreement | None,
+    again: bool,
 ) -> Message:
-    """The reply that was kept, or a new one, which is kept and counted."""
-    kept_reply = ledger.kept_reply(request)
-    if kept_reply is not None:
-        return node.released(node.addressed(kept_reply, request))
+    """The reply under the agreement that binds, with the ledger locked meanwhile."""
+    with open_ledger(state, again=again) as ledger:
+        agreed = ledger.agreement_for(request, accepted)
+        agreed.check_sender(request, node.name)
+        ledger.enter(
+            agreed, node=node.name, fingerprint=lambda: node.fingerprint, again=again
+        )
+        kept_reply = ledger.kept_reply(request)
+        if kept_reply is not None:
+            return node.released(node.addressed(kept_reply, request))
+        return _counted_reply(request, node, ledger=ledger, agreed=agreed)
+
+
+def _counted_reply(
+    request: Message, node: "_Node", *, ledger: Ledger, agreed: Agreement
+) -> Message:
+    """A new reply, which is kept and counted; so is a failure after rows were read."""
     with ledger.naming_the_account():
         agreed.check_asked(request, ledger.answered(request))
     check_is_derived(request, agreed)
@@ -251,26 +297,26 @@ def _reply_of_ledger(
     node.check_cost(request)
     node.check_consent(request)
     fronts_before = ledger.fitted_fronts
-    tells_of_front = ledger.has_answered("front")
+    has_told_of_front = ledger.has_answered("front")
     check_fronts_are_due(
         request,
         settings=agreed.settings,
         fronts_before=fronts_before,
-        was_asked=tells_of_front,
+        was_asked=has_told_of_front,
     )
     ledger.begin(request, node.fingerprint)
     try:
-        if tells_of_front:
+        if has_told_of_front:
             fronts = unchecked_fronts(request, fronts_before.values())
             node.check_fronts(fronts, min_rows=node.min_rows_under(agreed))
-        left = node.n_values - ledger.layer_numbers_before(request)
-        reply = node.computed_reply(request, agreed, layer_numbers_left=left)
+        n_numbers_left = node.n_values - ledger.layer_numbers_before(request)
+        reply = node.computed_reply(request, agreed, layer_numbers_left=n_numbers_left)
         if node.min_rows_under(agreed) > 1:
             ledger.check_layer_numbers(request, reply, most=node.n_values)
-    except Exception as exc:
-        # Not of a BaseException, as where somebody stops the program: as if it were
-        # killed.
-        ledger.fail(request, exc)
+    except Exception as error:
+        # Not for a BaseException, as where somebody stops the program: that is as if it
+        # were killed, nothing left, and the request does not count.
+        ledger.fail(request, error)
         raise
     released = node.released(reply)
     ledger.end(request, reply)
@@ -279,7 +325,7 @@ def _reply_of_ledger(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Node:
-    """What a node's owner gives, and what is made of it."""
+    """All that a node's owner gives `reply_to`, and what a reply is made of."""
 
     name: str
     estimator: object
@@ -298,9 +344,9 @@ class _Node:
 
     @property
     def n_values(self) -> int:
-        """Rows times features, of rows of any number of dimensions."""
-        n_rows = num_samples(self.X)
-        return n_rows * int(np.prod(np.shape(self.X)[1:], dtype=int))
+        """How many numbers the rows are, of any number of dimensions."""
+        n_values_a_row = int(np.prod(np.shape(self.X)[1:], dtype=int))
+        return num_samples(self.X) * n_values_a_row
 
     @cached_property
     def shape(self) -> NodeShape:
@@ -309,16 +355,18 @@ class _Node:
         )
 
     def check_cost(self, request: Message) -> None:
+        """Raise LimitError for a request that costs more than the owner allows."""
         try:
             with holding(self.estimator):
-                check_cost(request, self.shape, opened_front)
-        except _ODD as exc:
+                check_cost(request, self.shape, open_front=opened_front)
+        except _ERRORS_OF_ARRAYS as error:
             raise ValueError(
                 f"this request ({request.task!r:.40}) cannot be answered: "
-                f"{type(exc).__name__}: {exc}"
+                f"{type(error).__name__}: {error}"
             ) from None
 
     def check_consent(self, request: Message) -> None:
+        """Raise NotAgreedError where radii are asked for without leave."""
         if not self.tells_radii and tells_radii(request):
             raise NotAgreedError(
                 f"this request ({request.task!r}) asks for numbers of single rows "
@@ -333,8 +381,8 @@ class _Node:
     def check_fronts(self, fronts: Iterable[Front], *, min_rows: int) -> None:
         """Raise NotAgreedError for fitted fronts that its rows contradict."""
         for front in fronts:
-            mask = as_mask(self.held_out, self.X)
-            member = column_member(self.name, self.X, mask, min_rows)
+            held_out = as_mask(self.held_out, self.X)
+            member = column_member(self.name, self.X, held_out, min_rows)
             with holding(self.estimator):
                 check_states(
                     front, learning_columns(member), name=self.name, min_rows=min_rows
@@ -347,17 +395,22 @@ class _Node:
         *,
         layer_numbers_left: int | None = None,
     ) -> Message:
+        """The reply, which was neither shown to the owner nor signed yet.
+
+        ``layer_numbers_left`` is how many numbers may still be told about hidden
+        layers; None: nobody counts them.
+        """
         try:
             with holding(self.estimator):
                 reply = _answered(
-                    request, self, agreed, layer_numbers_left=layer_numbers_left
+                    request, self, agreed=agreed, layer_numbers_left=layer_numbers_left
                 )
                 return self.addressed(reply, request)
-        except _ODD as exc:
+        except _ERRORS_OF_ARRAYS as error:
             raise ValueError(
                 f"this request ({request.task!r:.40}) cannot be answered: "
-                f"{type(exc).__name__}: {exc}"
-            ) from exc
+                f"{type(error).__name__}: {error}"
+            ) from error
 
     def addressed(self, reply: Message, request: Message) -> Message:
         """The same content as the reply of this node to this very request."""
@@ -381,60 +434,88 @@ class _Node:
 def _answered(
     request: Message,
     node: _Node,
-    agreed: Agreement | None,
     *,
+    agreed: Agreement | None,
     layer_numbers_left: int | None,
 ) -> Message:
+    """The content of a reply, by what the task is about."""
     if request.content.get("rows_alone"):
         node = replace(node, estimator=None)
     request = request.with_fields(rows_alone=None)
-    min_rows = node.min_rows_under(agreed)
-    if request.task != "front":
-        check_no_label_missing_at(node.name, node.y)
-    is_of_columns = request.task in ("front", *OF_HALVES)
-    has_front = request.content.get("front") is not None
-    if is_of_columns:
-        member = _column_member(request, node, min_rows)
-    else:
-        member = _member_behind_front(request, node)
-        request = request.with_fields(front=None)
-    if agreed is not None and request.task != "front":
-        is_named = not is_of_columns and not has_front
-        names = member.model.network().feature_names_in if is_named else None
-        agreed.check_rows(np.unique(member.y).tolist(), names)
-    if request.task == "join" and has_front and node.estimator is not None:
-        warn_of_another_front(member.model, *member.rows("judging"))
-    if not is_of_columns:
-        with _advising(member, agreed):
-            member = without_small_classes(member, min_rows, is_kept=agreed is not None)
-    if request.task == "join":  # once an exchange
-        warn_of_unseen_classes(member)
-    member = replace(member, layer_numbers_left=layer_numbers_left)
-    reply = answer(request, member)
     if request.task == "front":
-        front = opened_front(request.content["front"])
-        warn_of_exposed_columns(node.name, reply, front)
-    elif request.task == "join":
-        warn_of_exposed(node.name, reply)
+        return _answered_of_columns(request, node, agreed=agreed)
+    check_no_label_missing_at(node.name, node.y)
+    if request.task in ANSWERS_OF_HALVES:
+        return _answered_of_halves(request, node, agreed=agreed)
+    return _answered_of_classifier(
+        request, node, agreed=agreed, layer_numbers_left=layer_numbers_left
+    )
+
+
+def _answered_of_columns(
+    request: Message, node: _Node, *, agreed: Agreement | None
+) -> Message:
+    """What the columns are, before any front and without labels."""
+    held_out = as_mask(node.held_out, node.X)
+    min_rows = node.min_rows_under(agreed)
+    reply = answer(request, column_member(node.name, node.X, held_out, min_rows))
+    front = opened_front(request.content["front"])
+    warn_of_exposed_columns(node.name, reply, front)
     return reply
 
 
-def _column_member(request: Message, node: _Node, min_rows: int) -> Member:
-    """The node's columns as they are, with labels where the request is of classes."""
-    mask = as_mask(node.held_out, node.X)
-    member = column_member(node.name, node.X, mask, min_rows)
-    if request.task == "front":
-        return member
-    return replace(member, y=column_or_1d(node.y))
+def _answered_of_halves(
+    request: Message, node: _Node, *, agreed: Agreement | None
+) -> Message:
+    """Sums of halves of the rows, behind a front of each method, or judgements."""
+    held_out = as_mask(node.held_out, node.X)
+    min_rows = node.min_rows_under(agreed)
+    member = column_member(node.name, node.X, held_out, min_rows)
+    member = replace(member, y=column_or_1d(node.y))
+    if agreed is not None:
+        # Names of features are those before the fronts, which are not agreed on.
+        agreed.check_rows(np.unique(member.y).tolist(), feature_names=None)
+    return answer(request, member)
+
+
+def _answered_of_classifier(
+    request: Message,
+    node: _Node,
+    *,
+    agreed: Agreement | None,
+    layer_numbers_left: int | None,
+) -> Message:
+    """What the classifier and its rows say, behind a front if the request has one."""
+    has_front = request.content.get("front") is not None
+    member = _member_behind_front(request, node)
+    request = request.with_fields(front=None)
+    if agreed is not None:
+        # Behind a front features have other names than those that are agreed on.
+        names = None if has_front else member.model.network().feature_names_in
+        agreed.check_rows(np.unique(member.y).tolist(), feature_names=names)
+    is_first = request.task == "join"  # the message that comes once an exchange
+    if is_first and has_front and node.estimator is not None:
+        X, y = member.rows("judging")
+        warn_of_another_front(member.model, X, y)
+    with _explaining_agreed_bound(member, agreed):
+        member = without_small_classes(
+            member, node.min_rows_under(agreed), is_kept=agreed is not None
+        )
+    if is_first:
+        warn_of_unseen_classes(member)
+    reply = answer(request, replace(member, layer_numbers_left=layer_numbers_left))
+    if is_first:
+        warn_of_exposed(node.name, reply)
+    return reply
 
 
 def _member_behind_front(request: Message, node: _Node) -> Member:
     """The node's classifier and rows, these transformed if the request says how."""
     X = node.X
     estimator = node.estimator
-    content = request.content.get("front")
-    if content is not None:
-        front = opened_front(content)
+    front_content = request.content.get("front")
+    if front_content is not None:
+        front = opened_front(front_content)
         X = front.transform(node.X)
         estimator = fitted_at_node(
             node.name,
@@ -466,42 +547,51 @@ def _warn_of_small_bound(request: Message, *, name: str, min_rows: int) -> None:
 
 
 @contextmanager
-def _advising(member: Member, agreed: Agreement | None) -> Iterator[None]:
+def _explaining_agreed_bound(
+    member: Member, agreed: Agreement | None
+) -> Iterator[None]:
     """Say what helps where the agreement, and not the node, asks for more rows."""
     try:
         yield
-    except TooFewRowsError as exc:
+    except TooFewRowsError as error:
         largest = max(member.class_sizes().values())
         if agreed is None or largest >= agreed.min_rows:
             raise
         raise TooFewRowsError(
             f"Node {member.name!r} has fewer than min_rows={agreed.min_rows} rows of "
-            f"each class, {largest} at most, and so many are agreed, which no setting "
-            "of the node changes. It cannot take part, unless the server begins an "
-            "exchange with another agreement, and the node's owner accepts that with "
-            "again=True (--again)."
-        ) from exc
+            f"each class, {largest} at most. That bound is agreed, and no setting of "
+            "the node changes it. The node cannot take part, unless the server begins "
+            "an exchange with another agreement, and the node's owner accepts that "
+            "with again=True (--again)."
+        ) from error
 
 
 def without_small_classes(
     member: Member, min_rows: int, *, is_kept: bool = False
 ) -> Member:
-    """The member without the rows of classes that it has fewer of, with a warning."""
-    large = replace(member.of_large_classes(min_rows), min_rows=min_rows)
-    if large.left_out is member.left_out:
-        return large
-    sizes = member.class_sizes()
-    named = {label: sizes[label] for label in large.left_out.tolist()}
-    # Where a reply is kept, the same request is not computed anew.
-    advice = (
-        "The reply is kept for this exchange: a smaller min_rows changes only others."
-        if is_kept
-        else "Set a smaller min_rows if these rows may be known."
-    )
-    warn_user(
-        f"Node {member.name!r} leaves the classes {named} out (rows of each): they "
-        f"have fewer than min_rows={min_rows}, and statistics of so few say what "
-        f"they are. What its classifier knows of them is sent. {advice}",
-        ClassesLeftOutWarning,
-    )
-    return large
+    """The member without the rows of classes that it has fewer of, with a warning.
+
+    ``is_kept`` says that the reply is kept in a ledger.
+    """
+    large_classes = replace(member.of_large_classes(min_rows), min_rows=min_rows)
+    if large_classes.left_out is member.left_out:
+        return large_classes
+    class_sizes = member.class_sizes()
+    left_out = {label: class_sizes[label] for label in large_classes.left_out.tolist()}
+    if is_kept:  # the same request is not computed anew
+        warn_user(
+            f"Node {member.name!r} leaves the classes {left_out} out (rows of each): "
+            f"they have fewer than min_rows={min_rows}, and statistics of so few say "
+            "what they are. What its classifier knows of them is sent. The reply is "
+            "kept for this exchange: a smaller min_rows changes only others.",
+            ClassesLeftOutWarning,
+        )
+    else:
+        warn_user(
+            f"Node {member.name!r} leaves the classes {left_out} out (rows of each): "
+            f"they have fewer than min_rows={min_rows}, and statistics of so few say "
+            "what they are. What its classifier knows of them is sent. Set a smaller "
+            "min_rows if these rows may be known.",
+            ClassesLeftOutWarning,
+        )
+    return large_classes

@@ -1,12 +1,14 @@
 """What became of a fit, node by node and class by class, in words and as tables."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from textwrap import fill
+from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import check_no_label_missing, versions
@@ -17,16 +19,34 @@ from ._labels import shown_labels
 from ._nodes import rows_of_nodes
 from ._summary import Summary
 
-# Points of accuracy that a node loses before it is told of.
+if TYPE_CHECKING:  # pandas is an extra
+    import pandas
+
+# Accuracy that a node loses before it is told of: differences of a few rows are chance.
 _LOSES = 0.02
-_ROUNDED = 1.0 + 1e-6  # a point may be on the surface
-_LAYOUT: Mapping = {"width": 88, "subsequent_indent": "    "}
-# Of the table of nodes, in their order.
-_COLUMNS = ("node", "rows", "classes", "own", "aggregate", "gain", "loss", "in_space")
-_COLUMNS += ("min_rows", "bytes")
+# Relative rounding of distances: the model that is nearest to all spaces lies on the
+# surface of some, and counts as inside.
+_ROUNDING_OF_DISTANCES = 1.0 + 1e-6
+# Nodes or classes that a sentence lists: a federation may have thousands.
+_MOST_LISTED = 10
+# Characters of a line of the legend, as many as lines of this code have.
+_WIDTH = 88
+# Columns of the table of nodes, in their order.
+_COLUMNS = (
+    "node",
+    "rows",
+    "classes",
+    "own",
+    "aggregate",
+    "gain",
+    "loss",
+    "in_space",
+    "min_rows",
+    "bytes",
+)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """What became of a fit; it prints as tables, and shows as such in a notebook.
 
@@ -60,7 +80,7 @@ class Report:
     proof: str = ""
     legend: Mapping = field(default_factory=dict)
 
-    def to_frame(self):
+    def to_frame(self) -> "pandas.DataFrame":
         """The table of nodes as a DataFrame."""
         import pandas as pd
 
@@ -69,46 +89,72 @@ class Report:
     @property
     def sent(self) -> str:
         """How much left the nodes, in words."""
-        n_bytes, what = [own["bytes_received"] for own in self.messages], "message"
-        if not n_bytes and "bytes" in self.nodes:
-            n_bytes, what = [own for own in self.nodes["bytes"] if own], "file"
-        several = "s" * (len(n_bytes) != 1)
-        return f"{len(n_bytes)} {what}{several}, {sum(n_bytes):,} bytes from the nodes."
+        if not self.messages and "bytes" in self.nodes:
+            sizes = [n_bytes for n_bytes in self.nodes["bytes"] if n_bytes]
+            unit = "file" if len(sizes) == 1 else "files"
+        else:
+            sizes = [message["bytes_received"] for message in self.messages]
+            unit = "message" if len(sizes) == 1 else "messages"
+        return f"{len(sizes)} {unit}, {sum(sizes):,} bytes from the nodes."
 
-    def __str__(self):
-        lines = [self.method, *_lines(self.nodes), "", *_lines(self.classes), ""]
-        for name, words in self.legend.items():
-            lines.append(fill(f"{_title(name)}: {words}.", **_LAYOUT))
-        lines += [""] if self.legend else []
-        more = [self.proof] if self.proof else []
-        more += [f"Doubt: {printable(own)}" for own in self.doubts]
-        return "\n".join([*lines, self.sent, *more])
+    def __str__(self) -> str:
+        lines = [
+            self.method,
+            *_lines_of_table(self.nodes),
+            "",
+            *_lines_of_table(self.classes),
+            "",
+        ]
+        for name, meaning in self.legend.items():
+            sentence = f"{_title(name)}: {meaning}."
+            lines.append(fill(sentence, width=_WIDTH, subsequent_indent="    "))
+        if self.legend:
+            lines.append("")
+        lines.append(self.sent)
+        if self.proof:
+            lines.append(self.proof)
+        lines += [f"Doubt: {printable(doubt)}" for doubt in self.doubts]
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        doubts = "".join(f"<li>{escape(own)}</li>" for own in self.doubts)
+        """The page that a notebook shows."""
         legend = "".join(
-            f"<dt>{escape(_title(name))}</dt><dd>{escape(words)}</dd>"
-            for name, words in self.legend.items()
+            f"<dt>{escape(_title(name))}</dt><dd>{escape(meaning)}</dd>"
+            for name, meaning in self.legend.items()
         )
-        tables = (
-            f"<h3>{escape(self.method)}</h3>{_html(self.nodes)}<dl>{legend}</dl>"
-            f"{_html(self.classes)}"
+        page = (
+            f"<h3>{escape(self.method)}</h3>{_html_of_table(self.nodes)}"
+            f"<dl>{legend}</dl>{_html_of_table(self.classes)}"
+            f"<p>{escape(self.sent)} {escape(self.proof)}</p>"
         )
-        words = f"<p>{escape(self.sent)} {escape(self.proof)}</p>"
-        return f"{tables}{words}" + f"<p>To doubt:</p><ul>{doubts}</ul>" * bool(doubts)
+        if not self.doubts:
+            return page
+        doubts = "".join(f"<li>{escape(doubt)}</li>" for doubt in self.doubts)
+        return f"{page}<p>To doubt:</p><ul>{doubts}</ul>"
 
     def to_markdown(self) -> str:
         """The same in Markdown."""
-        doubts = [f"- {own}" for own in self.doubts] or ["- Nothing was noticed."]
-        legend = [f"- {_title(name)}: {words}" for name, words in self.legend.items()]
-        parts = [_markdown(self.nodes), "\n".join(legend), _markdown(self.classes)]
-        parts += [f"{self.sent} {self.proof}", "Doubts:", "\n".join(doubts)]
-        return "\n\n".join(part for part in parts if part)
+        legend = [
+            f"- {_title(name)}: {meaning}" for name, meaning in self.legend.items()
+        ]
+        doubts = [f"- {doubt}" for doubt in self.doubts] or ["- Nothing was noticed."]
+        paragraphs = [
+            _markdown_of_table(self.nodes),
+            "\n".join(legend),
+            _markdown_of_table(self.classes),
+            f"{self.sent} {self.proof}",
+            "Doubts:",
+            "\n".join(doubts),
+        ]
+        return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
 
 
 def printable(text: str) -> str:
     """A line that cannot steer the terminal, whoever chose the names in it."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return "".join(
+        character if character.isprintable() else repr(character)[1:-1]
+        for character in text
+    )
 
 
 class ReportMixin:
@@ -143,49 +189,64 @@ class ReportMixin:
             member if isinstance(member, Summary) else None
             for member in self.estimators_
         ]
-        seen = _seen_classes(self)
-        columns = _measured(self) | _columns_of_nodes(self, seen, summaries)
-        words = _words_for_columns(self, are_sent=any(summaries))
+        seen_classes = _seen_classes(self)
+        columns = _measured_columns(self)
+        columns |= _columns_of_nodes(
+            self, seen_classes=seen_classes, summaries=summaries
+        )
+        legend = _legend_of_fit(self, are_sent=any(summaries))
         if X is not None:
             columns |= self._scored(X, y, nodes)
-            whose = "all rows" if nodes is None else "the node's rows among those"
-            words |= _words_for_rows(f"{whose} that were given to the report")
+            if nodes is None:
+                scored_rows = "all rows that were given to the report"
+            else:
+                scored_rows = (
+                    "the node's rows among those that were given to the report"
+                )
+            legend |= _legend_of_rows(scored_rows)
         columns["gain"] = _gains(columns)
-        shown = {
+        columns_with_values = {
             name: columns[name]
             for name in _COLUMNS
             if any(value is not None for value in columns.get(name, ()))
         }
-        classes = _classes_by_node(self, seen)
+        classes = _classes_by_node(self, seen_classes)
         return Report(
             method=type(self).__name__,
-            nodes=shown,
+            nodes=columns_with_values,
             classes=classes,
             messages=tuple(self.history_),
-            doubts=tuple(_doubts(self, shown, classes)),
+            doubts=tuple(_doubts(self, nodes=columns_with_values, classes=classes)),
             proof=_proof(self),
-            legend={name: words[name] for name in shown if name in words},
+            legend={
+                name: legend[name] for name in columns_with_values if name in legend
+            },
         )
 
-    def _scored(self, X, y, nodes) -> dict:
+    def _scored(self, X, y, nodes) -> dict[str, list]:
+        """Columns of how good models are on rows of each node; None without rows."""
         check_no_label_missing(y, nodes)
-        y, names = np.asarray(y), list(self.node_names_)
+        y = np.asarray(y)
         _check_labels_of_rows(y, self.classes_.tolist())
-        Z, found = self._validate(X, reset=False), self.predict(X)
-        rows_by_name = dict(
-            zip(names, rows_of_nodes(nodes, names, len(y)), strict=True)
-        )
-        columns = {"rows": [], "own": [], "aggregate": []}
-        for name, member in _pairs(self):
-            rows, own, there = rows_by_name[name], None, None
+        Z = self._validate(X, reset=False)
+        predicted = self.predict(X)
+        rows_of_each = rows_of_nodes(nodes, list(self.node_names_), len(y))
+        columns: dict[str, list] = {"rows": [], "own": [], "aggregate": []}
+        for (name, member), rows in zip(
+            _named_members(self), rows_of_each, strict=True
+        ):
+            own_accuracy = None
+            accuracy = None
             if len(rows):
-                there = float(np.mean(found[rows] == y[rows]))
+                accuracy = float(np.mean(predicted[rows] == y[rows]))
             if len(rows) and getattr(member, "has_classifier", True):
                 model = local_model(member, name=name)
                 votes = model.votes(safe_indexing(Z, rows), self.classes_)
-                own = float(np.mean(votes == indices_of(y[rows], self.classes_)))
-            for column, value in zip(columns, (len(rows), own, there), strict=True):
-                columns[column].append(value)
+                is_right = votes == indices_of(y[rows], self.classes_)
+                own_accuracy = float(np.mean(is_right))
+            columns["rows"].append(len(rows))
+            columns["own"].append(own_accuracy)
+            columns["aggregate"].append(accuracy)
         return columns
 
     def model_card(self, path, **rows) -> None:
@@ -199,14 +260,17 @@ class ReportMixin:
             ``X``, ``y`` and ``nodes`` of :meth:`report`.
         """
         report = self.report(**rows)
-        parameters = self.get_params(deep=False)
-        lines = [f"# Model: {type(self).__name__}", "## What it is", ""]
-        lines += [f"- {len(self.node_names_)} nodes, {len(self.classes_)} classes"]
+        lines = [
+            f"# Model: {type(self).__name__}",
+            "## What it is",
+            "",
+            f"- {len(self.node_names_)} nodes, {len(self.classes_)} classes",
+        ]
         lines += [f"- {name} {number}" for name, number in versions().items()]
         lines += ["", "## Settings", ""]
         lines += [
             f"- {name}: `{value!r}`"
-            for name, value in parameters.items()
+            for name, value in self.get_params(deep=False).items()
             if name not in {*self.node_names_, "estimators"}
         ]
         lines += ["", "## Nodes", "", report.to_markdown()]
@@ -218,18 +282,25 @@ class ReportMixin:
         Path(path).write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
-def _lines_of_messages(aggregator, report: Report) -> list[str]:
+def _lines_of_messages(aggregator: BaseEstimator, report: Report) -> list[str]:
     """A line for each message, and for each file: what came, and under which bound."""
-    summaries = [own for own in aggregator.estimators_ if isinstance(own, Summary)]
+    summaries = [
+        member for member in aggregator.estimators_ if isinstance(member, Summary)
+    ]
     lines = []
-    for entry in report.messages:
-        # In one process all rows are here, and no bound holds.
-        bounds = entry.get("min_rows", {}).values() if summaries else ()
-        made = f", made with min_rows={min(bounds)}" if bounds else ""
-        lines.append(
-            f"- {entry['task']}: {entry['bytes_received']:,} bytes from the nodes"
-            f"{made}, {entry['bytes_sent']:,} to them"
-        )
+    for message in report.messages:
+        bounds = message.get("min_rows", {}).values()
+        if bounds and summaries:
+            lines.append(
+                f"- {message['task']}: {message['bytes_received']:,} bytes from the "
+                f"nodes, made with min_rows={min(bounds)}, "
+                f"{message['bytes_sent']:,} to them"
+            )
+        else:  # in one process all rows are here, and no bound holds
+            lines.append(
+                f"- {message['task']}: {message['bytes_received']:,} bytes from the "
+                f"nodes, {message['bytes_sent']:,} to them"
+            )
     lines += [
         f"- file of {summary.name}: {summary.n_bytes:,} bytes, made with "
         f"min_rows={summary.min_rows}, digest {summary.message.digest}"
@@ -238,20 +309,25 @@ def _lines_of_messages(aggregator, report: Report) -> list[str]:
     return lines
 
 
-def _seen_classes(aggregator) -> list[list]:
+def _seen_classes(aggregator: BaseEstimator) -> list[list]:
     """The classes that each node's classifier has seen."""
-    descriptions = [
-        local_model(member, name=name).description
-        for name, member in _pairs(aggregator)
-    ]
-    return [own.classes[own.seen].tolist() for own in descriptions]
+    seen_classes = []
+    for name, member in _named_members(aggregator):
+        description = local_model(member, name=name).description
+        seen_classes.append(description.classes[description.seen].tolist())
+    return seen_classes
 
 
-def _columns_of_nodes(aggregator, seen: list[list], summaries: list) -> dict:
+def _columns_of_nodes(
+    aggregator: BaseEstimator,
+    *,
+    seen_classes: list[list],
+    summaries: list[Summary | None],
+) -> dict[str, list]:
     """Columns of what nodes are, and of what they sent; None where nothing is known."""
     columns = {
         "node": list(aggregator.node_names_),
-        "classes": [", ".join(map(str, labels)) for labels in seen],
+        "classes": [", ".join(map(str, labels)) for labels in seen_classes],
         "bytes": [summary and summary.n_bytes for summary in summaries],
         "min_rows": _bounds(aggregator),
     }
@@ -262,16 +338,22 @@ def _columns_of_nodes(aggregator, seen: list[list], summaries: list) -> dict:
 
 def _gains(columns: Mapping) -> list[float | None]:
     """By how much the aggregate is more accurate than each node's own model."""
-    pairs = zip(columns.get("aggregate", ()), columns.get("own", ()), strict=True)
-    return [None if None in pair else pair[0] - pair[1] for pair in pairs]
+    return [
+        None if accuracy is None or own_accuracy is None else accuracy - own_accuracy
+        for accuracy, own_accuracy in zip(
+            columns.get("aggregate", ()), columns.get("own", ()), strict=True
+        )
+    ]
 
 
-def _classes_by_node(aggregator, seen: list[list]) -> dict[str, list]:
+def _classes_by_node(
+    aggregator: BaseEstimator, seen_classes: list[list]
+) -> dict[str, list]:
     """The table of classes, with the names of the nodes that have seen each."""
     labels = aggregator.classes_.tolist()
-    nodes = list(zip(aggregator.node_names_, seen, strict=True))
+    classes_of_names = list(zip(aggregator.node_names_, seen_classes, strict=True))
     known_by = [
-        ", ".join(name for name, classes in nodes if label in classes)
+        ", ".join(name for name, classes in classes_of_names if label in classes)
         for label in labels
     ]
     return {"class": labels, "known_by": known_by}
@@ -288,38 +370,56 @@ def _check_labels_of_rows(y: np.ndarray, classes: list) -> None:
         )
 
 
-def _pairs(aggregator) -> list[tuple]:
-    members = aggregator.estimators_
-    members = [own.network if isinstance(own, Summary) else own for own in members]
+def _named_members(aggregator: BaseEstimator) -> list[tuple[str, object]]:
+    """Name and classifier of each node; of a summary what it says of its network."""
+    members = [
+        member.network if isinstance(member, Summary) else member
+        for member in aggregator.estimators_
+    ]
     return list(zip(aggregator.node_names_, members, strict=True))
 
 
-def _measured(aggregator) -> dict:
-    scores = getattr(aggregator, "node_scores_", None)
-    if scores is None:
+def _measured_columns(aggregator: BaseEstimator) -> dict[str, list]:
+    """Columns of what the fit has measured at the nodes, if it has."""
+    if getattr(aggregator, "node_scores_", None) is None:
         return {}
-    known = {k: [None if v != v else v for v in own] for k, own in scores.items()}
-    found = {"loss": known["loss"]}
-    if any(known["n_rows"]):
-        found["rows"] = [int(n or 0) for n in known["n_rows"]]
-    pairs = zip(known["distance"], known["radius"], strict=True)
-    found["in_space"] = [
-        None if None in own else bool(own[0] <= own[1] * _ROUNDED) for own in pairs
+    scores = {
+        name: _none_for_nan(column) for name, column in aggregator.node_scores_.items()
+    }
+    columns = {"loss": scores["loss"]}
+    if any(scores["n_rows"]):
+        columns["rows"] = [int(n_rows or 0) for n_rows in scores["n_rows"]]
+    columns["in_space"] = [
+        None
+        if distance is None or radius is None
+        else bool(distance <= radius * _ROUNDING_OF_DISTANCES)
+        for distance, radius in zip(scores["distance"], scores["radius"], strict=True)
     ]
-    layer = getattr(aggregator, "last_layer_", aggregator)
-    if as_criterion(layer.criterion).name == "accuracy":
-        found |= {"own": known["local"], "aggregate": known["aggregate"]}
-    return found
+    last_layer = getattr(aggregator, "last_layer_", aggregator)
+    # Other criteria score nodes by their losses, which are no accuracies.
+    if as_criterion(last_layer.criterion).name == "accuracy":
+        columns["own"] = scores["local"]
+        columns["aggregate"] = scores["aggregate"]
+    return columns
+
+
+def _none_for_nan(column: Iterable) -> list:
+    """A column of numbers or names, with None for each NaN."""
+    # NaN alone differs from itself, and names are none.
+    return [None if value != value else value for value in column]
 
 
 def _n_rows(summary: Summary) -> int:
-    """Rows that judge too, where others make the moments."""
-    judging, training = (summary.row_counts[role] for role in ("judging", "training"))
-    held_out = not np.array_equal(judging, training)
-    return int(training.sum() + (judging.sum() if held_out else 0))
+    """Rows that a summary is made of; those that only judge count too."""
+    judging = summary.row_counts["judging"]
+    training = summary.row_counts["training"]
+    n_rows = int(training.sum())
+    if not np.array_equal(judging, training):  # some rows were held out
+        n_rows += int(judging.sum())
+    return n_rows
 
 
-def _bounds(aggregator) -> list[int | None]:
+def _bounds(aggregator: BaseEstimator) -> list[int | None]:
     """The smallest bound that each node answered under; None of one that is here."""
     bounds: list[int | None] = []
     for name, member in zip(
@@ -328,14 +428,17 @@ def _bounds(aggregator) -> list[int | None]:
         if not isinstance(member, Summary):
             bounds.append(None)
             continue
-        told = (entry.get("min_rows", {}) for entry in aggregator.history_)
-        later = [by_name[name] for by_name in told if name in by_name]
-        bounds.append(min([member.min_rows, *later]))
+        later_bounds = [
+            message["min_rows"][name]
+            for message in aggregator.history_
+            if name in message.get("min_rows", {})
+        ]
+        bounds.append(min([member.min_rows, *later_bounds]))
     return bounds
 
 
-def _words_for_rows(rows: str, own_model: str = "own model") -> dict[str, str]:
-    """What columns are of which the rows are counted beside them."""
+def _legend_of_rows(rows: str, *, own_model: str = "own model") -> dict[str, str]:
+    """The legend of columns that are of the rows which are counted beside them."""
     return {
         "rows": rows,
         "own": f"accuracy of the node's {own_model} on these rows",
@@ -343,23 +446,24 @@ def _words_for_rows(rows: str, own_model: str = "own model") -> dict[str, str]:
     }
 
 
-def _words_for_columns(aggregator, *, are_sent: bool) -> dict[str, str]:
+def _legend_of_fit(aggregator: BaseEstimator, *, are_sent: bool) -> dict[str, str]:
     """What columns of the table of nodes are, as the fit has measured them."""
     own_model = "own model"
     if getattr(aggregator, "last_layer_", None) is not None:
         own_model = "own last layer over the merged hidden layers"
-    scored = (
+    scored_rows = (
         "the rows that score models at the node (those held out, if there are any), "
         "of classes that its own model has seen"
     )
-    words = _words_for_rows(scored, own_model)
     if are_sent:  # rows are those of a reply, which has other rows than scores
-        words = {
+        legend = {
             "rows": "the rows that the node's reply is made of",
-            "own": f"accuracy of the node's {own_model}, on {scored}",
-            "aggregate": f"accuracy of the aggregate, on {scored}",
+            "own": f"accuracy of the node's {own_model}, on {scored_rows}",
+            "aggregate": f"accuracy of the aggregate, on {scored_rows}",
         }
-    return words | {
+    else:
+        legend = _legend_of_rows(scored_rows, own_model=own_model)
+    return legend | {
         "gain": "by how much the aggregate is more accurate than the node's own",
         "loss": "log-loss in nats a row, on the statistics of the node's rows, of the "
         "model that is likeliest by those of all nodes",
@@ -371,24 +475,37 @@ def _words_for_columns(aggregator, *, are_sent: bool) -> dict[str, str]:
     }
 
 
-def _proof(aggregator) -> str:
+def _proof(aggregator: BaseEstimator) -> str:
+    """A sentence on what is proved of a fitted aggregator, or nothing.
+
+    Distances of an intersection are squared, in units of the radius of each space.
+    """
     if getattr(aggregator, "exact_", False):
         return "Proof: it is the classifier fitted on all rows at one place."
-    proof = getattr(aggregator, "intersection_", None)
-    if proof is None:
+    intersection = getattr(aggregator, "intersection_", None)
+    if intersection is None:
         return ""
-    inside = "" if hasattr(aggregator, "coef_") else " (of its last layer)"
-    spaces = f"good-enough space of every node{inside}"
-    if proof.found:
-        far = f"{proof.max_distance**0.5:.3g} radii from the centre of one at most"
-        return f"Proof: it is in the {spaces}, {far}."
-    if proof.empty:
-        least = f"{proof.lower_bound**0.5:.3g}"
-        return f"Proof: no model is in the {spaces}; any is {least} radii from one."
+    if hasattr(aggregator, "coef_"):
+        spaces = "good-enough space of every node"
+    else:
+        spaces = "good-enough space of every node (of its last layer)"
+    if intersection.found:
+        n_radii = intersection.max_distance**0.5
+        return (
+            f"Proof: it is in the {spaces}, {n_radii:.3g} radii from the centre of one "
+            "at most."
+        )
+    if intersection.empty:
+        n_radii = intersection.lower_bound**0.5
+        return (
+            f"Proof: no model is in the {spaces}; any is {n_radii:.3g} radii from one."
+        )
     return f"No model was found in the {spaces}, nor was it proved that none is."
 
 
-def _doubts(aggregator, nodes: Mapping, classes: Mapping) -> list[str]:
+def _doubts(
+    aggregator: BaseEstimator, *, nodes: Mapping, classes: Mapping
+) -> list[str]:
     """Reasons not to trust a fitted aggregator, each once."""
     doubts = list(getattr(getattr(aggregator, "choice_", None), "doubts", ()))
     doubts += getattr(aggregator, "_fit_warnings", ())
@@ -397,7 +514,9 @@ def _doubts(aggregator, nodes: Mapping, classes: Mapping) -> list[str]:
         doubts += _doubts_about_classes(classes)
     left_out = {name for entry in aggregator.history_ for name in entry["left_out"]}
     if left_out:
-        doubts.append(f"nodes were left out of messages: {sorted(left_out)[:10]}")
+        doubts.append(
+            f"nodes were left out of messages: {sorted(left_out)[:_MOST_LISTED]}"
+        )
     doubts += _doubts_about_spaces(aggregator, nodes)
     return list(dict.fromkeys(doubts))
 
@@ -412,24 +531,28 @@ def _doubts_about_gains(nodes: Mapping) -> list[str]:
 
 
 def _doubts_about_classes(classes: Mapping) -> list[str]:
-    alone = [
+    classes_of_one_node = [
         f"{label!r} ({names})"
         for label, names in zip(classes["class"], classes["known_by"], strict=True)
         if ", " not in names
     ]
-    if not alone:
+    if not classes_of_one_node:
         return []
-    return [f"classes that one node alone knows: {', '.join(alone[:10])}"]
+    listed = ", ".join(classes_of_one_node[:_MOST_LISTED])
+    return [f"classes that one node alone knows: {listed}"]
 
 
-def _doubts_about_spaces(aggregator, nodes: Mapping) -> list[str]:
-    doubts, proof = [], getattr(aggregator, "intersection_", None)
-    if proof is not None and not proof.found:
+def _doubts_about_spaces(aggregator: BaseEstimator, nodes: Mapping) -> list[str]:
+    doubts = []
+    intersection = getattr(aggregator, "intersection_", None)
+    if intersection is not None and not intersection.found:
         doubts.append("it is not in the good-enough spaces of all nodes")
-    inside = zip(nodes["node"], nodes.get("in_space", ()), strict=False)
-    outside = [name for name, is_inside in inside if is_inside is False]
+    are_inside = zip(nodes["node"], nodes.get("in_space", ()), strict=False)
+    outside = [name for name, is_inside in are_inside if is_inside is False]
     if outside:
-        doubts.append(f"it is outside the good-enough spaces of nodes {outside[:10]}")
+        doubts.append(
+            f"it is outside the good-enough spaces of nodes {outside[:_MOST_LISTED]}"
+        )
     return doubts
 
 
@@ -437,34 +560,47 @@ def _title(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _cells(columns: Mapping) -> list[list[str]]:
-    def text(value) -> str:
-        if value is None:
-            return "-"
-        if isinstance(value, bool):
-            return "yes" if value else "no"
-        return f"{value:.3f}" if isinstance(value, float) else printable(f"{value}")
-
-    titles = list(map(_title, columns))
-    return [titles, *zip(*([*map(text, own)] for own in columns.values()), strict=True)]
-
-
-def _lines(columns: Mapping) -> list[str]:
-    rows = _cells(columns)
-    widths = [max(map(len, own)) for own in zip(*rows, strict=True)]
-    padded = ([f"{c:{w}}" for c, w in zip(r, widths, strict=True)] for r in rows)
-    return ["  ".join(own).rstrip() for own in padded]
+def _cell(value: object) -> str:
+    """A value of a table as text that can be printed."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return printable(f"{value}")
 
 
-def _html(columns: Mapping) -> str:
-    titles, *rows = _cells(columns)
-    head = "".join(f"<th>{escape(own)}</th>" for own in titles)
-    lines = ("".join(f"<td>{escape(own)}</td>" for own in row) for row in rows)
-    body = "".join(f"<tr>{own}</tr>" for own in lines)
+def _rows_of_cells(columns: Mapping[str, Iterable]) -> list[list[str]]:
+    """The table row by row, with the row of titles first."""
+    titles = [_title(name) for name in columns]
+    rows = zip(*columns.values(), strict=True)
+    return [titles, *([_cell(value) for value in row] for row in rows)]
+
+
+def _lines_of_table(columns: Mapping[str, Iterable]) -> list[str]:
+    rows = _rows_of_cells(columns)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        lines.append("  ".join(padded).rstrip())
+    return lines
+
+
+def _html_of_table(columns: Mapping[str, Iterable]) -> str:
+    titles, *rows = _rows_of_cells(columns)
+    head = "".join(f"<th>{escape(title)}</th>" for title in titles)
+    body = ""
+    for row in rows:
+        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
+        body += f"<tr>{cells}</tr>"
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _markdown(columns: Mapping) -> str:
-    rows = [[own.replace("|", "\\|") for own in row] for row in _cells(columns)]
-    rows.insert(1, ["---"] * len(columns))
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+def _markdown_of_table(columns: Mapping[str, Iterable]) -> str:
+    titles, *rows = [
+        [cell.replace("|", "\\|") for cell in row] for row in _rows_of_cells(columns)
+    ]
+    rule = ["---"] * len(columns)
+    return "\n".join(f"| {' | '.join(row)} |" for row in [titles, rule, *rows])

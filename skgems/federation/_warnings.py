@@ -1,6 +1,6 @@
 """Warnings of what nodes sent that one model cannot, or should not, be made of."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -14,8 +14,13 @@ from ..steps import IDENTIFIES, IN_ORDER, Front
 # points for log-normal rows, 0.6 to 2.0 and 0.2 at most for t(1.5), 0.7 to 2.8 and 0.2
 # at most for outliers.
 _MENDS_TAILS = 5
-# Features and nodes that a warning names.
-_N_NAMED, _MAX_NODES = 3, 5
+# Features that a warning of tails names: as many as each node names (`heavy_tails`).
+_MOST_FEATURES_NAMED = 3
+# Nodes, or columns, that a warning lists: as many as a reader looks up one by one.
+_MOST_LISTED = 5
+# Megabytes of a covariance of float64 are this times n_features^2: 8 bytes a number, of
+# which one triangle is sent.
+_MEGABYTES_A_SQUARED_FEATURE = 4e-6
 # A node of three or more is named for its rows if it has more than half of all, and so
 # many times as many as the median over nodes. Of 664 partitions by Dirichlet(0.5) over
 # classes of nine data sets (3 to 20 nodes) none has such a node, of 539 by
@@ -113,72 +118,84 @@ def warn_of_tails(members: Iterable[Member], *, n_messages: int = 1) -> None:
     """Warn of rows far outside of their class, unless so many messages mend it."""
     if n_messages >= _MENDS_TAILS:
         return
-    kurtosis: dict[str, int] = {}
-    features: list[int] = []
+    kurtosis_of_nodes: dict[str, int] = {}
+    features: list[int] = []  # of all nodes, those that lie farthest first at each
     for member in members:
         tails = heavy_tails(member)
         if tails is not None:
-            kurtosis[member.name] = round(tails[0])
-            features += tails[1]
-    if not kurtosis:
+            kurtosis, features_of_node = tails
+            kurtosis_of_nodes[member.name] = round(kurtosis)
+            features += features_of_node
+    if not kurtosis_of_nodes:
         return
-    largest = sorted(set(features), key=lambda j: (-features.count(j), j))[:_N_NAMED]
-    shown = dict(list(kurtosis.items())[:_MAX_NODES])
-    n_others = len(kurtosis) - _MAX_NODES
-    more = f" and {n_others} others" if n_others > 0 else ""
+    largest_features = sorted(set(features), key=lambda j: (-features.count(j), j))
     warn_user(
         "Some rows lie far outside of their class. The logits of the node's own model "
-        f"have a kurtosis (3 for Gaussians) at nodes of {shown}{more}. A few rows then "
-        "decide the covariances, and the aggregate may be several points of accuracy "
-        f"below the pooled model. Set n_rounds={_MENDS_TAILS}: five messages bring it "
-        "within about one point. They need the rows or a channel, such as "
-        "skgems.Exchange, since files hold one message. "
-        f"Features {largest} have the largest part in it: logarithms or ranks of such "
-        "features, taken by all nodes, help as well.",
+        "have a kurtosis (3 for Gaussians) at nodes of "
+        f"{_first_listed(kurtosis_of_nodes)}. A few rows then decide the covariances, "
+        "and the aggregate may be several points of accuracy below the pooled model. "
+        f"Set n_rounds={_MENDS_TAILS}: five messages bring it within about one point. "
+        "They need the rows or a channel, such as skgems.Exchange, since files hold "
+        f"one message. Features {largest_features[:_MOST_FEATURES_NAMED]} have the "
+        "largest part in it: logarithms or ranks of such features, taken by all nodes, "
+        "help as well.",
         HeavyTailsWarning,
     )
+
+
+def _first_listed(values_of_nodes: dict[str, int]) -> str:
+    """The first nodes with their values, and how many others there are."""
+    listed = dict(list(values_of_nodes.items())[:_MOST_LISTED])
+    n_others = len(values_of_nodes) - _MOST_LISTED
+    return f"{listed} and {n_others} others" if n_others > 0 else f"{listed}"
 
 
 def warn_of_many_rows(names: Sequence[str], n_rows: Sequence[float]) -> None:
     """Warn of nodes that outweigh all others, where nodes weigh by their rows."""
     sizes = np.asarray(n_rows, dtype=np.float64)
-    large = nodes_of_many_rows(sizes)
-    if not len(large):
+    large_nodes = nodes_of_many_rows(sizes)
+    if not len(large_nodes):
         return
-    shown = ", ".join(
-        f"{names[k]!r} ({sizes[k]:.0f} of {sizes.sum():.0f} rows)" for k in large
+    listed = ", ".join(
+        f"{names[k]!r} ({sizes[k]:.0f} of {sizes.sum():.0f} rows)" for k in large_nodes
     )
     warn_user(
-        f"Nodes that have nearly all rows: {shown}; the other nodes have "
-        f"{np.median(np.delete(sizes, large)):.0f} in the median. The aggregate weighs "
-        "nodes by their rows, so it follows these nearly alone. Ask them whether they "
-        "have so many, each counted once, and none copied or made up. If they should "
-        "not decide alone, leave them out, or weigh all nodes alike where the "
-        "aggregator has a parameter for it (node_weight='equal', weights='equal').",
+        f"Nodes that have nearly all rows: {listed}; the other nodes have "
+        f"{np.median(np.delete(sizes, large_nodes)):.0f} in the median. The aggregate "
+        "weighs nodes by their rows, so it follows these nearly alone. Ask them "
+        "whether they have so many, each counted once, and none copied or made up. If "
+        "they should not decide alone, leave them out, or weigh all nodes alike where "
+        "the aggregator has a parameter for it (node_weight='equal', weights='equal').",
         ManyRowsWarning,
     )
 
 
 def nodes_of_many_rows(n_rows: np.ndarray) -> np.ndarray:
-    """Indices of the nodes that have far more rows than the others."""
+    """Indices of the nodes that have far more rows than the others.
+
+    ``n_rows`` are those of each node, (n_nodes,).
+    """
     n_nodes = len(n_rows)
     if n_nodes < 2:
         return np.empty(0, dtype=np.intp)
-    usual = n_rows.min() if n_nodes == 2 else np.median(n_rows)
-    times = n_rows / max(usual, 1.0)
+    # The median of two is their mean, which the large one decides.
+    usual_n_rows = n_rows.min() if n_nodes == 2 else np.median(n_rows)
+    times_usual = n_rows / max(usual_n_rows, 1.0)
     has_most = (n_rows > n_rows.sum() / 2) & (n_nodes > 2)
     return np.flatnonzero(
-        (times > _MOST_TIMES_MEDIAN) | (has_most & (times > _TIMES_MEDIAN))
+        (times_usual > _MOST_TIMES_MEDIAN) | (has_most & (times_usual > _TIMES_MEDIAN))
     )
 
 
 def warn_of_variances(n_features: int) -> None:
+    """Warn that nodes of so many features send no covariances."""
+    n_megabytes = _MEGABYTES_A_SQUARED_FEATURE * n_features**2
     warn_user(
         f"A covariance of {n_features} features has too many numbers for moments="
         "'auto', so nodes send variances only, which take features for independent. "
         "Where they are correlated, the aggregate may be far from the pooled model. "
         "Have all nodes reduce their features alike, or set moments='shared' "
-        f"({4e-6 * n_features**2:.0f} MB a node), or 'diagonal' if that is meant.",
+        f"({n_megabytes:.0f} MB a node), or 'diagonal' if that is meant.",
         VariancesOnlyWarning,
     )
 
@@ -190,81 +207,102 @@ def warn_of_identifiers(labels: Sequence, roles: Sequence[str]) -> None:
 
 
 def sentences_on_identifiers(labels: Sequence, roles: Sequence[str]) -> list[str]:
-    by_role: dict[str, list] = {}
+    """What to say of columns with these names, by the role that nodes give each."""
+    labels_by_role: dict[str, list] = {}
     for label, role in zip(labels, roles, strict=True):
-        by_role.setdefault(role, []).append(label)
+        labels_by_role.setdefault(role, []).append(label)
     sentences = []
-    if IDENTIFIES in by_role:
+    if IDENTIFIES in labels_by_role:
         sentences.append(
-            f"The columns {by_role[IDENTIFIES][:5]} are left out: they identify rows, "
-            "as the number of a patient does, since nearly every row has a value of "
-            "its own there. If they describe rows, give a front that has them."
+            f"The columns {labels_by_role[IDENTIFIES][:_MOST_LISTED]} are left out: "
+            "they identify rows, as the number of a patient does, since nearly every "
+            "row has a value of its own there. If they describe rows, give a front "
+            "that has them."
         )
-    if IN_ORDER in by_role:
+    if IN_ORDER in labels_by_role:
         sentences.append(
-            f"The columns {by_role[IN_ORDER][:5]} hold whole numbers that rise, or "
-            "fall, from each row to the next. If they number the rows, as the number "
-            "of a patient does, leave them out."
+            f"The columns {labels_by_role[IN_ORDER][:_MOST_LISTED]} hold whole numbers "
+            "that rise, or fall, from each row to the next. If they number the rows, "
+            "as the number of a patient does, leave them out."
         )
     return sentences
 
 
 def warn_of_encoded_identifiers(kind: str, labels: Sequence) -> None:
+    """Warn of columns that an encoder of this class encodes; they identify rows."""
     warn_user(
-        f"{kind} encodes the columns {labels[:5]}, which identify rows, as the number "
-        "of a patient does: nearly every row has a value of its own there, which a new "
-        "row does not have. Leave the columns out.",
+        f"{kind} encodes the columns {labels[:_MOST_LISTED]}, which identify rows, as "
+        "the number of a patient does: nearly every row has a value of its own there, "
+        "which a new row does not have. Leave the columns out.",
         IdentifierWarning,
     )
 
 
 def warn_of_exposed_columns(name: str, reply: Message, front: Front) -> None:
+    """Warn of columns whose values, or covariances, show rows in a reply to "front"."""
     labels = front.exposed_columns(reply.content)
     if labels:
         warn_user(
-            f"Node {name!r} sends the values of the columns {labels[:5]}, nearly all "
-            "of which are values of a single row each. If that must not be, do not "
-            "send this: leave the columns out, or set a larger min_rows.",
+            f"Node {name!r} sends the values of the columns {labels[:_MOST_LISTED]}, "
+            "nearly all of which are values of a single row each. If that must not be, "
+            "do not send this: leave the columns out, or set a larger min_rows.",
             RowsExposedWarning,
         )
-    for part in reply.content["parts"].values():
-        n, d = part.get("n_rows"), len(part.get("mean", ()))
-        if "triangle" in part and n <= d:
+    for sums in reply.content["parts"].values():
+        n_rows = sums.get("n_rows")
+        n_columns = len(sums.get("mean", ()))
+        if "triangle" in sums and n_rows <= n_columns:
             warn_user(
-                f"Node {name!r} sends covariances of {n:.0f} rows of {d} columns: from "
-                "these rows can be recognised. If that must not be, do not send this.",
+                f"Node {name!r} sends covariances of {n_rows:.0f} rows of {n_columns} "
+                "columns: from these rows can be recognised. If that must not be, do "
+                "not send this.",
                 RowsExposedWarning,
             )
 
 
 def warn_of_exposed(name: str, reply: Message) -> None:
     """Warn of covariances of fewer rows than features in a first reply."""
-    for own in reply.content["answers"].values():
-        sums = own["reply"].get("moments")
+    for answer in reply.content["answers"].values():
+        sums = answer["reply"].get("moments")
         if sums is None:
             continue
-        n_features = len(sums["origin"])
-        if "triangles" in sums:
-            starts = np.cumsum([0, *range(n_features, 1, -1)])
-            spread = sums["triangles"][:, starts] > 0
-        elif "roots" in sums:
-            groups = np.arange(len(sums["groups"]))[:, None] == sums["root_groups"]
-            spread = groups.astype(float) @ sums["roots"] ** 2 > 0
-        elif {"correlations", "factors"} & set(sums):
-            spread = sums["deviations"] > 0
-        else:  # variances alone
+        varies = _features_that_vary(sums)
+        if varies is None:
             continue
-        few = sums["group_counts"] <= spread.sum(axis=1)
-        if few.any():
-            labels = [*own["reply"]["labels"], "all"]  # of the group -1
-            named = [labels[group] for group in sums["groups"][few]]
-            counts = sums["group_counts"][few].astype(int).tolist()
+        # A group of n rows about their mean spans n - 1 directions at most.
+        is_exposed = sums["group_counts"] <= varies.sum(axis=1)
+        if is_exposed.any():
+            labels = [*answer["reply"]["labels"], "all"]  # of the group -1
+            labels_of_groups = [labels[group] for group in sums["groups"][is_exposed]]
+            counts = sums["group_counts"][is_exposed].astype(int).tolist()
             warn_user(
                 f"Node {name!r} sends covariances of fewer rows than features: "
-                f"{dict(zip(named, counts, strict=True))} rows of classes, "
-                f"{n_features} features. From these rows can be recognised, and found "
-                "if they are whole numbers. If that must not be, do not send this: set "
-                "moments='diagonal' (or 'shared', if all rows together are more than "
-                "features), or a larger min_cluster_size.",
+                f"{dict(zip(labels_of_groups, counts, strict=True))} rows of classes, "
+                f"{len(sums['origin'])} features. From these rows can be recognised, "
+                "and found if they are whole numbers. If that must not be, do not send "
+                "this: set moments='diagonal' (or 'shared', if all rows together are "
+                "more than features), or a larger min_cluster_size.",
                 RowsExposedWarning,
             )
+
+
+def _features_that_vary(sums: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """Which features vary in each group of moments, (n_groups, n_features), bool.
+
+    None where there are variances alone. The variances of a group are the diagonal of
+    its covariance, which comes as an upper triangle row by row; as a root R of fewer
+    rows with the covariance R^T R; or by correlations and deviations.
+    """
+    n_features = len(sums["origin"])
+    if "triangles" in sums:
+        # Row i of the triangle has n_features - i numbers, of which the first is on
+        # the diagonal.
+        diagonal = np.cumsum([0, *range(n_features, 1, -1)])
+        return sums["triangles"][:, diagonal] > 0
+    if "roots" in sums:
+        groups = np.arange(len(sums["groups"]))
+        is_of_group = groups[:, None] == sums["root_groups"]  # (n_groups, n_root_rows)
+        return is_of_group.astype(float) @ sums["roots"] ** 2 > 0
+    if "correlations" in sums or "factors" in sums:
+        return sums["deviations"] > 0
+    return None

@@ -1,21 +1,39 @@
-"""Further messages: the sum of all nodes' losses is descended, by their replies."""
+"""Further messages: the sum of all nodes' losses is descended, by their replies.
 
-from collections.abc import Generator, Sequence
+The sum is ``f(W) = sum_k v_k L_k(W) + penalty(W)``, L_k the log-loss of the rows of
+node k, summed, and v_k how often they count. A message asks the nodes for L_k and its
+gradient at a few models; the best of these is kept, so that f never rises, and the next
+step goes along a quasi-Newton direction. Nodes that are not asked, or fail, are
+estimated by their moments: with E_k(W) the loss that their moments make expected,
+
+    L_k(W)  is about  E_k(W) + c_k + <S_k, W>
+
+where c_k and S_k make value and gradient those of the node's last reply, at the model
+that the reply was about.
+"""
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
 from ..compat import Interval, StrOptions
+from ..messages import Message
 from ..moments import Descent, Likelihood, NodeLoss
 from ..progress import say
+from ._problem import LinearNode, LinearProblem
 
-# Lengths of the step that each message tries; where none is lower, next ones shrink so.
-_LENGTHS, _SHORTER = (0.25, 0.5, 1.0, 2.0), 0.0625
-# What a step moves logits by, at most, in root mean squares of theirs.
+# Lengths of the step that each message tries: 1 is that of the quasi-Newton direction.
+_LENGTHS = (0.25, 0.5, 1.0, 2.0)
+# Where none of them lowers the sum, those of the next message are so much shorter: the
+# longest is half of the shortest before.
+_SHORTER = 0.0625
+# What a step moves logits by, at most, in root mean squares of theirs. Where the loss
+# is flat, as of a model that is too sure, a direction may be endless.
 _FARTHEST = 10.0
 # Candidates that differ in how much of what Gaussians miss is corrected.
 SHARES = {"share 0": 0.0, "share 1/2": 0.5, "share 1": 1.0}
@@ -64,7 +82,8 @@ class Rounds(BaseEstimator):
         self.participation = participation
 
 
-def as_rounds(rounds) -> Rounds:
+def as_rounds(rounds: int | Rounds) -> Rounds:
+    """Validated Rounds of the parameter ``n_rounds``; candidates are a tuple."""
     rounds = Rounds(rounds) if isinstance(rounds, Integral) else clone(rounds)
     rounds._validate_params()
     names = rounds.candidates
@@ -73,12 +92,14 @@ def as_rounds(rounds) -> Rounds:
     if unknown:
         raise ValueError(f"candidates must be of {list(CANDIDATES)}, got {unknown}.")
     if names and rounds.n == 1:
-        what = "set n of Rounds to 2 at least, or leave candidates empty"
-        raise ValueError(f"candidates are put to the nodes in message 2: {what}.")
+        raise ValueError(
+            "candidates are put to the nodes in message 2: set n of Rounds to 2 at "
+            "least, or leave candidates empty."
+        )
     return rounds.set_params(candidates=tuple(dict.fromkeys(names)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Candidates:
     """Models that were put to the nodes beside the likeliest, and how they did.
 
@@ -90,7 +111,7 @@ class Candidates:
         Log-loss in the mean over all rows that judge, in nats; how much lower it is
         than that of the likeliest, and the standard error of that, over paired rows.
     chosen : str
-        Of those that gain more than two standard errors the best; else the likeliest.
+        The best of those that gain more than two standard errors; else the likeliest.
     optimistic : bool
         Whether models are made of the rows that judged.
     """
@@ -103,222 +124,403 @@ class Candidates:
     optimistic: bool
 
 
-@dataclass(frozen=True, eq=False)
-class Further:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Refinement:
+    """The model after further messages, and what they showed."""
+
     W: np.ndarray  # the model, on rows less the origin of the moments
     likelihood: Likelihood  # as steep at the model as the nodes' losses are
-    messages: list  # for each "objective" and "accuracy" of the model kept after it
+    messages: list[dict]  # for each "objective" and "accuracy" of the model kept
     candidates: Candidates | None = None
 
 
-def with_further(history: list, further, messages: slice = slice(None)) -> list[dict]:
-    """A history with "objective" and "accuracy", of further messages not None."""
-    found = iter(further.messages if further is not None else [])
-    none = dict.fromkeys(("objective", "accuracy"))
-    told = [entry | none for entry in history]
-    for entry in told[messages]:
-        if entry["task"] == "evaluate":
-            entry |= next(found, none)
-    return told
+def with_objectives(
+    history: Sequence[Mapping],
+    refinement: Refinement | None,
+    messages: slice = slice(None),
+) -> list[dict]:
+    """A history with "objective" and "accuracy", of further messages not None.
+
+    ``messages`` are those of the history among which further messages are looked for.
+    """
+    unknown = dict.fromkeys(("objective", "accuracy"))
+    refined = iter(refinement.messages if refinement is not None else [])
+    extended = [{**message, **unknown} for message in history]
+    for message in extended[messages]:
+        if message["task"] == "evaluate":
+            message |= next(refined, unknown)
+    return extended
 
 
-def further_plan(state: "NodesSum", candidates, rounds, seed) -> Generator:
-    """Plan whose result is Further: descend the sum of losses, which never rises."""
-    likelihood = state.likelihood
-    share, rng = rounds.participation, check_random_state(seed)
-    everyone = share == 1.0
-    names, models = list(candidates), list(candidates.values())
-    replies = yield state.requests(models, share, rng)
-    found = state.compared(models, replies)
-    report, first = None, 0
+def refinement_plan(
+    state: "SumOfLosses",
+    *,
+    candidates: Mapping[str, np.ndarray],
+    rounds: Rounds,
+    seed: int | None,
+) -> Generator:
+    """Plan whose result is a Refinement: descend the sum of losses, which never rises.
+
+    ``candidates`` are models on rows less the origin; the first is the one to begin at
+    unless another one is better.
+    """
+    rng = check_random_state(seed)
+    asks_everyone = rounds.participation == 1.0
+    names = list(candidates)
+    models = list(candidates.values())
+    comparison = yield from _compare_plan(state, models, rounds=rounds, rng=rng)
+    report = None
+    chosen = 0
     if len(names) > 1:
-        report = found.candidates(names)
-        first = names.index(report.chosen)
+        report = comparison.report(names)
+        chosen = names.index(report.chosen)
         say(f"candidate {report.chosen!r} of {len(names)}")
-    W = models[first]
-    found.keep(first)
+    W = models[chosen]
+    comparison.keep(chosen)
     value, gradient = state.total(W)
-    messages = [found.message(first, value)]
-    # Of nodes that are not asked moments alone tell: full steps would go by these.
-    damping = min(share, 2.0 * share**2)
-    descent, reach = Descent(likelihood), damping
+    messages = [comparison.message(chosen, value)]
+    # Nodes that are not asked are estimated by their moments alone, which full steps
+    # would trust too much.
+    damping = min(rounds.participation, 2.0 * rounds.participation**2)
+    reach = damping
+    descent = Descent(state.likelihood)
     while len(messages) < rounds.n - 1:
-        direction = descent.direction(W, gradient)
-        # Where the loss is flat, as of a model that is too sure, it may be endless.
-        far = likelihood.logit_size(direction)
-        far /= _FARTHEST * max(likelihood.logit_size(W), 1.0)
-        direction = direction / max(far, 1.0)
-        promise = -np.vdot(gradient, direction) / 2.0 / likelihood.n_rows
+        direction = _bounded_direction(descent, W, gradient)
+        # Half of the decrease that the slope alone would give: a quadratic's.
+        promise = -np.vdot(gradient, direction) / 2.0 / state.likelihood.n_rows
         if promise < rounds.tol:
             break
         models = [W + reach * length * direction for length in _LENGTHS]
-        if not everyone:  # others may be asked than those who judged it
+        shortest = 0
+        if not asks_everyone:  # others may be asked than those who judged W
             models.insert(0, W)
-        replies = yield state.requests(models, share, rng)
-        found = state.compared(models, replies, W)
-        best = found.best(others_may_lose=not everyone)
-        seen = len(models) - len(_LENGTHS) if best is None else best
-        descent = descent.after(models[seen] - W, found.change(seen))
+            shortest = 1
+        comparison = yield from _compare_plan(
+            state, models, current=W, rounds=rounds, rng=rng
+        )
+        best = comparison.best(others_may_lose=not asks_everyone)
+        # The best model shows how curved the sum is; without one, the shortest step.
+        probed = shortest if best is None else best
+        descent = descent.after(models[probed] - W, comparison.change(probed))
         if best is not None:
-            W, reach = models[best], damping
+            W = models[best]
+            reach = damping
+            comparison.keep(best)
         else:
             reach *= _SHORTER
-        if best is not None or not everyone:
-            found.keep(best or 0)
+            if not asks_everyone:
+                comparison.keep(0)  # W, about which others have replied now
         value, gradient = state.total(W)
-        messages.append(found.message(best, value))
-        now = messages[-1]["objective"]
-        say(f"message {len(messages) + 1}: {now:.5f} nats a row")
-    return Further(W, likelihood.with_gradient(W, gradient), messages, report)
+        messages.append(comparison.message(best, value))
+        objective = messages[-1]["objective"]
+        say(f"message {len(messages) + 1}: {objective:.5f} nats a row")
+    return Refinement(
+        W=W,
+        likelihood=state.likelihood.with_gradient(W, gradient),
+        messages=messages,
+        candidates=report,
+    )
 
 
-@dataclass(eq=False)
-class NodesSum:
+def _compare_plan(
+    state: "SumOfLosses",
+    models: Sequence[np.ndarray],
+    *,
+    rounds: Rounds,
+    rng: np.random.RandomState,
+    current: np.ndarray | None = None,
+) -> Generator:
+    """Plan whose result is a Comparison of models by the nodes that are drawn."""
+    replies = yield state.requests(models, participation=rounds.participation, rng=rng)
+    return state.compare(models, replies, current=current)
+
+
+def _bounded_direction(
+    descent: Descent, W: np.ndarray, gradient: np.ndarray
+) -> np.ndarray:
+    """The step from W by the descent, shortened where it moves logits too far."""
+    direction = descent.direction(W, gradient)
+    excess = descent.likelihood.logit_size(direction)
+    excess /= _FARTHEST * max(descent.likelihood.logit_size(W), 1.0)
+    return direction / max(excess, 1.0)
+
+
+class _LastReply(NamedTuple):
+    """What a node has last replied about the model that was kept then."""
+
+    W: np.ndarray
+    loss: float
+    gradient: np.ndarray
+
+
+class _Value(NamedTuple):
+    """A sum of losses at a model, and its gradient."""
+
+    loss: float
+    gradient: np.ndarray
+
+
+class _Correction(NamedTuple):
+    """What makes the expected loss of a node that of its last reply, c_k and S_k."""
+
+    constant: float
+    slope: np.ndarray
+
+
+class _Sums(NamedTuple):
+    """Sums of losses at a model, each with the penalty."""
+
+    of_replying: float  # of the nodes that have replied about the model
+    of_all: float  # others are estimated by their moments
+    gradient: np.ndarray  # of `of_all`
+
+
+@dataclass(eq=False, kw_only=True)
+class SumOfLosses:
     """The sum of all nodes' losses, as far as they have replied."""
 
     likelihood: Likelihood
     node_losses: Sequence[NodeLoss]
     weights: np.ndarray  # (n_nodes,), how often the rows of each count
-    among: Any  # the nodes, as Asked
-    # Model, loss and gradient of each node's last reply; nodes that failed.
-    last: dict[int, tuple] = field(default_factory=dict)
-    left_out: set[int] = field(default_factory=set)
-    terms: dict[int, tuple] = field(default_factory=dict)
-    asked: list[int] = field(default_factory=list)
+    problem: LinearProblem
+    # The next three by index of the node.
+    last_replies: dict[int, _LastReply] = field(default_factory=dict)
+    left_out: set[int] = field(default_factory=set)  # nodes that failed
+    corrections: dict[int, _Correction] = field(default_factory=dict)
+    asked_nodes: list[int] = field(default_factory=list)  # by the last requests
     accuracy: float = np.nan  # of the model that is kept, by those who judged it
 
-    def requests(self, models: list[np.ndarray], share: float, rng) -> dict:
-        names, among = self.among.names, self.among
+    def requests(
+        self,
+        models: Sequence[np.ndarray],
+        *,
+        participation: float,
+        rng: np.random.RandomState,
+    ) -> dict[str, Message]:
+        """Ask a share of the nodes, drawn at random, about models."""
+        names = self.problem.names
         # Drawn by name: the order of nodes must not matter.
-        left = sorted(set(range(len(names))) - self.left_out, key=names.__getitem__)
-        n_asked = max(1, round(share * len(left)))
-        self.asked = sorted(left[i] for i in rng.permutation(len(left))[:n_asked])
+        available = sorted(
+            set(range(len(names))) - self.left_out, key=names.__getitem__
+        )
+        n_asked = max(1, round(participation * len(available)))
+        self.asked_nodes = sorted(
+            available[i] for i in rng.permutation(len(available))[:n_asked]
+        )
         columns = np.flatnonzero(self.likelihood.seen)
-        W = np.stack([self.likelihood.to_rows(own)[:, columns] for own in models])
-        weights = self.likelihood.loss.class_weight
+        nodes = [self.problem.nodes[k] for k in self.asked_nodes]
+        return replace(self.problem, nodes=nodes).requests(
+            "evaluate",
+            [self._content(node, columns) for node in nodes],
+            W=np.stack([self.likelihood.to_rows(W)[:, columns] for W in models]),
+            factors=np.ones(1),
+            gradient=True,
+            of="learning",
+        )
 
-        def own(node):
-            seen = np.intersect1d(node.row_columns, columns)
-            counts = None if weights is None else weights[seen]
-            own = {"columns": np.searchsorted(columns, seen), "class_weights": counts}
-            return among.labels(seen) | own
+    def _content(self, node: LinearNode, columns: np.ndarray) -> dict:
+        """A node's part of a request about models of the classes in ``columns``."""
+        node_columns = np.intersect1d(node.row_columns, columns)
+        class_weight = self.likelihood.loss.class_weight
+        return {
+            "labels": self.problem.labels_content(node_columns)["labels"],
+            "columns": np.searchsorted(columns, node_columns),
+            "class_weights": (
+                None if class_weight is None else class_weight[node_columns]
+            ),
+        }
 
-        some = replace(among, nodes=[among.nodes[k] for k in self.asked])
-        common = {"W": W, "factors": np.ones(1), "gradient": True, "of": "learning"}
-        return some.messages("evaluate", own, **common)
-
-    def compared(self, models, replies, at: np.ndarray | None = None) -> "_Compared":
-        """What came back of some models; `at` is the one that is kept so far."""
-        index = {self.among.nodes[k].name: k for k in self.asked}
-        found = _Compared(self, models, at)
+    def compare(
+        self,
+        models: Sequence[np.ndarray],
+        replies: Iterable[tuple[str, Message]],
+        *,
+        current: np.ndarray | None = None,
+    ) -> "Comparison":
+        """What came back of models; `current` is the one that is kept so far."""
+        index = {self.problem.nodes[k].name: k for k in self.asked_nodes}
+        comparison = Comparison(state=self, models=models, current=current)
         for name, reply in replies:
-            k, content = index[name], reply.content
-            gradients = np.zeros((len(models), *models[0].shape))
-            on_rows = map(self.likelihood.gradient_from_rows, content["gradient"])
-            gradients[:, :, self.likelihood.seen] = list(on_rows)
-            losses = self.weights[k] * content["losses"][:, 0]
-            gradients *= self.weights[k]
-            found.steep |= np.isnan(losses)
-            for j in np.flatnonzero(np.isnan(gradients).any(axis=(1, 2))):
-                # Moments stand in for what is not sent.
-                expected, gradients[j] = self.estimated(models[j], {k})
-                losses[j] = expected if np.isnan(losses[j]) else losses[j]
-            found.losses[k], found.gradients[k] = losses, gradients
-            found.judged.append(content.get("held_out", content))
-            found.optimistic |= "held_out" not in content
-        self.left_out |= set(self.asked) - set(found.losses)
-        return found
+            comparison.add(index[name], reply.content)
+        self.left_out |= set(self.asked_nodes) - set(comparison.losses)
+        return comparison
 
     def total(self, W: np.ndarray) -> tuple[float, np.ndarray]:
-        exact = {k: last for k, (model, *last) in self.last.items() if model is W}
-        return self.sums(W, exact)[1:]
+        """The sum at a model and its gradient, by all who have last replied about W."""
+        exact = {
+            k: _Value(loss=reply.loss, gradient=reply.gradient)
+            for k, reply in self.last_replies.items()
+            if reply.W is W
+        }
+        sums = self.sums(W, exact)
+        return sums.of_all, sums.gradient
 
-    def sums(self, W: np.ndarray, replies: dict) -> tuple[float, float, np.ndarray]:
-        """Losses, with the penalty, of those who replied and of all; gradient."""
-        own, gradient = self.likelihood.penalty(W)
-        own += sum(loss for loss, _ in replies.values())
-        others = set(range(len(self.among.nodes))) - set(replies)
-        more, slope = self.estimated(W, others)
-        gradient = gradient + slope + sum(there for _, there in replies.values())
-        return own, own + more, gradient
+    def sums(self, W: np.ndarray, replies: Mapping[int, _Value]) -> _Sums:
+        """Sums at a model, of replies about it by index of the node."""
+        of_replying, gradient = self.likelihood.penalty(W)
+        of_replying += sum(reply.loss for reply in replies.values())
+        others = set(range(len(self.problem.nodes))) - set(replies)
+        of_others = self.estimated(W, others)
+        gradient = (
+            gradient
+            + of_others.gradient
+            + sum(reply.gradient for reply in replies.values())
+        )
+        return _Sums(
+            of_replying=of_replying,
+            of_all=of_replying + of_others.loss,
+            gradient=gradient,
+        )
 
-    def estimated(self, W: np.ndarray, nodes: set[int]) -> tuple[float, np.ndarray]:
+    def estimated(self, W: np.ndarray, nodes: set[int]) -> _Value:
         """Loss and gradient of nodes by their moments, as in the last reply."""
         if not nodes:
-            return 0.0, np.zeros_like(W)
+            return _Value(loss=0.0, gradient=np.zeros_like(W))
         value, gradient = self.likelihood.expected(W, sorted(nodes))
         for k in nodes:
-            if k not in self.terms and k in self.last:
-                model, loss, there = self.last[k]
-                expected, slope = self.likelihood.expected(model, [k])
-                slope = there - slope
-                self.terms[k] = loss - expected - np.vdot(slope, model), slope
-            elif k not in self.terms:
-                slope, _ = self.likelihood.at_own_model(k, self.node_losses[k])
-                self.terms[k] = 0.0, slope
-            constant, slope = self.terms[k]
-            value, gradient = value + constant + np.vdot(slope, W), gradient + slope
-        return value, gradient
+            if k not in self.corrections:
+                self.corrections[k] = self._correction(k)
+            constant, slope = self.corrections[k]
+            value = value + constant + np.vdot(slope, W)
+            gradient = gradient + slope
+        return _Value(loss=value, gradient=gradient)
+
+    def _correction(self, k: int) -> _Correction:
+        """What the moments of a node miss of its last reply, or else of its model."""
+        if k not in self.last_replies:
+            slope, _ = self.likelihood.at_own_model(k, self.node_losses[k])
+            return _Correction(constant=0.0, slope=slope)
+        reply = self.last_replies[k]
+        expected, expected_gradient = self.likelihood.expected(reply.W, [k])
+        slope = reply.gradient - expected_gradient
+        constant = reply.loss - expected - np.vdot(slope, reply.W)
+        return _Correction(constant=constant, slope=slope)
 
 
-class _Compared:
-    def __init__(self, state: NodesSum, models: list, at: np.ndarray | None) -> None:
-        self.state, self.models, self.at = state, models, at
-        self.losses, self.gradients = {}, {}  # arrays by index of the node
-        self.judged, self.optimistic = [], False
+class Comparison:
+    """What nodes replied about several models, beside the one that is kept so far."""
+
+    def __init__(
+        self,
+        *,
+        state: SumOfLosses,
+        models: Sequence[np.ndarray],
+        current: np.ndarray | None,
+    ) -> None:
+        self.state = state
+        self.models = models
+        self.current = current  # None: no model is kept yet
+        # By index of the node: (n_models,), and (n_models, *W.shape).
+        self.losses: dict[int, np.ndarray] = {}
+        self.gradients: dict[int, np.ndarray] = {}
+        # What each node said of the rows that judge: sums of losses and right labels.
+        self.judgements: list[Mapping] = []
+        self.is_optimistic = False  # models are made of rows that judge them
         # Models whose logits are too large for a node to say anything.
-        self.steep = np.zeros(len(models), dtype=bool)
+        self.is_steep = np.zeros(len(models), dtype=bool)
 
-    def _judged(self, name: str):
-        return sum(content[name] for content in self.judged)
+    def add(self, k: int, content: Mapping) -> None:
+        """Take in the reply of node k."""
+        likelihood = self.state.likelihood
+        gradients = np.zeros((len(self.models), *self.models[0].shape))
+        gradients[:, :, likelihood.seen] = [
+            likelihood.gradient_from_rows(gradient) for gradient in content["gradient"]
+        ]
+        losses = self.state.weights[k] * content["losses"][:, 0]
+        gradients *= self.state.weights[k]
+        self.is_steep |= np.isnan(losses)
+        for j in np.flatnonzero(np.isnan(gradients).any(axis=(1, 2))):
+            # Moments stand in for what is not sent.
+            estimate = self.state.estimated(self.models[j], {k})
+            gradients[j] = estimate.gradient
+            if np.isnan(losses[j]):
+                losses[j] = estimate.loss
+        self.losses[k] = losses
+        self.gradients[k] = gradients
+        self.judgements.append(content.get("held_out", content))
+        self.is_optimistic |= "held_out" not in content
 
     def keep(self, chosen: int) -> None:
+        """Have the nodes' last replies be those about one of the models."""
         for k in self.losses:
-            self.state.last[k] = self.models[chosen], *self._reply(k, chosen)
-            self.state.terms.pop(k, None)
+            reply = self._reply(k, chosen)
+            self.state.last_replies[k] = _LastReply(
+                W=self.models[chosen], loss=reply.loss, gradient=reply.gradient
+            )
+            self.state.corrections.pop(k, None)
 
     def best(self, *, others_may_lose: bool) -> int | None:
-        """The model of the lowest sum that is lower than the one kept so far."""
-        found = [self._sums(W, j)[:2] for j, W in enumerate(self.models)]
-        own, sums = np.array(found).T
-        own_at, at, _ = self._sums(self.at, None)
-        lower = np.isfinite(sums) & (sums < at) & ~self.steep
-        if not others_may_lose:  # than those who do not answer any more
-            lower &= own <= own_at
-        if not lower.any():
+        """The model of the lowest sum that is lower than the one kept so far.
+
+        Unless others may lose, the sum over those who reply is lower, too: the rest do
+        not answer any more, and are only estimated.
+        """
+        sums = [self._sums_at_model(j) for j in range(len(self.models))]
+        of_all = np.array([at_model.of_all for at_model in sums])
+        at_current = self._sums_at_current()
+        is_lower = np.isfinite(of_all) & (of_all < at_current.of_all) & ~self.is_steep
+        if not others_may_lose:
+            of_replying = np.array([at_model.of_replying for at_model in sums])
+            is_lower &= of_replying <= at_current.of_replying
+        if not is_lower.any():
             return None
-        return int(np.argmin(np.where(lower, sums, np.inf)))
+        return int(np.argmin(np.where(is_lower, of_all, np.inf)))
 
-    def _sums(self, W: np.ndarray, j: int | None) -> tuple[float, float, np.ndarray]:
-        return self.state.sums(W, {k: self._reply(k, j) for k in self.losses})
+    def _sums_at_model(self, j: int) -> _Sums:
+        replies = {k: self._reply(k, j) for k in self.losses}
+        return self.state.sums(self.models[j], replies)
 
-    def _reply(self, k: int, j: int | None) -> tuple[float, np.ndarray]:
-        if j is not None:
-            return self.losses[k][j], self.gradients[k][j]
-        model, *last = self.state.last.get(k, (None,))
-        if model is self.at:
-            return tuple(last)
-        return self.losses[k][0], self.gradients[k][0]  # it was put to them again
+    def _sums_at_current(self) -> _Sums:
+        replies = {k: self._reply_about_current(k) for k in self.losses}
+        return self.state.sums(self.current, replies)
+
+    def _reply(self, k: int, j: int) -> _Value:
+        return _Value(loss=self.losses[k][j], gradient=self.gradients[k][j])
+
+    def _reply_about_current(self, k: int) -> _Value:
+        last_reply = self.state.last_replies.get(k)
+        if last_reply is not None and last_reply.W is self.current:
+            return _Value(loss=last_reply.loss, gradient=last_reply.gradient)
+        return self._reply(k, 0)  # it was put to the nodes again, before the others
 
     def change(self, j: int) -> np.ndarray:
-        """Of the gradient of the sum, from the model kept so far to another."""
-        return self._sums(self.models[j], j)[2] - self._sums(self.at, None)[2]
+        """The change of the sum's gradient from the current model to another."""
+        return self._sums_at_model(j).gradient - self._sums_at_current().gradient
 
-    def message(self, kept: int | None, value: float) -> dict:
-        """The message in the history; ``kept`` is None if no model of it is."""
-        if kept is not None:
-            right = self._judged("right")[kept]
-            self.state.accuracy = float(right / self._judged("count"))
+    def message(self, kept_model: int | None, value: float) -> dict:
+        """The message in the history; ``kept_model`` is None if no model of it is."""
+        if kept_model is not None:
+            n_right = self._judged("right")[kept_model]
+            self.state.accuracy = float(n_right / self._judged("count"))
         objective = float(value / self.state.likelihood.n_rows)
         return {"objective": objective, "accuracy": self.state.accuracy}
 
-    def candidates(self, names: list[str]) -> Candidates:
-        count = self._judged("count")
-        losses = self._judged("losses")[:, 0] / count
-        squares = self._judged("squared_gains") / count
+    def report(self, names: Sequence[str]) -> Candidates:
+        """How the candidates of these names did, and which is taken.
+
+        With l_i and m_i the losses of row i by the likeliest model and by a candidate,
+        the gain is the mean of l_i - m_i, and its standard error the root of the
+        variance of l_i - m_i over the number of rows.
+        """
+        n_rows = self._judged("count")
+        losses = self._judged("losses")[:, 0] / n_rows
+        squared_gains = self._judged("squared_gains") / n_rows
         gains = losses[0] - losses
-        errors = np.sqrt(np.maximum(squares - gains**2, 0.0) / count)  # NaN: too steep
-        sure = gains > _SURE * errors
-        chosen = int(np.argmin(np.where(sure, losses, np.inf))) if sure.any() else 0
-        found = [own.tolist() for own in (losses, gains, errors)]
-        return Candidates(names, *found, names[chosen], self.optimistic)
+        variances = np.maximum(squared_gains - gains**2, 0.0)
+        standard_errors = np.sqrt(variances / n_rows)  # NaN: too steep
+        is_sure = gains > _SURE * standard_errors
+        chosen = 0
+        if is_sure.any():
+            chosen = int(np.argmin(np.where(is_sure, losses, np.inf)))
+        return Candidates(
+            names=list(names),
+            losses=losses.tolist(),
+            gains=gains.tolist(),
+            standard_errors=standard_errors.tolist(),
+            chosen=names[chosen],
+            optimistic=self.is_optimistic,
+        )
+
+    def _judged(self, name: str) -> np.ndarray | float:
+        """A sum over the rows of all nodes that judge."""
+        return sum(judgement[name] for judgement in self.judgements)

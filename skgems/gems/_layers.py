@@ -1,6 +1,6 @@
 """The layers of networks in GEMS: hidden ones, the last, and rounds that train all."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from ..federation import Federation, Node, Run, ask_to_retrain
 from ..local import indices_of
 from ..messages import Message
 from ..moments import ClassMoments, fewer_parts, merge_moments, ratio
-from ..networks import HiddenLayers, Layers, Network, one_per_layer
+from ..networks import Coordinates, HiddenLayers, Layers, Network, one_per_layer
 from ..progress import say
 from ..spaces import (
     GEOMETRIES,
@@ -25,69 +25,79 @@ from ..spaces import (
     neuron_importances,
 )
 from ..tuning import mean_parameters
-from ._further import with_further
+from ._further import with_objectives
 from ._likelihood import warn_of_same_rows
 from ._logistic import GEMSLogisticAggregator
-from ._stage import Asked, LinearMerge, LinearStage
+from ._problem import LinearProblem
+from ._stage import LinearMerge, LinearStage
 
 # Activations whose neurons may be scaled: g(a x) = a g(x) for a > 0.
 HOMOGENEOUS = {"relu", "identity"}
+# Clusters of a class that a node sends, of which other nodes draw rows: as many as
+# the likelihood has by default.
+_CLUSTERS = 16
+# Clusters of a node that are kept: those of many classes are merged, to save memory.
+_MOST_PARTS_OF_NODE = 256
+# Clusters of all others that a node is sent, which bounds the message to it.
+_MOST_PARTS_OF_OTHERS = 1024
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MergedHidden:
+    """The hidden layers as they are merged."""
+
+    hidden: HiddenLayers
+    networks: dict[str, Network]  # by node, what is left of each over these layers
+    report: list[dict]  # one for each layer, as `layer_report_` has it
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class HiddenStage:
     """How hidden layers are merged, by the parameters of a GEMSMLPAggregator."""
 
-    outer: BaseAggregator
+    outer: BaseAggregator  # a GEMSMLPAggregator
     activation: tuple[str, ...]  # of each hidden layer
     geometry: Geometry
     retrain_last: bool  # the nodes' own last layers too, over the merged ones
     seed: int  # the same for all nodes: their order does not matter
 
     def plan(self, networks: Mapping[str, Network], classes: np.ndarray) -> Generator:
-        """Plan of (hidden layers, the nodes' last layers over them, report)."""
-        outer, depth, most = self.outer, len(self.activation), self.outer.max_units
-        epsilons = one_per_layer("epsilon_hidden", outer.epsilon_hidden, depth)
-        construction = as_construction(outer.construction_hidden)
-        widths = [network.widths for network in networks.values()]
-        most = 2 * np.max(widths, axis=0) if most == "auto" else [most] * depth
-        # A node that fails to retrain keeps what it had.
-        hidden, report = HiddenLayers(), []
-        for layer, activation in enumerate(self.activation):
-            common = {
-                "activation": activation,
-                "epsilon": float(epsilons[layer]),
-                "geometry": self.geometry.as_settings(),
-                "construction": construction.wire_name,
-                "n_directions": construction.n_directions,
-                "max_radius": construction.max_radius,
-                "random_state": self.seed,
-                "hidden": hidden.as_content(),
-            }
-            replies = yield {
-                name: Message.of("neurons", weights=network.weights[0], **common)
-                for name, network in networks.items()
-            }
+        """Plan whose result is MergedHidden, of networks by the names of the nodes.
+
+        Layer by layer, from the lowest: nodes send the spaces of their neurons, these
+        are merged, and nodes retrain what is above on what comes out of the merged
+        units. A node that fails to retrain keeps what it had.
+        """
+        depth = len(self.activation)
+        epsilons = one_per_layer("epsilon_hidden", self.outer.epsilon_hidden, depth)
+        max_units = self._max_units(networks)
+        networks = dict(networks)
+        hidden = HiddenLayers()
+        report = []
+        for layer in range(depth):
+            replies = yield self._neuron_requests(
+                networks, layer=layer, epsilon=float(epsilons[layer]), hidden=hidden
+            )
             spaces = [_neuron_spaces(reply) for _, reply in replies]
-            known = list(networks.values()), spaces, layer, classes, most[layer] or None
-            merged = self._merge_layer(*known)
-            report.append(_report(merged, spaces, list(networks)))
-            weights = [*hidden.weights, merged.W]
-            hidden = HiddenLayers(weights, self.activation[: layer + 1])
-            above = {}
-            for k, (name, network) in enumerate(networks.items()):
-                own = network.above(1)
-                first = merged.outgoing(k, own.coefs[0])
-                above[name] = replace(own, coefs=(first, *own.coefs[1:]))
-            wanted = self.retrain_last or layer + 1 < depth
-            wanted = wanted and outer.retrain_epochs and len(networks) > 1
-            how = {"epochs": outer.retrain_epochs, "seed": self.seed}
-            how["hidden"] = hidden.as_content()
-            requests = {
-                name: ask_to_retrain(above[name], labels=own.classes.tolist(), **how)
-                for name, own in networks.items()
-                if wanted and own.widths[0]
+            merged = self._merge_layer(
+                list(networks.values()),
+                spaces,
+                layer=layer,
+                classes=classes,
+                max_units=max_units[layer] or None,
+            )
+            report.append(_layer_report(merged, spaces, names=list(networks)))
+            hidden = HiddenLayers(
+                weights=[*hidden.weights, merged.W],
+                activation=self.activation[: layer + 1],
+            )
+            above = {
+                name: _layers_above(network, merged, k)
+                for k, (name, network) in enumerate(networks.items())
             }
+            requests = {}
+            if self._retrains(layer, n_nodes=len(networks)):
+                requests = self._retrain_requests(networks, above, hidden=hidden)
             if requests:
                 replies = yield requests
                 for name, reply in replies:
@@ -96,27 +106,133 @@ class HiddenStage:
                         coefs=reply.content["coefs"],
                         intercepts=reply.content["intercepts"],
                     )
-            networks = {k: own.with_layers(above[k]) for k, own in networks.items()}
-        return hidden, networks, report
+            networks = {
+                name: network.with_layers(above[name])
+                for name, network in networks.items()
+            }
+        return MergedHidden(hidden=hidden, networks=networks, report=report)
 
-    def _merge_layer(self, networks, spaces, layer, classes, most) -> MergedLayer:
-        if len(networks) == 1 and (most is None or len(spaces[0].radii) <= most):
-            n, W = len(spaces[0].radii), spaces[0].centers  # the layer as it is
-            none = np.zeros(n, dtype=np.intp)
-            return MergedLayer(W, np.arange(n), none, np.ones(n), none.astype(bool))
-        pairs, outgoing = list(zip(networks, spaces, strict=True)), None
-        how = {"homogeneous": self.activation[layer] in HOMOGENEOUS}
-        importances = [neuron_importances(s, _outgoing(n), **how) for n, s in pairs]
+    def _max_units(self, networks: Mapping[str, Network]) -> Sequence[int | None]:
+        """Most units of each hidden layer; None or 0: any number."""
+        if self.outer.max_units == "auto":
+            widths = [network.widths for network in networks.values()]
+            return 2 * np.max(widths, axis=0)
+        return [self.outer.max_units] * len(self.activation)
+
+    def _neuron_requests(
+        self,
+        networks: Mapping[str, Network],
+        *,
+        layer: int,
+        epsilon: float,
+        hidden: HiddenLayers,
+    ) -> dict[str, Message]:
+        """Ask for the spaces of the neurons of a layer, over the merged ones below."""
+        construction = as_construction(self.outer.construction_hidden)
+        return {
+            name: Message.of(
+                "neurons",
+                weights=network.weights[0],
+                activation=self.activation[layer],
+                epsilon=epsilon,
+                geometry=self.geometry.as_settings(),
+                construction=construction.wire_name,
+                n_directions=construction.n_directions,
+                max_radius=construction.max_radius,
+                random_state=self.seed,
+                hidden=hidden.as_content(),
+            )
+            for name, network in networks.items()
+        }
+
+    def _merge_layer(
+        self,
+        networks: Sequence[Network],
+        spaces: Sequence[NeuronSpaces],
+        *,
+        layer: int,
+        classes: np.ndarray,
+        max_units: int | None,
+    ) -> MergedLayer:
+        n_neurons = len(spaces[0].radii)
+        if len(networks) == 1 and (max_units is None or n_neurons <= max_units):
+            return _as_it_is(spaces[0])
+        is_homogeneous = self.activation[layer] in HOMOGENEOUS
+        importances = [
+            neuron_importances(
+                of_node, outgoing=_outgoing(network), homogeneous=is_homogeneous
+            )
+            for network, of_node in zip(networks, spaces, strict=True)
+        ]
+        outgoing = None
         if self.outer.include_outgoing and layer == len(self.activation) - 1:
-            outgoing = [n.aligned(classes).coefs[-1].T * s.sizes for n, s in pairs]
-        how |= {"n_clusters": self.outer.n_clusters, "random_state": self.seed}
-        how |= {"importances": importances, "outgoing": outgoing, "max_units": most}
-        merged = merge_neurons(spaces, **how)
-        counts = ", ".join(f"{n} {what}" for what, n in merged.counts().items())
-        which = f"hidden layer {layer + 1} of {len(self.activation)}"
-        units = f"{len(merged.node)} neurons to {merged.n_units} units"
-        say(f"{which}: {units} ({counts})")
+            outgoing = [
+                network.aligned(classes).coefs[-1].T * of_node.sizes
+                for network, of_node in zip(networks, spaces, strict=True)
+            ]
+        merged = merge_neurons(
+            spaces,
+            homogeneous=is_homogeneous,
+            importances=importances,
+            outgoing=outgoing,
+            n_clusters=self.outer.n_clusters,
+            max_units=max_units,
+            random_state=self.seed,
+        )
+        counts = ", ".join(f"{n} {fate}" for fate, n in merged.counts().items())
+        say(
+            f"hidden layer {layer + 1} of {len(self.activation)}: "
+            f"{len(merged.node)} neurons to {merged.n_units} units ({counts})"
+        )
         return merged
+
+    def _retrains(self, layer: int, *, n_nodes: int) -> bool:
+        """Whether nodes retrain what is above a merged layer.
+
+        Above the last hidden layer is the nodes' last layer, which is not needed where
+        the last layer of all is made of moments.
+        """
+        is_needed = self.retrain_last or layer + 1 < len(self.activation)
+        return is_needed and self.outer.retrain_epochs > 0 and n_nodes > 1
+
+    def _retrain_requests(
+        self,
+        networks: Mapping[str, Network],
+        above: Mapping[str, Layers],
+        *,
+        hidden: HiddenLayers,
+    ) -> dict[str, Message]:
+        """Ask the nodes with any neurons to retrain the layers above the merged."""
+        return {
+            name: ask_to_retrain(
+                above[name],
+                labels=network.classes.tolist(),
+                epochs=self.outer.retrain_epochs,
+                seed=self.seed,
+                hidden=hidden.as_content(),
+            )
+            for name, network in networks.items()
+            if network.widths[0]
+        }
+
+
+def _as_it_is(spaces: NeuronSpaces) -> MergedLayer:
+    """The layer of a single node, of which each neuron is a unit."""
+    n_neurons = len(spaces.radii)
+    return MergedLayer(
+        W=spaces.centers,
+        unit=np.arange(n_neurons),
+        node=np.zeros(n_neurons, dtype=np.intp),
+        factor=np.ones(n_neurons),
+        forced=np.zeros(n_neurons, dtype=bool),
+    )
+
+
+def _layers_above(network: Network, merged: MergedLayer, node: int) -> Layers:
+    """A node's layers above its lowest, which go on from the merged units."""
+    above = network.above(1)
+    first = merged.outgoing(node, above.coefs[0])
+    return replace(above, coefs=(first, *above.coefs[1:]))
 
 
 def _outgoing(network: Network) -> np.ndarray:
@@ -141,47 +257,66 @@ def _neuron_spaces(reply: Message) -> NeuronSpaces:
     )
 
 
-def _report(merged: MergedLayer, spaces, names: list[str]) -> dict:
-    starts = np.searchsorted(merged.node, np.arange(len(names)))
-    neurons = [(names[k], int(i - starts[k])) for i, k in enumerate(merged.node)]
-    members = [[] for _ in range(merged.n_units)]
+def _layer_report(
+    merged: MergedLayer, spaces: Sequence[NeuronSpaces], *, names: Sequence[str]
+) -> dict:
+    """What became of the neurons of a layer, each of which is (node name, index)."""
+    first_neurons = np.searchsorted(merged.node, np.arange(len(names)))
+    neurons = [(names[k], int(i - first_neurons[k])) for i, k in enumerate(merged.node)]
+    members: list[list[tuple[str, int]]] = [[] for _ in range(merged.n_units)]
     dropped = []
     for neuron, unit in zip(neurons, merged.unit, strict=True):
-        (members[unit] if unit >= 0 else dropped).append(neuron)
+        if unit >= 0:
+            members[unit].append(neuron)
+        else:
+            dropped.append(neuron)
     return {
         "n_in": len(neurons),
         "n_units": merged.n_units,
         **merged.counts(),
         "members": members,
         "dropped_neurons": dropped,
-        "radii": [space.radii for space in spaces],
+        "radii": [of_node.radii for of_node in spaces],
     }
 
 
 def activation_of(nodes: list[Node]) -> tuple[str, ...]:
+    """The activations of hidden layers that all networks have; errors name the node."""
     # A node that saw one class may have a model without any layers.
     layered = [node for node in nodes if not node.network.is_constant]
+    if not layered:
+        return ()
+    first = layered[0]
+    expected = first.network.activation
     for node in layered:
-        first = layered[0]
-        one, other = first.network.activation, node.network.activation
-        if len(one) != len(other):
-            which = f"{len(other)} hidden layers and node {first.name!r} has {len(one)}"
-            why = "networks may differ in width, not in depth"
-            raise ValueError(f"node {node.name!r} has {which}; {why}.")
-        if one != other:
-            which = f"{list(other)} and node {first.name!r} has {list(one)}"
-            what = f"node {node.name!r} has the activations {which}"
-            raise ValueError(f"{what}; they must be the same.")
-    return layered[0].network.activation if layered else ()
+        activation = node.network.activation
+        if len(activation) != len(expected):
+            raise ValueError(
+                f"node {node.name!r} has {len(activation)} hidden layers and node "
+                f"{first.name!r} has {len(expected)}; networks may differ in width, "
+                "but not in depth."
+            )
+        if activation != expected:
+            raise ValueError(
+                f"node {node.name!r} has the activations {list(activation)} and node "
+                f"{first.name!r} has {list(expected)}; all nodes must have the same."
+            )
+    return expected
 
 
-def last_geometry(value) -> Geometry:
-    own = {"gram": Gram(ridge=0.001, unseen_weight=0.15)}
-    return as_geometry(value, GEOMETRIES | own)
+def last_geometry(geometry: Geometry | str) -> Geometry:
+    """The geometry of last layers; there "gram" has other settings than elsewhere.
+
+    They are part of the documented meaning of GEMSMLPAggregator's parameters.
+    """
+    gram = Gram(ridge=0.001, unseen_weight=0.15)
+    return as_geometry(geometry, {**GEOMETRIES, "gram": gram})
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class MergedLast:
+    """The merged last layer, over merged hidden ones."""
+
     merge: LinearMerge
     hidden: HiddenLayers
     messages: slice  # of the run's history, those that it took
@@ -192,18 +327,26 @@ class MergedLast:
         return Layers.of(weights, self.hidden.activation)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LastLayer:
     """The aggregator of linear models at work on the last layer of a network."""
 
     aggregator: GEMSLogisticAggregator  # a clone, not fitted until `publish`
     stage: LinearStage  # what it is on arrays
-    asked: Asked
+    problem: LinearProblem
     federation: Federation
     run: Run
 
     @classmethod
-    def of(cls, last_layer, outer, federation, run=None, *, seed: int) -> "LastLayer":
+    def of(
+        cls,
+        last_layer: GEMSLogisticAggregator | None,
+        outer: BaseAggregator,
+        federation: Federation,
+        run: Run | None = None,
+        *,
+        seed: int,
+    ) -> "LastLayer":
         """Settle the parameters of a clone, by ``outer`` and ``seed`` where not set."""
         aggregator = settled_last_layer(last_layer, outer)
         for name in ("n_jobs", "memory"):
@@ -213,41 +356,57 @@ class LastLayer:
         if aggregator.random_state is None:
             aggregator.random_state = seed
         run = aggregator._run(federation) if run is None else run
-        asked = Asked.of(federation, federation.classes)
-        return cls(aggregator, aggregator._stage(asked), asked, federation, run)
+        problem = LinearProblem.from_federation(federation, federation.classes)
+        return cls(
+            aggregator=aggregator,
+            stage=aggregator._stage(problem),
+            problem=problem,
+            federation=federation,
+            run=run,
+        )
 
     def with_models(self, weights: Mapping[str, np.ndarray]) -> "LastLayer":
-        nodes = [replace(n, W=weights[n.name], hidden=None) for n in self.asked.nodes]
-        return replace(self, asked=replace(self.asked, nodes=nodes))
+        """The same of these last layers of the nodes, over common hidden layers."""
+        nodes = [
+            replace(node, W=weights[node.name], hidden=None)
+            for node in self.problem.nodes
+        ]
+        return replace(self, problem=replace(self.problem, nodes=nodes))
 
     def over(self, hidden: HiddenLayers, *, share: float = 1.0) -> MergedLast:
         """Fit it over merged layers.
 
         ``share``: of the numbers that nodes may tell about such, the part for this.
         """
-        before = len(self.run.history)
-        asked = replace(self.asked, hidden=hidden, share=share)
-        merge = self.run(self.stage.plan(asked))
-        return MergedLast(merge, hidden, slice(before, len(self.run.history)))
+        n_messages_before = len(self.run.history)
+        problem = replace(self.problem, hidden=hidden, share=share)
+        merge = self.run(self.stage.plan(problem))
+        messages = slice(n_messages_before, len(self.run.history))
+        return MergedLast(merge=merge, hidden=hidden, messages=messages)
 
     def publish(self, merged: MergedLast) -> np.ndarray:
         """Fit the aggregator and have it scored; returns its last layer, calibrated."""
-        likelihood, federation = merged.merge.likelihood, self.federation
+        merge = merged.merge
         # Without public rows, which tune a whole network.
-        asked = replace(self.asked, hidden=merged.hidden)
-        W, outcome = self.aggregator._outcome(self.stage, merged.merge, asked, self.run)
-        if likelihood is not None and not federation.rows_are_shared:
-            warn_of_same_rows(likelihood, federation.names)
-        self.aggregator._warn_of_many_rows(federation)
+        W, attributes = self.aggregator._outcome(
+            stage=self.stage,
+            merge=merge,
+            problem=replace(self.problem, hidden=merged.hidden),
+            run=self.run,
+        )
+        if merge.likelihood is not None and not self.federation.rows_are_shared:
+            warn_of_same_rows(merge.likelihood, self.federation.names)
+        self.aggregator._warn_of_many_rows(self.federation)
+        # Its features are the units of the last hidden layer.
         units = Features(n_features_in=len(W) - 1)
-        inner = replace(federation, features=units).attributes()
-        history = with_further(self.run.history, merged.merge.further, merged.messages)
-        self.aggregator._publish(**inner, **outcome, history_=history)
+        self.aggregator._publish(
+            **replace(self.federation, features=units).attributes(),
+            **attributes,
+            history_=with_objectives(
+                self.run.history, merge.refinement, merged.messages
+            ),
+        )
         return W
-
-
-# Clusters of a class that a node sends; parts kept of it; parts that it gets of others.
-_CLUSTERS, _MOST_OWN, _MOST_PARTS = 16, 256, 1024
 
 
 def clusters_request(min_cluster_size: int) -> Message:
@@ -303,98 +462,187 @@ def last_layer_of_settings(content: Mapping) -> GEMSLogisticAggregator:
     )
 
 
-def train_rounds(
-    merged: MergedLast, last: LastLayer, *, n_rounds, epochs, coordinates, seed, share
-) -> MergedLast:
-    """Have nodes train a network in all rounds but one, also on Gaussians of others.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainingRounds:
+    """Rounds in which all nodes train a network, and the mean of theirs is the next.
 
-    In coordinates of the features, with one seed: the order of nodes does not matter.
-    It stays what it was unless their loss becomes lower.
+    A node trains on its rows, and on rows drawn from the clusters that the other nodes
+    sent, so that it does not forget their classes.
     """
-    asked = last.asked
 
-    def plan():  # of (layers that the nodes trained in turns, their losses before)
-        request = clusters_request(last.aggregator.min_cluster_size)
-        replies = yield dict.fromkeys(asked.names, request)
-        rows = _RowsOfOthers(replies, asked.classes)
-        rng = np.random.RandomState(seed)
-        layers, at_start = merged.layers, {}
-        if coordinates is not None:
-            layers = coordinates.take_in(layers)
-        for number in range(2, n_rounds + 1):
-            own_seed = int(rng.randint(2**31 - 1))
-            how = {"epochs": epochs, "seed": own_seed, "coordinates": coordinates}
-            requests = {}
-            for node in asked.nodes:
-                own = asked.labels_of_rows(node) | {"others": rows.of_others(node.name)}
-                requests[node.name] = ask_to_retrain(layers, **own, **how)
-            replies = yield requests
-            layers, losses = _mean(replies, layers, rows.counts)
-            at_start = at_start or losses
-            n_rows = [rows.counts[name] for name in losses]
-            before = np.average(list(losses.values()), weights=n_rows)
-            say(f"round {number} of {n_rounds}: log-loss before {before:.4f}")
-        if coordinates is not None:
-            layers = coordinates.give_back(layers)
-        return layers, at_start
+    problem: LinearProblem
+    n_rounds: int  # the first of them is the one in which layers were merged
+    epochs: int
+    coordinates: Coordinates | None  # of the features, in which networks are trained
+    seed: int  # one for all nodes: their order does not matter
+    min_cluster_size: int
 
-    def improved(before: Mapping, layers: Layers):  # whether the nodes' loss is lower
-        some = [node for node in asked.nodes if node.name in before]
-        among = replace(asked, nodes=some, hidden=HiddenLayers.of(layers))
-        common = {"W": layers.last, "factors": np.ones(1), "of": "learning"}
-        replies = yield among.messages("evaluate", asked.labels_of_rows, **common)
-        found = {name: reply.content for name, reply in replies}
-        counts = {name: own["count"] for name, own in found.items()}
-        losses = {k: float(own["losses"][0]) / counts[k] for k, own in found.items()}
-        return _lower(losses, before, counts)
+    def plan(self, layers: Layers) -> Generator:
+        """Plan whose result is (trained layers, losses by node before the training).
 
-    trained, before = last.run(plan())
-    other = last.over(HiddenLayers.of(trained), share=share)
-    return other if last.run(improved(before, other.layers)) else merged
+        Losses are log-losses in nats a row.
+        """
+        request = clusters_request(self.min_cluster_size)
+        replies = yield dict.fromkeys(self.problem.names, request)
+        clusters = _ClustersOfNodes(replies, self.problem.classes)
+        rng = np.random.RandomState(self.seed)
+        losses_at_start: dict[str, float] = {}
+        if self.coordinates is not None:
+            layers = self.coordinates.take_in(layers)
+        for number in range(2, self.n_rounds + 1):
+            replies = yield self._retrain_requests(
+                layers, clusters, seed=int(rng.randint(2**31 - 1))
+            )
+            reader = _TrainedReader(clusters.n_rows)
+            layers = reader.mean(replies, start=layers)
+            losses_at_start = losses_at_start or reader.losses
+            mean_loss = np.average(
+                list(reader.losses.values()),
+                weights=[clusters.n_rows[name] for name in reader.losses],
+            )
+            say(f"round {number} of {self.n_rounds}: log-loss before {mean_loss:.4f}")
+        if self.coordinates is not None:
+            layers = self.coordinates.give_back(layers)
+        return layers, losses_at_start
+
+    def _retrain_requests(
+        self, layers: Layers, clusters: "_ClustersOfNodes", *, seed: int
+    ) -> dict[str, Message]:
+        requests = {}
+        for node in self.problem.nodes:
+            row_labels = self.problem.row_labels_content(node)
+            requests[node.name] = ask_to_retrain(
+                layers,
+                labels=row_labels["labels"],
+                columns=row_labels["columns"],
+                others=clusters.of_others(node.name),
+                epochs=self.epochs,
+                seed=seed,
+                coordinates=self.coordinates,
+            )
+        return requests
+
+    def is_lower_plan(
+        self, layers: Layers, *, losses_before: Mapping[str, float]
+    ) -> Generator:
+        """Plan whose result is whether the nodes' loss by the layers is lower."""
+        nodes = [node for node in self.problem.nodes if node.name in losses_before]
+        problem = replace(self.problem, nodes=nodes, hidden=HiddenLayers.of(layers))
+        replies = yield problem.requests(
+            "evaluate",
+            [problem.row_labels_content(node) for node in nodes],
+            W=layers.last,
+            factors=np.ones(1),
+            of="learning",
+        )
+        contents = {name: reply.content for name, reply in replies}
+        n_rows = {name: content["count"] for name, content in contents.items()}
+        losses = {
+            name: float(content["losses"][0]) / n_rows[name]
+            for name, content in contents.items()
+        }
+        return _is_lower(losses, losses_before, n_rows=n_rows)
 
 
-class _RowsOfOthers:
-    """Moments of the rows of nodes, and whose each part is."""
+def train_rounds(
+    merged: MergedLast,
+    last: LastLayer,
+    *,
+    n_rounds: int,
+    epochs: int,
+    coordinates: Coordinates | None,
+    seed: int,
+    share: float,
+) -> MergedLast:
+    """Have nodes train a merged network, and merge the last layer of it anew.
 
-    def __init__(self, replies, classes: np.ndarray) -> None:
+    The network stays what it was unless the nodes' loss becomes lower. ``share`` is of
+    the numbers that nodes may tell about hidden layers, the part for the new ones.
+    """
+    rounds = TrainingRounds(
+        problem=last.problem,
+        n_rounds=n_rounds,
+        epochs=epochs,
+        coordinates=coordinates,
+        seed=seed,
+        min_cluster_size=last.aggregator.min_cluster_size,
+    )
+    layers, losses_before = last.run(rounds.plan(merged.layers))
+    trained = last.over(HiddenLayers.of(layers), share=share)
+    is_lower = last.run(
+        rounds.is_lower_plan(trained.layers, losses_before=losses_before)
+    )
+    return trained if is_lower else merged
+
+
+class _ClustersOfNodes:
+    """Clusters of the rows of all nodes, and whose each is."""
+
+    def __init__(
+        self, replies: Iterable[tuple[str, Message]], classes: np.ndarray
+    ) -> None:
         moments: dict[str, ClassMoments] = {}
         for name, reply in replies:
-            own = ClassMoments.from_arrays(reply.content["moments"])
-            own = own.renamed(indices_of(reply.content["labels"], classes))
-            own = replace(own, part_squares=None)  # rows have those of classes
-            moments[name] = fewer_parts(own, _MOST_OWN)
-        self.counts = {name: own.n_rows for name, own in moments.items()}
-        self.merged = merged = merge_moments(moments.values())
+            of_node = ClassMoments.from_arrays(reply.content["moments"])
+            of_node = of_node.renamed(indices_of(reply.content["labels"], classes))
+            # Rows are drawn with the squares of their class, not of their cluster.
+            of_node = replace(of_node, part_squares=None)
+            moments[name] = fewer_parts(of_node, _MOST_PARTS_OF_NODE)
+        self.n_rows = {name: of_node.n_rows for name, of_node in moments.items()}
+        self._merged = merged = merge_moments(moments.values())
         # By class, within one by what they hold: the order of nodes is not to matter.
-        away = (merged.means - merged.mean()) ** 2 @ ratio(1.0, merged.within())
-        self.order = np.lexsort((away, merged.counts, merged.columns))
-        owners = [name for name, own in moments.items() for _ in own.counts]
-        self.owners = np.array(owners, dtype=object)[self.order]
+        distances = (merged.means - merged.mean()) ** 2 @ ratio(1.0, merged.within())
+        self._order = np.lexsort((distances, merged.counts, merged.columns))
+        owners = [name for name, of_node in moments.items() for _ in of_node.counts]
+        self._owners = np.array(owners, dtype=object)[self._order]
 
     def of_others(self, name: str) -> dict | None:
         """Moments of all but one node, as in messages; None if there is no other."""
-        if len(self.counts) < 2:
+        if len(self.n_rows) < 2:
             return None
-        # Of variances within a class all nodes have a share.
-        kept = self.order[self.owners != name]
-        others = fewer_parts(self.merged.some_parts(kept), _MOST_PARTS)
+        # Variances within a class are those of all nodes: this one has a share in them.
+        parts_of_others = self._order[self._owners != name]
+        others = fewer_parts(
+            self._merged.some_parts(parts_of_others), _MOST_PARTS_OF_OTHERS
+        )
         return others.as_arrays(dtype="float32")
 
 
-def _mean(replies, start: Layers, counts: Mapping[str, float]) -> tuple[Layers, dict]:
-    losses: dict[str, float] = {}
+class _TrainedReader:
+    """Reads networks that nodes have trained, so that one at a time is in memory."""
 
-    def trained():
-        for name, reply in replies:
-            content = reply.content
-            losses[name] = content["loss"]
-            yield [*content["coefs"], *content["intercepts"]], counts[name]
+    def __init__(self, n_rows: Mapping[str, float]) -> None:
+        self._n_rows = n_rows  # of each node
+        self.losses: dict[str, float] = {}  # of the network that the node was sent
 
-    mean, depth = mean_parameters(trained()), len(start.coefs)
-    return Layers(mean[:depth], mean[depth:], start.activation), losses
+    def mean(self, replies: Iterable[tuple[str, Message]], *, start: Layers) -> Layers:
+        """The mean of the networks over all rows, of the shape of ``start``."""
+        parameters = mean_parameters(
+            self._read(name, reply.content) for name, reply in replies
+        )
+        depth = len(start.coefs)
+        return Layers(
+            coefs=parameters[:depth],
+            intercepts=parameters[depth:],
+            activation=start.activation,
+        )
+
+    def _read(self, name: str, content: Mapping) -> tuple[list[np.ndarray], float]:
+        """The parameters of a node's network, and their weight."""
+        self.losses[name] = content["loss"]
+        return [*content["coefs"], *content["intercepts"]], self._n_rows[name]
 
 
-def _lower(losses, others, counts) -> bool:
-    both = [name for name in losses if name in others]
-    change = sum(counts[name] * (losses[name] - others[name]) for name in both)
+def _is_lower(
+    losses: Mapping[str, float],
+    losses_before: Mapping[str, float],
+    *,
+    n_rows: Mapping[str, float],
+) -> bool:
+    """Whether losses a row are lower in sum over the rows of nodes that have both."""
+    change = sum(
+        n_rows[name] * (losses[name] - losses_before[name])
+        for name in losses
+        if name in losses_before
+    )
     return bool(change < 0)

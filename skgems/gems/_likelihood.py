@@ -1,4 +1,16 @@
-"""The likeliest linear model for the sums that nodes send; nodes that do not fit."""
+"""The likeliest linear model for the sums that nodes send; nodes that do not fit.
+
+With x a row, y its class, w its weight and ``p(y | x; W)`` the softmax of its logits,
+the aggregate minimises over all rows of all nodes
+
+    sum_i -w_i log p(y_i | x_i; W)  +  |W[:-1]|^2 / (2 C)
+
+where intercepts have no penalty, and of two classes the one weight w, for columns -w/2
+and w/2, has |w|^2 / (2 C), as in LogisticRegression. The moments of the rows say what
+this sum would be if rows were Gaussian, and the nodes' gradients at their own models
+correct its slope where they are not (`skgems.moments.Likelihood`). With epsilon given
+W has to lie in all spaces, too.
+"""
 
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
@@ -8,25 +20,48 @@ import numpy as np
 
 from ..base import warn_user
 from ..federation import NodesDisagreeWarning, SameRowsWarning, warn_of_variances
-from ..moments import ClassMoments, Likelihood, Span, merge_moments, moments_kind
+from ..moments import ClassMoments, Likelihood, NodeLoss, Span
 from ..pooled import PooledForm, common_form
 from ..progress import say
-from ..spaces import intersect, likeliest
-from ._further import OF_MODELS, SHARES, NodesSum, Rounds, further_plan
+from ..spaces import GoodEnoughSpace, intersect, likeliest
+from ._further import OF_MODELS, SHARES, Rounds, SumOfLosses, refinement_plan
 from ._penalties import Penalty, agreed_penalty
-from ._stage import Asked, LinearMerge, LinearStage, of_two
-from ._sums import NodeSums, Sums, agreed_weights, merged_or_held, named
+from ._problem import LinearProblem
+from ._stage import LinearMerge, LinearStage, NodeSpaces, without_common_logit
+from ._sums import (
+    NodeSums,
+    RepliesReader,
+    Sums,
+    agree_on_class_weight,
+    first_of,
+    merge_as_matrices,
+    merge_unless_all_have_roots,
+)
 
-# Nats a row that a step gains at least; over units of networks the optimum is flat.
-_TOL, _TOL_OF_UNITS = 1e-7, 1e-10
+# The search for the likeliest model ends where a step gains less, in nats a row.
+_TOL = 1e-7
+# The same over units of networks, where the optimum is flat: steps that gain little
+# still go far.
+_TOL_OF_UNITS = 1e-10
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _WeightedSums:
+    """Sums of all nodes in which the rows of each count by the node's weight."""
+
+    problem: LinearProblem
+    sums: Sums
+    losses: list[NodeLoss]  # with weights of classes and of nodes
+    weights: np.ndarray  # (n_nodes,), how often the rows of each node count
+    likelihood: Likelihood  # of all these losses
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LikelihoodStage(LinearStage):
     """How linear models are merged by likelihood; see GEMSLogisticAggregator."""
 
-    asked_moments: Mapping  # what nodes are asked of their rows
-    C: float | str  # "members": theirs, as fit_intercept
+    moments_settings: Mapping  # what nodes are asked of their rows
+    C: float | str  # "members": that of the nodes' classifiers, as fit_intercept
     fit_intercept: bool | str
     rounds: Rounds
     seed: int | None
@@ -37,253 +72,467 @@ class LikelihoodStage(LinearStage):
 
     @property
     def is_bounded(self) -> bool:
+        """Whether the model has to lie in the nodes' good-enough spaces."""
         return any(epsilon != "auto" for epsilon in self.epsilons)
 
-    def plan(self, asked: Asked) -> Generator:
-        sums = yield from self._sums_plan(asked, keep_scatter=self.is_bounded)
-        losses, classes = sums.weighed(), asked.classes
-        weights = np.ones(len(losses))  # how often the rows of each node count
-        if self.node_weight is not None:
-            n_rows = np.array([node.moments.n_rows for node in losses])
-            weights = self.node_weight / self.node_weight.sum() * n_rows.sum() / n_rows
-            losses = [n.weighted(w) for n, w in zip(losses, weights, strict=True)]
-        likelihood = sums.likelihood(losses)
-        self._warn_of_classes(classes, likelihood.seen)
-        form, spaces = sums.form, None
-        if self.is_bounded:
-            reason = form.reason or "epsilon bounds the model."
-            form = replace(form, kind=None, reason=reason)
-        elif form.kind is not None and not likelihood.seen.all():
-            form = replace(form, kind=None, reason="some classes have no rows.")
-        W = np.zeros((sums.n_features + 1, len(classes)))
-        if len(classes) > 1 and form.kind is not None:
+    def plan(self, problem: LinearProblem) -> Generator:
+        """Plan whose result is a LinearMerge."""
+        sums = yield from self._sums_plan(problem, keeps_scatter=self.is_bounded)
+        weighted = self._weighted(problem, sums)
+        likelihood = weighted.likelihood
+        self._warn_of_classes(problem.classes, likelihood.seen)
+        form = self._form_unless_bounded(sums.form, likelihood)
+        W = np.zeros((sums.n_features + 1, len(problem.classes)))
+        has_classes = len(problem.classes) > 1
+        if has_classes and form.kind is not None:
             try:
-                W, form = form.fit(likelihood.loss.moments.by_class(), classes)
-            except ValueError as error:  # these moments do not make it
+                W, form = form.fit(likelihood.loss.moments.by_class(), problem.classes)
+            except ValueError as error:  # the pooled model cannot be made of these sums
                 form = replace(form, kind=None, reason=str(error))
             if form.kind is not None and sums.span is not None:
                 W = sums.span.to_rows(W)
-        if len(classes) > 1 and form.kind is None:
-            found = self._searched(sums, likelihood, losses, weights, asked)
-            merge, spaces = yield from found
+        node_spaces: NodeSpaces | None = None
+        if has_classes and form.kind is None:
+            merge, node_spaces = yield from self._search_plan(weighted)
         else:
-            factor = 1.0
-            if form.kind in ("ridge", "nearest_centroid"):
-                # Their decision values are no logits.
-                factor = likelihood.inverse_temperature(likelihood.from_rows(W))
-            known = {"likelihood": likelihood, "factor": factor}
-            merge = LinearMerge(W, **known, judged=factor * W)
+            merge = _merge_of_sums(W, form=form, likelihood=likelihood)
         say(f"likelihood of {merge.likelihood.n_rows:g} rows")
         if self.is_bounded:
-            if spaces is None:
-                spaces = yield from self._scaled_spaces(asked)
-            merge = self._within(merge, losses, *spaces)
-        return replace(merge, form=form, W=of_two(merge.W))
+            if node_spaces is None:
+                node_spaces = yield from self._scaled_spaces_plan(problem)
+            merge = self._bounded(merge, losses=weighted.losses, of_nodes=node_spaces)
+        return replace(merge, form=form, W=without_common_logit(merge.W))
 
-    def _searched(self, sums, likelihood, losses, weights, asked) -> Generator:
-        """Plan of the likeliest model, and of the nodes' spaces if it asks for them."""
-        if self.asked_moments["kind"] == "auto" and sums.merged.is_diagonal:
+    def _weighted(self, problem: LinearProblem, sums: Sums) -> _WeightedSums:
+        losses = sums.class_weighted_losses()
+        weights = np.ones(len(losses))
+        if self.node_weight is not None:
+            n_rows = np.array([loss.moments.n_rows for loss in losses])
+            # The rows of node k count v_k / sum(v) of all rows, v the nodes' weights.
+            weights = self.node_weight / self.node_weight.sum() * n_rows.sum() / n_rows
+            losses = [
+                loss.weighted(weight)
+                for loss, weight in zip(losses, weights, strict=True)
+            ]
+        return _WeightedSums(
+            problem=problem,
+            sums=sums,
+            losses=losses,
+            weights=weights,
+            likelihood=sums.likelihood(losses),
+        )
+
+    def _form_unless_bounded(
+        self, form: PooledForm, likelihood: Likelihood
+    ) -> PooledForm:
+        """The function of sums that the aggregate may be, or the reason why none."""
+        if self.is_bounded:
+            reason = form.reason or "epsilon bounds the model."
+            return replace(form, kind=None, reason=reason)
+        if form.kind is not None and not likelihood.seen.all():
+            return replace(form, kind=None, reason="some classes have no rows.")
+        return form
+
+    def _search_plan(self, weighted: _WeightedSums) -> Generator:
+        """Plan of the likeliest model, and of the nodes' spaces if it asked for them.
+
+        The result is (LinearMerge, NodeSpaces or None).
+        """
+        sums = weighted.sums
+        problem = weighted.problem
+        if self.moments_settings["kind"] == "auto" and sums.merged.is_diagonal:
             warn_of_variances(sums.merged.n_features)
-        tol = _TOL_OF_UNITS if asked.hidden.weights else _TOL
-        likelihood, found = likelihood.bounded(tol=tol)
-        # What further messages find is far from Gaussian where rows are few.
-        judged, spaces, further = likelihood.to_rows(found), None, None
+        likelihood, W = weighted.likelihood.bounded(
+            tol=_TOL_OF_UNITS if problem.hidden.weights else _TOL
+        )
+        # What further messages find is far from Gaussian where rows are few, so nodes
+        # of another rule are found by the model of one message.
+        W_of_one_message = likelihood.to_rows(W)
+        node_spaces = None
+        refinement = None
         if self.rounds.n > 1:
             if "consensus" in self.rounds.candidates:
-                spaces = yield from self._scaled_spaces(asked)
-            candidates = self._candidates(found, likelihood, losses, asked, spaces)
-            given = NodesSum(likelihood, losses, weights, asked), candidates
-            further = yield from further_plan(*given, self.rounds, self.seed)
-            found, likelihood = further.W, further.likelihood
-        W = likelihood.to_rows(likelihood.never_unseen(found))
+                node_spaces = yield from self._scaled_spaces_plan(problem)
+            refinement = yield from refinement_plan(
+                SumOfLosses(
+                    likelihood=likelihood,
+                    node_losses=weighted.losses,
+                    weights=weighted.weights,
+                    problem=problem,
+                ),
+                candidates=self._candidates(
+                    W,
+                    likelihood=likelihood,
+                    weighted=weighted,
+                    spaces=None if node_spaces is None else node_spaces.spaces,
+                ),
+                rounds=self.rounds,
+                seed=self.seed,
+            )
+            W = refinement.W
+            likelihood = refinement.likelihood
+        W = likelihood.to_rows(likelihood.never_unseen(W))
+        # What all logits have in common changes no probability.
         W -= W.mean(axis=1, keepdims=True)
-        merge = LinearMerge(W, likelihood=likelihood, further=further, judged=judged)
-        return merge, spaces
+        merge = LinearMerge(
+            W=W,
+            likelihood=likelihood,
+            refinement=refinement,
+            W_of_one_message=W_of_one_message,
+        )
+        return merge, node_spaces
 
-    def likelihood_plan(self, asked: Asked) -> Generator:
-        sums = yield from self._sums_plan(asked, keep_scatter=False, spans=False)
-        return sums.likelihood(sums.weighed()), sums
+    def likelihood_plan(self, problem: LinearProblem) -> Generator:
+        """Plan whose result is (Likelihood, Sums), of features as they are."""
+        sums = yield from self._sums_plan(problem, keeps_scatter=False, spans=False)
+        return sums.likelihood(sums.class_weighted_losses()), sums
 
-    def _candidates(self, found, likelihood, losses, asked, spaces) -> dict:
-        """Models by name, on rows less the origin; the likeliest first."""
-        candidates = {"likelihood": found}
+    def _candidates(
+        self,
+        likeliest_W: np.ndarray,
+        *,
+        likelihood: Likelihood,
+        weighted: _WeightedSums,
+        spaces: Sequence[GoodEnoughSpace] | None,
+    ) -> dict[str, np.ndarray]:
+        """Models by name, on rows less the origin; the likeliest first.
+
+        ``spaces`` are needed for "consensus" alone.
+        """
+        candidates = {"likelihood": likeliest_W}
         for name in self.rounds.candidates:
             if name in SHARES:
-                other = likelihood.with_share(losses, SHARES[name])
-                candidates[name] = other.descended(found)
+                with_share = likelihood.with_share(weighted.losses, SHARES[name])
+                candidates[name] = with_share.descended(likeliest_W)
                 continue
             if name == "lda":
                 W = likelihood.discriminant_analysis()
             elif name == "consensus":
-                W = likelihood.from_rows(intersect(spaces[1], method=name).point)
+                W = likelihood.from_rows(intersect(spaces, method="consensus").point)
             else:
-                seen = np.sum([node.known for node in asked.nodes], axis=0)
-                total = sum(node.W * node.known for node in asked.nodes)
-                W = likelihood.from_rows(total / np.maximum(seen, 1))
+                W = likelihood.from_rows(_average_model(weighted.problem))
             W = likelihood.with_zero_row(W)
+            # They are as sure as their own method makes them: as sure as is likeliest.
             candidates[name] = likelihood.inverse_temperature(W) * W
         # What all outputs have in common is no part of a step.
-        seen, named = likelihood.seen, candidates.items()
-        return {k: W * seen - np.outer(W[:, seen].mean(axis=1), seen) for k, W in named}
+        seen = likelihood.seen
+        return {
+            name: W * seen - np.outer(W[:, seen].mean(axis=1), seen)
+            for name, W in candidates.items()
+        }
 
-    def _sums_plan(self, asked: Asked, *, keep_scatter: bool, spans=True) -> Generator:
-        """What nodes replied, summed; by ``spans`` in fewer coordinates, if need be."""
-        nodes, classes, known = asked.nodes, asked.classes, []
-        has_layers = len(asked.hidden.weights) > 0
-        replies = yield asked.messages(
-            "moments",
+    def _sums_plan(
+        self, problem: LinearProblem, *, keeps_scatter: bool, spans: bool = True
+    ) -> Generator:
+        """Plan whose result is Sums: what nodes replied to "moments", summed.
+
+        With ``spans`` they are in fewer coordinates, where all nodes have fewer rows
+        than features; with ``keeps_scatter`` losses keep second moments of each node.
+        """
+        if problem.hidden.weights:
             # What is left of a network over merged layers is nobody's own model.
-            lambda node: {"model": None if has_layers else "own"},
-            **self.asked_moments,
-            **({"share": asked.share} if has_layers else {}),
+            replies = yield problem.requests(
+                "moments",
+                [{"model": None}] * len(problem.nodes),
+                **self.moments_settings,
+                share=problem.share,
+            )
+        else:
+            replies = yield problem.requests(
+                "moments",
+                [{"model": "own"}] * len(problem.nodes),
+                **self.moments_settings,
+            )
+        reader = RepliesReader(
+            problem,
+            kind=self.moments_settings["kind"],
+            keeps_scatter=keeps_scatter,
+            node_weight=self.node_weight,
+        )
+        merged, with_roots = merge_unless_all_have_roots(
+            reader.read_all(replies), len(problem.classes)
+        )
+        return self._sums(
+            problem,
+            node_sums=reader.node_sums,
+            merged=merged,
+            with_roots=with_roots,
+            spans=spans and not keeps_scatter,
         )
 
-        def arriving():
-            for k, (node, (_, reply)) in enumerate(zip(nodes, replies, strict=True)):
-                own, moments = NodeSums.of(node, reply.content, classes, keep_scatter)
-                if has_layers and self._merges_matrices(moments, len(classes)):
-                    # A node with few rows tells variances of units alone.
-                    moments = moments.with_zero_covariances()
-                say(
-                    f"node {k + 1} of {len(nodes)} ({node.name}): "
-                    f"{moments.n_rows:g} rows in {len(moments.counts)} parts"
-                )
-                known.append(own)
-                if self.node_weight is not None:
-                    # By rows of all, which are not known yet.
-                    moments = moments.weighted(self.node_weight[k] / moments.n_rows)
-                yield moments
-
-        merged, held = merged_or_held(arriving(), len(classes))
-        form, agreed = self._form(known, classes, has_layers)
-        # How a model's rows are dealt over nodes is not to matter.
-        alike = Counter()
-        for own in known:
-            alike[own.model] += own.loss.moments.n_rows
-        losses = [replace(own.loss, n_alike=alike[own.model]) for own in known]
-        scaled, span = has_layers or any(own.scaled for own in known), None
-        penalty = self._penalty(known, has_layers, warns=form.kind is None)
-        if held and spans and not keep_scatter and form.kind in (None, "ridge"):
-            zero_row = penalty.zero_row if form.kind is None else None
-            span = Span.of(held, scaled=scaled and form.kind is None, zero_row=zero_row)
+    def _sums(
+        self,
+        problem: LinearProblem,
+        *,
+        node_sums: Sequence[NodeSums],
+        merged: ClassMoments | None,
+        with_roots: list[ClassMoments],
+        spans: bool,
+    ) -> Sums:
+        """Sums of what was read; ``merged`` is None if all are ``with_roots``."""
+        classes = problem.classes
+        has_layers = len(problem.hidden.weights) > 0
+        form, class_weight = self._form(
+            node_sums, classes=classes, has_layers=has_layers
+        )
+        penalty = self._penalty(
+            node_sums, has_layers=has_layers, warns=form.kind is None
+        )
+        losses = _with_rows_of_equal_models(node_sums)
+        scaled = has_layers or any(node.scaled for node in node_sums)
+        span = None
+        if spans:
+            span = _span_of(
+                with_roots, form=form, scaled=scaled, zero_row=penalty.zero_row
+            )
         if span is not None:
             scaled = False  # units are those of its coordinates
-            held = [span.moments(own, len(classes)) for own in held]
-            pairs = zip(losses, held, strict=True)
-            losses = [node.in_span(span, moments) for node, moments in pairs]
+            with_roots = [span.moments(moments, len(classes)) for moments in with_roots]
+            losses = [
+                loss.in_span(span, moments)
+                for loss, moments in zip(losses, with_roots, strict=True)
+            ]
             penalty = penalty.in_span(span)
         if merged is None:
-            merged = merge_moments(own.with_matrices(len(classes)) for own in held)
+            merged = merge_as_matrices(with_roots, len(classes))
         if self.node_weight is not None:
-            n_rows = sum(node.moments.n_rows for node in losses)
+            # Moments of node k were divided by its rows and multiplied by its weight.
+            n_rows = sum(loss.moments.n_rows for loss in losses)
             merged = merged.weighted(n_rows / self.node_weight.sum())
-        return Sums(losses, merged, classes, form, scaled, agreed, span, penalty)
-
-    def _merges_matrices(self, moments: ClassMoments, n_classes: int) -> bool:
-        """Whether nodes with many rows are asked for covariances of units."""
-        kind = self.asked_moments["kind"]
-        return moments_kind(kind, moments.n_features, n_classes) != "diagonal"
+        return Sums(
+            losses=losses,
+            merged=merged,
+            classes=classes,
+            form=form,
+            scaled=scaled,
+            agreed_class_weight=class_weight,
+            span=span,
+            penalty=penalty,
+        )
 
     def _penalty(
-        self, known: Sequence[NodeSums], has_layers: bool, *, warns: bool
+        self, node_sums: Sequence[NodeSums], *, has_layers: bool, warns: bool
     ) -> Penalty:
-        moments = [node.loss.moments for node in known]
-        saying = [node.penalty for node in known if node.penalty is not None]
-        return agreed_penalty(
+        moments = [node.loss.moments for node in node_sums]
+        if has_layers:
             # A network's penalty is of all its layers, no guide to that of the last.
-            [] if has_layers else saying,
+            penalties = []
+        else:
+            penalties = [node.penalty for node in node_sums if node.penalty is not None]
+        return agreed_penalty(
+            penalties,
             C=self.C,
             fit_intercept=self.fit_intercept,
-            n_rows=sum(own.n_rows for own in moments),
+            n_rows=sum(of_node.n_rows for of_node in moments),
             n_features=moments[0].n_features,
             # Others than the likeliest model have no penalty.
             warns=warns and self.intersection == "likelihood",
         )
 
-    def _form(self, known: Sequence[NodeSums], classes: np.ndarray, has_layers: bool):
-        rounded = [own.name for own in known if own.is_rounded]
-        forms = {own.name: own.form for own in known if own.form is not None}
-        why = "no node has a model of two classes."
-        if has_layers:
-            forms, why = {}, "networks are not functions of sums."
-        form = common_form(forms) if forms else PooledForm(None, reason=why)
-        if rounded and form.kind is not None:
-            reason = f"node {rounded[0]!r} sends its moments with fewer digits."
-            form = replace(form, reason=reason)
-        given = self.asked_moments["class_weight"]
-        if given == "members":
-            return form, agreed_weights(known, classes, warns=form.kind is None)
+    def _form(
+        self, node_sums: Sequence[NodeSums], *, classes: np.ndarray, has_layers: bool
+    ) -> tuple[PooledForm, str | list | None]:
+        """What the aggregate is as a function of sums, and weights of classes."""
+        form = _form_of_classifiers(node_sums, has_layers=has_layers)
+        class_weight = self.moments_settings["class_weight"]
+        if class_weight == "members":
+            agreed = agree_on_class_weight(node_sums, classes, warns=form.kind is None)
+            return form, agreed
         if form.kind == "ridge":
-            form = replace(form, parameters={**form.parameters, "class_weight": given})
-        elif given is not None:
-            form = PooledForm(None, reason=f"class_weight={given!r} is given.")
-        return form, given
+            parameters = {**form.parameters, "class_weight": class_weight}
+            return replace(form, parameters=parameters), class_weight
+        if class_weight is not None:
+            # Other functions of sums know no weights of classes.
+            reason = f"class_weight={class_weight!r} is given."
+            return PooledForm(None, reason=reason), class_weight
+        return form, None
 
     def _warn_of_classes(self, classes: np.ndarray, seen: np.ndarray) -> None:
-        given, known = self.asked_moments["class_weight"], classes.tolist()
-        pairs = given if isinstance(given, list) else []
-        unknown = [label for label, _ in pairs if label not in known]
+        """Warn of weights of unknown classes, and of known ones without any rows.
+
+        ``seen`` says of each class whether the sums have rows of it, (n_classes,).
+        """
+        class_weight = self.moments_settings["class_weight"]
+        labels = classes.tolist()
+        weighted = class_weight if isinstance(class_weight, list) else []
+        unknown = [label for label, _ in weighted if label not in labels]
         if unknown:
             warn_user(
                 f"class_weight names the classes {unknown}, which no node has seen, so "
-                f"that it says nothing of them. Nodes have seen {known}."
+                f"these weights have no effect. Nodes have seen {labels}."
             )
         if not seen.all():
             warn_user(
-                f"Nothing is known of the classes {classes[~seen].tolist()}: no node "
-                "has as many rows of them as its min_rows or min_cluster_size asks: "
-                "they are never predicted. Give fit rows of them, or smaller bounds."
+                f"Nothing is known of the classes {classes[~seen].tolist()}, so they "
+                "are never predicted: no node has as many rows of them as its min_rows "
+                "or min_cluster_size asks for. Give fit rows of them, or set smaller "
+                "bounds."
             )
 
-    def spaces_around_plan(self, W: np.ndarray, asked: Asked) -> Generator:
-        sums = yield from self._sums_plan(asked, keep_scatter=True)
-        _, spaces = yield from self._scaled_spaces(asked)
-        return self._on_scale_of(W, sums.losses, spaces)[0]
+    def spaces_around_plan(self, W: np.ndarray, problem: LinearProblem) -> Generator:
+        """Plan of the spaces of all nodes on the scale of a fitted aggregate W."""
+        sums = yield from self._sums_plan(problem, keeps_scatter=True)
+        node_spaces = yield from self._scaled_spaces_plan(problem)
+        scales = self._scales_of(W, sums.losses)
+        return _scaled_spaces(node_spaces.spaces, scales)
 
-    def _scaled_spaces(self, asked: Asked) -> Generator:
-        return self.spaces_plan(asked, self.scale_logits is not False)
+    def _scaled_spaces_plan(self, problem: LinearProblem) -> Generator:
+        return self.spaces_plan(problem, self.scale_logits is not False)
 
-    def _within(self, merge, losses, profiles, spaces) -> LinearMerge:
-        likelihood, start = merge.likelihood, merge.factor * merge.W
-        spaces, scales = self._on_scale_of(start, losses, spaces)
-        moments = likelihood.loss.moments
-        origin, diagonal = moments.origin, moments.is_diagonal
+    def _bounded(
+        self, merge: LinearMerge, *, losses: Sequence[NodeLoss], of_nodes: NodeSpaces
+    ) -> LinearMerge:
+        """The likeliest model in all spaces, beginning at that of the merge."""
+        likelihood = merge.likelihood
+        start = merge.factor * merge.W
+        scales = self._scales_of(start, losses)
+        spaces = _scaled_spaces(of_nodes.spaces, scales)
+        search = _BoundedSearch(likelihood=likelihood, spaces=spaces)
+        intersection = likeliest(
+            spaces, minimize=search.minimize, start=start, n_rows=likelihood.n_rows
+        )
+        return replace(
+            merge,
+            W=intersection.point,
+            intersection=intersection,
+            profiles=of_nodes.profiles,
+            spaces=spaces,
+            scales=scales,
+        )
 
-        def minimize(start, extra, forces):
-            def shifted(W):
-                value, gradient = extra(likelihood.to_rows(W))
-                gradient[:-1] -= np.outer(origin, gradient[-1])
-                return value, gradient
+    def _scales_of(self, W: np.ndarray, losses: Sequence[NodeLoss]) -> np.ndarray:
+        """Factors on the nodes' spaces, (n_nodes,): sizes of W's logits on their rows.
 
-            curvature = sum(
-                2.0 * force * space.metric.curvature(origin, diagonal=diagonal)
-                for space, force in zip(spaces, forces, strict=True)
-                if force > 0
-            )
-            start = likelihood.from_rows(start)
-            found = likelihood.minimize(start, shifted, curvature=curvature)
-            return likelihood.to_rows(found)
-
-        found = likeliest(spaces, minimize, start, likelihood.n_rows)
-        met = {"profiles": profiles, "spaces": spaces, "scales": scales}
-        return replace(merge, W=found.point, intersection=found, **met)
-
-    def _on_scale_of(self, W: np.ndarray, losses, spaces) -> tuple[list, np.ndarray]:
-        """Spaces in units of a model's logits on each node's rows, and the factors."""
-        scales = np.ones(len(losses))
-        if self.scale_logits is not False:
-            sizes = [node.moments.logit_size(W) for node in losses]
-            scales = np.array([size if size > 0 else 1.0 for size in sizes])
-        scaled = [
-            replace(space, center=scale * space.center, radius=scale * space.radius)
-            for space, scale in zip(spaces, scales, strict=True)
-        ]
-        return scaled, scales
+        Nodes send spaces of logits of unit size.
+        """
+        if self.scale_logits is False:
+            return np.ones(len(losses))
+        sizes = [loss.moments.logit_size(W) for loss in losses]
+        # A constant model has no size.
+        return np.array([size if size > 0 else 1.0 for size in sizes])
 
 
-def node_losses(likelihood: Likelihood, W: np.ndarray, asked: Asked) -> list[float]:
-    """Of a model on each node's moments; warns of nodes of another rule."""
-    n_rows = np.array([node.n_rows for node in asked.nodes])
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _BoundedSearch:
+    """The search for the likeliest model that is pushed back into spaces."""
+
+    likelihood: Likelihood
+    spaces: Sequence[GoodEnoughSpace]
+
+    def minimize(self, start: np.ndarray, extra, forces: Sequence[float]) -> np.ndarray:
+        """Minimise the likelihood's loss and ``extra(W)``, of models on rows.
+
+        ``extra`` returns a value and its gradient. ``forces`` say how strongly each
+        space pushes: its second derivatives precondition the search.
+        """
+        moments = self.likelihood.loss.moments
+
+        def extra_on_centred_rows(W: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = extra(self.likelihood.to_rows(W))
+            # Intercepts on rows less the origin o are b + o @ w.
+            gradient[:-1] -= np.outer(moments.origin, gradient[-1])
+            return value, gradient
+
+        curvature = sum(
+            2.0
+            * force
+            * space.metric.curvature(moments.origin, diagonal=moments.is_diagonal)
+            for space, force in zip(self.spaces, forces, strict=True)
+            if force > 0
+        )
+        W = self.likelihood.minimize(
+            self.likelihood.from_rows(start),
+            extra_on_centred_rows,
+            curvature=curvature,
+        )
+        return self.likelihood.to_rows(W)
+
+
+def _merge_of_sums(
+    W: np.ndarray, *, form: PooledForm, likelihood: Likelihood
+) -> LinearMerge:
+    """The merge of a model that is a function of sums, or of a single class."""
+    factor = 1.0
+    if form.kind in ("ridge", "nearest_centroid"):
+        # Their decision values are no logits.
+        factor = likelihood.inverse_temperature(likelihood.from_rows(W))
+    return LinearMerge(
+        W=W, likelihood=likelihood, factor=factor, W_of_one_message=factor * W
+    )
+
+
+def _average_model(problem: LinearProblem) -> np.ndarray:
+    """The mean of the nodes' models, each class over the nodes that have seen it."""
+    n_knowing = np.sum([node.known_classes for node in problem.nodes], axis=0)
+    total = sum(node.W * node.known_classes for node in problem.nodes)
+    return total / np.maximum(n_knowing, 1)
+
+
+def _span_of(
+    with_roots: Sequence[ClassMoments],
+    *,
+    form: PooledForm,
+    scaled: bool,
+    zero_row: np.ndarray | None,
+) -> Span | None:
+    """The span of all nodes' rows, in which sums are small; None if none is smaller.
+
+    The likeliest model and ridge lie in it: their penalties leave no weight outside.
+    Other functions of sums do not, and ridge knows neither scales nor a row of zeros.
+    """
+    if not with_roots or form.kind not in (None, "ridge"):
+        return None
+    if form.kind is None:
+        return Span.of(with_roots, scaled=scaled, zero_row=zero_row)
+    return Span.of(with_roots, scaled=False)
+
+
+def _with_rows_of_equal_models(node_sums: Sequence[NodeSums]) -> list[NodeLoss]:
+    """The losses, which know how many rows all nodes with the same model have.
+
+    How a model's rows are dealt over nodes is not to matter.
+    """
+    n_rows = Counter()
+    for node in node_sums:
+        n_rows[node.model_digest] += node.loss.moments.n_rows
+    return [replace(node.loss, n_alike=n_rows[node.model_digest]) for node in node_sums]
+
+
+def _form_of_classifiers(
+    node_sums: Sequence[NodeSums], *, has_layers: bool
+) -> PooledForm:
+    """What the nodes' classifiers are as a function of sums, if they are one."""
+    if has_layers:
+        return PooledForm(None, reason="networks are not functions of sums.")
+    forms = {node.name: node.form for node in node_sums if node.form is not None}
+    if not forms:
+        return PooledForm(None, reason="no node has a model of two classes.")
+    form = common_form(forms)
+    rounded = [node.name for node in node_sums if node.is_rounded]
+    if rounded and form.kind is not None:
+        reason = f"node {rounded[0]!r} sends its moments with fewer digits."
+        return replace(form, reason=reason)
+    return form
+
+
+def _scaled_spaces(
+    spaces: Sequence[GoodEnoughSpace], scales: np.ndarray
+) -> list[GoodEnoughSpace]:
+    """Spaces of logits of unit size as spaces of logits of these sizes."""
+    return [
+        replace(space, center=scale * space.center, radius=scale * space.radius)
+        for space, scale in zip(spaces, scales, strict=True)
+    ]
+
+
+def node_losses(
+    likelihood: Likelihood, W: np.ndarray, *, problem: LinearProblem
+) -> list[float]:
+    """Losses of a model on each node's moments, in nats a row.
+
+    It warns of nodes whose moments show another rule.
+    """
+    n_rows = np.array([node.n_rows for node in problem.nodes])
     centred = likelihood.from_rows(W)
     fits = likelihood.node_fits(centred, n_rows)
     losses = fits.losses.tolist()
@@ -293,18 +542,19 @@ def node_losses(likelihood: Likelihood, W: np.ndarray, asked: Asked) -> list[flo
         factor = max(1.0, likelihood.inverse_temperature(centred))
         fits = likelihood.node_fits(factor * centred, n_rows)
     if fits.disagrees.any():
-        own = np.fmin(likelihood.own_losses, fits.without)
-        found = [
-            f"{asked.names[k]!r} ({fits.among_own[k]:.2f}, {own[k]:.2f}, "
+        best_losses = np.fmin(likelihood.own_losses, fits.without)
+        losses_of_nodes = [
+            f"{problem.names[k]!r} ({fits.among_own[k]:.2f}, {best_losses[k]:.2f}, "
             f"{fits.without[k]:.2f})"
             for k in np.flatnonzero(fits.disagrees)
         ]
         warn_user(
             "The aggregate fits the rows of some nodes badly, as if they had another "
-            "rule: nats a row of the aggregate, of their own models and of class "
-            f"shares alone are {named(found)}. See whether labels are coded there as "
-            "elsewhere, and features in the same order and units; or leave these nodes "
-            "out. Where classes are far from linear rows of another place look so too.",
+            "rule: log-losses, in nats a row, of the aggregate, of the node's own "
+            f"model and of its class shares alone are {first_of(losses_of_nodes)}. See "
+            "whether labels are coded there as elsewhere, and whether features have "
+            "the same order and units; or leave these nodes out. Where classes are far "
+            "from linear, nodes whose rows lie elsewhere look so, too.",
             NodesDisagreeWarning,
         )
     return losses
@@ -313,6 +563,9 @@ def node_losses(likelihood: Likelihood, W: np.ndarray, asked: Asked) -> list[flo
 def warn_of_same_rows(likelihood: Likelihood, names: Sequence[str]) -> None:
     pairs = likelihood.equal_nodes()
     if pairs:
-        words = named([f"{names[i]!r} and {names[j]!r}" for i, j in pairs])
-        what = "The same rows count twice: leave one of them out"
-        warn_user(f"Nodes sent equal moments: {words}. {what}.", SameRowsWarning)
+        equal_nodes = [f"{names[i]!r} and {names[j]!r}" for i, j in pairs]
+        warn_user(
+            f"Nodes sent equal moments: {first_of(equal_nodes)}. The same rows count "
+            "twice: leave one of them out.",
+            SameRowsWarning,
+        )

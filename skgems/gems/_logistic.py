@@ -1,12 +1,15 @@
 """GEMS for linear classifiers: one model in the intersection of good-enough spaces."""
 
+from collections.abc import Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
+from numpy.typing import ArrayLike
+from scipy.sparse import issparse, sparray, spmatrix
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -50,14 +53,18 @@ from ..tuning import (
     train_plainly,
     tune_likelihood,
 )
-from ._further import OF_MODELS, Rounds, as_rounds, with_further
+from ._further import OF_MODELS, Rounds, as_rounds, with_objectives
 from ._likelihood import LikelihoodStage, node_losses, warn_of_same_rows
+from ._problem import LinearNode, LinearProblem
 from ._regions import in_groups, many_paths
-from ._stage import Asked, LinearMerge, LinearNode, LinearStage
+from ._stage import LinearMerge, LinearStage
 from ._summarizing import LinearSummariesMixin
 
 _FROM_0 = Interval(Real, 0, None, closed="left")
 _FROM_1 = Interval(Integral, 1, None, closed="left")
+# Nodes that an error lists, of a federation that may have hundreds.
+_MOST_LISTED = 5
+Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features)
 
 
 class GEMSLogisticAggregator(
@@ -78,8 +85,9 @@ class GEMSLogisticAggregator(
         Fitted linear classifiers (any with ``coef_`` and ``intercept_``, skorch nets of
         one Linear layer; in pipelines of affine steps, FrozenEstimator or searches),
         one per node, whose classes may differ. Unfitted ones, or one, are trained on
-        each node's rows (simulation). None: ``LogisticRegression()``. None in the list:
-        a node of rows alone, where no spaces are needed.
+        each node's rows (simulation). None: ``LogisticRegression()``. An entry may be
+        None for a node that has rows but no fitted classifier; good-enough spaces
+        cannot be built then.
     geometry : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
         Shape of the spaces: second moments of a node's rows (`Gram`), diagonal Fisher
         information (`Ellipsoid`), or round (`Ball`). Searched as ``geometry__ridge``.
@@ -166,8 +174,9 @@ default="auto"
     estimators_ : list of classifiers
         The fitted local estimators.
     node_names_ : list of str
-        Of more than 256 paths of summaries groups of 256 become one node each, as by
-        :meth:`merge_summaries`, but with `epsilon`, weights of nodes, rows by `nodes`.
+        Where there are more than 256 paths of summaries, groups of 256 become one node
+        each, as by :meth:`merge_summaries`; not with `epsilon`, weights of nodes, or
+        rows by `nodes`.
     geometry_ : Geometry
         What `geometry` stands for.
     spaces_ : list of GoodEnoughSpace or None
@@ -186,8 +195,8 @@ default="auto"
         Whether the aggregate is, but for rounding, scikit-learn's fit on all rows:
         where all members are one RidgeClassifier, LinearDiscriminantAnalysis or
         euclidean NearestCentroid of equal parameters. Labels are equal, and decision
-        values to 1e-8 of their size on float64 rows, less what all classes share; of
-        iterative solvers of ridge those that they go towards.
+        values to 1e-8 of their size on float64 rows, less what all classes share; for
+        iterative solvers of ridge, the values that they converge to.
     pooled_form_ : PooledForm or None
         What it is as such; or the ``reason`` why not, naming parameter and nodes. With
         a ``kind``, too, it is made of sums, but scikit-learn's need not decide alike:
@@ -333,7 +342,7 @@ default="auto"
     def fit(
         self, X=None, y=None, nodes=None, held_out=None
     ) -> "GEMSLogisticAggregator":
-        """Merge the nodes' models, by what their rows come to.
+        """Merge the nodes' models, by the statistics of their rows.
 
         Parameters
         ----------
@@ -344,9 +353,10 @@ default="auto"
             Labels.
         nodes : array-like of shape (n_samples,), default=None
             Index or name of the node that owns each row; -1 or "public" for public
-            rows, which fine-tune the aggregate. Rows of a summary's node only score it.
-            None: each is of all nodes, but summaries, that have seen its label; rows
-            left over calibrate probabilities, unless moments do.
+            rows, which fine-tune the aggregate. Rows given for a node that is
+            represented by a summary are used only to score the aggregate. None: each
+            row belongs to every node that has seen its label and is no summary; rows
+            that belong to no node calibrate probabilities, unless moments do.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that only judge and calibrate; others make moments. None: all do both.
 
@@ -375,10 +385,13 @@ default="auto"
         EmptyIntersectionWarning
             If epsilon is given and no model is good enough for all nodes.
         """
-        simulated, given = Simulation.of(self), self
+        aggregator = self
         if many_paths(self, nodes):
-            given = copy(self).set_params(estimators=in_groups(self, self.estimators))
-        federation = read_federation(given, X, y, nodes, held_out, simulation=simulated)
+            groups = in_groups(self, self.estimators)
+            aggregator = copy(self).set_params(estimators=groups)
+        federation = read_federation(
+            aggregator, X, y, nodes, held_out, simulation=Simulation.of(self)
+        )
         if federation.rows_are_shared and as_geometry(self.geometry).needs_moments:
             warn_user(
                 "nodes is not given and nodes share classes, so they share rows: "
@@ -415,9 +428,9 @@ default="auto"
         members = list(zip(self.node_names_, self.estimators_, strict=True))
         federation = read_federation(self._with_members(members), X, y, nodes, held_out)
         self._check_has_spaces(federation)
-        asked = self._asked(federation, self.classes_)
-        stage = self._stage(asked, federation=federation)
-        plan = stage.spaces_around_plan(self._factor * self._weights(), asked)
+        problem = self._problem(federation, self.classes_)
+        stage = self._stage(problem, federation=federation)
+        plan = stage.spaces_around_plan(self._factor * self._weights(), problem)
         return self._run(federation)(plan)
 
     def ask_scores(self) -> "GEMSLogisticAggregator":
@@ -440,29 +453,31 @@ default="auto"
         self._ask_scores(self.estimators)
         return self
 
-    def _ask_scores(self, channel) -> dict:
+    def _ask_scores(self, channel: Any) -> dict[str, list]:
+        """Ask all nodes for their lines in ``node_scores_``, and set these."""
         requests = self._score_requests
         if requests is None or not is_channel(channel):
-            what = "Scores are asked of nodes behind a channel of the fit, once"
-            raise ValueError(f"{what}; a fit on rows has them in node_scores_.")
+            raise ValueError(
+                "Nodes are asked for scores only after a fit over a channel, and "
+                "before fine-tuning. A fit on rows has the scores in node_scores_."
+            )
         front = None if self._front is None else self._front.as_content()
         run = Run(channel, reports=True, front=front)
         reports = [reply.content for _, reply in run.ask(requests)]
-        beside = "local" if self.spaces_ is None else "on_own_scale"
         has_model = [
-            not isinstance(sent, Summary) or sent.network.has_classifier
-            for sent in self.estimators_
+            not isinstance(estimator, Summary) or estimator.network.has_classifier
+            for estimator in self.estimators_
         ]
+        # The model beside the aggregate is the node's own, or the one that epsilon
+        # bounds.
+        compared = "local" if self.spaces_ is None else "on_own_scale"
         self.node_scores_ = {
             **self.node_scores_,
             "n_rows": [report["n_rows"] for report in reports],
             "aggregate": [float(report["score"]) for report in reports],
-            beside: [
-                float(report["beside"]) if has_own else np.nan
-                for report, has_own in zip(reports, has_model, strict=True)
-            ],
+            compared: _compared_scores(reports, has_model),
         }
-        self.history_ = [*self.history_, *with_further(run.history, None)]
+        self.history_ = [*self.history_, *with_objectives(run.history, None)]
         return self.node_scores_
 
     @fit_context(prefer_skip_nested_validation=False)
@@ -484,9 +499,10 @@ default="auto"
         """
         X, y = self._validated_public_rows(X, y)
         start = self._factor * self._weights()
-        W, self.fine_tuning_ = self._tuned(start, self._merge, X, y)
-        new = {"_factor": 1.0, "exact_": False, "_score_requests": None}
-        vars(self).update(linear_attributes(W), **new)
+        W, self.fine_tuning_ = self._tuned(start, merge=self._merge, X=X, y=y)
+        vars(self).update(
+            linear_attributes(W), _factor=1.0, exact_=False, _score_requests=None
+        )
         return self
 
     def to_estimator(self) -> LogisticRegression:
@@ -499,28 +515,33 @@ default="auto"
             Its ``C`` is ``C_``, where the aggregate has such a penalty.
         """
         check_is_fitted(self)
-        both = self.coef_, self.intercept_
-        parts = [(self._factor * own).astype(self._dtype) for own in both]
-        classifier = to_logistic_regression(*parts, self.classes_)
+        classifier = to_logistic_regression(
+            (self._factor * self.coef_).astype(self._dtype),
+            (self._factor * self.intercept_).astype(self._dtype),
+            self.classes_,
+        )
         if self.C_ is not None:
             classifier.set_params(C=self.C_)
         return self._exported(classifier)
 
     def _check_has_spaces(self, federation: Federation) -> None:
+        """Raise for nodes that have no classifier, or sent no space."""
         for node in federation.nodes:
             if not node.network.has_classifier:
                 raise_without_classifier(self, node.name)
-        silent = [
+        without_space = [
             node.name
             for node in federation.nodes
             if isinstance(node.record, Summary)
             and "space" not in {request.task for request in node.record.requests}
         ]
-        if silent and federation.joined is None:
-            why = f"epsilon={self.epsilon!r}, intersection={self.intersection!r}"
-            what = "no good-enough spaces, which are asked for"
-            more = f"({why}). Summarize again there with space=True"
-            raise ValueError(f"The summaries of nodes {silent[:5]} have {what} {more}.")
+        if without_space and federation.joined is None:
+            raise ValueError(
+                f"The summaries of nodes {without_space[:_MOST_LISTED]} have no "
+                "good-enough spaces, which are asked for by "
+                f"epsilon={self.epsilon!r}, intersection={self.intersection!r}. "
+                "Summarize again there with space=True."
+            )
 
     @property
     def _rounds(self) -> Rounds:
@@ -534,24 +555,44 @@ default="auto"
     def _takes_rows_alone(self) -> bool:
         return not (self._needs_spaces or OF_MODELS & {*self._rounds.candidates})
 
-    def _fit_federation(self, federation, run, public, kept, *, features=None) -> None:
-        asked = self._asked(federation, federation.classes)
-        stage = self._stage(asked, kept, federation)
-        merge = run(stage.plan(asked))
-        form, likelihood = merge.form, merge.likelihood
-        if form is not None and len(asked.classes) > 1 and not form.is_exact:
+    def _fit_federation(
+        self,
+        federation: Federation,
+        run: Run,
+        public: tuple,
+        kept: Kept | None,
+        *,
+        features: Mapping | None = None,
+    ) -> None:
+        """The fit as the server sees it: ask, merge, score, publish.
+
+        ``public`` are public rows and their labels; ``features`` replace what the
+        federation says of the features of rows.
+        """
+        problem = self._problem(federation, federation.classes)
+        stage = self._stage(problem, kept, federation)
+        merge = run(stage.plan(problem))
+        is_of_sums = merge.form is not None and merge.form.is_exact
+        if merge.form is not None and len(problem.classes) > 1 and not is_of_sums:
             warn_of_tails(run.members, n_messages=self._rounds.n)
         X, y = public
-        public = X, np.searchsorted(asked.classes, y)
-        _, outcome = self._outcome(stage, merge, asked, run, public)
-        if likelihood is not None and not federation.rows_are_shared:
-            warn_of_same_rows(likelihood, federation.names)
+        _, attributes = self._outcome(
+            stage=stage,
+            merge=merge,
+            problem=problem,
+            run=run,
+            public=(X, np.searchsorted(problem.classes, y)),
+        )
+        if merge.likelihood is not None and not federation.rows_are_shared:
+            warn_of_same_rows(merge.likelihood, federation.names)
         self._warn_of_many_rows(federation)
-        attributes = federation.attributes() | (features or {}) | outcome
-        history = with_further(run.history, merge.further)
-        self._publish(**attributes, history_=history, _kept=kept)
+        self._publish(
+            **{**federation.attributes(), **(features or {}), **attributes},
+            history_=with_objectives(run.history, merge.refinement),
+            _kept=kept,
+        )
 
-    def _long_form(self, name, value):
+    def _long_form(self, name: str, value: object) -> object:
         if name == "geometry" and isinstance(value, str) and value in GEOMETRIES:
             return as_geometry(value)
         if name == "construction" and value in list(CONSTRUCTIONS):
@@ -569,116 +610,184 @@ default="auto"
             return f"n_rounds={self.n_rounds!r} asks nodes about the aggregate"
         return ""
 
-    def _check_epsilon(self, n_nodes: int) -> list:
+    def _epsilons(self, n_nodes: int) -> list:
+        """Epsilon of each node, or "auto"."""
         if isinstance(self.epsilon, str):
             return ["auto"] * n_nodes
-        epsilons = _as_numbers(self.epsilon, "epsilon")
+        epsilons = _as_numbers(self.epsilon, name="epsilon")
         if epsilons.shape not in ((), (n_nodes,)):
-            what = f"epsilon has shape {epsilons.shape}, but there are {n_nodes} nodes"
-            raise ValueError(f"{what}; give one number, or one per node.")
-        upper = as_criterion(self.criterion).largest
-        if not np.all((epsilons >= 0) & (epsilons <= upper)):
-            most = f"{upper:g} with criterion={self.criterion!r}"
-            given = self.epsilon
-            raise ValueError(f"epsilon must be between 0 and {most}, got {given!r}.")
+            raise ValueError(
+                f"epsilon has shape {epsilons.shape}, but there are {n_nodes} nodes; "
+                "give one number, or one per node."
+            )
+        largest = as_criterion(self.criterion).largest
+        if not np.all((epsilons >= 0) & (epsilons <= largest)):
+            raise ValueError(
+                f"epsilon must be between 0 and {largest:g} with "
+                f"criterion={self.criterion!r}, got {self.epsilon!r}."
+            )
         return np.broadcast_to(epsilons, n_nodes).tolist()
 
     def _warn_of_many_rows(self, federation: Federation) -> None:
-        if not isinstance(self.node_weight, str) or federation.rows_are_shared:
+        """Warn of a node with nearly all rows, where nodes weigh by their rows."""
+        if federation.rows_are_shared:
             return
-        likely = self.intersection == "likelihood"
-        if self.node_weight == "n_samples" or (self.node_weight == "auto" and likely):
+        if self._resolved_node_weight == "n_samples":
             warn_of_many_rows(federation.names, federation.rows_in_moments)
 
-    def _check_node_weight(self, nodes: list[LinearNode]):
-        weights, n_nodes = self.node_weight, len(nodes)
-        if isinstance(weights, str):
-            own = "n_samples" if self.intersection == "likelihood" else "equal"
-            if weights in ("auto", own):
-                return None
-            weights = [1 if weights == "equal" else node.n_rows for node in nodes]
-        weights = _as_numbers(weights, "node_weight")
-        usable = np.isfinite(weights) & (weights > 0)
-        if weights.shape != (n_nodes,) or not usable.all():
-            what = f"one finite positive number per node ({n_nodes})"
-            raise ValueError(f"node_weight must hold {what}, got {self.node_weight!r}.")
+    @property
+    def _resolved_node_weight(self) -> str | None:
+        """The word that `node_weight` stands for; None where it has numbers."""
+        if not isinstance(self.node_weight, str):
+            return None
+        if self.node_weight == "auto":
+            return "n_samples" if self.intersection == "likelihood" else "equal"
+        return self.node_weight
+
+    def _node_weights(self, nodes: Sequence[LinearNode]) -> np.ndarray | None:
+        """Weights of nodes, of mean 1, (n_nodes,); None: as the method has them.
+
+        That is by rows in the likelihood, and equal weights in spaces.
+        """
+        word = self._resolved_node_weight
+        if word is None:
+            weights = self.node_weight
+        elif word == ("n_samples" if self.intersection == "likelihood" else "equal"):
+            return None
+        else:
+            weights = [1 if word == "equal" else node.n_rows for node in nodes]
+        weights = _as_numbers(weights, name="node_weight")
+        is_usable = np.isfinite(weights) & (weights > 0)
+        if weights.shape != (len(nodes),) or not is_usable.all():
+            raise ValueError(
+                "node_weight must hold one finite positive number per node "
+                f"({len(nodes)}), got {self.node_weight!r}."
+            )
         return weights / weights.mean()
 
-    def _asked(self, federation: Federation, classes: np.ndarray) -> Asked:
+    def _problem(self, federation: Federation, classes: np.ndarray) -> LinearProblem:
+        """The linear models of the nodes; TypeError for networks with hidden layers."""
         for node in federation.nodes:
             if not node.network.is_linear:
-                own = f"a network with {node.network.n_hidden_layers} hidden layers"
-                what = "GEMSLogisticAggregator merges linear models only"
-                raise TypeError(f"node {node.name!r} is {own}; {what}.")
-        return Asked.of(federation, classes)
+                raise TypeError(
+                    f"node {node.name!r} is a network with "
+                    f"{node.network.n_hidden_layers} hidden layers; "
+                    "GEMSLogisticAggregator merges linear models only. Use "
+                    "GEMSMLPAggregator for networks."
+                )
+        return LinearProblem.from_federation(federation, classes)
 
     def _seed(self) -> int | None:
         """One for all nodes, whose order must not matter; None: any will do."""
-        given = self.random_state
-        return None if given is None else check_random_state(given).randint(2**31 - 1)
+        if self.random_state is None:
+            return None
+        return check_random_state(self.random_state).randint(2**31 - 1)
 
-    def _stage(self, asked: Asked, kept: Kept | None = None, federation=None):
+    def _stage(
+        self,
+        problem: LinearProblem,
+        kept: Kept | None = None,
+        federation: Federation | None = None,
+    ) -> LinearStage:
+        """How these models are merged; ``kept`` has the seed of an earlier fit.
+
+        Where no node has rows, and there is a federation, the factor on logits is
+        fitted to its spare rows, or to moments.
+        """
         seed = self._seed() if kept is None else kept.seed
-        likely, nodes = self.intersection == "likelihood", asked.nodes
-        by_likelihood = {"rounds": self._rounds, "seed": seed}
-        by_likelihood |= {"C": self.C, "fit_intercept": self.fit_intercept}
-        by_likelihood["asked_moments"] = self._asked_moments()
-        if self._rounds.n > 1 and not likely:
+        moments_settings = self._moments_settings()
+        if self.intersection == "likelihood":
+            return self._likelihood_stage(
+                problem,
+                moments_settings=moments_settings,
+                seed=seed,
+                weighs_nodes=True,
+            )
+        if self._rounds.n > 1:
             raise ValueError(
                 f"n_rounds={self.n_rounds!r} is for intersection='likelihood': spaces "
                 f"are met in one message, but intersection={self.intersection!r}."
             )
-        common = {
-            "geometry": as_geometry(self.geometry),
-            "criterion": as_criterion(self.criterion),
-            "construction": as_construction(self.construction),
-            "asked_space": self._asked_space(seed),
-            "epsilons": self._check_epsilon(len(nodes)),
-            "intersection": self.intersection,
-            "node_weight": self._check_node_weight(nodes),
-            "scale_logits": self.scale_logits,
-        }
-        if likely:
-            return LikelihoodStage(**common, **by_likelihood)
+        calibrate = None
+        is_one_summary = False
         if federation is not None:
-            first = federation.nodes[0]
-            common["one_summary"] = len(nodes) == 1 and first.record is not None
-            reader = LikelihoodStage(**common | {"node_weight": None}, **by_likelihood)
-            common["calibrate"] = partial(_calibration_plan, federation, reader)
-        return LinearStage(**common)
+            # Whatever nodes weigh in the intersection, all rows calibrate alike.
+            reader = self._likelihood_stage(
+                problem,
+                moments_settings=moments_settings,
+                seed=seed,
+                weighs_nodes=False,
+            )
+            calibrate = partial(_calibration_plan, federation, reader)
+            is_summary = federation.nodes[0].record is not None
+            is_one_summary = len(problem.nodes) == 1 and is_summary
+        return LinearStage(
+            geometry=as_geometry(self.geometry),
+            criterion=as_criterion(self.criterion),
+            construction=as_construction(self.construction),
+            space_settings=self._space_settings(seed),
+            epsilons=self._epsilons(len(problem.nodes)),
+            intersection=self.intersection,
+            node_weight=self._node_weights(problem.nodes),
+            scale_logits=self.scale_logits,
+            calibrate=calibrate,
+            is_one_summary=is_one_summary,
+        )
 
-    def _outcome(self, stage, merge, asked, run, public=()) -> tuple[np.ndarray, dict]:
-        """Tune by public rows, and score: calibrated weights, and attributes."""
-        self._report_found(stage, merge, asked)
-        W, tuned, factor = merge.W, None, merge.factor
-        if public and len(public[1]):
-            W, tuned = self._tuned(factor * W, merge, *public)
+    def _likelihood_stage(
+        self,
+        problem: LinearProblem,
+        *,
+        moments_settings: Mapping,
+        seed: int | None,
+        weighs_nodes: bool,
+    ) -> LikelihoodStage:
+        return LikelihoodStage(
+            rounds=self._rounds,
+            seed=seed,
+            C=self.C,
+            fit_intercept=self.fit_intercept,
+            moments_settings=moments_settings,
+            geometry=as_geometry(self.geometry),
+            criterion=as_criterion(self.criterion),
+            construction=as_construction(self.construction),
+            space_settings=self._space_settings(seed),
+            epsilons=self._epsilons(len(problem.nodes)),
+            intersection=self.intersection,
+            node_weight=self._node_weights(problem.nodes) if weighs_nodes else None,
+            scale_logits=self.scale_logits,
+        )
+
+    def _outcome(
+        self,
+        *,
+        stage: LinearStage,
+        merge: LinearMerge,
+        problem: LinearProblem,
+        run: Run,
+        public: tuple | None = None,
+    ) -> tuple[np.ndarray, dict]:
+        """Tune by public rows, and score: calibrated weights, and attributes.
+
+        ``public`` are public rows and the indices of their classes.
+        """
+        self._report_intersection(stage, merge, problem=problem)
+        W = merge.W
+        factor = merge.factor
+        fine_tuning = None
+        if public is not None and len(public[1]):
+            X, y = public
+            W, fine_tuning = self._tuned(factor * W, merge=merge, X=X, y=y)
             factor = 1.0
-        requests = stage.score_requests(factor * W, merge, asked)
+        requests = stage.score_requests(factor * W, merge, problem)
         reports = [reply.content for _, reply in run.ask(requests)]
-        own = [
-            float(report["beside"]) if node.has_model else np.nan
-            for node, report in zip(asked.nodes, reports, strict=True)
-        ]
-        losses = unknown = [np.nan] * len(reports)
+        losses = None
         if merge.likelihood is not None:
-            judged = merge.judged if tuned is None else factor * W
-            losses = node_losses(merge.likelihood, judged, asked)
-        spaces = merge.spaces or []
-        point = merge.intersection.point if spaces else None
-        scores = {
-            "node": asked.names,
-            "n_rows": [report["n_rows"] for report in reports],
-            "epsilon": [space.epsilon for space in spaces] or unknown,
-            "local": [p.score for p in merge.profiles] if spaces else own,
-            "aggregate": [float(report["score"]) for report in reports],
-            "loss": losses,
-            "on_own_scale": own if spaces else unknown,
-            "radius": [space.radius for space in spaces] or unknown,
-            "distance": [float(space.distance(point)) for space in spaces] or unknown,
-        }
-        form, further = merge.form, merge.further
-        return factor * W, {
+            judged_W = merge.W_of_one_message if fine_tuning is None else factor * W
+            losses = node_losses(merge.likelihood, judged_W, problem=problem)
+        form = merge.form
+        refinement = merge.refinement
+        attributes = {
             **linear_attributes(W),
             "_factor": factor,
             "_merge": merge,
@@ -687,86 +796,179 @@ default="auto"
             "intersection_": merge.intersection,
             "likelihood_": merge.likelihood,
             "C_": merge.C,
-            "exact_": bool(form is not None and form.is_exact and not tuned),
+            "exact_": form is not None and form.is_exact and fine_tuning is None,
             "pooled_form_": form,
-            "candidates_": further.candidates if further is not None else None,
-            "fine_tuning_": tuned,
-            "node_scores_": scores,
-            # Of nodes that were not asked, what they can be asked later.
+            "candidates_": None if refinement is None else refinement.candidates,
+            "fine_tuning_": fine_tuning,
+            "node_scores_": _node_scores(
+                reports, merge, problem=problem, losses=losses
+            ),
+            # A fit over a channel does not ask for scores: `ask_scores` can, later.
             "_score_requests": None if run.reports else requests,
         }
+        return factor * W, attributes
 
-    def _report_found(self, stage: LinearStage, merge: LinearMerge, asked) -> None:
+    def _report_intersection(
+        self, stage: LinearStage, merge: LinearMerge, *, problem: LinearProblem
+    ) -> None:
         """Log that a model in all spaces was found, or say why there is none."""
-        found = merge.intersection
-        if found is not None and found.found:
-            if not all(node.known.all() for node in asked.nodes):
-                little = f"; geometry={self.geometry!r} says nothing of unseen classes"
-                little += ", so among nodes of different classes that means little"
-                silent = merge.profiles[0].outputs is not None
-                say("a model in all spaces was found" + little * silent)
+        intersection = merge.intersection
+        if intersection is None:
             return
-        if found is None or self.on_empty == "ignore":
+        if intersection.found:
+            self._report_found(merge, problem)
             return
-        words = stage.words_of_empty(merge, asked.names)
+        if self.on_empty == "ignore":
+            return
+        explanation = stage.explain_empty(merge, problem.names)
         if self.on_empty == "raise":
-            raise EmptyIntersectionError(words)
-        words += " The model that misses the spaces least is used."
-        warn_user(words, EmptyIntersectionWarning)
+            raise EmptyIntersectionError(explanation)
+        warn_user(
+            f"{explanation} The model that misses the spaces least is used.",
+            EmptyIntersectionWarning,
+        )
+
+    def _report_found(self, merge: LinearMerge, problem: LinearProblem) -> None:
+        """Log that a model was found, where nodes have seen different classes."""
+        if all(node.known_classes.all() for node in problem.nodes):
+            return
+        if merge.profiles[0].outputs is None:
+            say("a model in all spaces was found")
+            return
+        say(
+            f"a model in all spaces was found; geometry={self.geometry!r} says nothing "
+            "of unseen classes, so among nodes of different classes that means little"
+        )
 
     def _weights(self) -> np.ndarray:
         """One column per class, the intercepts in the last row."""
         W = np.vstack([self.coef_.T, self.intercept_])
         return W * [-0.5, 0.5] if len(self.classes_) == 2 else W
 
-    def _logits(self, X) -> np.ndarray:
+    def _logits(self, X: Rows) -> np.ndarray:
         return linear_logits(X, self._weights())
 
-    def _tuned(self, W, merge, X, y) -> tuple[np.ndarray, FineTuned | None]:
+    def _tuned(
+        self, W: np.ndarray, *, merge: LinearMerge, X: Rows, y: np.ndarray
+    ) -> tuple[np.ndarray, FineTuned | None]:
         """Weights after fine-tuning on public rows; changes nothing here."""
         rng = check_random_state(self.random_state)
         if self.fine_tuning == "plain":
             return train_plainly(X, y, Layers.of([W]), rng).layers.last, None
-        options = {"random_state": rng}
         if merge.likelihood is not None:
-            result = tune_likelihood(merge.likelihood, X, y, W, **options)
-            return result.W, result
-        weights = merge.intersection.weights
-        if not (self.intersection == "consensus" and merge.intersection.found):
-            # These weigh squared distances that are divided by the radius.
-            weights = weights / np.array([space.radius for space in merge.spaces]) ** 2
-            weights = weights / weights.sum()
-        combined = combine_metrics([space.metric for space in merge.spaces], weights)
+            fine_tuned = tune_likelihood(merge.likelihood, X, y, W, random_state=rng)
+        else:
+            fine_tuned = self._tuned_in_spaces(W, merge=merge, X=X, y=y, rng=rng)
+        return fine_tuned.W, fine_tuned
+
+    def _tuned_in_spaces(
+        self,
+        W: np.ndarray,
+        *,
+        merge: LinearMerge,
+        X: Rows,
+        y: np.ndarray,
+        rng: np.random.RandomState,
+    ) -> FineTuned:
+        """Weights held to W as strongly as the metrics of the spaces say together."""
+        combined = combine_metrics(
+            [space.metric for space in merge.spaces], self._metric_weights(merge)
+        )
         # About the nodes' mean, so that zeros do not matter; sparse rows stay.
-        mean, diagonal = np.zeros(X.shape[1]), combined.diagonal()
         if combined.family == "gram" and not issparse(X):
             mean, diagonal = combined.centred()
-        precision = diagonal.mean(axis=1)
+        else:
+            mean = np.zeros(X.shape[1])
+            diagonal = combined.diagonal()
+        precision = diagonal.mean(axis=1)  # (n_features + 1,)
         # Something for features that no node shows: their variance on the public rows.
-        free = np.flatnonzero(precision <= 0)
-        own = X[:, free].toarray() if issparse(X) else X[:, free]
-        variances = np.var(own, axis=0, dtype=np.float64)
-        precision[free] = np.where(variances > 0, variances, 1.0)
+        is_unknown = np.flatnonzero(precision <= 0)
+        columns = X[:, is_unknown]
+        if issparse(X):
+            columns = columns.toarray()
+        variances = np.var(columns, axis=0, dtype=np.float64)
+        precision[is_unknown] = np.where(variances > 0, variances, 1.0)
         rows = X - mean.astype(X.dtype) if mean.any() else X
-        result = fine_tune_linear(rows, y, about_origin(W, mean), precision, **options)
-        say(f"fine-tuning: strength {result.strength:.3g}")
-        result = replace(result, W=about_origin(result.W, -mean))
-        return result.W, result
+        fine_tuned = fine_tune_linear(
+            rows, y, about_origin(W, mean), precision, random_state=rng
+        )
+        say(f"fine-tuning: strength {fine_tuned.strength:.3g}")
+        return replace(fine_tuned, W=about_origin(fine_tuned.W, -mean))
+
+    def _metric_weights(self, merge: LinearMerge) -> np.ndarray:
+        """The weights of the spaces' metrics with which the point was found."""
+        weights = merge.intersection.weights
+        if self.intersection == "consensus" and merge.intersection.found:
+            return weights
+        # These weigh squared distances that are divided by the radius.
+        weights = weights / np.array([space.radius for space in merge.spaces]) ** 2
+        return weights / weights.sum()
 
 
-def _calibration_plan(federation: Federation, reader: LikelihoodStage, W, asked):
-    """A factor on logits where no node has rows to judge them by."""
+def _node_scores(
+    reports: Sequence[Mapping],
+    merge: LinearMerge,
+    *,
+    problem: LinearProblem,
+    losses: list[float] | None,
+) -> dict[str, list]:
+    """The columns of the table ``node_scores_``; NaN where nothing is known."""
+    unknown = [np.nan] * len(reports)
+    compared = _compared_scores(reports, [node.has_model for node in problem.nodes])
+    scores = {
+        "node": problem.names,
+        "n_rows": [report["n_rows"] for report in reports],
+        "epsilon": unknown,
+        "local": compared,
+        "aggregate": [float(report["score"]) for report in reports],
+        "loss": unknown if losses is None else losses,
+        "on_own_scale": unknown,
+        "radius": unknown,
+        "distance": unknown,
+    }
+    if merge.spaces:
+        point = merge.intersection.point
+        scores["epsilon"] = [space.epsilon for space in merge.spaces]
+        scores["local"] = [profile.score for profile in merge.profiles]
+        scores["on_own_scale"] = compared
+        scores["radius"] = [space.radius for space in merge.spaces]
+        scores["distance"] = [float(space.distance(point)) for space in merge.spaces]
+    return scores
+
+
+def _compared_scores(
+    reports: Sequence[Mapping], has_model: Sequence[bool]
+) -> list[float]:
+    """Scores of the models that were sent beside the aggregate; NaN without a model."""
+    return [
+        float(report["beside"]) if node_has_model else np.nan
+        for report, node_has_model in zip(reports, has_model, strict=True)
+    ]
+
+
+def _calibration_plan(
+    federation: Federation,
+    reader: LikelihoodStage,
+    W: np.ndarray,
+    problem: LinearProblem,
+) -> Generator:
+    """Plan of a factor on logits where no node has rows to judge them by.
+
+    Spare rows of summaries' nodes calibrate; without any, moments do.
+    """
     X, y = federation.labelled(federation.spare_rows)
     if len(y):
         logits = linear_logits(X, W).astype(np.float64)
-        return fit_inverse_temperature(logits, np.searchsorted(asked.classes, y))
-    likelihood, _ = yield from reader.likelihood_plan(asked)
+        return fit_inverse_temperature(logits, np.searchsorted(problem.classes, y))
+    likelihood, _ = yield from reader.likelihood_plan(problem)
     return likelihood.inverse_temperature(likelihood.from_rows(W))
 
 
-def _as_numbers(values, name: str) -> np.ndarray:
+def _as_numbers(parameter: ArrayLike, *, name: str) -> np.ndarray:
+    """A parameter as float64; ``name`` is for the error."""
     try:
-        return np.asarray(values, dtype=np.float64)
+        return np.asarray(parameter, dtype=np.float64)
     except (TypeError, ValueError):
-        what = f"{name} must hold a number, or one per node"
-        raise ValueError(f"{what}, got {values!r}.") from None
+        raise ValueError(
+            f"{name} must hold a number, or one per node, got {parameter!r}."
+        ) from None

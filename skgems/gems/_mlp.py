@@ -6,6 +6,7 @@ from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
+from scipy.sparse import sparray, spmatrix
 from sklearn.base import clone
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state
@@ -28,6 +29,7 @@ from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._layers import (
     HiddenStage,
     LastLayer,
+    MergedHidden,
     activation_of,
     clusters_request,
     last_geometry,
@@ -39,11 +41,12 @@ from ._layers import (
 from ._logistic import GEMSLogisticAggregator
 
 _POSITIVE = Interval(Integral, 1, None, closed="left")
+Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features)
 
-
-# Of the numbers that nodes may tell about hidden layers, the part for layers as they
-# are merged, where they are asked once more after training. Networks of 100 units over
-# five nodes of 250 digits lose 0.5 points to the bound so, 1.0 with equal parts.
+# Nodes bound how many numbers they tell about hidden layers. Where they are asked once
+# more after training, this part of them is for the layers as they are merged. Networks
+# of 100 units over five nodes of 250 digits lose 0.5 points to the bound so, 1.0 with
+# equal parts.
 _FIRST_SHARE = 0.3
 
 
@@ -134,9 +137,9 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
     geometry_hidden_ : Geometry
         What `geometry_hidden` stands for.
     spaces_ : list of GoodEnoughSpace or None
-        Of the last layer, one per node. None where they bound nothing.
+        Spaces of the last layer, one per node. None where they bound nothing.
     intersection_ : Intersection or None
-        Of the last layer's spaces.
+        The point of the last layer's spaces.
     node_scores_ : dict of lists
         As of :class:`GEMSLogisticAggregator`; "local": own last layers on merged ones.
     fine_tuning_ : FineTunedNetwork or None
@@ -236,7 +239,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         self.verbose = verbose
         self.random_state = random_state
 
-    def _default_estimator(self):
+    def _default_estimator(self) -> MLPClassifier:
         return MLPClassifier(20, solver="lbfgs", alpha=0.1, max_iter=2000)
 
     def _further_settings(self) -> dict:
@@ -267,16 +270,16 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
 
     def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int]:
         last_layer = settled_last_layer(self.last_layer, self)
-        trained = self.n_rounds > 1
-        asked = Counter(last_layer._asks_at_most(0))
-        asked.update(
+        trains = self.n_rounds > 1
+        most_requests = Counter(last_layer._asks_at_most(0))
+        most_requests.update(
             neurons=n_hidden_layers,
-            # Of the last layer, of clusters of rows, and of the last layer once more.
-            moments=3 if trained else 1,
+            # For the last layer, for clusters of rows, and for the last layer again.
+            moments=3 if trains else 1,
             retrain=n_hidden_layers - 1 + self.n_rounds - 1,
-            evaluate=int(trained),
+            evaluate=int(trains),
         )
-        return dict(asked)
+        return dict(most_requests)
 
     @fit_context(prefer_skip_nested_validation=False)
     @begins_again
@@ -299,59 +302,94 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
             knows a label, or input is not usable; the message names the node.
         """
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        simulated = Simulation.of(self)
-        federation = read_federation(self, X, y, nodes, held_out, simulation=simulated)
+        federation = read_federation(
+            self, X, y, nodes, held_out, simulation=Simulation.of(self)
+        )
         if federation.rows_are_shared:
             warn_user(
                 "nodes is not given and nodes share classes, so they share rows: "
                 "layers are retrained on pooled rows, and geometry='gram' cannot tell "
                 "them apart. Give fit the node of each row, fit(X, y, nodes=nodes)."
             )
-        last_layer = self.last_layer or GEMSLogisticAggregator()
-        last = LastLayer.of(last_layer, self, federation, seed=seed)
-        nodes = federation.nodes
-        activation = activation_of(nodes)
-        depth = len(activation)
-        networks = {own.name: own.network.with_empty_layers(depth) for own in nodes}
+        last = LastLayer.of(self.last_layer, self, federation, seed=seed)
+        activation = activation_of(federation.nodes)
         geometry = as_geometry(self.geometry_hidden, HIDDEN_GEOMETRIES)
-        stage = HiddenStage(self, activation, geometry, last.stage.merges_models, seed)
-        hidden, networks, report = last.run(stage.plan(networks, federation.classes))
-        if stage.retrain_last:
-            own = {k: n.aligned(federation.classes).last for k, n in networks.items()}
-            last = last.with_models(own)
-        trains = self.n_rounds > 1 and activation and len(federation.classes) > 1
-        # Over the layers as they are merged, and once more when they are trained.
-        share = _FIRST_SHARE if trains else 1.0
-        merged = last.over(hidden, share=share)
-        coordinates = Coordinates.common([own.network.coordinates for own in nodes])
-        if trains:
+        merged_hidden, last = self._merge_hidden(
+            last, activation=activation, geometry=geometry, seed=seed
+        )
+        coordinates = Coordinates.common(
+            [node.network.coordinates for node in federation.nodes]
+        )
+        if self.n_rounds > 1 and activation and len(federation.classes) > 1:
+            # Over the layers as they are merged, and once more when they are trained.
             merged = train_rounds(
-                merged,
+                last.over(merged_hidden.hidden, share=_FIRST_SHARE),
                 last,
                 n_rounds=self.n_rounds,
                 epochs=self.retrain_epochs,
                 coordinates=coordinates,
                 seed=seed,
-                share=1.0 - share,
+                share=1.0 - _FIRST_SHARE,
             )
+        else:
+            merged = last.over(merged_hidden.hidden)
         layers = merged.layers.with_last(last.publish(merged))
-        last_layer, tuned = last.aggregator, None
+        last_layer = last.aggregator
+        fine_tuned = None
         if federation.has_public_rows:
             rows = federation.public_rows
-            X, y = federation.X[rows], federation.y[rows]
-            hidden = last_layer.fine_tuning != "plain"  # as in the papers
-            tuned = self._tuned(X, y, layers, last_layer, coordinates, hidden)
-        outer = ("spaces_", "intersection_", "node_scores_", "history_")
+            fine_tuned = self._tuned(
+                federation.X[rows],
+                federation.y[rows],
+                layers=layers,
+                last_layer=last_layer,
+                coordinates=coordinates,
+                hidden=last_layer.fine_tuning != "plain",  # as in the papers
+            )
         self._publish(
             **federation.attributes(),
-            **tuned_attributes(layers, last_layer=last_layer, tuned=tuned),
-            **{name: getattr(last_layer, name) for name in outer},
+            **tuned_attributes(layers, last_layer=last_layer, tuned=fine_tuned),
+            spaces_=last_layer.spaces_,
+            intersection_=last_layer.intersection_,
+            node_scores_=last_layer.node_scores_,
+            history_=last_layer.history_,
             _coordinates=coordinates,
             activation_=activation,
             geometry_hidden_=geometry,
-            layer_report_=report,
+            layer_report_=merged_hidden.report,
         )
         return self
+
+    def _merge_hidden(
+        self,
+        last: LastLayer,
+        *,
+        activation: tuple[str, ...],
+        geometry: Geometry,
+        seed: int,
+    ) -> tuple[MergedHidden, LastLayer]:
+        """Merge the hidden layers; the last layer gets the nodes' own over these."""
+        federation = last.federation
+        stage = HiddenStage(
+            outer=self,
+            activation=activation,
+            geometry=geometry,
+            retrain_last=last.stage.merges_models,
+            seed=seed,
+        )
+        networks = {
+            node.name: node.network.with_empty_layers(len(activation))
+            for node in federation.nodes
+        }
+        merged_hidden = last.run(stage.plan(networks, federation.classes))
+        if stage.retrain_last:
+            last = last.with_models(
+                {
+                    name: network.aligned(federation.classes).last
+                    for name, network in merged_hidden.networks.items()
+                }
+            )
+        return merged_hidden, last
 
     def ask_scores(self) -> "GEMSMLPAggregator":
         """As :meth:`GEMSLogisticAggregator.ask_scores`.
@@ -365,34 +403,61 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         self.history_ = self.last_layer_.history_
         return self
 
-    def _long_form(self, name, value):
+    def _long_form(self, name: str, value: object) -> object:
         if name == "last_layer" and isinstance(value, GEMSLogisticAggregator | None):
-            # The words for a geometry mean what they mean in this place.
-            fresh = clone(value or GEMSLogisticAggregator())
-            if isinstance(fresh.geometry, str):
-                fresh.geometry = last_geometry(fresh.geometry)
-            return fresh
-        if name == "geometry" and value is None:
-            value = (self.last_layer or GEMSLogisticAggregator()).geometry
-        if name == "geometry" and isinstance(value, str | Geometry):
-            return last_geometry(value)
-        if name == "geometry_hidden" and isinstance(value, str):
-            return as_geometry(value, HIDDEN_GEOMETRIES)
-        if name == "construction_hidden" and isinstance(value, str):
-            return as_construction(value)
+            return self._long_last_layer(value)
+        if name == "geometry":
+            if value is None:
+                value = (self.last_layer or GEMSLogisticAggregator()).geometry
+            if isinstance(value, str | Geometry):
+                return last_geometry(value)
+        if isinstance(value, str):
+            if name == "geometry_hidden":
+                return as_geometry(value, HIDDEN_GEOMETRIES)
+            if name == "construction_hidden":
+                return as_construction(value)
         return super()._long_form(name, value)
 
-    def _tuned(self, X, y, layers, last_layer, coordinates, hidden) -> FineTunedNetwork:
-        """Layers after fine-tuning on public rows; changes nothing here."""
+    def _long_last_layer(
+        self, last_layer: GEMSLogisticAggregator | None
+    ) -> GEMSLogisticAggregator:
+        """A copy, whose word for a geometry means what it means in this place."""
+        last_layer = clone(last_layer or GEMSLogisticAggregator())
+        if isinstance(last_layer.geometry, str):
+            last_layer.geometry = last_geometry(last_layer.geometry)
+        return last_layer
+
+    def _tuned(
+        self,
+        X: Rows,
+        y: np.ndarray,
+        *,
+        layers: Layers,
+        last_layer: GEMSLogisticAggregator,
+        coordinates: Coordinates | None,
+        hidden: bool,
+    ) -> FineTunedNetwork:
+        """Layers after fine-tuning on public rows; changes nothing here.
+
+        Hidden layers are tuned, too, if ``hidden``.
+        """
         rng = check_random_state(self.random_state)
         if last_layer.fine_tuning != "plain":
-            options = {"hidden": hidden, "coordinates": coordinates}
-            return fine_tune_network(X, y, layers, random_state=rng, **options)
+            return fine_tune_network(
+                X,
+                y,
+                layers,
+                hidden=hidden,
+                coordinates=coordinates,
+                random_state=rng,
+            )
         if hidden:
-            return train_plainly(X, y, layers, rng)
-        tuned = train_plainly(layers.hidden(X), y, Layers.of([layers.last]), rng)
-        return replace(tuned, layers=layers.with_last(tuned.layers.last))
+            return train_plainly(X, y, layers, random_state=rng)
+        fine_tuned = train_plainly(
+            layers.hidden(X), y, Layers.of([layers.last]), random_state=rng
+        )
+        return replace(fine_tuned, layers=layers.with_last(fine_tuned.layers.last))
 
-    def _logits(self, X) -> np.ndarray:
+    def _logits(self, X: Rows) -> np.ndarray:
         hidden = self._layers.astype(X.dtype).hidden(X)
         return linear_logits(hidden, self._layers.last)

@@ -21,17 +21,21 @@ DEFAULT_C = 1.0
 # derivatives at weights of 0 are 1/4 of the log-loss, 2 of squared hinges and 1 of half
 # the squares. A hinge has none. Labels of pooled models of six sets agree best with
 # about these (a half or twice of them agrees less, or hardly better).
-_TIMES = {"log_loss": 1.0, "hinge": 4.0, "squared_hinge": 8.0, "squares": 4.0}
+_TIMES_C = {"log_loss": 1.0, "hinge": 4.0, "squared_hinge": 8.0, "squares": 4.0}
 # Largest C that is taken over from other losses, or from training by steps. Without any
 # penalty these still end at finite weights; a log-loss of separable rows does not.
 _LARGEST_C = 1e3
-# Strengths of different losses are alike that are no further apart: one loss is put in
-# the place of another, and no model of all rows is that of all of them.
+# Ratio up to which strengths of different losses are alike: one loss is put in the
+# place of another, and no model of all rows is that of all of them.
 _ALIKE = 100.0
-# Strengths of one loss that differ by rounding alone.
+# Ratio of strengths of one loss that differ by rounding alone.
 _EQUAL = 1.0 + 1e-9
-# Values, and nodes of each, that a warning names.
-_MOST_VALUES, _MOST_NODES = 5, 3
+# Shares of rows that differ from a half by rounding alone.
+_SHARE_ROUNDING = 1e-9
+# Strengths that a warning lists, so that it stays a few lines long.
+_MOST_STRENGTHS = 5
+# Nodes that it names for each strength.
+_MOST_NODES = 3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,7 +74,13 @@ class NodePenalty:
         C = self.C
         if C is None:
             C = 1.0 / max(self.alpha * n_rows, SMALLEST)
-        return min(_TIMES[self.loss] * C, _LARGEST_C)
+        return min(_TIMES_C[self.loss] * C, _LARGEST_C)
+
+    def as_content(self) -> dict:
+        """Loss and strength as messages have them, where the strength is known."""
+        if self.alpha is None:
+            return {"loss": self.loss, "C": self.C}
+        return {"loss": self.loss, "alpha": self.alpha}
 
     def in_words(self, n_rows: float) -> str:
         """Its strength as users know it, and as a C of the log-loss."""
@@ -114,16 +124,19 @@ def agreed_penalty(
     warns: bool,
 ) -> Penalty:
     """The penalty that is given, or that of nodes which say one, on rows of all."""
-    by_members, of_members = C == "members", fit_intercept == "members"
-    agreed_C, content = _agreed_strength(nodes, n_rows, warns=warns and by_members)
-    agreed_intercept = _agreed_intercept(nodes, warns=warns and of_members)
+    takes_C = C == "members"
+    takes_intercept = fit_intercept == "members"
+    agreed_C, content = _agreed_strength(nodes, n_rows, warns=warns and takes_C)
+    agreed_intercept = _agreed_intercept(nodes, warns=warns and takes_intercept)
     if agreed_intercept is not None:
         content["fit_intercept"] = agreed_intercept
-    if of_members:
-        fit_intercept = agreed_intercept is not False
+    if takes_intercept:
+        has_intercept = agreed_intercept is not False
+    else:
+        has_intercept = bool(fit_intercept)
     return Penalty(
-        C=agreed_C if by_members else float(C),
-        zero_row=None if fit_intercept else _zero_row(nodes, n_features),
+        C=agreed_C if takes_C else float(C),
+        zero_row=None if has_intercept else _zero_row(nodes, n_features),
         content=content if nodes else None,
     )
 
@@ -132,31 +145,35 @@ def _agreed_strength(
     nodes: Sequence[NodePenalty], n_rows: float, *, warns: bool
 ) -> tuple[float, dict]:
     """C of the likeliest model, and loss and strength as a node would say them."""
-    strengths = {node.name: node.as_C(n_rows) for node in nodes}
-    speaking = [node for node in nodes if strengths[node.name] is not None]
-    if not speaking:
+    telling = [node for node in nodes if node.as_C(n_rows) is not None]
+    if not telling:
         return DEFAULT_C, {"loss": "other"}
-    values = np.array([strengths[node.name] for node in speaking])
-    C = _median(values, np.array([node.n_rows for node in speaking]))
-    is_one_loss = len({(node.loss, node.alpha is None) for node in speaking}) == 1
-    apart = _EQUAL if is_one_loss else _ALIKE
-    first = speaking[0]
-    if not values.max() <= apart * values.min():
+    C = _median_C(telling, n_rows)
+    is_one_loss = len({(node.loss, node.alpha is None) for node in telling}) == 1
+    most_apart = _EQUAL if is_one_loss else _ALIKE
+    if not _are_within(most_apart, telling, n_rows=n_rows):
         if warns:
-            _warn_of_strengths(speaking, C, n_rows)
+            _warn_of_strengths(telling, C, n_rows)
     elif is_one_loss:
-        name = "C" if first.alpha is None else "alpha"
-        return C, {"loss": first.loss, name: getattr(first, name)}
+        return C, telling[0].as_content()
     return C, {"loss": "log_loss", "C": C}
 
 
-def _median(values: np.ndarray, weights: np.ndarray) -> float:
-    """Weighted median; between two values that halve the weights their mean in logs."""
-    values, places = np.unique(values, return_inverse=True)
+def _are_within(ratio: float, nodes: Sequence[NodePenalty], *, n_rows: float) -> bool:
+    """Whether the largest strength is at most so many times the smallest."""
+    strengths = np.array([node.as_C(n_rows) for node in nodes])
+    return bool(strengths.max() <= ratio * strengths.min())
+
+
+def _median_C(nodes: Sequence[NodePenalty], n_rows: float) -> float:
+    """The median over all rows; between two C that halve these their mean in logs."""
+    strengths = np.array([node.as_C(n_rows) for node in nodes])
+    weights = np.array([node.n_rows for node in nodes])
+    distinct, places = np.unique(strengths, return_inverse=True)
     shares = np.cumsum(np.bincount(places, weights=weights)) / weights.sum()
-    # Rounding of shares must not choose between two values.
-    low = values[np.argmax(shares > 0.5 - 1e-9)]
-    high = values[np.argmax(shares > 0.5 + 1e-9)]
+    # Rounding of shares must not choose between two strengths.
+    low = distinct[np.argmax(shares > 0.5 - _SHARE_ROUNDING)]
+    high = distinct[np.argmax(shares > 0.5 + _SHARE_ROUNDING)]
     return float(low if low == high else np.sqrt(low) * np.sqrt(high))
 
 
@@ -179,7 +196,10 @@ def _agreed_intercept(nodes: Sequence[NodePenalty], *, warns: bool) -> bool | No
         if node.fit_intercept is not None:
             by_choice.setdefault(node.fit_intercept, []).append(node.name)
     if len(by_choice) > 1 and warns:
-        by_words = {f"fit_intercept={own}": by_choice[own] for own in (False, True)}
+        by_words = {
+            "fit_intercept=False": by_choice[False],
+            "fit_intercept=True": by_choice[True],
+        }
         warn_user(
             f"Some classifiers have no intercept: {_listed(by_words)}. The aggregate "
             "has one. Have all nodes fit alike, or set fit_intercept of the "
@@ -197,23 +217,32 @@ def _zero_row(nodes: Sequence[NodePenalty], n_features: int) -> np.ndarray:
     """
     if not nodes:
         return np.zeros(n_features)
-    known = [node for node in nodes if node.center is not None]
-    if not known:
+    telling = [node for node in nodes if node.center is not None]
+    if not telling:
         return np.full(n_features, np.nan)
-    centers = np.ma.masked_invalid([node.center for node in known])
-    n_rows = [node.n_rows for node in known]
+    centers = np.ma.masked_invalid([node.center for node in telling])
+    n_rows = [node.n_rows for node in telling]
     return np.ma.filled(np.ma.average(centers, axis=0, weights=n_rows), np.nan)
 
 
 def _listed(by_words: Mapping[str, Sequence[str]]) -> str:
     """Words, each with the nodes that it is said of."""
-    found = []
-    for words, names in list(by_words.items())[:_MOST_VALUES]:
-        shown = ", ".join(map(repr, names[:_MOST_NODES]))
-        n_more = len(names) - _MOST_NODES
-        others = f" and {n_more} other{'s' * (n_more > 1)}" if n_more > 0 else ""
-        found.append(f"{words} at node{'s' * (len(names) > 1)} {shown}{others}")
-    n_more = len(by_words) - _MOST_VALUES
+    phrases = [
+        f"{words} at {_listed_nodes(names)}"
+        for words, names in list(by_words.items())[:_MOST_STRENGTHS]
+    ]
+    n_more = len(by_words) - _MOST_STRENGTHS
     if n_more > 0:
-        found.append(f"and {n_more} other strengths")
-    return "; ".join(found)
+        phrases.append(f"and {n_more} other strengths")
+    return "; ".join(phrases)
+
+
+def _listed_nodes(names: Sequence[str]) -> str:
+    """The first few names of nodes, and how many others there are."""
+    nodes = "nodes" if len(names) > 1 else "node"
+    first_names = ", ".join(map(repr, names[:_MOST_NODES]))
+    n_others = len(names) - _MOST_NODES
+    if n_others <= 0:
+        return f"{nodes} {first_names}"
+    others = "others" if n_others > 1 else "other"
+    return f"{nodes} {first_names} and {n_others} {others}"

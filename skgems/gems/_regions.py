@@ -1,100 +1,180 @@
-"""Summaries of many nodes made one, that of a region, since sums add up."""
+"""Summaries of many nodes made one, that of a region, since sums add up.
+
+An ``aggregator`` is a GEMSLogisticAggregator here, which imports this module.
+"""
 
 import hashlib
 import os
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from ..federation import Summary, is_path, load_message, read_federation, region_summary
-from ..moments import fewer_parts
+from ..base import BaseAggregator
+from ..federation import (
+    Federation,
+    Summary,
+    is_path,
+    load_message,
+    read_federation,
+    region_summary,
+)
+from ..moments import Likelihood, fewer_parts
 from ..networks import Coordinates, Network
+from ..pooled import PooledForm
 from ..progress import tracked
 from ._likelihood import warn_of_same_rows
+from ._sums import Sums
 
-# Nodes that are taken in at once, or bytes of their files; of more, groups become one.
-GROUP, _GROUP_BYTES = 256, 2**27
-# Means that a region sends at most.
+# Nodes that are taken in at once, since all of a group is held in memory; of more,
+# groups become one node each.
+GROUP = 256
+# Bytes of the files of a group at most, 128 MiB, for the same reason.
+_GROUP_BYTES = 2**27
+# Means that a region sends at most: as many parts as the likelihood takes its loss over
+# where there are matrices.
 PARTS = 512
 
 
-def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
-    one = {"estimators": list(summaries), "epsilon": "auto", "n_rounds": 1}
-    region = copy(aggregator).set_params(**one)
+def merged_summary(
+    aggregator: BaseAggregator, summaries: Sequence, name: str
+) -> Summary:
+    """The summary of a region: what its nodes sent, summed, and a model made of it."""
+    region = copy(aggregator).set_params(
+        estimators=list(summaries), epsilon="auto", n_rounds=1
+    )
     federation = read_federation(region)
-    nodes = region._asked(federation, federation.classes)
-    stage = region._stage(nodes)
-    likelihood, found = region._run(federation)(stage.likelihood_plan(nodes))
+    problem = region._problem(federation, federation.classes)
+    stage = region._stage(problem)
+    likelihood, sums = region._run(federation)(stage.likelihood_plan(problem))
     warn_of_same_rows(likelihood, federation.names)
-    sums = likelihood.loss.moments
+    return region_summary(
+        aggregator,
+        federation=federation,
+        network=_region_network(
+            likelihood, federation=federation, zero_row=sums.penalty.zero_row
+        ),
+        asked=region._moments_request(),
+        reply=_region_reply(
+            likelihood,
+            sums=sums,
+            labels=federation.classes.tolist(),
+            says_class_weight=region.class_weight == "members",
+        ),
+        name=name,
+    )
+
+
+def _region_network(
+    likelihood: Likelihood, *, federation: Federation, zero_row: np.ndarray | None
+) -> Network:
+    """The discriminant analysis of the region's sums, as the region's own model.
+
+    It stands for a model fitted to the rows of the region; where the nodes have no
+    intercepts, ``zero_row`` is the row at which its logits are 0.
+    """
     W = likelihood.to_rows(likelihood.discriminant_analysis())
     W -= W.mean(axis=1, keepdims=True)
-    labels, form = federation.classes.tolist(), found.form
-    seen, names = np.ones(len(labels), bool), federation.features.feature_names_in
     network = Network(
         coefs=(W[:-1],),
         intercepts=(W[-1],),
         activation=(),
         output="softmax",
         classes=federation.classes,
-        seen=seen,
+        seen=np.ones(len(federation.classes), dtype=bool),
         n_features_in=len(W) - 1,
-        feature_names_in=names,
+        feature_names_in=federation.features.feature_names_in,
     )
-    zero_row = found.penalty.zero_row
-    if zero_row is not None:
-        coordinates = Coordinates(center=zero_row, scale=np.ones(len(zero_row)))
-        network = replace(network, coordinates=coordinates)
-    sums = fewer_parts(sums, PARTS)
+    if zero_row is None:
+        return network
+    coordinates = Coordinates(center=zero_row, scale=np.ones(len(zero_row)))
+    return replace(network, coordinates=coordinates)
+
+
+def _region_reply(
+    likelihood: Likelihood, *, sums: Sums, labels: list, says_class_weight: bool
+) -> dict[str, Any]:
+    """What the region replies to "moments"."""
+    moments = fewer_parts(likelihood.loss.moments, PARTS)
     # In the order of classes, not of nodes.
-    sums = sums.some_parts(np.argsort(sums.columns, kind="stable"))
-    told = {"reason": form.reason.rstrip(".")}
-    if form.is_exact:
-        told = {"kind": form.kind, **form.parameters}
-    content = {"labels": labels, "moments": sums.as_arrays(), "form": told}
-    content["scaled"] = found.scaled
-    if any(loss.is_by_class for loss in found.losses):
-        content["slopes"] = likelihood.slopes(found.losses)
+    moments = moments.some_parts(np.argsort(moments.columns, kind="stable"))
+    content = {
+        "labels": labels,
+        "moments": moments.as_arrays(),
+        "form": _form_content(sums.form),
+        "scaled": sums.scaled,
+    }
+    if any(loss.is_by_class for loss in sums.losses):
+        content["slopes"] = likelihood.slopes(sums.losses)
     else:
         content["slope"] = likelihood.slope
-    if region.class_weight == "members" and found.agreed is not None:
-        content["class_weight"] = found.agreed
-    if found.penalty.content is not None:
-        content["penalty"] = dict(found.penalty.content)
-    asked = region._moments_request()
-    return region_summary(aggregator, federation, network, asked, content, name)
+    if says_class_weight and sums.agreed_class_weight is not None:
+        content["class_weight"] = sums.agreed_class_weight
+    if sums.penalty.content is not None:
+        content["penalty"] = dict(sums.penalty.content)
+    return content
 
 
-def in_groups(aggregator, paths: Sequence) -> list[Summary]:
+def _form_content(form: PooledForm) -> dict[str, Any]:
+    """A function of sums as messages have it, or the reason why there is none."""
+    if form.is_exact:
+        return {"kind": form.kind, **form.parameters}
+    return {"reason": form.reason.rstrip(".")}
+
+
+def in_groups(
+    aggregator: BaseAggregator, paths: Sequence[str | os.PathLike]
+) -> list[Summary]:
     """Summaries of groups of nodes, cut by what they sent, not by names or order."""
-    found = {}
+    digests: dict[str, str] = {}
+    path_of: dict[str, str | os.PathLike] = {}
     for path in paths:
         message = load_message(path)  # checked when its group is taken in
         name = str(message.settings.get("name"))
-        if name in found:
-            raise ValueError(f"estimators has two nodes of the same name: {[name]!r}.")
+        if name in path_of:
+            raise ValueError(
+                f"estimators has two nodes of the same name: {[name]!r}. Give each "
+                "node's summary once, under a name of its own."
+            )
         digest = hashlib.sha256()
         for field, array in sorted(message.arrays.items()):
             if field.startswith("describe."):
                 digest.update(np.ascontiguousarray(array).data)
-        found[name] = digest.hexdigest(), path
-    cuts, size = [[]], 0
-    for _, path in sorted(found.values(), key=lambda pair: pair[0]):
-        own = os.path.getsize(path)
-        if cuts[-1] and (len(cuts[-1]) == GROUP or size + own > _GROUP_BYTES):
-            cuts.append([])
-            size = 0
-        cuts[-1].append(path)
-        size += own
+        digests[name] = digest.hexdigest()
+        path_of[name] = path
+    ordered = [path_of[name] for name in sorted(path_of, key=digests.__getitem__)]
+    groups = _cut_into_groups(ordered)
     return [
-        merged_summary(aggregator, list(map(Summary.load, paths)), f"group {k}")
-        for k, paths in enumerate(tracked(cuts, "groups of summaries"))
+        merged_summary(aggregator, [Summary.load(path) for path in group], f"group {k}")
+        for k, group in enumerate(tracked(groups, "groups of summaries"))
     ]
 
 
-def many_paths(aggregator, nodes) -> bool:
+def _cut_into_groups(
+    paths: Sequence[str | os.PathLike],
+) -> list[list[str | os.PathLike]]:
+    """The paths in groups of consecutive ones, each as large as may be."""
+    groups: list[list[str | os.PathLike]] = [[]]
+    n_bytes = 0
+    for path in paths:
+        n_bytes_of_file = os.path.getsize(path)
+        is_full = len(groups[-1]) == GROUP or n_bytes + n_bytes_of_file > _GROUP_BYTES
+        if groups[-1] and is_full:
+            groups.append([])
+            n_bytes = 0
+        groups[-1].append(path)
+        n_bytes += n_bytes_of_file
+    return groups
+
+
+def many_paths(aggregator: BaseAggregator, nodes: Any) -> bool:
+    """Whether a fit takes in its summaries in groups.
+
+    They are more than a group, all of them files, and nothing asks for single nodes:
+    neither spaces, further messages, kept replies, weights nor rows by ``nodes``.
+    """
     estimators = aggregator.estimators
     return (
         isinstance(estimators, list)

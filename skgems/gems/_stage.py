@@ -1,13 +1,20 @@
-"""The linear stage of GEMS on arrays: spaces of all nodes, and a point in them."""
+"""The linear stage of GEMS on arrays: spaces of all nodes, and a point in them.
 
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field, replace
+A linear model is a matrix W of shape (n_features + 1, n_classes), with the intercepts
+in the last row; the logits of a row x are ``x @ W[:-1] + W[-1]``. Around the model W_k
+of node k lie the models that are still good enough on its rows: its space, those with
+``d_k(W, W_k) <= R_k``. The stage asks the nodes for their spaces, finds a point W in
+all of them, and asks for the factor f > 0 under which the labels of all rows are
+likeliest by the logits ``f * (x @ W[:-1] + W[-1])``.
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from ..federation import Federation, inverse_temperature
-from ..local import indices_of
+from ..federation import inverse_temperature
 from ..messages import Message
 from ..moments import Likelihood
 from ..networks import HiddenLayers
@@ -24,97 +31,42 @@ from ..spaces import (
     factor_kept_inside,
     intersect,
 )
-from ._further import Further
+from ._further import Refinement
+from ._problem import LinearNode, LinearProblem
 
-# scale_logits="auto": the ratio of logit sizes from which trainers, not data, differ.
+# With scale_logits="auto": ratio of the sizes of two nodes' logits (root mean squares)
+# above which it is their trainers that differ, as one penalises less, and not the rows.
 AUTO_SCALE_RATIO = 3.0
+# Distance in radii below which spaces that were not found to meet are said to touch.
+_ALMOST_TOUCHING = 1.01
+# How far a level of four digits may be off by rounding, relative to itself.
+_LEVEL_ROUNDING = 1e-12
 
 
-@dataclass(frozen=True, eq=False)
-class LinearNode:
-    name: str
-    W: np.ndarray  # (n_features + 1, n_classes), the intercepts in the last row
-    known: np.ndarray  # (n_classes,), bool: classes that the node has seen
-    n_rows: int  # that judge models
-    row_columns: np.ndarray  # classes of its rows, as indices of all
-    hidden: HiddenLayers | None = None  # that its model is over; None: those of all
-    has_model: bool = True
-    # (n_features,), the row that its steps take to zero; None: it has no steps, or they
-    # do not show it.
-    center: np.ndarray | None = None
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NodeSpaces:
+    """Good-enough spaces of all nodes, of their epsilons, and of every epsilon."""
 
-    @property
-    def own_columns(self) -> np.ndarray:
-        return np.flatnonzero(self.known)
-
-    @property
-    def own_W(self) -> np.ndarray:
-        return self.W[:, self.known]
+    profiles: list[SpaceProfile]  # over all classes
+    spaces: list[GoodEnoughSpace]
 
 
-@dataclass(frozen=True, eq=False)
-class Asked:
-    nodes: list[LinearNode]
-    classes: np.ndarray
-    hidden: HiddenLayers = field(default_factory=HiddenLayers)
-    # Of the numbers that nodes may tell about hidden layers, the part for one message.
-    share: float = 1.0
-
-    @classmethod
-    def of(cls, federation: Federation, classes: np.ndarray) -> "Asked":
-        # Nodes of one class may have models without any layers.
-        depth = max(node.network.n_hidden_layers for node in federation.nodes)
-        nodes = []
-        for node in federation.nodes:
-            aligned = node.network.with_empty_layers(depth).aligned(classes)
-            columns = indices_of(node.row_counts["labels"], classes)
-            hidden = HiddenLayers.of(aligned) if depth else None
-            coordinates = node.network.coordinates
-            nodes.append(
-                LinearNode(
-                    name=node.name,
-                    W=aligned.last,
-                    known=aligned.seen,
-                    n_rows=node.n_judging,
-                    row_columns=columns[columns >= 0],
-                    hidden=hidden,
-                    has_model=node.network.has_classifier,
-                    center=None if coordinates is None else coordinates.center,
-                )
-            )
-        return cls(nodes, classes)
-
-    @property
-    def names(self) -> list[str]:
-        return [node.name for node in self.nodes]
-
-    def messages(self, task: str, own: Callable[[LinearNode], dict], **common) -> dict:
-        common["hidden"] = self.hidden.as_content()
-        return {n.name: Message.of(task, **common, **own(n)) for n in self.nodes}
-
-    def labels(self, columns: np.ndarray) -> dict:
-        return {"labels": self.classes[columns].tolist(), "columns": columns}
-
-    def labels_of_rows(self, node: LinearNode) -> dict:
-        return self.labels(np.unique(node.row_columns))
-
-    def model_of(self, node: LinearNode) -> dict:
-        return {"W": node.own_W} if self.hidden.weights else {"model": "own"}
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LinearMerge:
-    W: np.ndarray  # the point found, its logits calibrated but for `factor`
+    """The merged linear model, and how it was found."""
+
+    W: np.ndarray  # the point found; times `factor` its logits are calibrated
     # None, as the next two, where no spaces were built.
     profiles: list[SpaceProfile] | None = None
     spaces: list[GoodEnoughSpace] | None = None
     intersection: Intersection | None = None
-    scales: np.ndarray | None = None  # factors (n_nodes,) on the spaces in replies
+    scales: np.ndarray | None = None  # (n_nodes,), factors on the spaces in replies
     likelihood: Likelihood | None = None  # that the point maximises, if one
-    form: PooledForm | None = None  # what that point is as a function of sums
+    form: PooledForm | None = None  # what the point is as a function of sums
     factor: float = 1.0
-    further: Further | None = None
-    judged: np.ndarray | None = None  # by which nodes of another rule are found
+    refinement: Refinement | None = None  # by further messages, if there were any
+    # The likeliest model of one message, by which nodes of another rule are found.
+    W_of_one_message: np.ndarray | None = None
 
     @property
     def C(self) -> float | None:
@@ -132,165 +84,294 @@ class LinearStage:
     geometry: Geometry
     criterion: Criterion
     construction: Construction
-    asked_space: Mapping  # what nodes are asked of spaces, whichever these are
+    space_settings: Mapping  # the part of requests for spaces that is the same for all
     epsilons: list  # one per node, or "auto"
     intersection: str
     node_weight: np.ndarray | None  # (n_nodes,)
     scale_logits: bool | str
-    # Plan calibrate(W, asked) of the factor on logits where no node has rows.
+    # Plan calibrate(W, problem) of the factor on logits where no node has rows.
     calibrate: Callable[..., Generator] | None = None
-    one_summary: bool = False  # the only node is a summary, its space on one scale
+    # Whether the only node is a summary; then its space is brought to one scale.
+    is_one_summary: bool = False
 
     # Whether the nodes' own models are needed, over the layers below.
     merges_models: ClassVar[bool] = True
 
-    def plan(self, asked: Asked) -> Generator:
-        scale_logits = yield from self._decide_scaling(asked)
-        profiles, spaces = yield from self.spaces_plan(asked, scale_logits)
-        weight = self.node_weight
-        found = intersect(spaces, method=self.intersection, node_weight=weight)
-        W = found.point
-        if self.one_summary:
-            W = profiles[0].scale * W
-        if len(asked.nodes) > 1:
-            columns = {node.name: node.row_columns for node in asked.nodes}
-            known = columns, asked.classes, asked.hidden
-            factor = yield from calibration_plan(W, *known)
+    def plan(self, problem: LinearProblem) -> Generator:
+        """Plan whose result is a LinearMerge."""
+        scale_logits = yield from self._decide_scaling(problem)
+        node_spaces = yield from self.spaces_plan(problem, scale_logits)
+        spaces = node_spaces.spaces
+        intersection = intersect(
+            spaces, method=self.intersection, node_weight=self.node_weight
+        )
+        W = intersection.point
+        if self.is_one_summary:
+            # The space is one of logits of unit size: back to those of the node.
+            W = node_spaces.profiles[0].scale * W
+        if len(problem.nodes) > 1:
+            factor = yield from calibration_plan(
+                W,
+                at={node.name: node.row_columns for node in problem.nodes},
+                classes=problem.classes,
+                hidden=problem.hidden,
+            )
             if factor is None:
-                factor = yield from self.calibrate(W, asked)
-            if found.found and not self.criterion.ignores_scale and not scale_logits:
+                factor = yield from self.calibrate(W, problem)
+            promises_losses = not self.criterion.ignores_scale and not scale_logits
+            if intersection.found and promises_losses:
                 # The spaces promise a loss of these very logits.
-                factor = factor_kept_inside(spaces, W, factor)
+                factor = factor_kept_inside(spaces, W=W, factor=factor)
             W = W * factor
-        ones = np.ones(len(spaces))
-        return LinearMerge(of_two(W), profiles, spaces, found, ones)
+        return LinearMerge(
+            W=without_common_logit(W),
+            profiles=node_spaces.profiles,
+            spaces=spaces,
+            intersection=intersection,
+            scales=np.ones(len(spaces)),
+        )
 
-    def spaces_plan(self, asked: Asked, scale_logits: bool) -> Generator:
-        """Plan whose result is (profiles, spaces), of logits of unit size if scaled."""
+    def spaces_plan(self, problem: LinearProblem, scale_logits: bool) -> Generator:
+        """Plan whose result is NodeSpaces, of logits of unit size if these are scaled.
 
-        def own(node):
-            n_others = int((~node.known).sum())
-            if not self.criterion.counts_classes:
-                n_others = min(n_others, 1)
-            return asked.model_of(node) | {"n_others": n_others}
-
-        common = {**self.asked_space, "scale_logits": scale_logits}
-        replies = yield asked.messages("space", own, **common)
-        profiles, spaces, how = [], [], (self.criterion, self.construction.wire_name)
-        for node, (_, reply) in zip(asked.nodes, replies, strict=True):
-            profile = SpaceProfile.from_arrays(reply.content, *how)
-            profiles.append(_of_all_classes(profile, node.known))
+        A node is told how many classes it has not seen, and not which. Where the
+        criterion does not count classes it is told whether there are any.
+        """
+        replies = yield problem.requests(
+            "space",
+            [self._space_content(node, problem) for node in problem.nodes],
+            **self.space_settings,
+            scale_logits=scale_logits,
+        )
+        profiles: list[SpaceProfile] = []
+        for node, (_, reply) in zip(problem.nodes, replies, strict=True):
+            profile = SpaceProfile.from_arrays(
+                reply.content,
+                criterion=self.criterion,
+                construction=self.construction.wire_name,
+            )
+            profiles.append(with_all_classes(profile, node.known_classes))
             say(
-                f"node {len(profiles)} of {len(asked.nodes)} ({node.name}): "
+                f"node {len(profiles)} of {len(problem.nodes)} ({node.name}): "
                 f"{node.n_rows} rows, {self.criterion.name} {profiles[-1].score:.3f}"
             )
-        found = zip(asked.names, profiles, self.epsilons, strict=True)
-        for name, profile, epsilon in found:
+        return NodeSpaces(
+            profiles=profiles, spaces=self._spaces_of(profiles, problem.names)
+        )
+
+    def _space_content(self, node: LinearNode, problem: LinearProblem) -> dict:
+        n_others = int((~node.known_classes).sum())
+        if not self.criterion.counts_classes:
+            n_others = min(n_others, 1)
+        return {**problem.model_content(node), "n_others": n_others}
+
+    def _spaces_of(
+        self, profiles: Sequence[SpaceProfile], names: Sequence[str]
+    ) -> list[GoodEnoughSpace]:
+        """The spaces of the nodes' epsilons; errors name the node."""
+        spaces = []
+        for name, profile, epsilon in zip(names, profiles, self.epsilons, strict=True):
             try:
                 spaces.append(profile.space(epsilon, self.construction.max_radius))
+            except NoSpaceError as error:
+                raise NoSpaceError(f"node {name!r}: {error}") from None
             except ValueError as error:
-                kind = NoSpaceError if isinstance(error, NoSpaceError) else ValueError
-                raise kind(f"node {name!r}: {error}") from None
-        return profiles, spaces
+                raise ValueError(f"node {name!r}: {error}") from None
+        return spaces
 
-    def spaces_around_plan(self, W: np.ndarray, asked: Asked) -> Generator:
-        scaling = yield from self._decide_scaling(asked)
-        return (yield from self.spaces_plan(asked, scaling))[1]
+    def spaces_around_plan(self, W: np.ndarray, problem: LinearProblem) -> Generator:
+        """Plan of the spaces of all nodes on the scale of a fitted aggregate W."""
+        scale_logits = yield from self._decide_scaling(problem)
+        node_spaces = yield from self.spaces_plan(problem, scale_logits)
+        return node_spaces.spaces
 
-    def words_of_empty(self, merge: LinearMerge, names: list[str]) -> str:
+    def explain_empty(self, merge: LinearMerge, names: Sequence[str]) -> str:
         """Why nothing was found, in three lines: how far, who, and what would do."""
-        found = merge.intersection
-        far, least = np.sqrt(found.max_distance), np.sqrt(found.lower_bound)
-        start = "The good-enough spaces do not intersect: "
-        if not found.empty:
-            why = "they all but touch" if far < 1.01 else "rounding is too coarse"
-            start = "It cannot be decided whether the good-enough spaces intersect: "
-            start += f"{why}, "
-        start += f"every model is at least {least:.4g} radii from one of them, "
-        start += f"this one at most {far:.4g}."
-        pair = found.worst_conflict
-        i, j = pair or np.argsort(-found.weights, kind="stable")[:2]
-        how = "conflict most" if pair else "stand most in the way"
-        who = f"Nodes {names[i]!r} and {names[j]!r} {how}."
-        if found.empty and not pair:
-            some = "" if found.all_pairs_are_tried else " of those in question"
-            who = f"Any two nodes{some} agree, but not all together. {who}"
-        enough = self.epsilon_that_does(merge)
-        what = "No epsilon would do:"
-        if enough is not None:
-            what = f"epsilon={enough:g} would do for all, or"
-        return f"{start}\n{who}\n{what} leave a node out."
+        return "\n".join(
+            (
+                _distance_line(merge.intersection),
+                _conflict_line(merge.intersection, names),
+                self._advice_line(merge),
+            )
+        )
 
-    def epsilon_that_does(self, merge: LinearMerge) -> float | None:
-        point = merge.intersection.point
-        found = zip(merge.profiles, merge.spaces, merge.scales, strict=True)
-        levels = [own.radii.level(s.distance(point) / scale) for own, s, scale in found]
-        # To the safe side of four digits.
+    def _advice_line(self, merge: LinearMerge) -> str:
+        epsilon = self.sufficient_epsilon(merge)
+        if epsilon is None:
+            return "No epsilon makes them intersect: leave a node out."
+        return (
+            f"epsilon={epsilon:g} would do for all nodes: set it, or leave a node out."
+        )
+
+    def sufficient_epsilon(self, merge: LinearMerge) -> float | None:
+        """An epsilon that all nodes reach at the point found; None if there is none."""
+        levels = [
+            profile.radii.level(space.distance(merge.intersection.point) / scale)
+            for profile, space, scale in zip(
+                merge.profiles, merge.spaces, merge.scales, strict=True
+            )
+        ]
+        # Four digits, rounded to the side on which all nodes still reach the level.
         if self.criterion.greater_is_better:
-            enough = np.floor(min(levels) * 1e4 * (1 + 1e-12)) / 1e4
+            epsilon = np.floor(min(levels) * 1e4 * (1 + _LEVEL_ROUNDING)) / 1e4
         else:
-            size = 10.0 ** (3 - np.floor(np.log10(max(levels))))
-            enough = np.ceil(max(levels) * size * (1 - 1e-12)) / size
-        return float(enough) if enough > 0 and np.isfinite(enough) else None
+            unit = 10.0 ** (3 - np.floor(np.log10(max(levels))))
+            epsilon = np.ceil(max(levels) * unit * (1 - _LEVEL_ROUNDING)) / unit
+        return float(epsilon) if epsilon > 0 and np.isfinite(epsilon) else None
 
-    def score_requests(self, W: np.ndarray, merge: LinearMerge, asked: Asked) -> dict:
-        """What nodes are asked for the report: how good W is, and a model beside it."""
-        places = {name: k for k, name in enumerate(asked.names)}
+    def score_requests(
+        self, W: np.ndarray, merge: LinearMerge, problem: LinearProblem
+    ) -> dict[str, Message]:
+        """What nodes are asked for the report: how good W is, and a model beside it.
 
-        def own(node):
-            # The node's own model, if it has not said how good that is.
-            columns, model = np.arange(node.known.sum()), node.own_W
-            if merge.profiles:  # else the point on its own scale
-                k = places[node.name]
-                profile, compared = merge.profiles[k], np.arange(len(node.known))
-                if profile.outputs is not None:  # of others a space says nothing
-                    compared = np.flatnonzero(profile.outputs)
-                point = merge.intersection.point / merge.scales[k]
-                model = profile.scale * point[:, compared]
-                columns = np.searchsorted(compared, node.own_columns)
-            hidden = (node.hidden or asked.hidden).as_content()
-            beside = {"W": model, "columns": columns, "hidden": hidden}
-            # On rows of classes that a node knows.
-            return asked.labels(node.own_columns) | {"beside": beside}
-
+        Where spaces were built that is the point of the intersection on the node's own
+        scale, which epsilon bounds; else it is the node's own model.
+        """
+        by_node = []
+        for k, node in enumerate(problem.nodes):
+            if merge.profiles:
+                model_content = _point_content(merge, k, node=node)
+            else:
+                model_content = {
+                    "W": node.known_W,
+                    "columns": np.arange(node.known_classes.sum()),
+                }
+            hidden = (node.hidden or problem.hidden).as_content()
+            # On rows of classes that the node knows.
+            content = problem.labels_content(node.known_columns)
+            content["beside"] = {**model_content, "hidden": hidden}
+            by_node.append(content)
         criterion = self.criterion.as_settings()
-        return asked.messages("score", own, W=W, criterion=criterion)
+        return problem.requests("score", by_node, W=W, criterion=criterion)
 
-    def _decide_scaling(self, asked: Asked) -> Generator:
-        if len(asked.nodes) == 1:
-            return self.one_summary and self.geometry.in_logits
+    def _decide_scaling(self, problem: LinearProblem) -> Generator:
+        """Plan whose result is whether logits of all nodes are brought to unit size."""
+        if len(problem.nodes) == 1:
+            return self.is_one_summary and self.geometry.in_logits
         if self.scale_logits != "auto":
             return self.scale_logits
         if self.geometry.in_logits:
             return True
         # A constant model has no scale to compare.
-        some = [node for node in asked.nodes if np.ptp(node.own_W, axis=1).any()]
-        replies = yield replace(asked, nodes=some).messages("size", asked.model_of)
+        nodes = [node for node in problem.nodes if np.ptp(node.known_W, axis=1).any()]
+        replies = yield replace(problem, nodes=nodes).requests(
+            "size", [problem.model_content(node) for node in nodes]
+        )
         sizes = [reply.content["size"] for _, reply in replies]
         return bool(sizes) and max(sizes) > AUTO_SCALE_RATIO * min(sizes)
 
 
-def of_two(W: np.ndarray) -> np.ndarray:
-    """A model without what two classes have in common, which says nothing."""
+def _distance_line(intersection: Intersection) -> str:
+    """Whether it is proved that the spaces do not intersect, and by how much.
+
+    Distances are in radii of the spaces: the largest of any node.
+    """
+    least = np.sqrt(intersection.lower_bound)
+    farthest = np.sqrt(intersection.max_distance)
+    if intersection.empty:
+        return (
+            "The good-enough spaces do not intersect: every model is at least "
+            f"{least:.4g} radii from the centre of one of them, the model that was "
+            f"found is at most {farthest:.4g} radii from each."
+        )
+    if farthest < _ALMOST_TOUCHING:
+        return (
+            "It cannot be decided whether the good-enough spaces intersect, since they "
+            f"almost touch: every model is at least {least:.4g} radii from the centre "
+            f"of one of them, the model that was found is at most {farthest:.4g} radii "
+            "from each."
+        )
+    return (
+        "It cannot be decided whether the good-enough spaces intersect, since rounding "
+        f"is too coarse: every model is at least {least:.4g} radii from the centre of "
+        f"one of them, the model that was found is at most {farthest:.4g} radii from "
+        "each."
+    )
+
+
+def _conflict_line(intersection: Intersection, names: Sequence[str]) -> str:
+    """The two nodes that conflict, or those that weigh most in the proof."""
+    pair = intersection.worst_conflict
+    if pair is not None:
+        i, j = pair
+        return f"Nodes {names[i]!r} and {names[j]!r} conflict most."
+    i, j = np.argsort(-intersection.weights, kind="stable")[:2]
+    if not intersection.empty:
+        return f"Nodes {names[i]!r} and {names[j]!r} stand most in the way."
+    if intersection.all_pairs_are_tried:
+        return (
+            "Any two nodes agree, but not all together. "
+            f"Nodes {names[i]!r} and {names[j]!r} stand most in the way."
+        )
+    return (
+        "Any two of the nodes in question agree, but not all together. "
+        f"Nodes {names[i]!r} and {names[j]!r} stand most in the way."
+    )
+
+
+def _point_content(merge: LinearMerge, k: int, *, node: LinearNode) -> dict:
+    """The point of the intersection on the scale of node k, over the classes compared.
+
+    ``columns`` are those of the classes that the node has seen.
+    """
+    profile = merge.profiles[k]
+    if profile.outputs is None:
+        compared = np.arange(len(node.known_classes))
+    else:  # a space says nothing of other outputs
+        compared = np.flatnonzero(profile.outputs)
+    point = merge.intersection.point / merge.scales[k]
+    return {
+        "W": profile.scale * point[:, compared],
+        "columns": np.searchsorted(compared, node.known_columns),
+    }
+
+
+def without_common_logit(W: np.ndarray) -> np.ndarray:
+    """A model of two classes without what both logits share, which says nothing.
+
+    Models of more classes stay as they are.
+    """
     return (W[:, 1:] - W[:, :1]) * [-0.5, 0.5] if W.shape[1] == 2 else W
 
 
-def _of_all_classes(profile: SpaceProfile, known: np.ndarray) -> SpaceProfile:
-    """A profile of all classes; a last output beside its own is that of each other."""
-    n_own = int(known.sum())
-    places = np.full(len(known), n_own if profile.center.shape[1] > n_own else -1)
-    places[known] = np.arange(n_own)
+def with_all_classes(profile: SpaceProfile, known_classes: np.ndarray) -> SpaceProfile:
+    """A profile over the known classes of a node, as one over all classes.
+
+    A node that was told of unseen classes has one output more, the last, which stands
+    for each class that it has not seen.
+    """
+    n_known = int(known_classes.sum())
+    has_output_of_others = profile.center.shape[1] > n_known
+    places = np.full(len(known_classes), n_known if has_output_of_others else -1)
+    places[known_classes] = np.arange(n_known)
     return profile.of_outputs(places)
 
 
-def calibration_plan(W: np.ndarray, at: Mapping, classes, hidden) -> Generator:
-    """The likeliest factor on logits, by each node's rows of columns `at`; or None."""
+def calibration_plan(
+    W: np.ndarray,
+    at: Mapping[str, np.ndarray],
+    classes: np.ndarray,
+    hidden: HiddenLayers,
+) -> Generator:
+    """Plan of the factor on logits under which the labels of nodes' rows are likeliest.
+
+    ``at`` has for each node's name the columns of the classes of its rows. The result
+    is None where no node has rows, and 1 where all logits are 0.
+    """
     if W.shape[1] < 2:
         return 1.0
 
-    def request(factors):
-        common = {"W": W, "factors": factors, "hidden": hidden.as_content()}
-        rows = {k: {"labels": classes[v].tolist(), "columns": v} for k, v in at.items()}
-        return {k: Message.of("evaluate", **rows[k], **common) for k in at}
+    def requests(factors: np.ndarray) -> dict[str, Message]:
+        return {
+            name: Message.of(
+                "evaluate",
+                labels=classes[columns].tolist(),
+                columns=columns,
+                W=W,
+                factors=factors,
+                hidden=hidden.as_content(),
+            )
+            for name, columns in at.items()
+        }
 
-    return (yield from inverse_temperature(request))
+    return (yield from inverse_temperature(requests))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from numbers import Integral, Real
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..federation import (
     MIN_ROWS,
@@ -27,7 +28,9 @@ from ..spaces import (
 )
 from ._regions import merged_summary
 
+# Parameters that are objects, and the class of each.
 _PARTS = {"geometry": Geometry, "criterion": Criterion, "construction": Construction}
+# What the arrays of moments may be sent as.
 _DTYPES = ("float64", "float32", "float16")
 
 
@@ -113,44 +116,58 @@ class LinearSummariesMixin(SummarizingMixin):
             raise ValueError(f"dtype must be one of {_DTYPES}, got {dtype!r}.")
         if rank is not None and not (isinstance(rank, Integral) and rank > 0):
             raise ValueError(f"rank must be a number of at least 1, got {rank!r}.")
-        digits = {"dtype": dtype, "rank": None if rank is None else int(rank)}
-        rows = {"X": X, "y": y, "chunks": chunks, "held_out": held_out}
-        options = {"digits": digits, "classes": classes, "space": space}
-        return self._summarize(estimator, rows, name, min_rows, **options)
+        return self._summarize(
+            estimator,
+            rows={"X": X, "y": y, "chunks": chunks, "held_out": held_out},
+            name=name,
+            min_rows=min_rows,
+            digits={"dtype": dtype, "rank": None if rank is None else int(rank)},
+            classes=classes,
+            space=space,
+        )
 
     def _merged(self, summaries: list, name: str) -> Summary:
         self._check_one_message()
         if self.intersection != "likelihood" or not isinstance(self.node_weight, str):
-            got = f"{self.intersection!r}, node_weight={self.node_weight!r}"
-            what = "by intersection='likelihood' and without weights of nodes"
-            raise ValueError(f"Summaries are merged {what}; got intersection={got}.")
+            raise ValueError(
+                "Summaries are merged by intersection='likelihood' and without weights "
+                f"of nodes; got intersection={self.intersection!r}, "
+                f"node_weight={self.node_weight!r}."
+            )
         return merged_summary(self, summaries, name)
 
     def _warn_of(self, member: Member) -> None:
-        own = member.picklable.estimator
-        if self.intersection != "likelihood" or "kind" in closed_form(own):
+        estimator = member.picklable.estimator
+        if self.intersection != "likelihood" or "kind" in closed_form(estimator):
             return
         warn_of_tails([member])
         if self.moments == "auto":
             n_features = member.X.shape[1]
             n_rows = member.row_counts()[1]["moments"].sum()
+            # Whether it is "diagonal" does not depend on the number of classes.
             if moments_kind("auto", n_features, 1, n_rows) == "diagonal":
                 warn_of_variances(n_features)
 
     def _node_settings(self) -> dict:
         seed = self.random_state
         if seed is not None and not isinstance(seed, Integral):
-            what = "random_state must be a number or None where nodes summarize"
-            raise ValueError(f"{what}, so that all draw the same; got {seed!r}.")
-        asked = self._asked_moments()
-        del asked["penalty"]  # which is always asked
+            raise ValueError(
+                "random_state must be a number or None where nodes summarize, so that "
+                f"all draw the same; got {seed!r}."
+            )
+        moments_settings = self._moments_settings()
+        construction = as_construction(self.construction)
         return {
             **self._parts(),
-            "construction": as_construction(self.construction).for_nodes(),
+            "construction": construction.for_nodes(),
             "scale_logits": self.scale_logits,
-            "moments": asked.pop("kind"),
+            # By the names of the aggregator's parameters. The penalty, of which these
+            # say nothing, is always asked for.
+            "moments": moments_settings["kind"],
             "random_state": None if seed is None else int(seed),
-            **asked,
+            "n_components": moments_settings["n_components"],
+            "min_cluster_size": moments_settings["min_cluster_size"],
+            "class_weight": moments_settings["class_weight"],
         }
 
     def _further_settings(self) -> dict:
@@ -168,24 +185,27 @@ class LinearSummariesMixin(SummarizingMixin):
     def _of_settings(
         cls, settings: Mapping, further_settings: Mapping
     ) -> "LinearSummariesMixin":
-        parameters = {k: v for k, v in settings.items() if k != "front"}
-        for name, kind in _PARTS.items():
-            parameters[name] = kind.from_settings(parameters[name])
-        weights = parameters["class_weight"]
-        if isinstance(weights, list):
-            parameters["class_weight"] = dict(weights)
+        parameters = dict(settings)
+        parameters.pop("front", None)
+        for name, part in _PARTS.items():
+            parameters[name] = part.from_settings(parameters[name])
+        if isinstance(parameters["class_weight"], list):
+            parameters["class_weight"] = dict(parameters["class_weight"])
         # Any level will do: that there is one is what requests depend on.
         sends_space = further_settings.get("space", False)
         has_level = sends_space or further_settings.get("later_space", False)
-        n_rounds = 1 if sends_space else 2
         aggregator = cls(
-            **parameters, epsilon=0.5 if has_level else "auto", n_rounds=n_rounds
+            **parameters,
+            epsilon=0.5 if has_level else "auto",
+            n_rounds=1 if sends_space else 2,
         )
         aggregator._validate_params()
         return aggregator
 
     def _parts(self) -> dict:
-        geometry, criterion = as_geometry(self.geometry), as_criterion(self.criterion)
+        """Geometry and criterion, for JSON."""
+        geometry = as_geometry(self.geometry)
+        criterion = as_criterion(self.criterion)
         return {
             "geometry": geometry.as_settings(),
             "criterion": criterion.as_settings(),
@@ -193,46 +213,76 @@ class LinearSummariesMixin(SummarizingMixin):
 
     def _check_one_message(self) -> None:
         if self._rounds.n > 1:
-            given = f"n_rounds={self.n_rounds!r} asks nodes more than once"
-            raise ValueError(f"{given}; set n_rounds=1, or use skgems.Exchange.")
+            raise ValueError(
+                f"n_rounds={self.n_rounds!r} asks nodes more than once; set "
+                "n_rounds=1, or use skgems.Exchange."
+            )
 
-    def _first_requests(self, *, member=None, classes=None, space="auto") -> list:
-        """What is asked of a node, or of all nodes where no ``member`` is given."""
+    def _first_requests(
+        self,
+        *,
+        member: Member | None = None,
+        classes: ArrayLike | None = None,
+        space: str | bool = "auto",
+    ) -> list[Message]:
+        """What is asked of a node, or of all nodes where no ``member`` is given.
+
+        ``classes`` are those of all nodes, if they are known; ``space`` says whether
+        spaces are asked for, by default where they are needed.
+        """
         seed = self._seed()
         requests = [self._moments_request()]
-        geometry, criterion = as_geometry(self.geometry), as_criterion(self.criterion)
-        if space == "auto":
-            space = self._sends_space
-        if not space:
+        if not (self._sends_space if space == "auto" else space):
             return requests
-        others = [0, 1]
-        if classes is not None and member is not None:
-            known = member.own_linear()[1]
-            n_others = len(set(np.asarray(classes).tolist()) - set(known))
-            others = [n_others if criterion.counts_classes else min(n_others, 1)]
-        elif criterion.counts_classes:
-            if member is None:  # a further message can say how many there are
-                return requests
-            what = f"criterion={self.criterion!r} counts the classes of all nodes"
-            raise ValueError(f"{what}: give summarize all of them, classes=[...].")
+        numbers_of_others = self._numbers_of_others(member, classes)
+        if not numbers_of_others:
+            return requests
         scalings = [bool(self.scale_logits)]
-        if self.scale_logits == "auto" and not geometry.in_logits:
+        if self.scale_logits == "auto" and not as_geometry(self.geometry).in_logits:
+            # The sizes of all nodes' logits decide, so that both are sent.
             scalings = [True, False]
             requests.append(Message.of("size", model="own"))
-        space = {"model": "own", **self._asked_space(seed)}
-        return requests + [
-            Message.of("space", **space, n_others=n_others, scale_logits=scaled)
-            for scaled in scalings
-            for n_others in others
-        ]
+        for is_scaled in scalings:
+            for n_others in numbers_of_others:
+                requests.append(
+                    Message.of(
+                        "space",
+                        model="own",
+                        **self._space_settings(seed),
+                        n_others=n_others,
+                        scale_logits=is_scaled,
+                    )
+                )
+        return requests
 
-    def _later_requests(self) -> list:
+    def _numbers_of_others(
+        self, member: Member | None, classes: ArrayLike | None
+    ) -> list[int]:
+        """Numbers of classes that a node may not have seen, for each of which it tells.
+
+        They are none where a further message can say how many there are.
+        """
+        criterion = as_criterion(self.criterion)
+        if classes is not None and member is not None:
+            known_classes = member.own_linear()[1]
+            n_others = len(set(np.asarray(classes).tolist()) - set(known_classes))
+            return [n_others if criterion.counts_classes else min(n_others, 1)]
+        if not criterion.counts_classes:
+            return [0, 1]  # whether there are any is all that is asked
+        if member is None:
+            return []
+        raise ValueError(
+            f"criterion={self.criterion!r} counts the classes of all nodes: give "
+            "summarize all of them, classes=[...]."
+        )
+
+    def _later_requests(self) -> list[Message]:
         """Those for spaces, where these wait for what other nodes have."""
         if not self._asks_for_spaces_later:
             return []
         return [
             Message.of("size", model="own"),
-            Message.of("space", model="own", **self._asked_space(self._seed())),
+            Message.of("space", model="own", **self._space_settings(self._seed())),
         ]
 
     @property
@@ -240,32 +290,42 @@ class LinearSummariesMixin(SummarizingMixin):
         return self._needs_spaces or "consensus" in self._rounds.candidates
 
     def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int]:
-        asked = {"evaluate": self._rounds.n - 1, "score": 1}
+        most_requests = {"evaluate": self._rounds.n - 1, "score": 1}
         if self._asks_for_spaces_later:
-            asked |= {"size": 1, "space": 1}
+            most_requests["size"] = 1
+            most_requests["space"] = 1
         if self.intersection != "likelihood":
-            asked["evaluate"] += MOST_GRIDS
-        return asked
+            most_requests["evaluate"] += MOST_GRIDS
+        return most_requests
 
     def _moments_request(self) -> Message:
-        return Message.of("moments", model="own", **self._asked_moments())
+        return Message.of("moments", model="own", **self._moments_settings())
 
-    def _asked_moments(self) -> dict:
-        pairs = self.class_weight.items() if isinstance(self.class_weight, dict) else ()
-        wrong = {k: w for k, w in pairs if not (isinstance(w, Real) and 0 < w < np.inf)}
-        if wrong:
-            what = f"class_weight must hold finite numbers above 0, got {wrong!r}"
-            raise ValueError(f"{what}. To leave a class out, leave its rows out.")
+    def _moments_settings(self) -> dict:
+        """What all nodes are asked of their rows, as requests have it."""
+        class_weight = self.class_weight
+        pairs = class_weight.items() if isinstance(class_weight, dict) else ()
+        unusable = {
+            label: weight
+            for label, weight in pairs
+            if not (isinstance(weight, Real) and 0 < weight < np.inf)
+        }
+        if unusable:
+            raise ValueError(
+                f"class_weight must hold finite numbers above 0, got {unusable!r}. To "
+                "leave a class out, leave its rows out."
+            )
         return {
             "kind": self.moments,
             "n_components": int(self.n_components),
             "min_cluster_size": int(self.min_cluster_size),
-            "class_weight": as_class_weight(self.class_weight),
+            "class_weight": as_class_weight(class_weight),
             # Whatever C is here, so that it can be changed without asking again.
             "penalty": True,
         }
 
-    def _asked_space(self, seed) -> dict:
+    def _space_settings(self, seed: int | None) -> dict:
+        """What all nodes are asked of their spaces, as requests have it."""
         construction = as_construction(self.construction)
         return {
             **self._parts(),

@@ -1,7 +1,7 @@
 """What nodes reply to "moments": taken in one after the other, and summed."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -11,6 +11,7 @@ import numpy as np
 from ..base import warn_user
 from ..federation import ClassWeightWarning, shown_labels
 from ..local import indices_of, weights_of
+from ..messages import Message
 from ..moments import (
     ClassMoments,
     Likelihood,
@@ -18,12 +19,15 @@ from ..moments import (
     Span,
     about_origin,
     merge_moments,
+    moments_kind,
     ratio,
 )
 from ..pooled import PooledForm
+from ..progress import say
 from ._penalties import NodePenalty, Penalty
-from ._stage import LinearNode
+from ._problem import LinearNode, LinearProblem
 
+# Nodes that a warning names, so that it stays a few lines long.
 _MOST_NAMED = 5
 # Ratio of the largest to the smallest class from which on weights of classes matter: on
 # eight sets the recall of the smallest class without them is lower by up to 0.35 at a
@@ -32,124 +36,272 @@ _MOST_NAMED = 5
 _IMBALANCED = 3.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class NodeSums:
     """What a node replied but for its scatters, its classes as those of all."""
 
     name: str
     loss: NodeLoss
-    model: bytes  # what makes the node's model another than others
+    model_digest: bytes  # equal for nodes with the same model
     labels: list  # of its model
-    form: Mapping | None  # what its classifier is in sums
+    form: Mapping | None  # what its classifier is in sums; None: it cannot say
     class_weight: str | list | None  # of its classifier
     penalty: NodePenalty | None  # None: it has no classifier that could say
     scaled: bool  # whether its classifier scales features
     is_rounded: bool  # whether it sent fewer digits
 
-    @classmethod
-    def of(cls, node: LinearNode, content, classes, keep_scatter: bool) -> tuple:
-        """And its moments, whose scatters the losses keep if they are to."""
-        labels, sent = content["labels"], content["moments"]
-        columns = indices_of(labels, classes)
-        moments = ClassMoments.from_arrays(sent)
-        some = np.unique(moments.columns)
-        unknown = [labels[i] for i in some if columns[i] < 0]
-        if unknown:
-            raise ValueError(
-                f"node {node.name!r} has rows of the classes {shown_labels(unknown)}, "
-                "which no node's classifier has seen; these have seen "
-                f"{shown_labels(classes.tolist())}. Leave such rows out, or add a node "
-                "whose classifier has seen these classes."
+
+class RepliesReader:
+    """Reads the replies to "moments", so that one at a time has to be in memory.
+
+    `read` returns the moments of one node, for the sum of all, and keeps what else the
+    node replied in `node_sums`, which is small.
+    """
+
+    def __init__(
+        self,
+        problem: LinearProblem,
+        *,
+        kind: str,
+        keeps_scatter: bool,
+        node_weight: np.ndarray | None,
+    ) -> None:
+        """Prepare to read replies of all nodes of a problem.
+
+        Parameters
+        ----------
+        kind : {"auto", "class", "shared", "diagonal"}
+            The kind of moments that nodes were asked for.
+        keeps_scatter : bool
+            Whether `node_sums` have second moments, too: for spaces around a model.
+        node_weight : ndarray of shape (n_nodes,) or None
+            The weight of each node, whatever its number of rows. None: rows count.
+        """
+        self._problem = problem
+        self._kind = kind
+        self._keeps_scatter = keeps_scatter
+        self._node_weight = node_weight
+        self.node_sums: list[NodeSums] = []
+
+    def read_all(
+        self, replies: Iterable[tuple[str, Message]]
+    ) -> Iterator[ClassMoments]:
+        """The moments of each node, as its reply arrives."""
+        for node, (_, reply) in zip(self._problem.nodes, replies, strict=True):
+            yield self.read(node, reply.content)
+
+    def read(self, node: LinearNode, content: Mapping) -> ClassMoments:
+        moments = _read_moments(node, content, classes=self._problem.classes)
+        self.node_sums.append(
+            _read_node_sums(
+                node,
+                content,
+                moments=moments,
+                classes=self._problem.classes,
+                keeps_scatter=self._keeps_scatter,
             )
-        moments = moments.renamed(columns)
-        W = gradient = None
-        if "factor" in content:
-            W = content["factor"] * node.own_W.astype(np.float64)
-            W, gradient = about_origin(W, moments.origin), content.get("gradient")
-            if gradient is None:
-                gradient = _placed(content["gradients"], columns, len(classes))
-        kept = moments.without_scatter()
-        if keep_scatter:
-            kept = moments.with_matrices(len(classes))
-        model = hashlib.sha256(node.known.tobytes())
-        model.update(np.ascontiguousarray(node.W).data)
-        # A model of one class has no parameters that could differ.
-        differs = node.known.sum() > 1 or "kind" in content["form"]
-        roots = sent.get("roots")
-        # The summed corrections of a region.
-        slope = own = content.get("slope", content.get("slopes"))
-        if own is not None:
-            slope = np.zeros((*own.shape[:-1], len(classes)))
-            slope[..., columns] = own
-            if own.ndim > 2:
-                slope = _placed(slope, columns, len(classes))
-        found = cls(
-            node.name,
-            NodeLoss(kept, node.own_columns, W, gradient, slope),
-            model.digest(),
-            classes[node.known].tolist() if node.has_model else [],
-            content["form"] if differs and node.has_model else None,
-            content.get("class_weight"),
-            _penalty_in(content, node, moments),
-            content["scaled"],
-            "deviations" in sent or (roots is not None and roots.itemsize < 8),
         )
-        return found, moments
+        if self._problem.hidden.weights and self._sums_matrices(moments.n_features):
+            # Over merged layers a node with few rows tells variances of units alone,
+            # which cannot be added to matrices.
+            moments = moments.with_zero_covariances()
+        n_read = len(self.node_sums)
+        say(
+            f"node {n_read} of {len(self._problem.nodes)} ({node.name}): "
+            f"{moments.n_rows:g} rows in {len(moments.counts)} parts"
+        )
+        if self._node_weight is not None:
+            # Divided by the rows of all nodes later, which are not known yet.
+            moments = moments.weighted(self._node_weight[n_read - 1] / moments.n_rows)
+        return moments
+
+    def _sums_matrices(self, n_features: int) -> bool:
+        """Whether nodes with many rows are asked for covariances."""
+        n_classes = len(self._problem.classes)
+        return moments_kind(self._kind, n_features, n_classes) != "diagonal"
 
 
-def _penalty_in(content, node: LinearNode, moments: ClassMoments) -> NodePenalty | None:
+def _read_moments(
+    node: LinearNode, content: Mapping, *, classes: np.ndarray
+) -> ClassMoments:
+    """The moments in a reply, their classes as columns of all."""
+    labels = content["labels"]
+    columns = indices_of(labels, classes)
+    moments = ClassMoments.from_arrays(content["moments"])
+    unknown_labels = [
+        labels[column] for column in np.unique(moments.columns) if columns[column] < 0
+    ]
+    if unknown_labels:
+        raise ValueError(
+            f"node {node.name!r} has rows of the classes "
+            f"{shown_labels(unknown_labels)}, which no node's classifier has seen; "
+            f"these have seen {shown_labels(classes.tolist())}. Leave such rows out, "
+            "or add a node whose classifier has seen these classes."
+        )
+    return moments.renamed(columns)
+
+
+def _read_node_sums(
+    node: LinearNode,
+    content: Mapping,
+    *,
+    moments: ClassMoments,
+    classes: np.ndarray,
+    keeps_scatter: bool,
+) -> NodeSums:
+    columns = indices_of(content["labels"], classes)
+    n_classes = len(classes)
+    if keeps_scatter:
+        moments_of_loss = moments.with_matrices(n_classes)
+    else:
+        moments_of_loss = moments.without_scatter()
+    W = gradient = None
+    if "factor" in content:
+        W = content["factor"] * node.known_W.astype(np.float64)
+        W = about_origin(W, moments.origin)
+        gradient = _gradient_in(content, columns=columns, n_classes=n_classes)
+    # The form of a model of one class says nothing: all kinds are the same constant.
+    says_form = node.known_classes.sum() > 1 or "kind" in content["form"]
+    return NodeSums(
+        name=node.name,
+        loss=NodeLoss(
+            moments=moments_of_loss,
+            columns=node.known_columns,
+            W=W,
+            gradient=gradient,
+            slope=_slope_in(content, columns=columns, n_classes=n_classes),
+        ),
+        model_digest=_digest_of_model(node),
+        labels=classes[node.known_classes].tolist() if node.has_model else [],
+        form=content["form"] if says_form and node.has_model else None,
+        class_weight=content.get("class_weight"),
+        penalty=_penalty_in(content, node=node, moments=moments),
+        scaled=content["scaled"],
+        is_rounded=_has_fewer_digits(content["moments"]),
+    )
+
+
+def _gradient_in(
+    content: Mapping, *, columns: np.ndarray, n_classes: int
+) -> np.ndarray:
+    """The gradient of the rows at the node's model; by class, if it was sent so.
+
+    Nodes send it for the rows of each class where weights of classes depend on what
+    other nodes have.
+    """
+    gradient = content.get("gradient")
+    if gradient is None:
+        return _by_all_classes(
+            content["gradients"], columns=columns, n_classes=n_classes
+        )
+    return gradient
+
+
+def _slope_in(
+    content: Mapping, *, columns: np.ndarray, n_classes: int
+) -> np.ndarray | None:
+    """The summed corrections of the nodes of a region; None for a single node.
+
+    The shape is (n_features + 1, n_classes), or there is one such matrix a class.
+    """
+    sent = content.get("slope", content.get("slopes"))
+    if sent is None:
+        return None
+    slope = np.zeros((*sent.shape[:-1], n_classes))
+    slope[..., columns] = sent
+    if sent.ndim == 2:
+        return slope
+    return _by_all_classes(slope, columns=columns, n_classes=n_classes)
+
+
+def _digest_of_model(node: LinearNode) -> bytes:
+    digest = hashlib.sha256(node.known_classes.tobytes())
+    digest.update(np.ascontiguousarray(node.W).data)
+    return digest.digest()
+
+
+def _has_fewer_digits(arrays: Mapping) -> bool:
+    """Whether the arrays of moments have less than float64, or a lower rank."""
+    roots = arrays.get("roots")
+    return "deviations" in arrays or (roots is not None and roots.itemsize < 8)
+
+
+def _penalty_in(
+    content: Mapping, *, node: LinearNode, moments: ClassMoments
+) -> NodePenalty | None:
     if "penalty" not in content:
         return None
     center = node.center
     if center is None and not content["scaled"]:
+        # Without steps before the classifier the row of zeros stays where it is.
         center = np.zeros(moments.n_features)
     return NodePenalty.of(
         content["penalty"], name=node.name, n_rows=moments.n_rows, center=center
     )
 
 
-def merged_or_held(moments: Iterator[ClassMoments], n_classes: int) -> tuple:
-    """Moments of all nodes merged; or, where all have roots, each of them."""
-    held: list[ClassMoments] = []
-    for own in moments:
-        if own.roots is None:
-            every = chain(held, [own], moments)
-            return merge_moments(each.with_matrices(n_classes) for each in every), []
-        held.append(own)
-    return None, held
+def merge_unless_all_have_roots(
+    moments: Iterator[ClassMoments], n_classes: int
+) -> tuple[ClassMoments | None, list[ClassMoments]]:
+    """The sum of all moments and no others; or None and the moments of each node.
+
+    Nodes with fewer rows than features send roots, of which scatter matrices are
+    products. Where all do, these are returned as they are: in the few coordinates of
+    the span of all their rows matrices are small.
+    """
+    with_roots: list[ClassMoments] = []
+    for of_node in moments:
+        if of_node.roots is None:
+            return merge_as_matrices(
+                chain(with_roots, [of_node], moments), n_classes
+            ), []
+        with_roots.append(of_node)
+    return None, with_roots
 
 
-@dataclass(frozen=True, eq=False)
+def merge_as_matrices(moments: Iterable[ClassMoments], n_classes: int) -> ClassMoments:
+    """The sum of moments, as matrices of second moments where they have roots."""
+    return merge_moments(of_node.with_matrices(n_classes) for of_node in moments)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Sums:
+    """What all nodes replied to "moments", summed."""
+
     losses: list[NodeLoss]  # by class where weights of classes are not known to nodes
     merged: ClassMoments
     classes: np.ndarray
     form: PooledForm  # what classifiers are in sums
     scaled: bool  # nodes scale features: weights are penalised whatever the units
-    agreed: str | list | None  # what rows count by class, as messages have it
-    span: Span | None  # whose coordinates features are in
+    agreed_class_weight: str | list | None  # as messages have it; None: 1 of each
+    span: Span | None  # whose coordinates features are in; None: those of the rows
     penalty: Penalty  # in those coordinates
 
     @cached_property
     def class_weight(self) -> np.ndarray | None:
-        """What rows of each class count, (n_classes,); None: 1."""
-        if self.agreed == "balanced":
+        """What a row of each class counts, (n_classes,); None: 1.
+
+        "balanced" is n / (C n_c) of n rows in all, n_c of class c, and C classes that
+        have rows, as in scikit-learn.
+        """
+        if self.agreed_class_weight is None:
+            return None
+        if self.agreed_class_weight == "balanced":
             counts = self.merged.class_counts(len(self.classes))
             return ratio(counts.sum() / np.count_nonzero(counts), counts, 1.0)
-        return None if self.agreed is None else weights_of(self.agreed, self.classes)
+        return weights_of(self.agreed_class_weight, self.classes)
 
     @property
     def n_features(self) -> int:
         return self.merged.n_features if self.span is None else len(self.span.center)
 
-    def weighed(self) -> list[NodeLoss]:
-        """Losses in which classes have their weights."""
-        return [node.of_classes(self.class_weight) for node in self.losses]
+    def class_weighted_losses(self) -> list[NodeLoss]:
+        return [loss.of_classes(self.class_weight) for loss in self.losses]
 
-    def likelihood(self, losses: list[NodeLoss]) -> Likelihood:
+    def likelihood(self, losses: Sequence[NodeLoss]) -> Likelihood:
         return Likelihood.of(
             losses,
-            len(self.classes),
+            n_classes=len(self.classes),
             C=self.penalty.C,
             scaled=self.scaled,
             merged=self.merged,
@@ -159,65 +311,109 @@ class Sums:
         )
 
 
-def agreed_weights(
-    known: Sequence[NodeSums], classes: np.ndarray, *, warns: bool
+def agree_on_class_weight(
+    node_sums: Sequence[NodeSums], classes: np.ndarray, *, warns: bool
 ) -> str | list | None:
-    """Class weights that members agree on; None, with a warning, where they do not."""
+    """Class weights that the nodes' classifiers agree on, as messages have them.
+
+    That is "balanced", or a list of pairs [label, weight]. None, with a warning, where
+    they do not agree; and None where all rows count alike.
+    """
     # A constant model of one class cannot tell.
-    members = [own for own in known if own.penalty is not None]
-    if not members:
+    telling = [node for node in node_sums if node.penalty is not None]
+    if not telling:
         if warns:
-            _warn_of_unknown_weights(known, classes)
+            _warn_of_unknown_weights(node_sums, classes)
         return None
-    listed = [own for own in members if not isinstance(own.class_weight, str)]
-    words, by_label = len(listed) < len(members), {}
-    for own in listed:
-        weights = weights_of(own.class_weight or (), own.labels)
-        for label, weight in zip(own.labels, weights, strict=True):
-            by_label.setdefault(label, set()).add(float(weight))
-    if words and not listed:
+    if all(isinstance(node.class_weight, str) for node in telling):
         return "balanced"
-    if not words and all(len(own) == 1 and 0 not in own for own in by_label.values()):
-        found = sorted([label, *weights] for label, weights in by_label.items())
-        return found if any(weight != 1.0 for _, weight in found) else None
-    if warns:
-        found = [f"{own.class_weight!r} at node {own.name!r}" for own in members]
-        warn_user(
-            f"Classifiers weigh classes in different ways, or by 0: {named(found)}. "
-            "The aggregate counts rows alike, and may rarely predict rare ones. Have "
-            "all nodes fit with one class_weight, or give it to the aggregator.",
-            ClassWeightWarning,
-        )
-    return None
+    if not _agree(telling):
+        if warns:
+            _warn_of_different_weights(telling)
+        return None
+    return _pairs_unless_all_are_1(_weights_by_label(telling))
 
 
-def _warn_of_unknown_weights(known: Sequence[NodeSums], classes: np.ndarray) -> None:
+def _pairs_unless_all_are_1(
+    weights_by_label: Mapping[object, set[float]],
+) -> list | None:
+    """Sorted pairs [label, weight], of one weight each; None where all are 1."""
+    pairs = sorted([label, *weights] for label, weights in weights_by_label.items())
+    return None if all(weight == 1.0 for _, weight in pairs) else pairs
+
+
+def _agree(node_sums: Sequence[NodeSums]) -> bool:
+    """Whether each class has one weight at all nodes, and none is 0.
+
+    What is balanced differs by node, and so agrees with no numbers.
+    """
+    if any(isinstance(node.class_weight, str) for node in node_sums):
+        return False
+    return all(
+        len(weights) == 1 and 0 not in weights
+        for weights in _weights_by_label(node_sums).values()
+    )
+
+
+def _warn_of_different_weights(node_sums: Sequence[NodeSums]) -> None:
+    weights_of_nodes = [
+        f"{node.class_weight!r} at node {node.name!r}" for node in node_sums
+    ]
+    warn_user(
+        "Classifiers weigh classes in different ways, or by 0: "
+        f"{first_of(weights_of_nodes)}. "
+        "The aggregate counts rows alike, and may rarely predict rare ones. Have "
+        "all nodes fit with one class_weight, or give it to the aggregator.",
+        ClassWeightWarning,
+    )
+
+
+def _weights_by_label(node_sums: Sequence[NodeSums]) -> dict[object, set[float]]:
+    """The weights of each class at all nodes that have seen it."""
+    by_label: dict[object, set[float]] = {}
+    for node in node_sums:
+        weights = weights_of(node.class_weight or (), node.labels)
+        for label, weight in zip(node.labels, weights, strict=True):
+            by_label.setdefault(label, set()).add(float(weight))
+    return by_label
+
+
+def _warn_of_unknown_weights(
+    node_sums: Sequence[NodeSums], classes: np.ndarray
+) -> None:
     """Warn where no classifier can say whether rare classes are to count for more."""
     # Who has given rows alone has not thought of weights; who has fitted has.
-    if not any(node.labels for node in known):
+    if not any(node.labels for node in node_sums):
         return
-    counts = sum(node.loss.moments.class_counts(len(classes)) for node in known)
+    counts = sum(node.loss.moments.class_counts(len(classes)) for node in node_sums)
     seen = np.flatnonzero(counts)
-    least, most = seen[np.argmin(counts[seen])], np.argmax(counts)
-    if counts[most] < _IMBALANCED * counts[least]:
+    rarest = seen[np.argmin(counts[seen])]
+    commonest = np.argmax(counts)
+    if counts[commonest] < _IMBALANCED * counts[rarest]:
         return
     labels = classes.tolist()
     warn_user(
         "No node has a classifier of two classes, so none can say whether rows are to "
         "be weighed by class, and the aggregate counts them alike. Class "
-        f"{labels[most]!r} has {counts[most]:g} rows and class {labels[least]!r} "
-        f"{counts[least]:g}: rare classes may hardly ever be predicted. Set "
-        "class_weight='balanced', or class_weight=None if rows are to count alike.",
+        f"{labels[commonest]!r} has {counts[commonest]:g} rows and class "
+        f"{labels[rarest]!r} {counts[rarest]:g}: rare classes may hardly ever be "
+        "predicted. Set class_weight='balanced', or class_weight=None if rows are to "
+        "count alike.",
         ClassWeightWarning,
     )
 
 
-def _placed(by_class: np.ndarray, columns: np.ndarray, n_classes: int) -> np.ndarray:
-    found = np.zeros((n_classes, *by_class.shape[1:]))
-    found[columns[columns >= 0]] = by_class[columns >= 0]
-    return found
+def _by_all_classes(
+    by_class: np.ndarray, *, columns: np.ndarray, n_classes: int
+) -> np.ndarray:
+    """Arrays by a node's classes as arrays by all classes, zero where it has none."""
+    by_all = np.zeros((n_classes, *by_class.shape[1:]))
+    by_all[columns[columns >= 0]] = by_class[columns >= 0]
+    return by_all
 
 
-def named(found: list[str]) -> str:
-    more = len(found) - _MOST_NAMED
-    return "; ".join(found[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
+def first_of(descriptions: Sequence[str]) -> str:
+    """The first few descriptions of nodes, and how many others there are."""
+    n_others = len(descriptions) - _MOST_NAMED
+    listed = "; ".join(descriptions[:_MOST_NAMED])
+    return f"{listed}; and {n_others} more" if n_others > 0 else listed

@@ -1,9 +1,12 @@
 """The concave dual that gives the deepest and the consensus point, one number a space.
 
 For weights c >= 0 on the spaces' normalised squared distances q_k,
-``g(c) = min_W sum_k c_k q_k(W)`` is concave with the gradient q(W(c)) and the Hessian
-``-2 <G_k, M^-1 G_l>``, where ``M = sum_k c_k P_k / R_k^2`` and ``G_k = P_k / R_k^2
-(W(c) - W_k)``. With c = lower + l, l >= 0, both problems maximise it:
+
+    g(c) = min_W sum_k c_k q_k(W)
+
+is concave with the gradient q(W(c)) and the Hessian ``-2 <G_k, M^-1 G_l>``, where
+``M = sum_k c_k P_k / R_k^2`` and ``G_k = P_k / R_k^2 (W(c) - C_k)``, with the centres
+C_k. With c = lower + l, l >= 0, both problems maximise it:
 
 - deepest: g(c), lower = 0, over the simplex;
 - consensus: g(c) - sum(l), lower_k = w_k R_k^2.
@@ -12,80 +15,128 @@ An interior-point method follows the maximisers of these with ``mu sum(log l)`` 
 mu to 0. The barrier keeps every weight positive, and the weights of spaces that do not
 bind in proportion: the point stays well defined where only such spaces know a
 parameter. W(c) is exact at every step, so each step brings a bound and a point.
+
+In code l is `free`, and `slack` is the multiplier of l >= 0: the maximiser for mu has
+``free * slack = mu``.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import ClassVar
 
 import numpy as np
 from scipy import linalg
 
 from ._diagonal import check_family
+from ._gram import GramSum
 from ._space import GoodEnoughSpace, Metric, combine_metrics
 
-# Part of the way to the boundary that a step goes; bounds on slacks, by the barrier's.
+# Part of the way to the boundary, where a weight or a slack is 0, that a step goes:
+# near enough for fast convergence, and no logarithm of 0.
 _TO_BOUNDARY = 0.99
+# How far a slack may be from mu / free, as a factor to either side: further off it
+# says nothing of the curvature, and the equations become singular.
 _SLACK_RATIO = 1e8
+# Slacks at the start, relative to the largest distance, where the gradient gives less:
+# on the boundary the method would not move.
+_FIRST_SLACK = 0.1
+# Smallest mu, as a part of what the tolerance allows for all weights together: the
+# barrier itself must not keep the bounds apart.
+_LEAST_BARRIER = 0.01
+# Ridge of the scaled Newton equations, for each space: spaces that are there twice make
+# these singular but for rounding, which is of about this size.
+_RIDGE = 1e-14
+# Share of the rise that the gradient promises, which a step must bring (Armijo's rule;
+# the usual value).
+_SUFFICIENT_RISE = 1e-4
+# Rounding of the barrier function, relative to its terms: near the maximum a good step
+# may seem to lose so much.
+_ROUNDING_OF_BARRIER = 1e-13
+# After so many halvings a step is 1e-9 of itself: what it changes is rounding.
+_MOST_HALVINGS = 30
 
 
-@dataclass
+@dataclass(kw_only=True)
 class DualPoint:
     """The minimiser W(c) of the weighted distances and what belongs to it."""
 
-    weights: np.ndarray
+    weights: np.ndarray  # c, (K,)
     step: np.ndarray  # W(c) - base, (n_params, n_outputs)
     distances: np.ndarray  # q_k(W(c)), (K,)
     forces: np.ndarray  # G_k, (K, n_params, n_outputs)
-    metric: Metric
+    metric: Metric | GramSum
     size: float  # M is so many times the metric's P
 
     @property
     def value(self) -> float:
+        """g(c)."""
         return float(self.weights @ self.distances)
 
     def curvature(self) -> np.ndarray:
-        solved, n_spaces = self.metric.solve(self.forces), len(self.weights)
-        solved = (solved / self.size).reshape(n_spaces, -1)
-        half = self.forces.reshape(n_spaces, -1) @ solved.T
-        return half + half.T
+        """The negative Hessian of g, ``2 <G_k, M^-1 G_l>``, (K, K)."""
+        n_spaces = len(self.weights)
+        divided = self.metric.solve(self.forces)
+        divided = (divided / self.size).reshape(n_spaces, -1)
+        products = self.forces.reshape(n_spaces, -1) @ divided.T
+        return products + products.T  # twice, and symmetric in spite of rounding
 
 
 class DualProblem:
-    """Evaluates g(c) for spaces of positive radius, in steps from the smallest."""
+    """Evaluates g(c) for spaces of positive radius, in steps from the smallest.
+
+    Steps from the centre of the smallest space keep digits where centres are far from
+    zero.
+    """
 
     def __init__(self, spaces: Sequence[GoodEnoughSpace]) -> None:
         self.metrics = [space.metric for space in spaces]
         radii = np.array([space.radius for space in spaces])
-        self.inverse_squares = radii**-2.0
+        self.inverse_squares = radii**-2.0  # 1 / R_k^2, (K,)
         self.base = spaces[int(radii.argmin())].center
+        # C_k - base, and P_k / R_k^2 times it; (K, n_params, n_outputs) both.
         self.offsets = np.stack([space.center - self.base for space in spaces])
         self.pulls = self.apply(self.offsets)
         self._one_metric = all(metric is self.metrics[0] for metric in self.metrics)
 
-    def point(self, step: np.ndarray) -> np.ndarray:
+    def model(self, step: np.ndarray) -> np.ndarray:
+        """The model base + step; what is free in all spaces has the centres' mean."""
         if all(metric.free_mask() is not None for metric in self.metrics):
             summed = combine_metrics(self.metrics, self.inverse_squares)
             if summed.free_mask() is not None:
                 step = summed.with_free(step, self.offsets.mean(axis=0))
         return self.base + step
 
-    def apply(self, steps: np.ndarray) -> np.ndarray:
+    def apply(self, steps: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
         """Return P_k / R_k^2 times step k, for each k."""
-        every = zip(self.metrics, steps, self.inverse_squares, strict=True)
-        return np.stack([metric.apply(step) * scale for metric, step, scale in every])
+        return np.stack(
+            [
+                metric.apply(step) * inverse_square
+                for metric, step, inverse_square in zip(
+                    self.metrics, steps, self.inverse_squares, strict=True
+                )
+            ]
+        )
 
     def evaluate(self, weights: np.ndarray) -> DualPoint:
         """Minimise ``sum_k weights_k q_k(W)`` over W."""
-        scaled = weights * self.inverse_squares
+        scaled_weights = weights * self.inverse_squares
         # The size of the weights is taken out, so that nothing under- or overflows.
-        size = scaled.sum()
+        size = scaled_weights.sum()
         metric = self.metrics[0]
         if not self._one_metric:
-            metric = combine_metrics(self.metrics, scaled / size)
+            metric = combine_metrics(self.metrics, scaled_weights / size)
         step = metric.solve(np.tensordot(weights / size, self.pulls, axes=1))
         forces, distances = self.forces(step)
-        return DualPoint(weights, step, distances, forces, metric, size)
+        return DualPoint(
+            weights=weights,
+            step=step,
+            distances=distances,
+            forces=forces,
+            metric=metric,
+            size=size,
+        )
 
     def forces(self, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """G_k and q_k at the point ``base + step``."""
@@ -95,128 +146,264 @@ class DualProblem:
         return forces, np.maximum(distances, 0.0, out=distances)
 
 
-def interior_point(problem, weights, lower, *, simplex, tol, done, max_iter):
-    """Maximise g(c) on the simplex, or g(c) - sum(c), until done; last point, steps."""
-    point = problem.evaluate(weights)
-    free = weights - lower
-    top = point.distances.max() if simplex else 1.0
-    slack = np.maximum(top - point.distances, 0.1 * max(top, point.distances.max()))
-    for n_iter in count():
-        if done(point) or n_iter == max_iter:
-            return point, n_iter
-        least = 0.01 * tol * abs(point.value) / len(free)
-        towards = _newton(point.curvature(), free, slack, simplex)
-        gradient = point.distances
-        # Mehrotra's rule: how far the step without a barrier gets says what mu to use.
-        change, slack_change = towards(gradient, 0.0)
-        now = free @ slack
-        ahead = (free + _part(free, change) * change) @ (
-            slack + _part(slack, slack_change) * slack_change
-        )
-        mu = max((ahead / now) ** 3 * now / len(free), least)
-        change, slack_change = towards(gradient, mu)
-        found = _line_search(problem, point, free, lower, change, mu, simplex)
-        if found is None:
-            return point, n_iter
-        # Not weights - lower: next to a large bound that difference is lost.
-        point, free = found
-        slack = slack + _part(slack, slack_change) * slack_change
-        slack = np.clip(slack, mu / free / _SLACK_RATIO, mu / free * _SLACK_RATIO)
+class Domain(ABC):
+    """Where the weights may be, and what is maximised there: one class a problem."""
+
+    price: ClassVar[float]  # of each free weight: g(c) - price * sum(l) is maximised
+    lower: np.ndarray  # (K,)
+
+    @abstractmethod
+    def largest_distance(self, point: DualPoint) -> float:
+        """The distance that no space is to exceed; slacks start from what is left."""
+
+    @abstractmethod
+    def multiplier(self, gradient: np.ndarray, free: np.ndarray) -> float:
+        """What a unit of free weight costs: the price, or that of the constraint."""
+
+    def normalize(self, free: np.ndarray) -> np.ndarray:
+        """Free weights after a step, without what rounding takes them off by."""
+        return free
+
+    def conditioned(self, matrix: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        """The matrix of scaled Newton equations, made well conditioned."""
+        return matrix
+
+    def project(
+        self, change: np.ndarray, solve: Callable[[np.ndarray], np.ndarray]
+    ) -> np.ndarray:
+        """The change within the domain next to one that ignores its constraint."""
+        return change
 
 
-def _newton(curvature, free, slack, simplex: bool) -> Callable:
-    matrix = curvature + np.diag(slack / free)
-    scale = np.diag(matrix) ** -0.5
-    scaled = matrix * np.outer(scale, scale)
-    if simplex:
+class Simplex(Domain):
+    """Weights of sum 1, where g(c) is maximised: by the deepest point."""
+
+    price = 0.0
+
+    def __init__(self, n_spaces: int) -> None:
+        self.lower = np.zeros(n_spaces)
+
+    def largest_distance(self, point: DualPoint) -> float:
+        return point.distances.max()
+
+    def multiplier(self, gradient: np.ndarray, free: np.ndarray) -> float:
+        return gradient @ free / free.sum()
+
+    def normalize(self, free: np.ndarray) -> np.ndarray:
+        return free / free.sum()
+
+    def conditioned(self, matrix: np.ndarray, scale: np.ndarray) -> np.ndarray:
         # g has degree 1, so its Hessian is 0 along the weights; a multiple of 1 1'
         # changes no step of sum 0, and makes the equations well conditioned.
         ones = scale / scale.max()
-        scaled += np.outer(ones, ones)
-    # Duplicated spaces make it singular but for rounding.
-    scaled[np.diag_indices_from(scaled)] += 1e-14 * len(free)
-    factor = linalg.cho_factor(scaled, check_finite=False)
+        return matrix + np.outer(ones, ones)
 
-    def solve(rhs):
-        return scale * linalg.cho_solve(factor, scale * rhs, check_finite=False)
-
-    def towards(gradient, mu: float) -> tuple[np.ndarray, np.ndarray]:
-        level = gradient @ free / free.sum() if simplex else 1.0
-        change = solve(gradient - level + mu / free)
-        if simplex:
-            ones = solve(np.ones_like(gradient))
-            change -= change.sum() / ones.sum() * ones
-        return change, (mu - slack * change) / free - slack
-
-    return towards
+    def project(
+        self, change: np.ndarray, solve: Callable[[np.ndarray], np.ndarray]
+    ) -> np.ndarray:
+        response = solve(np.ones_like(change))
+        return change - change.sum() / response.sum() * response
 
 
-def _part(values: np.ndarray, change: np.ndarray) -> float:
-    """Part of the change, up to 1, that keeps the values above 0."""
+class Orthant(Domain):
+    """Weights above lower bounds, where g(c) - sum(c) is maximised: by the consensus.
+
+    Its optimality conditions are those of the consensus point: distances of at most 1,
+    and of 1 where a weight is above its bound.
+    """
+
+    price = 1.0
+
+    def __init__(self, lower: np.ndarray) -> None:
+        self.lower = lower
+
+    def largest_distance(self, point: DualPoint) -> float:
+        return 1.0
+
+    def multiplier(self, gradient: np.ndarray, free: np.ndarray) -> float:
+        return 1.0
+
+
+def interior_point(
+    problem: DualProblem,
+    domain: Domain,
+    weights: np.ndarray,
+    *,
+    tol: float,
+    is_done: Callable[[DualPoint], bool],
+    max_iter: int,
+) -> tuple[DualPoint, int]:
+    """Maximise the domain's function from `weights` until done; last point, steps."""
+    point = problem.evaluate(weights)
+    free = weights - domain.lower
+    largest = domain.largest_distance(point)
+    slack = np.maximum(
+        largest - point.distances, _FIRST_SLACK * max(largest, point.distances.max())
+    )
+    for n_iter in count():
+        if is_done(point) or n_iter == max_iter:
+            return point, n_iter
+        newton = _NewtonEquations(
+            point.curvature(), free=free, slack=slack, domain=domain
+        )
+        mu = max(
+            _barrier_ahead(newton, point.distances),
+            _LEAST_BARRIER * tol * abs(point.value) / len(free),
+        )
+        change, slack_change = newton.step(point.distances, mu)
+        ascent = _line_search(
+            problem, domain, point=point, free=free, change=change, mu=mu
+        )
+        if ascent is None:
+            return point, n_iter
+        # Not weights - lower: next to a large bound that difference is lost.
+        point, free = ascent
+        slack = slack + _part_of_step(slack, slack_change) * slack_change
+        slack = np.clip(slack, mu / free / _SLACK_RATIO, mu / free * _SLACK_RATIO)
+
+
+class _NewtonEquations:
+    """Newton's equations at one point, of which several right sides are solved."""
+
+    def __init__(
+        self,
+        curvature: np.ndarray,
+        *,
+        free: np.ndarray,
+        slack: np.ndarray,
+        domain: Domain,
+    ) -> None:
+        self.free = free
+        self.slack = slack
+        self.domain = domain
+        matrix = curvature + np.diag(slack / free)
+        # Scaled to ones on the diagonal: weights differ by many orders of magnitude.
+        self._scale = np.diag(matrix) ** -0.5
+        scaled_matrix = matrix * np.outer(self._scale, self._scale)
+        scaled_matrix = domain.conditioned(scaled_matrix, self._scale)
+        scaled_matrix[np.diag_indices_from(scaled_matrix)] += _RIDGE * len(free)
+        self._factor = linalg.cho_factor(scaled_matrix, check_finite=False)
+
+    def _solve(self, rhs: np.ndarray) -> np.ndarray:
+        return self._scale * linalg.cho_solve(
+            self._factor, self._scale * rhs, check_finite=False
+        )
+
+    def step(self, gradient: np.ndarray, mu: float) -> tuple[np.ndarray, np.ndarray]:
+        """Changes of `free` and `slack` towards the maximiser for mu."""
+        multiplier = self.domain.multiplier(gradient, self.free)
+        change = self._solve(gradient - multiplier + mu / self.free)
+        change = self.domain.project(change, self._solve)
+        return change, (mu - self.slack * change) / self.free - self.slack
+
+
+def _barrier_ahead(newton: _NewtonEquations, gradient: np.ndarray) -> float:
+    """The mu to go for, by Mehrotra's rule.
+
+    How far the step without a barrier gets says what to use: the share of
+    ``free @ slack`` that it leaves, cubed.
+    """
+    free = newton.free
+    slack = newton.slack
+    change, slack_change = newton.step(gradient, 0.0)
+    now = free @ slack
+    free_ahead = free + _part_of_step(free, change) * change
+    slack_ahead = slack + _part_of_step(slack, slack_change) * slack_change
+    return (free_ahead @ slack_ahead / now) ** 3 * now / len(free)
+
+
+def _part_of_step(positive: np.ndarray, change: np.ndarray) -> float:
+    """Part of the change, up to 1, that keeps positive numbers above 0."""
     shrinking = change < 0
-    room = (values[shrinking] / -change[shrinking]).min(initial=np.inf)
+    room = (positive[shrinking] / -change[shrinking]).min(initial=np.inf)
     return min(1.0, _TO_BOUNDARY * float(room))
 
 
-def _line_search(problem, point, free, lower, change, mu, simplex):
-    linear = 0.0 if simplex else 1.0
+def _line_search(
+    problem: DualProblem,
+    domain: Domain,
+    *,
+    point: DualPoint,
+    free: np.ndarray,
+    change: np.ndarray,
+    mu: float,
+) -> tuple[DualPoint, np.ndarray] | None:
+    """The point and its free weights after part of a change; None if nothing rises."""
 
-    def barrier(at: DualPoint, free: np.ndarray) -> float:
-        return at.value - linear * at.weights.sum() + mu * np.log(free).sum()
+    def barrier_function(point: DualPoint, free: np.ndarray) -> float:
+        return (
+            point.value - domain.price * point.weights.sum() + mu * np.log(free).sum()
+        )
 
-    start = barrier(point, free)
-    rise = (point.distances + mu / free - linear) @ change
-    rounding = 1e-13 * (abs(point.value) + linear * point.weights.sum())
-    part = _part(free, change)
-    for _ in range(30):
-        trial = free + part * change
-        if simplex:
-            trial /= trial.sum()
-        new = problem.evaluate(lower + trial)
-        if barrier(new, trial) >= start + 1e-4 * part * rise - rounding:
-            return new, trial
+    start = barrier_function(point, free)
+    rise = (point.distances + mu / free - domain.price) @ change
+    rounding = _ROUNDING_OF_BARRIER * (
+        abs(point.value) + domain.price * point.weights.sum()
+    )
+    part = _part_of_step(free, change)
+    for _ in range(_MOST_HALVINGS):
+        trial = domain.normalize(free + part * change)
+        trial_point = problem.evaluate(domain.lower + trial)
+        required = start + _SUFFICIENT_RISE * part * rise - rounding
+        if barrier_function(trial_point, trial) >= required:
+            return trial_point, trial
         part *= 0.5
     return None
 
 
 def check_spaces(spaces: list[GoodEnoughSpace], names: Sequence | None = None) -> None:
+    """Raise if spaces cannot be intersected; names, or indices, say which."""
     if not spaces:
-        raise ValueError("There is no space to intersect: the list is empty.")
+        raise ValueError(
+            "There is no space to intersect: the list is empty. Give one space or more."
+        )
     names = names or range(len(spaces))
-    check_family(type(spaces[0].metric), [space.metric for space in spaces], names)
-    first = spaces[0].center.shape
-    for k, space in zip(names, spaces, strict=True):
-        if (shape := space.center.shape) != first:
-            what = f"Space {k} has parameters {shape}, space {names[0]} has {first}"
-            raise ValueError(f"{what}.")
+    check_family([space.metric for space in spaces], names)
+    for name, space in zip(names, spaces, strict=True):
+        if space.center.shape != spaces[0].center.shape:
+            raise ValueError(
+                f"Space {name} has parameters {space.center.shape}, space {names[0]} "
+                f"has {spaces[0].center.shape}. Build all spaces of models of the same "
+                "features and classes."
+            )
         if space.radius == 0:
             raise ValueError(
-                f"Space {k} has radius 0: its own model does not reach epsilon on its "
-                "rows; choose another epsilon."
+                f"Space {name} has radius 0: its own model does not reach epsilon on "
+                "its rows. Choose another epsilon."
             )
 
 
-def distances_of(spaces: Sequence[GoodEnoughSpace], point: np.ndarray) -> np.ndarray:
-    return np.array([space.normalized_squared_distance(point) for space in spaces])
+def normalized_distances(
+    spaces: Sequence[GoodEnoughSpace], model: np.ndarray
+) -> np.ndarray:
+    """The normalised squared distance of one model in each space, (K,)."""
+    return np.array([space.normalized_squared_distance(model) for space in spaces])
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Bounds:
-    """Best point and proof so far; enough if within `tol`, or past either bound."""
+    """The best point and the best proof that a search has come by.
+
+    The search ends when they are within `tol` of each other, relative to the former,
+    or past either of `inside` and `outside`.
+    """
 
     tol: float
-    inside: float = 0.0
-    outside: float = np.inf
-    step: np.ndarray | None = None
-    max_distance: float = np.inf
-    lower_bound: float = -np.inf
-    weights: np.ndarray | None = None
+    inside: float = 0.0  # a point of less than this is deep enough
+    outside: float = np.inf  # a proof of more than this is enough
+    step: np.ndarray | None = None  # of the point, from the problem's base
+    max_distance: float = np.inf  # of the point: the largest q_k
+    lower_bound: float = -np.inf  # of the largest q_k of any point
+    weights: np.ndarray | None = None  # that prove it: (K,), of sum 1
     n_iter: int = 0
 
-    def __call__(self, dual: DualPoint) -> bool:
-        top = float(dual.distances.max())
-        if top < self.max_distance:
-            self.max_distance, self.step = top, dual.step
+    def include(self, dual: DualPoint) -> bool:
+        """Take a point into account, and return whether the search may end."""
+        max_distance = float(dual.distances.max())
+        if max_distance < self.max_distance:
+            self.max_distance = max_distance
+            self.step = dual.step
+        # With weights of sum 1, g(c) is at most the largest distance of any point.
         size = dual.weights.sum()
         if dual.value / size > self.lower_bound:
             self.lower_bound = dual.value / size
@@ -224,14 +411,28 @@ class Bounds:
         if self.max_distance < self.inside or self.lower_bound > self.outside:
             return True
         gap = self.max_distance - self.lower_bound
+        # A value of 0: the centres are one point, but for rounding.
         return gap <= self.tol * self.max_distance or dual.value <= 0
 
 
-def find_deepest(problem: DualProblem, tol, max_iter, **far_enough: float) -> Bounds:
-    bounds = Bounds(tol, **far_enough)
+def find_deepest(
+    problem: DualProblem,
+    *,
+    tol: float,
+    max_iter: int,
+    inside: float = 0.0,
+    outside: float = np.inf,
+) -> Bounds:
+    """Search for the point of least largest distance; see `Bounds` for when to end."""
+    bounds = Bounds(tol=tol, inside=inside, outside=outside)
     # Two touching balls have dual weights in proportion to their radii.
     weights = problem.inverse_squares**-0.5
-    weights, lower = weights / weights.sum(), np.zeros(len(weights))
-    options = {"simplex": True, "tol": tol, "done": bounds, "max_iter": max_iter}
-    _, bounds.n_iter = interior_point(problem, weights, lower, **options)
+    _, bounds.n_iter = interior_point(
+        problem,
+        Simplex(len(weights)),
+        weights / weights.sum(),
+        tol=tol,
+        is_done=bounds.include,
+        max_iter=max_iter,
+    )
     return bounds

@@ -1,4 +1,17 @@
-"""Geometries: which shape a node's good-enough space has."""
+"""Geometries: which shape a node's good-enough space has.
+
+With the mean m and the covariance S of a node's rows x, and the probabilities p of its
+model, the squared length of a change D = (w_j, b_j) of the outputs j is
+
+    Gram:       sum_j B_j (w_j' (S + ridge diag(S)) w_j + (b_j + m' w_j)^2),
+    Ellipsoid:  sum_ij D_ij^2 / axis_ij^2,    axis_ij falls as F_ij rises,
+                F_ij = mean_n x_ni^2 p_nj (1 - p_nj)    (GEMS 2019, Eq. 4 and 5),
+    Ball:       sum_ij D_ij^2,
+
+with i over features and the intercept. A geometry also says where a space is in classes
+that the node never saw: `Gram` scores them below the others with a small weight B_j,
+the others leave them free.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -9,14 +22,16 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, clone
 
 from ..compat import Interval
-from ..moments import mean_squares
+from ..moments import Moments, mean_squares
 from ..networks import linear_logits
-from ._diagonal import DiagonalMetric, fill_unseen
+from ._diagonal import DiagonalMetric, Rows, fill_unseen
 from ._gram import GramMetric
 from ._parts import Registered, resolve
 from ._space import Metric, ball_metric, ellipsoid_metric, fisher_precision, ridged
 
-# Of several classes the right one stands above the mean logit; an only one is the mean.
+# What a node of one class is added to the margin of unseen ones, in units of the root
+# mean square logit: of several classes the right one stands above the mean logit, from
+# which the margin is measured; an only one is the mean.
 _ONE_CLASS_LEAD = 0.5
 
 
@@ -42,12 +57,21 @@ class Geometry(Registered, BaseEstimator, ABC):
         pre-activation. If not, certified radii are divided by the largest ratio.
     """
 
-    needs_moments = needs_rows = needs_slopes = in_logits = bounds_logits = False
+    needs_moments = False
+    needs_rows = False
+    needs_slopes = False
+    in_logits = False
+    bounds_logits = False
     _parameter_constraints: dict = {}
 
     @abstractmethod
     def metric(
-        self, moments, center: np.ndarray, known: np.ndarray, scale: float, rows=None
+        self,
+        moments: Moments | None,
+        center: np.ndarray,
+        known: np.ndarray,
+        scale: float,
+        rows: Rows | None = None,
     ) -> Metric:
         """The metric of one node's space.
 
@@ -89,7 +113,11 @@ class Geometry(Registered, BaseEstimator, ABC):
         return np.where(known, center, 0.0), known
 
     def neuron_metric(
-        self, moments, centers: np.ndarray, slopes: np.ndarray, rows=None
+        self,
+        moments: Moments | None,
+        centers: np.ndarray,
+        slopes: np.ndarray | None,
+        rows: Rows | None = None,
     ) -> np.ndarray:
         """The precision matrix of the spaces of a layer's neurons.
 
@@ -116,7 +144,8 @@ class Geometry(Registered, BaseEstimator, ABC):
         """
         raise TypeError(
             f"{type(self).__name__} has no neuron_metric, so it cannot shape the "
-            "spaces of hidden units. Use another for geometry_hidden, or give it one."
+            "spaces of hidden units. Use another geometry for geometry_hidden, or "
+            "define the method in the class."
         )
 
 
@@ -149,30 +178,54 @@ class Gram(Geometry):
            [2. , 1. ]])
     """
 
-    needs_moments = in_logits = bounds_logits = True
+    needs_moments = True
+    in_logits = True
+    bounds_logits = True
     _parameter_constraints: dict = {
         "ridge": [Interval(Real, 0, None, closed="left")],
         "unseen_margin": [Interval(Real, 0, None, closed="left")],
         "unseen_weight": [Interval(Real, 0, None, closed="neither")],
     }
 
-    def __init__(self, *, ridge=0.2, unseen_margin=1.5, unseen_weight=0.2):
+    def __init__(
+        self,
+        *,
+        ridge: float = 0.2,
+        unseen_margin: float = 1.5,
+        unseen_weight: float = 0.2,
+    ):
         self.ridge = ridge
         self.unseen_margin = unseen_margin
         self.unseen_weight = unseen_weight
 
-    def place(self, center, known):
+    def place(
+        self, center: np.ndarray, known: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         """Score classes never seen below the others; see :meth:`Geometry.place`."""
         if not known.all():
             lead = _ONE_CLASS_LEAD if known.sum() == 1 else 0.0
-            center = fill_unseen(center, known, self.unseen_margin + lead)
+            center = fill_unseen(center, known, margin=self.unseen_margin + lead)
         return center, None
 
-    def metric(self, moments, center, known, scale, rows=None) -> GramMetric:
+    def metric(
+        self,
+        moments: Moments | None,
+        center: np.ndarray,
+        known: np.ndarray,
+        scale: float,
+        rows: Rows | None = None,
+    ) -> GramMetric:
         """Of the moments, see :meth:`Geometry.metric`."""
-        return ridged(moments, self.ridge, np.where(known, 1.0, self.unseen_weight))
+        output_weights = np.where(known, 1.0, self.unseen_weight)
+        return ridged(moments, self.ridge, output_weights=output_weights)
 
-    def neuron_metric(self, moments, centers, slopes, rows=None) -> np.ndarray:
+    def neuron_metric(
+        self,
+        moments: Moments | None,
+        centers: np.ndarray,
+        slopes: np.ndarray | None,
+        rows: Rows | None = None,
+    ) -> np.ndarray:
         """Of the moments, see :meth:`Geometry.neuron_metric`."""
         return ridged(moments, self.ridge).gram
 
@@ -199,26 +252,48 @@ class Ellipsoid(Geometry):
     array([4., 1.])
     """
 
-    needs_rows = needs_slopes = True
+    needs_rows = True
+    needs_slopes = True
     _parameter_constraints: dict = {
         "floor": [Interval(Real, 0, 1, closed="right")],
         "damping": [Interval(Real, 0, None, closed="left")],
     }
 
-    def __init__(self, *, floor=0.1, damping=1.0):
+    def __init__(self, *, floor: float = 0.1, damping: float = 1.0):
         self.floor = floor
         self.damping = damping
 
-    def metric(self, moments, center, known, scale, rows=None) -> DiagonalMetric:
+    def metric(
+        self,
+        moments: Moments | None,
+        center: np.ndarray,
+        known: np.ndarray,
+        scale: float,
+        rows: Rows | None = None,
+    ) -> DiagonalMetric:
         """Of the model's own probabilities, see :meth:`Geometry.metric`."""
         probabilities = np.zeros((rows.shape[0], len(known)))
         logits = scale * linear_logits(rows, center[:, known])
         probabilities[:, known] = softmax(logits, axis=1)
-        return ellipsoid_metric(rows, probabilities, **vars(self), outputs=known)
+        return ellipsoid_metric(
+            rows,
+            probabilities,
+            floor=self.floor,
+            damping=self.damping,
+            outputs=known,
+        )
 
-    def neuron_metric(self, moments, centers, slopes, rows=None) -> np.ndarray:
+    def neuron_metric(
+        self,
+        moments: Moments | None,
+        centers: np.ndarray,
+        slopes: np.ndarray | None,
+        rows: Rows | None = None,
+    ) -> np.ndarray:
         """Of the activations' slopes, see :meth:`Geometry.neuron_metric`."""
-        return fisher_precision(mean_squares(rows, slopes[:, None])[:, 0], **vars(self))
+        # The squared slopes take the place of the variance p (1 - p) of labels.
+        fisher = mean_squares(rows, slopes[:, None])[:, 0]
+        return fisher_precision(fisher, floor=self.floor, damping=self.damping)
 
 
 class Ball(Geometry):
@@ -232,11 +307,24 @@ class Ball(Geometry):
     array([[1., 0.]])
     """
 
-    def metric(self, moments, center, known, scale, rows=None) -> DiagonalMetric:
+    def metric(
+        self,
+        moments: Moments | None,
+        center: np.ndarray,
+        known: np.ndarray,
+        scale: float,
+        rows: Rows | None = None,
+    ) -> DiagonalMetric:
         """Equal for all weights, see :meth:`Geometry.metric`."""
         return ball_metric(len(center), known)
 
-    def neuron_metric(self, moments, centers, slopes, rows=None) -> np.ndarray:
+    def neuron_metric(
+        self,
+        moments: Moments | None,
+        centers: np.ndarray,
+        slopes: np.ndarray | None,
+        rows: Rows | None = None,
+    ) -> np.ndarray:
         """Equal for all weights, see :meth:`Geometry.neuron_metric`."""
         return np.ones(len(centers))
 
@@ -245,7 +333,10 @@ class Ball(Geometry):
 GEOMETRIES = {"gram": Gram(), "ellipsoid": Ellipsoid(), "ball": Ball()}
 
 
-def as_geometry(geometry, short_forms: Mapping[str, Geometry] = GEOMETRIES) -> Geometry:
-    fresh = clone(resolve(geometry, short_forms, Geometry))
-    fresh._validate_params()
-    return fresh
+def as_geometry(
+    geometry: Geometry | str, short_forms: Mapping[str, Geometry] = GEOMETRIES
+) -> Geometry:
+    """A checked copy of a geometry, or of that which a word stands for."""
+    checked = clone(resolve(geometry, short_forms, Geometry))
+    checked._validate_params()
+    return checked

@@ -1,6 +1,17 @@
-"""Where spaces meet, deepest or by consensus, and which do not."""
+r"""Where spaces meet, deepest, by consensus or likeliest, and which do not.
 
-from collections.abc import Iterator, Sequence
+With q_k the normalised squared distance from space k, a model W is in the intersection
+where ``max_k q_k(W) <= 1``. Which of these models is returned depends on the method:
+
+- deepest: ``min_W max_k q_k(W)``;
+- consensus: ``min_W sum_k w_k R_k^2 q_k(W)`` subject to ``q_k(W) <= 1``;
+- hinge (GEMS 2019, Eq. 2): ``min_W sum_k max(0, d_k(W) - R_k)``;
+- likelihood: ``min_W loss(W)`` subject to ``q_k(W) <= 1``.
+
+Weights c of sum 1 with ``min_W sum_k c_k q_k(W) > 1`` prove that there is none.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -10,28 +21,64 @@ from scipy import optimize
 
 from ._dual import (
     Bounds,
+    DualPoint,
     DualProblem,
+    Orthant,
     check_spaces,
-    distances_of,
     find_deepest,
     interior_point,
+    normalized_distances,
 )
 from ._space import GoodEnoughSpace
 
+# Value and gradient of what is added to a loss.
+Penalty = Callable[[np.ndarray], tuple[float, np.ndarray]]
+
 METHODS = ("consensus", "deepest", "hinge")
-# A bound that is above 1 by no more may be so by rounding.
+# What rounding may add to a bound or a distance, relative to it.
 _ROUNDING = 1e-9
+# A bound above it proves that spaces do not meet: it is not above 1 by rounding.
 PROVED = 1.0 + _ROUNDING
-# Gap of bounds and number of steps at which a search ends, unless others are given.
-TOL, MAX_ITER = 1e-9, 200
+# Relative gap of bounds at which a search ends, unless another is given: below it
+# points differ by rounding.
+TOL = 1e-9
+# Newton steps at which a search ends, unless others are given. Some ten are usual, so
+# that one which takes more is held up by rounding.
+MAX_ITER = 200
 # A point that is so far inside proves an intersection: it need not be the deepest.
 WELL_INSIDE = 0.9
+# Steps for one pair of spaces: there are many pairs, and one that is not decided by
+# then counts as no conflict.
+_MAX_ITER_OF_PAIR = 50
+# And for one coalition, of which as many as spaces are tried.
+_MAX_ITER_OF_COALITION = 100
 # Pairs that are tried: their number grows with the square of that of the spaces.
 _MOST_PAIRS = 64
 # The hinge is smoothed over these parts of the radii, one after the other.
 _SMOOTHING = 10.0 ** -np.arange(1, 7)
+# Share of the deepest point's weights in those that the search for the consensus
+# starts from: the same spaces bind, mostly.
+_SHARE_OF_DEEPEST = 0.9
+# Share of equal weights there: the search needs all above 0, and the deepest point's
+# weights are 0 for spaces that do not bind.
+_SHARE_OF_EQUAL = 0.1
+# Below this a denominator is 0 but for rounding, and the step is a whole one.
+_LEAST_DENOMINATOR = 1e-300
+# Parts of the way that are added until rounding leaves a point in all spaces.
+_EXTRA_PARTS = (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-6, 1e-3)
 # Multipliers are settled where no space is missed by more, in squared radii.
-_SETTLED, _MAX_UPDATES = 1e-6, 40
+_SETTLED = 1e-6
+# Most updates of the multipliers: some seven are usual. What is still missed after the
+# last one is repaired.
+_MAX_UPDATES = 40
+# First strength of the penalty, in the loss of one row: a far stronger one makes the
+# minimisation ill conditioned, a far weaker one takes more updates.
+_FIRST_STRENGTH = 0.1
+# Factor on the strength after an update that brought little.
+_STRENGTHENING = 10.0
+# An update brought little if more than this part of what spaces were missed by before
+# is left.
+_SLOW_PROGRESS = 0.25
 
 
 class EmptyIntersectionWarning(UserWarning):
@@ -43,10 +90,10 @@ class EmptyIntersectionError(ValueError):
 
 
 class NoSpaceError(ValueError):
-    """No model but a node's own is good enough there, and perhaps not even that."""
+    """A node has no space: at best its own model is good enough, with no room."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Intersection:
     """A point of the intersection of K spaces, or the deepest point, and its proof.
 
@@ -62,13 +109,16 @@ class Intersection:
         No model has a smaller one. Above 1 it proves that the intersection is empty.
     weights : ndarray of shape (K,)
         Nonnegative, sum 1. For "deepest" and "hinge" the dual weights that give
-        `lower_bound`: nodes that bind. For "consensus" those of matrices in the point.
+        `lower_bound`: they are above 0 for nodes that bind. For "consensus" the weights
+        of the nodes' matrices in the point. For the likeliest model the multipliers, of
+        sum 1, or the dual weights where it met no bound; 0 where it was in all spaces.
     normalized_squared_distances : ndarray of shape (K,)
         Of the point, at most 1 inside.
     method : str
         The method asked for.
     n_iter : int
-        Newton steps, of L-BFGS for "hinge".
+        Steps of Newton's method, of L-BFGS for "hinge"; for the likeliest model also
+        minimisations of the loss.
     """
 
     found: bool
@@ -91,7 +141,7 @@ class Intersection:
 
     @cached_property
     def conflicts(self) -> list[tuple[int, int]]:
-        """Where nothing was found: pairs of spaces proved not to meet, in order.
+        """Where it is proved `empty`: pairs of spaces proved not to meet, in order.
 
         Looked up when asked for: the 64 pairs whose `weights` have the largest products
         are tried, all pairs of up to 11 spaces, in at most 50 steps each. There may be
@@ -113,7 +163,9 @@ class Intersection:
     def _proved_conflicts(self) -> Iterator[tuple[int, int]]:
         if not self.empty:
             return iter(())
-        return likely_conflicts(self.spaces, self.point, self.weights, _MOST_PAIRS)
+        return likely_conflicts(
+            self.spaces, self.point, self.weights, n_pairs=_MOST_PAIRS
+        )
 
 
 def intersect(
@@ -189,224 +241,380 @@ def intersect(
         raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
     problem = DualProblem(spaces)
     if method == "deepest":
-        best = find_deepest(problem, tol, max_iter)
-        return report(spaces, method, problem.point(best.step), best)
+        bounds = find_deepest(problem, tol=tol, max_iter=max_iter)
+        return _intersection(
+            spaces, method=method, point=problem.model(bounds.step), proof=bounds
+        )
     if method == "hinge":
-        return _hinge(problem, spaces, tol, max_iter)
-    return _consensus(problem, spaces, node_weight, tol, max_iter)
+        return _hinge(problem, spaces, tol=tol, max_iter=max_iter)
+    return _consensus(
+        problem,
+        spaces,
+        node_weight=_checked_node_weight(node_weight, len(spaces)),
+        tol=tol,
+        max_iter=max_iter,
+    )
 
 
-def _consensus(problem, spaces, node_weight, tol, max_iter) -> Intersection:
-    n_spaces = len(spaces)
-    node_weight = np.ones(n_spaces) if node_weight is None else np.asarray(node_weight)
-    usable = np.isfinite(node_weight) & (node_weight > 0)
-    if node_weight.shape != (n_spaces,) or not usable.all():
+def _checked_node_weight(node_weight: ArrayLike | None, n_spaces: int) -> np.ndarray:
+    if node_weight is None:
+        return np.ones(n_spaces)
+    checked = np.asarray(node_weight)
+    is_usable = np.isfinite(checked) & (checked > 0)
+    if checked.shape != (n_spaces,) or not is_usable.all():
         raise ValueError(
             f"node_weight must hold {n_spaces} finite numbers above 0, got "
-            f"{node_weight}. To leave a node out, leave out its space."
+            f"{checked}. To leave a node out, leave out its space."
         )
+    return checked
+
+
+def _intersection(
+    spaces: list[GoodEnoughSpace], *, method: str, point: np.ndarray, proof: Bounds
+) -> Intersection:
+    """What is known of a point: its distances, and the proof of a bound."""
+    distances = normalized_distances(spaces, point)
+    max_distance = float(distances.max())
+    return Intersection(
+        found=max_distance <= 1.0,
+        point=point,
+        max_distance=max_distance,
+        # Rounding may carry the bound past the value that it bounds.
+        lower_bound=float(np.clip(proof.lower_bound, 0.0, max_distance)),
+        weights=proof.weights,
+        normalized_squared_distances=distances,
+        method=method,
+        n_iter=proof.n_iter,
+        spaces=spaces,
+    )
+
+
+# ---- the consensus -------------------------------------------------------------------
+
+
+def _consensus(
+    problem: DualProblem,
+    spaces: list[GoodEnoughSpace],
+    *,
+    node_weight: np.ndarray,
+    tol: float,
+    max_iter: int,
+) -> Intersection:
+    # sum_k w_k d_k^2 is sum_k lower_k q_k, but for a factor.
     lower = node_weight / problem.inverse_squares
     lower = lower / lower.sum()
     start = problem.evaluate(lower)
-    mean = problem.point(start.step)
-    if distances_of(spaces, mean).max() <= 1.0:
-        proof = Bounds(tol)
-        proof(start)
-        proof.weights = _effective(problem, lower)
-        return report(spaces, "consensus", mean, proof)
-    best = find_deepest(problem, tol, max_iter, inside=WELL_INSIDE)
-    deepest = report(spaces, "consensus", problem.point(best.step), best)
+    mean = problem.model(start.step)
+    if normalized_distances(spaces, mean).max() <= 1.0:
+        proof = Bounds(tol=tol)
+        proof.include(start)
+        proof.weights = _matrix_weights(problem, lower)
+        return _intersection(spaces, method="consensus", point=mean, proof=proof)
+    bounds = find_deepest(problem, tol=tol, max_iter=max_iter, inside=WELL_INSIDE)
+    deepest = _intersection(
+        spaces, method="consensus", point=problem.model(bounds.step), proof=bounds
+    )
     if not deepest.found:
         return deepest
 
-    def done(dual) -> bool:
+    def is_done(dual: DualPoint) -> bool:
+        """Whether the point is in all spaces, and touches those of free weight."""
         excess = dual.distances - 1.0
-        loose = abs((dual.weights - lower) @ excess)
-        return excess.max() <= tol and loose <= tol * (lower @ dual.distances)
+        complementarity = abs((dual.weights - lower) @ excess)
+        return excess.max() <= tol and complementarity <= tol * (lower @ dual.distances)
 
-    # From the deepest point's weights, with some for the spaces that do not bind there.
-    share = 0.9 * best.weights + 0.1 / n_spaces
-    weights = lower + start.value * share
-    options = {"simplex": False, "tol": tol, "done": done, "max_iter": max_iter}
-    last, n_iter = interior_point(problem, weights, lower, **options)
-    best.n_iter += n_iter
-    point = repair(problem, spaces, last.step, best.step)
-    best.weights = _effective(problem, last.weights)
-    return report(spaces, "consensus", point, best)
+    shares = _SHARE_OF_DEEPEST * bounds.weights + _SHARE_OF_EQUAL / len(spaces)
+    last, n_iter = interior_point(
+        problem,
+        Orthant(lower),
+        lower + start.value * shares,
+        tol=tol,
+        is_done=is_done,
+        max_iter=max_iter,
+    )
+    bounds.n_iter += n_iter
+    point = repair(problem, spaces, step=last.step, inner_step=bounds.step)
+    bounds.weights = _matrix_weights(problem, last.weights)
+    return _intersection(spaces, method="consensus", point=point, proof=bounds)
 
 
-def _effective(problem: DualProblem, weights: np.ndarray) -> np.ndarray:
+def _matrix_weights(problem: DualProblem, weights: np.ndarray) -> np.ndarray:
+    """Weights of the metrics themselves, of sum 1, for those of the distances."""
     scaled = weights * problem.inverse_squares
     return scaled / scaled.sum()
 
 
-def repair(problem, spaces, step: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """Go from base + step towards base + inner, a point in all, until in all."""
-    direction = inner - step
-    # q_k is a parabola along the way.
+def repair(
+    problem: DualProblem,
+    spaces: Sequence[GoodEnoughSpace],
+    *,
+    step: np.ndarray,
+    inner_step: np.ndarray,
+) -> np.ndarray:
+    """Go from base + step towards base + inner_step, a point in all, until in all.
+
+    After the part t of the way ``q_k - 1 = quadratic t^2 + linear t + excess``. Where
+    the excess is above 0 its first root is ``2 excess / (-linear + root)``.
+    """
+    direction = inner_step - step
     forces, distances = problem.forces(step)
     linear = 2.0 * np.einsum("ij,kij->k", direction, forces)
-    moved = problem.apply([direction] * len(spaces))
-    quadratic = np.einsum("ij,kij->k", direction, moved)
+    products = problem.apply([direction] * len(spaces))
+    quadratic = np.einsum("ij,kij->k", direction, products)
     excess = distances - 1.0
     root = np.sqrt(np.maximum(linear**2 - 4.0 * quadratic * excess, 0.0))
-    out = excess > 0
-    parts = 2.0 * excess[out] / np.maximum(root - linear, 1e-300)[out]
-    part = float(parts.max(initial=0.0))
+    is_outside = excess > 0
+    denominators = np.maximum(root - linear, _LEAST_DENOMINATOR)[is_outside]
+    part = float((2.0 * excess[is_outside] / denominators).max(initial=0.0))
     # What rounding still leaves outside is settled by a little more of the way.
-    for extra in (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-6, 1e-3):
-        if part + extra >= 1.0:
+    for extra_part in _EXTRA_PARTS:
+        if part + extra_part >= 1.0:
             break
-        point = problem.point(step + (part + extra) * direction)
-        if distances_of(spaces, point).max() <= 1.0:
+        point = problem.model(step + (part + extra_part) * direction)
+        if normalized_distances(spaces, point).max() <= 1.0:
             return point
-    return problem.point(inner)
+    return problem.model(inner_step)
 
 
-def _hinge(problem, spaces, tol, max_iter) -> Intersection:
+# ---- the hinge -----------------------------------------------------------------------
+
+
+def _hinge(
+    problem: DualProblem, spaces: list[GoodEnoughSpace], *, tol: float, max_iter: int
+) -> Intersection:
     mean = np.mean([space.center for space in spaces], axis=0)
-    best = find_deepest(problem, tol, max_iter)
-    if distances_of(spaces, mean).max() <= 1.0:
-        return report(spaces, "hinge", mean, replace(best, n_iter=0))
+    bounds = find_deepest(problem, tol=tol, max_iter=max_iter)
+    if normalized_distances(spaces, mean).max() <= 1.0:
+        return _intersection(
+            spaces, method="hinge", point=mean, proof=replace(bounds, n_iter=0)
+        )
+    deepest = problem.model(bounds.step)
+    they_meet = normalized_distances(spaces, deepest).max() <= 1.0
+    point, n_iter = _minimize_hinge(spaces, mean, smoothing=0.0, max_iter=max_iter)
+    if not they_meet:
+        # The sum has kinks, at which L-BFGS gets stuck: it goes by sums without.
+        smoothed = point
+        for smoothing in _SMOOTHING:
+            smoothed, n_steps = _minimize_hinge(
+                spaces, smoothed, smoothing=smoothing, max_iter=max_iter
+            )
+            n_iter += n_steps
+        point = min(
+            (point, smoothed, deepest),
+            key=lambda model: _hinge_sum(spaces, model, smoothing=0.0)[0],
+        )
+    elif normalized_distances(spaces, point).max() > 1.0:
+        point = repair(
+            problem, spaces, step=point - problem.base, inner_step=bounds.step
+        )
+    bounds.n_iter = n_iter
+    return _intersection(spaces, method="hinge", point=point, proof=bounds)
 
-    def excess(flat: np.ndarray, smoothing: float) -> tuple[float, np.ndarray]:
-        point = flat.reshape(mean.shape)
-        value, gradient = 0.0, np.zeros_like(point)
-        for space in spaces:
-            distance = space.distance(point)
-            over, width = distance - space.radius, smoothing * space.radius
-            if over <= 0:
-                continue
-            slope = 1.0 if over >= width else over / width
-            value += over - width / 2 if over >= width else over * slope / 2
-            gradient += slope / distance * space.metric.apply(point - space.center)
+
+def _hinge_sum(
+    spaces: Sequence[GoodEnoughSpace], point: np.ndarray, *, smoothing: float
+) -> tuple[float, np.ndarray]:
+    """``sum_k max(0, d_k - R_k)`` and its gradient.
+
+    With smoothing s each term is a parabola up to ``d_k - R_k = s R_k``, and a line
+    from there on.
+    """
+    total = 0.0
+    gradient = np.zeros_like(point)
+    for space in spaces:
+        distance = space.distance(point)
+        excess = distance - space.radius
+        width = smoothing * space.radius
+        if excess <= 0:
+            continue
+        slope = 1.0 if excess >= width else excess / width
+        total += excess - width / 2 if excess >= width else excess * slope / 2
+        gradient += slope / distance * space.metric.apply(point - space.center)
+    return total, gradient
+
+
+def _minimize_hinge(
+    spaces: Sequence[GoodEnoughSpace],
+    start: np.ndarray,
+    *,
+    smoothing: float,
+    max_iter: int,
+) -> tuple[np.ndarray, int]:
+    """The point at which L-BFGS ends, and its number of steps."""
+
+    def value_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = _hinge_sum(
+            spaces, flat.reshape(start.shape), smoothing=smoothing
+        )
         return value, gradient.ravel()
 
-    def minimise(start: np.ndarray, smoothing: float) -> np.ndarray:
-        options = {"maxiter": max_iter, "gtol": 0.0, "ftol": 0.0}
-        more = {"jac": True, "method": "L-BFGS-B", "options": options}
-        result = optimize.minimize(excess, start.ravel(), args=(smoothing,), **more)
-        best.n_iter += int(result.nit)
-        return result.x
-
-    deepest, best.n_iter = problem.point(best.step), 0
-    inside = distances_of(spaces, deepest).max() <= 1.0
-    found = minimise(mean, 0.0)
-    if not inside:
-        # The sum has kinks, at which L-BFGS gets stuck: it goes by sums without.
-        start = found
-        for smoothing in _SMOOTHING:
-            start = minimise(start, smoothing)
-        all_found = (found, start, deepest.ravel())
-        found = min(all_found, key=lambda flat: excess(flat, 0.0)[0])
-    point = found.reshape(mean.shape)
-    if inside and distances_of(spaces, point).max() > 1.0:
-        point = repair(problem, spaces, point - problem.base, best.step)
-    return report(spaces, "hinge", point, best)
+    optimum = optimize.minimize(
+        value_and_gradient,
+        start.ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        # To the end: the first point inside has a sum and a gradient of exactly 0.
+        options={"maxiter": max_iter, "gtol": 0.0, "ftol": 0.0},
+    )
+    return optimum.x.reshape(start.shape), int(optimum.nit)
 
 
-def report(spaces, method: str, point: np.ndarray, proof: Bounds) -> Intersection:
-    distances = distances_of(spaces, point)
-    top = float(distances.max())
-    # Rounding may carry the bound past the value that it bounds.
-    bound, steps = float(np.clip(proof.lower_bound, 0.0, top)), proof.n_iter
-    about = point, top, bound, proof.weights, distances, method, steps, spaces
-    return Intersection(top <= 1.0, *about)
+# ---- the likeliest -------------------------------------------------------------------
 
 
-def likeliest(spaces, minimize, start: np.ndarray, n_rows: float) -> Intersection:
-    """Find the model of least loss in all spaces; if they do not meet, the deepest."""
+def likeliest(
+    spaces: Sequence[GoodEnoughSpace],
+    minimize: Callable[[np.ndarray, Penalty, np.ndarray], np.ndarray],
+    start: np.ndarray,
+    n_rows: float,
+) -> Intersection:
+    """Find the model of least loss in all spaces; if they do not meet, the deepest.
+
+    ``minimize(start, penalty, forces)`` returns the minimiser of the loss and a
+    penalty, whose second derivatives are about the sum of 2 forces_k P_k. `start` is
+    the minimiser of the loss alone, a sum over `n_rows`.
+
+    By the method of multipliers: with multipliers m_k >= 0 and the strength s, space k
+    adds ``(max(0, m_k + s (q_k - 1))^2 - m_k^2) / (2 s)`` to the loss, and after each
+    minimisation m_k becomes ``max(0, m_k + s (q_k - 1))``. Multipliers that stay are
+    those of the constraints q_k <= 1.
+    """
     spaces = list(spaces)
     check_spaces(spaces)
-    if distances_of(spaces, start).max() <= 1.0:
-        proof = Bounds(TOL, lower_bound=0.0, weights=np.zeros(len(spaces)))
-        return report(spaces, "likelihood", start, proof)
+    if normalized_distances(spaces, start).max() <= 1.0:
+        proof = Bounds(tol=TOL, lower_bound=0.0, weights=np.zeros(len(spaces)))
+        return _intersection(spaces, method="likelihood", point=start, proof=proof)
     problem = DualProblem(spaces)
-    best = find_deepest(problem, TOL, MAX_ITER, inside=WELL_INSIDE)
-    deepest = report(spaces, "likelihood", problem.point(best.step), best)
+    bounds = find_deepest(problem, tol=TOL, max_iter=MAX_ITER, inside=WELL_INSIDE)
+    deepest = _intersection(
+        spaces, method="likelihood", point=problem.model(bounds.step), proof=bounds
+    )
     if not deepest.found:
         return deepest
-    squares = np.array([space.radius**2 for space in spaces])
-
-    # Each space adds its excess, and the square of it, to the loss.
-    def penalty(W, multipliers, strength):
-        value, gradient = 0.0, np.zeros_like(W)
-        for space, square, multiplier in zip(spaces, squares, multipliers, strict=True):
-            delta = W - space.center
-            moved = space.metric.apply(delta)
-            excess = np.vdot(delta, moved) / square - 1.0
-            force = max(0.0, multiplier + strength * excess)
-            value += (force**2 - multiplier**2) / (2.0 * strength)
-            gradient += (2.0 * force / square) * moved
-        return value, gradient
-
-    point, multipliers = start, np.zeros(len(spaces))
-    excess = distances_of(spaces, point) - 1.0
-    strength, last = 0.1 * n_rows, np.inf
+    squared_radii = np.array([space.radius**2 for space in spaces])
+    point = start
+    multipliers = np.zeros(len(spaces))
+    excess = normalized_distances(spaces, point) - 1.0
+    strength = _FIRST_STRENGTH * n_rows
+    last_violation = np.inf
     for _ in range(_MAX_UPDATES):
-        extra = partial(penalty, multipliers=multipliers, strength=strength)
-        # About the second derivatives of `extra`, by those of squared distances.
-        forces = np.maximum(0.0, multipliers + strength * excess) / squares
-        point = minimize(point, extra, forces)
-        best.n_iter += 1
-        excess = distances_of(spaces, point) - 1.0
-        missed = np.abs(np.maximum(excess, -multipliers / strength)).max()
+        penalty = partial(
+            _penalty, spaces=spaces, multipliers=multipliers, strength=strength
+        )
+        # About the second derivatives of the penalty, by those of squared distances.
+        forces = np.maximum(0.0, multipliers + strength * excess) / squared_radii
+        point = minimize(point, penalty, forces)
+        bounds.n_iter += 1
+        excess = normalized_distances(spaces, point) - 1.0
+        # Outside of a space, or inside of one that has a multiplier.
+        violation = np.abs(np.maximum(excess, -multipliers / strength)).max()
         multipliers = np.maximum(0.0, multipliers + strength * excess)
-        if missed < _SETTLED:
+        if violation < _SETTLED:
             break
-        if missed > 0.25 * last:
-            strength *= 10.0
-        last = missed
-    point = repair(problem, spaces, point - problem.base, best.step)
+        if violation > _SLOW_PROGRESS * last_violation:
+            strength *= _STRENGTHENING
+        last_violation = violation
+    point = repair(problem, spaces, step=point - problem.base, inner_step=bounds.step)
     if multipliers.any():
-        best.weights = multipliers / multipliers.sum()
-    return report(spaces, "likelihood", point, best)
+        bounds.weights = multipliers / multipliers.sum()
+    return _intersection(spaces, method="likelihood", point=point, proof=bounds)
 
 
-def likely_conflicts(spaces, point, weights, most: int) -> Iterator[tuple[int, int]]:
-    """Yield pairs proved not to meet, of the ``most`` of largest product of weights."""
+def _penalty(
+    W: np.ndarray,
+    *,
+    spaces: Sequence[GoodEnoughSpace],
+    multipliers: np.ndarray,
+    strength: float,
+) -> tuple[float, np.ndarray]:
+    """What all spaces add to the loss at W, see `likeliest`, and its gradient."""
+    total = 0.0
+    gradient = np.zeros_like(W)
+    for space, multiplier in zip(spaces, multipliers, strict=True):
+        squared_radius = space.radius**2
+        delta = W - space.center
+        product = space.metric.apply(delta)
+        excess = np.vdot(delta, product) / squared_radius - 1.0
+        force = max(0.0, multiplier + strength * excess)
+        total += (force**2 - multiplier**2) / (2.0 * strength)
+        gradient += (2.0 * force / squared_radius) * product
+    return total, gradient
+
+
+# ---- which do not meet ---------------------------------------------------------------
+
+
+def likely_conflicts(
+    spaces: Sequence[GoodEnoughSpace],
+    point: np.ndarray,
+    weights: np.ndarray,
+    n_pairs: int,
+) -> Iterator[tuple[int, int]]:
+    """Yield pairs proved not to meet, of `n_pairs` of the largest product of weights.
+
+    The weights are the dual ones, and `point` is the point that they belong to.
+    """
     # The pairs of largest product are among the first spaces.
-    heaviest = np.sort(np.argsort(-weights, kind="stable")[: most + 1])
+    heaviest = np.sort(np.argsort(-weights, kind="stable")[: n_pairs + 1])
     first, second = np.triu_indices(len(heaviest), 1)
-    product = weights[heaviest[first]] * weights[heaviest[second]]
-    tried = np.argsort(-product, kind="stable")[:most]
+    products = weights[heaviest[first]] * weights[heaviest[second]]
+    pairs = np.argsort(-products, kind="stable")[:n_pairs]
     # Spaces that hold one and the same point need no proof.
-    outside = distances_of(spaces, point) > 1.0
-    for i, j in heaviest[np.stack([first, second], axis=1)[tried]].tolist():
-        if (outside[i] or outside[j]) and disjoint(spaces[i], spaces[j]):
+    is_outside = normalized_distances(spaces, point) > 1.0
+    for i, j in heaviest[np.stack([first, second], axis=1)[pairs]].tolist():
+        if (is_outside[i] or is_outside[j]) and disjoint(spaces[i], spaces[j]):
             yield i, j
 
 
 def disjoint(one: GoodEnoughSpace, other: GoodEnoughSpace) -> bool:
     """Whether it is proved that two spaces do not meet."""
-    there, back = one.distance(other.center), other.distance(one.center)
-    # They meet on the line between their centres, or but for rounding.
-    if one.radius * back + other.radius * there >= (1.0 - _ROUNDING) * there * back:
+    distance_by_one = one.distance(other.center)
+    distance_by_other = other.distance(one.center)
+    # At the part t of the line from one centre to the other, the distances are t and
+    # 1 - t times these. The spaces meet on it, or but for rounding, where
+    # one.radius / distance_by_one + other.radius / distance_by_other >= 1.
+    reach = one.radius * distance_by_other + other.radius * distance_by_one
+    if reach >= (1.0 - _ROUNDING) * distance_by_one * distance_by_other:
         return False
     # Of one metric, they meet nowhere else.
     if one.metric is other.metric:
         return True
-    problem = DualProblem([one, other])
-    bounds = find_deepest(problem, 1e-9, 50, inside=1.0, outside=PROVED)
+    bounds = find_deepest(
+        DualProblem([one, other]),
+        tol=TOL,
+        max_iter=_MAX_ITER_OF_PAIR,
+        inside=1.0,
+        outside=PROVED,
+    )
     return bounds.lower_bound > PROVED
 
 
 def largest_coalition(spaces: Sequence[GoodEnoughSpace]) -> list[int]:
-    """Sorted indices of a large set of spaces that intersect, found greedily."""
+    """Sorted indices of a large set of spaces that intersect, found greedily.
+
+    The space of largest dual weight is dropped until the others meet; then each that
+    was dropped is tried again, the last one first.
+    """
     spaces = list(spaces)
     check_spaces(spaces)
-
-    def settle(indices: list[int]) -> Bounds:
-        chosen = [spaces[k] for k in indices]
-        problem = DualProblem(chosen)
-        bounds = find_deepest(problem, 1e-9, 100, inside=1.0)
-        bounds.max_distance = distances_of(chosen, problem.point(bounds.step)).max()
-        return bounds
-
-    coalition, dropped = list(range(len(spaces))), []
-    while (bounds := settle(coalition)).max_distance > 1.0:
+    coalition = list(range(len(spaces)))
+    dropped = []
+    while True:
+        bounds = _bounds_of_deepest([spaces[k] for k in coalition])
+        if bounds.max_distance <= 1.0:
+            break
         dropped.append(coalition.pop(int(bounds.weights.argmax())))
     for k in reversed(dropped):
-        if settle([*coalition, k]).max_distance <= 1.0:
+        bounds = _bounds_of_deepest([spaces[j] for j in (*coalition, k)])
+        if bounds.max_distance <= 1.0:
             coalition.append(k)
     return sorted(coalition)
+
+
+def _bounds_of_deepest(spaces: Sequence[GoodEnoughSpace]) -> Bounds:
+    """Bounds of spaces, with the distance of the point as the spaces measure it."""
+    problem = DualProblem(spaces)
+    bounds = find_deepest(problem, tol=TOL, max_iter=_MAX_ITER_OF_COALITION, inside=1.0)
+    point = problem.model(bounds.step)
+    bounds.max_distance = normalized_distances(spaces, point).max()
+    return bounds

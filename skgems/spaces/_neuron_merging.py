@@ -1,4 +1,15 @@
-"""Merge neurons of several nodes: those whose spaces meet, then the cheapest."""
+"""Merge neurons of several nodes: those whose spaces meet, then the cheapest.
+
+The order of merges is a tree by Ward's method with masses. Where groups p and q join,
+what it costs to join the new group with another group r is, by Lance and Williams,
+
+    cost(pq, r) = ((a_p + a_r) cost(p, r) + (a_q + a_r) cost(q, r) - a_r cost(p, q))
+                  / (a_p + a_q + a_r),
+
+exact where costs are ``a b / (a + b)`` times squared distances of the groups' means. A
+join takes place if the spaces of all its neurons have a common point, and beyond these
+by cost until the layer has at most `max_units` units.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,95 +20,152 @@ from ..progress import tracked
 from ._intersection import intersect
 from ._neuron_pool import NeuronPool
 from ._neuron_spaces import NeuronSpaces
+from ._space import RandomSource
+
+# Larger groups are merged at the point that moves them least, or not at all: the search
+# for another one intersects as many spaces as there are members.
+_LARGEST_EXACT_GROUP = 8
+# Relative gap at which that search ends; a common point is checked exactly.
+_TOLERANCE_OF_SEARCH = 1e-6
+# What neurons whose spaces meet cost to merge, at most, as estimated: the estimate of a
+# pair's cost is twice too high at most for its masses, and some for its metrics.
+_SLACK = 8.0
+# Part by which the consensus may cost more than the least: the pool's tolerance is a
+# tenth of it.
+_ERROR_OF_CONSENSUS = 1e-3
+
+
+# ---- the order of merges -------------------------------------------------------------
 
 
 def ward_tree(costs: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Joins by Ward's update with masses, ascending heights; overwrites ``costs``."""
+    """Joins by Ward's update with masses, ascending heights; overwrites ``costs``.
+
+    Row t of the joins (n_points - 1, 2) has the two nodes of the tree that are joined
+    into node n_points + t; nodes below n_points are the points. Its height is the cost.
+    """
     n_points = len(masses)
     np.fill_diagonal(costs, np.inf)
     masses = masses.astype(np.float64)
-    node = np.arange(n_points)  # of the tree, that stands at each index
-    active = np.ones(n_points, dtype=bool)
+    tree_node = np.arange(n_points)  # that stands at each index
+    is_active = np.ones(n_points, dtype=bool)
     children = np.empty((n_points - 1, 2), dtype=np.intp)
     heights = np.empty(n_points - 1)
     chain: list[int] = []
     for t in tracked(range(n_points - 1), "merges"):
         if not chain:
-            chain.append(int(active.argmax()))
-        while True:
-            i = chain[-1]
-            j = int(costs[i].argmin())
-            if len(chain) > 1 and costs[i, chain[-2]] <= costs[i, j]:
-                break
-            chain.append(j)
-        j = chain[-2]
-        del chain[-2:]
-        cost, a, b = costs[i, j], masses[i], masses[j]
-        children[t] = node[i], node[j]
+            chain.append(int(is_active.argmax()))
+        _extend_to_mutual_neighbours(chain, costs)
+        i = chain.pop()
+        j = chain.pop()
+        cost = costs[i, j]
+        children[t] = (tree_node[i], tree_node[j])
         below = [heights[c - n_points] for c in children[t] if c >= n_points]
         # Rounding must not put a node below its children.
-        heights[t] = max(cost, *below) if below else cost
-        # By Lance and Williams, exact where costs are a b / (a + b) times squared
-        # distances. It never falls below the cheapest of the three costs, so chains of
-        # nearest neighbours find the tree.
-        joined = (a + masses) * costs[i]
-        joined += (b + masses) * costs[j]
-        joined -= masses * cost
-        joined /= a + b + masses
-        joined[j] = np.inf
-        costs[i] = costs[:, i] = joined
+        heights[t] = max([cost, *below])
+        # By Lance and Williams. The cost never falls below the cheapest of the three,
+        # so chains of nearest neighbours find the tree.
+        joined_costs = (masses[i] + masses) * costs[i]
+        joined_costs += (masses[j] + masses) * costs[j]
+        joined_costs -= masses * cost
+        joined_costs /= masses[i] + masses[j] + masses
+        joined_costs[j] = np.inf
+        # The joined group stands at i, and nothing at j.
+        costs[i] = costs[:, i] = joined_costs
         costs[j] = costs[:, j] = np.inf
-        masses[i] = a + b
-        active[j] = False
-        node[i] = n_points + t
+        masses[i] = masses[i] + masses[j]
+        is_active[j] = False
+        tree_node[i] = n_points + t
+    return _sorted_by_height(children, heights)
+
+
+def _extend_to_mutual_neighbours(chain: list[int], costs: np.ndarray) -> None:
+    """Append nearest neighbours until the last two are each other's, in place."""
+    while True:
+        last = chain[-1]
+        nearest = int(costs[last].argmin())
+        if len(chain) > 1 and costs[last, chain[-2]] <= costs[last, nearest]:
+            return
+        chain.append(nearest)
+
+
+def _sorted_by_height(
+    children: np.ndarray, heights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Joins in ascending order, with the nodes that they make numbered anew."""
+    n_points = len(heights) + 1
     order = np.argsort(heights, kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(n_points - 1)
-    inner = children >= n_points
-    children[inner] = n_points + place[children[inner] - n_points]
+    rank = np.empty_like(order)
+    rank[order] = np.arange(n_points - 1)
+    is_join = children >= n_points
+    children[is_join] = n_points + rank[children[is_join] - n_points]
     return children[order], heights[order]
 
 
 class MergeOrder:
-    """Row t joins ``children[t]`` into node n_leaves + t; whole groups come last."""
+    """Row t joins ``children[t]`` into node n_leaves + t; whole groups come last.
+
+    Leaves are the neurons of the pool. The first `n_comparable` joins are within
+    groups, and `heights` is what they cost, ascending.
+    """
 
     def __init__(self, pool: NeuronPool, groups: list[np.ndarray]) -> None:
         self.n_leaves = len(pool.node)
-        parts, heights, roots, n_rows = [], [], [], 0
+        # Joins are numbered group after group until they are sorted.
+        joins_of_groups = []
+        heights_of_groups = []
+        roots = []  # the tree node of each whole group
+        n_joins = 0
         for members in groups:
-            children, height = ward_tree(pool.pair_costs(members), pool.masses[members])
-            # Joins are numbered group after group until they are sorted.
-            names = np.append(members, self.n_leaves + n_rows + np.arange(len(height)))
-            n_rows += len(height)
-            parts.append(names[children])
-            heights.append(height)
-            roots.append(names[-1])
-        heights = np.concatenate(heights)
-        rows = np.argsort(heights, kind="stable")
-        names = np.arange(self.n_leaves + n_rows)
-        names[self.n_leaves + rows] = self.n_leaves + np.arange(n_rows)
-        joins = names[np.concatenate(parts)[rows]]
-        self.heights = heights[rows]  # what comparable joins cost, ascending
-        self.n_comparable = n_rows
-        # What it would cost to join whole groups, by their means.
-        masses = np.array([pool.masses[g].sum() for g in groups])
-        means = [pool.coordinates[:, g] @ pool.masses[g] for g in groups]
-        scale = np.sqrt(pool.basis.diagonals.mean(axis=0))[:, None]
-        means = np.stack(means, axis=1) / masses * scale
-        products = means.T @ means
-        costs = products.diagonal()[:, None] + products.diagonal() - 2.0 * products
-        costs *= masses[:, None] * masses / (masses[:, None] + masses)
-        children, _ = ward_tree(np.maximum(costs, 0.0), masses)
-        above = self.n_leaves + n_rows + np.arange(len(children))
-        nodes = np.append(names[roots], above)
-        self.children = np.concatenate([joins, nodes[children]])
+            children, heights = ward_tree(
+                pool.pair_costs(members), pool.masses[members]
+            )
+            tree_nodes = np.append(
+                members, self.n_leaves + n_joins + np.arange(len(heights))
+            )
+            n_joins += len(heights)
+            joins_of_groups.append(tree_nodes[children])
+            heights_of_groups.append(heights)
+            roots.append(tree_nodes[-1])
+        heights = np.concatenate(heights_of_groups)
+        order = np.argsort(heights, kind="stable")
+        sorted_tree_node = np.arange(self.n_leaves + n_joins)
+        sorted_tree_node[self.n_leaves + order] = self.n_leaves + np.arange(n_joins)
+        self.heights = heights[order]
+        self.n_comparable = n_joins
+        # Whole groups are joined above the other nodes, in an order of their own.
+        group_children, _ = ward_tree(
+            _costs_of_groups(pool, groups), _group_masses(pool, groups)
+        )
+        first_tree_node = self.n_leaves + n_joins
+        tree_nodes_of_groups = np.append(
+            sorted_tree_node[roots], first_tree_node + np.arange(len(group_children))
+        )
+        self.children = np.concatenate(
+            [
+                sorted_tree_node[np.concatenate(joins_of_groups)[order]],
+                tree_nodes_of_groups[group_children],
+            ]
+        )
 
 
-# Larger groups are merged at the point that moves them least, or not at all.
-_LARGEST_EXACT_GROUP = 8
-# What neurons whose spaces meet cost to merge, at most, as estimated: the estimate of a
-# pair's cost is twice too high at most for its masses, and some for its metrics.
-_SLACK = 8.0
+def _group_masses(pool: NeuronPool, groups: list[np.ndarray]) -> np.ndarray:
+    return np.array([pool.masses[members].sum() for members in groups])
+
+
+def _costs_of_groups(pool: NeuronPool, groups: list[np.ndarray]) -> np.ndarray:
+    """What it would cost to join whole groups, by their means, (n_groups, n_groups)."""
+    masses = _group_masses(pool, groups)
+    sums = [pool.coordinates[:, g] @ pool.masses[g] for g in groups]
+    scale = np.sqrt(pool.basis.diagonals.mean(axis=0))[:, None]
+    means = np.stack(sums, axis=1) / masses * scale
+    products = means.T @ means
+    costs = products.diagonal()[:, None] + products.diagonal() - 2.0 * products
+    costs *= masses[:, None] * masses / (masses[:, None] + masses)
+    return np.maximum(costs, 0.0)  # but for rounding
+
+
+# ---- the layer -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,20 +184,28 @@ class MergedLayer:
         return self.W.shape[1]
 
     def outgoing(self, node: int, V: np.ndarray) -> np.ndarray:
-        """Weights (n_units, n_outputs) out of units: sums over one node's neurons."""
-        own = self.node == node
-        unit, factor = self.unit[own], self.factor[own]
-        rows = np.zeros((self.n_units, V.shape[1]))
-        kept = unit >= 0
-        np.add.at(rows, unit[kept], factor[kept, None] * V[kept])
-        return rows
+        """Weights (n_units, n_outputs) out of units: sums over one node's neurons.
+
+        V are those out of the node's neurons, (n_neurons of the node, n_outputs).
+        """
+        of_node = self.node == node
+        unit = self.unit[of_node]
+        factor = self.factor[of_node]
+        weights = np.zeros((self.n_units, V.shape[1]))
+        has_unit = unit >= 0
+        np.add.at(weights, unit[has_unit], factor[has_unit, None] * V[has_unit])
+        return weights
 
     def counts(self) -> dict[str, int]:
+        """How many neurons are kept, merged, merged by force, and dropped."""
         sizes = np.bincount(self.unit[self.unit >= 0], minlength=self.n_units)
-        alone = sizes == 1
-        found = {"kept": alone, "merged": ~alone & ~self.forced, "forced": self.forced}
-        found = {name: int(sizes[units].sum()) for name, units in found.items()}
-        return {**found, "dropped": int(np.sum(self.unit < 0))}
+        is_alone = sizes == 1
+        return {
+            "kept": int(sizes[is_alone].sum()),
+            "merged": int(sizes[~is_alone & ~self.forced].sum()),
+            "forced": int(sizes[self.forced].sum()),
+            "dropped": int(np.sum(self.unit < 0)),
+        }
 
 
 def merge_neurons(
@@ -141,96 +217,156 @@ def merge_neurons(
     outgoing: Sequence[np.ndarray] | None = None,
     n_clusters: int | None = None,  # k-means clusters within which neurons are compared
     max_units: int | None = None,
-    random_state=None,
+    random_state: RandomSource = None,
 ) -> MergedLayer:
     """Make one layer of all nodes' neurons: those that meet, then the cheapest."""
-    pool = NeuronPool(spaces, homogeneous, outgoing, importances)
+    pool = NeuronPool(
+        spaces, homogeneous=homogeneous, outgoing=outgoing, importances=importances
+    )
     order = MergeOrder(pool, pool.clusters(n_clusters, random_state))
-    meets, points = _common_points(pool, order)
-    joined = meets[order.n_leaves :].copy()
+    common_points = _CommonPoints(pool, order)
+    common_points.search()
+    is_joined = common_points.exists[order.n_leaves :].copy()
     if max_units is not None:
-        excess = max(order.n_leaves - int(joined.sum()) - max_units, 0)
-        joined[np.flatnonzero(~joined)[:excess]] = True
-    return _assemble(spaces, pool, order, joined, points)
+        n_excess = max(order.n_leaves - int(is_joined.sum()) - max_units, 0)
+        is_joined[np.flatnonzero(~is_joined)[:n_excess]] = True
+    return _merged_layer(
+        pool,
+        order,
+        centers=np.hstack([space.centers for space in spaces]),
+        is_joined=is_joined,
+        points=common_points.points,
+    )
 
 
-def _common_points(pool: NeuronPool, order: MergeOrder):
+class _CommonPoints:
     """Which nodes of the tree stand for neurons with a common point, and the points."""
-    n_leaves, children = order.n_leaves, order.children[: order.n_comparable]
-    meets = np.arange(n_leaves + len(order.children)) < n_leaves
-    # What a group may cost where spaces meet: the sum of masses times squared radii.
-    allowed = np.append(pool.masses * pool.radii**2, np.zeros(len(children)))
-    for t, pair in enumerate(children):
-        allowed[n_leaves + t] = allowed[pair].sum()
-    tried = order.heights > _SLACK * allowed[n_leaves:]
-    leaves: dict[int, np.ndarray] = {i: np.array([i]) for i in range(n_leaves)}
-    points: dict[int, np.ndarray] = {}
-    while True:
-        # All whose children meet, at once.
-        rows = np.flatnonzero(~tried & meets[children].all(axis=1))
-        if not len(rows):
-            return meets, points
-        tried[rows] = True
-        below = [[leaves[c] for c in children[t]] for t in rows]
-        groups = [np.sort(np.concatenate(own)) for own in below]
-        found = _points_in_all(pool, groups)
-        for t, members, point in zip(rows, groups, found, strict=True):
-            if point is not None:
-                meets[n_leaves + t] = True
-                leaves[n_leaves + t] = members
-                points[n_leaves + t] = point
-                for child in children[t]:
-                    points.pop(child, None)
+
+    def __init__(self, pool: NeuronPool, order: MergeOrder) -> None:
+        self.pool = pool
+        self.n_leaves = order.n_leaves
+        self.children = order.children[: order.n_comparable]
+        # Whether the neurons of a node have a common point, (n_leaves + n_joins,): a
+        # neuron alone has its own.
+        n_tree_nodes = order.n_leaves + len(order.children)
+        self.exists = np.arange(n_tree_nodes) < order.n_leaves
+        # Points of the joins that are in no larger one with a common point.
+        self.points: dict[int, np.ndarray] = {}
+        self._members = {i: np.array([i]) for i in range(order.n_leaves)}
+        # What a group may cost where spaces meet: the sum of masses times squared
+        # radii. Nodes that cost far more are not tried.
+        allowed = np.append(pool.masses * pool.radii**2, np.zeros(len(self.children)))
+        for t, pair in enumerate(self.children):
+            allowed[self.n_leaves + t] = allowed[pair].sum()
+        self._is_done = order.heights > _SLACK * allowed[self.n_leaves :]
+
+    def search(self) -> None:
+        """Look for points from the leaves up, level by level.
+
+        All joins whose children have common points are tried at once.
+        """
+        while True:
+            has_common_children = self.exists[self.children].all(axis=1)
+            joins = np.flatnonzero(~self._is_done & has_common_children)
+            if not len(joins):
+                return
+            self._is_done[joins] = True
+            groups = [
+                np.sort(np.concatenate([self._members[c] for c in self.children[t]]))
+                for t in joins
+            ]
+            points = _points_in_all(self.pool, groups)
+            for t, members, point in zip(joins, groups, points, strict=True):
+                if point is not None:
+                    self._add(t, members, point)
+
+    def _add(self, join: int, members: np.ndarray, point: np.ndarray) -> None:
+        tree_node = self.n_leaves + join
+        self.exists[tree_node] = True
+        self._members[tree_node] = members
+        self.points[tree_node] = point
+        for child in self.children[join]:
+            self.points.pop(child, None)
 
 
-def _points_in_all(pool: NeuronPool, groups: list[np.ndarray]) -> list:
+def _points_in_all(
+    pool: NeuronPool, groups: list[np.ndarray]
+) -> list[np.ndarray | None]:
     """A common point of each group's spaces, or None where none was found."""
-    consensus, found = pool.consensus(groups), []
+    consensus = pool.consensus(groups)
     distances = pool.normalized_squared_distances(consensus, groups)
-    for point, members, q in zip(consensus.T, groups, distances, strict=True):
-        allowed = pool.masses[members] * pool.radii[members] ** 2
-        if q.max() > 1.0:
-            point = None
-            # No point has a much smaller sum of weighed squared distances.
-            far = q @ allowed > allowed.sum() * (1 + 1e-3)
-            if not far and len(members) <= _LARGEST_EXACT_GROUP and allowed.all():
-                met = intersect([pool.space(i) for i in members], tol=1e-6)
-                point = met.point[:, 0] if met.found else None
-        found.append(point)
-    return found
+    return [
+        point if q.max() <= 1.0 else _point_aside(pool, members, q)
+        for point, members, q in zip(consensus.T, groups, distances, strict=True)
+    ]
 
 
-def _assemble(spaces, pool: NeuronPool, order: MergeOrder, joined, points):
-    n_leaves = order.n_leaves
-    root = np.arange(n_leaves + len(order.children))
-    for t in range(len(order.children) - 1, -1, -1):
-        if joined[t]:
-            root[order.children[t]] = root[n_leaves + t]
-    roots, unit = np.unique(root[:n_leaves], return_inverse=True)
+def _point_aside(
+    pool: NeuronPool, members: np.ndarray, q: np.ndarray
+) -> np.ndarray | None:
+    """A common point of a group whose consensus is not one; its distances are q."""
+    allowed = pool.masses[members] * pool.radii[members] ** 2
+    # No point has a much smaller sum of weighted squared distances, and at a common
+    # point the sum is at most that of the squared radii.
+    if q @ allowed > allowed.sum() * (1 + _ERROR_OF_CONSENSUS):
+        return None
+    if len(members) > _LARGEST_EXACT_GROUP or not allowed.all():
+        return None
+    intersection = intersect([pool.space(i) for i in members], tol=_TOLERANCE_OF_SEARCH)
+    return intersection.point[:, 0] if intersection.found else None
+
+
+def _merged_layer(
+    pool: NeuronPool,
+    order: MergeOrder,
+    *,
+    centers: np.ndarray,  # of all neurons, (n_params, n_neurons)
+    is_joined: np.ndarray,  # (n_joins,)
+    points: dict[int, np.ndarray],  # by node of the tree
+) -> MergedLayer:
+    """The layer after some joins: units at their common points, or by force."""
+    root = _roots(order, is_joined)
+    roots, unit = np.unique(root, return_inverse=True)
     by_unit = np.argsort(unit, kind="stable")
     groups = np.split(by_unit, np.cumsum(np.bincount(unit))[:-1])
-    n_params, originals = pool.n_params, np.hstack([own.centers for own in spaces])
-    W = np.empty((n_params, len(groups)))
-    scale = np.array([np.exp(np.mean(np.log(pool.scale[m]))) for m in groups])
-    by_force = np.zeros(len(groups), dtype=bool)
+    W = np.empty((pool.n_params, len(groups)))
+    # Units are as large as their neurons are on average.
+    scale = np.array([np.exp(np.mean(np.log(pool.scale[g]))) for g in groups])
+    is_forced = np.zeros(len(groups), dtype=bool)
     for index, members in enumerate(groups):
         if len(members) == 1:
-            W[:, index] = originals[:, pool.alive[members[0]]]
+            W[:, index] = centers[:, pool.alive[members[0]]]
             scale[index] = pool.scale[members[0]]
         elif roots[index] in points:
-            W[:, index] = scale[index] * points[roots[index]][:n_params]
+            W[:, index] = scale[index] * points[roots[index]][: pool.n_params]
         else:
-            by_force[index] = True
-    if by_force.any():
-        merged = pool.consensus([groups[i] for i in np.flatnonzero(by_force)])
-        W[:, by_force] = merged[:n_params] * scale[by_force]
+            is_forced[index] = True
+    if is_forced.any():
+        consensus = pool.consensus([groups[i] for i in np.flatnonzero(is_forced)])
+        W[:, is_forced] = consensus[: pool.n_params] * scale[is_forced]
     # An order that does not depend on that of nodes, nor on the inputs' units and zero.
     ranking = np.lexsort((W.sum(axis=0), pool.levels(W)))
-    W, scale, by_force = W[:, ranking], scale[ranking], by_force[ranking]
+    scale = scale[ranking]
     unit = np.argsort(ranking)[unit]
 
-    full_unit = np.full(len(pool.all_nodes), -1, dtype=np.intp)
-    full_unit[pool.alive] = unit
+    unit_of_all = np.full(len(pool.all_nodes), -1, dtype=np.intp)
+    unit_of_all[pool.alive] = unit
     factor = np.zeros(len(pool.all_nodes))
     factor[pool.alive] = pool.scale / scale[unit]
-    return MergedLayer(W, full_unit, pool.all_nodes, factor, by_force)
+    return MergedLayer(
+        W=W[:, ranking],
+        unit=unit_of_all,
+        node=pool.all_nodes,
+        factor=factor,
+        forced=is_forced[ranking],
+    )
+
+
+def _roots(order: MergeOrder, is_joined: np.ndarray) -> np.ndarray:
+    """The topmost node that each neuron is joined into, (n_leaves,)."""
+    root = np.arange(order.n_leaves + len(order.children))
+    # From the top: a join has the root of its own node before its children take it.
+    for t in range(len(order.children) - 1, -1, -1):
+        if is_joined[t]:
+            root[order.children[t]] = root[order.n_leaves + t]
+    return root[: order.n_leaves]

@@ -1,4 +1,20 @@
-"""All neurons of a layer side by side, and the points that move them least."""
+"""All neurons of a layer side by side, and the points that move them least.
+
+A group of neurons with the weights v_i, of the nodes k_i, is merged at its *consensus*,
+the point w that minimises
+
+    sum_i a_i (w - v_i)' P_{k_i} (w - v_i),
+
+with the nodes' metrics P_k and a mass a_i for each neuron: how much it matters. It is
+``(sum_i a_i P_{k_i})^-1 sum_i a_i P_{k_i} v_i``. What it costs to merge two neurons i
+and j of the nodes k and l is taken for
+
+    2 a_i a_j / (a_i + a_j) * D' (P_k^-1 + P_l^-1)^-1 D,    D = v_i - v_j,
+
+which is exact for equal masses and for equal metrics. For all pairs at once it is
+computed by the metrics' diagonals, in coordinates in which they are nearly diagonal;
+see `JointBasis`.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
@@ -11,157 +27,219 @@ from sklearn.cluster import KMeans
 from ..moments import ratio
 from ._diagonal import DiagonalMetric
 from ._gram import GramMetric
-from ._neuron_spaces import filled, hidden_inputs, scatter_diagonal, times
-from ._space import GoodEnoughSpace
+from ._neuron_spaces import (
+    NeuronSpaces,
+    constant_inputs,
+    scatter_diagonal,
+    times,
+    with_costs_of_constant_inputs,
+)
+from ._space import GoodEnoughSpace, RandomSource
 
-# Mass of neurons without any importance, relative to the mean of their node.
+# Mass of neurons without any importance, relative to the mean of their node: without a
+# mass they would have no place of their own, and nothing would say which to merge.
 _LEAST_MASS = 1e-3
-# By how much a point may move its neurons more than the one that moves them least,
-# relative to that, and to the neurons themselves where they are all but the same.
-_TOLERANCE, _ROUNDING = 1e-4, 1e-20
+# By how much a consensus may move its neurons more than the point that moves them
+# least, relative to that.
+_TOLERANCE = 1e-4
+# And relative to the squared lengths of the neurons, where they are all but the same.
+_ROUNDING = 1e-20
+# Steps of conjugate gradients after which a consensus is solved for by itself.
 _MOST_STEPS = 100
-# What an input that is constant at a node counts there, relative to other nodes.
+# What an input that is constant at a node counts there, relative to other nodes: little
+# enough not to move a consensus, and enough for metrics that have an inverse.
 _UNSEEN = 1e-6
 
 
 class NeuronPool:
-    """All neurons that are alive; attributes after `alive` are of these only."""
+    """All neurons that are alive; attributes after `alive` are of these only.
 
-    def __init__(self, spaces, homogeneous, outgoing, importances=None) -> None:
-        dead = np.concatenate([space.dead for space in spaces])
-        if dead.all():  # a layer needs units: then none is dropped
-            dead[:] = False
-        self.alive = np.flatnonzero(~dead)  # indices among all neurons
-        self.n_nodes = len(spaces)
+    Parameters
+    ----------
+    spaces : sequence of NeuronSpaces
+        One for each node, on the same inputs.
+    homogeneous : bool
+        Whether neurons may be scaled: they are compared at unit size.
+    outgoing : sequence of ndarray of shape (n_outputs, n_neurons), or None
+        Outgoing weights of each node's neurons, which are compared too.
+    importances : sequence of ndarray of shape (n_neurons,), or None
+        How much each neuron matters; None: all alike.
+    """
+
+    def __init__(
+        self,
+        spaces: Sequence[NeuronSpaces],
+        *,
+        homogeneous: bool,
+        outgoing: Sequence[np.ndarray] | None,
+        importances: Sequence[np.ndarray] | None = None,
+    ) -> None:
+        is_dead = _dead_mask(spaces)
         n_neurons = [space.centers.shape[1] for space in spaces]
+        self.n_nodes = len(spaces)
         self.all_nodes = np.repeat(np.arange(len(spaces)), n_neurons)
+        self.alive = np.flatnonzero(~is_dead)  # indices among all neurons
         self.node = self.all_nodes[self.alive]
         # By how much squared distances from a neuron count.
         self.masses = np.ones(len(self.node))
         if importances is not None:
-            # Relative to the mean of the neuron's node, but not too small.
-            own = np.concatenate(importances)[self.alive]
-            counts = np.maximum(np.bincount(self.node), 1)
-            mean = (np.bincount(self.node, own) / counts)[self.node]
-            self.masses = np.maximum(ratio(own, mean, 1.0), _LEAST_MASS)
-        sizes = np.concatenate([space.sizes for space in spaces])[self.alive]
+            self.masses = _masses(np.concatenate(importances)[self.alive], self.node)
+        # The size that a neuron is divided by.
+        self.scale = np.ones(len(self.node))
+        if homogeneous:
+            self.scale = _nonzero_sizes(spaces)[self.alive]
         radii = np.concatenate([space.radii for space in spaces])[self.alive]
-        scale = np.where(sizes > 0, sizes, 1.0) if homogeneous else np.ones(len(sizes))
-        self.scale = scale
-        self.radii = radii / scale
-        centers = [space.centers for space in spaces]
-        # Of each node, for `centers`: weights at that scale, then outgoing ones.
-        self.precisions = _filled_from_others(
-            [space.precision for space in spaces], np.hstack(centers)
-        )
-        self.n_params = len(centers[0])
+        self.radii = radii / self.scale
+        # (n_params + n_outputs, n_alive): weights at unit size, then outgoing ones.
+        self.centers = np.hstack([space.centers for space in spaces])
+        self.n_params = len(self.centers)
+        # One for each node, of the rows of `centers`.
+        self.precisions = _filled_precisions(spaces, self.centers)
         if outgoing is not None:
-            centers = [np.vstack(pair) for pair in zip(centers, outgoing, strict=True)]
-            new = np.ones(len(outgoing[0]))
+            self.centers = np.vstack([self.centers, np.hstack(outgoing)])
             self.precisions = [
-                linalg.block_diag(P, np.diag(new)) if P.ndim == 2 else np.append(P, new)
-                for P in self.precisions
+                _with_outgoing(P, n_outputs=len(outgoing[0])) for P in self.precisions
             ]
-        self.centers = np.hstack(centers)
-        if dead.any():
+        if is_dead.any():
             self.centers = self.centers[:, self.alive]
         if homogeneous:
-            self.centers[: self.n_params] /= scale
+            self.centers[: self.n_params] /= self.scale
+
+    @property
+    def _bias(self) -> int:
+        """Index of the bias among a neuron's parameters."""
+        return self.n_params - 1
 
     @cached_property
     def basis(self) -> "JointBasis":
-        return JointBasis.of(self.precisions, self.n_params - 1)
+        return JointBasis.of_metrics(self.precisions, bias=self._bias)
 
     @cached_property
     def coordinates(self) -> np.ndarray:
-        axes, mean, _ = self.basis
-        return self.centers if axes is None else axes.T @ times(mean, self.centers)
+        """The neurons in the joint basis, (n_params + n_outputs, n_alive)."""
+        if self.basis.axes is None:
+            return self.centers
+        return self.basis.axes.T @ times(self.basis.mean, self.centers)
 
     @cached_property
     def _pulls(self) -> np.ndarray:
-        return self._times(self.centers, self.node)
+        """Each neuron's weights times its node's metric."""
+        return self._times_metric(self.centers, self.node)
 
-    def _times(self, columns: np.ndarray, node: np.ndarray) -> np.ndarray:
-        pulled = np.empty_like(columns)
+    def _times_metric(self, columns: np.ndarray, node: np.ndarray) -> np.ndarray:
+        """Columns times the metric of the node of each."""
+        products = np.empty_like(columns)
         for k in np.unique(node):
-            own = node == k
-            pulled[:, own] = times(self.precisions[k], columns[:, own])
-        return pulled
+            of_node = node == k
+            products[:, of_node] = times(self.precisions[k], columns[:, of_node])
+        return products
 
     def consensus(self, groups: Sequence[np.ndarray]) -> np.ndarray:
         """The points (n_params, n_groups) that move the neurons of groups least."""
         members = np.concatenate(groups)
-        group = np.repeat(np.arange(len(groups)), [len(g) for g in groups])
-        shares = np.zeros((self.n_nodes, len(groups)))
+        sizes = [len(group) for group in groups]
+        group = np.repeat(np.arange(len(groups)), sizes)
+        shares = np.zeros((self.n_nodes, len(groups)))  # masses by node and group
         np.add.at(shares, (self.node[members], group), self.masses[members])
-        starts = np.cumsum([0] + [len(g) for g in groups[:-1]])
+        starts = np.cumsum([0] + sizes[:-1])
 
-        def sums(columns):
-            weighed = columns[..., members] * self.masses[members]
-            return np.add.reduceat(weighed, starts, axis=-1)
+        def sums_by_group(columns: np.ndarray) -> np.ndarray:
+            weighted = columns[..., members] * self.masses[members]
+            return np.add.reduceat(weighted, starts, axis=-1)
 
-        points = sums(self.centers) / shares.sum(axis=0)
+        points = sums_by_group(self.centers) / shares.sum(axis=0)
         # Of one node, or of one metric, the mean is that point.
-        apart = np.flatnonzero(np.count_nonzero(shares, axis=0) > 1)
-        if len(apart):
-            pulls = sums(self._pulls)[:, apart]
-            squares = sums(_dots(self.centers, self._pulls))[apart]
-            own = points[:, apart], shares[:, apart]
-            points[:, apart] = self._solve(*own, pulls, squares)
+        mixed = np.flatnonzero(np.count_nonzero(shares, axis=0) > 1)
+        if len(mixed):
+            squares = _column_dots(self.centers, self._pulls)
+            points[:, mixed] = self._points_of_mixed_groups(
+                points[:, mixed],
+                shares=shares[:, mixed],
+                pulls=sums_by_group(self._pulls)[:, mixed],
+                squares=sums_by_group(squares)[mixed],
+            )
         return points
 
-    def _solve(self, points, shares, pulls, squares) -> np.ndarray:
-        """Divide columns by sums of shares times metrics; overwrites `points`."""
+    def _points_of_mixed_groups(
+        self,
+        points: np.ndarray,
+        *,
+        shares: np.ndarray,
+        pulls: np.ndarray,
+        squares: np.ndarray,
+    ) -> np.ndarray:
+        """Divide pulls by sums of shares times metrics; overwrites `points`.
+
+        The shares are (n_nodes, n_groups), points and pulls (n_params, n_groups), and
+        squares (n_groups,): the sums of ``a_i v_i' P v_i``. With the sum M of metrics
+        and the residual ``r = pull - M w``, a point w costs its group
+        ``square - w' (pull + r)``, of which about ``r' M^-1 r`` is avoidable.
+        """
         if self.precisions[0].ndim == 1:
             return pulls / (np.stack(self.precisions, axis=1) @ shares)
         # Conjugate gradients, for all columns at once; those that are there leave.
-        divide = _by_diagonals(self.precisions, self.n_params - 1, shares)
-        todo = np.arange(pulls.shape[1])
-        rest = pulls - self._summed(shares, points)
-        course = divide(rest, todo)
-        error = _dots(rest, course)
+        divide = _by_diagonals(self.precisions, bias=self._bias, shares=shares)
+        waiting = np.arange(pulls.shape[1])
+        residuals = pulls - self._times_summed_metrics(shares, points)
+        directions = divide(residuals, waiting)
+        errors = _column_dots(residuals, directions)
         for _ in range(_MOST_STEPS):
-            cost = squares[todo] - _dots(points[:, todo], pulls[:, todo] + rest)
-            going = error > np.maximum(_TOLERANCE * cost, _ROUNDING * squares[todo])
-            if not going.all():
-                todo, error = todo[going], error[going]
-                rest, course = rest[:, going], course[:, going]
-            if not len(todo):
+            costs = squares[waiting] - _column_dots(
+                points[:, waiting], pulls[:, waiting] + residuals
+            )
+            is_off = errors > np.maximum(
+                _TOLERANCE * costs, _ROUNDING * squares[waiting]
+            )
+            if not is_off.all():
+                waiting = waiting[is_off]
+                errors = errors[is_off]
+                residuals = residuals[:, is_off]
+                directions = directions[:, is_off]
+            if not len(waiting):
                 return points
-            pulled = self._summed(shares[:, todo], course)
-            step = error / _dots(course, pulled)
-            points[:, todo] += step * course
-            rest -= step * pulled
-            ahead = divide(rest, todo)
-            error, before = _dots(rest, ahead), error
-            course *= error / before
-            course += ahead
-        for column in todo:
-            used = np.flatnonzero(shares[:, column])
-            total = sum(shares[k, column] * self.precisions[k] for k in used)
+            products = self._times_summed_metrics(shares[:, waiting], directions)
+            steps = errors / _column_dots(directions, products)
+            points[:, waiting] += steps * directions
+            residuals -= steps * products
+            preconditioned = divide(residuals, waiting)
+            last_errors = errors
+            errors = _column_dots(residuals, preconditioned)
+            directions *= errors / last_errors
+            directions += preconditioned
+        for column in waiting:
+            nodes = np.flatnonzero(shares[:, column])
+            total = sum(shares[k, column] * self.precisions[k] for k in nodes)
             points[:, column] = linalg.solve(total, pulls[:, column], assume_a="pos")
         return points
 
-    def _summed(self, shares, columns) -> np.ndarray:
-        summed = np.zeros_like(columns)
-        for share, P in zip(shares, self.precisions, strict=True):
-            own = np.flatnonzero(share)
-            if len(own):
-                summed[:, own] += share[own] * (P @ columns[:, own])
-        return summed
+    def _times_summed_metrics(
+        self, shares: np.ndarray, columns: np.ndarray
+    ) -> np.ndarray:
+        """Each column times ``sum_k shares_k P_k``, of shares (n_nodes, n_columns)."""
+        products = np.zeros_like(columns)
+        for node_shares, P in zip(shares, self.precisions, strict=True):
+            of_node = np.flatnonzero(node_shares)
+            if len(of_node):
+                products[:, of_node] += node_shares[of_node] * (P @ columns[:, of_node])
+        return products
 
-    def normalized_squared_distances(self, points, groups) -> list[np.ndarray]:
+    def normalized_squared_distances(
+        self, points: np.ndarray, groups: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
         """q of each group's members at its point; infinite where there is no radius."""
         members = np.concatenate(groups)
-        point = np.repeat(np.arange(len(groups)), [len(g) for g in groups])
-        delta = points[:, point] - self.centers[:, members]
-        squared = _dots(delta, self._times(delta, self.node[members]))
+        sizes = [len(group) for group in groups]
+        group = np.repeat(np.arange(len(groups)), sizes)
+        deltas = points[:, group] - self.centers[:, members]
+        products = self._times_metric(deltas, self.node[members])
+        squares = _column_dots(deltas, products)
         with np.errstate(divide="ignore", invalid="ignore"):
             radii = self.radii[members]
-            q = np.where(radii > 0, squared / radii**2, np.inf)
-        return np.split(q, np.cumsum([len(g) for g in groups])[:-1])
+            q = np.where(radii > 0, squares / radii**2, np.inf)
+        return np.split(q, np.cumsum(sizes)[:-1])
 
     def space(self, index: int) -> GoodEnoughSpace:
+        """The space of one neuron, as of a linear model of one output."""
         P = self.precisions[self.node[index]]
         return GoodEnoughSpace(
             center=self.centers[:, [index]],
@@ -173,40 +251,50 @@ class NeuronPool:
     def pair_costs(self, members: np.ndarray) -> np.ndarray:
         """What it costs to merge each two of some neurons; the diagonal means nothing.
 
-        ``2 a b / (a + b) * D' (P_k^-1 + P_l^-1)^-1 D``, with a, b masses, D the
-        difference and the metrics' diagonals in the joint basis.
+        By the formula of the module, where ``(P_k^-1 + P_l^-1)^-1`` has the diagonal
+        ``d_k d_l / (d_k + d_l)`` in the joint basis, d_k that of node k's metric.
         """
-        costs = np.empty((len(members),) * 2)
-        diagonals, masses = self.basis.diagonals, self.masses[members]
+        costs = np.empty((len(members), len(members)))
+        diagonals = self.basis.diagonals
+        masses = self.masses[members]
         places = [np.flatnonzero(self.node[members] == k) for k in range(self.n_nodes)]
-        points = [self.coordinates[:, members[own]] for own in places]
+        points = [self.coordinates[:, members[of_node]] for of_node in places]
+        # Squared length of each neuron, by the diagonal of its node and each other.
         norms = np.empty((len(members), self.n_nodes))
-        for k, own in enumerate(places):
+        for k, of_node in enumerate(places):
             halves = diagonals[k] * diagonals / (diagonals[k] + diagonals)
-            norms[own] = (points[k] ** 2).T @ halves.T
-        for k, own in enumerate(places):
-            a = masses[own][:, None]
-            for j, other in enumerate(places[: k + 1]):
-                half = diagonals[k] * diagonals[j] / (diagonals[k] + diagonals[j])
-                block = (points[k] * (-2.0 * half)[:, None]).T @ points[j]
-                block += norms[own, j][:, None]
-                block += norms[other, k]
-                if j == k:  # rounding must not make it lopsided
+            norms[of_node] = (points[k] ** 2).T @ halves.T
+        for k, of_node in enumerate(places):
+            a = masses[of_node][:, None]
+            for other, of_other in enumerate(places[: k + 1]):
+                half = diagonals[k] * diagonals[other]
+                half = half / (diagonals[k] + diagonals[other])
+                block = (points[k] * (-2.0 * half)[:, None]).T @ points[other]
+                block += norms[of_node, other][:, None]
+                block += norms[of_other, k]
+                if other == k:  # rounding must not make it lopsided
                     block = (block + block.T) / 2
-                block *= 2.0 * a * masses[other] / (a + masses[other])
+                block *= 2.0 * a * masses[of_other] / (a + masses[of_other])
                 np.maximum(block, 0.0, out=block)  # but for rounding
-                costs[np.ix_(own, other)] = block
-                costs[np.ix_(other, own)] = block.T
+                costs[np.ix_(of_node, of_other)] = block
+                costs[np.ix_(of_other, of_node)] = block.T
         return costs
 
     def levels(self, W: np.ndarray) -> np.ndarray:
-        """Mean pre-activations, which do not depend on the zero of the inputs."""
-        mean, level = self.basis.mean, self.n_params - 1
+        """Mean pre-activations, which do not depend on the zero of the inputs.
+
+        Of the weights W (n_params, n_units), the biases in the last row.
+        """
+        mean = self.basis.mean
+        bias = self._bias
         if mean.ndim == 1:
             return W[-1]
-        return W[-1] + mean[level, :level] / mean[level, level] @ W[:-1]
+        return W[-1] + mean[bias, :bias] / mean[bias, bias] @ W[:-1]
 
-    def clusters(self, n_clusters: int | None, random_state) -> list[np.ndarray]:
+    def clusters(
+        self, n_clusters: int | None, random_state: RandomSource
+    ) -> list[np.ndarray]:
+        """Indices of the neurons of each k-means cluster; None: one of all."""
         # In an order for which that of nodes and units does not matter.
         weights = self.centers[: self.n_params]
         order = np.lexsort((weights.sum(axis=0), self.masses, self.levels(weights)))
@@ -215,54 +303,110 @@ class NeuronPool:
         points = self.coordinates.T
         if self.basis.axes is None:
             points = points * np.sqrt(self.basis.mean)
-        means = KMeans(min(n_clusters, len(order)), n_init=1, random_state=random_state)
-        labels = means.fit(points[order], sample_weight=self.masses[order]).labels_
-        return [order[labels == c] for c in np.unique(labels)]
+        k_means = KMeans(
+            min(n_clusters, len(order)), n_init=1, random_state=random_state
+        )
+        k_means.fit(points[order], sample_weight=self.masses[order])
+        return [order[k_means.labels_ == c] for c in np.unique(k_means.labels_)]
 
 
-def _by_diagonals(precisions, level: int, shares) -> Callable:
-    """Division by sums of the nodes' diagonals, about the mean of the inputs."""
-    own = np.delete(np.arange(len(precisions[0])), level)
-    levels = np.array([P[level, level] for P in precisions])
-    means = np.stack([P[level, own] for P in precisions], axis=1) / levels
-    scatters = np.stack([scatter_diagonal(P, level) for P in precisions], axis=1)
-    means, scatters = means @ (levels[:, None] * shares), scatters @ shares
-    levels = levels @ shares
-    means /= levels
+def _dead_mask(spaces: Sequence[NeuronSpaces]) -> np.ndarray:
+    """Mask of all neurons: those that are dropped, as they are 0 on their rows."""
+    is_dead = np.concatenate([space.dead for space in spaces])
+    # A layer needs units: where all are dead none is dropped.
+    return np.zeros_like(is_dead) if is_dead.all() else is_dead
+
+
+def _nonzero_sizes(spaces: Sequence[NeuronSpaces]) -> np.ndarray:
+    """Sizes of all neurons; 1 for those of size 0."""
+    sizes = np.concatenate([space.sizes for space in spaces])
+    return np.where(sizes > 0, sizes, 1.0)
+
+
+def _masses(importances: np.ndarray, node: np.ndarray) -> np.ndarray:
+    """Importances relative to the mean of the neuron's node, but not too small."""
+    n_neurons = np.maximum(np.bincount(node), 1)
+    means = (np.bincount(node, importances) / n_neurons)[node]
+    return np.maximum(ratio(importances, means, otherwise=1.0), _LEAST_MASS)
+
+
+def _with_outgoing(precision: np.ndarray, *, n_outputs: int) -> np.ndarray:
+    """The precision with outgoing weights after the others, which count as they are."""
+    ones = np.ones(n_outputs)
+    if precision.ndim == 1:
+        return np.append(precision, ones)
+    return linalg.block_diag(precision, np.diag(ones))
+
+
+def _by_diagonals(
+    precisions: Sequence[np.ndarray], *, bias: int, shares: np.ndarray
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """Division by sums of the nodes' diagonals, about the mean of the inputs.
+
+    Of columns by the sums at some indices: with the nodes' scatters, means and costs of
+    the bias added up by shares (n_nodes, n_sums), as if all else of them were 0.
+    """
+    others = np.delete(np.arange(len(precisions[0])), bias)
+    node_bias_costs = np.array([P[bias, bias] for P in precisions])
+    node_means = np.stack([P[bias, others] for P in precisions], axis=1)
+    node_means = node_means / node_bias_costs
+    node_scatters = np.stack([scatter_diagonal(P, bias) for P in precisions], axis=1)
+    bias_costs = node_bias_costs @ shares
+    means = node_means @ (node_bias_costs[:, None] * shares) / bias_costs
+    scatters = node_scatters @ shares
 
     def divide(columns: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        divided = np.empty_like(columns)
-        rest = (columns[own] - means[:, sums] * columns[level]) / scatters[:, sums]
-        divided[own] = rest
-        divided[level] = columns[level] / levels[sums] - _dots(means[:, sums], rest)
-        return divided
+        quotients = np.empty_like(columns)
+        weights = columns[others] - means[:, sums] * columns[bias]
+        weights = weights / scatters[:, sums]
+        quotients[others] = weights
+        quotients[bias] = columns[bias] / bias_costs[sums] - _column_dots(
+            means[:, sums], weights
+        )
+        return quotients
 
     return divide
 
 
-def _dots(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    return np.einsum("ij,ij->j", one, other)
+def _column_dots(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """Dot products of the columns of one array with those of the other."""
+    return np.einsum("ij,ij->j", A, B)
 
 
-def _filled_from_others(precisions: list[np.ndarray], centers) -> list[np.ndarray]:
-    """Precisions that cost a little, in the unit of others, where they say nothing."""
+def _filled_precisions(
+    spaces: Sequence[NeuronSpaces], centers: np.ndarray
+) -> list[np.ndarray]:
+    """Precisions that cost a little, in the unit of others, where they say nothing.
+
+    `centers` are the weights (n_params, n_neurons) of all neurons.
+    """
+    precisions = [space.precision for space in spaces]
     if precisions[0].ndim == 1:
         return precisions
-    shown = np.max([scatter_diagonal(P) for P in precisions], axis=0)
+    costs = np.max([scatter_diagonal(P) for P in precisions], axis=0)
     # An input that is constant everywhere has no unit but that of its weights, with
     # which it is to count as much as others do with theirs.
-    lonely = np.all([hidden_inputs(P) for P in precisions], axis=0)
-    if lonely.any():
+    is_constant = np.all([constant_inputs(P) for P in precisions], axis=0)
+    if is_constant.any():
         squares = np.mean(centers[:-1] ** 2, axis=1)
-        typical = np.mean((shown * squares)[~lonely]) if not lonely.all() else 1.0
-        usable = (squares > 0) & (typical > 0)
-        own = np.divide(typical, squares, out=np.ones_like(squares), where=usable)
-        shown = np.where(lonely, own, shown)
-    return [filled(P, _UNSEEN * shown) for P in precisions]
+        typical = 1.0
+        if not is_constant.all():
+            typical = np.mean((costs * squares)[~is_constant])
+        is_usable = (squares > 0) & (typical > 0)
+        costs_by_weights = np.divide(
+            typical, squares, out=np.ones_like(squares), where=is_usable
+        )
+        costs = np.where(is_constant, costs_by_weights, costs)
+    return [with_costs_of_constant_inputs(P, _UNSEEN * costs) for P in precisions]
 
 
 class JointBasis(NamedTuple):
-    """Coordinates in which the nodes' metrics are nearly diagonal; exact for two."""
+    """Coordinates in which the nodes' metrics are nearly diagonal; exact for two.
+
+    With the mean M = L L' of the metrics and a weighted sum Q of them, the axes are
+    ``L'^-1 U`` for the eigenvectors U of ``L^-1 Q L'^-1``: M is the identity in them,
+    and Q is diagonal.
+    """
 
     # (n_params, n_params): weights are axes @ coordinates; None: the same.
     axes: np.ndarray | None
@@ -270,28 +414,43 @@ class JointBasis(NamedTuple):
     diagonals: np.ndarray  # (n_nodes, n_params), of each node's metric in these
 
     @classmethod
-    def of(cls, precisions: Sequence[np.ndarray], level: int) -> "JointBasis":
-        """Of the metrics of all nodes; ``level`` is the index of the bias."""
+    def of_metrics(cls, precisions: Sequence[np.ndarray], *, bias: int) -> "JointBasis":
+        """Of the metrics of all nodes; `bias` is the index of the bias."""
         mean = sum(P / len(precisions) for P in precisions)
         if mean.ndim == 1:
-            return cls(None, mean, np.stack(precisions))
+            return cls(axes=None, mean=mean, diagonals=np.stack(precisions))
         # Transposed it is in the order that LAPACK reads.
         factor, failed = linalg.lapack.dpotrf(mean.T, lower=1)
         if failed:
             raise ValueError(
-                "All nodes' second moments of what enters a hidden layer are not "
-                "positive definite: give geometry_hidden a larger ridge."
+                "The second moments of what enters a hidden layer, over all nodes, are "
+                "not positive definite. Give geometry_hidden a larger ridge."
             )
-        lower = partial(linalg.solve_triangular, factor, lower=True, check_finite=False)
+        divide = partial(
+            linalg.solve_triangular, factor, lower=True, check_finite=False
+        )
         axes = np.eye(len(mean))
         if len(precisions) > 1:
-            # The sum of the metrics in which inputs differ most between nodes.
-            shown = np.stack([scatter_diagonal(P, level) for P in precisions])
-            shown = ratio(shown, scatter_diagonal(mean, level))
-            left, _, _ = linalg.svd(shown - shown.mean(axis=0), full_matrices=False)
-            pairs = zip(left[:, 0], precisions, strict=True)
-            white = lower(lower(sum(share * P for share, P in pairs)).T)
+            weighted_sum = _sum_that_differs_most(precisions, mean, bias=bias)
+            white = divide(divide(weighted_sum).T)
+            # Twice the matrix, and symmetric in spite of rounding.
             _, axes = linalg.eigh(white + white.T, overwrite_a=True, check_finite=False)
-        axes = lower(axes, trans="T")
-        diagonals = np.stack([_dots(axes, P @ axes) for P in precisions])
-        return cls(axes, mean, np.maximum(diagonals, np.finfo(np.float64).tiny))
+        axes = divide(axes, trans="T")
+        diagonals = np.stack([_column_dots(axes, P @ axes) for P in precisions])
+        diagonals = np.maximum(diagonals, np.finfo(np.float64).tiny)
+        return cls(axes=axes, mean=mean, diagonals=diagonals)
+
+
+def _sum_that_differs_most(
+    precisions: Sequence[np.ndarray], mean: np.ndarray, *, bias: int
+) -> np.ndarray:
+    """The weighted sum of the metrics in which inputs differ most between nodes.
+
+    Its weights are the first principal component of the nodes' scatters, each input's
+    relative to its mean over the nodes.
+    """
+    scatters = np.stack([scatter_diagonal(P, bias) for P in precisions])
+    scatters = ratio(scatters, scatter_diagonal(mean, bias))
+    components, _, _ = linalg.svd(scatters - scatters.mean(axis=0), full_matrices=False)
+    weights = components[:, 0]
+    return sum(weight * P for weight, P in zip(weights, precisions, strict=True))

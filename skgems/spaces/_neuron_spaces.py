@@ -1,7 +1,28 @@
-"""Good-enough spaces of neurons: how far each may move on rows, and how it matters."""
+"""Good-enough spaces of neurons: how far each may move on rows, and how it matters.
 
+A neuron with the weights w, the bias last, has the activations ``g(x_i' w)`` on a
+node's n rows x of what enters its layer, extended by 1. Its good-enough weights v are
+those with (GEMS 2019, Eq. 3)
+
+    rms_i (g(x_i' v) - g(x_i' w)) <= epsilon * rms_i g(x_i' w),
+
+where rms is the root mean square over the rows (the paper divides norms by n, these are
+divided by sqrt(n)). The space is the part of them within ``(v - w)' P (v - w) <= R^2``,
+with a metric P that all neurons of the layer share, and a radius R for each:
+
+- certified: ``R = epsilon * rms_i g(x_i' w) / (L sqrt(lambda))``, with L the largest
+  slope of g and lambda the largest eigenvalue of ``P^(-1/2) X'X P^(-1/2) / n``;
+- sampled: the smallest r at which ``v = w + r u`` leaves the bound, over random rays u
+  of unit length.
+
+A dead neuron, whose activation is 0 on all rows, has the radius 0.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg, sparse
@@ -10,245 +31,10 @@ from sklearn.utils import check_random_state, gen_batches
 
 from ..moments import mean_squares, row_moments, working_bytes
 from ..networks import activate, linear_logits, squared_slopes
-from ._diagonal import logits_on_rows
-from ._geometry import Ball, Ellipsoid, Gram, as_geometry
+from ._diagonal import Rows, logits_on_rows
+from ._geometry import Ball, Ellipsoid, Geometry, Gram, as_geometry
 from ._gram import GramMetric
-
-# A block of this size stays near the processor while all neurons go through it.
-_BLOCK_BYTES = 2**18
-# Rays that are followed to their end first; the others only have to beat them.
-_N_PILOTS = 2
-# Relative accuracy of a radius, on the safe side.
-_TOLERANCE = 1e-4
-
-
-def sampled_radii(X, pre, activation, bounds, precision, n_directions, max_radius, rng):
-    """Radii, to 1e-4 on the safe side, where a ray leaves the neuron's bound; or 0."""
-    # logistic(z) = (1 + tanh(z / 2)) / 2, and tanh is the faster one.
-    slow = 0.5 if activation == "logistic" else 1.0
-    live = bounds > 0
-    own = slow * pre.T[live], bounds[live] / slow, slow * max_radius
-    layer = _LAYERS[activation](*own)
-    whiten = whitening(precision, pre.dtype)
-    generator = np.random.Generator(np.random.SFC64(rng.randint(2**31 - 1)))
-    n_rows, n_params = X.shape[0], X.shape[1] + 1
-    ray_bytes = (4 * n_rows + 4 * n_params) * pre.itemsize + 16 * pre.shape[1]
-    size = max(1, min(n_directions, working_bytes() // (4 * ray_bytes)))
-    for rays in gen_batches(n_directions, size):
-        n_rays = rays.stop - rays.start
-        layer.shorten(changes_along_rays(X, whiten, generator, n_rays))
-    radii = np.zeros(len(bounds))
-    radii[live] = layer.radii / slow
-    return radii
-
-
-def whitening(precision, dtype):
-    """Turn isotropic directions, one a row, into directions of the metric."""
-    if precision.ndim == 1:
-        axes = (precision**-0.5).astype(dtype)
-        return lambda directions: directions * axes
-    # The bias first: then the zero of inputs does not matter. Transposed, for LAPACK.
-    factor, failed = linalg.lapack.dpotrf(precision[::-1, ::-1].T, lower=1, clean=0)
-    # What is nothing but rounding is no pivot.
-    noise = len(precision) * np.finfo(np.float64).eps * precision.diagonal()[::-1]
-    if failed or np.any(factor.diagonal() ** 2 <= noise):
-        raise ValueError("Moments are not positive definite: give a larger ridge.")
-    factor = factor.astype(dtype)
-    (trtrs,) = linalg.get_lapack_funcs(("trtrs",), (factor,))
-    solve = partial(trtrs, factor, lower=1, trans=1, overwrite_b=1)
-    return lambda directions: solve(directions.T)[0].T[:, ::-1]
-
-
-def changes_along_rays(X, whiten, generator, n_rays) -> np.ndarray:
-    """Change of the pre-activations along unit rays, (n_rays, n_rows)."""
-    # Normal numbers in float32, ray after ray (Box-Muller: faster than numpy's own).
-    half = X.shape[1] // 2 + 1
-    uniform = generator.random((n_rays, 2, half), dtype=np.float32)
-    length = np.sqrt(-2 * np.log1p(-uniform[:, 0]))
-    angle = np.float32(2 * np.pi) * uniform[:, 1]
-    normals = np.concatenate([length * np.cos(angle), length * np.sin(angle)], axis=1)
-    directions = normals[:, : X.shape[1] + 1]
-    norms = np.sqrt(np.einsum("ij,ij->i", directions, directions))
-    directions = whiten((directions / norms[:, None]).astype(X.dtype, copy=False))
-    return logits_on_rows(directions, X)
-
-
-class _Layer:
-    """Neurons of one layer and the radii found so far; a subclass an activation."""
-
-    def __init__(self, pre, bounds, max_radius) -> None:
-        # One neuron's rows side by side in memory.
-        self.pre = np.ascontiguousarray(pre)
-        self.bounds = bounds
-        self.radii = np.full(len(bounds), float(max_radius))
-        self._is_new = True
-
-    def shorten(self, changes: np.ndarray) -> None:
-        """Shorten the radii to where the first of some more rays leaves the bound."""
-        lengths = _root_mean_square(changes).astype(np.float64)
-        rises = np.square(np.maximum(changes, 0))
-        falls = np.square(np.minimum(changes, 0))
-        with np.errstate(divide="ignore"):
-            safe = np.minimum(self.bounds / lengths.max(), self.radii)
-        if self._is_new:
-            # At a small radius the steepest rays are those that leave first, about.
-            steepest = self._steepest(safe, rises, falls)
-            count = min(_N_PILOTS, len(changes))
-            rays = np.argpartition(-steepest, count - 1, axis=1)[:, :count]
-            neurons = np.repeat(np.arange(len(rays)), count)
-            with np.errstate(divide="ignore"):
-                guess = self.bounds[neurons] / steepest[neurons, rays.ravel()]
-            self._follow(changes, lengths, neurons, rays.ravel(), guess)
-            self._is_new = False
-        reach = self._steepest(self.radii, rises, falls) * self.radii[:, None]
-        beyond = reach > self.bounds[:, None] * (1 - _TOLERANCE)
-        del rises, falls, reach
-        while True:
-            change = self._changed_of(changes, beyond)
-            beyond = change > self.bounds[:, None]
-            neurons = np.flatnonzero(beyond.any(axis=1))
-            if not len(neurons):
-                return
-            # The ray that is furthest out at this radius shortens it for the others.
-            rays = change[neurons].argmax(axis=1)
-            guess = self.radii[neurons] * self.bounds[neurons] / change[neurons, rays]
-            self._follow(changes, lengths, neurons, rays, guess)
-            beyond[neurons, rays] = False
-
-    def _steepest(self, radii, rises, falls) -> np.ndarray:
-        """Bound each activation's change along each ray, divided by the radius."""
-        # Squared, it is at most these times the pre-activation's, and a constant.
-        up, down, constant = self._squared_slopes(radii, rises, falls)
-        total = up @ rises.T + down @ falls.T + constant[:, None]
-        return np.sqrt(total / rises.shape[1])
-
-    def _changed_of(self, changes, pairs) -> np.ndarray:
-        found, size = np.zeros(pairs.shape), _block_size(changes)
-        buffer = np.empty((min(size, len(changes)), changes.shape[1]), changes.dtype)
-        for neuron in np.flatnonzero(pairs.any(axis=1)):
-            rays = np.flatnonzero(pairs[neuron])
-            for start in range(0, len(rays), size):
-                part = rays[start : start + size]
-                block = changes.take(part, 0, out=buffer[: len(part)], mode="clip")
-                found[neuron, part] = self._move_to_radius(block, neuron)
-        return found
-
-    def _changed(self, changes, neurons, rays, radii) -> np.ndarray:
-        """Root mean square change of neurons, each on a ray at a radius of its own."""
-        found, size = np.empty(len(neurons)), _block_size(changes)
-        for start in range(0, len(neurons), size):
-            part = slice(start, start + size)
-            found[part] = self._move(changes[rays[part]], radii[part], neurons[part])
-        return found
-
-    def _move_to_radius(self, changes, neuron) -> np.ndarray:
-        return self._move(changes, self.radii[neuron], neuron)
-
-    def _move(self, changes, radii, neurons) -> np.ndarray:
-        changes *= np.asarray(radii, changes.dtype)[..., None]
-        self._activate(changes, neurons)
-        return _root_mean_square(changes)
-
-    def _follow(self, changes, lengths, neurons, rays, guess) -> None:
-        """Shorten the radii of some neurons to where some rays leave the bound."""
-        bounds, high = self.bounds[neurons], self.radii[neurons].copy()
-        with np.errstate(divide="ignore"):
-            low = np.minimum(bounds / lengths[rays] * (1 - _TOLERANCE), high)
-        radius = np.clip(guess, low, high)
-        left = np.zeros(len(neurons), dtype=bool)  # whether it has left at `high`
-        open_ = np.arange(len(neurons))
-        for step in range(100):
-            at = radius[open_]
-            change = self._changed(changes, neurons[open_], rays[open_], at)
-            inside = change <= bounds[open_]
-            low[open_[inside]] = at[inside]
-            high[open_[~inside]] = at[~inside]
-            left[open_[~inside]] = True
-            # About a line: go where it meets the bound, to either side in turn.
-            with np.errstate(divide="ignore", invalid="ignore"):
-                guess = at * (bounds[open_] / change)
-            guess *= np.where(inside, 1 + _TOLERANCE / 3, 1 - _TOLERANCE / 3)
-            below, above = low[open_], high[open_]
-            guess = np.where(left[open_], guess, np.minimum(guess, above))
-            middle = np.where(above > 4 * below, 2 * below, 0.5 * (below + above))
-            # Every third step halves, so that no curve can stall it.
-            usable = (guess > below) & ((guess < above) | ~left[open_])
-            radius[open_] = np.where(usable & (step % 3 < 2), guess, middle)
-            open_ = open_[above - below > _TOLERANCE * above]
-            if not len(open_):
-                break
-        np.minimum.at(self.radii, neurons, low)
-
-
-def _block_size(changes) -> int:
-    return max(1, _BLOCK_BYTES // (changes.shape[1] * changes.itemsize))
-
-
-def _root_mean_square(rows: np.ndarray) -> np.ndarray:
-    # A stack of dot products is faster than einsum.
-    dots = np.matmul(rows[:, None, :], rows[:, :, None])[:, 0, 0]
-    return np.sqrt(dots / rows.shape[1])
-
-
-class _Identity(_Layer):
-    @np.errstate(divide="ignore")
-    def shorten(self, changes):
-        longest = np.float64(_root_mean_square(changes).max())
-        self.radii = np.minimum(self.radii, self.bounds / longest * (1 - _TOLERANCE))
-
-
-class _Relu(_Layer):
-    def __init__(self, pre, bounds, max_radius):
-        super().__init__(pre, bounds, max_radius)
-        self.shift = np.minimum(self.pre, 0)
-        self.least = -np.maximum(self.pre, 0)
-
-    def _activate(self, changes, neurons):
-        # relu(a + c) - relu(a) is max(c + min(a, 0), -max(a, 0)).
-        changes += self.shift[neurons]
-        np.maximum(changes, self.least[neurons], out=changes)
-
-    def _move_to_radius(self, changes, neuron):
-        # g(a x) = a g(x): dividing one neuron is cheaper than multiplying the rays.
-        radius = float(self.radii[neuron])
-        changes += self.shift[neuron] / radius
-        np.maximum(changes, self.least[neuron] / radius, out=changes)
-        return radius * _root_mean_square(changes)
-
-    def _squared_slopes(self, radii, rises, falls):
-        at = self.pre / radii.astype(self.pre.dtype)[:, None]
-        active, squared = at > 0, at * at
-        # What rises from below 0 does so by (c - |a|)^2 <= c^2 (1 - |a| / max c)^2.
-        highest = np.sqrt(rises.max(axis=0))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            up = np.maximum(np.where(active, 1, 1 + at / highest), 0) ** 2
-        up[:, highest == 0] = 0
-        # What falls from above 0 does so by c^2 and a^2 at most.
-        by_less = active & (squared < falls.mean(axis=0))
-        down = (active & ~by_less).astype(at.dtype)
-        return up, down, np.sum(squared * by_less, axis=1)
-
-
-class _Tanh(_Layer):
-    def __init__(self, pre, bounds, max_radius):
-        super().__init__(pre, bounds, max_radius)
-        self.active = np.tanh(self.pre)
-
-    def _activate(self, changes, neurons):
-        changes += self.pre[neurons]
-        np.tanh(changes, out=changes)
-        changes -= self.active[neurons]
-
-    def _squared_slopes(self, radii, rises, falls):
-        # The steepest place between here and the farthest that a ray goes.
-        radii = radii.astype(self.pre.dtype)[:, None]
-        up = np.clip(0, self.pre, self.pre + radii * np.sqrt(rises.max(axis=0)))
-        down = np.clip(0, self.pre - radii * np.sqrt(falls.max(axis=0)), self.pre)
-        slopes = [(1 - np.tanh(place) ** 2) ** 2 for place in (up, down)]
-        return *slopes, np.zeros(len(slopes[0]), slopes[0].dtype)
-
-
-_LAYERS = {"identity": _Identity, "relu": _Relu, "tanh": _Tanh, "logistic": _Tanh}
+from ._space import RandomSource
 
 # What the words for a geometry stand for in hidden layers.
 HIDDEN_GEOMETRIES = {"gram": Gram(ridge=0.3), "ellipsoid": Ellipsoid(), "ball": Ball()}
@@ -256,13 +42,33 @@ HIDDEN_GEOMETRIES = {"gram": Gram(ridge=0.3), "ellipsoid": Ellipsoid(), "ball": 
 # Largest slope of each activation.
 LIPSCHITZ = {"identity": 1.0, "relu": 1.0, "tanh": 1.0, "logistic": 0.25}
 
+# An input is constant on the rows where its variance, relative to its mean square, is
+# no more than what rounding leaves of it.
+_ROUNDING_OF_VARIANCE = 1e-14
 # Largest matrix whose eigenvalues are computed; beyond, the trace bounds them.
 _LARGEST_EIGENPROBLEM = 3000
 # Smaller ones are as fast without iterating.
 _SMALLEST_LANCZOS = 100
+# Accuracy that the Lanczos iteration is asked for: better than the bound made of it.
+_LANCZOS_TOLERANCE = 1e-7
+# Part by which a bound is above what the iteration comes to, which approaches the
+# eigenvalue from below.
+_ABOVE_LANCZOS = 1e-6
+# Part by which a bound is above a computed eigenvalue: rounding must not turn a bound
+# into a little less than one.
+_ABOVE_EIGENVALUE = 1e-9
+# A block of this size stays near the processor while all neurons go through it.
+_BLOCK_BYTES = 2**18
+# Rays that are followed to their end first; the others only have to beat them.
+_N_PILOTS = 2
+# Relative accuracy of a radius, on the safe side.
+_TOLERANCE = 1e-4
+# Most steps along a ray. Interpolation takes a few; what is then still open ends at the
+# lower end of its interval, which is safe.
+_MOST_STEPS = 100
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class NeuronSpaces:
     """Spaces around the neurons of one layer of one node; all share one metric."""
 
@@ -279,113 +85,573 @@ class NeuronSpaces:
         return self.sizes == 0
 
 
+# ---- precisions, as matrices (n_params, n_params) or diagonals (n_params,) -----------
+
+
 def times(precision: np.ndarray, delta: np.ndarray) -> np.ndarray:
+    """P times columns, (n_params, m)."""
     return precision @ delta if precision.ndim == 2 else precision[:, None] * delta
 
 
-def hidden_inputs(precision: np.ndarray) -> np.ndarray:
-    """Which inputs a precision says nothing of, since they are constant on the rows."""
+def scatter_diagonal(precision: np.ndarray, bias: int = -1) -> np.ndarray:
+    """What each number but the bias, at an index, costs apart from its mean.
+
+    The diagonal of ``P - p p' / p_bb``, with p the bias's column of P: the cost of a
+    weight where the bias makes up for what it moves on average.
+    """
+    others = np.delete(np.arange(len(precision)), bias)
+    row = precision[bias]
+    return precision.diagonal()[others] - row[others] ** 2 / row[bias]
+
+
+def constant_inputs(precision: np.ndarray) -> np.ndarray:
+    """Mask of inputs constant on the rows, of which a precision says nothing."""
     if precision.ndim == 1:
         return np.zeros(len(precision) - 1, dtype=bool)
-    return scatter_diagonal(precision) <= 1e-14 * precision.diagonal()[:-1]
+    mean_squares_of_inputs = precision.diagonal()[:-1]
+    return scatter_diagonal(precision) <= _ROUNDING_OF_VARIANCE * mean_squares_of_inputs
 
 
-def scatter_diagonal(precision: np.ndarray, level: int = -1) -> np.ndarray:
-    """What each number but the bias, at `level`, costs apart from its mean."""
-    own = np.delete(np.arange(len(precision)), level)
-    row = precision[level]
-    return precision.diagonal()[own] - row[own] ** 2 / row[level]
+def with_costs_of_constant_inputs(
+    precision: np.ndarray, costs: np.ndarray | float = 1.0
+) -> np.ndarray:
+    """The precision, with a cost for each input that it says nothing of.
 
-
-def filled(precision: np.ndarray, values: np.ndarray | float = 1.0) -> np.ndarray:
-    """The same with something for each input that it says nothing of."""
-    hidden = np.flatnonzero(hidden_inputs(precision))
-    if len(hidden):
+    The costs are (n_inputs,), or one for all.
+    """
+    constant = np.flatnonzero(constant_inputs(precision))
+    if len(constant):
         precision = precision.copy()
-        precision[hidden, hidden] += np.broadcast_to(values, len(precision) - 1)[hidden]
+        costs = np.broadcast_to(costs, len(precision) - 1)
+        precision[constant, constant] += costs[constant]
     return precision
 
 
+# ---- building the spaces of a layer --------------------------------------------------
+
+
 def build_neuron_spaces(
-    X,  # what enters the layer, array or CSR
+    X: Rows,  # what enters the layer, array or CSR
     W: np.ndarray,  # (n_inputs + 1, n_neurons), the biases in the last row
     activation: str,
     *,
     epsilon: float,
-    geometry="gram",  # one, or a name in HIDDEN_GEOMETRIES
+    geometry: Geometry | str = "gram",  # one, or a name in HIDDEN_GEOMETRIES
     construction: str = "certified",
     n_directions: int = 500,  # rays, the same for all neurons
     max_radius: float = 1e4,
-    random_state=None,
+    random_state: RandomSource = None,
 ) -> NeuronSpaces:
     """Spaces where each activation changes by ``epsilon`` of its size (2019, Eq. 3)."""
     if not epsilon > 0:
         raise ValueError(f"epsilon must be above 0, got {epsilon}.")
     geometry = as_geometry(geometry, HIDDEN_GEOMETRIES)
     pre = linear_logits(X, W)
-    active = activate(pre.copy(), activation)
-    sizes = np.sqrt(np.mean(np.square(active, dtype=np.float64), axis=0))
-    slopes = None
-    if geometry.needs_slopes:  # of a layer without neurons: any
-        some = squared_slopes(active, activation)
-        slopes = some.mean(axis=1) if W.shape[1] else np.ones(len(some))
-    moments = row_moments(X) if geometry.needs_moments else None
-    rows = X if geometry.needs_rows else None
-    precision = geometry.neuron_metric(moments, W, slopes, rows=rows)
-    # The paper bounds the norm divided by n: by these over sqrt(n).
+    activations = activate(pre.copy(), activation)
+    sizes = np.sqrt(np.mean(np.square(activations, dtype=np.float64), axis=0))
+    precision = geometry.neuron_metric(
+        row_moments(X) if geometry.needs_moments else None,
+        W,
+        _mean_squared_slopes(activations, activation)
+        if geometry.needs_slopes
+        else None,
+        rows=X if geometry.needs_rows else None,
+    )
     bounds = epsilon * sizes
     if construction == "certified":
         # The change of an activation is at most its largest slope times that of the
-        # pre-activation, of a unit step at most the root of `top`: 1 with "gram".
-        top = 1.0 if geometry.bounds_logits else _largest_eigenvalue(X, precision)
-        slope = LIPSCHITZ[activation] * np.sqrt(top)
+        # pre-activation, of a unit step at most the root of the largest eigenvalue,
+        # which is at most 1 with "gram".
+        eigenvalue = 1.0
+        if not geometry.bounds_logits:
+            eigenvalue = _largest_eigenvalue(X, precision)
+        slope = LIPSCHITZ[activation] * np.sqrt(eigenvalue)
         radii = np.minimum(bounds / slope, max_radius)
     else:
-        rays = n_directions, max_radius, check_random_state(random_state)
-        radii = sampled_radii(X, pre, activation, bounds, filled(precision), *rays)
-    centers, hidden = W.astype(np.float64), np.flatnonzero(hidden_inputs(precision))
-    if len(hidden):
-        centers[-1] += precision[hidden, -1] / precision[-1, -1] @ centers[hidden]
-        centers[hidden] = 0.0
-    return NeuronSpaces(centers, precision, radii, sizes)
+        radii = sampled_radii(
+            X,
+            pre,
+            activation=activation,
+            bounds=bounds,
+            precision=with_costs_of_constant_inputs(precision),
+            n_directions=n_directions,
+            max_radius=max_radius,
+            rng=check_random_state(random_state),
+        )
+    return NeuronSpaces(
+        centers=_with_constants_in_bias(W.astype(np.float64), precision),
+        precision=precision,
+        radii=radii,
+        sizes=sizes,
+    )
 
 
-def _largest_eigenvalue(X, precision) -> float:
+def _mean_squared_slopes(activations: np.ndarray, activation: str) -> np.ndarray:
+    """Mean over the neurons of g' squared, (n_rows,); 1 in a layer without neurons."""
+    slopes = squared_slopes(activations, activation)
+    return slopes.mean(axis=1) if slopes.shape[1] else np.ones(len(slopes))
+
+
+def _with_constants_in_bias(W: np.ndarray, precision: np.ndarray) -> np.ndarray:
+    """Move weights of constant inputs into the biases, in place, and return W."""
+    constant = np.flatnonzero(constant_inputs(precision))
+    if len(constant):
+        means = precision[constant, -1] / precision[-1, -1]
+        W[-1] += means @ W[constant]
+        W[constant] = 0.0
+    return W
+
+
+def _largest_eigenvalue(X: Rows, precision: np.ndarray) -> float:
     """Largest eigenvalue of P^(-1/2) X1' X1 P^(-1/2) / n, or a bound."""
     if precision.ndim == 2:
-        white = GramMetric.of(filled(precision)).whiten_rows(X)
-        return _top_eigenvalue(white.astype(np.float64, copy=False)) / len(white)
-    axes, n_rows = precision**-0.5, X.shape[0]
+        metric = GramMetric.of(with_costs_of_constant_inputs(precision))
+        white = metric.whiten_rows(X)
+        return _eigenvalue_bound(white.astype(np.float64, copy=False)) / len(white)
+    axes = precision**-0.5
+    n_rows = X.shape[0]
     if min(n_rows, len(axes)) > _LARGEST_EIGENPROBLEM:
+        # The sum of all eigenvalues.
         return float(mean_squares(X, np.ones((n_rows, 1)))[:, 0] @ axes**2)
     dense = X.toarray() if sparse.issparse(X) else X
     rows = np.column_stack([dense, np.ones(n_rows)]) * axes
-    return _top_eigenvalue(rows) / n_rows
+    return _eigenvalue_bound(rows) / n_rows
 
 
-def _top_eigenvalue(rows) -> float:
+def _eigenvalue_bound(rows: np.ndarray) -> float:
     """Upper bound on the eigenvalues of rows' rows, met to a millionth."""
+    # Of the two products, which have the same eigenvalues but for zeros, the smaller.
     matrix = rows.T @ rows if len(rows) >= rows.shape[1] else rows @ rows.T
     last = len(matrix) - 1
     if last > _SMALLEST_LANCZOS:
-        # The Lanczos iteration comes to the largest eigenvalue from below; that none
-        # is above a little more is proved by a Cholesky factor, which then exists.
+        # That no eigenvalue is above a little more than the iteration comes to is
+        # proved by a Cholesky factor, which then exists.
         try:
-            start = matrix.diagonal()
-            (top,) = eigsh(matrix, 1, v0=start, tol=1e-7, return_eigenvectors=False)
+            (largest,) = eigsh(
+                matrix,
+                1,
+                v0=matrix.diagonal(),
+                tol=_LANCZOS_TOLERANCE,
+                return_eigenvectors=False,
+            )
             gap = -matrix
-            gap[np.diag_indices_from(gap)] += top * (1.0 + 1e-6)
+            gap[np.diag_indices_from(gap)] += largest * (1.0 + _ABOVE_LANCZOS)
             # Transposed it is in the order that LAPACK reads.
-            if linalg.lapack.dpotrf(gap.T, lower=1, clean=0, overwrite_a=1)[1] == 0:
-                return float(top) * (1.0 + 1e-6)
+            _, failed = linalg.lapack.dpotrf(gap.T, lower=1, clean=0, overwrite_a=1)
+            if not failed:
+                return float(largest) * (1.0 + _ABOVE_LANCZOS)
         except ArpackError:
             pass
-    top = linalg.eigvalsh(matrix, subset_by_index=[last, last])[0]
-    # Rounding must not turn a bound into a little less than one.
-    return float(top) * (1.0 + 1e-9)
+    largest = linalg.eigvalsh(matrix, subset_by_index=[last, last])[0]
+    return float(largest) * (1.0 + _ABOVE_EIGENVALUE)
 
 
-def neuron_importances(spaces: NeuronSpaces, outgoing, *, homogeneous) -> np.ndarray:
-    """How far outputs move, squared, by a unit of a neuron; centre them for softmax."""
+# ---- radii along random rays ---------------------------------------------------------
+
+
+def sampled_radii(
+    X: Rows,
+    pre: np.ndarray,  # pre-activations, (n_rows, n_neurons)
+    *,
+    activation: str,
+    bounds: np.ndarray,  # (n_neurons,), on the root mean square changes
+    precision: np.ndarray,
+    n_directions: int,
+    max_radius: float,
+    rng: np.random.RandomState,
+) -> np.ndarray:
+    """Radii, to 1e-4 on the safe side, where a ray leaves the neuron's bound; or 0."""
+    # logistic(z) = (1 + tanh(z / 2)) / 2, and tanh is the faster one: half the
+    # pre-activations and radii, and twice the bounds, make the same of it.
+    input_scale = 0.5 if activation == "logistic" else 1.0
+    is_live = bounds > 0
+    layer = _LAYERS[activation](
+        input_scale * pre.T[is_live],
+        bounds=bounds[is_live] / input_scale,
+        max_radius=input_scale * max_radius,
+    )
+    whiten = whitening(precision, pre.dtype)
+    generator = np.random.Generator(np.random.SFC64(rng.randint(2**31 - 1)))
+    n_rows = X.shape[0]
+    n_params = X.shape[1] + 1
+    # Of a ray: its changes, rises, falls and a copy, directions on the way, and a few
+    # numbers for each neuron. A quarter of the memory, as blocks come on top.
+    ray_bytes = (4 * n_rows + 4 * n_params) * pre.itemsize + 16 * pre.shape[1]
+    size = max(1, min(n_directions, working_bytes() // (4 * ray_bytes)))
+    for rays in gen_batches(n_directions, size):
+        n_rays = rays.stop - rays.start
+        layer.shorten(changes_along_rays(X, whiten, generator, n_rays=n_rays))
+    radii = np.zeros(len(bounds))
+    radii[is_live] = layer.radii / input_scale
+    return radii
+
+
+def whitening(
+    precision: np.ndarray, dtype: np.dtype
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Turn isotropic directions, one a row, into directions of the metric."""
+    if precision.ndim == 1:
+        axes = (precision**-0.5).astype(dtype)
+        return lambda directions: directions * axes
+    # The bias first: then the zero of inputs does not matter. Transposed, for LAPACK.
+    factor, failed = linalg.lapack.dpotrf(precision[::-1, ::-1].T, lower=1, clean=0)
+    # What is nothing but rounding is no pivot.
+    noise = len(precision) * np.finfo(np.float64).eps * precision.diagonal()[::-1]
+    if failed or np.any(factor.diagonal() ** 2 <= noise):
+        raise ValueError(
+            "The second moments of what enters a hidden layer are not positive "
+            "definite. Give geometry_hidden a larger ridge."
+        )
+    factor = factor.astype(dtype)
+    (trtrs,) = linalg.get_lapack_funcs(("trtrs",), (factor,))
+    solve = partial(trtrs, factor, lower=1, trans=1, overwrite_b=1)
+    return lambda directions: solve(directions.T)[0].T[:, ::-1]
+
+
+def changes_along_rays(
+    X: Rows,
+    whiten: Callable[[np.ndarray], np.ndarray],
+    generator: np.random.Generator,
+    *,
+    n_rays: int,
+) -> np.ndarray:
+    """Change of the pre-activations along unit rays, (n_rays, n_rows)."""
+    # Normal numbers in float32, ray after ray (Box-Muller: faster than numpy's own).
+    half = X.shape[1] // 2 + 1
+    uniform = generator.random((n_rays, 2, half), dtype=np.float32)
+    length = np.sqrt(-2 * np.log1p(-uniform[:, 0]))
+    angle = np.float32(2 * np.pi) * uniform[:, 1]
+    normals = np.concatenate([length * np.cos(angle), length * np.sin(angle)], axis=1)
+    directions = normals[:, : X.shape[1] + 1]
+    norms = np.sqrt(np.einsum("ij,ij->i", directions, directions))
+    directions = whiten((directions / norms[:, None]).astype(X.dtype, copy=False))
+    return logits_on_rows(directions, X)
+
+
+def _root_mean_square(rows: np.ndarray) -> np.ndarray:
+    """Of each row."""
+    # A stack of dot products is faster than einsum.
+    dots = np.matmul(rows[:, None, :], rows[:, :, None])[:, 0, 0]
+    return np.sqrt(dots / rows.shape[1])
+
+
+def _block_size(changes: np.ndarray) -> int:
+    """How many rays' changes (n_rays, n_rows) stay near the processor."""
+    return max(1, _BLOCK_BYTES // (changes.shape[1] * changes.itemsize))
+
+
+class _SlopeBounds(NamedTuple):
+    """Bounds on squared changes of activations, by those of pre-activations.
+
+    Both divided by the squared radius: the squared change of neuron j on row i is at
+    most ``rising_ji`` times the squared rise of the pre-activation, or ``falling_ji``
+    times its squared fall, and summed over the rows at most ``constant_j`` more.
+    """
+
+    rising: np.ndarray  # (n_neurons, n_rows)
+    falling: np.ndarray  # (n_neurons, n_rows)
+    constant: np.ndarray  # (n_neurons,)
+
+
+class _Layer(ABC):
+    """Neurons of one layer and their radii so far; a subclass an activation."""
+
+    def __init__(
+        self, pre: np.ndarray, *, bounds: np.ndarray, max_radius: float
+    ) -> None:
+        # (n_neurons, n_rows): one neuron's rows side by side in memory.
+        self.pre = np.ascontiguousarray(pre)
+        self.bounds = bounds
+        self.radii = np.full(len(bounds), float(max_radius))
+
+    @abstractmethod
+    def shorten(self, changes: np.ndarray) -> None:
+        """Shorten the radii to where the first of some more rays leaves the bound.
+
+        The changes (n_rays, n_rows) are of pre-activations, by a unit step.
+        """
+
+
+class _Identity(_Layer):
+    """g(z) = z: a ray leaves where its length times the radius is the bound."""
+
+    @np.errstate(divide="ignore")
+    def shorten(self, changes: np.ndarray) -> None:
+        longest = np.float64(_root_mean_square(changes).max())
+        self.radii = np.minimum(self.radii, self.bounds / longest * (1 - _TOLERANCE))
+
+
+class _CurvedLayer(_Layer):
+    """Neurons whose rays are followed, as their activation is no line."""
+
+    # Whether no ray has shortened the radii yet.
+    _is_new = True
+
+    @abstractmethod
+    def _activate(self, changes: np.ndarray, neurons: np.ndarray | int) -> None:
+        """Turn changes of pre-activations into those of activations, in place.
+
+        Of shape (n_rays, n_rows), all of one neuron or each ray of another one.
+        """
+
+    @abstractmethod
+    def _squared_slopes(
+        self, radii: np.ndarray, rises: np.ndarray, falls: np.ndarray
+    ) -> _SlopeBounds:
+        """Bounds within radii, for rays of these squared rises and falls.
+
+        Radii are (n_neurons,), rises and falls (n_rays, n_rows), for unit steps.
+        """
+
+    def shorten(self, changes: np.ndarray) -> None:
+        """Follow rays that may be the first, until no other leaves the bound."""
+        lengths = _root_mean_square(changes).astype(np.float64)
+        rises = np.square(np.maximum(changes, 0))
+        falls = np.square(np.minimum(changes, 0))
+        if self._is_new:
+            self._follow_pilots(changes, lengths=lengths, rises=rises, falls=falls)
+            self._is_new = False
+        reach = self._steepness(self.radii, rises, falls) * self.radii[:, None]
+        # Pairs (neuron, ray) that may leave the bound within the neuron's radius.
+        may_leave = reach > self.bounds[:, None] * (1 - _TOLERANCE)
+        del rises, falls, reach  # as large as the changes
+        while True:
+            activation_changes = self._changes_at_radii(changes, pairs=may_leave)
+            may_leave = activation_changes > self.bounds[:, None]
+            neurons = np.flatnonzero(may_leave.any(axis=1))
+            if not len(neurons):
+                return
+            # The ray that is furthest out at this radius shortens it for the others.
+            rays = activation_changes[neurons].argmax(axis=1)
+            furthest = activation_changes[neurons, rays]
+            self._follow(
+                changes,
+                lengths=lengths,
+                neurons=neurons,
+                rays=rays,
+                guess=self.radii[neurons] * self.bounds[neurons] / furthest,
+            )
+            may_leave[neurons, rays] = False
+
+    def _follow_pilots(
+        self,
+        changes: np.ndarray,
+        *,
+        lengths: np.ndarray,
+        rises: np.ndarray,
+        falls: np.ndarray,
+    ) -> None:
+        """Follow the rays that are likely to leave a neuron's bound first."""
+        with np.errstate(divide="ignore"):
+            safe_radii = np.minimum(self.bounds / lengths.max(), self.radii)
+        # At a small radius the steepest rays are those that leave first, about.
+        steepness = self._steepness(safe_radii, rises, falls)
+        n_pilots = min(_N_PILOTS, len(changes))
+        pilots = np.argpartition(-steepness, n_pilots - 1, axis=1)[:, :n_pilots]
+        neurons = np.repeat(np.arange(len(pilots)), n_pilots)
+        rays = pilots.ravel()
+        with np.errstate(divide="ignore"):
+            guess = self.bounds[neurons] / steepness[neurons, rays]
+        self._follow(changes, lengths=lengths, neurons=neurons, rays=rays, guess=guess)
+
+    def _steepness(
+        self, radii: np.ndarray, rises: np.ndarray, falls: np.ndarray
+    ) -> np.ndarray:
+        """Bound each activation's change along each ray, divided by the radius."""
+        bounds = self._squared_slopes(radii, rises, falls)
+        total = bounds.rising @ rises.T + bounds.falling @ falls.T
+        total = total + bounds.constant[:, None]
+        return np.sqrt(total / rises.shape[1])
+
+    def _changes_at_radii(
+        self, changes: np.ndarray, *, pairs: np.ndarray
+    ) -> np.ndarray:
+        """Root mean square change (n_neurons, n_rays) of some pairs; 0 of others."""
+        activation_changes = np.zeros(pairs.shape)
+        size = _block_size(changes)
+        buffer = np.empty((min(size, len(changes)), changes.shape[1]), changes.dtype)
+        for neuron in np.flatnonzero(pairs.any(axis=1)):
+            rays = np.flatnonzero(pairs[neuron])
+            for start in range(0, len(rays), size):
+                part = rays[start : start + size]
+                block = changes.take(part, 0, out=buffer[: len(part)], mode="clip")
+                activation_changes[neuron, part] = self._change_at_radius(block, neuron)
+        return activation_changes
+
+    def _changes_at(
+        self,
+        changes: np.ndarray,
+        *,
+        neurons: np.ndarray,
+        rays: np.ndarray,
+        radii: np.ndarray,
+    ) -> np.ndarray:
+        """Root mean square change of neurons, each on a ray at a radius of its own."""
+        activation_changes = np.empty(len(neurons))
+        size = _block_size(changes)
+        for start in range(0, len(neurons), size):
+            part = slice(start, start + size)
+            activation_changes[part] = self._change(
+                changes[rays[part]], radii=radii[part], neurons=neurons[part]
+            )
+        return activation_changes
+
+    def _change_at_radius(self, changes: np.ndarray, neuron: int) -> np.ndarray:
+        """Root mean square change of one neuron on rays; overwrites their changes."""
+        return self._change(changes, radii=self.radii[neuron], neurons=neuron)
+
+    def _change(
+        self,
+        changes: np.ndarray,
+        *,
+        radii: np.ndarray | float,
+        neurons: np.ndarray | int,
+    ) -> np.ndarray:
+        changes *= np.asarray(radii, changes.dtype)[..., None]
+        self._activate(changes, neurons)
+        return _root_mean_square(changes)
+
+    def _follow(
+        self,
+        changes: np.ndarray,
+        *,
+        lengths: np.ndarray,
+        neurons: np.ndarray,
+        rays: np.ndarray,
+        guess: np.ndarray,
+    ) -> None:
+        """Shorten the radii of some neurons to where some rays leave the bound.
+
+        Ray ``rays[p]`` is followed for ``neurons[p]``, first at the radius
+        ``guess[p]``. All pairs at once; those whose interval [low, high] is narrow
+        enough leave.
+        """
+        bounds = self.bounds[neurons]
+        high = self.radii[neurons].copy()
+        # No activation changes by more than its pre-activation.
+        with np.errstate(divide="ignore"):
+            low = np.minimum(bounds / lengths[rays] * (1 - _TOLERANCE), high)
+        radius = np.clip(guess, low, high)
+        is_outside_at_high = np.zeros(len(neurons), dtype=bool)
+        waiting = np.arange(len(neurons))
+        for step in range(_MOST_STEPS):
+            tried = radius[waiting]
+            activation_changes = self._changes_at(
+                changes, neurons=neurons[waiting], rays=rays[waiting], radii=tried
+            )
+            is_inside = activation_changes <= bounds[waiting]
+            low[waiting[is_inside]] = tried[is_inside]
+            high[waiting[~is_inside]] = tried[~is_inside]
+            is_outside_at_high[waiting[~is_inside]] = True
+            # About a line: go where it meets the bound, to either side in turn.
+            with np.errstate(divide="ignore", invalid="ignore"):
+                crossing = tried * (bounds[waiting] / activation_changes)
+            crossing *= np.where(is_inside, 1 + _TOLERANCE / 3, 1 - _TOLERANCE / 3)
+            below = low[waiting]
+            above = high[waiting]
+            leaves = is_outside_at_high[waiting]
+            # Where it is not known to leave, the end itself is tried.
+            crossing = np.where(leaves, crossing, np.minimum(crossing, above))
+            is_between = (crossing > below) & ((crossing < above) | ~leaves)
+            middle = np.where(above > 4 * below, 2 * below, 0.5 * (below + above))
+            # Every third step halves, so that no curve can stall it.
+            radius[waiting] = np.where(is_between & (step % 3 < 2), crossing, middle)
+            waiting = waiting[above - below > _TOLERANCE * above]
+            if not len(waiting):
+                break
+        # Several rays may be of one neuron.
+        np.minimum.at(self.radii, neurons, low)
+
+
+class _Relu(_CurvedLayer):
+    """g(z) = max(z, 0)."""
+
+    def __init__(
+        self, pre: np.ndarray, *, bounds: np.ndarray, max_radius: float
+    ) -> None:
+        super().__init__(pre, bounds=bounds, max_radius=max_radius)
+        self.shift = np.minimum(self.pre, 0)
+        self.least = -np.maximum(self.pre, 0)
+
+    def _activate(self, changes: np.ndarray, neurons: np.ndarray | int) -> None:
+        # relu(a + c) - relu(a) is max(c + min(a, 0), -max(a, 0)).
+        changes += self.shift[neurons]
+        np.maximum(changes, self.least[neurons], out=changes)
+
+    def _change_at_radius(self, changes: np.ndarray, neuron: int) -> np.ndarray:
+        # g(a x) = a g(x): dividing one neuron is cheaper than multiplying the rays.
+        radius = float(self.radii[neuron])
+        changes += self.shift[neuron] / radius
+        np.maximum(changes, self.least[neuron] / radius, out=changes)
+        return radius * _root_mean_square(changes)
+
+    def _squared_slopes(
+        self, radii: np.ndarray, rises: np.ndarray, falls: np.ndarray
+    ) -> _SlopeBounds:
+        # With a the pre-activation and c its change, both divided by the radius.
+        a = self.pre / radii.astype(self.pre.dtype)[:, None]
+        is_active = a > 0
+        squares = a * a
+        # What rises from below 0 does so by (c - |a|)^2 <= c^2 (1 - |a| / max c)^2.
+        highest = np.sqrt(rises.max(axis=0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rising = np.maximum(np.where(is_active, 1, 1 + a / highest), 0) ** 2
+        rising[:, highest == 0] = 0
+        # What falls from above 0 does so by c^2 and a^2 at most: on each row by that
+        # which is less on average over the rays.
+        by_squares = is_active & (squares < falls.mean(axis=0))
+        return _SlopeBounds(
+            rising=rising,
+            falling=(is_active & ~by_squares).astype(a.dtype),
+            constant=np.sum(squares * by_squares, axis=1),
+        )
+
+
+class _Tanh(_CurvedLayer):
+    """g(z) = tanh(z)."""
+
+    def __init__(
+        self, pre: np.ndarray, *, bounds: np.ndarray, max_radius: float
+    ) -> None:
+        super().__init__(pre, bounds=bounds, max_radius=max_radius)
+        self.activations = np.tanh(self.pre)
+
+    def _activate(self, changes: np.ndarray, neurons: np.ndarray | int) -> None:
+        changes += self.pre[neurons]
+        np.tanh(changes, out=changes)
+        changes -= self.activations[neurons]
+
+    def _squared_slopes(
+        self, radii: np.ndarray, rises: np.ndarray, falls: np.ndarray
+    ) -> _SlopeBounds:
+        # The slope 1 - tanh^2 is steepest at the place next to 0 between here and the
+        # farthest that a ray goes.
+        radii = radii.astype(self.pre.dtype)[:, None]
+        highest = self.pre + radii * np.sqrt(rises.max(axis=0))
+        lowest = self.pre - radii * np.sqrt(falls.max(axis=0))
+        rising = (1 - np.tanh(np.clip(0, self.pre, highest)) ** 2) ** 2
+        falling = (1 - np.tanh(np.clip(0, lowest, self.pre)) ** 2) ** 2
+        return _SlopeBounds(
+            rising=rising,
+            falling=falling,
+            constant=np.zeros(len(rising), rising.dtype),
+        )
+
+
+# The logistic function is a tanh of half the pre-activation, see `sampled_radii`.
+_LAYERS = {"identity": _Identity, "relu": _Relu, "tanh": _Tanh, "logistic": _Tanh}
+
+
+# ---- how much neurons matter ---------------------------------------------------------
+
+
+def neuron_importances(
+    spaces: NeuronSpaces, outgoing: np.ndarray, *, homogeneous: bool
+) -> np.ndarray:
+    """How far outputs move, squared, by a unit of a neuron; centre them for softmax.
+
+    `outgoing` are the weights (n_neurons, n_outputs) out of the neurons. The unit is
+    the neuron's own size where its activation is homogeneous, and else 1.
+    """
     squares = np.einsum("ij,ij->i", outgoing, outgoing, dtype=np.float64)
     return squares * spaces.sizes**2 if homogeneous else squares

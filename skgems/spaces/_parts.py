@@ -1,4 +1,14 @@
-"""Parts that messages name: criteria, and constructions of the radius."""
+"""Parts that messages name: what is good enough, and how the radius is found.
+
+A criterion scores logits z of rows with labels y,
+
+    accuracy = mean_i [argmax_c z_ic = y_i],
+    log-loss = mean_i (log sum_c exp(z_ic) - z_iy),
+
+and a construction finds the largest radius within which the score is good enough, along
+random rays or for all models. Both, and geometries, are objects that a node makes anew
+from the name and the parameters that a request holds.
+"""
 
 import re
 from abc import ABC, abstractmethod
@@ -12,19 +22,26 @@ from sklearn.base import BaseEstimator, clone
 
 from ..compat import Interval
 from ..moments import mean_log_loss
+from ._diagonal import Rows
 from ._radii import AccuracyProfile, LossProfile, accuracy_profile, loss_profile
 from ._space import Metric
 
 
-def resolve(given, words: "Mapping[str, Registered]", base: "type[Registered]"):
-    """The object of a word, or as given; a ValueError or TypeError for others."""
-    if isinstance(given, base):
-        return given
-    if isinstance(given, str) and given in words:
-        return words[given]
-    name, kind = base.__name__, ValueError if isinstance(given, str) else TypeError
-    allowed = f"one of {list(words)} or a {name}"
-    raise kind(f"{name.lower()} must be {allowed}, got {given!r}.")
+def resolve(
+    part: "Registered | str",
+    short_forms: "Mapping[str, Registered]",
+    base: "type[Registered]",
+) -> "Registered":
+    """The object that a word stands for; an object of the base class as it is."""
+    if isinstance(part, base):
+        return part
+    if isinstance(part, str) and part in short_forms:
+        return short_forms[part]
+    error_class = ValueError if isinstance(part, str) else TypeError
+    raise error_class(
+        f"{base.__name__.lower()} must be one of {list(short_forms)} or an object of a "
+        f"subclass of {base.__name__}, got {part!r}."
+    )
 
 
 class Registered:
@@ -39,19 +56,20 @@ class Registered:
     # How often a name came to mean another class, as in a notebook, of other results.
     redefinitions: ClassVar[int] = 0
 
-    def __init_subclass__(cls, name: str | None = None, **kwargs):
+    def __init_subclass__(cls, name: str | None = None, **kwargs) -> None:
         super().__init_subclass__(**kwargs)
         if Registered in cls.__bases__:
             cls.registry = {}
             return
         word = name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
         if word in cls.registry:
-            known = cls.registry[word]
+            namesake = cls.registry[word]
             # Names of the library's own classes mean these, whoever defines another.
-            if known.__module__.partition(".")[0] == __name__.partition(".")[0]:
+            if namesake.__module__.partition(".")[0] == __name__.partition(".")[0]:
                 raise ValueError(
-                    f"{word!r} names skgems' own {known.__name__}: define class "
-                    f"{cls.__name__} with another name='...'."
+                    f"{word!r} is the name of skgems' own class {namesake.__name__}, "
+                    f"so class {cls.__name__} cannot have it. Define it with another "
+                    "name='...'."
                 )
             Registered.redefinitions += 1
         cls.wire_name = word
@@ -76,12 +94,14 @@ class Registered:
         {'name': 'accuracy'}
         """
         if self.registry[self.wire_name] is not type(self):
-            name = self.wire_name
-            raise ValueError(f"{name!r} has been defined anew: make another object.")
+            raise ValueError(
+                f"The class of {self.wire_name!r} has been defined anew since this "
+                "object was made. Make another object, of the class as it is now."
+            )
         return {"name": self.wire_name, **vars(self)}
 
     @classmethod
-    def from_settings(cls, settings: Mapping):
+    def from_settings(cls, settings: Mapping) -> "Registered":
         """The object of :meth:`as_settings`.
 
         Parameters
@@ -90,7 +110,7 @@ class Registered:
 
         Returns
         -------
-        found : object of a subclass
+        part : object of a subclass
 
         Raises
         ------
@@ -106,24 +126,27 @@ class Registered:
         params = dict(settings)
         name = params.pop("name")
         if name not in cls.registry:
-            known = f"not known here, only {sorted(cls.registry)}"
-            raise ValueError(f"{name!r} is {known}: import the module that defines it.")
+            raise ValueError(
+                f"{name!r} is not known here, only {sorted(cls.registry)}. Import the "
+                "module that defines it."
+            )
         return cls.registry[name](**params)
 
 
-_RADIUS = {"max_radius": [Interval(Real, 0, None, closed="neither")]}
+_MAX_RADIUS_CONSTRAINT = {"max_radius": [Interval(Real, 0, None, closed="neither")]}
 
 
 class Construction(Registered, BaseEstimator):
     """Base of how a good-enough space's radius is found: `Sampled`, `Certified`."""
 
-    # Rays that a request asks for.
+    # Rays that a request asks for, which has a number also where none are followed.
     n_directions = 1
-    _parameter_constraints: dict = _RADIUS
+    _parameter_constraints: dict = _MAX_RADIUS_CONSTRAINT
 
     def for_nodes(self) -> dict:
         """Its settings that are decided at the nodes: these know no largest radius."""
-        return {k: v for k, v in self.as_settings().items() if k != "max_radius"}
+        settings = self.as_settings()
+        return {name: value for name, value in settings.items() if name != "max_radius"}
 
 
 class Sampled(Construction):
@@ -145,11 +168,11 @@ class Sampled(Construction):
     Sampled(n_directions=200)
     """
 
-    _parameter_constraints = _RADIUS | {
+    _parameter_constraints = _MAX_RADIUS_CONSTRAINT | {
         "n_directions": [Interval(Integral, 1, None, closed="left")]
     }
 
-    def __init__(self, n_directions=500, *, max_radius=1e4):
+    def __init__(self, n_directions: int = 500, *, max_radius: float = 1e4):
         self.n_directions = n_directions
         self.max_radius = max_radius
 
@@ -169,17 +192,18 @@ class Certified(Construction):
     10.0
     """
 
-    def __init__(self, *, max_radius=1e4):
+    def __init__(self, *, max_radius: float = 1e4):
         self.max_radius = max_radius
 
 
 CONSTRUCTIONS = {"sampled": Sampled(), "certified": Certified()}
 
 
-def as_construction(construction) -> Construction:
-    fresh = clone(resolve(construction, CONSTRUCTIONS, Construction))
-    fresh._validate_params()
-    return fresh
+def as_construction(construction: Construction | str) -> Construction:
+    """A checked copy of a construction, or of that which a word stands for."""
+    checked = clone(resolve(construction, CONSTRUCTIONS, Construction))
+    checked._validate_params()
+    return checked
 
 
 @dataclass(frozen=True)
@@ -227,7 +251,14 @@ class Criterion(Registered, ABC):
 
     @abstractmethod
     def profile(
-        self, X, y, center, metric: Metric, *, scale: float, **options
+        self,
+        X: Rows,
+        y: np.ndarray,
+        center: np.ndarray,
+        metric: Metric,
+        *,
+        scale: float,
+        **options,
     ) -> AccuracyProfile | LossProfile:
         """Radius of the space for every epsilon.
 
@@ -260,19 +291,30 @@ class Accuracy(Criterion):
     0.5
     """
 
-    name, largest = "accuracy", 1.0
-    greater_is_better = ignores_scale = True
+    name = "accuracy"
+    largest = 1.0
+    greater_is_better = True
+    ignores_scale = True
     counts_classes = False
 
-    def score(self, logits, y):
+    def score(self, logits: np.ndarray, y: np.ndarray) -> float:
         """Share of rows whose largest logit is their label's."""
         return float(np.mean(np.argmax(logits, axis=1) == y))
 
-    def auto_epsilon(self, score):
+    def auto_epsilon(self, score: float) -> float:
         """Half of the accuracy."""
         return 0.5 * score
 
-    def profile(self, X, y, center, metric, *, scale, **options):
+    def profile(
+        self,
+        X: Rows,
+        y: np.ndarray,
+        center: np.ndarray,
+        metric: Metric,
+        *,
+        scale: float,
+        **options,
+    ) -> AccuracyProfile:
         """See `accuracy_profile`; a scale of the logits changes no label."""
         return accuracy_profile(X, y, center, metric, **options)
 
@@ -289,18 +331,28 @@ class LogLoss(Criterion):
     0.693
     """
 
-    name, largest = "log_loss", np.inf
+    name = "log_loss"
+    largest = np.inf
     greater_is_better = False
 
-    def score(self, logits, y):
+    def score(self, logits: np.ndarray, y: np.ndarray) -> float:
         """See `skgems.moments.mean_log_loss`."""
         return mean_log_loss(logits, y)
 
-    def auto_epsilon(self, score):
+    def auto_epsilon(self, score: float) -> float:
         """Twice the log-loss."""
         return 2.0 * score
 
-    def profile(self, X, y, center, metric, *, scale, **options):
+    def profile(
+        self,
+        X: Rows,
+        y: np.ndarray,
+        center: np.ndarray,
+        metric: Metric,
+        *,
+        scale: float,
+        **options,
+    ) -> LossProfile:
         """See `loss_profile`."""
         return loss_profile(X, y, center, metric, logit_scale=scale, **options)
 
@@ -308,5 +360,6 @@ class LogLoss(Criterion):
 CRITERIA = {criterion.name: criterion for criterion in (Accuracy(), LogLoss())}
 
 
-def as_criterion(criterion) -> Criterion:
+def as_criterion(criterion: Criterion | str) -> Criterion:
+    """A criterion, or that which a word stands for."""
     return resolve(criterion, CRITERIA, Criterion)

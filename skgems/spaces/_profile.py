@@ -1,144 +1,251 @@
-"""All the good-enough spaces around one model: geometry, criterion, construction."""
+"""All the good-enough spaces around one model: geometry, criterion, construction.
+
+For each epsilon the space of a node is ``{W : d(W) <= R(epsilon)}``. Its centre and its
+metric, which the geometry makes of the model and the rows, do not depend on epsilon;
+the criterion and the construction make the radius R of it. So a node sends one profile,
+and the server chooses epsilon.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from numbers import Real
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_array, check_scalar
 
 from ..moments import row_moments
-from ._diagonal import output_columns
-from ._geometry import as_geometry
+from ._diagonal import Rows, output_columns
+from ._geometry import Geometry, as_geometry
 from ._intersection import NoSpaceError
-from ._parts import Criterion, as_construction, as_criterion
+from ._parts import Construction, Criterion, as_construction, as_criterion
 from ._radii import AccuracyProfile, LossProfile
-from ._space import METRICS, GoodEnoughSpace, Metric
+from ._space import METRICS, GoodEnoughSpace, Metric, RandomSource
 
-# Rounding alone leaves the space; its inverse square is a number yet.
+Part = TypeVar("Part")
+
+# A space of a smaller radius is left by rounding alone. The inverse square of this one
+# is still a number.
 _SMALLEST_RADIUS = 1e-25
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SpaceProfile:
     """The good-enough spaces around one model, for every epsilon at once."""
 
-    center: np.ndarray = field(repr=False)
+    center: np.ndarray = field(repr=False)  # (n_features + 1, n_outputs)
+    # Probabilities are the softmax of so many times the centre's logits.
     scale: float
     metric: Metric = field(repr=False)
+    # Outputs that are compared, (n_outputs,) of bool; None: all.
     outputs: np.ndarray | None = field(repr=False)
     radii: AccuracyProfile | LossProfile
     criterion: Criterion
-    construction: str
+    construction: str  # the name of one: "sampled", "certified"
 
-    def as_arrays(self) -> dict:
+    def as_arrays(self) -> dict[str, np.ndarray | str]:
         """All but criterion and construction, as a node's reply has it."""
-        arrays = {"center": self.center, "scale": np.array(self.scale)}
+        arrays: dict[str, np.ndarray | str] = {
+            "center": self.center,
+            "scale": np.array(self.scale),
+        }
         if self.outputs is not None:
             arrays["outputs"] = self.outputs
         arrays["family"] = self.metric.family
-        for part, owner in (("metric", self.metric), ("radii", self.radii.thinned())):
-            for own in fields(owner):
-                if (value := getattr(owner, own.name)) is not None:
-                    arrays[f"{part}_{own.name}"] = np.asarray(value)
+        arrays |= _arrays_of(self.metric, prefix="metric")
+        arrays |= _arrays_of(self.radii.thinned(), prefix="radii")
         return arrays
 
     @classmethod
     def from_arrays(
         cls, arrays: Mapping, criterion: Criterion, construction: str
     ) -> "SpaceProfile":
-        def made(part, kind):
-            found = {own.name: arrays.get(f"{part}_{own.name}") for own in fields(kind)}
-            given = {k: v for k, v in found.items() if v is not None}
-            return kind(**{k: v if v.ndim else v.item() for k, v in given.items()})
-
-        metric = made("metric", METRICS[arrays["family"]])
-        kind = LossProfile if "radii_knots" in arrays else AccuracyProfile
-        own = arrays["center"], float(arrays["scale"]), metric, arrays.get("outputs")
-        return cls(*own, made("radii", kind), criterion, construction)
+        """The profile of a node's reply, see :meth:`as_arrays`."""
+        radii_class = LossProfile if "radii_knots" in arrays else AccuracyProfile
+        return cls(
+            center=arrays["center"],
+            scale=float(arrays["scale"]),
+            metric=_from_arrays(METRICS[arrays["family"]], arrays, prefix="metric"),
+            outputs=arrays.get("outputs"),
+            radii=_from_arrays(radii_class, arrays, prefix="radii"),
+            criterion=criterion,
+            construction=construction,
+        )
 
     @property
     def last_is_free(self) -> bool:
+        """Whether the last output is not compared and costs nothing."""
         if self.outputs is None or self.outputs[-1]:
             return False
         free = self.metric.free_mask()
         return free is not None and bool(free[:, -1].all())
 
     def of_outputs(self, places: np.ndarray) -> "SpaceProfile":
-        said = places >= 0
-        center, outputs = np.where(said, self.center[:, places], 0.0), None
-        if self.outputs is None and said.all():
+        """The profile for other outputs: for each, its place in this one, or -1.
+
+        A place may be there several times, as that of the one output that stands for
+        all classes which the node never saw. At -1 the node says nothing.
+        """
+        is_scored = places >= 0
+        center = np.where(is_scored, self.center[:, places], 0.0)
+        if self.outputs is None and is_scored.all():
+            outputs = None
             # What all logits have in common says nothing: it stays what it was.
             center += (self.center.mean(axis=1) - center.mean(axis=1))[:, None]
         else:
-            compared = True if self.outputs is None else self.outputs[places]
-            outputs = said & compared
+            is_compared = True if self.outputs is None else self.outputs[places]
+            outputs = is_scored & is_compared
         metric = self.metric.of_outputs(places)
         return replace(self, center=center, metric=metric, outputs=outputs)
 
     @property
     def score(self) -> float:
+        """What the model itself scores on its rows."""
         return float(self.radii.score)
 
-    def space(self, epsilon, max_radius: float) -> GoodEnoughSpace:
+    def space(self, epsilon: float | str, max_radius: float) -> GoodEnoughSpace:
+        """The space of one epsilon; a word leaves epsilon to the criterion."""
         if isinstance(epsilon, str):
             epsilon = self.criterion.auto_epsilon(self.radii.score)
         radius = self.radii.radius(epsilon, max_radius)
         if not radius > _SMALLEST_RADIUS:
-            side = "below" if self.criterion.greater_is_better else "above"
             raise NoSpaceError(
                 f"there is no good-enough space: the model's own {self.criterion.name} "
                 f"is {self.score:.4g} on its {self.radii.n_rows} rows, epsilon is "
-                f"{epsilon:.4g}. Choose an epsilon {side} the model's own by some room."
+                f"{epsilon:.4g}. Choose an epsilon "
+                f"{'below' if self.criterion.greater_is_better else 'above'} what the "
+                "model itself reaches, with some room."
             )
-        # A copy: factors that are computed later are not to stay with the profile.
-        metric, epsilon = replace(self.metric), float(epsilon)
-        kind = self.criterion.name, self.construction, self.outputs, self.radii.score
-        return GoodEnoughSpace(self.center, metric, radius, epsilon, *kind)
+        return GoodEnoughSpace(
+            self.center,
+            # A copy: factors that are computed later are not to stay with the profile.
+            replace(self.metric),
+            radius=radius,
+            epsilon=float(epsilon),
+            criterion=self.criterion.name,
+            construction=self.construction,
+            outputs=self.outputs,
+            score=self.radii.score,
+        )
+
+
+def _arrays_of(part: Metric | AccuracyProfile | LossProfile, *, prefix: str) -> dict:
+    """Fields of a dataclass that are not None, by ``prefix_field``."""
+    arrays = {
+        f"{prefix}_{part_field.name}": getattr(part, part_field.name)
+        for part_field in fields(part)
+    }
+    return {
+        name: np.asarray(value) for name, value in arrays.items() if value is not None
+    }
+
+
+def _from_arrays(part_class: type[Part], arrays: Mapping, *, prefix: str) -> Part:
+    """An object of a dataclass, whose fields `_arrays_of` has stored."""
+    arguments = {}
+    for part_field in fields(part_class):
+        array = arrays.get(f"{prefix}_{part_field.name}")
+        if array is not None:
+            arguments[part_field.name] = array if array.ndim else array.item()
+    return part_class(**arguments)
 
 
 def profile_space(
-    X, y, center, known, *, geometry, criterion, scale=1.0, rows=None, **how
+    X: Rows,
+    y: np.ndarray,
+    center: np.ndarray,
+    known: np.ndarray,
+    *,
+    geometry: Geometry,
+    criterion: Criterion,
+    construction: str,
+    scale: float = 1.0,
+    rows: Rows | None = None,
+    n_directions: int = 500,
+    random_state: RandomSource = None,
 ) -> SpaceProfile:
-    """All of a model's spaces; rows X judge if ``known`` has their ``y`` (-1: none)."""
-    rows = X if rows is None else rows
+    """All spaces of a model that knows some classes, a mask (n_classes,).
+
+    The geometry sees all `rows` (None: X). Of the rows X those judge whose label y is
+    known; -1 is the label of no class.
+    """
+    if rows is None:
+        rows = X
     center, outputs = geometry.place(center, known)
-    moments = row_moments(rows) if geometry.needs_moments else None
-    given = rows if geometry.needs_rows else None
-    metric = geometry.metric(moments, center, known, scale, rows=given)
-    free, construction = metric.free_mask(), how["construction"]
-    if construction == "certified" and free is not None and metric.family != "gram":
-        if free[:, slice(None) if outputs is None else outputs].any():
-            raise ValueError(
-                f"construction='certified' does not go with geometry={geometry!r}: it "
-                "leaves outputs free that are compared. Set construction='sampled', or "
-                "take another geometry."
-            )
-    judging = (y >= 0) & known[y]
-    if not judging.any():
-        raise ValueError("there is no row of a class that the model knows to judge by.")
-    if not judging.all():
-        X, y = X[judging], y[judging]
-    own = {"scale": scale, "outputs": outputs}
-    radii = criterion.profile(X, y, center, metric, **own, **how)
-    # A copy leaves behind the factors that only the profile needed.
-    made = center, scale, replace(metric), outputs, radii
-    return SpaceProfile(*made, criterion, construction)
+    metric = geometry.metric(
+        row_moments(rows) if geometry.needs_moments else None,
+        center,
+        known,
+        scale,
+        rows=rows if geometry.needs_rows else None,
+    )
+    if construction == "certified":
+        _check_is_certifiable(geometry, metric, outputs)
+    is_judging = (y >= 0) & known[y]
+    if not is_judging.any():
+        raise ValueError(
+            "there is no row of a class that the model knows to judge by. Give rows of "
+            "the classes that it was trained on."
+        )
+    if not is_judging.all():
+        X = X[is_judging]
+        y = y[is_judging]
+    radii = criterion.profile(
+        X,
+        y,
+        center,
+        metric,
+        scale=scale,
+        outputs=outputs,
+        construction=construction,
+        n_directions=n_directions,
+        random_state=random_state,
+    )
+    return SpaceProfile(
+        center=center,
+        scale=scale,
+        # A copy leaves behind the factors that only the profile needed.
+        metric=replace(metric),
+        outputs=outputs,
+        radii=radii,
+        criterion=criterion,
+        construction=construction,
+    )
+
+
+def _check_is_certifiable(
+    geometry: Geometry, metric: Metric, outputs: np.ndarray | None
+) -> None:
+    """Raise if an output that is compared is free: then no radius is safe.
+
+    Free weights of gram metrics are those of features that do not vary, which bound
+    their changes by themselves.
+    """
+    free = metric.free_mask()
+    if free is None or metric.family == "gram":
+        return
+    compared = slice(None) if outputs is None else outputs
+    if free[:, compared].any():
+        raise ValueError(
+            f"construction='certified' does not go with geometry={geometry!r}: it "
+            "leaves outputs free that are compared. Set construction='sampled', or "
+            "take another geometry."
+        )
 
 
 def build_space(
-    X,
+    X: ArrayLike,
     y: ArrayLike,
     center: ArrayLike,
     *,
     epsilon: float,
-    geometry="gram",
-    construction="sampled",
-    criterion="accuracy",
+    geometry: Geometry | str = "gram",
+    construction: Construction | str = "sampled",
+    criterion: Criterion | str = "accuracy",
     outputs: ArrayLike | None = None,
     logit_scale: float = 1.0,
-    random_state=None,
+    random_state: RandomSource = None,
 ) -> GoodEnoughSpace:
     """Build the good-enough space of one linear classifier (GEMS 2019, Eq. 1).
 
@@ -193,29 +300,27 @@ def build_space(
     X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
     center = check_array(center, dtype=np.float64, input_name="center")
     y = np.asarray(y)
-    geometry, criterion = as_geometry(geometry), as_criterion(criterion)
+    geometry = as_geometry(geometry)
+    criterion = as_criterion(criterion)
     construction = as_construction(construction)
     for name, value in {"logit_scale": logit_scale, "epsilon": epsilon}.items():
         check_scalar(value, name, Real)
         if not 0 < value < np.inf:
             raise ValueError(f"{name} must be finite and above 0, got {value}.")
     if epsilon > criterion.largest:
-        raise ValueError(f"epsilon == {epsilon}, must be <= {criterion.largest}.")
-    n_features, n_outputs = X.shape[1], center.shape[1]
-    outputs = np.asarray(np.ones(n_outputs, bool) if outputs is None else outputs)
-    output_columns(outputs, n_outputs)
-    if center.shape[0] != n_features + 1:
-        shape = f"({n_features + 1}, n_outputs)"
-        raise ValueError(f"center must have shape {shape}, got {center.shape}.")
-    if y.shape != X.shape[:1] or y.dtype.kind not in "iu":
         raise ValueError(
-            f"y must hold {X.shape[0]} integers, the columns of the rows' labels; "
-            f"it has dtype {y.dtype} and shape {y.shape}."
+            f"epsilon == {epsilon}, must be <= {criterion.largest} for the criterion "
+            f"{criterion.name!r}."
         )
-    if y.min() < 0 or y.max() >= n_outputs:
-        raise ValueError(f"y must be between 0 and {n_outputs - 1}.")
+    n_outputs = center.shape[1]
+    known_classes = np.asarray(np.ones(n_outputs, bool) if outputs is None else outputs)
+    output_columns(known_classes, n_outputs)  # checks them
+    _check_labels_and_center(y, center, n_rows=X.shape[0], n_features=X.shape[1])
     profile = profile_space(
-        *(X, y, center, outputs),
+        X,
+        y,
+        center,
+        known_classes,
         geometry=geometry,
         criterion=criterion,
         construction=construction.wire_name,
@@ -224,3 +329,23 @@ def build_space(
         random_state=random_state,
     )
     return profile.space(epsilon, construction.max_radius)
+
+
+def _check_labels_and_center(
+    y: np.ndarray, center: np.ndarray, *, n_rows: int, n_features: int
+) -> None:
+    if center.shape[0] != n_features + 1:
+        raise ValueError(
+            f"center must have shape ({n_features + 1}, n_outputs), with the "
+            f"intercepts in the last row, got {center.shape}."
+        )
+    if y.shape != (n_rows,) or y.dtype.kind not in "iu":
+        raise ValueError(
+            f"y must hold {n_rows} integers, the columns of the rows' labels; "
+            f"it has dtype {y.dtype} and shape {y.shape}."
+        )
+    if y.min() < 0 or y.max() >= center.shape[1]:
+        raise ValueError(
+            f"y must be between 0 and {center.shape[1] - 1}, the columns of the "
+            f"center, got labels from {y.min()} to {y.max()}."
+        )

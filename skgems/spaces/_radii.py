@@ -1,19 +1,48 @@
-"""How far a model may move before its accuracy or its log-loss is too bad."""
+"""How far a model may move before its accuracy or its log-loss is too bad.
+
+A profile has the radius of the good-enough space for every epsilon at once: it tells,
+for each distance R, the worst that a model within R of the centre may score, along
+random rays (sampled) or at all (certified).
+
+Accuracy. With the margin m_ic of row i against output c and the squared norms v of the
+metric, ``v_ic = [x_i; 1]' P_c^-1 [x_i; 1]``, no change shorter than
+
+    min_c m_ic / sqrt(v_iy + v_ic)
+
+loses row i (certified); on a ray the row is lost at ``1 / max_c (change_ic / m_ic)``.
+The sorted distances are the profile.
+
+Log-loss. The mean loss is convex, and within R it is at most (certified)
+
+    loss + sqrt(2) s R mean_i max_c sqrt(v_ic)    and
+    loss + R |gradient| + R^2 / 2 * s^2 / 2 * max_c mean_i v_ic,
+
+with s the scale of the logits: a row's loss is sqrt(2)-Lipschitz in its logits, and its
+second derivative is at most 1/2. Sampled, the largest loss over the rays is taken at
+some distances (*knots*); chords between them lie above it, since it is convex.
+"""
 
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import linalg, special
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import row_norms
 
 from ..moments import float_type, working_bytes
+from ._diagonal import Rows
+from ._gram import GramMetric
 from ._margins import MOST_ROWS, Margins, Rays
+from ._space import Metric, RandomSource
 
 # A margin this small, against the change a unit step makes, is a tie.
 _TIE = 1e-15
 # Relative rounding of a distance, by which certified radii are shortened.
 _ROUNDING = 1e-9
+# Levels that a profile is thinned to: a thousandth of the rows is no loss, and what a
+# node sends no longer grows with its rows.
+_MOST_LEVELS = 1001
 
 
 def rows_needed(epsilon: float, n_rows: int) -> int:
@@ -24,23 +53,28 @@ def rows_needed(epsilon: float, n_rows: int) -> int:
     return needed + (needed / n_rows < epsilon)
 
 
-@dataclass(frozen=True, eq=False)
+# ---- accuracy ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class AccuracyProfile:
+    """Radius for every accuracy that is to be kept."""
+
     n_rows: int  # that the model was tried on
     score: float  # accuracy of the centre
     # Sorted. radii[j] is the smallest distance at which more than may_lose[j] of the
     # rows that the centre has right may be lost.
     radii: np.ndarray = field(repr=False)
-    # Increasing from 0 to all rows that the centre has right.
+    # One longer, increasing from 0 to all rows that the centre has right.
     may_lose: np.ndarray = field(repr=False)
 
-    def thinned(self, most: int = 1001) -> "AccuracyProfile":
+    def thinned(self, most: int = _MOST_LEVELS) -> "AccuracyProfile":
         """The same at fewer levels; between them radii are those of a higher one."""
         if len(self.radii) <= most:
             return self
-        kept = np.linspace(0, len(self.radii) - 1, most).astype(np.intp)
-        may_lose = np.append(self.may_lose[kept], self.may_lose[-1])
-        return replace(self, radii=self.radii[kept], may_lose=may_lose)
+        levels = np.linspace(0, len(self.radii) - 1, most).astype(np.intp)
+        may_lose = np.append(self.may_lose[levels], self.may_lose[-1])
+        return replace(self, radii=self.radii[levels], may_lose=may_lose)
 
     def radius(self, epsilon: float, max_radius: float = np.inf) -> float:
         """Largest radius within which ``ceil(epsilon * n_rows)`` rows stay right."""
@@ -54,33 +88,48 @@ class AccuracyProfile:
         return float(min(self.radii[last], max_radius))
 
     def level(self, distance: float) -> float:
-        lost = self.may_lose[np.searchsorted(self.radii, distance, side="left")]
-        return float((self.may_lose[-1] - lost) / self.n_rows)
+        """The accuracy that models at most so far away have at least."""
+        n_lost = self.may_lose[np.searchsorted(self.radii, distance, side="left")]
+        return float((self.may_lose[-1] - n_lost) / self.n_rows)
 
 
 def accuracy_profile(
-    X, y, center, metric, *, n_directions=500, random_state=None, **how
+    X: Rows,
+    y: np.ndarray,
+    center: np.ndarray,
+    metric: Metric,
+    *,
+    outputs: ArrayLike | None = None,
+    construction: str = "sampled",
+    n_directions: int = 500,
+    random_state: RandomSource = None,
 ) -> AccuracyProfile:
     """How far a model may move before it loses its rows (2019, Algorithm 2)."""
-    node = Margins(X, y, center, metric, **how)
-    n_rows, right = node.n_rows, np.flatnonzero(node.right)
+    node = Margins(X, y, center, metric, outputs=outputs, construction=construction)
+    n_rows = node.n_rows
+    right = np.flatnonzero(node.right)
     if node.certified:
         radii = np.sort(_certified_radii(node)[node.right])
     else:
         if n_rows > MOST_ROWS:  # some stand for all, evenly spaced by their margin
             # The label's logit less the largest of the others.
-            others = node.margins[:, right]
-            others[node.label[right], np.arange(len(right))] = np.inf
-            node = node.thinned(right, others.min(axis=0))
+            margins = node.margins[:, right]
+            margins[node.label[right], np.arange(len(right))] = np.inf
+            node = node.thinned(right, order_by=margins.min(axis=0))
         radii = _sampled_radii(node, node.rays(n_directions, random_state))
+    # Each radius stands for as many of the right rows as there are radii.
     may_lose = np.arange(len(radii) + 1) * len(right) // max(len(radii), 1)
-    return AccuracyProfile(n_rows, len(right) / n_rows, radii, may_lose)
+    return AccuracyProfile(
+        n_rows=n_rows, score=len(right) / n_rows, radii=radii, may_lose=may_lose
+    )
 
 
 def _certified_radii(node: Margins) -> np.ndarray:
-    # The worst direction for a row: min_c (z_y - z_c) / sqrt(v_y + v_c), v the norms.
-    index, squared = np.arange(node.n_rows), node.norms
-    own = squared[node.label if len(squared) > 1 else 0, index]
+    """Each row's distance within which no model loses it, (n_rows,)."""
+    rows = np.arange(node.n_rows)
+    squares = node.norms
+    # Norms are (1, n_rows) where they are the same for all outputs.
+    squares_of_label = squares[node.label if len(squares) > 1 else 0, rows]
     # Short of where rounding of margins (by Cauchy and Schwarz) or distances goes over.
     lengths = np.sqrt(row_norms(node.X, squared=True) + 1.0)
     largest = np.sqrt(np.max(np.sum(node.weights**2, axis=0)))
@@ -89,13 +138,17 @@ def _certified_radii(node: Margins) -> np.ndarray:
     margins *= 1.0 - _ROUNDING
     # An output that cannot move against the label's gives 0 / 0 or x / 0.
     with np.errstate(divide="ignore", invalid="ignore"):
-        radii = margins / np.sqrt(squared + own)
-    radii[node.label, index] = np.inf
+        radii = margins / np.sqrt(squares + squares_of_label)
+    radii[node.label, rows] = np.inf
     radii[np.isnan(radii)] = 0.0
     return radii.min(axis=0)
 
 
 def _sampled_radii(node: Margins, rays: Rays) -> np.ndarray:
+    """Sorted distances at which right rows are lost, along the worst ray for each.
+
+    The j-th is the smallest over the rays of the j-th smallest on a ray.
+    """
     dtype = float_type(node.X)
     n_right = int(node.right.sum())
     # A row fails at 1 / max_c (change / margin); 0 for rows that do not count.
@@ -120,57 +173,79 @@ def _sampled_radii(node: Margins, rays: Rays) -> np.ndarray:
     return radii
 
 
+# ---- log-loss ------------------------------------------------------------------------
+
 # Sampled losses are stored at distances in geometric progression, from where pilot rays
-# begin to lose to where they lose linearly: the ratio, the widest range in units of the
-# step that changes a logit by 1 (its upper end by its own size), and a margin in knots.
+# begin to lose to where they lose linearly. The ratio is so small that chords overshoot
+# a parabola by 1 % of its height at most.
 _KNOT_RATIO = 1.2
-_WIDEST = (1e-3, 1e3)
+# The first knot at the earliest, in units of the step that changes a logit by 1: before
+# it no loss rises.
+_SHORTEST = 1e-3
+# And the last knot at the latest, in this unit times the size of the logits: after it
+# losses are linear.
+_LONGEST = 1e3
+# Rays that choose the range of the knots, before all rays are followed there.
 _N_PILOTS = 16
+# Knots that are added at either end, as other rays than the pilots may be steeper.
 _MARGIN = 3
-# And some more far out, where steeper rays than the pilots' may overtake.
+# And some more far out, at these multiples, where steeper rays may overtake.
 _TAIL = 2.0 ** np.arange(1, 7)
+# The loss begins to rise where it is more than this part above that of the centre.
+_RISE = 1e-3
+# And it is linear where a chord has this part of the final slope.
+_LINEAR = 0.99
 # float32 exponentials overflow above 88.
 _LARGEST_EXPONENT = 80.0
+# Numbers in float32 of the logits at a time, which stay in cache with exponentials.
+_N_CACHED = 2**17
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LossProfile:
     """Radius for every mean log-loss: at most chords of the knots, and the parabola."""
 
     n_rows: int  # that the model was tried on
     score: float  # mean log-loss of the centre
     knots: np.ndarray = field(repr=False)  # increasing distances, the first is 0
-    losses: np.ndarray = field(repr=False)
+    losses: np.ndarray = field(repr=False)  # largest mean loss at each
     slope: float  # of the bound beyond the last knot
-    # Infinite where there is no parabola.
+    # The parabola is score + R gradient + R^2 curvature / 2; infinite: there is none.
     gradient: float = np.inf
     curvature: float = np.inf
 
     def radius(self, epsilon: float, max_radius: float = np.inf) -> float:
-        spare, on_chords, on_parabola = epsilon - self.score, 0.0, 0.0
-        if spare < 0:
+        """Largest radius within which the mean log-loss is at most epsilon."""
+        if epsilon < self.score:
             return 0.0
+        radius = max(self._radius_on_chords(epsilon), self._radius_on_parabola(epsilon))
+        return float(min(radius, max_radius))
+
+    def _radius_on_chords(self, epsilon: float) -> float:
         reached = np.flatnonzero(self.losses <= epsilon)
-        if len(reached):  # else by rounding
-            last = int(reached[-1])
-            slopes = np.append(np.diff(self.losses) / np.diff(self.knots), self.slope)
-            on_chords = np.inf
-            if slopes[last] > 0:
-                more = (epsilon - self.losses[last]) / slopes[last]
-                on_chords = self.knots[last] + more
-        if np.isfinite(self.curvature):
-            root = np.sqrt(self.gradient**2 + 2.0 * self.curvature * spare)
-            on_parabola = 2.0 * spare / (self.gradient + root) if root > 0 else np.inf
-        return float(min(max(on_chords, on_parabola), max_radius))
+        if not len(reached):  # by rounding: the first loss is the score
+            return 0.0
+        last = int(reached[-1])
+        slopes = np.append(np.diff(self.losses) / np.diff(self.knots), self.slope)
+        if slopes[last] > 0:
+            return self.knots[last] + (epsilon - self.losses[last]) / slopes[last]
+        return np.inf
+
+    def _radius_on_parabola(self, epsilon: float) -> float:
+        if not np.isfinite(self.curvature):
+            return 0.0
+        spare = epsilon - self.score
+        root = np.sqrt(self.gradient**2 + 2.0 * self.curvature * spare)
+        return 2.0 * spare / (self.gradient + root) if root > 0 else np.inf
 
     def level(self, distance: float) -> float:
         """The mean log-loss that models at most so far away do not exceed."""
-        found = np.interp(distance, self.knots, self.losses)
-        found += self.slope * max(distance - self.knots[-1], 0.0)
+        loss = np.interp(distance, self.knots, self.losses)
+        loss += self.slope * max(distance - self.knots[-1], 0.0)
         if np.isfinite(self.curvature):
             steepness = self.gradient + 0.5 * self.curvature * distance
-            found = min(found, self.score + distance * steepness)
-        return float(found)
+            loss = min(loss, self.score + distance * steepness)
+        return float(loss)
 
     def thinned(self) -> "LossProfile":
         """The same: its knots are few."""
@@ -178,93 +253,158 @@ class LossProfile:
 
 
 def loss_profile(
-    X, y, center, metric, *, n_directions=500, logit_scale=1.0, random_state=None, **how
+    X: Rows,
+    y: np.ndarray,
+    center: np.ndarray,
+    metric: Metric,
+    *,
+    outputs: ArrayLike | None = None,
+    construction: str = "sampled",
+    n_directions: int = 500,
+    logit_scale: float = 1.0,
+    random_state: RandomSource = None,
 ) -> LossProfile:
     """How the mean loss of ``logit_scale * logits`` is bound; as `accuracy_profile`."""
-    node = Margins(X, y, center, metric, norms=True, **how)
+    node = Margins(
+        X, y, center, metric, outputs=outputs, construction=construction, norms=True
+    )
     if not node.known.all():
         raise ValueError(
-            "criterion='log_loss' needs rows whose labels are compared: "
-            f"{int((~node.known).sum())} rows of {node.n_rows} have another label."
+            "criterion='log_loss' needs rows whose labels are compared, but "
+            f"{int((~node.known).sum())} rows of {node.n_rows} have another label. "
+            "Leave these rows out, or compare the outputs of their labels."
         )
     if node.certified:
         return _certified_loss(node, logit_scale)
-    rng = check_random_state(random_state)
-    return _sampled_loss(node, logit_scale, n_directions, rng)
+    return _sampled_loss(
+        node,
+        logit_scale,
+        n_directions=n_directions,
+        rng=check_random_state(random_state),
+    )
 
 
 def _certified_loss(node: Margins, scale: float) -> LossProfile:
-    # A row's log-loss is sqrt(2)-Lipschitz in its logits, and its second derivative is
-    # at most 1/2. Within R the mean norm of the logits' changes is at most R times the
-    # mean of the rows' largest norms; for a gram metric also at most R times the root
-    # of the largest eigenvalue of A^(-1) X1' X1 / n.
+    """Bounds on the loss: the Lipschitz one as a line, the other as the parabola."""
     loss = float(special.logsumexp(-scale * node.margins, axis=0).mean())
+    # Within R the mean norm of the logits' changes is at most R times the mean of the
+    # rows' largest norms; for a gram metric also at most R times the root of the
+    # largest eigenvalue of A^(-1) X1' X1 / n.
     norms = node.norms
     mean_norm = float(np.sqrt(norms.max(axis=0)).mean())
     mean_square = float(norms.mean(axis=1).max())
-    if node.metric.family == "gram" and np.isfinite(norms).all():
-        top = _largest_eigenvalue(node.X, node.metric)
+    if isinstance(node.metric, GramMetric) and np.isfinite(norms).all():
+        largest = _largest_eigenvalue(node.X, node.metric)
         if node.metric.output_weights is not None:
-            top /= node.metric.output_weights[node.columns].min()
-        mean_norm, mean_square = min(mean_norm, np.sqrt(top)), min(mean_square, top)
+            largest /= node.metric.output_weights[node.columns].min()
+        mean_norm = min(mean_norm, np.sqrt(largest))
+        mean_square = min(mean_square, largest)
+    gradient = _loss_gradient(node, scale)
+    # Its length is measured by P^-1, as steps are by P.
+    steepest = np.sqrt(max(np.vdot(gradient, node.metric.solve(gradient)), 0.0))
+    return LossProfile(
+        n_rows=node.n_rows,
+        score=loss,
+        knots=np.zeros(1),
+        losses=np.array([loss]),
+        slope=float(np.sqrt(2.0) * scale * mean_norm),
+        gradient=float(steepest),
+        curvature=0.5 * scale**2 * mean_square,
+    )
+
+
+def _loss_gradient(node: Margins, scale: float) -> np.ndarray:
+    """Gradient (n_params, n_outputs) of the mean log-loss at the centre."""
     residuals = special.softmax(-scale * node.margins, axis=0)
     residuals[node.label, np.arange(node.n_rows)] -= 1.0
     gradient = np.zeros((node.X.shape[1] + 1, node.n_outputs))
     gradient[:-1, node.columns] = node.X.T @ residuals.T
     gradient[-1, node.columns] = residuals.sum(axis=1)
     gradient *= scale / node.n_rows
-    steepest = np.sqrt(max(np.vdot(gradient, node.metric.solve(gradient)), 0.0))
-    slope, curvature = np.sqrt(2.0) * scale * mean_norm, 0.5 * scale**2 * mean_square
-    chords = np.zeros(1), np.array([loss]), float(slope)
-    return LossProfile(node.n_rows, loss, *chords, float(steepest), curvature)
+    return gradient
 
 
-def _largest_eigenvalue(X, metric) -> float:
+def _largest_eigenvalue(X: Rows, metric: GramMetric) -> float:
     """Largest eigenvalue of A^(-1) X1' X1 / n; infinite where rows are too many."""
-    n_rows, n_params = X.shape[0], metric.n_params
+    n_rows = X.shape[0]
+    n_params = metric.n_params
+    # The white rows in float64, their deviations and a copy.
     if 3 * 8 * n_rows * n_params > working_bytes():
         return np.inf
     white = metric.whiten_rows(X).astype(np.float64, copy=False)
+    # Of the two products, which have the same eigenvalues but for zeros, the smaller.
     moments = white.T @ white if n_params <= n_rows else white @ white.T
     last = len(moments) - 1
     return float(linalg.eigvalsh(moments, subset_by_index=[last, last])[0] / n_rows)
 
 
-def _sampled_loss(node: Margins, scale: float, n_directions: int, rng) -> LossProfile:
-    losses = special.logsumexp(-scale * node.margins, axis=0)
-    n_rows, loss, away = node.n_rows, float(losses.mean()), 0.0
+def _sampled_loss(
+    node: Margins, scale: float, *, n_directions: int, rng: np.random.RandomState
+) -> LossProfile:
+    """The largest loss over the rays, at knots that pilot rays choose."""
+    row_losses = special.logsumexp(-scale * node.margins, axis=0)
+    n_rows = node.n_rows
+    loss = float(row_losses.mean())
+    # What the mean loss of the rows that are followed is below that of all.
+    offset = 0.0
     if n_rows > MOST_ROWS:
-        node = node.thinned(np.arange(n_rows), losses)
-        away = loss - float(special.logsumexp(-scale * node.margins, axis=0).mean())
-    n_moved = node.metric.n_constrained(node.n_outputs)
-    # A unit step changes a logit by about this much.
-    # Rows with a feature that the metric does not show have no finite norm.
-    norms = node.norms[np.isfinite(node.norms)]
-    step = scale * np.sqrt(norms.mean() / max(n_moved, 1)) if len(norms) else 0.0
+        node = node.thinned(np.arange(n_rows), order_by=row_losses)
+        thinned_losses = special.logsumexp(-scale * node.margins, axis=0)
+        offset = loss - float(thinned_losses.mean())
+    step = _step_of_a_logit(node, scale)
     if step == 0:
-        return LossProfile(n_rows, loss, np.zeros(1), np.array([loss]), slope=0.0)
-    size = max(1.0, scale * np.sqrt(np.mean(node.margins**2)))
-    low, high = _WIDEST[0] / step, _WIDEST[1] * size / step
-    n_grid = 1 + int(np.ceil(np.log(high / low) / np.log(_KNOT_RATIO)))
-    grid = low * _KNOT_RATIO ** np.arange(n_grid)
-    pilots, slope = _losses_on_rays(node, scale, node.rays(_N_PILOTS, rng), grid)
-    rising = pilots + away > (1.0 + 1e-3) * loss
-    linear = np.diff(pilots) >= 0.99 * slope * np.diff(grid)
-    start = int(rising.argmax()) if rising.any() else 0
-    stop = int(linear.argmax()) if linear.any() else n_grid
+        return LossProfile(
+            n_rows=n_rows,
+            score=loss,
+            knots=np.zeros(1),
+            losses=np.array([loss]),
+            slope=0.0,
+        )
+    logit_size = max(1.0, scale * np.sqrt(np.mean(node.margins**2)))
+    grid = _geometric_grid(_SHORTEST / step, _LONGEST * logit_size / step)
+    pilot_rays = node.rays(_N_PILOTS, rng)
+    pilot_losses, slope = _losses_on_rays(node, scale, rays=pilot_rays, knots=grid)
+    is_rising = pilot_losses + offset > (1.0 + _RISE) * loss
+    is_linear = np.diff(pilot_losses) >= _LINEAR * slope * np.diff(grid)
+    start = int(is_rising.argmax()) if is_rising.any() else 0
+    stop = int(is_linear.argmax()) if is_linear.any() else len(grid)
     knots = grid[max(start - _MARGIN, 0) : max(stop, start) + _MARGIN]
     # The largest loss is convex in the distance, so chords between knots lie above it.
     knots = np.concatenate([knots, knots[-1] * _TAIL])
-    losses, slope = _losses_on_rays(node, scale, node.rays(n_directions, rng), knots)
-    losses, knots = np.append(loss, losses + away), np.append(0.0, knots)
-    return LossProfile(n_rows, loss, knots, losses, slope)
+    rays = node.rays(n_directions, rng)
+    losses, slope = _losses_on_rays(node, scale, rays=rays, knots=knots)
+    return LossProfile(
+        n_rows=n_rows,
+        score=loss,
+        knots=np.append(0.0, knots),
+        losses=np.append(loss, losses + offset),
+        slope=slope,
+    )
 
 
-def _losses_on_rays(node: Margins, scale: float, rays: Rays, knots) -> tuple:
+def _step_of_a_logit(node: Margins, scale: float) -> float:
+    """By about how much a random step of unit length changes a logit."""
+    n_constrained = node.metric.n_constrained(node.n_outputs)
+    # Rows with a feature that the metric does not show have no finite norm.
+    norms = node.norms[np.isfinite(node.norms)]
+    if not len(norms):
+        return 0.0
+    return scale * np.sqrt(norms.mean() / max(n_constrained, 1))
+
+
+def _geometric_grid(low: float, high: float) -> np.ndarray:
+    n_knots = 1 + int(np.ceil(np.log(high / low) / np.log(_KNOT_RATIO)))
+    return low * _KNOT_RATIO ** np.arange(n_knots)
+
+
+def _losses_on_rays(
+    node: Margins, scale: float, *, rays: Rays, knots: np.ndarray
+) -> tuple[np.ndarray, float]:
     """Largest mean loss over the rays at each knot, and the largest final slope."""
     # Exponentials are taken in float32; sums over rows are in float64.
     start = (-scale * node.margins).astype(np.float32)
-    losses, slope = np.full(len(knots), -np.inf), -np.inf
+    losses = np.full(len(knots), -np.inf)
+    slope = -np.inf
     for batch, unit, parts in rays.chunks():
         sums = np.zeros((len(knots), batch.stop - batch.start))
         slopes = np.zeros(sums.shape[1])
@@ -272,29 +412,36 @@ def _losses_on_rays(node: Margins, scale: float, rays: Rays, knots) -> tuple:
             node.against_label(changes, rows)
             changes *= (scale * unit).astype(changes.dtype)[:, None, None]
             slopes += changes.max(axis=1).sum(axis=1, dtype=np.float64)
-            _add_losses(sums, start[:, rows], changes, knots)
+            _add_losses(sums, start=start[:, rows], changes=changes, knots=knots)
         np.maximum(losses, sums.max(axis=1) / node.n_rows, out=losses)
         slope = max(slope, float(slopes.max()) / node.n_rows)
     return losses, slope
 
 
-def _add_losses(sums, start, changes, knots) -> None:
-    """Add each direction's summed log-loss on a block of rows at each knot."""
+def _add_losses(
+    sums: np.ndarray, *, start: np.ndarray, changes: np.ndarray, knots: np.ndarray
+) -> None:
+    """Add each direction's summed log-loss on a block of rows at each knot.
+
+    To `sums` (n_knots, n_directions), of logits ``start + knot * changes`` against the
+    label's, with start (n_columns, n_rows) and changes (n_directions, n_columns,
+    n_rows).
+    """
     # As many directions at a time as stay in cache with their exponentials.
-    n_block = max(1, 2**17 // max(start.size, 1))
+    n_block = max(1, _N_CACHED // max(start.size, 1))
     buffer = np.empty((min(n_block, len(changes)), *start.shape), dtype=np.float32)
     highest = start.max()
     for block in gen_batches(len(changes), n_block):
-        some = changes[block].astype(np.float32, copy=False)
-        steepest = some.max()
-        logits = buffer[: len(some)]
+        block_changes = changes[block].astype(np.float32, copy=False)
+        steepest = block_changes.max()
+        logits = buffer[: len(block_changes)]
         for k, knot in enumerate(knots):
-            np.multiply(some, np.float32(knot), out=logits)
+            np.multiply(block_changes, np.float32(knot), out=logits)
             logits += start
-            top = 0.0
+            row_maxima = 0.0
             if highest + knot * steepest > _LARGEST_EXPONENT:
-                top = logits.max(axis=1)
-                logits -= top[:, None]
+                row_maxima = logits.max(axis=1)
+                logits -= row_maxima[:, None]
             np.exp(logits, out=logits)
-            total = np.log(logits.sum(axis=1)) + top
-            sums[k, block] += total.sum(axis=1, dtype=np.float64)
+            row_losses = np.log(logits.sum(axis=1)) + row_maxima
+            sums[k, block] += row_losses.sum(axis=1, dtype=np.float64)

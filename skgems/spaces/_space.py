@@ -1,4 +1,13 @@
-"""Metrics, as seen from one node, and the good-enough spaces measured by them."""
+"""Good-enough spaces, and the metrics of one node that they are measured by.
+
+The space of a node with the model C, the metric P and the radius R holds the models
+
+    {W : d(W) <= R},    d(W)^2 = <W - C, P (W - C)>,
+
+and ``q(W) = d(W)^2 / R^2``, the normalised squared distance, is at most 1 inside. P is
+the identity (ball), the diagonal Fisher information (ellipsoid), or the second moments
+of the node's rows (gram).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,36 +15,55 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state, check_scalar
 
 from ..moments import Moments, mean_squares, ratio, row_moments
-from ._diagonal import DiagonalMetric, check_family, output_columns
-from ._gram import GramMetric
+from ._diagonal import DiagonalMetric, Rows, check_family, output_columns
+from ._gram import GramMetric, GramSum
 
 Metric = DiagonalMetric | GramMetric
-# How far a factor may take a model, in squared radii: the rest is for rounding.
+RandomSource = int | np.random.RandomState | None
+METRICS = {
+    metric_class.family: metric_class for metric_class in (DiagonalMetric, GramMetric)
+}
+
+# How far a factor may take a model, in squared radii: the billionth up to 1 is left for
+# the rounding of distances, so that the model is not found outside of a space.
 _INSIDE = 1.0 - 1e-9
-METRICS = {kind.family: kind for kind in (DiagonalMetric, GramMetric)}
 
 
-def combine_metrics(metrics: Sequence[Metric], weights: np.ndarray) -> Metric:
-    check_family(type(metrics[0]), metrics)
+def combine_metrics(metrics: Sequence[Metric], weights: np.ndarray) -> Metric | GramSum:
+    """Return the weighted sum of metrics of one family."""
+    check_family(metrics)
     return type(metrics[0]).combine(metrics, weights)
 
 
 def ball_metric(n_params: int, outputs: np.ndarray) -> DiagonalMetric:
     """Metric ``||delta||_F``; parameters of outputs not in the mask are free."""
     outputs = np.asarray(outputs)
-    output_columns(outputs, len(outputs))
+    output_columns(outputs, len(outputs))  # checks them
     return DiagonalMetric(np.tile(outputs.astype(np.float64), (n_params, 1)))
 
 
-def ellipsoid_metric(X, probabilities, *, floor=0.1, damping=1.0, outputs=None):
-    """Metric of the diagonal Fisher information of a softmax model (2019, Eq. 4-5)."""
+def ellipsoid_metric(
+    X: Rows,
+    probabilities: np.ndarray,
+    *,
+    floor: float = 0.1,
+    damping: float = 1.0,
+    outputs: np.ndarray | None = None,
+) -> DiagonalMetric:
+    """Metric of the diagonal Fisher information of a softmax model (2019, Eq. 4-5).
+
+    For weight i of output j it is ``F_ij = mean_n x_ni^2 p_nj (1 - p_nj)``, with the
+    model's `probabilities` p of shape (n_rows, n_outputs) on the rows.
+    """
     probabilities = np.asarray(probabilities)
     n_outputs = probabilities.shape[1]
     columns = output_columns(outputs, n_outputs)
-    # The expectation is exact, over the predictions of the model.
+    # The variance of a label as the model predicts it: the expectation over labels is
+    # exact, and the rows' own labels do not enter.
     variance = probabilities[:, columns] * (1.0 - probabilities[:, columns])
     fisher = mean_squares(X, variance)
     precision = np.zeros((X.shape[1] + 1, n_outputs))
@@ -44,30 +72,42 @@ def ellipsoid_metric(X, probabilities, *, floor=0.1, damping=1.0, outputs=None):
 
 
 def fisher_precision(fisher: np.ndarray, *, floor: float, damping: float) -> np.ndarray:
-    """Of half axes ``max((min(F) + d) / (F + d), floor)``, d = damping * mean(F)."""
+    """Precisions of an ellipsoid (2019, Eq. 5), of the Fisher information F.
+
+    Its half axes are ``max((min(F) + d) / (F + d), floor)``, d = damping * mean(F), so
+    that the longest is 1; the precisions are their inverse squares.
+    """
     if not 0 <= floor <= 1:
         raise ValueError(f"floor must be in [0, 1], got {floor}.")
     if not 0 <= damping < np.inf:
         raise ValueError(f"damping must be finite and at least 0, got {damping}.")
     if floor == 0 and damping == 0:
-        raise ValueError("floor and damping must not both be 0: axes would be 0.")
+        raise ValueError(
+            "floor and damping must not both be 0: an axis of a weight without Fisher "
+            "information would be infinitely longer than the others. Set one above 0."
+        )
     damped = fisher + damping * fisher.mean()
-    smallest = damped.min()
-    # 0 / 0: no information anywhere, then all axes are equal.
-    return np.maximum(ratio(smallest, damped, 1.0), floor) ** -2.0
+    # 0 / 0: there is no information anywhere, and all axes are equal.
+    axes = ratio(damped.min(), damped, otherwise=1.0)
+    return np.maximum(axes, floor) ** -2.0
 
 
-def ridged(moments: Moments, ridge: float, output_weights=None) -> GramMetric:
+def ridged(
+    moments: Moments, ridge: float, *, output_weights: ArrayLike | None = None
+) -> GramMetric:
     """Metric of a node's mean and covariance, variances times ``1 + ridge``."""
     if not 0 <= ridge < np.inf:
         raise ValueError(f"ridge must be finite and at least 0, got {ridge}.")
     scatter = moments.covariance.copy()
     scatter[np.diag_indices_from(scatter)] *= 1.0 + ridge
-    return GramMetric(scatter, moments.mean, output_weights)
+    return GramMetric(scatter, mean=moments.mean, output_weights=output_weights)
 
 
-def gram_metric(X, *, ridge: float = 0.2, output_weights=None) -> GramMetric:
-    return ridged(row_moments(X), ridge, output_weights)
+def gram_metric(
+    X: Rows, *, ridge: float = 0.2, output_weights: ArrayLike | None = None
+) -> GramMetric:
+    """Metric of the mean and covariance of rows, variances times ``1 + ridge``."""
+    return ridged(row_moments(X), ridge, output_weights=output_weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,13 +155,24 @@ class GoodEnoughSpace:
         center = np.asarray(self.center, dtype=np.float64)
         shape = (self.metric.n_params, self.metric.n_outputs or center.shape[-1])
         if center.shape != shape:
-            raise ValueError(f"center has shape {center.shape}, not {shape}.")
+            raise ValueError(
+                f"center must have shape {shape}, that of the metric's parameters, got "
+                f"shape {center.shape}."
+            )
         if not np.isfinite(center).all():
-            raise ValueError("center must not hold NaN or infinity.")
+            raise ValueError(
+                "center must be finite, but it has NaN or infinity in "
+                f"{np.count_nonzero(~np.isfinite(center))} of its entries."
+            )
         if not 0 <= self.radius < np.inf:
-            raise ValueError(f"radius must be finite, 0 at least, got {self.radius}.")
+            raise ValueError(
+                f"radius must be finite and at least 0, got {self.radius}."
+            )
+        # The class is frozen: what is checked is stored past its __setattr__.
         vars(self).update(center=center, radius=float(self.radius))
 
+    # Any, in this and the next two: a number for one model, an array for many, of which
+    # callers know which they have.
     def distance(self, W: np.ndarray) -> Any:
         """Distance of `W` from the centre, in units of the metric.
 
@@ -171,7 +222,11 @@ class GoodEnoughSpace:
         return _scalar(np.asarray(self.normalized_squared_distance(W)) <= 1.0)
 
     def sample(
-        self, n_samples: int = 1, random_state=None, *, surface: bool = True
+        self,
+        n_samples: int = 1,
+        random_state: RandomSource = None,
+        *,
+        surface: bool = True,
     ) -> np.ndarray:
         """Draw models uniformly; free parameters keep the centre's value.
 
@@ -197,26 +252,37 @@ class GoodEnoughSpace:
         radii = np.full(n_samples, self.radius)
         n_constrained = self.metric.n_constrained(self.center.shape[1])
         if not surface and n_constrained:
+            # The volume within r grows as r^n in n dimensions.
             radii *= rng.uniform(size=n_samples) ** (1.0 / n_constrained)
         return self.center + ratio(radii, lengths)[:, None, None] * steps
 
 
-def _scalar(array: np.ndarray):
+def _scalar(array: np.ndarray) -> Any:
+    """An array without dimensions as a number of Python's."""
     return array.item() if np.ndim(array) == 0 else array
 
 
-def factor_kept_inside(spaces, W: np.ndarray, factor: float) -> float:
-    """The factor on a model in all spaces that is next to another and stays in them."""
-    # The distances are parabolas in the factor.
-    low, at_one, high = (
+def factor_kept_inside(
+    spaces: Sequence[GoodEnoughSpace], W: np.ndarray, factor: float
+) -> float:
+    """The factor next to `factor` by which W, which is in all spaces, stays in them.
+
+    In the factor f the distance is a parabola, ``q(f W) = q(0) + slope f + square
+    f^2``; its roots of ``q(f W) = 1`` bound f. The result is always between the bounds,
+    or 1 where rounding puts 1 outside of them.
+    """
+    distances_at_0, distances_at_1, distances_at_2 = (
         np.array([space.normalized_squared_distance(f * W) for space in spaces])
         for f in (0.0, 1.0, 2.0)
     )
-    square = (low - 2 * at_one + high) / 2
-    slope = at_one - low - square
-    root = np.sqrt(np.maximum(slope**2 - 4 * square * (low - _INSIDE), 0.0))
+    square = (distances_at_0 - 2 * distances_at_1 + distances_at_2) / 2
+    slope = distances_at_1 - distances_at_0 - square
+    discriminant = slope**2 - 4 * square * (distances_at_0 - _INSIDE)
+    root = np.sqrt(np.maximum(discriminant, 0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
-        ends = (-slope - root) / (2 * square), (-slope + root) / (2 * square)
-    least = np.where(square > 0, ends[0], 0.0).max()
-    most = np.where(square > 0, ends[1], np.inf).min()
+        lower = (-slope - root) / (2 * square)
+        upper = (-slope + root) / (2 * square)
+    # No square: W costs nothing in the space, and no factor leaves it.
+    least = np.where(square > 0, lower, 0.0).max()
+    most = np.where(square > 0, upper, np.inf).min()
     return float(np.clip(factor, min(least, 1.0), max(most, 1.0)))

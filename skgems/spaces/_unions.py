@@ -1,15 +1,23 @@
-"""Unions of spaces, several a node: one point in a space of every node, or a proof."""
+"""Unions of spaces, several a node: one point in a space of every node, or a proof.
+
+With the spaces S_k1, S_k2, ... of node k the intersection of unions is
+
+    cap_k (S_k1 u S_k2 u ...) = union over all choices i of cap_k S_{k i_k}.
+
+There are exponentially many choices of one space a node, so they are searched depth
+first, and a partial choice is given up with all that continue it once its spaces are
+proved not to meet.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from numbers import Integral
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_scalar
 
-from ._dual import DualProblem, check_spaces, distances_of, find_deepest
+from ._dual import DualProblem, check_spaces, find_deepest, normalized_distances
 from ._intersection import (
     MAX_ITER,
     PROVED,
@@ -22,7 +30,7 @@ from ._intersection import (
 from ._space import GoodEnoughSpace
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class UnionIntersection:
     """A choice of one space for each of K nodes, where these meet, and what is proved.
 
@@ -109,72 +117,170 @@ def intersect_unions(
     >>> intersect_unions([union(0.0, 10.0), union(5.0, 15.0)]).empty
     True
     """
-    unions = _checked(unions)
+    checked_unions = _checked_unions(unions)
     check_scalar(max_nodes, "max_nodes", Integral, min_val=1)
+    search = _Search(checked_unions, method=method, node_weight=node_weight)
+    is_complete = search.run(max_nodes)
+    return UnionIntersection(
+        intersection=search.best,
+        choice=search.choice,
+        empty=is_complete and not search.best.found,
+        n_searched=search.n_searched,
+    )
 
-    def meet(choice: Sequence[int]) -> Intersection:
-        chosen = [own[i] for own, i in zip(unions, choice, strict=True)]
-        return intersect(chosen, method=method, node_weight=node_weight)
 
-    @cache
-    def meeting(node: int, space: int, other: int) -> frozenset[int]:
-        one, others = unions[node][space], enumerate(unions[other])
-        return frozenset(i for i, another in others if not disjoint(one, another))
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _PartialChoice:
+    chosen: dict[int, int]  # space by node, in the order in which they were chosen
+    # Of each other node the spaces that may meet all chosen ones but the last.
+    candidates: dict[int, frozenset[int]]
+    point: np.ndarray  # the deepest of the chosen ones but the last
 
-    choice = (0,) * len(unions)
-    best = meet(choice)
-    closest, n_searched, decided = best.max_distance, 1, True
-    # Chosen spaces by node, those of other nodes that may meet them, and a point near.
-    every = {k: frozenset(range(len(own))) for k, own in enumerate(unions)}
-    todo: list[tuple] = [({}, every, best.point)]
-    while todo and not best.found:
-        if n_searched == max_nodes:
-            decided = False
-            break
-        n_searched += 1
-        chosen, left, point = todo.pop()
-        if chosen:
-            k, i = next(reversed(chosen.items()))
-            left = {j: own & meeting(k, i, j) for j, own in left.items()}
-            if not all(left.values()):
+
+class _Search:
+    """Depth-first search through partial choices, and what it has come to."""
+
+    def __init__(
+        self,
+        unions: list[list[GoodEnoughSpace]],
+        *,
+        method: str,
+        node_weight: ArrayLike | None,
+    ) -> None:
+        self.unions = unions
+        self.method = method
+        self.node_weight = node_weight
+        self.choice = (0,) * len(unions)
+        self.best = self._intersect(self.choice)
+        # Smallest of the largest distances, of any point so far.
+        self._closest = self.best.max_distance
+        self.n_searched = 1
+        # Spaces of a node that may meet a space of another, by (node, space, other).
+        self._meeting: dict[tuple[int, int, int], frozenset[int]] = {}
+
+    def run(self, max_nodes: int) -> bool:
+        """Search to the end or until a point is found; whether nothing is left open."""
+        is_complete = True
+        waiting = [self._no_choice()]
+        while waiting and not self.best.found:
+            if self.n_searched == max_nodes:
+                return False
+            self.n_searched += 1
+            partial_choice = waiting.pop()
+            candidates = self._candidates_after(partial_choice)
+            if not all(candidates.values()):
                 continue
-        point, proved = _deepest([unions[k][i] for k, i in chosen.items()], point)
-        distances = [distances_of(own, point) for own in unions]
-        tops = [own.min() for own in distances]
-        if max(tops) < closest:
-            choice = tuple(int(own.argmin()) for own in distances)
-            best = meet(choice)
-            closest = min(best.max_distance, max(tops))
-        if proved or best.found:
-            continue
-        # All chosen, and neither a point nor a proof.
-        decided = decided and bool(left)
-        if left:
-            k = max(left, key=tops.__getitem__)
-            rest = {j: own for j, own in left.items() if j != k}
-            for i in sorted(left[k], key=lambda i: -distances[k][i]):
-                todo.append((chosen | {k: i}, rest, point))
-    return UnionIntersection(best, choice, decided and not best.found, n_searched)
+            point, is_empty = _deepest(
+                [self.unions[node][i] for node, i in partial_choice.chosen.items()],
+                partial_choice.point,
+            )
+            distances = [normalized_distances(spaces, point) for spaces in self.unions]
+            self._try_nearest(distances)
+            if is_empty or self.best.found:
+                continue
+            # All nodes have a space, and there is neither a point nor a proof.
+            is_complete = is_complete and bool(candidates)
+            waiting += _extensions(
+                partial_choice, candidates=candidates, point=point, distances=distances
+            )
+        return is_complete
+
+    def _no_choice(self) -> _PartialChoice:
+        """The root of the tree: nothing is chosen, and every space is possible."""
+        candidates = {
+            node: frozenset(range(len(spaces)))
+            for node, spaces in enumerate(self.unions)
+        }
+        return _PartialChoice(chosen={}, candidates=candidates, point=self.best.point)
+
+    def _intersect(self, choice: Sequence[int]) -> Intersection:
+        chosen = [spaces[i] for spaces, i in zip(self.unions, choice, strict=True)]
+        return intersect(chosen, method=self.method, node_weight=self.node_weight)
+
+    def _candidates_after(
+        self, partial_choice: _PartialChoice
+    ) -> dict[int, frozenset[int]]:
+        """Of each other node the spaces that may meet all chosen ones, two by two."""
+        if not partial_choice.chosen:
+            return partial_choice.candidates
+        node, space = next(reversed(partial_choice.chosen.items()))
+        return {
+            other: spaces & self._spaces_meeting(node, space, other)
+            for other, spaces in partial_choice.candidates.items()
+        }
+
+    def _spaces_meeting(self, node: int, space: int, other: int) -> frozenset[int]:
+        """Spaces of the other node that are not proved to miss a space of this one."""
+        key = (node, space, other)
+        if key not in self._meeting:
+            self._meeting[key] = frozenset(
+                i
+                for i, space_of_other in enumerate(self.unions[other])
+                if not disjoint(self.unions[node][space], space_of_other)
+            )
+        return self._meeting[key]
+
+    def _try_nearest(self, distances: list[np.ndarray]) -> None:
+        """Choose each node's nearest space, if no point came as close to all so far."""
+        largest = max(of_node.min() for of_node in distances)
+        if largest < self._closest:
+            self.choice = tuple(int(of_node.argmin()) for of_node in distances)
+            self.best = self._intersect(self.choice)
+            self._closest = min(self.best.max_distance, largest)
 
 
-def _deepest(spaces: list[GoodEnoughSpace], point: np.ndarray):
+def _extensions(
+    partial_choice: _PartialChoice,
+    *,
+    candidates: dict[int, frozenset[int]],
+    point: np.ndarray,
+    distances: list[np.ndarray],
+) -> list[_PartialChoice]:
+    """The choice with each space of the node furthest from its point, nearest last."""
+    if not candidates:
+        return []
+    node = max(candidates, key=lambda other: distances[other].min())
+    others = {other: spaces for other, spaces in candidates.items() if other != node}
+    return [
+        _PartialChoice(
+            chosen=partial_choice.chosen | {node: space},
+            candidates=others,
+            point=point,
+        )
+        for space in sorted(candidates[node], key=lambda i: -distances[node][i])
+    ]
+
+
+def _deepest(
+    spaces: list[GoodEnoughSpace], point: np.ndarray
+) -> tuple[np.ndarray, bool]:
     """The point, a point in all spaces or the deepest, and whether none is in all."""
-    if not spaces or distances_of(spaces, point).max() <= 1.0:
+    if not spaces or normalized_distances(spaces, point).max() <= 1.0:
         return point, False
     problem = DualProblem(spaces)
-    far_enough = {"inside": WELL_INSIDE, "outside": PROVED}
-    bounds = find_deepest(problem, TOL, MAX_ITER, **far_enough)
-    return problem.point(bounds.step), bounds.lower_bound > PROVED
+    bounds = find_deepest(
+        problem, tol=TOL, max_iter=MAX_ITER, inside=WELL_INSIDE, outside=PROVED
+    )
+    return problem.model(bounds.step), bounds.lower_bound > PROVED
 
 
-def _checked(unions) -> list[list[GoodEnoughSpace]]:
-    lists, names = [], []
-    for k, own in enumerate(unions):
-        if isinstance(own, GoodEnoughSpace):
-            raise TypeError(f"Node {k} has one space: give a list of its spaces.")
-        lists.append(list(own))
-        if not lists[-1]:
-            raise ValueError(f"Node {k} has no space: its list is empty.")
-        names += [f"{i} of node {k}" for i in range(len(lists[-1]))]
-    check_spaces([space for own in lists for space in own], names)
-    return lists
+def _checked_unions(
+    unions: Sequence[Sequence[GoodEnoughSpace]],
+) -> list[list[GoodEnoughSpace]]:
+    checked = []
+    names = []
+    for node, spaces in enumerate(unions):
+        if isinstance(spaces, GoodEnoughSpace):
+            raise TypeError(
+                f"Node {node} has one space in place of a list. Give a list of its "
+                "spaces, [space] where there is one."
+            )
+        checked.append(list(spaces))
+        if not checked[-1]:
+            raise ValueError(
+                f"Node {node} has no space: its list is empty. Give it one space or "
+                "more, or leave the node out."
+            )
+        names += [f"{i} of node {node}" for i in range(len(checked[-1]))]
+    check_spaces([space for spaces in checked for space in spaces], names)
+    return checked

@@ -1,19 +1,19 @@
-"""Transformers that are functions of sums or of a seed: told, added up, fitted.
+"""Transformers that are fitted without rows at one place: of sums, or of a seed.
 
 A `Front` is a transformer that all parties have in common, step by step: nodes ``tell``
 what the next steps need of their rows, the server has it ``advanced``, and once all
 steps are fitted rows go through ``transform``. `Kind` says what one kind of step needs,
-and `KINDS` lists them. `Backbone`, `RandomFeatures` and `ColumnsOf` are steps and
-choices of columns that scikit-learn has not.
+and `KINDS` lists them. scikit-learn's steps are joined by three of our own: `Backbone`,
+`RandomFeatures`, and `ColumnsOf`, which chooses columns by what they hold.
 
 >>> import numpy as np
 >>> from sklearn.preprocessing import StandardScaler
 >>> from skgems.steps import Columns, Front
 >>> X = np.array([[0.0], [1.0], [4.0], [7.0]])
 >>> front = Front.of(StandardScaler())
->>> told = {name: front.tell(X[k::2], min_rows=1) for k, name in enumerate("ab")}
+>>> replies = {name: front.tell(X[k::2], min_rows=1) for k, name in enumerate("ab")}
 >>> front = Front(StandardScaler(), columns=Columns.of(X))
->>> parts = {"0": {name: reply["parts"]["0"] for name, reply in told.items()}}
+>>> parts = {"0": {name: reply["parts"]["0"] for name, reply in replies.items()}}
 >>> front.advanced(parts).fitted.mean_
 array([3.])
 """
@@ -32,7 +32,7 @@ from ._columns_of import ColumnsOf
 from ._document_front import DocumentFront, front_of_content
 from ._documents import NUMBERS, are_documents, as_documents
 from ._features import RandomFeatures
-from ._front import Advanced, Front, check_takes_any_columns, check_tree, front_of_text
+from ._front import Advanced, Front
 from ._identifiers import (
     DESCRIBES,
     IDENTIFIES,
@@ -45,5 +45,6 @@ from ._identifiers import (
 from ._kind import Kind, NotPooledError, StateField
 from ._kinds import KINDS
 from ._sizes import FrontSize, front_size
+from ._trees import check_takes_any_columns, check_tree, front_of_text
 
 __all__ = ["Backbone", "ColumnsOf", "NotPooledError", "RandomFeatures"]

@@ -1,5 +1,6 @@
 """The front of tables that nobody has seen: numbers are scaled, texts are encoded."""
 
+from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -10,7 +11,8 @@ from ._columns_of import ColumnsOf
 
 def scaled_numbers() -> Pipeline:
     """A scaler, and 0 for what is missing, which takes one message to the nodes."""
-    # The mean, which an imputer before the scaler would ask nodes for first.
+    # Behind the scaler 0 is the mean. An imputer before it would ask nodes for the mean
+    # in a message of its own.
     return make_pipeline(
         StandardScaler(), SimpleImputer(strategy="constant", fill_value=0.0)
     )
@@ -21,15 +23,15 @@ def encoded_texts() -> OneHotEncoder:
     return OneHotEncoder(handle_unknown="ignore", sparse_output=False)
 
 
-def auto_front(of_numbers=None) -> ColumnTransformer:
+def auto_front(of_numbers: BaseEstimator | None = None) -> ColumnTransformer:
     """Steps for any table: columns are told apart once the nodes have told theirs.
 
     ``of_numbers``: what columns of numbers go through; None: they are scaled.
     """
-    of_numbers = scaled_numbers() if of_numbers is None else of_numbers
+    steps_of_numbers = scaled_numbers() if of_numbers is None else of_numbers
     return ColumnTransformer(
         [
-            ("numbers", of_numbers, ColumnsOf("numbers")),
+            ("numbers", steps_of_numbers, ColumnsOf("numbers")),
             ("texts", encoded_texts(), ColumnsOf("texts")),
         ]
     )

@@ -1,9 +1,16 @@
-"""Backbones: the layers of a net below its last one, as a transformer of rows."""
+"""Backbones: the layers of a net below its last one, as a transformer of rows.
 
+What enters the last layer is read while the whole net takes the rows, so that its
+``forward`` may be written in any way. Nets that are alike are told by a digest of their
+layers, which stands for them in messages.
+"""
+
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from hashlib import sha256
 from threading import RLock
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import numpy as np
@@ -12,17 +19,30 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..compat import HasMethods
 from ..networks import is_fitted, is_skorch, last_layer, module_of, unwrap
 
-# Rows that go through a net together.
+if TYPE_CHECKING:  # torch is an extra
+    from hashlib import _Hash as Hasher
+
+    import torch
+    from torch import nn
+
+# Rows that go through a net together: what is between layers of images takes some
+# megabytes a row.
 _BATCH = 256
-# Backbones of this process, among which the digest in a message finds its net.
-_HELD: WeakSet = WeakSet()
-# Modes and hooks of a module are the same for all threads.
-_one_at_a_time = RLock()
+# Backbones of this process, among which the digest in a message finds its net. They are
+# held weakly, so that nets do not outlive their users.
+_backbones_of_process: "WeakSet[Backbone]" = WeakSet()
+# Modes and hooks of a module are the same for all threads, which take turns.
+_turns = RLock()
+# How close outputs of a net have to be to those of its last layer, if a softmax of it,
+# say, is what it returns: float32 has seven digits, and layers sum in various orders.
+_RELATIVE_TOLERANCE = 1e-4
+_ABSOLUTE_TOLERANCE = 1e-6  # of probabilities next to 0
 
 
 class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -77,15 +97,16 @@ class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def __init__(self, net):
         self.net = net
 
-    def __sklearn_clone__(self):
+    def __sklearn_clone__(self) -> "Backbone":
         return Backbone(self.net)  # which is fitted
 
     @property
     def digest_(self) -> str:
         if isinstance(self.net, str):
             return self.net
-        _HELD.add(self)
-        return _digest(*_parts(self.net))
+        _backbones_of_process.add(self)
+        module, last = _module_and_last_layer(self.net)
+        return _digest(module, last)
 
     def fit(self, X, y=None) -> "Backbone":
         """Find the net and count what comes out; nothing is learnt.
@@ -107,14 +128,16 @@ class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """
         self._validate_params()
         X = self._rows(X, reset=True)
-        net = _held(self.net) if isinstance(self.net, str) else self.net
+        net = self.net
+        if isinstance(net, str):
+            net = _net_of_process(net)
         if net is None:
             raise ValueError(
                 f"There is no net here whose layers have the digest {self.net:.70}. "
                 "Give the node such a net, or keep a Backbone of it that is fitted."
             )
         self.net_ = net
-        features, self._link = self._below(X[:1])
+        features, self._link = self._features_and_link(X[:1])
         self._n_features_out = features.shape[1]
         return self
 
@@ -132,141 +155,201 @@ class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             Of the dtype of the net.
         """
         check_is_fitted(self, "net_")
-        return self._below(self._rows(X))[0]
+        features, _ = self._features_and_link(self._rows(X))
+        return features
 
-    def _rows(self, X, reset=False):
-        kinds = [np.float32, np.float64]
-        return validate_data(self, X, reset=reset, dtype=kinds, allow_nd=True)
+    def _rows(self, X, reset: bool = False) -> np.ndarray:
+        return validate_data(
+            self, X, reset=reset, dtype=[np.float32, np.float64], allow_nd=True
+        )
 
-    def _below(self, X) -> tuple:
-        """What enters the last layer, and the layer that follows it, if any."""
+    def _features_and_link(
+        self, X: np.ndarray
+    ) -> "tuple[np.ndarray, nn.Module | None]":
+        """What enters the last layer, and the softmax or sigmoid behind it, if any."""
         import torch
 
-        (module, last), found, link = _parts(self.net_), [], None
-        like = next(module.parameters(), torch.zeros(0))
-        with _evaluated(module, last) as entered:
+        module, last = _module_and_last_layer(self.net_)
+        parameter = next(module.parameters(), torch.zeros(0))
+        batches = []
+        link = None
+        with _evaluated(module, last) as calls_of_last:
             for start in range(0, len(X), _BATCH):
-                entered.clear()
-                rows = torch.as_tensor(X[start : start + _BATCH]).to(like)
-                try:
-                    out = module(rows)
-                except (RuntimeError, ValueError, TypeError, IndexError) as exc:
-                    shape, kind = tuple(X.shape[1:]), type(module).__name__
-                    wrong = f"{kind} cannot take rows of shape {shape}"
-                    raise ValueError(f"{wrong}: {exc!s:.200}") from exc
-                out = out[0] if isinstance(out, tuple) else out
-                if last is not None:
-                    out, link = _checked(module, entered, out)
-                found.append(out.reshape(len(out), -1).cpu().numpy())
-        return np.concatenate(found), link
+                calls_of_last.clear()
+                rows = torch.as_tensor(X[start : start + _BATCH]).to(parameter)
+                output = _output_of(module, rows)
+                if last is None:
+                    features = output
+                else:
+                    features, link = _checked_features(
+                        module, calls_of_last, output=output
+                    )
+                batches.append(features.reshape(len(features), -1).cpu().numpy())
+        return np.concatenate(batches), link
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []  # it is that of the net
         return tags
 
 
-def head_of(backbone: Backbone, start=0, width=None):
-    """The last layer as a net of features, in which its own begin at ``start``."""
+def head_of(
+    backbone: Backbone, *, start: int = 0, width: int | None = None
+) -> BaseEstimator:
+    """The last layer of a net, as a net of features.
+
+    Of the ``width`` features, those of this backbone begin at ``start``; the others,
+    which are those of other backbones side by side, have weights of 0. None: there are
+    no others.
+    """
     import torch
 
-    own, (_, last) = unwrap(backbone.net_), _parts(backbone.net_)
-    head, n_in = deepcopy(last), last.in_features
-    weight = last.weight.new_zeros(last.out_features, width or n_in)
-    weight[:, start : start + n_in] = last.weight.detach()
-    head.weight, head.in_features = torch.nn.Parameter(weight), weight.shape[1]
-    # Around skorch's own pickling, as not every module can be pickled.
-    net = object.__new__(type(own))
-    layers = [head, *([] if backbone._link is None else [backbone._link])]
-    vars(net).update(vars(own) | {"module_": torch.nn.Sequential(*layers)})
-    net.is_head_ = True  # of features whose units say nothing
-    return net
+    net = unwrap(backbone.net_)
+    _, last = _module_and_last_layer(backbone.net_)
+    n_features = last.in_features
+    weight = last.weight.new_zeros(last.out_features, width or n_features)
+    weight[:, start : start + n_features] = last.weight.detach()
+    head = deepcopy(last)
+    head.weight = torch.nn.Parameter(weight)
+    head.in_features = weight.shape[1]
+    layers = [head] if backbone._link is None else [head, backbone._link]
+    # A copy with another module, made around skorch's own pickling, as not every module
+    # can be pickled.
+    net_of_head = object.__new__(type(net))
+    vars(net_of_head).update(vars(net))
+    vars(net_of_head)["module_"] = torch.nn.Sequential(*layers)
+    net_of_head.is_head_ = True  # of features whose units say nothing
+    return net_of_head
 
 
 @contextmanager
-def holding(estimator):
+def holding(estimator: BaseEstimator) -> Iterator[None]:
     """Meanwhile, the digest of layers of this classifier finds them."""
-    backbone, own = Backbone(estimator), unwrap(estimator)
-    if is_skorch(own) and is_fitted(own):
-        _HELD.add(backbone)
+    backbone = Backbone(estimator)  # held by this function's frame
+    net = unwrap(estimator)
+    if is_skorch(net) and is_fitted(net):
+        _backbones_of_process.add(backbone)
     yield
 
 
-def _held(digest: str):
-    for own in list(_HELD):
+def _net_of_process(digest: str) -> "BaseEstimator | nn.Module | None":
+    """The net of this process whose layers have a digest, if any."""
+    for backbone in list(_backbones_of_process):
         with suppress(ValueError):  # it does not end in a Linear layer
-            if own.digest_ == digest:
-                return own.net
+            if backbone.digest_ == digest:
+                return backbone.net
     return None
 
 
-def _parts(net) -> tuple:
+def _module_and_last_layer(
+    net: "BaseEstimator | nn.Module",
+) -> "tuple[nn.Module, nn.Linear | None]":
     """The module of a net, and its last layer; None of a bare module."""
     from torch import nn
 
-    own = unwrap(net)
-    if isinstance(own, nn.Module):
-        return own, None
-    if not is_skorch(own) or not is_fitted(own):
-        kind = type(own).__name__
-        raise TypeError(f"Backbone takes a fitted net or a torch module, not {kind}.")
-    module = module_of(own)
+    unwrapped = unwrap(net)
+    if isinstance(unwrapped, nn.Module):
+        return unwrapped, None
+    if not is_skorch(unwrapped) or not is_fitted(unwrapped):
+        raise TypeError(
+            "Backbone takes a fitted net or a torch module, not "
+            f"{type(unwrapped).__name__}."
+        )
+    module = module_of(unwrapped)
     last = last_layer(module)
     if not isinstance(last, nn.Linear):
         raise ValueError(f"{type(module).__name__} does not end in a Linear layer.")
     return module, last
 
 
-def _digest(module, last) -> str:
+def _digest(module: "nn.Module", last: "nn.Linear | None") -> str:
+    """Hashes of weights and kinds of layers, and of buffers, without the last layer."""
     import torch
 
-    weights, others = sha256(), sha256()
+    weights = sha256()
+    buffers = sha256()
     for path, part in module.named_modules():
         if part is last or isinstance(part, torch.nn.Identity):
             continue
         if next(part.children(), None) is None:
             weights.update(f"{path} {part!r}".encode())
-        tensors = [(weights, *p) for p in part.named_parameters(recurse=False)]
-        tensors += [(others, *b) for b in part.named_buffers(recurse=False)]
-        for digest, name, values in tensors:
-            if name == "num_batches_tracked":  # it changes nothing
-                continue
-            digest.update(f"{path}.{name} {values.dtype} {values.shape}".encode())
-            flat = values.detach().cpu().contiguous().flatten()
-            digest.update(flat.view(torch.uint8).numpy())
-    return f"{weights.hexdigest()[:32]}-{others.hexdigest()[:32]}"
+        for name, parameter in part.named_parameters(recurse=False):
+            _add_tensor(weights, parameter, name=f"{path}.{name}")
+        for name, buffer in part.named_buffers(recurse=False):
+            if name != "num_batches_tracked":  # it changes nothing
+                _add_tensor(buffers, buffer, name=f"{path}.{name}")
+    return f"{weights.hexdigest()[:32]}-{buffers.hexdigest()[:32]}"
+
+
+def _add_tensor(hasher: "Hasher", tensor: "torch.Tensor", *, name: str) -> None:
+    """Have a hash depend on name, dtype, shape and values of a tensor."""
+    import torch
+
+    hasher.update(f"{name} {tensor.dtype} {tensor.shape}".encode())
+    flat = tensor.detach().cpu().contiguous().flatten()
+    hasher.update(flat.view(torch.uint8).numpy())
 
 
 @contextmanager
-def _evaluated(module, last):
-    """A list of what enters and leaves the last layer, all in evaluation mode."""
+def _evaluated(
+    module: "nn.Module", last: "nn.Linear | None"
+) -> Iterator[list[tuple[tuple, "torch.Tensor"]]]:
+    """A module in evaluation mode, and a list that calls of its last layer come to.
+
+    Of each call the list has what entered, and what came out. A bare module has no
+    last layer, and the list stays empty.
+    """
     import torch
 
-    entered: list = []
-    with _one_at_a_time, torch.no_grad():
+    calls: list = []
+
+    def note(_: "nn.Module", entered: tuple, output: "torch.Tensor") -> None:
+        calls.append((entered, output))
+
+    with _turns, torch.no_grad():
         modes = [(part, part.training) for part in module.modules()]
-        hook = last and last.register_forward_hook(lambda _, *own: entered.append(own))
+        hook = None if last is None else last.register_forward_hook(note)
         try:
             for part, _ in modes:
                 part.training = False
-            yield entered
+            yield calls
         finally:
             for part, mode in modes:
                 part.training = mode
-            if hook:
+            if hook is not None:
                 hook.remove()
 
 
-def _checked(module, entered, out) -> tuple:
+def _output_of(module: "nn.Module", rows: "torch.Tensor") -> "torch.Tensor":
+    """The output of a module, the first of several; ValueError if it takes no such."""
+    try:
+        output = module(rows)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise ValueError(
+            f"{type(module).__name__} cannot take rows of shape "
+            f"{tuple(rows.shape[1:])}: {error!s:.200}"
+        ) from error
+    return output[0] if isinstance(output, tuple) else output
+
+
+def _checked_features(
+    module: "nn.Module", calls_of_last: list[tuple], *, output: "torch.Tensor"
+) -> "tuple[torch.Tensor, nn.Module | None]":
+    """What entered the last layer, and what the net does to what came out of it.
+
+    ValueError where the layer is run more than once, or something other than a softmax
+    or a sigmoid follows: the net is then no linear model of the features.
+    """
     from torch import nn
 
-    kinds = (nn.Softmax(-1), nn.LogSoftmax(-1), nn.Sigmoid(), nn.LogSigmoid())
-    if len(entered) == 1 and entered[0][1].ndim == 2:
-        ((features,), logits) = entered[0]
-        for link in (None, *kinds):
-            own = logits if link is None else link(logits)
-            same = out.numel() == own.numel()
-            if same and out.reshape(own.shape).allclose(own, rtol=1e-4, atol=1e-6):
+    links = (None, nn.Softmax(-1), nn.LogSoftmax(-1), nn.Sigmoid(), nn.LogSigmoid())
+    if len(calls_of_last) == 1 and calls_of_last[0][1].ndim == 2:
+        ((features,), logits) = calls_of_last[0]
+        for link in links:
+            linked = logits if link is None else link(logits)
+            if output.numel() == linked.numel() and output.reshape(
+                linked.shape
+            ).allclose(linked, rtol=_RELATIVE_TOLERANCE, atol=_ABSOLUTE_TOLERANCE):
                 return features, link
     raise ValueError(
         f"The outputs of {type(module).__name__} are not those of its last Linear "

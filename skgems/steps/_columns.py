@@ -1,33 +1,47 @@
-"""What rows look like before any number is looked at: columns, names, texts."""
+"""What rows look like before any number is looked at: columns, names, texts.
+
+`Columns` describes the columns of a table. The checks here name columns that cannot be
+taken, by what they hold and with what to do about it, and never tell a value.
+"""
 
 import datetime
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from numbers import Real
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import issparse, sparray, spmatrix
 from sklearn.utils import check_array
 
 from ._documents import are_documents
 from ._identifiers import IDENTIFIES
 
+if TYPE_CHECKING:  # pandas is an extra
+    import pandas
+
+# Rows that have columns, (n_rows, n_columns).
+Table = Union["pandas.DataFrame", np.ndarray, sparray, spmatrix]  # noqa: UP007
+Column = Union["pandas.Series", np.ndarray]  # (n_rows,) # noqa: UP007
+
 _FLOATS = ("float32", "float64")
+# Letters of the dtypes of numpy whose values are numbers: truth values too.
+_NUMERIC_LETTERS = frozenset("biuf")
 # What columns hold, in the words of errors; of all else the names of types are said.
 NUMBERS = "numbers"
 INFINITE = "infinite numbers"
 TEXTS = "texts"
 DATES = "dates"
 TIME_SPANS = "time spans"
-_OF_DTYPE: Mapping[str, str] = {
-    **dict.fromkeys("biuf", NUMBERS),
+_KIND_OF_LETTER: Mapping[str, str] = {
+    **dict.fromkeys(_NUMERIC_LETTERS, NUMBERS),
     "M": DATES,
     "m": TIME_SPANS,
 }
-# Those of pandas are subclasses.
-_OF_TYPE: Mapping[str, tuple[type, ...]] = {
+# The types of pandas are subclasses of these.
+_TYPES_OF_KIND: Mapping[str, tuple[type, ...]] = {
     NUMBERS: (Real, Decimal, np.bool_),
     TEXTS: (str,),
     DATES: (datetime.date, datetime.time, np.datetime64),
@@ -44,6 +58,8 @@ REMEDIES: Mapping[str, str] = {
     TIME_SPANS: "Put numbers in place of the time spans, in the same unit at all "
     "nodes, such as X[column].dt.total_seconds(); or leave the columns out.",
 }
+# The same for columns that hold anything else.
+OTHER_REMEDY = "Leave them out, or make numbers of them."
 
 
 class ColumnsError(ValueError):
@@ -52,38 +68,59 @@ class ColumnsError(ValueError):
 
 @dataclass(frozen=True)
 class Columns:
+    """The columns of a table: how many, their names, and which of them hold texts."""
+
     n: int
-    names: tuple[str, ...] | None
-    text: tuple[bool, ...]
+    names: tuple[str, ...] | None  # None: they have places alone
+    text: tuple[bool, ...]  # whether a column holds texts, for each
     dtype: str  # of the numbers, "float32" or "float64"
     # Which of them steps are not given, since they identify rows. Empty: none.
     left_out: tuple[bool, ...] = ()
 
     @classmethod
-    def of(cls, X) -> "Columns":
-        names, single = None, X.dtype == np.float32 if hasattr(X, "dtype") else False
+    def of(cls, X: Table) -> "Columns":
+        """The columns of a table."""
+        names = None
+        is_single = hasattr(X, "dtype") and X.dtype == np.float32
         if hasattr(X, "columns"):
             if all(isinstance(name, str) for name in X.columns):
                 names = tuple(X.columns)  # others are no names, as in scikit-learn
-            single = all(str(dtype) == "float32" for dtype in X.dtypes)
-            text = tuple(_is_text(column) for _, column in X.items())
+            is_single = all(str(dtype) == "float32" for dtype in X.dtypes)
+            text = tuple(_has_text(column) for _, column in X.items())
         elif X.dtype.kind == "O":
-            text = tuple(map(_is_text, X.T))
+            text = tuple(map(_has_text, X.T))
         else:
             text = (False,) * X.shape[1]
-        return cls(X.shape[1], names, text, _FLOATS[not single])
+        dtype = "float32" if is_single else "float64"
+        return cls(n=X.shape[1], names=names, text=text, dtype=dtype)
 
     @classmethod
-    def from_content(cls, content) -> "Columns":
+    def from_content(cls, content: Mapping) -> "Columns":
+        """Inverse of `as_content`; ValueError where fields contradict each other."""
         names = content.get("names")
         names = None if names is None else tuple(names)
         text = tuple(map(bool, content["text"]))
         left_out = tuple(map(bool, content.get("left_out", ())))
-        if content["dtype"] not in _FLOATS or (names and len(names) != len(text)):
-            raise ValueError("columns do not go together")
-        if left_out and (len(left_out) != len(text) or all(left_out)):
-            raise ValueError("columns that are left out do not go with the others")
-        return cls(len(text), names, text, content["dtype"], left_out)
+        if content["dtype"] not in _FLOATS:
+            raise ValueError(
+                f"the dtype of columns is {content['dtype']!r:.40}, not float32 or "
+                "float64"
+            )
+        if names and len(names) != len(text):
+            raise ValueError(f"{len(text)} columns have {len(names)} names")
+        if left_out and len(left_out) != len(text):
+            raise ValueError(
+                f"left_out is of {len(left_out)} columns, but there are {len(text)}"
+            )
+        if left_out and all(left_out):
+            raise ValueError("all columns are left out")
+        return cls(
+            n=len(text),
+            names=names,
+            text=text,
+            dtype=content["dtype"],
+            left_out=left_out,
+        )
 
     def without_identifiers(self, roles: Sequence[str]) -> "Columns":
         """The same, leaving out those that identify rows, unless all columns do."""
@@ -93,7 +130,8 @@ class Columns:
         return replace(self, left_out=identify)
 
     def as_content(self) -> dict:
-        content = {"text": list(self.text), "dtype": self.dtype}
+        """Fields of a message."""
+        content: dict = {"text": list(self.text), "dtype": self.dtype}
         if self.names is not None:
             content["names"] = list(self.names)
         if any(self.left_out):
@@ -107,44 +145,50 @@ class Columns:
 
     @property
     def kept_places(self) -> list[int]:
+        """Places of the columns that steps are given."""
         return [j for j in range(self.n) if not (self.left_out and self.left_out[j])]
 
     @property
     def kept(self) -> "Columns":
         """The columns that steps are given."""
         places = self.kept_places
-        if len(places) == self.n:
-            return self
-        names = None if self.names is None else tuple(self.names[j] for j in places)
-        text = tuple(self.text[j] for j in places)
-        return Columns(len(places), names, text, self.dtype)
+        return self if len(places) == self.n else self.part(places)
 
-    def table(self, rows, text: bool = False):
-        data = np.array(rows, dtype=object if text or any(self.text) else self.dtype)
+    def part(self, places: Sequence[int]) -> "Columns":
+        """Some of the columns, by their places."""
+        names = self.names
+        return Columns(
+            n=len(places),
+            names=None if names is None else tuple(names[j] for j in places),
+            text=tuple(self.text[j] for j in places),
+            dtype=self.dtype,
+        )
+
+    def table(self, rows: Sequence[Sequence], text: bool = False) -> Table:
+        """Values of rows as a table of these columns; ``text``: all may be texts."""
+        dtype = object if text or any(self.text) else self.dtype
+        values = np.array(rows, dtype=dtype)
         if self.names is None:
-            return data
+            return values
         import pandas as pd
 
-        frame = pd.DataFrame(data, columns=list(self.names))
-        numbers = np.flatnonzero(~np.array(self.text))
-        return frame.astype({self.names[j]: self.dtype for j in numbers})
+        frame = pd.DataFrame(values, columns=list(self.names))
+        places_of_numbers = np.flatnonzero(~np.array(self.text))
+        return frame.astype({self.names[j]: self.dtype for j in places_of_numbers})
 
-    def has_text(self, columns) -> bool:
+    def example(self) -> Table:
+        """One row that such a table may have."""
+        return self.table([["" if is_text else 1.0 for is_text in self.text]])
+
+    def has_text(self, columns: Container) -> bool:
         """Whether one of some columns, by name or place, holds texts."""
         labels = self.names or range(self.n)
-        pairs = zip(labels, self.text, strict=True)
-        return any(holds and label in columns for label, holds in pairs)
+        return any(
+            is_text and label in columns
+            for label, is_text in zip(labels, self.text, strict=True)
+        )
 
-    def part(self, places) -> "Columns":
-        """Some of the columns, by their places."""
-        names = None if self.names is None else tuple(self.names[j] for j in places)
-        text = tuple(self.text[j] for j in places)
-        return Columns(len(text), names, text, self.dtype)
-
-    def example(self):
-        return self.table([["" if own else 1.0 for own in self.text]])
-
-    def of_rows(self, X):
+    def of_rows(self, X: Table) -> Table:
         """Rows with these columns in this order; texts are objects, gaps in them NaN.
 
         To scikit-learn the gap of pandas, pandas.NA, is no gap among objects.
@@ -154,27 +198,32 @@ class Columns:
             return with_nan(X.astype(object)) if any(self.text) else X
         if self.names is None:
             self._check_texts(X)
-            X = X.astype(object) if any(self.text) else X
+            if any(self.text):
+                X = X.astype(object)
         else:
             if list(X.columns) != list(self.names):
                 X = X[list(self.names)]
             self._check_texts(X)
-        replaced = {}
-        for name, is_text in zip(X.columns, self.text, strict=True):
-            if is_text or X.dtypes[name] == np.dtype(object):
-                objects = X[name].astype(object)
-                replaced[name] = with_nan(objects)
-        if replaced:
-            X = X.copy(deep=False)
-            for name, objects in replaced.items():
-                X[name] = objects
-        return X
+        return self._with_gaps_as_nan(X)
 
-    def _check_texts(self, X) -> None:
+    def _with_gaps_as_nan(self, frame: "pandas.DataFrame") -> "pandas.DataFrame":
+        """A frame with NaN for the gaps of pandas in columns of texts and objects."""
+        replaced = {
+            name: with_nan(frame[name].astype(object))
+            for name, is_text in zip(frame.columns, self.text, strict=True)
+            if is_text or frame.dtypes[name] == np.dtype(object)
+        }
+        if replaced:
+            frame = frame.copy(deep=False)  # users keep theirs
+            for name, column in replaced.items():
+                frame[name] = column
+        return frame
+
+    def _check_texts(self, X: Table) -> None:
         """ColumnsError for numbers in a column that holds texts at other nodes."""
         for j in np.flatnonzero(self.text):
             column = X.iloc[:, j] if hasattr(X, "iloc") else X[:, j]
-            if not _is_text(column) and any(map(_is_number, column)):
+            if not _has_text(column) and any(map(_is_number, column)):
                 raise ColumnsError(
                     f"the column {self.labels[j]!r} holds numbers here and texts at "
                     "other nodes. Let all nodes write it alike, as numbers "
@@ -182,17 +231,29 @@ class Columns:
                 )
 
 
-def _is_number(value) -> bool:
-    return isinstance(value, _OF_TYPE[NUMBERS]) and not _is_gap(value)
+# ---- what columns hold ---------------------------------------------------------------
 
 
-def _is_text(column) -> bool:
-    if getattr(column.dtype, "kind", "O") in "biuf":
+def _is_number(value: object) -> bool:
+    return isinstance(value, _TYPES_OF_KIND[NUMBERS]) and not _is_gap(value)
+
+
+def _is_gap(value: object) -> bool:
+    """Whether a value stands for one that is missing: None, NaN, NaT or pandas.NA."""
+    # By name, since pandas need not be there.
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    is_float_or_time = isinstance(value, float | np.datetime64 | np.timedelta64)
+    return is_float_or_time and value != value
+
+
+def _has_text(column: Column) -> bool:
+    if getattr(column.dtype, "kind", "O") in _NUMERIC_LETTERS:
         return False
     return any(isinstance(value, str) for value in column)
 
 
-def with_nan(objects):
+def with_nan(objects: Column | np.ndarray) -> Column | np.ndarray:
     """Objects with NaN for pandas.NA and NaT; None stays, which scikit-learn knows."""
     pandas = sys.modules.get("pandas")
     if pandas is None:  # then nobody has these values
@@ -202,43 +263,49 @@ def with_nan(objects):
     values = np.array(objects, dtype=object)
     is_gap = pandas.isna(values)
     gaps = values[is_gap]
-    is_of_pandas = [value is pandas.NA or value is pandas.NaT for value in gaps]
-    if not any(is_of_pandas):
+    is_gap_of_pandas = [value is pandas.NA or value is pandas.NaT for value in gaps]
+    if not any(is_gap_of_pandas):
         return objects
-    gaps[is_of_pandas] = np.nan
+    gaps[is_gap_of_pandas] = np.nan
     values[is_gap] = gaps
     if isinstance(objects, np.ndarray):
         return values
     return pandas.Series(values, objects.index, dtype=object, name=objects.name)
 
 
-def _labelled(X) -> Iterable[tuple]:
+def labels_of(table: Table) -> list:
+    """Names of the columns of a table, or their places where they have no names."""
+    return list(table.columns if hasattr(table, "columns") else range(table.shape[1]))
+
+
+def _labelled_columns(X: Table) -> Iterable[tuple[Any, Column]]:
     """Columns of a table, with their names or places."""
     return X.items() if hasattr(X, "columns") else enumerate(X.T)
 
 
-def labels_by_kind(X) -> dict[str, list]:
+def labels_by_kind(X: Table) -> dict[str, list]:
     """Names, or places, of the columns of a table, by what the columns hold."""
-    if issparse(X) or (isinstance(X, np.ndarray) and X.dtype.kind in "biuf"):
+    is_numeric_array = isinstance(X, np.ndarray) and X.dtype.kind in _NUMERIC_LETTERS
+    if issparse(X) or is_numeric_array:
         return {NUMBERS: list(range(X.shape[1]))}
     labels: dict[str, list] = {}
-    for label, column in _labelled(X):
+    for label, column in _labelled_columns(X):
         labels.setdefault(column_kind(column), []).append(label)
     return labels
 
 
-def labels_of_infinite(X) -> list:
+def labels_of_infinite(X: Table) -> list:
     """Names, or places, of the columns of numbers among which are infinite ones."""
     if issparse(X):
         return []
     return [
         label
-        for label, column in _labelled(X)
+        for label, column in _labelled_columns(X)
         if column_kind(column) == NUMBERS and np.isinf(_as_floats(column)).any()
     ]
 
 
-def _as_floats(column) -> np.ndarray:
+def _as_floats(column: Column) -> np.ndarray:
     """The numbers of a column without its gaps."""
     values = np.asarray(column)
     if values.dtype != object:
@@ -246,58 +313,58 @@ def _as_floats(column) -> np.ndarray:
     return np.array([value for value in values if not _is_gap(value)], np.float64)
 
 
-def column_kind(column) -> str:
+def column_kind(column: Column) -> str:
     """What a column holds: `TEXTS`, say, or names of types in words."""
-    kind = _OF_DTYPE.get(getattr(column.dtype, "kind", "O"))
-    if kind is not None:
-        return kind
+    kind_of_dtype = _KIND_OF_LETTER.get(getattr(column.dtype, "kind", "O"))
+    if kind_of_dtype is not None:
+        return kind_of_dtype
     types = {type(value) for value in column if not _is_gap(value)}
-    if any(issubclass(own, str) for own in types):
+    # A column that has both texts and numbers is one of texts.
+    if any(issubclass(type_, str) for type_ in types):
         return TEXTS
-    for kind, known in _OF_TYPE.items():
-        if all(issubclass(own, known) for own in types):
+    for kind, types_of_kind in _TYPES_OF_KIND.items():
+        if all(issubclass(type_, types_of_kind) for type_ in types):
             return kind
-    return f"values of the types {sorted(own.__name__ for own in types)}"
+    return f"values of the types {sorted(type_.__name__ for type_ in types)}"
 
 
-def _is_gap(value) -> bool:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, float | np.datetime64 | np.timedelta64) and value != value
+# ---- what is refused -----------------------------------------------------------------
 
 
-def check_no_times(X) -> None:
+def check_no_times(X: Any) -> None:
     """Raise ColumnsError for columns of dates or time spans."""
     for kind in (DATES, TIME_SPANS):
-        _raise_of(kind, _labels_in_table(X).get(kind))
+        _refuse(kind, _labels_in_table(X).get(kind))
 
 
-def check_numbers_or_texts(X) -> None:
+def check_numbers_or_texts(X: Any) -> None:
     """Raise ColumnsError for columns that hold neither finite numbers nor texts."""
     by_kind = _labels_in_table(X)
     for kind, labels in by_kind.items():
         if kind not in (NUMBERS, TEXTS):
-            _raise_of(kind, labels)
+            _refuse(kind, labels)
     if by_kind or hasattr(X, "iloc"):
-        _raise_of(INFINITE, labels_of_infinite(X))
+        _refuse(INFINITE, labels_of_infinite(X))
 
 
-def _labels_in_table(X) -> dict[str, list]:
+def _labels_in_table(X: Any) -> dict[str, list]:
     """Labels by kind of a table, or of an array of objects; none if all are numbers."""
     if hasattr(X, "iloc"):
-        kinds = {getattr(dtype, "kind", "O") for dtype in X.dtypes}
-        return {} if kinds <= set("biuf") else labels_by_kind(X)
+        letters = {getattr(dtype, "kind", "O") for dtype in X.dtypes}
+        return {} if letters <= _NUMERIC_LETTERS else labels_by_kind(X)
     is_array = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OMm"
     return labels_by_kind(X) if is_array else {}
 
 
-def _raise_of(kind: str, labels: list | None) -> None:
+def _refuse(kind: str, labels: list | None) -> None:
+    """Raise ColumnsError if there are columns that hold something of a kind."""
     if labels:
-        remedy = REMEDIES.get(kind, "Leave them out, or make numbers of them.")
-        raise ColumnsError(f"Columns {labels[:5]} hold {kind}. {remedy}")
+        raise ColumnsError(
+            f"Columns {labels[:5]} hold {kind}. {REMEDIES.get(kind, OTHER_REMEDY)}"
+        )
 
 
-def _check_names(names) -> None:
+def _check_names(names: Sequence) -> None:
     """Raise ColumnsError for names of columns that are no names to scikit-learn."""
     if len(set(names)) < len(names):
         raise ColumnsError("two columns have the same name.")
@@ -309,7 +376,10 @@ def _check_names(names) -> None:
         )
 
 
-def as_rows(X):
+# ---- rows of any form ----------------------------------------------------------------
+
+
+def as_rows(X: Any) -> Table:
     """What users give as rows: tables stay, all else becomes an array."""
     if hasattr(X, "to_pandas"):
         X = X.to_pandas()
@@ -324,21 +394,33 @@ def as_rows(X):
         )
     if issparse(X):
         return check_array(X, accept_sparse="csr", ensure_all_finite="allow-nan")
-    given = np.asarray(X) if hasattr(X, "__array__") else np.array(X, dtype=object)
-    if given.dtype.kind in "OUS" and given.ndim == 2:
-        given = with_nan(given.astype(object))
-        if any(map(_is_text, given.T)):
-            return given
-        check_no_times(given)
-        given = np.array(given.tolist())  # whole numbers of lists stay such
-    elif given.dtype.kind in "Mm" and given.ndim == 2:
-        check_no_times(given)
-    kept = None if given.dtype.kind in "biu" else [np.float64, np.float32]
-    return check_array(given, dtype=kept, ensure_all_finite="allow-nan")
+    # Of lists, objects first: numpy would make texts of numbers beside them.
+    array = np.asarray(X) if hasattr(X, "__array__") else np.array(X, dtype=object)
+    return _array_of_rows(array)
 
 
-def numbers(X, *, sparse=False):
+def _array_of_rows(array: np.ndarray) -> np.ndarray:
+    """An array as it is if it holds texts, else of numbers."""
+    if array.ndim == 2 and array.dtype.kind in "OUS":
+        objects = with_nan(array.astype(object))
+        if any(map(_has_text, objects.T)):
+            return objects
+        check_no_times(objects)
+        array = np.array(objects.tolist())  # whole numbers of lists stay such
+    elif array.ndim == 2 and array.dtype.kind in "Mm":
+        check_no_times(array)
+    is_of_whole_numbers = array.dtype.kind in "biu"
+    return check_array(
+        array,
+        dtype=None if is_of_whole_numbers else [np.float64, np.float32],
+        ensure_all_finite="allow-nan",
+    )
+
+
+def numbers(X: Any, *, sparse: bool = False) -> np.ndarray | sparray | spmatrix:
     """Rows as float64, dense unless ``sparse``; NaN are missing values."""
-    X = X.toarray() if issparse(X) and not sparse else X
-    known = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
-    return check_array(X, accept_sparse="csc", **known)
+    if issparse(X) and not sparse:
+        X = X.toarray()
+    return check_array(
+        X, accept_sparse="csc", dtype=np.float64, ensure_all_finite="allow-nan"
+    )

@@ -1,13 +1,14 @@
 """Columns that a ColumnTransformer of a front takes by what they hold."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from ..compat import get_column_indices
-from ._columns import Columns, ColumnsError
+from ._columns import Columns, ColumnsError, Table
 
 _KINDS = ("numbers", "texts")
 
@@ -55,7 +56,7 @@ class ColumnsOf:
         self.kind = kind
         self.without = tuple(without)
 
-    def __call__(self, X) -> list:
+    def __call__(self, X: Table) -> list:
         return self._chosen(Columns.of(X))
 
     def _chosen(self, columns: Columns) -> list:
@@ -75,10 +76,13 @@ class ColumnsOf:
     def _from_content(cls, content: Mapping) -> "ColumnsOf":
         """Inverse of `_as_content`; ValueError or TypeError for all else."""
         if set(content) != {"kind", "without"}:
-            raise ValueError(f"columns are chosen by {sorted(content)!r:.80}")
+            raise ValueError(
+                f"columns are chosen by {sorted(content)!r:.80}, not by 'kind' and "
+                "'without'"
+            )
         return cls(content["kind"], content["without"])
 
-    def __eq__(self, other) -> bool:
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, ColumnsOf) and vars(self) == vars(other)
 
     def __hash__(self) -> int:
@@ -89,7 +93,7 @@ class ColumnsOf:
         return f"ColumnsOf({self.kind!r}{without})"
 
 
-def has_columns_of(transformer) -> bool:
+def has_columns_of(transformer: BaseEstimator | str | None) -> bool:
     """Whether some columns of a transformer are chosen by what they hold."""
     if isinstance(transformer, Pipeline):
         return any(has_columns_of(step) for _, step in transformer.steps)
@@ -103,7 +107,9 @@ def has_columns_of(transformer) -> bool:
     return False
 
 
-def with_columns_listed(transformer, columns: Columns):
+def with_columns_listed(
+    transformer: BaseEstimator | str | None, columns: Columns
+) -> BaseEstimator | str | None:
     """The transformer with lists of columns in place of each `ColumnsOf`.
 
     A branch that gets no column is left out. Only what sees the columns of the rows
@@ -113,8 +119,11 @@ def with_columns_listed(transformer, columns: Columns):
         return transformer
     listed = copy.copy(transformer)
     if isinstance(transformer, Pipeline):
-        (name, first), *rest = transformer.steps
-        listed.steps = [(name, with_columns_listed(first, columns)), *rest]
+        (name, first_step), *later_steps = transformer.steps
+        listed.steps = [
+            (name, with_columns_listed(first_step, columns)),
+            *later_steps,
+        ]
     elif isinstance(transformer, FeatureUnion):
         listed.transformer_list = [
             (name, with_columns_listed(step, columns))
@@ -127,13 +136,17 @@ def with_columns_listed(transformer, columns: Columns):
     return listed
 
 
-def _listed_branches(transformer: ColumnTransformer, columns: Columns):
+def _listed_branches(
+    transformer: ColumnTransformer, columns: Columns
+) -> Iterator[tuple]:
+    """Name, step and list of columns of each branch that gets a column."""
     for name, step, chosen in transformer.transformers:
+        listed = chosen
         if isinstance(chosen, ColumnsOf):
-            chosen = chosen._chosen(columns)
-            if not chosen:
+            listed = chosen._chosen(columns)
+            if not listed:
                 continue
         if has_columns_of(step):
-            places = get_column_indices(columns.example(), chosen)
+            places = get_column_indices(columns.example(), listed)
             step = with_columns_listed(step, columns.part(places))
-        yield name, step, chosen
+        yield name, step, listed

@@ -19,15 +19,17 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.preprocessing import PowerTransformer
 
+from ._columns import Table
 from ._powers import POWERS
 from ._statistics import STATISTICS
 
 # How many times as many rows there may be in all as at a node. A scale is a root of
 # squares over rows, which many made-up rows would make as small as a server likes.
 MOST_TIMES_MORE_ROWS = 1e4
-# Relative error of sums that were added in another order.
+# Relative error of sums that were added in another order, of float32 too.
 _ROUNDING = 1e-5
-# Squares after a power lie between those that nodes told of neighbouring powers.
+# The same of squares after a power, which are interpolated between those that nodes
+# told at neighbouring powers.
 _BETWEEN_POWERS = 0.05
 
 
@@ -35,8 +37,7 @@ _BETWEEN_POWERS = 0.05
 class NodeRows:
     """Rows of a node as they enter a step, and what is agreed of their columns."""
 
-    # {array-like, sparse matrix} of shape (n_rows, n_columns)
-    table: object
+    table: Table  # (n_rows, n_columns)
     # Agreed bounds of the columns, (2, n_columns), NaN where there are none.
     bounds: np.ndarray
     # A node tells nothing of columns that have fewer known values.
@@ -53,8 +54,8 @@ class NodeRows:
 
 def columns_differ(state: Mapping, rows: NodeRows) -> str:
     """Compare the sums of columns of all rows with those of a node's rows."""
-    told = rows.tell("columns")
-    return _too_small_sums(state, told, slack=_ROUNDING)
+    node_sums = rows.tell("columns")
+    return _too_small_sums(state, node_sums, slack=_ROUNDING)
 
 
 def powers_differ(fitted: PowerTransformer, state: Mapping, rows: NodeRows) -> str:
@@ -66,13 +67,13 @@ def powers_differ(fitted: PowerTransformer, state: Mapping, rows: NodeRows) -> s
     for name, value in vars(fitted).items():
         if name.endswith("_"):
             setattr(plain, name, value)
-    told = STATISTICS["columns"].tell(plain.transform(rows.table), rows.min_rows)
-    return _too_small_sums(state, told, slack=_BETWEEN_POWERS)
+    node_sums = STATISTICS["columns"].tell(plain.transform(rows.table), rows.min_rows)
+    return _too_small_sums(state, node_sums, slack=_BETWEEN_POWERS)
 
 
-def _too_small_sums(state: Mapping, told: Mapping, *, slack: float) -> str:
-    """Compare counts, means and squares of columns with those that a node tells."""
-    counts = told["counts"]
+def _too_small_sums(state: Mapping, node_sums: Mapping, *, slack: float) -> str:
+    """Compare counts, means and squares of columns with those of a node's rows."""
+    counts = node_sums["counts"]
     if np.any((state["counts"] > MOST_TIMES_MORE_ROWS * counts) & (counts > 0)):
         return (
             f"it is of more than {MOST_TIMES_MORE_ROWS:g} times as many rows as there "
@@ -80,9 +81,11 @@ def _too_small_sums(state: Mapping, told: Mapping, *, slack: float) -> str:
         )
     if np.any(state["counts"] * (1.0 + _ROUNDING) < counts):
         return "it is of fewer rows than there are at this node"
-    squares = told["squares"] + counts * (told["means"] - state["means"]) ** 2
+    # Of the node's rows about the mean of all rows.
+    shifts = node_sums["means"] - state["means"]
+    squares = node_sums["squares"] + counts * shifts**2
     # Columns of large numbers have their means to so many digits only.
-    noise = counts * (_ROUNDING * told["means"]) ** 2
+    noise = counts * (_ROUNDING * node_sums["means"]) ** 2
     is_wrong = squares > state["squares"] * (1.0 + slack) + noise
     if not is_wrong.any():
         return ""
@@ -94,8 +97,10 @@ def _too_small_sums(state: Mapping, told: Mapping, *, slack: float) -> str:
 
 def axes_differ(state: Mapping, rows: NodeRows) -> str:
     """Compare variances along axes with those of a node's rows."""
-    told = rows.tell("scatter")
-    n_rows, axes = told["n_rows"], np.asarray(state["axes"])
+    node_sums = rows.tell("scatter")
+    n_rows = node_sums["n_rows"]
+    mean = node_sums["mean"]
+    axes = np.asarray(state["axes"])
     if state["n_rows"] > MOST_TIMES_MORE_ROWS * n_rows:
         return (
             f"it is of more than {MOST_TIMES_MORE_ROWS:g} times as many rows as there "
@@ -103,14 +108,14 @@ def axes_differ(state: Mapping, rows: NodeRows) -> str:
         )
     if not np.allclose(axes @ axes.T, np.eye(len(axes)), atol=1e-6):
         return "its axes are not orthogonal, or not of length 1"
-    upper = np.zeros((len(told["mean"]), len(told["mean"])))
-    upper[np.triu_indices(len(upper))] = told["triangle"]
+    upper = np.zeros((len(mean), len(mean)))
+    upper[np.triu_indices(len(upper))] = node_sums["triangle"]
     scatter = upper + np.triu(upper, 1).T
     # Squares of the node's scores on each axis, about the mean of all rows.
     squares = np.einsum("ij,jk,ik->i", axes, scatter, axes)
-    squares += n_rows * (axes @ (told["mean"] - state["mean"])) ** 2
+    squares += n_rows * (axes @ (mean - state["mean"])) ** 2
     largest = np.asarray(state["values"])[: len(axes)] * (state["n_rows"] - 1.0)
-    noise = n_rows * (_ROUNDING * np.abs(told["mean"]).max(initial=0.0)) ** 2
+    noise = n_rows * (_ROUNDING * np.abs(mean).max(initial=0.0)) ** 2
     is_wrong = squares > largest + _ROUNDING * largest.max(initial=0.0) + noise
     if not is_wrong.any():
         return ""
@@ -122,11 +127,11 @@ def axes_differ(state: Mapping, rows: NodeRows) -> str:
 
 def extremes_differ(state: Mapping, rows: NodeRows) -> str:
     """Compare the smallest and largest values of all rows with a node's own."""
-    told = rows.tell("extremes")
-    slack = _ROUNDING * (np.abs(told["low"]) + np.abs(told["high"]))
+    extremes = rows.tell("extremes")
+    slack = _ROUNDING * (np.abs(extremes["low"]) + np.abs(extremes["high"]))
     # Columns without any value are NaN, which is neither.
-    is_wrong = told["low"] < np.asarray(state["low"]) - slack
-    is_wrong |= told["high"] > np.asarray(state["high"]) + slack
+    is_wrong = extremes["low"] < np.asarray(state["low"]) - slack
+    is_wrong |= extremes["high"] > np.asarray(state["high"]) + slack
     if not is_wrong.any():
         return ""
     return (
@@ -137,10 +142,10 @@ def extremes_differ(state: Mapping, rows: NodeRows) -> str:
 
 def quantiles_differ(quantiles: Sequence, rows: NodeRows) -> str:
     """Compare quantiles, (n_ranks, n_columns), with the bounds that are agreed."""
-    values = np.asarray(quantiles, dtype=float)  # None, of no value, is NaN
+    numbers = np.asarray(quantiles, dtype=float)  # None, of no value, is NaN
     low, high = rows.bounds
     slack = _ROUNDING * (np.abs(low) + np.abs(high))
-    is_wrong = np.any((values < low - slack) | (values > high + slack), axis=0)
+    is_wrong = np.any((numbers < low - slack) | (numbers > high + slack), axis=0)
     if not is_wrong.any():
         return ""
     return (

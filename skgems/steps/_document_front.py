@@ -1,22 +1,28 @@
-"""A front of documents: a vectorizer that learns nothing from rows."""
+"""A front of documents: a vectorizer that learns nothing from rows.
+
+It hashes words to columns, so that all nodes have the same one without a message. Its
+parameters travel, and a node takes those only that cannot keep it busy for long or have
+it read files.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Any
 
 import joblib
+from scipy.sparse import csr_matrix
 from sklearn.base import BaseEstimator, clone
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from ._columns import Columns, ColumnsError
-from ._documents import are_documents, as_documents
-from ._front import Front
+from ._documents import Documents, are_documents, as_documents
+from ._front import Front, thawed
 from ._kind import NotPooledError
 
-# Columns of numbers at most: the default of scikit-learn.
+# Columns that hashes may lead to, at most: scikit-learn's default.
 _MOST_FEATURES = 2**20
 # Words, or characters, that one feature may be made of: a request that asks for more
 # would keep a node busy for long.
@@ -24,7 +30,7 @@ _MOST_IN_A_ROW = 10
 # Those of a front in a message, of which a vectorizer needs the first alone.
 _FIELDS = {"tree", "bounds", "states", "columns", "fitted"}
 # Documents have no columns: all that is known of them is that they are no numbers.
-_NO_COLUMNS = Columns(None, None, (True,), "float64")
+_NO_COLUMNS = Columns(n=None, names=None, text=(True,), dtype="float64")
 
 
 def _is_size(value: object) -> bool:
@@ -44,18 +50,27 @@ def _is_bool(value: object) -> bool:
     return isinstance(value, bool)
 
 
-def _one_of(*values: str | None) -> Callable[[object], bool]:
-    return lambda value: value is None or isinstance(value, str) and value in values
+def _one_of(*words: str) -> Callable[[object], bool]:
+    """A check that a value is one of some words, or None."""
+    return lambda value: value is None or (isinstance(value, str) and value in words)
 
 
-# Vectorizers by name, and their parameters that can be sent, each with what its value
-# may be. All others stay as they are by default: functions cannot be sent, a pattern
-# of words may take for ever on some texts, and input="filename" would read files of
-# the node.
-_KINDS: Mapping[str, tuple[type, Mapping[str, Callable[[object], bool]]]] = {
-    "HashingVectorizer": (
-        HashingVectorizer,
-        {
+@dataclass(frozen=True, kw_only=True)
+class _Vectorizer:
+    """A class of vectorizers, and what values its parameters may have."""
+
+    type_: type
+    # By parameter that can be sent, whether a value of it is allowed.
+    allows: Mapping[str, Callable[[object], bool]]
+
+
+# Vectorizers by name. Parameters that are not listed stay as they are by default:
+# functions cannot be sent, a pattern of words may take for ever on some texts, and
+# input="filename" would read files of the node.
+_KINDS: Mapping[str, _Vectorizer] = {
+    "HashingVectorizer": _Vectorizer(
+        type_=HashingVectorizer,
+        allows={
             "n_features": _is_size,
             "ngram_range": _is_range,
             "analyzer": _one_of("word", "char", "char_wb"),
@@ -67,9 +82,9 @@ _KINDS: Mapping[str, tuple[type, Mapping[str, Callable[[object], bool]]]] = {
             "alternate_sign": _is_bool,
         },
     ),
-    "FeatureHasher": (
-        FeatureHasher,
-        {
+    "FeatureHasher": _Vectorizer(
+        type_=FeatureHasher,
+        allows={
             "n_features": _is_size,
             "input_type": _one_of("dict", "pair", "string"),
             "alternate_sign": _is_bool,
@@ -86,31 +101,32 @@ class DocumentFront(Front):
     def of(cls, transformer: BaseEstimator) -> "DocumentFront":
         """That of a vectorizer; NotPooledError if it learns from rows."""
         kind = type(transformer).__name__
-        if kind not in _KINDS or type(transformer) is not _KINDS[kind][0]:
+        if kind not in _KINDS or type(transformer) is not _KINDS[kind].type_:
             raise NotPooledError(
                 f"{kind} learns from rows, so that it is not the same at all nodes. A "
                 "front of documents is HashingVectorizer, or FeatureHasher of dicts. "
                 "EnsembleAggregator lets pipelines vote that begin with any vectorizer."
             )
-        allowed = _KINDS[kind][1]
-        for name, value in _changed(transformer).items():
-            if name not in allowed or not allowed[name](value):
+        allows = _KINDS[kind].allows
+        for name, value in _changed_params(transformer).items():
+            if name not in allows or not allows[name](value):
                 raise NotPooledError(
                     f"front={kind}({name}={value!r:.80}) cannot be sent to nodes. "
                     f"Leave {name} as it is by default; parameters that can be set, to "
-                    f"texts and numbers, are {', '.join(allowed)}."
+                    f"texts and numbers, are {', '.join(allows)}."
                 )
         return cls(transformer, columns=_NO_COLUMNS)
 
     @property
     def kind(self) -> str:
+        """The name of the vectorizer's class."""
         return type(self.transformer).__name__
 
     @property
     def agreed(self) -> dict:
         params = {
             name: list(value) if isinstance(value, tuple) else value
-            for name, value in _changed(self.transformer).items()
+            for name, value in _changed_params(self.transformer).items()
         }
         return {"tree": {"kind": self.kind, "params": params}, "bounds": None}
 
@@ -133,7 +149,7 @@ class DocumentFront(Front):
     def fitted(self) -> BaseEstimator:
         return clone(self.transformer)
 
-    def rows(self, X):
+    def rows(self, X: Any) -> Documents:
         """Documents; ColumnsError for rows of numbers or of columns."""
         if not are_documents(X):
             raise ColumnsError(
@@ -143,8 +159,8 @@ class DocumentFront(Front):
             )
         return as_documents(X)
 
-    def transform(self, X):
-        """Rows of numbers, sparse, shape (n_rows, n_features)."""
+    def transform(self, X: Any) -> csr_matrix:
+        """Rows of numbers, (n_rows, n_features)."""
         documents = self.rows(X)
         try:
             return self.fitted.transform(documents)
@@ -155,27 +171,26 @@ class DocumentFront(Front):
                 "numbers. Leave these rows out, or give them an empty document."
             ) from None
 
-    def left_of(self, member, name: str = "estimator"):
+    def left_of(self, member: BaseEstimator, name: str = "estimator") -> BaseEstimator:
         """What comes after an equal vectorizer in a pipeline; else the member."""
-        pipeline = member.estimator if isinstance(member, FrozenEstimator) else member
+        pipeline = thawed(member)
         if not isinstance(pipeline, Pipeline) or len(pipeline) < 2:
             return member
-        first = pipeline.steps[0][1]
-        first = first.estimator if isinstance(first, FrozenEstimator) else first
-        is_equal = type(first) is type(self.transformer) and (
-            _changed(first) == _changed(self.transformer)
+        first_step = thawed(pipeline.steps[0][1])
+        is_equal = type(first_step) is type(self.transformer) and (
+            _changed_params(first_step) == _changed_params(self.transformer)
         )
         return pipeline[1:] if is_equal else member
 
 
-def _changed(vectorizer: BaseEstimator) -> dict:
+def _changed_params(vectorizer: BaseEstimator) -> dict:
     """Parameters that are not defaults."""
-    usual = type(vectorizer)().get_params(deep=False)
+    defaults = type(vectorizer)().get_params(deep=False)
     params = _with_tuples(vectorizer.get_params(deep=False))
     return {
         name: value
         for name, value in params.items()
-        if type(value) is not type(usual[name]) or not value == usual[name]
+        if type(value) is not type(defaults[name]) or not value == defaults[name]
     }
 
 
@@ -186,14 +201,16 @@ def front_of_content(content: Mapping) -> Front:
     if not isinstance(kind, str) or kind not in _KINDS:
         return Front.from_content(content)
     _check_fields(content)
-    vectorizer, allowed = _KINDS[kind]
+    allows = _KINDS[kind].allows
     params = tree.get("params", {})
-    if not isinstance(params, Mapping) or not params.keys() <= allowed.keys():
-        raise ValueError(f"is no front: {kind} has the parameters {sorted(allowed)}")
-    return DocumentFront.of(vectorizer().set_params(**_with_tuples(params)))
+    if not isinstance(params, Mapping) or not params.keys() <= allows.keys():
+        raise ValueError(f"is no front: {kind} has the parameters {sorted(allows)}")
+    vectorizer = _KINDS[kind].type_()
+    return DocumentFront.of(vectorizer.set_params(**_with_tuples(params)))
 
 
 def _check_fields(content: Mapping) -> None:
+    """Raise ValueError for what a front of documents has not."""
     if content.get("bounds") is not None or content.get("states"):
         raise ValueError("is no front: a vectorizer has neither bounds nor states")
     if not (content.keys() <= _FIELDS and content["tree"].keys() <= {"kind", "params"}):

@@ -1,27 +1,34 @@
 """Documents: rows that are one text, dict or list of words each, and no table."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 from scipy.sparse import issparse
 
-# Kinds of arrays that hold numbers or truth values.
+if TYPE_CHECKING:  # pandas is an extra
+    import pandas
+
+# Documents, one a row, (n_rows,).
+Documents = Union["pandas.Series", np.ndarray]  # noqa: UP007
+
+# Letters of the dtypes of arrays that hold numbers or truth values.
 NUMBERS = "biuf"
 
 
-def are_documents(X) -> bool:
+def are_documents(X: Any) -> bool:
     """Whether each row is one text, dict or list of words, as vectorizers take it."""
     vector = _as_vector(X)
     return vector is not None and any(map(_is_document, vector))
 
 
-def as_documents(X):
+def as_documents(X: Any) -> Documents:
     """Documents as an array (n_rows,), or as the Series that they are."""
     return X if hasattr(X, "iloc") else _as_vector(X)
 
 
-def _as_vector(X):
-    """One value a row, shape (n_rows,); None where rows have columns or are numbers."""
+def _as_vector(X: Any) -> Documents | None:
+    """One value a row, (n_rows,); None where rows have columns or are numbers."""
     if isinstance(X, list | tuple):
         return None if _is_table(X) else np.fromiter(X, dtype=object, count=len(X))
     if getattr(X, "ndim", 0) != 1 or issparse(X):
@@ -42,6 +49,7 @@ def _is_table(rows: list | tuple) -> bool:
 
 
 def _is_document(row: object) -> bool:
+    # Words may have weights, as FeatureHasher takes them: pairs of word and number.
     if isinstance(row, list | tuple | set | frozenset | np.ndarray):
         words = (word[0] if isinstance(word, tuple) and word else word for word in row)
         return any(isinstance(word, str | bytes) for word in words)

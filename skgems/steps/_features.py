@@ -1,4 +1,10 @@
-"""Random features: columns that a linear model needs to be a kernel machine."""
+"""Random features: columns that a linear model needs to be a kernel machine.
+
+Of kind "fourier" they are z_j(x) = sqrt(2 / n) cos(w_j x + b_j), with normal w_j of
+variance 2 gamma and phases b_j that are uniform, so that
+
+    z(x) z(x')  is on average  exp(-gamma |x - x'|^2).
+"""
 
 from numbers import Integral, Real
 
@@ -101,13 +107,17 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """
         self._validate_params()
         X = validate_data(self, X, dtype=[np.float64, np.float32])
-        rng, d, n = check_random_state(self.random_state), X.shape[1], self.n_components
+        rng = check_random_state(self.random_state)
+        d = X.shape[1]
+        n = self.n_components
         gamma = 0.5 / d if self.gamma == "auto" else self.gamma
+        # exp(-gamma |x|^2) is the mean of cos(w x) over w of this variance, for each
+        # of its numbers (Rahimi and Recht).
         self.weights_ = rng.normal(size=(d, n)) * np.sqrt(2.0 * gamma)
-        fourier = self.kind == "fourier"
-        self.offsets_ = (
-            rng.uniform(0.0, 2.0 * np.pi, n) if fourier else rng.normal(size=n)
-        )
+        if self.kind == "fourier":
+            self.offsets_ = rng.uniform(0.0, 2.0 * np.pi, n)
+        else:
+            self.offsets_ = rng.normal(size=n)
         self._n_features_out = n + d * self.passthrough
         return self
 
@@ -134,6 +144,7 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Z += self.offsets_.astype(X.dtype)
         if self.kind == "fourier":
             np.cos(Z, out=Z)
+            # The square of a cosine of random phase is 1 / 2 on average.
             Z *= np.sqrt(2.0 / self.n_components).astype(X.dtype)
         else:
             np.maximum(Z, 0.0, out=Z)

@@ -15,9 +15,13 @@ A node judges its columns by its own rows and tells no more than a word for each
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import issparse, spmatrix
+
+if TYPE_CHECKING:  # pandas is an extra
+    import pandas
 
 # What a node says of a column.
 IDENTIFIES = "identifies rows"
@@ -37,8 +41,9 @@ _FEWEST_TEXTS = 20
 # in whatever order they stand; and where they rise, or fall, from each row to the next,
 # as they do if a table was sorted by them.
 _CHANCE_OF_NO_TIES = 1e-4
-_CHANCE_IN_ORDER = 0.05
-# Rows from which on these chances are reached, if rows are numbered without a gap.
+_CHANCE_IN_ORDER = 0.05  # a weaker proof will do, since the order is another
+# Rows from which on these chances are reached, if rows are numbered without a gap: n
+# rows have R = n possible numbers, and exp(-(n - 1) / 2) is small enough.
 _FEWEST_NUMBERS = 20
 _FEWEST_IN_ORDER = 7  # where they rise or fall
 # Rows that are looked at before all others, among which most measurements have ties or
@@ -46,7 +51,7 @@ _FEWEST_IN_ORDER = 7  # where they rise or fall
 _LOOKED_AT_FIRST = 64
 
 
-def column_roles(X) -> tuple[str, ...]:
+def column_roles(X: "pandas.DataFrame | np.ndarray | spmatrix") -> tuple[str, ...]:
     """What the rows of one node say of each column, one of `ROLES`."""
     if issparse(X):  # a column of identifiers has no zeros to leave out
         return (DESCRIBES,) * X.shape[1]
@@ -62,9 +67,10 @@ def agreed_roles(roles_by_node: Sequence[Sequence[str]]) -> tuple[str, ...]:
     rows do not vote.
     """
     agreed = []
-    for told in zip(*roles_by_node, strict=True):
-        n_identify, n_in_order = told.count(IDENTIFIES), told.count(IN_ORDER)
-        n_describe = told.count(DESCRIBES)
+    for roles in zip(*roles_by_node, strict=True):  # of one column
+        n_identify = roles.count(IDENTIFIES)
+        n_in_order = roles.count(IN_ORDER)
+        n_describe = roles.count(DESCRIBES)
         if n_identify > n_describe:
             agreed.append(IDENTIFIES)
         elif n_identify + n_in_order > n_describe:
@@ -85,49 +91,51 @@ def role_of_categories(counts: np.ndarray) -> str:
     return IDENTIFIES if n_single >= _SHARE_OF_SINGLE_TEXTS * n_rows else DESCRIBES
 
 
-def _role(values: np.ndarray) -> str:
-    if values.dtype.kind == "O":
-        texts = [value for value in values if isinstance(value, str)]
+def _role(column: np.ndarray) -> str:
+    """What the values of a column, (n_rows,), say of it."""
+    if column.dtype.kind == "O":
+        texts = [value for value in column if isinstance(value, str)]
         if texts:
             return role_of_categories(np.array(list(Counter(texts).values())))
-        values = _as_floats(values)
-    if values.dtype.kind not in "iuf":
+        column = _as_floats(column)
+    if column.dtype.kind not in "iuf":
         return DESCRIBES
-    if values.dtype.kind == "f":
-        values = values[np.isfinite(values)]
-    return _role_of_numbers(values)
+    if column.dtype.kind == "f":
+        column = column[np.isfinite(column)]
+    return _role_of_numbers(column)
 
 
-def _as_floats(values: np.ndarray) -> np.ndarray:
+def _as_floats(objects: np.ndarray) -> np.ndarray:
     """Numbers among objects, such as those of a column with pandas.NA."""
     numbers = [
         value
-        for value in values
+        for value in objects
         if isinstance(value, int | float | np.number) and not isinstance(value, bool)
     ]
     return np.array(numbers, dtype=np.float64)
 
 
-def _role_of_numbers(values: np.ndarray) -> str:
-    if _has_ties_or_fractions(values[:_LOOKED_AT_FIRST]):
+def _role_of_numbers(column: np.ndarray) -> str:
+    """What finite numbers say; the module's head has the chance of no ties."""
+    if _has_ties_or_fractions(column[:_LOOKED_AT_FIRST]):
         return DESCRIBES
-    if _has_ties_or_fractions(values):
+    if _has_ties_or_fractions(column):
         return DESCRIBES
-    n = len(values)
+    n = len(column)
     if n < _FEWEST_IN_ORDER:
         return UNCLEAR
-    distinct = np.sort(values)
-    n_possible = float(distinct[-1]) - float(distinct[0]) + 1.0
+    rising = np.sort(column)
+    n_possible = float(rising[-1]) - float(rising[0]) + 1.0
     chance_of_no_ties = np.exp(-n * (n - 1) / (2.0 * n_possible))
     if chance_of_no_ties < _CHANCE_OF_NO_TIES:
         return IDENTIFIES
-    if np.array_equal(values, distinct) or np.array_equal(values[::-1], distinct):
-        has_equal_steps = len(np.unique(np.diff(distinct))) == 1
+    if np.array_equal(column, rising) or np.array_equal(column[::-1], rising):
+        has_equal_steps = len(np.unique(np.diff(rising))) == 1
         if has_equal_steps or chance_of_no_ties < _CHANCE_IN_ORDER:
             return IDENTIFIES
         return IN_ORDER
     return UNCLEAR if n < _FEWEST_NUMBERS else DESCRIBES
 
 
-def _has_ties_or_fractions(values: np.ndarray) -> bool:
-    return len(np.unique(values)) < len(values) or bool(np.any(values % 1 != 0))
+def _has_ties_or_fractions(column: np.ndarray) -> bool:
+    return len(np.unique(column)) < len(column) or bool(np.any(column % 1 != 0))

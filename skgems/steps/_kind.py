@@ -10,11 +10,12 @@ To add a step, subclass `Kind` in ``_kinds.py`` and list it in `KINDS` there.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
+from ._columns import Table
 from ._contradictions import NodeRows
 
 # Letters of the types of arrays that hold real numbers.
@@ -97,7 +98,7 @@ class Kind:
         """Return the state, given the statistic of all rows."""
         return dict(pooled)
 
-    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
+    def fit(self, step: BaseEstimator, example: Table, state: Mapping) -> BaseEstimator:
         """Return the step fitted to a state; ``example`` is a row that may enter it."""
         return clone(step).fit(example)
 
@@ -129,7 +130,7 @@ class Kind:
 
     def check_state(self, step: BaseEstimator, state: Mapping) -> None:
         """Raise ValueError for a state that has not the fields that are declared."""
-        check_fields(type(step).__name__, self.fields_for(step), state)
+        check_fields(type(step).__name__, expected=self.fields_for(step), state=state)
 
     def contradiction(
         self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
@@ -160,7 +161,9 @@ class Kind:
         return False
 
 
-def check_fields(name: str, expected: Mapping[str, StateField], state: Mapping) -> None:
+def check_fields(
+    name: str, *, expected: Mapping[str, StateField], state: Mapping
+) -> None:
     """Raise ValueError unless a state has the expected fields, and no others.
 
     ``name`` says in the error whose state it is.

@@ -1,8 +1,14 @@
-"""The kinds of transformers that a front may have, each a `Kind`, and their table."""
+"""The kinds of transformers that a front may have, each a `Kind`, and their table.
+
+Most steps are fitted by their own ``fit``, to a few rows that are made up so that it
+finds what it would find in the rows of all nodes: two rows of the same extremes, say.
+That leaves scikit-learn to set all attributes. Where no such rows are, or they would
+cost digits, attributes are set afterwards.
+"""
 
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import eigh
@@ -21,7 +27,7 @@ from sklearn.kernel_approximation import (
 
 from ..compat import safe_indexing
 from ._backbone import Backbone
-from ._columns import Columns
+from ._columns import Columns, Table
 from ._contradictions import (
     NodeRows,
     axes_differ,
@@ -35,25 +41,29 @@ from ._kind import Kind, NotPooledError, StateField, check_fields
 from ._powers import LikeliestPowers
 from ._statistics import N_BINS, categories_told, identifiers_told
 
+if TYPE_CHECKING:  # pandas is an extra
+    import pandas
+
 _EPS = np.finfo(np.float64).eps
-# A gap between variances, relative to the largest, below which axes are anybody's.
-_GAP = 1e-9
+# A gap between two variances, relative to the largest one, below which the axes of both
+# are rounding's choice: the worst error of sums over some four million rows.
+_SMALLEST_GAP = 1e-9
 
-
-# What nodes tell of columns, as it is summed.
+# Fields of states that several kinds have. What nodes tell of columns, as it is summed:
 _SUMS_OF_COLUMNS = {
     "n_rows": StateField(says="The number of rows.", shape=()),
     "counts": StateField(says="The number of known values of each column."),
     "means": StateField(says="The mean of each column."),
     "squares": StateField(says="The sum of squares about the mean of each column."),
 }
-# Quantiles that are read off counts on a grid.
+# Quantiles that are read off counts on a grid:
 _QUANTILES = {
     "rows": StateField(
         says="Quantiles of each column, the smallest first.", shape=("rank", "column")
     ),
     "width": StateField(says="The width of a bin of each column."),
 }
+# The bounds of the values:
 _EXTREMES = {
     "low": StateField(says="The smallest value of each column."),
     "high": StateField(says="The largest value of each column."),
@@ -78,33 +88,40 @@ class _Seeded(Kind):
 
 
 class _RandomFeatures(_Seeded):
+    """RandomFeatures, which may hand the columns on beside its own."""
+
     def n_columns_out(self, step: BaseEstimator, n_columns: int, state: Mapping) -> int:
         return step.n_components + n_columns * step.passthrough
 
 
 class _PolynomialCountSketch(_Seeded):
+    """PolynomialCountSketch, which takes more room on the way than in the end."""
+
     def n_working_numbers(self, step: BaseEstimator, n_columns: int) -> int:
         # A sketch for each factor of the products, and its Fourier transform, whose
         # numbers are complex.
         return 3 * step.degree * step.n_components
 
 
-class _RBF(_Seeded):
+class _RBFSampler(_Seeded):
+    """RBFSampler, which with gamma="scale" looks at the variance of all numbers."""
+
     fields = _SUMS_OF_COLUMNS
 
     def statistic_for(self, step: BaseEstimator) -> str | None:
         return "columns" if step.gamma == "scale" else None
 
-    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
+    def fit(self, step: BaseEstimator, example: Table, state: Mapping) -> BaseEstimator:
         if not state:
             return super().fit(step, example, state)
-        counts, means = state["counts"], state["means"]
+        counts = state["counts"]
+        means = state["means"]
         mean = counts @ means / counts.sum()
         squares = state["squares"].sum() + counts @ (means - mean) ** 2
-        size = np.sqrt(squares / counts.sum())
+        deviation = np.sqrt(squares / counts.sum())
         # The same variance of all numbers, which is all that it looks at.
-        rows = np.full((2, len(means)), size) * [[1.0], [-1.0]]
-        return clone(step).fit(_alike(example, rows))
+        rows = np.full((2, len(means)), deviation) * [[1.0], [-1.0]]
+        return clone(step).fit(_in_form_of(example, rows))
 
     def contradiction(
         self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
@@ -113,24 +130,29 @@ class _RBF(_Seeded):
 
 
 class _StandardScaler(Kind):
+    """StandardScaler, of counts, means and squares."""
+
     by_column = True
     fields = _SUMS_OF_COLUMNS
 
     def statistic_for(self, step: BaseEstimator) -> str | None:
         return "columns" if step.with_mean or step.with_std else None
 
-    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
+    def fit(self, step: BaseEstimator, example: Table, state: Mapping) -> BaseEstimator:
         fitted = super().fit(step, example, state)
         if not state:
             return fitted
-        counts, n = state["counts"], np.maximum(state["counts"], 1.0)
+        counts = state["counts"]
+        divisors = np.maximum(counts, 1.0)
         n_seen = counts.astype(np.int64)
         fitted.n_samples_seen_ = n_seen[0] if np.ptp(counts) == 0 else n_seen
         fitted.mean_ = np.where(counts > 0, state["means"], np.nan)
         if step.with_std:
-            variances = np.where(counts > 0, state["squares"] / n, np.nan)
+            variances = np.where(counts > 0, state["squares"] / divisors, np.nan)
             # 1 for what is constant but for rounding, as scikit-learn has it.
-            rounding = n * _EPS * variances + (n * fitted.mean_ * _EPS) ** 2
+            rounding = (
+                divisors * _EPS * variances + (divisors * fitted.mean_ * _EPS) ** 2
+            )
             fitted.scale_ = np.where(variances <= rounding, 1.0, np.sqrt(variances))
             fitted.var_ = variances
         return fitted
@@ -141,7 +163,7 @@ class _StandardScaler(Kind):
         return columns_differ(state, rows)
 
 
-class _OfGrid(Kind):
+class _GridStep(Kind):
     """A step of quantiles, which counts on a grid give to within one bin."""
 
     by_column = True
@@ -155,6 +177,8 @@ class _OfGrid(Kind):
 
 
 class _SimpleImputer(Kind):
+    """SimpleImputer, of means, of how often values occur, or of counts on a grid."""
+
     by_column = True
     fields = {
         "values": StateField(
@@ -193,37 +217,38 @@ class _SimpleImputer(Kind):
     def state(self, step: BaseEstimator, pooled: Mapping) -> dict:
         if step.strategy == "most_frequent":
             columns = categories_told(pooled)
-            # The smallest of those that are equally frequent.
-            values = [
-                c["labels"][np.argmax(c["counts"])] if c["labels"] else None
-                for c in columns
-            ]
-            missing = [c["none"] + c["nan"] > 0 for c in columns]
-            return {"values": values, "missing": missing}
-        grid = {}
+            return {
+                "values": [_most_frequent(column) for column in columns],
+                "missing": [column["none"] + column["nan"] > 0 for column in columns],
+            }
         if step.strategy == "median":
-            counts, grid = pooled["cumulative"][:, -1], _on_grid(pooled, [0.5])
-            values = grid.pop("rows")[0]
-        else:
-            counts, values = pooled["counts"], pooled["means"]
-        missing = counts < pooled["n_rows"]
+            counts = pooled["cumulative"][:, -1]
+            medians = _quantiles_on_grid(pooled, [0.5])
+            return {
+                "values": np.where(counts > 0, medians["rows"][0], None).tolist(),
+                "missing": (counts < pooled["n_rows"]).tolist(),
+                "width": medians["width"],
+            }
+        counts = pooled["counts"]
         return {
-            "values": np.where(counts > 0, values, None).tolist(),
-            "missing": missing.tolist(),
-            **grid,
+            "values": np.where(counts > 0, pooled["means"], None).tolist(),
+            "missing": (counts < pooled["n_rows"]).tolist(),
         }
 
-    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
+    def fit(self, step: BaseEstimator, example: Table, state: Mapping) -> BaseEstimator:
         if not state:
             return super().fit(step, example, state)
-        blank = step.missing_values
-        # One row whose statistics are those of all, one that has what was missing.
-        values = [blank if value is None else value for value in state["values"]]
+        gap = step.missing_values
+        # One row whose statistics are those of all, one with gaps where there were any.
         if step.strategy == "constant":
-            values = np.asarray(example)[0].tolist()
-        pairs = zip(values, state["missing"], strict=True)
-        lacks = [blank if lack else value for value, lack in pairs]
-        return clone(step).fit(_alike(example, [values, lacks]))
+            whole_row = np.asarray(example)[0].tolist()
+        else:
+            whole_row = [gap if value is None else value for value in state["values"]]
+        row_with_gaps = [
+            gap if is_missing else value
+            for value, is_missing in zip(whole_row, state["missing"], strict=True)
+        ]
+        return clone(step).fit(_in_form_of(example, [whole_row, row_with_gaps]))
 
     def contradiction(
         self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
@@ -234,9 +259,9 @@ class _SimpleImputer(Kind):
 
 
 class _Encoder(Kind):
-    """OneHotEncoder and OrdinalEncoder, whose states have these fields by column.
+    """OneHotEncoder and OrdinalEncoder.
 
-    The state itself has a table for each column, by its place as a text.
+    The state has for each column, by its place as a text, a dict of these fields.
     """
 
     fields = {
@@ -257,7 +282,7 @@ class _Encoder(Kind):
     def check_state(self, step: BaseEstimator, state: Mapping) -> None:
         fields = self.fields_for(step)
         if not fields:
-            check_fields(type(step).__name__, fields, state)
+            check_fields(type(step).__name__, expected=fields, state=state)
             return
         places = {str(j) for j in range(len(state))}
         for place, column in state.items():
@@ -266,7 +291,11 @@ class _Encoder(Kind):
                     f"the state of {type(step).__name__} has the field {place!r:.40}; "
                     "its fields are tables of all columns, '0', '1' and so on"
                 )
-            check_fields(f"{type(step).__name__} for column {place}", fields, column)
+            check_fields(
+                f"{type(step).__name__} for column {place}",
+                expected=fields,
+                state=column,
+            )
 
     def check(self, step: BaseEstimator) -> None:
         if _groups_rare(step) and not isinstance(step.categories, str):
@@ -300,14 +329,15 @@ class _Encoder(Kind):
     def check_pooled(
         self, step: BaseEstimator, pooled: Mapping, columns: Sequence
     ) -> None:
-        counts = {
-            column: int(c["withheld"])
-            for column, c in zip(columns, categories_told(pooled), strict=True)
-            if c["withheld"]
+        n_withheld = {
+            label: int(column["withheld"])
+            for label, column in zip(columns, categories_told(pooled), strict=True)
+            if column["withheld"]
         }
-        if counts and step.handle_unknown == "error":
+        if n_withheld and step.handle_unknown == "error":
             raise ValueError(
-                f"the columns {list(counts)[:5]} have {sum(counts.values())} values of "
+                f"the columns {list(n_withheld)[:5]} have "
+                f"{sum(n_withheld.values())} values of "
                 "categories of which their node has fewer than min_rows rows. Nodes "
                 f"do not tell these, and {type(step).__name__} would raise for them: "
                 "set handle_unknown, in a OneHotEncoder to 'ignore', or agree on "
@@ -316,71 +346,80 @@ class _Encoder(Kind):
 
     def empty_columns(self, step: BaseEstimator, state: Mapping) -> list[int]:
         return [
-            int(j)
-            for j, c in state.items()
-            if not (c["labels"] or c["none"] or c["nan"])
+            int(place)
+            for place, column in state.items()
+            if not (column["labels"] or column["none"] or column["nan"])
         ]
 
     def state(self, step: BaseEstimator, pooled: Mapping) -> dict:
-        state, columns = {}, categories_told(pooled)
-        for j, c in enumerate(columns):
-            missing = {name: bool(c[name]) for name in ("none", "nan")}
-            kept = state[str(j)] = {"labels": c["labels"], **missing}
+        state = {}
+        for j, column in enumerate(categories_told(pooled)):
+            state[str(j)] = {
+                "labels": column["labels"],
+                "none": bool(column["none"]),
+                "nan": bool(column["nan"]),
+            }
             if _groups_rare(step):
-                kept["rare"] = _rare(step, c, pooled["n_rows"])
+                rare = _places_of_rare(step, column, n_rows=pooled["n_rows"])
+                state[str(j)]["rare"] = rare
         return state
 
-    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
+    def fit(self, step: BaseEstimator, example: Table, state: Mapping) -> BaseEstimator:
         empty = self.empty_columns(step, state)
         if empty:
-            return self._fit_to_others(step, example, state, empty)
-        columns, fitted = [state[str(j)] for j in range(len(state))], clone(step)
-        listed = [list(labels) for labels in (() if state else step.categories)]
-        for c in columns:
-            listed.append([*c["labels"], *[None] * c["none"], *[np.nan] * c["nan"]])
-        if state and _groups_rare(step):  # one row of what is rare, and two of all else
-            fitted.set_params(min_frequency=2, max_categories=None)
-            for labels, c in zip(listed, columns, strict=True):
-                few = set(c.get("rare", ()))
-                labels += [label for k, label in enumerate(labels) if k not in few]
-        n = max(map(len, listed))
-        rows = [labels + labels[-1:] * (n - len(labels)) for labels in listed]
-        rows = list(zip(*rows, strict=True))
-        fitted.fit(_alike(example, rows, natural=True))
+            return self._fit_to_others(step, example, state, empty=empty)
+        fitted = clone(step)
+        if state:
+            columns = [state[str(j)] for j in range(len(state))]
+            categories = [_categories_of(column) for column in columns]
+            if _groups_rare(step):
+                # Each category is in one row, and in two unless it is rare: those in
+                # fewer than two are then the ones that the encoder finds rare.
+                fitted.set_params(min_frequency=2, max_categories=None)
+                categories = [
+                    labels + _without_places(labels, column["rare"])
+                    for labels, column in zip(categories, columns, strict=True)
+                ]
+        else:
+            categories = [list(labels) for labels in step.categories]
+        rows = _rows_of_categories(categories)
+        fitted.fit(_in_form_of(example, rows, keeps_whole_numbers=True))
         return fitted.set_params(**step.get_params())
 
     def _fit_to_others(
-        self, step: BaseEstimator, example: Any, state: Mapping, empty: list[int]
+        self, step: BaseEstimator, example: Table, state: Mapping, *, empty: list[int]
     ) -> BaseEstimator:
         """The encoder of the columns that have a category, as a ColumnTransformer."""
-        kept = [j for j in range(len(state)) if j not in empty]
-        encoder = step
-        if kept:
-            part = safe_indexing(example, kept, axis=1)
-            encoder = self.fit(
-                step, part, {str(k): state[str(j)] for k, j in enumerate(kept)}
-            )
+        places = [j for j in range(len(state)) if j not in empty]
+        # What is asked for; `transformers_` has what was fitted.
+        unfitted_branches = [("categories", clone(step), places)]
+        if not places:
+            transformer = _on_columns(FrozenEstimator(step), places).fit(example)
+            return transformer.set_params(transformers=unfitted_branches)
+        encoder = self.fit(
+            step,
+            safe_indexing(example, places, axis=1),
+            {str(k): state[str(j)] for k, j in enumerate(places)},
+        )
+        # An encoder refuses values that are none of its categories.
+        first_categories = [[labels[0] for labels in encoder.categories_]]
+        if hasattr(example, "columns"):
+            example = example.astype(object)
+            example.iloc[:1, places] = first_categories
+        else:
             example = example.copy()
-            first = [[labels[0] for labels in encoder.categories_]]
-            if hasattr(example, "columns"):
-                example = example.astype(object)
-                example.iloc[:1, kept] = first
-            else:
-                example[:1, kept] = first
-        # Places, since nodes hand over arrays where no column holds texts.
-        others = ColumnTransformer(
-            [("categories", FrozenEstimator(encoder), kept)],
-            verbose_feature_names_out=False,
-        ).fit(example)
-        if kept:
-            others.transformers_ = [
-                (name, encoder if name == "categories" else branch, columns)
-                for name, branch, columns in others.transformers_
-            ]
-        return others.set_params(transformers=[("categories", clone(step), kept)])
+            example[:1, places] = first_categories
+        transformer = _on_columns(FrozenEstimator(encoder), places).fit(example)
+        transformer.transformers_ = [
+            (name, encoder if name == "categories" else branch, columns)
+            for name, branch, columns in transformer.transformers_
+        ]
+        return transformer.set_params(transformers=unfitted_branches)
 
 
 class _PCA(Kind):
+    """PCA, of the scatter: its axes are eigenvectors of the covariance."""
+
     statistic = "scatter"
     fields = {
         "n_rows": StateField(says="The number of rows.", shape=()),
@@ -404,50 +443,60 @@ class _PCA(Kind):
         return len(state["axes"])
 
     def state(self, step: BaseEstimator, pooled: Mapping) -> dict:
-        n, mean, d = pooled["n_rows"], pooled["mean"], len(pooled["mean"])
+        n_rows = pooled["n_rows"]
+        d = len(pooled["mean"])
         scatter = np.zeros((d, d))
         scatter[np.triu_indices(d)] = pooled["triangle"]
-        values, vectors = eigh(scatter / max(n - 1.0, 1.0), lower=False)
-        values, axes = np.maximum(values[::-1], 0.0), vectors[:, ::-1].T
-        kept = min(n, d) if step.n_components is None else step.n_components
-        if isinstance(step.n_components, float):
-            share = np.cumsum(values) / values.sum()
-            kept = np.searchsorted(share, step.n_components, side="right") + 1
-        kept, most = int(kept), min(n, d)
-        if kept > most:
-            raise ValueError(
-                f"PCA(n_components={kept}) of {n:.0f} rows of {d} columns has at most "
-                f"{most:.0f}."
-            )
-        # The largest number of each axis is positive.
+        # In rising order; the other triangle is not looked at.
+        variances, vectors = eigh(scatter / max(n_rows - 1.0, 1.0), lower=False)
+        variances = np.maximum(variances[::-1], 0.0)
+        axes = vectors[:, ::-1].T
+        n_axes = _n_axes(step.n_components, variances, n_rows=n_rows)
+        # The largest number of each axis is positive, as scikit-learn has it.
         largest = axes[np.arange(d), np.argmax(np.abs(axes), axis=1)]
         axes = axes * np.where(largest < 0, -1.0, 1.0)[:, None]
-        return {"n_rows": n, "mean": mean, "values": values, "axes": axes[:kept]}
+        return {
+            "n_rows": n_rows,
+            "mean": pooled["mean"],
+            "values": variances,
+            "axes": axes[:n_axes],
+        }
 
-    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
+    def fit(self, step: BaseEstimator, example: Table, state: Mapping) -> BaseEstimator:
+        # Any rows, for the names of columns and the dtype.
         fitted = clone(step).set_params(n_components=None, svd_solver="full")
-        fitted.fit(_alike(example, np.eye(2, len(state["mean"]))))
+        fitted.fit(_in_form_of(example, np.eye(2, len(state["mean"]))))
         fitted.set_params(**step.get_params())
-        values, n, kept = state["values"], state["n_rows"], len(state["axes"])
-        fitted.n_samples_, fitted.n_components_ = int(n), kept
-        # Of few digits where rows are.
-        dtype = fitted.components_.dtype
+        n_rows = state["n_rows"]
+        n_axes = len(state["axes"])
+        variances = state["values"]
+        fitted.n_samples_ = int(n_rows)
+        fitted.n_components_ = n_axes
+        dtype = fitted.components_.dtype  # float32 where rows are
         fitted.mean_ = state["mean"].astype(dtype)
         fitted.components_ = state["axes"].astype(dtype)
-        fitted.explained_variance_ = values[:kept]
-        fitted.explained_variance_ratio_ = values[:kept] / max(values.sum(), _EPS)
-        fitted.singular_values_ = np.sqrt(values[:kept] * (n - 1.0))
-        rest = values[kept : int(min(n, len(values)))]
-        fitted.noise_variance_ = float(rest.mean()) if len(rest) else 0.0
+        fitted.explained_variance_ = variances[:n_axes]
+        fitted.explained_variance_ratio_ = variances[:n_axes] / max(
+            variances.sum(), _EPS
+        )
+        fitted.singular_values_ = np.sqrt(variances[:n_axes] * (n_rows - 1.0))
+        # Variances along axes that are not kept; there are no more axes than rows.
+        other_variances = variances[n_axes : int(min(n_rows, len(variances)))]
+        fitted.noise_variance_ = (
+            float(other_variances.mean()) if len(other_variances) else 0.0
+        )
         fitted._fit_svd_solver = "covariance_eigh"
         return fitted
 
     def error(self, step: BaseEstimator, state: Mapping) -> float:
-        values, kept = state["values"], len(state["axes"])
-        if kept == len(values):
+        variances = state["values"]
+        n_axes = len(state["axes"])
+        if n_axes == len(variances):
             return 0.0
-        gap = values[kept - 1] - values[kept]
-        return np.inf if gap <= _GAP * values[0] else 0.0
+        # If the last axis that is kept and the first that is not have equal variances,
+        # any direction between the two could be kept.
+        gap = variances[n_axes - 1] - variances[n_axes]
+        return np.inf if gap <= _SMALLEST_GAP * variances[0] else 0.0
 
     def contradiction(
         self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
@@ -455,15 +504,15 @@ class _PCA(Kind):
         return axes_differ(state, rows)
 
 
-class _Scaler(Kind):
+class _ExtremesStep(Kind):
     """A step of the smallest and the largest value of each column."""
 
     by_column = True
     statistic = "extremes"
     fields = _EXTREMES
 
-    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
-        return clone(step).fit(_alike(example, [state["low"], state["high"]]))
+    def fit(self, step: BaseEstimator, example: Table, state: Mapping) -> BaseEstimator:
+        return clone(step).fit(_in_form_of(example, [state["low"], state["high"]]))
 
     def contradiction(
         self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
@@ -471,22 +520,23 @@ class _Scaler(Kind):
         return extremes_differ(state, rows)
 
 
-class _Edges(_Scaler):
-    """KBinsDiscretizer and SplineTransformer, of bounds or of a grid."""
+class _EdgesStep(_ExtremesStep):
+    """A step that lays edges into columns: evenly between extremes, or at quantiles."""
 
     by_column = False
+    _spacing_parameter: str  # that says which of both
 
-    def __init__(self, word: str) -> None:
-        # The parameter that says which of both: "strategy" or "knots".
-        self.word = word
+    def _n_edges(self, step: BaseEstimator) -> int:
+        """Return how many edges a column has at most."""
+        raise NotImplementedError
 
     def fields_for(self, step: BaseEstimator) -> Mapping[str, StateField]:
         return _EXTREMES if self.statistic_for(step) == "extremes" else _QUANTILES
 
-    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
+    def fit(self, step: BaseEstimator, example: Table, state: Mapping) -> BaseEstimator:
         if self.statistic_for(step) == "extremes":
             return super().fit(step, example, state)
-        return clone(step).fit(_alike(example, state["rows"]))
+        return clone(step).fit(_in_form_of(example, state["rows"]))
 
     def contradiction(
         self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
@@ -496,73 +546,108 @@ class _Edges(_Scaler):
         return quantiles_differ(state["rows"], rows)
 
     def check(self, step: BaseEstimator) -> None:
-        value = getattr(step, self.word)
-        if value not in ("uniform", "quantile"):
+        spacing = getattr(step, self._spacing_parameter)
+        if spacing not in ("uniform", "quantile"):
             raise NotPooledError(
-                f"{type(step).__name__}({self.word}={value!r}) is no function of "
-                "bounds or counts: 'uniform' and 'quantile' are."
+                f"{type(step).__name__}({self._spacing_parameter}={spacing!r}) is no "
+                "function of bounds or counts: 'uniform' and 'quantile' are."
             )
 
     def statistic_for(self, step: BaseEstimator) -> str | None:
-        return "extremes" if getattr(step, self.word) == "uniform" else "histogram"
-
-    def n_columns_out(self, step: BaseEstimator, n_columns: int, state: Mapping) -> int:
-        if self.word == "knots":
-            return n_columns * _n_splines(step)
-        if step.encode == "ordinal":
-            return n_columns
-        return int(np.sum(np.broadcast_to(step.n_bins, n_columns)))
-
-    def n_numbers(self, step: BaseEstimator, n_columns: int) -> int:
-        # A unit matrix of the splines of a column.
-        return _n_splines(step) ** 2 if self.word == "knots" else 0
-
-    def n_working_numbers(self, step: BaseEstimator, n_columns: int) -> int:
-        return _n_splines(step) if self.word == "knots" else n_columns
-
-    def is_sparse(self, step: BaseEstimator) -> bool:
-        return self.word == "strategy" and step.encode == "onehot"
+        is_even = getattr(step, self._spacing_parameter) == "uniform"
+        return "extremes" if is_even else "histogram"
 
     def state(self, step: BaseEstimator, pooled: Mapping) -> dict:
         if self.statistic_for(step) == "extremes":
             return dict(pooled)
-        n = step.n_knots if self.word == "knots" else np.max(step.n_bins) + 1
-        return _on_grid(pooled, np.linspace(0.0, 1.0, int(n)))
+        ranks = np.linspace(0.0, 1.0, self._n_edges(step))
+        return _quantiles_on_grid(pooled, ranks)
 
 
-class _Quantiles(_OfGrid):
+class _KBinsDiscretizer(_EdgesStep):
+    """KBinsDiscretizer, whose edges are those of its bins."""
+
+    _spacing_parameter = "strategy"
+
+    def _n_edges(self, step: BaseEstimator) -> int:
+        return int(np.max(step.n_bins)) + 1
+
+    def n_columns_out(self, step: BaseEstimator, n_columns: int, state: Mapping) -> int:
+        if step.encode == "ordinal":
+            return n_columns
+        return int(np.sum(np.broadcast_to(step.n_bins, n_columns)))
+
+    def n_working_numbers(self, step: BaseEstimator, n_columns: int) -> int:
+        return n_columns
+
+    def is_sparse(self, step: BaseEstimator) -> bool:
+        return step.encode == "onehot"
+
+
+class _SplineTransformer(_EdgesStep):
+    """SplineTransformer, whose edges are its knots."""
+
+    _spacing_parameter = "knots"
+
+    def _n_edges(self, step: BaseEstimator) -> int:
+        return int(step.n_knots)
+
+    def n_columns_out(self, step: BaseEstimator, n_columns: int, state: Mapping) -> int:
+        return n_columns * self._n_splines(step)
+
+    def n_numbers(self, step: BaseEstimator, n_columns: int) -> int:
+        # A unit matrix of the splines of a column.
+        return self._n_splines(step) ** 2
+
+    def n_working_numbers(self, step: BaseEstimator, n_columns: int) -> int:
+        return self._n_splines(step)
+
+    def _n_splines(self, step: prep.SplineTransformer) -> int:
+        """Splines of a column at most: fewer where ends are joined or left out."""
+        return step.n_knots + step.degree
+
+
+class _QuantileTransformer(_GridStep):
+    """QuantileTransformer, whose quantiles are the rows that it is fitted to."""
+
     def state(self, step: BaseEstimator, pooled: Mapping) -> dict:
         counts = pooled["cumulative"][:, -1]
-        n = int(min(step.n_quantiles, max(counts.max(), 1)))
-        return _on_grid(pooled, np.linspace(0, 1, n))
+        n_quantiles = int(min(step.n_quantiles, max(counts.max(), 1)))
+        return _quantiles_on_grid(pooled, np.linspace(0, 1, n_quantiles))
 
-    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
+    def fit(self, step: BaseEstimator, example: Table, state: Mapping) -> BaseEstimator:
         rows = state["rows"]
         fitted = clone(step).set_params(n_quantiles=len(rows), subsample=None)
-        fitted.fit(_alike(example, rows))
+        fitted.fit(_in_form_of(example, rows))
         return fitted.set_params(**step.get_params())
 
 
-class _RobustScaler(_OfGrid):
+class _RobustScaler(_GridStep):
+    """RobustScaler, of the medians and two more quantiles of columns."""
+
     def state(self, step: BaseEstimator, pooled: Mapping) -> dict:
         low, high = step.quantile_range
-        return _on_grid(pooled, [low / 100, 0.5, high / 100])
+        return _quantiles_on_grid(pooled, [low / 100, 0.5, high / 100])
 
-    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
+    def fit(self, step: BaseEstimator, example: Table, state: Mapping) -> BaseEstimator:
         fitted = super().fit(step, example, state)
-        low, middle, high = state["rows"]
+        low, median, high = state["rows"]
         if step.with_centering:
-            fitted.center_ = middle
+            fitted.center_ = median
         if step.with_scaling:
-            # What the range of a step of one, of a unit normal, is to be divided by.
-            at = np.array(step.quantile_range) / 100
-            unit = np.subtract(*ndtri(at)[::-1]) if step.unit_variance else 1.0
-            size = (high - low) / unit
-            fitted.scale_ = np.where(size < 10 * _EPS, 1.0, size)
+            ranges = high - low
+            if step.unit_variance:
+                # The range of a normal distribution of variance 1.
+                low_rank, high_rank = np.array(step.quantile_range) / 100
+                ranges = ranges / (ndtri(high_rank) - ndtri(low_rank))
+            # 1 for what is constant, as scikit-learn has it.
+            fitted.scale_ = np.where(ranges < 10 * _EPS, 1.0, ranges)
         return fitted
 
 
 class _PowerTransformer(Kind):
+    """PowerTransformer, of sums of columns after each power of a grid."""
+
     by_column = True
     fields = {
         "powers": StateField(says="The likeliest power of each column."),
@@ -590,10 +675,11 @@ class _PowerTransformer(Kind):
             "width": likeliest.errors,
         }
 
-    def fit(self, step: BaseEstimator, example: Any, state: Mapping) -> BaseEstimator:
+    def fit(self, step: BaseEstimator, example: Table, state: Mapping) -> BaseEstimator:
+        # Any rows that have a likeliest power, for the names of columns.
         d = len(state["powers"])
         rows = np.linspace(1.0, 2.0, 5)[:, None] * np.ones(d)
-        fitted = clone(step).fit(_alike(example, rows))
+        fitted = clone(step).fit(_in_form_of(example, rows))
         fitted.lambdas_ = state["powers"]
         if step.standardize:
             scaler = _StandardScaler().fit(prep.StandardScaler(), rows, state)
@@ -606,77 +692,166 @@ class _PowerTransformer(Kind):
         return powers_differ(fitted, state, rows)
 
 
-def _on_grid(pooled: Mapping, at: Sequence[float] | np.ndarray) -> dict:
-    """Quantiles of columns, "rows" of counts on a grid; "width" of its bins."""
-    at, quantiles = np.asarray(at), []
-    columns = (pooled[name] for name in ("cumulative", "low", "high"))
-    for cumulative, low, high in zip(*columns, strict=True):
+def _quantiles_on_grid(pooled: Mapping, ranks: Sequence[float] | np.ndarray) -> dict:
+    """Quantiles of columns, as "rows" (n_ranks, n_columns), and "width" of the bins.
+
+    Counts on a grid say in which bin a quantile is; within it, rows are taken to lie
+    evenly.
+    """
+    ranks = np.asarray(ranks)
+    quantiles = []
+    columns = zip(pooled["cumulative"], pooled["low"], pooled["high"], strict=True)
+    for cumulative, low, high in columns:
         edges = np.linspace(low, high, N_BINS + 1)
-        n = max(cumulative[-1], 1.0)
+        n_values = max(cumulative[-1], 1.0)
         # The bin that so many rows end in, and how much of it.
-        rank = np.clip(at * n, 0.5, n)
-        bins = np.clip(np.searchsorted(cumulative, rank), 1, N_BINS)
-        below, upto = cumulative[bins - 1], cumulative[bins]
-        part = np.clip((rank - below) / np.maximum(upto - below, 1.0), 0.0, 1.0)
-        quantiles.append(edges[bins - 1] + part * (edges[bins] - edges[bins - 1]))
+        n_below = np.clip(ranks * n_values, 0.5, n_values)
+        bins = np.clip(np.searchsorted(cumulative, n_below), 1, N_BINS)
+        n_before = cumulative[bins - 1]
+        n_in_bin = np.maximum(cumulative[bins] - n_before, 1.0)
+        share = np.clip((n_below - n_before) / n_in_bin, 0.0, 1.0)
+        quantiles.append(edges[bins - 1] + share * (edges[bins] - edges[bins - 1]))
     width = (np.asarray(pooled["high"]) - pooled["low"]) / N_BINS
     return {"rows": np.stack(quantiles, axis=1), "width": width}
 
 
-def _n_splines(step: prep.SplineTransformer) -> int:
-    """Splines of a column, of one or two fewer where ends are joined or left out."""
-    return step.n_knots + step.degree
+def _n_axes(n_components: float | None, variances: np.ndarray, *, n_rows: float) -> int:
+    """How many axes a PCA keeps; ``variances`` (d,) along all, the largest first."""
+    most = min(n_rows, len(variances))
+    if n_components is None:
+        return int(most)
+    if isinstance(n_components, float):
+        # As many as have more than this share of the variance together.
+        shares = np.cumsum(variances) / variances.sum()
+        n_components = np.searchsorted(shares, n_components, side="right") + 1
+    n_axes = int(n_components)
+    if n_axes > most:
+        raise ValueError(
+            f"PCA(n_components={n_axes}) of {n_rows:.0f} rows of {len(variances)} "
+            f"columns has at most {most:.0f}."
+        )
+    return n_axes
+
+
+def _most_frequent(column: Mapping) -> object:
+    """The commonest category of a column, the smallest of several; None without any."""
+    if not column["labels"]:
+        return None
+    return column["labels"][np.argmax(column["counts"])]
+
+
+def _on_columns(step: BaseEstimator, places: list[int]) -> ColumnTransformer:
+    """An encoder of some columns; the others are left out."""
+    # Places, since nodes hand over arrays where no column holds texts.
+    return ColumnTransformer(
+        [("categories", step, places)], verbose_feature_names_out=False
+    )
+
+
+def _categories_of(column: Mapping) -> list:
+    """The categories of a column, in the order that encoders have."""
+    categories = list(column["labels"])
+    if column["none"]:
+        categories.append(None)
+    if column["nan"]:
+        categories.append(np.nan)
+    return categories
+
+
+def _without_places(labels: list, places: Iterable[int]) -> list:
+    left_out = set(places)
+    return [label for k, label in enumerate(labels) if k not in left_out]
+
+
+def _rows_of_categories(categories: Sequence[list]) -> list[tuple]:
+    """Rows in which the columns have all their categories, the last one repeated."""
+    n_rows = max(map(len, categories))
+    columns = [labels + labels[-1:] * (n_rows - len(labels)) for labels in categories]
+    return list(zip(*columns, strict=True))
 
 
 def _groups_rare(step: BaseEstimator) -> bool:
+    """Whether an encoder makes one category of all that are rare."""
     return step.min_frequency is not None or step.max_categories is not None
 
 
-def _rare(step: BaseEstimator, told: Mapping, n_rows: float) -> list[int]:
-    counts = list(told["counts"])
+def _places_of_rare(
+    step: BaseEstimator, column: Mapping, *, n_rows: float
+) -> list[int]:
+    """Places of the rare categories of a column, as scikit-learn chooses them."""
+    counts = list(column["counts"])
     if isinstance(step, prep.OneHotEncoder):  # to which what is missing is a category
-        counts += [told[name] for name in ("none", "nan") if told[name]]
-    least, most = step.min_frequency or 0, step.max_categories
-    rare = np.array(counts) < (least * n_rows if isinstance(least, float) else least)
-    if most is not None and most <= np.sum(~rare):
-        rare[np.argsort(counts, kind="stable")[: len(counts) - most + 1]] = True
-    if len(rare) and rare.all():
+        counts += [column[name] for name in ("none", "nan") if column[name]]
+    fewest_rows = step.min_frequency or 0
+    if isinstance(fewest_rows, float):  # it is a share of the rows
+        fewest_rows *= n_rows
+    is_rare = np.array(counts) < fewest_rows
+    most = step.max_categories
+    if most is not None and most <= np.sum(~is_rare):
+        # One of as many as there may be is that of all rare ones.
+        rarest_first = np.argsort(counts, kind="stable")
+        is_rare[rarest_first[: len(counts) - most + 1]] = True
+    if len(is_rare) and is_rare.all():
         raise ValueError(
             "all categories of a column are infrequent: set a lower min_frequency, or "
             "more max_categories."
         )
-    return np.flatnonzero(rare).tolist()
+    return np.flatnonzero(is_rare).tolist()
 
 
-def _alike(example: Any, rows: Iterable, *, natural: bool = False) -> Any:
-    """Rows as a table of the form of an example; ``natural``: whole numbers, too."""
-    rows = np.array(list(map(list, rows)), dtype=object)
+def _in_form_of(
+    example: Table, rows: Iterable[Iterable], *, keeps_whole_numbers: bool = False
+) -> Table:
+    """Rows as a table of the names and dtypes of an example.
+
+    ``keeps_whole_numbers``: these do not become floats, so that an encoder has the
+    labels that nodes told.
+    """
+    values = np.array([list(row) for row in rows], dtype=object)
     if hasattr(example, "columns"):
-        text, columns = Columns.of(example).text, {}
-        for name, is_text, values in zip(example.columns, text, rows.T, strict=True):
-            dtype = object if is_text else None if natural else example[name].dtype
-            columns[name] = type(example[name])(values.tolist(), dtype=dtype)
-        return type(example)(columns)
+        return _frame_in_form_of(
+            example, values, keeps_whole_numbers=keeps_whole_numbers
+        )
     if example.dtype == object:
-        return rows
-    return np.array(rows.tolist()) if natural else rows.astype(example.dtype)
+        return values
+    if keeps_whole_numbers:
+        return np.array(values.tolist())
+    return values.astype(example.dtype)
 
 
+def _frame_in_form_of(
+    example: "pandas.DataFrame", values: np.ndarray, *, keeps_whole_numbers: bool
+) -> "pandas.DataFrame":
+    columns = {}
+    are_texts = Columns.of(example).text
+    for name, is_text, column in zip(example.columns, are_texts, values.T, strict=True):
+        if is_text:
+            dtype = object
+        elif keeps_whole_numbers:
+            dtype = None  # as pandas finds it
+        else:
+            dtype = example[name].dtype
+        series = type(example[name])
+        columns[name] = series(column.tolist(), dtype=dtype)
+    return type(example)(columns)
+
+
+# A transformer that is not listed cannot be in a front.
 KINDS: Mapping[type, Kind] = {
     prep.StandardScaler: _StandardScaler(),
-    prep.MinMaxScaler: _Scaler(),
-    prep.MaxAbsScaler: _Scaler(),
+    prep.MinMaxScaler: _ExtremesStep(),
+    prep.MaxAbsScaler: _ExtremesStep(),
     prep.RobustScaler: _RobustScaler(),
-    prep.QuantileTransformer: _Quantiles(),
+    prep.QuantileTransformer: _QuantileTransformer(),
     prep.PowerTransformer: _PowerTransformer(),
-    prep.KBinsDiscretizer: _Edges("strategy"),
-    prep.SplineTransformer: _Edges("knots"),
+    prep.KBinsDiscretizer: _KBinsDiscretizer(),
+    prep.SplineTransformer: _SplineTransformer(),
     prep.OneHotEncoder: _Encoder(),
     prep.OrdinalEncoder: _Encoder(),
     prep.Normalizer: Kind(),
     SimpleImputer: _SimpleImputer(),
     PCA: _PCA(),
-    RBFSampler: _RBF(),
+    RBFSampler: _RBFSampler(),
     PolynomialCountSketch: _PolynomialCountSketch(),
     SkewedChi2Sampler: _Seeded(),
     RandomFeatures: _RandomFeatures(),

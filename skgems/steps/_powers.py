@@ -25,10 +25,11 @@ import numpy as np
 
 # Powers at which nodes tell sums. Those of real columns lie between these ends.
 POWERS = np.linspace(-2.0, 4.0, 25)
-STEP = POWERS[1] - POWERS[0]
-# Neighbouring powers that a polynomial goes through, and fewer, which show how exact
-# it is.
-_N_NEIGHBOURS, _FEWER = 5, 3
+STEP = POWERS[1] - POWERS[0]  # a quarter
+# Neighbouring powers that a polynomial goes through, of degree 4; and fewer of them, of
+# degree 2: how far the two polynomials are apart shows how exact they are.
+_N_NEIGHBOURS = 5
+_N_FEWER_NEIGHBOURS = 3  # odd, as the other: the best power is in the middle
 # A step on either side of the best power is looked through at so many powers.
 _N_CANDIDATES = 33
 # How far the two polynomials may be apart, in deviations of y and in logarithms of
@@ -40,33 +41,38 @@ _LEAST_DEVIATION = 1e3
 
 
 def logarithms(X: np.ndarray, *, box: bool) -> np.ndarray:
+    """The s of values, of Box and Cox if ``box``, else of Yeo and Johnson."""
     return np.log(X) if box else np.sign(X) * np.log1p(np.abs(X))
 
 
-def transformed(s: np.ndarray, powers, *, box: bool) -> np.ndarray:
-    """Values after powers, of their logarithms."""
+def transformed(s: np.ndarray, powers: float | np.ndarray, *, box: bool) -> np.ndarray:
+    """Values after powers, y, of their logarithms s."""
     if box:
         return _bent(s, powers)
     return _bent(np.maximum(s, 0.0), powers) - _bent(-np.minimum(s, 0.0), 2.0 - powers)
 
 
-def _bent(s: np.ndarray, powers) -> np.ndarray:
-    """``(exp(p s) - 1) / p``."""
+def _bent(s: np.ndarray, powers: float | np.ndarray) -> np.ndarray:
+    """``(exp(p s) - 1) / p``, or s where p = 0."""
     divisors = np.where(powers == 0, 1.0, powers)
     return np.where(powers == 0, s, np.expm1(powers * s) / divisors)
 
 
-def _unbent(y: np.ndarray, powers) -> np.ndarray:
+def _unbent(y: np.ndarray, powers: float | np.ndarray) -> np.ndarray:
+    """``log(1 + p y) / p``, or y where p = 0: the inverse of `_bent`."""
     divisors = np.where(powers == 0, 1.0, powers)
     return np.where(powers == 0, y, np.log1p(powers * y) / divisors)
 
 
-def _logarithms_before(y: np.ndarray, powers, *, box: bool) -> np.ndarray:
+def _logarithms_before(
+    y: np.ndarray, powers: float | np.ndarray, *, box: bool
+) -> np.ndarray:
     """The inverse of :func:`transformed`."""
     if box:
         return _unbent(y, powers)
-    up, down = np.maximum(y, 0.0), -np.minimum(y, 0.0)
-    return _unbent(up, powers) - _unbent(down, 2.0 - powers)
+    return _unbent(np.maximum(y, 0.0), powers) - _unbent(
+        -np.minimum(y, 0.0), 2.0 - powers
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +90,14 @@ class LikeliestPowers:
 
     @classmethod
     def of_sums(
-        cls, *, counts, means, squares, slopes, box: bool, precision: float
+        cls,
+        *,
+        counts: np.ndarray,
+        means: np.ndarray,
+        squares: np.ndarray,
+        slopes: np.ndarray,
+        box: bool,
+        precision: float,
     ) -> Self:
         """Of the sums of all nodes; ``precision`` is that of the rows next to 1.
 
@@ -99,22 +112,26 @@ class LikeliestPowers:
             box=box,
             precision=precision,
         )
-        best, columns = curves.best, np.arange(len(counts))
-        powers, fewer = curves.likeliest(_N_NEIGHBOURS), curves.likeliest(_FEWER)
-        refined = curves.are_close(powers) & curves.are_close(fewer)
-        powers = np.where(refined, powers, POWERS[best])
-        errors = np.where(refined, np.abs(powers - fewer), STEP)
+        best = curves.best
+        powers = curves.likeliest(_N_NEIGHBOURS)
+        powers_by_fewer = curves.likeliest(_N_FEWER_NEIGHBOURS)
+        # Where polynomials cannot be trusted the grid's best power has to do.
+        is_refined = curves.are_close(powers) & curves.are_close(powers_by_fewer)
+        powers = np.where(is_refined, powers, POWERS[best])
+        errors = np.where(is_refined, np.abs(powers - powers_by_fewer), STEP)
         # A column without a likelihood is constant or empty: no power is its likeliest.
-        errors = np.where(curves.sound.any(axis=0), errors, 0.0)
-        allowed = curves.held_off(powers)
+        errors = np.where(curves.is_sound.any(axis=0), errors, 0.0)
+        allowed = curves.off_poles(powers)
         errors = np.maximum(errors, np.abs(allowed - powers))
-        n_rows = np.maximum(counts, 1.0)
-        between = curves.moments_at(allowed, refined)
-        on_grid = allowed == POWERS[best]
+        interpolated_means, variances = curves.moments_at(allowed, is_refined)
+        # What nodes told is more exact than what is interpolated.
+        is_on_grid = allowed == POWERS[best]
+        columns = np.arange(len(counts))
+        interpolated_squares = np.maximum(counts, 1.0) * variances
         return cls(
             powers=allowed,
-            means=np.where(on_grid, means[best, columns], between[0]),
-            squares=np.where(on_grid, squares[best, columns], n_rows * between[1]),
+            means=np.where(is_on_grid, means[best, columns], interpolated_means),
+            squares=np.where(is_on_grid, squares[best, columns], interpolated_squares),
             errors=errors,
         )
 
@@ -126,44 +143,62 @@ class _Curves:
     t: np.ndarray
     r: np.ndarray
     mean_logarithms: np.ndarray  # (n_columns,)
-    deviations: np.ndarray
-    sound: np.ndarray  # where transformed values have digits
+    deviations: np.ndarray  # of y
+    is_sound: np.ndarray  # where transformed values have digits
     best: np.ndarray  # (n_columns,), places of the likeliest of POWERS
     box: bool
 
     @classmethod
     def of_sums(
-        cls, *, counts, means, squares, slopes, box: bool, precision: float
+        cls,
+        *,
+        counts: np.ndarray,
+        means: np.ndarray,
+        squares: np.ndarray,
+        slopes: np.ndarray,
+        box: bool,
+        precision: float,
     ) -> Self:
-        n_rows, powers = np.maximum(counts, 1.0), POWERS[:, None]
+        """Of the sums of all nodes, as `LikeliestPowers.of_sums` takes them."""
+        n_rows = np.maximum(counts, 1.0)
+        powers = POWERS[:, None]
         deviations = np.sqrt(squares / n_rows)
-        sound = deviations > _LEAST_DEVIATION * precision * np.abs(means)
+        is_sound = deviations > _LEAST_DEVIATION * precision * np.abs(means)
         # What is not sound is in no curve, nor are means that no values have.
         with np.errstate(divide="ignore", invalid="ignore"):
             t = _logarithms_before(means, powers, box=box)
             r = np.log(deviations) - (powers - 1.0) * t
-        sound &= np.isfinite(t) & np.isfinite(r)
-        t, r = (np.where(sound, curve, 0.0) for curve in (t, r))
-        gains = _gains(powers, slopes / n_rows, t, r)
-        best = np.argmax(np.where(sound, gains, -np.inf), axis=0)
-        best[~sound.any(axis=0)] = np.argmin(np.abs(POWERS - 1.0))
+        is_sound &= np.isfinite(t) & np.isfinite(r)
+        t = np.where(is_sound, t, 0.0)
+        r = np.where(is_sound, r, 0.0)
+        gains = _gains(powers, mean_logarithms=slopes / n_rows, t=t, r=r)
+        best = np.argmax(np.where(is_sound, gains, -np.inf), axis=0)
+        # The power 1, which leaves the column as it is.
+        best[~is_sound.any(axis=0)] = np.argmin(np.abs(POWERS - 1.0))
         return cls(
             t=t,
             r=r,
             mean_logarithms=slopes / n_rows,
             deviations=deviations,
-            sound=sound,
+            is_sound=is_sound,
             best=best,
             box=box,
         )
 
-    def _between(self, powers: np.ndarray, n_neighbours: int) -> tuple:
-        """Both curves at powers (n_columns,) or (n, n_columns) next to the best."""
+    def _first_neighbours(self, n_neighbours: int) -> np.ndarray:
+        """Place of the first of so many powers around the best, (n_columns,)."""
         first = self.best - n_neighbours // 2
-        first = np.clip(first, 0, len(POWERS) - n_neighbours)
+        return np.clip(first, 0, len(POWERS) - n_neighbours)
+
+    def _interpolated(
+        self, powers: np.ndarray, n_neighbours: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """t and r at powers (n_columns,) or (n, n_columns) next to the grid's best."""
+        first = self._first_neighbours(n_neighbours)
         steps = (powers - POWERS[first]) / STEP
         columns = np.arange(len(first))
-        t, r = np.zeros_like(powers), np.zeros_like(powers)
+        t = np.zeros_like(powers)
+        r = np.zeros_like(powers)
         for i in range(n_neighbours):
             others = [j for j in range(n_neighbours) if j != i]
             # Lagrange's polynomial, which is 1 at its power and 0 at the others.
@@ -174,40 +209,50 @@ class _Curves:
 
     def likeliest(self, n_neighbours: int) -> np.ndarray:
         """The likeliest powers (n_columns,) between neighbours of the grid's best."""
-        step = 2 * STEP / (_N_CANDIDATES - 1)
         around = np.linspace(-STEP, STEP, _N_CANDIDATES)[:, None]
-        powers = np.clip(POWERS[self.best] + around, POWERS[0], POWERS[-1])
-        t, r = self._between(powers, n_neighbours)
-        gains = _gains(powers, self.mean_logarithms, t, r)
+        candidates = np.clip(POWERS[self.best] + around, POWERS[0], POWERS[-1])
+        t, r = self._interpolated(candidates, n_neighbours)
+        gains = _gains(candidates, mean_logarithms=self.mean_logarithms, t=t, r=r)
+        # The vertex of the parabola through the best candidate and those beside it.
         columns = np.arange(len(self.best))
-        at = np.argmax(gains, axis=0)
-        middle = np.clip(at, 1, _N_CANDIDATES - 2)
-        left, highest, right = (gains[middle + k, columns] for k in (-1, 0, 1))
-        # The vertex of the parabola through three of them, where these have one.
-        bend = left - 2.0 * highest + right
-        inside = (at == middle) & (bend < 0)
-        moves = np.zeros_like(bend)
-        np.divide(0.5 * (left - right), bend, out=moves, where=inside)
+        place = np.argmax(gains, axis=0)
+        middle = np.clip(place, 1, _N_CANDIDATES - 2)
+        gain_before = gains[middle - 1, columns]
+        gain = gains[middle, columns]
+        gain_after = gains[middle + 1, columns]
+        bend = gain_before - 2.0 * gain + gain_after
+        # A best candidate at an end has one neighbour; a straight line has no vertex.
+        has_vertex = (place == middle) & (bend < 0)
+        steps_to_vertex = np.zeros_like(bend)
+        np.divide(
+            0.5 * (gain_before - gain_after),
+            bend,
+            out=steps_to_vertex,
+            where=has_vertex,
+        )
+        step = 2 * STEP / (_N_CANDIDATES - 1)
         return np.clip(
-            powers[at, columns] + step * np.clip(moves, -0.5, 0.5),
+            candidates[place, columns] + step * np.clip(steps_to_vertex, -0.5, 0.5),
             POWERS[0],
             POWERS[-1],
         )
 
     def are_close(self, powers: np.ndarray) -> np.ndarray:
         """Where polynomials through more and through fewer neighbours agree."""
-        first = np.clip(self.best - _N_NEIGHBOURS // 2, 0, len(POWERS) - _N_NEIGHBOURS)
+        first = self._first_neighbours(_N_NEIGHBOURS)
         columns = np.arange(len(first))
-        sound = [self.sound[first + i, columns] for i in range(_N_NEIGHBOURS)]
-        t, r = self._between(powers, _N_NEIGHBOURS)
-        other_t, other_r = self._between(powers, _FEWER)
+        are_neighbours_sound = np.all(
+            [self.is_sound[first + i, columns] for i in range(_N_NEIGHBOURS)], axis=0
+        )
+        t, r = self._interpolated(powers, _N_NEIGHBOURS)
+        t_by_fewer, r_by_fewer = self._interpolated(powers, _N_FEWER_NEIGHBOURS)
         # The deviation of y in units of t: exp(r) is in units of the column.
         spreads = np.exp(r - (t if self.box else np.abs(t)))
-        close = np.abs(t - other_t) <= _CLOSE * spreads
-        close &= np.abs(r - other_r) <= _CLOSE
-        return close & np.all(sound, axis=0)
+        are_close = np.abs(t - t_by_fewer) <= _CLOSE * spreads
+        are_close &= np.abs(r - r_by_fewer) <= _CLOSE
+        return are_close & are_neighbours_sound
 
-    def held_off(self, powers: np.ndarray) -> np.ndarray:
+    def off_poles(self, powers: np.ndarray) -> np.ndarray:
         """The powers, moved away from those at which the formula divides by 0."""
         # With numbers of a precision e, a power q changes y by q s^2 / 2, and has it
         # off by e / q: in units of the deviation both are least, and equal, at a q of
@@ -215,24 +260,31 @@ class _Curves:
         precision = np.sqrt(2.0 * np.finfo(np.float32).eps)
         for pole in (0.0,) if self.box else (0.0, 2.0):
             deviations = self.deviations[np.searchsorted(POWERS, pole)]
-            room = np.full(len(powers), STEP / 2)
-            np.divide(precision, deviations, out=room, where=deviations > 0)
-            room = np.minimum(room, STEP / 2)
-            away = powers - pole
-            moved = pole + np.where(away < 0, -room, room)
-            powers = np.where(np.abs(away) < room, moved, powers)
+            least_distances = np.full(len(powers), STEP / 2)
+            np.divide(precision, deviations, out=least_distances, where=deviations > 0)
+            least_distances = np.minimum(least_distances, STEP / 2)
+            distances = powers - pole
+            nearest_allowed = pole + np.where(
+                distances < 0, -least_distances, least_distances
+            )
+            is_too_near = np.abs(distances) < least_distances
+            powers = np.where(is_too_near, nearest_allowed, powers)
         return powers
 
-    def moments_at(self, powers: np.ndarray, refined: np.ndarray) -> tuple:
+    def moments_at(
+        self, powers: np.ndarray, is_refined: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of y; as of the grid's best where that is not refined."""
         columns = np.arange(len(powers))
-        between = self._between(powers, _N_NEIGHBOURS)
-        t = np.where(refined, between[0], self.t[self.best, columns])
-        r = np.where(refined, between[1], self.r[self.best, columns])
+        t, r = self._interpolated(powers, _N_NEIGHBOURS)
+        t = np.where(is_refined, t, self.t[self.best, columns])
+        r = np.where(is_refined, r, self.r[self.best, columns])
         variances = np.exp(2.0 * (r + (powers - 1.0) * t))
         return transformed(t, powers, box=self.box), variances
 
 
-def _gains(powers, mean_logarithms, t, r) -> np.ndarray:
+def _gains(
+    powers: np.ndarray, *, mean_logarithms: np.ndarray, t: np.ndarray, r: np.ndarray
+) -> np.ndarray:
     """Log-likelihood of powers, a row."""
     return (powers - 1.0) * (mean_logarithms - t) - r

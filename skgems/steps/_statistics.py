@@ -1,6 +1,16 @@
-"""What columns of rows come to at a node, and how that of all nodes adds up."""
+"""Statistics of columns: what a node tells of its rows, and how all nodes' add up.
+
+Each statistic is a pair: ``tell`` makes a node's reply of its rows, ``pool`` makes of
+the replies what one would tell of all rows. Sums of squares are about means. With
+counts n_k, means m_k and squares s_k of parts,
+
+    n = sum n_k,    m = sum n_k m_k / n,    s = sum (s_k + n_k (m_k - m)^2),
+
+which loses no digits where means are large against deviations, as sums of x^2 would.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -13,37 +23,73 @@ from ._columns import (
     REMEDIES,
     TIME_SPANS,
     ColumnsError,
+    Table,
     column_kind,
     numbers,
 )
 from ._identifiers import IDENTIFIES, agreed_roles, role_of_categories
 from ._powers import POWERS, logarithms, transformed
 
-N_BINS = 1000  # of a grid
+# Bins of a grid, on which quantiles are exact to a thousandth of the bounds' distance.
+N_BINS = 1000
 # Numbers of rows that sums copy at a time, 16 MB, where columns are wide.
 _NUMBERS_AT_ONCE = 2**21
+# Transformed numbers of rows that are in memory at a time, 8 MB.
+_TRANSFORMED_AT_ONCE = 2**20
 
 
-class Statistic(NamedTuple):
-    """A statistic of columns: ``tell(X, min_rows)``, and ``pool(replies)``."""
+@dataclass(frozen=True, kw_only=True)
+class Statistic:
+    """A statistic of columns."""
 
+    # tell(X, min_rows), of the rows of one node: nothing of fewer than min_rows.
     tell: Callable[..., dict]
+    # pool(replies), of all nodes.
     pool: Callable[[Sequence[Mapping]], dict]
 
 
-def _columns(X, min_rows=1) -> dict:
+def _total(replies: Iterable[Mapping], name: str) -> float:
+    return float(sum(reply[name] for reply in replies))
+
+
+# ---- "columns": counts, means and squares --------------------------------------------
+
+
+class _Sums(NamedTuple):
+    """Sums of columns, each (n_columns,), or (n_powers, n_columns) after powers."""
+
+    counts: np.ndarray  # of known values
+    means: np.ndarray
+    squares: np.ndarray  # about the means
+
+
+def _tell_columns(X: Table, min_rows: int = 1) -> dict:
     X = numbers(X, sparse=True)
-    if issparse(X):
-        means, variances, counts = mean_variance_axis(X, 0, return_sum_weights=True)
-        counts = np.broadcast_to(counts, means.shape)
-        squares = variances * counts
-    else:
-        sums = [_sums_of_dense(block) for block in _blocks_of_columns(X)]
-        counts, means, squares = map(np.concatenate, zip(*sums, strict=True))
-    told = {"counts": counts, "means": np.nan_to_num(means)}
-    told["squares"] = np.maximum(np.nan_to_num(squares), 0.0)
-    told = {name: np.where(counts < min_rows, 0.0, own) for name, own in told.items()}
-    return {"n_rows": float(X.shape[0]), **told}
+    sums = _sums_of_sparse(X) if issparse(X) else _sums_of_dense(X)
+    is_untold = sums.counts < min_rows
+    means = np.nan_to_num(sums.means)
+    squares = np.maximum(np.nan_to_num(sums.squares), 0.0)
+    return {
+        "n_rows": float(X.shape[0]),
+        "counts": np.where(is_untold, 0.0, sums.counts),
+        "means": np.where(is_untold, 0.0, means),
+        "squares": np.where(is_untold, 0.0, squares),
+    }
+
+
+def _sums_of_sparse(X: Table) -> _Sums:
+    means, variances, counts = mean_variance_axis(X, 0, return_sum_weights=True)
+    counts = np.broadcast_to(counts, means.shape)
+    return _Sums(counts=counts, means=means, squares=variances * counts)
+
+
+def _sums_of_dense(X: np.ndarray) -> _Sums:
+    blocks = [_sums_of_block(block) for block in _blocks_of_columns(X)]
+    return _Sums(
+        counts=np.concatenate([block.counts for block in blocks]),
+        means=np.concatenate([block.means for block in blocks]),
+        squares=np.concatenate([block.squares for block in blocks]),
+    )
 
 
 def _blocks_of_columns(X: np.ndarray) -> list[np.ndarray]:
@@ -55,117 +101,139 @@ def _blocks_of_columns(X: np.ndarray) -> list[np.ndarray]:
     return np.array_split(X, max(1, X.shape[1] // n_columns), axis=1)
 
 
-def _sums_of_dense(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Counts of what is known, means, and squares about these, of each column."""
-    known = ~np.isnan(X)
-    counts = known.sum(axis=0).astype(float)
-    means = np.where(known, X, 0.0).sum(axis=0) / np.maximum(counts, 1.0)
-    away = np.where(known, X - means, 0.0)
+def _sums_of_block(X: np.ndarray) -> _Sums:
+    is_known = ~np.isnan(X)
+    counts = is_known.sum(axis=0).astype(float)
+    divisors = np.maximum(counts, 1.0)
+    means = np.where(is_known, X, 0.0).sum(axis=0) / divisors
+    deviations = np.where(is_known, X - means, 0.0)
     # What rounding of the means left is taken out, as scikit-learn does.
-    left = away.sum(axis=0)
-    squares = np.sum(away**2, axis=0) - left**2 / np.maximum(counts, 1.0)
-    return counts, means + left / np.maximum(counts, 1.0), squares
+    residuals = deviations.sum(axis=0)
+    squares = np.sum(deviations**2, axis=0) - residuals**2 / divisors
+    return _Sums(counts=counts, means=means + residuals / divisors, squares=squares)
 
 
-def _pooled(counts, means, squares) -> tuple:
-    """Counts, means and squares about these, of those of parts along the first axis."""
-    total = counts.sum(axis=0)
-    base = np.take_along_axis(means, np.argmax(counts, axis=0)[None], axis=0)[0]
-    moved = np.sum(counts * (means - base), axis=0) / np.maximum(total, 1.0)
-    mean = base + moved
-    return total, mean, (squares + counts * (means - mean) ** 2).sum(axis=0)
-
-
-_SUMS = ("counts", "means", "squares")
-
-
-def _all_sums(replies) -> dict:
-    counts, means, squares = (np.stack([own[s] for own in replies]) for s in _SUMS)
-    if means.ndim > counts.ndim:  # of several powers
+def _pool_sums(replies: Sequence[Mapping]) -> _Sums:
+    """Sums of all nodes' rows; the formula is at the head of this file."""
+    counts = np.stack([reply["counts"] for reply in replies])
+    means = np.stack([reply["means"] for reply in replies])
+    squares = np.stack([reply["squares"] for reply in replies])
+    if means.ndim > counts.ndim:  # after several powers
         counts = np.broadcast_to(counts[:, None], means.shape)
-    return dict(zip(_SUMS, _pooled(counts, means, squares), strict=True))
+    total = counts.sum(axis=0)
+    # Means are added up as distances from that of the largest node: of large numbers
+    # next to each other these have all digits.
+    largest = np.argmax(counts, axis=0)
+    base = np.take_along_axis(means, largest[None], axis=0)[0]
+    shift = np.sum(counts * (means - base), axis=0) / np.maximum(total, 1.0)
+    mean = base + shift
+    return _Sums(
+        counts=total,
+        means=mean,
+        squares=(squares + counts * (means - mean) ** 2).sum(axis=0),
+    )
 
 
-def _all_columns(replies) -> dict:
-    return {"n_rows": _total(replies, "n_rows"), **_all_sums(replies)}
+def _pool_columns(replies: Sequence[Mapping]) -> dict:
+    return {"n_rows": _total(replies, "n_rows"), **_pool_sums(replies)._asdict()}
 
 
-def _total(replies, name: str) -> float:
-    return float(sum(own[name] for own in replies))
+# ---- "scatter": products of columns --------------------------------------------------
 
 
-def _scatter(X, min_rows=1) -> dict:
+def _tell_scatter(X: Table, min_rows: int = 1) -> dict:
+    """The mean (d,), and of the scatter about it the upper triangle, row by row."""
     X = numbers(X)
     mean = X.mean(axis=0)
-    away = X - mean
-    left = away.mean(axis=0)
-    away -= left
-    triangle = (away.T @ away)[np.triu_indices(X.shape[1])]
-    return {"n_rows": float(len(X)), "mean": mean + left, "triangle": triangle}
+    deviations = X - mean
+    residual = deviations.mean(axis=0)  # what rounding of the mean left
+    deviations -= residual
+    scatter = deviations.T @ deviations
+    return {
+        "n_rows": float(len(X)),
+        "mean": mean + residual,
+        "triangle": scatter[np.triu_indices(X.shape[1])],
+    }
 
 
-def _all_scatter(replies) -> dict:
-    sizes = np.array([own["n_rows"] for own in replies])
-    means = np.stack([own["mean"] for own in replies])
-    base = means[np.argmax(sizes)]
-    mean = base + sizes @ (means - base) / sizes.sum()
-    away = (means - mean) * np.sqrt(sizes)[:, None]
-    triangle = np.sum([own["triangle"] for own in replies], axis=0)
-    triangle = triangle + (away.T @ away)[np.triu_indices(len(mean))]
-    return {"n_rows": float(sizes.sum()), "mean": mean, "triangle": triangle}
+def _pool_scatter(replies: Sequence[Mapping]) -> dict:
+    n_rows = np.array([reply["n_rows"] for reply in replies])
+    means = np.stack([reply["mean"] for reply in replies])
+    base = means[np.argmax(n_rows)]
+    mean = base + n_rows @ (means - base) / n_rows.sum()
+    # Rows whose products are those of the nodes' means about that of all.
+    deviations = (means - mean) * np.sqrt(n_rows)[:, None]
+    between = (deviations.T @ deviations)[np.triu_indices(len(mean))]
+    within = np.sum([reply["triangle"] for reply in replies], axis=0)
+    return {"n_rows": float(n_rows.sum()), "mean": mean, "triangle": within + between}
 
 
-def _categories(X, min_rows=1) -> dict:
-    """Of each column its values, how many rows have each, and how many are missing."""
+# ---- "categories": how often each value occurs ---------------------------------------
+
+
+def _tell_categories(X: Table, min_rows: int = 1) -> dict:
+    """By place of a column, as a text: its values, and how many rows have each."""
     columns = X.items() if hasattr(X, "iloc") else enumerate(X.T)
-    told = {"n_rows": float(X.shape[0])}
+    reply: dict = {"n_rows": float(X.shape[0])}
     for j, (label, column) in enumerate(columns):
-        told[str(j)] = _categories_of(np.asarray(column), label, min_rows)
-    return told
+        reply[str(j)] = _categories_of(np.asarray(column), label, min_rows=min_rows)
+    return reply
 
 
-def _categories_of(values: np.ndarray, label, min_rows: int) -> dict:
-    if values.dtype.kind in "biuf":
-        is_nan = np.isnan(values)
-        is_none = np.zeros(len(values), dtype=bool)
+def _categories_of(column: np.ndarray, label: str | int, *, min_rows: int) -> dict:
+    """Categories of a column that have ``min_rows`` rows, and the rows of the others.
+
+    None and NaN are counted by themselves, as encoders have a category for each.
+    """
+    if column.dtype.kind in "biuf":
+        is_nan = np.isnan(column)
+        is_none = np.zeros(len(column), dtype=bool)
     else:
-        values = values.astype(object) if values.dtype.kind not in "Mm" else values
-        is_none = np.array([value is None for value in values], dtype=bool)
-        floats = (value if isinstance(value, float) else 0.0 for value in values)
+        if column.dtype.kind not in "Mm":  # times stay what they are, and are refused
+            column = column.astype(object)
+        is_none = np.array([value is None for value in column], dtype=bool)
+        floats = (value if isinstance(value, float) else 0.0 for value in column)
         is_nan = np.isnan(np.fromiter(floats, dtype=float))
-    there = values[~(is_nan | is_none)]
-    _check_categories(there, label)
-    labels, counts = np.unique(there, return_counts=True)
+    categories = column[~(is_nan | is_none)]
+    _check_categories(categories, label)
+    labels, counts = np.unique(categories, return_counts=True)
     is_told = counts >= min_rows
-    told = {
+    n_none = float(is_none.sum())
+    n_nan = float(is_nan.sum())
+    n_withheld = float(counts[~is_told].sum())
+    if n_none < min_rows:
+        n_withheld += n_none
+    if n_nan < min_rows:
+        n_withheld += n_nan
+    return {
         "labels": labels[is_told].tolist(),
         "counts": counts[is_told].astype(float),
-        "withheld": float(counts[~is_told].sum()),
+        "withheld": n_withheld,
+        "none": n_none if n_none >= min_rows else 0.0,
+        "nan": n_nan if n_nan >= min_rows else 0.0,
     }
-    for name, count in (("none", is_none.sum()), ("nan", is_nan.sum())):
-        told[name] = float(count * (count >= min_rows))
-        told["withheld"] += float(count * (count < min_rows))
-    return told
 
 
-def _check_categories(values: np.ndarray, label) -> None:
-    types = {type(value) for value in values.tolist()}
-    holds = column_kind(values)
-    if holds in (DATES, TIME_SPANS):
+def _check_categories(categories: np.ndarray, label: str | int) -> None:
+    """Raise ColumnsError for values that JSON has not, or that have no order."""
+    kind = column_kind(categories)
+    if kind in (DATES, TIME_SPANS):
         raise ColumnsError(
-            f"column {label!r} holds {holds}, which are no categories. "
-            f"{REMEDIES[holds]}"
+            f"column {label!r} holds {kind}, which are no categories. {REMEDIES[kind]}"
         )
+    types = {type(category) for category in categories.tolist()}
     if len(types) > 1 or not types <= {str, int, float, bool}:
         raise ColumnsError(
             f"column {label!r} holds values of the types "
-            f"{sorted(kind.__name__ for kind in types)}; categories are all texts, or "
-            "all numbers."
+            f"{sorted(type_.__name__ for type_ in types)}; categories are all texts, "
+            "or all numbers."
         )
 
 
-def categories_told(content: Mapping) -> list[Mapping]:
-    return [content[str(j)] for j in range(sum(map(str.isdecimal, content)))]
+def categories_told(reply: Mapping) -> list[Mapping]:
+    """What a reply, or the sum of all, says of each column."""
+    n_columns = sum(map(str.isdecimal, reply))  # the other fields have names
+    return [reply[str(j)] for j in range(n_columns)]
 
 
 def identifiers_told(replies: Iterable[Mapping], labels: list) -> list:
@@ -180,37 +248,62 @@ def identifiers_told(replies: Iterable[Mapping], labels: list) -> list:
     ]
 
 
-def check_kinds_of_categories(told: Mapping[str, Mapping], columns: Sequence) -> None:
+def check_kinds_of_categories(
+    told_by_node: Mapping[str, Mapping], columns: Sequence
+) -> None:
     """ValueError that names a column that holds texts at some nodes only."""
     for j, column in enumerate(columns):
-        texts, numbers_ = [], []
-        for node, content in told.items():
-            for label in content[str(j)]["labels"][:1]:
-                (texts if isinstance(label, str) else numbers_).append(node)
-        if texts and numbers_:
+        nodes_of_texts = []
+        nodes_of_numbers = []
+        for node, reply in told_by_node.items():
+            # All labels of a node are of one type, and it may have told none.
+            for label in reply[str(j)]["labels"][:1]:
+                if isinstance(label, str):
+                    nodes_of_texts.append(node)
+                else:
+                    nodes_of_numbers.append(node)
+        if nodes_of_texts and nodes_of_numbers:
             raise ValueError(
-                f"The column {column!r} holds texts at the nodes {texts[:5]} and "
-                f"numbers at the nodes {numbers_[:5]}. Let all nodes write it alike, "
-                "as numbers (pandas.to_numeric) or as texts, or leave it out of all "
-                "tables."
+                f"The column {column!r} holds texts at the nodes {nodes_of_texts[:5]} "
+                f"and numbers at the nodes {nodes_of_numbers[:5]}. Let all nodes write "
+                "it alike, as numbers (pandas.to_numeric) or as texts, or leave it out "
+                "of all tables."
             )
 
 
-def _all_categories(replies) -> dict:
-    found = {"n_rows": _total(replies, "n_rows")}
-    for j, parts in enumerate(zip(*map(categories_told, replies), strict=True)):
-        counts: dict = {}
-        for own in parts:
-            for label, count in zip(own["labels"], own["counts"], strict=True):
-                counts[label] = counts.get(label, 0.0) + float(count)
-        sums = {name: _total(parts, name) for name in ("withheld", "none", "nan")}
-        labels = sorted(counts)
-        sums["counts"] = np.array([counts[label] for label in labels], dtype=float)
-        found[str(j)] = {"labels": labels, **sums}
-    return found
+def _pool_categories(replies: Sequence[Mapping]) -> dict:
+    pooled: dict = {"n_rows": _total(replies, "n_rows")}
+    for j, columns in enumerate(zip(*map(categories_told, replies), strict=True)):
+        pooled[str(j)] = _pool_categories_of_column(columns)
+    return pooled
 
 
-def _histogram(X, min_rows=1, *, low, high) -> dict:
+def _pool_categories_of_column(columns: Sequence[Mapping]) -> dict:
+    """The categories of one column, of what each node told of it."""
+    counts: dict[str | float, float] = {}
+    for column in columns:
+        for label, count in zip(column["labels"], column["counts"], strict=True):
+            counts[label] = counts.get(label, 0.0) + float(count)
+    labels = sorted(counts)
+    return {
+        "labels": labels,
+        "withheld": _total(columns, "withheld"),
+        "none": _total(columns, "none"),
+        "nan": _total(columns, "nan"),
+        "counts": np.array([counts[label] for label in labels], dtype=float),
+    }
+
+
+# ---- "histogram": counts on a grid ---------------------------------------------------
+
+
+def _tell_histogram(
+    X: Table, min_rows: int = 1, *, low: np.ndarray, high: np.ndarray
+) -> dict:
+    """Counts of values up to each edge of a grid, (n_columns, N_BINS + 1).
+
+    The grid of a column goes from ``low`` to ``high``, both (n_columns,).
+    """
     X = numbers(X)
     cumulative = np.zeros((X.shape[1], N_BINS + 1))
     for j, column in enumerate(X.T):
@@ -223,63 +316,86 @@ def _histogram(X, min_rows=1, *, low, high) -> dict:
     return {"n_rows": float(len(X)), "cumulative": cumulative}
 
 
-def _all_histograms(replies) -> dict:
-    cumulative = np.sum([own["cumulative"] for own in replies], axis=0)
+def _pool_histograms(replies: Sequence[Mapping]) -> dict:
+    cumulative = np.sum([reply["cumulative"] for reply in replies], axis=0)
     return {"n_rows": _total(replies, "n_rows"), "cumulative": cumulative}
 
 
-def _powers(X, min_rows=1, *, box=False) -> dict:
-    """Of each column mean and squares after each power, and the slope of its size."""
+# ---- "powers" and "box_powers": sums of columns after powers -------------------------
+
+
+def _tell_powers(X: Table, min_rows: int = 1, *, box: bool = False) -> dict:
+    """Sums of each column after each of POWERS; ``_powers.py`` says what for.
+
+    Counts and slopes, sums of logarithms, are (n_columns,); means and squares are
+    (n_powers, n_columns). ``box``: powers of Box and Cox, else of Yeo and Johnson.
+    """
     X = numbers(X)
     if box and np.nanmin(X, initial=1.0) <= 0:
         raise ColumnsError("Box-Cox takes numbers above 0, and some are not.")
-    told = [_powers_of_some(some, min_rows, box=box) for some in _blocks_of_columns(X)]
+    blocks = [
+        _powers_of_block(block, min_rows, box=box) for block in _blocks_of_columns(X)
+    ]
     return {
-        name: np.concatenate([own[name] for own in told], axis=-1) for name in told[0]
+        name: np.concatenate([block[name] for block in blocks], axis=-1)
+        for name in blocks[0]
     }
 
 
-def _powers_of_some(X: np.ndarray, min_rows: int, *, box: bool) -> dict:
-    sizes = logarithms(X, box=box)
-    told, n = _columns(X, min_rows), X.shape[1]
-    found = {"means": [], "squares": []}
-    # As many powers at once as fit into a few megabytes.
-    step = max(1, 2**20 // max(X.size, 1))
-    for start in range(0, len(POWERS), step):
-        some = POWERS[start : start + step]
-        own = _columns(
-            np.hstack([transformed(sizes, p, box=box) for p in some]), min_rows
-        )
-        for name, parts in found.items():
-            parts.append(own[name].reshape(len(some), n))
-    stacked = {name: np.vstack(parts) for name, parts in found.items()}
-    slopes = np.where(told["counts"] > 0, np.nansum(sizes, axis=0), 0.0)
-    return {"counts": told["counts"], **stacked, "slopes": slopes}
+def _powers_of_block(X: np.ndarray, min_rows: int, *, box: bool) -> dict:
+    n_columns = X.shape[1]
+    counts = _tell_columns(X, min_rows)["counts"]
+    s = logarithms(X, box=box)
+    means = []
+    squares = []
+    n_at_once = max(1, _TRANSFORMED_AT_ONCE // max(X.size, 1))
+    for start in range(0, len(POWERS), n_at_once):
+        powers = POWERS[start : start + n_at_once]
+        # Side by side, the columns after one power and after the next.
+        after_powers = np.hstack([transformed(s, power, box=box) for power in powers])
+        sums = _tell_columns(after_powers, min_rows)
+        means.append(sums["means"].reshape(len(powers), n_columns))
+        squares.append(sums["squares"].reshape(len(powers), n_columns))
+    return {
+        "counts": counts,
+        "means": np.vstack(means),
+        "squares": np.vstack(squares),
+        "slopes": np.where(counts > 0, np.nansum(s, axis=0), 0.0),
+    }
 
 
-def _all_powers(replies) -> dict:
-    sums = _all_sums(replies)
-    slopes = np.sum([own["slopes"] for own in replies], axis=0)
-    return {**sums, "counts": sums["counts"][0], "slopes": slopes}
+def _pool_powers(replies: Sequence[Mapping]) -> dict:
+    sums = _pool_sums(replies)
+    return {
+        "counts": sums.counts[0],  # which are the same after all powers
+        "means": sums.means,
+        "squares": sums.squares,
+        "slopes": np.sum([reply["slopes"] for reply in replies], axis=0),
+    }
 
 
-def _extremes(X, min_rows=1) -> dict:
+# ---- "extremes": the smallest and the largest value ----------------------------------
+
+
+def _tell_extremes(X: Table, min_rows: int = 1) -> dict:
     """The smallest and the largest value of each column, which are those of rows."""
     X = numbers(X)
     return {"low": np.nanmin(X, axis=0), "high": np.nanmax(X, axis=0)}
 
 
-def _all_extremes(replies) -> dict:
-    ends = (("low", np.min), ("high", np.max))
-    return {name: end([own[name] for own in replies], axis=0) for name, end in ends}
+def _pool_extremes(replies: Sequence[Mapping]) -> dict:
+    return {
+        "low": np.min([reply["low"] for reply in replies], axis=0),
+        "high": np.max([reply["high"] for reply in replies], axis=0),
+    }
 
 
 STATISTICS: Mapping[str, Statistic] = {
-    "columns": Statistic(_columns, _all_columns),
-    "scatter": Statistic(_scatter, _all_scatter),
-    "categories": Statistic(_categories, _all_categories),
-    "histogram": Statistic(_histogram, _all_histograms),
-    "powers": Statistic(_powers, _all_powers),
-    "box_powers": Statistic(partial(_powers, box=True), _all_powers),
-    "extremes": Statistic(_extremes, _all_extremes),
+    "columns": Statistic(tell=_tell_columns, pool=_pool_columns),
+    "scatter": Statistic(tell=_tell_scatter, pool=_pool_scatter),
+    "categories": Statistic(tell=_tell_categories, pool=_pool_categories),
+    "histogram": Statistic(tell=_tell_histogram, pool=_pool_histograms),
+    "powers": Statistic(tell=_tell_powers, pool=_pool_powers),
+    "box_powers": Statistic(tell=partial(_tell_powers, box=True), pool=_pool_powers),
+    "extremes": Statistic(tell=_tell_extremes, pool=_pool_extremes),
 }

@@ -52,9 +52,9 @@ def node():
 @pytest.fixture(scope="module")
 def digits():
     X, y = load_digits(return_X_y=True)
-    X, nodes = X / 16, np.arange(len(y)) % 3
+    nodes = np.arange(len(y)) % 3
     nodes[np.isin(y, [0, 1])] = 0
-    return X, y, nodes
+    return X / 16, y, nodes
 
 
 # ---- min_rows -----------------------------------------------------------------------
@@ -65,15 +65,13 @@ def test_no_cluster_is_of_fewer_rows_than_the_node_allows():
     X = rng.standard_normal((130, 4))
     y = np.array(["well"] * 129 + ["ill"])
     clf = LogisticRegression().fit(X, y)
-    content = {"kind": "class", "n_components": 200, "min_cluster_size": 1}
-    reply = reply_to(
-        Message.of("moments", **content), clf, X, y, name="lyon", min_rows=50
-    ).content
+    request = Message.of("moments", kind="class", n_components=200, min_cluster_size=1)
+    reply = reply_to(request, clf, X, y, name="lyon", min_rows=50).content
     assert reply["moments"]["counts"].min() >= 50
     assert reply["labels"] == ["ill", "well"]
     means = reply["moments"]["means"] + reply["moments"]["origin"]
     assert np.abs(means[:, None] - X).max(axis=2).min() > 1e-3
-    loose = reply_to(Message.of("moments", **content), clf, X, y, name="lyon").content
+    loose = reply_to(request, clf, X, y, name="lyon").content
     assert 10 <= loose["moments"]["counts"].min() < 50
 
 
@@ -98,11 +96,11 @@ def test_what_is_not_agreed_is_refused_before_rows_are_looked_at(node, monkeypat
         (asked(server, "counts"), "the task 'counts' is not agreed; agreed are"),
         (asked(server, "size", W=W), "the task 'size' is not agreed"),
     ]
-    more = {"random_state": 1, "n_components": 10**5, "min_cluster_size": 3}
-    for name, value in more.items():
-        own = GEMSLogisticAggregator(n_rounds=3, random_state=0, **{})
-        own.set_params(**{name: value})
-        request = first_request(own, own._first_requests())
+    changed_settings = {"random_state": 1, "n_components": 10**5, "min_cluster_size": 3}
+    for name, value in changed_settings.items():
+        aggregator = GEMSLogisticAggregator(n_rounds=3, random_state=0)
+        aggregator.set_params(**{name: value})
+        request = first_request(aggregator, aggregator._first_requests())
         words = f"its settings have {name}={value}, agreed is {name}="
         cases.append((sealed(request, server), words))
     lists = first_request(ModelAveragingAggregator(), [])
@@ -122,7 +120,10 @@ def test_each_task_is_answered_as_often_as_agreed(node):
     assert server.tasks == {"join": 1, "evaluate": 2, "score": 1}
     at_node = Node(node, server)
     W = np.random.RandomState(0).standard_normal((3, 31, 2))
-    requests = [asked(server, "evaluate", **judged(own, ["benign"], [0])) for own in W]
+    requests = [
+        asked(server, "evaluate", **judged(W_of_request, ["benign"], [0]))
+        for W_of_request in W
+    ]
     first = at_node(requests[0])
     for _ in range(3):  # the same one costs nothing
         assert at_node(requests[0]).to_bytes() == first.to_bytes()
@@ -130,8 +131,8 @@ def test_each_task_is_answered_as_often_as_agreed(node):
     with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times, and has"):
         at_node(requests[2])
     criterion = {"name": "accuracy"}
-    for k, own in enumerate(W[:2]):
-        content = judged(own, ["benign"], [0], criterion=criterion)
+    for k, W_of_request in enumerate(W[:2]):
+        content = judged(W_of_request, ["benign"], [0], criterion=criterion)
         del content["factors"]
         request = asked(server, "score", **content)
         if k == 0:
@@ -148,7 +149,8 @@ def test_each_task_is_answered_as_often_as_agreed(node):
 
 def test_what_one_node_keeps_is_not_sent_for_another(node):
     server = agreed()
-    at_node, request = Node(node, server), asked(server, "score", **scored(node))
+    at_node = Node(node, server)
+    request = asked(server, "score", **scored(node))
     at_node(request)
     at_node.options["name"] = "paris"
     with pytest.raises(NotAgreedError, match="is of node 'lyon', not of 'paris'"):
@@ -161,9 +163,9 @@ def test_a_request_that_fails_at_the_node_counts(node):
     at_node = Node((clf, X[:9], y[:9]), server)
     W = np.zeros((2, 31, 2))
     W[1] = 1.0
-    for own in W[:1]:
+    for W_of_request in W[:1]:
         with pytest.raises(ValueError, match="fewer than min_rows=10"):
-            at_node(asked(server, "evaluate", **judged(own, ["benign"], [0])))
+            at_node(asked(server, "evaluate", **judged(W_of_request, ["benign"], [0])))
     with pytest.raises(NotAgreedError, match="agreed 1 times"):
         at_node(asked(server, "evaluate", **judged(W[1], ["benign"], [0])))
 
@@ -216,14 +218,14 @@ def scored(node):
 
 def test_min_rows_are_the_larger_of_the_node_s_and_those_agreed(node):
     clf, X, y = node
-    few = np.flatnonzero(y == "benign")[38:]
-    rows = clf, np.delete(X, few, axis=0), np.delete(y, few)
+    left_out_rows = np.flatnonzero(y == "benign")[38:]
+    rows = clf, np.delete(X, left_out_rows, axis=0), np.delete(y, left_out_rows)
     agg = GEMSLogisticAggregator(random_state=0)
     join = first_request(agg, agg._first_requests())
 
-    def labels(agreed_rows, own):
+    def labels(agreed_rows, rows_of_node):
         server = Agreement.of(agg, min_rows=agreed_rows)
-        reply = Node(rows, server, min_rows=own)(sealed(join, server)).content
+        reply = Node(rows, server, min_rows=rows_of_node)(sealed(join, server)).content
         return reply["describe"]["rows"]["labels"]
 
     assert labels(10, 10) == ["benign", "malignant"]
@@ -234,10 +236,12 @@ def test_no_value_of_a_row_is_in_an_error(node):
     clf, X, y = node
     texts = X.astype(object)
     texts[3, 2] = "born 1.1.1970"
-    with pytest.raises(ValueError, match=r"'lyon': X has texts among .* \[2\]") as told:
+    with pytest.raises(
+        ValueError, match=r"'lyon': X has texts among .* \[2\]"
+    ) as caught:
         reply_to(Message.of("counts"), clf, texts, y, name="lyon")
-    assert "1970" not in str(told.value)
-    assert "1970" in str(told.value.__cause__)  # for whoever is at the node
+    assert "1970" not in str(caught.value)
+    assert "1970" in str(caught.value.__cause__)  # for whoever is at the node
 
 
 # ---- who asks -----------------------------------------------------------------------
@@ -268,8 +272,13 @@ def test_an_exchange_is_signed_both_ways(digits, tmp_path):
     keys = {name: tmp_path / f"{name}.pub" for name in names}
     folder = tmp_path / "exchange"
     agg = GEMSLogisticAggregator(n_rounds=2, random_state=0)
-    given = {"public_keys": keys, "private_key": tmp_path / "server"}
-    exchange = skgems.Exchange(folder, agg, nodes=names, **given)
+    exchange = skgems.Exchange(
+        folder,
+        agg,
+        nodes=names,
+        public_keys=keys,
+        private_key=tmp_path / "server",
+    )
     accepted = folder / "agreement.json"
     assert Agreement.load(accepted).public_key == (tmp_path / "server.pub").read_text()
     clfs = {
@@ -280,13 +289,18 @@ def test_an_exchange_is_signed_both_ways(digits, tmp_path):
         before = {n: path.read_bytes() for n, path in exchange.waiting_for.items()}
         for k, (name, request) in enumerate(exchange.waiting_for.items()):
             skgems.answer(
-                *(request, clfs[name], X[nodes == k], y[nodes == k]),
+                request,
+                clfs[name],
+                X[nodes == k],
+                y[nodes == k],
                 name=name,
                 agreement=accepted,
                 state=tmp_path / f"state of {name}",
                 private_key=tmp_path / name,
             )
-        again = skgems.Exchange(folder, **given)
+        again = skgems.Exchange(
+            folder, public_keys=keys, private_key=tmp_path / "server"
+        )
         again.step(leave_out=())
         for name, path in exchange.waiting_for.items():
             assert path.read_bytes() == before[name]  # the same signature
@@ -297,15 +311,17 @@ def test_an_exchange_is_signed_both_ways(digits, tmp_path):
 
 def test_replies_of_an_older_exchange_are_not_used(digits, tmp_path):
     X, y, nodes = digits
-    agg, names = GEMSLogisticAggregator(random_state=0), ["lyon", "paris", "rome"]
+    agg = GEMSLogisticAggregator(random_state=0)
+    names = ["lyon", "paris", "rome"]
     for folder in ("old", "new"):
         exchange = skgems.Exchange(tmp_path / folder, agg, nodes=names)
         assert exchange.step() is None
         if folder == "old":
             for k, (name, request) in enumerate(exchange.waiting_for.items()):
-                own = X[nodes == k], y[nodes == k]
-                clf = LogisticRegression(max_iter=300).fit(*own)
-                skgems.answer(request, clf, *own, name=name)
+                X_node = X[nodes == k]
+                y_node = y[nodes == k]
+                clf = LogisticRegression(max_iter=300).fit(X_node, y_node)
+                skgems.answer(request, clf, X_node, y_node, name=name)
             assert exchange.step() is not None
     for path in (tmp_path / "old" / "replies").iterdir():
         (tmp_path / "new" / "replies" / path.name).write_bytes(path.read_bytes())
@@ -318,7 +334,8 @@ def test_replies_of_an_older_exchange_are_not_used(digits, tmp_path):
 
 
 def test_without_a_file_the_first_request_binds(node):
-    at_node, server = Node(node), agreed(n_rounds=2)
+    at_node = Node(node)
+    server = agreed(n_rounds=2)
     with pytest.raises(NotAgreedError, match="nothing is agreed yet, and the request"):
         at_node(asked(server, "score", **scored(node)))
     agg = GEMSLogisticAggregator(n_rounds=2, random_state=0)
@@ -413,7 +430,8 @@ def test_an_honest_exchange_meets_its_own_agreement(digits, aggregator, hidden):
             name: reply_to(
                 request,
                 clfs[int(name)],
-                *(X[nodes == int(name)], y[nodes == int(name)]),
+                X[nodes == int(name)],
+                y[nodes == int(name)],
                 name=name,
                 agreement=agreement,
                 state=states[int(name)],
@@ -445,7 +463,8 @@ def test_a_search_needs_an_agreement_on_more(digits):
                 name: reply_to(
                     request,
                     clfs[int(name)],
-                    *(X[nodes == int(name)], y[nodes == int(name)]),
+                    X[nodes == int(name)],
+                    y[nodes == int(name)],
                     name=name,
                     state=states[int(name)],
                     agreement=agreement,

@@ -53,8 +53,8 @@ def nothing_recalled():
 @cache
 def rows():
     X, y = load_digits(n_class=5, return_X_y=True)
-    X, y = X[:300] / 16, np.array(list("abcde"))[y[:300]]
-    return X, y, np.arange(300) % N_NODES
+    labels = np.array(list("abcde"))[y[:300]]
+    return X[:300] / 16, labels, np.arange(300) % N_NODES
 
 
 @once
@@ -62,7 +62,7 @@ def models(seed=None, scaled=False, hidden=(8,)):
     X, y, nodes = rows()
     fitted = []
     for k in range(N_NODES):
-        own = (nodes == k) & (y != "abc"[k])
+        is_learning = (nodes == k) & (y != "abc"[k])
         net = LogisticRegression()
         if hidden:
             net = MLPClassifier(
@@ -71,7 +71,7 @@ def models(seed=None, scaled=False, hidden=(8,)):
         clf = make_pipeline(StandardScaler(), net) if scaled else net
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            fitted.append((f"node {k}", clf.fit(X[own], y[own])))
+            fitted.append((f"node {k}", clf.fit(X[is_learning], y[is_learning])))
     return fitted
 
 
@@ -148,7 +148,8 @@ CASES = {
 def fitted(case):
     X, y, nodes = rows()
     if "of nets" in case:
-        X, y = X.astype(np.float32), np.searchsorted(list("abcde"), y)
+        X = X.astype(np.float32)
+        y = np.searchsorted(list("abcde"), y)
     with np.errstate(all="ignore"):
         return CASES[case]().fit(X, y, nodes=nodes), X
 
@@ -158,16 +159,17 @@ def fitted(case):
 def test_a_way_through_bytes_changes_no_bit(case, monkeypatch):
     direct, X = fitted(case)
     clear_cache()
-    answer, ways = channel_module.answer, []
+    answer = channel_module.answer
+    tasks = []
 
     def by_bytes(request, member):
-        ways.append(request.task)
+        tasks.append(request.task)
         request = Message.from_bytes(request.to_bytes())
         return Message.from_bytes(answer(request, member).to_bytes())
 
     monkeypatch.setattr(channel_module, "answer", by_bytes)
     other, _ = fitted(case)
-    assert len(ways) == sum(N_NODES for _ in other.history_) > 0
+    assert len(tasks) == sum(N_NODES for _ in other.history_) > 0
     np.testing.assert_array_equal(
         other.decision_function(X), direct.decision_function(X)
     )
@@ -192,14 +194,14 @@ def test_a_node_dies_in_each_message_in_turn(case, monkeypatch):
     tasks = [entry["task"] for entry in fitted(case)[0].history_]
     name = "1" if "rounds of linear" in case else "node 1"
     for fatal, task in enumerate(tasks):
-        begun = []
+        requests_of_node = []
         clear_cache()
 
-        def dying(request, member, fatal=fatal, begun=begun):
+        def dying(request, member, fatal=fatal, requests_of_node=requests_of_node):
             if member.name == name:
-                begun.append(request)
-                asked = len({id(message) for message in begun}) - 1
-                if asked == fatal:
+                requests_of_node.append(request)
+                number = len({id(message) for message in requests_of_node}) - 1
+                if number == fatal:
                     raise OSError("gone")
             return answer(request, member)
 
@@ -229,11 +231,12 @@ def test_a_node_dies_in_each_message_in_turn(case, monkeypatch):
     ],
 )
 def test_fewer_nodes_than_a_channel_needs_are_an_error(case, task, monkeypatch):
-    answer, make = channel_module.answer, channel_module.InProcess.__init__
+    answer = channel_module.answer
+    make_channel = channel_module.InProcess.__init__
     shapes = {}
 
     def needing_all(self, members, **options):
-        make(self, members, **options)
+        make_channel(self, members, **options)
         self.min_nodes = N_NODES
 
     def dying(request, member):
@@ -248,15 +251,15 @@ def test_fewer_nodes_than_a_channel_needs_are_an_error(case, task, monkeypatch):
         TooFewNodesError, match="Only 2 of 3.*'node 1': OSError"
     ) as error:
         fitted(case)
-    found = error.value.parameters
+    parameters = error.value.parameters
     if "rounds" not in case or task == "evaluate":
-        assert found is None  # nothing shared is trained then
+        assert parameters is None  # nothing shared is trained then
     elif task == "train":
-        assert [array.shape for array in found] == shapes[task]
+        assert [array.shape for array in parameters] == shapes[task]
     else:
-        assert [array.shape for array in found][0][0] == 64
-        assert [array.shape for array in found][1][1] == 5
-    assert found is None or all(np.isfinite(array).all() for array in found)
+        assert [array.shape for array in parameters][0][0] == 64
+        assert [array.shape for array in parameters][1][1] == 5
+    assert parameters is None or all(np.isfinite(array).all() for array in parameters)
 
 
 def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
@@ -266,7 +269,8 @@ def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
         Member.of(
             name,
             LogisticRegression().fit(X[nodes == k], y[nodes == k]),
-            *(X[nodes == k], y[nodes == k]),
+            X[nodes == k],
+            y[nodes == k],
         )
         for k, name in enumerate("abc")
     ]
@@ -278,33 +282,43 @@ def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
         return answer(request, member)
 
     def request(factors):
-        own = {"labels": list("abcde"), "columns": np.arange(5)}
-        return Message.of("evaluate", W=W, **own, factors=factors)
+        return Message.of(
+            "evaluate",
+            W=W,
+            labels=list("abcde"),
+            columns=np.arange(5),
+            factors=factors,
+        )
 
-    def found(members):
+    def request_without_logits(factors):
+        return request(factors).with_fields(W=0.0 * W)
+
+    def factor_of(members, request=request):
         return run(inverse_temperature(request), InProcess(members))
 
-    everybody, others = found(members), found([members[0], members[2]])
-    W, told = 0.0 * W, W
-    assert found(members) == 1.0  # no factor changes what says nothing
-    W = told
+    factor_of_all = factor_of(members)
+    factor_without_b = factor_of([members[0], members[2]])
+    # No factor changes what says nothing.
+    assert factor_of(members, request_without_logits) == 1.0
     monkeypatch.setattr(channel_module, "answer", dying)
-    here = Run(InProcess(members))
+    channel_run = Run(InProcess(members))
     with pytest.warns(UserWarning, match="'b' failed twice"):
-        assert here(inverse_temperature(request)) == others != everybody
-    assert [entry["left_out"] for entry in here.history] == [["b"]] * 4
-    kept = nodes != 1
-    logits = linear_logits(X[kept], W)
-    codes = np.searchsorted(list("abcde"), y[kept])
-    np.testing.assert_allclose(others, fit_inverse_temperature(logits, codes))
+        factor = channel_run(inverse_temperature(request))
+    assert factor == factor_without_b != factor_of_all
+    assert [entry["left_out"] for entry in channel_run.history] == [["b"]] * 4
+    is_of_others = nodes != 1
+    logits = linear_logits(X[is_of_others], W)
+    codes = np.searchsorted(list("abcde"), y[is_of_others])
+    np.testing.assert_allclose(factor_without_b, fit_inverse_temperature(logits, codes))
 
 
 def test_all_nodes_that_die_leave_the_shared_model(monkeypatch):
-    answer, begun = channel_module.answer, []
+    answer = channel_module.answer
+    requests = []
 
     def dying(request, member):
-        begun.append(request)
-        if len(begun) > N_NODES:
+        requests.append(request)
+        if len(requests) > N_NODES:
             raise OSError("gone")
         return answer(request, member)
 
@@ -324,7 +338,8 @@ def test_nets_take_arrays_that_are_read_only_without_a_word():
     torch.set_warn_always(True)
     try:
         X, y, nodes = rows()
-        X, y = X.astype(np.float32), np.searchsorted(list("abcde"), y)
+        X = X.astype(np.float32)
+        y = np.searchsorted(list("abcde"), y)
         rounds(members).fit(X, y, nodes=nodes)
         PFNMAggregator(members, n_rounds=2).fit(X, y, nodes=nodes)
     finally:
@@ -357,21 +372,23 @@ def test_a_node_that_fails_once_is_asked_again(failures, left_out):
         for k in range(N_NODES)
     ]
     if left_out:  # the other one is enough
-        members, X, y = members[:2], X[nodes < 2], y[nodes < 2]
+        members = members[:2]
+        X = X[nodes < 2]
+        y = y[nodes < 2]
         nodes = nodes[nodes < 2]
     straight = rounds(members).fit(X, y, nodes=nodes)
     FAILURES[:] = failures
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = rounds(members).fit(X, y, nodes=nodes)
+        agg = rounds(members).fit(X, y, nodes=nodes)
     assert not FAILURES
-    assert found.history_[0]["left_out"] == left_out
-    assert found.history_[1]["left_out"] == []
-    told = [str(w.message) for w in caught]
-    assert sum("'0' failed twice in message 1" in text for text in told) == len(
+    assert agg.history_[0]["left_out"] == left_out
+    assert agg.history_[1]["left_out"] == []
+    texts = [str(w.message) for w in caught]
+    assert sum("'0' failed twice in message 1" in text for text in texts) == len(
         left_out
     )
-    same = np.array_equal(found.predict_proba(X), straight.predict_proba(X))
+    same = np.array_equal(agg.predict_proba(X), straight.predict_proba(X))
     assert same == (not left_out)
 
 
@@ -379,21 +396,23 @@ def test_a_node_that_fails_once_is_asked_again(failures, left_out):
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    answer, found = channel_module.answer, []
+def asked_tasks(monkeypatch):
+    """What is asked of hidden layers: the task, and the name of the node."""
+    answer = channel_module.answer
+    asked_tasks = []
 
     def counting(request, member):
         if request.task in ("neurons", "retrain"):
-            found.append((request.task, member.name))
+            asked_tasks.append((request.task, member.name))
         return answer(request, member)
 
     monkeypatch.setattr(channel_module, "answer", counting)
-    return found
+    return asked_tasks
 
 
 @pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
 @pytest.mark.parametrize("place", ["process", "folder"])
-def test_a_search_over_epsilon_asks_hidden_layers_once(asked, place, tmp_path):
+def test_a_search_over_epsilon_asks_hidden_layers_once(asked_tasks, place, tmp_path):
     X, y, nodes = rows()
     options = {
         "random_state": 0,
@@ -401,11 +420,11 @@ def test_a_search_over_epsilon_asks_hidden_layers_once(asked, place, tmp_path):
     }
     members = models()
     first = GEMSMLPAggregator(members, epsilon=0.3, **options).fit(X, y, nodes=nodes)
-    assert len(asked) == 2 * N_NODES
+    assert len(asked_tasks) == 2 * N_NODES
     if place == "folder":
         clear_cache()
     other = GEMSMLPAggregator(members, epsilon=0.6, **options).fit(X, y, nodes=nodes)
-    assert len(asked) == 2 * N_NODES
+    assert len(asked_tasks) == 2 * N_NODES
     np.testing.assert_array_equal(first.coefs_[0], other.coefs_[0])
     radii = [[space.radius for space in agg.spaces_] for agg in (first, other)]
     assert np.all(np.array(radii[0]) > radii[1])
@@ -418,14 +437,14 @@ def test_a_geometry_that_is_defined_anew_is_not_taken_for_the_old_one():
     members = models(hidden=())
 
     def spaces(ridge):
-        def metric(self, moments, center, known, scale, rows=None):
-            return Gram(ridge=ridge).metric(moments, center, known, scale)
+        def metric(self, moments, center, is_known, scale, rows=None):
+            return Gram(ridge=ridge).metric(moments, center, is_known, scale)
 
         # As a cell of a notebook that is changed and run again.
         notebook = {"__module__": "notebook", "__qualname__": "Own", "metric": metric}
-        own = type("Own", (Gram,), notebook)()
+        geometry = type("Own", (Gram,), notebook)()
         agg = GEMSLogisticAggregator(
-            members, intersection="consensus", geometry=own, random_state=0
+            members, intersection="consensus", geometry=geometry, random_state=0
         )
         return agg.fit(X, y, nodes=nodes).spaces_
 
@@ -434,17 +453,17 @@ def test_a_geometry_that_is_defined_anew_is_not_taken_for_the_old_one():
 
 
 @pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
-def test_what_is_not_the_same_is_asked_again(asked):
+def test_what_is_not_the_same_is_asked_again(asked_tasks):
     X, y, nodes = rows()
     members = models()
 
     def fit(X=X, members=members, **options):
-        del asked[:]
+        del asked_tasks[:]
         # Nodes retrain, for their own last layers are merged.
         last = GEMSLogisticAggregator(intersection="consensus", on_empty="ignore")
         options = {"random_state": 0, "last_layer": last, **options}
         GEMSMLPAggregator(members, **options).fit(X, y, nodes=nodes)
-        return len(asked)
+        return len(asked_tasks)
 
     assert fit() == 2 * N_NODES
     assert fit() == 0
@@ -452,10 +471,10 @@ def test_what_is_not_the_same_is_asked_again(asked):
     assert fit(random_state=None) == 2 * N_NODES
     assert fit(geometry_hidden="ball") == 2 * N_NODES
     assert fit(retrain_epochs=1) == N_NODES  # their neurons are as they were
-    moved = X.copy()
-    moved[nodes == 1] += 0.1
+    X_of_another_node_1 = X.copy()
+    X_of_another_node_1[nodes == 1] += 0.1
     # Node 1 has other neurons, so what is merged and retrained is new to all.
-    assert fit(X=moved) == 1 + N_NODES
+    assert fit(X=X_of_another_node_1) == 1 + N_NODES
     slower = models()
     slower[2][1].learning_rate_init = 1e-4  # which retraining starts at
     assert fit(members=slower) == 1

@@ -63,8 +63,11 @@ def test_a_first_request_of_other_content_is_refused(node, name, has_agreement):
     aggregator = GEMSLogisticAggregator(min_cluster_size=50, random_state=0)
     honest = joined(aggregator)
     agreement = Agreement.of(aggregator)
-    asked = dict(honest.content["requests"]["0"]["asked"]) | CHANGED[name]
-    content = {**honest.content, "requests": {"0": {"task": "moments", "asked": asked}}}
+    changed_fields = dict(honest.content["requests"]["0"]["asked"]) | CHANGED[name]
+    content = {
+        **honest.content,
+        "requests": {"0": {"task": "moments", "asked": changed_fields}},
+    }
     with pytest.raises(ValueError, match="does not ask|n_components is"):
         if has_agreement:
             ask(node, Message.of("join", **content), agreement)
@@ -76,8 +79,11 @@ def test_a_first_request_of_other_content_is_refused(node, name, has_agreement):
 def test_layers_that_a_server_makes_up_are_refused_in_a_first_message(node):
     aggregator = GEMSLogisticAggregator(random_state=0)
     content = joined(aggregator).content
-    asked = content["requests"]["0"]["asked"] | {"hidden": LAYER, "model": None}
-    content["requests"] = {"0": {"task": "moments", "asked": asked}}
+    fields_with_layers = content["requests"]["0"]["asked"] | {
+        "hidden": LAYER,
+        "model": None,
+    }
+    content["requests"] = {"0": {"task": "moments", "asked": fields_with_layers}}
     with pytest.raises(ValueError, match="hidden layers of the server's"):
         ask(node, Message.of("join", **content), Agreement.of(aggregator))
 
@@ -100,8 +106,8 @@ def test_thresholds_of_sums_are_those_agreed(node):
     content = joined(aggregator).content
     thresholds = [{"of": "above", "threshold": t} for t in np.linspace(-3.0, 3.0, 5)]
     content["requests"] = {
-        str(k): {"task": "class_sums", "asked": asked}
-        for k, asked in enumerate(thresholds)
+        str(k): {"task": "class_sums", "asked": fields}
+        for k, fields in enumerate(thresholds)
     }
     with pytest.raises(NotAgreedError, match="threshold=0.5, now threshold=-3.0"):
         ask(node, Message.of("join", **content), agreement)
@@ -167,14 +173,16 @@ def test_requests_made_of_agreed_settings_are_those_of_the_aggregator(name):
     """Whatever the server's aggregator asks first, the node makes to the byte."""
     aggregator = AGGREGATORS[name]
     agreement = Agreement.from_json(Agreement.of(aggregator).to_json())
-    made = type(aggregator)._of_settings(
+    node_aggregator = type(aggregator)._of_settings(
         aggregator._settings_at_nodes(), agreement.further_settings
     )
     for requests in ("_first_requests", "_later_requests"):
-        expected = [key_of(own) for own in getattr(aggregator, requests)()]
+        expected = [key_of(request) for request in getattr(aggregator, requests)()]
         if aggregator.random_state is None:
             continue  # seeds of later requests for spaces are drawn anew
-        assert [key_of(own) for own in getattr(made, requests)()] == expected
+        assert [
+            key_of(request) for request in getattr(node_aggregator, requests)()
+        ] == expected
     check_is_derived(joined(aggregator), agreement)
 
 

@@ -34,12 +34,18 @@ def constant(label: str) -> dict:
     return {"labels": [label, "other"], "W": np.vstack([np.zeros((3, 2)), [5.0, 0.0]])}
 
 
-def told(task: str, X, y, *, min_rows=10, held_out=None, **content) -> dict:
+def reply_content(task: str, X, y, *, min_rows=10, held_out=None, **content) -> dict:
     request = Message.of(task, **content)
-    options = {"name": "lyon", "min_rows": min_rows, "held_out": held_out}
-    return Message.from_bytes(
-        reply_to(request.to_bytes(), None, X, y, **options)
-    ).content
+    reply = reply_to(
+        request.to_bytes(),
+        None,
+        X,
+        y,
+        name="lyon",
+        min_rows=min_rows,
+        held_out=held_out,
+    )
+    return Message.from_bytes(reply).content
 
 
 def judge(X, y, *models, **options) -> dict:
@@ -47,7 +53,7 @@ def judge(X, y, *models, **options) -> dict:
         str(k): {"first": first, "second": second}
         for k, (first, second) in enumerate(models)
     }
-    return told("judge", X, y, models=pairs, **options)
+    return reply_content("judge", X, y, models=pairs, **options)
 
 
 # ---- judging -------------------------------------------------------------------
@@ -152,11 +158,11 @@ def test_models_of_squared_distances_judge_by_these():
 
 
 def halves(X, y, *aggregators, **options) -> dict:
-    asked = {
-        str(k): dict(first_request(own, own._first_requests()).content)
-        for k, own in enumerate(aggregators)
+    contents = {
+        str(k): dict(first_request(aggregator, aggregator._first_requests()).content)
+        for k, aggregator in enumerate(aggregators)
     }
-    return told("halves", X, y, asked=asked, **options)["joins"]
+    return reply_content("halves", X, y, asked=contents, **options)["joins"]
 
 
 def counts_of(summary: dict) -> dict:
@@ -179,7 +185,7 @@ def test_each_half_has_a_summary_of_its_large_classes():
         # One half has ten rows of the smallest class, the other nine.
         large = {label: n_rows for label, n_rows in sizes.items() if n_rows >= 10}
         assert counts_of(joins["0"][name]) == large
-    assert {len(counts_of(own)) for own in joins["0"].values()} == {2, 3}
+    assert {len(counts_of(summary)) for summary in joins["0"].values()} == {2, 3}
 
 
 @pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")

@@ -54,7 +54,7 @@ def state(request, tmp_path):
 
 
 @pytest.fixture
-def kept(tmp_path):
+def folder(tmp_path):
     return tmp_path / "kept"
 
 
@@ -84,7 +84,9 @@ def test_an_error_of_the_rows_counts_once_and_may_be_mended(state):
 def test_a_smaller_min_rows_is_not_advised_where_it_does_not_help(state):
     agreement, _ = agreed({"evaluate": 1})
     for min_rows in (20, 10, 1):
-        with pytest.raises(ValueError, match="has fewer than min_rows=10 rows") as told:
+        with pytest.raises(
+            ValueError, match="has fewer than min_rows=10 rows"
+        ) as caught:
             answer(
                 judging(agreement),
                 state,
@@ -92,8 +94,8 @@ def test_a_smaller_min_rows_is_not_advised_where_it_does_not_help(state):
                 min_rows=min_rows,
                 **FEW_ROWS,
             )
-        assert "Set a smaller" not in str(told.value)
-        assert "no setting of the node changes" in str(told.value)
+        assert "Set a smaller" not in str(caught.value)
+        assert "no setting of the node changes" in str(caught.value)
     # As it says: another agreement, which the owner accepts.
     other, _ = agreed({"evaluate": 1})
     other = replace(other, min_rows=2)
@@ -106,14 +108,16 @@ def test_a_smaller_min_rows_is_not_advised_where_it_does_not_help(state):
 
 def test_it_is_said_that_a_kept_reply_stays_without_small_classes(state):
     agreement, join = agreed()
-    few = np.r_[np.flatnonzero(Y == "ill"), np.flatnonzero(Y == "well")[:5]]
-    rows = {"rows": X[few], "y": Y[few]}
-    with pytest.warns(ClassesLeftOutWarning, match="changes only others") as told:
-        first = answer(join, state, **rows)
-    assert "Set a smaller" not in str(told[0].message)
-    assert answer(join, state, min_rows=2, **rows).to_bytes() == first.to_bytes()
+    with_few_well = np.r_[np.flatnonzero(Y == "ill"), np.flatnonzero(Y == "well")[:5]]
+    X_few = X[with_few_well]
+    y_few = Y[with_few_well]
+    with pytest.warns(ClassesLeftOutWarning, match="changes only others") as caught:
+        first = answer(join, state, rows=X_few, y=y_few)
+    assert "Set a smaller" not in str(caught[0].message)
+    again = answer(join, state, min_rows=2, rows=X_few, y=y_few)
+    assert again.to_bytes() == first.to_bytes()
     with pytest.warns(ClassesLeftOutWarning, match="Set a smaller min_rows"):
-        reply_to(join, CLF, X[few], Y[few], name="lyon")
+        reply_to(join, CLF, X_few, y_few, name="lyon")
 
 
 def test_what_is_refused_leaves_nothing(state):
@@ -141,18 +145,18 @@ def test_requests_of_equal_content_are_one(state):
 
 def test_what_is_declined_is_neither_counted_nor_kept(state):
     agreement, join = agreed()
-    shown = []
+    replies_shown = []
 
     def confirm(reply):
-        shown.append(reply)
-        return len(shown) > 1
+        replies_shown.append(reply)
+        return len(replies_shown) > 1
 
     with pytest.raises(ReplyDeclinedError, match="'lyon' was declined: nothing was"):
         answer(join, state, confirm=confirm)
     assert "ended" not in events(state)
     # So that it can be made anew with what its owner prefers.
     second = answer(join, state, confirm=confirm, min_rows=20)
-    assert second.digest != shown[0].digest
+    assert second.digest != replies_shown[0].digest
     with pytest.raises(ReplyDeclinedError):
         answer(join, state, confirm=lambda reply: False)
 
@@ -165,14 +169,14 @@ def test_another_exchange_of_the_same_rows_needs_the_owner(state):
     answer(join, state)
     answer(judging(first), state)
     other, other_join = agreed(n_components=2, random_state=3)
-    with pytest.raises(RowsAskedAgainError) as told:
+    with pytest.raises(RowsAskedAgainError) as caught:
         answer(other_join, state)
-    words = str(told.value)
+    words = str(caught.value)
     assert f"{first.exchange} was answered join once, evaluate once" in words
     assert "may ask join once, evaluate 2 times, score once" in words
     assert "with other settings.n_components, settings.random_state." in words
     assert "again=True (--again)" in words
-    assert isinstance(told.value, NotAgreedError)
+    assert isinstance(caught.value, NotAgreedError)
     # It does not matter under whose agreement.
     with pytest.raises(RowsAskedAgainError):
         answer(other_join, state, agreement=other)
@@ -206,19 +210,21 @@ def test_a_killed_start_of_an_accepted_exchange_stays_accepted(state, monkeypatc
 
 def test_the_same_exchange_again_adds_nothing_and_counts_on(state):
     first, join = agreed()
-    told = answer(join, state)
+    first_reply = answer(join, state)
     answer(judging(first, 1.0), state)
     # A server that lost all begins anew: what it asks again it is told again.
-    second, again = agreed()
-    reply = answer(again, state)
-    assert reply.digest == told.digest
+    second, second_join = agreed()
+    reply = answer(second_join, state)
+    assert reply.digest == first_reply.digest
     assert reply.envelope["exchange"] == second.exchange
     answer(judging(second, 1.0), state)
     answer(judging(second, 2.0), state)
     for agreement in (first, second):
-        with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times") as no:
+        with pytest.raises(
+            NotAgreedError, match="'evaluate' was agreed 2 times"
+        ) as caught:
             answer(judging(agreement, 3.0), state)
-    assert f"The exchange '{first.exchange}' had the same terms" in str(no.value)
+    assert f"The exchange '{first.exchange}' had the same terms" in str(caught.value)
     assert events(state).count("ended") == 3
     third, join = agreed()
     with pytest.warns(RowsAskedAgainWarning, match="on the same terms"):
@@ -252,17 +258,17 @@ def test_again_needs_a_ledger():
 # ---- what a person reads -----------------------------------------------------------
 
 
-def test_the_owner_reads_what_was_said(kept):
+def test_the_owner_reads_what_was_said(folder):
     agreement, join = agreed()
-    answer(join, kept)
-    answer(judging(agreement), kept)
+    answer(join, folder)
+    answer(judging(agreement), folder)
     with pytest.warns(RowsAskedAgainWarning):
-        answer(agreed(n_components=1)[1], kept, again=True)
-    inspected = inspect(kept)
+        answer(agreed(n_components=1)[1], folder, again=True)
+    inspected = inspect(folder)
     assert (inspected.kind, inspected.node) == ("ledger", "lyon")
     words = str(inspected)
     assert "the ledger of node 'lyon'" in words and "about 60 rows." in words
     assert "How many rows of which class judge" in words
     assert "5 evaluate.right" in words
     with pytest.raises(ValueError, match="a folder without a ledger"):
-        inspect(kept.parent)
+        inspect(folder.parent)

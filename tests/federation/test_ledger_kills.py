@@ -53,7 +53,7 @@ def state(request, tmp_path):
 
 
 @pytest.fixture
-def kept(tmp_path):
+def folder(tmp_path):
     return tmp_path / "kept"
 
 
@@ -91,9 +91,9 @@ def killed_at(point, call):
             os._exit(0)
     os.close(writing)
     with open(reading, "rb") as pipe:
-        told = pipe.read()
+        n_lines_written = pipe.read()
     os.waitpid(pid, 0)
-    return int(told) if told else None
+    return int(n_lines_written) if n_lines_written else None
 
 
 @forks
@@ -101,29 +101,31 @@ def killed_at(point, call):
 def test_a_kill_at_any_point_neither_counts_nor_locks_out(tmp_path):
     agreement, _ = agreed({"counts": 1, "describe": 1})
     request = asked(agreement, "counts")
-    whole = answer(request, tmp_path / "whole", agreement=agreement).to_bytes()
+    expected = answer(request, tmp_path / "whole", agreement=agreement).to_bytes()
 
     def call(folder):
         return lambda: answer(request, folder, agreement=agreement)
 
     n_lines = killed_at(None, call(tmp_path / "lines"))
     assert n_lines > 200
-    left = set()
+    suffixes = set()
     for k, point in enumerate(np.linspace(1, n_lines - 1, 50).astype(int)):
         folder = tmp_path / f"kept {k}"
         assert killed_at(point, call(folder)) is None
-        left.update(path.suffix for path in folder.glob("*"))
+        suffixes.update(path.suffix for path in folder.glob("*"))
         again = answer(request, folder, agreement=agreement)
-        assert again.to_bytes() == whole
+        assert again.to_bytes() == expected
         assert events(folder).count("ended") == 1
         assert "failed" not in events(folder)
         assert not list(folder.glob(".*")) and not (folder / "ledger.writing").exists()
         answer(asked(agreement, "describe"), folder, agreement=agreement)
-        content = {"method": "GEMSLogisticAggregator", "settings": {}, "requests": {}}
+        join = Message.of(
+            "join", method="GEMSLogisticAggregator", settings={}, requests={}
+        )
         with pytest.raises(NotAgreedError):
-            answer(sealed(Message.of("join", **content), agreement), folder)
+            answer(sealed(join, agreement), folder)
     # Kills came while files were being written, and between two of them.
-    assert {".sqlite", ".sqlite-journal", ".writing", ".safetensors"} <= left
+    assert {".sqlite", ".sqlite-journal", ".writing", ".safetensors"} <= suffixes
 
 
 @forks
@@ -135,7 +137,7 @@ def test_kills_at_any_time_neither_count_nor_lock_out(n_kills, tmp_path, monkeyp
     agreement, join = agreed()
     rng = random.Random(n_kills)
     start = time.monotonic()
-    whole = answer(join, tmp_path / "whole").to_bytes()
+    expected = answer(join, tmp_path / "whole").to_bytes()
     seconds = time.monotonic() - start
     for k in range(n_kills):
         folder = tmp_path / f"kept {k}"
@@ -146,7 +148,7 @@ def test_kills_at_any_time_neither_count_nor_lock_out(n_kills, tmp_path, monkeyp
         time.sleep(rng.uniform(0, seconds))
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        assert answer(join, folder).to_bytes() == whole
+        assert answer(join, folder).to_bytes() == expected
         assert events(folder).count("ended") == 1
         for size in (1.0, 2.0):
             answer(judging(agreement, size), folder)
@@ -157,38 +159,38 @@ def test_kills_at_any_time_neither_count_nor_lock_out(n_kills, tmp_path, monkeyp
 class Mapping(dict):
     """A mapping of the user's, at whose k-th use the process is killed."""
 
-    def __init__(self, *given):
-        super().__init__(*given)
-        self.left = np.inf
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.n_uses_left = np.inf
 
     def _use(self):
-        self.left -= 1
-        if self.left < 0:
+        self.n_uses_left -= 1
+        if self.n_uses_left < 0:
             raise KilledError
 
-    def get(self, *given):
+    def get(self, *arguments):
         self._use()
-        return super().get(*given)
+        return super().get(*arguments)
 
-    def __setitem__(self, name, data):
+    def __setitem__(self, name, content):
         self._use()
-        super().__setitem__(name, data)
+        super().__setitem__(name, content)
         self._use()
 
 
 def test_a_kill_at_any_use_of_a_mapping_neither_counts_nor_locks_out():
     agreement, _ = agreed({"counts": 1})
     request = asked(agreement, "counts")
-    whole = answer(request, {}, agreement=agreement)
+    expected = answer(request, {}, agreement=agreement)
     for n_uses in range(100):
         state = Mapping()
-        state.left = n_uses
+        state.n_uses_left = n_uses
         try:
             answer(request, state, agreement=agreement)
         except KilledError:
-            state.left = np.inf
+            state.n_uses_left = np.inf
             again = answer(request, state, agreement=agreement)
-            assert again.to_bytes() == whole.to_bytes()
+            assert again.to_bytes() == expected.to_bytes()
             assert events(state).count("ended") == 1
         else:
             break
@@ -198,7 +200,7 @@ def test_a_kill_at_any_use_of_a_mapping_neither_counts_nor_locks_out():
 def test_an_interrupt_does_not_count(state, monkeypatch):
     agreement, _ = agreed({"counts": 1})
 
-    def interrupted(*given):
+    def interrupted(*arguments):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -213,7 +215,7 @@ def test_an_interrupt_does_not_count(state, monkeypatch):
 def test_what_was_interrupted_counts_for_nothing_else_either(state, monkeypatch):
     agreement, _ = agreed({"evaluate": 1})
 
-    def interrupted(*given):
+    def interrupted(*arguments):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -228,7 +230,7 @@ def test_what_was_interrupted_counts_for_nothing_else_either(state, monkeypatch)
 
 
 def test_an_interrupted_exchange_is_no_earlier_one(state, monkeypatch):
-    def interrupted(*given):
+    def interrupted(*arguments):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -245,17 +247,18 @@ def test_an_interrupted_exchange_is_no_earlier_one(state, monkeypatch):
 
 @forks
 @pytest.mark.parametrize("n_agreed", [2, 5])
-def test_processes_answer_together_what_was_agreed(n_agreed, kept):
+def test_processes_answer_together_what_was_agreed(n_agreed, folder):
     agreement, join = agreed(n_rounds=n_agreed + 1)
-    answer(join, kept)
-    start, pids = time.monotonic() + 0.1, []
+    answer(join, folder)
+    start = time.monotonic() + 0.1
+    pids = []
     for k in range(8):
         pid = os.fork()
         if pid == 0:
             status = 4
             try:
                 time.sleep(max(0.0, start - time.monotonic()))
-                answer(judging(agreement, 1.0 + k), kept)
+                answer(judging(agreement, 1.0 + k), folder)
                 status = 0
             except NotAgreedError:
                 status = 3
@@ -264,39 +267,39 @@ def test_processes_answer_together_what_was_agreed(n_agreed, kept):
         pids.append(pid)
     codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
     assert sorted(codes) == [0] * n_agreed + [3] * (8 - n_agreed)
-    assert events(kept).count("ended") == 1 + n_agreed
+    assert events(folder).count("ended") == 1 + n_agreed
     with pytest.raises(NotAgreedError, match=f"was agreed {n_agreed} times"):
-        answer(judging(agreement, 20.0), kept)
+        answer(judging(agreement, 20.0), folder)
 
 
-def test_threads_answer_together_what_was_agreed(kept):
+def test_threads_answer_together_what_was_agreed(folder):
     agreement, join = agreed()
-    answer(join, kept)
-    told = []
+    answer(join, folder)
+    answers = []
 
     def ask(size):
         try:
-            told.append(answer(judging(agreement, size), kept))
+            answers.append(answer(judging(agreement, size), folder))
         except NotAgreedError as exc:
-            told.append(exc)
+            answers.append(exc)
 
     threads = [threading.Thread(target=ask, args=(1.0 + k,)) for k in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum(isinstance(reply, Message) for reply in told) == 2
+    assert sum(isinstance(reply, Message) for reply in answers) == 2
 
 
-def test_whoever_waits_too_long_is_told_so(kept, monkeypatch):
+def test_whoever_waits_too_long_is_told_so(folder, monkeypatch):
     agreement, _ = agreed({"counts": 1})
     monkeypatch.setattr(_ledger_store, "LOCK_TIMEOUT", 0.05)
     with (
-        open_ledger(kept),
+        open_ledger(folder),
         pytest.raises(LedgerBusyError, match=r"more than 0.05 seconds. Nothing was"),
     ):
-        answer(asked(agreement, "counts"), kept, agreement=agreement)
-    answer(asked(agreement, "counts"), kept, agreement=agreement)
+        answer(asked(agreement, "counts"), folder, agreement=agreement)
+    answer(asked(agreement, "counts"), folder, agreement=agreement)
 
 
 LOCKING = """
@@ -312,7 +315,7 @@ database.close()
 
 
 def test_a_thread_that_comes_in_between_opens_the_ledger_to_no_process(
-    kept, monkeypatch
+    folder, monkeypatch
 ):
     """A process that closes a file of its own loses the locks that it has on it."""
     agreement, _ = agreed({"counts": 1})
@@ -321,15 +324,15 @@ def test_a_thread_that_comes_in_between_opens_the_ledger_to_no_process(
 
     def ask():
         try:
-            answer(asked(agreement, "counts"), kept, agreement=agreement)
+            answer(asked(agreement, "counts"), folder, agreement=agreement)
         except LedgerBusyError as exc:
             busy.append(exc)
 
     def seen_by_another_process():
-        command = [sys.executable, "-c", LOCKING, kept / "ledger.sqlite"]
+        command = [sys.executable, "-c", LOCKING, folder / "ledger.sqlite"]
         return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
-    with open_ledger(kept):
+    with open_ledger(folder):
         thread = threading.Thread(target=ask)
         thread.start()
         thread.join()

@@ -39,7 +39,7 @@ def _without_waiting_for_the_disk(monkeypatch):
 
 
 @pytest.fixture
-def kept(tmp_path):
+def folder(tmp_path):
     return tmp_path / "kept"
 
 
@@ -101,40 +101,40 @@ def rubbish(name):
     # A function's own text has its address, which differs between processes.
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_what_is_damaged_is_said_and_nothing_answered(damage, words, kept):
+def test_what_is_damaged_is_said_and_nothing_answered(damage, words, folder):
     agreement, join = agreed()
-    answer(join, kept)
-    damage(kept)
+    answer(join, folder)
+    damage(folder)
     with pytest.raises(LedgerDamagedError, match=words):
-        answer(join, kept)
+        answer(join, folder)
     if "reply" not in words:
         for again in (False, True):
             with pytest.raises(LedgerDamagedError, match=words):
-                answer(judging(agreement), kept, again=again)
+                answer(judging(agreement), folder, again=again)
 
 
-def test_what_is_advised_for_damage_helps(kept):
+def test_what_is_advised_for_damage_helps(folder):
     agreement, join = agreed()
-    first = answer(join, kept).to_bytes()
-    cut("log.jsonl", 30)(kept)
-    (kept / "log.jsonl").unlink()
-    assert answer(join, kept).to_bytes() == first
-    assert events(kept) == ["opened", "begun", "ended"]
+    first = answer(join, folder).to_bytes()
+    cut("log.jsonl", 30)(folder)
+    (folder / "log.jsonl").unlink()
+    assert answer(join, folder).to_bytes() == first
+    assert events(folder) == ["opened", "begun", "ended"]
     # A reply is computed anew, and is the same.
-    (path,) = kept.glob("*.safetensors")
+    (path,) = folder.glob("*.safetensors")
     path.unlink()
-    assert answer(join, kept).to_bytes() == first and path.exists()
-    assert [event for event in events(kept) if event == "ended"] == ["ended"]
+    assert answer(join, folder).to_bytes() == first and path.exists()
+    assert [event for event in events(folder) if event == "ended"] == ["ended"]
     path.unlink()
     other = LogisticRegression(C=0.1).fit(X, Y)
     with pytest.raises(LedgerDamagedError, match=r"anew is not the same.*not sent"):
-        answer(join, kept, clf=other)
+        answer(join, folder, clf=other)
     assert not path.exists()
-    rubbish("ledger.head")(kept)
-    (kept / "ledger.head").unlink()
+    rubbish("ledger.head")(folder)
+    (folder / "ledger.head").unlink()
     with pytest.warns(RowsAskedAgainWarning, match=r"ledger.head is missing"):
-        answer(judging(agreement), kept, again=True)
-    answer(judging(agreement), kept)
+        answer(judging(agreement), folder, again=True)
+    answer(judging(agreement), folder)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,8 @@ def test_what_is_advised_for_damage_helps(kept):
     ],
 )
 def test_a_log_in_a_mapping_that_is_damaged(damage, words):
-    (agreement, join), state = agreed(), {}
+    agreement, join = agreed()
+    state = {}
     answer(join, state)
     log = state["log.jsonl"]
     state["log.jsonl"] = damage(log)
@@ -159,104 +160,105 @@ def test_a_log_in_a_mapping_that_is_damaged(damage, words):
     assert events(state) == ["opened", "begun", "begun", "ended"]
 
 
-def test_entries_are_only_ever_added(kept):
-    answer(agreed()[1], kept)
-    with closing(sqlite3.connect(kept / "ledger.sqlite")) as database:
+def test_entries_are_only_ever_added(folder):
+    answer(agreed()[1], folder)
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as database:
         for statement in ("UPDATE entries SET line = ''", "DELETE FROM entries"):
             with pytest.raises(sqlite3.IntegrityError, match="are only ever added"):
                 database.execute(statement)
 
 
-def test_a_ledger_of_another_version_is_not_read(kept):
+def test_a_ledger_of_another_version_is_not_read(folder):
     agreement, join = agreed()
-    answer(join, kept)
-    with closing(sqlite3.connect(kept / "ledger.sqlite")) as database:
+    answer(join, folder)
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as database:
         database.execute("PRAGMA user_version = 99")
     with pytest.raises(LedgerError, match="it is a ledger of version 99, and this"):
-        answer(judging(agreement), kept)
+        answer(judging(agreement), folder)
 
 
 # ---- copies and older ones ---------------------------------------------------------
 
 
-def test_a_copy_is_not_answered_from_beside_the_ledger(kept, tmp_path):
+def test_a_copy_is_not_answered_from_beside_the_ledger(folder, tmp_path):
     agreement, join = agreed()
-    answer(join, kept)
+    answer(join, folder)
     copy = tmp_path / "copy"
-    shutil.copytree(kept, copy)
+    shutil.copytree(folder, copy)
     for request in (join, judging(agreement)):
         with pytest.raises(LedgerCopiedError, match="is a copy.*answer with that one"):
             answer(request, copy)
-    answer(judging(agreement), kept)
-    moved = kept.rename(tmp_path / "moved")  # which is no copy
-    answer(judging(agreement, 2.0), moved)
+    answer(judging(agreement), folder)
+    renamed = folder.rename(tmp_path / "moved")  # which is no copy
+    answer(judging(agreement, 2.0), renamed)
 
 
 @pytest.mark.parametrize("way", ["folder", "files", "database", "without head"])
-def test_an_older_ledger_is_recognised(way, kept, tmp_path):
+def test_an_older_ledger_is_recognised(way, folder, tmp_path):
     agreement, join = agreed()
-    answer(join, kept)
+    answer(join, folder)
     backup = tmp_path / "backup"
-    shutil.copytree(kept, backup)
-    answer(judging(agreement, 1.0), kept)
-    answer(judging(agreement, 2.0), kept)
+    shutil.copytree(folder, backup)
+    answer(judging(agreement, 1.0), folder)
+    answer(judging(agreement, 2.0), folder)
     if way == "folder":
-        shutil.rmtree(kept)
-        shutil.copytree(backup, kept)
+        shutil.rmtree(folder)
+        shutil.copytree(backup, folder)
     elif way == "files":  # within the same files
         for path in backup.iterdir():
-            shutil.copy2(path, kept / path.name)
+            shutil.copy2(path, folder / path.name)
     else:
-        shutil.copy2(backup / "ledger.sqlite", kept / "ledger.sqlite")
+        shutil.copy2(backup / "ledger.sqlite", folder / "ledger.sqlite")
     if way == "without head":
-        (kept / "ledger.head").unlink()
+        (folder / "ledger.head").unlink()
     kinds = {"database": LedgerOlderError}
-    with pytest.raises(kinds.get(way, LedgerCopiedError), match="again=True") as told:
-        answer(judging(agreement, 3.0), kept)
-    assert "--again" in str(told.value)
+    with pytest.raises(kinds.get(way, LedgerCopiedError), match="again=True") as caught:
+        answer(judging(agreement, 3.0), folder)
+    assert "--again" in str(caught.value)
     # Its owner accepts it, once, and is told so.
     with pytest.warns(RowsAskedAgainWarning, match="used nevertheless, by again=True"):
-        answer(judging(agreement, 3.0), kept, again=True)
-    answer(judging(agreement, 4.0), kept)
-    assert "accepted" in events(kept)
+        answer(judging(agreement, 3.0), folder, again=True)
+    answer(judging(agreement, 4.0), folder)
+    assert "accepted" in events(folder)
     with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times"):
-        answer(judging(agreement, 5.0), kept)
+        answer(judging(agreement, 5.0), folder)
     if way == "database":  # what the lost entries were can still be read
-        lost = (kept / "log.replaced.jsonl").read_bytes()
-        assert lost.count(b'"ended"') == 3
+        replaced_log = (folder / "log.replaced.jsonl").read_bytes()
+        assert replaced_log.count(b'"ended"') == 3
 
 
-def test_a_database_that_was_removed_is_missed(kept):
+def test_a_database_that_was_removed_is_missed(folder):
     agreement, join = agreed()
-    answer(join, kept)
-    (kept / "ledger.sqlite").unlink()
+    answer(join, folder)
+    (folder / "ledger.sqlite").unlink()
     with pytest.raises(LedgerOlderError, match="does not have the 3 entries that"):
-        answer(judging(agreement), kept)
-    (kept / "ledger.head").unlink()
+        answer(judging(agreement), folder)
+    (folder / "ledger.head").unlink()
     with pytest.raises(LedgerOlderError, match="lacks entries that .*log.jsonl has"):
-        answer(judging(agreement), kept)
+        answer(judging(agreement), folder)
 
 
 # ---- files -------------------------------------------------------------------------
 
 
 @forks
-def test_processes_that_begin_together_make_one_ledger(kept):
-    (agreement, join), pids = agreed(), []
+def test_processes_that_begin_together_make_one_ledger(folder):
+    agreement, join = agreed()
+    pids = []
     for _ in range(6):
         pid = os.fork()
         if pid == 0:
             status = 1
             try:
-                answer(join, kept)
+                answer(join, folder)
                 status = 0
             finally:
                 os._exit(status)
         pids.append(pid)
     codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
     assert codes == [0] * 6
-    answer(judging(agreement), kept)
-    assert events(kept) == ["opened", "begun", "ended"] + ["begun", "ended"]
+    answer(judging(agreement), folder)
+    assert events(folder) == ["opened", "begun", "ended"] + ["begun", "ended"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
@@ -275,10 +277,10 @@ def test_what_is_kept_is_private_to_the_node(tmp_path):
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 
 
-def test_partial_files_of_a_killed_write_are_removed(kept):
+def test_partial_files_of_a_killed_write_are_removed(folder):
     agreement, join = agreed()
-    answer(join, kept)
-    (path,) = kept.glob("*.safetensors")
+    answer(join, folder)
+    (path,) = folder.glob("*.safetensors")
     names = [
         f".{path.name}-ab3_x9zz",
         ".ledger.head-00000000",
@@ -287,10 +289,10 @@ def test_partial_files_of_a_killed_write_are_removed(kept):
     ]
     others = [".notes-abcdefgh", f".{path.name}-old", "notes"]  # nothing of ours
     for name in names + others:
-        (kept / name).write_bytes(b"half")
-    answer(judging(agreement), kept)
-    assert not [name for name in names if (kept / name).exists()]
-    assert all((kept / name).exists() for name in others)
+        (folder / name).write_bytes(b"half")
+    answer(judging(agreement), folder)
+    assert not [name for name in names if (folder / name).exists()]
+    assert all((folder / name).exists() for name in others)
 
 
 def test_a_folder_that_cannot_be_used(tmp_path):
@@ -302,7 +304,7 @@ def test_a_folder_that_cannot_be_used(tmp_path):
 
 
 @pytest.mark.parametrize("error", [OSError("No space left"), KeyboardInterrupt()])
-def test_a_log_that_cannot_be_written_is_made_whole_later(error, kept, monkeypatch):
+def test_a_log_that_cannot_be_written_is_made_whole_later(error, folder, monkeypatch):
     agreement, join = agreed()
     append = _ledger_store.FolderStore._append_to_log
 
@@ -314,16 +316,16 @@ def test_a_log_that_cannot_be_written_is_made_whole_later(error, kept, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(_ledger_store.FolderStore, "_append_to_log", failing)
         with pytest.raises(type(error)):
-            answer(join, kept)
-    assert events(kept) == ["opened", "begun"]
-    answer(join, kept)
-    answer(judging(agreement), kept)
-    assert events(kept) == ["opened", "begun", "ended"] + ["begun", "ended"]
+            answer(join, folder)
+    assert events(folder) == ["opened", "begun"]
+    answer(join, folder)
+    answer(judging(agreement), folder)
+    assert events(folder) == ["opened", "begun", "ended"] + ["begun", "ended"]
 
 
-def test_without_sqlite_it_is_said_what_to_do(kept, monkeypatch):
+def test_without_sqlite_it_is_said_what_to_do(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "sqlite3", None)
     agreement, _ = agreed({"counts": 1})
     with pytest.raises(ImportError, match="this Python has no module sqlite3"):
-        answer(asked(agreement, "counts"), kept, agreement=agreement)
+        answer(asked(agreement, "counts"), folder, agreement=agreement)
     answer(asked(agreement, "counts"), {}, agreement=agreement)

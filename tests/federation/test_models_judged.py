@@ -75,44 +75,49 @@ def test_a_few_at_a_time_show_no_row(node, direction, scale):
     # Between the rows that lie farthest out, where one row at a time would come in.
     places = np.sort(rows @ direction)[-30:]
     thresholds = (places[1:] + places[:-1]) / 2
-    gradients, honest = [], []
-    for some in np.array_split(thresholds, 5):
-        W = steps(some, direction, scale)
+    gradients = []
+    unbounded_gradients = []
+    for few_thresholds in np.array_split(thresholds, 5):
+        W = steps(few_thresholds, direction, scale)
         content = judged(W, ["malignant"], [0], gradient=True)
         reply = at_node(asked(server, "evaluate", **content)).content
         gradients.append(reply["gradient"])
         member = Member.of("lyon", clf, X, y)
         slopes = W[:, :-1, 1] @ X.T
         assert np.isnan(reply["losses"]).all() == (np.sqrt(np.mean(slopes**2)) > 150)
-        honest.append(_unbounded(member, **content))
+        unbounded_gradients.append(_unbounded(member, **content))
     assert rows_found(np.concatenate(gradients), rows) == 0
     if scale == 1e5:  # what they would say otherwise
-        assert rows_found(np.concatenate(honest), rows) > 15
+        assert rows_found(np.concatenate(unbounded_gradients), rows) > 15
 
 
 def _unbounded(member, *, W, **content):
     """Gradients without a bound on how steep models are."""
-    X, y = member.X[member.y == "malignant"], np.zeros(104, dtype=int)
-    found = []
+    X = member.X[member.y == "malignant"]
+    y = np.zeros(104, dtype=int)
+    gradients = []
     for model in W:
         logits = X @ model[:-1] + model[-1]
         proba = np.exp(logits - logits.max(axis=1, keepdims=True))
         residuals = proba / proba.sum(axis=1, keepdims=True) - np.eye(2)[y]
-        found.append(np.vstack([X.T @ residuals, residuals.sum(axis=0)]))
-    return np.array(found)
+        gradients.append(np.vstack([X.T @ residuals, residuals.sum(axis=0)]))
+    return np.array(gradients)
 
 
 def test_counts_of_rows_that_are_right_are_rounded(node, direction):
     clf, X, y = node
     places = np.sort(X @ direction)[::9]
-    server, found = agreed(n_rounds=26), []
+    server = agreed(n_rounds=26)
+    counts = []
     at_node = Node(node, server, min_rows=20)
-    for some in np.array_split(places, 4):
-        content = judged(steps(some, direction, 1.0), ["malignant", "benign"], [0, 1])
-        found.extend(at_node(asked(server, "evaluate", **content)).content["right"])
+    for few_places in np.array_split(places, 4):
+        content = judged(
+            steps(few_places, direction, 1.0), ["malignant", "benign"], [0, 1]
+        )
+        counts.extend(at_node(asked(server, "evaluate", **content)).content["right"])
     exact = evaluate(Member.of("a", clf, X, y), **content)["right"]
-    assert (np.array(found) % 20 == 0).all() and (exact % 20 != 0).any()
-    assert np.abs(np.array(found[-len(exact) :]) - exact).max() <= 10
+    assert (np.array(counts) % 20 == 0).all() and (exact % 20 != 0).any()
+    assert np.abs(np.array(counts[-len(exact) :]) - exact).max() <= 10
 
 
 # ---- gradients of few rows ---------------------------------------------------------
@@ -125,32 +130,33 @@ def test_effective_rows_are_those_of_gradients_and_of_their_differences(node):
     models = np.stack([0.5 * W, 0.6 * W, 2.0 * W])
     content = judged(models, ["benign", "malignant"], [0, 1], gradient=True)
     member = Member.of("lyon", clf, X, y, min_rows=2)
-    found = evaluate(member, **content)
-    codes, wrong = (y == "malignant").astype(int), []
+    evaluated = evaluate(member, **content)
+    codes = (y == "malignant").astype(int)
+    residuals_of_models = []
     for model in models:
         logits = X @ model[:-1] + model[-1]
         proba = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-        wrong.append(proba - np.eye(2)[codes])
+        residuals_of_models.append(proba - np.eye(2)[codes])
 
     def effective(residuals):
         sizes = np.abs(residuals).sum(axis=1)
         return sizes.sum() ** 2 / (sizes**2).sum()
 
     expected = [
-        min(effective(w), *(effective(w - v) for v in wrong[:j]), np.inf)
-        for j, w in enumerate(wrong)
+        min(effective(w), *(effective(w - v) for v in residuals_of_models[:j]), np.inf)
+        for j, w in enumerate(residuals_of_models)
     ]
-    np.testing.assert_allclose(found["effective_rows"], expected, rtol=1e-9)
-    assert not np.isnan(found["gradient"]).any()
+    np.testing.assert_allclose(evaluated["effective_rows"], expected, rtol=1e-9)
+    assert not np.isnan(evaluated["gradient"]).any()
     least = int(np.ceil(min(expected)))
-    few = evaluate(replace(member, min_rows=least), **content)
-    withheld = np.isnan(few["gradient"]).any(axis=(1, 2))
+    bounded = evaluate(replace(member, min_rows=least), **content)
+    withheld = np.isnan(bounded["gradient"]).any(axis=(1, 2))
     np.testing.assert_array_equal(withheld, np.array(expected) < least)
-    assert withheld.any() and not np.isnan(few["losses"]).any()
+    assert withheld.any() and not np.isnan(bounded["losses"]).any()
     assert "effective_rows" not in evaluate(Member.of("a", clf, X, y), **content)
 
 
-def fitted_far(clfs, X, y, nodes, aggregator, **options):
+def fitted_over_channel(clfs, X, y, nodes, aggregator, **options):
     """Over a channel, each node with its own options."""
 
     def ask(requests):
@@ -158,7 +164,8 @@ def fitted_far(clfs, X, y, nodes, aggregator, **options):
             name: reply_to(
                 request,
                 clfs[int(name)],
-                *(X[nodes == int(name)], y[nodes == int(name)]),
+                X[nodes == int(name)],
+                y[nodes == int(name)],
                 **{"name": name, **options},
             )
             for name, request in requests.items()
@@ -172,9 +179,9 @@ def fitted_far(clfs, X, y, nodes, aggregator, **options):
 @pytest.fixture(scope="module")
 def digits():
     X, y = load_digits(return_X_y=True)
-    X, nodes = X / 16, np.arange(len(y)) % 3
+    nodes = np.arange(len(y)) % 3
     nodes[np.isin(y, [0, 1])] = 0
-    return X, y, nodes
+    return X / 16, y, nodes
 
 
 @pytest.mark.parametrize("C", [1.0, 1e4])
@@ -185,20 +192,22 @@ def test_moments_stand_in_for_what_is_not_sent(digits, C):
         for k in range(3)
     ]
     agg = GEMSLogisticAggregator(n_rounds=4, C=C, random_state=0)
-    first = fitted_far(clfs, X, y, nodes, agg.set_params(n_rounds=1))
+    first = fitted_over_channel(clfs, X, y, nodes, agg.set_params(n_rounds=1))
     agg.set_params(n_rounds=4)
     # Nothing but losses is sent, then nearly all.
-    none = fitted_far(clfs, X, y, nodes, agg, min_rows=50)
-    some = fitted_far(clfs, X, y, nodes, agg, min_rows=1)
+    losses_alone = fitted_over_channel(clfs, X, y, nodes, agg, min_rows=50)
+    nearly_all = fitted_over_channel(clfs, X, y, nodes, agg, min_rows=1)
     losses = [
-        entry["objective"] for entry in none.history_ if "evaluate" in entry["task"]
+        entry["objective"]
+        for entry in losses_alone.history_
+        if "evaluate" in entry["task"]
     ]
     assert losses == sorted(losses, reverse=True)
-    assert none.score(X, y) > first.score(X, y) - 0.03
-    assert some.history_[-1]["objective"] <= losses[-1] + 1e-9
+    assert losses_alone.score(X, y) > first.score(X, y) - 0.03
+    assert nearly_all.history_[-1]["objective"] <= losses[-1] + 1e-9
     direct = clone(agg).set_params(estimators=[(str(k), c) for k, c in enumerate(clfs)])
     direct.fit(X, y, nodes=nodes)
-    np.testing.assert_array_equal(some.coef_, direct.coef_)
+    np.testing.assert_array_equal(nearly_all.coef_, direct.coef_)
 
 
 def test_models_that_are_too_steep_are_not_taken(digits):
@@ -209,7 +218,7 @@ def test_models_that_are_too_steep_are_not_taken(digits):
     ]
     # The models of nodes say nothing, so that every other is steep beside them.
     agg = GEMSLogisticAggregator(n_rounds=5, C=1e10, random_state=0)
-    fitted = fitted_far(clfs, X, y, nodes, agg)
+    fitted = fitted_over_channel(clfs, X, y, nodes, agg)
     assert fitted.score(X, y) > 0.9
     assert np.isfinite([e["objective"] for e in fitted.history_[1:]]).all()
     member = Member.of("a", clfs[0], X[nodes == 0], y[nodes == 0])
@@ -222,9 +231,9 @@ def test_models_that_are_too_steep_are_not_taken(digits):
     content["W"][1] = 0.0
     content["factors"] = np.array([1.0, 2.0])
     content["W"][2] = W[0] * 21.0 / 19.0
-    found = evaluate(member, of="learning", **content)
+    evaluated = evaluate(member, of="learning", **content)
     steep = [[False, True], [False, False], [True, True]]
-    np.testing.assert_array_equal(np.isnan(found["losses"]), steep)
+    np.testing.assert_array_equal(np.isnan(evaluated["losses"]), steep)
     for name in ("gradient", "squared_gains"):
-        nan = np.isnan(found[name]).reshape(3, -1).any(axis=1)
+        nan = np.isnan(evaluated[name]).reshape(3, -1).any(axis=1)
         np.testing.assert_array_equal(nan, [False, False, True])

@@ -7,7 +7,7 @@ import pickle
 import threading
 import warnings
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -45,8 +45,8 @@ NAMES = ["lyon", "paris", "rome"]
 def rows():
     X, y = load_digits(n_class=5, return_X_y=True)
     nodes = np.array(NAMES)[np.arange(len(y)) % 3]
-    chosen = ~((nodes == "lyon") & (y == 4))
-    return X[chosen] / 16, np.array(list("abcde"))[y[chosen]], nodes[chosen]
+    is_seen = ~((nodes == "lyon") & (y == 4))
+    return X[is_seen] / 16, np.array(list("abcde"))[y[is_seen]], nodes[is_seen]
 
 
 @cache
@@ -71,30 +71,32 @@ class Wire:
     """Nodes behind bytes, which count what they are asked, and may be broken."""
 
     def __init__(self, kind="linear", **options):
-        self.kind, self.options = kind, options
-        self.calls = []
-        self.broken = {}  # what comes of a node and task in place of a reply
+        self.kind = kind
+        self.options = options
+        self.calls = []  # the task of each, and who is asked
+        self.broken = {}  # what comes in place of replies, by name and task
         self.lock = threading.Lock()  # which cannot be copied
 
     def __call__(self, requests):
         tasks = {request.task for request in requests.values()}
         self.calls.append((*tasks, list(requests)))
-        return {name: self.reply(name, request) for name, request in requests.items()}
+        return {name: self.of(name, request) for name, request in requests.items()}
 
-    def reply(self, name, request):
+    def of(self, name, request):
         failure = self.broken.get((name, request.task))
         if failure is not None:
             return failure
         X, y, nodes = rows()
-        reply = reply_to(
+        is_of_node = nodes == name
+        reply_bytes = reply_to(
             request.to_bytes(),
             models(self.kind)[name],
-            X[nodes == name],
-            y[nodes == name],
+            X[is_of_node],
+            y[is_of_node],
             name=name,
             **{"radii": True, **self.options},
         )
-        return Message.from_bytes(reply)
+        return Message.from_bytes(reply_bytes)
 
 
 def nodes_of(wire, **options):
@@ -133,25 +135,27 @@ def test_a_channel_has_the_bits_of_a_fit_in_one_process(case):
     agg, kind = CASES[case]
     X, y, nodes = rows()
     wire = Wire(kind)
-    behind_channel = clone(agg).set_params(estimators=nodes_of(wire)).fit()
+    over_channel = clone(agg).set_params(estimators=nodes_of(wire)).fit()
     in_process = clone(agg).set_params(estimators=list(models(kind).items()))
     in_process.fit(X, y, nodes=nodes)
     np.testing.assert_array_equal(
-        behind_channel.decision_function(X), in_process.decision_function(X)
+        over_channel.decision_function(X), in_process.decision_function(X)
     )
-    assert behind_channel.node_names_ == in_process.node_names_ == NAMES
+    assert over_channel.node_names_ == in_process.node_names_ == NAMES
     # One entry a message, none of which is a report.
-    assert [entry["task"] for entry in behind_channel.history_] == [
+    assert [entry["task"] for entry in over_channel.history_] == [
         task for task, _ in wire.calls
     ]
-    assert behind_channel.history_[0]["task"] == "join"
+    assert over_channel.history_[0]["task"] == "join"
     assert "score" not in [task for task, _ in wire.calls]
     # What depends on the other nodes is not kept.
-    records = behind_channel.estimators.records.values()
-    kept_tasks = {request.task for record in records for request in record.requests}
+    records = over_channel.estimators.records.values()
+    tasks_in_records = {
+        request.task for record in records for request in record.requests
+    }
     assert (
-        kept_tasks
-        == {name for name in kept_tasks if TASKS[name].alone}
+        tasks_in_records
+        == {name for name in tasks_in_records if TASKS[name].alone}
         >= {"join", "describe"}
     )
 
@@ -226,12 +230,12 @@ def test_replies_that_are_none(reply, words):
 
 def test_a_reply_under_another_name_is_refused():
     wire = Wire()
-    answered = wire.reply
+    answered = wire.of
 
     def swapped(name, request):
         return answered("paris" if name == "rome" else name, request)
 
-    wire.reply = swapped
+    wire.of = swapped
     with pytest.raises(ValueError, match="node 'rome': envelope.node is 'paris'"):
         GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
 
@@ -274,24 +278,24 @@ def test_a_node_that_did_not_join_is_not_asked_later(case):
 def test_a_node_that_dies_in_a_later_message_is_as_if_it_never_came(case, task, nth):
     agg, kind = CASES[case]
     wire = Wire(kind)
-    requests_to_paris = []
-    answered = wire.reply
+    requests_of_task = []
+    answered = wire.of
 
     def dying(name, request):
         if name == "paris" and request.task == task:
-            requests_to_paris.append(request)
-            if len(requests_to_paris) > nth:
+            requests_of_task.append(request)
+            if len(requests_of_task) > nth:
                 return OSError("gone")
         return answered(name, request)
 
-    wire.reply = dying
+    wire.of = dying
     X, y, nodes = rows()
     agg = clone(agg).set_params(estimators=nodes_of(wire))
     with pytest.warns(UserWarning, match="'paris' failed twice.*left out from there"):
         fitted = agg.fit(X, y, nodes=nodes)
     other = clone(agg).set_params(estimators=Nodes(Wire(kind), NAMES[::2]))
-    is_left = nodes != "paris"
-    other.fit(X[is_left], y[is_left], nodes=nodes[is_left])
+    is_of_others = nodes != "paris"
+    other.fit(X[is_of_others], y[is_of_others], nodes=nodes[is_of_others])
     np.testing.assert_array_equal(fitted.predict_proba(X), other.predict_proba(X))
     assert fitted.node_names_ == NAMES[::2]
     np.testing.assert_array_equal(
@@ -303,7 +307,7 @@ def test_a_node_that_dies_in_a_later_message_is_as_if_it_never_came(case, task, 
     n_calls = len(fitted.history_) + 1  # it was asked once more
     assert len(wire.calls) == n_calls
     assert [name for name, _ in wire.calls].count("join") == 1
-    assert not hasattr(fitted, "_run_of_remaining_nodes")
+    assert not hasattr(fitted, "_begun")
 
 
 def test_too_few_that_are_left_end_a_fit():
@@ -312,7 +316,7 @@ def test_too_few_that_are_left_end_a_fit():
     agg = GEMSMLPAggregator(nodes_of(wire, min_nodes=3), random_state=0)
     with pytest.raises(TooFewNodesError, match="Only 2 of 3 nodes.*'paris': OSError"):
         agg.fit()
-    assert not hasattr(agg, "_run_of_remaining_nodes") and not hasattr(agg, "classes_")
+    assert not hasattr(agg, "_begun") and not hasattr(agg, "classes_")
     # Where all of them die nothing is left to begin with.
     wire.broken = {(name, "neurons"): OSError("gone") for name in NAMES}
     with pytest.raises(TooFewNodesError, match="Every node failed twice in message"):
@@ -340,7 +344,7 @@ def test_rows_by_index_are_those_of_the_channels_nodes():
 def test_later_replies_are_checked_by_what_a_node_has_described():
     agg, _ = CASES["spaces by losses"]
     wire = Wire()
-    answered = wire.reply
+    answered = wire.of
 
     def of_more_rows(name, request):
         reply = answered(name, request)
@@ -350,14 +354,14 @@ def test_later_replies_are_checked_by_what_a_node_has_described():
         content["radii_n_rows"] = content["radii_n_rows"] + 10**6
         return Message.of("space", **content)
 
-    wire.reply = of_more_rows
+    wire.of = of_more_rows
     with pytest.raises(ValueError, match="node 'lyon': space.radii_n_rows"):
         clone(agg).set_params(estimators=nodes_of(wire)).fit()
 
 
 def test_a_first_reply_under_other_settings_is_refused():
     wire = Wire()
-    answered = wire.reply
+    answered = wire.of
 
     def of_other_settings(name, request):
         reply = answered(name, request)
@@ -365,7 +369,7 @@ def test_a_first_reply_under_other_settings_is_refused():
         content["settings"] = {**content["settings"], "n_components": 1}
         return Message.of("join", **content)
 
-    wire.reply = of_other_settings
+    wire.of = of_other_settings
     with pytest.raises(ValueError, match="summary.settings is not what was asked"):
         GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
 
@@ -373,7 +377,9 @@ def test_a_first_reply_under_other_settings_is_refused():
 def test_a_node_of_which_nothing_comes_is_left_out():
     def ask(requests):
         return {
-            name: wire.reply(name, r) for name, r in requests.items() if name != "rome"
+            name: wire.of(name, request)
+            for name, request in requests.items()
+            if name != "rome"
         }
 
     wire = Wire()
@@ -385,7 +391,7 @@ def test_a_node_of_which_nothing_comes_is_left_out():
 def test_pairs_as_they_come_are_put_in_order():
     def ask(requests):
         for name in reversed(list(requests)):
-            yield name, wire.reply(name, requests[name])
+            yield name, wire.of(name, requests[name])
 
     wire = Wire()
     agg = GEMSLogisticAggregator(Nodes(ask, NAMES), random_state=0).fit()
@@ -402,21 +408,19 @@ def test_scores_are_asked_for_where_they_are_wanted(case):
     agg, kind = CASES[case]
     X, y, nodes = rows()
     wire = Wire(kind)
-    behind_channel = clone(agg).set_params(estimators=nodes_of(wire)).fit()
-    assert np.isnan(behind_channel.node_scores_["aggregate"]).all()
+    over_channel = clone(agg).set_params(estimators=nodes_of(wire)).fit()
+    assert np.isnan(over_channel.node_scores_["aggregate"]).all()
     n_messages = len(wire.calls)
-    assert behind_channel.ask_scores() is behind_channel
+    assert over_channel.ask_scores() is over_channel
     assert [task for task, _ in wire.calls[n_messages:]] == ["score"]
-    assert [entry["task"] for entry in behind_channel.history_] == [
+    assert [entry["task"] for entry in over_channel.history_] == [
         task for task, _ in wire.calls
     ]
     in_process = clone(agg).set_params(estimators=list(models(kind).items()))
     in_process.fit(X, y, nodes=nodes)
     for name in ("n_rows", "local", "aggregate", "on_own_scale"):
         np.testing.assert_array_equal(
-            behind_channel.node_scores_[name],
-            in_process.node_scores_[name],
-            err_msg=name,
+            over_channel.node_scores_[name], in_process.node_scores_[name], err_msg=name
         )
     with pytest.raises(ValueError, match="asked of nodes behind a channel"):
         in_process.ask_scores()
@@ -497,26 +501,29 @@ def test_a_node_behind_a_channel_is_forgotten_and_others_come():
     assert agg.node_names_ == ["lyon", "rome"]
     assert b"paris" not in pickle.dumps(agg)
     X, y, nodes = rows()
-    in_paris = nodes == "paris"
-    sent = GEMSLogisticAggregator(random_state=0).summarize(
-        models("linear")["paris"], X[in_paris], y[in_paris], name="paris"
+    is_of_paris = nodes == "paris"
+    summary = GEMSLogisticAggregator(random_state=0).summarize(
+        models("linear")["paris"], X[is_of_paris], y[is_of_paris], name="paris"
     )
-    of_all = GEMSLogisticAggregator(
+    with_all_nodes = GEMSLogisticAggregator(
         Nodes(wire, ["lyon", "rome", "paris"]), random_state=0
     )
-    np.testing.assert_array_equal(agg.update([sent]).coef_, of_all.fit().coef_)
+    np.testing.assert_array_equal(
+        agg.update([summary]).coef_, with_all_nodes.fit().coef_
+    )
 
 
 def test_names_are_read_once_a_fit():
-    read = []
     wire = Wire()
+    n_reads = 0
 
     def names():
-        read.append(len(read))
+        nonlocal n_reads
+        n_reads += 1
         return NAMES
 
     GEMSLogisticAggregator(Nodes(wire, names), n_rounds=3, random_state=0).fit()
-    assert len(read) == 1
+    assert n_reads == 1
     for wrong in (["a", "a"], [""], [3]):
         with pytest.raises(ValueError, match="must be different texts"):
             GEMSLogisticAggregator(Nodes(wire, wrong), random_state=0).fit()
@@ -538,30 +545,27 @@ def test_a_diagram_of_a_channel():
 @pytest.mark.parametrize("kind", ["folder", "object"])
 def test_a_request_that_comes_again_gets_the_logged_reply(kind, tmp_path, monkeypatch):
     X, y, nodes = rows()
-    clf = models("linear")["lyon"]
-    state = tmp_path / "log" if kind == "folder" else {}
+    is_of_lyon = nodes == "lyon"
     agreed = Agreement.of(GEMSLogisticAggregator(random_state=0))
     agreed = replace(agreed, tasks={"counts": 1, "describe": 1})
     request = Message.of("counts").with_envelope(exchange=agreed.exchange)
-
-    def reply_of_lyon(request):
-        return reply_to(
-            request,
-            clf,
-            X[nodes == "lyon"],
-            y[nodes == "lyon"],
-            name="lyon",
-            state=state,
-            agreement=agreed,
-        )
-
+    reply_of_lyon = partial(
+        reply_to,
+        estimator=models("linear")["lyon"],
+        X=X[is_of_lyon],
+        y=y[is_of_lyon],
+        name="lyon",
+        state=tmp_path / "log" if kind == "folder" else {},
+        agreement=agreed,
+    )
     first = reply_of_lyon(request)
 
     def never(*args, **kwargs):
         raise AssertionError("rows are not looked at")
 
     monkeypatch.setattr("skgems.federation._replying.member_of", never)
-    assert reply_of_lyon(request.to_bytes()) == first.to_bytes()
+    again = reply_of_lyon(request.to_bytes())
+    assert again == first.to_bytes()
     other = Message.of("describe").with_envelope(exchange=agreed.exchange)
     with pytest.raises(AssertionError, match="not looked at"):
         reply_of_lyon(other)
@@ -569,15 +573,20 @@ def test_a_request_that_comes_again_gets_the_logged_reply(kind, tmp_path, monkey
 
 def test_requests_for_others_and_bytes_that_are_none():
     X, y, nodes = rows()
-    X_of_lyon = X[nodes == "lyon"]
-    y_of_lyon = y[nodes == "lyon"]
-    clf = models("linear")["lyon"]
+    is_of_lyon = nodes == "lyon"
+    reply_of_lyon = partial(
+        reply_to,
+        estimator=models("linear")["lyon"],
+        X=X[is_of_lyon],
+        y=y[is_of_lyon],
+        name="lyon",
+    )
     request = Message("counts", envelope={"node": "rome"})
     with pytest.raises(ValueError, match="for node 'rome', not for 'lyon'"):
-        reply_to(request, clf, X_of_lyon, y_of_lyon, name="lyon")
+        reply_of_lyon(request)
     with pytest.raises(ValueError, match="no message of skgems"):
-        reply_to(b"rows, please", clf, X_of_lyon, y_of_lyon, name="lyon")
-    reply = reply_to(Message.of("counts"), clf, X_of_lyon, y_of_lyon, name="lyon")
+        reply_of_lyon(b"rows, please")
+    reply = reply_of_lyon(Message.of("counts"))
     assert reply.envelope == {"node": "lyon", "to": Message.of("counts").digest}
 
 
@@ -587,5 +596,5 @@ def test_a_plan_of_ones_own():
         return {name: int(reply.content["counts"].sum()) for name, reply in replies}
 
     _, _, nodes = rows()
-    n_rows = run(plan(), nodes_of(Wire()))
-    assert n_rows == {name: int(np.sum(nodes == name)) for name in NAMES}
+    n_rows_of_nodes = run(plan(), nodes_of(Wire()))
+    assert n_rows_of_nodes == {name: int(np.sum(nodes == name)) for name in NAMES}

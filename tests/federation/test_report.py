@@ -35,34 +35,44 @@ TEST = np.arange(len(Y)) % 4 == 0
 
 
 def local(model, name):
-    own = ~TEST & (name == ISLANDS)
-    model = model if len(set(Y[own])) > 1 else DummyClassifier()
-    return name, make_pipeline(StandardScaler(), model).fit(X[own], Y[own])
+    is_learning = ~TEST & (name == ISLANDS)
+    model = model if len(set(Y[is_learning])) > 1 else DummyClassifier()
+    return name, make_pipeline(StandardScaler(), model).fit(
+        X[is_learning], Y[is_learning]
+    )
 
 
 MEMBERS = [local(LogisticRegression(), name) for name in NAMES]
-ROWS = X[~TEST], Y[~TEST], ISLANDS[~TEST]
+X_LEARN = X[~TEST]
+Y_LEARN = Y[~TEST]
+ISLANDS_LEARN = ISLANDS[~TEST]
 
 
 @pytest.fixture(scope="module")
 def networks():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        net = {"max_iter": 300, "random_state": 0}
-        return [local(MLPClassifier((6,), **net), name) for name in NAMES]
+        return [
+            local(MLPClassifier((6,), max_iter=300, random_state=0), name)
+            for name in NAMES
+        ]
 
 
 def test_scores_are_those_of_the_rows_that_are_given():
-    agg = GEMSLogisticAggregator(MEMBERS, random_state=0).fit(*ROWS[:2], nodes=ROWS[2])
+    agg = GEMSLogisticAggregator(MEMBERS, random_state=0).fit(
+        X_LEARN, Y_LEARN, nodes=ISLANDS_LEARN
+    )
     report = agg.report(X[TEST], Y[TEST], ISLANDS[TEST])
     assert report.method == "GEMSLogisticAggregator"
-    for k, (name, own) in enumerate(MEMBERS):
+    for k, (name, model) in enumerate(MEMBERS):
         rows = TEST & (name == ISLANDS)
-        table = {column: values[k] for column, values in report.nodes.items()}
-        scores = own.score(X[rows], Y[rows]), agg.score(X[rows], Y[rows])
+        table = {column: cells[k] for column, cells in report.nodes.items()}
+        own_accuracy = model.score(X[rows], Y[rows])
+        accuracy = agg.score(X[rows], Y[rows])
         assert table["node"] == name and table["rows"] == rows.sum()
-        assert (table["own"], table["aggregate"]) == scores
-        assert table["gain"] == scores[1] - scores[0]
+        assert table["own"] == own_accuracy
+        assert table["aggregate"] == accuracy
+        assert table["gain"] == accuracy - own_accuracy
     assert report.nodes["classes"][1] == "Adelie, Chinstrap"
     everywhere = agg.report(X[TEST], Y[TEST])
     assert everywhere.nodes["aggregate"] == [agg.score(X[TEST], Y[TEST])] * 3
@@ -76,18 +86,19 @@ def test_scores_are_those_of_the_rows_that_are_given():
 
 
 def test_without_rows_it_tells_what_the_fit_has_measured():
-    own = {"epsilon": 0.9, "random_state": 0}
-    agg = GEMSLogisticAggregator(MEMBERS, **own).fit(*ROWS[:2], nodes=ROWS[2])
-    nodes, scores = agg.report().nodes, agg.node_scores_
+    agg = GEMSLogisticAggregator(MEMBERS, epsilon=0.9, random_state=0)
+    agg.fit(X_LEARN, Y_LEARN, nodes=ISLANDS_LEARN)
+    nodes = agg.report().nodes
+    scores = agg.node_scores_
     assert nodes["rows"] == scores["n_rows"] and nodes["loss"] == scores["loss"]
     assert nodes["own"] == scores["local"]
     assert nodes["aggregate"] == scores["aggregate"]
     assert agg.intersection_.found and nodes["in_space"] == [True] * 3
     plain = GEMSLogisticAggregator(MEMBERS, random_state=0)
-    plain.fit(*ROWS[:2], nodes=ROWS[2])
+    plain.fit(X_LEARN, Y_LEARN, nodes=ISLANDS_LEARN)
     assert "in_space" not in plain.report().nodes
     by_loss = agg.set_params(criterion="log_loss", epsilon=0.5, on_empty="ignore")
-    by_loss.fit(*ROWS[:2], nodes=ROWS[2])
+    by_loss.fit(X_LEARN, Y_LEARN, nodes=ISLANDS_LEARN)
     assert "own" not in by_loss.report().nodes  # no accuracies
 
 
@@ -99,14 +110,17 @@ def test_what_is_to_be_doubted():
     assert f"Doubt: {report.doubts[0]}" in str(report).splitlines()
     chosen = combine(X=X, y=Y, nodes=ISLANDS, budget="small", random_state=0)
     assert {*chosen.choice_.doubts} <= {*chosen.report().doubts}
-    far = GEMSLogisticAggregator(
+    agg = GEMSLogisticAggregator(
         MEMBERS, epsilon=0.95, intersection="consensus", on_empty="ignore"
     )
-    report = far.fit(*ROWS[:2], nodes=ROWS[2]).report()
+    report = agg.fit(X_LEARN, Y_LEARN, nodes=ISLANDS_LEARN).report()
     pairs = zip(NAMES, report.nodes["in_space"], strict=True)
-    outside = [name for name, own in pairs if not own]
-    told = [own for own in report.doubts if "outside the good-enough spaces" in own]
-    assert bool(outside) == bool(told) and all(name in told[0] for name in outside)
+    outside = [name for name, is_inside in pairs if not is_inside]
+    doubts = [
+        doubt for doubt in report.doubts if "outside the good-enough spaces" in doubt
+    ]
+    assert bool(outside) == bool(doubts)
+    assert all(name in doubts[0] for name in outside)
 
 
 def test_it_shows_as_html_and_markdown_and_a_frame():
@@ -116,20 +130,20 @@ def test_it_shows_as_html_and_markdown_and_a_frame():
     html = report._repr_html_()
     assert "&lt;b&gt;&amp;lyon" in html and "<b>" not in html
     assert html.count("<table>") == 2 == html.count("</table>")
-    rows = [own for own in report.to_markdown().splitlines() if own.startswith("|")]
-    assert len({own.count("|") for own in rows[:4]}) == 1
+    rows = [row for row in report.to_markdown().splitlines() if row.startswith("|")]
+    assert len({row.count("|") for row in rows[:4]}) == 1
     frame = report.to_frame()
     assert frame.loc["paris", "rows"] == len(Y)
     assert "node" in str(report).splitlines()[1]
 
 
 def test_files_and_a_card(tmp_path):
-    own = GEMSLogisticAggregator(random_state=0)
+    unfitted = GEMSLogisticAggregator(random_state=0)
     sent = []
     for name, model in MEMBERS:
         rows = ~TEST & (name == ISLANDS)
-        sent.append(own.summarize(model, X[rows], Y[rows], name=name))
-    agg = own.set_params(estimators=sent).fit()
+        sent.append(unfitted.summarize(model, X[rows], Y[rows], name=name))
+    agg = unfitted.set_params(estimators=sent).fit()
     report = agg.report()
     assert report.nodes["rows"] == [summary.n_rows for summary in sent]
     assert report.nodes["bytes"] == [summary.n_bytes for summary in sent]
@@ -151,7 +165,6 @@ def test_files_and_a_card(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_of_every_aggregator(networks):
-    rows = {"X": X, "y": Y, "nodes": ISLANDS}
     fitted = [
         GEMSMLPAggregator(networks, random_state=0).fit(X, Y, nodes=ISLANDS),
         PFNMAggregator(networks, random_state=0, max_iter=3).fit(X, Y, nodes=ISLANDS),
@@ -160,9 +173,11 @@ def test_of_every_aggregator(networks):
         PooledAggregator(front=StandardScaler()).fit(X, Y, nodes=ISLANDS),
     ]
     for agg in fitted:
-        report = agg.report(**rows)
-        here = [np.mean(agg.predict(X[ISLANDS == n]) == Y[ISLANDS == n]) for n in NAMES]
-        assert report.nodes["aggregate"] == pytest.approx(here)
+        report = agg.report(X, Y, ISLANDS)
+        accuracies = [
+            np.mean(agg.predict(X[ISLANDS == n]) == Y[ISLANDS == n]) for n in NAMES
+        ]
+        assert report.nodes["aggregate"] == pytest.approx(accuracies)
         assert ("own" in report.nodes) == (not isinstance(agg, PooledAggregator))
         assert agg.report().nodes["node"] == NAMES
 
@@ -176,7 +191,8 @@ def alike():
     """Two nodes whose labels differ in case, and their rows."""
     rng = np.random.default_rng(0)
     codes = np.arange(80) % 2
-    A, nodes = rng.normal(size=(80, 2)) + 3.0 * codes[:, None], np.arange(80) // 40
+    A = rng.normal(size=(80, 2)) + 3.0 * codes[:, None]
+    nodes = np.arange(80) // 40
     b = np.where(codes == 1, "well", ILL[nodes])
     return A, b, nodes
 
@@ -207,21 +223,28 @@ FITS = {
 def test_every_aggregator_tells_of_what_its_fit_has_warned_of(name, tmp_path):
     A, b, nodes = alike()
     agg = FITS[name]()
-    given = (A,) if name == "distillation" else (A, b, nodes)
+    rows_of_fit = (A,) if name == "distillation" else (A, b, nodes)
     for action in ("always", "ignore"):  # whatever is shown of them
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter(action)
-            agg.fit(*given)
+            agg.fit(*rows_of_fit)
             report = agg.report()
         ours = [" ".join(str(w.message).split()) for w in caught]
         assert any("differ only in case" in text for text in ours) == (
             action == "always"
         )
         assert {*ours} <= {*report.doubts}
-        (told,) = [own for own in report.doubts if "differ only in case" in own]
-        assert f"Doubt: {told}" in str(report) and escape(told) in report._repr_html_()
+        (doubt_about_case,) = [
+            doubt for doubt in report.doubts if "differ only in case" in doubt
+        ]
+        assert (
+            f"Doubt: {doubt_about_case}" in str(report)
+            and escape(doubt_about_case) in report._repr_html_()
+        )
         agg.model_card(tmp_path / "card.md")
-        assert f"- {told}" in (tmp_path / "card.md").read_text(encoding="utf-8")
+        assert f"- {doubt_about_case}" in (tmp_path / "card.md").read_text(
+            encoding="utf-8"
+        )
     assert pickle.loads(pickle.dumps(agg)).report().doubts == report.doubts
     # A fit that warns of nothing leaves nothing of an earlier one.
     same = np.where(b == "well", "well", "ill")
@@ -231,11 +254,13 @@ def test_every_aggregator_tells_of_what_its_fit_has_warned_of(name, tmp_path):
     members = [
         (f"n{k}", clone(other).fit(A[nodes == k], same[nodes == k])) for k in (0, 1)
     ]
-    given = (A,) if name == "distillation" else (A, same, nodes)
+    rows_of_fit = (A,) if name == "distillation" else (A, same, nodes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        agg.set_params(estimators=members).fit(*given)
-    assert not [own for own in agg.report().doubts if "differ only in case" in own]
+        agg.set_params(estimators=members).fit(*rows_of_fit)
+    assert not [
+        doubt for doubt in agg.report().doubts if "differ only in case" in doubt
+    ]
 
 
 def test_a_student_that_has_not_converged_is_doubted():
@@ -245,7 +270,7 @@ def test_a_student_that_has_not_converged_is_doubted():
     agg = DistillationAggregator(teachers, student=student, random_state=0)
     with pytest.warns(ConvergenceWarning):
         agg.fit(A)
-    assert any("converge" in own for own in agg.report().doubts)
+    assert any("converge" in doubt for doubt in agg.report().doubts)
     agg.set_params(student=None).fit(A)  # whose epochs are few on purpose
     assert not agg.report().doubts
 
@@ -253,43 +278,47 @@ def test_a_student_that_has_not_converged_is_doubted():
 def few_of_a_class(min_rows):
     """Summaries of two nodes that have a few rows of a third class."""
     rng = np.random.default_rng(1)
-    agg, told = GEMSLogisticAggregator(random_state=0), []
+    agg = GEMSLogisticAggregator(random_state=0)
+    summaries = []
     for name, n_few in (("lyon", 4), ("paris", 3)):
         b = np.array(["a"] * 30 + ["b"] * 30 + ["rare"] * n_few)
         A = rng.normal(size=(len(b), 2)) + 3.0 * (b[:, None] == ["a", "b"])
         clf = LogisticRegression().fit(A, b)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ClassesLeftOutWarning)
-            told.append(agg.summarize(clf, A, b, name=name, min_rows=min_rows))
-    return agg.set_params(estimators=told)
+            summaries.append(agg.summarize(clf, A, b, name=name, min_rows=min_rows))
+    return agg.set_params(estimators=summaries)
 
 
 def test_classes_that_are_never_predicted_are_told(tmp_path):
     agg = few_of_a_class(min_rows=10)
     with pytest.warns(UserWarning, match=r"Nothing is known of the classes \['rare'\]"):
         agg.fit()
-    (told,) = [own for own in agg.report().doubts if "never predicted" in own]
-    assert "'rare'" in told and "min_rows" in told
-    assert escape(told) in agg.report()._repr_html_()
+    (doubt_about_class,) = [
+        doubt for doubt in agg.report().doubts if "never predicted" in doubt
+    ]
+    assert "'rare'" in doubt_about_class and "min_rows" in doubt_about_class
+    assert escape(doubt_about_class) in agg.report()._repr_html_()
     agg.model_card(tmp_path / "card.md")
-    assert told in (tmp_path / "card.md").read_text(encoding="utf-8")
+    assert doubt_about_class in (tmp_path / "card.md").read_text(encoding="utf-8")
     agg = few_of_a_class(min_rows=3).fit()
-    assert not [own for own in agg.report().doubts if "never predicted" in own]
+    assert not [doubt for doubt in agg.report().doubts if "never predicted" in doubt]
 
 
 def test_classes_that_sums_lack_are_told():
-    agg, told = PooledAggregator(pooled=GaussianNB()), []
+    agg = PooledAggregator(pooled=GaussianNB())
+    summaries = []
     for summary in few_of_a_class(min_rows=10).estimators:
-        rng = np.random.default_rng(len(told))
+        rng = np.random.default_rng(len(summaries))
         b = np.array(["a"] * 30 + ["b"] * 30 + ["rare"] * 4)
         A = rng.normal(size=(len(b), 2))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ClassesLeftOutWarning)
-            told.append(agg.summarize(None, A, b, name=summary.name))
+            summaries.append(agg.summarize(None, A, b, name=summary.name))
     with pytest.warns(UserWarning, match="No node has rows of the classes"):
-        agg.set_params(estimators=told).fit()
+        agg.set_params(estimators=summaries).fit()
     assert agg.classes_.tolist() == ["a", "b"]
-    assert any("'rare'" in own for own in agg.report().doubts)
+    assert any("'rare'" in doubt for doubt in agg.report().doubts)
 
 
 def test_doubts_are_those_of_the_last_fit_update_or_forget():
@@ -300,7 +329,7 @@ def test_doubts_are_those_of_the_last_fit_update_or_forget():
     assert not agg.report().doubts
     with pytest.warns(UserWarning, match="differ only in case"):
         agg.update(well[1:], A[nodes == 1], b[nodes == 1])
-    assert any("differ only in case" in own for own in agg.report().doubts)
+    assert any("differ only in case" in doubt for doubt in agg.report().doubts)
     agg.forget("n1")
     assert not agg.report().doubts
 
@@ -309,7 +338,7 @@ def test_a_node_s_own_warnings_are_no_doubts_of_the_server():
     """Else a report would depend on whether nodes are in this process."""
     A, b, nodes = alike()
     b = np.where(b == "well", "well", "ill")
-    few = np.r_[0:40, 40:75][np.r_[0:40, 40:75] != 1]
+    with_few_rare = np.r_[0:40, 40:75][np.r_[0:40, 40:75] != 1]
     b[40:44] = "rare"
     clf = LogisticRegression().fit(A, b)
 
@@ -317,8 +346,10 @@ def test_a_node_s_own_warnings_are_no_doubts_of_the_server():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return {
-                name: reply_to(own, clf, A[few], b[few], name=name)
-                for name, own in requests.items()
+                name: reply_to(
+                    request, clf, A[with_few_rare], b[with_few_rare], name=name
+                )
+                for name, request in requests.items()
             }
 
     with pytest.warns(UserWarning, match="Nothing is known of the classes"):
@@ -329,15 +360,20 @@ def test_a_node_s_own_warnings_are_no_doubts_of_the_server():
 def test_the_one_call_tells_of_candidates_no_warnings_that_are_hidden():
     A, b, nodes = alike()
     b = np.where(b == "well", "well", "ill")
-    both = np.vstack([A, A]), np.append(b, b), np.append(nodes, nodes + 2)
+    # Four nodes, of which two have the rows of the two others.
+    X_twice = np.vstack([A, A])
+    y_twice = np.append(b, b)
+    nodes_twice = np.append(nodes, nodes + 2)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        agg = combine(None, *both, budget="small", random_state=0)
-    shown = {" ".join(str(w.message).split()) for w in caught}
-    doubts = {" ".join(own.split()) for own in agg.choice_.doubts}
-    assert shown and shown <= doubts
-    ours = {own for own in doubts if "Nodes sent equal" in own}
-    assert ours <= shown  # candidates warned of it, too, where nobody saw it
+        agg = combine(
+            None, X_twice, y_twice, nodes_twice, budget="small", random_state=0
+        )
+    texts_shown = {" ".join(str(w.message).split()) for w in caught}
+    doubts = {" ".join(doubt.split()) for doubt in agg.choice_.doubts}
+    assert texts_shown and texts_shown <= doubts
+    ours = {doubt for doubt in doubts if "Nodes sent equal" in doubt}
+    assert ours <= texts_shown  # candidates warned of it, too, where nobody saw it
 
 
 # ---- what columns are --------------------------------------------------------------
@@ -345,20 +381,20 @@ def test_the_one_call_tells_of_candidates_no_warnings_that_are_hidden():
 
 def test_a_legend_says_what_columns_are_and_of_which_rows(tmp_path):
     agg = GEMSLogisticAggregator(MEMBERS, epsilon=0.9, random_state=0)
-    agg.fit(*ROWS[:2], nodes=ROWS[2])
+    agg.fit(X_LEARN, Y_LEARN, nodes=ISLANDS_LEARN)
     report = agg.report()
     assert [*report.legend] == [n for n in report.nodes if n not in ("node", "classes")]
     assert "the rows that score models at the node" in report.legend["rows"]
     assert report.legend["own"] == "accuracy of the node's own model on these rows"
     everywhere = agg.report(X[TEST], Y[TEST]).legend
     assert everywhere["rows"] == "all rows that were given to the report"
-    own = agg.report(X[TEST], Y[TEST], ISLANDS[TEST])
-    assert own.legend["rows"].startswith("the node's rows among those")
-    words = " ".join(str(own).split())
-    for name, text in own.legend.items():
+    report_of_rows = agg.report(X[TEST], Y[TEST], ISLANDS[TEST])
+    assert report_of_rows.legend["rows"].startswith("the node's rows among those")
+    words = " ".join(str(report_of_rows).split())
+    for name, text in report_of_rows.legend.items():
         assert f"{name.replace('_', ' ')}: {text}." in words
-        assert f"<dt>{name.replace('_', ' ')}</dt>" in own._repr_html_()
-        assert f"- {name.replace('_', ' ')}: {text}" in own.to_markdown()
+        assert f"<dt>{name.replace('_', ' ')}</dt>" in report_of_rows._repr_html_()
+        assert f"- {name.replace('_', ' ')}: {text}" in report_of_rows.to_markdown()
     agg.model_card(tmp_path / "card.md")
     assert "- in space: whether" in (tmp_path / "card.md").read_text(encoding="utf-8")
 
@@ -368,11 +404,16 @@ def test_a_legend_of_files_tells_rows_of_the_file_from_rows_that_score():
     rows = {"lyon": slice(0, 40), "paris": slice(40, 80)}
     A, b, _ = alike()
     b = np.where(b == "well", "well", "ill")
-    told = [
-        agg.summarize(LogisticRegression().fit(A[own], b[own]), A[own], b[own], name=n)
-        for n, own in rows.items()
+    summaries = [
+        agg.summarize(
+            LogisticRegression().fit(A[rows_of_node], b[rows_of_node]),
+            A[rows_of_node],
+            b[rows_of_node],
+            name=name,
+        )
+        for name, rows_of_node in rows.items()
     ]
-    legend = agg.set_params(estimators=told).fit().report().legend
+    legend = agg.set_params(estimators=summaries).fit().report().legend
     assert legend["rows"] == "the rows that the node's reply is made of"
     assert "on the rows that score models at the node" in legend["own"]
 

@@ -44,21 +44,21 @@ def test_cells_are_short_words_and_numbers():
 
 def test_tables_of_a_page_and_of_a_card_have_the_same_cells():
     doubts = ["node 'a' <lost>"]
-    told = report(doubts=doubts, proof="Proof: a < b.")
-    assert "| lyon | 12 | 0.123 | yes |" in told.to_markdown()
-    assert r"| a\|b\n | - | - | no |" in told.to_markdown()
-    lines = told.to_markdown().splitlines()
+    with_a_doubt = report(doubts=doubts, proof="Proof: a < b.")
+    assert "| lyon | 12 | 0.123 | yes |" in with_a_doubt.to_markdown()
+    assert r"| a\|b\n | - | - | no |" in with_a_doubt.to_markdown()
+    lines = with_a_doubt.to_markdown().splitlines()
     assert lines[1] == "| --- | --- | --- | --- |"
-    assert told.to_markdown().endswith("Doubts:\n\n- node 'a' <lost>")
-    assert "from the nodes. Proof: a < b." in told.to_markdown()
+    assert with_a_doubt.to_markdown().endswith("Doubts:\n\n- node 'a' <lost>")
+    assert "from the nodes. Proof: a < b." in with_a_doubt.to_markdown()
     assert report().to_markdown().endswith("Doubts:\n\n- Nothing was noticed.")
-    page = told._repr_html_()
+    page = with_a_doubt._repr_html_()
     assert "<td>lyon</td><td>12</td><td>0.123</td><td>yes</td>" in page
     assert "<th>in space</th>" in page
     assert "<p>To doubt:</p><ul><li>node &#x27;a&#x27; &lt;lost&gt;</li></ul>" in page
     assert "Proof: a &lt; b." in page
     assert "To doubt" not in report()._repr_html_()
-    lines = str(told).splitlines()
+    lines = str(with_a_doubt).splitlines()
     assert lines[-2:] == ["Proof: a < b.", "Doubt: node 'a' <lost>"]
 
 
@@ -79,7 +79,7 @@ def doubts(nodes, classes=None, *, left_out=(), intersection=None) -> list[str]:
     fitted = SimpleNamespace(history_=[{"left_out": list(left_out)}])
     if intersection is not None:
         fitted.intersection_ = SimpleNamespace(found=intersection)
-    return words._doubts(fitted, nodes, classes)
+    return words._doubts(fitted, nodes=nodes, classes=classes)
 
 
 def test_a_node_that_loses_two_points_is_told_of():
@@ -119,32 +119,39 @@ def test_a_model_that_is_not_in_all_spaces_is_doubted():
 
 
 def proof(**attributes) -> str:
-    found = {"found": False, "empty": False, "max_distance": 0.25, "lower_bound": 4.0}
-    intersection = SimpleNamespace(**found | attributes)
+    nothing_proved = {
+        "found": False,
+        "empty": False,
+        "max_distance": 0.25,
+        "lower_bound": 4.0,
+    }
+    intersection = SimpleNamespace(**nothing_proved | attributes)
     return words._proof(SimpleNamespace(intersection_=intersection, coef_=None))
 
 
 def test_what_is_proved_is_said_in_radii():
     spaces = "good-enough space of every node"
-    far = "0.5 radii from the centre of one at most"
-    assert proof(found=True) == f"Proof: it is in the {spaces}, {far}."
+    distance = "0.5 radii from the centre of one at most"
+    assert proof(found=True) == f"Proof: it is in the {spaces}, {distance}."
     assert proof(empty=True) == (
         f"Proof: no model is in the {spaces}; any is 2 radii from one."
     )
     nothing = f"No model was found in the {spaces}, nor was it proved that none is."
     assert proof() == nothing
-    whole = SimpleNamespace(exact_=True)
+    exact = SimpleNamespace(exact_=True)
     expected = "Proof: it is the classifier fitted on all rows at one place."
-    assert words._proof(whole) == expected
+    assert words._proof(exact) == expected
     assert words._proof(SimpleNamespace(exact_=False)) == ""
     # Of networks only the last layer has spaces.
-    found = SimpleNamespace(found=True, empty=False, max_distance=0.25)
-    of_network = words._proof(SimpleNamespace(intersection_=found))
-    assert of_network == f"Proof: it is in the {spaces} (of its last layer), {far}."
+    inside = SimpleNamespace(found=True, empty=False, max_distance=0.25)
+    of_network = words._proof(SimpleNamespace(intersection_=inside))
+    assert (
+        of_network == f"Proof: it is in the {spaces} (of its last layer), {distance}."
+    )
 
 
 def measured(**scores) -> dict:
-    known = {
+    default_scores = {
         "loss": [0.5, np.nan],
         "n_rows": [10.0, np.nan],
         "distance": [1.0, 1.0],
@@ -152,8 +159,8 @@ def measured(**scores) -> dict:
         "local": [0.75, np.nan],
         "aggregate": [0.5, 0.25],
     }
-    return words._measured(
-        SimpleNamespace(node_scores_=known | scores, criterion="accuracy")
+    return words._measured_columns(
+        SimpleNamespace(node_scores_=default_scores | scores, criterion="accuracy")
     )
 
 
@@ -165,24 +172,24 @@ def test_what_was_measured_is_known_or_missing():
         "own": [0.75, None],
         "aggregate": [0.5, 0.25],
     }
-    assert words._measured(SimpleNamespace()) == {}
+    assert words._measured_columns(SimpleNamespace()) == {}
     assert "rows" not in measured(n_rows=[np.nan, np.nan])
     # A point may be on the surface, but for rounding.
     on_surface = [1.0 + 0.9e-6, 1.0 + 1.1e-6]
-    found = measured(distance=on_surface, radius=[1.0, 1.0])
-    assert found["in_space"] == [True, False]
+    columns = measured(distance=on_surface, radius=[1.0, 1.0])
+    assert columns["in_space"] == [True, False]
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         (r"Zürich\ '3'", r"Zürich\ '3'"),
         ("a\x1b[2J", r"a\x1b[2J"),
         ("\u202eb", r"\u202eb"),
     ],
 )
-def test_names_cannot_steer_a_terminal(text, shown):
-    assert words.printable(text) == shown
+def test_names_cannot_steer_a_terminal(text, expected):
+    assert words.printable(text) == expected
 
 
 def test_rows_of_files_are_those_that_train_and_those_held_out():
@@ -196,7 +203,8 @@ def test_rows_of_files_are_those_that_train_and_those_held_out():
 
 def test_a_card_names_settings_without_those_of_nodes(tmp_path):
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
+    X = rng.normal(size=(40, 2))
+    y = np.arange(40) % 2
     members = [("lyon", LogisticRegression().fit(X, y))]
     path = tmp_path / "MODEL.md"
     EnsembleAggregator(members, random_state=0).fit().model_card(path)

@@ -19,27 +19,31 @@ class Target:
     """A member that goes half the way to its target in each epoch."""
 
     def __init__(self, name, target, failures=0, error=OSError):
-        self.name, self.target = name, target
-        self.failures, self.error = failures, error
+        self.name = name
+        self.target = target
+        self.failures = failures  # calls that raise before one is answered
+        self.error = error
         self.calls = []
 
     def train(self, parameters, classes, epochs, rates, seed):
         self.calls.append((epochs, None if rates is None else rates.tolist(), seed))
         if len(self.calls) <= self.failures:
             raise self.error("no route to host")
-        moved = parameters[0] + (1 - 0.5**epochs) * (self.target - parameters[0])
-        return {"parameters": [moved], "loss": float(abs(self.target - moved[0]))}
+        trained = parameters[0] + (1 - 0.5**epochs) * (self.target - parameters[0])
+        return {"parameters": [trained], "loss": float(abs(self.target - trained[0]))}
 
 
 def answered_by(monkeypatch, **tasks):
     """A table of other tasks, each a function and what the table says of it."""
-    bare = {"asks": "", "often": "once", "request": {}, "reply": {}}
-    table = {name: Task(**bare, **says) for name, (_, says) in tasks.items()}
+    table = {
+        name: Task(asks="", often="once", request={}, reply={}, **says)
+        for name, (_, says) in tasks.items()
+    }
     for module in (channel_module, run_module):
         monkeypatch.setattr(module, "TASKS", table)
     monkeypatch.setattr("skgems.federation._replying.TASKS", table)
     # Its fields are not said in the table.
-    monkeypatch.setattr(run_module, "check_reply", lambda *args: None)
+    monkeypatch.setattr(run_module, "check_reply", lambda *args, **keywords: None)
     answers = {name: function for name, (function, _) in tasks.items()}
     monkeypatch.setattr("skgems.federation._replying.ANSWERS", answers)
 
@@ -59,16 +63,16 @@ def co_learn(members, start=0.0, weights=None, random_state=0, channel=None, **o
     plan = CoLearning(**options).plan(
         [np.array([start])], weights, [0, 1], np.random.RandomState(random_state)
     )
-    here = Run(channel)
-    (parameters, rounds) = here(plan)
-    return parameters[0], rounds, here.history
+    channel_run = Run(channel)
+    (parameters, rounds) = channel_run(plan)
+    return parameters[0], rounds, channel_run.history
 
 
 def test_the_shared_model_is_the_mean_of_what_nodes_trained():
     members = [Target("0", 1.0), Target("1", 3.0)]
-    shared, (told,), (entry,) = co_learn(members, n_rounds=1, local_epochs=1)
+    shared, (round_of_plan,), (entry,) = co_learn(members, n_rounds=1, local_epochs=1)
     np.testing.assert_allclose(shared, [1.0])
-    assert told["change"] == np.inf
+    assert round_of_plan["change"] == np.inf
     assert entry["task"] == "train" and entry["left_out"] == []
     assert entry["loss"] == {"0": 0.5, "1": 1.5}
     request = Message.of(
@@ -80,9 +84,8 @@ def test_the_shared_model_is_the_mean_of_what_nodes_trained():
         seed=members[0].calls[0][2],
     )
     assert entry["bytes_sent"] == 2 * request.n_bytes
-    replies = [{"loss": 0.5}, {"loss": 1.5}]
-    sizes = [Message.of("train", p=np.zeros(1), **own).n_bytes for own in replies]
-    assert entry["bytes_received"] == sum(sizes)
+    replies = [Message.of("train", p=np.zeros(1), loss=loss) for loss in (0.5, 1.5)]
+    assert entry["bytes_received"] == sum(reply.n_bytes for reply in replies)
     assert entry["seconds"] > 0
 
 
@@ -160,10 +163,10 @@ def test_a_node_that_fails_twice_is_left_out_of_the_message_only():
 def test_a_node_that_fails_in_any_message(message):
     class Once(Target):
         def train(self, **content):
-            found = super().train(**content)
+            reply = super().train(**content)
             if len(self.calls) in (message, message + 1):
                 raise OSError("gone")
-            return found
+            return reply
 
     members = [Target("a", 1.0), Once("b", 3.0), Target("c", 5.0)]
     with pytest.warns(UserWarning, match=f"'b' failed twice in message {message}"):
@@ -220,7 +223,7 @@ def test_where_every_node_is_needed_none_is_left_out():
     members = [Target("a", 1.0), Target("b", 3.0, failures=2)]
 
     def plan():
-        replies = yield Message.of("vital", **content(np.zeros(1)))
+        replies = yield request_to_train(np.zeros(1), task="vital")
         return list(replies)
 
     with pytest.raises(RuntimeError, match="node 'b': no route to host"):
@@ -230,9 +233,10 @@ def test_where_every_node_is_needed_none_is_left_out():
 # ---- requests ----------------------------------------------------------------
 
 
-def content(start):
-    settings = {"classes": [], "epochs": 60, "rates": None, "seed": 0}
-    return {"parameters": [start], **settings}
+def request_to_train(start, task="train"):
+    return Message.of(
+        task, parameters=[start], classes=[], epochs=60, rates=None, seed=0
+    )
 
 
 def test_a_request_for_each_node_and_replies_in_the_order_of_nodes():
@@ -243,8 +247,9 @@ def test_a_request_for_each_node_and_replies_in_the_order_of_nodes():
 
     def plan():
         starts = {"b": np.array([5.0]), "c": np.array([7.0])}
-        requests = {n: Message.of("train", **content(s)) for n, s in starts.items()}
-        replies = yield requests
+        replies = yield {
+            name: request_to_train(start) for name, start in starts.items()
+        }
         return [(name, reply.content["parameters"][0][0]) for name, reply in replies]
 
     assert run(plan(), channel) == [("c", 1.0), ("b", 3.0)]
@@ -264,10 +269,10 @@ def test_a_request_of_another_version():
 def test_progress_of_each_reply(capsys):
     members = [Target("a", 1.0), Target("b", 3.0)]
     with showing(1):
-        list(Run(InProcess(members)).ask(Message.of("train", **content(np.ones(1)))))
+        list(Run(InProcess(members)).ask(request_to_train(np.ones(1))))
     lines = capsys.readouterr().err.splitlines()
-    said = [f"[skgems] message 1 (train): node {name}" for name in "ab"]
-    assert [own for own in lines if own.startswith("[skgems]")] == said
+    expected_lines = [f"[skgems] message 1 (train): node {name}" for name in "ab"]
+    assert [line for line in lines if line.startswith("[skgems]")] == expected_lines
 
 
 def test_requests_that_share_a_buffer_are_told_apart(monkeypatch):
@@ -275,11 +280,11 @@ def test_requests_that_share_a_buffer_are_told_apart(monkeypatch):
         def digest(self, classifier):
             return "alike"
 
-    asked = []
+    names_asked = []
 
-    def echo(member, it):
-        asked.append(member.name)
-        return {"it": it}
+    def echo(member, array):
+        names_asked.append(member.name)
+        return {"array": array}
 
     answered_by(monkeypatch, echo=(echo, {"reads": "rows"}))
     clear_cache()
@@ -292,15 +297,15 @@ def test_requests_that_share_a_buffer_are_told_apart(monkeypatch):
         "e": numbers[3:],
         "f": numbers.copy(),
     }
-    requests = {name: Message.of("echo", it=view) for name, view in views.items()}
+    requests = {name: Message.of("echo", array=view) for name, view in views.items()}
     channel = InProcess([Alike(name, 0.0) for name in views], recalls=True)
     for name, reply in channel.ask(requests):
-        found = reply.content["it"]
-        np.testing.assert_array_equal(found, views[name])
-        assert found.dtype == views[name].dtype
-    assert asked == ["a", "b", "c", "d", "e"]  # the last is the first again
+        echoed = reply.content["array"]
+        np.testing.assert_array_equal(echoed, views[name])
+        assert echoed.dtype == views[name].dtype
+    assert names_asked == ["a", "b", "c", "d", "e"]  # the last is the first again
     list(channel.ask(requests))
-    assert len(asked) == 5
+    assert len(names_asked) == 5
 
 
 def test_every_task_says_what_it_needs():

@@ -14,7 +14,7 @@ from skgems import GEMSLogisticAggregator
 from skgems.federation import InProcess, Message
 from skgems.local import Member, clear_cache
 
-ASKED = Message.of(
+REQUEST = Message.of(
     "moments", kind="class", n_components=2, min_cluster_size=1, model="own"
 )
 
@@ -40,7 +40,7 @@ def members(n_nodes):
 
 
 def ask(channel):
-    replies = dict(channel.ask(dict.fromkeys(channel.names, ASKED)))
+    replies = dict(channel.ask(dict.fromkeys(channel.names, REQUEST)))
     return {name: reply.content["gradient"] for name, reply in replies.items()}
 
 
@@ -54,15 +54,15 @@ def test_what_other_processes_reply_is_kept_in_this_one(n_nodes, monkeypatch):
     monkeypatch.setattr("skgems.federation._channel.answer", None)  # nobody is asked
     for channel in channels:
         again = ask(channel)
-        assert all(again[name] is own for name, own in first.items())
+        assert all(again[name] is gradient for name, gradient in first.items())
     # Some are known, the others are asked.
     monkeypatch.undo()
-    more = InProcess(members(n_nodes + 2), recalls=True, n_jobs=2)
-    found = ask(more)
-    assert list(found) == more.names
+    larger_channel = InProcess(members(n_nodes + 2), recalls=True, n_jobs=2)
+    gradients = ask(larger_channel)
+    assert list(gradients) == larger_channel.names
     clear_cache()
-    for name, own in ask(InProcess(members(n_nodes + 2))).items():
-        assert np.array_equal(own, found[name])
+    for name, gradient in ask(InProcess(members(n_nodes + 2))).items():
+        assert np.array_equal(gradient, gradients[name])
 
 
 def test_many_nodes_are_asked_in_processes_and_few_in_threads(monkeypatch):
@@ -81,11 +81,13 @@ def test_many_nodes_are_asked_in_processes_and_few_in_threads(monkeypatch):
 
 
 def test_what_a_worker_raises_is_of_its_node():
-    found = members(40)
-    found[7] = Member.of("7", found[7].picklable.estimator, np.zeros((0, 4)), [])
-    channel = InProcess(found, recalls=True, n_jobs=2)
+    members_with_one_empty = members(40)
+    members_with_one_empty[7] = Member.of(
+        "7", members_with_one_empty[7].picklable.estimator, np.zeros((0, 4)), []
+    )
+    channel = InProcess(members_with_one_empty, recalls=True, n_jobs=2)
     for _ in range(2):  # what failed is not kept
-        replies = dict(channel.ask(dict.fromkeys(channel.names, ASKED)))
+        replies = dict(channel.ask(dict.fromkeys(channel.names, REQUEST)))
         assert isinstance(replies.pop("7"), ValueError)
         assert all(isinstance(reply, Message) for reply in replies.values())
 
@@ -99,10 +101,10 @@ def fitted(X, y, of_rows, clfs, **options):
 @pytest.mark.parametrize("backend", ["loky", "threading"])
 @pytest.mark.parametrize("n_nodes", [3, 40])
 def test_bits_do_not_depend_on_workers(backend, n_nodes):
-    given = nodes(n_nodes)
-    alone = fitted(*given)
+    rows_and_models = nodes(n_nodes)
+    alone = fitted(*rows_and_models)
     with parallel_config(backend=backend):
-        agg = fitted(*given, n_jobs=2)
+        agg = fitted(*rows_and_models, n_jobs=2)
     assert np.array_equal(agg.coef_, alone.coef_)
     assert np.array_equal(agg.intercept_, alone.intercept_)
 
@@ -127,8 +129,8 @@ def test_workers_of_more_threads_have_the_bits_of_one():
 
 def test_dask_has_the_bits_of_one_process():
     distributed = pytest.importorskip("distributed")
-    given = nodes(6)
-    alone = fitted(*given)
+    rows_and_models = nodes(6)
+    alone = fitted(*rows_and_models)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what dask does with ports and threads
         with (
@@ -138,6 +140,6 @@ def test_dask_has_the_bits_of_one_process():
             distributed.Client(cluster),
             parallel_config(backend="dask"),
         ):
-            agg = fitted(*given, n_jobs=-1)
+            agg = fitted(*rows_and_models, n_jobs=-1)
     assert np.array_equal(agg.coef_, alone.coef_)
     assert np.array_equal(agg.intercept_, alone.intercept_)

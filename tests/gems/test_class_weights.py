@@ -34,8 +34,8 @@ def rows(n_nodes=3):
     y = rng.choice(4, 1500, p=[0.45, 0.05, 0.45, 0.05])
     X = rng.standard_normal((4, 10))[y] + 1.2 * rng.standard_normal((len(y), 10))
     nodes = rng.integers(n_nodes, size=len(y))
-    own = nodes != y % n_nodes
-    return X[own], LABELS[y[own]], nodes[own]
+    is_kept = nodes != y % n_nodes
+    return X[is_kept], LABELS[y[is_kept]], nodes[is_kept]
 
 
 def members(model):
@@ -89,8 +89,8 @@ def test_messages_lead_to_the_pooled_weighted_model(model, class_weight):
     assert slopes[1] < slopes[0] / 2
     assert slopes[2] < slopes[0] / 100
     # Messages go by the weighted loss, which never rises.
-    found = [entry["objective"] for entry in many.history_ if entry["objective"]]
-    assert (np.diff(found) <= 0).all()
+    objectives = [entry["objective"] for entry in many.history_ if entry["objective"]]
+    assert (np.diff(objectives) <= 0).all()
 
 
 def test_rare_classes_are_found():
@@ -107,11 +107,13 @@ def test_rare_classes_are_found():
 def test_what_members_agree_on_is_what_the_aggregator_may_say():
     X, y, _ = rows()
     of_members = fit(BALANCED)
-    said = fit(BALANCED, class_weight="balanced")
-    np.testing.assert_array_equal(of_members.coef_, said.coef_)
-    given = fit(BALANCED, class_weight=balanced_weights(y))
-    np.testing.assert_allclose(given.coef_, said.coef_, rtol=1e-6, atol=1e-9)
-    assert np.abs(given.coef_ - fit(BALANCED, class_weight=None).coef_).max() > 0.1
+    balanced = fit(BALANCED, class_weight="balanced")
+    np.testing.assert_array_equal(of_members.coef_, balanced.coef_)
+    with_numbers = fit(BALANCED, class_weight=balanced_weights(y))
+    np.testing.assert_allclose(with_numbers.coef_, balanced.coef_, rtol=1e-6, atol=1e-9)
+    assert (
+        np.abs(with_numbers.coef_ - fit(BALANCED, class_weight=None).coef_).max() > 0.1
+    )
     # Without weights it is as if there were none.
     np.testing.assert_array_equal(
         fit(LogisticRegression()).coef_,
@@ -148,9 +150,11 @@ def test_weights_of_classes_that_a_node_does_not_know_are_no_disagreement():
     X, y, nodes = rows()
     models = []
     for k in range(3):
-        own = nodes == k
-        known = {c: w for c, w in GIVEN.items() if c in y[own]}
-        models.append(LogisticRegression(class_weight=known).fit(X[own], y[own]))
+        of_node = nodes == k
+        known_weights = {c: w for c, w in GIVEN.items() if c in y[of_node]}
+        models.append(
+            LogisticRegression(class_weight=known_weights).fit(X[of_node], y[of_node])
+        )
     agg = GEMSLogisticAggregator(models, random_state=0).fit(X, y, nodes=nodes)
     other = clone(agg).set_params(class_weight=GIVEN).fit(X, y, nodes=nodes)
     np.testing.assert_allclose(agg.coef_, other.coef_, rtol=1e-6, atol=1e-9)
@@ -163,11 +167,11 @@ CASES = {
 }
 
 
-def sent(agg, model, **options):
+def summaries_of(agg, model, **options):
     X, y, nodes = rows()
     return [
-        agg.summarize(own, X[nodes == k], y[nodes == k], name=str(k), **options)
-        for k, own in enumerate(members(model))
+        agg.summarize(classifier, X[nodes == k], y[nodes == k], name=str(k), **options)
+        for k, classifier in enumerate(members(model))
     ]
 
 
@@ -176,15 +180,15 @@ def test_files_have_the_bits_of_rows(case, tmp_path):
     model, class_weight = CASES[case]
     agg = GEMSLogisticAggregator(class_weight=class_weight, random_state=0)
     paths = []
-    for summary in sent(agg, model, min_rows=1):
+    for summary in summaries_of(agg, model, min_rows=1):
         paths.append(str(tmp_path / f"{summary.name}.safetensors"))
         summary.save(paths[-1])
     files = clone(agg).set_params(estimators=paths).fit()
     rows_ = fit(model, class_weight=class_weight)
     np.testing.assert_array_equal(files.coef_, rows_.coef_)
-    found = Summary.load(paths[0]).message.content["answers"]["0"]["reply"]
+    reply = Summary.load(paths[0]).message.content["answers"]["0"]["reply"]
     # What all agreed on beforehand is summed at the node.
-    assert ("gradients" in found) == (case != "given")
+    assert ("gradients" in reply) == (case != "given")
     with pytest.raises(ValueError, match="was summarized with class_weight="):
         clone(agg).set_params(estimators=paths, class_weight=None).fit()
 
@@ -215,46 +219,59 @@ def test_channels_and_exchanges_have_the_bits_of_rows(tmp_path):
     exchange = Exchange(tmp_path, agg, nodes=["0", "1", "2"], min_rows=1)
     while (fitted := exchange.step()) is None:
         for name, request in exchange.waiting_for.items():
-            own = nodes == int(name)
-            answer(request, models[int(name)], X[own], y[own], name=name, min_rows=1)
+            of_node = nodes == int(name)
+            answer(
+                request,
+                models[int(name)],
+                X[of_node],
+                y[of_node],
+                name=name,
+                min_rows=1,
+            )
     np.testing.assert_array_equal(fitted.coef_, near.coef_)
 
 
 def test_a_region_hands_on_what_weights_need():
     agg = GEMSLogisticAggregator(random_state=0, n_components=1)
-    summaries = sent(agg, BALANCED, min_rows=1)
+    summaries = summaries_of(agg, BALANCED, min_rows=1)
     region = agg.merge_summaries(summaries[:2], name="north")
     content = region.message.content["answers"]["0"]["reply"]
     assert content["class_weight"] == "balanced" and "slope" not in content
     weighed = clone(agg).set_params(estimators=[region, summaries[2]]).fit()
     direct = clone(agg).set_params(estimators=summaries).fit()
     plain = clone(agg).set_params(
-        estimators=sent(clone(agg).set_params(class_weight=None), BALANCED, min_rows=1),
+        estimators=summaries_of(
+            clone(agg).set_params(class_weight=None), BALANCED, min_rows=1
+        ),
         class_weight=None,
     )
     # It corrects about its own moments, so it is near, and not equal.
     X = rows()[0]
-    near, far = (
+    error_weighed, error_plain = (
         np.abs(agg.predict_proba(X) - direct.predict_proba(X)).mean()
         for agg in (weighed, plain.fit())
     )
-    assert near < far / 5
+    assert error_weighed < error_plain / 5
 
 
 def test_forgetting_a_node_is_never_having_had_it():
     X, y, nodes = rows()
     agg = GEMSLogisticAggregator(
-        [(str(k), own) for k, own in enumerate(members(BALANCED))],
+        [(str(k), classifier) for k, classifier in enumerate(members(BALANCED))],
         keep_replies=True,
         random_state=0,
     )
     agg.fit(X, y, nodes=nodes).forget("1")
-    left = nodes != 1
+    remaining = nodes != 1
     other = GEMSLogisticAggregator(
-        [(str(k), own) for k, own in enumerate(members(BALANCED)) if k != 1],
+        [
+            (str(k), classifier)
+            for k, classifier in enumerate(members(BALANCED))
+            if k != 1
+        ],
         random_state=0,
     )
-    other.fit(X[left], y[left], nodes=nodes[left].astype(str))
+    other.fit(X[remaining], y[remaining], nodes=nodes[remaining].astype(str))
     # Which changes what is rare.
     np.testing.assert_array_equal(agg.coef_, other.coef_)
 
@@ -277,10 +294,10 @@ def test_weights_that_are_none_are_refused_at_server_and_node(wrong):
     with pytest.raises(ValueError, match=words):
         fit(LogisticRegression(), class_weight=wrong)
     agg = GEMSLogisticAggregator(class_weight=wrong)
-    own = nodes == 0
-    clf = LogisticRegression().fit(X[own], y[own])
+    of_node = nodes == 0
+    clf = LogisticRegression().fit(X[of_node], y[of_node])
     with pytest.raises(ValueError, match=words):
-        agg.summarize(clf, X[own], y[own], name="lyon")
+        agg.summarize(clf, X[of_node], y[of_node], name="lyon")
 
 
 def test_classes_that_nobody_has_seen_are_named():
@@ -329,8 +346,8 @@ def test_no_node_can_say_whether_rare_classes_count_for_more():
         warnings.simplefilter("error", ClassWeightWarning)
         for class_weight in (None, "balanced"):
             agg.set_params(class_weight=class_weight).fit(X, y, nodes=y)
-            found = recall_score(y, agg.predict(X), labels=["burn"], average="macro")
-            recalls.append(found)
+            recall = recall_score(y, agg.predict(X), labels=["burn"], average="macro")
+            recalls.append(recall)
     # What the warning is about: the class is not found without weights.
     assert recalls[0] == recalls[1] < recalls[2] - 0.2
 
@@ -376,25 +393,27 @@ def test_clones_of_nodes_with_one_class_have_the_weights_of_the_classifier(
     with warnings.catch_warnings():
         warnings.simplefilter("error", ClassWeightWarning)
         agg.fit(X, y, nodes=y)
-        given = clone(agg).set_params(class_weight=class_weight).fit(X, y, nodes=y)
-    np.testing.assert_allclose(agg.coef_, given.coef_, rtol=1e-9, atol=1e-12)
+        with_weights = (
+            clone(agg).set_params(class_weight=class_weight).fit(X, y, nodes=y)
+        )
+    np.testing.assert_allclose(agg.coef_, with_weights.coef_, rtol=1e-9, atol=1e-12)
 
 
 def test_a_region_of_nodes_with_one_class_each_says_nothing_of_weights():
     X, y = one_class_a_node(times=8)
     agg = GEMSLogisticAggregator(random_state=0, n_components=1)
-    told = [
+    summaries = [
         agg.summarize(model, X[y == label], y[y == label], name=label)
         for label, model in constants(X, y)
     ]
     # Of like sizes within the region, but not beside the third class.
-    region = agg.merge_summaries(told[1:], name="south")
+    region = agg.merge_summaries(summaries[1:], name="south")
     assert "penalty" not in region.message.content["answers"]["0"]["reply"]
-    both = clone(agg).set_params(estimators=[told[0], region])
+    server = clone(agg).set_params(estimators=[summaries[0], region])
     with pytest.warns(ClassWeightWarning, match=NOBODY_SAYS):
-        both.fit()
+        server.fit()
     with pytest.warns(ClassWeightWarning, match=NOBODY_SAYS):
-        agg.merge_summaries(told[:2], name="north")
+        agg.merge_summaries(summaries[:2], name="north")
 
 
 # ---- at a node -----------------------------------------------------------------
@@ -402,70 +421,74 @@ def test_a_region_of_nodes_with_one_class_each_says_nothing_of_weights():
 
 def member(model=BALANCED):
     X, y, nodes = rows()
-    own = nodes == 0
-    return Member.of("lyon", clone(model).fit(X[own], y[own]), X[own], y[own])
+    of_node = nodes == 0
+    return Member.of(
+        "lyon", clone(model).fit(X[of_node], y[of_node]), X[of_node], y[of_node]
+    )
 
 
 ASKED = {"kind": "class", "n_components": 1, "min_cluster_size": 1}
 
 
 def test_gradients_by_class_are_those_of_its_rows():
-    own = member()
-    found = moments(own, **ASKED, model="own", class_weight="members")
-    assert found["class_weight"] == "balanced" and "gradient" not in found
-    W, _ = own.own_linear()
-    labels = found["labels"]
-    for label, gradient in zip(labels, found["gradients"], strict=True):
-        X = own.X[own.y == label] - found["moments"]["origin"]
-        logits = found["factor"] * (own.X[own.y == label] @ W[:-1] + W[-1])
+    node = member()
+    reply = moments(node, **ASKED, model="own", class_weight="members")
+    assert reply["class_weight"] == "balanced" and "gradient" not in reply
+    W, _ = node.own_linear()
+    labels = reply["labels"]
+    for label, gradient in zip(labels, reply["gradients"], strict=True):
+        X = node.X[node.y == label] - reply["moments"]["origin"]
+        logits = reply["factor"] * (node.X[node.y == label] @ W[:-1] + W[-1])
         codes = np.full(len(X), labels.index(label))
         residuals = log_losses(logits, codes)[1]
         np.testing.assert_allclose(gradient[:-1], X.T @ residuals, atol=1e-9)
         np.testing.assert_allclose(gradient[-1], residuals.sum(axis=0), atol=1e-9)
     # With weights that are known their weighted sum is sent, and no more.
-    given = [["burn", 3.0], ["unknown", 7.0]]
-    summed = moments(own, **ASKED, model="own", class_weight=given)
+    class_weight = [["burn", 3.0], ["unknown", 7.0]]
+    summed = moments(node, **ASKED, model="own", class_weight=class_weight)
     weights = [3.0 if label == "burn" else 1.0 for label in labels]
-    expected = np.tensordot(weights, found["gradients"], 1)
+    expected = np.tensordot(weights, reply["gradients"], 1)
     np.testing.assert_allclose(summed["gradient"], expected, atol=1e-9)
     assert "gradients" not in summed and "class_weight" not in summed
 
 
 def test_nothing_by_class_is_sent_where_nobody_weighs():
-    found = moments(
+    reply = moments(
         member(LogisticRegression()), **ASKED, model="own", class_weight="members"
     )
-    assert "gradients" not in found and "class_weight" not in found
+    assert "gradients" not in reply and "class_weight" not in reply
 
 
 def test_a_class_of_too_few_rows_is_in_no_gradient():
-    own = member()
-    sizes = own.class_sizes()
+    node = member()
+    sizes = node.class_sizes()
     rare = min(sizes, key=sizes.get)
     settings = {**ASKED, "min_cluster_size": sizes[rare] + 1}
-    found = moments(own, **settings, model="own", class_weight="balanced")
-    place = found["labels"].index(rare)
-    assert not found["gradients"][place].any()
-    assert found["gradients"].any(axis=(1, 2)).sum() == len(sizes) - 1
+    reply = moments(node, **settings, model="own", class_weight="balanced")
+    place = reply["labels"].index(rare)
+    assert not reply["gradients"][place].any()
+    assert reply["gradients"].any(axis=(1, 2)).sum() == len(sizes) - 1
 
 
 def test_evaluate_weighs_every_sum():
-    own = member()
-    labels = np.unique(own.y).tolist()
+    node = member()
+    labels = np.unique(node.y).tolist()
     W = np.random.default_rng(0).normal(size=(11, len(labels)))
-    asked = {
+    request = {
         "W": W,
         "columns": np.arange(len(labels)),
         "factors": np.array([0.5, 1.0]),
         "gradient": True,
     }
     weights = np.array([2.0, 0.5, 3.0])[: len(labels)]
-    weighed = evaluate(own, **asked, labels=labels, class_weights=weights)
+    weighed = evaluate(node, **request, labels=labels, class_weights=weights)
     for name in ("count", "right", "losses", "squares", "gradient"):
         by_class = [
             evaluate(
-                Member.of("a", BALANCED, own.X[own.y == label], own.y[own.y == label]),
-                **asked,
+                Member.of(
+                    "a", BALANCED, node.X[node.y == label], node.y[node.y == label]
+                ),
+                **request,
                 labels=labels,
             )[name]
             for label in labels

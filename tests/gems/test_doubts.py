@@ -44,7 +44,10 @@ def rows(loader=load_wine, n_nodes=2):
 
 def fitted(model, X, y, nodes):
     models = [clone(model) for _ in np.unique(nodes)]
-    return [own.fit(X[nodes == k], y[nodes == k]) for k, own in enumerate(models)]
+    return [
+        classifier.fit(X[nodes == k], y[nodes == k])
+        for k, classifier in enumerate(models)
+    ]
 
 
 def fit(model, X, y, nodes, kind=GEMSLogisticAggregator, **parameters):
@@ -54,17 +57,19 @@ def fit(model, X, y, nodes, kind=GEMSLogisticAggregator, **parameters):
 
 def summaries(agg, model, X, y, nodes):
     return [
-        agg.summarize(own, X[nodes == k], y[nodes == k], name=f"n{k}", min_rows=1)
-        for k, own in enumerate(fitted(model, X, y, nodes))
+        agg.summarize(
+            classifier, X[nodes == k], y[nodes == k], name=f"n{k}", min_rows=1
+        )
+        for k, classifier in enumerate(fitted(model, X, y, nodes))
     ]
 
 
-def said(call) -> list:
+def warnings_of(call) -> list:
     """Warnings of ours that a call gives, each with its text."""
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         call()
-    return [(w.category, str(w.message)) for w in found if w.category in DOUBTS]
+    return [(w.category, str(w.message)) for w in caught if w.category in DOUBTS]
 
 
 def with_rounding():
@@ -76,12 +81,14 @@ def with_rounding():
 @pytest.mark.parametrize("form", [np.asarray, csr_matrix])
 def test_rounding_of_constants_does_not_move_the_model(form):
     X, y, nodes = with_rounding()
-    made = form(X)
-    agg = fit(LogisticRegression(), made, y, nodes)
+    with_constants = form(X)
+    agg = fit(LogisticRegression(), with_constants, y, nodes)
     assert not agg.coef_[:, -3:].any()
     plain = fit(LogisticRegression(), form(X[:, :-3]), y, nodes)
-    away = agg.predict_proba(made) - plain.predict_proba(form(X[:, :-3]))
-    assert np.abs(away).max() < 0.01
+    differences = agg.predict_proba(with_constants) - plain.predict_proba(
+        form(X[:, :-3])
+    )
+    assert np.abs(differences).max() < 0.01
 
 
 def test_files_and_regions_have_constants_too():
@@ -94,8 +101,8 @@ def test_files_and_regions_have_constants_too():
     np.testing.assert_array_equal(files.coef_, plain.coef_)
     merged = clone(agg).set_params(estimators=[region]).fit()
     assert not merged.coef_[:, -3:].any()
-    away = merged.predict_proba(X) - plain.predict_proba(X)
-    assert np.abs(away).max() < 0.01
+    differences = merged.predict_proba(X) - plain.predict_proba(X)
+    assert np.abs(differences).max() < 0.01
 
 
 def test_networks_leave_out_rounding():
@@ -129,10 +136,12 @@ def test_too_large_a_feature_is_named_with_its_node(kind, model, parameters, sca
     large[nodes == 1, 5] *= scale
     with pytest.raises(ValueError, match="(?i)node '1'.*feature 5 is too large"):
         agg.fit(large, y, nodes=nodes)
-    own = large[nodes == 1], y[nodes == 1]
     if kind is GEMSLogisticAggregator:
+        of_node = nodes == 1
         with pytest.raises(ValueError, match="Node 'lyon'.*feature 5 is too large"):
-            agg.summarize(agg.estimators[1], *own, name="lyon", min_rows=1)
+            agg.summarize(
+                agg.estimators[1], large[of_node], y[of_node], name="lyon", min_rows=1
+            )
 
 
 @pytest.mark.parametrize("exponent", [-30, -200])
@@ -161,9 +170,9 @@ def test_tiny_features_are_fitted_or_constant(exponent):
 )
 def test_nothing_is_said_where_weights_are_kept(model, parameters):
     X, y, nodes = rows()
-    assert not said(lambda: fit(model, X, y, nodes, **parameters))
+    assert not warnings_of(lambda: fit(model, X, y, nodes, **parameters))
     agg = GEMSLogisticAggregator(**parameters)
-    assert not said(lambda: summaries(agg, model, X, y, nodes))
+    assert not warnings_of(lambda: summaries(agg, model, X, y, nodes))
 
 
 def skewed(n=600):
@@ -177,19 +186,19 @@ def skewed(n=600):
 
 def test_heavy_tails_are_said_with_their_features():
     X, y, nodes = skewed()
-    found = said(lambda: fit(LogisticRegression(), X, y, nodes))
-    assert [kind for kind, _ in found] == [HeavyTailsWarning]
-    named = found[0][1].split("Features [")[1].split("]")[0]
+    doubts = warnings_of(lambda: fit(LogisticRegression(), X, y, nodes))
+    assert [kind for kind, _ in doubts] == [HeavyTailsWarning]
+    named = doubts[0][1].split("Features [")[1].split("]")[0]
     assert set(map(int, named.split(","))) <= {0, 1, 2, 3}
-    sparse = said(lambda: fit(LogisticRegression(), csr_matrix(X), y, nodes))
-    assert sparse == found
+    sparse = warnings_of(lambda: fit(LogisticRegression(), csr_matrix(X), y, nodes))
+    assert sparse == doubts
     agg = GEMSLogisticAggregator()
-    found = said(lambda: summaries(agg, LogisticRegression(), X, y, nodes))
-    assert HeavyTailsWarning in [kind for kind, _ in found]
+    doubts = warnings_of(lambda: summaries(agg, LogisticRegression(), X, y, nodes))
+    assert HeavyTailsWarning in [kind for kind, _ in doubts]
     # Models that are functions of sums, and those that need none, are as they are.
-    assert not said(lambda: fit(RidgeClassifier(), X, y, nodes))
+    assert not warnings_of(lambda: fit(RidgeClassifier(), X, y, nodes))
     consensus = {"intersection": "consensus"}
-    assert not said(lambda: fit(LogisticRegression(), X, y, nodes, **consensus))
+    assert not warnings_of(lambda: fit(LogisticRegression(), X, y, nodes, **consensus))
 
 
 def test_messages_that_the_warning_asks_for_mend_heavy_tails():
@@ -219,7 +228,7 @@ def test_messages_that_the_warning_asks_for_mend_heavy_tails():
     "loader", [load_digits, load_iris, load_wine, load_breast_cancer]
 )
 def test_usual_rows_are_not_said_to_have_heavy_tails(loader):
-    assert not said(lambda: fit(LogisticRegression(), *rows(loader, 4)))
+    assert not warnings_of(lambda: fit(LogisticRegression(), *rows(loader, 4)))
 
 
 def test_variances_in_place_of_matrices_are_said(monkeypatch):
@@ -227,13 +236,13 @@ def test_variances_in_place_of_matrices_are_said(monkeypatch):
     X = 1.5 * X  # of which no replies are kept
     # As if there were thousands of features.
     monkeypatch.setattr(moments_module, "_MOST_NUMBERS", 50)
-    found = said(lambda: fit(LogisticRegression(), X, y, nodes))
-    assert [kind for kind, _ in found] == [VariancesOnlyWarning]
+    doubts = warnings_of(lambda: fit(LogisticRegression(), X, y, nodes))
+    assert [kind for kind, _ in doubts] == [VariancesOnlyWarning]
     agg = GEMSLogisticAggregator(random_state=0)
-    found = said(lambda: summaries(agg, LogisticRegression(), X, y, nodes))
-    assert [kind for kind, _ in found] == [VariancesOnlyWarning] * 2
+    doubts = warnings_of(lambda: summaries(agg, LogisticRegression(), X, y, nodes))
+    assert [kind for kind, _ in doubts] == [VariancesOnlyWarning] * 2
     meant = {"moments": "diagonal"}
-    assert not said(lambda: fit(LogisticRegression(), X, y, nodes, **meant))
-    assert not said(lambda: fit(NearestCentroid(), X, y, nodes))
+    assert not warnings_of(lambda: fit(LogisticRegression(), X, y, nodes, **meant))
+    assert not warnings_of(lambda: fit(NearestCentroid(), X, y, nodes))
     agg.set_params(**meant)
-    assert not said(lambda: summaries(agg, LogisticRegression(), X, y, nodes))
+    assert not warnings_of(lambda: summaries(agg, LogisticRegression(), X, y, nodes))

@@ -26,43 +26,43 @@ LOCAL = LogisticRegression(C=10.0, max_iter=1000)
 TIGHT = {"accuracy": 0.97, "log_loss": 0.05}
 
 
-def aggregate(data, **parameters):
+def aggregate(dataset, **parameters):
     """Of nodes whose spaces do not meet."""
     options = {"intersection": "consensus", "random_state": 0, "n_directions": 50}
     agg = GEMSLogisticAggregator(
-        data.named(LOCAL), **in_parts({**options, **parameters})
+        dataset.named(LOCAL), **in_parts({**options, **parameters})
     )
     return agg.set_params(criterion=parameters.get("criterion", "accuracy"))
 
 
-def fit(agg, data):
-    return agg.fit(data.X, data.y, nodes=data.nodes)
+def fit(agg, dataset):
+    return agg.fit(dataset.X, dataset.y, nodes=dataset.nodes)
 
 
 @pytest.fixture
-def data():
+def dataset():
     # Labels of the last node are another's: nothing suits all.
-    found = federated("homogeneous")
-    *others, (X, y) = found.local_rows
+    consistent = federated("homogeneous")
+    *others, (X, y) = consistent.local_rows
     return replace(
-        found,
+        consistent,
         local_rows=(*others, (X, (y + 1) % 3)),
-        y=np.where(found.nodes == 2, (found.y + 1) % 3, found.y),
+        y=np.where(consistent.nodes == 2, (consistent.y + 1) % 3, consistent.y),
     )
 
 
 @pytest.mark.parametrize("criterion", ["accuracy", "log_loss"])
 @pytest.mark.parametrize("geometry", ["gram", "ellipsoid", "ball"])
 @pytest.mark.parametrize("construction", ["sampled", "certified"])
-def test_the_epsilon_that_is_named_does(data, criterion, geometry, construction):
+def test_the_epsilon_that_is_named_does(dataset, criterion, geometry, construction):
     agg = aggregate(
-        data, criterion=criterion, geometry=geometry, construction=construction
+        dataset, criterion=criterion, geometry=geometry, construction=construction
     )
-    local = fit(agg.set_params(on_empty="ignore"), data).node_scores_["local"]
-    own = min(local) * 0.99 if criterion == "accuracy" else max(local) * 1.01
-    agg.set_params(epsilon=own, on_empty="warn")
+    local = fit(agg.set_params(on_empty="ignore"), dataset).node_scores_["local"]
+    epsilon = min(local) * 0.99 if criterion == "accuracy" else max(local) * 1.01
+    agg.set_params(epsilon=epsilon, on_empty="warn")
     with pytest.warns(EmptyIntersectionWarning) as caught:
-        fit(agg, data)
+        fit(agg, dataset)
     lines = str(caught[0].message).split("\n")
     assert len(lines) == 3
     assert "do not intersect" in lines[0] and "radii" in lines[0]
@@ -71,21 +71,21 @@ def test_the_epsilon_that_is_named_does(data, criterion, geometry, construction)
         assert construction == "certified" or criterion == "accuracy"
         return
     named = float(lines[2].split("epsilon=")[1].split(" ")[0])
-    assert (named < own) == (criterion == "accuracy")
+    assert (named < epsilon) == (criterion == "accuracy")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert fit(agg.set_params(epsilon=named), data).intersection_.found
+        assert fit(agg.set_params(epsilon=named), dataset).intersection_.found
 
 
-def test_it_can_be_filtered_raised_and_ignored(data):
-    agg = aggregate(data, epsilon=0.9)
+def test_it_can_be_filtered_raised_and_ignored(dataset):
+    agg = aggregate(dataset, epsilon=0.9)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", EmptyIntersectionWarning)
-        fit(agg, data)
+        fit(agg, dataset)
     assert agg.intersection_.empty
     with pytest.raises(EmptyIntersectionError, match="do not intersect"):
-        fit(aggregate(data, epsilon=0.9, on_empty="raise"), data)
+        fit(aggregate(dataset, epsilon=0.9, on_empty="raise"), dataset)
     assert issubclass(EmptyIntersectionError, ValueError)
 
 
@@ -102,36 +102,38 @@ def looked(monkeypatch):
     return pairs
 
 
-def test_conflicts_are_looked_up_when_they_are_asked_for(data, looked):
-    agg = fit(aggregate(data, epsilon=0.9, on_empty="ignore"), data)
+def test_conflicts_are_looked_up_when_they_are_asked_for(dataset, looked):
+    agg = fit(aggregate(dataset, epsilon=0.9, on_empty="ignore"), dataset)
     assert looked == []
     assert agg.intersection_.conflicts == [(0, 2), (1, 2)]
     assert agg.intersection_.conflicts == [(0, 2), (1, 2)]
     assert len(looked) <= 3
 
 
-def test_a_warning_tries_no_more_than_it_takes_to_name_a_pair(data, looked):
+def test_a_warning_tries_no_more_than_it_takes_to_name_a_pair(dataset, looked):
     with pytest.warns(EmptyIntersectionWarning, match="conflict most"):
-        agg = fit(aggregate(data, epsilon=0.9), data)
+        agg = fit(aggregate(dataset, epsilon=0.9), dataset)
     assert len(looked) == 1
-    found = agg.intersection_
-    products = {pair: found.weights[list(pair)].prod() for pair in found.conflicts}
-    assert found.worst_conflict == max(products, key=products.get)
+    intersection = agg.intersection_
+    products = {
+        pair: intersection.weights[list(pair)].prod() for pair in intersection.conflicts
+    }
+    assert intersection.worst_conflict == max(products, key=products.get)
 
 
 def intervals(n_spaces, radius=0.4):
     metric = ball_metric(1, np.array([True]))
     return [
-        GoodEnoughSpace(np.array([[float(at)]]), metric, radius=radius, epsilon=0.9)
-        for at in range(n_spaces)
+        GoodEnoughSpace(np.array([[float(center)]]), metric, radius=radius, epsilon=0.9)
+        for center in range(n_spaces)
     ]
 
 
 def test_pairs_are_capped(looked):
-    found = intersect(intervals(60))
-    assert found.empty and not found.all_pairs_are_tried
-    assert found.worst_conflict == (0, 59) and len(looked) == 1
-    assert (0, 59) in found.conflicts and len(found.conflicts) <= 64
+    intersection = intersect(intervals(60))
+    assert intersection.empty and not intersection.all_pairs_are_tried
+    assert intersection.worst_conflict == (0, 59) and len(looked) == 1
+    assert (0, 59) in intersection.conflicts and len(intersection.conflicts) <= 64
     assert len(looked) <= 1 + 64
     assert intersect(intervals(11)).all_pairs_are_tried
     assert len(intersect(intervals(11)).conflicts) == 11 * 10 / 2
@@ -151,14 +153,20 @@ def test_the_heaviest_pairs_are_tried():
 
 def test_spaces_that_touch_are_not_announced_as_empty():
     metric = ball_metric(2, np.array([True]))
-    at = np.array([[np.pi], [0.3]])
-    gap = 2.0 * np.linalg.norm(at)
+    center = np.array([[np.pi], [0.3]])
+    gap = 2.0 * np.linalg.norm(center)
     spaces = [
-        GoodEnoughSpace(sign * at, metric, radius=gap / 2 * (1 - 1e-12), epsilon=0.9)
+        GoodEnoughSpace(
+            sign * center, metric, radius=gap / 2 * (1 - 1e-12), epsilon=0.9
+        )
         for sign in (-1.0, 1.0)
     ]
-    found = intersect(spaces)
-    assert not found.found and not found.empty and found.conflicts == []
+    intersection = intersect(spaces)
+    assert (
+        not intersection.found
+        and not intersection.empty
+        and intersection.conflicts == []
+    )
 
 
 # ---- the hinge's minimiser ------------------------------------------------------
@@ -174,25 +182,25 @@ def test_the_hinge_of_an_empty_intersection_is_minimised(seed):
         )
         for _ in range(4)
     ]
-    found = intersect(spaces, method="hinge")
-    assert found.empty
+    intersection = intersect(spaces, method="hinge")
+    assert intersection.empty
 
     def total(point):
         return sum(max(0.0, s.distance(point) - s.radius) for s in spaces)
 
-    value = total(found.point)
+    value = total(intersection.point)
     # A convex function is at its minimum where no step in any direction gains.
     for scale in (1e-1, 1e-2, 1e-3):
         steps = scale * rng.standard_normal((300, 3, 2))
-        assert min(total(found.point + step) for step in steps) >= value - 1e-5
+        assert min(total(intersection.point + step) for step in steps) >= value - 1e-5
 
 
 def test_radii_of_very_different_size_give_no_warning():
     metric = ball_metric(2, np.array([True, True]))
     for ratio in (1e-8, 1e8):
         spaces = [
-            GoodEnoughSpace(np.full((2, 2), at), metric, radius, 0.9)
-            for at, radius in ((0.0, 1.0), (0.5, ratio), (1.0, 1.0))
+            GoodEnoughSpace(np.full((2, 2), coordinate), metric, radius, 0.9)
+            for coordinate, radius in ((0.0, 1.0), (0.5, ratio), (1.0, 1.0))
         ]
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -207,9 +215,9 @@ def test_radii_of_very_different_size_give_no_warning():
 @pytest.mark.parametrize("scale_logits", [True, False])
 @pytest.mark.parametrize("geometry", ["gram", "ball"])
 def test_the_loss_that_is_promised_is_kept(construction, scale_logits, geometry):
-    data = federated("overlapping")
+    dataset = federated("overlapping")
     agg = GEMSLogisticAggregator(
-        data.fitted(LogisticRegression(C=0.01)),
+        dataset.fitted(LogisticRegression(C=0.01)),
         intersection="consensus",
         criterion="log_loss",
         construction=construction,
@@ -218,7 +226,7 @@ def test_the_loss_that_is_promised_is_kept(construction, scale_logits, geometry)
         random_state=0,
         epsilon=10.0,
     )
-    scores = fit(agg, data).node_scores_
+    scores = fit(agg, dataset).node_scores_
     assert agg.intersection_.found
     if construction == "certified":
         assert max(scores["on_own_scale"]) <= 10.0
@@ -227,20 +235,20 @@ def test_the_loss_that_is_promised_is_kept(construction, scale_logits, geometry)
         # no further where sums are made in another order.
         W = np.vstack([agg.coef_.T, agg.intercept_])
         for weights in (W, np.asfortranarray(W)):
-            far = [s.normalized_squared_distance(weights) for s in agg.spaces_]
-            assert 1.0 - 1e-6 < max(far) <= 1.0
+            distances = [s.normalized_squared_distance(weights) for s in agg.spaces_]
+            assert 1.0 - 1e-6 < max(distances) <= 1.0
 
 
 def test_local_and_aggregate_are_scored_on_the_same_rows():
-    data = federated("overlapping")
+    dataset = federated("overlapping")
     rng = np.random.RandomState(0)
-    nodes = np.where(rng.uniform(size=len(data.y)) < 0.3, 0, data.nodes)
-    locals_ = data.fitted(LOCAL)
+    nodes = np.where(rng.uniform(size=len(dataset.y)) < 0.3, 0, dataset.nodes)
+    locals_ = dataset.fitted(LOCAL)
     agg = GEMSLogisticAggregator(locals_, random_state=0, on_empty="ignore")
-    agg.fit(data.X, data.y, nodes=nodes)
+    agg.fit(dataset.X, dataset.y, nodes=nodes)
     for k, local in enumerate(locals_):
-        rows = (nodes == k) & np.isin(data.y, local.classes_)
+        rows = (nodes == k) & np.isin(dataset.y, local.classes_)
         scores = agg.node_scores_
         assert scores["n_rows"][k] == rows.sum() < np.sum(nodes == k) + (k > 0)
-        assert scores["local"][k] == local.score(data.X[rows], data.y[rows])
-        assert scores["aggregate"][k] == agg.score(data.X[rows], data.y[rows])
+        assert scores["local"][k] == local.score(dataset.X[rows], dataset.y[rows])
+        assert scores["aggregate"][k] == agg.score(dataset.X[rows], dataset.y[rows])

@@ -47,7 +47,7 @@ def network():
     skorch = pytest.importorskip("skorch")
     layers = [torch.nn.Unflatten(1, (1, 8, 8)), torch.nn.Conv2d(1, 8, 3, stride=2)]
     layers += [torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(72, 3)]
-    known = np.isin(Y, ["a", "b", "c"])
+    is_known = np.isin(Y, ["a", "b", "c"])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return skorch.NeuralNetClassifier(
@@ -56,7 +56,7 @@ def network():
             max_epochs=3,
             train_split=None,
             verbose=0,
-        ).fit(X[known], np.searchsorted(["a", "b", "c"], Y[known]))
+        ).fit(X[is_known], np.searchsorted(["a", "b", "c"], Y[is_known]))
 
 
 def convolutional():
@@ -106,8 +106,8 @@ def test_a_pipeline_in_front_is_what_summaries_of_features_make(kind, model, tmp
     study.fit(X, Y, gemslogisticaggregator__nodes=NODES)
     apart = GEMSLogisticAggregator(random_state=0)
     for name, clf in heads(Z, model):
-        told = apart.summarize(clf, Z[NODES == name], Y[NODES == name], name=name)
-        told.save(tmp_path / name)
+        summary = apart.summarize(clf, Z[NODES == name], Y[NODES == name], name=name)
+        summary.save(tmp_path / name)
     apart.set_params(estimators=[str(tmp_path / name) for name in NAMES]).fit()
     assert np.array_equal(apart.coef_, study[-1].coef_)
     assert np.array_equal(apart.intercept_, study[-1].intercept_)
@@ -125,16 +125,16 @@ def test_a_search_over_a_pipeline_with_nodes_routed():
     features = RandomRelu().fit(X)
     fitted = heads(features.transform(X))
     folds = list(StratifiedKFold(2).split(X, Y))
-    given = {"nodes": NODES, "held_out": np.arange(len(X)) % 2 == 1}
+    routed = {"nodes": NODES, "held_out": np.arange(len(X)) % 2 == 1}
 
     scorer = get_scorer("neg_log_loss")
 
-    def by_hand(C, given):
+    def by_hand(C, routed):
         scores = []
         for train, test in folds:
             agg = GEMSLogisticAggregator(fitted, C=C, random_state=0)
-            own = {key: value[train] for key, value in given.items()}
-            agg.fit(features.transform(X[train]), Y[train], **own)
+            routed_to_train = {key: value[train] for key, value in routed.items()}
+            agg.fit(features.transform(X[train]), Y[train], **routed_to_train)
             scores.append(scorer(agg, features.transform(X[test]), Y[test]))
         return np.mean(scores)
 
@@ -147,13 +147,13 @@ def test_a_search_over_a_pipeline_with_nodes_routed():
             {"gemslogisticaggregator__C": [0.1, 1.0]},
             cv=folds,
             scoring="neg_log_loss",
-        ).fit(X, Y, **given)
-    found = search.cv_results_["mean_test_score"].tolist()
-    assert found == [by_hand(0.1, given), by_hand(1.0, given)]
+        ).fit(X, Y, **routed)
+    scores_of_search = search.cv_results_["mean_test_score"].tolist()
+    assert scores_of_search == [by_hand(0.1, routed), by_hand(1.0, routed)]
     # Neither is lost on the way.
     with pytest.warns(UserWarning, match="nodes"):
-        assert found[0] != by_hand(0.1, {"held_out": given["held_out"]})
-    assert found[0] != by_hand(0.1, {"nodes": NODES})
+        assert scores_of_search[0] != by_hand(0.1, {"held_out": routed["held_out"]})
+    assert scores_of_search[0] != by_hand(0.1, {"nodes": NODES})
     assert search.best_estimator_[-1].node_names_ == NAMES
 
 
@@ -163,43 +163,51 @@ def test_features_themselves_are_searched_where_heads_are_simulated():
     search = GridSearchCV(pipe, grid, cv=2).fit(
         X, Y, gemslogisticaggregator__nodes=NODES
     )
-    few, many = search.cv_results_["mean_test_score"]
-    assert few < 0.5 and many > 0.8
+    score_of_few, score_of_many = search.cv_results_["mean_test_score"]
+    assert score_of_few < 0.5 and score_of_many > 0.8
     assert search.best_estimator_[-1].coef_.shape == (6, 60)
 
 
 def test_units_that_never_fire_at_a_node_or_anywhere():
     Z = RandomRelu(60).transform(X)
-    silent = np.zeros((len(Z), 3), dtype=Z.dtype)
-    own = np.where((NODES == "rome")[:, None], Z[:, :2], 0)  # at one node alone
-    few, more = np.hstack([Z, own]), np.hstack([silent, Z, own, silent])
-    found = []
-    for rows in (few, more):
-        agg, told = GEMSLogisticAggregator(n_components=1, random_state=0), []
-        for name, clf in heads(rows):
-            of_node = rows[NODES == name], Y[NODES == name]
-            told.append(agg.summarize(clf, *of_node, name=name))
-        found.append(agg.set_params(estimators=told).fit())
-    np.testing.assert_array_equal(found[1].coef_[:, :3], 0)
-    np.testing.assert_array_equal(found[1].coef_[:, -3:], 0)
+    nowhere = np.zeros((len(Z), 3), dtype=Z.dtype)
+    at_one_node = np.where((NODES == "rome")[:, None], Z[:, :2], 0)
+    without_silent = np.hstack([Z, at_one_node])
+    with_silent = np.hstack([nowhere, Z, at_one_node, nowhere])
+    plain = fitted_to_summaries_of(without_silent)
+    agg = fitted_to_summaries_of(with_silent)
+    np.testing.assert_array_equal(agg.coef_[:, :3], 0)
+    np.testing.assert_array_equal(agg.coef_[:, -3:], 0)
     np.testing.assert_allclose(
-        found[1].predict_proba(more), found[0].predict_proba(few), atol=0.01
+        agg.predict_proba(with_silent), plain.predict_proba(without_silent), atol=0.01
     )
-    assert found[1].score(more, Y) > 0.95
+    assert agg.score(with_silent, Y) > 0.95
+
+
+def fitted_to_summaries_of(Z):
+    """An aggregate of the summaries of all nodes, of features with one mean a class."""
+    agg = GEMSLogisticAggregator(n_components=1, random_state=0)
+    summaries = [
+        agg.summarize(clf, Z[NODES == name], Y[NODES == name], name=name)
+        for name, clf in heads(Z)
+    ]
+    return agg.set_params(estimators=summaries).fit()
 
 
 def test_rows_in_place_of_features_are_refused():
     features = RandomRelu().fit(X)
     (name, clf), *_ = heads(features.transform(X))
-    own = NODES == name
+    of_node = NODES == name
     with pytest.raises(ValueError, match="64 features, but.*'lyon'.*fitted on 40"):
-        GEMSLogisticAggregator().summarize(clf, X[own], Y[own], name=name)
+        GEMSLogisticAggregator().summarize(clf, X[of_node], Y[of_node], name=name)
 
 
 def test_a_network_whose_layers_belong_in_front():
-    own = NODES == "lyon"
+    of_node = NODES == "lyon"
     with pytest.raises(TypeError, match="'lyon': Unflatten .* give front=Backbone"):
-        GEMSLogisticAggregator().summarize(network(), X[own], Y[own], name="lyon")
+        GEMSLogisticAggregator().summarize(
+            network(), X[of_node], Y[of_node], name="lyon"
+        )
 
 
 def test_the_scaler_of_a_node_does_not_count():

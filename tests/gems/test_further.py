@@ -61,13 +61,13 @@ def members(name="digits"):
 
 def fitted(name="digits", n_rounds=6, held_out=None, **parameters):
     X, y, nodes = rows(name)
-    given = {"n_rounds": n_rounds, "random_state": 0, **parameters}
-    agg = GEMSLogisticAggregator(members(name), **in_parts(given))
+    settings = {"n_rounds": n_rounds, "random_state": 0, **parameters}
+    agg = GEMSLogisticAggregator(members(name), **in_parts(settings))
     return agg.fit(X, y, nodes=nodes, held_out=held_out)
 
 
-def told(agg, key):
-    """Of the further messages."""
+def history_of(agg, key):
+    """A column of the history, of the further messages alone."""
     entries = [entry for entry in agg.history_ if entry["task"] == "evaluate"]
     return [entry[key] for entry in entries]
 
@@ -88,11 +88,11 @@ def objective(agg, X, y, C=1.0, weights=None):
 # ---- where it ends ----------------------------------------------------------------
 
 
-def assert_pooled(agg, whole, X, y):
-    expected = whole.predict_proba(X)
-    found = agg.predict_proba(X)
-    assert abs(log_loss(y, found) - log_loss(y, expected)) < 1e-4
-    assert np.abs(found - expected).max() < 1e-2
+def assert_pooled(agg, pooled_model, X, y):
+    expected = pooled_model.predict_proba(X)
+    probabilities = agg.predict_proba(X)
+    assert abs(log_loss(y, probabilities) - log_loss(y, expected)) < 1e-4
+    assert np.abs(probabilities - expected).max() < 1e-2
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_at_its_end_it_is_logistic_regression_on_all_rows(name, moments):
     X, y, _ = rows(name)
     agg = fitted(name, n_rounds=40, moments=moments, tol=1e-9)
     assert_pooled(agg, pooled(X, y), X, y)
-    assert len(told(agg, "objective")) < 39
+    assert len(history_of(agg, "objective")) < 39
     assert not agg.exact_
 
 
@@ -154,8 +154,8 @@ def test_nodes_count_as_often_as_is_said():
     agg = fitted(n_rounds=40, tol=1e-9, node_weight=weight)
     sizes = np.bincount(nodes)
     by_row = (weight / weight.sum() / sizes * len(y))[nodes]
-    whole = pooled(X, y, sample_weight=by_row)
-    assert np.abs(agg.predict_proba(X) - whole.predict_proba(X)).max() < 1e-2
+    pooled_model = pooled(X, y, sample_weight=by_row)
+    assert np.abs(agg.predict_proba(X) - pooled_model.predict_proba(X)).max() < 1e-2
     assert np.abs(agg.predict_proba(X) - pooled(X, y).predict_proba(X)).max() > 0.05
 
 
@@ -165,43 +165,48 @@ def test_nodes_count_as_often_as_is_said():
 @pytest.mark.parametrize("moments", ["class", "shared", "diagonal"])
 def test_the_objective_is_what_it_says_and_never_rises(moments):
     X, y, _ = rows()
-    objectives = told(fitted(n_rounds=7, moments=moments), "objective")
+    objectives = history_of(fitted(n_rounds=7, moments=moments), "objective")
     assert len(objectives) == 6
     assert np.all(np.diff(objectives) <= 0) and objectives[-1] < objectives[0] - 1e-3
     for n_rounds in (2, 4):
         agg = fitted(n_rounds=n_rounds, moments=moments)
-        assert told(agg, "objective") == objectives[: n_rounds - 1]
+        assert history_of(agg, "objective") == objectives[: n_rounds - 1]
         assert objective(agg, X, y) == pytest.approx(objectives[n_rounds - 2])
 
 
 def test_one_more_message_changes_no_model_but_scores_it():
     one, two = fitted(n_rounds=1), fitted(n_rounds=2)
     np.testing.assert_allclose(one.coef_, two.coef_, atol=1e-12)
-    assert told(one, "objective") == [] and len(told(two, "objective")) == 1
+    assert history_of(one, "objective") == [] and len(history_of(two, "objective")) == 1
     assert {entry["objective"] for entry in one.history_} == {None}
     assert two.candidates_ is None
     X, y, _ = rows()
-    assert told(two, "accuracy") == [pytest.approx(two.score(X, y))]
+    assert history_of(two, "accuracy") == [pytest.approx(two.score(X, y))]
 
 
 def test_accuracy_is_that_of_held_out_rows():
     X, y, nodes = rows()
     held_out = np.arange(len(y)) % 4 == 0
     agg = fitted(n_rounds=4, held_out=held_out)
-    assert told(agg, "accuracy")[-1] == agg.score(X[held_out], y[held_out])
+    assert history_of(agg, "accuracy")[-1] == agg.score(X[held_out], y[held_out])
     learned = ~held_out
-    assert told(agg, "objective")[-1] == pytest.approx(
+    assert history_of(agg, "objective")[-1] == pytest.approx(
         objective(agg, X[learned], y[learned])
     )
 
 
 def test_it_stops_where_the_gradient_promises_little():
     loose, tight = fitted(n_rounds=40, tol=1e-3), fitted(n_rounds=40, tol=1e-7)
-    assert 2 <= len(told(loose, "objective")) < len(told(tight, "objective")) < 39
-    left = told(loose, "objective")[-1] - told(tight, "objective")[-1]
-    assert 0 < left < 1e-3
+    assert (
+        2
+        <= len(history_of(loose, "objective"))
+        < len(history_of(tight, "objective"))
+        < 39
+    )
+    gap = history_of(loose, "objective")[-1] - history_of(tight, "objective")[-1]
+    assert 0 < gap < 1e-3
     endless = fitted(n_rounds=12, tol=0)
-    assert len(told(endless, "objective")) == 11
+    assert len(history_of(endless, "objective")) == 11
 
 
 def test_bounds_hold_after_further_messages():
@@ -229,16 +234,16 @@ def test_the_likelihood_is_as_steep_as_the_loss_of_the_rows():
 
 def test_a_class_that_nothing_is_told_of_stays_unlikely():
     X, y, nodes = rows()
-    few = np.concatenate([np.flatnonzero(y != 4), np.flatnonzero(y == 4)[:3]])
-    X, y, nodes = X[few], y[few], nodes[few]
+    kept_rows = np.concatenate([np.flatnonzero(y != 4), np.flatnonzero(y == 4)[:3]])
+    X, y, nodes = X[kept_rows], y[kept_rows], nodes[kept_rows]
     clfs = [member(X[nodes == k], y[nodes == k]) for k in range(4)]
     agg = GEMSLogisticAggregator(clfs, n_rounds=20, min_cluster_size=4, random_state=0)
     with pytest.warns(UserWarning, match="Nothing is known of the classes"):
         agg.fit(X, y, nodes=nodes)
     assert agg.predict_proba(X)[:, 4].max() < 1e-9
     rest = y < 4
-    whole = pooled(X[rest], y[rest]).predict_proba(X)
-    np.testing.assert_allclose(agg.predict_proba(X)[:, :4], whole, atol=0.02)
+    expected = pooled(X[rest], y[rest]).predict_proba(X)
+    np.testing.assert_allclose(agg.predict_proba(X)[:, :4], expected, atol=0.02)
 
 
 def test_functions_of_sums_need_no_more_messages():
@@ -246,7 +251,7 @@ def test_functions_of_sums_need_no_more_messages():
     clfs = [RidgeClassifier().fit(X[nodes == k], y[nodes == k]) for k in range(4)]
     agg = GEMSLogisticAggregator(clfs, n_rounds=5, random_state=0)
     agg.fit(X, y, nodes=nodes)
-    assert agg.exact_ and told(agg, "objective") == []
+    assert agg.exact_ and history_of(agg, "objective") == []
 
 
 def test_the_last_layer_of_networks():
@@ -264,7 +269,7 @@ def test_the_last_layer_of_networks():
             last_layer=GEMSLogisticAggregator(n_rounds=Rounds(30, tol=1e-9)),
             random_state=0,
         ).fit(X, y, nodes=nodes)
-    objectives = told(agg, "objective")
+    objectives = history_of(agg, "objective")
     assert np.all(np.diff(objectives) <= 0) and len(objectives) > 2
     assert {entry["objective"] for entry in agg.history_} > {None}
     # The penalty is on units of unit variance.
@@ -274,8 +279,8 @@ def test_the_last_layer_of_networks():
         units = np.maximum(X @ coef + intercept, 0)
     spread = units.std(axis=0)
     scaled = units[:, spread > 0] / spread[spread > 0]
-    whole = pooled(scaled, y)
-    expected = log_loss(y, whole.predict_proba(scaled))
+    pooled_model = pooled(scaled, y)
+    expected = log_loss(y, pooled_model.predict_proba(scaled))
     assert log_loss(y, agg.predict_proba(X)) == pytest.approx(expected, abs=1e-3)
 
 
@@ -284,12 +289,12 @@ def test_the_last_layer_of_networks():
 
 def dying(monkeypatch, name, after):
     """A node answers so many messages of the task and is gone for it then."""
-    answer, begun = channel_module.answer, set()
+    answer, requests_begun = channel_module.answer, set()
 
     def answering(request, member):
         if member.name == name and request.task == "evaluate":
-            begun.add(request.arrays["W"].tobytes())
-            if len(begun) > after:
+            requests_begun.add(request.arrays["W"].tobytes())
+            if len(requests_begun) > after:
                 raise OSError("gone")
         return answer(request, member)
 
@@ -304,13 +309,13 @@ def test_a_node_that_fails_is_left_out_and_the_others_go_on(monkeypatch, after):
     dying(monkeypatch, "node 0", after)
     with pytest.warns(UserWarning, match="'node 0' failed twice"):
         agg = fitted(n_rounds=8, tol=0)
-    left_out = told(agg, "left_out")
+    left_out = history_of(agg, "left_out")
     assert left_out == [["node 0"] if k == after else [] for k in range(7)]
-    asked = [entry["bytes_sent"] for entry in agg.history_]
+    bytes_sent = [entry["bytes_sent"] for entry in agg.history_]
     tasks = [entry["task"] for entry in agg.history_]
     last = max(k for k, task in enumerate(tasks) if task == "evaluate")
     if after:
-        assert asked[last] < 0.8 * asked[tasks.index("evaluate") + 1]
+        assert bytes_sent[last] < 0.8 * bytes_sent[tasks.index("evaluate") + 1]
     # The loss of the others goes on falling, the model of the classes that only it has
     # seen is not lost.
     others = nodes != 0
@@ -328,8 +333,8 @@ def test_a_node_that_fails_is_left_out_and_the_others_go_on(monkeypatch, after):
 
     curve = [of_others(n) for n in (after + 1, after + 2, 8)]
     assert np.all(np.diff(curve) <= 1e-6) and curve[-1] < curve[0]
-    own = np.isin(y, [0, 1])
-    assert np.mean(agg.predict(X[own]) == y[own]) > 0.95
+    of_lost_node = np.isin(y, [0, 1])
+    assert np.mean(agg.predict(X[of_lost_node]) == y[of_lost_node]) > 0.95
 
 
 @pytest.mark.parametrize("share", [pytest.param(0.25, marks=pytest.mark.slow), 0.5])
@@ -337,23 +342,23 @@ def test_some_of_the_nodes_are_asked(share):
     X, y, _ = rows()
     agg = fitted(n_rounds=20, participation=share, tol=0)
     everyone = fitted(n_rounds=20, tol=0)
-    sent = [np.median(told(one, "bytes_received")) for one in (agg, everyone)]
+    sent = [np.median(history_of(one, "bytes_received")) for one in (agg, everyone)]
     assert sent[0] < 1.3 * share * sent[1]  # one model more, of some of the nodes
     start = objective(fitted(n_rounds=1), X, y)
     end = objective(everyone, X, y)
     assert objective(agg, X, y) < end + 0.05 * (start - end)
-    few = {"n_rounds": 4, "tol": 0}
-    one, again = (fitted(participation=share, **few) for _ in range(2))
+    settings = {"n_rounds": 4, "tol": 0}
+    one, again = (fitted(participation=share, **settings) for _ in range(2))
     np.testing.assert_array_equal(one.coef_, again.coef_)
-    other = fitted(participation=share, random_state=1, **few)
-    assert np.abs(other.coef_ - fitted(**few).coef_).max() > 1e-3
+    other = fitted(participation=share, random_state=1, **settings)
+    assert np.abs(other.coef_ - fitted(**settings).coef_).max() > 1e-3
 
 
 def test_the_order_of_nodes_does_not_matter():
     X, y, nodes = rows()
-    given = {"n_rounds": Rounds(6, participation=0.5, tol=0), "random_state": 0}
-    one = GEMSLogisticAggregator(members(), **given).fit(X, y, nodes=nodes)
-    other = GEMSLogisticAggregator(members()[::-1], **given)
+    settings = {"n_rounds": Rounds(6, participation=0.5, tol=0), "random_state": 0}
+    one = GEMSLogisticAggregator(members(), **settings).fit(X, y, nodes=nodes)
+    other = GEMSLogisticAggregator(members()[::-1], **settings)
     other.fit(X, y, nodes=3 - nodes)
     np.testing.assert_allclose(one.coef_, other.coef_, atol=1e-6)
 
@@ -365,18 +370,14 @@ def test_candidates_are_compared_row_by_row():
     X, y, nodes = rows("cancer")
     held_out = np.random.RandomState(0).rand(len(y)) < 0.5
     agg = fitted("cancer", 2, held_out, candidates=["average", "share 0", "lda"])
-    found = agg.candidates_
-    assert found.names == ["likelihood", "average", "share 0", "lda"]
-    assert not found.optimistic
+    report = agg.candidates_
+    assert report.names == ["likelihood", "average", "share 0", "lda"]
+    assert not report.optimistic
     assert fitted("cancer", 2, candidates="lda").candidates_.optimistic
-    assert found.gains[0] == found.standard_errors[0] == 0
+    assert report.gains[0] == report.standard_errors[0] == 0
     # What two of them are is known from elsewhere.
     plain = fitted("cancer", 1, held_out)
     like = plain.likelihood_
-    known = {}
-    for node, (_, clf) in enumerate(members("cancer")):
-        for label in clf.classes_:
-            known.setdefault(label, []).append(node)
     columns = {label: [] for label in (0, 1)}
     for _, clf in members("cancer"):
         if len(clf.classes_) == 1:
@@ -398,47 +399,47 @@ def test_candidates_are_compared_row_by_row():
 
     default = losses(plain._weights())
     gains = default - losses(W)
-    assert found.losses[0] == pytest.approx(default.mean())
-    assert found.gains[1] == pytest.approx(gains.mean())
+    assert report.losses[0] == pytest.approx(default.mean())
+    assert report.gains[1] == pytest.approx(gains.mean())
     error = gains.std() / np.sqrt(len(gains))
-    assert found.standard_errors[1] == pytest.approx(error)
+    assert report.standard_errors[1] == pytest.approx(error)
 
 
 def test_a_candidate_must_win_surely():
     X, y, nodes = rows("wine")
     # Told in one piece a class and without correlations, moments miss much.
-    few = {"moments": "diagonal", "n_components": 1}
+    settings = {"moments": "diagonal", "n_components": 1}
     names = ["share 0", "share 1/2", "share 1", "lda", "consensus", "average"]
-    agg = fitted("wine", 2, candidates=names, **few)
-    found = agg.candidates_
-    best = int(np.argmin(found.losses))
-    sure = np.array(found.gains) > 2 * np.array(found.standard_errors)
-    winners = [k for k in np.argsort(found.losses) if sure[k]]
-    expected = found.names[winners[0]] if winners else "likelihood"
-    assert found.chosen == expected
+    agg = fitted("wine", 2, candidates=names, **settings)
+    report = agg.candidates_
+    best = int(np.argmin(report.losses))
+    sure = np.array(report.gains) > 2 * np.array(report.standard_errors)
+    winners = [k for k in np.argsort(report.losses) if sure[k]]
+    expected = report.names[winners[0]] if winners else "likelihood"
+    assert report.chosen == expected
     assert best > 0  # there is something to be chosen
     loss = log_loss(y, agg.predict_proba(X))
-    chosen = found.names.index(found.chosen)
-    assert loss == pytest.approx(found.losses[chosen], abs=1e-9)
+    chosen = report.names.index(report.chosen)
+    assert loss == pytest.approx(report.losses[chosen], abs=1e-9)
 
 
 def test_the_rule_of_candidates():
-    from skgems.gems._further import _Compared
+    from skgems.gems._further import Comparison
 
     def chosen(losses, errors):
         count = 100.0
         squares = count * (
             np.array(errors) ** 2 * count + (losses[0] - np.array(losses)) ** 2
         )
-        compared = _Compared(None, [], None)
-        compared.judged = [
+        compared = Comparison(state=None, models=[], current=None)
+        compared.judgements = [
             {
                 "count": count,
                 "losses": count * np.array(losses)[:, None],
                 "squared_gains": squares,
             }
         ]
-        return compared.candidates(["likelihood", "a", "b"]).chosen
+        return compared.report(["likelihood", "a", "b"]).chosen
 
     assert chosen([0.5, 0.3, 0.4], [0, 0.11, 0.04]) == "b"
     assert chosen([0.5, 0.3, 0.4], [0, 0.09, 0.04]) == "a"

@@ -23,11 +23,15 @@ def test_the_picture_shows_neurons_of_two_nodes_in_one_unit():
     members = names["report"]["members"]
     assert len(names["shared"]) >= 3
     n_lines = 0
-    for unit, own in names["shared"]:
-        assert all(own[node] for node in ("0", "1"))
-        told = {(node, neuron) for node in own for neuron in own[node]}
-        assert told == set(members[unit])
-        n_lines += len(told)
+    for unit, neurons_of_node in names["shared"]:
+        assert all(neurons_of_node[node] for node in ("0", "1"))
+        neurons = {
+            (node, neuron)
+            for node in neurons_of_node
+            for neuron in neurons_of_node[node]
+        }
+        assert neurons == set(members[unit])
+        n_lines += len(neurons)
     ax = plt.figure(1).axes[0]
     assert len(ax.lines) == n_lines
     assert len(ax.child_axes) == n_lines + len(names["shared"])
@@ -35,11 +39,11 @@ def test_the_picture_shows_neurons_of_two_nodes_in_one_unit():
     effects = names["X_train"].std(axis=0)[:, None]
     likeness = [
         np.corrcoef(
-            (effects * names["networks"][0].coefs_[0])[:, own["0"][0]],
-            (effects * names["networks"][1].coefs_[0])[:, own["1"][0]],
+            (effects * names["networks"][0].coefs_[0])[:, neurons_of_node["0"][0]],
+            (effects * names["networks"][1].coefs_[0])[:, neurons_of_node["1"][0]],
         )[0, 1]
-        for _, own in names["shared"]
-        if len(own["0"]) == len(own["1"]) == 1
+        for _, neurons_of_node in names["shared"]
+        if len(neurons_of_node["0"]) == len(neurons_of_node["1"]) == 1
     ]
     assert max(likeness) > 0.5
     alone = max(n.score(names["X_test"], names["y_test"]) for n in names["networks"])

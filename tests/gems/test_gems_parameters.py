@@ -20,7 +20,7 @@ LOCAL = LogisticRegression(C=10.0, max_iter=1000)
 NET = MLPClassifier(6, solver="lbfgs", alpha=0.1, max_iter=2000, random_state=0)
 
 
-def linear(data, **parameters):
+def linear(dataset, **parameters):
     options = {
         "intersection": "consensus",
         "random_state": 0,
@@ -28,22 +28,22 @@ def linear(data, **parameters):
         "on_empty": "ignore",
     }
     return GEMSLogisticAggregator(
-        data.fitted(LOCAL), **in_parts({**options, **parameters})
+        dataset.fitted(LOCAL), **in_parts({**options, **parameters})
     )
 
 
-def networks(data, **parameters):
+def networks(dataset, **parameters):
     options = {"random_state": 0, "retrain_epochs": 0}
-    return GEMSMLPAggregator(data.fitted(NET), **{**options, **parameters})
+    return GEMSMLPAggregator(dataset.fitted(NET), **{**options, **parameters})
 
 
-def fitted(aggregate, data):
-    return aggregate.fit(data.X, data.y, nodes=data.nodes)
+def fitted(aggregate, dataset):
+    return aggregate.fit(dataset.X, dataset.y, nodes=dataset.nodes)
 
 
-def assert_same(one, other, data):
+def assert_same(one, other, dataset):
     np.testing.assert_array_equal(
-        one.predict_proba(data.X_test), other.predict_proba(data.X_test)
+        one.predict_proba(dataset.X_test), other.predict_proba(dataset.X_test)
     )
 
 
@@ -54,21 +54,23 @@ def assert_same(one, other, data):
     ("word", "long"), [("gram", Gram()), ("ellipsoid", Ellipsoid()), ("ball", Ball())]
 )
 def test_a_word_is_its_object(word, long):
-    data = federated("overlapping")
-    short, whole = (fitted(linear(data, geometry=g), data) for g in (word, long))
-    assert_same(short, whole, data)
-    assert repr(short.geometry_) == repr(whole.geometry_) == repr(long)
+    dataset = federated("overlapping")
+    of_word, of_object = (
+        fitted(linear(dataset, geometry=g), dataset) for g in (word, long)
+    )
+    assert_same(of_word, of_object, dataset)
+    assert repr(of_word.geometry_) == repr(of_object.geometry_) == repr(long)
     # Stored untouched.
-    assert short.geometry == word and whole.geometry is long
-    assert whole.geometry_ is not long
+    assert of_word.geometry == word and of_object.geometry is long
+    assert of_object.geometry_ is not long
 
 
 def test_a_criterion_object_is_its_word():
-    data = federated("overlapping")
+    dataset = federated("overlapping")
     assert_same(
-        fitted(linear(data, criterion=LogLoss()), data),
-        fitted(linear(data, criterion="log_loss"), data),
-        data,
+        fitted(linear(dataset, criterion=LogLoss()), dataset),
+        fitted(linear(dataset, criterion="log_loss"), dataset),
+        dataset,
     )
 
 
@@ -91,14 +93,16 @@ def test_parameters_within_a_word_can_be_set():
 
 
 def test_a_search_over_a_parameter_of_the_geometry():
-    data = federated("overlapping")
+    dataset = federated("overlapping")
     grid = {"geometry__ridge": [0.01, 3.0], "epsilon": ["auto", 0.2]}
-    search = GridSearchCV(linear(data), grid, cv=3, error_score="raise")
-    search.fit(data.X, data.y, nodes=data.nodes)
+    search = GridSearchCV(linear(dataset), grid, cv=3, error_score="raise")
+    search.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     for ridge in (0.01, 3.0):
-        chosen = linear(data, geometry=Gram(ridge=ridge), epsilon=0.2)
-        found = clone(search.estimator).set_params(geometry__ridge=ridge, epsilon=0.2)
-        assert_same(fitted(chosen, data), fitted(found, data), data)
+        chosen = linear(dataset, geometry=Gram(ridge=ridge), epsilon=0.2)
+        searched = clone(search.estimator).set_params(
+            geometry__ridge=ridge, epsilon=0.2
+        )
+        assert_same(fitted(chosen, dataset), fitted(searched, dataset), dataset)
     assert len(search.cv_results_["params"]) == 4
 
 
@@ -113,9 +117,9 @@ def test_a_search_over_a_parameter_of_the_geometry():
     ],
 )
 def test_bad_objects(change, error, message):
-    data = federated()
+    dataset = federated()
     with pytest.raises(error, match=message):
-        fitted(linear(data, **change), data)
+        fitted(linear(dataset, **change), dataset)
 
 
 # ---- a geometry of a user's own -------------------------------------------------
@@ -140,37 +144,39 @@ class LedoitWolf(Geometry, name="ledoit_wolf_of_parameters"):
 
 @pytest.mark.parametrize("construction", ["sampled", "certified"])
 def test_a_geometry_of_ones_own_works_in_every_place(construction):
-    data = federated("overlapping")
+    dataset = federated("overlapping")
     epsilon = 0.6
     agg = fitted(
-        linear(data, geometry=LedoitWolf(), construction=construction, epsilon=epsilon),
-        data,
+        linear(
+            dataset, geometry=LedoitWolf(), construction=construction, epsilon=epsilon
+        ),
+        dataset,
     )
     assert isinstance(agg.geometry_, LedoitWolf)
-    assert agg.score(data.X_test, data.y_test) > 0.8
+    assert agg.score(dataset.X_test, dataset.y_test) > 0.8
     if construction == "certified" and agg.intersection_.found:
         assert min(agg.node_scores_["aggregate"]) >= epsilon
     nets = fitted(
         networks(
-            data,
+            dataset,
             geometry=LedoitWolf(),
             geometry_hidden=LedoitWolf(),
             construction_hidden=construction,
             epsilon_hidden=0.3,
         ),
-        data,
+        dataset,
     )
     assert isinstance(nets.geometry_hidden_, LedoitWolf)
-    assert nets.score(data.X_test, data.y_test) > 0.7
+    assert nets.score(dataset.X_test, dataset.y_test) > 0.7
 
 
 # ---- the last layer of networks -------------------------------------------------
 
 
 def test_the_default_last_layer_and_its_words():
-    data = federated("overlapping")
+    dataset = federated("overlapping")
     expected = Gram(ridge=0.001, unseen_weight=0.15)
-    plain = fitted(networks(data), data)
+    plain = fitted(networks(dataset), dataset)
     assert plain.last_layer_.geometry_.get_params() == expected.get_params()
     for same in (
         {"geometry": "gram"},
@@ -181,20 +187,20 @@ def test_the_default_last_layer_and_its_words():
             "epsilon": "auto",
         },
     ):
-        assert_same(plain, fitted(networks(data, **same), data), data)
+        assert_same(plain, fitted(networks(dataset, **same), dataset), dataset)
     assert plain.last_layer is None and plain.geometry is None
     assert plain.geometry_hidden_.get_params() == Gram(ridge=0.3).get_params()
 
 
 def test_what_is_given_here_replaces_what_the_last_layer_says():
-    data = federated("overlapping")
+    dataset = federated("overlapping")
     last = GEMSLogisticAggregator(epsilon=0.2, geometry="ball", intersection="deepest")
-    theirs = fitted(networks(data, last_layer=last), data)
+    theirs = fitted(networks(dataset, last_layer=last), dataset)
     assert theirs.node_scores_["epsilon"] == [0.2] * 3
     assert isinstance(theirs.last_layer_.geometry_, Ball)
     assert theirs.intersection_.method == "deepest"
     ours = fitted(
-        networks(data, last_layer=last, epsilon=0.4, geometry=Ellipsoid()), data
+        networks(dataset, last_layer=last, epsilon=0.4, geometry=Ellipsoid()), dataset
     )
     assert ours.node_scores_["epsilon"] == [0.4] * 3
     assert isinstance(ours.last_layer_.geometry_, Ellipsoid)
@@ -205,8 +211,8 @@ def test_what_is_given_here_replaces_what_the_last_layer_says():
 
 
 def test_searches_reach_the_last_layer_and_here_wins():
-    data = federated("overlapping")
-    agg = networks(data)
+    dataset = federated("overlapping")
+    agg = networks(dataset)
     assert clone(agg).set_params(geometry__ridge=0.5).geometry.get_params() == {
         **Gram(unseen_weight=0.15).get_params(),
         "ridge": 0.5,
@@ -215,18 +221,20 @@ def test_searches_reach_the_last_layer_and_here_wins():
     # The words mean what they mean in this place.
     assert (inner.geometry.ridge, inner.geometry.unseen_weight) == (0.5, 0.15)
     assert inner.intersection == "likelihood"
-    kept = networks(data, last_layer=GEMSLogisticAggregator(intersection="deepest"))
-    kept.set_params(last_layer__geometry__ridge=0.5, geometry_hidden__ridge=2.0)
-    assert kept.last_layer.intersection == "deepest"
-    assert kept.last_layer.geometry.unseen_weight == 0.15
-    assert kept.geometry_hidden.ridge == 2.0
+    of_deepest = networks(
+        dataset, last_layer=GEMSLogisticAggregator(intersection="deepest")
+    )
+    of_deepest.set_params(last_layer__geometry__ridge=0.5, geometry_hidden__ridge=2.0)
+    assert of_deepest.last_layer.intersection == "deepest"
+    assert of_deepest.last_layer.geometry.unseen_weight == 0.15
+    assert of_deepest.geometry_hidden.ridge == 2.0
     grid = {
         "last_layer__geometry__ridge": [0.001, 1.0],
         "epsilon": [0.2, 0.4],
         "last_layer__epsilon": [0.9],
     }
     search = GridSearchCV(agg, grid, cv=2, error_score="raise")
-    search.fit(data.X, data.y, nodes=data.nodes)
+    search.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     best = search.best_estimator_
     assert set(best.node_scores_["epsilon"]) == {search.best_params_["epsilon"]}
     assert (
@@ -236,38 +244,43 @@ def test_searches_reach_the_last_layer_and_here_wins():
 
 
 def test_the_last_layer_takes_what_it_does_not_set_from_outside(tmp_path, capsys):
-    data = federated("overlapping")
-    own = fitted(networks(data, memory=str(tmp_path), n_jobs=2, verbose=1), data)
-    last = own.last_layer_
+    dataset = federated("overlapping")
+    agg = fitted(networks(dataset, memory=str(tmp_path), n_jobs=2, verbose=1), dataset)
+    last = agg.last_layer_
     assert (last.memory, last.n_jobs, last.verbose) == (str(tmp_path), 2, 1)
     assert "likelihood of" in capsys.readouterr().err
     assert last.random_state is not None
-    given = GEMSLogisticAggregator(n_jobs=1, random_state=7)
-    last = fitted(networks(data, last_layer=given, n_jobs=2), data).last_layer_
+    last_layer = GEMSLogisticAggregator(n_jobs=1, random_state=7)
+    last = fitted(
+        networks(dataset, last_layer=last_layer, n_jobs=2), dataset
+    ).last_layer_
     assert (last.n_jobs, last.random_state) == (1, 7)
 
 
 def test_the_last_layer_is_a_classifier_of_what_enters_it():
-    data = federated("overlapping")
-    agg = fitted(networks(data), data)
-    Z = np.maximum(data.X_test @ agg.coefs_[0] + agg.intercepts_[0], 0)
+    dataset = federated("overlapping")
+    agg = fitted(networks(dataset), dataset)
+    Z = np.maximum(dataset.X_test @ agg.coefs_[0] + agg.intercepts_[0], 0)
     np.testing.assert_allclose(
-        agg.last_layer_.predict_proba(Z), agg.predict_proba(data.X_test), atol=1e-12
+        agg.last_layer_.predict_proba(Z), agg.predict_proba(dataset.X_test), atol=1e-12
     )
-    tuned = agg.fine_tune(data.X[:60], data.y[:60])
+    tuned = agg.fine_tune(dataset.X[:60], dataset.y[:60])
     np.testing.assert_allclose(
-        tuned.last_layer_.predict_proba(Z), tuned.predict_proba(data.X_test), atol=1e-12
+        tuned.last_layer_.predict_proba(Z),
+        tuned.predict_proba(dataset.X_test),
+        atol=1e-12,
     )
 
 
 def test_a_last_layer_with_estimators_of_its_own_is_an_error():
-    data = federated("overlapping")
-    last = GEMSLogisticAggregator(data.fitted(LOCAL))
+    dataset = federated("overlapping")
+    last = GEMSLogisticAggregator(dataset.fitted(LOCAL))
     with pytest.raises(ValueError, match="last_layer has estimators of its own"):
-        fitted(networks(data, last_layer=last), data)
+        fitted(networks(dataset, last_layer=last), dataset)
     with pytest.raises(ValueError, match="'construction' parameter of"):
         fitted(
-            networks(data, last_layer=GEMSLogisticAggregator(construction="x")), data
+            networks(dataset, last_layer=GEMSLogisticAggregator(construction="x")),
+            dataset,
         )
     with pytest.raises(ValueError, match="'last_layer' parameter of"):
-        fitted(networks(data, last_layer=LOCAL), data)
+        fitted(networks(dataset, last_layer=LOCAL), dataset)

@@ -45,11 +45,11 @@ MOST_BELOW = {
 }
 
 
-@pytest.mark.parametrize("how", ["disjoint", "dirichlet", "homogeneous"])
+@pytest.mark.parametrize("dealing", ["disjoint", "dirichlet", "homogeneous"])
 @pytest.mark.parametrize("name", LOADERS)
-def test_accuracy_is_that_of_the_pooled_model(name, how):
-    X, y, X_test, y_test, nodes = data(name, how)
-    agg = default(name, how)
+def test_accuracy_is_that_of_the_pooled_model(name, dealing):
+    X, y, X_test, y_test, nodes = data(name, dealing)
+    agg = default(name, dealing)
     score = agg.score(X_test, y_test)
     assert score >= pooled(name).score(X_test, y_test) - MOST_BELOW[name]
     one_loss = log_loss(y_test, agg.predict_proba(X_test))
@@ -58,7 +58,7 @@ def test_accuracy_is_that_of_the_pooled_model(name, how):
     alone = len(set(zip(y, nodes, strict=True))) == nodes.max() + 1
     words = "no node has a model" if alone else "LogisticRegression is not a function"
     assert not agg.exact_ and words in agg.pooled_form_.reason
-    if how == "homogeneous":
+    if dealing == "homogeneous":
         return
     clfs = agg.estimators_
     average = ModelAveragingAggregator(clfs).fit(X, y, nodes=nodes)
@@ -78,8 +78,11 @@ def test_fewer_moments_cost_a_little(kind):
     X, y, X_test, y_test, nodes = data("digits", "disjoint")
     agg = aggregate(X, y, nodes, moments=kind)
     assert agg.likelihood_.loss.moments.is_diagonal == (kind == "diagonal")
-    score, whole = agg.score(X_test, y_test), pooled("digits").score(X_test, y_test)
-    assert score > whole - {"shared": 0.02, "diagonal": 0.08}[kind]
+    score, pooled_score = (
+        agg.score(X_test, y_test),
+        pooled("digits").score(X_test, y_test),
+    )
+    assert score > pooled_score - {"shared": 0.02, "diagonal": 0.08}[kind]
     assert (
         agg.history_[0]["bytes_received"]
         < default("digits", "disjoint").history_[0]["bytes_received"] / 1.3
@@ -106,10 +109,10 @@ def test_kinds_of_nodes(kind):
     X, y, X_test, y_test, nodes = data("digits", "dirichlet")
     agg = aggregate(X, y, nodes, kind)
     # All ridge nodes make the pooled RidgeClassifier.
-    whole = pooled("digits").score(X_test, y_test)
+    pooled_score = pooled("digits").score(X_test, y_test)
     if isinstance(kind, RidgeClassifier):
-        whole = RidgeClassifier().fit(X, y).score(X_test, y_test)
-    assert agg.score(X_test, y_test) >= whole - 0.01
+        pooled_score = RidgeClassifier().fit(X, y).score(X_test, y_test)
+    assert agg.score(X_test, y_test) >= pooled_score - 0.01
     if isinstance(kind, list):
         assert not agg.exact_
 
@@ -126,15 +129,15 @@ def test_one_node_and_one_class():
     X, y, _, _ = split("iris")
     alone = aggregate(X, y, np.zeros(len(y), dtype=int))
     assert np.mean(alone.predict(X) == pooled("iris").predict(X)) > 0.97
-    own = y == 1
-    only = aggregate(X[own], y[own], np.arange(own.sum()) % 2)
+    of_class = y == 1
+    only = aggregate(X[of_class], y[of_class], np.arange(of_class.sum()) % 2)
     assert (only.predict(X) == 1).all()
 
 
 def test_a_class_that_is_too_small_to_be_told_of_is_never_predicted():
     X, y, X_test, y_test = split("iris")
-    kept = (y != 2) | (np.cumsum(y == 2) <= 3)
-    X, y = X[kept], y[kept]
+    is_kept = (y != 2) | (np.cumsum(y == 2) <= 3)
+    X, y = X[is_kept], y[is_kept]
     nodes = np.arange(len(y)) % 2
     with pytest.warns(UserWarning, match=r"Nothing is known of the classes \[2\]"):
         agg = aggregate(X, y, nodes, min_cluster_size=5, epsilon="auto")
@@ -179,17 +182,17 @@ def test_a_given_epsilon_is_kept_and_matters(epsilon, geometry):
 @pytest.mark.parametrize("name", ["iris", "digits"])
 def test_spaces_that_bind_nothing_are_not_built(name, monkeypatch):
     X, y, _, _, nodes = data(name, "dirichlet")
-    asked, answer = [], channel_module.answer
+    tasks, answer = [], channel_module.answer
 
     def counting(request, member):
-        asked.append(request.task)
+        tasks.append(request.task)
         return answer(request, member)
 
     monkeypatch.setattr(channel_module, "answer", counting)
     clear_cache()
     free = aggregate(X, y, nodes)
     assert free.spaces_ is None and free.intersection_ is None
-    assert "moments" in asked and "space" not in asked
+    assert "moments" in tasks and "space" not in tasks
     for column in ("distance", "radius", "epsilon", "on_own_scale"):
         assert np.isnan(free.node_scores_[column]).all()
     # With bounds so wide that they keep everything the model is the same.
@@ -204,20 +207,20 @@ def test_spaces_that_bind_nothing_are_not_built(name, monkeypatch):
 @pytest.mark.parametrize("geometry", ["gram", "ellipsoid"])
 def test_spaces_can_be_had_afterwards(geometry, intersection):
     X, y, _, _, nodes = data("iris", "dirichlet")
-    given = {"geometry": geometry, "intersection": intersection}
-    agg = aggregate(X, y, nodes, epsilon=0.05, on_empty="ignore", **given)
+    settings = {"geometry": geometry, "intersection": intersection}
+    agg = aggregate(X, y, nodes, epsilon=0.05, on_empty="ignore", **settings)
     state = {name: id(value) for name, value in vars(agg).items()}
     spaces = agg.good_enough_spaces(X, y, nodes=nodes)
     assert state == {name: id(value) for name, value in vars(agg).items()}
-    for own, expected in zip(spaces, agg.spaces_, strict=True):
-        np.testing.assert_allclose(own.center, expected.center, rtol=1e-9, atol=1e-12)
-        assert own.radius == pytest.approx(expected.radius)
-        assert own.epsilon == expected.epsilon == 0.05
-    auto = aggregate(X, y, nodes, **given).good_enough_spaces(X, y, nodes=nodes)
+    for space, expected in zip(spaces, agg.spaces_, strict=True):
+        np.testing.assert_allclose(space.center, expected.center, rtol=1e-9, atol=1e-12)
+        assert space.radius == pytest.approx(expected.radius)
+        assert space.epsilon == expected.epsilon == 0.05
+    auto = aggregate(X, y, nodes, **settings).good_enough_spaces(X, y, nodes=nodes)
     local = [
         clf.score(X[nodes == k], y[nodes == k]) for k, clf in enumerate(agg.estimators_)
     ]
-    assert [own.epsilon for own in auto] == pytest.approx([s / 2 for s in local])
+    assert [space.epsilon for space in auto] == pytest.approx([s / 2 for s in local])
     # Rows of no node are an error, not an empty space.
     with pytest.raises(ValueError, match=r"Nodes \['0', '1', .*3'\] are fitted"):
         agg.good_enough_spaces()
@@ -249,10 +252,10 @@ def test_nothing_that_is_exact_is_left_when_epsilon_is_given():
 
 def test_a_search_over_epsilon_asks_for_moments_once_a_fold(monkeypatch):
     X, y, _, _, nodes = data("iris", "dirichlet")
-    answer, asked = channel_module.answer, []
+    answer, tasks = channel_module.answer, []
 
     def counting(request, member):
-        asked.append(request.task)
+        tasks.append(request.task)
         return answer(request, member)
 
     monkeypatch.setattr(channel_module, "answer", counting)
@@ -265,8 +268,8 @@ def test_a_search_over_epsilon_asks_for_moments_once_a_fold(monkeypatch):
         warnings.simplefilter("ignore")
         search = GridSearchCV(agg, grid, cv=list(folds)).fit(X, y, nodes=nodes)
     # At "auto" there are none.
-    assert asked.count("moments") == 4 * (3 + 1)
-    assert asked.count("space") == 4 * 3 + (
+    assert tasks.count("moments") == 4 * (3 + 1)
+    assert tasks.count("space") == 4 * 3 + (
         4 if search.best_params_["epsilon"] != "auto" else 0
     )
     assert search.best_score_ > 0.85
@@ -286,8 +289,8 @@ def test_nodes_count_by_their_rows_or_as_they_are_told():
     auto = weights_of(aggregate(X, y, nodes))
     by_rows = weights_of(aggregate(X, y, nodes, node_weight="n_samples"))
     np.testing.assert_array_equal(by_rows, auto)
-    told = weights_of(aggregate(X, y, nodes, node_weight=7.0 * rows))
-    np.testing.assert_allclose(told, auto, atol=1e-3)
+    by_numbers = weights_of(aggregate(X, y, nodes, node_weight=7.0 * rows))
+    np.testing.assert_allclose(by_numbers, auto, atol=1e-3)
     equal = aggregate(X, y, nodes, node_weight="equal")
     assert np.abs(weights_of(equal) - auto).max() > 0.01
     counts = [m.counts.sum() for m in [equal.likelihood_.loss.moments]]
@@ -302,8 +305,8 @@ def test_weights_of_nodes_are_weights_of_their_rows(weight):
     agg = aggregate(X, y, nodes, RidgeClassifier(), node_weight=ratio)
     rows = np.bincount(nodes)
     factors = ratio / ratio.sum() * len(y) / rows
-    whole = RidgeClassifier().fit(X, y, sample_weight=factors[nodes])
-    np.testing.assert_allclose(agg.coef_, whole.coef_, rtol=1e-8)
+    pooled_model = RidgeClassifier().fit(X, y, sample_weight=factors[nodes])
+    np.testing.assert_allclose(agg.coef_, pooled_model.coef_, rtol=1e-8)
     assert np.abs(agg.coef_ - RidgeClassifier().fit(X, y).coef_).max() > 1e-4
 
 
@@ -418,9 +421,9 @@ def test_C_is_that_of_logistic_regression():
     sizes = []
     for C in (1e-3, 0.1):
         agg = aggregate(X, y, nodes, C=C)
-        whole = LogisticRegression(C=C, max_iter=2000).fit(X, y)
+        pooled_model = LogisticRegression(C=C, max_iter=2000).fit(X, y)
         sizes.append(np.linalg.norm(agg.coef_))
-        assert sizes[-1] == pytest.approx(np.linalg.norm(whole.coef_), rel=0.15)
-        agree = np.mean(agg.predict(X_test) == whole.predict(X_test))
+        assert sizes[-1] == pytest.approx(np.linalg.norm(pooled_model.coef_), rel=0.15)
+        agree = np.mean(agg.predict(X_test) == pooled_model.predict(X_test))
         assert agree > 0.965
     assert sizes[0] < 0.6 * sizes[1]

@@ -43,30 +43,34 @@ def decisions(clf, X):
     """Decision values less what all classes have in common."""
     if isinstance(clf, NearestCentroid):
         # What its predict goes by where priors are uniform.
-        values = -euclidean_distances(X, clf.centroids_, squared=True)
-        if values.shape[1] == 2:
-            values = values[:, 1] - values[:, 0]
+        scores = -euclidean_distances(X, clf.centroids_, squared=True)
+        if scores.shape[1] == 2:
+            scores = scores[:, 1] - scores[:, 0]
     else:
-        values = clf.decision_function(X)
-    return values if values.ndim == 1 else values - values.mean(axis=1, keepdims=True)
+        scores = clf.decision_function(X)
+    return scores if scores.ndim == 1 else scores - scores.mean(axis=1, keepdims=True)
 
 
-def assert_pooled(agg, whole, X, rtol=1e-8):
-    if isinstance(whole, NearestCentroid):
+def assert_pooled(agg, pooled_model, X, rtol=1e-8):
+    if isinstance(pooled_model, NearestCentroid):
         assert agg.pooled_form_.reason.startswith("the labels are those of")
-        np.testing.assert_array_equal(agg.predict(X), whole.predict(X))
+        np.testing.assert_array_equal(agg.predict(X), pooled_model.predict(X))
     else:
         assert agg.exact_ and agg.pooled_form_.reason == ""
-    one, other = decisions(agg, X), decisions(whole, X)
+    one, other = decisions(agg, X), decisions(pooled_model, X)
     np.testing.assert_allclose(one, other, atol=rtol * np.abs(other).max())
-    if isinstance(whole, RidgeClassifier):
-        size = np.abs(whole.coef_).max()
-        coef = np.atleast_2d(whole.coef_)
+    if isinstance(pooled_model, RidgeClassifier):
+        size = np.abs(pooled_model.coef_).max()
+        coef = np.atleast_2d(pooled_model.coef_)
         coef = coef - (coef.mean(axis=0) if len(coef) > 1 else 0)
-        own = agg.coef_ - (agg.coef_.mean(axis=0) if len(agg.coef_) > 1 else 0)
-        np.testing.assert_allclose(own, coef, atol=rtol * size)
-    np.testing.assert_array_equal(agg.predict(X), whole.predict(X))
-    np.testing.assert_array_equal(agg.to_estimator().predict(X), whole.predict(X))
+        aggregate_coef = agg.coef_ - (
+            agg.coef_.mean(axis=0) if len(agg.coef_) > 1 else 0
+        )
+        np.testing.assert_allclose(aggregate_coef, coef, atol=rtol * size)
+    np.testing.assert_array_equal(agg.predict(X), pooled_model.predict(X))
+    np.testing.assert_array_equal(
+        agg.to_estimator().predict(X), pooled_model.predict(X)
+    )
 
 
 @pytest.mark.filterwarnings("ignore")  # of classifiers of few rows
@@ -92,18 +96,21 @@ def test_any_rows_dealt_to_any_nodes_make_the_pooled_model(
         X[0, 0] += 1.0  # constant at all nodes but one
     nodes = np.unique(dealing, return_inverse=True)[1]
     # Discriminant analysis needs more rows than classes.
-    few = np.bincount(nodes) <= n_classes
-    nodes = np.unique(np.where(few[nodes], np.argmin(few), nodes), return_inverse=True)
+    has_few_rows = np.bincount(nodes) <= n_classes
+    nodes = np.unique(
+        np.where(has_few_rows[nodes], np.argmin(has_few_rows), nodes),
+        return_inverse=True,
+    )
     agg = aggregate(X, y, nodes[1], EXACT[kind], n_components=n_components)
     if all(isinstance(clf, DummyClassifier) for clf in agg.estimators_):
         return  # nodes of one class each have no parameters
-    whole = clone(EXACT[kind]).fit(X, y)
+    pooled_model = clone(EXACT[kind]).fit(X, y)
     if mean == 1e3 and "rounding may move" in agg.pooled_form_.reason:
         # Features that nearly repeat each other, and far from 0.
         assert "condition number" in agg.pooled_form_.reason
-        np.testing.assert_array_equal(agg.predict(X), whole.predict(X))
+        np.testing.assert_array_equal(agg.predict(X), pooled_model.predict(X))
         return
-    assert_pooled(agg, whole, X)
+    assert_pooled(agg, pooled_model, X)
 
 
 @pytest.mark.slow  # as of any rows dealt to any nodes, with real ones
@@ -142,12 +149,12 @@ def test_the_pooled_model_of_200_nodes(kind):
 def test_the_pooled_model_of_sparse_rows_and_of_shared_moments(kind):
     X, y, X_test, _, nodes = data("digits", "dirichlet")
     clfs = locals_of(X, y, nodes, EXACT[kind])
-    whole = clone(EXACT[kind]).fit(X, y)
+    pooled_model = clone(EXACT[kind]).fit(X, y)
     if kind == "ridge":
         sparse = GEMSLogisticAggregator(clfs, random_state=0)
-        assert_pooled(sparse.fit(csr_matrix(X), y, nodes=nodes), whole, X_test)
+        assert_pooled(sparse.fit(csr_matrix(X), y, nodes=nodes), pooled_model, X_test)
     shared = GEMSLogisticAggregator(clfs, moments="shared", random_state=0)
-    assert_pooled(shared.fit(X, y, nodes=nodes), whole, X_test)
+    assert_pooled(shared.fit(X, y, nodes=nodes), pooled_model, X_test)
 
 
 @pytest.mark.parametrize(
@@ -205,18 +212,18 @@ def test_diagonal_moments_make_no_ridge():
     assert not ridge.exact_ and "diagonal" in ridge.pooled_form_.reason
 
 
-@pytest.mark.parametrize("how", ["scales", "repeated", "one-hot"])
-def test_what_rounding_decides_is_not_called_exact(how):
+@pytest.mark.parametrize("columns", ["scales", "repeated", "one-hot"])
+def test_what_rounding_decides_is_not_called_exact(columns):
     X, y, _, _, nodes = data("iris", "homogeneous")
     X = {
         "scales": X * [1e-4, 1e4, 1.0, 1e2],
         "repeated": np.column_stack([X, X[:, 0]]),
         "one-hot": np.eye(5)[np.digitize(X[:, 0], [-1.0, 0.0, 0.5, 1.0])],
-    }[how]
+    }[columns]
     agg = aggregate(X, y, nodes, LinearDiscriminantAnalysis(solver="lsqr"))
     assert not agg.exact_ and "condition number" in agg.pooled_form_.reason
     # It is made of sums all the same, to which units and repeats are nothing.
-    if how != "one-hot":
+    if columns != "one-hot":
         Z, _, _, _, _ = data("iris", "homogeneous")
         expected = decisions(LinearDiscriminantAnalysis(solver="lsqr").fit(Z, y), Z)
         size = np.abs(expected).max()
@@ -264,10 +271,10 @@ def test_a_few_right_rows_never_cost_much(name, kind):
     assert not agg.exact_ and worst >= before - 0.02
 
 
-@pytest.mark.parametrize("how", ["disjoint", "dirichlet"])
-def test_a_few_right_rows_never_cost_much_on_digits(how):
-    X, y, X_test, y_test, _ = data("digits", how)
-    agg = default("digits", how)
+@pytest.mark.parametrize("dealing", ["disjoint", "dirichlet"])
+def test_a_few_right_rows_never_cost_much_on_digits(dealing):
+    X, y, X_test, y_test, _ = data("digits", dealing)
+    agg = default("digits", dealing)
     before, state = agg.score(X_test, y_test), dict(vars(agg))
     rng = np.random.RandomState(1)
     try:
@@ -285,8 +292,8 @@ def test_rows_that_are_many_are_never_worse_than_either(n):
     X, y, X_test, y_test = split("cancer")
     nodes = partition("disjoint", y)
     public = np.random.RandomState(0).random(len(y)) < 0.4
-    kept = np.flatnonzero(~public)
-    agg = aggregate(X[kept], y[kept], nodes[kept])
+    of_nodes = np.flatnonzero(~public)
+    agg = aggregate(X[of_nodes], y[of_nodes], nodes[of_nodes])
     before, state = agg.score(X_test, y_test), dict(vars(agg))
     tuned, alone = [], []
     for seed in range(4):
@@ -294,8 +301,8 @@ def test_rows_that_are_many_are_never_worse_than_either(n):
         rows = np.random.RandomState(seed).choice(rows, n, replace=False)
         vars(agg).update(state)
         tuned.append(agg.fine_tune(X[rows], y[rows]).score(X_test, y_test))
-        own = LogisticRegression(max_iter=2000).fit(X[rows], y[rows])
-        alone.append(own.score(X_test, y_test))
+        classifier = LogisticRegression(max_iter=2000).fit(X[rows], y[rows])
+        alone.append(classifier.score(X_test, y_test))
     assert np.mean(tuned) > max(before, np.mean(alone)) - 0.005
 
 
@@ -312,11 +319,13 @@ def test_rows_matter_where_nodes_are_wrong():
     # As rows of nobody in fit, the same is done.
     nodes = np.append(np.arange(len(y)) % 2, np.full(60, -1))
     clfs = agg.estimators_
-    both = GEMSLogisticAggregator(clfs, random_state=0)
+    with_public_rows = GEMSLogisticAggregator(clfs, random_state=0)
     with pytest.warns(NodesDisagreeWarning, match="'0'.*'1'"):
-        both.fit(np.vstack([X, X[rows]]), np.append(wrong, y[rows]), nodes=nodes)
+        with_public_rows.fit(
+            np.vstack([X, X[rows]]), np.append(wrong, y[rows]), nodes=nodes
+        )
     np.testing.assert_allclose(
-        both.predict_proba(X_test), agg.predict_proba(X_test), atol=1e-6
+        with_public_rows.predict_proba(X_test), agg.predict_proba(X_test), atol=1e-6
     )
 
 
@@ -325,12 +334,12 @@ def test_natural_weights_are_those_of_one_more_node():
     X, y, X_test, _ = split("cancer")
     nodes = np.arange(len(y)) % 2
     public = np.random.RandomState(0).choice(len(y), 20, replace=False)
-    kept = np.setdiff1d(np.arange(len(y)), public)
+    of_nodes = np.setdiff1d(np.arange(len(y)), public)
     # Clusters of fewer rows are other clusters.
     one = {"n_components": 1}
-    agg = aggregate(X[kept], y[kept], nodes[kept], **one)
+    agg = aggregate(X[of_nodes], y[of_nodes], nodes[of_nodes], **one)
     before = agg.decision_function(X_test)
     agg.fine_tune(X[public], y[public])
-    whole = aggregate(X, y, nodes, **one).decision_function(X_test)
-    moved = np.abs(before - whole).mean()
-    assert 0 < np.abs(agg.decision_function(X_test) - whole).mean() < moved
+    expected = aggregate(X, y, nodes, **one).decision_function(X_test)
+    gap_before = np.abs(before - expected).mean()
+    assert 0 < np.abs(agg.decision_function(X_test) - expected).mean() < gap_before

@@ -90,19 +90,19 @@ def centred(scores):
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_linear_classifier_of_any_kind_is_a_node(kind, holding):
-    data = federated(holding)
-    locals_ = data.fitted(LOCAL)
-    locals_[1] = clone(KINDS[kind]).fit(*data.local_rows[1])
-    aggregate = aggregate_of(locals_).fit(data.X, data.y, nodes=data.nodes)
-    assert aggregate.score(data.X_test, data.y_test) > 0.85
-    own = np.isin(data.y, locals_[1].classes_) & (data.nodes == 1)
+    dataset = federated(holding)
+    locals_ = dataset.fitted(LOCAL)
+    locals_[1] = clone(KINDS[kind]).fit(*dataset.local_rows[1])
+    aggregate = aggregate_of(locals_).fit(dataset.X, dataset.y, nodes=dataset.nodes)
+    assert aggregate.score(dataset.X_test, dataset.y_test) > 0.85
+    is_known = np.isin(dataset.y, locals_[1].classes_) & (dataset.nodes == 1)
     alone = consensus_of([FrozenEstimator(locals_[1])])
-    alone.fit(data.X[own], data.y[own])
+    alone.fit(dataset.X[is_known], dataset.y[is_known])
     np.testing.assert_allclose(
-        centred(alone.decision_function(data.X_test)),
-        centred(locals_[1].decision_function(data.X_test))
+        centred(alone.decision_function(dataset.X_test)),
+        centred(locals_[1].decision_function(dataset.X_test))
         if hasattr(locals_[1], "decision_function")
-        else centred(_mlp_scores(locals_[1], data.X_test)),
+        else centred(_mlp_scores(locals_[1], dataset.X_test)),
         atol=1e-8,
     )
 
@@ -144,10 +144,10 @@ def test_five_kinds_on_digits_become_one_good_model():
     ],
 )
 def test_constant_nodes(geometry, construction, criterion, intersection):
-    data = federated("disjoint")
-    locals_ = data.fitted(LOCAL)
+    dataset = federated("disjoint")
+    locals_ = dataset.fitted(LOCAL)
     constant = DummyClassifier(strategy="constant", constant=6)
-    X_more = data.X[:40] + 20.0
+    X_more = dataset.X[:40] + 20.0
     locals_.append(constant.fit(X_more, np.full(40, 6)))
     aggregate = aggregate_of(
         locals_,
@@ -158,15 +158,15 @@ def test_constant_nodes(geometry, construction, criterion, intersection):
         on_empty="ignore",
     )
     aggregate.fit(
-        np.vstack([data.X, X_more]),
-        np.append(data.y, np.full(40, 6)),
-        nodes=np.append(data.nodes, np.full(40, 3)),
+        np.vstack([dataset.X, X_more]),
+        np.append(dataset.y, np.full(40, 6)),
+        nodes=np.append(dataset.nodes, np.full(40, 3)),
     )
     np.testing.assert_array_equal(aggregate.classes_, np.arange(7))
     assert np.isfinite(weights(aggregate)).all()
     if geometry == "gram" and criterion == "accuracy":
         # It alone knows rows that lie elsewhere.
-        assert np.mean(aggregate.predict(data.X_test + 20.0) == 6) > 0.9
+        assert np.mean(aggregate.predict(dataset.X_test + 20.0) == 6) > 0.9
 
 
 def test_nodes_that_are_all_constant():
@@ -178,15 +178,15 @@ def test_nodes_that_are_all_constant():
 
 
 def test_an_aggregate_is_a_node():
-    data = federated("disjoint")
-    locals_ = data.fitted(LOCAL)
-    region = data.nodes < 2
+    dataset = federated("disjoint")
+    locals_ = dataset.fitted(LOCAL)
+    region = dataset.nodes < 2
     first = aggregate_of(locals_[:2]).fit(
-        data.X[region], data.y[region], nodes=data.nodes[region]
+        dataset.X[region], dataset.y[region], nodes=dataset.nodes[region]
     )
     second = aggregate_of([first, locals_[2]])
-    second.fit(data.X, data.y, nodes=(data.nodes == 2).astype(int))
-    assert second.score(data.X_test, data.y_test) > 0.8
+    second.fit(dataset.X, dataset.y, nodes=(dataset.nodes == 2).astype(int))
+    assert second.score(dataset.X_test, dataset.y_test) > 0.8
     assert clone(second).estimators[0] is first
 
 
@@ -214,66 +214,71 @@ def skorch_net():
 
 
 def test_skorch_nets_of_one_linear_layer(skorch_net):
-    data = federated("disjoint")
+    dataset = federated("disjoint")
     # Six outputs, of which each net has seen two.
-    nets = [skorch_net(X, y, 6) for X, y in data.local_rows]
+    nets = [skorch_net(X, y, 6) for X, y in dataset.local_rows]
     before = [joblib.hash(net.module_.state_dict()) for net in nets]
-    aggregate = aggregate_of(nets).fit(data.X, data.y)
+    aggregate = aggregate_of(nets).fit(dataset.X, dataset.y)
     np.testing.assert_array_equal(aggregate.classes_, np.arange(6))
-    assert aggregate.score(data.X_test, data.y_test) > 0.85
+    assert aggregate.score(dataset.X_test, dataset.y_test) > 0.85
     copy = clone(aggregate)
     assert all(a is b for a, b in zip(copy.estimators, nets, strict=True))
     assert [joblib.hash(net.module_.state_dict()) for net in nets] == before
     # float32 rows, as the nets had.
-    again = copy.fit(data.X.astype(np.float32), data.y)
+    again = copy.fit(dataset.X.astype(np.float32), dataset.y)
     np.testing.assert_allclose(again.coef_, aggregate.coef_, atol=1e-3)
 
 
 def test_skorch_and_scikit_learn_nodes_mix(skorch_net):
-    data = federated("disjoint")
-    locals_ = data.fitted(LOCAL)
-    locals_[0] = skorch_net(*data.local_rows[0], 2)
-    aggregate = aggregate_of(locals_).fit(data.X, data.y)
-    assert aggregate.score(data.X_test, data.y_test) > 0.85
+    dataset = federated("disjoint")
+    locals_ = dataset.fitted(LOCAL)
+    locals_[0] = skorch_net(*dataset.local_rows[0], 2)
+    aggregate = aggregate_of(locals_).fit(dataset.X, dataset.y)
+    assert aggregate.score(dataset.X_test, dataset.y_test) > 0.85
 
 
 def test_skorch_net_with_hidden_layers_is_refused(skorch_net):
     torch = pytest.importorskip("torch")
-    data = federated("binary")
-    net = skorch_net(*data.local_rows[0], 2)
+    dataset = federated("binary")
+    net = skorch_net(*dataset.local_rows[0], 2)
     net.module_ = torch.nn.Sequential(
         torch.nn.Linear(6, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)
     )
     with pytest.raises(TypeError, match="'0' is a network with 1 hidden layers"):
-        aggregate_of([net]).fit(data.X, data.y)
+        aggregate_of([net]).fit(dataset.X, dataset.y)
 
 
 # ---- weights of nodes ---------------------------------------------------------
 
 
 def test_heavier_nodes_are_moved_less():
-    data = federated("disjoint")
+    dataset = federated("disjoint")
     distances = [
-        fit_consensus(data, epsilon=0.0, node_weight=[weight, 1, 1]).node_scores_[
+        fit_consensus(dataset, epsilon=0.0, node_weight=[weight, 1, 1]).node_scores_[
             "distance"
         ][0]
         for weight in (0.01, 1, 100)
     ]
     assert distances[0] > distances[1] > distances[2]
-    equal, tens = fit_consensus(data), fit_consensus(data, node_weight=[10, 10, 10])
+    equal, tens = (
+        fit_consensus(dataset),
+        fit_consensus(dataset, node_weight=[10, 10, 10]),
+    )
     np.testing.assert_allclose(weights(tens), weights(equal))
 
 
 def test_nodes_weighed_by_their_rows():
-    data = federated("overlapping")
-    kept = np.flatnonzero((data.nodes != 1) | (np.arange(len(data.y)) % 3 == 0))
-    X, y, nodes = data.X[kept], data.y[kept], data.nodes[kept]
-    locals_ = data.fitted(LOCAL)
+    dataset = federated("overlapping")
+    kept_rows = np.flatnonzero(
+        (dataset.nodes != 1) | (np.arange(len(dataset.y)) % 3 == 0)
+    )
+    X, y, nodes = dataset.X[kept_rows], dataset.y[kept_rows], dataset.nodes[kept_rows]
+    locals_ = dataset.fitted(LOCAL)
     by_rows = consensus_of(locals_, node_weight="n_samples").fit(X, y, nodes=nodes)
-    given = consensus_of(locals_, node_weight=np.bincount(nodes))
-    given.fit(X, y, nodes=nodes)
+    by_counts = consensus_of(locals_, node_weight=np.bincount(nodes))
+    by_counts.fit(X, y, nodes=nodes)
     equal = consensus_of(locals_).fit(X, y, nodes=nodes)
-    np.testing.assert_array_equal(weights(by_rows), weights(given))
+    np.testing.assert_array_equal(weights(by_rows), weights(by_counts))
     assert not np.allclose(weights(by_rows), weights(equal), rtol=1e-3)
 
 
@@ -286,10 +291,10 @@ def test_nodes_weighed_by_their_rows():
 )
 @pytest.mark.parametrize("kind", ["disjoint", "overlapping", "binary"])
 def test_confidence_is_close_to_accuracy(intersection, geometry, kind):
-    data = federated(kind)
-    aggregate = fit(data, intersection=intersection, geometry=geometry)
-    confidence = aggregate.predict_proba(data.X_test).max(axis=1).mean()
-    accuracy = aggregate.score(data.X_test, data.y_test)
+    dataset = federated(kind)
+    aggregate = fit(dataset, intersection=intersection, geometry=geometry)
+    confidence = aggregate.predict_proba(dataset.X_test).max(axis=1).mean()
+    accuracy = aggregate.score(dataset.X_test, dataset.y_test)
     assert abs(confidence - accuracy) < (0.1 if geometry == "gram" else 0.15)
 
 
@@ -315,10 +320,10 @@ def test_confidence_on_digits(intersection):
 
 def test_nodes_may_be_written_in_many_ways():
     pandas = pytest.importorskip("pandas")
-    data = federated("overlapping")
-    named = data.named(LOCAL)
-    index = np.where(np.arange(len(data.y)) % 6 == 0, -1, data.nodes)
-    names = np.array([*data.names, "public"])[index]
+    dataset = federated("overlapping")
+    named = dataset.named(LOCAL)
+    index = np.where(np.arange(len(dataset.y)) % 6 == 0, -1, dataset.nodes)
+    names = np.array([*dataset.names, "public"])[index]
     forms = [
         index,
         index.astype(np.int8),
@@ -329,82 +334,86 @@ def test_nodes_may_be_written_in_many_ways():
         names.astype(object),
         names.tolist(),
         tuple(names),
-        [data.names[k] if k >= 0 else -1 for k in index],
-        [data.names[k] if k >= 0 else -1.0 for k in index],
+        [dataset.names[k] if k >= 0 else -1 for k in index],
+        [dataset.names[k] if k >= 0 else -1.0 for k in index],
         [k if k != 1 else "east" for k in index],
-        np.array([data.names[k] if k >= 0 else -1 for k in index], dtype=object),
+        np.array([dataset.names[k] if k >= 0 else -1 for k in index], dtype=object),
         pandas.Series(index),
         pandas.Series(names),
         pandas.Series(names, dtype="category"),
         pandas.Series(names, dtype="string"),
         pandas.Series(index, index=np.arange(len(index))[::-1]),
     ]
-    fitted = [aggregate_of(named).fit(data.X, data.y, nodes=nodes) for nodes in forms]
+    fitted = [
+        aggregate_of(named).fit(dataset.X, dataset.y, nodes=nodes) for nodes in forms
+    ]
     for aggregate in fitted[1:]:
         np.testing.assert_array_equal(weights(aggregate), weights(fitted[0]))
 
 
 def test_nodes_without_names_are_called_by_their_index():
-    data = federated("overlapping")
-    locals_ = data.fitted(LOCAL)
-    by_index = aggregate_of(locals_).fit(data.X, data.y, nodes=data.nodes)
+    dataset = federated("overlapping")
+    locals_ = dataset.fitted(LOCAL)
+    by_index = aggregate_of(locals_).fit(dataset.X, dataset.y, nodes=dataset.nodes)
     assert by_index.node_names_ == ["0", "1", "2"]
     by_name = aggregate_of(locals_)
-    by_name.fit(data.X, data.y, nodes=data.nodes.astype(str))
+    by_name.fit(dataset.X, dataset.y, nodes=dataset.nodes.astype(str))
     np.testing.assert_array_equal(weights(by_name), weights(by_index))
 
 
 def test_names_of_nodes_name_the_simulated_ones():
-    data = federated("disjoint")
-    names = np.array(data.names)[data.nodes]
-    aggregate = aggregate_of(None).fit(data.X, data.y, nodes=names)
-    assert aggregate.node_names_ == sorted(data.names)
+    dataset = federated("disjoint")
+    names = np.array(dataset.names)[dataset.nodes]
+    aggregate = aggregate_of(None).fit(dataset.X, dataset.y, nodes=names)
+    assert aggregate.node_names_ == sorted(dataset.names)
     assert [list(local.classes_) for local in aggregate.estimators_] == [
         [2, 3],
         [0, 1],
         [4, 5],
     ]
-    assert aggregate.score(data.X_test, data.y_test) > 0.85
+    assert aggregate.score(dataset.X_test, dataset.y_test) > 0.85
 
 
 def test_simulation_without_nodes_deals_every_class_to_every_node():
-    data = federated("homogeneous")
-    aggregate = aggregate_of([LOCAL] * 4).fit(data.X, data.y)
+    dataset = federated("homogeneous")
+    aggregate = aggregate_of([LOCAL] * 4).fit(dataset.X, dataset.y)
     assert len(aggregate.estimators_) == 4
     for local in aggregate.estimators_:
         np.testing.assert_array_equal(local.classes_, [0, 1, 2])
-    one = consensus_of(LOCAL, validation_fraction=0.0).fit(data.X, data.y)
-    expected = clone(LOCAL).fit(data.X, data.y)
+    one = consensus_of(LOCAL, validation_fraction=0.0).fit(dataset.X, dataset.y)
+    expected = clone(LOCAL).fit(dataset.X, dataset.y)
     np.testing.assert_allclose(one.coef_, expected.coef_)
 
 
 def test_simulated_nodes_are_judged_on_rows_held_out():
-    data = federated("disjoint")
-    owned = np.bincount(data.nodes)
+    dataset = federated("disjoint")
+    owned = np.bincount(dataset.nodes)
     for fraction in (0.25, 0.5):
         aggregate = aggregate_of(None, validation_fraction=fraction)
-        aggregate.fit(data.X, data.y, nodes=data.nodes)
+        aggregate.fit(dataset.X, dataset.y, nodes=dataset.nodes)
         judging = np.array(aggregate.node_scores_["n_rows"])
         # Of each of two classes, rounded down.
         assert np.all(np.abs(judging - fraction * owned) <= 2)
     # Nothing held out: the same rows serve for both.
     aggregate = aggregate_of(None, validation_fraction=0.0)
-    aggregate.fit(data.X, data.y, nodes=data.nodes)
+    aggregate.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     assert aggregate.node_scores_["n_rows"] == owned.tolist()
 
 
 def test_simulated_node_of_one_class_is_constant():
-    data = federated("single")
-    aggregate = aggregate_of([LOCAL] * 3).fit(data.X, data.y, nodes=data.nodes)
+    dataset = federated("single")
+    aggregate = aggregate_of([LOCAL] * 3).fit(dataset.X, dataset.y, nodes=dataset.nodes)
     assert isinstance(aggregate.estimators_[0], DummyClassifier)
     assert isinstance(aggregate.estimators_[2], LogisticRegression)
-    assert aggregate.score(data.X_test, data.y_test) > 0.85
+    assert aggregate.score(dataset.X_test, dataset.y_test) > 0.85
 
 
 def test_rows_of_classes_that_their_node_does_not_know():
     """A node may own rows it cannot judge: they are not counted against it."""
-    data = federated("disjoint")
-    nodes = data.nodes.copy()
+    dataset = federated("disjoint")
+    nodes = dataset.nodes.copy()
     nodes[np.flatnonzero(nodes == 1)[::4]] = 0
-    aggregate = aggregate_of(data.named(LOCAL)).fit(data.X, data.y, nodes=nodes)
-    assert aggregate.score(data.X_test, data.y_test) > 0.8
+    aggregate = aggregate_of(dataset.named(LOCAL)).fit(
+        dataset.X, dataset.y, nodes=nodes
+    )
+    assert aggregate.score(dataset.X_test, dataset.y_test) > 0.8

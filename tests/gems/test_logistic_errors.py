@@ -34,82 +34,84 @@ from skgems.spaces import Gram
 
 
 def test_fitted_and_unfitted_mixed():
-    data = federated()
-    named = data.named(LOCAL)
+    dataset = federated()
+    named = dataset.named(LOCAL)
     named[1] = ("east", clone(LOCAL))
     with pytest.raises(ValueError, match="mixes fitted and unfitted") as error:
-        aggregate_of(named).fit(data.X, data.y)
+        aggregate_of(named).fit(dataset.X, dataset.y)
     assert "['north', 'south'] are fitted, nodes ['east'] are not" in str(error.value)
 
 
 def test_feature_counts_that_differ_between_nodes():
-    data = federated("overlapping")
-    X, y = data.local_rows[1]
-    named = data.named(LOCAL)
+    dataset = federated("overlapping")
+    X, y = dataset.local_rows[1]
+    named = dataset.named(LOCAL)
     named[1] = ("east", clone(LOCAL).fit(X[:, :4], y))
     with pytest.raises(ValueError, match="different numbers of features") as error:
-        aggregate_of(named).fit(data.X, data.y)
+        aggregate_of(named).fit(dataset.X, dataset.y)
     assert "{'north': 6, 'east': 4, 'south': 6}" in str(error.value)
 
 
 def test_feature_counts_that_differ_from_the_rows():
-    data = federated()
+    dataset = federated()
     message = "X has 5 features, but the local estimators were fitted on 6 features"
     with pytest.raises(ValueError, match=message):
-        aggregate_of(data.fitted(LOCAL)).fit(data.X[:, :5], data.y)
+        aggregate_of(dataset.fitted(LOCAL)).fit(dataset.X[:, :5], dataset.y)
 
 
 def test_node_without_rows_by_nodes():
-    data = federated("overlapping")
-    rows = data.nodes != 2
+    dataset = federated("overlapping")
+    rows = dataset.nodes != 2
     with pytest.raises(ValueError, match="node 'south' has no rows: nodes never"):
-        aggregate_of(data.named(LOCAL)).fit(
-            data.X[rows], data.y[rows], nodes=data.nodes[rows]
+        aggregate_of(dataset.named(LOCAL)).fit(
+            dataset.X[rows], dataset.y[rows], nodes=dataset.nodes[rows]
         )
 
 
 def test_node_without_rows_by_labels():
-    data = federated("disjoint")
-    rows = data.y < 4
+    dataset = federated("disjoint")
+    rows = dataset.y < 4
     with pytest.raises(ValueError, match="node 'south' has no rows: y holds") as error:
-        aggregate_of(data.named(LOCAL)).fit(data.X[rows], data.y[rows])
+        aggregate_of(dataset.named(LOCAL)).fit(dataset.X[rows], dataset.y[rows])
     assert "[4, 5]" in str(error.value)
 
 
 def test_simulated_node_without_rows():
-    data = federated("disjoint")
-    nodes = np.where(data.nodes == 1, 3, data.nodes)
+    dataset = federated("disjoint")
+    nodes = np.where(dataset.nodes == 1, 3, dataset.nodes)
     with pytest.raises(ValueError, match="node '1' has no rows"):
-        aggregate_of(None).fit(data.X, data.y, nodes=nodes)
+        aggregate_of(None).fit(dataset.X, dataset.y, nodes=nodes)
     message = r"4 unfitted classifiers, one per node, but only n_samples=3 rows"
     with pytest.raises(ValueError, match=message):
-        aggregate_of([LOCAL] * 4).fit(data.X[:3], data.y[:3])
+        aggregate_of([LOCAL] * 4).fit(dataset.X[:3], dataset.y[:3])
 
 
 def test_all_rows_public():
-    data = federated()
-    everything = np.full(len(data.y), -1)
+    dataset = federated()
+    everything = np.full(len(dataset.y), -1)
     with pytest.raises(ValueError, match="node 'north' has no rows"):
-        aggregate_of(data.named(LOCAL)).fit(data.X, data.y, nodes=everything)
+        aggregate_of(dataset.named(LOCAL)).fit(dataset.X, dataset.y, nodes=everything)
     with pytest.raises(ValueError, match="marks every row as public"):
-        aggregate_of(None).fit(data.X, data.y, nodes=everything)
+        aggregate_of(None).fit(dataset.X, dataset.y, nodes=everything)
 
 
 def test_node_that_owns_no_row_it_knows():
-    data = federated("disjoint")
-    nodes = np.array([1, 0, 2])[data.nodes]
+    dataset = federated("disjoint")
+    nodes = np.array([1, 0, 2])[dataset.nodes]
     with pytest.raises(ValueError, match="Node 'north': its classifier has seen none"):
-        aggregate_of(data.named(LOCAL)).fit(data.X, data.y, nodes=nodes)
+        aggregate_of(dataset.named(LOCAL)).fit(dataset.X, dataset.y, nodes=nodes)
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize("construction", CONSTRUCTIONS)
 def test_node_that_does_not_reach_epsilon(geometry, construction):
-    data = federated("disjoint")
-    named = data.named(LOCAL)
-    named[1] = ("east", clone(LOCAL).set_params(C=1e-9).fit(*data.local_rows[1]))
+    dataset = federated("disjoint")
+    named = dataset.named(LOCAL)
+    named[1] = ("east", clone(LOCAL).set_params(C=1e-9).fit(*dataset.local_rows[1]))
     named[1][1].coef_ = -named[1][1].coef_
-    score = named[1][1].score(data.X[data.nodes == 1], data.y[data.nodes == 1])
+    score = named[1][1].score(
+        dataset.X[dataset.nodes == 1], dataset.y[dataset.nodes == 1]
+    )
     assert score < 0.7
     aggregate = aggregate_of(
         named, epsilon=0.7, geometry=geometry, construction=construction
@@ -117,92 +119,92 @@ def test_node_that_does_not_reach_epsilon(geometry, construction):
     with pytest.raises(
         ValueError, match="node 'east': there is no good-enough"
     ) as error:
-        aggregate.fit(data.X, data.y)
+        aggregate.fit(dataset.X, dataset.y)
     assert f"accuracy is {score:.4g} on its" in str(error.value)
     assert "epsilon is 0.7" in str(error.value)
     aggregate.set_params(criterion="log_loss", epsilon=1e-6)
     with pytest.raises(ValueError, match=r"own log_loss is \d.*1e-06"):
-        aggregate.fit(data.X, data.y)
+        aggregate.fit(dataset.X, dataset.y)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_rows_that_are_not_finite(value):
-    data = federated()
-    X = data.X.copy()
+    dataset = federated()
+    X = dataset.X.copy()
     X[3, 2] = value
     with pytest.raises(ValueError, match="Input X contains (NaN|infinity)"):
-        aggregate_of(data.fitted(LOCAL)).fit(X, data.y)
+        aggregate_of(dataset.fitted(LOCAL)).fit(X, dataset.y)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("attribute", ["coef_", "intercept_"])
 def test_weights_that_are_not_finite(attribute, value):
-    data = federated()
-    named = data.named(LOCAL)
+    dataset = federated()
+    named = dataset.named(LOCAL)
     getattr(named[1][1], attribute).flat[0] = value
     with pytest.raises(ValueError, match=f"'east': {attribute} has 1 values that are"):
-        aggregate_of(named).fit(data.X, data.y)
+        aggregate_of(named).fit(dataset.X, dataset.y)
 
 
 def test_unknown_names_of_nodes():
-    data = federated()
-    names = np.array(data.names)[data.nodes]
+    dataset = federated()
+    names = np.array(dataset.names)[dataset.nodes]
     names[:3] = "west"
     with pytest.raises(ValueError, match=r"nodes holds \['west'\]") as error:
-        aggregate_of(data.named(LOCAL)).fit(data.X, data.y, nodes=names)
+        aggregate_of(dataset.named(LOCAL)).fit(dataset.X, dataset.y, nodes=names)
     assert "['north', 'east', 'south'], or their indices 0 to 2" in str(error.value)
     for bad in (3, -2, 0.5):
-        nodes = data.nodes.astype(float)
+        nodes = dataset.nodes.astype(float)
         nodes[0] = bad
         with pytest.raises(ValueError, match=re.escape(f"nodes holds [{float(bad)}]")):
-            aggregate_of(data.named(LOCAL)).fit(data.X, data.y, nodes=nodes)
+            aggregate_of(dataset.named(LOCAL)).fit(dataset.X, dataset.y, nodes=nodes)
 
 
 def test_names_and_minus_one_in_one_array():
-    data = federated()
-    mixed = np.array([*data.names, -1])[np.where(data.y == 0, -1, data.nodes)]
+    dataset = federated()
+    mixed = np.array([*dataset.names, -1])[np.where(dataset.y == 0, -1, dataset.nodes)]
     assert mixed.dtype.kind == "U"
-    for estimators in (data.named(LOCAL), None):
+    for estimators in (dataset.named(LOCAL), None):
         with pytest.raises(ValueError, match="with names, the public sample is"):
-            aggregate_of(estimators).fit(data.X, data.y, nodes=mixed)
+            aggregate_of(estimators).fit(dataset.X, dataset.y, nodes=mixed)
 
 
 def test_nodes_of_the_wrong_length_or_shape():
-    data = federated()
-    aggregate = aggregate_of(data.fitted(LOCAL))
-    n_rows = len(data.y)
+    dataset = federated()
+    aggregate = aggregate_of(dataset.fitted(LOCAL))
+    n_rows = len(dataset.y)
     with pytest.raises(ValueError, match=f"length 3, but X has {n_rows} rows"):
-        aggregate.fit(data.X, data.y, nodes=[0, 1, 2])
+        aggregate.fit(dataset.X, dataset.y, nodes=[0, 1, 2])
     for nodes in (0, "north", np.zeros((n_rows, 2)), [[0, 1]] * n_rows):
         with pytest.raises(ValueError, match="one index or name per row"):
-            aggregate.fit(data.X, data.y, nodes=nodes)
+            aggregate.fit(dataset.X, dataset.y, nodes=nodes)
     with pytest.raises(ValueError, match=r"nodes holds \[None\], which is no node"):
-        aggregate.fit(data.X, data.y, nodes=[None] * n_rows)
+        aggregate.fit(dataset.X, dataset.y, nodes=[None] * n_rows)
 
 
 @pytest.mark.parametrize(
     "step", [PolynomialFeatures(2), QuantileTransformer(n_quantiles=20)]
 )
 def test_pipeline_that_is_not_affine(step):
-    data = federated("overlapping")
-    named = data.named(LOCAL)
+    dataset = federated("overlapping")
+    named = dataset.named(LOCAL)
     kind = type(step).__name__
     pipe = make_pipeline(StandardScaler(), clone(step), RidgeClassifier())
-    named[1] = ("east", pipe.fit(*data.local_rows[1]))
+    named[1] = ("east", pipe.fit(*dataset.local_rows[1]))
     message = f"'east': step '{kind.lower()}' \\({kind}\\) .* is not affine"
     with pytest.raises(ValueError, match=message):
-        aggregate_of(named).fit(data.X, data.y, nodes=data.nodes)
+        aggregate_of(named).fit(dataset.X, dataset.y, nodes=dataset.nodes)
 
 
 def test_regressor_in_the_list():
-    data = federated("overlapping")
-    named = data.named(LOCAL)
-    named[2] = ("south", LinearRegression().fit(data.X, data.y))
+    dataset = federated("overlapping")
+    named = dataset.named(LOCAL)
+    named[2] = ("south", LinearRegression().fit(dataset.X, dataset.y))
     with pytest.raises(TypeError, match="'south': LinearRegression is a regressor"):
-        aggregate_of(named).fit(data.X, data.y)
-    named[2] = ("south", make_pipeline(LinearRegression()).fit(data.X, data.y))
+        aggregate_of(named).fit(dataset.X, dataset.y)
+    named[2] = ("south", make_pipeline(LinearRegression()).fit(dataset.X, dataset.y))
     with pytest.raises(TypeError, match="'south': LinearRegression is a regressor"):
-        aggregate_of(named).fit(data.X, data.y)
+        aggregate_of(named).fit(dataset.X, dataset.y)
 
 
 @pytest.mark.parametrize(
@@ -215,17 +217,17 @@ def test_regressor_in_the_list():
     ids=str,
 )
 def test_member_that_is_no_classifier(member, message):
-    data = federated()
-    named = data.named(LOCAL)
+    dataset = federated()
+    named = dataset.named(LOCAL)
     named[1] = ("east", member)
     with pytest.raises(TypeError, match=f"'east': {message}"):
-        aggregate_of(named).fit(data.X, data.y)
+        aggregate_of(named).fit(dataset.X, dataset.y)
     # It is fit that complains, not clone or the constructor.
     clone(aggregate_of(named))
 
 
 def test_models_that_are_not_linear():
-    data = federated("overlapping")
+    dataset = federated("overlapping")
     for model, message in (
         (SVC(), "'east': SVC cannot be read"),
         (SVC(kernel="linear"), "one-vs-one"),
@@ -234,61 +236,61 @@ def test_models_that_are_not_linear():
             "'east' is a network with 1 hidden layers",
         ),
     ):
-        named = data.named(LOCAL)
+        named = dataset.named(LOCAL)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("warnings.warn", lambda *args, **kwargs: None)
-            named[1] = ("east", model.fit(*data.local_rows[1]))
+            named[1] = ("east", model.fit(*dataset.local_rows[1]))
         with pytest.raises((TypeError, ValueError), match=message):
-            aggregate_of(named).fit(data.X, data.y, nodes=data.nodes)
+            aggregate_of(named).fit(dataset.X, dataset.y, nodes=dataset.nodes)
 
 
 @pytest.mark.parametrize("nodes", [True, False])
 def test_label_that_no_node_knows(nodes):
-    data = federated("disjoint", strings=True)
-    y = data.y.copy()
+    dataset = federated("disjoint", strings=True)
+    y = dataset.y.copy()
     y[:2] = "yak"
-    nodes = data.nodes if nodes else None
+    nodes = dataset.nodes if nodes else None
     with pytest.raises(ValueError, match=r"no node knows: \['yak'\]") as error:
-        aggregate_of(data.fitted(LOCAL)).fit(data.X, y, nodes=nodes)
+        aggregate_of(dataset.fitted(LOCAL)).fit(dataset.X, y, nodes=nodes)
     assert "know the classes ['ant', 'bee', 'cat', 'dog', 'elk', 'fox']" in str(
         error.value
     )
 
 
 def test_public_row_with_a_label_that_no_node_knows():
-    data = federated("disjoint")
-    nodes, y = split_off_public(data, 10), data.y.copy()
+    dataset = federated("disjoint")
+    nodes, y = split_off_public(dataset, 10), dataset.y.copy()
     y[np.flatnonzero(nodes < 0)[0]] = 9
     with pytest.raises(ValueError, match=r"labels that no node knows: \[9\]"):
-        aggregate_of(data.fitted(LOCAL)).fit(data.X, y, nodes=nodes)
+        aggregate_of(dataset.fitted(LOCAL)).fit(dataset.X, y, nodes=nodes)
 
 
 def test_labels_of_another_type():
-    data = federated("disjoint")
+    dataset = federated("disjoint")
     with pytest.raises(ValueError, match=r"no node knows: \['0', '1'"):
-        aggregate_of(data.fitted(LOCAL)).fit(data.X, data.y.astype(str))
+        aggregate_of(dataset.fitted(LOCAL)).fit(dataset.X, dataset.y.astype(str))
     strings = federated("disjoint", strings=True)
-    locals_ = [*data.fitted(LOCAL)[:2], strings.fitted(LOCAL)[2]]
+    locals_ = [*dataset.fitted(LOCAL)[:2], strings.fitted(LOCAL)[2]]
     with pytest.raises(ValueError, match="cannot be sorted together: node '0' has"):
-        aggregate_of(locals_).fit(data.X, data.y)
+        aggregate_of(locals_).fit(dataset.X, dataset.y)
 
 
 def test_nodes_that_share_rows_under_gram():
-    data = federated("overlapping")
-    locals_ = data.fitted(LOCAL)
+    dataset = federated("overlapping")
+    locals_ = dataset.fitted(LOCAL)
     with pytest.warns(UserWarning, match="cannot tell their rows apart") as caught:
-        aggregate_of(locals_).fit(data.X, data.y)
+        aggregate_of(locals_).fit(dataset.X, dataset.y)
     assert len(caught) == 1
     assert "nodes=nodes" in str(caught[0].message)
     assert caught[0].filename == __file__
     # No reason to warn: given nodes, no shared classes, other geometries, one node.
-    aggregate_of(locals_).fit(data.X, data.y, nodes=data.nodes)
+    aggregate_of(locals_).fit(dataset.X, dataset.y, nodes=dataset.nodes)
     disjoint = federated("disjoint")
     aggregate_of(disjoint.fitted(LOCAL)).fit(disjoint.X, disjoint.y)
-    aggregate_of(locals_, geometry="ball").fit(data.X, data.y)
-    aggregate_of(locals_, geometry="ellipsoid").fit(data.X, data.y)
-    rows = data.y < 3
-    aggregate_of(locals_[:1]).fit(data.X[rows], data.y[rows])
+    aggregate_of(locals_, geometry="ball").fit(dataset.X, dataset.y)
+    aggregate_of(locals_, geometry="ellipsoid").fit(dataset.X, dataset.y)
+    rows = dataset.y < 3
+    aggregate_of(locals_[:1]).fit(dataset.X[rows], dataset.y[rows])
 
 
 @pytest.mark.parametrize(
@@ -307,9 +309,9 @@ def test_nodes_that_share_rows_under_gram():
     ],
 )
 def test_epsilon_out_of_range(criterion, epsilon, message):
-    data = federated()
+    dataset = federated()
     with pytest.raises(ValueError, match=message):
-        fit(data, criterion=criterion, epsilon=epsilon)
+        fit(dataset, criterion=criterion, epsilon=epsilon)
 
 
 @pytest.mark.parametrize(
@@ -323,50 +325,56 @@ def test_weights_of_nodes_out_of_range(node_weight):
 
 
 def test_empty_list():
-    data = federated()
+    dataset = federated()
     for empty in ([], ()):
         with pytest.raises(ValueError, match="estimators is an empty list"):
-            aggregate_of(empty).fit(data.X, data.y)
+            aggregate_of(empty).fit(dataset.X, dataset.y)
 
 
 def test_estimators_that_are_no_list():
-    data = federated()
-    locals_ = data.fitted(LOCAL)
+    dataset = federated()
+    locals_ = dataset.fitted(LOCAL)
     for wrong in (
-        dict(data.named(LOCAL)),
+        dict(dataset.named(LOCAL)),
         set(locals_),
         (local for local in locals_),
         np.array(locals_, dtype=object),
     ):
         kind = type(wrong).__name__
         with pytest.raises(TypeError, match=f"must be a list .* got {kind}; make a"):
-            aggregate_of(wrong).fit(data.X, data.y)
+            aggregate_of(wrong).fit(dataset.X, dataset.y)
 
 
 def test_names_of_nodes_that_cannot_be():
-    data = federated()
-    one, two, three = data.fitted(LOCAL)
+    dataset = federated()
+    one, two, three = dataset.fitted(LOCAL)
     for name in ("public", "a__b", "epsilon", "estimators"):
         with pytest.raises(ValueError, match=f"'{name}' cannot be the name of a node"):
-            aggregate_of([(name, one), ("b", two), ("c", three)]).fit(data.X, data.y)
+            aggregate_of([(name, one), ("b", two), ("c", three)]).fit(
+                dataset.X, dataset.y
+            )
     with pytest.raises(ValueError, match=r"two nodes of the same name: \['a'\]"):
-        aggregate_of([("a", one), ("a", two), ("c", three)]).fit(data.X, data.y)
+        aggregate_of([("a", one), ("a", two), ("c", three)]).fit(dataset.X, dataset.y)
     with pytest.raises(TypeError, match="name all of them or none"):
-        aggregate_of([("a", one), two, three]).fit(data.X, data.y)
+        aggregate_of([("a", one), two, three]).fit(dataset.X, dataset.y)
 
 
 def test_frozen_estimator_that_is_not_fitted():
-    data = federated("binary")
+    dataset = federated("binary")
     with pytest.raises(NotFittedError, match="This LogisticRegression instance is not"):
-        aggregate_of([FrozenEstimator(LogisticRegression())]).fit(data.X, data.y)
+        aggregate_of([FrozenEstimator(LogisticRegression())]).fit(dataset.X, dataset.y)
 
 
 def test_gram_matrix_that_cannot_be_inverted_names_the_node():
-    data = federated("disjoint")
-    few = np.concatenate([np.flatnonzero(data.nodes == k)[:4] for k in range(3)])
-    aggregate = consensus_of(data.named(LOCAL), geometry=Gram(ridge=0.0))
+    dataset = federated("disjoint")
+    few_rows = np.concatenate(
+        [np.flatnonzero(dataset.nodes == k)[:4] for k in range(3)]
+    )
+    aggregate = consensus_of(dataset.named(LOCAL), geometry=Gram(ridge=0.0))
     with pytest.raises(ValueError, match="node 'north'.*larger ridge"):
-        aggregate.fit(data.X[few], data.y[few], nodes=data.nodes[few])
+        aggregate.fit(
+            dataset.X[few_rows], dataset.y[few_rows], nodes=dataset.nodes[few_rows]
+        )
 
 
 class Stranger(ClassifierMixin, BaseEstimator):
@@ -383,6 +391,6 @@ class Stranger(ClassifierMixin, BaseEstimator):
 
 
 def test_any_classifier_with_weights_is_read():
-    data = federated("disjoint")
-    aggregate = aggregate_of(data.fitted(Stranger())).fit(data.X, data.y)
-    assert aggregate.score(data.X_test, data.y_test) > 0.85
+    dataset = federated("disjoint")
+    aggregate = aggregate_of(dataset.fitted(Stranger())).fit(dataset.X, dataset.y)
+    assert aggregate.score(dataset.X_test, dataset.y_test) > 0.85

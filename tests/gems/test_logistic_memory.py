@@ -43,24 +43,24 @@ def count_profiles(monkeypatch):
 def test_search_over_epsilon_models_each_node_once_per_fold(
     count_profiles, random_state
 ):
-    data = federated("overlapping")
+    dataset = federated("overlapping")
     if random_state == "instance":
         random_state = np.random.RandomState(0)
-    aggregate = aggregate_of(data.fitted(LOCAL), random_state=random_state)
+    aggregate = aggregate_of(dataset.fitted(LOCAL), random_state=random_state)
     grid = [
         {"epsilon": ["auto", 0.2], "intersection": ["consensus", "deepest"]},
         {"node_weight": ["n_samples"]},
     ]
     search = GridSearchCV(aggregate, grid, cv=CV, error_score="raise")
-    search.fit(data.X, data.y, nodes=data.nodes)
+    search.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     assert len(search.cv_results_["params"]) == 5
     # Two folds and the final fit, three nodes each.
     assert len(count_profiles) == (2 + 1) * 3
 
 
 def test_what_the_node_models_depend_on_is_not_mixed_up(count_profiles):
-    data = federated("overlapping")
-    fit_consensus(data)
+    dataset = federated("overlapping")
+    fit_consensus(dataset)
     assert len(count_profiles) == 3
     for change in (
         {"geometry": "ball"},
@@ -73,17 +73,17 @@ def test_what_the_node_models_depend_on_is_not_mixed_up(count_profiles):
         {"random_state": 1},
     ):
         count_profiles.clear()
-        remembered = fit_consensus(data, on_empty="ignore", **change)
+        remembered = fit_consensus(dataset, on_empty="ignore", **change)
         assert len(count_profiles) == 3, change
         clear_cache()
-        fresh = fit_consensus(data, on_empty="ignore", **change)
+        fresh = fit_consensus(dataset, on_empty="ignore", **change)
         np.testing.assert_array_equal(weights(remembered), weights(fresh))
     count_profiles.clear()
-    rows = np.arange(len(data.y)) != np.flatnonzero(data.nodes == 1)[0]
-    aggregate = consensus_of(data.fitted(LOCAL), random_state=1)
-    aggregate.fit(data.X, data.y, nodes=data.nodes)
+    rows = np.arange(len(dataset.y)) != np.flatnonzero(dataset.nodes == 1)[0]
+    aggregate = consensus_of(dataset.fitted(LOCAL), random_state=1)
+    aggregate.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     count_profiles.clear()
-    aggregate.fit(data.X[rows], data.y[rows], nodes=data.nodes[rows])
+    aggregate.fit(dataset.X[rows], dataset.y[rows], nodes=dataset.nodes[rows])
     # Only one node has changed.
     assert len(count_profiles) == 1
 
@@ -91,11 +91,11 @@ def test_what_the_node_models_depend_on_is_not_mixed_up(count_profiles):
 def test_memory_is_shared_between_processes(count_profiles, tmp_path, monkeypatch):
     # Other tests define classes anew, of which no other process knows.
     monkeypatch.setattr(Registered, "redefinitions", 0)
-    data = federated("overlapping")
-    locals_ = data.fitted(LOCAL)
+    dataset = federated("overlapping")
+    locals_ = dataset.fitted(LOCAL)
     grid = {"epsilon": [0.2, 0.6]}
     plain = GridSearchCV(aggregate_of(locals_), grid, cv=CV)
-    plain.fit(data.X, data.y, nodes=data.nodes)
+    plain.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     search = GridSearchCV(
         aggregate_of(locals_, memory=str(tmp_path)),
         grid,
@@ -103,12 +103,12 @@ def test_memory_is_shared_between_processes(count_profiles, tmp_path, monkeypatc
         n_jobs=2,
         error_score="raise",
     )
-    search.fit(data.X, data.y, nodes=data.nodes)
+    search.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     # What the other processes did is found in the folder.
     count_profiles.clear()
     memory = joblib.Memory(str(tmp_path), verbose=0)
     again = GridSearchCV(aggregate_of(locals_, memory=memory), grid, cv=CV)
-    again.fit(data.X, data.y, nodes=data.nodes)
+    again.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     assert count_profiles == []
     for results in (search.cv_results_, again.cv_results_):
         np.testing.assert_array_equal(
@@ -127,19 +127,19 @@ class CountedRegression(LogisticRegression):
 
 
 def test_memory_keeps_clones_trained_in_simulation(tmp_path):
-    data = federated("disjoint")
+    dataset = federated("disjoint")
     aggregate = aggregate_of(CountedRegression(), memory=str(tmp_path))
     CountedRegression.fits = 0
     search = GridSearchCV(aggregate, {"epsilon": [0.1, 0.5]}, cv=CV)
-    search.fit(data.X, data.y, nodes=data.nodes)
+    search.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     assert CountedRegression.fits == (2 + 1) * 3
 
 
 def test_what_is_kept_is_not_altered():
-    data = federated("overlapping")
-    nodes = split_off_public(data, 60)
-    first = aggregate_of(data.fitted(LOCAL)).fit(data.X, data.y, nodes=nodes)
+    dataset = federated("overlapping")
+    nodes = split_off_public(dataset, 60)
+    first = aggregate_of(dataset.fitted(LOCAL)).fit(dataset.X, dataset.y, nodes=nodes)
     before = weights(first).copy()
     first.coef_[:] = 0
-    second = aggregate_of(data.fitted(LOCAL)).fit(data.X, data.y, nodes=nodes)
+    second = aggregate_of(dataset.fitted(LOCAL)).fit(dataset.X, dataset.y, nodes=nodes)
     np.testing.assert_array_equal(weights(second), before)

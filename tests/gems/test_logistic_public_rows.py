@@ -33,22 +33,22 @@ from sklearn.metrics import log_loss
     ],
 )
 def test_public_rows_in_fit_fine_tune_the_aggregate(fine_tuning, kind, intersection):
-    data = federated(kind)
-    nodes = split_off_public(data, 60)
+    dataset = federated(kind)
+    nodes = split_off_public(dataset, 60)
     # Balls leave much to be learned.
     options = {
         "fine_tuning": fine_tuning,
         "intersection": intersection,
         "geometry": "ball",
     }
-    in_fit = aggregate_of(data.fitted(LOCAL), **options)
-    in_fit.fit(data.X, data.y, nodes=nodes)
+    in_fit = aggregate_of(dataset.fitted(LOCAL), **options)
+    in_fit.fit(dataset.X, dataset.y, nodes=nodes)
     private, public = nodes >= 0, nodes < 0
-    after = aggregate_of(data.fitted(LOCAL), **options)
-    after.fit(data.X[private], data.y[private], nodes=nodes[private])
+    after = aggregate_of(dataset.fitted(LOCAL), **options)
+    after.fit(dataset.X[private], dataset.y[private], nodes=nodes[private])
     untuned = weights(after)
     assert after.fine_tuning_ is None
-    assert after.fine_tune(data.X[public], data.y[public]) is after
+    assert after.fine_tune(dataset.X[public], dataset.y[public]) is after
     np.testing.assert_allclose(weights(in_fit), weights(after), rtol=1e-9, atol=1e-12)
     tuned = after.fine_tuning_  # None of plain epochs
     moves = tuned is None or 0 < tuned.strength < np.inf
@@ -56,7 +56,7 @@ def test_public_rows_in_fit_fine_tune_the_aggregate(fine_tuning, kind, intersect
     assert moves or intersection == "likelihood"
     # The scores are those of the model that is handed out.
     for k in range(3):
-        expected = in_fit.score(data.X[nodes == k], data.y[nodes == k])
+        expected = in_fit.score(dataset.X[nodes == k], dataset.y[nodes == k])
         assert in_fit.node_scores_["aggregate"][k] == pytest.approx(expected)
 
 
@@ -77,18 +77,18 @@ def test_public_rows_in_fit_fine_tune_the_aggregate(fine_tuning, kind, intersect
 def test_fine_tuning_does_not_lose_what_nodes_know(kind, intersection, n_public):
     before, after, alone = [], [], []
     for seed in range(3):
-        data = federated(kind, seed=seed)
-        nodes = split_off_public(data, min(n_public, len(data.y) // 2), seed)
+        dataset = federated(kind, seed=seed)
+        nodes = split_off_public(dataset, min(n_public, len(dataset.y) // 2), seed)
         private, public = nodes >= 0, nodes < 0
-        aggregate = aggregate_of(data.fitted(LOCAL), intersection=intersection)
-        aggregate.fit(data.X[private], data.y[private], nodes=nodes[private])
-        before.append(aggregate.score(data.X_test, data.y_test))
-        aggregate.fine_tune(data.X[public], data.y[public])
-        after.append(aggregate.score(data.X_test, data.y_test))
-        if len(set(data.y[public])) > 1:
+        aggregate = aggregate_of(dataset.fitted(LOCAL), intersection=intersection)
+        aggregate.fit(dataset.X[private], dataset.y[private], nodes=nodes[private])
+        before.append(aggregate.score(dataset.X_test, dataset.y_test))
+        aggregate.fine_tune(dataset.X[public], dataset.y[public])
+        after.append(aggregate.score(dataset.X_test, dataset.y_test))
+        if len(set(dataset.y[public])) > 1:
             model = LogisticRegression(max_iter=1000)
-            model.fit(data.X[public], data.y[public])
-            alone.append(model.score(data.X_test, data.y_test))
+            model.fit(dataset.X[public], dataset.y[public])
+            alone.append(model.score(dataset.X_test, dataset.y_test))
     assert np.mean(after) >= np.mean(before) - 0.02
     if alone:
         assert np.mean(after) >= np.mean(alone) - 0.02
@@ -96,58 +96,60 @@ def test_fine_tuning_does_not_lose_what_nodes_know(kind, intersection, n_public)
 
 @pytest.mark.parametrize("fine_tuning", ["penalized", "plain"])
 def test_fine_tuning_repairs_a_bad_aggregate(fine_tuning):
-    data = federated("homogeneous")
+    dataset = federated("homogeneous")
     # All nodes have their labels turned round.
-    locals_ = [clone(LOCAL).fit(X, (y + 1) % 3) for X, y in data.local_rows]
+    locals_ = [clone(LOCAL).fit(X, (y + 1) % 3) for X, y in dataset.local_rows]
     aggregate = consensus_of(locals_, epsilon=0.0, fine_tuning=fine_tuning)
-    aggregate.fit(data.X, data.y, nodes=data.nodes)
-    before = log_loss(data.y_test, aggregate.predict_proba(data.X_test))
-    aggregate.fine_tune(data.X, data.y)
-    after = log_loss(data.y_test, aggregate.predict_proba(data.X_test))
+    aggregate.fit(dataset.X, dataset.y, nodes=dataset.nodes)
+    before = log_loss(dataset.y_test, aggregate.predict_proba(dataset.X_test))
+    aggregate.fine_tune(dataset.X, dataset.y)
+    after = log_loss(dataset.y_test, aggregate.predict_proba(dataset.X_test))
     assert after < before
     if fine_tuning == "penalized":
-        assert aggregate.score(data.X_test, data.y_test) > 0.9
+        assert aggregate.score(dataset.X_test, dataset.y_test) > 0.9
         assert np.isfinite(aggregate.fine_tuning_.strength)
 
 
 def test_fine_tuning_twice_goes_on():
-    data = federated("disjoint")
-    nodes = split_off_public(data, 80)
-    aggregate = aggregate_of(data.fitted(LOCAL), fine_tuning="plain")
-    aggregate.fit(data.X, data.y, nodes=nodes)
+    dataset = federated("disjoint")
+    nodes = split_off_public(dataset, 80)
+    aggregate = aggregate_of(dataset.fitted(LOCAL), fine_tuning="plain")
+    aggregate.fit(dataset.X, dataset.y, nodes=nodes)
     once = weights(aggregate)
-    aggregate.fine_tune(data.X[nodes < 0], data.y[nodes < 0])
+    aggregate.fine_tune(dataset.X[nodes < 0], dataset.y[nodes < 0])
     assert not np.allclose(weights(aggregate), once)
 
 
 def test_fine_tuning_reads_any_kind_of_rows():
     pandas = pytest.importorskip("pandas")
-    data = federated("disjoint", strings=True)
-    nodes = split_off_public(data, 60)
-    X, y = data.X[nodes < 0], data.y[nodes < 0]
+    dataset = federated("disjoint", strings=True)
+    nodes = split_off_public(dataset, 60)
+    X, y = dataset.X[nodes < 0], dataset.y[nodes < 0]
     first, *others = (
-        weights(fit(data).fine_tune(convert(X), list(y)))
+        weights(fit(dataset).fine_tune(convert(X), list(y)))
         for convert in (np.asarray, np.asfortranarray, csr_matrix, np.ndarray.tolist)
     )
     for other in others:
         np.testing.assert_allclose(other, first, rtol=1e-4, atol=1e-6)
-    columns = [f"x{j}" for j in range(data.X.shape[1])]
-    named = aggregate_of(data.fitted(LOCAL))
-    named.fit(pandas.DataFrame(data.X, columns=columns), data.y, nodes=data.nodes)
+    columns = [f"x{j}" for j in range(dataset.X.shape[1])]
+    named = aggregate_of(dataset.fitted(LOCAL))
+    named.fit(
+        pandas.DataFrame(dataset.X, columns=columns), dataset.y, nodes=dataset.nodes
+    )
     with pytest.raises(ValueError, match="feature names should match"):
         named.fine_tune(pandas.DataFrame(X, columns=columns[::-1]), y)
 
 
 def test_fine_tuning_refuses_labels_that_no_node_knows():
-    data = federated("disjoint")
-    aggregate = fit(data)
+    dataset = federated("disjoint")
+    aggregate = fit(dataset)
     before = weights(aggregate)
     with pytest.raises(ValueError, match=r"labels that no node knows: \[6\]"):
-        aggregate.fine_tune(data.X[:2], [0, 6])
+        aggregate.fine_tune(dataset.X[:2], [0, 6])
     with pytest.raises(ValueError, match="expecting 6 features"):
-        aggregate.fine_tune(data.X[:2, :3], [0, 1])
+        aggregate.fine_tune(dataset.X[:2, :3], [0, 1])
     with pytest.raises(ValueError, match="contains NaN"):
         aggregate.fine_tune(np.full((2, 6), np.nan), [0, 1])
     with pytest.raises(NotFittedError):
-        clone(aggregate).fine_tune(data.X, data.y)
+        clone(aggregate).fine_tune(dataset.X, dataset.y)
     np.testing.assert_array_equal(weights(aggregate), before)

@@ -32,13 +32,13 @@ FLOOR, DAMPING, UNSEEN_WEIGHT = 0.1, 1.0, 0.2
 
 
 def gems(estimators, **parameters):
-    given = {
+    defaults = {
         "intersection": "consensus",
         "n_directions": 20,
         "on_empty": "ignore",
         "random_state": 0,
     }
-    return GEMSLogisticAggregator(estimators, **in_parts({**given, **parameters}))
+    return GEMSLogisticAggregator(estimators, **in_parts({**defaults, **parameters}))
 
 
 def linear(coef, intercept, classes):
@@ -92,11 +92,11 @@ def test_rows_of_classes_that_a_node_does_not_know_do_not_count_in_its_loss():
 def test_rows_of_classes_that_a_node_does_not_know_shape_its_metric():
     models, X, y, nodes = node_with_rows_of_a_class_it_does_not_know()
     space = gems(models).fit(X, y, nodes=nodes).spaces_[0]
-    both = space.center.copy()
-    both[:, 0] += 1.0
+    moved_center = space.center.copy()
+    moved_center[:, 0] += 1.0
     cost = squared_costs(space)
     # The mixed term is the mean of x times 1: the ridge is on the diagonal only.
-    mixed = (space.distance(both) ** 2 - cost[0, 0] - cost[1, 0]) / 2
+    mixed = (space.distance(moved_center) ** 2 - cost[0, 0] - cost[1, 0]) / 2
     assert mixed == pytest.approx(X[nodes == 0].mean())
 
 
@@ -157,9 +157,9 @@ def test_the_loss_of_a_scaled_model_is_that_of_its_own_probabilities():
     aggregate = gems(models, criterion="log_loss", scale_logits=True)
     aggregate.fit(X, y, nodes=nodes)
     for k, model in enumerate(models):
-        own = nodes == k
-        proba = model.predict_proba(X[own])
-        loss = -np.mean(np.log(proba[np.arange(own.sum()), y[own]]))
+        of_node = nodes == k
+        proba = model.predict_proba(X[of_node])
+        loss = -np.mean(np.log(proba[np.arange(of_node.sum()), y[of_node]]))
         assert aggregate.node_scores_["local"][k] == pytest.approx(loss)
 
 
@@ -171,8 +171,8 @@ def test_a_constant_node_says_nothing_of_the_size_of_logits():
     aggregate = gems([*small, constant], geometry="ball")
     aggregate.fit(X, np.array([0, 1, 0, 1, 1]), nodes=[0, 0, 1, 1, 2])
     for model, space in zip(small, aggregate.spaces_, strict=False):
-        own = np.append(model.coef_[0], model.intercept_)
-        np.testing.assert_allclose(np.diff(space.center)[:, 0], own)
+        expected = np.append(model.coef_[0], model.intercept_)
+        np.testing.assert_allclose(np.diff(space.center)[:, 0], expected)
 
 
 # ---- public rows --------------------------------------------------------------

@@ -44,9 +44,9 @@ INTERSECTIONS = ["likelihood", "consensus", "deepest", "hinge"]
 def test_every_combination_reports_what_it_found(
     geometry, construction, criterion, intersection
 ):
-    data = federated("overlapping", strings=True)
+    dataset = federated("overlapping", strings=True)
     aggregate = fit(
-        data,
+        dataset,
         geometry=geometry,
         construction=construction,
         criterion=criterion,
@@ -54,18 +54,18 @@ def test_every_combination_reports_what_it_found(
         epsilon=_level(intersection, criterion),
         on_empty="ignore",
     )
-    result = aggregate.intersection_
-    inside = [space.contains(result.point) for space in aggregate.spaces_]
-    assert result.found == all(inside)
-    assert result.found == (result.max_distance <= 1)
-    assert 0 <= result.lower_bound <= result.max_distance
-    assert result.weights.shape == (3,)
+    report = aggregate.intersection_
+    inside = [space.contains(report.point) for space in aggregate.spaces_]
+    assert report.found == all(inside)
+    assert report.found == (report.max_distance <= 1)
+    assert 0 <= report.lower_bound <= report.max_distance
+    assert report.weights.shape == (3,)
     # The likelihood weighs the spaces that hold it back, if there are any.
-    if intersection != "likelihood" or result.weights.any():
-        np.testing.assert_allclose(result.weights.sum(), 1)
-    assert aggregate.coef_.shape == (6, data.X.shape[1])
+    if intersection != "likelihood" or report.weights.any():
+        np.testing.assert_allclose(report.weights.sum(), 1)
+    assert aggregate.coef_.shape == (6, dataset.X.shape[1])
     assert aggregate.intercept_.shape == (6,)
-    assert aggregate.score(data.X_test, data.y_test) > 0.4
+    assert aggregate.score(dataset.X_test, dataset.y_test) > 0.4
     for space in aggregate.spaces_:
         assert space.criterion == criterion and space.construction == construction
         assert 0 < space.radius <= aggregate.construction.max_radius
@@ -83,9 +83,9 @@ def _level(intersection, criterion):
 @pytest.mark.parametrize("criterion", CRITERIA)
 @pytest.mark.parametrize("intersection", ["likelihood", "consensus"])
 def test_node_scores_are_the_truth(geometry, criterion, intersection):
-    data = federated("overlapping")
+    dataset = federated("overlapping")
     aggregate = fit(
-        data,
+        dataset,
         geometry=geometry,
         criterion=criterion,
         intersection=intersection,
@@ -93,13 +93,13 @@ def test_node_scores_are_the_truth(geometry, criterion, intersection):
         on_empty="ignore",
     )
     table = aggregate.node_scores_
-    assert table["node"] == data.names
+    assert table["node"] == dataset.names
     for k in range(3):
-        X, y = data.X[data.nodes == k], data.y[data.nodes == k]
+        X, y = dataset.X[dataset.nodes == k], dataset.y[dataset.nodes == k]
         if criterion == "accuracy":
             expected = aggregate.score(X, y)
-            own = aggregate.estimators_[k].score(X, y)
-            assert table["local"][k] == pytest.approx(own)
+            local_score = aggregate.estimators_[k].score(X, y)
+            assert table["local"][k] == pytest.approx(local_score)
         else:
             expected = log_loss(
                 y, aggregate.predict_proba(X), labels=aggregate.classes_
@@ -132,10 +132,10 @@ def test_node_scores_make_a_data_frame():
 def test_certified_spaces_keep_epsilon_where_they_intersect(
     geometry, intersection, kind
 ):
-    data = federated(kind)
+    dataset = federated(kind)
     # Models that resemble each other, so that small spaces can meet.
-    locals_ = data.fitted(LogisticRegression(C=0.1))
-    found = []
+    locals_ = dataset.fitted(LogisticRegression(C=0.1))
+    is_found = []
     for epsilon in (0.1, 0.5, 0.9, [0.2, 0.9, 0.7]):
         aggregate = aggregate_of(
             locals_,
@@ -145,35 +145,35 @@ def test_certified_spaces_keep_epsilon_where_they_intersect(
             epsilon=epsilon,
             on_empty="ignore",
         )
-        aggregate.fit(data.X, data.y, nodes=data.nodes)
-        found.append(aggregate.intersection_.found)
-        if found[-1]:
+        aggregate.fit(dataset.X, dataset.y, nodes=dataset.nodes)
+        is_found.append(aggregate.intersection_.found)
+        if is_found[-1]:
             table = aggregate.node_scores_
             assert np.all(np.array(table["aggregate"]) >= table["epsilon"])
-    assert any(found)
+    assert any(is_found)
 
 
 def test_certified_spaces_of_nodes_that_know_different_classes():
-    data = federated("overlapping", seed=1)
-    locals_ = data.fitted(LogisticRegression(C=0.1))
+    dataset = federated("overlapping", seed=1)
+    locals_ = dataset.fitted(LogisticRegression(C=0.1))
     aggregate = consensus_of(
         locals_, geometry="ellipsoid", construction="certified", epsilon=0.3
     )
-    aggregate.fit(data.X, data.y, nodes=data.nodes)
+    aggregate.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     assert aggregate.intersection_.found
     for k, local in enumerate(locals_):
-        X, y = data.X[data.nodes == k], data.y[data.nodes == k]
+        X, y = dataset.X[dataset.nodes == k], dataset.y[dataset.nodes == k]
         # What is certified is the choice among the classes that the node knows.
-        known = np.isin(aggregate.classes_, local.classes_)
-        scores = np.where(known, aggregate.decision_function(X), -np.inf)
+        is_known = np.isin(aggregate.classes_, local.classes_)
+        scores = np.where(is_known, aggregate.decision_function(X), -np.inf)
         assert np.mean(aggregate.classes_[scores.argmax(axis=1)] == y) >= 0.3
 
 
 def test_certified_spaces_are_smaller_than_sampled_ones():
-    data = federated("overlapping")
+    dataset = federated("overlapping")
     for geometry in GEOMETRIES:
         sampled, certified = (
-            fit_consensus(data, geometry=geometry, construction=c, on_empty="ignore")
+            fit_consensus(dataset, geometry=geometry, construction=c, on_empty="ignore")
             for c in CONSTRUCTIONS
         )
         for a, b in zip(certified.spaces_, sampled.spaces_, strict=True):
@@ -181,89 +181,97 @@ def test_certified_spaces_are_smaller_than_sampled_ones():
 
 
 def test_consensus_moves_nodes_less_than_the_deepest_point():
-    data = federated("disjoint")
-    moved = {}
+    dataset = federated("disjoint")
+    distances = {}
     for intersection in ("consensus", "deepest", "hinge"):
-        aggregate = fit(data, intersection=intersection)
+        aggregate = fit(dataset, intersection=intersection)
         assert aggregate.intersection_.found
-        moved[intersection] = np.sum(np.square(aggregate.node_scores_["distance"]))
+        distances[intersection] = np.sum(np.square(aggregate.node_scores_["distance"]))
         deepest = max(aggregate.intersection_.normalized_squared_distances)
-        moved[intersection, "max"] = deepest
-    assert moved["consensus"] <= min(moved["deepest"], moved["hinge"]) * (1 + 1e-9)
+        distances[intersection, "max"] = deepest
+    assert distances["consensus"] <= min(distances["deepest"], distances["hinge"]) * (
+        1 + 1e-9
+    )
     for other in ("consensus", "hinge"):
-        assert moved["deepest", "max"] <= moved[other, "max"] * (1 + 1e-6)
+        assert distances["deepest", "max"] <= distances[other, "max"] * (1 + 1e-6)
 
 
 def test_floor_of_one_makes_the_ellipsoid_a_ball():
-    data = federated("overlapping")
-    ball = fit_consensus(data, geometry="ball")
-    ellipsoid = fit_consensus(data, geometry=Ellipsoid(floor=1.0))
+    dataset = federated("overlapping")
+    ball = fit_consensus(dataset, geometry="ball")
+    ellipsoid = fit_consensus(dataset, geometry=Ellipsoid(floor=1.0))
     np.testing.assert_allclose(weights(ellipsoid), weights(ball), rtol=1e-6, atol=1e-9)
 
 
 def test_more_public_parameters_have_their_effect():
-    data = federated("disjoint")
-    default = fit_consensus(data)
+    dataset = federated("disjoint")
+    default = fit_consensus(dataset)
     for change in (
         {"geometry": Gram(ridge=3.0)},
         {"geometry": Gram(unseen_margin=0.0)},
         {"geometry": Gram(unseen_weight=1.0)},
         {"scale_logits": False},
     ):
-        other = fit_consensus(data, **change)
+        other = fit_consensus(dataset, **change)
         assert not np.allclose(weights(other), weights(default), rtol=1e-3), change
-    small = fit_consensus(data, max_radius=1e-3, on_empty="ignore")
+    small = fit_consensus(dataset, max_radius=1e-3, on_empty="ignore")
     assert {space.radius for space in small.spaces_} == {1e-3}
     shared = federated("overlapping")
     ellipsoid = fit_consensus(shared, geometry="ellipsoid", on_empty="ignore")
     for change in (Ellipsoid(floor=0.9), Ellipsoid(damping=1e-3)):
         other = fit_consensus(shared, geometry=change, on_empty="ignore")
         assert not np.allclose(weights(other), weights(ellipsoid), rtol=1e-3), change
-    few, many = (fit_consensus(data, n_directions=n) for n in (1, 500))
-    for a, b in zip(few.spaces_, many.spaces_, strict=True):
+    coarse, fine = (fit_consensus(dataset, n_directions=n) for n in (1, 500))
+    for a, b in zip(coarse.spaces_, fine.spaces_, strict=True):
         assert a.radius > b.radius
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 def test_scale_of_a_nodes_logits_does_not_matter(geometry):
-    data = federated("overlapping")
-    locals_ = data.fitted(LOCAL)
+    dataset = federated("overlapping")
+    locals_ = dataset.fitted(LOCAL)
     # A softmax model is the same model when all logits of a row move together.
     locals_[2].intercept_ = locals_[2].intercept_ + 7.0
     options = {"geometry": geometry, "on_empty": "ignore"}
-    plain = fit_consensus(data, scale_logits=True, **options)
+    plain = fit_consensus(dataset, scale_logits=True, **options)
     loud = consensus_of(locals_, scale_logits=True, **options)
     if geometry != "ellipsoid":
         # The Fisher information tells a sure node from an unsure one.
         locals_[2].coef_ *= 50.0
         locals_[2].intercept_ *= 50.0
-    loud.fit(data.X, data.y, nodes=data.nodes)
+    loud.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     np.testing.assert_allclose(
-        loud.predict_proba(data.X_test), plain.predict_proba(data.X_test), atol=1e-8
+        loud.predict_proba(dataset.X_test),
+        plain.predict_proba(dataset.X_test),
+        atol=1e-8,
     )
     if geometry != "ellipsoid":
-        loud.set_params(scale_logits=False).fit(data.X, data.y, nodes=data.nodes)
-        difference = loud.predict_proba(data.X_test) - plain.predict_proba(data.X_test)
+        loud.set_params(scale_logits=False).fit(
+            dataset.X, dataset.y, nodes=dataset.nodes
+        )
+        difference = loud.predict_proba(dataset.X_test) - plain.predict_proba(
+            dataset.X_test
+        )
         assert np.abs(difference).max() > 0.1
 
 
 def test_logits_are_scaled_by_themselves_where_trainers_differ():
-    data = federated("overlapping")
+    dataset = federated("overlapping")
     for geometry, needed in (("gram", True), ("ball", False)):
         options = {"geometry": geometry, "on_empty": "ignore"}
-        expected = fit_consensus(data, scale_logits=needed, **options)
+        expected = fit_consensus(dataset, scale_logits=needed, **options)
         np.testing.assert_array_equal(
-            weights(fit_consensus(data, **options)), weights(expected)
+            weights(fit_consensus(dataset, **options)), weights(expected)
         )
     # A hundredfold difference is none of the data.
-    locals_ = data.fitted(LOCAL)
+    locals_ = dataset.fitted(LOCAL)
     locals_[0].coef_ *= 100.0
     locals_[0].intercept_ *= 100.0
-    given = consensus_of(locals_, geometry="ball", scale_logits=True)
+    scaled = consensus_of(locals_, geometry="ball", scale_logits=True)
     automatic = consensus_of(locals_, geometry="ball")
     np.testing.assert_array_equal(
-        weights(automatic.fit(data.X, data.y, nodes=data.nodes)),
-        weights(given.fit(data.X, data.y, nodes=data.nodes)),
+        weights(automatic.fit(dataset.X, dataset.y, nodes=dataset.nodes)),
+        weights(scaled.fit(dataset.X, dataset.y, nodes=dataset.nodes)),
     )
 
 
@@ -272,8 +280,8 @@ def test_logits_are_scaled_by_themselves_where_trainers_differ():
 
 @pytest.mark.parametrize("criterion", CRITERIA)
 def test_automatic_epsilon_is_a_share_of_each_nodes_own_score(criterion):
-    data = federated("overlapping")
-    aggregate = fit_consensus(data, criterion=criterion, on_empty="ignore")
+    dataset = federated("overlapping")
+    aggregate = fit_consensus(dataset, criterion=criterion, on_empty="ignore")
     table = aggregate.node_scores_
     share = 0.5 if criterion == "accuracy" else 2.0
     np.testing.assert_allclose(table["epsilon"], share * np.array(table["local"]))
@@ -285,13 +293,13 @@ def test_automatic_epsilon_is_a_share_of_each_nodes_own_score(criterion):
     ids=["list", "tuple", "array"],
 )
 def test_one_epsilon_per_node(epsilon):
-    data = federated("overlapping")
-    aggregate = fit_consensus(data, epsilon=epsilon)
+    dataset = federated("overlapping")
+    aggregate = fit_consensus(dataset, epsilon=epsilon)
     np.testing.assert_allclose(
         [space.epsilon for space in aggregate.spaces_], [0.2, 0.4, 0.6], rtol=1e-6
     )
     for k, level in enumerate([0.2, 0.4, 0.6]):
-        same = fit_consensus(data, epsilon=level).spaces_[k]
+        same = fit_consensus(dataset, epsilon=level).spaces_[k]
         assert same.radius == pytest.approx(aggregate.spaces_[k].radius)
 
 
@@ -304,7 +312,7 @@ def test_one_epsilon_for_all(epsilon):
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize("construction", CONSTRUCTIONS)
 def test_spaces_shrink_as_more_is_asked(geometry, construction):
-    data = federated("overlapping")
+    dataset = federated("overlapping")
     for criterion, levels in (
         ("accuracy", [0.0, 0.3, 0.8]),
         ("log_loss", [5.0, 1.0]),
@@ -313,7 +321,7 @@ def test_spaces_shrink_as_more_is_asked(geometry, construction):
             [
                 space.radius
                 for space in fit_consensus(
-                    data,
+                    dataset,
                     geometry=geometry,
                     construction=construction,
                     criterion=criterion,
@@ -333,11 +341,14 @@ def test_epsilon_of_zero_asks_for_nothing():
 
 
 def test_epsilon_matters_only_where_it_binds():
-    data = federated("disjoint")
-    free, loose = fit_consensus(data, epsilon=0.0), fit_consensus(data, epsilon=0.3)
+    dataset = federated("disjoint")
+    free, loose = (
+        fit_consensus(dataset, epsilon=0.0),
+        fit_consensus(dataset, epsilon=0.3),
+    )
     np.testing.assert_allclose(weights(free), weights(loose), rtol=1e-6)
     # A node of which more is asked pulls the aggregate to itself.
-    asking = fit_consensus(data, epsilon=[0.3, 1.0, 0.3])
+    asking = fit_consensus(dataset, epsilon=[0.3, 1.0, 0.3])
     assert asking.intersection_.found
     assert asking.node_scores_["distance"][1] < 0.999 * free.node_scores_["distance"][1]
 
@@ -348,15 +359,15 @@ def test_epsilon_matters_only_where_it_binds():
 @pytest.fixture
 def quarrel():
     """Two nodes that call the same rows by opposite labels, and one that agrees."""
-    data = federated("binary")
-    (X, y), (X_other, y_other), _ = data.local_rows
+    dataset = federated("binary")
+    (X, y), (X_other, y_other), _ = dataset.local_rows
     named = [
         ("north", clone(LOCAL).fit(X, y)),
         ("east", clone(LOCAL).fit(X_other, 1 - y_other)),
         ("south", clone(LOCAL).fit(X, y)),
     ]
-    y = np.where(data.nodes == 1, 1 - data.y, data.y)
-    return named, data.X, y, data.nodes
+    y = np.where(dataset.nodes == 1, 1 - dataset.y, dataset.y)
+    return named, dataset.X, y, dataset.nodes
 
 
 def test_conflict_is_warned_of_with_the_names_of_nodes(quarrel):
@@ -369,9 +380,9 @@ def test_conflict_is_warned_of_with_the_names_of_nodes(quarrel):
     assert "Nodes 'north' and 'east' conflict most." in message
     assert "epsilon=" in message and "or leave a node out" in message
     assert warning.filename == __file__
-    result = aggregate.intersection_
-    assert not result.found and result.lower_bound > 1
-    assert result.conflicts == [(0, 1), (1, 2)]
+    intersection = aggregate.intersection_
+    assert not intersection.found and intersection.lower_bound > 1
+    assert intersection.conflicts == [(0, 1), (1, 2)]
     # The deepest point is what is left.
     with pytest.warns(UserWarning, match="do not intersect"):
         deepest = clone(aggregate).set_params(intersection="deepest")
@@ -393,9 +404,9 @@ def test_conflict_is_ignored_where_asked(quarrel):
 
 
 def test_conflict_of_losses_is_settled_by_a_higher_epsilon():
-    data = federated("disjoint")
+    dataset = federated("disjoint")
     # With a loss, a lower epsilon asks for more.
     with pytest.warns(UserWarning, match="would do for all") as caught:
-        fit(data, criterion="log_loss", epsilon=0.05)
+        fit(dataset, criterion="log_loss", epsilon=0.05)
     (enough,) = re.findall(r"epsilon=([0-9.]+) would", str(caught[0].message))
     assert float(enough) > 0.05

@@ -33,16 +33,16 @@ def network(hidden=(12,), seed=0, **parameters):
 
 
 @once
-def fitted(data, hidden=(12,), **parameters):
+def fitted(dataset, hidden=(12,), **parameters):
     return [
         network(hidden, seed=k, **parameters).fit(X, y)
-        for k, (X, y) in enumerate(data.local_rows)
+        for k, (X, y) in enumerate(dataset.local_rows)
     ]
 
 
-def aggregate(data, locals_, **parameters):
+def aggregate(dataset, locals_, **parameters):
     agg = GEMSMLPAggregator(locals_, **{"random_state": 0, **parameters})
-    return agg.fit(data.X, data.y, nodes=data.nodes)
+    return agg.fit(dataset.X, dataset.y, nodes=dataset.nodes)
 
 
 def permuted(clf, layer, order):
@@ -59,11 +59,11 @@ def permuted(clf, layer, order):
 
 @every_activation
 def test_one_network_knows_what_all_nodes_know(activation):
-    data = federated("disjoint")
-    locals_ = fitted(data, activation=activation)
-    agg = aggregate(data, locals_)
-    alone = max(clf.score(data.X_test, data.y_test) for clf in locals_)
-    assert agg.score(data.X_test, data.y_test) > alone + 0.4
+    dataset = federated("disjoint")
+    locals_ = fitted(dataset, activation=activation)
+    agg = aggregate(dataset, locals_)
+    alone = max(clf.score(dataset.X_test, dataset.y_test) for clf in locals_)
+    assert agg.score(dataset.X_test, dataset.y_test) > alone + 0.4
     assert agg.activation_ == (activation,)
 
 
@@ -76,14 +76,16 @@ def test_one_network_knows_what_all_nodes_know(activation):
     ],
 )
 def test_report_accounts_for_every_neuron(geometry, construction, depth):
-    data = federated("overlapping")
+    dataset = federated("overlapping")
     widths = [(6, 5, 4)[:depth], (8, 7, 6)[:depth], (5, 4, 5)[:depth]]
     locals_ = [
         network(width, seed=k).fit(X, y)
-        for k, (width, (X, y)) in enumerate(zip(widths, data.local_rows, strict=True))
+        for k, (width, (X, y)) in enumerate(
+            zip(widths, dataset.local_rows, strict=True)
+        )
     ]
     agg = aggregate(
-        data,
+        dataset,
         locals_,
         geometry=geometry,
         geometry_hidden=geometry,
@@ -110,15 +112,17 @@ def test_report_accounts_for_every_neuron(geometry, construction, depth):
 
 @pytest.mark.parametrize("depth", [1, 2])
 def test_equal_networks_give_their_function_back(depth):
-    data = federated("homogeneous")
-    local = network((7, 6)[:depth], activation="tanh").fit(data.X, data.y)
-    agg = aggregate(data, [local] * 3, epsilon_hidden=1e-4, retrain_epochs=0)
+    dataset = federated("homogeneous")
+    local = network((7, 6)[:depth], activation="tanh").fit(dataset.X, dataset.y)
+    agg = aggregate(dataset, [local] * 3, epsilon_hidden=1e-4, retrain_epochs=0)
     for report, width in zip(agg.layer_report_, (7, 6), strict=False):
         assert report["n_units"] == width and report["merged"] == 3 * width
-    np.testing.assert_array_equal(agg.predict(data.X_test), local.predict(data.X_test))
-    logits = read_network(local).decision_function(data.X_test)
+    np.testing.assert_array_equal(
+        agg.predict(dataset.X_test), local.predict(dataset.X_test)
+    )
+    logits = read_network(local).decision_function(dataset.X_test)
     logits -= logits.mean(axis=1, keepdims=True)
-    ours = agg.decision_function(data.X_test)
+    ours = agg.decision_function(dataset.X_test)
     for class_ in range(3):
         assert np.corrcoef(ours[:, class_], logits[:, class_])[0, 1] > 0.999
 
@@ -127,8 +131,8 @@ def test_equal_networks_give_their_function_back(depth):
 @pytest.mark.parametrize("epsilon_hidden", [0.1, 0.6])
 @pytest.mark.parametrize("n_clusters", [None, 6])
 def test_order_of_hidden_units_does_not_matter(epsilon_hidden, n_clusters):
-    data = federated("disjoint")
-    locals_ = fitted(data, hidden=(10, 8))
+    dataset = federated("disjoint")
+    locals_ = fitted(dataset, hidden=(10, 8))
     rng = np.random.default_rng(0)
     shuffled = [permuted(clf, 0, rng.permutation(10)) for clf in locals_]
     shuffled = [permuted(clf, 1, rng.permutation(8)) for clf in shuffled]
@@ -137,9 +141,13 @@ def test_order_of_hidden_units_does_not_matter(epsilon_hidden, n_clusters):
         "n_clusters": n_clusters,
         "retrain_epochs": 2,
     }
-    one, other = (aggregate(data, given, **options) for given in (locals_, shuffled))
+    one, other = (
+        aggregate(dataset, estimators, **options) for estimators in (locals_, shuffled)
+    )
     np.testing.assert_allclose(
-        one.predict_proba(data.X_test), other.predict_proba(data.X_test), atol=1e-6
+        one.predict_proba(dataset.X_test),
+        other.predict_proba(dataset.X_test),
+        atol=1e-6,
     )
     counts = [
         [(r["n_units"], r["merged"], r["dropped"]) for r in agg.layer_report_]
@@ -149,107 +157,114 @@ def test_order_of_hidden_units_does_not_matter(epsilon_hidden, n_clusters):
 
 
 def test_larger_epsilon_merges_more_and_max_units_bounds():
-    data = federated("overlapping")
-    locals_ = fitted(data)
+    dataset = federated("overlapping")
+    locals_ = fitted(dataset)
     units = [
-        aggregate(data, locals_, epsilon_hidden=e).layer_report_[0]["n_units"]
+        aggregate(dataset, locals_, epsilon_hidden=e).layer_report_[0]["n_units"]
         for e in (1e-3, 0.3, 1.0)
     ]
     assert units[0] > units[1] > units[2]
     scores = []
     for max_units in (4, 12, 36):
-        agg = aggregate(data, locals_, epsilon_hidden=1e-3, max_units=max_units)
+        agg = aggregate(dataset, locals_, epsilon_hidden=1e-3, max_units=max_units)
         assert agg.coefs_[0].shape[1] <= max_units
-        scores.append(agg.score(data.X_test, data.y_test))
+        scores.append(agg.score(dataset.X_test, dataset.y_test))
     assert scores[2] > 0.8
 
 
 def test_epsilon_may_differ_by_layer():
-    data = federated("overlapping")
-    locals_ = fitted(data, hidden=(8, 8))
-    agg = aggregate(data, locals_, epsilon_hidden=[1e-4, 1.0])
+    dataset = federated("overlapping")
+    locals_ = fitted(dataset, hidden=(8, 8))
+    agg = aggregate(dataset, locals_, epsilon_hidden=[1e-4, 1.0])
     first, second = agg.layer_report_
     assert first["merged"] == 0 < second["merged"]
     with pytest.raises(ValueError, match="one per hidden layer .2., each positive"):
-        aggregate(data, locals_, epsilon_hidden=[0.1, 0.1, 0.1])
+        aggregate(dataset, locals_, epsilon_hidden=[0.1, 0.1, 0.1])
 
 
 def test_dead_neurons_are_dropped_and_named():
-    data = federated("disjoint")
-    locals_ = fitted(data)
+    dataset = federated("disjoint")
+    locals_ = fitted(dataset)
     locals_[1].intercepts_[0][[2, 5]] = -1e4
     locals_[1].coefs_[1][[2, 5]] = 0
-    report = aggregate(data, locals_).layer_report_[0]
+    report = aggregate(dataset, locals_).layer_report_[0]
     assert {("1", 2), ("1", 5)} <= set(report["dropped_neurons"])
     assert all(("1", 2) not in unit for unit in report["members"])
 
 
 def test_retraining_starts_at_the_nodes_own_weights_and_lowers_their_loss():
-    data = federated("overlapping")
-    locals_ = fitted(data, hidden=(6,))
+    dataset = federated("overlapping")
+    locals_ = fitted(dataset, hidden=(6,))
     losses = []
     for epochs in (0, 60):
-        agg = aggregate(data, locals_, retrain_epochs=epochs, **ON_FEW_UNITS)
+        agg = aggregate(dataset, locals_, retrain_epochs=epochs, **ON_FEW_UNITS)
         losses.append(np.mean(agg.node_scores_["local"]))
     assert losses[1] < losses[0]
     # Nothing merged and nothing retrained: the nodes are what they were.
     agg = aggregate(
-        data,
+        dataset,
         locals_,
         epsilon_hidden=1e-6,
         max_units=None,
         retrain_epochs=0,
         last_layer=LENIENT,
     )
-    np.testing.assert_allclose(agg.node_scores_["local"], scores_alone(data, locals_))
+    np.testing.assert_allclose(
+        agg.node_scores_["local"], scores_alone(dataset, locals_)
+    )
 
 
 @pytest.mark.parametrize("depth", [1, 2])
 def test_without_spaces_nodes_score_their_own_networks(depth):
     # Nothing is retrained over the last merged layer: its moments are all that is
     # asked for, and what the nodes had alone stands beside the aggregate.
-    data = federated("overlapping")
-    locals_ = fitted(data, hidden=(6, 5)[:depth])
-    agg = aggregate(data, locals_, max_units=4)
+    dataset = federated("overlapping")
+    locals_ = fitted(dataset, hidden=(6, 5)[:depth])
+    agg = aggregate(dataset, locals_, max_units=4)
     assert agg.spaces_ is None and agg.intersection_ is None
-    np.testing.assert_allclose(agg.node_scores_["local"], scores_alone(data, locals_))
+    np.testing.assert_allclose(
+        agg.node_scores_["local"], scores_alone(dataset, locals_)
+    )
     tasks = [entry["task"] for entry in agg.history_]
     between = ["neurons", "retrain"] * (depth - 1)
     assert tasks == [*between, "neurons", "moments", "score"]
 
 
 def test_layers_have_at_most_twice_the_units_of_the_widest_by_default():
-    data = federated("disjoint")
+    dataset = federated("disjoint")
     widths = [(3, 7), (5, 2), (4, 4)]
     locals_ = [
         network(width, seed=k, activation="tanh").fit(X, y)
-        for k, (width, (X, y)) in enumerate(zip(widths, data.local_rows, strict=True))
+        for k, (width, (X, y)) in enumerate(
+            zip(widths, dataset.local_rows, strict=True)
+        )
     ]
     aggregates = [
-        aggregate(data, locals_, epsilon_hidden=1e-6, max_units=most)
+        aggregate(dataset, locals_, epsilon_hidden=1e-6, max_units=most)
         for most in ("auto", None)
     ]
     sizes = [[len(bias) for bias in agg.intercepts_[:2]] for agg in aggregates]
     assert sizes == [[10, 13], [12, 13]]
     with pytest.raises(ValueError, match="max_units"):
-        aggregate(data, locals_, max_units="many")
+        aggregate(dataset, locals_, max_units="many")
 
 
-def scores_alone(data, locals_):
-    rows = [data.nodes == k for k in range(3)]
+def scores_alone(dataset, locals_):
+    rows = [dataset.nodes == k for k in range(3)]
     return [
-        clf.score(data.X[r], data.y[r]) for clf, r in zip(locals_, rows, strict=True)
+        clf.score(dataset.X[r], dataset.y[r])
+        for clf, r in zip(locals_, rows, strict=True)
     ]
 
 
 def test_outgoing_weights_can_count():
-    data = federated("overlapping")
-    locals_ = fitted(data)
+    dataset = federated("overlapping")
+    locals_ = fitted(dataset)
     units = [
         aggregate(
-            data, locals_, epsilon_hidden=0.6, include_outgoing=given
+            dataset, locals_, epsilon_hidden=0.6, include_outgoing=counts_outgoing
         ).layer_report_[0]["n_units"]
-        for given in (False, True)
+        for counts_outgoing in (False, True)
     ]
     assert units[1] > units[0]
 
@@ -260,17 +275,19 @@ def test_outgoing_weights_can_count():
 @pytest.mark.parametrize("kind", ["disjoint", "binary"])
 def test_exports_predict_the_same(kind):
     torch = pytest.importorskip("torch")
-    data = federated(kind, strings=True)
-    agg = aggregate(data, fitted(data, hidden=(9, 7)))
-    proba = agg.predict_proba(data.X_test)
+    dataset = federated(kind, strings=True)
+    agg = aggregate(dataset, fitted(dataset, hidden=(9, 7)))
+    proba = agg.predict_proba(dataset.X_test)
     estimator = agg.to_estimator()
     assert type(estimator) is MLPClassifier
-    np.testing.assert_allclose(estimator.predict_proba(data.X_test), proba, atol=1e-6)
+    np.testing.assert_allclose(
+        estimator.predict_proba(dataset.X_test), proba, atol=1e-6
+    )
     np.testing.assert_array_equal(
-        estimator.predict(data.X_test), agg.predict(data.X_test)
+        estimator.predict(dataset.X_test), agg.predict(dataset.X_test)
     )
     with torch.no_grad():
-        logits = agg.to_module()(torch.tensor(data.X_test))
+        logits = agg.to_module()(torch.tensor(dataset.X_test))
         module = torch.softmax(logits, dim=-1).numpy()
     np.testing.assert_allclose(module, proba, atol=1e-6)
 
@@ -278,10 +295,10 @@ def test_exports_predict_the_same(kind):
 @pytest.mark.parametrize("layers", ["last", "all"])
 @pytest.mark.parametrize("kind", ["disjoint", "binary"])
 def test_fine_tuning_learns_from_public_rows(layers, kind):
-    data = federated(kind)
-    agg = aggregate(data, fitted(data), max_units=8)
+    dataset = federated(kind)
+    agg = aggregate(dataset, fitted(dataset), max_units=8)
     hidden = agg.coefs_[0].copy()
-    X, y = data.X_test[::2], data.y_test[::2]
+    X, y = dataset.X_test[::2], dataset.y_test[::2]
 
     def loss():
         proba = agg.predict_proba(X)
@@ -300,109 +317,111 @@ def test_fine_tuning_learns_from_public_rows(layers, kind):
 
 
 def test_public_rows_in_fit_tune_the_result():
-    data = federated("disjoint")
-    locals_ = fitted(data)
-    nodes = np.where(np.arange(len(data.y)) % 3 == 0, -1, data.nodes)
+    dataset = federated("disjoint")
+    locals_ = fitted(dataset)
+    nodes = np.where(np.arange(len(dataset.y)) % 3 == 0, -1, dataset.nodes)
     options = {"random_state": 0}
-    inside = GEMSMLPAggregator(locals_, **options).fit(data.X, data.y, nodes=nodes)
-    own = nodes >= 0
+    inside = GEMSMLPAggregator(locals_, **options).fit(
+        dataset.X, dataset.y, nodes=nodes
+    )
+    of_nodes = nodes >= 0
     after = GEMSMLPAggregator(locals_, **options)
-    after.fit(data.X[own], data.y[own], nodes=nodes[own])
+    after.fit(dataset.X[of_nodes], dataset.y[of_nodes], nodes=nodes[of_nodes])
     assert after.fine_tuning_ is None and inside.fine_tuning_ is not None
-    after.fine_tune(data.X[~own], data.y[~own])
-    assert inside.score(data.X_test, data.y_test) > 0.8
-    assert after.score(data.X_test, data.y_test) > 0.8
+    after.fine_tune(dataset.X[~of_nodes], dataset.y[~of_nodes])
+    assert inside.score(dataset.X_test, dataset.y_test) > 0.8
+    assert after.score(dataset.X_test, dataset.y_test) > 0.8
 
 
 # ---- what goes in -------------------------------------------------------------
 
 
 def test_widths_may_differ_depths_and_activations_not():
-    data = federated("disjoint")
-    (X0, y0), (X1, y1), (X2, y2) = data.local_rows
+    dataset = federated("disjoint")
+    (X0, y0), (X1, y1), (X2, y2) = dataset.local_rows
     first, last = network((30,)).fit(X0, y0), network((7,)).fit(X2, y2)
-    agg = aggregate(data, [first, network((15,)).fit(X1, y1), last])
-    assert agg.score(data.X_test, data.y_test) > 0.75
+    agg = aggregate(dataset, [first, network((15,)).fit(X1, y1), last])
+    assert agg.score(dataset.X_test, dataset.y_test) > 0.75
     with pytest.raises(ValueError, match="node '1' has 2 hidden layers and node '0'"):
-        aggregate(data, [first, network((5, 5)).fit(X1, y1), last])
+        aggregate(dataset, [first, network((5, 5)).fit(X1, y1), last])
     with pytest.raises(ValueError, match=r"node '1' has the activations \['tanh'\]"):
         other = network((5,), activation="tanh").fit(X1, y1)
-        aggregate(data, [first, other, last])
+        aggregate(dataset, [first, other, last])
     with pytest.raises(ValueError, match="node '1' has 0 hidden layers"):
-        aggregate(data, [first, LogisticRegression().fit(X1, y1), last])
+        aggregate(dataset, [first, LogisticRegression().fit(X1, y1), last])
 
 
 def test_linear_members_are_networks_without_hidden_layers():
-    data = federated("disjoint")
-    locals_ = [LogisticRegression().fit(X, y) for X, y in data.local_rows]
-    agg = aggregate(data, locals_)
+    dataset = federated("disjoint")
+    locals_ = [LogisticRegression().fit(X, y) for X, y in dataset.local_rows]
+    agg = aggregate(dataset, locals_)
     assert agg.layer_report_ == [] and len(agg.coefs_) == 1
-    assert agg.score(data.X_test, data.y_test) > 0.7
+    assert agg.score(dataset.X_test, dataset.y_test) > 0.7
 
 
 def test_scalers_of_nodes_are_folded_into_the_first_layer():
-    data = federated("disjoint")
+    dataset = federated("disjoint")
     locals_ = [
         make_pipeline(StandardScaler(), network(seed=k)).fit(X, y)
-        for k, (X, y) in enumerate(data.local_rows)
+        for k, (X, y) in enumerate(dataset.local_rows)
     ]
-    agg = aggregate(data, locals_)
-    assert agg.score(data.X_test, data.y_test) > 0.8
+    agg = aggregate(dataset, locals_)
+    assert agg.score(dataset.X_test, dataset.y_test) > 0.8
 
 
 def test_nodes_of_one_class_have_no_neurons():
-    data = federated("single")
+    dataset = federated("single")
     agg = GEMSMLPAggregator([network()] * 3, random_state=0)
-    agg.fit(data.X, data.y, nodes=data.nodes)
+    agg.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     report = agg.layer_report_[0]
     assert report["n_in"] == 12
     assert {name for unit in report["members"] for name, _ in unit} == {"2"}
 
 
 def test_shared_rows_are_warned_of():
-    data = federated("overlapping")
-    agg = GEMSMLPAggregator(fitted(data), random_state=0)
+    dataset = federated("overlapping")
+    agg = GEMSMLPAggregator(fitted(dataset), random_state=0)
     with pytest.warns(UserWarning, match="retrained on pooled rows") as caught:
-        agg.fit(data.X, data.y)
+        agg.fit(dataset.X, dataset.y)
     assert len(caught) == 1
-    assert agg.score(data.X_test, data.y_test) > 0.7
+    assert agg.score(dataset.X_test, dataset.y_test) > 0.7
 
 
 def test_rows_are_needed():
-    data = federated("disjoint")
+    dataset = federated("disjoint")
     with pytest.raises(ValueError, match="no rows of theirs to ask for how far"):
-        GEMSMLPAggregator(fitted(data)).fit()
+        GEMSMLPAggregator(fitted(dataset)).fit()
     with pytest.raises(ValueError, match="node '2' has no rows"):
-        keep = data.nodes != 2
-        GEMSMLPAggregator(fitted(data)).fit(
-            data.X[keep], data.y[keep], nodes=data.nodes[keep]
+        keep = dataset.nodes != 2
+        GEMSMLPAggregator(fitted(dataset)).fit(
+            dataset.X[keep], dataset.y[keep], nodes=dataset.nodes[keep]
         )
 
 
 @pytest.mark.parametrize("solver", ["adam", "sgd", "lbfgs"])
 def test_members_keep_their_trainer_and_their_weights(solver):
-    data = federated("overlapping")
+    dataset = federated("overlapping")
     locals_ = [
         network((8,), solver="lbfgs").fit(X, y).set_params(solver=solver)
-        for X, y in data.local_rows
+        for X, y in dataset.local_rows
     ]
     before = pickle.dumps(locals_)
-    agg = aggregate(data, locals_, retrain_epochs=3)
+    agg = aggregate(dataset, locals_, retrain_epochs=3)
     assert pickle.dumps(locals_) == before
     assert agg.estimators_[0] is locals_[0]
 
 
 def test_search_over_epsilon_and_clusters():
-    data = federated("disjoint")
+    dataset = federated("disjoint")
     agg = GEMSMLPAggregator(
-        fitted(data, hidden=(6,)),
+        fitted(dataset, hidden=(6,)),
         random_state=0,
         retrain_epochs=1,
         last_layer=LENIENT,
     )
     grid = {"epsilon_hidden": [0.1, 1.0], "n_clusters": [None, 5]}
     search = GridSearchCV(agg, grid, cv=2, error_score="raise")
-    search.fit(data.X, data.y, nodes=data.nodes)
+    search.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     assert search.best_estimator_.estimators[0] is agg.estimators[0]
     assert search.best_score_ > 0.6
     copy = clone(search.best_estimator_)
@@ -410,10 +429,10 @@ def test_search_over_epsilon_and_clusters():
 
 
 def test_same_seed_same_network_and_jobs_do_not_matter():
-    data = federated("disjoint")
-    locals_ = fitted(data)
+    dataset = federated("disjoint")
+    locals_ = fitted(dataset)
     first, second, threads = (
-        aggregate(data, locals_, construction_hidden="sampled", n_jobs=n)
+        aggregate(dataset, locals_, construction_hidden="sampled", n_jobs=n)
         for n in (None, None, 2)
     )
     for other in (second, threads):
@@ -432,11 +451,11 @@ def as_skorch(clf, module=None, **parameters):
     from skgems.networks import to_module
 
     net = read_network(clf)
-    made = to_module(net)
+    wrapped = to_module(net)
     if module is not None:
-        made = module(made)
-    made = skorch.NeuralNetClassifier(
-        made.double(),
+        wrapped = module(wrapped)
+    wrapped = skorch.NeuralNetClassifier(
+        wrapped.double(),
         criterion=torch.nn.CrossEntropyLoss,
         optimizer=torch.optim.Adam,
         lr=1e-3,
@@ -446,27 +465,32 @@ def as_skorch(clf, module=None, **parameters):
         classes=list(clf.classes_),
         **parameters,
     )
-    return made.initialize()
+    return wrapped.initialize()
 
 
 def test_torch_and_sklearn_members_of_the_same_weights_agree():
-    data = federated("overlapping")
-    locals_ = fitted(data)
+    dataset = federated("overlapping")
+    locals_ = fitted(dataset)
     nets = [as_skorch(clf) for clf in locals_]
-    one, other = (aggregate(data, given, retrain_epochs=0) for given in (locals_, nets))
+    one, other = (
+        aggregate(dataset, estimators, retrain_epochs=0)
+        for estimators in (locals_, nets)
+    )
     np.testing.assert_allclose(
-        one.predict_proba(data.X_test), other.predict_proba(data.X_test), atol=1e-6
+        one.predict_proba(dataset.X_test),
+        other.predict_proba(dataset.X_test),
+        atol=1e-6,
     )
 
 
 def test_torch_members_retrain_with_their_own_loop():
-    data = federated("overlapping")
-    locals_ = fitted(data, hidden=(6, 6))
+    dataset = federated("overlapping")
+    locals_ = fitted(dataset, hidden=(6, 6))
     nets = [as_skorch(clf) for clf in locals_]
     before = [p.detach().clone() for net in nets for p in net.module_.parameters()]
     losses = []
     for epochs in (0, 30):
-        agg = aggregate(data, nets, retrain_epochs=epochs, **ON_FEW_UNITS)
+        agg = aggregate(dataset, nets, retrain_epochs=epochs, **ON_FEW_UNITS)
         losses.append(np.mean(agg.node_scores_["local"]))
     assert losses[1] < losses[0]
     after = [p.detach() for net in nets for p in net.module_.parameters()]
@@ -475,8 +499,8 @@ def test_torch_members_retrain_with_their_own_loop():
 
 def test_modules_that_are_no_chain_are_named():
     torch = pytest.importorskip("torch")
-    data = federated("overlapping")
-    locals_ = fitted(data)
+    dataset = federated("overlapping")
+    locals_ = fitted(dataset)
 
     class Residual(torch.nn.Module):
         def __init__(self, chain):
@@ -500,10 +524,10 @@ def test_modules_that_are_no_chain_are_named():
             return self.layers[-1](X)
 
     loops = [as_skorch(clf, Loop) for clf in locals_]
-    agg = aggregate(data, loops, retrain_epochs=0)
-    same = aggregate(data, locals_, retrain_epochs=0)
+    agg = aggregate(dataset, loops, retrain_epochs=0)
+    same = aggregate(dataset, locals_, retrain_epochs=0)
     np.testing.assert_allclose(
-        agg.predict_proba(data.X_test), same.predict_proba(data.X_test), atol=1e-6
+        agg.predict_proba(dataset.X_test), same.predict_proba(dataset.X_test), atol=1e-6
     )
     with pytest.raises(TypeError, match="Node '1'"):
-        aggregate(data, [loops[0], as_skorch(locals_[1], Residual), loops[2]])
+        aggregate(dataset, [loops[0], as_skorch(locals_[1], Residual), loops[2]])

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from skgems import GEMSMLPAggregator
 from skgems.datasets import partition_by_label
 from skgems.federation import _channel as channel_module
-from skgems.gems._layers import _lower, _RowsOfOthers
+from skgems.gems._layers import _ClustersOfNodes, _is_lower
 from skgems.local import Member
 from skgems.local._tasks import retrain
 from skgems.moments import ClassMoments, class_moments
@@ -49,34 +49,34 @@ def loss_of(agg, X, y):
 
 @pytest.fixture
 def requests(monkeypatch):
-    answer, found = channel_module.answer, []
+    answer, exchanges = channel_module.answer, []
 
     def listening(request, member):
         reply = answer(request, member)
-        found.append((member, request, reply))
+        exchanges.append((member, request, reply))
         return reply
 
     monkeypatch.setattr(channel_module, "answer", listening)
-    return found
+    return exchanges
 
 
 # ---- what comes out --------------------------------------------------------------
 
 
 def test_rounds_lower_the_loss_on_rows_of_all_nodes():
-    data = federated("disjoint")
+    dataset = federated("disjoint")
     nets = [
         MLPClassifier(6, solver="lbfgs", alpha=0.1, max_iter=50, random_state=k).fit(
             X, y
         )
-        for k, (X, y) in enumerate(data.local_rows)
+        for k, (X, y) in enumerate(dataset.local_rows)
     ]
-    given = {"max_units": 6, "random_state": 0}
+    settings = {"max_units": 6, "random_state": 0}
     losses = []
     for n_rounds in (1, 5):
-        agg = GEMSMLPAggregator(nets, n_rounds=n_rounds, **given)
-        agg.fit(data.X, data.y, nodes=data.nodes)
-        losses.append(loss_of(agg, data.X, data.y))
+        agg = GEMSMLPAggregator(nets, n_rounds=n_rounds, **settings)
+        agg.fit(dataset.X, dataset.y, nodes=dataset.nodes)
+        losses.append(loss_of(agg, dataset.X, dataset.y))
     assert losses[1] < 0.9 * losses[0]
     tasks = [entry["task"] for entry in agg.history_]
     assert tasks == [
@@ -84,38 +84,38 @@ def test_rounds_lower_the_loss_on_rows_of_all_nodes():
         *["retrain"] * 4,
         *("moments", "evaluate", "score"),
     ]
-    told = [np.mean(list(e["loss"].values())) for e in agg.history_ if e["loss"]]
-    assert len(told) == 4 and told[-1] < told[0]
+    mean_losses = [np.mean(list(e["loss"].values())) for e in agg.history_ if e["loss"]]
+    assert len(mean_losses) == 4 and mean_losses[-1] < mean_losses[0]
 
 
 def test_units_and_zero_of_features_do_not_matter_where_nodes_scale():
-    data = federated("disjoint")
+    dataset = federated("disjoint")
     factor, shift = np.array([1e3, 1e-2, 1.0, 7.0, 1.0, 0.3]), 50.0
     aggregates = []
-    for X in (data.X, data.X * factor + shift):
+    for X in (dataset.X, dataset.X * factor + shift):
         nets = [
             make_pipeline(
                 StandardScaler(),
                 MLPClassifier(
                     6, solver="lbfgs", alpha=1.0, max_iter=500, random_state=k
                 ),
-            ).fit(X[data.nodes == k], data.y[data.nodes == k])
+            ).fit(X[dataset.nodes == k], dataset.y[dataset.nodes == k])
             for k in range(3)
         ]
         agg = GEMSMLPAggregator(nets, max_units=6, n_rounds=3, random_state=0)
-        aggregates.append((agg.fit(X, data.y, nodes=data.nodes), X))
-    (one, X), (other, moved) = aggregates
+        aggregates.append((agg.fit(X, dataset.y, nodes=dataset.nodes), X))
+    (one, X), (other, moved_rows) = aggregates
     np.testing.assert_allclose(
-        one.predict_proba(X), other.predict_proba(moved), atol=1e-3
+        one.predict_proba(X), other.predict_proba(moved_rows), atol=1e-3
     )
     # What nodes lose with the network that they are sent is what it loses.
-    told = next(e["loss"] for e in other.history_ if e["task"] == "retrain")
+    losses = next(e["loss"] for e in other.history_ if e["task"] == "retrain")
     start = GEMSMLPAggregator(other.estimators_, max_units=6, random_state=0)
-    start.fit(moved, data.y, nodes=data.nodes)
+    start.fit(moved_rows, dataset.y, nodes=dataset.nodes)
     for k in range(3):
-        own = data.nodes == k
-        lost = loss_of(start, moved[own], data.y[own])
-        assert told[str(k)] == pytest.approx(lost, rel=1e-6)
+        of_node = dataset.nodes == k
+        expected = loss_of(start, moved_rows[of_node], dataset.y[of_node])
+        assert losses[str(k)] == pytest.approx(expected, rel=1e-6)
 
 
 def test_where_the_loss_rises_the_merged_network_stays():
@@ -141,20 +141,20 @@ def test_no_node_is_told_of_labels_or_rows_but_its_own_and_clusters(requests):
         list(zip(names, nets, strict=True)), n_rounds=3, random_state=0
     )
     agg.fit(X, y, nodes=names[nodes])
-    asked = [(m, r, reply) for m, r, reply in requests if r.task == "retrain"]
-    assert len(asked) == 4
-    for member, request, reply in asked:
-        own = [0, 1] if member.name == "lyon" else [2, 3]
-        assert request.content["labels"] == own
-        assert request.content["columns"].tolist() == own
+    trainings = [(m, r, reply) for m, r, reply in requests if r.task == "retrain"]
+    assert len(trainings) == 4
+    for member, request, reply in trainings:
+        known_columns = [0, 1] if member.name == "lyon" else [2, 3]
+        assert request.content["labels"] == known_columns
+        assert request.content["columns"].tolist() == known_columns
         others = ClassMoments.from_arrays(request.content["others"])
-        assert set(others.columns.tolist()) == set(range(4)) - set(own)
-        assert others.n_rows == np.sum(~np.isin(y, own))
+        assert set(others.columns.tolist()) == set(range(4)) - set(known_columns)
+        assert others.n_rows == np.sum(~np.isin(y, known_columns))
         assert others.is_diagonal
         assert (others.counts >= 4).all()
         assert reply.content["loss"] > 0
     # Trained on the whole, the same start for both.
-    first, second = (request.content["coefs"] for _, request, _ in asked[:2])
+    first, second = (request.content["coefs"] for _, request, _ in trainings[:2])
     for one, other in zip(first, second, strict=True):
         np.testing.assert_array_equal(one, other)
     assert first[-1].shape[1] == 4
@@ -163,31 +163,31 @@ def test_no_node_is_told_of_labels_or_rows_but_its_own_and_clusters(requests):
 def test_the_next_network_is_the_mean_by_rows(requests):
     X, y = rows_of(300)
     nets, nodes = nodes_of(X, y)
-    kept = np.flatnonzero((nodes == 0) | (np.arange(300) % 3 == 0))
-    X, y, nodes = X[kept], y[kept], nodes[kept]
+    kept_rows = np.flatnonzero((nodes == 0) | (np.arange(300) % 3 == 0))
+    X, y, nodes = X[kept_rows], y[kept_rows], nodes[kept_rows]
     GEMSMLPAggregator(nets, n_rounds=3, random_state=0).fit(X, y, nodes=nodes)
-    asked = [(r, reply) for _, r, reply in requests if r.task == "retrain"]
+    trainings = [(r, reply) for _, r, reply in requests if r.task == "retrain"]
     counts = np.bincount(nodes)
     assert counts[0] > 2 * counts[1]
     for name in ("coefs", "intercepts"):
         for layer in range(2):
-            made = [reply.content[name][layer] for _, reply in asked[:2]]
+            trained = [reply.content[name][layer] for _, reply in trainings[:2]]
             np.testing.assert_allclose(
-                asked[2][0].content[name][layer],
-                np.average(made, axis=0, weights=counts),
+                trainings[2][0].content[name][layer],
+                np.average(trained, axis=0, weights=counts),
                 rtol=1e-10,
             )
 
 
 @pytest.mark.parametrize("kind", ["binary", "single"])
 def test_nodes_of_any_classes_take_part(kind):
-    data = federated(kind)
+    dataset = federated(kind)
     net = MLPClassifier(6, solver="lbfgs", alpha=0.1, max_iter=200)
     agg = GEMSMLPAggregator([net] * 3, n_rounds=2, random_state=0)
-    agg.fit(data.X, data.y, nodes=data.nodes)
+    agg.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     (trained,) = [entry for entry in agg.history_ if entry["task"] == "retrain"]
     assert set(trained["loss"]) == {"0", "1", "2"} and not trained["left_out"]
-    assert agg.score(data.X_test, data.y_test) > 0.8
+    assert agg.score(dataset.X_test, dataset.y_test) > 0.8
 
 
 def test_one_node_trains_on_its_rows_alone():
@@ -234,7 +234,7 @@ class _Reply:
         self.content = content
 
 
-def told(X, y):
+def reply_with_clusters(X, y):
     labels, codes = np.unique(y, return_inverse=True)
     moments = class_moments(X, codes, kind="diagonal", parts=np.arange(len(y)) // 2)
     return _Reply(labels=labels.tolist(), moments=moments.as_arrays())
@@ -243,27 +243,27 @@ def told(X, y):
 def test_what_others_told_is_what_all_told_but_one():
     X = np.arange(12.0).reshape(6, 2) ** 2
     replies = [
-        ("a", told(X[:2], ["x", "x"])),
-        ("b", told(X[2:4], ["z", "z"])),
-        ("c", told(X[4:], ["x", "x"])),
+        ("a", reply_with_clusters(X[:2], ["x", "x"])),
+        ("b", reply_with_clusters(X[2:4], ["z", "z"])),
+        ("c", reply_with_clusters(X[4:], ["x", "x"])),
     ]
-    rows = _RowsOfOthers(replies, np.array(["x", "y", "z"]))
+    rows = _ClustersOfNodes(replies, np.array(["x", "y", "z"]))
     others = ClassMoments.from_arrays(rows.of_others("a"))
     assert others.columns.tolist() == [0, 2] and others.counts.tolist() == [2, 2]
     np.testing.assert_allclose(
         others.origin + others.means, [X[4:].mean(axis=0), X[2:4].mean(axis=0)]
     )
-    assert rows.counts == {"a": 2, "b": 2, "c": 2}
-    alone = _RowsOfOthers(replies[:1], np.array(["x", "y", "z"]))
+    assert rows.n_rows == {"a": 2, "b": 2, "c": 2}
+    alone = _ClustersOfNodes(replies[:1], np.array(["x", "y", "z"]))
     assert alone.of_others("a") is None
 
 
 def test_losses_are_compared_where_both_are_known_by_rows():
     counts = {"a": 1, "b": 9}
-    assert _lower({"a": 2.0, "b": 0.9}, {"a": 1.0, "b": 1.1}, counts)
-    assert not _lower({"a": 0.2, "b": 1.2}, {"a": 1.0, "b": 1.1}, counts)
-    assert _lower({"a": 2.0, "b": 0.9}, {"b": 1.0}, counts)
-    assert not _lower({"a": 1.0}, {"a": 1.0}, counts)
+    assert _is_lower({"a": 2.0, "b": 0.9}, {"a": 1.0, "b": 1.1}, n_rows=counts)
+    assert not _is_lower({"a": 0.2, "b": 1.2}, {"a": 1.0, "b": 1.1}, n_rows=counts)
+    assert _is_lower({"a": 2.0, "b": 0.9}, {"b": 1.0}, n_rows=counts)
+    assert not _is_lower({"a": 1.0}, {"a": 1.0}, n_rows=counts)
 
 
 def test_a_node_draws_rows_of_others_and_knows_them_by_their_outputs():
@@ -273,7 +273,7 @@ def test_a_node_draws_rows_of_others_and_knows_them_by_their_outputs():
     clf = MLPClassifier(learning_rate_init=0.05)
     member = Member.of("lyon", clf, X, y)
     start = Layers.of([np.zeros((2, 2))])
-    given = {
+    settings = {
         "coefs": start.coefs,
         "intercepts": start.intercepts,
         "activation": [],
@@ -282,10 +282,10 @@ def test_a_node_draws_rows_of_others_and_knows_them_by_their_outputs():
         "epochs": 30,
         "seed": 0,
     }
-    alone = retrain(member, **given)
-    both = retrain(member, **given, others=others.as_arrays())
-    assert alone["loss"] == both["loss"] == pytest.approx(np.log(2))
-    trained = Layers(both["coefs"], both["intercepts"], ())
+    alone = retrain(member, **settings)
+    with_others = retrain(member, **settings, others=others.as_arrays())
+    assert alone["loss"] == with_others["loss"] == pytest.approx(np.log(2))
+    trained = Layers(with_others["coefs"], with_others["intercepts"], ())
     proba = np.exp(trained.logits(np.array([[-2.0], [2.0]])))
     proba /= proba.sum(axis=1, keepdims=True)
     assert proba[0, 0] > 0.9 and proba[1, 1] > 0.9

@@ -21,13 +21,13 @@ from skgems.tuning._network import NETWORK_STRENGTHS
 def gems(estimators, **parameters):
     if "geometry" in parameters:
         parameters["geometry_hidden"] = parameters["geometry"]
-    given = {"random_state": 0}
+    defaults = {"random_state": 0}
     if parameters.get("construction_hidden") == "sampled":
         parameters["construction_hidden"] = Sampled(20)
     last = GEMSLogisticAggregator(
         intersection="consensus", construction=Sampled(20), on_empty="ignore"
     )
-    return GEMSMLPAggregator(estimators, last_layer=last, **{**given, **parameters})
+    return GEMSMLPAggregator(estimators, last_layer=last, **{**defaults, **parameters})
 
 
 def network(coefs, biases, classes=(0, 1, 2), *, activation="relu", **trainer):
@@ -73,17 +73,17 @@ class Call:
 
 @pytest.fixture
 def calls(monkeypatch):
-    own, found = vars(MLPClassifier)["partial_fit"], []
+    partial_fit_of_sklearn, noted_calls = vars(MLPClassifier)["partial_fit"], []
 
     def partial_fit(self, X, y, classes=None):
         before = deepcopy([*self.coefs_, *self.intercepts_])
-        result = own.__get__(self, type(self))(X, y, classes)
+        fitted = partial_fit_of_sklearn.__get__(self, type(self))(X, y, classes)
         after = deepcopy([*self.coefs_, *self.intercepts_])
-        found.append(Call(np.array(X), np.array(y), before, after))
-        return result
+        noted_calls.append(Call(np.array(X), np.array(y), before, after))
+        return fitted
 
     monkeypatch.setattr(MLPClassifier, "partial_fit", partial_fit)
-    return found
+    return noted_calls
 
 
 def hidden(aggregate, X):
@@ -183,8 +183,8 @@ def test_outgoing_weights_count_in_the_last_hidden_layer_only():
     X, y = rows(n_classes=4)
     nodes = np.arange(40) // 20
     with_use, without = (
-        groups(models, X, y, nodes, max_units=5, include_outgoing=given)
-        for given in (True, False)
+        groups(models, X, y, nodes, max_units=5, include_outgoing=includes_outgoing)
+        for includes_outgoing in (True, False)
     )
     assert with_use == without
 
@@ -231,9 +231,11 @@ def test_rows_without_an_output_do_not_retrain(calls):
     aggregate = gems(models, retrain_epochs=1)
     aggregate.fit(X, y, nodes=nodes)
     Z = hidden(aggregate, X)
-    for k, (call, known) in enumerate(zip(calls, [(0, 1, 2), (1, 2, 3)], strict=True)):
+    for k, (call, known_classes) in enumerate(
+        zip(calls, [(0, 1, 2), (1, 2, 3)], strict=True)
+    ):
         trained = numbers_of(call.X, Z)
-        expected = np.flatnonzero((nodes == k) & np.isin(y, known))
+        expected = np.flatnonzero((nodes == k) & np.isin(y, known_classes))
         np.testing.assert_array_equal(np.sort(trained), expected)
         # Labels are numbers of the node's own outputs.
         np.testing.assert_array_equal(call.y, y[trained] - k)
@@ -276,7 +278,7 @@ def test_retraining_is_by_the_nodes_own_settings(calls):
 # ---- fine-tuning of all layers ------------------------------------------------
 
 
-def to_tune(known=0.0):
+def to_tune(known_weight=0.0):
     """An aggregate of half of the features, and rows that are about the other half."""
     rng = np.random.RandomState(0)
     models = [random_network(k, (6, 4, 3), activation="tanh") for k in range(2)]
@@ -288,7 +290,7 @@ def to_tune(known=0.0):
     aggregate = gems(models, retrain_epochs=0, geometry="ball")
     aggregate.fit(X, np.arange(40) % 3, nodes=np.arange(40) // 20)
     X = 400 * np.random.RandomState(2).uniform(0.5, 2.0, size=(60, 6))
-    score = X @ [known, -known, 0.0, 1.0, -1.0, 1.0]
+    score = X @ [known_weight, -known_weight, 0.0, 1.0, -1.0, 1.0]
     return aggregate, X, np.digitize(score, np.quantile(score, [1 / 3, 2 / 3]))
 
 
@@ -299,12 +301,12 @@ def layers_of(aggregate):
 def test_tuning_all_layers_begins_with_tuning_the_last():
     aggregate, X, y = to_tune(0.3)
     last = deepcopy(aggregate).fine_tune(X, y, layers="last").fine_tuning_
-    found = aggregate.fine_tune(X, y).fine_tuning_
-    assert found.strengths[0] == last.strengths[0]
-    np.testing.assert_allclose(found.losses[0], last.losses[0])
+    fine_tuning = aggregate.fine_tune(X, y).fine_tuning_
+    assert fine_tuning.strengths[0] == last.strengths[0]
+    np.testing.assert_allclose(fine_tuning.losses[0], last.losses[0])
     # The rows are about features that the start does not use.
-    assert np.isfinite(found.strengths[1])
-    assert found.losses[1].min() < 0.8 * last.losses.min()
+    assert np.isfinite(fine_tuning.strengths[1])
+    assert fine_tuning.losses[1].min() < 0.8 * last.losses.min()
 
 
 def test_losses_and_confidence_are_of_rows_that_did_not_train(monkeypatch):
@@ -318,15 +320,15 @@ def test_losses_and_confidence_are_of_rows_that_did_not_train(monkeypatch):
 
     monkeypatch.setattr("skgems.tuning._network.fit_inverse_temperature", fit_and_note)
     start = deepcopy(aggregate)
-    result = aggregate.fine_tune(X, y).fine_tuning_
-    assert np.isfinite(result.strengths[1])
-    chosen = 1 + int(np.flatnonzero(NETWORK_STRENGTHS == result.strengths[1])[0])
-    logits, factor = seen[np.isfinite(result.losses[0]).sum() + chosen]
-    assert result.factor == factor
+    fine_tuning = aggregate.fine_tune(X, y).fine_tuning_
+    assert np.isfinite(fine_tuning.strengths[1])
+    chosen = 1 + int(np.flatnonzero(NETWORK_STRENGTHS == fine_tuning.strengths[1])[0])
+    logits, factor = seen[np.isfinite(fine_tuning.losses[0]).sum() + chosen]
+    assert fine_tuning.factor == factor
     losses = -log_softmax(factor * logits, axis=1)[np.arange(len(y)), y]
-    assert result.losses[1, chosen] == pytest.approx(losses.mean())
+    assert fine_tuning.losses[1, chosen] == pytest.approx(losses.mean())
     # Shuffled labels cannot be told of rows that did not train.
     noise = np.random.RandomState(0).permutation(y)
-    kept = start.fine_tune(X, noise).fine_tuning_
-    assert np.isinf(kept.strength)
-    assert np.min(kept.losses) > 0.95 * np.log(3)
+    of_noise = start.fine_tune(X, noise).fine_tuning_
+    assert np.isinf(of_noise.strength)
+    assert np.min(of_noise.losses) > 0.95 * np.log(3)

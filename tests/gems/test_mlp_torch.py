@@ -62,13 +62,15 @@ def trained(module, X, y, classes=None, epochs=30, **parameters):
     return net.partial_fit(X.astype(np.float32), y)
 
 
-def networks(data, hidden=(12,), activation="relu"):
+def networks(dataset, hidden=(12,), activation="relu"):
     """Scikit-learn's networks of the nodes, one width or a width each."""
-    widths = hidden if isinstance(hidden, list) else [hidden] * len(data.local_rows)
+    widths = hidden if isinstance(hidden, list) else [hidden] * len(dataset.local_rows)
     kind = MLPClassifier(activation=activation, solver="lbfgs", alpha=0.1, max_iter=500)
     return [
         fitted(kind.set_params(hidden_layer_sizes=width, random_state=k), X, y)
-        for k, (width, (X, y)) in enumerate(zip(widths, data.local_rows, strict=True))
+        for k, (width, (X, y)) in enumerate(
+            zip(widths, dataset.local_rows, strict=True)
+        )
     ]
 
 
@@ -80,15 +82,19 @@ def torch_version(clf, wrap=None, **parameters):
     return net_of(chain if wrap is None else wrap(chain), **parameters)
 
 
-def aggregate(data, nets, **parameters):
-    given = {"random_state": 0, "retrain_epochs": 0, **parameters}
-    return GEMSMLPAggregator(nets, **given).fit(data.X, data.y, nodes=data.nodes)
+def aggregate(dataset, nets, **parameters):
+    settings = {"random_state": 0, "retrain_epochs": 0, **parameters}
+    return GEMSMLPAggregator(nets, **settings).fit(
+        dataset.X, dataset.y, nodes=dataset.nodes
+    )
 
 
-def assert_same(one, other, data, atol=1e-6):
+def assert_same(one, other, dataset, atol=1e-6):
     np.testing.assert_array_equal(one.classes_, other.classes_)
     np.testing.assert_allclose(
-        one.predict_proba(data.X_test), other.predict_proba(data.X_test), atol=atol
+        one.predict_proba(dataset.X_test),
+        other.predict_proba(dataset.X_test),
+        atol=atol,
     )
 
 
@@ -168,59 +174,63 @@ class Residual(nn.Module):
 )
 @pytest.mark.parametrize("hidden", [(12,), (7, 6, 5)])
 def test_sklearn_and_torch_nets_of_the_same_weights_agree(wrap, parameters, hidden):
-    data = federated("overlapping")
-    locals_ = networks(data, hidden)
+    dataset = federated("overlapping")
+    locals_ = networks(dataset, hidden)
     nets = [torch_version(clf, wrap, **parameters) for clf in locals_]
     settings = {"epsilon_hidden": 0.3, "max_units": 14, "last_layer": LENIENT}
-    one = aggregate(data, locals_, **settings)
-    other = aggregate(data, nets, **settings)
-    assert_same(one, other, data)
+    one = aggregate(dataset, locals_, **settings)
+    other = aggregate(dataset, nets, **settings)
+    assert_same(one, other, dataset)
     for a, b in zip(one.coefs_, other.coefs_, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6 * np.abs(a).max())
-    assert one.score(data.X_test, data.y_test) > 0.7
+    assert one.score(dataset.X_test, dataset.y_test) > 0.7
 
 
 @pytest.mark.parametrize("activation", ["tanh", "logistic"])
 def test_other_activations(activation):
-    data = federated("overlapping")
-    locals_ = networks(data, activation=activation)
+    dataset = federated("overlapping")
+    locals_ = networks(dataset, activation=activation)
     function = {"tanh": torch.tanh, "logistic": torch.sigmoid}[activation]
     nets = [torch_version(clf, lambda chain: Loop(chain, function)) for clf in locals_]
-    agg = aggregate(data, nets)
+    agg = aggregate(dataset, nets)
     assert agg.activation_ == (activation,)
-    assert_same(aggregate(data, locals_), agg, data)
+    assert_same(aggregate(dataset, locals_), agg, dataset)
 
 
 def test_widths_may_differ():
-    data = federated("overlapping")
-    locals_ = networks(data, hidden=[(30,), (50,), (70,)])
+    dataset = federated("overlapping")
+    locals_ = networks(dataset, hidden=[(30,), (50,), (70,)])
     nets = [torch_version(locals_[0]), locals_[1], torch_version(locals_[2], Loop)]
-    agg = aggregate(data, nets, epsilon_hidden=0.2)
+    agg = aggregate(dataset, nets, epsilon_hidden=0.2)
     (report,) = agg.layer_report_
     assert report["n_in"] == 150
     assert [len(radii) for radii in report["radii"]] == [30, 50, 70]
-    assert_same(aggregate(data, locals_, epsilon_hidden=0.2), agg, data)
+    assert_same(aggregate(dataset, locals_, epsilon_hidden=0.2), agg, dataset)
 
 
 def test_a_residual_connection_is_an_error_that_names_the_node():
-    data = federated("overlapping")
-    nets = [torch_version(clf) for clf in networks(data)]
-    nets[1] = torch_version(networks(data)[1], Residual)
+    dataset = federated("overlapping")
+    nets = [torch_version(clf) for clf in networks(dataset)]
+    nets[1] = torch_version(networks(dataset)[1], Residual)
     named = list(zip(["north", "east", "south"], nets, strict=True))
     agg = GEMSMLPAggregator(named)
     with pytest.raises(TypeError, match=r"'east'.*residual connection"):
-        agg.fit(data.X, data.y, nodes=np.array(["north", "east", "south"])[data.nodes])
+        agg.fit(
+            dataset.X,
+            dataset.y,
+            nodes=np.array(["north", "east", "south"])[dataset.nodes],
+        )
 
 
 # The same net three times has the same rows three times.
 @pytest.mark.filterwarnings("ignore:nodes is not given and nodes share classes")
 def test_batch_normalisation_is_folded_in():
-    data = federated("homogeneous")
+    dataset = federated("homogeneous")
     module = nn.Sequential(
         nn.BatchNorm1d(6), nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(),
         nn.Linear(16, 10), nn.BatchNorm1d(10), nn.ReLU(), nn.Linear(10, 3),
     )  # fmt: skip
-    X, y = (np.concatenate(parts) for parts in zip(*data.local_rows, strict=True))
+    X, y = (np.concatenate(parts) for parts in zip(*dataset.local_rows, strict=True))
     net = trained(module, X, y)
     net.module_.train()
     before = state(net)
@@ -231,13 +241,13 @@ def test_batch_normalisation_is_folded_in():
         retrain_epochs=0,
         last_layer=GEMSLogisticAggregator(intersection="consensus"),
         random_state=0,
-    ).fit(data.X, data.y)
+    ).fit(dataset.X, dataset.y)
     assert_unaltered(net, before)
     assert [report["n_in"] for report in agg.layer_report_] == [48, 30]
     assert all(report["n_units"] <= report["n_in"] / 3 for report in agg.layer_report_)
-    theirs = net.forward(data.X_test.astype(np.float32)).numpy().astype(float)
+    theirs = net.forward(dataset.X_test.astype(np.float32)).numpy().astype(float)
     theirs -= theirs.mean(axis=1, keepdims=True)
-    ours = agg.decision_function(data.X_test)
+    ours = agg.decision_function(dataset.X_test)
     factor = np.sum(ours * theirs) / np.sum(theirs**2)
     assert factor > 0
     np.testing.assert_allclose(ours, factor * theirs, atol=1e-3 * np.abs(ours).max())
@@ -248,12 +258,12 @@ def test_batch_normalisation_is_folded_in():
 
 @pytest.mark.parametrize("wrap", [WithDropout, Loop])
 def test_retraining_helps_and_alters_no_net(wrap):
-    data = federated("overlapping")
-    nets = [torch_version(clf, wrap) for clf in networks(data, (6, 6))]
+    dataset = federated("overlapping")
+    nets = [torch_version(clf, wrap) for clf in networks(dataset, (6, 6))]
     before = [state(net) for net in nets]
     losses = []
     for epochs in (0, 4):
-        agg = aggregate(data, nets, retrain_epochs=epochs, **ON_FEW_UNITS)
+        agg = aggregate(dataset, nets, retrain_epochs=epochs, **ON_FEW_UNITS)
         losses.append(np.mean(agg.node_scores_["local"]))
     assert losses[1] < 0.9 * losses[0]
     for net, as_it_was in zip(nets, before, strict=True):
@@ -276,66 +286,68 @@ class Watch(skorch.callbacks.Callback):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_retraining_starts_from_own_weights_and_stays_on_the_device(device):
-    data = federated("overlapping")
+    dataset = federated("overlapping")
     nets = [
         torch_version(clf, device=device, callbacks=[Watch()])
-        for clf in networks(data, (7, 5))
+        for clf in networks(dataset, (7, 5))
     ]
     Watch.notes.clear()
     # Nothing is merged: the upper layers are the node's own, on more inputs.
     aggregate(
-        data,
+        dataset,
         nets,
         retrain_epochs=1,
         epsilon_hidden=1e-6,
         max_units=None,
         last_layer=GEMSLogisticAggregator(intersection="consensus"),
     )
-    starts = [note for what, note in Watch.notes if what == "start"]
+    starts = [note for kind, note in Watch.notes if kind == "start"]
     assert len(starts) == 6  # three nodes, two hidden layers
     for net, (weight, bias, *last) in zip(nets, starts[:3], strict=True):
-        own = [p.detach().cpu() for p in net.module_.parameters()][2:]
+        local_parameters = [p.detach().cpu() for p in net.module_.parameters()][2:]
         moving = weight[:, weight.abs().sum(dim=0) > 0]
         assert 5 <= moving.shape[1] <= 7  # units of the others count nothing
-        assert torch.cdist(moving.T, own[0].T).min(dim=1).values.max() < 1e-7
+        assert (
+            torch.cdist(moving.T, local_parameters[0].T).min(dim=1).values.max() < 1e-7
+        )
         assert weight.shape[0] == 5 and weight.shape[1] > 7
         assert len(last) == 2
-        np.testing.assert_allclose(last[0], own[2], atol=1e-7)
-        np.testing.assert_allclose(last[1], own[3], atol=1e-7)
-        np.testing.assert_allclose(bias, own[1], atol=1e-7)
-    devices = [note for what, note in Watch.notes if what == "device"]
+        np.testing.assert_allclose(last[0], local_parameters[2], atol=1e-7)
+        np.testing.assert_allclose(last[1], local_parameters[3], atol=1e-7)
+        np.testing.assert_allclose(bias, local_parameters[1], atol=1e-7)
+    devices = [note for kind, note in Watch.notes if kind == "device"]
     assert devices and all(note == {device} for note in devices)
     for net in nets:
         assert {p.device.type for p in net.module_.parameters()} == {device}
 
 
 def test_callbacks_that_save_do_not_touch_the_files_of_the_node(tmp_path):
-    data = federated("overlapping")
+    dataset = federated("overlapping")
     folder = str(tmp_path)
     saving = [
         skorch.callbacks.Checkpoint(dirname=folder, monitor=None),
         skorch.callbacks.TrainEndCheckpoint(dirname=folder),
         skorch.callbacks.LoadInitState(skorch.callbacks.Checkpoint(dirname=folder)),
     ]
-    nets = [torch_version(clf, callbacks=saving) for clf in networks(data)]
+    nets = [torch_version(clf, callbacks=saving) for clf in networks(dataset)]
     nets[0].save_params(f_params=tmp_path / "params.pt")
     files = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    agg = aggregate(data, nets, retrain_epochs=2)
+    agg = aggregate(dataset, nets, retrain_epochs=2)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == files
-    assert agg.score(data.X_test, data.y_test) > 0.7
+    assert agg.score(dataset.X_test, dataset.y_test) > 0.7
 
 
 def test_a_split_of_its_own_is_no_obstacle():
     """The net holds out rows to watch its loss, as skorch does unless told."""
-    data = federated("overlapping")
+    dataset = federated("overlapping")
     split = skorch.dataset.ValidSplit(3)
     stop = skorch.callbacks.EarlyStopping(patience=2)
     nets = [
         torch_version(clf, train_split=split, callbacks=[("stop", stop)])
-        for clf in networks(data)
+        for clf in networks(dataset)
     ]
-    agg = aggregate(data, nets, retrain_epochs=3)
-    assert agg.score(data.X_test, data.y_test) > 0.7
+    agg = aggregate(dataset, nets, retrain_epochs=3)
+    assert agg.score(dataset.X_test, dataset.y_test) > 0.7
 
 
 @pytest.mark.parametrize(
@@ -343,11 +355,13 @@ def test_a_split_of_its_own_is_no_obstacle():
     [(nn.NLLLoss, SoftmaxInside), (nn.CrossEntropyLoss, SoftmaxInside)],
 )
 def test_nets_with_softmax_inside_retrain(criterion, wrap):
-    data = federated("overlapping")
-    nets = [torch_version(c, wrap, criterion=criterion) for c in networks(data, (6, 6))]
+    dataset = federated("overlapping")
+    nets = [
+        torch_version(c, wrap, criterion=criterion) for c in networks(dataset, (6, 6))
+    ]
     losses = [
         np.mean(
-            aggregate(data, nets, retrain_epochs=n, **ON_FEW_UNITS).node_scores_[
+            aggregate(dataset, nets, retrain_epochs=n, **ON_FEW_UNITS).node_scores_[
                 "local"
             ]
         )
@@ -358,10 +372,10 @@ def test_nets_with_softmax_inside_retrain(criterion, wrap):
 
 @pytest.mark.slow
 def test_determinism_and_threads():
-    data = federated("overlapping")
-    nets = [torch_version(clf, WithDropout) for clf in networks(data)]
+    dataset = federated("overlapping")
+    nets = [torch_version(clf, WithDropout) for clf in networks(dataset)]
     first, second, threads = (
-        aggregate(data, nets, retrain_epochs=2, n_jobs=n) for n in (None, None, 3)
+        aggregate(dataset, nets, retrain_epochs=2, n_jobs=n) for n in (None, None, 3)
     )
     for other in (second, threads):
         for a, b in zip(first.coefs_, other.coefs_, strict=True):
@@ -373,42 +387,42 @@ def test_determinism_and_threads():
 
 @pytest.mark.parametrize("retrain_epochs", [0, 3])
 def test_string_labels(retrain_epochs):
-    data = federated("overlapping", strings=True)
+    dataset = federated("overlapping", strings=True)
     numbers = federated("overlapping")
     locals_ = networks(numbers)
     nets = [torch_version(clf, classes=LABELS[clf.classes_]) for clf in locals_]
-    agg = aggregate(data, nets, retrain_epochs=retrain_epochs)
+    agg = aggregate(dataset, nets, retrain_epochs=retrain_epochs)
     same = aggregate(
         numbers, [torch_version(clf) for clf in locals_], retrain_epochs=retrain_epochs
     )
     np.testing.assert_array_equal(agg.classes_, LABELS)
     np.testing.assert_array_equal(
-        agg.predict(data.X_test), LABELS[same.predict(data.X_test)]
+        agg.predict(dataset.X_test), LABELS[same.predict(dataset.X_test)]
     )
 
 
 def test_nodes_that_lack_classes_have_outputs_for_them():
     """Nets have a column for each class, and saw the labels of their rows."""
-    data = federated("disjoint")
+    dataset = federated("disjoint")
     module = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 6))
-    nets = [trained(module, X, y) for X, y in data.local_rows]
-    X_test = data.X_test.astype(np.float32)
-    alone = max(np.mean(net.predict(X_test) == data.y_test) for net in nets)
-    agg = aggregate(data, nets, retrain_epochs=3)
+    nets = [trained(module, X, y) for X, y in dataset.local_rows]
+    X_test = dataset.X_test.astype(np.float32)
+    alone = max(np.mean(net.predict(X_test) == dataset.y_test) for net in nets)
+    agg = aggregate(dataset, nets, retrain_epochs=3)
     np.testing.assert_array_equal(agg.classes_, np.arange(6))
-    assert agg.score(data.X_test, data.y_test) > alone + 0.4
+    assert agg.score(dataset.X_test, dataset.y_test) > alone + 0.4
 
 
 @pytest.mark.parametrize("sigmoid", [False, True])
 @pytest.mark.parametrize("retrain_epochs", [0, 5])
 def test_binary_nets(sigmoid, retrain_epochs):
-    data = federated("binary")
+    dataset = federated("binary")
     module = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
     criterion = nn.BCEWithLogitsLoss
     if sigmoid:
         module, criterion = nn.Sequential(module, nn.Sigmoid()), nn.BCELoss
     nets = []
-    for X, y in data.local_rows:
+    for X, y in dataset.local_rows:
         torch.manual_seed(0)
         net = net_of(
             copy.deepcopy(module),
@@ -418,58 +432,60 @@ def test_binary_nets(sigmoid, retrain_epochs):
         )
         nets.append(net.partial_fit(X.astype(np.float32), y.astype(np.float32)))
     before = [state(net) for net in nets]
-    agg = aggregate(data, nets, retrain_epochs=retrain_epochs)
-    assert agg.score(data.X_test, data.y_test) > 0.95
+    agg = aggregate(dataset, nets, retrain_epochs=retrain_epochs)
+    assert agg.score(dataset.X_test, dataset.y_test) > 0.95
     assert agg.coefs_[-1].shape[1] == 1
     for net, as_it_was in zip(nets, before, strict=True):
         assert_unaltered(net, as_it_was)
 
 
 def test_nets_in_pipelines():
-    data = federated("overlapping")
-    locals_ = networks(data)
+    dataset = federated("overlapping")
+    locals_ = networks(dataset)
     pipes = []
-    for clf, (X, _) in zip(locals_, data.local_rows, strict=True):
+    for clf, (X, _) in zip(locals_, dataset.local_rows, strict=True):
         scaler = StandardScaler().fit(X)
         pipe = make_pipeline(scaler, torch_version(clf))
         inner = copy.deepcopy(clf)
         pipes.append((pipe, make_pipeline(scaler, inner)))
-    one, other = (aggregate(data, [p[i] for p in pipes]) for i in range(2))
-    assert_same(one, other, data)
-    retrained = aggregate(data, [p[0] for p in pipes], retrain_epochs=2)
-    assert np.isfinite(retrained.decision_function(data.X_test)).all()
+    one, other = (aggregate(dataset, [p[i] for p in pipes]) for i in range(2))
+    assert_same(one, other, dataset)
+    retrained = aggregate(dataset, [p[0] for p in pipes], retrain_epochs=2)
+    assert np.isfinite(retrained.decision_function(dataset.X_test)).all()
 
 
 @pytest.mark.parametrize("hidden", [(12,), (7, 6, 5)])
 def test_the_aggregate_is_pickled_and_leaves_torch(hidden):
-    data = federated("overlapping")
-    nets = [torch_version(clf) for clf in networks(data, hidden)]
-    agg = aggregate(data, nets, retrain_epochs=1)
+    dataset = federated("overlapping")
+    nets = [torch_version(clf) for clf in networks(dataset, hidden)]
+    agg = aggregate(dataset, nets, retrain_epochs=1)
     again = pickle.loads(pickle.dumps(agg))
     np.testing.assert_array_equal(
-        agg.predict_proba(data.X_test), again.predict_proba(data.X_test)
+        agg.predict_proba(dataset.X_test), again.predict_proba(dataset.X_test)
     )
     plain = agg.to_estimator()
     np.testing.assert_allclose(
-        plain.predict_proba(data.X_test), agg.predict_proba(data.X_test), atol=1e-6
+        plain.predict_proba(dataset.X_test),
+        agg.predict_proba(dataset.X_test),
+        atol=1e-6,
     )
     with torch.no_grad():
-        logits = agg.to_module()(torch.tensor(data.X_test))
+        logits = agg.to_module()(torch.tensor(dataset.X_test))
     np.testing.assert_allclose(
-        torch.softmax(logits, dim=-1), agg.predict_proba(data.X_test), atol=1e-6
+        torch.softmax(logits, dim=-1), agg.predict_proba(dataset.X_test), atol=1e-6
     )
 
 
 def test_untrained_nets_are_trained_on_the_rows_of_their_nodes():
-    data = federated("overlapping")
+    dataset = federated("overlapping")
     module = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 6))
     net = skorch.NeuralNetClassifier(
         module, criterion=nn.CrossEntropyLoss, optimizer=torch.optim.Adam, lr=0.01,
         max_epochs=30, batch_size=32, train_split=None, verbose=0,
     )  # fmt: skip
     agg = GEMSMLPAggregator([net] * 3, random_state=0, retrain_epochs=1)
-    agg.fit(data.X.astype(np.float32), data.y, nodes=data.nodes)
-    assert agg.score(data.X_test, data.y_test) > 0.7
+    agg.fit(dataset.X.astype(np.float32), dataset.y, nodes=dataset.nodes)
+    assert agg.score(dataset.X_test, dataset.y_test) > 0.7
     assert not hasattr(net, "module_")
 
 
@@ -491,65 +507,69 @@ class BatchNormed(nn.Module):
 @pytest.mark.parametrize("wrap", [SoftmaxInside, BatchNormed])
 @pytest.mark.parametrize("hidden", [(12,), (10, 9)])
 def test_nets_with_a_softmax_under_cross_entropy_predict_as_they_do(wrap, hidden):
-    data = federated("overlapping")
-    net = torch_version(networks(data, hidden)[0], wrap)
-    labels = net.classes_[net.predict_proba(data.X_test.copy()).argmax(axis=1)]
+    dataset = federated("overlapping")
+    net = torch_version(networks(dataset, hidden)[0], wrap)
+    labels = net.classes_[net.predict_proba(dataset.X_test.copy()).argmax(axis=1)]
     with torch.no_grad():
-        proba = net.module_.eval()(torch.tensor(data.X_test)).numpy()
+        proba = net.module_.eval()(torch.tensor(dataset.X_test)).numpy()
     np.testing.assert_array_equal(
         labels, net.classes_[proba.argmax(axis=1)]
     )  # skorch's second softmax changes probabilities only
-    assert net.predict_proba(data.X_test.copy()).max() < 0.6 < proba.max()
+    assert net.predict_proba(dataset.X_test.copy()).max() < 0.6 < proba.max()
     for agg in (
         PFNMAggregator([net]).fit(),
         PFNMAggregator([net] * 3, random_state=0).fit(),
         ModelAveragingAggregator([net, net]).fit(),
         ModelAveragingAggregator([net, net], align="permutation").fit(),
     ):
-        np.testing.assert_array_equal(agg.predict(data.X_test), labels)
-        np.testing.assert_allclose(agg.predict_proba(data.X_test), proba, atol=1e-6)
+        np.testing.assert_array_equal(agg.predict(dataset.X_test), labels)
+        np.testing.assert_allclose(agg.predict_proba(dataset.X_test), proba, atol=1e-6)
         plain = agg.to_estimator()
-        np.testing.assert_allclose(plain.predict_proba(data.X_test), proba, atol=1e-6)
-    nets = [torch_version(clf, wrap) for clf in networks(data, hidden)]
-    agg = aggregate(data, nets, last_layer=LENIENT)
-    plain = aggregate(data, networks(data, hidden), last_layer=LENIENT)
-    assert_same(plain, agg, data, atol=1e-4)
-    assert agg.score(data.X_test, data.y_test) > 0.7
-    owned = np.isin(data.y, net.classes_) & (data.nodes == 0)
-    single = GEMSMLPAggregator([net], random_state=0).fit(data.X[owned], data.y[owned])
-    own = net.classes_[net.predict_proba(data.X[owned]).argmax(axis=1)]
-    assert np.mean(single.predict(data.X[owned]) == own) > 0.95
+        np.testing.assert_allclose(
+            plain.predict_proba(dataset.X_test), proba, atol=1e-6
+        )
+    nets = [torch_version(clf, wrap) for clf in networks(dataset, hidden)]
+    agg = aggregate(dataset, nets, last_layer=LENIENT)
+    plain = aggregate(dataset, networks(dataset, hidden), last_layer=LENIENT)
+    assert_same(plain, agg, dataset, atol=1e-4)
+    assert agg.score(dataset.X_test, dataset.y_test) > 0.7
+    owned = np.isin(dataset.y, net.classes_) & (dataset.nodes == 0)
+    single = GEMSMLPAggregator([net], random_state=0).fit(
+        dataset.X[owned], dataset.y[owned]
+    )
+    local_labels = net.classes_[net.predict_proba(dataset.X[owned]).argmax(axis=1)]
+    assert np.mean(single.predict(dataset.X[owned]) == local_labels) > 0.95
 
 
 def test_rounds_and_retraining_keep_the_softmax_that_the_loss_sees():
-    data = federated("overlapping")
+    dataset = federated("overlapping")
     nets = [
         torch_version(
             clf, BatchNormed, lr=10.0, optimizer=torch.optim.SGD, batch_size=-1
         )
-        for clf in networks(data)
+        for clf in networks(dataset)
     ]
     for net in nets:
         net.module_.eval()
     agg = PFNMAggregator(nets[:1], n_rounds=2, n_epochs=3, random_state=0)
-    agg.fit(data.X[data.nodes == 0], data.y[data.nodes == 0])
+    agg.fit(dataset.X[dataset.nodes == 0], dataset.y[dataset.nodes == 0])
     # As its own trainer does, from the weights that it reads.
     network = read_network(nets[0])
     chain = torch_version(
         nets[0], SoftmaxInside, lr=1.0, optimizer=torch.optim.SGD, batch_size=-1
     )
-    columns = np.searchsorted(network.classes, data.y[data.nodes == 0])
+    columns = np.searchsorted(network.classes, dataset.y[dataset.nodes == 0])
     chain.max_epochs = 3
-    chain.partial_fit(data.X[data.nodes == 0], columns)
+    chain.partial_fit(dataset.X[dataset.nodes == 0], columns)
     with torch.no_grad():
-        expected = chain.module_.eval()(torch.tensor(data.X_test)).numpy()
-    np.testing.assert_allclose(agg.predict_proba(data.X_test), expected, atol=1e-6)
+        expected = chain.module_.eval()(torch.tensor(dataset.X_test)).numpy()
+    np.testing.assert_allclose(agg.predict_proba(dataset.X_test), expected, atol=1e-6)
 
 
 def test_class_weights_of_a_loss_are_known():
     weights = torch.tensor([1.0, 2.0, 3.0])
     weighted = net_of(nn.Linear(4, 3), criterion__weight=weights)
     assert class_weight_of(weighted) == [[0, 0.5], [1, 1.0], [2, 1.5]]
-    alike = net_of(nn.Linear(4, 3), criterion__weight=torch.ones(3))
-    assert class_weight_of(alike) is None
+    equal_weights = net_of(nn.Linear(4, 3), criterion__weight=torch.ones(3))
+    assert class_weight_of(equal_weights) is None
     assert class_weight_of(net_of(nn.Linear(4, 3))) is None

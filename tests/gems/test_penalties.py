@@ -104,11 +104,11 @@ def test_another_C_makes_another_model():
 
 @pytest.mark.parametrize("C", [0.02, 20.0])
 def test_messages_lead_to_the_pooled_model_of_the_same_C(C):
-    given, one, many = (
+    of_other_C, one, many = (
         fit(LogisticRegression(C=C, tol=1e-8), C=other_C, n_rounds=n_rounds)
         for other_C, n_rounds in ((1.0, 25), ("members", 1), ("members", 25))
     )
-    slopes = [slope_of_all(agg, C) for agg in (given, one, many)]
+    slopes = [slope_of_all(agg, C) for agg in (of_other_C, one, many)]
     assert slopes[2] < slopes[0] / 20 and slopes[2] < slopes[1]
 
 
@@ -154,10 +154,10 @@ def test_strengths_of_other_losses_are_those_of_a_log_loss_that_shrinks_alike(
 def test_labels_are_nearer_to_those_of_the_pooled_model_of_the_kind(classifier):
     X, y, _ = rows()
     labels = clone(classifier).fit(X, y).predict(X)
-    alike, default = (
+    agreement, agreement_of_default = (
         np.mean(fit(classifier, C=C).predict(X) == labels) for C in ("members", 1.0)
     )
-    assert alike > default + 0.1
+    assert agreement > agreement_of_default + 0.1
 
 
 @pytest.mark.parametrize("classifier", [Perceptron(), LinearDiscriminantAnalysis()])
@@ -187,8 +187,8 @@ def test_files_whose_intersection_has_no_penalty_warn_of_none():
     """Their moments make a likelihood, which fits a factor on logits and no more."""
     agg = GEMSLogisticAggregator(intersection="consensus", random_state=0)
     classifiers = [LogisticRegression(C=C) for C in (0.1, 1.0, 10.0)]
-    told = summaries(agg, *classifiers, space=True)
-    assert clone(agg).set_params(estimators=told).fit().C_ is None
+    sent = summaries(agg, *classifiers, space=True)
+    assert clone(agg).set_params(estimators=sent).fit().C_ is None
 
 
 # Where training ends says nothing here, and differs between processors.
@@ -268,10 +268,10 @@ def test_kinds_at_their_defaults_are_no_disagreement():
 def test_nodes_that_say_nothing_do_not_count():
     X, y, nodes = rows()
     y = np.where(nodes == "bern", 0, y)
-    known = nodes == "paris"
+    of_paris = nodes == "paris"
     models = [
         ("lyon", None),
-        ("paris", LogisticRegression(C=5.0).fit(X[known], y[known])),
+        ("paris", LogisticRegression(C=5.0).fit(X[of_paris], y[of_paris])),
         ("bern", DummyClassifier().fit(X[nodes == "bern"], y[nodes == "bern"])),
     ]
     agg = GEMSLogisticAggregator(models, random_state=0).fit(X, y, nodes=nodes)
@@ -292,7 +292,7 @@ def node_penalty(name, n_rows, **strength):
 
 def agreed_C(*nodes):
     """C on rows of all nodes; rows of one node dealt over three change nothing."""
-    found = set()
+    strengths = set()
     for several in (
         nodes,
         nodes[::-1],
@@ -306,9 +306,9 @@ def agreed_C(*nodes):
             n_features=2,
             warns=False,
         )
-        found.add(agreed.C)
-    assert len(found) == 1
-    return found.pop()
+        strengths.add(agreed.C)
+    assert len(strengths) == 1
+    return strengths.pop()
 
 
 def dealt(node):
@@ -440,20 +440,20 @@ def test_rows_fewer_than_features_without_an_intercept(sparse):
     rng = np.random.default_rng(1)
     wide = (rng.random((len(y), 800)) < 0.01).astype(float)
     wide[np.arange(len(y)), 3 * y] += 1.0
-    few = np.arange(len(y)) % 4 == 0
+    is_kept = np.arange(len(y)) % 4 == 0
     X = csr_matrix(wide) if sparse else wide
     models = [
-        (name, clone(LEVEL).fit(X[own], y[own]))
+        (name, clone(LEVEL).fit(X[of_node], y[of_node]))
         for name in NAMES
-        for own in [np.flatnonzero(few & (nodes == name))]
+        for of_node in [np.flatnonzero(is_kept & (nodes == name))]
     ]
     agg = GEMSLogisticAggregator(models, random_state=0, n_rounds=25)
-    agg.fit(X[few], y[few], nodes=nodes[few])
+    agg.fit(X[is_kept], y[is_kept], nodes=nodes[is_kept])
     assert agg.likelihood_.span is not None
     np.testing.assert_allclose(agg.intercept_, 0.0, atol=1e-9)
-    pooled = clone(LEVEL).fit(X[few], y[few])
+    pooled = clone(LEVEL).fit(X[is_kept], y[is_kept])
     np.testing.assert_allclose(
-        agg.predict_proba(X[few]), pooled.predict_proba(X[few]), atol=0.02
+        agg.predict_proba(X[is_kept]), pooled.predict_proba(X[is_kept]), atol=0.02
     )
 
 
@@ -583,26 +583,26 @@ def test_channels_and_exchanges_have_the_bits_of_rows(tmp_path):
 )
 def test_a_region_says_what_its_nodes_say(classifier, penalty):
     agg = GEMSLogisticAggregator(random_state=0)
-    told = summaries(agg, classifier)
-    region = agg.merge_summaries(told[:2], name="north")
+    sent = summaries(agg, classifier)
+    region = agg.merge_summaries(sent[:2], name="north")
     content = region.message.content["answers"]["0"]["reply"]
     assert content["penalty"] == {**penalty, "fit_intercept": True}
-    whole, parts = (
+    of_nodes, with_region = (
         clone(agg).set_params(estimators=estimators).fit()
-        for estimators in (told, [region, told[2]])
+        for estimators in (sent, [region, sent[2]])
     )
-    assert parts.C_ == pytest.approx(whole.C_)
+    assert with_region.C_ == pytest.approx(of_nodes.C_)
 
 
 def test_a_region_warns_of_its_nodes_and_hands_on_their_median():
     agg = GEMSLogisticAggregator(random_state=0)
-    told = summaries(agg, *[LogisticRegression(C=C) for C in (10.0, 0.1, 10.0)])
+    sent = summaries(agg, *[LogisticRegression(C=C) for C in (10.0, 0.1, 10.0)])
     with pytest.warns(PenaltyWarning, match="'paris'; C=10 at node 'lyon'"):
-        region = agg.merge_summaries(told[:2], name="north")
-    assert clone(agg).set_params(estimators=[region, told[2]]).fit().C_ == 10.0
+        region = agg.merge_summaries(sent[:2], name="north")
+    assert clone(agg).set_params(estimators=[region, sent[2]]).fit().C_ == 10.0
     # Where the server will have its own, the region's members still speak.
-    given = clone(agg).set_params(C=2.0).merge_summaries(told[1:], name="south")
-    content = given.message.content["answers"]["0"]["reply"]
+    south = clone(agg).set_params(C=2.0).merge_summaries(sent[1:], name="south")
+    content = south.message.content["answers"]["0"]["reply"]
     assert content["penalty"]["C"] in (0.1, 10.0)
 
 
@@ -610,12 +610,14 @@ def test_a_region_warns_of_its_nodes_and_hands_on_their_median():
 def test_a_region_without_an_intercept(scales):
     classifier = make_pipeline(StandardScaler(), LEVEL) if scales else LEVEL
     agg = GEMSLogisticAggregator(random_state=0, n_components=1)
-    told = summaries(agg, classifier)
-    region = agg.merge_summaries(told[:2], name="north")
-    found = clone(agg).set_params(estimators=[region, told[2]]).fit()
+    sent = summaries(agg, classifier)
+    region = agg.merge_summaries(sent[:2], name="north")
+    agg_of_region = clone(agg).set_params(estimators=[region, sent[2]]).fit()
     X = rows()[0]
     zero = X.mean(axis=0) if scales else np.zeros(X.shape[1])
-    np.testing.assert_allclose(found.coef_ @ zero + found.intercept_, 0.0, atol=1e-8)
+    np.testing.assert_allclose(
+        agg_of_region.coef_ @ zero + agg_of_region.intercept_, 0.0, atol=1e-8
+    )
 
 
 def test_forgetting_a_node_forgets_its_penalty():
@@ -635,7 +637,7 @@ def test_forgetting_a_node_forgets_its_penalty():
 # ---- what a node may say -------------------------------------------------------
 
 
-def said(**changes):
+def reply_with_penalty(**changes):
     """Request, reply and description of a node, with something else in its penalty."""
     summary = summaries(GEMSLogisticAggregator(random_state=0), LogisticRegression())[0]
     content = summary.message.content
@@ -651,7 +653,7 @@ def said(**changes):
 @pytest.mark.filterwarnings("ignore:The aggregate fits the rows of some nodes badly")
 @pytest.mark.parametrize("C", [1e-25, 1e25])
 def test_extreme_strengths_are_taken(C):
-    check_reply(*said(C=C))
+    check_reply(*reply_with_penalty(C=C))
     agg = fit(LogisticRegression(), C=C)
     assert np.isfinite(agg.coef_).all() and np.isfinite(agg.intercept_).all()
 
@@ -675,11 +677,11 @@ def test_extreme_strengths_are_taken(C):
 )
 def test_penalties_that_are_none_are_refused(changes, words):
     with pytest.raises((ValueError, TypeError), match=words):
-        check_reply(*said(**changes))
+        check_reply(*reply_with_penalty(**changes))
 
 
 def test_a_penalty_that_nobody_asked_for_or_can_have_is_refused():
-    request, reply, described = said()
+    request, reply, described = reply_with_penalty()
     silent = {**request.content, "penalty": False}
     with pytest.raises(ValueError, match="penalty was not asked for"):
         check_reply(Message.of("moments", **silent), reply, described)

@@ -43,9 +43,9 @@ def summaries(model, agg, **options):
 
 def moments_of(summary):
     (answer,) = (
-        own
-        for own in summary.message.content["answers"].values()
-        if own["task"] == "moments"
+        record
+        for record in summary.message.content["answers"].values()
+        if record["task"] == "moments"
     )
     return ClassMoments.from_arrays(answer["reply"]["moments"])
 
@@ -53,19 +53,21 @@ def moments_of(summary):
 @pytest.mark.parametrize("moments", ["class", "shared", "diagonal"])
 def test_a_region_tells_the_sums_of_its_nodes(moments):
     agg = GEMSLogisticAggregator(moments=moments, random_state=0)
-    told = summaries(LogisticRegression(), agg)
-    region = agg.merge_summaries(told, name="region")
-    own = moments_of(region).by_class()
+    sent = summaries(LogisticRegression(), agg)
+    region = agg.merge_summaries(sent, name="region")
+    of_region = moments_of(region).by_class()
     renamed = []
-    for summary in told:
+    for summary in sent:
         columns = np.searchsorted(CLASSES, summary.row_counts["labels"])
         renamed.append(moments_of(summary).renamed(columns))
-    whole = merge_moments(renamed).by_class().about(own.origin)
-    order = np.argsort(whole.columns)
-    np.testing.assert_array_equal(own.columns, whole.columns[order])
-    np.testing.assert_allclose(own.counts, whole.counts[order])
-    np.testing.assert_allclose(own.means, whole.means[order], atol=1e-12)
-    np.testing.assert_allclose(own.scatter, whole.scatter, rtol=1e-9, atol=1e-9)
+    of_nodes = merge_moments(renamed).by_class().about(of_region.origin)
+    order = np.argsort(of_nodes.columns)
+    np.testing.assert_array_equal(of_region.columns, of_nodes.columns[order])
+    np.testing.assert_allclose(of_region.counts, of_nodes.counts[order])
+    np.testing.assert_allclose(of_region.means, of_nodes.means[order], atol=1e-12)
+    np.testing.assert_allclose(
+        of_region.scatter, of_nodes.scatter, rtol=1e-9, atol=1e-9
+    )
     X, y, nodes = rows()
     assert region.name == "region" and region.n_rows == len(y)
     assert region.row_counts["labels"] == CLASSES
@@ -81,37 +83,37 @@ def test_a_region_tells_the_sums_of_its_nodes(moments):
 )
 def test_models_of_sums_are_those_of_all_nodes_however_merged(model):
     agg = GEMSLogisticAggregator(random_state=0)
-    told = summaries(model, agg)
-    flat = clone(agg).set_params(estimators=told).fit()
-    one = agg.merge_summaries(told[:2], name="one")
-    two = agg.merge_summaries([*told[2:5]], name="two")
-    both = agg.merge_summaries([one, two], name="both")
+    sent = summaries(model, agg)
+    flat = clone(agg).set_params(estimators=sent).fit()
+    one = agg.merge_summaries(sent[:2], name="one")
+    two = agg.merge_summaries([*sent[2:5]], name="two")
+    of_both = agg.merge_summaries([one, two], name="both")
     X, y, _ = rows()
-    for given in ([one, two, told[5]], [both, told[5]]):
-        found = clone(agg).set_params(estimators=given).fit()
-        assert found.exact_ and flat.exact_
-        np.testing.assert_allclose(found.coef_, flat.coef_, rtol=1e-8, atol=1e-10)
-        np.testing.assert_allclose(found.intercept_, flat.intercept_, rtol=1e-8)
+    for members in ([one, two, sent[5]], [of_both, sent[5]]):
+        merged = clone(agg).set_params(estimators=members).fit()
+        assert merged.exact_ and flat.exact_
+        np.testing.assert_allclose(merged.coef_, flat.coef_, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(merged.intercept_, flat.intercept_, rtol=1e-8)
     pooled = clone(model).fit(X, y)
     np.testing.assert_allclose(flat.predict(X) == y, pooled.predict(X) == y)
 
 
 def test_corrections_of_gradients_are_summed():
     agg = GEMSLogisticAggregator(random_state=0)
-    told = summaries(LogisticRegression(C=0.01), agg)
+    sent = summaries(LogisticRegression(C=0.01), agg)
     X, y, _ = rows(2000, seed=1)
-    flat = clone(agg).set_params(estimators=told).fit()
+    flat = clone(agg).set_params(estimators=sent).fit()
     regions = [
-        agg.merge_summaries(told[:3], name="one"),
-        agg.merge_summaries(told[3:], name="two"),
+        agg.merge_summaries(sent[:3], name="one"),
+        agg.merge_summaries(sent[3:], name="two"),
     ]
-    found = clone(agg).set_params(estimators=regions).fit()
-    moves = np.abs(found.predict_proba(X) - flat.predict_proba(X))
+    merged = clone(agg).set_params(estimators=regions).fit()
+    moves = np.abs(merged.predict_proba(X) - flat.predict_proba(X))
     assert 0 < moves.mean() < 0.02
-    scores = [agg.score(X, y) for agg in (found, flat)]
+    scores = [agg.score(X, y) for agg in (merged, flat)]
     assert scores[0] > scores[1] - 0.01
     # One region of all nodes has corrected against the same moments.
-    alone = agg.merge_summaries(told, name="all")
+    alone = agg.merge_summaries(sent, name="all")
     same = clone(agg).set_params(estimators=[alone]).fit()
     np.testing.assert_allclose(same.predict_proba(X), flat.predict_proba(X), atol=1e-3)
     # Without what they say of gradients it would be another model.
@@ -121,13 +123,13 @@ def test_corrections_of_gradients_are_summed():
 
 def test_a_region_is_a_file_as_any_other(tmp_path):
     agg = GEMSLogisticAggregator(random_state=0)
-    told = summaries(LogisticRegression(), agg)
-    region = agg.merge_summaries(told, name="region")
+    sent = summaries(LogisticRegression(), agg)
+    region = agg.merge_summaries(sent, name="region")
     region.save(tmp_path / "region")
     again = Summary.load(tmp_path / "region")
     one, other = (
-        clone(agg).set_params(estimators=[own]).fit().coef_
-        for own in (region, tmp_path / "region")
+        clone(agg).set_params(estimators=[estimator]).fit().coef_
+        for estimator in (region, tmp_path / "region")
     )
     assert again.name == "region"
     assert np.array_equal(one, other)
@@ -135,16 +137,16 @@ def test_a_region_is_a_file_as_any_other(tmp_path):
 
 def test_what_cannot_be_merged():
     agg = GEMSLogisticAggregator(random_state=0)
-    told = summaries(LogisticRegression(), agg)
+    sent = summaries(LogisticRegression(), agg)
     with pytest.raises(ValueError, match="intersection='likelihood'"):
-        clone(agg).set_params(intersection="consensus").merge_summaries(told, name="x")
+        clone(agg).set_params(intersection="consensus").merge_summaries(sent, name="x")
     with pytest.raises(ValueError, match="node_weight="):
-        clone(agg).set_params(node_weight=[1.0] * 6).merge_summaries(told, name="x")
+        clone(agg).set_params(node_weight=[1.0] * 6).merge_summaries(sent, name="x")
     with pytest.raises(ValueError, match="n_rounds=2 asks nodes more than once"):
-        clone(agg).set_params(n_rounds=2).merge_summaries(told, name="x")
+        clone(agg).set_params(n_rounds=2).merge_summaries(sent, name="x")
     with pytest.raises(ValueError, match="'node 0' was summarized with moments"):
-        clone(agg).set_params(moments="shared").merge_summaries(told, name="x")
-    region = agg.merge_summaries(told, name="region")
+        clone(agg).set_params(moments="shared").merge_summaries(sent, name="x")
+    region = agg.merge_summaries(sent, name="region")
     with pytest.raises(ValueError, match=r"\['region'\] have no good-enough"):
         clone(agg).set_params(estimators=[region], epsilon=0.5).fit()
 
@@ -206,9 +208,9 @@ def test_groups_are_of_so_many_bytes_at_most(paths, monkeypatch):
 def test_each_node_stays_where_something_is_asked_of_it(paths, settings, monkeypatch):
     expected = grouped(paths, **settings).fit()
     monkeypatch.setattr(_regions, "GROUP", 4)
-    found = grouped(paths, **settings).fit()
-    assert found.node_names_ == expected.node_names_ == [p.name for p in paths]
-    assert np.array_equal(found.coef_, expected.coef_)
+    agg = grouped(paths, **settings).fit()
+    assert agg.node_names_ == expected.node_names_ == [p.name for p in paths]
+    assert np.array_equal(agg.coef_, expected.coef_)
 
 
 def test_rows_beside_many_files(paths, monkeypatch):
@@ -216,9 +218,9 @@ def test_rows_beside_many_files(paths, monkeypatch):
     monkeypatch.setattr(_regions, "GROUP", 4)
     assert len(grouped(paths).fit(X, y).node_names_) == 2
     named = np.array([f"node {k}" for k in nodes])
-    found = grouped(paths).fit(X, y, nodes=named)
-    assert len(found.node_names_) == N_NODES
-    assert np.isfinite(found.node_scores_["aggregate"]).all()
+    agg = grouped(paths).fit(X, y, nodes=named)
+    assert len(agg.node_names_) == N_NODES
+    assert np.isfinite(agg.node_scores_["aggregate"]).all()
 
 
 def test_two_of_many_files_with_one_name(paths, monkeypatch):

@@ -12,7 +12,7 @@ from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.federation import _channel as channel_module
-from skgems.gems._stage import _of_all_classes
+from skgems.gems._stage import with_all_classes
 from skgems.local import clear_cache, node_space
 from skgems.networks import linear_logits
 from skgems.spaces import (
@@ -32,13 +32,13 @@ ONE = np.array([False, True, False, False, False, False])
 ALL = np.ones(6, dtype=bool)
 
 
-def node(known, seed=0):
+def node(known_classes, seed=0):
     """Rows, labels and a model of the classes that are known."""
     rng = np.random.RandomState(seed)
     X = rng.normal(size=(60, 3)) + 2.0
-    W = np.where(known, rng.normal(size=(4, 6)), 0.0)
+    W = np.where(known_classes, rng.normal(size=(4, 6)), 0.0)
     logits = linear_logits(X, W) + 0.5 * rng.normal(size=(60, 6))
-    return X, np.where(known, logits, -np.inf).argmax(axis=1), W
+    return X, np.where(known_classes, logits, -np.inf).argmax(axis=1), W
 
 
 class Silent(Geometry):
@@ -51,28 +51,34 @@ class Silent(Geometry):
         return GramMetric(moments.covariance + np.eye(3), moments.mean)
 
 
-def both(known, geometry, criterion, construction, scale_logits=True):
-    """Of all classes at once, and by way of the node's own."""
-    X, y, W = node(known)
+def profiles(known_classes, geometry, criterion, construction, scale_logits=True):
+    """The spaces of a node: of all classes at once, as it sends them, and extended.
+
+    What it sends is of its own classes and the number of others; the server extends
+    that to all classes, which is to be the first.
+    """
+    X, y, W = node(known_classes)
     options = {
         "geometry": geometry,
         "criterion": criterion,
         "construction": construction,
         "n_directions": 50,
     }
-    center, scale = on_one_scale(W, known, X) if scale_logits else (W, 1.0)
-    whole = profile_space(X, y, center, known, scale=scale, random_state=3, **options)
-    n_others = int((~known).sum())
-    told = node_space(
-        W[:, known],
+    center, scale = on_one_scale(W, known_classes, X) if scale_logits else (W, 1.0)
+    of_all = profile_space(
+        X, y, center, known_classes, scale=scale, random_state=3, **options
+    )
+    n_others = int((~known_classes).sum())
+    of_node = node_space(
+        W[:, known_classes],
         X,
-        np.searchsorted(np.flatnonzero(known), y),
+        np.searchsorted(np.flatnonzero(known_classes), y),
         n_others=n_others if criterion.counts_classes else min(n_others, 1),
         scale_logits=scale_logits,
         seed=3,
         **options,
     )
-    return whole, told, _of_all_classes(told, known)
+    return of_all, of_node, with_all_classes(of_node, known_classes)
 
 
 def same_radii(one, other, rtol=1e-9):
@@ -83,45 +89,47 @@ def same_radii(one, other, rtol=1e-9):
             )
 
 
-@pytest.mark.parametrize("known", [KNOWN, ONE, ALL])
+@pytest.mark.parametrize("known_classes", [KNOWN, ONE, ALL])
 @pytest.mark.parametrize("geometry", [Gram(), Ellipsoid(), Ball(), Silent()])
 @pytest.mark.parametrize("criterion", [Accuracy(), LogLoss()])
 @pytest.mark.parametrize("scale_logits", [True, False])
 def test_certified_spaces_are_those_of_all_classes(
-    known, geometry, criterion, scale_logits
+    known_classes, geometry, criterion, scale_logits
 ):
-    whole, _, found = both(known, geometry, criterion, "certified", scale_logits)
-    same_radii(whole, found)
-    np.testing.assert_allclose(found.center, whole.center, atol=1e-12)
-    assert found.scale == whole.scale
-    if whole.outputs is None:
-        assert found.outputs is None
+    of_all, _, extended = profiles(
+        known_classes, geometry, criterion, "certified", scale_logits
+    )
+    same_radii(of_all, extended)
+    np.testing.assert_allclose(extended.center, of_all.center, atol=1e-12)
+    assert extended.scale == of_all.scale
+    if of_all.outputs is None:
+        assert extended.outputs is None
     else:
-        np.testing.assert_array_equal(found.outputs, whole.outputs)
-    step = np.random.RandomState(1).normal(size=whole.center.shape)
+        np.testing.assert_array_equal(extended.outputs, of_all.outputs)
+    step = np.random.RandomState(1).normal(size=of_all.center.shape)
     np.testing.assert_allclose(
-        found.metric.squared_norm(step), whole.metric.squared_norm(step)
+        extended.metric.squared_norm(step), of_all.metric.squared_norm(step)
     )
 
 
-@pytest.mark.parametrize("known", [KNOWN, ONE, ALL])
+@pytest.mark.parametrize("known_classes", [KNOWN, ONE, ALL])
 @pytest.mark.parametrize("criterion", [Accuracy(), LogLoss()])
 @pytest.mark.parametrize("geometry", [Gram(), Ellipsoid(), Ball()])
-def test_sampled_spaces(known, criterion, geometry):
-    whole, _, found = both(known, geometry, criterion, "sampled")
-    if not isinstance(geometry, Gram) or known.all():
-        same_radii(whole, found)
+def test_sampled_spaces(known_classes, criterion, geometry):
+    of_all, _, extended = profiles(known_classes, geometry, criterion, "sampled")
+    if not isinstance(geometry, Gram) or known_classes.all():
+        same_radii(of_all, extended)
         return
     # Rays are others, and of five classes never seen, or three, one may be left, which
     # is not lost to as often.
-    assert found.score == pytest.approx(whole.score, rel=1e-12)
-    epsilon = criterion.auto_epsilon(whole.score)
-    one, other = (each.space(epsilon, 1e4).radius for each in (whole, found))
+    assert extended.score == pytest.approx(of_all.score, rel=1e-12)
+    epsilon = criterion.auto_epsilon(of_all.score)
+    one, other = (each.space(epsilon, 1e4).radius for each in (of_all, extended))
     assert one != other and other == pytest.approx(one, rel=0.35)
 
 
 @pytest.mark.parametrize(
-    ("known", "geometry", "n_told"),
+    ("known_classes", "geometry", "n_told"),
     [
         (KNOWN, Gram(), 4),
         (ALL, Gram(), 6),
@@ -134,10 +142,10 @@ def test_sampled_spaces(known, criterion, geometry):
 )
 @pytest.mark.parametrize("criterion", [Accuracy(), LogLoss()])
 def test_one_stands_for_all_others_where_anything_is_said_of_them(
-    known, geometry, n_told, criterion
+    known_classes, geometry, n_told, criterion
 ):
-    _, told, _ = both(known, geometry, criterion, "sampled")
-    assert told.center.shape == (4, n_told)
+    _, of_node, _ = profiles(known_classes, geometry, criterion, "sampled")
+    assert of_node.center.shape == (4, n_told)
 
 
 def test_rows_of_no_class_of_the_node_judge_nothing():
@@ -149,11 +157,11 @@ def test_rows_of_no_class_of_the_node_judge_nothing():
         "scale_logits": True,
         "n_directions": 1,
     }
-    own = y != 5
-    one = node_space(W, X, np.where(own, y, -1), **options)
-    other = node_space(W, X[own], y[own], rows=X, **options)
+    is_known = y != 5
+    one = node_space(W, X, np.where(is_known, y, -1), **options)
+    other = node_space(W, X[is_known], y[is_known], rows=X, **options)
     same_radii(one, other)
-    assert one.radii.n_rows == own.sum()
+    assert one.radii.n_rows == is_known.sum()
 
 
 # ---- what nodes are told ------------------------------------------------------------
@@ -161,14 +169,14 @@ def test_rows_of_no_class_of_the_node_judge_nothing():
 
 @pytest.fixture
 def requests(monkeypatch):
-    answer, found = channel_module.answer, []
+    answer, exchanges = channel_module.answer, []
 
     def listening(request, member):
-        found.append((member, request))
+        exchanges.append((member, request))
         return answer(request, member)
 
     monkeypatch.setattr(channel_module, "answer", listening)
-    return found
+    return exchanges
 
 
 def texts(value):
@@ -195,8 +203,8 @@ def test_no_node_is_told_of_labels_that_it_has_no_rows_of(
     X = rng.normal(size=(160, 3)) + 3 * np.eye(4, 3)[np.arange(160) % 4]
     nodes = np.arange(160) % 8 // 4
     seen = [["ant", "bee", "cow"], ["cow", "dog"]]
-    kept = np.array([label in seen[k] for label, k in zip(y, nodes, strict=True)])
-    X, y, nodes = X[kept], y[kept], nodes[kept]
+    is_kept = np.array([label in seen[k] for label, k in zip(y, nodes, strict=True)])
+    X, y, nodes = X[is_kept], y[is_kept], nodes[is_kept]
     # A row of a class that another node's model has seen, but not this one's.
     fitted_on = np.append(np.ones(len(y), dtype=bool), False)
     X, y, nodes = np.vstack([X, X[:1]]), np.append(y, "ant"), np.append(nodes, 1)
@@ -218,10 +226,10 @@ def test_no_node_is_told_of_labels_that_it_has_no_rows_of(
     with_spaces = intersection != "likelihood"
     assert ("space" in tasks) == with_spaces
     for member, request in requests:
-        told = texts(json.loads(json.dumps(request.settings))) & set(labels)
-        assert told <= set(member.y), request.task
+        labels_told = texts(json.loads(json.dumps(request.settings))) & set(labels)
+        assert labels_told <= set(member.y), request.task
         if request.task == "evaluate":  # all rows count, of classes never seen, too
-            assert told == set(member.y)
+            assert labels_told == set(member.y)
     n_others = [
         request.content["n_others"]
         for _, request in requests

@@ -59,16 +59,16 @@ def views():
     ],
 )
 def test_zero_and_units_of_features_do_not_matter(kind, settings):
-    here = fit(kind, X, **settings)
-    expected = here.predict_proba(X[TEST])
-    assert here.score(X[TEST], Y[TEST]) > 0.8
+    plain = fit(kind, X, **settings)
+    expected = plain.predict_proba(X[TEST])
+    assert plain.score(X[TEST], Y[TEST]) > 0.8
     for name, rows in views():
-        there = fit(kind, rows, **settings)
+        moved_aggregate = fit(kind, rows, **settings)
         np.testing.assert_allclose(
-            there.predict_proba(rows[TEST]), expected, atol=1e-4, err_msg=name
+            moved_aggregate.predict_proba(rows[TEST]), expected, atol=1e-4, err_msg=name
         )
         np.testing.assert_array_equal(
-            there.predict(rows[TEST]), here.predict(X[TEST]), err_msg=name
+            moved_aggregate.predict(rows[TEST]), plain.predict(X[TEST]), err_msg=name
         )
 
 
@@ -109,12 +109,14 @@ def test_public_rows_tune_alike_whatever_zero_and_units(intersection):
     tuned.fine_tune(X[public], Y[public])
     expected = tuned.predict_proba(rest)
     for name, rows in views():
-        there = fit(GEMSLogisticAggregator, rows, **settings)
-        there.fine_tune(rows[public], Y[public])
+        moved_aggregate = fit(GEMSLogisticAggregator, rows, **settings)
+        moved_aggregate.fine_tune(rows[public], Y[public])
         # A search ends where it gains little, which rounding moves on a few rows.
-        found = there.predict_proba(rows[TEST][100:])
-        assert np.abs(found - expected).mean() < 2e-3, name
-        assert np.mean(found.argmax(axis=1) == expected.argmax(axis=1)) > 0.98, name
+        probabilities = moved_aggregate.predict_proba(rows[TEST][100:])
+        assert np.abs(probabilities - expected).mean() < 2e-3, name
+        assert (
+            np.mean(probabilities.argmax(axis=1) == expected.argmax(axis=1)) > 0.98
+        ), name
 
 
 @pytest.mark.parametrize("value", [0.0, 2.0])
@@ -128,7 +130,7 @@ def test_what_a_node_cannot_see_does_not_depend_on_other_units(value, intersecti
     nodes = np.repeat([0, 1], n)
     rows[:n, 2] = value
     y[:n] = rows[:n, 0] > 0
-    found = []
+    coefs = []
     for unit in (1.0, 1e3, 1e5):
         scaled = rows * np.array([1.0, unit, 1.0])
         clfs = [
@@ -139,8 +141,8 @@ def test_what_a_node_cannot_see_does_not_depend_on_other_units(value, intersecti
         ]
         agg = GEMSLogisticAggregator(clfs, intersection=intersection, random_state=0)
         agg.fit(scaled, y, nodes=nodes)
-        found.append(agg.coef_[0] * np.array([1.0, unit, 1.0]))
-        np.testing.assert_allclose(found[-1], found[0], rtol=1e-4)
+        coefs.append(agg.coef_[0] * np.array([1.0, unit, 1.0]))
+        np.testing.assert_allclose(coefs[-1], coefs[0], rtol=1e-4)
         if value == 0 and intersection == "consensus":
             # Node 0 has no say in it: the weight is node 1's, on its scale.
             np.testing.assert_allclose(

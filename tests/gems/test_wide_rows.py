@@ -54,7 +54,9 @@ def test_the_aggregate_is_as_good_as_the_pooled_model():
     test, labels, _ = rows(600, seed=1)
     pooled = LogisticRegression(max_iter=1000).fit(X, y)
     agg, variances = fit(), fit(moments="diagonal")
-    loss = [log_loss(labels, own.predict_proba(test)) for own in (pooled, agg)]
+    loss = [
+        log_loss(labels, classifier.predict_proba(test)) for classifier in (pooled, agg)
+    ]
     assert loss[1] < loss[0] + 0.05
     # Which takes features for independent.
     assert log_loss(labels, variances.predict_proba(test)) > loss[1] + 0.5
@@ -82,8 +84,10 @@ def test_files_have_the_bits_of_rows(form, parameters, tmp_path):
         return
     agg = GEMSLogisticAggregator(random_state=0, **parameters)
     paths = []
-    for k, own in enumerate(members(LogisticRegression(), X, y, nodes)):
-        sent = agg.summarize(own, X[nodes == k], y[nodes == k], name=str(k), min_rows=1)
+    for k, classifier in enumerate(members(LogisticRegression(), X, y, nodes)):
+        sent = agg.summarize(
+            classifier, X[nodes == k], y[nodes == k], name=str(k), min_rows=1
+        )
         paths.append(str(tmp_path / f"{k}.safetensors"))
         sent.save(paths[-1])
     agg.set_params(estimators=paths).fit()
@@ -94,13 +98,15 @@ def test_messages_lower_the_loss_of_all_rows():
     X, y, _ = rows()
     pooled = LogisticRegression(max_iter=2000, tol=1e-8).fit(X, y)
 
-    def objective(own):
-        loss = log_loss(y, own.predict_proba(X), normalize=False)
-        return loss + 0.5 * np.sum((own.coef_ - own.coef_.mean(axis=0)) ** 2)
+    def objective(classifier):
+        loss = log_loss(y, classifier.predict_proba(X), normalize=False)
+        return loss + 0.5 * np.sum(
+            (classifier.coef_ - classifier.coef_.mean(axis=0)) ** 2
+        )
 
     one, many = fit(), fit(n_rounds=25)
     least = objective(pooled)
-    gaps = [objective(own) - least for own in (one, many)]
+    gaps = [objective(classifier) - least for classifier in (one, many)]
     assert gaps[1] < gaps[0] / 3 and gaps[1] < 0.02 * least
 
 
@@ -114,7 +120,9 @@ def test_nodes_with_more_rows_than_features_send_matrices_and_fit_the_others():
     assert agg.likelihood_.loss.moments.n_features == D
     test, labels, _ = rows(600, seed=1)
     pooled = LogisticRegression(max_iter=1000).fit(X, y)
-    loss = [log_loss(labels, own.predict_proba(test)) for own in (pooled, agg)]
+    loss = [
+        log_loss(labels, classifier.predict_proba(test)) for classifier in (pooled, agg)
+    ]
     assert loss[1] < loss[0] + 0.05
 
 
@@ -124,10 +132,10 @@ def test_units_of_features_and_the_order_of_nodes_do_not_matter():
     agg = GEMSLogisticAggregator(members(model, X, y, nodes), random_state=0)
     plain = agg.fit(X, y, nodes=nodes).predict_proba(X)
     units = np.exp(np.random.default_rng(0).normal(size=D)), np.linspace(-3, 3, D)
-    moved = X * units[0] + units[1]
-    other = GEMSLogisticAggregator(members(model, moved, y, nodes), random_state=0)
-    other.fit(moved, y, nodes=nodes)
-    np.testing.assert_allclose(other.predict_proba(moved), plain, atol=1e-3)
+    moved_rows = X * units[0] + units[1]
+    other = GEMSLogisticAggregator(members(model, moved_rows, y, nodes), random_state=0)
+    other.fit(moved_rows, y, nodes=nodes)
+    np.testing.assert_allclose(other.predict_proba(moved_rows), plain, atol=1e-3)
     order = 2 - nodes
     other = GEMSLogisticAggregator(members(model, X, y, order), random_state=0)
     other.fit(X, y, nodes=order)
@@ -166,8 +174,8 @@ def test_a_region_and_public_rows():
     X, y, nodes = rows()
     agg = GEMSLogisticAggregator(random_state=0)
     sent = [
-        agg.summarize(own, X[nodes == k], y[nodes == k], name=str(k), min_rows=1)
-        for k, own in enumerate(members(LogisticRegression(), X, y, nodes))
+        agg.summarize(classifier, X[nodes == k], y[nodes == k], name=str(k), min_rows=1)
+        for k, classifier in enumerate(members(LogisticRegression(), X, y, nodes))
     ]
     region = agg.merge_summaries(sent[:2], name="north")
     agg.set_params(estimators=[region, sent[2]]).fit()
@@ -181,31 +189,32 @@ def test_a_region_and_public_rows():
 def test_forgetting_is_never_having_had():
     X, y, nodes = rows()
     named = [
-        (str(k), own)
-        for k, own in enumerate(members(LogisticRegression(), X, y, nodes))
+        (str(k), classifier)
+        for k, classifier in enumerate(members(LogisticRegression(), X, y, nodes))
     ]
     agg = GEMSLogisticAggregator(named, keep_replies=True, random_state=0)
     agg.fit(X, y, nodes=nodes).forget("2")
-    left = nodes < 2
+    remaining = nodes < 2
     other = GEMSLogisticAggregator(named[:2], random_state=0)
-    other.fit(X[left], y[left], nodes=nodes[left])
+    other.fit(X[remaining], y[remaining], nodes=nodes[remaining])
     np.testing.assert_array_equal(agg.coef_, other.coef_)
 
 
 @pytest.mark.filterwarnings("default::skgems.federation.RowsExposedWarning")
 def test_a_node_is_told_that_its_rows_can_be_recognised(tmp_path):
     X, y, nodes = rows()
-    own = X[nodes == 0], y[nodes == 0]
-    agg, clf = GEMSLogisticAggregator(random_state=0), LogisticRegression().fit(*own)
+    X, y = X[nodes == 0], y[nodes == 0]
+    agg = GEMSLogisticAggregator(random_state=0)
+    clf = LogisticRegression().fit(X, y)
     with pytest.warns(RowsExposedWarning, match="fewer rows than features"):
-        summary = agg.summarize(clf, *own, name="lyon", min_rows=1)
-    found = summary.message.content["answers"]["0"]["reply"]["moments"]
+        summary = agg.summarize(clf, X, y, name="lyon", min_rows=1)
+    moments = summary.message.content["answers"]["0"]["reply"]["moments"]
     # Far fewer numbers than a matrix of each class has.
-    assert found["roots"].size < 50 * D and "triangles" not in found
+    assert moments["roots"].size < 50 * D and "triangles" not in moments
     summary.save(tmp_path / "lyon.safetensors")
     says = inspect(tmp_path / "lyon.safetensors").says
     assert "They span the rows" in says["answers.0.roots"]
-    short = agg.summarize(clf, *own, name="lyon", min_rows=1, dtype="float32")
+    short = agg.summarize(clf, X, y, name="lyon", min_rows=1, dtype="float32")
     assert short.n_bytes < 0.7 * summary.n_bytes
 
 

@@ -24,7 +24,7 @@ from helpers.lattices import rows_of_lattices
 from skgems import GEMSLogisticAggregator
 from skgems.base import BaseAggregator
 from skgems.federation import Agreement, Message, first_request, reply_to
-from skgems.federation._halves import OF_HALVES
+from skgems.federation._halves import ANSWERS_OF_HALVES
 from skgems.federation._rows import AnyRows, member_of
 from skgems.local import ANSWERS, opened_front
 from skgems.messages import sealed
@@ -218,7 +218,7 @@ class OpenNode:
                 message.with_fields(front=None),
             )
         member = member_of(AnyRows(), self.classifier, X, self.rows.y, name="lyon")
-        answers = ANSWERS | OF_HALVES
+        answers = ANSWERS | ANSWERS_OF_HALVES
         with without_bounds(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return dict(answers[message.task](member, **message.content))

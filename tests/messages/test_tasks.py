@@ -8,7 +8,7 @@ import inspect
 import numpy as np
 import pytest
 
-from skgems.federation._halves import OF_HALVES
+from skgems.federation._halves import ANSWERS_OF_HALVES
 from skgems.local import ANSWERS
 from skgems.messages import TASKS, Message, Table, check_reply, check_request, key_of
 from skgems.messages import says as says_of
@@ -51,7 +51,7 @@ def fields_of(fields, path=""):
 def test_a_task_is_answered_by_a_function_of_its_fields(name):
     if name == "join":  # whose answers are those of other tasks
         return
-    function = (ANSWERS | OF_HALVES)[name]
+    function = (ANSWERS | ANSWERS_OF_HALVES)[name]
     parameters = inspect.signature(function).parameters
     takes_more = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     for field, own in TASKS[name].request.items():

@@ -48,7 +48,7 @@ def test_without_rows(locals_):
     assert aggregate.score(X[TEST], Y[TEST]) > 0.8
     (units,) = aggregate.n_units_
     assert 20 <= units < 60
-    assert [len(own) for own in aggregate.assignments_[0]] == [20, 20, 20]
+    assert [len(atoms) for atoms in aggregate.assignments_[0]] == [20, 20, 20]
     assert aggregate.popularity_[0].shape == (3, units)
     np.testing.assert_array_equal(aggregate.popularity_[0].sum(axis=1), [20] * 3)
     assert len(aggregate.posterior_[0]) == units
@@ -67,11 +67,11 @@ def test_networks_of_usual_starts_on_standardised_rows_are_matched():
     ]
     aggregate = PFNMAggregator(locals_, random_state=0).fit()
     assert 30 <= aggregate.n_units_[0] < 100
-    alone = np.mean([own.score(rows[TEST], Y[TEST]) for own in locals_])
-    ensemble = np.mean([own.predict_proba(rows[TEST]) for own in locals_], axis=0)
-    together = np.mean(ensemble.argmax(axis=1) == Y[TEST])
+    alone = np.mean([local.score(rows[TEST], Y[TEST]) for local in locals_])
+    mean_proba = np.mean([local.predict_proba(rows[TEST]) for local in locals_], axis=0)
+    ensemble = np.mean(mean_proba.argmax(axis=1) == Y[TEST])
     accuracy = aggregate.score(rows[TEST], Y[TEST])
-    assert accuracy > max(alone + 0.08, together - 0.04)
+    assert accuracy > max(alone + 0.08, ensemble - 0.04)
 
 
 def test_class_counts_help_where_nodes_differ():
@@ -79,16 +79,16 @@ def test_class_counts_help_where_nodes_differ():
     locals_ = fitted(nodes)
     counts = [np.bincount(Y[TRAIN][nodes == k], minlength=10) for k in range(3)]
     alone = np.mean([local.score(X[TEST], Y[TEST]) for local in locals_])
-    given = PFNMAggregator(locals_, random_state=0).fit(n_class_samples=counts)
-    assert given.score(X[TEST], Y[TEST]) > alone + 0.1
+    by_counts = PFNMAggregator(locals_, random_state=0).fit(n_class_samples=counts)
+    assert by_counts.score(X[TEST], Y[TEST]) > alone + 0.1
     # Rows are counted: the same shares, but for the confidence fitted on them.
-    counted = PFNMAggregator(locals_, random_state=0).fit(X[TRAIN], Y[TRAIN], nodes)
-    np.testing.assert_array_equal(counted.predict(X[TEST]), given.predict(X[TEST]))
+    by_rows = PFNMAggregator(locals_, random_state=0).fit(X[TRAIN], Y[TRAIN], nodes)
+    np.testing.assert_array_equal(by_rows.predict(X[TEST]), by_counts.predict(X[TEST]))
     equal = PFNMAggregator(locals_, class_precision="equal", random_state=0)
     equal.fit(n_class_samples=counts)
     plain = PFNMAggregator(locals_, random_state=0).fit()
     np.testing.assert_array_equal(equal.coefs_[1], plain.coefs_[1])
-    assert not np.allclose(equal.coefs_[1].sum(), given.coefs_[1].sum())
+    assert not np.allclose(equal.coefs_[1].sum(), by_counts.coefs_[1].sum())
 
 
 @pytest.mark.parametrize("order", ["bottom_up", "top_down"])
@@ -125,14 +125,10 @@ def test_copies_and_a_single_network_come_back(locals_, deep, order):
 def test_with_nothing_matched_it_is_the_ensemble_of_logits(locals_):
     aggregate = PFNMAggregator(locals_, gamma0=1e30, sigma=0.1, sigma0=0.1).fit()
     assert aggregate.n_units_ == (60,)
+    logits = [np.log(local.predict_proba(X[TEST])) for local in locals_]
+    labels = np.argmax(np.mean(logits, axis=0), axis=1)
     # All units are shrunk alike, so only the biases keep it from the mean of logits.
-    agree = np.mean(
-        aggregate.predict(X[TEST])
-        == np.argmax(
-            np.mean([np.log(own.predict_proba(X[TEST])) for own in locals_], 0), axis=1
-        )
-    )
-    assert agree > 0.95
+    assert np.mean(aggregate.predict(X[TEST]) == labels) > 0.95
 
 
 def test_layers_and_widths(deep):
@@ -151,7 +147,7 @@ def test_nodes_of_one_unit_or_none_and_zero_weights(nodes, locals_):
     zero = clone(locals_[1]).fit(X[TRAIN], Y[TRAIN])
     zero.coefs_ = [np.zeros_like(coef) for coef in zero.coefs_]
     aggregate = PFNMAggregator([locals_[0], one, constant, zero]).fit()
-    assert [len(own) for own in aggregate.assignments_[0]] == [20, 1, 0, 20]
+    assert [len(atoms) for atoms in aggregate.assignments_[0]] == [20, 1, 0, 20]
     assert np.isfinite(aggregate.predict_proba(X[TEST])).all()
     only = PFNMAggregator([constant, constant]).fit()
     assert only.n_units_ == ()
@@ -240,8 +236,8 @@ def test_a_few_correct_rows_cost_next_to_nothing(locals_, n_rows):
     start = PFNMAggregator(locals_, sigma=3.0, random_state=0).fit()
     before = start.score(X[TEST], Y[TEST])
     for seed in range(5):
-        drawn = np.random.RandomState(seed).permutation(300)[:n_rows]
-        tuned = deepcopy(start).fine_tune(X[drawn], Y[drawn])
+        public = np.random.RandomState(seed).permutation(300)[:n_rows]
+        tuned = deepcopy(start).fine_tune(X[public], Y[public])
         assert tuned.score(X[TEST], Y[TEST]) >= before - 0.02
 
 
@@ -263,7 +259,8 @@ def test_torch_networks():
             verbose=0,
         )
 
-    rows, y = X[:400].astype(np.float32), Y[:400]
+    rows = X[:400].astype(np.float32)
+    y = Y[:400]
     nodes = partition_homogeneous(y, 2, random_state=0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -282,23 +279,23 @@ def test_torch_networks():
 
 
 def tasks(aggregate):
-    return [entry["task"] for entry in aggregate.history_]
+    return [message["task"] for message in aggregate.history_]
 
 
 def test_nodes_count_and_calibrate_where_that_is_needed(nodes, locals_):
-    rows = X[TRAIN], Y[TRAIN], nodes
-    told = ["evaluate"] * 4
+    calibration = ["evaluate"] * 4
     assert PFNMAggregator(locals_).fit().history_ == []
-    assert tasks(PFNMAggregator(locals_).fit(*rows)) == ["counts", *told]
-    assert tasks(PFNMAggregator(locals_, class_precision="equal").fit(*rows)) == told
+    counting = PFNMAggregator(locals_, random_state=0).fit(X[TRAIN], Y[TRAIN], nodes)
+    assert tasks(counting) == ["counts", *calibration]
+    equal = PFNMAggregator(locals_, class_precision="equal")
+    assert tasks(equal.fit(X[TRAIN], Y[TRAIN], nodes)) == calibration
     counts = np.array(
         [np.bincount(Y[TRAIN][nodes == k], minlength=10) for k in range(3)]
     )
-    given = PFNMAggregator(locals_, random_state=0)
-    given.fit(*rows, n_class_samples=counts)
-    assert tasks(given) == told
-    asked = PFNMAggregator(locals_, random_state=0).fit(*rows)
-    for one, two in zip(given.coefs_, asked.coefs_, strict=True):
-        np.testing.assert_array_equal(one, two)
+    by_counts = PFNMAggregator(locals_, random_state=0)
+    by_counts.fit(X[TRAIN], Y[TRAIN], nodes, n_class_samples=counts)
+    assert tasks(by_counts) == calibration
+    for coef, expected in zip(by_counts.coefs_, counting.coefs_, strict=True):
+        np.testing.assert_array_equal(coef, expected)
     alone = PFNMAggregator(locals_[:1], n_rounds=2).fit(X[TRAIN], Y[TRAIN])
     assert tasks(alone) == ["counts", "retrain"]

@@ -21,21 +21,21 @@ def model():
 @pytest.mark.parametrize("convert", [np.asarray, csr_matrix])
 def test_on_one_scale(model, convert):
     X, W = model
-    known = np.array([True, False, True, True])
+    known_classes = np.array([True, False, True, True])
     before = W.copy()
-    scaled, scale = on_one_scale(W, known, convert(X))
+    scaled, scale = on_one_scale(W, known_classes, convert(X))
     np.testing.assert_array_equal(W, before)
     np.testing.assert_array_equal(scaled[:, 1], 0)
-    logits = linear_logits(X, scaled[:, known])
+    logits = linear_logits(X, scaled[:, known_classes])
     np.testing.assert_allclose(logits.mean(axis=1), 0, atol=1e-12)
     np.testing.assert_allclose(np.sqrt(np.mean(logits**2)), 1)
     # The same choices and, times the scale, the same probabilities.
     np.testing.assert_allclose(
         softmax(scale * logits, axis=1),
-        softmax(linear_logits(X, W[:, known]), axis=1),
+        softmax(linear_logits(X, W[:, known_classes]), axis=1),
     )
     # Whatever one size and one shift of all logits do.
-    again, larger = on_one_scale(7 * W + np.arange(6.0)[:, None], known, X)
+    again, larger = on_one_scale(7 * W + np.arange(6.0)[:, None], known_classes, X)
     np.testing.assert_allclose(again, scaled, atol=1e-12)
     np.testing.assert_allclose(larger, 7 * scale)
 
@@ -53,13 +53,13 @@ def test_constant_models_have_no_scale(model):
 
 def test_unseen_classes_score_a_margin_below(model):
     X, W = model
-    known = np.array([True, False, True, True])
-    scaled, _ = on_one_scale(W, known, X)
-    filled = fill_unseen(scaled, known, 1.5)
+    known_classes = np.array([True, False, True, True])
+    scaled, _ = on_one_scale(W, known_classes, X)
+    filled = fill_unseen(scaled, known_classes, margin=1.5)
     logits = linear_logits(X, filled)
     np.testing.assert_allclose(logits.sum(axis=1), 0, atol=1e-12)
     np.testing.assert_allclose(
-        logits[:, known].mean(axis=1) - logits[:, 1], 1.5, rtol=1e-12
+        logits[:, known_classes].mean(axis=1) - logits[:, 1], 1.5, rtol=1e-12
     )
     # Nothing changes among the known ones.
     np.testing.assert_allclose(

@@ -68,9 +68,9 @@ def test_the_others_leave_classes_never_seen_free(geometry):
     if isinstance(geometry, Ellipsoid):
         # Probabilities are those at the logits' scale.
         logits = 3.0 * linear_logits(X, placed)[:, KNOWN]
-        own = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        known_probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
         p = np.zeros((40, 3))
-        p[:, KNOWN] = own
+        p[:, KNOWN] = known_probabilities
         expected = ellipsoid_metric(X, p, floor=0.2, damping=0.5, outputs=KNOWN)
     np.testing.assert_allclose(metric.precision, expected.precision)
 
@@ -165,13 +165,13 @@ def test_rows_of_classes_never_seen_shape_the_metric_and_judge_nothing():
         "n_directions": 20,
         "random_state": 0,
     }
-    whole = profile_space(X, y, center, KNOWN, geometry=Gram(), **options)
-    known = profile_space(
+    of_all_rows = profile_space(X, y, center, KNOWN, geometry=Gram(), **options)
+    of_known_classes = profile_space(
         X[10:], y[10:], center, KNOWN, geometry=Gram(), rows=X, **options
     )
-    np.testing.assert_array_equal(whole.metric.gram, gram_metric(X).gram)
-    np.testing.assert_array_equal(whole.radii.radii, known.radii.radii)
-    assert whole.score == known.score
+    np.testing.assert_array_equal(of_all_rows.metric.gram, gram_metric(X).gram)
+    np.testing.assert_array_equal(of_all_rows.radii.radii, of_known_classes.radii.radii)
+    assert of_all_rows.score == of_known_classes.score
     with pytest.raises(ValueError, match="no row of a class that the model knows"):
         profile_space(X, np.ones(40, int), center, KNOWN, geometry=Gram(), **options)
 
@@ -187,7 +187,8 @@ class LedoitWolf(Geometry, name="ledoit_wolf_of_spaces"):
     in_logits = True
 
     def metric(self, moments, center, known, scale, rows=None):
-        share, covariance = ledoit_wolf_shrinkage(rows), moments.covariance
+        share = ledoit_wolf_shrinkage(rows)
+        covariance = moments.covariance
         size = np.trace(covariance) / len(covariance)
         shrunk = (1 - share) * covariance + share * size * np.eye(len(covariance))
         return GramMetric(shrunk, moments.mean)

@@ -84,10 +84,14 @@ def test_solve_and_whiten_invert_the_matrix_and_leave_free_entries_at_0(metric):
     delta = rng.standard_normal((4, N_PARAMS, N_OUTPUTS))
     free = metric.free_mask()
     free = np.zeros(delta.shape[1:], dtype=bool) if free is None else free
-    moved = np.where(free, 0.0, delta)
-    np.testing.assert_allclose(metric.solve(metric.apply(delta)), moved, atol=1e-12)
+    constrained_part = np.where(free, 0.0, delta)
+    np.testing.assert_allclose(
+        metric.solve(metric.apply(delta)), constrained_part, atol=1e-12
+    )
     white = metric.whiten(delta)
-    np.testing.assert_allclose(metric.squared_norm(white), (moved**2).sum(axis=(1, 2)))
+    np.testing.assert_allclose(
+        metric.squared_norm(white), (constrained_part**2).sum(axis=(1, 2))
+    )
     assert not white[:, free].any()
     assert metric.n_constrained(N_OUTPUTS) == (~free).sum()
 
@@ -181,8 +185,9 @@ def test_metrics_of_sparse_rows_are_those_of_dense_rows(make):
 
 
 def test_duplicate_entries_of_sparse_rows_are_summed_first():
-    data, indices = np.array([1.0, 2.0, 1.0]), np.array([0, 0, 1])
-    X = sparse.csr_matrix((data, indices, np.array([0, 2, 3])), shape=(2, 2))
+    entries = np.array([1.0, 2.0, 1.0])
+    columns = np.array([0, 0, 1])
+    X = sparse.csr_matrix((entries, columns, np.array([0, 2, 3])), shape=(2, 2))
     p = np.full((2, 2), 0.5)
     np.testing.assert_allclose(
         ellipsoid_metric(X, p).precision, ellipsoid_metric(X.toarray(), p).precision
@@ -215,7 +220,8 @@ def test_gram_length_is_the_root_mean_square_change_of_the_logits():
 
 
 def test_gram_does_not_depend_on_the_units_of_a_feature():
-    X, units = rows(), np.array([1e-3, 1.0, 10.0, 1e3, 2.0])
+    X = rows()
+    units = np.array([1e-3, 1.0, 10.0, 1e3, 2.0])
     delta = np.random.default_rng(0).standard_normal((N_PARAMS, N_OUTPUTS))
     rescaled = delta / np.append(units, 1.0)[:, None]
     np.testing.assert_allclose(
@@ -226,32 +232,39 @@ def test_gram_does_not_depend_on_the_units_of_a_feature():
 
 def test_gram_in_row_blocks_is_the_same():
     X = np.random.default_rng(0).standard_normal((70_000, 2))
-    whole = gram_metric(X).gram
+    in_one_block = gram_metric(X).gram
     with config_context(working_memory=1e-3):
-        np.testing.assert_allclose(gram_metric(X).gram, whole)
+        np.testing.assert_allclose(gram_metric(X).gram, in_one_block)
 
 
 @pytest.mark.parametrize("shift", [1.0, 100.0, 1e6])
 @pytest.mark.parametrize("ridge", [0.0, 0.2])
 def test_gram_does_not_depend_on_where_zero_is(shift, ridge):
     rng = np.random.default_rng(0)
-    X, moves = rows(), shift * rng.standard_normal(N_PARAMS - 1)
-    here, there = gram_metric(X, ridge=ridge), gram_metric(X + moves, ridge=ridge)
+    X = rows()
+    moves = shift * rng.standard_normal(N_PARAMS - 1)
+    metric = gram_metric(X, ridge=ridge)
+    shifted_metric = gram_metric(X + moves, ridge=ridge)
     delta = rng.standard_normal((N_PARAMS, N_OUTPUTS))
-    moved = delta.copy()
-    moved[-1] -= moves @ delta[:-1]
-    tolerance = {"rtol": 1e-14 * max(shift, 1e3) ** 1.5}
+    shifted_delta = delta.copy()
+    shifted_delta[-1] -= moves @ delta[:-1]
     np.testing.assert_allclose(
-        there.squared_norm(moved), here.squared_norm(delta), **tolerance
+        shifted_metric.squared_norm(shifted_delta),
+        metric.squared_norm(delta),
+        rtol=1e-14 * max(shift, 1e3) ** 1.5,
     )
     # Rays too: the same numbers give the same change of the logits.
     np.testing.assert_allclose(
-        there.whiten_rows(X + moves), here.whiten_rows(X), atol=1e-8
+        shifted_metric.whiten_rows(X + moves), metric.whiten_rows(X), atol=1e-8
     )
-    np.testing.assert_allclose(there.row_norms(X + moves), here.row_norms(X), rtol=1e-8)
-    one, other = here.whiten(delta[None])[0], there.whiten(delta[None])[0]
-    np.testing.assert_allclose(other[:-1], one[:-1], rtol=1e-7)
-    np.testing.assert_allclose(other[-1], one[-1] - moves @ one[:-1], rtol=1e-6)
+    np.testing.assert_allclose(
+        shifted_metric.row_norms(X + moves), metric.row_norms(X), rtol=1e-8
+    )
+    step = metric.whiten(delta[None])[0]
+    shifted_step = shifted_metric.whiten(delta[None])[0]
+    np.testing.assert_allclose(shifted_step[:-1], step[:-1], rtol=1e-7)
+    intercept = step[-1] - moves @ step[:-1]
+    np.testing.assert_allclose(shifted_step[-1], intercept, rtol=1e-6)
 
 
 def test_sums_of_grams_are_about_the_common_mean():
@@ -261,9 +274,9 @@ def test_sums_of_grams_are_about_the_common_mean():
     summed = combine_metrics(
         [gram_metric(part, ridge=0.0) for part in parts], sizes / sizes.sum()
     )
-    whole = gram_metric(np.vstack(parts), ridge=0.0)
-    np.testing.assert_allclose(summed.mean, whole.mean)
-    np.testing.assert_allclose(summed.scatter, whole.scatter)
+    of_all_rows = gram_metric(np.vstack(parts), ridge=0.0)
+    np.testing.assert_allclose(summed.mean, of_all_rows.mean)
+    np.testing.assert_allclose(summed.scatter, of_all_rows.scatter)
     weighted = combine_metrics(
         [
             gram_metric(part, ridge=0.1, output_weights=np.full(N_OUTPUTS, k + 1.0))
@@ -346,7 +359,10 @@ def test_gram_too_large_says_its_size_and_what_to_use():
         (lambda: GramMetric(np.eye(2), np.zeros(2), None, 0.0), "size must be"),
         (lambda: GramMetric.of(np.eye(2), np.array([1.0, 0.0])), "above 0"),
         (lambda: ball_metric(3, np.array([1, 0])), "boolean mask"),
-        (lambda: ball_metric(3, np.array([False, False])), "no output"),
+        (
+            lambda: ball_metric(3, np.array([False, False])),
+            "outputs is False everywhere",
+        ),
         (lambda: gram_metric(rows(), ridge=-1.0), "ridge"),
         (lambda: gram_metric(rows()[:0]), "no rows"),
         (lambda: ellipsoid_metric(rows(), probabilities(rows()), floor=2), "floor"),

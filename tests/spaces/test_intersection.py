@@ -24,7 +24,7 @@ FAMILIES = ["diagonal", "gram", "weighted gram"]
 METHODS = ["consensus", "deepest", "hinge"]
 
 
-def make_spaces(family, n_spaces=4, seed=0, reach=1.0, n_params=4, n_outputs=3):
+def make_spaces(family, n_spaces=4, *, seed=0, reach=1.0, n_params=4, n_outputs=3):
     """Random spaces; the intersection is empty for a small reach."""
     rng = np.random.default_rng(seed)
     base = rng.standard_normal((n_params, n_outputs))
@@ -49,13 +49,13 @@ def make_spaces(family, n_spaces=4, seed=0, reach=1.0, n_params=4, n_outputs=3):
     return spaces
 
 
-def roots(space):
-    """Matrices B_c with q(W) = sum_c ||B_c (W - center)_c||^2."""
-    metric, n_outputs = space.metric, space.center.shape[1]
+def roots_of_metric(space):
+    """Matrices B_c with q(W) = sum_c ||B_c (W - center)_c||^2, one for each output."""
+    metric = space.metric
     if isinstance(metric, DiagonalMetric):
         matrices = [np.diag(np.sqrt(column)) for column in metric.precision.T]
     else:
-        weights = np.ones(n_outputs)
+        weights = np.ones(space.center.shape[1])
         if metric.output_weights is not None:
             weights = metric.output_weights
         factor = np.linalg.cholesky(metric.gram).T
@@ -63,26 +63,28 @@ def roots(space):
     return [matrix / space.radius for matrix in matrices]
 
 
-def convex_q(space, W):
+def convex_normalized_distance(space, W):
     return sum(
         cp.sum_squares(matrix @ (W[:, c] - space.center[:, c]))
-        for c, matrix in enumerate(roots(space))
+        for c, matrix in enumerate(roots_of_metric(space))
     )
 
 
 def solve_deepest(spaces):
     W, t = cp.Variable(spaces[0].center.shape), cp.Variable()
-    problem = cp.Problem(cp.Minimize(t), [convex_q(s, W) <= t for s in spaces])
+    problem = cp.Problem(
+        cp.Minimize(t), [convex_normalized_distance(s, W) <= t for s in spaces]
+    )
     problem.solve(solver=cp.CLARABEL)
     return problem.value
 
 
 def solve_consensus(spaces, weight):
     W = cp.Variable(spaces[0].center.shape)
-    distances = [s.radius**2 * convex_q(s, W) for s in spaces]
+    distances = [s.radius**2 * convex_normalized_distance(s, W) for s in spaces]
     problem = cp.Problem(
         cp.Minimize(cp.sum([w * d for w, d in zip(weight, distances, strict=True)])),
-        [convex_q(s, W) <= 1 for s in spaces],
+        [convex_normalized_distance(s, W) <= 1 for s in spaces],
     )
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Solution may be inaccurate")
@@ -90,21 +92,26 @@ def solve_consensus(spaces, weight):
     return problem.status, problem.value, W.value
 
 
-def moved_least(spaces, weight, point):
+def sum_of_weighted_squares(spaces, weight, point):
     return sum(w * s.distance(point) ** 2 for w, s in zip(weight, spaces, strict=True))
 
 
-def check_proof(spaces, result):
-    """What every result must be, whatever the method."""
-    q = np.array([space.normalized_squared_distance(result.point) for space in spaces])
-    np.testing.assert_array_equal(result.normalized_squared_distances, q)
-    assert result.max_distance == q.max()
-    assert result.found == (result.max_distance <= 1)
-    assert result.found == all(space.contains(result.point) for space in spaces)
-    assert 0 <= result.lower_bound <= result.max_distance
-    assert result.weights.shape == (len(spaces),)
-    assert (result.weights >= 0).all() and result.weights.sum() == pytest.approx(1)
-    assert not (result.found and result.conflicts)
+def check_proof(spaces, intersection):
+    """What the result of `intersect` must be, whatever the method."""
+    q = np.array(
+        [space.normalized_squared_distance(intersection.point) for space in spaces]
+    )
+    np.testing.assert_array_equal(intersection.normalized_squared_distances, q)
+    assert intersection.max_distance == q.max()
+    assert intersection.found == (intersection.max_distance <= 1)
+    assert intersection.found == all(
+        space.contains(intersection.point) for space in spaces
+    )
+    assert 0 <= intersection.lower_bound <= intersection.max_distance
+    assert intersection.weights.shape == (len(spaces),)
+    assert (intersection.weights >= 0).all()
+    assert intersection.weights.sum() == pytest.approx(1)
+    assert not (intersection.found and intersection.conflicts)
 
 
 # ---- against Clarabel -----------------------------------------------------
@@ -120,13 +127,13 @@ cases = {
 @settings(max_examples=25, deadline=None)
 @given(**cases)
 def test_deepest_point_is_that_of_a_convex_solver(family, n_spaces, seed, reach):
-    spaces = make_spaces(family, n_spaces, seed, reach)
-    result = intersect(spaces, method="deepest")
-    check_proof(spaces, result)
+    spaces = make_spaces(family, n_spaces, seed=seed, reach=reach)
+    intersection = intersect(spaces, method="deepest")
+    check_proof(spaces, intersection)
     # 1e-20: distances from coinciding centres are rounding errors.
-    gap = result.max_distance - result.lower_bound
-    assert gap <= 1e-6 * result.max_distance + 1e-20
-    assert result.max_distance == pytest.approx(
+    gap = intersection.max_distance - intersection.lower_bound
+    assert gap <= 1e-6 * intersection.max_distance + 1e-20
+    assert intersection.max_distance == pytest.approx(
         solve_deepest(spaces), rel=1e-5, abs=1e-7
     )
 
@@ -136,33 +143,38 @@ def test_deepest_point_is_that_of_a_convex_solver(family, n_spaces, seed, reach)
 def test_consensus_point_is_that_of_a_convex_solver(
     family, n_spaces, seed, reach, weighted
 ):
-    spaces = make_spaces(family, n_spaces, seed, reach)
+    spaces = make_spaces(family, n_spaces, seed=seed, reach=reach)
     weight = np.ones(n_spaces)
     if weighted:
         weight = np.random.default_rng(seed).uniform(0.1, 3.0, n_spaces)
-    result = intersect(spaces, node_weight=weight if weighted else None)
-    check_proof(spaces, result)
+    intersection = intersect(spaces, node_weight=weight if weighted else None)
+    check_proof(spaces, intersection)
     status, value, point = solve_consensus(spaces, weight)
     assume("inaccurate" not in status)  # the solver is not sure itself
-    if not result.found:
-        assert result.lower_bound > 1
+    if not intersection.found:
+        assert intersection.lower_bound > 1
         assert "infeasible" in status
         return
     assert status == "optimal"
     # Not better than the optimum only because it is not outside.
-    assert moved_least(spaces, weight, result.point) == pytest.approx(value, rel=1e-5)
-    known = sum(np.broadcast_to(s.metric.diagonal(), point.shape) for s in spaces) > 0
-    np.testing.assert_allclose(result.point[known], point[known], atol=2e-3)
+    weighted_squares = sum_of_weighted_squares(spaces, weight, intersection.point)
+    assert weighted_squares == pytest.approx(value, rel=1e-5)
+    is_constrained = (
+        sum(np.broadcast_to(s.metric.diagonal(), point.shape) for s in spaces) > 0
+    )
+    np.testing.assert_allclose(
+        intersection.point[is_constrained], point[is_constrained], atol=2e-3
+    )
 
 
 def test_cases_hold_both_found_and_empty():
-    found = {
+    outcomes = {
         (family, intersect(make_spaces(family, seed=seed, reach=reach)).found)
         for family in FAMILIES
         for seed in range(5)
         for reach in (0.3, 1.0)
     }
-    assert found == {(family, flag) for family in FAMILIES for flag in (True, False)}
+    assert outcomes == {(family, flag) for family in FAMILIES for flag in (True, False)}
 
 
 # ---- exact answers --------------------------------------------------------
@@ -191,38 +203,38 @@ def balls(*centers_and_radii, n_outputs=1):
 )
 def test_deepest_point_of_balls(spaces, point, max_distance):
     for order in (spaces, spaces[::-1], [*spaces, spaces[0]]):
-        result = intersect(order, method="deepest")
-        check_proof(order, result)
-        np.testing.assert_allclose(result.point.ravel(), [point, 0.0], atol=1e-8)
-        assert result.max_distance == pytest.approx(max_distance, rel=1e-6)
-        assert result.lower_bound == pytest.approx(max_distance, rel=1e-6)
+        intersection = intersect(order, method="deepest")
+        check_proof(order, intersection)
+        np.testing.assert_allclose(intersection.point.ravel(), [point, 0.0], atol=1e-8)
+        assert intersection.max_distance == pytest.approx(max_distance, rel=1e-6)
+        assert intersection.lower_bound == pytest.approx(max_distance, rel=1e-6)
 
 
 def test_consensus_is_the_weighted_mean_where_no_bound_binds():
     spaces = make_spaces("gram", reach=50.0)
-    result = intersect(spaces, node_weight=[1.0, 2.0, 3.0, 4.0])
+    intersection = intersect(spaces, node_weight=[1.0, 2.0, 3.0, 4.0])
     total = sum(w * s.metric.gram for w, s in zip([1, 2, 3, 4], spaces, strict=True))
     pull = sum(
         w * s.metric.gram @ s.center for w, s in zip([1, 2, 3, 4], spaces, strict=True)
     )
-    np.testing.assert_allclose(result.point, np.linalg.solve(total, pull))
-    np.testing.assert_allclose(result.weights, [0.1, 0.2, 0.3, 0.4])
-    assert result.found and result.n_iter == 0
+    np.testing.assert_allclose(intersection.point, np.linalg.solve(total, pull))
+    np.testing.assert_allclose(intersection.weights, [0.1, 0.2, 0.3, 0.4])
+    assert intersection.found and intersection.n_iter == 0
 
 
 def test_consensus_moves_to_the_bound_that_binds():
-    result = intersect(balls((0, 1), (4, 3.5)))
-    np.testing.assert_allclose(result.point.ravel(), [1.0, 0.0], atol=1e-7)
+    intersection = intersect(balls((0, 1), (4, 3.5)))
+    np.testing.assert_allclose(intersection.point.ravel(), [1.0, 0.0], atol=1e-7)
     # 4 w = 1 in W = (w_1 0 + w_2 4) / (w_1 + w_2)
-    np.testing.assert_allclose(result.weights, [0.75, 0.25], atol=1e-6)
-    assert result.max_distance <= 1.0
+    np.testing.assert_allclose(intersection.weights, [0.75, 0.25], atol=1e-6)
+    assert intersection.max_distance <= 1.0
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_touching_spaces(method):
-    result = intersect(balls((0, 1), (3, 2 + 1e-9)), method=method)
-    assert result.found and result.max_distance <= 1.0
-    np.testing.assert_allclose(result.point.ravel(), [1.0, 0.0], atol=1e-4)
+    intersection = intersect(balls((0, 1), (3, 2 + 1e-9)), method=method)
+    assert intersection.found and intersection.max_distance <= 1.0
+    np.testing.assert_allclose(intersection.point.ravel(), [1.0, 0.0], atol=1e-4)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -231,10 +243,10 @@ def test_one_space_and_copies_of_it(method, family):
     space = make_spaces(family)[0]
     copy = GoodEnoughSpace(space.center.copy(), space.metric, 2 * space.radius, 0.9)
     for spaces in ([space], [space, space], [space, copy, copy]):
-        result = intersect(spaces, method=method)
-        check_proof(spaces, result)
-        assert result.found
-        np.testing.assert_allclose(result.point, space.center, atol=1e-12)
+        intersection = intersect(spaces, method=method)
+        check_proof(spaces, intersection)
+        assert intersection.found
+        np.testing.assert_allclose(intersection.point, space.center, atol=1e-12)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -249,24 +261,26 @@ def test_bounds_meet_for_radii_of_every_size(family, spread):
             )
             for s in spaces
         ]
-        result = intersect(shrunk, method="deepest")
-        check_proof(shrunk, result)
-        assert result.max_distance - result.lower_bound <= 1e-6 * result.max_distance
+        intersection = intersect(shrunk, method="deepest")
+        check_proof(shrunk, intersection)
+        gap = intersection.max_distance - intersection.lower_bound
+        assert gap <= 1e-6 * intersection.max_distance
 
 
 def test_many_spaces():
     spaces = make_spaces("diagonal", 100, reach=1.5, n_params=10)
-    result = intersect(spaces, method="deepest")
-    check_proof(spaces, result)
-    assert result.max_distance - result.lower_bound <= 1e-6 * result.max_distance
+    intersection = intersect(spaces, method="deepest")
+    check_proof(spaces, intersection)
+    gap = intersection.max_distance - intersection.lower_bound
+    assert gap <= 1e-6 * intersection.max_distance
     # Larger, so that they meet.
-    grown = np.sqrt(1.5 * result.max_distance)
-    spaces = [
-        GoodEnoughSpace(s.center, s.metric, grown * s.radius, 0.9) for s in spaces
+    growth = np.sqrt(1.5 * intersection.max_distance)
+    larger = [
+        GoodEnoughSpace(s.center, s.metric, growth * s.radius, 0.9) for s in spaces
     ]
-    result = intersect(spaces)
-    check_proof(spaces, result)
-    assert result.found
+    intersection = intersect(larger)
+    check_proof(larger, intersection)
+    assert intersection.found
 
 
 def test_outputs_that_only_idle_nodes_know():
@@ -281,11 +295,11 @@ def test_outputs_that_only_idle_nodes_know():
         space(1.0, [0.0, 1.0], 10.0),
         space(2.0, [0.0, 1.0], 20.0),
     ]
-    result = intersect(spaces, method="deepest")
-    check_proof(spaces, result)
-    assert result.max_distance == pytest.approx(4.0, rel=1e-6)
-    assert result.point[0, 0] == pytest.approx(2.0)
-    np.testing.assert_allclose(result.weights, [0.5, 0.5, 0.0, 0.0], atol=1e-6)
+    intersection = intersect(spaces, method="deepest")
+    check_proof(spaces, intersection)
+    assert intersection.max_distance == pytest.approx(4.0, rel=1e-6)
+    assert intersection.point[0, 0] == pytest.approx(2.0)
+    np.testing.assert_allclose(intersection.weights, [0.5, 0.5, 0.0, 0.0], atol=1e-6)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -309,12 +323,12 @@ def test_parameters_free_everywhere_stay_at_the_mean(method):
 def test_order_of_spaces_changes_the_order_of_weights_only(method, family, reach):
     spaces = make_spaces(family, 5, reach=reach)
     order = np.random.default_rng(0).permutation(5)
-    result = intersect(spaces, method=method)
+    intersection = intersect(spaces, method=method)
     permuted = intersect([spaces[k] for k in order], method=method)
-    np.testing.assert_allclose(permuted.point, result.point, atol=1e-6)
-    np.testing.assert_allclose(permuted.weights, result.weights[order], atol=1e-6)
+    np.testing.assert_allclose(permuted.point, intersection.point, atol=1e-6)
+    np.testing.assert_allclose(permuted.weights, intersection.weights[order], atol=1e-6)
     assert {tuple(sorted(order[list(pair)])) for pair in permuted.conflicts} == set(
-        result.conflicts
+        intersection.conflicts
     )
 
 
@@ -323,7 +337,7 @@ def test_order_of_spaces_changes_the_order_of_weights_only(method, family, reach
 @pytest.mark.parametrize("reach", [0.5, 1.2])
 def test_units_of_the_parameters_do_not_matter(method, family, reach):
     spaces = make_spaces(family, 4, reach=reach)
-    result = intersect(spaces, method=method)
+    intersection = intersect(spaces, method=method)
     units = np.array([1e-3, 1.0, 20.0, 1e3])[:, None]
 
     def rescale(space):
@@ -335,8 +349,8 @@ def test_units_of_the_parameters_do_not_matter(method, family, reach):
         return GoodEnoughSpace(space.center * units, metric, space.radius, 0.9)
 
     rescaled = intersect([rescale(space) for space in spaces], method=method)
-    np.testing.assert_allclose(rescaled.point / units, result.point, atol=1e-6)
-    np.testing.assert_allclose(rescaled.weights, result.weights, atol=1e-6)
+    np.testing.assert_allclose(rescaled.point / units, intersection.point, atol=1e-6)
+    np.testing.assert_allclose(rescaled.weights, intersection.weights, atol=1e-6)
     # Nor does the unit of all distances.
     louder = [
         GoodEnoughSpace(
@@ -350,15 +364,15 @@ def test_units_of_the_parameters_do_not_matter(method, family, reach):
         for s in spaces
     ]
     np.testing.assert_allclose(
-        intersect(louder, method=method).point, result.point, atol=1e-8
+        intersect(louder, method=method).point, intersection.point, atol=1e-8
     )
 
 
 def test_results_repeat():
     spaces = make_spaces("gram")
     for method in METHODS:
-        one, two = (intersect(spaces, method=method) for _ in range(2))
-        np.testing.assert_array_equal(one.point, two.point)
+        first, second = (intersect(spaces, method=method) for _ in range(2))
+        np.testing.assert_array_equal(first.point, second.point)
 
 
 # ---- hinge ----------------------------------------------------------------
@@ -367,10 +381,10 @@ def test_results_repeat():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_hinge_stops_at_the_mean_where_that_is_inside(family):
     spaces = make_spaces(family, reach=30.0)
-    result = intersect(spaces, method="hinge")
-    check_proof(spaces, result)
+    intersection = intersect(spaces, method="hinge")
+    check_proof(spaces, intersection)
     mean = np.mean([space.center for space in spaces], axis=0)
-    np.testing.assert_allclose(result.point, mean)
+    np.testing.assert_allclose(intersection.point, mean)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -379,16 +393,18 @@ def test_hinge_agrees_whether_there_is_an_intersection(family):
     for seed in range(6):
         for reach in (0.4, 1.1):
             spaces = make_spaces(family, seed=seed, reach=reach)
-            result = intersect(spaces, method="hinge")
-            check_proof(spaces, result)
+            intersection = intersect(spaces, method="hinge")
+            check_proof(spaces, intersection)
             deepest = intersect(spaces, method="deepest")
-            assert result.found == deepest.found
-            assert result.lower_bound == pytest.approx(deepest.lower_bound, rel=1e-6)
-            flags.append(result.found)
-            if not result.found:
+            assert intersection.found == deepest.found
+            assert intersection.lower_bound == pytest.approx(
+                deepest.lower_bound, rel=1e-6
+            )
+            flags.append(intersection.found)
+            if not intersection.found:
                 hinge = [
                     sum(max(0.0, s.distance(W) - s.radius) for s in spaces)
-                    for W in (result.point, deepest.point)
+                    for W in (intersection.point, deepest.point)
                 ]
                 assert hinge[0] <= hinge[1] * (1 + 1e-3)
     assert {True, False} == set(flags)
@@ -418,9 +434,9 @@ def test_spaces_may_meet_in_pairs_and_not_together():
     corners = np.array([[0.0, 0.0], [2.0, 0.0], [1.0, np.sqrt(3.0)]])
     metric = ball_metric(2, np.array([True]))
     spaces = [GoodEnoughSpace(c[:, None], metric, 1.1, 0.9) for c in corners]
-    result = intersect(spaces)
-    assert not result.found and result.conflicts == []
-    assert result.lower_bound > 1
+    intersection = intersect(spaces)
+    assert not intersection.found and intersection.conflicts == []
+    assert intersection.lower_bound > 1
     assert len(largest_coalition(spaces)) == 2
 
 

@@ -80,12 +80,13 @@ def test_merged_units_are_in_the_spaces_of_all_their_members(geometry, activatio
 def test_spaces_that_meet_aside_of_the_cheapest_point_are_found():
     X, _ = layer()
     one = build_neuron_spaces(X, np.zeros((6, 1)) + 1.0, "tanh", epsilon=1.0)
-    far = one.centers + 1.0
-    gap = distances(one, far[:, 0])[0]
+    far_centers = one.centers + 1.0
+    gap = distances(one, far_centers[:, 0])[0]
     for share, units in ((1.01, 1), (0.99, 2)):
         small = build_neuron_spaces(X, one.centers, "tanh", epsilon=1.0)
-        large = build_neuron_spaces(X, far, "tanh", epsilon=1.0)
-        small.radii[:], large.radii[:] = 0.1 * share * gap, 0.9 * share * gap
+        large = build_neuron_spaces(X, far_centers, "tanh", epsilon=1.0)
+        small.radii[:] = 0.1 * share * gap
+        large.radii[:] = 0.9 * share * gap
         assert merge_neurons([small, large]).n_units == units
 
 
@@ -213,8 +214,10 @@ def test_costs_of_all_pairs_whatever_the_size_of_a_nodes_rows(geometry, size):
     inverses = [np.linalg.inv(matrix(space.precision)) for space in spaces]
     for i, j, cost in zip(one, other, costs[one, other], strict=True):
         delta = centers[:, i] - centers[:, j]
-        both = inverses[int(i >= 4)] + inverses[int(j >= 4)]
-        assert cost == pytest.approx(delta @ np.linalg.solve(both, delta), rel=1e-6)
+        sum_of_inverses = inverses[int(i >= 4)] + inverses[int(j >= 4)]
+        assert cost == pytest.approx(
+            delta @ np.linalg.solve(sum_of_inverses, delta), rel=1e-6
+        )
 
 
 def test_order_of_neurons_only_orders_the_units():
@@ -250,15 +253,15 @@ def test_a_node_may_have_no_neurons_and_a_layer_keeps_one(geometry, construction
 def test_sampled_radii_do_not_depend_on_the_zero_of_the_inputs():
     X, W = layer()
     shift = np.linspace(-30, 30, X.shape[1])
-    moved = np.vstack([W[:-1], W[-1] - shift @ W[:-1]])
-    here, there = (
+    shifted_weights = np.vstack([W[:-1], W[-1] - shift @ W[:-1]])
+    radii, shifted_radii = (
         build_neuron_spaces(
             *rows_and_weights, "tanh", epsilon=0.3, construction="sampled",
             n_directions=20, random_state=0,
         ).radii
-        for rows_and_weights in ((X, W), (X + shift, moved))
+        for rows_and_weights in ((X, W), (X + shift, shifted_weights))
     )  # fmt: skip
-    np.testing.assert_allclose(here, there, rtol=1e-6)
+    np.testing.assert_allclose(radii, shifted_radii, rtol=1e-6)
 
 
 # ---- importance -------------------------------------------------------------
@@ -321,8 +324,8 @@ def test_neurons_without_importance_are_merged_like_others(zero):
     if zero == "one neuron":
         importances[1][3] = 0.0
     else:
-        for values in importances[: 1 if zero == "one node" else 3]:
-            values[:] = 0.0
+        for of_node in importances[: 1 if zero == "one node" else 3]:
+            of_node[:] = 0.0
     merged = merge_neurons(spaces, importances=importances, max_units=4)
     assert merged.n_units == 4 and np.isfinite(merged.W).all()
     if zero == "all":
@@ -336,17 +339,19 @@ def test_importance_is_how_far_the_outputs_move(homogeneous):
     X, W = layer()
     V = np.random.default_rng(3).standard_normal((6, 4))
     spaces = build_neuron_spaces(X, W, "identity", epsilon=0.1)
-    found = neuron_importances(spaces, V, homogeneous=homogeneous)
+    importances = neuron_importances(spaces, V, homogeneous=homogeneous)
     for i in range(6):
         pre = X @ W[:-1, i] + W[-1, i]
-        moved = pre if homogeneous else np.ones(len(X))
-        expected = np.mean(np.sum(np.outer(moved, V[i]) ** 2, axis=1))
-        assert found[i] == pytest.approx(expected)
+        activation_changes = pre if homogeneous else np.ones(len(X))
+        expected = np.mean(np.sum(np.outer(activation_changes, V[i]) ** 2, axis=1))
+        assert importances[i] == pytest.approx(expected)
     if homogeneous:  # in by a factor, out by its inverse: the same neuron
         factors = np.array([1e-3, 0.1, 1, 2, 10, 1e4])
         scaled = build_neuron_spaces(X, W * factors, "identity", epsilon=0.1)
-        other = neuron_importances(scaled, V / factors[:, None], homogeneous=True)
-        np.testing.assert_allclose(found, other)
+        importances_of_scaled = neuron_importances(
+            scaled, V / factors[:, None], homogeneous=True
+        )
+        np.testing.assert_allclose(importances, importances_of_scaled)
 
 
 def test_neither_the_order_of_nodes_nor_of_neurons_matters_with_copies():

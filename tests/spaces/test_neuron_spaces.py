@@ -41,7 +41,7 @@ def test_certified_spaces_hold_under_attack(activation, geometry):
     P = matrix(spaces.precision)
     X1 = np.column_stack([X, np.ones(len(X))])
     # The worst directions: those that change the pre-activations most.
-    values, vectors = np.linalg.eigh(
+    _, vectors = np.linalg.eigh(
         np.linalg.inv(np.linalg.cholesky(P))
         @ (X1.T @ X1 / len(X))
         @ np.linalg.inv(np.linalg.cholesky(P)).T
@@ -52,10 +52,10 @@ def test_certified_spaces_hold_under_attack(activation, geometry):
     reached = 0.0
     for neuron in range(W.shape[1]):
         attacks = on_surface(spaces, neuron, directions)
-        moved = change(X, attacks, W[:, [neuron]], activation)
+        changes = change(X, attacks, W[:, [neuron]], activation)
         bound = epsilon * spaces.sizes[neuron]
-        assert moved.max() <= bound * (1 + 1e-9)
-        reached = max(reached, moved.max() / bound)
+        assert changes.max() <= bound * (1 + 1e-9)
+        reached = max(reached, changes.max() / bound)
     # Not by being needlessly small: where g is linear the bound is met.
     if activation == "identity":
         assert reached > 0.99
@@ -79,10 +79,10 @@ def test_sampled_radius_is_where_a_ray_first_fails(activation, geometry):
         if sampled.radii[neuron] == 50.0:
             continue
         bound = 0.3 * sampled.sizes[neuron]
-        at = on_surface(sampled, neuron, directions)
-        inside = change(X, at, W[:, [neuron]], activation) <= bound
+        on_the_surface = on_surface(sampled, neuron, directions)
+        inside = change(X, on_the_surface, W[:, [neuron]], activation) <= bound
         assert inside.mean() > 0.97
-        beyond = W[:, [neuron]] + 1.5 * (at - W[:, [neuron]])
+        beyond = W[:, [neuron]] + 1.5 * (on_the_surface - W[:, [neuron]])
         assert np.any(change(X, beyond, W[:, [neuron]], activation) > bound)
 
 
@@ -101,16 +101,18 @@ def test_certified_spaces_of_many_inputs_hold_and_are_not_too_small(
     worst = np.linalg.svd(X1, full_matrices=False)[2][0] * axes
     for neuron in range(3):
         attack = W[:, [neuron]] + spaces.radii[neuron] * worst[:, None]
-        moved = change(X, attack, W[:, [neuron]], "identity")
+        activation_change = change(X, attack, W[:, [neuron]], "identity")
         bound = 0.2 * spaces.sizes[neuron]
-        assert bound * (1 - 1e-5) < moved <= bound
+        assert bound * (1 - 1e-5) < activation_change <= bound
 
 
 def rays_of(X, precision, n_rays, seed):
     """Changes of the pre-activations along the rays that the seed stands for."""
     rng = check_random_state(seed)
     generator = np.random.Generator(np.random.SFC64(rng.randint(2**31 - 1)))
-    return changes_along_rays(X, whitening(precision, X.dtype), generator, n_rays)
+    return changes_along_rays(
+        X, whitening(precision, X.dtype), generator, n_rays=n_rays
+    )
 
 
 @every_activation
@@ -132,16 +134,18 @@ def test_sampled_radius_is_the_first_at_which_any_ray_fails(
     bounds = epsilon * spaces.sizes
 
     def fails(radii):
-        moved = pre[:, None] + radii[:, None, None] * rays
-        change = g(moved) - g(pre)[:, None]
+        pre_on_rays = pre[:, None] + radii[:, None, None] * rays
+        change = g(pre_on_rays) - g(pre)[:, None]
         return np.any(np.sqrt(np.mean(change**2, axis=2)) > bounds[:, None], axis=1)
 
-    low, high = np.zeros(8), np.full(8, largest)
+    low = np.zeros(8)
+    high = np.full(8, largest)
     low[~fails(high)] = largest
     for _ in range(40):
         middle = (low + high) / 2
         failing = fails(middle)
-        low, high = np.where(failing, low, middle), np.where(failing, middle, high)
+        low = np.where(failing, low, middle)
+        high = np.where(failing, middle, high)
     np.testing.assert_allclose(spaces.radii, low, rtol=3e-4)
     if epsilon == 0.02:
         assert np.all(low < largest)
@@ -231,7 +235,7 @@ def test_singular_moments_ask_for_a_ridge():
     X, W = layer()
     X = np.round(8 * X)
     X[:, 1] = X[:, 0]
-    with pytest.raises(ValueError, match="give a larger ridge"):
+    with pytest.raises(ValueError, match="geometry_hidden a larger ridge"):
         build_neuron_spaces(
             X, W, "relu", epsilon=0.1, construction="sampled", geometry=Gram(ridge=0)
         )

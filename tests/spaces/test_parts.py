@@ -8,20 +8,20 @@ import pytest
 from skgems.spaces import Accuracy, Criterion, Ellipsoid, Geometry, Gram, LogLoss
 
 
-@pytest.mark.parametrize("thing", [Gram(ridge=0.7), Ellipsoid(), LogLoss()])
-def test_objects_come_back_from_settings(thing):
-    kind = Geometry if isinstance(thing, Geometry) else Criterion
-    again = kind.from_settings(thing.as_settings())
-    assert type(again) is type(thing) and again is not thing
-    assert again.as_settings() == thing.as_settings()
+@pytest.mark.parametrize("part", [Gram(ridge=0.7), Ellipsoid(), LogLoss()])
+def test_objects_come_back_from_settings(part):
+    base = Geometry if isinstance(part, Geometry) else Criterion
+    restored = base.from_settings(part.as_settings())
+    assert type(restored) is type(part) and restored is not part
+    assert restored.as_settings() == part.as_settings()
 
 
-@pytest.mark.parametrize("kind", [Geometry, Criterion])
-def test_names_that_nobody_knows(kind):
+@pytest.mark.parametrize("base", [Geometry, Criterion])
+def test_names_that_nobody_knows(base):
     with pytest.raises(
         ValueError, match="'Banana' is not known here, only .*'(gram|accuracy)'"
     ):
-        kind.from_settings({"name": "Banana"})
+        base.from_settings({"name": "Banana"})
 
 
 @pytest.mark.parametrize(

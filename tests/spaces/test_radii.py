@@ -37,12 +37,19 @@ def unit_directions(metric, n_params, n_outputs, n_directions, random_state):
     """The directions that a sampled profile uses: rays over the unit vectors."""
     X = np.vstack([np.eye(n_params - 1), np.zeros((1, n_params - 1))])
     columns = np.arange(n_outputs)
-    rays = Rays(X, metric, columns, n_outputs, n_directions, random_state)
-    found = []
+    rays = Rays(
+        X,
+        metric=metric,
+        columns=columns,
+        n_outputs=n_outputs,
+        n_directions=n_directions,
+        random_state=random_state,
+    )
+    changes_of_chunks = []
     for _, scale, parts in rays.chunks():
         changes = np.concatenate([part for _, part in parts], axis=2)
-        found.append(changes * scale[:, None, None])
-    changes = np.concatenate(found)
+        changes_of_chunks.append(changes * scale[:, None, None])
+    changes = np.concatenate(changes_of_chunks)
     changes[:, :, :-1] -= changes[:, :, -1:]
     return changes.transpose(0, 2, 1)
 
@@ -117,9 +124,9 @@ def test_certified_radii_are_reached(kind):
     before = right_rows(X, y, center)
     assert len(profile.radii) == before.sum() and (np.diff(profile.radii) >= 0).all()
     # The first row falls just past the first radius, and none before.
-    for factor, lost in ((1 - 1e-9, 0), (1 + 3e-9, 1)):
+    for factor, n_lost in ((1 - 1e-9, 0), (1 + 3e-9, 1)):
         models = center + factor * profile.radii[0] * steps
-        assert (before & ~right_rows(X, y, models)).sum(axis=1).max() == lost
+        assert (before & ~right_rows(X, y, models)).sum(axis=1).max() == n_lost
     # Every row falls just past its own radius under its own worst step.
     after = right_rows(X, y, center + profile.radii[-1] * (1 + 3e-9) * steps)
     assert not (before & after.all(axis=0)).any()
@@ -222,22 +229,24 @@ def test_sampled_loss_is_that_of_the_rays(kind, scale):
 
 @pytest.mark.parametrize("profile", [accuracy_profile, loss_profile])
 @pytest.mark.parametrize("kind", ["ellipsoid", "gram", "weighted gram"])
-@pytest.mark.parametrize("make", [np.asarray, sparse.csr_matrix])
-def test_chunks_change_nothing(profile, kind, make):
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix])
+def test_chunks_change_nothing(profile, kind, convert):
     X, y, center, metric = make_node(kind, n_rows=150, n_features=10)
-    X = make(X)
+    X = convert(X)
     outputs = np.array([True, False, True])
     keep = outputs[y]
-    common = {"outputs": outputs, "n_directions": 40, "random_state": 0}
+    options = {"outputs": outputs, "n_directions": 40, "random_state": 0}
     name = "radii" if profile is accuracy_profile else "losses"
-    whole = profile(X[keep], y[keep], center, metric, **common)
+    in_one_chunk = profile(X[keep], y[keep], center, metric, **options)
     for memory in (0.1, 0.003):
         with config_context(working_memory=memory):
-            parts = profile(X[keep], y[keep], center, metric, **common)
+            in_many_chunks = profile(X[keep], y[keep], center, metric, **options)
         np.testing.assert_allclose(
-            getattr(parts, name), getattr(whole, name), rtol=1e-5
+            getattr(in_many_chunks, name), getattr(in_one_chunk, name), rtol=1e-5
         )
-        assert parts.radius(0.8) == pytest.approx(whole.radius(0.8), rel=1e-5)
+        assert in_many_chunks.radius(0.8) == pytest.approx(
+            in_one_chunk.radius(0.8), rel=1e-5
+        )
 
 
 @pytest.mark.parametrize("profile", [accuracy_profile, loss_profile])
@@ -362,7 +371,8 @@ def test_labels_that_are_not_compared_are_wrong():
 
 def test_one_output_compared_can_not_be_lost():
     X, y, center, metric = make_node("ball")
-    outputs, y = np.array([True, False, False]), np.zeros_like(y)
+    y = np.zeros_like(y)
+    outputs = np.array([True, False, False])
     for construction in ("sampled", "certified"):
         common = {"construction": construction, "outputs": outputs}
         accuracy = accuracy_profile(X, y, center, metric, **common)
@@ -391,18 +401,20 @@ def test_a_thinned_profile_promises_no_more():
     rng = np.random.RandomState(0)
     radii = np.sort(rng.exponential(size=5000))
     radii[100:140] = radii[100]
-    whole = AccuracyProfile(6000, 5000 / 6000, radii, np.arange(5001))
-    thin = whole.thinned(101)
-    assert len(thin.radii) == 101 and thin.thinned(101) is thin
-    assert whole.thinned(5000) is whole
+    profile = AccuracyProfile(
+        n_rows=6000, score=5000 / 6000, radii=radii, may_lose=np.arange(5001)
+    )
+    thinned = profile.thinned(101)
+    assert len(thinned.radii) == 101 and thinned.thinned(101) is thinned
+    assert profile.thinned(5000) is profile
     for epsilon in [*rng.uniform(0, 0.9, 200), 0.0, 5000 / 6000, 1 / 6000, 0.84]:
-        most, promised = whole.radius(epsilon, 9.0), thin.radius(epsilon, 9.0)
-        assert promised <= most
-        # As the whole does of a level that is at most a hundredth higher.
-        assert promised >= whole.radius(epsilon + 51 / 6000, 9.0) or epsilon > 0.8
+        promised = thinned.radius(epsilon, 9.0)
+        assert promised <= profile.radius(epsilon, 9.0)
+        # As the profile does of a level that is at most a hundredth higher.
+        assert promised >= profile.radius(epsilon + 51 / 6000, 9.0) or epsilon > 0.8
     for distance in [*rng.exponential(size=200), 0.0, 1e9, *radii[:3]]:
-        assert whole.level(distance) - 51 / 6000 <= thin.level(distance)
-        assert thin.level(distance) <= whole.level(distance)
-    assert thin.radius(0.0, 9.0) == whole.radius(0.0, 9.0) == 9.0
-    assert thin.radius(0.84) == 0.0
-    assert thin.level(0.0) == whole.score and thin.level(1e9) == 0.0
+        assert profile.level(distance) - 51 / 6000 <= thinned.level(distance)
+        assert thinned.level(distance) <= profile.level(distance)
+    assert thinned.radius(0.0, 9.0) == profile.radius(0.0, 9.0) == 9.0
+    assert thinned.radius(0.84) == 0.0
+    assert thinned.level(0.0) == profile.score and thinned.level(1e9) == 0.0

@@ -215,8 +215,8 @@ def test_bad_arguments(change, error, message):
 @pytest.mark.parametrize(
     ("center", "radius", "message"),
     [
-        (np.zeros((3, 2)), 1.0, "center has shape"),
-        (np.zeros(2), 1.0, "center has shape"),
+        (np.zeros((3, 2)), 1.0, "center must have shape"),
+        (np.zeros(2), 1.0, "center must have shape"),
         (np.full((2, 2), np.nan), 1.0, "NaN"),
         (np.zeros((2, 2)), -1.0, "radius"),
         (np.zeros((2, 2)), np.inf, "radius"),

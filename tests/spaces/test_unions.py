@@ -49,9 +49,9 @@ def random_unions(seed: int, kind: str, reach: float, sizes=(3, 2, 4)):
     return unions
 
 
-def by_all_choices(unions) -> list:
+def deepest_of_all_choices(unions) -> list:
     """The deepest point of every choice."""
-    return [intersect(own, method="deepest") for own in product(*unions)]
+    return [intersect(choice, method="deepest") for choice in product(*unions)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -59,26 +59,35 @@ def by_all_choices(unions) -> list:
 def test_search_finds_what_all_choices_have(kind, reach):
     for seed in range(4):
         unions = random_unions(seed, kind, reach)
-        result, every = intersect_unions(unions), by_all_choices(unions)
-        assert result.found == any(one.found for one in every)
-        assert result.empty == all(one.empty for one in every)
-        chosen = [own[i] for own, i in zip(unions, result.choice, strict=True)]
-        inside = all(space.contains(result.point) for space in chosen)
-        assert inside == result.found
+        union_intersection = intersect_unions(unions)
+        of_choices = deepest_of_all_choices(unions)
+        assert union_intersection.found == any(one.found for one in of_choices)
+        assert union_intersection.empty == all(one.empty for one in of_choices)
+        chosen = [
+            spaces[i]
+            for spaces, i in zip(unions, union_intersection.choice, strict=True)
+        ]
+        inside = all(space.contains(union_intersection.point) for space in chosen)
+        assert inside == union_intersection.found
 
 
 def test_both_answers_occur():
     """What the test above compares is not all found, or all empty."""
-    results = [
+    union_intersections = [
         intersect_unions(random_unions(seed, kind, reach))
         for kind in KINDS
         for reach in (0.6, 1.4, 2.4)
         for seed in range(6)
     ]
-    n_found = sum(result.found for result in results)
-    assert 10 < n_found < len(results) - 10
+    n_found = sum(
+        union_intersection.found for union_intersection in union_intersections
+    )
+    assert 10 < n_found < len(union_intersections) - 10
     # And of those found some are not of the first spaces.
-    assert any(result.found and any(result.choice) for result in results)
+    assert any(
+        union_intersection.found and any(union_intersection.choice)
+        for union_intersection in union_intersections
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -87,8 +96,8 @@ def test_no_point_is_in_what_is_proved_empty(kind):
         unions = random_unions(seed, kind, 0.9)
         if not intersect_unions(unions).empty:
             continue
-        for own in unions:
-            for space in own:
+        for spaces in unions:
+            for space in spaces:
                 models = space.sample(300, random_state=0, surface=False)
                 inside = np.ones(len(models), dtype=bool)
                 for others in unions:
@@ -101,12 +110,15 @@ def test_spaces_that_meet_two_by_two_only_are_proved_empty():
     metric = ball_metric(2, np.array([True]))
     corners = np.array([[0.0, 0.0], [2.0, 0.0], [1.0, np.sqrt(3.0)]])
     unions = [
-        [GoodEnoughSpace((corner + far)[:, None], metric, 1.1, 0.9) for far in (0, 50)]
+        [
+            GoodEnoughSpace((corner + offset)[:, None], metric, 1.1, 0.9)
+            for offset in (0, 50)
+        ]
         for corner in corners
     ]
-    result = intersect_unions(unions)
-    assert result.empty and not result.intersection.conflicts
-    wider = [[replace(space, radius=1.2) for space in own] for own in unions]
+    union_intersection = intersect_unions(unions)
+    assert union_intersection.empty and not union_intersection.intersection.conflicts
+    wider = [[replace(space, radius=1.2) for space in spaces] for spaces in unions]
     assert intersect_unions(wider).found
 
 
@@ -114,15 +126,19 @@ def test_spaces_that_meet_two_by_two_only_are_proved_empty():
 def test_pruning_looks_at_fewer_choices_than_there_are(kind):
     for seed, reach in product(range(3), (0.5, 1.0)):
         unions = random_unions(seed, kind, reach, sizes=(4,) * 6)
-        result = intersect_unions(unions)
-        assert result.found or result.empty
-        assert result.n_searched < prod(len(own) for own in unions) / 10
+        union_intersection = intersect_unions(unions)
+        assert union_intersection.found or union_intersection.empty
+        assert (
+            union_intersection.n_searched < prod(len(spaces) for spaces in unions) / 10
+        )
 
 
 def test_a_hidden_choice_among_a_million_is_found():
     """Of ten nodes with four spaces each, one space of every node holds one model."""
     rng = np.random.default_rng(0)
-    hidden, unions, places = rng.standard_normal((3, 2)), [], []
+    hidden = rng.standard_normal((3, 2))
+    unions = []
+    places = []
     for _ in range(10):
         metric = metric_of("gram", rng)
         centers = hidden + 20.0 * rng.standard_normal((4, 3, 2))
@@ -131,9 +147,9 @@ def test_a_hidden_choice_among_a_million_is_found():
         radii = 0.05 * np.sqrt(metric.squared_norm(centers - centers.mean(axis=0)))
         pairs = zip(centers, radii, strict=True)
         unions.append([GoodEnoughSpace(W, metric, r, 0.9) for W, r in pairs])
-    result = intersect_unions(unions)
-    assert result.found and result.choice == tuple(places)
-    assert result.n_searched < 200
+    union_intersection = intersect_unions(unions)
+    assert union_intersection.found and union_intersection.choice == tuple(places)
+    assert union_intersection.n_searched < 200
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -141,22 +157,30 @@ def test_order_of_nodes_and_of_their_spaces_does_not_matter(kind):
     rng = np.random.default_rng(1)
     for seed, reach in product(range(4), (0.8, 1.3, 1.8)):
         unions = random_unions(seed, kind, reach)
-        result = intersect_unions(unions)
+        union_intersection = intersect_unions(unions)
         for _ in range(3):
-            shuffled = [[own[i] for i in rng.permutation(len(own))] for own in unions]
+            shuffled = [
+                [spaces[i] for i in rng.permutation(len(spaces))] for spaces in unions
+            ]
             shuffled = [shuffled[k] for k in rng.permutation(len(unions))]
             other = intersect_unions(shuffled)
-            assert (other.found, other.empty) == (result.found, result.empty)
+            assert (other.found, other.empty) == (
+                union_intersection.found,
+                union_intersection.empty,
+            )
 
 
 def test_one_space_a_node_is_as_without_unions():
     for seed, reach in product(range(4), (0.8, 2.4)):
-        spaces = [own[0] for own in random_unions(seed, "gram", reach)]
-        one = intersect(spaces)
-        result = intersect_unions([[space] for space in spaces])
-        assert result.choice == (0, 0, 0)
-        assert (result.found, result.empty) == (one.found, one.empty)
-        np.testing.assert_array_equal(result.point, one.point)
+        first_spaces = [spaces[0] for spaces in random_unions(seed, "gram", reach)]
+        one = intersect(first_spaces)
+        union_intersection = intersect_unions([[space] for space in first_spaces])
+        assert union_intersection.choice == (0, 0, 0)
+        assert (union_intersection.found, union_intersection.empty) == (
+            one.found,
+            one.empty,
+        )
+        np.testing.assert_array_equal(union_intersection.point, one.point)
 
 
 def test_the_limit_leaves_it_undecided():
@@ -166,12 +190,12 @@ def test_the_limit_leaves_it_undecided():
         if (unions := random_unions(seed, "gram", 1.2, sizes=(4,) * 4))
         and intersect_unions(unions).empty
     )
-    whole = intersect_unions(empty)
-    cut = intersect_unions(empty, max_nodes=2)
-    assert not cut.found and not cut.empty and cut.n_searched == 2
+    unlimited = intersect_unions(empty)
+    limited = intersect_unions(empty, max_nodes=2)
+    assert not limited.found and not limited.empty and limited.n_searched == 2
     # A limit that is just reached does not undo a proof.
-    assert intersect_unions(empty, max_nodes=whole.n_searched).empty
-    assert not intersect_unions(empty, max_nodes=whole.n_searched - 1).empty
+    assert intersect_unions(empty, max_nodes=unlimited.n_searched).empty
+    assert not intersect_unions(empty, max_nodes=unlimited.n_searched - 1).empty
 
 
 def test_what_all_but_touches_is_not_decided_or_found():
@@ -186,11 +210,13 @@ def test_what_all_but_touches_is_not_decided_or_found():
 def test_methods_and_weights_are_those_of_intersect(method):
     unions = random_unions(0, "gram", 3.0)
     weight = [1.0, 5.0, 1.0]
-    result = intersect_unions(unions, method=method, node_weight=weight)
-    chosen = [own[i] for own, i in zip(unions, result.choice, strict=True)]
-    own = intersect(chosen, method=method, node_weight=weight)
-    assert result.found and result.intersection.method == method
-    np.testing.assert_array_equal(result.point, own.point)
+    union_intersection = intersect_unions(unions, method=method, node_weight=weight)
+    chosen = [
+        spaces[i] for spaces, i in zip(unions, union_intersection.choice, strict=True)
+    ]
+    of_chosen = intersect(chosen, method=method, node_weight=weight)
+    assert union_intersection.found and union_intersection.intersection.method == method
+    np.testing.assert_array_equal(union_intersection.point, of_chosen.point)
 
 
 def test_wrong_input_names_the_node():
@@ -201,19 +227,23 @@ def test_wrong_input_names_the_node():
         intersect_unions([unions[0], [], unions[2]])
     with pytest.raises(TypeError, match="Node 0 has one space"):
         intersect_unions(unions[0])
-    none = [unions[0], unions[1], [*unions[2], replace(unions[2][0], radius=0.0)]]
+    without_radius = [
+        unions[0],
+        unions[1],
+        [*unions[2], replace(unions[2][0], radius=0.0)],
+    ]
     with pytest.raises(ValueError, match="Space 4 of node 2 has radius 0"):
-        intersect_unions(none)
-    small = GoodEnoughSpace(
+        intersect_unions(without_radius)
+    of_other_shape = GoodEnoughSpace(
         np.zeros((2, 2)), ball_metric(2, np.ones(2, bool)), 1.0, 0.9
     )
     with pytest.raises(ValueError, match=r"Space 2 of node 1 has parameters \(2, 2\)"):
-        intersect_unions([unions[0], [*unions[1], small], unions[2]])
-    other = GoodEnoughSpace(
+        intersect_unions([unions[0], [*unions[1], of_other_shape], unions[2]])
+    of_other_family = GoodEnoughSpace(
         np.zeros((3, 2)), GramMetric(np.eye(2), np.zeros(2)), 1.0, 1
     )
     with pytest.raises(TypeError, match="2 of node 1: gram"):
-        intersect_unions([unions[0], [*unions[1], other], unions[2]])
+        intersect_unions([unions[0], [*unions[1], of_other_family], unions[2]])
     with pytest.raises(ValueError, match="max_nodes"):
         intersect_unions(unions, max_nodes=0)
     with pytest.raises(ValueError, match="method must be one of"):

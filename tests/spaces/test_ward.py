@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 import numpy as np
 import pytest
 
@@ -31,7 +33,7 @@ def test_each_step_joins_what_adds_least_to_the_weighed_squares():
     x, masses = points()
     children, heights = ward_tree(costs_of(x, masses), masses)
     groups = [[i] for i in range(len(x))]
-    for height, found in zip(heights, partitions(children, len(x)), strict=True):
+    for height, partition in zip(heights, partitions(children, len(x)), strict=True):
 
         def spread(members):
             mean = np.average(x[members], axis=0, weights=masses[members])
@@ -47,38 +49,43 @@ def test_each_step_joins_what_adds_least_to_the_weighed_squares():
         i, j = min(added, key=added.get)
         assert height == pytest.approx(added[i, j])
         groups[j] = groups[j] + groups.pop(i)
-        assert found == {frozenset(members) for members in groups}
+        assert partition == {frozenset(members) for members in groups}
 
 
 def test_costs_that_are_no_squared_distances_are_joined_cheapest_first():
     rng = np.random.default_rng(1)
-    costs, masses = rng.exponential(size=(20, 20)), rng.uniform(0.1, 3, 20)
+    costs = rng.exponential(size=(20, 20))
+    masses = rng.uniform(0.1, 3, 20)
     costs += costs.T
     children, heights = ward_tree(costs.copy(), masses)
     assert np.all(np.diff(heights) >= 0)
     # The definition: look at all pairs in each step.
-    now = {(i, j): costs[i, j] for i in range(20) for j in range(i)}
+    cost_of_pair = {(i, j): costs[i, j] for i in range(20) for j in range(i)}
     weights = dict(enumerate(masses))
     for t, (pair, height) in enumerate(zip(children, heights, strict=True)):
-        (i, j), least = min(now.items(), key=lambda item: item[1])
+        (i, j), least = min(cost_of_pair.items(), key=itemgetter(1))
         assert {i, j} == set(pair) and height == pytest.approx(least)
         a, b = weights.pop(i), weights.pop(j)
-        cost = now.pop((i, j))
+        cost = cost_of_pair.pop((i, j))
         for k, c in weights.items():
-            ik, jk = (now.pop((max(p, k), min(p, k))) for p in (i, j))
-            now[20 + t, k] = ((a + c) * ik + (b + c) * jk - c * cost) / (a + b + c)
+            ik, jk = (cost_of_pair.pop((max(p, k), min(p, k))) for p in (i, j))
+            cost_of_pair[20 + t, k] = ((a + c) * ik + (b + c) * jk - c * cost) / (
+                a + b + c
+            )
         weights[20 + t] = a + b
 
 
 def test_the_order_of_points_does_not_matter():
     x, masses = points()
     order = np.random.default_rng(2).permutation(len(x))
-    one, _ = ward_tree(costs_of(x, masses), masses)
-    other, _ = ward_tree(costs_of(x[order], masses[order]), masses[order])
-    for here, there in zip(
-        partitions(one, len(x)), partitions(other, len(x)), strict=True
+    joins, _ = ward_tree(costs_of(x, masses), masses)
+    joins_of_shuffled, _ = ward_tree(costs_of(x[order], masses[order]), masses[order])
+    for partition, partition_of_shuffled in zip(
+        partitions(joins, len(x)), partitions(joins_of_shuffled, len(x)), strict=True
     ):
-        assert here == {frozenset(order[list(group)]) for group in there}
+        assert partition == {
+            frozenset(order[list(group)]) for group in partition_of_shuffled
+        }
 
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -89,8 +96,9 @@ def test_few_points(n):
 
 def test_copies_are_joined_first_and_cost_nothing():
     x, masses = points(8)
-    both = np.vstack([x, x]), np.append(masses, masses)
-    children, heights = ward_tree(costs_of(*both), both[1])
+    twice = np.vstack([x, x])
+    masses_twice = np.append(masses, masses)
+    children, heights = ward_tree(costs_of(twice, masses_twice), masses_twice)
     assert sorted(tuple(sorted(pair)) for pair in children[:8]) == [
         (i, i + 8) for i in range(8)
     ]

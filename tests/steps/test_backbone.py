@@ -84,22 +84,22 @@ class Branching(Dense):
 def trained(module=Residual, rows=slice(None), seed=0, **options):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        given = {"optimizer": torch.optim.Adam, "lr": 0.01} | options
-        return net(module, **given).fit(X[rows], Y[rows])
+        classifier = net(module, optimizer=torch.optim.Adam, lr=0.01, **options)
+        return classifier.fit(X[rows], Y[rows])
 
 
 def with_the_layers_of(base, rows, **options):
     """A net whose last layer alone goes on learning, of some rows."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        own = net(type(base.module_), **options).initialize()
-        own.module_.load_state_dict(base.module_.state_dict())
-        for name, values in own.module_.named_parameters():
-            values.requires_grad_(name.startswith(("last", "output")))
-        norm = own.module_.norm
+        tuned = net(type(base.module_), **options).initialize()
+        tuned.module_.load_state_dict(base.module_.state_dict())
+        for name, parameter in tuned.module_.named_parameters():
+            parameter.requires_grad_(name.startswith(("last", "output")))
+        norm = tuned.module_.norm
         norm.train = lambda mode=True: nn.Module.train(norm, False)
         norm.eval()
-        return own.partial_fit(X[rows], Y[rows])
+        return tuned.partial_fit(X[rows], Y[rows])
 
 
 @pytest.fixture(scope="module")
@@ -133,31 +133,33 @@ def test_what_enters_the_last_layer_comes_out_and_the_head_predicts_as_the_net(e
     link, criterion = ENDS[end]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        own = trained(module__end=link, criterion=criterion, max_epochs=1)
-    found = Backbone(own).fit(X)
-    Z = found.transform(X)
+        classifier = trained(module__end=link, criterion=criterion, max_epochs=1)
+    layers = Backbone(classifier).fit(X)
+    Z = layers.transform(X)
     with torch.no_grad():
-        expected = own.module_.eval().features(torch.as_tensor(X)).numpy()
+        expected = classifier.module_.eval().features(torch.as_tensor(X)).numpy()
     assert Z.dtype == np.float32
     np.testing.assert_allclose(Z, expected, rtol=1e-5, atol=1e-6)
-    head = head_of(found)
-    np.testing.assert_allclose(head.predict_proba(Z), own.predict_proba(X), atol=1e-6)
-    assert head.classes_.tolist() == own.classes_.tolist()
+    head = head_of(layers)
+    np.testing.assert_allclose(
+        head.predict_proba(Z), classifier.predict_proba(X), atol=1e-6
+    )
+    assert head.classes_.tolist() == classifier.classes_.tolist()
 
 
 def test_of_a_binary_net_and_of_a_module_that_is_not_traced():
     binary = NeuralNetBinaryClassifier(
         Residual, module__n_outputs=1, max_epochs=1, train_split=None, verbose=0
     )
-    kept = Y < 2
+    is_of_two_classes = Y < 2
     with torch.random.fork_rng():
-        binary.fit(X[kept], Y[kept].astype(np.float32))
-    found = Backbone(binary).fit(X)
-    got = head_of(found).predict_proba(found.transform(X))
-    np.testing.assert_allclose(got, binary.predict_proba(X), atol=1e-6)
-    own = Backbone(trained(Branching, max_epochs=1)).fit(X)
-    got = head_of(own).predict_proba(own.transform(X))
-    np.testing.assert_allclose(got, own.net.predict_proba(X), atol=1e-6)
+        binary.fit(X[is_of_two_classes], Y[is_of_two_classes].astype(np.float32))
+    layers = Backbone(binary).fit(X)
+    probabilities = head_of(layers).predict_proba(layers.transform(X))
+    np.testing.assert_allclose(probabilities, binary.predict_proba(X), atol=1e-6)
+    branching = Backbone(trained(Branching, max_epochs=1)).fit(X)
+    probabilities = head_of(branching).predict_proba(branching.transform(X))
+    np.testing.assert_allclose(probabilities, branching.net.predict_proba(X), atol=1e-6)
 
 
 def test_of_a_bare_module_the_outputs_come_out():
@@ -168,49 +170,49 @@ def test_of_a_bare_module_the_outputs_come_out():
 
 
 def test_rows_of_images_come_as_they_are():
-    own = trained(Convolutional, module__n_outputs=6, max_epochs=1)
-    images = net(Convolutional, module__flat=False, module__n_outputs=6).initialize()
-    images.module_.load_state_dict(own.module_.state_dict())
-    Z = Backbone(images).fit_transform(X.reshape(-1, 1, 8, 8))
-    np.testing.assert_array_equal(Z, Backbone(own).fit_transform(X))
+    flat = trained(Convolutional, module__n_outputs=6, max_epochs=1)
+    of_images = net(Convolutional, module__flat=False, module__n_outputs=6).initialize()
+    of_images.module_.load_state_dict(flat.module_.state_dict())
+    Z = Backbone(of_images).fit_transform(X.reshape(-1, 1, 8, 8))
+    np.testing.assert_array_equal(Z, Backbone(flat).fit_transform(X))
 
 
 def test_the_net_is_not_altered(base):
-    own = trained(max_epochs=1)
-    own.module_.train()
-    own.module_.norm.eval()
-    before = {k: v.copy() for k, v in state(own).items()}
-    kept = torch.random.get_rng_state()
-    found = Backbone(own).fit(X)
-    found.transform(X)
-    linear([own], Backbone(own)).fit(X, Y)
-    assert torch.equal(kept, torch.random.get_rng_state())
-    modes = {name: part.training for name, part in own.module_.named_modules()}
+    classifier = trained(max_epochs=1)
+    classifier.module_.train()
+    classifier.module_.norm.eval()
+    arrays_before = {k: v.copy() for k, v in state(classifier).items()}
+    random_state = torch.random.get_rng_state()
+    layers = Backbone(classifier).fit(X)
+    layers.transform(X)
+    linear([classifier], Backbone(classifier)).fit(X, Y)
+    assert torch.equal(random_state, torch.random.get_rng_state())
+    modes = {name: part.training for name, part in classifier.module_.named_modules()}
     assert modes.pop("norm") is False
     assert all(modes.values())
-    assert not own.module_.last._forward_hooks
-    for name, values in state(own).items():
-        np.testing.assert_array_equal(values, before[name])
+    assert not classifier.module_.last._forward_hooks
+    for name, array in state(classifier).items():
+        np.testing.assert_array_equal(array, arrays_before[name])
 
 
 def digest(change=None, **options):
-    own = trained(max_epochs=0, **options)
+    classifier = trained(max_epochs=0, **options)
     if change is not None:
         with torch.no_grad():
-            change(own.module_)
-    return Backbone(own).digest_.split("-")
+            change(classifier.module_)
+    return Backbone(classifier).digest_.split("-")
 
 
 def test_digests_are_equal_where_layers_are():
-    weights, others = digest()
-    assert [weights, others] == digest()
-    assert [weights, others] == digest(lambda m: m.last.weight.mul_(2.0))
-    assert [weights, others] == digest(lambda m: m.norm.num_batches_tracked.add_(1))
-    assert [weights, others] == digest(module__n_outputs=6, module__end=None)
+    weights, buffers = digest()
+    assert [weights, buffers] == digest()
+    assert [weights, buffers] == digest(lambda m: m.last.weight.mul_(2.0))
+    assert [weights, buffers] == digest(lambda m: m.norm.num_batches_tracked.add_(1))
+    assert [weights, buffers] == digest(module__n_outputs=6, module__end=None)
     # Statistics are told from weights.
-    own = digest(lambda m: m.norm.running_mean.add_(1.0))
-    assert own[0] == weights
-    assert own[1] != others
+    other_statistics = digest(lambda m: m.norm.running_mean.add_(1.0))
+    assert other_statistics[0] == weights
+    assert other_statistics[1] != buffers
     for change in (
         lambda m: m.first.weight.mul_(1 + 1e-6),
         lambda m: setattr(m.norm, "eps", 1e-3),
@@ -219,7 +221,7 @@ def test_digests_are_equal_where_layers_are():
         assert digest(change)[0] != weights
     bare = trained(max_epochs=0).module_
     bare.last = nn.Identity()
-    assert Backbone(bare).digest_ == f"{weights}-{others}"
+    assert Backbone(bare).digest_ == f"{weights}-{buffers}"
     # Of other kinds, with the same numbers.
     assert digest(module__stride=2)[0] != weights
     assert digest(lambda m: m.add_module("end", nn.Softmax(1)))[0] != weights
@@ -227,7 +229,7 @@ def test_digests_are_equal_where_layers_are():
 
 def test_an_aggregator_has_the_last_layers_for_its_members(nets, base, backbone):
     Z = backbone.transform(X)
-    heads = [head_of(Backbone(own).fit(X[:1])) for own in nets]
+    heads = [head_of(Backbone(member).fit(X[:1])) for member in nets]
     expected = GEMSLogisticAggregator(heads, random_state=0).fit(Z, Y, nodes=NODES)
     for front in (backbone, Backbone(base), PooledTransformer(backbone)):
         agg = linear(nets, front).fit(X, Y, nodes=NODES)
@@ -237,42 +239,42 @@ def test_an_aggregator_has_the_last_layers_for_its_members(nets, base, backbone)
         np.testing.assert_allclose(
             agg.to_estimator().predict_proba(X), agg.predict_proba(X), atol=1e-7
         )
-    assert agg.score(X, Y) > max(own.score(X, Y) for own in nets)
+    assert agg.score(X, Y) > max(member.score(X, Y) for member in nets)
     # Averages of logits are the same however they are made.
     vote = EnsembleAggregator(nets, front=backbone).fit(X, Y, nodes=NODES)
-    inside = EnsembleAggregator(nets).fit(X, Y, nodes=NODES)
+    vote_inside = EnsembleAggregator(nets).fit(X, Y, nodes=NODES)
     np.testing.assert_allclose(
-        vote.predict_proba(X), inside.predict_proba(X), atol=1e-6
+        vote.predict_proba(X), vote_inside.predict_proba(X), atol=1e-6
     )
 
 
 def test_units_of_features_do_not_matter():
-    def made(factor):
-        own = trained(Convolutional, module__n_outputs=6)
+    def with_features_times(factor):
+        rescaled = trained(Convolutional, module__n_outputs=6)
         with torch.no_grad():
-            own.module_.norm.weight.mul_(factor)
-            own.module_.norm.bias.mul_(factor)
-            own.module_.output.weight.div_(factor)
-        return own
+            rescaled.module_.norm.weight.mul_(factor)
+            rescaled.module_.norm.bias.mul_(factor)
+            rescaled.module_.output.weight.div_(factor)
+        return rescaled
 
-    found = []
+    probabilities = []
     for factor in (1.0, 1 / 128, 64.0):
-        base = made(factor)
+        base = with_features_times(factor)
         agg = linear([base] * 3, Backbone(base)).fit(X, Y, nodes=NODES)
-        found.append(agg.predict_proba(X))
-    np.testing.assert_allclose(found[1], found[0], atol=1e-3)
-    np.testing.assert_allclose(found[2], found[0], atol=1e-3)
+        probabilities.append(agg.predict_proba(X))
+    np.testing.assert_allclose(probabilities[1], probabilities[0], atol=1e-3)
+    np.testing.assert_allclose(probabilities[2], probabilities[0], atol=1e-3)
 
 
-def channel(nets, answered=None):
+def channel(nets, exchanged=None):
     def ask(requests):
         replies = {}
         for name, request in requests.items():
             k = NAMES.index(name)
             rows = X[NODES == k], Y[NODES == k]
             replies[name] = reply_to(request, nets[k], *rows, name=name)
-            if answered is not None:
-                answered.append((request, replies[name]))
+            if exchanged is not None:
+                exchanged.append((request, replies[name]))
         return replies
 
     return Nodes(ask, NAMES)
@@ -281,38 +283,41 @@ def channel(nets, answered=None):
 def test_every_way_has_the_same_bits_and_no_weight_of_the_layers_is_sent(
     nets, base, backbone, tmp_path
 ):
-    nodes, said = np.array(NAMES)[NODES], []
+    nodes = np.array(NAMES)[NODES]
+    exchanged = []
     members = list(zip(NAMES, nets, strict=True))
     expected = linear(members, backbone).fit(X, Y, nodes=nodes)
-    threads = linear(members, backbone, n_jobs=2).fit(X, Y, nodes=nodes)
-    asked = linear(channel(nets, said), Backbone(base)).fit()
+    in_threads = linear(members, backbone, n_jobs=2).fit(X, Y, nodes=nodes)
+    over_channel = linear(channel(nets, exchanged), Backbone(base)).fit()
     files = []
-    for k, (name, own) in enumerate(members):
-        sent = linear(None, backbone).summarize(
-            own, X[NODES == k], Y[NODES == k], name=name
+    for k, (name, member) in enumerate(members):
+        summary = linear(None, backbone).summarize(
+            member, X[NODES == k], Y[NODES == k], name=name
         )
         files.append(str(tmp_path / name))
-        sent.save(files[-1])
-    summed = linear(files, backbone).fit()
-    for agg in (threads, asked, summed):
+        summary.save(files[-1])
+    of_files = linear(files, backbone).fit()
+    for agg in (in_threads, over_channel, of_files):
         np.testing.assert_array_equal(agg.coef_, expected.coef_)
         np.testing.assert_array_equal(agg.predict(X), expected.predict(X))
-    assert said
-    own = state(base)["first.weight"].tobytes()
-    for message in [own for pair in said for own in pair]:
-        assert own not in message.to_bytes()
-    assert any(Backbone(base).digest_.encode() in m.to_bytes() for m, _ in said)
+    assert exchanged
+    weights = state(base)["first.weight"].tobytes()
+    for request, reply in exchanged:
+        assert weights not in request.to_bytes()
+        assert weights not in reply.to_bytes()
+    digest_of_layers = Backbone(base).digest_.encode()
+    assert any(digest_of_layers in request.to_bytes() for request, _ in exchanged)
 
 
 def test_an_exchange_takes_it(nets, base, backbone, tmp_path):
     exchange = Exchange(tmp_path, linear(None, Backbone(base)), nodes=NAMES)
-    while (found := exchange.step()) is None:
+    while (aggregate := exchange.step()) is None:
         for name, request in exchange.waiting_for.items():
             k = NAMES.index(name)
             answer(request, nets[k], X[NODES == k], Y[NODES == k], name=name)
     expected = linear(list(zip(NAMES, nets, strict=True)), backbone)
     expected.fit(X, Y, nodes=np.array(NAMES)[NODES])
-    np.testing.assert_array_equal(found.coef_, expected.coef_)
+    np.testing.assert_array_equal(aggregate.coef_, expected.coef_)
 
 
 def test_a_node_with_other_layers_is_named(nets, base, backbone):
@@ -322,68 +327,74 @@ def test_a_node_with_other_layers_is_named(nets, base, backbone):
     ) as info:
         linear([nets[0], other, nets[2]], backbone).fit(X, Y, nodes=NODES)
     assert "batch normalisation" not in str(info.value)
-    moved = net(Residual).initialize()
-    moved.module_.load_state_dict(base.module_.state_dict())
-    moved.module_.norm.running_var += 1.0
-    given = [("bonn", nets[0]), ("lyon", moved), ("pisa", nets[2])]
+    other_statistics = net(Residual).initialize()
+    other_statistics.module_.load_state_dict(base.module_.state_dict())
+    other_statistics.module_.norm.running_var += 1.0
+    members = [("bonn", nets[0]), ("lyon", other_statistics), ("pisa", nets[2])]
     with pytest.raises(ValueError, match=r"'lyon': .* were not in eval\(\) mode"):
-        linear(given, backbone).fit(X, Y, nodes=np.array(NAMES)[NODES])
+        linear(members, backbone).fit(X, Y, nodes=np.array(NAMES)[NODES])
     rows = X[NODES == 1], Y[NODES == 1]
     with pytest.raises(ValueError, match=r"'lyon': .* were not in eval\(\) mode"):
-        linear(None, backbone).summarize(moved, *rows, name="lyon")
+        linear(None, backbone).summarize(other_statistics, *rows, name="lyon")
     with pytest.raises(ValueError, match="'lyon': .*below the last are not those"):
-        linear(channel([nets[0], moved, nets[2]]), backbone).fit()
+        linear(channel([nets[0], other_statistics, nets[2]]), backbone).fit()
 
 
 def test_a_node_takes_its_own_layers_or_says_that_it_has_none(nets):
     other = trained(seed=3, max_epochs=0)
     content = Front(Backbone(other)).as_content()
-    lost = Front(Backbone(trained(seed=4, max_epochs=0))).as_content()
+    content_without_net = Front(Backbone(trained(seed=4, max_epochs=0))).as_content()
     gc.collect()  # nothing but one net is left
     request = Message.of("front", front=content)
     reply = reply_to(request, other, X, Y, name="lyon")
     assert reply.content["columns"]["text"] == [False] * 64
     for stranger in (nets[0], net(Residual), LinearDiscriminantAnalysis().fit(X, Y)):
         with pytest.raises(ValueError, match="no net here whose layers have the dig"):
-            reply_to(Message.of("front", front=lost), stranger, X, Y, name="lyon")
+            reply_to(
+                Message.of("front", front=content_without_net),
+                stranger,
+                X,
+                Y,
+                name="lyon",
+            )
     front = Front.from_content(content)
     assert front.transformer.net == Backbone(other).digest_
 
 
 def test_a_classifier_of_features_is_taken_as_it_is(nets, backbone):
     Z = backbone.transform(X)
-    own = LogisticRegression(max_iter=2000).fit(Z[NODES == 0], Y[NODES == 0])
+    of_features = LogisticRegression(max_iter=2000).fit(Z[NODES == 0], Y[NODES == 0])
     dense = net(lambda: nn.Linear(16, 6), max_epochs=20)
     with torch.random.fork_rng():
         dense.fit(Z[NODES == 1], Y[NODES == 1])
-    agg = linear([own, dense, FrozenEstimator(nets[2])], backbone)
+    agg = linear([of_features, dense, FrozenEstimator(nets[2])], backbone)
     agg.fit(X, Y, nodes=NODES)
     expected = GEMSLogisticAggregator(
-        [own, dense, head_of(Backbone(nets[2]).fit(X))], random_state=0
+        [of_features, dense, head_of(Backbone(nets[2]).fit(X))], random_state=0
     ).fit(Z, Y, nodes=NODES)
     np.testing.assert_allclose(agg.coef_, expected.coef_, rtol=1e-3, atol=1e-4)
 
 
 def test_own_layers_side_by_side(base):
-    own = [trained(seed=k, rows=NODES == k) for k in range(3)]
-    union = FeatureUnion([(n, Backbone(o)) for n, o in zip(NAMES, own, strict=True)])
+    nets = [trained(seed=k, rows=NODES == k) for k in range(3)]
+    union = FeatureUnion([(n, Backbone(o)) for n, o in zip(NAMES, nets, strict=True)])
     Z = union.fit(X).transform(X)
     front = Front.of(union)
-    for k, one in enumerate(own):
+    for k, member in enumerate(nets):
         # What a net knows stands in its own columns.
-        alone = front.left_of(one, "one")
-        used = np.abs(state(alone)["0.weight"]).sum(axis=0) > 0
+        head = front.left_of(member, "one")
+        used = np.abs(state(head)["0.weight"]).sum(axis=0) > 0
         assert np.flatnonzero(used).tolist() == list(range(16 * k, 16 * k + 16))
         np.testing.assert_allclose(
-            alone.predict_proba(Z), one.predict_proba(X), atol=1e-5
+            head.predict_proba(Z), member.predict_proba(X), atol=1e-5
         )
-    for known in (union, clone(union)):
-        agg = linear(own, known).fit(X, Y, nodes=NODES)
+    for transformer in (union, clone(union)):
+        agg = linear(nets, transformer).fit(X, Y, nodes=NODES)
         assert agg.coef_.shape == (6, 48)
-        assert agg.score(X, Y) > max(one.score(X, Y) for one in own)
-    rows = linear([(k, None) for k in "abc"], union)
-    rows.fit(X, Y, nodes=np.array(list("abc"))[NODES])
-    assert rows.coef_.shape == (6, 48)
+        assert agg.score(X, Y) > max(member.score(X, Y) for member in nets)
+    of_rows_alone = linear([(k, None) for k in "abc"], union)
+    of_rows_alone.fit(X, Y, nodes=np.array(list("abc"))[NODES])
+    assert of_rows_alone.coef_.shape == (6, 48)
 
 
 def test_steps_before_it_and_searches(nets, base):
@@ -403,8 +414,8 @@ def test_steps_before_it_and_searches(nets, base):
 
 
 def test_last_layers_are_trained_in_rounds(nets, backbone):
-    heads = [head_of(Backbone(own).fit(X[:1])) for own in nets]
-    before = [{k: v.copy() for k, v in state(own).items()} for own in nets]
+    heads = [head_of(Backbone(member).fit(X[:1])) for member in nets]
+    arrays_before = [{k: v.copy() for k, v in state(member).items()} for member in nets]
     expected = ModelAveragingAggregator(heads, n_rounds=2, random_state=0)
     expected.fit(backbone.transform(X), Y, nodes=NODES)
     agg = ModelAveragingAggregator(nets, front=backbone, n_rounds=2, random_state=0)
@@ -412,15 +423,18 @@ def test_last_layers_are_trained_in_rounds(nets, backbone):
     assert (agg.predict(X) == expected.predict(backbone.transform(X))).mean() > 0.98
     once = ModelAveragingAggregator(nets, front=backbone).fit(X, Y, nodes=NODES)
     assert not np.allclose(agg.predict_proba(X), once.predict_proba(X), atol=1e-3)
-    for own, values in zip(nets, before, strict=True):
-        for name, value in state(own).items():
-            np.testing.assert_array_equal(value, values[name])
+    for member, arrays in zip(nets, arrays_before, strict=True):
+        for name, array in state(member).items():
+            np.testing.assert_array_equal(array, arrays[name])
 
 
 def test_a_node_is_forgotten(nets, base, backbone):
-    nodes, kept = np.array(NAMES)[NODES], NODES != 1
+    nodes = np.array(NAMES)[NODES]
+    is_kept = NODES != 1
     members = list(zip(NAMES, nets, strict=True))
-    expected = linear(members[::2], backbone).fit(X[kept], Y[kept], nodes=nodes[kept])
+    expected = linear(members[::2], backbone).fit(
+        X[is_kept], Y[is_kept], nodes=nodes[is_kept]
+    )
     for front in (backbone, Backbone(base)):
         agg = linear(members, front, keep_replies=True).fit(X, Y, nodes=nodes)
         assert not np.array_equal(agg.coef_, expected.coef_)
@@ -431,17 +445,21 @@ def test_clones_and_pickles_have_the_net(base, backbone):
     assert clone(backbone).net is base
     assert not hasattr(clone(backbone), "net_")
     layers = nn.Sequential(nn.Linear(64, 5), nn.ReLU())
-    own = pickle.loads(pickle.dumps(Backbone(layers).fit(X)))
+    unpickled = pickle.loads(pickle.dumps(Backbone(layers).fit(X)))
     np.testing.assert_array_equal(
-        own.transform(X), Backbone(layers).fit(X).transform(X)
+        unpickled.transform(X), Backbone(layers).fit(X).transform(X)
     )
 
 
 class Wrong(nn.Module):
+    """A net that is no linear model of what enters its last layer."""
+
     def __init__(self, kind):
         super().__init__()
-        self.hidden, self.last = nn.Linear(64, 6), nn.Linear(6, 6)
-        self.kind, self.conv = kind, nn.Conv1d(64, 6, 1)
+        self.kind = kind
+        self.hidden = nn.Linear(64, 6)
+        self.last = nn.Linear(6, 6)
+        self.conv = nn.Conv1d(64, 6, 1)
 
     def forward(self, X):
         if self.kind == "twice":
@@ -452,19 +470,19 @@ class Wrong(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("own", "words"),
+    ("kind", "words"),
     [
         ("relu", "at most a softmax or a sigmoid may follow"),
         ("twice", "not those of its last Linear"),
         ("conv", "does not end in a Linear layer"),
     ],
 )
-def test_a_net_without_a_last_layer_is_refused(own, words):
-    made = net(Wrong, module__kind=own).initialize()
+def test_a_net_without_a_last_layer_is_refused(kind, words):
+    wrong = net(Wrong, module__kind=kind).initialize()
     with torch.no_grad():
-        made.module_.last.bias.sub_(5.0)
+        wrong.module_.last.bias.sub_(5.0)
     with pytest.raises(ValueError, match=words):
-        Backbone(made).fit(X)
+        Backbone(wrong).fit(X)
 
 
 def test_what_is_no_net_is_refused(base):
@@ -491,6 +509,6 @@ def test_it_passes_check_estimator():
     layers = nn.Sequential(nn.AdaptiveAvgPool1d(3), nn.Linear(3, 4), nn.ReLU())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        kept = Backbone(layers)
+        backbone = Backbone(layers)
         # Of the digest: no copy of a module has the hash of the module.
-        check_estimator(Backbone(kept.digest_))
+        check_estimator(Backbone(backbone.digest_))

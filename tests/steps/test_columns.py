@@ -69,12 +69,12 @@ FORMS = {
 def test_gaps_of_pandas_are_gaps_in_texts_and_numbers(form):
     frame, y = table()
     other = FORMS[form](frame)
-    here = PooledTransformer(FRONT).fit(frame, nodes=NODES)
-    there = PooledTransformer(FRONT).fit(other, nodes=NODES)
+    expected = PooledTransformer(FRONT).fit(frame, nodes=NODES)
+    fitted = PooledTransformer(FRONT).fit(other, nodes=NODES)
     np.testing.assert_allclose(
-        dense(there.transform(other)), dense(here.transform(frame)), atol=1e-12
+        dense(fitted.transform(other)), dense(expected.transform(frame)), atol=1e-12
     )
-    assert [len(c) for c in there.transformer_.transformers_[1][1].categories_] == [4]
+    assert [len(c) for c in fitted.transformer_.transformers_[1][1].categories_] == [4]
     plain = combine(X=frame, y=y, nodes=NODES, budget="small", random_state=0)
     agg = combine(X=other, y=y, nodes=NODES, budget="small", random_state=0)
     assert agg.choice_.name == plain.choice_.name
@@ -95,12 +95,14 @@ def test_gaps_of_pandas_in_arrays_and_over_a_channel():
             for name, request in requests.items()
         }
 
-    there = PooledTransformer(
+    over_channel = PooledTransformer(
         FRONT, summaries=Nodes(ask, sorted(parts), min_rows=1)
     ).fit()
-    here = PooledTransformer(FRONT).fit(frame, nodes=NODES)
+    expected = PooledTransformer(FRONT).fit(frame, nodes=NODES)
     np.testing.assert_allclose(
-        dense(there.transform(frame)), dense(here.transform(frame)), atol=1e-12
+        dense(over_channel.transform(frame)),
+        dense(expected.transform(frame)),
+        atol=1e-12,
     )
 
 
@@ -122,14 +124,14 @@ REMEDY = {"dates": "days since an agreed day", "time spans": r"total_seconds\(\)
 @pytest.mark.parametrize("kind", TIMES)
 def test_dates_and_time_spans_are_named_with_what_to_do(kind):
     frame, y = table()
-    values, holds = TIMES[kind]
-    frame["seen"] = values
+    column, holds = TIMES[kind]
+    frame["seen"] = column
     words = rf"olumns? \[?'seen'\]? holds? {holds}.*{REMEDY[holds]}"
     with pytest.raises(ValueError, match=words):
         combine(X=frame, y=y, nodes=NODES, budget="small", random_state=0)
     numbers = make_pipeline(SimpleImputer(), StandardScaler())
-    for own in (numbers, StandardScaler(), OneHotEncoder(), OrdinalEncoder()):
-        front = make_column_transformer((own, ["seen"]), remainder="drop")
+    for step in (numbers, StandardScaler(), OneHotEncoder(), OrdinalEncoder()):
+        front = make_column_transformer((step, ["seen"]), remainder="drop")
         with pytest.raises(ValueError, match=f"'lyon'.*{words}"):
             PooledTransformer(front).fit(frame, nodes=NODES)
     with pytest.raises(ValueError, match=words):
@@ -153,7 +155,7 @@ def test_dates_in_arrays_are_named_by_place():
 
 
 @pytest.mark.parametrize(
-    "values, holds",
+    "column, holds",
     [
         ([uuid.uuid4() for _ in range(N)], r"values of the types \['UUID'\]"),
         ([(1, 2)] * N, r"values of the types \['tuple'\]"),
@@ -162,9 +164,9 @@ def test_dates_in_arrays_are_named_by_place():
     ],
     ids=["uuid", "tuple", "inf", "period"],
 )
-def test_what_else_is_no_number_is_named(values, holds):
+def test_what_else_is_no_number_is_named(column, holds):
     frame, y = table()
-    frame["odd"] = values
+    frame["odd"] = column
     words = rf"olumns \['odd'\] hold {holds}"
     with pytest.raises(ValueError, match=words):
         combine(X=frame, y=y, nodes=NODES, budget="small", random_state=0)
@@ -215,9 +217,9 @@ def test_numbers_of_other_types_are_numbers():
         age=[Decimal(k) if k == k else None for k in frame["age"]],
         truth=frame["truth"].astype(int).astype("category"),
     )
-    given = {"nodes": NODES, "budget": "small", "random_state": 0}
-    agg = combine(X=odd, y=y, **given)
-    plain = combine(X=frame, y=y, **given)
+    settings = {"nodes": NODES, "budget": "small", "random_state": 0}
+    agg = combine(X=odd, y=y, **settings)
+    plain = combine(X=frame, y=y, **settings)
     np.testing.assert_allclose(agg.predict_proba(odd), plain.predict_proba(frame))
 
 
@@ -229,10 +231,11 @@ def test_steps_after_columns_get_these_as_scikit_learn_gives_them(sparse_thresho
         sparse_threshold=sparse_threshold,
     )
     scaler = StandardScaler(with_mean=sparse_threshold < 1.0)
-    own = make_pipeline(columns, scaler)
-    ours = PooledTransformer(own).fit(frame, nodes=NODES).transform(frame)
-    theirs = clone(own).fit_transform(frame)
+    steps = make_pipeline(columns, scaler)
+    ours = PooledTransformer(steps).fit(frame, nodes=NODES).transform(frame)
+    theirs = clone(steps).fit_transform(frame)
     assert issparse(ours) == issparse(theirs) == (sparse_threshold == 1.0)
     if issparse(ours):
-        ours, theirs = ours.toarray(), theirs.toarray()
+        ours = ours.toarray()
+        theirs = theirs.toarray()
     np.testing.assert_allclose(ours, theirs, atol=1e-12)

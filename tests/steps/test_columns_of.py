@@ -37,32 +37,34 @@ def table(n_rows=150):
     return frame
 
 
-def whose(frame):
+def nodes_of(frame):
+    """The node of each row: all three in turn."""
     return NODES[np.arange(len(frame)) % 3]
 
 
 def by_node(frame):
-    return {name: frame[whose(frame) == name] for name in NODES}
+    return {name: frame[nodes_of(frame) == name] for name in NODES}
 
 
 def fitted_apart(front, tables, **options):
-    """A front of nodes that are elsewhere; what they were asked."""
-    asked = []
+    """A front fitted over a channel, and the names and requests that were sent."""
+    requests_sent = []
 
     def ask(requests):
         replies = {}
         for name, request in requests.items():
-            asked.append((name, request))
+            requests_sent.append((name, request))
             try:
-                data = request.to_bytes()
-                told = reply_to(data, None, tables[name], None, name=name, **options)
-                replies[name] = Message.from_bytes(told)
-            except ValueError as refused:
-                replies[name] = refused
+                reply = reply_to(
+                    request.to_bytes(), None, tables[name], None, name=name, **options
+                )
+                replies[name] = Message.from_bytes(reply)
+            except ValueError as error:
+                replies[name] = error
         return replies
 
     nodes = Nodes(ask, list(tables), min_rows=options.get("min_rows", 10))
-    return PooledTransformer(front, summaries=nodes).fit(), asked
+    return PooledTransformer(front, summaries=nodes).fit(), requests_sent
 
 
 def listed_front():
@@ -78,13 +80,13 @@ def listed_front():
 def test_the_front_of_any_table_is_that_of_its_columns():
     frame = table()
     reference = listed_front().fit(frame)
-    here = PooledTransformer(auto_front()).fit(frame, nodes=whose(frame))
-    there, asked = fitted_apart(auto_front(), by_node(frame), min_rows=1)
-    for made in (here, there):
+    in_process = PooledTransformer(auto_front()).fit(frame, nodes=nodes_of(frame))
+    apart, requests = fitted_apart(auto_front(), by_node(frame), min_rows=1)
+    for front in (in_process, apart):
         np.testing.assert_allclose(
-            made.transform(frame), reference.transform(frame), atol=1e-9
+            front.transform(frame), reference.transform(frame), atol=1e-9
         )
-        plain = made.to_estimator()
+        plain = front.to_estimator()
         assert [columns for _, _, columns in plain.transformers] == [
             *(["age", "crp"], ["job", "town"])
         ]
@@ -92,8 +94,8 @@ def test_the_front_of_any_table_is_that_of_its_columns():
             plain.get_feature_names_out().tolist()
             == reference.get_feature_names_out().tolist()
         )
-        np.testing.assert_array_equal(plain.transform(frame), made.transform(frame))
-    assert [name for name, _ in asked] == NODES.tolist()  # in one message
+        np.testing.assert_array_equal(plain.transform(frame), front.transform(frame))
+    assert [name for name, _ in requests] == NODES.tolist()  # in one message
 
 
 def test_scikit_learn_takes_it_for_a_selector_of_its_own():
@@ -108,17 +110,17 @@ def test_scikit_learn_takes_it_for_a_selector_of_its_own():
         assert same == chosen and hash(same) == hash(chosen)
     assert chosen != ColumnsOf("texts") and chosen != "texts"
     assert repr(chosen) == "ColumnsOf('texts', without=['town'])"
-    kept = clone(ColumnTransformer([("x", "drop", chosen)])).transformers[0][2]
-    assert kept == chosen
+    cloned = clone(ColumnTransformer([("x", "drop", chosen)])).transformers[0][2]
+    assert cloned == chosen
 
 
 @pytest.mark.parametrize("lacking", ["numbers", "texts"])
 def test_tables_of_numbers_or_of_texts_alone(lacking):
     frame = table()[["job", "town"] if lacking == "numbers" else ["age", "crp"]]
-    made = PooledTransformer(auto_front()).fit(frame, nodes=whose(frame))
-    assert len(made.to_estimator().transformers_) == 1
+    front = PooledTransformer(auto_front()).fit(frame, nodes=nodes_of(frame))
+    assert len(front.to_estimator().transformers_) == 1
     np.testing.assert_allclose(
-        made.transform(frame), auto_front().fit_transform(frame), atol=1e-9
+        front.transform(frame), auto_front().fit_transform(frame), atol=1e-9
     )
     only = ColumnTransformer([("x", StandardScaler(), ColumnsOf(lacking))])
     with pytest.raises(ValueError, match="no column is left"):
@@ -128,11 +130,11 @@ def test_tables_of_numbers_or_of_texts_alone(lacking):
 def test_columns_without_names_are_chosen_by_place():
     frame = table()
     rows = frame.to_numpy(dtype=object)
-    made = PooledTransformer(auto_front()).fit(rows, nodes=whose(frame))
+    front = PooledTransformer(auto_front()).fit(rows, nodes=nodes_of(frame))
     np.testing.assert_allclose(
-        made.transform(rows), listed_front().fit_transform(frame), atol=1e-9
+        front.transform(rows), listed_front().fit_transform(frame), atol=1e-9
     )
-    assert made.to_estimator().transformers[1][2] == [1, 3]
+    assert front.to_estimator().transformers[1][2] == [1, 3]
 
 
 def test_it_stands_wherever_columns_of_rows_do():
@@ -149,16 +151,29 @@ def test_it_stands_wherever_columns_of_rows_do():
         FeatureUnion([("a", inner), ("b", auto_front())]),
         nested,
     ):
-        made = PooledTransformer(front).fit(frame, nodes=whose(frame))
+        pooled = PooledTransformer(front).fit(frame, nodes=nodes_of(frame))
         np.testing.assert_allclose(
-            made.transform(frame), clone(front).fit_transform(frame), atol=1e-9
+            pooled.transform(frame), clone(front).fit_transform(frame), atol=1e-9
         )
     behind = make_pipeline(SimpleImputer(strategy="most_frequent"), inner)
     with pytest.raises(NotPooledError, match="another step comes before"):
         PooledTransformer(behind).fit(frame)
-    rest = ColumnTransformer([("x", "drop", ["age"])], remainder=inner)
+    in_remainder = ColumnTransformer([("x", "drop", ["age"])], remainder=inner)
     with pytest.raises(NotPooledError, match="another step comes before"):
-        PooledTransformer(rest).fit(frame)
+        PooledTransformer(in_remainder).fit(frame)
+
+
+def test_branches_that_are_all_dropped_leave_no_column():
+    X = np.arange(60.0).reshape(30, 2)
+    dropped = ColumnTransformer([("x", "drop", [0])])
+    assert PooledTransformer(dropped).fit(X).transform(X).shape == (30, 0)
+    with pytest.raises(ValueError, match="StandardScaler cannot take values"):
+        PooledTransformer(make_pipeline(dropped, StandardScaler())).fit(X)
+
+
+def test_a_column_transformer_without_branches_is_refused():
+    with pytest.raises(NotPooledError, match="has no transformers"):
+        PooledTransformer(ColumnTransformer([])).fit(table())
 
 
 def test_a_selector_of_one_table_is_refused_and_the_other_named():
@@ -193,15 +208,15 @@ def test_what_a_message_says_of_columns_is_checked(columns):
 
 def test_a_column_that_is_empty_at_a_node_is_that_of_the_others():
     frame = table()
-    frame.loc[whose(frame) == "oslo", "job"] = np.nan
+    frame.loc[nodes_of(frame) == "oslo", "job"] = np.nan
     frame["job"] = frame["job"].astype(object)
     tables = by_node(frame)
     tables["oslo"] = tables["oslo"].astype({"job": float})  # as pandas reads it
-    made, asked = fitted_apart(auto_front(), tables, min_rows=1)
+    front, requests = fitted_apart(auto_front(), tables, min_rows=1)
     np.testing.assert_allclose(
-        made.transform(frame), listed_front().fit_transform(frame), atol=1e-9
+        front.transform(frame), listed_front().fit_transform(frame), atol=1e-9
     )
-    assert [name for name, _ in asked] == [*NODES, "oslo"]
+    assert [name for name, _ in requests] == [*NODES, "oslo"]
 
 
 def test_numbers_where_others_have_texts_are_named_with_the_node():
@@ -228,15 +243,15 @@ def test_a_column_that_others_lack_is_warned_of():
     tables = by_node(table())
     tables["rome"] = tables["rome"].assign(more=1.0)
     with pytest.warns(UserWarning, match=r"'more' of the nodes \['rome'\] is not used"):
-        made, _ = fitted_apart(auto_front(), tables)
-    assert made.feature_names_in_.tolist() == table().columns.tolist()
+        front, _ = fitted_apart(auto_front(), tables)
+    assert front.feature_names_in_.tolist() == table().columns.tolist()
 
 
 @pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_texts_before_a_step_of_numbers_are_named_with_nodes():
     front = make_pipeline(SimpleImputer(), StandardScaler())
-    told = r"\['lyon', 'oslo', 'rome'\]: SimpleImputer.*\['job', 'town'\] hold texts"
-    with pytest.raises(ValueError, match=told):
+    message = r"\['lyon', 'oslo', 'rome'\]: SimpleImputer.*\['job', 'town'\] hold texts"
+    with pytest.raises(ValueError, match=message):
         fitted_apart(front, by_node(table()))
     filled = make_pipeline(SimpleImputer(strategy="most_frequent"), PCA(2))
     with pytest.raises(ValueError, match=r"PCA takes numbers.*\['job', 'town'\]"):
@@ -247,12 +262,12 @@ def test_kinds_of_categories_are_compared_at_the_server_too():
     """Of nodes that do not look at their rows as ours do."""
     frame = table()[["town"]]
     request = Message.of("front", front=Front(OneHotEncoder()).as_content())
-    told = {}
+    replies = {}
     for name, rows in (("lyon", frame), ("oslo", frame.assign(town=1.0))):
-        told[name] = reply_to(request, None, rows, None, name=name).content
-    parts = {"0": {name: content["parts"]["0"] for name, content in told.items()}}
+        replies[name] = reply_to(request, None, rows, None, name=name).content
+    parts = {"0": {name: content["parts"]["0"] for name, content in replies.items()}}
     front = Front.from_content(
-        Front(OneHotEncoder()).as_content() | {"columns": told["lyon"]["columns"]}
+        Front(OneHotEncoder()).as_content() | {"columns": replies["lyon"]["columns"]}
     )
     with pytest.raises(ValueError, match=r"'town' holds texts at the nodes \['lyon'\]"):
         front.advanced(parts)
@@ -265,25 +280,25 @@ def test_a_column_that_tells_rows_apart_is_left_out_with_a_word():
     frame = table()
     tables = by_node(frame.assign(patient=[f"p{k}" for k in range(len(frame))]))
     with pytest.warns(UserWarning, match=r"leaves out the columns \['patient'\]"):
-        made, _ = fitted_apart(auto_front(), tables)
-    names = made.get_feature_names_out().tolist()
+        front, _ = fitted_apart(auto_front(), tables)
+    names = front.get_feature_names_out().tolist()
     assert "texts__town_Oslo" in names
     assert not [name for name in names if "patient" in name]
-    whole = pd.concat(tables.values()).sort_index()
-    Z = made.transform(whole)
+    rows = pd.concat(tables.values()).sort_index()
+    Z = front.transform(rows)
     assert Z.shape[1] == len(names)
-    np.testing.assert_array_equal(made.to_estimator().transform(whole), Z)
+    np.testing.assert_array_equal(front.to_estimator().transform(rows), Z)
     # And the node takes the same rows through what the server sends.
-    content = made.as_front().as_content()
-    again = Front.from_content(content).transform(tables["rome"])
-    np.testing.assert_array_equal(again, Z[whose(frame) == "rome"])
+    content = front.as_front().as_content()
+    at_node = Front.from_content(content).transform(tables["rome"])
+    np.testing.assert_array_equal(at_node, Z[nodes_of(frame) == "rome"])
 
 
 def test_gaps_are_told_though_no_value_is():
     rows = pd.DataFrame({"code": [*map(str, range(30)), *[np.nan] * 30]})
     encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-    made, _ = fitted_apart(encoder, {"lyon": rows})
-    np.testing.assert_array_equal(made.transform(rows)[:, 0], np.arange(60) >= 30)
+    front, _ = fitted_apart(encoder, {"lyon": rows})
+    np.testing.assert_array_equal(front.transform(rows)[:, 0], np.arange(60) >= 30)
 
 
 @pytest.mark.parametrize("of_places", [False, True])
@@ -293,12 +308,12 @@ def test_columns_of_codes_of_which_none_is_told(of_places):
     X = rows.to_numpy() if of_places else rows
     tables = {"lyon": X, "oslo": X}
     with pytest.warns(UserWarning, match="leaves out the columns"):
-        made, _ = fitted_apart(encoder, tables)
-    assert made.transform(X).shape == (60, 2)
+        front, _ = fitted_apart(encoder, tables)
+    assert front.transform(X).shape == (60, 2)
     with pytest.warns(UserWarning, match="leaves out the columns"):
-        alone = X[:, :1] if of_places else X[["code"]]
-        nothing, _ = fitted_apart(encoder, {"lyon": alone})
-    assert nothing.transform(alone).shape == (60, 0)
+        code_alone = X[:, :1] if of_places else X[["code"]]
+        front_of_none, _ = fitted_apart(encoder, {"lyon": code_alone})
+    assert front_of_none.transform(code_alone).shape == (60, 0)
     for strict in (OneHotEncoder(), OrdinalEncoder()):
         name = 0 if of_places else "'code'"
         with pytest.raises(ValueError, match=rf"\[{name}\] have 120 values"):

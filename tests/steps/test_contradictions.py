@@ -72,7 +72,8 @@ def partitions():
     sets = [load_iris, load_digits, load_breast_cancer]
     for seed in range(20):
         X, y = sets[seed % 3](return_X_y=True)
-        X, y = X[::3, :6].copy(), y[::3]
+        X = X[::3, :6].copy()
+        y = y[::3]
         rng = np.random.default_rng(seed)
         X[:, 0] += rng.choice([0.0, 1e3])  # means far from zero
         X[:, 1] = np.where(rng.random(len(X)) < 0.1, 800.0, X[:, 1])  # outliers
@@ -96,24 +97,24 @@ def test_columns_that_a_node_told_nothing_of_are_not_compared():
     nodes = np.repeat([0, 1], 30)
     X[5:30, 0] = np.nan  # five values, of which the first node tells nothing
     X[:5, 0] = 900.0
-    told = X.copy()
-    told[:5, 0] = np.nan
-    front = pooled_front(StandardScaler(), told, nodes)
+    rows_told = X.copy()
+    rows_told[:5, 0] = np.nan
+    front = pooled_front(StandardScaler(), rows_told, nodes)
     assert front.contradiction(X[:30], min_rows=10) == ""
     assert "column 0" in front.contradiction(X[:30], min_rows=1)
 
 
-def changed(front: Front, path="0", **values) -> Front:
+def changed(front: Front, path="0", **changes) -> Front:
     state = dict(front.states[path])
-    for name, change in values.items():
+    for name, change in changes.items():
         state[name] = change(np.array(state[name]))
     return replace(front, states={**front.states, path: state})
 
 
-def first_moved(by):
-    def change(values):
-        values[..., 0] += by
-        return values
+def first_moved(shift):
+    def change(array):
+        array[..., 0] += shift
+        return array
 
     return change
 

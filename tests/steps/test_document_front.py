@@ -49,43 +49,47 @@ def linear(members=None, front=None):
     return GEMSLogisticAggregator(members, front=front, random_state=0)
 
 
-def fitted_to_numbers(data):
+def fitted_to_numbers(corpus):
     """The aggregate of the same classifiers and of the rows after the vectorizer."""
-    heads = [(site, member[-1]) for site, member in data.pipelines(hashing)]
+    heads = [(site, member[-1]) for site, member in corpus.pipelines(hashing)]
     aggregate = GEMSLogisticAggregator(heads, random_state=0)
-    return aggregate.fit(hashing().transform(data.X), data.y, nodes=data.sites)
+    return aggregate.fit(hashing().transform(corpus.X), corpus.y, nodes=corpus.sites)
 
 
 @pytest.mark.parametrize("form", ["list", "array", "Series"])
 def test_fitted_pipelines_behind_an_equal_vectorizer_are_merged(form):
-    data = documents()
-    X = {"list": data.X.tolist(), "array": data.X}.get(form)
+    corpus = documents()
+    X = {"list": corpus.X.tolist(), "array": corpus.X}.get(form)
     if form == "Series":
-        X = pytest.importorskip("pandas").Series(data.X)
-    aggregate = linear(data.pipelines(hashing)).fit(X, data.y, nodes=data.sites)
-    expected = fitted_to_numbers(data)
+        X = pytest.importorskip("pandas").Series(corpus.X)
+    aggregate = linear(corpus.pipelines(hashing)).fit(X, corpus.y, nodes=corpus.sites)
+    expected = fitted_to_numbers(corpus)
     np.testing.assert_array_equal(aggregate.coef_, expected.coef_)
     assert not hasattr(aggregate, "n_features_in_")
     np.testing.assert_array_equal(
         aggregate.predict_proba(X),
-        expected.predict_proba(hashing().transform(data.X)),
+        expected.predict_proba(hashing().transform(corpus.X)),
     )
     plain = aggregate.to_estimator()
     assert type(plain[0]) is HashingVectorizer
-    np.testing.assert_array_equal(plain.predict(data.X.tolist()), aggregate.predict(X))
+    np.testing.assert_array_equal(
+        plain.predict(corpus.X.tolist()), aggregate.predict(X)
+    )
 
 
 def test_a_pipeline_behind_another_vectorizer_is_an_error_that_says_what_to_do():
-    data = documents()
+    corpus = documents()
     other = HashingVectorizer(n_features=128, norm="l1")
     with pytest.raises(ValueError, match="Node 'lyon'.*HashingVectorizer.*front="):
-        linear(data.pipelines(hashing), other).fit(data.X, data.y, nodes=data.sites)
+        linear(corpus.pipelines(hashing), other).fit(
+            corpus.X, corpus.y, nodes=corpus.sites
+        )
 
 
 @pytest.mark.parametrize("frozen", ["pipeline", "vectorizer"])
 def test_frozen_pipelines_are_merged_too(frozen):
-    data = documents()
-    members = data.pipelines(hashing)
+    corpus = documents()
+    members = corpus.pipelines(hashing)
     if frozen == "pipeline":
         members = [(site, FrozenEstimator(member)) for site, member in members]
     else:
@@ -93,152 +97,162 @@ def test_frozen_pipelines_are_merged_too(frozen):
             (site, make_pipeline(FrozenEstimator(member[0]), member[-1]))
             for site, member in members
         ]
-    aggregate = linear(members).fit(data.X, data.y, nodes=data.sites)
-    np.testing.assert_array_equal(aggregate.coef_, fitted_to_numbers(data).coef_)
+    aggregate = linear(members).fit(corpus.X, corpus.y, nodes=corpus.sites)
+    np.testing.assert_array_equal(aggregate.coef_, fitted_to_numbers(corpus).coef_)
 
 
 @pytest.mark.parametrize("members", ["none", "unfitted"])
 def test_nodes_without_fitted_classifiers(members):
-    data = documents()
-    given = None if members == "none" else LogisticRegression()
-    aggregate = linear(given).fit(data.X, data.y, nodes=data.sites)
-    assert aggregate.score(data.X.tolist(), data.y) > 0.9
+    corpus = documents()
+    estimators = None if members == "none" else LogisticRegression()
+    aggregate = linear(estimators).fit(corpus.X, corpus.y, nodes=corpus.sites)
+    assert aggregate.score(corpus.X.tolist(), corpus.y) > 0.9
 
 
 def test_nodes_that_are_apart_need_no_more_messages():
-    data = documents()
-    pipelines = dict(data.pipelines(hashing))
-    whole = linear(list(pipelines.items())).fit(data.X, data.y, nodes=data.sites)
+    corpus = documents()
+    pipelines = dict(corpus.pipelines(hashing))
+    expected = linear(list(pipelines.items())).fit(
+        corpus.X, corpus.y, nodes=corpus.sites
+    )
 
     def ask(requests):
         return {
-            name: reply_to(request, pipelines[name], *data.of(name), name=name)
+            name: reply_to(request, pipelines[name], *corpus.of(name), name=name)
             for name, request in requests.items()
         }
 
-    asked = linear(Nodes(ask, SITES)).fit()
-    np.testing.assert_array_equal(asked.coef_, whole.coef_)
-    assert [entry["task"] for entry in asked.history_] == ["join"]
+    over_channel = linear(Nodes(ask, SITES)).fit()
+    np.testing.assert_array_equal(over_channel.coef_, expected.coef_)
+    assert [entry["task"] for entry in over_channel.history_] == ["join"]
     agreed = linear()
-    sent = [agreed.summarize(pipelines[s], *data.of(s), name=s) for s in SITES]
-    files = clone(agreed).set_params(estimators=sent).fit()
-    np.testing.assert_array_equal(files.coef_, whole.coef_)
+    summaries = [agreed.summarize(pipelines[s], *corpus.of(s), name=s) for s in SITES]
+    of_files = clone(agreed).set_params(estimators=summaries).fit()
+    np.testing.assert_array_equal(of_files.coef_, expected.coef_)
     with pytest.raises(ValueError, match="summarized with front=HashingVectorizer"):
-        linear(sent, HashingVectorizer(n_features=64)).fit()
+        linear(summaries, HashingVectorizer(n_features=64)).fit()
 
 
 def test_files_of_pairs_of_words(tmp_path):
-    data = documents()
+    corpus = documents()
     pairs = HashingVectorizer(n_features=64, ngram_range=(1, 2))
     paths = [tmp_path / site for site in SITES]
     for site, path in zip(SITES, paths, strict=True):
-        linear(front=pairs).summarize(None, *data.of(site), name=site).save(path)
-    files = linear(paths, pairs).fit()
+        linear(front=pairs).summarize(None, *corpus.of(site), name=site).save(path)
+    of_files = linear(paths, pairs).fit()
     members = [(site, None) for site in SITES]
-    whole = linear(members, pairs).fit(data.X, data.y, nodes=data.sites)
-    np.testing.assert_array_equal(files.coef_, whole.coef_)
+    expected = linear(members, pairs).fit(corpus.X, corpus.y, nodes=corpus.sites)
+    np.testing.assert_array_equal(of_files.coef_, expected.coef_)
 
 
 def test_an_exchange_of_documents(tmp_path):
-    data = documents()
-    pipelines = dict(data.pipelines(hashing))
+    corpus = documents()
+    pipelines = dict(corpus.pipelines(hashing))
     ranged = HashingVectorizer(n_features=64, ngram_range=(1, 2), norm=None)
     Exchange(tmp_path, linear(front=ranged), nodes=SITES).step()
     exchange = Exchange(tmp_path)  # a server started anew
     while (fitted := exchange.step()) is None:
         for name, request in exchange.waiting_for.items():
-            answer(request, None, *data.of(name), name=name)
+            answer(request, None, *corpus.of(name), name=name)
     members = [(site, None) for site in SITES]
-    whole = linear(members, ranged).fit(data.X, data.y, nodes=data.sites)
-    np.testing.assert_array_equal(fitted.coef_, whole.coef_)
+    expected = linear(members, ranged).fit(corpus.X, corpus.y, nodes=corpus.sites)
+    np.testing.assert_array_equal(fitted.coef_, expected.coef_)
     assert pipelines.keys() == set(SITES)
 
 
 def test_dicts_go_through_a_hasher():
-    data = documents()
-    rows = [dict.fromkeys(text.split(), 1) for text in data.X]
+    corpus = documents()
+    rows = [dict.fromkeys(text.split(), 1) for text in corpus.X]
     hasher = FeatureHasher(n_features=128)
     members = [(site, None) for site in SITES]
-    aggregate = linear(members, hasher).fit(rows, data.y, nodes=data.sites)
+    aggregate = linear(members, hasher).fit(rows, corpus.y, nodes=corpus.sites)
     expected = GEMSLogisticAggregator(members, random_state=0).fit(
-        hasher.transform(rows), data.y, nodes=data.sites
+        hasher.transform(rows), corpus.y, nodes=corpus.sites
     )
     np.testing.assert_array_equal(aggregate.coef_, expected.coef_)
 
 
 def test_naive_bayes_of_all_documents():
-    data = documents()
+    corpus = documents()
     counts = HashingVectorizer(n_features=128, alternate_sign=False, norm=None)
     aggregate = PooledAggregator(pooled=MultinomialNB(), front=counts)
-    aggregate.fit(data.X, data.y, nodes=data.sites)
-    whole = make_pipeline(counts, MultinomialNB()).fit(data.X, data.y)
+    aggregate.fit(corpus.X, corpus.y, nodes=corpus.sites)
+    expected = make_pipeline(counts, MultinomialNB()).fit(corpus.X, corpus.y)
     np.testing.assert_allclose(
-        aggregate.predict_proba(data.X), whole.predict_proba(data.X)
+        aggregate.predict_proba(corpus.X), expected.predict_proba(corpus.X)
     )
 
 
 def test_averages_and_votes_of_documents():
-    data = documents()
-    members = data.pipelines(hashing)
+    corpus = documents()
+    members = corpus.pipelines(hashing)
     heads = [(site, member[-1]) for site, member in members]
-    numbers = hashing().transform(data.X)
+    numbers = hashing().transform(corpus.X)
     for kind in (ModelAveragingAggregator, EnsembleAggregator):
         aggregate = kind(members, front=hashing())
-        aggregate.fit(data.X, data.y, nodes=data.sites)
-        expected = kind(heads).fit(numbers, data.y, nodes=data.sites)
+        aggregate.fit(corpus.X, corpus.y, nodes=corpus.sites)
+        expected = kind(heads).fit(numbers, corpus.y, nodes=corpus.sites)
         np.testing.assert_array_equal(
-            aggregate.predict_proba(data.X), expected.predict_proba(numbers)
+            aggregate.predict_proba(corpus.X), expected.predict_proba(numbers)
         )
 
 
 def test_combine_makes_a_linear_model_behind_the_front():
-    data = documents()
-    members = data.pipelines()
-    given = {"nodes": data.sites, "front": hashing(), "random_state": 0}
-    alone = combine(X=data.X.tolist(), y=data.y, **given)
-    assert [entry["name"] for entry in alone.choice_.table] == ["linear"]
-    assert alone.score(data.X, data.y) > 0.8
-    both = combine(members, data.X.tolist(), data.y, **given)
-    assert [entry["name"] for entry in both.choice_.table] == [
+    corpus = documents()
+    members = corpus.pipelines()
+    settings = {"nodes": corpus.sites, "front": hashing(), "random_state": 0}
+    of_rows = combine(X=corpus.X.tolist(), y=corpus.y, **settings)
+    assert [entry["name"] for entry in of_rows.choice_.table] == ["linear"]
+    assert of_rows.score(corpus.X, corpus.y) > 0.8
+    of_members = combine(members, corpus.X.tolist(), corpus.y, **settings)
+    assert [entry["name"] for entry in of_members.choice_.table] == [
         *("linear", "vote", "vote by classes", "stack")
     ]
-    assert not any(entry["error"] for entry in both.choice_.table)
+    assert not any(entry["error"] for entry in of_members.choice_.table)
 
 
 def test_combine_of_documents_that_are_apart():
-    data = documents()
+    corpus = documents()
 
     def ask(requests):
         return {
-            name: reply_to(request, None, *data.of(name), name=name)
+            name: reply_to(request, None, *corpus.of(name), name=name)
             for name, request in requests.items()
         }
 
-    asked = combine(Nodes(ask, SITES), front=hashing(), random_state=0)
-    assert asked.choice_.name == "linear" and not asked.choice_.looks_at_members
-    assert "nobody judged it" in asked.choice_.doubts[0]
-    sent = [linear().summarize(None, *data.of(site), name=site) for site in SITES]
-    files = combine(sent, front=hashing(), random_state=0)
-    np.testing.assert_array_equal(files.coef_, linear(sent).fit().coef_)
-    assert min(files.score(data.X, data.y), asked.score(data.X, data.y)) > 0.9
+    over_channel = combine(Nodes(ask, SITES), front=hashing(), random_state=0)
+    assert (
+        over_channel.choice_.name == "linear"
+        and not over_channel.choice_.looks_at_members
+    )
+    assert "nobody judged it" in over_channel.choice_.doubts[0]
+    summaries = [
+        linear().summarize(None, *corpus.of(site), name=site) for site in SITES
+    ]
+    of_files = combine(summaries, front=hashing(), random_state=0)
+    np.testing.assert_array_equal(of_files.coef_, linear(summaries).fit().coef_)
+    assert (
+        min(of_files.score(corpus.X, corpus.y), over_channel.score(corpus.X, corpus.y))
+        > 0.9
+    )
     with pytest.raises(ValueError, match="X holds documents.*HashingVectorizer"):
         combine(Nodes(ask, SITES), random_state=0)
 
 
 def test_combine_lets_pipelines_vote():
-    data = documents()
-    members = data.pipelines()
-    given = {"nodes": data.sites, "random_state": 0}
-    for X in (data.X.tolist(), data.X):
-        aggregate = combine(members, X, data.y, **given)
+    corpus = documents()
+    members = corpus.pipelines()
+    settings = {"nodes": corpus.sites, "random_state": 0}
+    for X in (corpus.X.tolist(), corpus.X):
+        aggregate = combine(members, X, corpus.y, **settings)
         assert [entry["name"] for entry in aggregate.choice_.table] == [
             *("vote", "vote by classes", "stack")
         ]
         assert not any(entry["error"] for entry in aggregate.choice_.table)
-        assert aggregate.score(X, data.y) > 0.8
-    assert combine(members).predict(data.X[:2]).shape == (2,)
+        assert aggregate.score(X, corpus.y) > 0.8
+    assert combine(members).predict(corpus.X[:2]).shape == (2,)
     with pytest.raises(ValueError, match="documents.*front=HashingVectorizer"):
-        combine(X=data.X, y=data.y, **given)
+        combine(X=corpus.X, y=corpus.y, **settings)
 
 
 # ---- what cannot be a front -------------------------------------------------------
@@ -246,10 +260,10 @@ def test_combine_lets_pipelines_vote():
 
 @pytest.mark.parametrize("kind", [TfidfVectorizer, CountVectorizer, DictVectorizer])
 def test_a_vectorizer_that_learns_is_no_front(kind):
-    data = documents()
+    corpus = documents()
     message = f"{kind.__name__} learns from rows.*EnsembleAggregator"
     with pytest.raises(NotPooledError, match=message):
-        linear(front=kind()).fit(data.X, data.y, nodes=data.sites)
+        linear(front=kind()).fit(corpus.X, corpus.y, nodes=corpus.sites)
 
 
 @pytest.mark.parametrize(
@@ -267,10 +281,10 @@ def test_a_vectorizer_that_learns_is_no_front(kind):
     ],
 )
 def test_parameters_that_cannot_be_sent(params):
-    data = documents()
+    corpus = documents()
     (name,) = params
     with pytest.raises(NotPooledError, match=rf"\({name}=.*cannot be sent") as raised:
-        linear(front=HashingVectorizer(**params)).fit(data.X, data.y)
+        linear(front=HashingVectorizer(**params)).fit(corpus.X, corpus.y)
     assert "n_features, ngram_range" in str(raised.value)
 
 
@@ -319,14 +333,14 @@ def test_a_front_comes_back_from_a_message():
 
 
 def test_gaps_among_documents_are_an_error_without_the_text_of_others():
-    data = documents()
-    X, y = data.of("lyon")
+    corpus = documents()
+    X, y = corpus.of("lyon")
     X = [*X[:-1], None]
     with pytest.raises(ValueError, match="Node 'lyon': some documents") as raised:
         linear().summarize(None, X, y, name="lyon")
     assert "word" not in str(raised.value)
     assert raised.value.__cause__ is None and raised.value.__suppress_context__
-    aggregate = linear().fit(data.X, data.y, nodes=data.sites)
+    aggregate = linear().fit(corpus.X, corpus.y, nodes=corpus.sites)
     with pytest.raises(ValueError, match="some documents are not such") as raised:
         aggregate.predict(X)
     assert raised.value.__cause__ is None and raised.value.__suppress_context__
@@ -334,8 +348,8 @@ def test_gaps_among_documents_are_an_error_without_the_text_of_others():
 
 @pytest.mark.parametrize("X", ["table", "numbers"])
 def test_a_front_of_documents_takes_no_tables(X):
-    data = documents()
-    aggregate = linear().fit(data.X, data.y, nodes=data.sites)
+    corpus = documents()
+    aggregate = linear().fit(corpus.X, corpus.y, nodes=corpus.sites)
     rows = np.zeros((3, 2)) if X == "numbers" else np.array([["a", "b"]], dtype=object)
     with pytest.raises(ValueError, match="takes documents, one a row.*column of doc"):
         aggregate.predict(rows)
@@ -351,11 +365,11 @@ def test_a_front_of_documents_takes_no_tables(X):
     ],
 )
 def test_pipelines_that_cannot_be_read_are_told_of_front_and_votes(kind):
-    data = documents()
+    corpus = documents()
     for vectorizer in (hashing, TfidfVectorizer):
-        members = data.pipelines(vectorizer)
+        members = corpus.pipelines(vectorizer)
         with pytest.raises(ValueError, match="front=.*EnsembleAggregator") as raised:
-            kind(members).fit(data.X, data.y, nodes=data.sites)
+            kind(members).fit(corpus.X, corpus.y, nodes=corpus.sites)
         assert "word" not in str(raised.value)
         message = "Node 'lyon'.*begins with .*Vectorizer.*front=.*EnsembleAggregator"
         with pytest.raises(ValueError, match=message):
@@ -363,22 +377,22 @@ def test_pipelines_that_cannot_be_read_are_told_of_front_and_votes(kind):
 
 
 def test_a_node_that_summarizes_documents_is_told_so():
-    data = documents()
-    member = dict(data.pipelines(hashing))["lyon"]
+    corpus = documents()
+    member = dict(corpus.pipelines(hashing))["lyon"]
     aggregate = GEMSLogisticAggregator(random_state=0)
     with pytest.raises(ValueError, match="Node 'lyon': X holds documents.*front=") as e:
-        aggregate.summarize(member, *data.of("lyon"), name="lyon")
+        aggregate.summarize(member, *corpus.of("lyon"), name="lyon")
     assert "word" not in str(e.value)
     # What it says works.
     aggregate.set_params(front=hashing())
-    assert aggregate.summarize(member, *data.of("lyon"), name="lyon").name == "lyon"
+    assert aggregate.summarize(member, *corpus.of("lyon"), name="lyon").name == "lyon"
 
 
 def test_other_fronts_take_no_documents():
-    data = documents()
+    corpus = documents()
     for front in (StandardScaler(), make_pipeline(StandardScaler())):
         with pytest.raises(ValueError, match="takes columns.*HashingVectorizer") as e:
-            linear(front=front).fit(data.X, data.y, nodes=data.sites)
+            linear(front=front).fit(corpus.X, corpus.y, nodes=corpus.sites)
         assert "word1" not in str(e.value)
     with pytest.raises(ValueError, match="takes columns.*HashingVectorizer"):
-        PooledTransformer(StandardScaler()).fit(data.X)
+        PooledTransformer(StandardScaler()).fit(corpus.X)

@@ -43,8 +43,8 @@ RNG = np.random.default_rng(0)
 WORDS = np.array(["red", "green", "blue"], dtype=object)
 
 
-def role(values):
-    return column_roles(pd.DataFrame({"column": values}))[0]
+def role(column):
+    return column_roles(pd.DataFrame({"column": column}))[0]
 
 
 def codes(numbers):
@@ -52,7 +52,7 @@ def codes(numbers):
 
 
 @pytest.mark.parametrize(
-    "values, expected",
+    "column, expected",
     [
         # Numbers of rows, as they come, of some rows, shuffled, with gaps.
         (np.arange(7), IDENTIFIES),
@@ -89,18 +89,20 @@ def codes(numbers):
         (np.full(30, None), UNCLEAR),
     ],
 )
-def test_what_rows_say_of_a_column(values, expected):
-    assert role(values) == expected
+def test_what_rows_say_of_a_column(column, expected):
+    assert role(column) == expected
 
 
 def tables():
     """Tables that people measured, by name."""
-    found = {"penguins": load_penguins(as_frame=True)[0]}
+    tables_by_name = {"penguins": load_penguins(as_frame=True)[0]}
     for name in ("iris", "wine", "breast_cancer", "digits", "linnerud"):
         bunch = getattr(datasets, f"load_{name}")(as_frame=True)
-        found[name] = bunch.data
-    found["diabetes"] = datasets.load_diabetes(as_frame=True, scaled=False).data
-    return found
+        tables_by_name[name] = bunch.data
+    tables_by_name["diabetes"] = datasets.load_diabetes(
+        as_frame=True, scaled=False
+    ).data
+    return tables_by_name
 
 
 def test_no_measurement_is_taken_for_an_identifier():
@@ -119,19 +121,23 @@ def test_no_measurement_is_taken_for_an_identifier():
 
 
 def test_nodes_of_too_few_rows_do_not_vote():
-    yes, no, unclear, ordered = (IDENTIFIES,), (DESCRIBES,), (UNCLEAR,), (IN_ORDER,)
-    assert agreed_roles([yes, unclear, unclear]) == yes
-    assert agreed_roles([yes, no]) == no
-    assert agreed_roles([yes, yes, no]) == yes
-    assert agreed_roles([ordered, unclear]) == ordered
-    assert agreed_roles([ordered, yes, no]) == ordered
-    assert agreed_roles([unclear]) == unclear
+    def agreed(*roles):
+        """What nodes that have one column say together of it."""
+        (role_of_all,) = agreed_roles([(role,) for role in roles])
+        return role_of_all
+
+    assert agreed(IDENTIFIES, UNCLEAR, UNCLEAR) == IDENTIFIES
+    assert agreed(IDENTIFIES, DESCRIBES) == DESCRIBES
+    assert agreed(IDENTIFIES, IDENTIFIES, DESCRIBES) == IDENTIFIES
+    assert agreed(IN_ORDER, UNCLEAR) == IN_ORDER
+    assert agreed(IN_ORDER, IDENTIFIES, DESCRIBES) == IN_ORDER
+    assert agreed(UNCLEAR) == UNCLEAR
 
 
 # ---- fronts that leave them out ------------------------------------------------
 
 
-def rows(n=300):
+def identified_rows(n=300):
     """A table with a number of the row and a name, and the nodes of its rows."""
     rng = np.random.default_rng(1)
     frame = pd.DataFrame(rng.normal(size=(n, 3)), columns=list("abc"))
@@ -140,14 +146,14 @@ def rows(n=300):
     return frame, np.array(["lyon", "oslo"])[np.arange(n) % 2]
 
 
-def channel(parts, heard=None, **options):
+def channel(parts, exchanged=None, **options):
     def ask(requests):
         replies = {}
         for name, request in requests.items():
-            told = reply_to(request.to_bytes(), None, parts[name], None, name=name)
-            replies[name] = Message.from_bytes(told)
-            if heard is not None:
-                heard.append((request, replies[name]))
+            reply = reply_to(request.to_bytes(), None, parts[name], None, name=name)
+            replies[name] = Message.from_bytes(reply)
+            if exchanged is not None:
+                exchanged.append((request, replies[name]))
         return replies
 
     return Nodes(ask, sorted(parts), **options)
@@ -162,7 +168,7 @@ SCALED = make_pipeline(SimpleImputer(), StandardScaler())
 
 @pytest.mark.parametrize("as_array", [False, True])
 def test_a_front_leaves_them_out(as_array):
-    frame, nodes = rows()
+    frame, nodes = identified_rows()
     frame = frame.drop(columns="name") if as_array else frame
     X = frame.to_numpy() if as_array else frame
     front = PooledTransformer(SCALED, drop_identifiers=True)
@@ -190,25 +196,28 @@ def test_nothing_is_left_out_where_nothing_identifies_rows():
 
 
 def test_over_a_channel_a_node_says_so_instead_of_sending_values():
-    frame, nodes = rows()
-    parts, heard = parts_of(frame, nodes), []
+    frame, nodes = identified_rows()
+    parts = parts_of(frame, nodes)
+    exchanged = []
     parts["oslo"] = parts["oslo"].iloc[:, ::-1]  # in another order
     front = PooledTransformer(SCALED, drop_identifiers=True)
-    front.set_params(summaries=channel(parts, heard))
+    front.set_params(summaries=channel(parts, exchanged))
     with pytest.warns(IdentifierWarning, match=r"\['number', 'name'\]"):
         front.fit()
     with pytest.warns(IdentifierWarning):
-        here = PooledTransformer(SCALED, drop_identifiers=True).fit(frame, nodes=nodes)
+        in_process = PooledTransformer(SCALED, drop_identifiers=True).fit(
+            frame, nodes=nodes
+        )
     np.testing.assert_allclose(
-        front.transform(frame), here.transform(frame), atol=1e-12
+        front.transform(frame), in_process.transform(frame), atol=1e-12
     )
-    for request, reply in heard:
+    for request, reply in exchanged:
         check_request(request)
         check_reply(request, reply)
         assert b"P00" not in reply.to_bytes()
-    roles = heard[0][1].content["columns"]["roles"]
+    roles = exchanged[0][1].content["columns"]["roles"]
     assert roles == [DESCRIBES, IDENTIFIES, DESCRIBES, DESCRIBES, IDENTIFIES]
-    assert "These do: 'number', 'name'." in says(heard[0][1])["front.columns.roles"]
+    assert "These do: 'number', 'name'." in says(exchanged[0][1])["front.columns.roles"]
     # Whoever is not asked does not say it.
     plain = []
     PooledTransformer(
@@ -221,24 +230,25 @@ def test_over_a_channel_a_node_says_so_instead_of_sending_values():
 
 
 def test_a_node_that_found_others_is_asked_again():
-    frame, nodes = rows(90)
+    frame, nodes = identified_rows(90)
     nodes[80:] = "rome"  # has too few rows to say it of texts, or numbers its own
     nodes[60:80] = "bern"
     frame.loc[nodes == "bern", "number"] = 7
-    parts, heard = parts_of(frame[["a", "number", "b"]], nodes), []
+    parts = parts_of(frame[["a", "number", "b"]], nodes)
+    exchanged = []
     front = PooledTransformer(StandardScaler(), drop_identifiers=True)
     with pytest.warns(IdentifierWarning, match=r"\['number'\]"):
-        front.set_params(summaries=channel(parts, heard)).fit()
-    asked = [reply.envelope["node"] for _, reply in heard]
-    assert asked == ["bern", "lyon", "oslo", "rome", "bern"]
-    whole = StandardScaler().fit(frame[["a", "b"]])
+        front.set_params(summaries=channel(parts, exchanged)).fit()
+    names = [reply.envelope["node"] for _, reply in exchanged]
+    assert names == ["bern", "lyon", "oslo", "rome", "bern"]
+    expected = StandardScaler().fit(frame[["a", "b"]])
     np.testing.assert_allclose(
-        front.transform(frame), whole.transform(frame[["a", "b"]])
+        front.transform(frame), expected.transform(frame[["a", "b"]])
     )
 
 
 def test_files_leave_them_out(tmp_path):
-    frame, nodes = rows()
+    frame, nodes = identified_rows()
     front = PooledTransformer(StandardScaler(), drop_identifiers=True)
     frame = frame.drop(columns="name")
     for name, part in parts_of(frame, nodes).items():
@@ -254,7 +264,7 @@ def test_files_leave_them_out(tmp_path):
 
 
 def test_bounds_stay_with_their_columns():
-    frame, nodes = rows()
+    frame, nodes = identified_rows()
     X = frame[["number", "a", "b"]].to_numpy()
     spread = PooledTransformer(
         make_pipeline(StandardScaler()), bounds={1: (-9, 9)}, drop_identifiers=True
@@ -275,7 +285,7 @@ def test_bounds_stay_with_their_columns():
 
 
 def test_whole_numbers_in_order_that_may_be_a_measurement_are_kept_with_a_warning():
-    frame, nodes = rows()
+    frame, nodes = identified_rows()
     frame["price"] = np.sort(np.random.default_rng(0).choice(10**6, 300, replace=False))
     front = PooledTransformer(StandardScaler(), drop_identifiers=True)
     with pytest.warns(IdentifierWarning, match=r"\['price'\] hold whole numbers that"):
@@ -284,16 +294,16 @@ def test_whole_numbers_in_order_that_may_be_a_measurement_are_kept_with_a_warnin
 
 
 def test_what_it_cannot_do_is_said():
-    frame, nodes = rows()
+    frame, nodes = identified_rows()
     front = PooledTransformer(StandardScaler(), drop_identifiers=True)
     with pytest.raises(ValueError, match=r"All columns, \['number', 'name'\], ident"):
         front.fit(frame[["number", "name"]], nodes=nodes)
     listed = ColumnTransformer([("x", StandardScaler(), ["a"])])
     places = ColumnsOf("numbers", without=[0])  # which are others once some are left
     chosen = ColumnTransformer([("x", StandardScaler(), places)])
-    for own in (listed, make_pipeline(listed, PCA(1)), chosen):
+    for steps in (listed, make_pipeline(listed, PCA(1)), chosen):
         with pytest.raises(NotPooledError, match="ColumnTransformer needs the columns"):
-            front.set_params(transformer=own).fit(frame)
+            front.set_params(transformer=steps).fit(frame)
 
 
 def test_requests_that_drop_what_they_may_not_are_refused():
@@ -333,10 +343,11 @@ def test_nodes_hold_the_server_to_what_is_agreed():
     front = PooledTransformer(StandardScaler())
     dropping = PooledTransformer(StandardScaler(), drop_identifiers=True)
     X, y, _ = load_penguins()
-    X, y = X[~np.isnan(X).any(axis=1)], y[~np.isnan(X).any(axis=1)]
-    for agreed, asked in ((front, dropping), (dropping, front)):
-        agreement = Agreement.of(GEMSLogisticAggregator(front=agreed))
-        request = Message.of("front", front=asked.as_front().as_content())
+    is_whole = ~np.isnan(X).any(axis=1)
+    X, y = X[is_whole], y[is_whole]
+    for accepted, requested in ((front, dropping), (dropping, front)):
+        agreement = Agreement.of(GEMSLogisticAggregator(front=accepted))
+        request = Message.of("front", front=requested.as_front().as_content())
         request = request.with_envelope(
             exchange=agreement.exchange, agreement=agreement.to_json()
         )
@@ -351,7 +362,7 @@ ENCODER = OneHotEncoder(handle_unknown="ignore")
 
 
 def test_an_encoder_of_identifiers_warns():
-    frame, nodes = rows()
+    frame, nodes = identified_rows()
     front = PooledTransformer(ColumnTransformer([("x", ENCODER, ["name"])]))
     with pytest.warns(IdentifierWarning, match=r"OneHotEncoder encodes .*\['name'\]"):
         front.fit(frame, nodes=nodes)
@@ -364,17 +375,17 @@ def test_an_encoder_of_identifiers_warns():
 
 
 def test_a_node_sends_no_values_of_rare_ones_and_warns_of_those_it_sends():
-    frame, _ = rows()
+    frame, _ = identified_rows()
     front = PooledTransformer(ColumnTransformer([("x", ENCODER, ["name"])]))
-    told = front.summarize(frame, name="lyon")
-    assert b"P00" not in told.to_bytes()
+    summary = front.summarize(frame, name="lyon")
+    assert b"P00" not in summary.to_bytes()
     with pytest.warns(UserWarning, match=r"leaves out the columns \['name'\]: none of"):
-        clone(front).set_params(summaries=[told]).fit()
+        clone(front).set_params(summaries=[summary]).fit()
     with pytest.warns(
         RowsExposedWarning, match=r"'lyon' sends the values .*\['name'\]"
     ):
-        told = front.summarize(frame, name="lyon", min_rows=1)
-    assert b"P00001" in told.to_bytes()
+        summary = front.summarize(frame, name="lyon", min_rows=1)
+    assert b"P00001" in summary.to_bytes()
     request = Message.of("front", front=front.as_front().as_content())
     with pytest.warns(
         RowsExposedWarning, match=r"'lyon' sends the values .*\['name'\]"

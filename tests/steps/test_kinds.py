@@ -95,7 +95,7 @@ def test_every_kind_declares_its_statistic_and_its_fields(transformer):
         assert field.says[0].isupper() and field.says.endswith(".")
         assert field.form in ("numbers", "list", "truth value")
     names = {name for name in vars(type(kind)) if not name.startswith("_")}
-    assert names <= {name for name in vars(Kind) if name[0] != "_"} | {"word"}
+    assert names <= {name for name in vars(Kind) if name[0] != "_"}
 
 
 def test_every_member_of_a_kind_says_what_it_is():
@@ -109,7 +109,8 @@ def test_every_member_of_a_kind_says_what_it_is():
 @pytest.mark.parametrize("name", STEPS)
 def test_states_have_exactly_the_fields_that_are_declared(name):
     step = STEPS[name]
-    kind, front = KINDS[type(step)], fitted_front(step)
+    kind = KINDS[type(step)]
+    front = fitted_front(step)
     fields = kind.fields_for(step)
     assert bool(fields) == (kind.statistic_for(step) is not None)
     assert ("0" in front.states) == bool(fields)
@@ -144,7 +145,8 @@ FITTED = [name for name, step in STEPS.items() if KINDS[type(step)].statistic_fo
 def test_states_with_another_field_or_one_less_are_refused(name):
     step = STEPS[name]
     front = fitted_front(step)
-    state, kind = front.states["0"], type(step).__name__
+    state = front.states["0"]
+    kind = type(step).__name__
     with pytest.raises(ValueError, match=f"state of {kind} has the field 'more'"):
         Front.from_content(with_state(front, {**state, "more": 1.0}))
     if name in BY_COLUMN:
@@ -197,7 +199,7 @@ def test_steps_that_are_fitted_to_nothing_have_no_state():
 
 
 def test_states_are_of_steps_that_the_front_has():
-    """Paths are those of `walk`: what is dropped or passed on has a place, too."""
+    """What is dropped or passed on has a place in paths, too."""
     steps = ColumnTransformer(
         [
             ("none", "drop", [0]),

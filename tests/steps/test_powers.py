@@ -50,7 +50,8 @@ def after(powers, X, method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_powers_are_the_likeliest(method):
-    X, likelihood = columns(method), METHODS[method]
+    X = columns(method)
+    likelihood = METHODS[method]
     pooled = fit(X, method)
     powers = pooled.transformer_.lambdas_
     for power, column in zip(powers, X.T, strict=True):
@@ -82,11 +83,13 @@ def test_without_standardizing_there_are_powers_alone(method):
 )
 def test_units_do_not_change_powers_of_box_and_cox(unit, n_columns):
     X = columns("box-cox")[:, :n_columns]
-    here, there = fit(X, "box-cox"), fit(unit * X, "box-cox")
+    fitted, fitted_in_unit = fit(X, "box-cox"), fit(unit * X, "box-cox")
     np.testing.assert_allclose(
-        there.transformer_.lambdas_, here.transformer_.lambdas_, atol=1e-4
+        fitted_in_unit.transformer_.lambdas_, fitted.transformer_.lambdas_, atol=1e-4
     )
-    np.testing.assert_allclose(there.transform(unit * X), here.transform(X), atol=1e-3)
+    np.testing.assert_allclose(
+        fitted_in_unit.transform(unit * X), fitted.transform(X), atol=1e-3
+    )
 
 
 @pytest.mark.parametrize("scaled", [False, True])
@@ -135,10 +138,11 @@ def test_no_power_is_one_that_the_formula_divides_by(method, pole, spread):
     expected = StandardScaler().fit_transform(-s if pole == 2.0 else s)
     np.testing.assert_allclose(Z, expected, atol=2e-3 + 5e-4 * spread)
     # and leaves float32 enough digits of the formula as it is written.
-    one, sign = np.float32(1), -1 if pole == 2.0 else 1
-    values = np.float32(X) if method == "box-cox" else one + np.abs(np.float32(X))
+    one = np.float32(1)
+    sign = -1 if pole == 2.0 else 1
+    bases = np.float32(X) if method == "box-cox" else one + np.abs(np.float32(X))
     exponent = np.float32(2 - power if pole == 2.0 else power)
-    by_formula = sign * (values**exponent - one) / exponent
+    by_formula = sign * (bases**exponent - one) / exponent
     scaler = pooled.transformer_._scaler
     np.testing.assert_allclose(scaler.transform(by_formula), Z, atol=5e-3)
 
@@ -159,7 +163,9 @@ def test_columns_that_the_sums_say_little_of_keep_a_power_of_the_grid():
 @pytest.mark.parametrize("method", METHODS)
 def test_columns_without_a_likeliest_power_stay_as_they_are(method):
     X = columns(method)
-    X[:, 1], X[:, 2], X[:2, 2] = 3.0, np.nan, [4.0, 4.0]
+    X[:, 1] = 3.0
+    X[:, 2] = np.nan
+    X[:2, 2] = 4.0
     pooled = fit(X, method)
     assert pooled.transformer_.lambdas_[[1, 2]].tolist() == [1.0, 1.0]
     Z = pooled.transform(X)

@@ -1,0 +1,115 @@
+"""What is merged: linear models of all nodes, as the linear stage knows them.
+
+A model is a matrix W of shape (n_features + 1, n_classes), the intercepts in its last
+row. Its features are those of the rows, or the units of hidden layers.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..federation import Federation, Node
+from ..local import indices_of
+from ..messages import Message
+from ..networks import HiddenLayers
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LinearNode:
+    """A node and its linear model, with one column for each class of all nodes."""
+
+    name: str
+    W: np.ndarray  # (n_features + 1, n_classes), the intercepts in the last row
+    known_classes: np.ndarray  # (n_classes,), bool: classes that the node has seen
+    n_rows: int  # rows that judge models
+    row_columns: np.ndarray  # columns of the classes that its rows have
+    # Layers that its own model is over; None: the model is over those of the problem.
+    hidden: HiddenLayers | None = None
+    has_model: bool = True  # False: rows alone, and W is zero
+    # (n_features,), the row that its steps before the classifier take to zero. None:
+    # there are no steps, or they do not show it.
+    center: np.ndarray | None = None
+
+    @property
+    def known_columns(self) -> np.ndarray:
+        return np.flatnonzero(self.known_classes)
+
+    @property
+    def known_W(self) -> np.ndarray:
+        """The model as the node knows it, (n_features + 1, number of known classes)."""
+        return self.W[:, self.known_classes]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LinearProblem:
+    """Linear models of all nodes that are to be merged, and the layers below them."""
+
+    nodes: list[LinearNode]
+    classes: np.ndarray  # (n_classes,), labels of all nodes
+    hidden: HiddenLayers = field(default_factory=HiddenLayers)
+    # Nodes bound how many numbers they tell about hidden layers: the part for one
+    # message.
+    share: float = 1.0
+
+    @classmethod
+    def from_federation(
+        cls, federation: Federation, classes: np.ndarray
+    ) -> "LinearProblem":
+        # Nodes of one class may have models without any layers.
+        depth = max(node.network.n_hidden_layers for node in federation.nodes)
+        nodes = [
+            _linear_node(node, classes=classes, depth=depth)
+            for node in federation.nodes
+        ]
+        return cls(nodes=nodes, classes=classes)
+
+    @property
+    def names(self) -> list[str]:
+        return [node.name for node in self.nodes]
+
+    def requests(
+        self, task: str, by_node: Sequence[Mapping], **common: object
+    ) -> dict[str, Message]:
+        """One request for each node, of what all are asked and of its own part.
+
+        ``by_node`` has the part of each node, in the order of ``nodes``. The merged
+        hidden layers go along, since rows have to pass them at the nodes.
+        """
+        hidden = self.hidden.as_content()
+        return {
+            node.name: Message.of(task, **common, hidden=hidden, **content)
+            for node, content in zip(self.nodes, by_node, strict=True)
+        }
+
+    def labels_content(self, columns: np.ndarray) -> dict:
+        """Labels, and the columns of models that stand for them, as messages hold."""
+        return {"labels": self.classes[columns].tolist(), "columns": columns}
+
+    def row_labels_content(self, node: LinearNode) -> dict:
+        """The same for the classes that a node's rows have."""
+        return self.labels_content(np.unique(node.row_columns))
+
+    def model_content(self, node: LinearNode) -> dict:
+        """The model that a request is about.
+
+        Over merged layers it is sent along; else the node takes the one it has.
+        """
+        return {"W": node.known_W} if self.hidden.weights else {"model": "own"}
+
+
+def _linear_node(node: Node, *, classes: np.ndarray, depth: int) -> LinearNode:
+    """The last layer of a node's network, which may have ``depth`` others below it."""
+    aligned = node.network.with_empty_layers(depth).aligned(classes)
+    row_columns = indices_of(node.row_counts["labels"], classes)
+    coordinates = node.network.coordinates
+    return LinearNode(
+        name=node.name,
+        W=aligned.last,
+        known_classes=aligned.seen,
+        n_rows=node.n_judging,
+        row_columns=row_columns[row_columns >= 0],
+        hidden=HiddenLayers.of(aligned) if depth else None,
+        has_model=node.network.has_classifier,
+        center=None if coordinates is None else coordinates.center,
+    )

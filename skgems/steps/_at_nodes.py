@@ -1,0 +1,273 @@
+"""Taking a node's rows through the steps of a front, as far as these are fitted.
+
+Three visitors do so: one tells what the next steps need, one compares states with the
+rows, and one checks at the server, on an example of a row, that no texts enter a step
+of numbers. Errors here may reach a server, so that none has a value of a row.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import FeatureUnion, Pipeline
+
+from ..compat import safe_indexing
+from ._branches import branches_of, side_by_side
+from ._columns import (
+    INFINITE,
+    NUMBERS,
+    OTHER_REMEDY,
+    REMEDIES,
+    Columns,
+    ColumnsError,
+    Table,
+    labels_by_kind,
+    labels_of,
+    labels_of_infinite,
+    with_nan,
+)
+from ._contradictions import NodeRows
+from ._fitting import Pending
+from ._kinds import KINDS
+from ._statistics import STATISTICS
+from ._trees import Step, is_passthrough
+
+
+class RowsVisitor:
+    """Takes a table through the steps of a front.
+
+    A *leaf* is a step that holds no others, as a scaler does not. A subclass says in
+    `visit_leaf` what comes out of one.
+
+    Parameters
+    ----------
+    is_sparse : mapping
+        By path of what stands side by side, whether sparse rows come out of it, as was
+        found when it was fitted. What is not in it is sparse where a branch is.
+    """
+
+    def __init__(self, is_sparse: Mapping[str, bool | None]) -> None:
+        self.is_sparse = is_sparse
+
+    def visit_leaf(
+        self, step: BaseEstimator, table: Table, *, path: str
+    ) -> Table | None:
+        """Return what comes out of a leaf, None if unknown."""
+        raise NotImplementedError
+
+    def visit(self, step: Step, table: Table, *, path: str = "0") -> Table | None:
+        """Return what comes out of a step and all within it, None if unknown."""
+        if is_passthrough(step):
+            return table
+        if isinstance(step, Pipeline):
+            return self._visit_pipeline(step, table, path=path)
+        if isinstance(step, ColumnTransformer | FeatureUnion):
+            return self._visit_branches(step, table, path=path)
+        return self.visit_leaf(step, table, path=path)
+
+    def _visit_pipeline(
+        self, pipeline: Pipeline, table: Table, *, path: str
+    ) -> Table | None:
+        for k, (_, step) in enumerate(pipeline.steps):
+            table = self.visit(step, table, path=f"{path}/{k}")
+            if table is None:
+                return None
+        return table
+
+    def _visit_branches(
+        self, transformer: ColumnTransformer | FeatureUnion, table: Table, *, path: str
+    ) -> Table | None:
+        tables = []
+        for k, branch in enumerate(branches_of(transformer, table)):
+            if branch.is_dropped:
+                continue
+            entering = branch.columns_of(table)
+            # All of them, though one may be unknown: each has something to be told.
+            tables.append(self.visit(branch.transformer, entering, path=f"{path}/{k}"))
+        if any(branch_table is None for branch_table in tables):
+            return None
+        if not tables:  # all branches are dropped
+            return safe_indexing(table, [], axis=1)
+        return side_by_side(tables, is_sparse=self.is_sparse.get(path))
+
+
+class TellingVisitor(RowsVisitor):
+    """Tells what pending steps need of a node's rows.
+
+    Parameters
+    ----------
+    leaves, pending : mapping
+        By path, the steps that are fitted, and those that wait.
+    tables : dict
+        By path, what came out of fitted steps for these rows before; filled further.
+    min_rows : int
+        Nothing is told of columns and categories that have fewer rows.
+    tells_extremes : bool
+        Whether the smallest and the largest value of a column are told.
+    """
+
+    def __init__(
+        self,
+        *,
+        leaves: Mapping[str, BaseEstimator],
+        pending: Mapping[str, Pending],
+        is_sparse: Mapping[str, bool | None],
+        tables: dict[str, Table],
+        min_rows: int,
+        tells_extremes: bool,
+    ) -> None:
+        super().__init__(is_sparse)
+        self.leaves = leaves
+        self.pending = pending
+        self.tables = tables
+        self.min_rows = min_rows
+        self.tells_extremes = tells_extremes
+        self.parts: dict[str, dict] = {}  # what is told, by path
+
+    def visit_leaf(
+        self, step: BaseEstimator, table: Table, *, path: str
+    ) -> Table | None:
+        if path in self.leaves:
+            if path not in self.tables:
+                self.tables[path] = transformed(
+                    self.leaves[path], step=step, table=table
+                )
+            return self.tables[path]
+        pending = self.pending.get(path)
+        if pending is not None and pending.can_tell(self.tells_extremes):
+            self.parts[path] = self._told_of(step, table=table, pending=pending)
+        return None
+
+    def _told_of(self, step: BaseEstimator, *, table: Table, pending: Pending) -> dict:
+        """The statistic that a step waits for, of a table that enters it."""
+        name = pending.statistic
+        if name != "categories":
+            # Texts such as "45", and dates, would be taken for numbers.
+            check_numbers(step, table)
+        tell = STATISTICS[name].tell
+        with no_values_in_errors(step, table):
+            if name == "histogram":
+                low, high = pending.bounds
+                statistic = tell(table, self.min_rows, low=low, high=high)
+            else:
+                statistic = tell(table, self.min_rows)
+        return {"statistic": name, **statistic}
+
+
+class ContradictionVisitor(RowsVisitor):
+    """Finds the first step whose state cannot be of a node's rows among others.
+
+    Parameters
+    ----------
+    leaves, states, bounds : mapping
+        By path, the steps that are fitted, what to, and agreed bounds of their columns.
+    min_rows : int
+        The same number as when the node told.
+    """
+
+    def __init__(
+        self,
+        *,
+        leaves: Mapping[str, BaseEstimator],
+        states: Mapping[str, Mapping],
+        bounds: Mapping[str, np.ndarray],
+        is_sparse: Mapping[str, bool | None],
+        min_rows: int,
+    ) -> None:
+        super().__init__(is_sparse)
+        self.leaves = leaves
+        self.states = states
+        self.bounds = bounds
+        self.min_rows = min_rows
+        self.contradictions: list[str] = []
+
+    def visit_leaf(
+        self, step: BaseEstimator, table: Table, *, path: str
+    ) -> Table | None:
+        if path not in self.leaves:
+            return None
+        fitted = self.leaves[path]
+        state = self.states.get(path)
+        if state:  # without one it is fitted to nothing that the server said
+            rows = NodeRows(
+                table=table, bounds=self.bounds[path], min_rows=self.min_rows
+            )
+            contradiction = KINDS[type(step)].contradiction(fitted, state, rows)
+            if contradiction:
+                self.contradictions.append(f"{type(step).__name__}: {contradiction}")
+                return None
+        return transformed(fitted, step=step, table=table)
+
+
+class TextsVisitor(RowsVisitor):
+    """Finds columns of texts that would enter steps of numbers.
+
+    It takes an example of a row through the steps, none of which needs to be fitted.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(is_sparse={})
+        # By kind of step, names of columns of texts that would enter it, in order: a
+        # dict without values, since each is listed once.
+        self.refused: dict[str, dict] = {}
+
+    def visit_leaf(
+        self, step: BaseEstimator, table: Table, *, path: str
+    ) -> Table | None:
+        places = np.flatnonzero(Columns.of(table).text)
+        if not len(places):
+            return None
+        kind = KINDS[type(step)]
+        if not kind.takes_texts(step):
+            labels = labels_of(table)
+            refused = self.refused.setdefault(type(step).__name__, {})
+            refused.update(dict.fromkeys(labels[j] for j in places))
+        # An imputer hands texts on; what comes out of others is numbers.
+        return table if kind.by_column else None
+
+
+def transformed(fitted: BaseEstimator, *, step: Step, table: Table) -> Table:
+    """What a fitted step makes of a node's table, without its values in an error."""
+    # Arrays are quicker, and the same where all columns are numbers.
+    if hasattr(table, "columns") and not hasattr(fitted, "feature_names_in_"):
+        table = with_nan(table.to_numpy())
+    with no_values_in_errors(step, table):
+        return fitted.transform(table)
+
+
+@contextmanager
+def no_values_in_errors(step: Step, table: Table | None = None) -> Iterator[None]:
+    """Keep values of rows out of errors that a server may see; the cause has them.
+
+    Where columns of a table are not such as the step takes, these are named.
+    """
+    try:
+        yield
+    except ColumnsError:
+        raise
+    except (ValueError, TypeError) as error:
+        # What encoders say of unknown categories has nothing to do with numbers.
+        if table is not None and not hasattr(step, "handle_unknown"):
+            check_numbers(step, table, cause=error)
+        raise ColumnsError(
+            f"{type(step).__name__} cannot take values of some rows "
+            f"({type(error).__name__})."
+        ) from error
+
+
+def check_numbers(step: Step, table: Table, *, cause: Exception | None = None) -> None:
+    """Raise ColumnsError for columns of a table that hold no numbers, by their names.
+
+    After a failure, its cause, columns of infinite numbers are looked for, too.
+    """
+    by_kind = labels_by_kind(table)
+    if cause is not None:
+        by_kind[INFINITE] = labels_of_infinite(table)
+    for kind, labels in by_kind.items():
+        if kind != NUMBERS and labels:
+            raise ColumnsError(
+                f"{type(step).__name__} takes numbers, but the columns {labels[:5]} "
+                f"hold {kind}. {REMEDIES.get(kind, OTHER_REMEDY)}"
+            ) from cause
