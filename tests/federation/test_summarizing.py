@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers.summaries import NAMES, classifiers, rows, summaries
+from helpers.summaries import NAMES, named_classifiers, rows, summaries
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -43,7 +43,7 @@ OPTIONS = {"by loss": {"classes": list("abcde")}}
 def test_a_fit_on_summaries_has_the_bits_of_one_on_rows(case, tmp_path):
     X, y, nodes = rows()
     settings = {**CASES[case], "random_state": 0}
-    locals_ = classifiers()
+    locals_ = named_classifiers()
     direct = GEMSLogisticAggregator(locals_, **settings).fit(X, y, nodes=nodes)
     sent = summaries(
         GEMSLogisticAggregator(**settings), locals_, **OPTIONS.get(case, {})
@@ -79,8 +79,10 @@ def test_other_points_of_spaces_differ_by_their_temperature_only(
         "intersection": intersection,
         "random_state": 0,
     }
-    direct = GEMSLogisticAggregator(classifiers(), **settings).fit(X, y, nodes=nodes)
-    sent = summaries(GEMSLogisticAggregator(**settings), classifiers())
+    direct = GEMSLogisticAggregator(named_classifiers(), **settings).fit(
+        X, y, nodes=nodes
+    )
+    sent = summaries(GEMSLogisticAggregator(**settings), named_classifiers())
     agg = GEMSLogisticAggregator(sent, **settings).fit()
     ours = agg.decision_function(X)
     theirs = direct.decision_function(X)
@@ -98,7 +100,7 @@ def test_other_points_of_spaces_differ_by_their_temperature_only(
 
 def test_one_summary_alone_is_the_node_s_own_model():
     X, y, nodes = rows()
-    (name, clf), *_ = classifiers()
+    (name, clf), *_ = named_classifiers()
     for intersection in ("consensus", "deepest"):
         settings = {"intersection": intersection, "random_state": 0}
         sent = summaries(GEMSLogisticAggregator(**settings), [(name, clf)])
@@ -143,7 +145,7 @@ def test_held_out_rows_sparse_rows_and_float32():
         agg = GEMSLogisticAggregator(epsilon=0.7, on_empty="ignore", random_state=0)
         sent = []
         X_converted = convert(X)
-        for name, clf in classifiers():
+        for name, clf in named_classifiers():
             is_of_node = nodes == name
             sent.append(
                 agg.summarize(
@@ -154,7 +156,7 @@ def test_held_out_rows_sparse_rows_and_float32():
                     held_out=held_out[is_of_node],
                 )
             )
-        direct = clone(agg).set_params(estimators=classifiers())
+        direct = clone(agg).set_params(estimators=named_classifiers())
         direct.fit(X_converted, y, nodes=nodes, held_out=held_out)
         agg.set_params(estimators=sent).fit()
         assert np.array_equal(agg.coef_, direct.coef_)
@@ -194,7 +196,7 @@ def test_networks_matched_from_summaries():
     model = make_pipeline(
         StandardScaler(), MLPClassifier((7,), random_state=0, max_iter=40)
     )
-    locals_ = classifiers(model)
+    locals_ = named_classifiers(model)
     sent = summaries(PFNMAggregator(random_state=0), locals_)
     agg = PFNMAggregator(sent, random_state=0).fit()
     counts = [[np.sum((nodes == n) & (y == c)) for c in "abcde"] for n in NAMES]
@@ -209,7 +211,7 @@ def test_networks_matched_from_summaries():
 def test_averages_of_summaries(weights):
     X, y, nodes = rows()
     model = MLPClassifier((7,), random_state=0, max_iter=40)
-    locals_ = classifiers(model)
+    locals_ = named_classifiers(model)
     agg = ModelAveragingAggregator(weights=weights)
     agg.set_params(estimators=summaries(agg, locals_)).fit()
     direct = ModelAveragingAggregator(locals_, weights=weights).fit(X, y, nodes=nodes)
@@ -222,7 +224,7 @@ def test_averages_of_summaries(weights):
 
 def test_summaries_beside_classifiers():
     X, y, nodes = rows()
-    locals_ = classifiers()
+    locals_ = named_classifiers()
     agg = GEMSLogisticAggregator(random_state=0)
     sent = summaries(agg, locals_)
     direct = clone(agg).set_params(estimators=locals_).fit(X, y, nodes=nodes)
@@ -244,7 +246,7 @@ def test_summaries_beside_classifiers():
 def test_rows_named_for_a_summary_only_score_it():
     X, y, nodes = rows()
     agg = GEMSLogisticAggregator(random_state=0)
-    agg.set_params(estimators=summaries(agg, classifiers()))
+    agg.set_params(estimators=summaries(agg, named_classifiers()))
     without = clone(agg).fit()
     agg.fit(X[:90], y[:90], nodes=np.full(90, "rome"))
     assert np.array_equal(agg.coef_, without.coef_)
@@ -258,7 +260,7 @@ def test_rows_named_for_a_summary_only_score_it():
 def test_only_public_rows_tune():
     X, y, nodes = rows()
     agg = GEMSLogisticAggregator(random_state=0)
-    agg.set_params(estimators=summaries(agg, classifiers()))
+    agg.set_params(estimators=summaries(agg, named_classifiers()))
     without = clone(agg).fit()
     assert np.array_equal(clone(agg).fit(X, y).coef_, without.coef_)
     public = clone(agg).fit(X[:200], y[:200], nodes=np.full(200, -1))
@@ -270,7 +272,7 @@ def test_only_public_rows_tune():
 def test_a_search_over_epsilon():
     X, y, _ = rows()
     agg = GEMSLogisticAggregator(random_state=0)
-    agg.set_params(estimators=summaries(agg, classifiers(), space=True))
+    agg.set_params(estimators=summaries(agg, named_classifiers(), space=True))
     search = GridSearchCV(agg, {"epsilon": [0.5, 0.95]}, cv=3).fit(X, y)
     results = search.cv_results_["mean_test_score"]
     assert np.isfinite(results).all()
@@ -283,7 +285,7 @@ def test_a_search_over_epsilon():
 def test_what_is_decided_at_the_nodes_is_not_searched_over():
     X, y, _ = rows()
     agg = GEMSLogisticAggregator(random_state=0)
-    agg.set_params(estimators=summaries(agg, classifiers()))
+    agg.set_params(estimators=summaries(agg, named_classifiers()))
     search = GridSearchCV(
         agg, {"geometry__ridge": [0.1, 0.3]}, cv=3, error_score="raise"
     )
@@ -307,7 +309,7 @@ def test_what_is_decided_at_the_nodes_is_not_searched_over():
 )
 def test_a_difference_to_what_nodes_decided_names_node_and_parameter(changed, words):
     agg = GEMSLogisticAggregator(random_state=0)
-    sent = summaries(agg, classifiers())
+    sent = summaries(agg, named_classifiers())
     agg.set_params(estimators=sent, **changed)
     with pytest.raises(ValueError, match=f"Node 'lyon' was summarized with {words}"):
         agg.fit()
@@ -316,7 +318,7 @@ def test_a_difference_to_what_nodes_decided_names_node_and_parameter(changed, wo
 @pytest.mark.filterwarnings(EMPTY)
 def test_what_the_server_decides_may_differ():
     agg = GEMSLogisticAggregator(random_state=0)
-    sent = summaries(agg, classifiers(), space=True)
+    sent = summaries(agg, named_classifiers(), space=True)
     for changed in (
         {"epsilon": 0.9},
         {"intersection": "deepest"},
@@ -332,7 +334,7 @@ def test_what_the_server_decides_may_differ():
 
 def test_summaries_come_and_go():
     agg = GEMSLogisticAggregator(keep_replies=True, random_state=0)
-    sent = summaries(agg, classifiers())
+    sent = summaries(agg, named_classifiers())
     agg.set_params(estimators=sent[:2]).fit()
     agg.update([sent[2]])
     every = clone(agg).set_params(estimators=sent).fit()
@@ -345,7 +347,7 @@ def test_summaries_come_and_go():
 
 def test_files_are_read_when_they_are_asked(tmp_path):
     agg = GEMSLogisticAggregator(random_state=0)
-    for summary in summaries(agg, classifiers()):
+    for summary in summaries(agg, named_classifiers()):
         summary.save(tmp_path / summary.name)
     on_disk = Summary.at(tmp_path / "lyon")
     in_memory = Summary.load(tmp_path / "lyon")
@@ -363,7 +365,7 @@ def test_files_are_read_when_they_are_asked(tmp_path):
 
 def test_rows_of_a_summary_that_comes_score():
     agg = GEMSLogisticAggregator(keep_replies=True, random_state=0)
-    sent = summaries(agg, classifiers())
+    sent = summaries(agg, named_classifiers())
     X, y, nodes = rows()
     is_of_node = nodes == sent[2].name
     agg.set_params(estimators=sent[:2]).fit()

@@ -12,23 +12,23 @@ from skgems.federation import Agreement, Message, reply_to
 from skgems.messages import sealed
 
 
-def agreed(n_rounds=3, **more):
+def linear_agreement(n_rounds=3, **more):
     return Agreement.of(
         GEMSLogisticAggregator(n_rounds=n_rounds, random_state=0), **more
     )
 
 
-def asked(agreement, task, private_key=None, **content):
+def sealed_request(agreement, task, private_key=None, **content):
     return sealed(Message.of(task, **content), agreement, private_key)
 
 
-def judged(W, labels, columns, **more):
+def models_to_judge(W, labels, columns, **more):
     """Content of a request to judge models."""
     columns = np.asarray(columns)
     return {"W": W, "labels": labels, "columns": columns, "factors": np.ones(1), **more}
 
 
-class Node:
+class AgreeingNode:
     """A node that keeps what it agreed to, and what it said."""
 
     def __init__(self, node, agreement=None, **options):

@@ -12,7 +12,7 @@ from skgems.local import Member
 from skgems.local import moments as answered
 
 LABELS = ["a", "b", "c"]
-PLAIN = {"kind": "class", "n_components": 1, "min_cluster_size": 1}
+ONE_CLUSTER_A_CLASS = {"kind": "class", "n_components": 1, "min_cluster_size": 1}
 
 
 def rows_of(n=60, d=4, seed=0, mean=0.0):
@@ -22,14 +22,14 @@ def rows_of(n=60, d=4, seed=0, mean=0.0):
     return X, np.array(LABELS)[y]
 
 
-def member(X=None, y=None, estimator=None, **roles):
+def make_member(X=None, y=None, estimator=None, **roles):
     if X is None:
         X, y = rows_of()
     clf = DummyClassifier() if estimator is None else estimator
     return Member.of("lyon", clf.fit(X, y), X, y, **roles)
 
 
-def moments(one, *, model=None, **asked):
+def moments_reply(one, *, model=None, **asked):
     """The reply of a member whose own model has such weights, and classes."""
     if model is None:
         return answered(one, **asked)

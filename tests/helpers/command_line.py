@@ -28,7 +28,7 @@ def rows_of(node):
     return X, LABELS[y]
 
 
-def classifier(node):
+def fitted_classifier(node):
     X, y = rows_of(node)
     return LogisticRegression().fit(pandas.DataFrame(X, columns=FEATURES), y)
 
@@ -43,7 +43,7 @@ def write_rows(path, X, y, label="diagnosis"):
             table.writerow([cells[0], own, f"p{i}", *cells[1:]])
 
 
-def to_answer(request, node, *more):
+def answer_arguments(request, node, *more):
     return [
         *("answer", str(request), "--model", f"{node}.joblib"),
         *("--rows", f"{node}.csv", "--label", "diagnosis", "--name", node, "--radii"),
@@ -51,13 +51,13 @@ def to_answer(request, node, *more):
     ]
 
 
-def start(*more):
+def start_study(*more):
     return main(["start", "study", "--method", "linear", "--nodes", *NODES, *more])
 
 
-def requests(number):
+def request_files(number):
     return {n: Path(f"study/requests/{number:03d}-{n}.safetensors") for n in NODES}
 
 
-def frames():
+def frames_of_nodes():
     return [pandas.DataFrame(rows_of(node)[0], columns=FEATURES) for node in NODES]

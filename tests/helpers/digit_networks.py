@@ -18,7 +18,7 @@ X = X / 16
 TRAIN, TEST = slice(0, 1200), slice(1200, None)
 
 
-def network(width=20, seed=0, **parameters):
+def make_network(width=20, seed=0, **parameters):
     parameters = {
         "learning_rate_init": 0.01,
         "alpha": 0.1,
@@ -29,20 +29,22 @@ def network(width=20, seed=0, **parameters):
     return MLPClassifier(width, random_state=seed, **parameters)
 
 
-def deal(kind="homogeneous", n_nodes=3):
+def deal_to_nodes(kind="homogeneous", n_nodes=3):
     if kind == "homogeneous":
         return partition_homogeneous(Y[TRAIN], n_nodes, random_state=0)
     return partition_dirichlet(Y[TRAIN], n_nodes, alpha=0.5, random_state=1)
 
 
-def fitted(nodes, widths=(20, 20, 20), **parameters):
+def fitted_networks(nodes, widths=(20, 20, 20), **parameters):
     return [
-        network(width, k, **parameters).fit(X[TRAIN][nodes == k], Y[TRAIN][nodes == k])
+        make_network(width, k, **parameters).fit(
+            X[TRAIN][nodes == k], Y[TRAIN][nodes == k]
+        )
         for k, width in enumerate(widths)
     ]
 
 
-def permuted(estimator, seed=0):
+def with_units_permuted(estimator, seed=0):
     """The same function with its hidden units in another order."""
     rng = np.random.RandomState(seed)
     coefs, intercepts = list(estimator.coefs_), list(estimator.intercepts_)
@@ -59,7 +61,7 @@ def permuted(estimator, seed=0):
 
 SPREAD = X[TRAIN].std(axis=0)
 FACTORS = 10 ** np.random.RandomState(0).uniform(-3, 3, size=64)
-MOVES = {
+TRANSFORMS = {
     "by a hundred": lambda rows: rows + 100 * SPREAD,
     "times": lambda rows: rows * FACTORS,
     "times, by a hundred": lambda rows: (rows - 100 * SPREAD) * FACTORS,
@@ -73,7 +75,7 @@ def scaled_nodes(rows, nodes, hidden, seed=0, scaler=None, **parameters):
         (
             f"n{k}",
             make_pipeline(
-                clone(scaler), network(hidden, seed + k, max_iter=20, **parameters)
+                clone(scaler), make_network(hidden, seed + k, max_iter=20, **parameters)
             ).fit(rows[TRAIN][nodes == k], Y[TRAIN][nodes == k]),
         )
         for k in range(3)

@@ -32,7 +32,7 @@ class Documents:
         ]
 
 
-def documents(n_rows: int = 160, seed: int = 0) -> Documents:
+def make_documents(n_rows: int = 160, seed: int = 0) -> Documents:
     rng = np.random.default_rng(seed)
     words = np.array([f"word{k}" for k in range(80)])
     y = rng.choice(list(TOPICS), n_rows)

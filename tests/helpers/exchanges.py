@@ -42,14 +42,14 @@ def rows():
 
 
 @once
-def classifiers(model):
+def fitted_classifiers(model):
     X, y, nodes = rows()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return {n: clone(model).fit(X[nodes == n], y[nodes == n]) for n in NAMES}
 
 
-def answered(exchange, locals_, names=None, *, radii=True, **options):
+def answer_waiting_requests(exchange, locals_, names=None, *, radii=True, **options):
     """Have nodes answer all that waits for them."""
     X, y, nodes = rows()
     options["radii"] = radii
@@ -61,7 +61,7 @@ def answered(exchange, locals_, names=None, *, radii=True, **options):
 
 LINEAR = LogisticRegression()
 NET = MLPClassifier((6,), max_iter=60, learning_rate_init=0.01, random_state=0)
-CASES = {
+METHODS = {
     "one message": (GEMSLogisticAggregator(epsilon=0.8, random_state=0), LINEAR),
     "the pooled model": (
         PooledAggregator(
@@ -121,7 +121,7 @@ CASES = {
 }
 
 
-def begun(tmp_path, agg=None):
+def begin_exchange(tmp_path, agg=None):
     agg = GEMSLogisticAggregator(random_state=0) if agg is None else agg
     exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES, report=True)
     exchange.step()

@@ -24,14 +24,14 @@ def rows():
     return X, y, np.arange(300) % 3
 
 
-def of_node(k):
+def rows_of_node(k):
     X, y, nodes = rows()
     own = (nodes == k) & (y != "abc"[k])
     return X[own], y[own]
 
 
 @once
-def models(kind):
+def fitted_models(kind):
     make = {
         "linear": lambda k: LogisticRegression(),
         "sgd": lambda k: SGDClassifier(loss="log_loss", random_state=k),
@@ -40,7 +40,7 @@ def models(kind):
     }[kind]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return [make(k).fit(*of_node(k)) for k in range(3)]
+        return [make(k).fit(*rows_of_node(k)) for k in range(3)]
 
 
 def in_one_process(aggregator, members):
@@ -52,7 +52,7 @@ def in_one_process(aggregator, members):
     return clone(aggregator).set_params(estimators=estimators).fit(X, y, nodes=nodes)
 
 
-def member(name, kind="linear"):
+def loaded_by_client(name, kind="linear"):
     k = NAMES.index(name)
-    X, y = of_node(k)
-    return {"estimator": models(kind)[k], "X": X, "y": y, "name": name}
+    X, y = rows_of_node(k)
+    return {"estimator": fitted_models(kind)[k], "X": X, "y": y, "name": name}

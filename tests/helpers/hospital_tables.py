@@ -14,7 +14,7 @@ pandas = pytest.importorskip("pandas")
 N_ROWS = 60
 
 
-def table():
+def hospital_table():
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame({"alter": rng.integers(20, 90, N_ROWS)})
     frame["größe"] = np.round(rng.normal(1.7, 0.1, N_ROWS), 2)
@@ -24,9 +24,9 @@ def table():
     return frame
 
 
-def written(text, encoding="utf-8"):
+def write_csv(text, encoding="utf-8"):
     Path("rows.csv").write_bytes(text.encode(encoding))
 
 
-def csv(frame=None, **options):
-    return (table() if frame is None else frame).to_csv(index=False, **options)
+def as_csv(frame=None, **options):
+    return (hospital_table() if frame is None else frame).to_csv(index=False, **options)

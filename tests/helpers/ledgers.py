@@ -18,11 +18,11 @@ from skgems.messages import sealed
 RNG = np.random.RandomState(0)
 X = RNG.standard_normal((60, 3))
 Y = np.where(X[:, 0] > 0, "ill", "well")
-CLF = LogisticRegression().fit(X, Y)
-forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+CLASSIFIER = LogisticRegression().fit(X, Y)
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 
 
-def agreed(tasks=None, **settings):
+def agree_on_exchange(tasks=None, **settings):
     """An agreement of a new exchange, and the first request that it comes with."""
     agg = GEMSLogisticAggregator(**{"n_rounds": 3, "random_state": 0} | settings)
     agreement = Agreement.of(agg)
@@ -31,9 +31,9 @@ def agreed(tasks=None, **settings):
     return agreement, sealed(first_request(agg, agg._first_requests()), agreement)
 
 
-def judging(agreement, size=1.0, **content):
+def request_to_judge(agreement, size=1.0, **content):
     """A request to judge a model, each of another size."""
-    W = size * np.vstack([CLF.coef_.T, CLF.intercept_])
+    W = size * np.vstack([CLASSIFIER.coef_.T, CLASSIFIER.intercept_])
     content = {
         "W": np.hstack([-W / 2, W / 2]),
         "labels": ["ill", "well"],
@@ -44,22 +44,22 @@ def judging(agreement, size=1.0, **content):
     return sealed(Message.of("evaluate", **content), agreement)
 
 
-def asked(agreement, task):
+def sealed_request(agreement, task):
     return sealed(Message.of(task), agreement)
 
 
-def answer(request, state, *, clf=CLF, rows=X, y=Y, **options):
+def reply_of_lyon(request, state, *, clf=CLASSIFIER, rows=X, y=Y, **options):
     return reply_to(request, clf, rows, y, name="lyon", state=state, **options)
 
 
-def log_of(state):
+def logged_entries(state):
     data = state["log.jsonl"] if isinstance(state, dict) else None
     data = (state / "log.jsonl").read_bytes() if data is None else data
     return [json.loads(line) for line in data.splitlines()]
 
 
-def events(state):
-    return [entry["event"] for entry in log_of(state)]
+def logged_events(state):
+    return [entry["event"] for entry in logged_entries(state)]
 
 
 class KilledError(BaseException):

@@ -36,11 +36,11 @@ def fit_consensus(data, **parameters):
     return fit(data, intersection="consensus", **parameters)
 
 
-def weights(aggregate):
+def weights_of(aggregate):
     return np.vstack([aggregate.coef_.T, aggregate.intercept_])
 
 
-def split_off_public(data, n_public, seed=0):
+def nodes_with_public_rows(data, n_public, seed=0):
     rows = np.random.RandomState(seed).permutation(len(data.y))[:n_public]
     nodes = data.nodes.copy()
     nodes[rows] = -1

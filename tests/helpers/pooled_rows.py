@@ -39,7 +39,7 @@ def split(name, seed=0):
 
 
 @once
-def local(kind, X, y):
+def classifier_of_node(kind, X, y):
     """A classifier of a node's rows; of one class, the one that knows it."""
     if len(np.unique(y)) == 1:
         return DummyClassifier().fit(X, y)
@@ -48,11 +48,11 @@ def local(kind, X, y):
         return clone(kind).fit(X, y)
 
 
-def locals_of(X, y, nodes, kind=None):
+def classifiers_of_nodes(X, y, nodes, kind=None):
     kind = LogisticRegression(max_iter=2000) if kind is None else kind
     kinds = kind if isinstance(kind, list) else [kind]
     return [
-        local(kinds[k % len(kinds)], X[nodes == k], y[nodes == k])
+        classifier_of_node(kinds[k % len(kinds)], X[nodes == k], y[nodes == k])
         for k in range(nodes.max() + 1)
     ]
 
@@ -65,20 +65,20 @@ def partition(how, y, seed=0):
     return partition_dirichlet(y, 4, alpha=0.3, random_state=seed)
 
 
-def aggregate(X, y, nodes, kind=None, **parameters):
-    clfs = locals_of(X, y, nodes, kind)
+def fitted_aggregate(X, y, nodes, kind=None, **parameters):
+    clfs = classifiers_of_nodes(X, y, nodes, kind)
     given = {"random_state": 0, **parameters}
     return GEMSLogisticAggregator(clfs, **given).fit(X, y, nodes=nodes)
 
 
 @cache
-def data(name, how, seed=0):
+def dealt_data(name, how, seed=0):
     X, y, X_test, y_test = split(name, seed)
     return X, y, X_test, y_test, partition(how, y, seed)
 
 
 @cache
-def default(name, how, seed=0):
+def default_aggregate(name, how, seed=0):
     """The aggregate of logistic nodes; do not alter it."""
-    X, y, _, _, nodes = data(name, how, seed)
-    return aggregate(X, y, nodes)
+    X, y, _, _, nodes = dealt_data(name, how, seed)
+    return fitted_aggregate(X, y, nodes)

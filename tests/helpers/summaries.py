@@ -27,7 +27,7 @@ def rows():
 
 
 @once
-def classifiers(model=None):
+def named_classifiers(model=None):
     X, y, nodes = rows()
     model = LogisticRegression() if model is None else model
     with warnings.catch_warnings():

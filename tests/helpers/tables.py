@@ -30,12 +30,12 @@ def table():
 
 
 # Uneven, and sorted by a column, so that nodes differ.
-def owners(X):
+def node_of_each_row(X):
     first = X.toarray()[:, 0] if issparse(X) else np.asarray(X)[:, 0].astype(float)
     return np.digitize(np.nan_to_num(first), [-0.5, 0.2])
 
 
-def limits(X):
+def column_limits(X):
     columns = range(X.shape[1])
     return {j: (float(X[:, j].min()), float(X[:, j].max())) for j in columns}
 
@@ -44,10 +44,10 @@ def dense(Z):
     return Z.toarray() if issparse(Z) else np.asarray(Z, dtype=float)
 
 
-FULL = {"svd_solver": "full"}
+FULL_SVD = {"svd_solver": "full"}
 
 
-def asked(tables, transformer, **options):
+def pooled_over_channel(tables, transformer, **options):
     """A pooled transformer of nodes that are elsewhere."""
 
     def ask(requests):
@@ -65,14 +65,14 @@ def asked(tables, transformer, **options):
     return PooledTransformer(transformer, summaries=channel)
 
 
-def parts(frame):
-    codes = owners(frame)
+def table_of_each_node(frame):
+    codes = node_of_each_row(frame)
     return {f"node {k}": frame[codes == k] for k in range(3)}
 
 
-def agree(transformer, X, *, rtol=1e-8, **options):
+def assert_pools_like_fit(transformer, X, *, rtol=1e-8, **options):
     """The pooled transformer, which does what scikit-learn's fit on all rows does."""
-    pooled = PooledTransformer(transformer, **options).fit(X, nodes=owners(X))
+    pooled = PooledTransformer(transformer, **options).fit(X, nodes=node_of_each_row(X))
     reference = clone(transformer).fit(X)
     ours, theirs = pooled.transform(X), reference.transform(X)
     ours, theirs = dense(ours), dense(theirs)

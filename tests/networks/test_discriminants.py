@@ -8,7 +8,7 @@ import contextlib
 import joblib
 import numpy as np
 import pytest
-from helpers.classifiers import LABELS, data
+from helpers.classifiers import LABELS, rows_of_classes
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from skgems.networks import read_network
@@ -18,7 +18,7 @@ CONSTANTS = np.array([0.1, -3.7, 1 / 3, 1e5 / 7])
 
 def with_constants(n_classes, dtype, apart=0.0):
     """Rows whose last features are constant, but no numbers that are kept exactly."""
-    X, y = data(n_classes)
+    X, y = rows_of_classes(n_classes)
     X, y = X[:113], y[:113]  # classes of odd sizes
     X = X + apart * (y[:, None] == LABELS[np.arange(7) % 4])
     constants = np.broadcast_to(CONSTANTS, (len(X), 4))
@@ -79,7 +79,7 @@ def test_weights_of_constant_features_made_of_rounding_are_left_out(n_classes, d
 
 
 def test_discriminants_that_rounding_does_not_touch_are_as_they_are():
-    X, y = data(3)
+    X, y = rows_of_classes(3)
     X[:, 0] += 1e6  # far from zero, but it varies
     X = np.hstack([X, np.ones((len(X), 1))])  # constant, exactly
     model = LinearDiscriminantAnalysis().fit(X, y)
@@ -94,7 +94,7 @@ def test_discriminants_that_rounding_outweighs_are_an_error():
 
 
 def test_features_constant_within_classes_are_an_error():
-    X, y = data(3)
+    X, y = rows_of_classes(3)
     last_feature = {"cat": 0.1, "dog": 0.3, "eel": 0.7}
     X = np.hstack([X, [[last_feature[label]] for label in y]])
     model = LinearDiscriminantAnalysis().fit(X, y)

@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers.classifiers import data, fitted
+from helpers.classifiers import fitted_quietly, rows_of_classes
 from scipy.special import expit
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
@@ -38,20 +38,20 @@ from skgems.networks import Network, is_fitted, read_network
 
 def test_feature_names():
     pd = pytest.importorskip("pandas")
-    X, y = data(3)
+    X, y = rows_of_classes(3)
     frame = pd.DataFrame(X, columns=list("abcdefg"))
     for estimator in (LogisticRegression(), MLPClassifier((3,), max_iter=2)):
-        network = read_network(fitted(estimator, frame, y))
+        network = read_network(fitted_quietly(estimator, frame, y))
         assert network.feature_names_in.tolist() == list("abcdefg")
         assert network.n_features_in == 7
         np.testing.assert_allclose(
             network.decision_function(frame), network.decision_function(X)
         )
-        assert read_network(fitted(estimator, X, y)).feature_names_in is None
+        assert read_network(fitted_quietly(estimator, X, y)).feature_names_in is None
 
 
 def test_a_network_is_returned_as_it_is():
-    X, y = data(3)
+    X, y = rows_of_classes(3)
     network = read_network(LogisticRegression().fit(X, y))
     assert isinstance(network, Network)
     assert read_network(network) is network
@@ -74,7 +74,7 @@ class Lookalike:
 
 
 def test_lookalike_is_read():
-    X, y = data(3)
+    X, y = rows_of_classes(3)
     assert not is_fitted(Lookalike())
     estimator = Lookalike().fit(X, y)
     assert is_fitted(estimator)
@@ -103,7 +103,7 @@ def test_unfitted(estimator):
 
 
 def test_fitted_of_every_kind_is_fitted():
-    X, y = data(2)
+    X, y = rows_of_classes(2)
     for estimator in (
         RandomForestClassifier(2),
         CalibratedClassifierCV(LogisticRegression(), cv=2),
@@ -151,7 +151,7 @@ def test_what_is_no_classifier_is_a_type_error(estimator, message):
     ids=lambda estimator: type(estimator).__name__,
 )
 def test_other_classifiers_are_refused_with_the_accepted_ones(estimator):
-    X, y = data(2)
+    X, y = rows_of_classes(2)
     kind = type(estimator).__name__
     with pytest.raises(TypeError, match=f"Node 'ward': {kind} cannot.*MLPClassifier"):
         read_network(estimator.fit(X, y), name="ward")
@@ -163,14 +163,16 @@ def test_other_classifiers_are_refused_with_the_accepted_ones(estimator):
     ids=lambda estimator: type(estimator).__name__,
 )
 def test_multilabel_is_refused(estimator):
-    X, _ = data(2)
+    X, _ = rows_of_classes(2)
     with pytest.raises(ValueError, match="Node 'ward'.*multilabel"):
-        read_network(fitted(estimator, X, (X[:, :2] > 0).astype(int)), name="ward")
+        read_network(
+            fitted_quietly(estimator, X, (X[:, :2] > 0).astype(int)), name="ward"
+        )
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_weights_that_are_not_finite(value):
-    X, y = data(3)
+    X, y = rows_of_classes(3)
     linear = LogisticRegression().fit(X, y)
     linear.coef_[1, 2] = value
     with pytest.raises(ValueError, match="Node 'ward': coef_ has 1 values"):
@@ -179,14 +181,14 @@ def test_weights_that_are_not_finite(value):
     linear.intercept_[0] = value
     with pytest.raises(ValueError, match="Node 'ward': intercept_ has 1 values"):
         read_network(linear, name="ward")
-    mlp = fitted(MLPClassifier((3, 3), max_iter=2), X, y)
+    mlp = fitted_quietly(MLPClassifier((3, 3), max_iter=2), X, y)
     mlp.coefs_[1][0, 0] = value
     with pytest.raises(ValueError, match=r"Node 'ward': coefs_\[1\] has 1 values"):
         read_network(mlp, name="ward")
 
 
 def test_coef_that_does_not_fit_the_classes():
-    X, y = data(4)
+    X, y = rows_of_classes(4)
     linear = LogisticRegression().fit(X, y)
     linear.coef_ = linear.coef_[:3]
     linear.intercept_ = linear.intercept_[:3]
@@ -212,7 +214,7 @@ ONE_VS_REST = [
 @pytest.mark.parametrize("estimator", ONE_VS_REST, ids=lambda e: type(e).__name__)
 @pytest.mark.parametrize("wrap", [FrozenEstimator, Pipeline])
 def test_one_vs_rest_of_linear_classifiers(estimator, n_classes, wrap):
-    X, y = data(n_classes)
+    X, y = rows_of_classes(n_classes)
     model = OneVsRestClassifier(estimator).fit(X, y)
     if wrap is Pipeline:
         scale = StandardScaler().fit(X)
@@ -238,7 +240,7 @@ def test_one_vs_rest_of_linear_classifiers(estimator, n_classes, wrap):
 
 
 def test_one_vs_rest_of_one_class():
-    X, y = data(2)
+    X, y = rows_of_classes(2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = OneVsRestClassifier(LogisticRegression()).fit(X, np.repeat("cat", 120))
@@ -248,7 +250,7 @@ def test_one_vs_rest_of_one_class():
 
 
 def test_one_vs_rest_with_a_class_that_no_row_showed():
-    X, y = data(3)
+    X, y = rows_of_classes(3)
     model = OneVsRestClassifier(LogisticRegression()).fit(X, y)
     # As fitting would have left it.
     model.estimators_[1] = _ConstantPredictor().fit(X, np.array([0]))
@@ -259,17 +261,17 @@ def test_one_vs_rest_with_a_class_that_no_row_showed():
 
 
 def test_one_vs_rest_of_others_is_refused():
-    X, y = data(3)
+    X, y = rows_of_classes(3)
     for estimator, kind in (
         (RandomForestClassifier(2), "RandomForestClassifier"),
         (MLPClassifier((3,), max_iter=2), "MLPClassifier"),
         (SVC(), "SVC"),
     ):
-        model = fitted(OneVsRestClassifier(estimator), X, y)
+        model = fitted_quietly(OneVsRestClassifier(estimator), X, y)
         match = f"Node 'ward': OneVsRestClassifier of {kind}.* linear"
         with pytest.raises(TypeError, match=match):
             read_network(model, name="ward")
-    several = fitted(
+    several = fitted_quietly(
         OneVsRestClassifier(LogisticRegression()), X, (X[:, :2] > 0).astype(int)
     )
     with pytest.raises(ValueError, match="Node 'ward'.*multilabel"):

@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers.classifiers import LABELS, data, fitted
+from helpers.classifiers import LABELS, fitted_quietly, rows_of_classes
 from scipy import sparse
 from scipy.special import expit, log_softmax
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -57,8 +57,8 @@ LINEAR = {
 @pytest.mark.parametrize("n_classes", [2, 4])
 @pytest.mark.parametrize("kind", LINEAR)
 def test_linear_logits_are_the_decision_function(kind, n_classes):
-    X, y = data(n_classes)
-    estimator = fitted(LINEAR[kind], X, y)
+    X, y = rows_of_classes(n_classes)
+    estimator = fitted_quietly(LINEAR[kind], X, y)
     before = pickle.dumps(estimator)
     network = read_network(estimator)
     assert pickle.dumps(estimator) == before
@@ -98,8 +98,8 @@ def link(logits, output):
     ids=lambda value: type(value).__name__,
 )
 def test_link_gives_the_probabilities(estimator, outputs, n_classes):
-    X, y = data(n_classes)
-    fitted(estimator, X, y)
+    X, y = rows_of_classes(n_classes)
+    fitted_quietly(estimator, X, y)
     network = read_network(estimator)
     assert network.output == outputs[n_classes == 4]
     np.testing.assert_allclose(
@@ -111,7 +111,7 @@ def test_link_gives_the_probabilities(estimator, outputs, n_classes):
 
 
 def test_liblinear_is_one_vs_rest_or_binary():
-    X, y = data(2)
+    X, y = rows_of_classes(2)
     estimator = LogisticRegression(solver="liblinear").fit(X, y)
     network = read_network(estimator)
     assert network.output == "logistic"
@@ -125,8 +125,8 @@ def test_liblinear_is_one_vs_rest_or_binary():
     reason="scikit-learn 1.8 dropped multi_class",
 )
 def test_binary_multinomial_has_twice_the_margin():
-    X, y = data(2)
-    estimator = fitted(LogisticRegression(multi_class="multinomial"), X, y)
+    X, y = rows_of_classes(2)
+    estimator = fitted_quietly(LogisticRegression(multi_class="multinomial"), X, y)
     network = read_network(estimator)
     np.testing.assert_allclose(
         link(network.decision_function(X), network.output), estimator.predict_proba(X)
@@ -139,14 +139,14 @@ def test_binary_multinomial_has_twice_the_margin():
     ids=lambda estimator: type(estimator).__name__,
 )
 def test_scores_without_probabilities_have_the_identity_link(estimator):
-    X, y = data(4)
-    assert read_network(fitted(estimator, X, y)).output == "identity"
+    X, y = rows_of_classes(4)
+    assert read_network(fitted_quietly(estimator, X, y)).output == "identity"
 
 
 @pytest.mark.parametrize("priors", ["uniform", "empirical"])
 @pytest.mark.parametrize("n_classes", [2, 3, 4])
 def test_centroids_that_shrank_to_one_point_tell_no_class_apart(n_classes, priors):
-    X, y = data(n_classes)
+    X, y = rows_of_classes(n_classes)
     clf = NearestCentroid(shrink_threshold=100.0, priors=priors).fit(X, y)
     assert (clf.centroids_ == clf.centroids_[0]).all()
     coef = read_network(clf).coefs[0]
@@ -160,7 +160,7 @@ def test_centroids_that_shrank_to_one_point_tell_no_class_apart(n_classes, prior
 
 
 def test_binary_is_split_in_two_halves():
-    X, y = data(2)
+    X, y = rows_of_classes(2)
     estimator = LogisticRegression().fit(X, y)
     network = read_network(estimator)
     weight = estimator.coef_[0] / 2
@@ -170,7 +170,7 @@ def test_binary_is_split_in_two_halves():
 
 
 def test_binary_linear_svc_kernel():
-    X, y = data(2)
+    X, y = rows_of_classes(2)
     estimator = SVC(kernel="linear").fit(X, y)
     network = read_network(estimator)
     np.testing.assert_allclose(
@@ -180,15 +180,17 @@ def test_binary_linear_svc_kernel():
 
 @pytest.mark.parametrize("n_classes", [3, 4])
 def test_one_vs_one_is_refused(n_classes):
-    X, y = data(n_classes)
+    X, y = rows_of_classes(n_classes)
     with pytest.raises(ValueError, match="Node 'a': SVC with . classes .*one-vs-one"):
         read_network(SVC(kernel="linear").fit(X, y), name="a")
 
 
 def test_sparse_coef_and_sparse_rows():
-    X, y = data(4)
+    X, y = rows_of_classes(4)
     X[X < 0.5] = 0
-    estimator = fitted(SGDClassifier(penalty="l1", alpha=0.01, random_state=0), X, y)
+    estimator = fitted_quietly(
+        SGDClassifier(penalty="l1", alpha=0.01, random_state=0), X, y
+    )
     dense = read_network(estimator)
     estimator.sparsify()
     network = read_network(estimator)
@@ -201,8 +203,8 @@ def test_sparse_coef_and_sparse_rows():
 
 
 def test_sparse_rows_through_hidden_layers_stay_sparse_at_the_input():
-    X, y = data(4)
-    network = read_network(fitted(MLPClassifier((6,), max_iter=5), X, y))
+    X, y = rows_of_classes(4)
+    network = read_network(fitted_quietly(MLPClassifier((6,), max_iter=5), X, y))
     rows = sparse.csr_matrix(np.where(X > 0.5, X, 0))
     assert network.hidden(rows, 0) is rows
     np.testing.assert_allclose(
@@ -213,14 +215,14 @@ def test_sparse_rows_through_hidden_layers_stay_sparse_at_the_input():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_dtype_is_kept(dtype, n_classes):
-    X, y = data(n_classes)
+    X, y = rows_of_classes(n_classes)
     X = X.astype(dtype)
     for estimator in (
         LogisticRegression(),
         LogisticRegression(fit_intercept=False),
         MLPClassifier((4,), max_iter=5),
     ):
-        network = read_network(fitted(estimator, X, y))
+        network = read_network(fitted_quietly(estimator, X, y))
         if isinstance(estimator, LogisticRegression):
             # scikit-learn 1.6 fits it in float64 whatever X is.
             expected = estimator.coef_.dtype
@@ -237,10 +239,10 @@ def test_dtype_is_kept(dtype, n_classes):
 @pytest.mark.parametrize("hidden", [(), (6,), (6, 5, 4)])
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_mlp(activation, hidden, n_classes):
-    X, y = data(n_classes)
+    X, y = rows_of_classes(n_classes)
     estimator = MLPClassifier(hidden, activation=activation, max_iter=20)
     estimator.set_params(random_state=0)
-    fitted(estimator, X, y)
+    fitted_quietly(estimator, X, y)
     before = pickle.dumps(estimator)
     network = read_network(estimator)
     logits = network.decision_function(X)
@@ -259,8 +261,8 @@ def test_mlp(activation, hidden, n_classes):
 
 
 def test_hidden_gives_what_enters_each_layer():
-    X, y = data(4)
-    network = read_network(fitted(MLPClassifier((6, 5), max_iter=5), X, y))
+    X, y = rows_of_classes(4)
+    network = read_network(fitted_quietly(MLPClassifier((6, 5), max_iter=5), X, y))
     Z = np.maximum(X @ network.coefs[0] + network.intercepts[0], 0)
     np.testing.assert_allclose(network.hidden(X, 1), Z)
     Z = np.maximum(Z @ network.coefs[1] + network.intercepts[1], 0)
@@ -273,7 +275,7 @@ def test_hidden_gives_what_enters_each_layer():
 
 @pytest.mark.parametrize("strategy", ["prior", "most_frequent", "stratified"])
 def test_dummy_has_the_priors(strategy):
-    X, y = data(3)
+    X, y = rows_of_classes(3)
     estimator = DummyClassifier(strategy=strategy).fit(X, y)
     network = read_network(estimator)
     np.testing.assert_array_equal(network.coefs[0], np.zeros((7, 3)))
@@ -282,7 +284,7 @@ def test_dummy_has_the_priors(strategy):
 
 
 def test_dummy_constant_is_ahead_and_uniform_is_level():
-    X, y = data(3)
+    X, y = rows_of_classes(3)
     for label in LABELS[:3]:
         dummy = DummyClassifier(strategy="constant", constant=label).fit(X, y)
         logits = read_network(dummy).decision_function(X[:2])
@@ -294,7 +296,7 @@ def test_dummy_constant_is_ahead_and_uniform_is_level():
 
 
 def test_dummy_without_number_of_features():
-    X, y = data(3)
+    X, y = rows_of_classes(3)
     dummy = DummyClassifier().fit(X, y)
     del dummy.n_features_in_
     with pytest.raises(ValueError, match="Node 'ward': DummyClassifier does not know"):
@@ -302,7 +304,7 @@ def test_dummy_without_number_of_features():
 
 
 def test_dummy_class_of_weight_zero_is_not_seen():
-    X, y = data(3)
+    X, y = rows_of_classes(3)
     dummy = DummyClassifier().fit(X, y, sample_weight=np.where(y == "dog", 0.0, 1.0))
     network = read_network(dummy)
     assert network.seen.tolist() == [True, False, True]
@@ -321,8 +323,8 @@ def test_dummy_class_of_weight_zero_is_not_seen():
     ids=lambda estimator: type(estimator).__name__,
 )
 def test_one_class(estimator):
-    X, y = data(2)
-    network = read_network(fitted(estimator, X[y == "cat"], y[y == "cat"]))
+    X, y = rows_of_classes(2)
+    network = read_network(fitted_quietly(estimator, X[y == "cat"], y[y == "cat"]))
     assert network.classes.tolist() == ["cat"]
     assert network.coefs[-1].shape[1] == 1
     assert np.ptp(network.decision_function(X)) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.classifiers import data
+from helpers.classifiers import rows_of_classes
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
@@ -15,7 +15,7 @@ from skgems.networks import is_fitted, read_network
 
 
 def test_wrappers_are_opened():
-    X, y = data(3)
+    X, y = rows_of_classes(3)
     bare = LogisticRegression(C=0.1).fit(X, y)
     expected = read_network(bare).coefs[0]
     grid = GridSearchCV(LogisticRegression(), {"C": [0.1]}, cv=2).fit(X, y)
@@ -39,7 +39,7 @@ def test_wrappers_are_opened():
 
 
 def test_search_without_refit():
-    X, y = data(2)
+    X, y = rows_of_classes(2)
     search = GridSearchCV(LogisticRegression(), {"C": [1]}, cv=2, refit=False)
     with pytest.raises(TypeError, match="Node 'ward'.*refit=True"):
         read_network(search.fit(X, y), name="ward")
