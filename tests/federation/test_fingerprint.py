@@ -9,7 +9,8 @@ import os
 import numpy as np
 import pytest
 from helpers.ledgers import (
-    FEW_ROWS,
+    X_FEW,
+    Y_FEW,
     X,
     Y,
     agree_on_exchange,
@@ -125,7 +126,7 @@ def test_rows_of_any_kind_are_known_again(kind, state_folder):
 def test_rows_may_be_mended_until_something_was_answered(state):
     agreement, join = agree_on_exchange()
     with pytest.raises(ValueError, match="fewer than min_rows"):
-        reply_of_lyon(join, state, **FEW_ROWS)
+        reply_of_lyon(join, state, rows=X_FEW, y=Y_FEW)
     reply_of_lyon(join, state)
     reply_of_lyon(request_to_judge(agreement), state)
     assert [

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from helpers.ledgers import (
     CLASSIFIER,
-    FEW_ROWS,
+    X_FEW,
+    Y_FEW,
     KilledError,
     X,
     Y,
@@ -67,20 +68,28 @@ def test_an_error_of_the_rows_counts_once_and_may_be_mended(state):
     for _ in range(3):
         with pytest.raises(ValueError, match="fewer than min_rows=10"):
             reply_of_lyon(
-                request_to_judge(accepted), state, agreement=accepted, **FEW_ROWS
+                request_to_judge(accepted),
+                state,
+                agreement=accepted,
+                rows=X_FEW,
+                y=Y_FEW,
             )
     # Another request is another look at the rows.
     with pytest.raises(ValueError, match="fewer than min_rows=10"):
-        reply_of_lyon(request_to_judge(accepted, 2.0), state, **FEW_ROWS)
+        reply_of_lyon(request_to_judge(accepted, 2.0), state, rows=X_FEW, y=Y_FEW)
     with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times"):
-        reply_of_lyon(request_to_judge(accepted, 3.0), state, **FEW_ROWS)
+        reply_of_lyon(request_to_judge(accepted, 3.0), state, rows=X_FEW, y=Y_FEW)
     assert logged_events(state) == ["opened"] + ["begun", "failed"] * 4
     assert "TooFewRowsError" in logged_entries(state)[-1]["error"]
     # What was advised helps: the same requests are answered, and no others.
     for size in (1.0, 2.0):
-        reply_of_lyon(request_to_judge(accepted, size), state, min_rows=2, **FEW_ROWS)
+        reply_of_lyon(
+            request_to_judge(accepted, size), state, min_rows=2, rows=X_FEW, y=Y_FEW
+        )
     with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times"):
-        reply_of_lyon(request_to_judge(accepted, 3.0), state, min_rows=2, **FEW_ROWS)
+        reply_of_lyon(
+            request_to_judge(accepted, 3.0), state, min_rows=2, rows=X_FEW, y=Y_FEW
+        )
 
 
 def test_a_smaller_min_rows_is_not_advised_where_it_does_not_help(state):
@@ -94,14 +103,15 @@ def test_a_smaller_min_rows_is_not_advised_where_it_does_not_help(state):
                 state,
                 agreement=agreement,
                 min_rows=min_rows,
-                **FEW_ROWS,
+                rows=X_FEW,
+                y=Y_FEW,
             )
         assert "Set a smaller" not in str(caught.value)
         assert "no setting of the node changes" in str(caught.value)
     # As it says: another agreement, which the owner accepts.
     other, _ = agree_on_exchange({"evaluate": 1})
     other = replace(other, min_rows=2)
-    options = {"agreement": other, "min_rows": 2} | FEW_ROWS
+    options = {"agreement": other, "min_rows": 2, "rows": X_FEW, "y": Y_FEW}
     with pytest.raises(RowsAskedAgainError, match="with other min_rows"):
         reply_of_lyon(request_to_judge(other), state, **options)
     with pytest.warns(RowsAskedAgainWarning):
@@ -247,9 +257,9 @@ def test_many_exchanges_with_other_seeds_are_one_and_errors(state):
 
 def test_errors_in_other_exchanges_are_looks_at_the_rows(state):
     with pytest.raises(ValueError, match="fewer than min_rows"):
-        reply_of_lyon(agree_on_exchange()[1], state, **FEW_ROWS)
+        reply_of_lyon(agree_on_exchange()[1], state, rows=X_FEW, y=Y_FEW)
     with pytest.raises(RowsAskedAgainError):
-        reply_of_lyon(agree_on_exchange(random_state=1)[1], state, **FEW_ROWS)
+        reply_of_lyon(agree_on_exchange(random_state=1)[1], state, rows=X_FEW, y=Y_FEW)
 
 
 def test_again_needs_a_ledger():

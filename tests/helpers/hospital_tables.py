@@ -15,6 +15,7 @@ N_ROWS = 60
 
 
 def hospital_table():
+    """A data frame of patients, with an umlaut in a name and a comma in a cell."""
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame({"alter": rng.integers(20, 90, N_ROWS)})
     frame["größe"] = np.round(rng.normal(1.7, 0.1, N_ROWS), 2)
@@ -25,8 +26,10 @@ def hospital_table():
 
 
 def write_csv(text, encoding="utf-8"):
+    """Write a text to the file rows.csv of the working folder."""
     Path("rows.csv").write_bytes(text.encode(encoding))
 
 
 def as_csv(frame=None, **options):
+    """The text of a CSV file of a data frame, by default that of the hospital."""
     return (hospital_table() if frame is None else frame).to_csv(index=False, **options)

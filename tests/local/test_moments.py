@@ -22,7 +22,7 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
 from skgems.federation import Message, Simulation, answer, read_federation
 from skgems.gems import GEMSLogisticAggregator
-from skgems.local import moments as answered
+from skgems.local import moments as moments_task
 from skgems.moments import ClassMoments, moments_kind
 from skgems.networks import HiddenLayers
 
@@ -92,7 +92,7 @@ def assert_gradient(reply, X, y, *, W, labels, counts=None, rtol=1e-9):
 def test_all_of_it_by_hand(mean):
     X, y = rows_of(mean=mean)
     W = fitted(X, y)
-    reply = moments_reply(make_member(X, y), **ONE_CLUSTER_A_CLASS, model=(W, LABELS))
+    reply = moments_reply(make_member(X, y), model=(W, LABELS))
     assert reply["labels"] == LABELS
     sums = ClassMoments.from_arrays(reply["moments"])
     for c, label in enumerate(LABELS):
@@ -111,9 +111,7 @@ def test_all_of_it_by_hand(mean):
 
 
 def test_the_form_of_the_classifier_is_told():
-    reply = moments_reply(
-        make_member(estimator=RidgeClassifier(alpha=0.3)), **ONE_CLUSTER_A_CLASS
-    )
+    reply = moments_reply(make_member(estimator=RidgeClassifier(alpha=0.3)))
     assert reply["form"]["kind"] == "ridge" and reply["form"]["alpha"] == 0.3
     assert set(reply) == {"labels", "moments", "form", "scaled"}
 
@@ -121,7 +119,7 @@ def test_the_form_of_the_classifier_is_told():
 def test_labels_are_those_of_rows_in_order():
     X, y = rows_of()
     numbers = np.array([30, -1, 7])[np.searchsorted(LABELS, y)]
-    reply = moments_reply(make_member(X, numbers), **ONE_CLUSTER_A_CLASS)
+    reply = moments_reply(make_member(X, numbers))
     assert reply["labels"] == [-1, 7, 30]
     json.dumps(reply["labels"])
     expected = [(numbers == label).sum() for label in (-1, 7, 30)]
@@ -133,7 +131,7 @@ def test_rows_of_classes_that_the_model_does_not_know(labels):
     """They are in the moments; of the model they say nothing."""
     X, y = rows_of()
     W = fitted(X, y, labels)
-    reply = moments_reply(make_member(X, y), **ONE_CLUSTER_A_CLASS, model=(W, labels))
+    reply = moments_reply(make_member(X, y), model=(W, labels))
     assert reply["labels"] == LABELS
     assert reply["moments"]["counts"].sum() == len(y)
     assert reply["gradient"].shape == (5, len(labels))
@@ -141,23 +139,17 @@ def test_rows_of_classes_that_the_model_does_not_know(labels):
 
 
 def test_a_model_of_one_class_or_of_none_of_the_rows_tells_no_gradient():
-    assert "gradient" not in moments_reply(
-        make_member(), **ONE_CLUSTER_A_CLASS, model=(weights(1), ["a"])
-    )
-    of_other_classes = moments_reply(
-        make_member(), **ONE_CLUSTER_A_CLASS, model=(weights(2), ["x", "y"])
-    )
+    assert "gradient" not in moments_reply(make_member(), model=(weights(1), ["a"]))
+    of_other_classes = moments_reply(make_member(), model=(weights(2), ["x", "y"]))
     assert "gradient" not in of_other_classes and "factor" not in of_other_classes
-    assert "gradient" not in moments_reply(make_member(), **ONE_CLUSTER_A_CLASS)
+    assert "gradient" not in moments_reply(make_member())
 
 
 def test_rows_that_nodes_share_count_for_less():
     X, y = rows_of()
     counts = np.random.RandomState(0).choice([1.0, 0.5, 0.25], size=len(y))
     W = fitted(X, y)
-    reply = moments_reply(
-        make_member(X, y, weights=counts), **ONE_CLUSTER_A_CLASS, model=(W, LABELS)
-    )
+    reply = moments_reply(make_member(X, y, weights=counts), model=(W, LABELS))
     sums = ClassMoments.from_arrays(reply["moments"])
     for c, label in enumerate(LABELS):
         rows, w = X[y == label], counts[y == label]
@@ -169,9 +161,7 @@ def test_rows_that_nodes_share_count_for_less():
     assert_gradient(reply, X, y, W=W, labels=LABELS, counts=counts)
     # And where the model does not know all of them.
     W = fitted(X, y, ["a", "c"])
-    reply = moments_reply(
-        make_member(X, y, weights=counts), **ONE_CLUSTER_A_CLASS, model=(W, ["a", "c"])
-    )
+    reply = moments_reply(make_member(X, y, weights=counts), model=(W, ["a", "c"]))
     assert_gradient(reply, X, y, W=W, labels=["a", "c"], counts=counts)
 
 
@@ -187,12 +177,10 @@ def test_weights_are_those_of_the_rows_that_make_moments():
     W = fitted(X, y)
     reply = moments_reply(
         make_member(X, y, weights=counts, **roles),
-        **ONE_CLUSTER_A_CLASS,
         model=(W, LABELS),
     )
     reply_of_learning = moments_reply(
         make_member(X[learning], y[learning], weights=counts[learning]),
-        **ONE_CLUSTER_A_CLASS,
         model=(W, LABELS),
     )
     np.testing.assert_array_equal(reply["gradient"], reply_of_learning["gradient"])
@@ -205,7 +193,6 @@ def test_nothing_is_told_of_fewer_rows_than_min_rows(n_components):
     X, y = rows_of()
     X, y = np.vstack([X[y != "b"], X[y == "b"][:4]]), np.append(y[y != "b"], ["b"] * 4)
     settings = {
-        **ONE_CLUSTER_A_CLASS,
         "min_cluster_size": 5,
         "n_components": n_components,
     }
@@ -232,9 +219,7 @@ def test_kinds():
     X, y = rows_of()
     shapes = {
         kind: ClassMoments.from_arrays(
-            moments_reply(make_member(), **{**ONE_CLUSTER_A_CLASS, "kind": kind})[
-                "moments"
-            ]
+            moments_reply(make_member(), kind=kind)["moments"]
         ).scatter.shape
         for kind in ("auto", "class", "shared", "diagonal")
     }
@@ -258,7 +243,7 @@ def test_kinds():
 def test_sparse_rows_are_as_dense_ones(kind, n_components):
     X, y = rows_of(n=120)
     X[np.abs(X) < 1.0] = 0.0
-    settings = {**ONE_CLUSTER_A_CLASS, "kind": kind, "n_components": n_components}
+    settings = {"kind": kind, "n_components": n_components}
     settings.update(model=(fitted(X, y), LABELS))
     reply_of_dense = moments_reply(make_member(X, y), **settings)
     reply_of_sparse = moments_reply(make_member(sparse.csr_matrix(X), y), **settings)
@@ -277,9 +262,7 @@ def test_sparse_rows_are_as_dense_ones(kind, n_components):
 def test_float32_rows():
     X, y = rows_of(n=600, mean=30.0)
     W = fitted(X, y)
-    reply = moments_reply(
-        make_member(X.astype(np.float32), y), **ONE_CLUSTER_A_CLASS, model=(W, LABELS)
-    )
+    reply = moments_reply(make_member(X.astype(np.float32), y), model=(W, LABELS))
     assert all(
         array.dtype == np.float64
         for name, array in reply["moments"].items()
@@ -287,7 +270,7 @@ def test_float32_rows():
     )
     assert reply["gradient"].dtype == np.float64
     assert_gradient(reply, X, y, W=W, labels=LABELS, rtol=1e-4)
-    sums_in_float64 = moments_reply(make_member(X, y), **ONE_CLUSTER_A_CLASS)["moments"]
+    sums_in_float64 = moments_reply(make_member(X, y))["moments"]
     triangles, expected = reply["moments"]["triangles"], sums_in_float64["triangles"]
     np.testing.assert_allclose(triangles, expected, atol=1e-3)
 
@@ -297,7 +280,7 @@ def test_gradients_are_made_in_blocks(dtype, monkeypatch):
     import skgems.local._moments as module
 
     X, y = rows_of(n=300)
-    settings = {**ONE_CLUSTER_A_CLASS, "model": (weights(), LABELS)}
+    settings = {"model": (weights(), LABELS)}
     whole = moments_reply(make_member(X.astype(dtype), y), **settings)["gradient"]
     row_blocks = module.row_blocks
     blocks = []
@@ -319,12 +302,8 @@ def test_gradients_are_made_in_blocks(dtype, monkeypatch):
 def test_over_merged_layers():
     X, y = rows_of()
     layers = HiddenLayers([weights(6), weights(5, 6, seed=2)], ["tanh", "relu"])
-    reply = moments_reply(
-        make_member(), **ONE_CLUSTER_A_CLASS, hidden=layers.as_content()
-    )
-    reply_of_outputs = moments_reply(
-        make_member(layers.outputs(X), y), **ONE_CLUSTER_A_CLASS
-    )
+    reply = moments_reply(make_member(), hidden=layers.as_content())
+    reply_of_outputs = moments_reply(make_member(layers.outputs(X), y))
     for name, array in reply_of_outputs["moments"].items():
         np.testing.assert_array_equal(reply["moments"][name], array)
     assert reply["moments"]["means"].shape == (3, 5)
@@ -338,7 +317,7 @@ def test_as_a_message():
     )
     node = make_member(estimator=LogisticRegression())
     reply = Message.from_bytes(answer(request, node).to_bytes()).content
-    expected = answered(node, **settings)
+    expected = moments_task(node, **settings)
     assert reply["labels"] == expected["labels"] and reply["form"] == expected["form"]
     assert reply["factor"] == expected["factor"]
     np.testing.assert_array_equal(reply["gradient"], expected["gradient"])
@@ -365,23 +344,19 @@ def test_rows_that_are_held_out_do_not_enter():
     held_out = np.random.RandomState(0).random(60) < 0.4
     X, y, nodes, members = federation(held_out)
     for k, node in enumerate(members):
-        sums = ClassMoments.from_arrays(
-            moments_reply(node, **ONE_CLUSTER_A_CLASS)["moments"]
-        )
+        sums = ClassMoments.from_arrays(moments_reply(node)["moments"])
         is_own = (nodes == k) & ~held_out
         assert sums.n_rows == is_own.sum()
         np.testing.assert_allclose(sums.origin + sums.mean(), X[is_own].mean(axis=0))
         W = fitted(X, y)
-        reply = moments_reply(node, **ONE_CLUSTER_A_CLASS, model=(W, LABELS))
+        reply = moments_reply(node, model=(W, LABELS))
         assert_gradient(reply, X[is_own], y[is_own], W=W, labels=LABELS)
 
 
 def test_simulated_nodes_tell_of_all_rows_that_they_have():
     X, y, nodes, members = federation(simulation=True)
     for k, node in enumerate(members):
-        sums = ClassMoments.from_arrays(
-            moments_reply(node, **ONE_CLUSTER_A_CLASS)["moments"]
-        )
+        sums = ClassMoments.from_arrays(moments_reply(node)["moments"])
         assert len(node.rows("training")[1]) < (nodes == k).sum()
         assert sums.n_rows == (nodes == k).sum()
         np.testing.assert_allclose(
@@ -397,9 +372,7 @@ def test_means_of_clusters_are_told_and_the_scatter_about_them():
     X, places = np.vstack([X, X[:5] + 500.0]), np.append(places, [9] * 5)
     y = np.where(places == 9, "b", "a")
     sums = ClassMoments.from_arrays(
-        moments_reply(make_member(X, y), **{**ONE_CLUSTER_A_CLASS, "n_components": 4})[
-            "moments"
-        ]
+        moments_reply(make_member(X, y), n_components=4)["moments"]
     )
     means = sums.origin + sums.means
     order = [
@@ -422,7 +395,6 @@ def test_means_of_clusters_are_told_and_the_scatter_about_them():
 def test_clusters_have_at_least_ten_rows_and_min_rows(min_cluster_size):
     X, y = rows_of(n=200)
     settings = {
-        **ONE_CLUSTER_A_CLASS,
         "n_components": 16,
         "min_cluster_size": min_cluster_size,
     }
@@ -436,7 +408,7 @@ def test_clusters_have_at_least_ten_rows_and_min_rows(min_cluster_size):
 def test_it_is_told_of_how_many_rows_the_gradient_is_in_effect():
     X, y = rows_of()
     W = fitted(X, y)
-    reply = moments_reply(make_member(X, y), **ONE_CLUSTER_A_CLASS, model=(W, LABELS))
+    reply = moments_reply(make_member(X, y), model=(W, LABELS))
     logits = reply["factor"] * (X @ W[:-1] + W[-1])
     residuals = softmax(logits, axis=1) - (y[:, None] == np.array(LABELS))
     sizes = np.abs(residuals).sum(axis=1)
