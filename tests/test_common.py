@@ -92,13 +92,15 @@ def test_only_estimators_may_be_given_by_position(listed):
 def test_every_parameter_is_validated(listed):
     parameters = set(listed.kind().get_params(deep=False))
     assert parameters == set(listed.kind._parameter_constraints)
-    data = federated()
+    dataset = federated()
     for name, allowed in listed.kind._parameter_constraints.items():
         if allowed == "no_validation":
             continue
-        aggregate = listed.make(data.fitted(listed.local)).set_params(**{name: object})
+        aggregate = listed.make(dataset.fitted(listed.local)).set_params(
+            **{name: object}
+        )
         with pytest.raises(ValueError, match=f"The '{name}' parameter of"):
-            aggregate.fit(data.X, data.y)
+            aggregate.fit(dataset.X, dataset.y)
 
 
 @every_estimator
@@ -119,24 +121,24 @@ def test_every_parameter_and_attribute_is_documented(listed):
 @every_kind
 @pytest.mark.parametrize("strings", [False, True], ids=["integers", "strings"])
 def test_one_model_knows_what_all_nodes_know(listed, kind, strings):
-    data = federated(kind, strings=strings)
+    dataset = federated(kind, strings=strings)
     if kind == "single":
         # A node of one label cannot fit its classifier: simulation makes it constant.
-        aggregate = simulated(listed, data)
+        aggregate = simulated(listed, dataset)
     else:
-        aggregate = fit(listed, data, data.fitted(listed.local))
-    np.testing.assert_array_equal(aggregate.classes_, np.unique(data.y))
-    proba = aggregate.predict_proba(data.X_test)
-    assert proba.shape == (len(data.X_test), len(aggregate.classes_))
+        aggregate = fit(listed, dataset, dataset.fitted(listed.local))
+    np.testing.assert_array_equal(aggregate.classes_, np.unique(dataset.y))
+    proba = aggregate.predict_proba(dataset.X_test)
+    assert proba.shape == (len(dataset.X_test), len(aggregate.classes_))
     np.testing.assert_allclose(proba.sum(axis=1), 1)
     np.testing.assert_array_equal(
-        aggregate.classes_[proba.argmax(axis=1)], aggregate.predict(data.X_test)
+        aggregate.classes_[proba.argmax(axis=1)], aggregate.predict(dataset.X_test)
     )
     best_of_one_node = max(
-        np.mean(data.y_test == local.predict(data.X_test))
+        np.mean(dataset.y_test == local.predict(dataset.X_test))
         for local in aggregate.estimators_
     )
-    score = aggregate.score(data.X_test, data.y_test)
+    score = aggregate.score(dataset.X_test, dataset.y_test)
     if kind == "binary":  # each node knows both classes, and is good by itself
         assert score > best_of_one_node - 0.05
     elif listed.unites:
@@ -145,24 +147,24 @@ def test_one_model_knows_what_all_nodes_know(listed, kind, strings):
 
 @every_estimator
 def test_without_nodes_rows_go_by_their_labels(listed):
-    data = federated("disjoint")
-    locals_ = data.fitted(listed.local)
-    by_label = listed.make(locals_).fit(data.X, data.y)
-    assert_same_model(by_label, fit(listed, data, locals_), data.X_test)
+    dataset = federated("disjoint")
+    locals_ = dataset.fitted(listed.local)
+    by_label = listed.make(locals_).fit(dataset.X, dataset.y)
+    assert_same_model(by_label, fit(listed, dataset, locals_), dataset.X_test)
 
 
 @every_estimator
 def test_fit_sets_the_attributes_that_all_aggregators_have(listed):
-    data = federated()
-    locals_ = data.fitted(listed.local)
-    aggregate = listed.make(list(zip(data.names, locals_, strict=True)))
+    dataset = federated()
+    locals_ = dataset.fitted(listed.local)
+    aggregate = listed.make(list(zip(dataset.names, locals_, strict=True)))
     with pytest.raises(NotFittedError):
         check_is_fitted(aggregate)
-    assert aggregate.fit(data.X, data.y) is aggregate
+    assert aggregate.fit(dataset.X, dataset.y) is aggregate
     check_is_fitted(aggregate)
-    assert aggregate.n_features_in_ == data.X.shape[1]
+    assert aggregate.n_features_in_ == dataset.X.shape[1]
     assert not hasattr(aggregate, "feature_names_in_")
-    assert aggregate.node_names_ == data.names
+    assert aggregate.node_names_ == dataset.names
     for member, local in zip(aggregate.estimators_, locals_, strict=True):
         assert member is local
 
@@ -171,15 +173,15 @@ def test_fit_sets_the_attributes_that_all_aggregators_have(listed):
 def test_fit_forgets_an_earlier_fit(listed):
     pandas = pytest.importorskip("pandas")
     earlier = federated("disjoint", n_features=4)
-    data = federated("binary")
-    locals_ = data.fitted(listed.local)
+    dataset = federated("binary")
+    locals_ = dataset.fitted(listed.local)
     aggregate = listed.make([clone(listed.local)] * 3)
     aggregate.fit(pandas.DataFrame(earlier.X, columns=list("abcd")), earlier.y)
     aggregate.set_params(estimators=locals_)
-    aggregate.fit(data.X, data.y, nodes=data.nodes)
+    aggregate.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     assert not hasattr(aggregate, "feature_names_in_")
-    assert aggregate.n_features_in_ == data.X.shape[1]
-    assert_same_model(aggregate, fit(listed, data, locals_), data.X_test)
+    assert aggregate.n_features_in_ == dataset.X.shape[1]
+    assert_same_model(aggregate, fit(listed, dataset, locals_), dataset.X_test)
 
 
 @every_estimator
@@ -187,14 +189,14 @@ def test_fit_forgets_an_earlier_fit(listed):
 def test_the_aggregate_of_one_node_is_its_model(listed, kind):
     if not listed.recovers:
         pytest.skip("it fits another model to the local ones")
-    data = federated(kind)
-    local = data.fitted(listed.local)[1]
-    rows = (data.nodes == 1) & np.isin(data.y, local.classes_)
+    dataset = federated(kind)
+    local = dataset.fitted(listed.local)[1]
+    rows = (dataset.nodes == 1) & np.isin(dataset.y, local.classes_)
     aggregate = listed.make([local], **listed.recovering)
-    aggregate.fit(data.X[rows], data.y[rows])
-    assert_same_model(aggregate, local, data.X_test, rtol=1e-6)
+    aggregate.fit(dataset.X[rows], dataset.y[rows])
+    assert_same_model(aggregate, local, dataset.X_test, rtol=1e-6)
     np.testing.assert_allclose(
-        aggregate.decision_function(data.X_test), scores_of(local, data.X_test)
+        aggregate.decision_function(dataset.X_test), scores_of(local, dataset.X_test)
     )
 
 
@@ -205,15 +207,15 @@ def test_the_aggregate_of_one_node_is_its_model(listed, kind):
 def test_equal_models_give_that_model_back(listed, kind):
     if not listed.recovers:
         pytest.skip("it fits another model to the local ones")
-    data = federated(kind)
-    local = clone(listed.local).fit(data.X, data.y)
-    aggregate = listed.make([local] * 3, **listed.recovering).fit(data.X, data.y)
+    dataset = federated(kind)
+    local = clone(listed.local).fit(dataset.X, dataset.y)
+    aggregate = listed.make([local] * 3, **listed.recovering).fit(dataset.X, dataset.y)
     np.testing.assert_array_equal(
-        aggregate.predict(data.X_test), local.predict(data.X_test)
+        aggregate.predict(dataset.X_test), local.predict(dataset.X_test)
     )
     # Up to the common scale of the logits, which is fitted on the rows.
-    scores = np.ravel(aggregate.decision_function(data.X_test))
-    local_scores = scores_of(local, data.X_test)
+    scores = np.ravel(aggregate.decision_function(dataset.X_test))
+    local_scores = scores_of(local, dataset.X_test)
     if local_scores.ndim == 2:  # the aggregate's are centred in each row
         local_scores = local_scores - local_scores.mean(axis=1, keepdims=True)
     local_scores = np.ravel(local_scores)

@@ -50,23 +50,23 @@ def first_of_local_grid(listed):
     ],
 )
 def test_no_step_alters_a_local_estimator(listed, kind):
-    data = federated(kind)
+    dataset = federated(kind)
     if kind == "single":
-        locals_ = simulated(listed, data).estimators_
+        locals_ = simulated(listed, dataset).estimators_
     else:
-        locals_ = data.fitted(listed.local)
+        locals_ = dataset.fitted(listed.local)
     before = hashes_of(locals_)
     estimators = list(locals_)
-    aggregate = fit(listed, data, estimators)
-    aggregate.predict_proba(data.X_test)
-    aggregate.score(data.X_test, data.y_test)
+    aggregate = fit(listed, dataset, estimators)
+    aggregate.predict_proba(dataset.X_test)
+    aggregate.score(dataset.X_test, dataset.y_test)
     if hasattr(aggregate, "fine_tune"):
-        aggregate.fine_tune(data.X_test, data.y_test)
-    nodes = np.where(np.arange(len(data.y)) % 5 == 0, -1, data.nodes)
-    aggregate.fit(data.X, data.y, nodes=nodes)
+        aggregate.fine_tune(dataset.X_test, dataset.y_test)
+    nodes = np.where(np.arange(len(dataset.y)) % 5 == 0, -1, dataset.nodes)
+    aggregate.fit(dataset.X, dataset.y, nodes=nodes)
     first_candidate = {key: values[:1] for key, values in listed.grid.items()}
     search = GridSearchCV(aggregate, first_candidate, cv=CV)
-    search.fit(data.X, data.y, nodes=data.nodes)
+    search.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     assert hashes_of(locals_) == before
     for estimator, local in zip(aggregate.estimators, locals_, strict=True):
         assert estimator is local
@@ -77,20 +77,20 @@ def test_no_step_alters_a_local_estimator(listed, kind):
 def test_weights_of_the_aggregate_are_its_own(listed):
     if listed.keeps_locals:
         pytest.skip("it has no weights")
-    data = federated("overlapping")
-    local = data.fitted(listed.local)[0]
-    rows = (data.nodes == 0) & np.isin(data.y, local.classes_)
-    aggregate = listed.make([local]).fit(data.X[rows], data.y[rows])
-    before = aggregate.predict_proba(data.X_test)
+    dataset = federated("overlapping")
+    local = dataset.fitted(listed.local)[0]
+    rows = (dataset.nodes == 0) & np.isin(dataset.y, local.classes_)
+    aggregate = listed.make([local]).fit(dataset.X[rows], dataset.y[rows])
+    before = aggregate.predict_proba(dataset.X_test)
     zero_weights(local)
-    np.testing.assert_array_equal(aggregate.predict_proba(data.X_test), before)
+    np.testing.assert_array_equal(aggregate.predict_proba(dataset.X_test), before)
 
 
 @every_estimator
 def test_unfitted_estimators_stay_unfitted(listed):
-    data = federated()
+    dataset = federated()
     estimators = [clone(listed.local), clone(listed.local)]
-    listed.make(estimators).fit(data.X, data.y)
+    listed.make(estimators).fit(dataset.X, dataset.y)
     for estimator in estimators:
         with pytest.raises(NotFittedError):
             check_is_fitted(estimator)
@@ -98,8 +98,8 @@ def test_unfitted_estimators_stay_unfitted(listed):
 
 @every_estimator
 def test_set_params_does_not_write_into_fitted_estimators(listed):
-    data = federated()
-    named = data.named(listed.local)
+    dataset = federated()
+    named = dataset.named(listed.local)
     before = hashes_of(estimator for _, estimator in named)
     name, value = next(iter(listed.local.get_params(deep=False).items()))
     bare = [estimator for _, estimator in named]
@@ -148,12 +148,12 @@ def test_set_params_reaches_an_estimator_that_the_same_call_puts_in(listed):
 
 @every_estimator
 def test_search_does_not_write_into_fitted_estimators(listed):
-    data = federated()
-    locals_ = data.fitted(listed.local)
+    dataset = federated()
+    locals_ = dataset.fitted(listed.local)
     grid = {f"estimators__{key}": value for key, value in listed.local_grid.items()}
     search = GridSearchCV(listed.make(locals_), grid, cv=CV)
     with pytest.raises(ValueError, match="is fitted, and a fitted local estimator is"):
-        search.fit(data.X, data.y)
+        search.fit(dataset.X, dataset.y)
 
 
 @every_estimator
@@ -212,11 +212,11 @@ def assert_same_classifiers(estimators, expected):
 @every_estimator
 @pytest.mark.parametrize("form", ["bare", "named", "frozen", "tuple", "one"])
 def test_clone_carries_fitted_estimators_over(listed, form):
-    data = federated()
-    locals_ = data.fitted(listed.local)
+    dataset = federated()
+    locals_ = dataset.fitted(listed.local)
     estimators = {
         "bare": locals_,
-        "named": list(zip(data.names, locals_, strict=True)),
+        "named": list(zip(dataset.names, locals_, strict=True)),
         "frozen": [FrozenEstimator(local) for local in locals_],
         "tuple": tuple(locals_),
         "one": locals_[0],
@@ -271,16 +271,16 @@ def test_clone_keeps_metadata_requests_and_output_configuration(listed):
 
 @every_estimator
 def test_aggregates_pass_through_pickle_and_joblib(listed, tmp_path):
-    data = federated("overlapping", strings=True)
-    aggregate = fit(listed, data)
+    dataset = federated("overlapping", strings=True)
+    aggregate = fit(listed, dataset)
     joblib.dump(aggregate, tmp_path / "aggregate.joblib")
     unpickled = pickle.loads(pickle.dumps(aggregate))
     loaded = joblib.load(tmp_path / "aggregate.joblib")
     for copy in (unpickled, loaded):
-        assert_same_model(aggregate, copy, data.X_test, rtol=0, atol=0)
+        assert_same_model(aggregate, copy, dataset.X_test, rtol=0, atol=0)
     # A clone of what was loaded, and an unfitted one that was pickled, can be fitted.
-    refitted = clone(loaded).fit(data.X, data.y, nodes=data.nodes)
-    assert_same_model(aggregate, refitted, data.X_test)
+    refitted = clone(loaded).fit(dataset.X, dataset.y, nodes=dataset.nodes)
+    assert_same_model(aggregate, refitted, dataset.X_test)
     unfitted = pickle.loads(pickle.dumps(clone(aggregate)))
-    unfitted.fit(data.X, data.y, nodes=data.nodes)
-    assert_same_model(aggregate, unfitted, data.X_test)
+    unfitted.fit(dataset.X, dataset.y, nodes=dataset.nodes)
+    assert_same_model(aggregate, unfitted, dataset.X_test)

@@ -37,30 +37,30 @@ from skgems.messages import TASKS
 
 @every_estimator
 def test_equal_seeds_give_equal_models_and_no_global_draws(listed):
-    data = federated("overlapping")
-    locals_ = data.fitted(listed.local)
+    dataset = federated("overlapping")
+    locals_ = dataset.fitted(listed.local)
     global_state = np.random.get_state()[1].copy()
     # Fitted estimators with a number for a seed.
-    first = fit(listed, data, locals_, random_state=3)
-    second = fit(listed, data, locals_, random_state=3)
-    assert_same_model(first, second, data.X_test, rtol=0, atol=0)
+    first = fit(listed, dataset, locals_, random_state=3)
+    second = fit(listed, dataset, locals_, random_state=3)
+    assert_same_model(first, second, dataset.X_test, rtol=0, atol=0)
     # Simulated nodes with a generator, which a fit moves on: so each has a new one.
     unfitted = [clone(listed.local)] * 3
-    first = fit(listed, data, unfitted, random_state=np.random.RandomState(3))
-    second = fit(listed, data, unfitted, random_state=np.random.RandomState(3))
-    assert_same_model(first, second, data.X_test, rtol=0, atol=0)
+    first = fit(listed, dataset, unfitted, random_state=np.random.RandomState(3))
+    second = fit(listed, dataset, unfitted, random_state=np.random.RandomState(3))
+    assert_same_model(first, second, dataset.X_test, rtol=0, atol=0)
     np.testing.assert_array_equal(global_state, np.random.get_state()[1])
 
 
 @every_estimator
 def test_html_shows_the_nodes(listed):
-    data = federated()
-    named = data.named(listed.local)
-    for aggregate in (listed.make(named), listed.make(named).fit(data.X, data.y)):
+    dataset = federated()
+    named = dataset.named(listed.local)
+    for aggregate in (listed.make(named), listed.make(named).fit(dataset.X, dataset.y)):
         html = estimator_html_repr(aggregate)
-        for name in data.names:
+        for name in dataset.names:
             assert f"node {name}" in html
-    for estimators in (None, clone(listed.local), data.fitted(listed.local)):
+    for estimators in (None, clone(listed.local), dataset.fitted(listed.local)):
         html = estimator_html_repr(listed.make(estimators))
         assert "node 0" in html
     assert type(aggregate).__name__ in repr(aggregate)
@@ -68,13 +68,13 @@ def test_html_shows_the_nodes(listed):
 
 @every_estimator
 def test_diagrams_and_texts_of_many_nodes_stay_short(listed):
-    data = federated("overlapping")
-    locals_ = data.fitted(listed.local)
+    dataset = federated("overlapping")
+    locals_ = dataset.fitted(listed.local)
     of_thirty = listed.make([(f"n{k:02}", locals_[k % 3]) for k in range(30)])
     html = estimator_html_repr(of_thirty)
     assert "node n04" in html and "node n05" not in html
     assert "and 25 more" in html and "30 nodes in all" in html
-    aggregate = fit(listed, data, data.named(listed.local))
+    aggregate = fit(listed, dataset, dataset.named(listed.local))
     # Attributes of classes of this package, and lists of such. Others have a repr of
     # numpy's, of scikit-learn's or of pandas'.
     for name, attribute in vars(aggregate).items():
@@ -88,10 +88,10 @@ def test_diagrams_and_texts_of_many_nodes_stay_short(listed):
 
 @every_estimator
 def test_verbose_tells_of_progress(listed, capsys):
-    data = federated()
-    fit(listed, data, verbose=0)
+    dataset = federated()
+    fit(listed, dataset, verbose=0)
     assert capsys.readouterr() == ("", "")
-    fit(listed, data, data.named(listed.local), verbose=1)
+    fit(listed, dataset, dataset.named(listed.local), verbose=1)
     printed = capsys.readouterr()
     assert "north" in printed.err and printed.out == ""
 
@@ -102,17 +102,17 @@ def test_to_estimator_predicts_the_same(listed, kind):
     if listed.exported is None:
         pytest.skip("has no single model to export")
     pandas = pytest.importorskip("pandas")
-    data = federated(kind, strings=True)
-    columns = [f"x{j}" for j in range(data.X.shape[1])]
-    frame = pandas.DataFrame(data.X, columns=columns)
-    aggregate = listed.make(data.fitted(listed.local))
+    dataset = federated(kind, strings=True)
+    columns = [f"x{j}" for j in range(dataset.X.shape[1])]
+    frame = pandas.DataFrame(dataset.X, columns=columns)
+    aggregate = listed.make(dataset.fitted(listed.local))
     with pytest.raises(NotFittedError):
         listed.exported(aggregate)
-    aggregate.fit(frame, data.y, nodes=data.nodes)
+    aggregate.fit(frame, dataset.y, nodes=dataset.nodes)
     plain = listed.exported(aggregate)
     assert not type(plain).__module__.startswith("skgems")
     np.testing.assert_array_equal(plain.feature_names_in_, columns)
-    test = pandas.DataFrame(data.X_test, columns=columns)
+    test = pandas.DataFrame(dataset.X_test, columns=columns)
     assert_same_model(aggregate, plain, test)
     np.testing.assert_allclose(
         aggregate.decision_function(test), scores_of(plain, test)
@@ -120,7 +120,7 @@ def test_to_estimator_predicts_the_same(listed, kind):
     assert "skgems" not in str(pickle.dumps(plain))
     # What is exported is a copy.
     zero_weights(plain)
-    assert aggregate.score(test, data.y_test) > (0.6 if listed.unites else 0.1)
+    assert aggregate.score(test, dataset.y_test) > (0.6 if listed.unites else 0.1)
 
 
 def message_about_texts(kind):
@@ -134,65 +134,66 @@ def message_about_texts(kind):
 @every_estimator
 def test_columns_of_text_get_an_error_that_says_what_to_do(listed):
     pandas = pytest.importorskip("pandas")
-    data = federated("binary")
-    frame = pandas.DataFrame(data.X, columns=list("abcdef"))
-    frame["colour"] = np.array(["red", "blue"])[data.y]
+    dataset = federated("binary")
+    frame = pandas.DataFrame(dataset.X, columns=list("abcdef"))
+    frame["colour"] = np.array(["red", "blue"])[dataset.y]
     encode = make_column_transformer(
         (StandardScaler(), list("abcdef")), (OneHotEncoder(), ["colour"])
     )
-    nodes = np.arange(len(data.y)) % 2
+    nodes = np.arange(len(dataset.y)) % 2
     pipelines = [
-        make_pipeline(encode, clone(listed.local)).fit(frame, data.y) for _ in range(2)
+        make_pipeline(encode, clone(listed.local)).fit(frame, dataset.y)
+        for _ in range(2)
     ]
     if listed.kind is EnsembleAggregator:
         # Its members see tables as they are, so that pipelines are all it needs.
-        aggregate = listed.make(pipelines).fit(frame, data.y, nodes=nodes)
-        assert aggregate.score(frame, data.y) == 1.0
+        aggregate = listed.make(pipelines).fit(frame, dataset.y, nodes=nodes)
+        assert aggregate.score(frame, dataset.y) == 1.0
     else:
         with pytest.raises(ValueError, match=message_about_texts(listed.kind)):
-            listed.make(pipelines).fit(frame, data.y, nodes=nodes)
+            listed.make(pipelines).fit(frame, dataset.y, nodes=nodes)
     with pytest.raises(ValueError, match=message_about_texts(listed.kind)):
-        listed.make(clone(listed.local)).fit(frame, data.y, nodes=nodes)
+        listed.make(clone(listed.local)).fit(frame, dataset.y, nodes=nodes)
 
 
 @every_estimator
 def test_names_that_only_nodes_know_are_kept(listed):
     pandas = pytest.importorskip("pandas")
-    data = federated("overlapping")
-    columns = [f"x{j}" for j in range(data.X.shape[1])]
+    dataset = federated("overlapping")
+    columns = [f"x{j}" for j in range(dataset.X.shape[1])]
     named = [
         clone(listed.local).fit(pandas.DataFrame(X, columns=columns), y)
-        for X, y in data.local_rows
+        for X, y in dataset.local_rows
     ]
-    aggregate = fit(listed, data, named)
+    aggregate = fit(listed, dataset, named)
     np.testing.assert_array_equal(aggregate.feature_names_in_, columns)
-    test = pandas.DataFrame(data.X_test, columns=columns)
+    test = pandas.DataFrame(dataset.X_test, columns=columns)
     # Rows without names are as good as those of fit: no warning.
-    expected = aggregate.predict_proba(data.X_test)
+    expected = aggregate.predict_proba(dataset.X_test)
     np.testing.assert_array_equal(aggregate.predict_proba(test), expected)
     with pytest.raises(ValueError, match="feature names should match"):
         aggregate.predict(test[columns[::-1]])
     with pytest.raises(ValueError, match="feature names should match"):
         aggregate.predict(test.rename(columns={"x1": "height"}))
     again = pickle.loads(pickle.dumps(aggregate))
-    np.testing.assert_array_equal(again.predict_proba(data.X_test), expected)
+    np.testing.assert_array_equal(again.predict_proba(dataset.X_test), expected)
     # The next fit has the names of its own rows, which those without names lack.
-    frame = pandas.DataFrame(data.X, columns=columns)
-    aggregate.fit(frame, data.y, nodes=data.nodes)
+    frame = pandas.DataFrame(dataset.X, columns=columns)
+    aggregate.fit(frame, dataset.y, nodes=dataset.nodes)
     with pytest.warns(UserWarning, match="X does not have valid feature names"):
-        aggregate.predict(data.X_test)
+        aggregate.predict(dataset.X_test)
 
 
 def test_names_that_only_nodes_know_are_kept_without_labels():
     pandas = pytest.importorskip("pandas")
-    data = federated("binary")
+    dataset = federated("binary")
     columns = list("abcdef")
-    frame = pandas.DataFrame(data.X, columns=columns)
-    member = LogisticRegression().fit(frame, data.y)
+    frame = pandas.DataFrame(dataset.X, columns=columns)
+    member = LogisticRegression().fit(frame, dataset.y)
     student = DistillationAggregator([member], student=LogisticRegression())
-    student.fit(data.X).predict(data.X)
+    student.fit(dataset.X).predict(dataset.X)
     with pytest.raises(ValueError, match="feature names should match"):
-        student.predict(pandas.DataFrame(data.X, columns=columns[::-1]))
+        student.predict(pandas.DataFrame(dataset.X, columns=columns[::-1]))
 
 
 # ---- the history of messages -----------------------------------------------------
