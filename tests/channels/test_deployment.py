@@ -20,7 +20,7 @@ from pathlib import Path
 import joblib
 import numpy as np
 import pytest
-from helpers.flower import NAMES, in_one_process, loaded_by_client
+from helpers.flower import NAMES, in_one_process, member
 from threadpoolctl import threadpool_limits
 
 from skgems import GEMSLogisticAggregator
@@ -207,7 +207,7 @@ def test_a_deployment_gives_what_one_process_gives(case, site):
     )
     expected = NAMES[:2] if case == "unregistered" else NAMES
     for name in NAMES:
-        own = loaded_by_client(name)
+        own = member(name)
         np.savez(folder / f"{name}.npz", X=own["X"], y=own["y"])
         joblib.dump(own["estimator"], folder / f"{name}.joblib")
         pair_of_keys(folder, name)
@@ -250,7 +250,7 @@ def test_a_deployment_gives_what_one_process_gives(case, site):
             with pytest.warns(UserWarning, match="'rome' failed twice in message 2"):
                 direct = agg.set_params(estimators=Nodes(ask_until_killed, NAMES)).fit()
         else:
-            direct = in_one_process(agg, [loaded_by_client(name) for name in expected])
+            direct = in_one_process(agg, [member(name) for name in expected])
     np.testing.assert_array_equal(fitted.coef_, direct.coef_)
     np.testing.assert_array_equal(fitted.intercept_, direct.intercept_)
 
@@ -262,7 +262,7 @@ def ask_until_killed(requests):
         if name == "rome" and request.task != "join":
             replies[name] = OSError("killed")
         else:
-            replies[name] = reply_to(request, **loaded_by_client(name))
+            replies[name] = reply_to(request, **member(name))
     return replies
 
 

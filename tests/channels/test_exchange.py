@@ -10,13 +10,13 @@ import threading
 import numpy as np
 import pytest
 from helpers.exchanges import (
+    CASES,
     LINEAR,
-    METHODS,
     NAMES,
     NET,
-    answer_waiting_requests,
-    begin_exchange,
-    fitted_classifiers,
+    answered,
+    begun,
+    classifiers,
     rows,
 )
 from sklearn.base import clone
@@ -44,17 +44,17 @@ def run(folder, agg, locals_):
     steps = 0
     while (fitted := exchange.step()) is None:
         # No gradient is kept back, as none is in one process.
-        answer_waiting_requests(exchange, locals_, min_rows=1)
+        answered(exchange, locals_, min_rows=1)
         exchange, steps = skgems.Exchange(folder, report=True), steps + 1
         assert steps < 40
     return fitted
 
 
 @pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
-@pytest.mark.parametrize("case", METHODS)
+@pytest.mark.parametrize("case", CASES)
 def test_an_exchange_has_the_bits_of_a_fit_in_one_process(case, tmp_path):
-    agg, model = METHODS[case]
-    locals_ = fitted_classifiers(model)
+    agg, model = CASES[case]
+    locals_ = classifiers(model)
     fitted = run(tmp_path, agg, locals_)
     X, y, nodes = rows()
     direct = clone(agg).set_params(estimators=list(locals_.items()))
@@ -77,32 +77,32 @@ def test_an_exchange_has_the_bits_of_a_fit_in_one_process(case, tmp_path):
 
 def test_replies_are_missing_late_and_repeated(tmp_path):
     agg = GEMSLogisticAggregator(n_rounds=2, random_state=0)
-    locals_ = fitted_classifiers(LINEAR)
+    locals_ = classifiers(LINEAR)
     exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
     assert exchange.step() is None
     assert list(exchange.waiting_for) == NAMES
     first = dict(exchange.waiting_for)
-    answer_waiting_requests(exchange, locals_, ["lyon", "rome"])
+    answered(exchange, locals_, ["lyon", "rome"])
     assert exchange.step() is None
     assert list(exchange.waiting_for) == NAMES[1:2]
     # Nobody is asked the same again in other words.
     assert exchange.waiting_for[NAMES[1]] == first[NAMES[1]]
-    answer_waiting_requests(exchange, locals_)
+    answered(exchange, locals_)
     assert exchange.step() is None
     assert list(exchange.waiting_for) == NAMES
     # The first reply once more, and one under the wrong number.
     exchange.waiting_for, second = first, exchange.waiting_for
-    answer_waiting_requests(exchange, locals_, ["lyon"])
+    answered(exchange, locals_, ["lyon"])
     replies = tmp_path / "replies"
     shutil.copy(replies / "001-lyon.safetensors", replies / "002-lyon.safetensors")
     assert exchange.step() is None
     assert exchange.waiting_for == second
     (note,) = exchange.notes
     assert "002-lyon.safetensors replies to another request" in note
-    answer_waiting_requests(exchange, locals_)
+    answered(exchange, locals_)
     while (fitted := exchange.step()) is None:
         assert exchange.notes == []
-        answer_waiting_requests(exchange, locals_)
+        answered(exchange, locals_)
     X, y, nodes = rows()
     direct = clone(agg).set_params(estimators=list(locals_.items()))
     direct.fit(X, y, nodes=nodes)
@@ -110,10 +110,10 @@ def test_replies_are_missing_late_and_repeated(tmp_path):
 
 
 def test_a_reply_may_keep_the_name_that_its_node_gave_it(tmp_path):
-    agg, locals_ = GEMSLogisticAggregator(random_state=0), fitted_classifiers(LINEAR)
+    agg, locals_ = GEMSLogisticAggregator(random_state=0), classifiers(LINEAR)
     exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
     assert exchange.step() is None
-    answer_waiting_requests(exchange, locals_)
+    answered(exchange, locals_)
     for path in list((tmp_path / "replies").iterdir()):
         path.rename(path.with_name(f"reply-{path.name}"))
     fitted = exchange.step()
@@ -123,11 +123,11 @@ def test_a_reply_may_keep_the_name_that_its_node_gave_it(tmp_path):
 @pytest.mark.filterwarnings("ignore::skgems.federation.PenaltyWarning")
 def test_a_node_that_replies_anew_changes_what_is_asked(tmp_path):
     agg = GEMSLogisticAggregator(n_rounds=2, C=1.0, random_state=0)
-    locals_ = fitted_classifiers(LINEAR)
-    exchange = begin_exchange(tmp_path, agg)
+    locals_ = classifiers(LINEAR)
+    exchange = begun(tmp_path, agg)
     first = dict(exchange.waiting_for)
     for _ in range(2):
-        answer_waiting_requests(exchange, locals_)
+        answered(exchange, locals_)
         exchange.step()
     X, y, nodes = rows()
     own = nodes == "lyon"
@@ -137,15 +137,15 @@ def test_a_node_that_replies_anew_changes_what_is_asked(tmp_path):
     for _ in range(9):
         if (fitted := exchange.step()) is not None:
             break
-        answer_waiting_requests(exchange, locals_)
+        answered(exchange, locals_)
     direct = clone(agg).set_params(estimators=list(locals_.items()))
     direct.fit(X, y, nodes=nodes)
     assert np.array_equal(fitted.coef_, direct.coef_)
 
 
 def test_nodes_are_left_out_one_after_the_other(tmp_path):
-    exchange = begin_exchange(tmp_path)
-    answer_waiting_requests(exchange, fitted_classifiers(LINEAR), ["lyon"])
+    exchange = begun(tmp_path)
+    answered(exchange, classifiers(LINEAR), ["lyon"])
     assert exchange.step(leave_out=["rome"]) is None
     assert list(exchange.waiting_for) == NAMES[1:2]
     other = skgems.Exchange(tmp_path, report=True)
@@ -165,12 +165,12 @@ def without_rome(agg, locals_):
 
 def test_nodes_are_left_out_of_the_first_message(tmp_path):
     agg = GEMSLogisticAggregator(random_state=0)
-    locals_ = fitted_classifiers(LINEAR)
+    locals_ = classifiers(LINEAR)
     exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
     exchange.step()
-    answer_waiting_requests(exchange, locals_, NAMES[:2])
+    answered(exchange, locals_, NAMES[:2])
     while (fitted := exchange.step(leave_out=["rome"])) is None:
-        answer_waiting_requests(exchange, locals_)
+        answered(exchange, locals_)
     direct = without_rome(agg, locals_)
     assert np.array_equal(fitted.coef_, direct.coef_)
     # A reply that comes too late is not looked at.
@@ -183,32 +183,32 @@ def test_nodes_are_left_out_of_the_first_message(tmp_path):
 
 def test_nodes_are_left_out_of_a_round(tmp_path):
     agg = ModelAveragingAggregator(n_rounds=2, random_state=0)
-    locals_ = fitted_classifiers(NET)
+    locals_ = classifiers(NET)
     exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
     exchange.step()
-    answer_waiting_requests(exchange, locals_)
+    answered(exchange, locals_)
     exchange.step()
-    answer_waiting_requests(exchange, locals_, NAMES[:2])
+    answered(exchange, locals_, NAMES[:2])
     assert exchange.step(leave_out=["rome"]) is None
     assert list(exchange.waiting_for) == NAMES  # back in the next round
-    answer_waiting_requests(exchange, locals_)
+    answered(exchange, locals_)
     fitted = exchange.step()
     assert [entry["left_out"] for entry in fitted.history_] == [[], ["rome"], []]
 
 
 def test_nodes_are_left_out_of_a_message_that_needs_all(tmp_path):
-    agg, locals_ = GEMSMLPAggregator(random_state=0), fitted_classifiers(NET)
+    agg, locals_ = GEMSMLPAggregator(random_state=0), classifiers(NET)
     exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
     exchange.step()
-    answer_waiting_requests(exchange, locals_)
+    answered(exchange, locals_)
     exchange.step()
-    answer_waiting_requests(exchange, locals_, NAMES[:2])
+    answered(exchange, locals_, NAMES[:2])
     # The replies of the others to what they are asked again are there.
     assert exchange.step(leave_out=["rome"]) is None
     assert list(exchange.waiting_for) == NAMES[:2]
     assert exchange.waiting_for["lyon"].name.startswith("003-")
     while (fitted := exchange.step()) is None:
-        answer_waiting_requests(exchange, locals_)
+        answered(exchange, locals_)
     X, direct = rows()[0], without_rome(agg, locals_)
     assert np.array_equal(fitted.predict_proba(X), direct.predict_proba(X))
     assert fitted.node_names_ == NAMES[:2]
@@ -297,7 +297,7 @@ def test_a_broken_folder(tmp_path):
     ],
 )
 def test_a_folder_that_somebody_changed(changed, tmp_path):
-    begin_exchange(tmp_path)
+    begun(tmp_path)
     place = tmp_path / "exchange.json"
     state = json.loads(place.read_text())
     own = {name: changed[name] for name in {"params", "method"} & set(changed)}
@@ -313,7 +313,7 @@ def test_a_folder_that_somebody_changed(changed, tmp_path):
 
 def test_a_second_server_is_refused(tmp_path):
     pytest.importorskip("fcntl")
-    exchange = begin_exchange(tmp_path)
+    exchange = begun(tmp_path)
     with exchange.channel.alone():
         with pytest.raises(ValueError, match="another server is at work in this fold"):
             skgems.Exchange(tmp_path)
@@ -355,7 +355,7 @@ def test_a_folder_that_is_a_link_is_refused(name, tmp_path):
     (tmp_path / "study").mkdir()
     (tmp_path / "study" / name).symlink_to(elsewhere)
     with pytest.raises(ValueError, match=f"{name}: it is a symbolic link"):
-        begin_exchange(tmp_path / "study")
+        begun(tmp_path / "study")
     assert not list(elsewhere.iterdir())
 
 

@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers.flower import NAMES, in_one_process, loaded_by_client, rows
+from helpers.flower import NAMES, in_one_process, member, rows
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
@@ -139,7 +139,7 @@ class LocalGrid(Grid):
 
 
 def app_of(name, kind="linear", **more):
-    own = loaded_by_client(name, kind) | {"radii": True, "min_rows": 1}
+    own = member(name, kind) | {"radii": True, "min_rows": 1}
     return client_app(lambda context: own | more)
 
 
@@ -189,9 +189,7 @@ several = [name for name in PLANS if "further" in name or "rounds" in name]
 @pytest.mark.parametrize("plan", PLANS)
 def test_letters_change_no_bit(plan, clock):
     kind, aggregator = PLANS[plan]
-    direct = in_one_process(
-        aggregator, [loaded_by_client(name, kind) for name in NAMES]
-    )
+    direct = in_one_process(aggregator, [member(name, kind) for name in NAMES])
     grid, found = grid_of(kind), []
     make, done = (lambda context: clone(aggregator)), lambda *own: found.append(own)
     server_app(make, done, min_nodes=3, min_rows=1)(grid, "the context")
@@ -333,7 +331,7 @@ def test_a_configured_name_counts_and_needs_no_rows():
 
     def load(context):
         loads.append(context.node_id)
-        return loaded_by_client("rome") | {"name": "paris"}
+        return member("rome") | {"name": "paris"}
 
     grid.apps[12] = client_app(load)
     grid.configs[12] = {"name": "rome"}

@@ -10,13 +10,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers.exchanges import (
+    CASES,
     LINEAR,
-    METHODS,
     NAMES,
     NET,
-    answer_waiting_requests,
-    begin_exchange,
-    fitted_classifiers,
+    answered,
+    begun,
+    classifiers,
     rows,
 )
 from sklearn.base import clone
@@ -34,9 +34,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWa
 
 
 def test_a_request_is_for_one_node(tmp_path):
-    exchange = begin_exchange(tmp_path)
+    exchange = begun(tmp_path)
     X, y, nodes = rows()
-    clf = fitted_classifiers(LINEAR)["lyon"]
+    clf = classifiers(LINEAR)["lyon"]
     with pytest.raises(ValueError, match="for node 'lyon', not for 'nice'"):
         skgems.answer(exchange.waiting_for["lyon"], clf, X, y, name="nice")
 
@@ -93,7 +93,7 @@ REQUESTS = {
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_node_answers_no_request_that_is_not_as_it_should_be(name, tmp_path):
     changed, words = REQUESTS[name]
-    exchange = begin_exchange(tmp_path)
+    exchange = begun(tmp_path)
     X, y, nodes = rows()
     own = nodes == "lyon"
     request = exchange.waiting_for["lyon"]
@@ -110,7 +110,7 @@ def test_errors_that_are_not_made_of_a_text_name_the_request(tmp_path, monkeypat
     def odd(*args, **kwargs):
         raise UnicodeDecodeError("utf-8", b"", 0, 1, "odd")
 
-    request = begin_exchange(tmp_path).waiting_for["lyon"]
+    request = begun(tmp_path).waiting_for["lyon"]
     monkeypatch.setattr("skgems.channels._folder.reply_to", odd)
     with pytest.raises(ValueError, match=r"001-lyon\.safetensors: .*odd"):
         skgems.answer(request, None, None, None, name="lyon")
@@ -118,9 +118,7 @@ def test_errors_that_are_not_made_of_a_text_name_the_request(tmp_path, monkeypat
 
 @pytest.mark.parametrize("chosen", [[0], [1, 2], []])
 def test_a_node_says_what_the_method_asks_for_and_nothing_else(chosen, tmp_path):
-    exchange = begin_exchange(
-        tmp_path, GEMSLogisticAggregator(epsilon=0.8, random_state=0)
-    )
+    exchange = begun(tmp_path, GEMSLogisticAggregator(epsilon=0.8, random_state=0))
     X, y, nodes = rows()
     own, request = nodes == "lyon", exchange.waiting_for["lyon"]
     asked = Message.from_bytes(request.read_bytes()).content["requests"]
@@ -162,9 +160,9 @@ def test_no_two_names_meet_in_one_file(tmp_path):
 
 
 def test_where_a_reply_goes(tmp_path):
-    exchange = begin_exchange(tmp_path / "server")
+    exchange = begun(tmp_path / "server")
     X, y, nodes = rows()
-    clf, own = fitted_classifiers(LINEAR)["lyon"], nodes == "lyon"
+    clf, own = classifiers(LINEAR)["lyon"], nodes == "lyon"
     request = exchange.waiting_for["lyon"]
     there = tmp_path / "there"
     there.mkdir()
@@ -184,7 +182,7 @@ def test_where_a_reply_goes(tmp_path):
 
 
 def test_a_node_of_few_rows_refuses(tmp_path):
-    exchange = begin_exchange(tmp_path)
+    exchange = begun(tmp_path)
     X, y, nodes = rows()
     own = np.flatnonzero(nodes == "rome")[:12]
     clf = LogisticRegression().fit(X[own], y[own])
@@ -200,7 +198,7 @@ def test_a_node_of_few_rows_refuses(tmp_path):
 
 
 def test_partial_files_of_killed_writes_are_removed(tmp_path):
-    exchange = begin_exchange(tmp_path)
+    exchange = begun(tmp_path)
     partial = [
         tmp_path / ".exchange.json-abcdefgh",
         tmp_path / "requests" / ".001-lyon.safetensors-a_b3c4d5",
@@ -220,7 +218,7 @@ def test_partial_files_of_killed_writes_are_removed(tmp_path):
     assert old.exists() and new.exists()
     X, y, nodes = rows()
     own = nodes == "lyon"
-    clf = fitted_classifiers(LINEAR)["lyon"]
+    clf = classifiers(LINEAR)["lyon"]
     skgems.answer(exchange.waiting_for["lyon"], clf, X[own], y[own], name="lyon")
     assert not old.exists()
     assert new.exists() and others.exists()
@@ -229,7 +227,7 @@ def test_partial_files_of_killed_writes_are_removed(tmp_path):
 @pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
 def test_a_class_of_few_rows_is_left_out_of_every_message(tmp_path):
     X, y, nodes = rows()
-    clfs = fitted_classifiers(LINEAR)
+    clfs = classifiers(LINEAR)
     few = np.flatnonzero((nodes == "rome") & (y == "c"))[9:]
     X, y, nodes = (np.delete(array, few, axis=0) for array in (X, y, nodes))
     agg = GEMSLogisticAggregator(n_rounds=3, epsilon=0.5, random_state=0)
@@ -246,10 +244,10 @@ def test_a_class_of_few_rows_is_left_out_of_every_message(tmp_path):
 
 
 def test_a_reply_must_be_of_what_was_asked(tmp_path):
-    exchange = begin_exchange(tmp_path)
+    exchange = begun(tmp_path)
     X, y, nodes = rows()
     own = nodes == "lyon"
-    clf = fitted_classifiers(LINEAR)["lyon"]
+    clf = classifiers(LINEAR)["lyon"]
     request = exchange.waiting_for["lyon"]
     path = skgems.answer(request, clf, X[own], y[own], name="lyon")
     honest = Message.from_bytes(path.read_bytes())
@@ -267,13 +265,13 @@ def test_a_reply_must_be_of_what_was_asked(tmp_path):
         ({"settings": settings}, "summary.settings is not what was asked"),
     ):
         sent(**changed)
-        answer_waiting_requests(exchange, fitted_classifiers(LINEAR), NAMES[1:])
+        answered(exchange, classifiers(LINEAR), NAMES[1:])
         with pytest.raises(ValueError, match=words):
             exchange.step()
     sent()
     assert exchange.step() is None  # scores are asked for
     # All are asked the same: one's reply could stand for another's.
-    answer_waiting_requests(exchange, fitted_classifiers(LINEAR))
+    answered(exchange, classifiers(LINEAR))
     replies = [
         tmp_path / "replies" / f"002-{name}.safetensors" for name in ("lyon", "rome")
     ]
@@ -349,19 +347,19 @@ CONSENSUS = GEMSLogisticAggregator(
 ASKING = {
     "further": (GEMSLogisticAggregator(n_rounds=3, random_state=0), LINEAR),
     "consensus": (CONSENSUS, LINEAR),
-    "hidden layers": METHODS["hidden layers"],
+    "hidden layers": CASES["hidden layers"],
     "spaces": (GEMSMLPAggregator(random_state=0, last_layer=CONSENSUS), NET),
-    "rounds": METHODS["rounds of networks"],
+    "rounds": CASES["rounds of networks"],
 }
 
 
 @pytest.mark.parametrize("name", REPLIES)
 def test_fields_of_a_reply_must_go_together(name, tmp_path):
     agg, model = ASKING[name]
-    left, locals_ = dict(REPLIES[name]), fitted_classifiers(model)
-    exchange = begin_exchange(tmp_path, agg)
+    left, locals_ = dict(REPLIES[name]), classifiers(model)
+    exchange = begun(tmp_path, agg)
     while left:
-        answer_waiting_requests(exchange, locals_)
+        answered(exchange, locals_)
         request = exchange.waiting_for["lyon"]
         asked = Message.from_bytes(request.read_bytes())
         reply = tmp_path / "replies" / request.name
@@ -379,7 +377,7 @@ def test_rows_of_images_and_held_out_rows(tmp_path):
     agg = GEMSLogisticAggregator(epsilon=0.7, on_empty="ignore", random_state=0)
     exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES, report=True)
     X, y, nodes = rows()
-    held_out, locals_ = np.arange(len(y)) % 3 == 0, fitted_classifiers(LINEAR)
+    held_out, locals_ = np.arange(len(y)) % 3 == 0, classifiers(LINEAR)
     while (fitted := exchange.step()) is None:
         for name, request in exchange.waiting_for.items():
             own = nodes == name

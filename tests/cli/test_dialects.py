@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.hospital_tables import N_ROWS, as_csv, hospital_table, write_csv
+from helpers.hospital_tables import N_ROWS, csv, table, written
 
 from skgems._cli._dialects import Dialect
 from skgems._cli._tables import read_table
@@ -23,9 +23,9 @@ def here(tmp_path, monkeypatch):
 
 
 def test_columns_that_nobody_needs_are_not_looked_at(here):
-    frame = hospital_table().assign(menge="1.234,5", x=1)
+    frame = table().assign(menge="1.234,5", x=1)
     frame.columns = [*frame.columns[:-1], "menge"]
-    write_csv(as_csv(frame))
+    written(csv(frame))
     for more in ({"drop": ["menge"]}, {"only": ["alter", "crp"]}):
         made = read_table("rows.csv", Dialect(), as_written=["diagnose"], **more)
         assert set(made.frame.columns) >= {"alter", "crp"}
@@ -40,7 +40,7 @@ def test_files_of_other_kinds(here):
             read_table(name, Dialect(), as_written=[])
     with pytest.raises(FileNotFoundError, match="none.csv: there is no such file"):
         read_table("none.csv", Dialect(), as_written=[])
-    write_csv(as_csv(sep="\t"))
+    written(csv(sep="\t"))
     Path("rows.csv").rename("rows.tsv")
     assert len(read_table("rows.tsv", Dialect(), as_written=[]).frame) == N_ROWS
 

@@ -7,13 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.command_line import (
-    answer_arguments,
-    request_files,
-    rows_of,
-    start_study,
-    write_rows,
-)
+from helpers.command_line import requests, rows_of, start, to_answer, write_rows
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import FunctionTransformer
 
@@ -23,10 +17,10 @@ skops_io = pytest.importorskip("skops.io")
 
 
 def test_models_in_skops_files(work, capsys):
-    start_study()
+    start()
     X, y = rows_of("lyon")
     skops_io.dump(LogisticRegression().fit(X[:, [2, 0, 1]], y), "lyon.skops")
-    argv = answer_arguments(request_files(1)["lyon"], "lyon", "--drop", "patient")
+    argv = to_answer(requests(1)["lyon"], "lyon", "--drop", "patient")
     argv[argv.index("lyon.joblib")] = "lyon.skops"
     assert main(argv) == 0
     # It knows no names, so all depends on the order of columns.
@@ -39,17 +33,17 @@ def test_models_in_skops_files(work, capsys):
 
 
 def test_a_model_that_cannot_be_read(work, capsys):
-    start_study()
+    start()
     Path("lyon.joblib").write_bytes(b"\x80nothing")
-    assert main(answer_arguments(request_files(1)["lyon"], "lyon")) == 1
+    assert main(to_answer(requests(1)["lyon"], "lyon")) == 1
     assert "lyon.joblib: the model cannot be read: " in capsys.readouterr().err
 
 
 def test_missing_packages_are_named(work, capsys, monkeypatch):
-    start_study()
+    start()
     monkeypatch.setitem(sys.modules, "skops.io", None)
     assert main(["combine", "study", "--out", "m.skops"]) == 1
     assert "the package skops: pip install skgems[cli]." in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "pandas", None)
-    assert main(answer_arguments(request_files(1)["lyon"], "lyon")) == 1
+    assert main(to_answer(requests(1)["lyon"], "lyon")) == 1
     assert "the package pandas: pip install skgems[cli]." in capsys.readouterr().err

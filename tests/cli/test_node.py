@@ -17,12 +17,12 @@ from helpers.command_line import (
     FEATURES,
     LABELS,
     NODES,
-    answer_arguments,
-    fitted_classifier,
-    frames_of_nodes,
-    request_files,
+    classifier,
+    frames,
+    requests,
     rows_of,
-    start_study,
+    start,
+    to_answer,
     write_rows,
 )
 from sklearn.linear_model import LogisticRegression
@@ -51,9 +51,9 @@ def test_rows_are_as_the_model_knows_them(work):
         table = pandas.read_csv("lyon.csv", dtype=str)[["diagnosis", *FEATURES]]
         table["late"] = np.where(np.arange(60) < 24, "yes", "no")
         table.to_csv("lyon.csv", index=False)
-        start_study("--set", "random_state=0")
+        start("--set", "random_state=0")
         more = ["--held-out", "late", "--to", "lyon.safetensors", "--yes"]
-        assert main(answer_arguments(request_files(1)["lyon"], "lyon", *more)) == 0
+        assert main(to_answer(requests(1)["lyon"], "lyon", *more)) == 0
         told = Summary.load("lyon.safetensors")
         expected = skgems.GEMSLogisticAggregator(random_state=0).summarize(
             clf, X, labels[code], name="lyon", held_out=np.arange(60) < 24
@@ -65,8 +65,8 @@ def test_rows_are_as_the_model_knows_them(work):
 
 
 def test_limits_are_set_by_the_node(work, capsys):
-    start_study("--set", "n_components=300")
-    argv = answer_arguments(request_files(1)["lyon"], "lyon", "--yes")
+    start("--set", "n_components=300")
+    argv = to_answer(requests(1)["lyon"], "lyon", "--yes")
     assert main(argv) == 1
     error = capsys.readouterr().err
     assert "asks for 300 clusters of a class, more than the limit clusters=256" in error
@@ -104,11 +104,11 @@ def break_cell(text):
     ],
 )
 def test_rows_that_are_wrong(work, capsys, change, message):
-    start_study()
+    start()
     capsys.readouterr()
     table = work / "lyon.csv"
     table.write_text(change(table.read_text()))
-    assert main(answer_arguments(request_files(1)["lyon"], "lyon")) == 1
+    assert main(to_answer(requests(1)["lyon"], "lyon")) == 1
     err = capsys.readouterr().err
     assert err.startswith("skgems: error: ") and err.count("\n") == 1
     assert message in err
@@ -116,10 +116,10 @@ def test_rows_that_are_wrong(work, capsys, change, message):
 
 
 def test_classes_of_few_rows_are_left_out_by_name(work, capsys):
-    start_study()
+    start()
     table = work / "lyon.csv"
     table.write_text(table.read_text().replace("flu", "cold", 3))
-    assert main(answer_arguments(request_files(1)["lyon"], "lyon")) == 0
+    assert main(to_answer(requests(1)["lyon"], "lyon")) == 0
     told = capsys.readouterr()
     assert "leaves the classes {'cold': 3} out" in told.err
     assert " ".join(told.out.split()).count("too few rows, by name: 'cold'.") == 1
@@ -139,21 +139,18 @@ def test_labels_that_are_none_of_the_models(work, capsys, known, texts, told):
     y, right = texts[code], known[code]
     joblib.dump(LogisticRegression().fit(X, right), "lyon.joblib")
     write_rows(work / "lyon.csv", X, y)
-    start_study()
-    assert (
-        main(answer_arguments(request_files(1)["lyon"], "lyon", "--drop", "patient"))
-        == 1
-    )
+    start()
+    assert main(to_answer(requests(1)["lyon"], "lyon", "--drop", "patient")) == 1
     err = capsys.readouterr().err
     assert re.search(rf"has '.*' in line \d+, but classes of the model are {told}", err)
 
 
 def test_labels_that_are_written_in_another_way(work, capsys):
-    start_study()
-    request, table = request_files(1)["lyon"], work / "lyon.csv"
+    start()
+    request, table = requests(1)["lyon"], work / "lyon.csv"
     text = table.read_text()
     table.write_text(re.sub(r",(NA|flu|well),", r",x\1,", text))
-    assert main(answer_arguments(request, "lyon")) == 1
+    assert main(to_answer(request, "lyon")) == 1
     err = capsys.readouterr().err
     assert "Node 'lyon': its classifier has seen none of the labels of its rows" in err
     assert (
@@ -161,16 +158,16 @@ def test_labels_that_are_written_in_another_way(work, capsys):
     )
     assert not list(Path("study/replies").iterdir())
     table.write_text(text.replace(",flu,", ",xflu,"))
-    assert main(answer_arguments(request, "lyon")) == 0
+    assert main(to_answer(request, "lyon")) == 0
     err = capsys.readouterr().err
     assert "skgems: warning: Node 'lyon' has rows of the classes 'xflu', which" in err
 
 
 def test_the_bound_is_agreed_at_the_start(work, capsys):
-    start_study("--set", "random_state=0")
-    for node, request in request_files(1).items():
+    start("--set", "random_state=0")
+    for node, request in requests(1).items():
         more = ["--min-rows", "5"] if node == "nice" else []
-        assert main(answer_arguments(request, node, *more)) == 0
+        assert main(to_answer(request, node, *more)) == 0
     said = capsys.readouterr()
     assert "Here it is 5." in said.out and "Here it is 10." in said.out
     assert "'nice' answers with min_rows=5, but the server offers min_rows=10" in (
@@ -181,12 +178,12 @@ def test_the_bound_is_agreed_at_the_start(work, capsys):
         assert main(["combine", folder, "--out", "model.skops"]) == 1
         assert refused in capsys.readouterr().err
     shutil.rmtree("study")
-    start_study("--min-rows", "5")
+    start("--min-rows", "5")
     assert main(["inspect", "study/agreement.json"]) == 0
     assert "min_rows=5 or more" in " ".join(capsys.readouterr().out.split())
-    for node, request in request_files(1).items():
+    for node, request in requests(1).items():
         more = ["--min-rows", "5"] if node == "nice" else []
-        assert main(answer_arguments(request, node, *more)) == 0
+        assert main(to_answer(request, node, *more)) == 0
     capsys.readouterr()
     for folder in ("study", "study/replies"):
         assert main(["combine", folder, "--out", "model.skops"]) == 0
@@ -204,8 +201,8 @@ class Terminal(io.StringIO):
 
 
 def test_a_reply_is_written_once_it_was_seen(work, capsys, monkeypatch):
-    start_study("--set", "random_state=0")
-    argv = answer_arguments(request_files(1)["lyon"], "lyon")
+    start("--set", "random_state=0")
+    argv = to_answer(requests(1)["lyon"], "lyon")
     reply = Path("study/replies/001-lyon.safetensors")
     # Return alone is no.
     monkeypatch.setattr(sys, "stdin", Terminal("\nno\nyes\n"))
@@ -230,8 +227,8 @@ def test_a_reply_is_written_once_it_was_seen(work, capsys, monkeypatch):
 
 
 def test_what_is_declined_is_not_kept_either(work, capsys, monkeypatch):
-    start_study("--set", "random_state=0")
-    argv = [*answer_arguments(request_files(1)["lyon"], "lyon"), "--state", "kept"]
+    start("--set", "random_state=0")
+    argv = [*to_answer(requests(1)["lyon"], "lyon"), "--state", "kept"]
     monkeypatch.setattr(sys, "stdin", Terminal("no\nyes\nyes\n"))
     assert main(argv) == 1
     assert "Nothing was written." in capsys.readouterr().out
@@ -247,11 +244,11 @@ def test_what_is_declined_is_not_kept_either(work, capsys, monkeypatch):
 
 
 def test_another_exchange_of_the_same_rows_is_accepted(work, capsys):
-    start_study("--set", "random_state=0")
-    answer = answer_arguments(request_files(1)["lyon"], "lyon", "--state", "kept")
+    start("--set", "random_state=0")
+    answer = to_answer(requests(1)["lyon"], "lyon", "--state", "kept")
     assert main(answer) == 0
     shutil.rmtree("study")
-    start_study("--set", "random_state=0", "n_components=1")
+    start("--set", "random_state=0", "n_components=1")
     capsys.readouterr()
     assert main(answer) == 1
     told = capsys.readouterr().err
@@ -262,31 +259,24 @@ def test_another_exchange_of_the_same_rows_is_accepted(work, capsys):
 
 def test_replies_that_are_signed(work, capsys):
     pytest.importorskip("cryptography")
-    start_study("--set", "random_state=0")
+    start("--set", "random_state=0")
     Path("keys").mkdir()
     for node in NODES:
         assert main(["keys", f"keys/{node}"]) == 0
-        assert (
-            main(
-                answer_arguments(request_files(1)[node], node, "--key", f"keys/{node}")
-            )
-            == 0
-        )
+        assert main(to_answer(requests(1)[node], node, "--key", f"keys/{node}")) == 0
     assert main(["keys", "keys/lyon"]) == 1  # a key is never replaced
     capsys.readouterr()
     for folder, code in (("study", 0), ("study/replies", 0)):
         argv = ["combine", folder, "--out", "m.skops", "--public-keys", "keys"]
         assert main(argv) == code
         # By the key of another.
-        reply = answer_arguments(
-            request_files(1)["lyon"], "lyon", "--yes", "--key", "keys/nice"
-        )
+        reply = to_answer(requests(1)["lyon"], "lyon", "--yes", "--key", "keys/nice")
         assert main(reply) == 0
         assert main(argv) == 1
         err = capsys.readouterr().err
         assert "its signature is of another message, or by another key" in err
         # By none.
-        assert main(answer_arguments(request_files(1)["lyon"], "lyon", "--yes")) == 0
+        assert main(to_answer(requests(1)["lyon"], "lyon", "--yes")) == 0
         assert main(argv) == 1
         assert "001-lyon.safetensors: it is not signed" in capsys.readouterr().err
         reply[-1] = "keys/lyon"
@@ -296,9 +286,7 @@ def test_replies_that_are_signed(work, capsys):
 def test_no_key_of_another_folder(work, capsys):
     agg = skgems.GEMSLogisticAggregator(random_state=0)
     X, y = rows_of("lyon")
-    agg.summarize(fitted_classifier("lyon"), frames_of_nodes()[0], y, name="../a").save(
-        "a.safetensors"
-    )
+    agg.summarize(classifier("lyon"), frames()[0], y, name="../a").save("a.safetensors")
     Path("keys").mkdir()
     Path("a.pub").write_text("")
     assert main(["combine", ".", "--out", "m.skops", "--public-keys", "keys"]) == 1
@@ -359,8 +347,8 @@ def test_names_of_others_do_not_steer_the_terminal(work, capsys):
         summary = agg.summarize(LogisticRegression().fit(X, y), X, y, name=name)
         summary.save(f"sent/{len(name)}.safetensors")
     assert main(["combine", "sent", "--out", "m.skops"]) == 0
-    argv = ["start", "other", "--method", "linear", "--nodes", steering, "b"]
-    assert main(argv) == 0
+    start = ["start", "other", "--method", "linear", "--nodes", steering, "b"]
+    assert main(start) == 0
     told = capsys.readouterr()
     assert "\\x1b[2J" in told.out
     assert "\x1b" not in told.out + told.err and "\r" not in told.out + told.err

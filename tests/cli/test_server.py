@@ -14,12 +14,12 @@ from helpers.command_line import (
     FEATURES,
     LABELS,
     NODES,
-    answer_arguments,
-    fitted_classifier,
-    frames_of_nodes,
-    request_files,
+    classifier,
+    frames,
+    requests,
     rows_of,
-    start_study,
+    start,
+    to_answer,
     write_rows,
 )
 from sklearn.linear_model import LogisticRegression
@@ -58,13 +58,13 @@ def end(process):
 
 
 def test_three_nodes_and_a_server(work, capsys):
-    start_study("--set", "random_state=0", "C=0.5")
+    start("--set", "random_state=0", "C=0.5")
     out = capsys.readouterr().out
-    for path in request_files(1).values():
+    for path in requests(1).values():
         assert f"{path} (task 'join')" in out
-    asked = [answer_arguments(path, node) for node, path in request_files(1).items()]
+    asked = [to_answer(path, node) for node, path in requests(1).items()]
     elsewhere = "--to", "wrong.safetensors"
-    asked.append(answer_arguments(request_files(1)["lyon"], "paris", *elsewhere))
+    asked.append(to_answer(requests(1)["lyon"], "paris", *elsewhere))
     # One as a process of its own, the others like it.
     answered = [end(begin(work, *asked[0])), *(run(capsys, argv) for argv in asked[1:])]
     *answered, refused = answered
@@ -90,13 +90,13 @@ def test_three_nodes_and_a_server(work, capsys):
     agg = skgems.GEMSLogisticAggregator(C=0.5, random_state=0)
     agg.set_params(
         estimators=[
-            agg.summarize(fitted_classifier(node), X, rows_of(node)[1], name=node)
-            for node, X in zip(NODES, frames_of_nodes(), strict=True)
+            agg.summarize(classifier(node), X, rows_of(node)[1], name=node)
+            for node, X in zip(NODES, frames(), strict=True)
         ]
     ).fit()
     model = skops_io.load(work / "model.skops")
     assert type(model) is LogisticRegression
-    X = pandas.concat(frames_of_nodes())
+    X = pandas.concat(frames())
     np.testing.assert_array_equal(model.predict(X), agg.predict(X))
     np.testing.assert_allclose(model.predict_proba(X), agg.predict_proba(X), atol=1e-12)
     np.testing.assert_array_equal(model.feature_names_in_, FEATURES)
@@ -106,26 +106,23 @@ def test_three_nodes_and_a_server(work, capsys):
 
 
 def test_an_exchange_in_rounds(work, capsys):
-    assert start_study("--set", "n_rounds=3", "random_state=0") == 0
+    assert start("--set", "n_rounds=3", "random_state=0") == 0
     tasks = []
     combine = ["combine", "study", "--report", "--out", "model.joblib"]
     while (code := main(combine)) == 3:
         out = capsys.readouterr().out
         number = len(tasks) + 1
-        waiting = request_files(number)
+        waiting = requests(number)
         assert [line.split()[0] for line in out.splitlines()[-3:]] == NODES
         assert all(str(path) in out for path in waiting.values())
         assert not Path("model.joblib").exists()
         tasks.append(inspect(waiting["lyon"]).task)
         for node, path in waiting.items():
-            assert main(answer_arguments(path, node)) == 0
+            assert main(to_answer(path, node)) == 0
     assert code == 0
     assert tasks == ["join", "evaluate", "evaluate", "score"]
-    nodes = [(node, fitted_classifier(node)) for node in NODES]
-    X, y = (
-        pandas.concat(frames_of_nodes()),
-        np.concatenate([rows_of(n)[1] for n in NODES]),
-    )
+    nodes = [(node, classifier(node)) for node in NODES]
+    X, y = pandas.concat(frames()), np.concatenate([rows_of(n)[1] for n in NODES])
     agg = skgems.GEMSLogisticAggregator(nodes, n_rounds=3, random_state=0)
     agg.fit(X, y, nodes=np.repeat(NODES, 60))
     model = joblib.load("model.joblib")
@@ -148,10 +145,10 @@ def test_an_exchange_in_rounds(work, capsys):
 
 
 def test_a_node_can_be_left_out(work, capsys):
-    start_study("--set", "n_rounds=2", "random_state=0")
+    start("--set", "n_rounds=2", "random_state=0")
     for number in (1, 2):
         for node in NODES[:2]:
-            assert main(answer_arguments(request_files(number)[node], node)) == 0
+            assert main(to_answer(requests(number)[node], node)) == 0
         more = ["--leave-out", "paris"] if number == 1 else []
         code = main(["combine", "study", "--out", "m.skops", *more])
     assert code == 0
@@ -173,9 +170,9 @@ def test_a_node_can_be_left_out(work, capsys):
 
 
 def test_the_folder_of_replies_is_one_of_summaries(work, capsys):
-    start_study("--set", "random_state=0", "epsilon=0.5")
-    for node, path in request_files(1).items():
-        assert main(answer_arguments(path, node, "--to", f"{node}.safetensors")) == 0
+    start("--set", "random_state=0", "epsilon=0.5")
+    for node, path in requests(1).items():
+        assert main(to_answer(path, node, "--to", f"{node}.safetensors")) == 0
     capsys.readouterr()
     argv = ["combine", ".", "--out", "m.skops", "--leave-out", "nice"]
     given = ["intersection=deepest", "epsilon=[0.75, 0.6]"]
@@ -205,9 +202,9 @@ def test_proved_that_there_is_no_such_model(work, capsys):
     write_rows(work / "paris.csv", X, np.roll(LABELS, 1)[np.searchsorted(LABELS, y)])
     own = pandas.read_csv("paris.csv", keep_default_na=False)
     joblib.dump(LogisticRegression().fit(own[FEATURES], own.diagnosis), "paris.joblib")
-    start_study("--set", "random_state=0", "epsilon=0.7")
-    for node, path in request_files(1).items():
-        assert main(answer_arguments(path, node)) == 0
+    start("--set", "random_state=0", "epsilon=0.7")
+    for node, path in requests(1).items():
+        assert main(to_answer(path, node)) == 0
     capsys.readouterr()
     argv = ["combine", "study/replies", "--out", "m.skops", "--set", "epsilon=0.7"]
     assert main(argv) == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import joblib
 import numpy as np
 import pytest
-from helpers.hospital_tables import N_ROWS, as_csv, hospital_table, write_csv
+from helpers.hospital_tables import N_ROWS, csv, table, written
 from sklearn.linear_model import LogisticRegression
 
 from skgems._cli import main
@@ -40,7 +40,7 @@ def read(capsys, *, as_written=("diagnose",), drop=(), **dialect):
 def check_read(capsys, said, **dialect):
     """All is read as it was written, and said are sentences with these beginnings."""
     made, lines = read(capsys, **dialect)
-    expected = hospital_table()
+    expected = table()
     assert made.as_written == {"diagnose": expected.pop("diagnose").tolist()}
     pandas.testing.assert_frame_equal(
         made.frame.astype({"station": object}),
@@ -75,7 +75,7 @@ SEMICOLON = "columns are separated by ';'"
     ids=str,
 )
 def test_separators_and_decimals_are_guessed_and_said(here, capsys, options, said):
-    write_csv(as_csv(**options))
+    written(csv(**options))
     made = check_read(capsys, said)
     assert made.place(0) == "line 2" and made.place(59) == "line 61"
     # The same by words, of which nothing is said.
@@ -97,7 +97,7 @@ def test_separators_and_decimals_are_guessed_and_said(here, capsys, options, sai
     ],
 )
 def test_marks_of_encodings_are_read(here, capsys, encoding, said):
-    write_csv(as_csv(), encoding)
+    written(csv(), encoding)
     check_read(capsys, said)
     check_read(capsys, [], encoding=encoding)
     # The mark is no letter of the first name.
@@ -107,7 +107,7 @@ def test_marks_of_encodings_are_read(here, capsys, encoding, said):
 
 @pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "utf-16-le", "utf-16-be"])
 def test_other_encodings_are_named_and_read_by_their_name(here, capsys, encoding):
-    write_csv(as_csv(), encoding)
+    written(csv(), encoding)
     named = "--encoding cp1252" if encoding[:2] in ("cp", "la") else "--encoding utf-16"
     with pytest.raises(ValueError, match=rf"^rows\.csv: .*{named}"):
         read(capsys)
@@ -115,10 +115,8 @@ def test_other_encodings_are_named_and_read_by_their_name(here, capsys, encoding
 
 
 def test_an_error_of_encoding_shows_the_word_and_its_line(here, capsys):
-    write_csv(
-        as_csv().replace("nein", "neïn", 3).replace("größe", "groesse"), "latin-1"
-    )
-    first = int(np.flatnonzero(hospital_table().diagnose == "nein")[0]) + 2
+    written(csv().replace("nein", "neïn", 3).replace("größe", "groesse"), "latin-1")
+    first = int(np.flatnonzero(table().diagnose == "nein")[0]) + 2
     with pytest.raises(ValueError, match=f"line {first} is not .* the word 'neïn'"):
         read(capsys)
     with pytest.raises(ValueError, match=f"line {first} is not written in utf-8"):
@@ -126,7 +124,7 @@ def test_an_error_of_encoding_shows_the_word_and_its_line(here, capsys):
 
 
 def test_utf_8_that_is_called_latin_is_doubted(here, capsys):
-    write_csv(as_csv())
+    written(csv())
     _, said = read(capsys, encoding="latin-1")
     assert said == [
         "it seems to be written in UTF-8, but is read as iso8859-1, where the word "
@@ -135,85 +133,85 @@ def test_utf_8_that_is_called_latin_is_doubted(here, capsys):
 
 
 def test_blanks_around_cells_and_names_are_left_out_and_said(here, capsys):
-    head, *rows = as_csv().splitlines()
+    head, *rows = csv().splitlines()
     rows = [row.replace("Chirurgie", "Chirurgie ") for row in rows]
     rows[0] = rows[0].replace(",", ", ", 2)
-    write_csv("\n".join([head.replace(",", " , "), *rows]))
+    written("\n".join([head.replace(",", " , "), *rows]))
     names, cells = "blanks around names of columns ('alter ')", "blanks around cells of"
     check_read(capsys, [names, f"{cells} the columns 'station'"])
 
 
 def test_blanks_after_separators_are_the_dialect_of_some(here, capsys):
-    text = as_csv(quoting=2).replace('","', '", "').replace(',"', ', "')
-    write_csv(text)
+    text = csv(quoting=2).replace('","', '", "').replace(',"', ', "')
+    written(text)
     check_read(capsys, ["blanks around names of columns"])
-    frame = hospital_table()
+    frame = table()
     frame.loc[3, "crp"] = np.nan  # two blanks, with no cell between them
-    write_csv(as_csv(frame, sep=" "))
+    written(csv(frame, sep=" "))
     made, _ = read(capsys, sep=" ")
     assert np.flatnonzero(made.frame.crp.isna()).tolist() == [3]
 
 
 def test_numbers_with_blanks_around_them_are_numbers(here, capsys):
-    frame = hospital_table().astype({"crp": str, "alter": str})
+    frame = table().astype({"crp": str, "alter": str})
     frame["crp"] = " " + frame.crp + " "
     frame["alter"] += " "
     frame.loc[7, "crp"] = "NA "
-    write_csv(as_csv(frame))
+    written(csv(frame))
     made, _ = read(capsys)
     assert np.isnan(made.frame.crp[7])
-    made.frame.loc[7, "crp"] = hospital_table().crp[7]
+    made.frame.loc[7, "crp"] = table().crp[7]
     np.testing.assert_array_equal(
-        made.frame[["alter", "crp"]], hospital_table()[["alter", "crp"]]
+        made.frame[["alter", "crp"]], table()[["alter", "crp"]]
     )
 
 
 @pytest.mark.parametrize("in_header", [True, False])
 def test_separators_at_the_end_of_lines(here, capsys, in_header):
-    head, *rows = as_csv().splitlines()
-    write_csv("\n".join([head + "," * in_header, *(row + "," for row in rows)]))
+    head, *rows = csv().splitlines()
+    written("\n".join([head + "," * in_header, *(row + "," for row in rows)]))
     check_read(capsys, ["column 6, which has no name and is empty, is left out"])
-    write_csv("\n".join([head + ",,", *rows]))
+    written("\n".join([head + ",,", *rows]))
     check_read(capsys, [])
-    write_csv("\n".join([head + ",,", *(row + ",," for row in rows)]))
+    written("\n".join([head + ",,", *(row + ",," for row in rows)]))
     places = ("column 6, which has no name", "column 7, which has no name")
     check_read(capsys, places)
 
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_column_that_counts_rows_is_left_out(here, capsys, first):
-    frame = hospital_table()
+    frame = table()
     frame.index += first
-    write_csv(frame.to_csv())
+    written(frame.to_csv())
     check_read(capsys, ["the first column, which has no name and counts rows, is left"])
 
 
 def test_lines_that_are_blank_are_counted_but_are_no_rows(here, capsys):
-    head, *rows = as_csv().splitlines()
-    write_csv("\n".join(["", head, *rows[:2], "", "  ", *rows[2:], "", ""]))
+    head, *rows = csv().splitlines()
+    written("\n".join(["", head, *rows[:2], "", "  ", *rows[2:], "", ""]))
     made = check_read(capsys, [])
     assert [made.place(k) for k in (0, 1, 2)] == ["line 3", "line 4", "line 7"]
 
 
 def test_lines_within_quotation_marks_are_one_cell(here, capsys):
-    write_csv(as_csv().replace("Innere, Ost", "Innere,\nOst"))
+    written(csv().replace("Innere, Ost", "Innere,\nOst"))
     made, _ = read(capsys)
     assert set(made.frame.station) == {"Innere,\nOst", "Chirurgie"}
-    ends = np.cumsum(1 + (hospital_table().station != "Chirurgie")) + 1
+    ends = np.cumsum(1 + (table().station != "Chirurgie")) + 1
     assert made.lines == ends.tolist()
 
 
 def test_a_line_for_excel_names_the_separator(here, capsys):
-    write_csv("sep=;\n" + as_csv(sep=";"))
+    written("sep=;\n" + csv(sep=";"))
     assert check_read(capsys, []).place(0) == "line 3"
 
 
 def test_words_for_what_is_missing(here, capsys):
-    frame = hospital_table().astype({"crp": object, "alter": object})
+    frame = table().astype({"crp": object, "alter": object})
     frame.loc[[3, 4], "crp"] = "unbekannt", "n/a"
     frame.loc[5, "alter"] = -9
     frame.loc[6, "station"] = "unbekannt"
-    write_csv(as_csv(frame))
+    written(csv(frame))
     made, _ = read(capsys, na=["unbekannt", "-9"])
     assert np.flatnonzero(made.frame.crp.isna()).tolist() == [3, 4]
     assert np.flatnonzero(made.frame.alter.isna()).tolist() == [5]
@@ -224,17 +222,15 @@ def test_words_for_what_is_missing(here, capsys):
 
 
 def test_labels_are_as_they_stand_there(here, capsys):
-    frame = hospital_table().assign(
-        diagnose=["NA", "007", "1,5", ""] * 15, marke="True"
-    )
-    write_csv(as_csv(frame, sep=";"))
+    frame = table().assign(diagnose=["NA", "007", "1,5", ""] * 15, marke="True")
+    written(csv(frame, sep=";"))
     made, _ = read(capsys, as_written=("diagnose", "marke"))
     assert made.as_written["diagnose"][:4] == ["NA", "007", "1,5", ""]
     assert made.as_written["marke"] == ["True"] * N_ROWS
 
 
 def test_truth_values_with_gaps_are_no_texts(here, capsys):
-    write_csv(as_csv(hospital_table().assign(raucher=[True, False, None] * 20)))
+    written(csv(table().assign(raucher=[True, False, None] * 20)))
     made, _ = read(capsys)
     assert made.frame.raucher.tolist()[:2] == [True, False] and not made.odd_cells
 
@@ -243,9 +239,9 @@ def test_truth_values_with_gaps_are_no_texts(here, capsys):
 
 
 def with_cells(column, *cells, **options):
-    frame = hospital_table().astype({column: object})
+    frame = table().astype({column: object})
     frame.loc[: len(cells) - 1, column] = cells
-    return as_csv(frame, **options)
+    return csv(frame, **options)
 
 
 @pytest.mark.parametrize(
@@ -259,41 +255,32 @@ def with_cells(column, *cells, **options):
         ),
         ("alter,diagnose\n", "there are no rows below line 1"),
         (
-            "Export 2024\n\n" + as_csv(),
+            "Export 2024\n\n" + csv(),
             "line 1, 'Export 2024', does not have as many cells as the lines below. ",
         ),
         (
-            as_csv().replace("crp,", "alter,", 1),
+            csv().replace("crp,", "alter,", 1),
             "line 1 has two columns of the name 'alter', the columns 1 and 3. Rename",
         ),
+        (csv().replace("crp,", ",", 1), "column 3 has no name in line 1. Give it one"),
+        (csv().replace("alter,", ",", 1), "column 1 has no name in line 1"),
         (
-            as_csv().replace("crp,", ",", 1),
-            "column 3 has no name in line 1. Give it one",
-        ),
-        (as_csv().replace("alter,", ",", 1), "column 1 has no name in line 1"),
-        (
-            hospital_table().set_index(np.arange(N_ROWS) + 100).to_csv(),
+            table().set_index(np.arange(N_ROWS) + 100).to_csv(),
             "column 1 has no name in line 1",
         ),
+        ("Export 2024,,,,\n" + csv(), "line 1, 'Export 2024', does not have as many"),
+        (csv().replace("alter,", "", 1), "lines have more cells (5) than line 1 has"),
         (
-            "Export 2024,,,,\n" + as_csv(),
-            "line 1, 'Export 2024', does not have as many",
-        ),
-        (
-            as_csv().replace("alter,", "", 1),
-            "lines have more cells (5) than line 1 has",
-        ),
-        (
-            as_csv() + "Summe,60\n",
+            csv() + "Summe,60\n",
             "line 62 has 2 cells, but line 1 has 5 names. A text that has the separat",
         ),
-        (as_csv().replace('"', "", 2), "cells, but line 1 has 5 names"),
-        (as_csv() + '"Ende\n', "line 62 has 1 cells"),
+        (csv().replace('"', "", 2), "cells, but line 1 has 5 names"),
+        (csv() + '"Ende\n', "line 62 has 1 cells"),
         (
-            as_csv(sep=";").replace("diagnose", "label"),
+            csv(sep=";").replace("diagnose", "label"),
             "there is no column 'diagnose'; co",
         ),
-        (as_csv().replace("diagnose", "Diagnose"), "Did you mean 'Diagnose'?"),
+        (csv().replace("diagnose", "Diagnose"), "Did you mean 'Diagnose'?"),
         (
             with_cells("crp", "1.234,5", sep=";", decimal=","),
             "column 'crp' has '1.234,5' in line 2, where thousands are set apart",
@@ -317,21 +304,21 @@ def with_cells(column, *cells, **options):
             "column 'alter' has '1,234' in line 3. Add --decimal , if the comma is a",
         ),
         (
-            as_csv(hospital_table().astype({"crp": str}), sep=";", decimal=","),
+            csv(table().astype({"crp": str}), sep=";", decimal=","),
             "but the decimal mark of this table is ','. Write all numbers alike",
         ),
         (
-            as_csv(hospital_table().assign(crp="1.234"), sep=";", decimal=","),
+            csv(table().assign(crp="1.234"), sep=";", decimal=","),
             "column 'crp' has '1.234' in line 2, where thousands are set apart",
         ),
         (
-            as_csv(sep=";", decimal=",").replace(",", ".", 1),
+            csv(sep=";", decimal=",").replace(",", ".", 1),
             "but the decimal mark of this table is ','. Write all numbers alike",
         ),
     ],
 )
 def test_what_is_wrong_is_said_with_file_and_place(here, capsys, text, message):
-    write_csv(text)
+    written(text)
     with pytest.raises(ValueError) as wrong:
         read(capsys)
     said = str(wrong.value)
@@ -342,23 +329,23 @@ def test_what_is_wrong_is_said_with_file_and_place(here, capsys, text, message):
 def test_commas_that_may_be_either_are_decided_by_a_word_or_another_column(
     here, capsys
 ):
-    write_csv(with_cells("alter", 5, "1,234", sep=";"))
+    written(with_cells("alter", 5, "1,234", sep=";"))
     made, _ = read(capsys, decimal=",", drop=["größe", "crp"])
     assert made.frame.alter[1] == 1.234
     with pytest.raises(ValueError, match="'1,234' in line 3, where thousands are"):
         read(capsys, decimal=".")
-    write_csv(with_cells("alter", 5, "1,234", sep=";", decimal=","))
+    written(with_cells("alter", 5, "1,234", sep=";", decimal=","))
     made, said = read(capsys)
     assert made.frame.alter[1] == 1.234 and said[1].startswith("decimals are commas")
 
 
 def test_a_decimal_mark_that_is_not_that_of_the_table_is_said(here, capsys):
-    write_csv(as_csv(sep=";", decimal=","))
+    written(csv(sep=";", decimal=","))
     with pytest.raises(ValueError, match="in line 2, but the decimal mark of this tab"):
         read(capsys, decimal=".")
-    write_csv(as_csv())
+    written(csv())
     with pytest.raises(ValueError, match="'größe' has '1.6' in line 2, but the decim"):
-        read(capsys, decimal=",", sep=";" if ";" in as_csv() else None)
+        read(capsys, decimal=",", sep=";" if ";" in csv() else None)
 
 
 @pytest.mark.parametrize(
@@ -375,13 +362,13 @@ def test_a_decimal_mark_that_is_not_that_of_the_table_is_said(here, capsys):
 )
 def test_texts_that_only_look_like_numbers_are_texts(here, capsys, cells):
     cells = cells * (N_ROWS // len(cells))
-    write_csv(as_csv(hospital_table().assign(station=cells)))
+    written(csv(table().assign(station=cells)))
     made, said = read(capsys)
     assert made.frame.station.tolist() == cells and said == []
 
 
 def test_three_decimals_are_no_thousands(here, capsys):
-    write_csv(as_csv(hospital_table().assign(crp=["<0.5", *["1.234"] * 59])))
+    written(csv(table().assign(crp=["<0.5", *["1.234"] * 59])))
     made, _ = read(capsys)
     assert "'<0.5' in line 2 is no number" in made.odd_cells["crp"]
 
@@ -399,7 +386,7 @@ def answering(*more):
 @pytest.fixture
 def asked(here):
     """A request, and a model of columns in another order."""
-    frame = hospital_table()
+    frame = table()
     clf = LogisticRegression(max_iter=500).fit(frame[["crp", "größe"]], frame.diagnose)
     joblib.dump(clf, "m.joblib")
     assert main(["start", "s", "--method", "linear", "--nodes", "a", "b"]) == 0
@@ -408,12 +395,12 @@ def asked(here):
 def test_the_reply_is_that_of_the_plain_table(asked, capsys):
     path, replies = Path("s/replies/001-a.safetensors"), []
     for text, encoding, more in (
-        (as_csv(), "utf-8", []),
-        (as_csv(sep=";", decimal=","), "utf-16", []),
-        (as_csv(sep="~"), "cp1252", ["--encoding", "cp1252", "--sep", "~"]),
-        (as_csv().replace("nein", "nein "), "utf-8", []),
+        (csv(), "utf-8", []),
+        (csv(sep=";", decimal=","), "utf-16", []),
+        (csv(sep="~"), "cp1252", ["--encoding", "cp1252", "--sep", "~"]),
+        (csv().replace("nein", "nein "), "utf-8", []),
     ):
-        write_csv(text, encoding)
+        written(text, encoding)
         assert answering(*more) == 0
         replies.append(path.read_bytes())
     assert len(set(replies)) == 1
@@ -444,13 +431,13 @@ def test_the_reply_is_that_of_the_plain_table(asked, capsys):
             ["--na=?"],
             "empty in 1 of 60 rows, the first in line 2, where it has '?'",
         ),
-        (as_csv().replace("crp", "CRP"), [], "no columns: 'crp' (there is 'CRP')"),
-        (as_csv(), ["--sep", "ab"], "sep must be one character"),
-        (as_csv(), ["--encoding", "german"], "'german' is none that Python knows"),
+        (csv().replace("crp", "CRP"), [], "no columns: 'crp' (there is 'CRP')"),
+        (csv(), ["--sep", "ab"], "sep must be one character"),
+        (csv(), ["--encoding", "german"], "'german' is none that Python knows"),
     ],
 )
 def test_what_an_answer_says_of_a_table_is_one_line(asked, capsys, text, more, message):
-    write_csv(text)
+    written(text)
     capsys.readouterr()
     assert answering(*more) == 1
     said = capsys.readouterr().err
@@ -459,12 +446,12 @@ def test_what_an_answer_says_of_a_table_is_one_line(asked, capsys, text, more, m
 
 
 def test_a_model_whose_names_have_blanks(here, capsys):
-    frame = hospital_table()
+    frame = table()
     frame.columns = [f" {name}" for name in frame.columns]
     frame[" diagnose"] = " " + frame[" diagnose"]
     X, y = frame[[" crp", " alter"]], frame[" diagnose"]
     joblib.dump(LogisticRegression(max_iter=500).fit(X, y), "m.joblib")
-    write_csv(as_csv(frame))
+    written(csv(frame))
     assert main(["start", "s", "--method", "linear", "--nodes", "a", "b"]) == 0
     assert answering() == 0
     said = capsys.readouterr().out
@@ -474,12 +461,10 @@ def test_a_model_whose_names_have_blanks(here, capsys):
 
 
 def test_labels_that_are_numbers_have_the_decimals_of_the_table(here):
-    frame = hospital_table().assign(
-        diagnose=np.where(hospital_table().crp > 6, 1.0, 2.0)
-    )
+    frame = table().assign(diagnose=np.where(table().crp > 6, 1.0, 2.0))
     X = frame[["crp", "alter"]]
     joblib.dump(LogisticRegression(max_iter=500).fit(X, frame.diagnose), "m.joblib")
-    write_csv(as_csv(frame, sep=";", decimal=","))
+    written(csv(frame, sep=";", decimal=","))
     assert main(["start", "s", "--method", "linear", "--nodes", "a", "b"]) == 0
     assert answering() == 0
     told = Summary.load("s/replies/001-a.safetensors")
@@ -492,7 +477,7 @@ def test_labels_that_are_numbers_have_the_decimals_of_the_table(here):
 def test_a_configuration_says_how_tables_are_written(asked, capsys):
     shared = 'label = "diagnose"\nencoding = "cp1252"\nna = ["-9", "--yes"]\n'
     Path("shared.toml").write_text(shared + '[tables.a]\nsep = "~"\n')
-    write_csv(as_csv(sep="~"), "cp1252")
+    written(csv(sep="~"), "cp1252")
     argv = ["answer", "s/requests/001-a.safetensors", "--model", "m.joblib", "--rows"]
     argv += ["rows.csv", "--config", "shared.toml", "--name"]
     assert main([*argv, "a"]) == 0
@@ -507,13 +492,13 @@ def test_a_configuration_says_how_tables_are_written(asked, capsys):
 
 def test_tables_at_one_place_may_be_written_differently(here, capsys):
     Path("all").mkdir()
-    frame = hospital_table()
+    frame = table()
     for name, options, encoding in (
         ("bern", {}, "utf-8"),
         ("oslo", {"sep": ";", "decimal": ","}, "utf-16"),
         ("rom", {"sep": "~"}, "cp1252"),
     ):
-        Path(f"all/{name}.csv").write_bytes(as_csv(frame, **options).encode(encoding))
+        Path(f"all/{name}.csv").write_bytes(csv(frame, **options).encode(encoding))
     shared = '[tables.rom]\nsep = "~"\nencoding = "cp1252"\n'
     Path("shared.toml").write_text(shared)
     argv = ["combine", "all", "--method", "auto", "--label", "diagnose", "--set"]
@@ -537,7 +522,7 @@ def test_tables_at_one_place_may_be_written_differently(here, capsys):
     ],
 )
 def test_a_configuration_says_nothing_else_of_tables(asked, capsys, text, message):
-    write_csv(as_csv())
+    written(csv())
     Path("shared.toml").write_text(text)
     assert answering("--config", "shared.toml") == 1
     said = capsys.readouterr().err
@@ -548,9 +533,7 @@ def test_labels_of_tables_are_of_one_type(here, capsys):
     """Numbers at one node and texts at another are texts, as they stand there."""
     Path("all").mkdir()
     for name, labels in (("bern", ["007", "8"]), ("oslo", ["007", "x"])):
-        csv_text = as_csv(
-            hospital_table().assign(diagnose=labels * 30, alter=[1, 9] * 30)
-        )
+        csv_text = csv(table().assign(diagnose=labels * 30, alter=[1, 9] * 30))
         Path(f"all/{name}.csv").write_text(csv_text, encoding="utf-8")
     argv = ["combine", "all", "--method", "auto", "--label", "diagnose", "--set"]
     assert main([*argv, "budget=small", "random_state=0", "--out", "m.joblib"]) == 0

@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers.documents import SITES, make_documents
+from helpers.documents import SITES, documents
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_wine
@@ -59,7 +59,7 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("vectorizer", [TfidfVectorizer, CountVectorizer, hashing])
 def test_pipelines_that_begin_with_a_vectorizer_vote(vectorizer, form):
-    data = make_documents()
+    data = documents()
     members = data.pipelines(vectorizer)
     aggregate = EnsembleAggregator(members).fit()
     np.testing.assert_allclose(
@@ -70,7 +70,7 @@ def test_pipelines_that_begin_with_a_vectorizer_vote(vectorizer, form):
 
 
 def test_dicts_vote():
-    data = make_documents()
+    data = documents()
     rows = np.array([dict.fromkeys(text.split(), 1) for text in data.X])
     members = [
         (
@@ -93,7 +93,7 @@ def words_of(document):
 
 
 def test_lists_of_words_vote():
-    data = make_documents()
+    data = documents()
     rows = [text.split()[: 4 + k % 3] for k, text in enumerate(data.X)]
     members = [
         (
@@ -113,7 +113,7 @@ def test_lists_of_words_vote():
 
 @pytest.mark.parametrize("form", FORMS)
 def test_ties_of_documents_fall_by_what_is_in_them(form):
-    data = make_documents()
+    data = documents()
     members = data.pipelines()
     aggregate = EnsembleAggregator(members, voting="hard", random_state=0).fit()
     predicted = aggregate.predict(data.X)
@@ -126,7 +126,7 @@ def test_ties_of_documents_fall_by_what_is_in_them(form):
 
 
 def test_ties_of_documents_fall_either_way():
-    data = make_documents()
+    data = documents()
     sure = [
         (label, DummyClassifier().fit(data.X, np.full(len(data.X), label)))
         for label in ("bill", "fault")
@@ -141,7 +141,7 @@ def test_ties_of_documents_fall_either_way():
 
 
 def test_votes_weighted_by_classes_count_documents():
-    data = make_documents()
+    data = documents()
     members = data.pipelines()
     aggregate = EnsembleAggregator(members, weights="class_counts")
     aggregate.fit(data.X.tolist(), data.y, nodes=data.sites)
@@ -152,7 +152,7 @@ def test_votes_weighted_by_classes_count_documents():
 
 @pytest.mark.parametrize("form", ["list", "Series"])
 def test_pipelines_are_trained_at_simulated_nodes(form):
-    data = make_documents()
+    data = documents()
     y = np.where(data.sites == "lyon", "bill", data.y)  # a node of one class
     X = FORMS[form](data.X)
     local = make_pipeline(TfidfVectorizer(), LogisticRegression())
@@ -166,7 +166,7 @@ def test_pipelines_are_trained_at_simulated_nodes(form):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_stack_of_vectorizers(form):
-    data = make_documents()
+    data = documents()
     X = FORMS[form](data.X)
     stack = EnsembleAggregator(data.pipelines(), combine="stack", random_state=0)
     stack.fit(X, data.y, nodes=data.sites)
@@ -177,7 +177,7 @@ def test_a_stack_of_vectorizers(form):
 
 
 def test_a_stack_of_files_is_that_of_the_rows():
-    data = make_documents()
+    data = documents()
     stack = EnsembleAggregator(data.pipelines(), combine="stack", random_state=0)
     sent = [
         stack.summarize_odds(data.of(site)[0].tolist(), data.of(site)[1], name=site)
@@ -191,7 +191,7 @@ def test_a_stack_of_files_is_that_of_the_rows():
 
 
 def test_the_best_of_votes_and_stack():
-    data = make_documents()
+    data = documents()
     aggregate = EnsembleAggregator(data.pipelines(), combine="auto", random_state=0)
     aggregate.fit(data.X.tolist(), data.y, nodes=data.sites)
     assert [entry["error"] for entry in aggregate.choice_.table] == ["", "", ""]
@@ -199,7 +199,7 @@ def test_the_best_of_votes_and_stack():
 
 
 def test_scikit_learn_takes_ensembles_of_documents():
-    data = make_documents()
+    data = documents()
     aggregate = EnsembleAggregator(data.pipelines(), weights="class_counts")
     search = GridSearchCV(aggregate, {"voting": ["soft", "hard"]}, cv=2)
     search.fit(data.X.tolist(), data.y, nodes=data.sites)
@@ -213,7 +213,7 @@ def test_scikit_learn_takes_ensembles_of_documents():
 
 
 def test_a_report_of_documents():
-    data = make_documents()
+    data = documents()
     aggregate = EnsembleAggregator(data.pipelines()).fit()
     report = aggregate.report(data.X.tolist(), data.y, data.sites)
     assert report.nodes["rows"] == [np.sum(data.sites == site) for site in SITES]
@@ -229,7 +229,7 @@ def test_a_report_of_documents():
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("classifier", [LogisticRegression, MultinomialNB])
 def test_a_student_of_documents(classifier, form):
-    data = make_documents()
+    data = documents()
     X = FORMS[form](data.X)
     student = make_pipeline(CountVectorizer(), classifier())
     distilled = DistillationAggregator(data.pipelines(), student=student)
@@ -242,7 +242,7 @@ def test_a_student_of_documents(classifier, form):
 
 
 def test_the_default_student_takes_no_documents():
-    data = make_documents()
+    data = documents()
     with pytest.raises(ValueError, match="student=None.*HashingVectorizer") as raised:
         DistillationAggregator(data.pipelines()).fit(data.X)
     assert "word" not in str(raised.value)
@@ -363,7 +363,7 @@ def test_tables_of_other_libraries_become_those_of_pandas():
 
 
 def test_members_of_documents_and_of_numbers_do_not_go_together():
-    data = make_documents()
+    data = documents()
     X, y = load_wine(return_X_y=True)
     of_numbers = LogisticRegression(max_iter=9000).fit(X, np.array(LABELS)[y])
     members = [*data.pipelines()[:1], ("oslo", of_numbers)]
@@ -379,7 +379,7 @@ def test_documents_for_members_of_numbers_are_an_error():
     with pytest.raises(ValueError, match="X holds documents.*13 features"):
         aggregate.predict(["some text", "some other text"])
     # A fit to documents forgets the columns of the one before.
-    data = make_documents()
+    data = documents()
     aggregate.set_params(estimators=data.pipelines()).fit(data.X, data.y)
     assert aggregate.predict(data.X[:3]).shape == (3,)
 
@@ -387,7 +387,7 @@ def test_documents_for_members_of_numbers_are_an_error():
 @pytest.mark.filterwarnings("ignore:X has feature names")
 def test_a_table_where_documents_were_is_an_error_that_names_the_node():
     pandas = pytest.importorskip("pandas")
-    data = make_documents()
+    data = documents()
     aggregate = EnsembleAggregator(data.pipelines()).fit()
     frame = pandas.DataFrame({"text": data.X})
     message = f"Node 'lyon': .*of 1 rows where {len(frame)} are given"
@@ -398,7 +398,7 @@ def test_a_table_where_documents_were_is_an_error_that_names_the_node():
 
 
 def test_documents_and_labels_of_different_numbers_are_an_error():
-    data = make_documents()
+    data = documents()
     aggregate = EnsembleAggregator(data.pipelines(TfidfVectorizer)).fit()
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         aggregate._validate_with_labels(data.X, data.y[:-1])

@@ -7,12 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.agreements import (
-    AgreeingNode,
-    linear_agreement,
-    models_to_judge,
-    sealed_request,
-)
+from helpers.agreements import Node, agreed, asked, judged
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegression
@@ -84,8 +79,8 @@ def test_no_cluster_is_of_fewer_rows_than_the_node_allows():
 
 
 def test_what_is_not_agreed_is_refused_before_rows_are_looked_at(node, monkeypatch):
-    server = linear_agreement()
-    at_node = AgreeingNode(node, server)
+    server = agreed()
+    at_node = Node(node, server)
     agg = GEMSLogisticAggregator(n_rounds=3, random_state=0)
     join = first_request(agg, agg._first_requests())
 
@@ -93,19 +88,13 @@ def test_what_is_not_agreed_is_refused_before_rows_are_looked_at(node, monkeypat
         raise AssertionError("rows are looked at")
 
     monkeypatch.setattr("skgems.federation._replying.member_of", never)
-    other = linear_agreement()
+    other = agreed()
     W = np.zeros((31, 2))
     cases = [
         (Message.of("counts"), "it is of no exchange, agreed is"),
-        (
-            sealed_request(other, "counts"),
-            f"of the exchange '{other.exchange}', agreed is",
-        ),
-        (
-            sealed_request(server, "counts"),
-            "the task 'counts' is not agreed; agreed are",
-        ),
-        (sealed_request(server, "size", W=W), "the task 'size' is not agreed"),
+        (asked(other, "counts"), f"of the exchange '{other.exchange}', agreed is"),
+        (asked(server, "counts"), "the task 'counts' is not agreed; agreed are"),
+        (asked(server, "size", W=W), "the task 'size' is not agreed"),
     ]
     changed_settings = {"random_state": 1, "n_components": 10**5, "min_cluster_size": 3}
     for name, value in changed_settings.items():
@@ -127,14 +116,12 @@ def test_what_is_not_agreed_is_refused_before_rows_are_looked_at(node, monkeypat
 
 
 def test_each_task_is_answered_as_often_as_agreed(node):
-    server = linear_agreement(n_rounds=3)
+    server = agreed(n_rounds=3)
     assert server.tasks == {"join": 1, "evaluate": 2, "score": 1}
-    at_node = AgreeingNode(node, server)
+    at_node = Node(node, server)
     W = np.random.RandomState(0).standard_normal((3, 31, 2))
     requests = [
-        sealed_request(
-            server, "evaluate", **models_to_judge(W_of_request, ["benign"], [0])
-        )
+        asked(server, "evaluate", **judged(W_of_request, ["benign"], [0]))
         for W_of_request in W
     ]
     first = at_node(requests[0])
@@ -145,9 +132,9 @@ def test_each_task_is_answered_as_often_as_agreed(node):
         at_node(requests[2])
     criterion = {"name": "accuracy"}
     for k, W_of_request in enumerate(W[:2]):
-        content = models_to_judge(W_of_request, ["benign"], [0], criterion=criterion)
+        content = judged(W_of_request, ["benign"], [0], criterion=criterion)
         del content["factors"]
-        request = sealed_request(server, "score", **content)
+        request = asked(server, "score", **content)
         if k == 0:
             at_node(request)
         else:  # who is a member is not decided by a second one
@@ -161,9 +148,9 @@ def test_each_task_is_answered_as_often_as_agreed(node):
 
 
 def test_what_one_node_keeps_is_not_sent_for_another(node):
-    server = linear_agreement()
-    at_node = AgreeingNode(node, server)
-    request = sealed_request(server, "score", **scored(node))
+    server = agreed()
+    at_node = Node(node, server)
+    request = asked(server, "score", **scored(node))
     at_node(request)
     at_node.options["name"] = "paris"
     with pytest.raises(NotAgreedError, match="is of node 'lyon', not of 'paris'"):
@@ -172,21 +159,15 @@ def test_what_one_node_keeps_is_not_sent_for_another(node):
 
 def test_a_request_that_fails_at_the_node_counts(node):
     clf, X, y = node
-    server = linear_agreement(n_rounds=2)
-    at_node = AgreeingNode((clf, X[:9], y[:9]), server)
+    server = agreed(n_rounds=2)
+    at_node = Node((clf, X[:9], y[:9]), server)
     W = np.zeros((2, 31, 2))
     W[1] = 1.0
     for W_of_request in W[:1]:
         with pytest.raises(ValueError, match="fewer than min_rows=10"):
-            at_node(
-                sealed_request(
-                    server, "evaluate", **models_to_judge(W_of_request, ["benign"], [0])
-                )
-            )
+            at_node(asked(server, "evaluate", **judged(W_of_request, ["benign"], [0])))
     with pytest.raises(NotAgreedError, match="agreed 1 times"):
-        at_node(
-            sealed_request(server, "evaluate", **models_to_judge(W[1], ["benign"], [0]))
-        )
+        at_node(asked(server, "evaluate", **judged(W[1], ["benign"], [0])))
 
 
 def test_distances_of_single_rows_need_consent(node):
@@ -199,12 +180,12 @@ def test_distances_of_single_rows_need_consent(node):
         reply_to(plain, *node, name="lyon")
     reply_to(plain, *node, name="lyon", radii=True)
     with pytest.raises(NotAgreedError, match="numbers of single rows"):
-        AgreeingNode(node, replace(server, radii=False))(sealed(request, server))
+        Node(node, replace(server, radii=False))(sealed(request, server))
     # By a person who has accepted them, or by the node's own word.
-    AgreeingNode(node, server)(sealed(request, server))
+    Node(node, server)(sealed(request, server))
     with pytest.raises(NotAgreedError, match="numbers of single rows"):
-        AgreeingNode(node)(sealed(request, server))
-    AgreeingNode(node, radii=True)(sealed(request, server))
+        Node(node)(sealed(request, server))
+    Node(node, radii=True)(sealed(request, server))
     # A curve of mean losses is of no row.
     mean = GEMSLogisticAggregator(epsilon=0.9, criterion="log_loss", random_state=0)
     mean_request = first_request(mean, mean._first_requests(classes=None))
@@ -212,32 +193,25 @@ def test_distances_of_single_rows_need_consent(node):
 
 
 def test_rows_are_of_the_classes_and_features_agreed(node):
-    server = linear_agreement(classes=["benign", "unknown"])
+    server = agreed(classes=["benign", "unknown"])
     with pytest.raises(
         NotAgreedError, match="have the classes \\['malignant'\\], agree"
     ):
-        AgreeingNode(node, server)(sealed_request(server, "score", **scored(node)))
+        Node(node, server)(asked(server, "score", **scored(node)))
     pandas = pytest.importorskip("pandas")
     clf, X, y = node
     frame = pandas.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
     named = clone(clf).fit(frame, y), frame, y
-    server = linear_agreement(feature_names=[f"z{j}" for j in range(X.shape[1])])
+    server = agreed(feature_names=[f"z{j}" for j in range(X.shape[1])])
     with pytest.raises(NotAgreedError, match="have the features \\['x0'.*, agreed are"):
-        AgreeingNode(named, server)(sealed_request(server, "score", **scored(node)))
-    server = linear_agreement(
-        feature_names=list(frame.columns), classes=["benign", "malignant"]
-    )
-    assert (
-        AgreeingNode(named, server)(
-            sealed_request(server, "score", **scored(node))
-        ).task
-        == "score"
-    )
+        Node(named, server)(asked(server, "score", **scored(node)))
+    server = agreed(feature_names=list(frame.columns), classes=["benign", "malignant"])
+    assert Node(named, server)(asked(server, "score", **scored(node))).task == "score"
 
 
 def scored(node):
     W = np.zeros((node[1].shape[1] + 1, 2))
-    content = models_to_judge(W, ["benign"], [0], criterion={"name": "accuracy"})
+    content = judged(W, ["benign"], [0], criterion={"name": "accuracy"})
     del content["factors"]
     return content
 
@@ -251,9 +225,7 @@ def test_min_rows_are_the_larger_of_the_node_s_and_those_agreed(node):
 
     def labels(agreed_rows, rows_of_node):
         server = Agreement.of(agg, min_rows=agreed_rows)
-        reply = AgreeingNode(rows, server, min_rows=rows_of_node)(
-            sealed(join, server)
-        ).content
+        reply = Node(rows, server, min_rows=rows_of_node)(sealed(join, server)).content
         return reply["describe"]["rows"]["labels"]
 
     assert labels(10, 10) == ["benign", "malignant"]
@@ -279,18 +251,16 @@ def test_requests_are_signed_by_the_server_that_was_agreed(node, tmp_path):
     pytest.importorskip("cryptography")
     for name in ("server", "other"):
         signing_keys(tmp_path / name)
-    server = linear_agreement(public_key=public_key_of(tmp_path / "server").decode())
+    server = agreed(public_key=public_key_of(tmp_path / "server").decode())
     content = scored(node)
     with pytest.raises(SignatureError, match="it is not signed"):
-        AgreeingNode(node, server)(sealed_request(server, "score", **content))
+        Node(node, server)(asked(server, "score", **content))
     with pytest.raises(SignatureError, match="by another key"):
-        AgreeingNode(node, server)(
-            sealed_request(server, "score", tmp_path / "other", **content)
-        )
-    good = sealed_request(server, "score", tmp_path / "server", **content)
+        Node(node, server)(asked(server, "score", tmp_path / "other", **content))
+    good = asked(server, "score", tmp_path / "server", **content)
     with pytest.raises(SignatureError, match="of another message"):
-        AgreeingNode(node, server)(good.with_envelope(node="lyon"))
-    assert AgreeingNode(node, server)(good).task == "score"
+        Node(node, server)(good.with_envelope(node="lyon"))
+    assert Node(node, server)(good).task == "score"
 
 
 def test_an_exchange_is_signed_both_ways(digits, tmp_path):
@@ -364,26 +334,26 @@ def test_replies_of_an_older_exchange_are_not_used(digits, tmp_path):
 
 
 def test_without_a_file_the_first_request_binds(node):
-    at_node = AgreeingNode(node)
-    server = linear_agreement(n_rounds=2)
+    at_node = Node(node)
+    server = agreed(n_rounds=2)
     with pytest.raises(NotAgreedError, match="nothing is agreed yet, and the request"):
-        at_node(sealed_request(server, "score", **scored(node)))
+        at_node(asked(server, "score", **scored(node)))
     agg = GEMSLogisticAggregator(n_rounds=2, random_state=0)
     join = first_request(agg, agg._first_requests())
     at_node(sealed(join, server))
     assert Agreement.from_json(at_node.log[0]["agreement"]) == server
-    at_node(sealed_request(server, "score", **scored(node)))
+    at_node(asked(server, "score", **scored(node)))
     # A server that begins again does not begin to count again.
-    again = linear_agreement(n_rounds=2)
+    again = agreed(n_rounds=2)
     at_node(sealed(join, again))
     other = scored(node) | {"W": np.ones((node[1].shape[1] + 1, 2))}
     with pytest.raises(NotAgreedError, match="'score' was agreed 1 times"):
-        at_node(sealed_request(again, "score", **other))
+        at_node(asked(again, "score", **other))
     changed = replace(server, tasks={**server.tasks, "score": 5})
     with pytest.raises(NotAgreedError, match="'join' was agreed 1 times"):
         at_node(sealed(_again(join), changed))
     with pytest.raises(NotAgreedError, match="what is kept here .state. is of"):
-        _with(at_node, changed)(sealed_request(server, "score", **scored(node)))
+        _with(at_node, changed)(asked(server, "score", **scored(node)))
 
 
 def _again(join):
@@ -394,7 +364,7 @@ def _again(join):
 
 
 def _with(at_node, agreement):
-    other = AgreeingNode(at_node.node, agreement)
+    other = Node(at_node.node, agreement)
     other.state = at_node.state
     return other
 
@@ -404,13 +374,13 @@ def test_what_a_server_offers_is_bounded(node):
     server = Agreement.of(agg)
     join = first_request(agg, agg._first_requests())
     with pytest.raises(NotAgreedError, match="999 times for 'evaluate'; more than 25"):
-        AgreeingNode(node)(sealed(join, server))
-    assert AgreeingNode(node, server)(sealed(join, server)).task == "join"
+        Node(node)(sealed(join, server))
+    assert Node(node, server)(sealed(join, server)).task == "join"
 
 
 def test_an_agreement_needs_somebody_who_counts(node):
     with pytest.raises(ValueError, match="give state .--state., too"):
-        reply_to(Message.of("counts"), *node, name="lyon", agreement=linear_agreement())
+        reply_to(Message.of("counts"), *node, name="lyon", agreement=agreed())
     with pytest.raises(TypeError, match="agreement must be an Agreement or the path"):
         reply_to(Message.of("counts"), *node, name="lyon", agreement=3, state={})
 

@@ -8,17 +8,7 @@ import os
 
 import numpy as np
 import pytest
-from helpers.ledgers import (
-    X_FEW,
-    Y_FEW,
-    X,
-    Y,
-    agree_on_exchange,
-    logged_entries,
-    logged_events,
-    reply_of_lyon,
-    request_to_judge,
-)
+from helpers.ledgers import FEW_ROWS, X, Y, agreed, answer, events, judging, log_of
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
@@ -51,8 +41,8 @@ def state_folder(tmp_path):
 
 
 def test_rows_that_change_within_an_exchange(state):
-    agreement, join = agree_on_exchange()
-    reply_of_lyon(join, state)
+    agreement, join = agreed()
+    answer(join, state)
     one = X.copy()
     one[7, 1] += 1e-9
     mask = np.arange(len(Y)) == 3
@@ -66,16 +56,16 @@ def test_rows_that_change_within_an_exchange(state):
     ]
     for changed in changes:
         with pytest.raises(RowsChangedError, match="Answer with the rows of before"):
-            reply_of_lyon(request_to_judge(agreement), state, **changed)
+            answer(judging(agreement), state, **changed)
         # What was kept is given without a look at them.
-        reply_of_lyon(join, state, **changed)
-    assert logged_events(state) == ["opened", "begun", "ended"]
-    reply_of_lyon(request_to_judge(agreement), state)
+        answer(join, state, **changed)
+    assert events(state) == ["opened", "begun", "ended"]
+    answer(judging(agreement), state)
 
 
 def test_equal_rows_of_another_container_are_the_same(state):
     pandas = pytest.importorskip("pandas")
-    agreement, _ = agree_on_exchange({"evaluate": 9})
+    agreement, _ = agreed({"evaluate": 9})
     whole_numbers = np.round(10 * X)
     clf = LogisticRegression().fit(whole_numbers, Y)
     containers = [
@@ -87,15 +77,15 @@ def test_equal_rows_of_another_container_are_the_same(state):
     ]
     for k, rows in enumerate(containers):
         y = [Y, Y.tolist(), Y.astype(object), pandas.Series(Y), Y][k]
-        request = request_to_judge(agreement, 1.0 + k)
-        reply_of_lyon(request, state, agreement=agreement, clf=clf, rows=rows, y=y)
-    assert logged_events(state).count("ended") == len(containers)
+        request = judging(agreement, 1.0 + k)
+        answer(request, state, agreement=agreement, clf=clf, rows=rows, y=y)
+    assert events(state).count("ended") == len(containers)
 
 
 @pytest.mark.parametrize("kind", ["sparse", "table"])
 def test_rows_of_any_kind_are_known_again(kind, state_folder):
     pandas = pytest.importorskip("pandas")
-    agreement, _ = agree_on_exchange({"evaluate": 3})
+    agreement, _ = agreed({"evaluate": 3})
     if kind == "sparse":
         rows, other = (sparse.csr_array(np.round(part)) for part in (X, X + 1))
         same = rows.copy()
@@ -109,39 +99,29 @@ def test_rows_of_any_kind_are_known_again(kind, state_folder):
         same = rows.copy()
         other = rows.assign(c=0.0)
         clf = LogisticRegression().fit(rows, Y)
-    reply_of_lyon(
-        request_to_judge(agreement),
-        state_folder,
-        agreement=agreement,
-        clf=clf,
-        rows=rows,
-    )
-    reply_of_lyon(request_to_judge(agreement, 2.0), state_folder, clf=clf, rows=same)
+    answer(judging(agreement), state_folder, agreement=agreement, clf=clf, rows=rows)
+    answer(judging(agreement, 2.0), state_folder, clf=clf, rows=same)
     with pytest.raises(RowsChangedError):
-        reply_of_lyon(
-            request_to_judge(agreement, 3.0), state_folder, clf=clf, rows=other
-        )
+        answer(judging(agreement, 3.0), state_folder, clf=clf, rows=other)
 
 
 def test_rows_may_be_mended_until_something_was_answered(state):
-    agreement, join = agree_on_exchange()
+    agreement, join = agreed()
     with pytest.raises(ValueError, match="fewer than min_rows"):
-        reply_of_lyon(join, state, rows=X_FEW, y=Y_FEW)
-    reply_of_lyon(join, state)
-    reply_of_lyon(request_to_judge(agreement), state)
-    assert [
-        entry["n_rows"] for entry in logged_entries(state) if "n_rows" in entry
-    ] == [12, 60]
+        answer(join, state, **FEW_ROWS)
+    answer(join, state)
+    answer(judging(agreement), state)
+    assert [entry["n_rows"] for entry in log_of(state) if "n_rows" in entry] == [12, 60]
 
 
 def test_another_classifier_is_another_exchange(state):
-    _, join = agree_on_exchange()
-    first = reply_of_lyon(join, state)
+    _, join = agreed()
+    first = answer(join, state)
     other = LogisticRegression(C=0.1).fit(X, Y)
-    assert reply_of_lyon(join, state, clf=other).to_bytes() == first.to_bytes()
-    _, again = agree_on_exchange()
+    assert answer(join, state, clf=other).to_bytes() == first.to_bytes()
+    _, again = agreed()
     with pytest.raises(RowsAskedAgainError, match="with other classifier"):
-        reply_of_lyon(again, state, clf=other)
+        answer(again, state, clf=other)
     with pytest.warns(RowsAskedAgainWarning):
-        reply = reply_of_lyon(again, state, clf=other, again=True)
+        reply = answer(again, state, clf=other, again=True)
     assert reply.digest != first.digest

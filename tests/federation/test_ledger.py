@@ -10,18 +10,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers.ledgers import (
-    CLASSIFIER,
-    X_FEW,
-    Y_FEW,
+    CLF,
+    FEW_ROWS,
     KilledError,
     X,
     Y,
-    agree_on_exchange,
-    logged_entries,
-    logged_events,
-    reply_of_lyon,
-    request_to_judge,
-    sealed_request,
+    agreed,
+    answer,
+    asked,
+    events,
+    judging,
+    log_of,
 )
 
 from skgems.channels import inspect
@@ -63,81 +62,70 @@ def folder(tmp_path):
 
 
 def test_an_error_of_the_rows_counts_once_and_may_be_mended(state):
-    agreement, _ = agree_on_exchange({"evaluate": 2})
+    agreement, _ = agreed({"evaluate": 2})
     accepted = replace(agreement, min_rows=2)
     for _ in range(3):
         with pytest.raises(ValueError, match="fewer than min_rows=10"):
-            reply_of_lyon(
-                request_to_judge(accepted),
-                state,
-                agreement=accepted,
-                rows=X_FEW,
-                y=Y_FEW,
-            )
+            answer(judging(accepted), state, agreement=accepted, **FEW_ROWS)
     # Another request is another look at the rows.
     with pytest.raises(ValueError, match="fewer than min_rows=10"):
-        reply_of_lyon(request_to_judge(accepted, 2.0), state, rows=X_FEW, y=Y_FEW)
+        answer(judging(accepted, 2.0), state, **FEW_ROWS)
     with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times"):
-        reply_of_lyon(request_to_judge(accepted, 3.0), state, rows=X_FEW, y=Y_FEW)
-    assert logged_events(state) == ["opened"] + ["begun", "failed"] * 4
-    assert "TooFewRowsError" in logged_entries(state)[-1]["error"]
+        answer(judging(accepted, 3.0), state, **FEW_ROWS)
+    assert events(state) == ["opened"] + ["begun", "failed"] * 4
+    assert "TooFewRowsError" in log_of(state)[-1]["error"]
     # What was advised helps: the same requests are answered, and no others.
     for size in (1.0, 2.0):
-        reply_of_lyon(
-            request_to_judge(accepted, size), state, min_rows=2, rows=X_FEW, y=Y_FEW
-        )
+        answer(judging(accepted, size), state, min_rows=2, **FEW_ROWS)
     with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times"):
-        reply_of_lyon(
-            request_to_judge(accepted, 3.0), state, min_rows=2, rows=X_FEW, y=Y_FEW
-        )
+        answer(judging(accepted, 3.0), state, min_rows=2, **FEW_ROWS)
 
 
 def test_a_smaller_min_rows_is_not_advised_where_it_does_not_help(state):
-    agreement, _ = agree_on_exchange({"evaluate": 1})
+    agreement, _ = agreed({"evaluate": 1})
     for min_rows in (20, 10, 1):
         with pytest.raises(
             ValueError, match="has fewer than min_rows=10 rows"
         ) as caught:
-            reply_of_lyon(
-                request_to_judge(agreement),
+            answer(
+                judging(agreement),
                 state,
                 agreement=agreement,
                 min_rows=min_rows,
-                rows=X_FEW,
-                y=Y_FEW,
+                **FEW_ROWS,
             )
         assert "Set a smaller" not in str(caught.value)
         assert "no setting of the node changes" in str(caught.value)
     # As it says: another agreement, which the owner accepts.
-    other, _ = agree_on_exchange({"evaluate": 1})
+    other, _ = agreed({"evaluate": 1})
     other = replace(other, min_rows=2)
-    options = {"agreement": other, "min_rows": 2, "rows": X_FEW, "y": Y_FEW}
+    options = {"agreement": other, "min_rows": 2} | FEW_ROWS
     with pytest.raises(RowsAskedAgainError, match="with other min_rows"):
-        reply_of_lyon(request_to_judge(other), state, **options)
+        answer(judging(other), state, **options)
     with pytest.warns(RowsAskedAgainWarning):
-        reply_of_lyon(request_to_judge(other), state, again=True, **options)
+        answer(judging(other), state, again=True, **options)
 
 
 def test_it_is_said_that_a_kept_reply_stays_without_small_classes(state):
-    agreement, join = agree_on_exchange()
+    agreement, join = agreed()
     with_few_well = np.r_[np.flatnonzero(Y == "ill"), np.flatnonzero(Y == "well")[:5]]
     X_few = X[with_few_well]
     y_few = Y[with_few_well]
     with pytest.warns(ClassesLeftOutWarning, match="changes only others") as caught:
-        first = reply_of_lyon(join, state, rows=X_few, y=y_few)
+        first = answer(join, state, rows=X_few, y=y_few)
     assert "Set a smaller" not in str(caught[0].message)
-    again = reply_of_lyon(join, state, min_rows=2, rows=X_few, y=y_few)
+    again = answer(join, state, min_rows=2, rows=X_few, y=y_few)
     assert again.to_bytes() == first.to_bytes()
     with pytest.warns(ClassesLeftOutWarning, match="Set a smaller min_rows"):
-        reply_to(join, CLASSIFIER, X_few, y_few, name="lyon")
+        reply_to(join, CLF, X_few, y_few, name="lyon")
 
 
 def test_what_is_refused_leaves_nothing(state):
-    agreement, _ = agree_on_exchange({"counts": 1})
+    agreement, _ = agreed({"counts": 1})
     odd = sealed(Message.of("counts", more=3), agreement)
-    for request in (odd, sealed_request(agreement, "describe"), Message.of("counts")):
+    for request in (odd, asked(agreement, "describe"), Message.of("counts")):
         with pytest.raises(ValueError, match=r"no field|not agreed|of no exchange"):
-            reply_of_lyon(request, state, agreement=agreement)
+            answer(request, state, agreement=agreement)
     if isinstance(state, dict):
         assert state == {}
     else:
@@ -145,18 +133,18 @@ def test_what_is_refused_leaves_nothing(state):
 
 
 def test_requests_of_equal_content_are_one(state):
-    agreement, _ = agree_on_exchange({"evaluate": 1})
-    first = reply_of_lyon(request_to_judge(agreement), state, agreement=agreement)
+    agreement, _ = agreed({"evaluate": 1})
+    first = answer(judging(agreement), state, agreement=agreement)
     # A default that is written out, and an envelope.
-    request = request_to_judge(agreement, of="judging").with_envelope(number="7")
-    again = reply_of_lyon(request, state)
+    request = judging(agreement, of="judging").with_envelope(number="7")
+    again = answer(request, state)
     assert again.digest == first.digest
     assert again.envelope["to"] == request.digest != first.envelope["to"]
-    assert logged_events(state) == ["opened", "begun", "ended"]
+    assert events(state) == ["opened", "begun", "ended"]
 
 
 def test_what_is_declined_is_neither_counted_nor_kept(state):
-    agreement, join = agree_on_exchange()
+    agreement, join = agreed()
     replies_shown = []
 
     def confirm(reply):
@@ -164,25 +152,25 @@ def test_what_is_declined_is_neither_counted_nor_kept(state):
         return len(replies_shown) > 1
 
     with pytest.raises(ReplyDeclinedError, match="'lyon' was declined: nothing was"):
-        reply_of_lyon(join, state, confirm=confirm)
-    assert "ended" not in logged_events(state)
+        answer(join, state, confirm=confirm)
+    assert "ended" not in events(state)
     # So that it can be made anew with what its owner prefers.
-    second = reply_of_lyon(join, state, confirm=confirm, min_rows=20)
+    second = answer(join, state, confirm=confirm, min_rows=20)
     assert second.digest != replies_shown[0].digest
     with pytest.raises(ReplyDeclinedError):
-        reply_of_lyon(join, state, confirm=lambda reply: False)
+        answer(join, state, confirm=lambda reply: False)
 
 
 # ---- across exchanges --------------------------------------------------------------
 
 
 def test_another_exchange_of_the_same_rows_needs_the_owner(state):
-    first, join = agree_on_exchange()
-    reply_of_lyon(join, state)
-    reply_of_lyon(request_to_judge(first), state)
-    other, other_join = agree_on_exchange(n_components=2, random_state=3)
+    first, join = agreed()
+    answer(join, state)
+    answer(judging(first), state)
+    other, other_join = agreed(n_components=2, random_state=3)
     with pytest.raises(RowsAskedAgainError) as caught:
-        reply_of_lyon(other_join, state)
+        answer(other_join, state)
     words = str(caught.value)
     assert f"{first.exchange} was answered join once, evaluate once" in words
     assert "may ask join once, evaluate 2 times, score once" in words
@@ -191,24 +179,24 @@ def test_another_exchange_of_the_same_rows_needs_the_owner(state):
     assert isinstance(caught.value, NotAgreedError)
     # It does not matter under whose agreement.
     with pytest.raises(RowsAskedAgainError):
-        reply_of_lyon(other_join, state, agreement=other)
+        answer(other_join, state, agreement=other)
     with pytest.warns(RowsAskedAgainWarning, match="can be subtracted from each other"):
-        reply_of_lyon(other_join, state, agreement=other, again=True)
+        answer(other_join, state, agreement=other, again=True)
     # Once accepted it goes on, and so does the other.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        reply_of_lyon(request_to_judge(other), state)
-        reply_of_lyon(request_to_judge(first, 2.0), state)
+        answer(judging(other), state)
+        answer(judging(first, 2.0), state)
     # Rows that were not asked about are nobody's.
-    third, third_join = agree_on_exchange(n_components=2, random_state=4)
-    reply_of_lyon(third_join, state, rows=X + 1.0)
+    third, third_join = agreed(n_components=2, random_state=4)
+    answer(third_join, state, rows=X + 1.0)
     with pytest.raises(RowsAskedAgainError, match=r"asked about before \(2 times\)"):
-        reply_of_lyon(agree_on_exchange(random_state=5)[1], state)
+        answer(agreed(random_state=5)[1], state)
 
 
 def test_a_killed_start_of_an_accepted_exchange_stays_accepted(state, monkeypatch):
-    reply_of_lyon(agree_on_exchange()[1], state)
-    other, join = agree_on_exchange(n_components=2)
+    answer(agreed()[1], state)
+    other, join = agreed(n_components=2)
 
     def killed(*given):
         raise KilledError
@@ -216,39 +204,39 @@ def test_a_killed_start_of_an_accepted_exchange_stays_accepted(state, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(_replying, "answer", killed)
         with pytest.warns(RowsAskedAgainWarning), pytest.raises(KilledError):
-            reply_of_lyon(join, state, again=True)
-    reply_of_lyon(join, state)
+            answer(join, state, again=True)
+    answer(join, state)
 
 
 def test_the_same_exchange_again_adds_nothing_and_counts_on(state):
-    first, join = agree_on_exchange()
-    first_reply = reply_of_lyon(join, state)
-    reply_of_lyon(request_to_judge(first, 1.0), state)
+    first, join = agreed()
+    first_reply = answer(join, state)
+    answer(judging(first, 1.0), state)
     # A server that lost all begins anew: what it asks again it is told again.
-    second, second_join = agree_on_exchange()
-    reply = reply_of_lyon(second_join, state)
+    second, second_join = agreed()
+    reply = answer(second_join, state)
     assert reply.digest == first_reply.digest
     assert reply.envelope["exchange"] == second.exchange
-    reply_of_lyon(request_to_judge(second, 1.0), state)
-    reply_of_lyon(request_to_judge(second, 2.0), state)
+    answer(judging(second, 1.0), state)
+    answer(judging(second, 2.0), state)
     for agreement in (first, second):
         with pytest.raises(
             NotAgreedError, match="'evaluate' was agreed 2 times"
         ) as caught:
-            reply_of_lyon(request_to_judge(agreement, 3.0), state)
+            answer(judging(agreement, 3.0), state)
     assert f"The exchange '{first.exchange}' had the same terms" in str(caught.value)
-    assert logged_events(state).count("ended") == 3
-    third, join = agree_on_exchange()
+    assert events(state).count("ended") == 3
+    third, join = agreed()
     with pytest.warns(RowsAskedAgainWarning, match="on the same terms"):
-        reply_of_lyon(join, state, agreement=third, again=True)
-    reply_of_lyon(request_to_judge(third, 3.0), state)
+        answer(join, state, agreement=third, again=True)
+    answer(judging(third, 3.0), state)
 
 
 def test_many_exchanges_with_other_seeds_are_one_and_errors(state):
     n_answered = 0
     for seed in range(20):
         try:
-            reply_of_lyon(agree_on_exchange(random_state=seed)[1], state)
+            answer(agreed(random_state=seed)[1], state)
             n_answered += 1
         except RowsAskedAgainError:
             pass
@@ -257,25 +245,25 @@ def test_many_exchanges_with_other_seeds_are_one_and_errors(state):
 
 def test_errors_in_other_exchanges_are_looks_at_the_rows(state):
     with pytest.raises(ValueError, match="fewer than min_rows"):
-        reply_of_lyon(agree_on_exchange()[1], state, rows=X_FEW, y=Y_FEW)
+        answer(agreed()[1], state, **FEW_ROWS)
     with pytest.raises(RowsAskedAgainError):
-        reply_of_lyon(agree_on_exchange(random_state=1)[1], state, rows=X_FEW, y=Y_FEW)
+        answer(agreed(random_state=1)[1], state, **FEW_ROWS)
 
 
 def test_again_needs_a_ledger():
     with pytest.raises(ValueError, match=r"give state \(--state\), too"):
-        reply_to(Message.of("counts"), CLASSIFIER, X, Y, name="lyon", again=True)
+        reply_to(Message.of("counts"), CLF, X, Y, name="lyon", again=True)
 
 
 # ---- what a person reads -----------------------------------------------------------
 
 
 def test_the_owner_reads_what_was_said(folder):
-    agreement, join = agree_on_exchange()
-    reply_of_lyon(join, folder)
-    reply_of_lyon(request_to_judge(agreement), folder)
+    agreement, join = agreed()
+    answer(join, folder)
+    answer(judging(agreement), folder)
     with pytest.warns(RowsAskedAgainWarning):
-        reply_of_lyon(agree_on_exchange(n_components=1)[1], folder, again=True)
+        answer(agreed(n_components=1)[1], folder, again=True)
     inspected = inspect(folder)
     assert (inspected.kind, inspected.node) == ("ledger", "lyon")
     words = str(inspected)

@@ -16,12 +16,12 @@ import pytest
 from helpers.ledgers import (
     KilledError,
     X,
-    agree_on_exchange,
-    logged_events,
-    needs_fork,
-    reply_of_lyon,
-    request_to_judge,
-    sealed_request,
+    agreed,
+    answer,
+    asked,
+    events,
+    forks,
+    judging,
 )
 
 from skgems.federation import (
@@ -96,17 +96,15 @@ def killed_at(point, call):
     return int(n_lines_written) if n_lines_written else None
 
 
-@needs_fork
+@forks
 @pytest.mark.skipif(sys.gettrace() is not None, reason="lines are traced already")
 def test_a_kill_at_any_point_neither_counts_nor_locks_out(tmp_path):
-    agreement, _ = agree_on_exchange({"counts": 1, "describe": 1})
-    request = sealed_request(agreement, "counts")
-    expected = reply_of_lyon(
-        request, tmp_path / "whole", agreement=agreement
-    ).to_bytes()
+    agreement, _ = agreed({"counts": 1, "describe": 1})
+    request = asked(agreement, "counts")
+    expected = answer(request, tmp_path / "whole", agreement=agreement).to_bytes()
 
     def call(folder):
-        return lambda: reply_of_lyon(request, folder, agreement=agreement)
+        return lambda: answer(request, folder, agreement=agreement)
 
     n_lines = killed_at(None, call(tmp_path / "lines"))
     assert n_lines > 200
@@ -115,49 +113,47 @@ def test_a_kill_at_any_point_neither_counts_nor_locks_out(tmp_path):
         folder = tmp_path / f"kept {k}"
         assert killed_at(point, call(folder)) is None
         suffixes.update(path.suffix for path in folder.glob("*"))
-        again = reply_of_lyon(request, folder, agreement=agreement)
+        again = answer(request, folder, agreement=agreement)
         assert again.to_bytes() == expected
-        assert logged_events(folder).count("ended") == 1
-        assert "failed" not in logged_events(folder)
+        assert events(folder).count("ended") == 1
+        assert "failed" not in events(folder)
         assert not list(folder.glob(".*")) and not (folder / "ledger.writing").exists()
-        reply_of_lyon(
-            sealed_request(agreement, "describe"), folder, agreement=agreement
-        )
+        answer(asked(agreement, "describe"), folder, agreement=agreement)
         join = Message.of(
             "join", method="GEMSLogisticAggregator", settings={}, requests={}
         )
         with pytest.raises(NotAgreedError):
-            reply_of_lyon(sealed(join, agreement), folder)
+            answer(sealed(join, agreement), folder)
     # Kills came while files were being written, and between two of them.
     assert {".sqlite", ".sqlite-journal", ".writing", ".safetensors"} <= suffixes
 
 
-@needs_fork
+@forks
 @pytest.mark.parametrize(
     "n_kills", [4, pytest.param(50, marks=pytest.mark.slow)], ids=str
 )
 def test_kills_at_any_time_neither_count_nor_lock_out(n_kills, tmp_path, monkeypatch):
     monkeypatch.undo()  # as it is where power may fail, too
-    agreement, join = agree_on_exchange()
+    agreement, join = agreed()
     rng = random.Random(n_kills)
     start = time.monotonic()
-    expected = reply_of_lyon(join, tmp_path / "whole").to_bytes()
+    expected = answer(join, tmp_path / "whole").to_bytes()
     seconds = time.monotonic() - start
     for k in range(n_kills):
         folder = tmp_path / f"kept {k}"
         pid = os.fork()
         if pid == 0:
-            reply_of_lyon(join, folder)
+            answer(join, folder)
             os._exit(0)
         time.sleep(rng.uniform(0, seconds))
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        assert reply_of_lyon(join, folder).to_bytes() == expected
-        assert logged_events(folder).count("ended") == 1
+        assert answer(join, folder).to_bytes() == expected
+        assert events(folder).count("ended") == 1
         for size in (1.0, 2.0):
-            reply_of_lyon(request_to_judge(agreement, size), folder)
+            answer(judging(agreement, size), folder)
         with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times"):
-            reply_of_lyon(request_to_judge(agreement, 3.0), folder)
+            answer(judging(agreement, 3.0), folder)
 
 
 class Mapping(dict):
@@ -183,26 +179,26 @@ class Mapping(dict):
 
 
 def test_a_kill_at_any_use_of_a_mapping_neither_counts_nor_locks_out():
-    agreement, _ = agree_on_exchange({"counts": 1})
-    request = sealed_request(agreement, "counts")
-    expected = reply_of_lyon(request, {}, agreement=agreement)
+    agreement, _ = agreed({"counts": 1})
+    request = asked(agreement, "counts")
+    expected = answer(request, {}, agreement=agreement)
     for n_uses in range(100):
         state = Mapping()
         state.n_uses_left = n_uses
         try:
-            reply_of_lyon(request, state, agreement=agreement)
+            answer(request, state, agreement=agreement)
         except KilledError:
             state.n_uses_left = np.inf
-            again = reply_of_lyon(request, state, agreement=agreement)
+            again = answer(request, state, agreement=agreement)
             assert again.to_bytes() == expected.to_bytes()
-            assert logged_events(state).count("ended") == 1
+            assert events(state).count("ended") == 1
         else:
             break
     assert n_uses > 6
 
 
 def test_an_interrupt_does_not_count(state, monkeypatch):
-    agreement, _ = agree_on_exchange({"counts": 1})
+    agreement, _ = agreed({"counts": 1})
 
     def interrupted(*arguments):
         raise KeyboardInterrupt
@@ -210,16 +206,14 @@ def test_an_interrupt_does_not_count(state, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(_replying, "answer", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            reply_of_lyon(
-                sealed_request(agreement, "counts"), state, agreement=agreement
-            )
-    assert logged_events(state) == ["opened", "begun"]
-    assert reply_of_lyon(sealed_request(agreement, "counts"), state).task == "counts"
-    assert logged_events(state) == ["opened", "begun", "begun", "ended"]
+            answer(asked(agreement, "counts"), state, agreement=agreement)
+    assert events(state) == ["opened", "begun"]
+    assert answer(asked(agreement, "counts"), state).task == "counts"
+    assert events(state) == ["opened", "begun", "begun", "ended"]
 
 
 def test_what_was_interrupted_counts_for_nothing_else_either(state, monkeypatch):
-    agreement, _ = agree_on_exchange({"evaluate": 1})
+    agreement, _ = agreed({"evaluate": 1})
 
     def interrupted(*arguments):
         raise KeyboardInterrupt
@@ -227,12 +221,12 @@ def test_what_was_interrupted_counts_for_nothing_else_either(state, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(_replying, "answer", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            reply_of_lyon(request_to_judge(agreement, 1.0), state, agreement=agreement)
+            answer(judging(agreement, 1.0), state, agreement=agreement)
     # Neither of another request, nor of another exchange.
-    reply_of_lyon(agree_on_exchange(random_state=1)[1], state, rows=X + 1.0)
-    reply_of_lyon(request_to_judge(agreement, 2.0), state)
+    answer(agreed(random_state=1)[1], state, rows=X + 1.0)
+    answer(judging(agreement, 2.0), state)
     with pytest.raises(NotAgreedError, match=r"answered 1\.$"):
-        reply_of_lyon(request_to_judge(agreement, 3.0), state)
+        answer(judging(agreement, 3.0), state)
 
 
 def test_an_interrupted_exchange_is_no_earlier_one(state, monkeypatch):
@@ -242,20 +236,20 @@ def test_an_interrupted_exchange_is_no_earlier_one(state, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(_replying, "answer", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            reply_of_lyon(agree_on_exchange()[1], state)
-    reply_of_lyon(agree_on_exchange(random_state=1)[1], state)
+            answer(agreed()[1], state)
+    answer(agreed(random_state=1)[1], state)
     with pytest.raises(RowsAskedAgainError):
-        reply_of_lyon(agree_on_exchange()[1], state)
+        answer(agreed()[1], state)
 
 
 # ---- many at once ------------------------------------------------------------------
 
 
-@needs_fork
+@forks
 @pytest.mark.parametrize("n_agreed", [2, 5])
 def test_processes_answer_together_what_was_agreed(n_agreed, folder):
-    agreement, join = agree_on_exchange(n_rounds=n_agreed + 1)
-    reply_of_lyon(join, folder)
+    agreement, join = agreed(n_rounds=n_agreed + 1)
+    answer(join, folder)
     start = time.monotonic() + 0.1
     pids = []
     for k in range(8):
@@ -264,7 +258,7 @@ def test_processes_answer_together_what_was_agreed(n_agreed, folder):
             status = 4
             try:
                 time.sleep(max(0.0, start - time.monotonic()))
-                reply_of_lyon(request_to_judge(agreement, 1.0 + k), folder)
+                answer(judging(agreement, 1.0 + k), folder)
                 status = 0
             except NotAgreedError:
                 status = 3
@@ -273,19 +267,19 @@ def test_processes_answer_together_what_was_agreed(n_agreed, folder):
         pids.append(pid)
     codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
     assert sorted(codes) == [0] * n_agreed + [3] * (8 - n_agreed)
-    assert logged_events(folder).count("ended") == 1 + n_agreed
+    assert events(folder).count("ended") == 1 + n_agreed
     with pytest.raises(NotAgreedError, match=f"was agreed {n_agreed} times"):
-        reply_of_lyon(request_to_judge(agreement, 20.0), folder)
+        answer(judging(agreement, 20.0), folder)
 
 
 def test_threads_answer_together_what_was_agreed(folder):
-    agreement, join = agree_on_exchange()
-    reply_of_lyon(join, folder)
+    agreement, join = agreed()
+    answer(join, folder)
     answers = []
 
     def ask(size):
         try:
-            answers.append(reply_of_lyon(request_to_judge(agreement, size), folder))
+            answers.append(answer(judging(agreement, size), folder))
         except NotAgreedError as exc:
             answers.append(exc)
 
@@ -298,14 +292,14 @@ def test_threads_answer_together_what_was_agreed(folder):
 
 
 def test_whoever_waits_too_long_is_told_so(folder, monkeypatch):
-    agreement, _ = agree_on_exchange({"counts": 1})
+    agreement, _ = agreed({"counts": 1})
     monkeypatch.setattr(_ledger_store, "LOCK_TIMEOUT", 0.05)
     with (
         open_ledger(folder),
         pytest.raises(LedgerBusyError, match=r"more than 0.05 seconds. Nothing was"),
     ):
-        reply_of_lyon(sealed_request(agreement, "counts"), folder, agreement=agreement)
-    reply_of_lyon(sealed_request(agreement, "counts"), folder, agreement=agreement)
+        answer(asked(agreement, "counts"), folder, agreement=agreement)
+    answer(asked(agreement, "counts"), folder, agreement=agreement)
 
 
 LOCKING = """
@@ -324,15 +318,13 @@ def test_a_thread_that_comes_in_between_opens_the_ledger_to_no_process(
     folder, monkeypatch
 ):
     """A process that closes a file of its own loses the locks that it has on it."""
-    agreement, _ = agree_on_exchange({"counts": 1})
+    agreement, _ = agreed({"counts": 1})
     monkeypatch.setattr(_ledger_store, "LOCK_TIMEOUT", 0.05)
     busy = []
 
     def ask():
         try:
-            reply_of_lyon(
-                sealed_request(agreement, "counts"), folder, agreement=agreement
-            )
+            answer(asked(agreement, "counts"), folder, agreement=agreement)
         except LedgerBusyError as exc:
             busy.append(exc)
 

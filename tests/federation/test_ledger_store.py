@@ -12,16 +12,7 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from helpers.ledgers import (
-    X,
-    Y,
-    agree_on_exchange,
-    logged_events,
-    needs_fork,
-    reply_of_lyon,
-    request_to_judge,
-    sealed_request,
-)
+from helpers.ledgers import X, Y, agreed, answer, asked, events, forks, judging
 from sklearn.linear_model import LogisticRegression
 
 from skgems.federation import (
@@ -111,39 +102,39 @@ def rubbish(name):
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_what_is_damaged_is_said_and_nothing_answered(damage, words, folder):
-    agreement, join = agree_on_exchange()
-    reply_of_lyon(join, folder)
+    agreement, join = agreed()
+    answer(join, folder)
     damage(folder)
     with pytest.raises(LedgerDamagedError, match=words):
-        reply_of_lyon(join, folder)
+        answer(join, folder)
     if "reply" not in words:
         for again in (False, True):
             with pytest.raises(LedgerDamagedError, match=words):
-                reply_of_lyon(request_to_judge(agreement), folder, again=again)
+                answer(judging(agreement), folder, again=again)
 
 
 def test_what_is_advised_for_damage_helps(folder):
-    agreement, join = agree_on_exchange()
-    first = reply_of_lyon(join, folder).to_bytes()
+    agreement, join = agreed()
+    first = answer(join, folder).to_bytes()
     cut("log.jsonl", 30)(folder)
     (folder / "log.jsonl").unlink()
-    assert reply_of_lyon(join, folder).to_bytes() == first
-    assert logged_events(folder) == ["opened", "begun", "ended"]
+    assert answer(join, folder).to_bytes() == first
+    assert events(folder) == ["opened", "begun", "ended"]
     # A reply is computed anew, and is the same.
     (path,) = folder.glob("*.safetensors")
     path.unlink()
-    assert reply_of_lyon(join, folder).to_bytes() == first and path.exists()
-    assert [event for event in logged_events(folder) if event == "ended"] == ["ended"]
+    assert answer(join, folder).to_bytes() == first and path.exists()
+    assert [event for event in events(folder) if event == "ended"] == ["ended"]
     path.unlink()
     other = LogisticRegression(C=0.1).fit(X, Y)
     with pytest.raises(LedgerDamagedError, match=r"anew is not the same.*not sent"):
-        reply_of_lyon(join, folder, clf=other)
+        answer(join, folder, clf=other)
     assert not path.exists()
     rubbish("ledger.head")(folder)
     (folder / "ledger.head").unlink()
     with pytest.warns(RowsAskedAgainWarning, match=r"ledger.head is missing"):
-        reply_of_lyon(request_to_judge(agreement), folder, again=True)
-    reply_of_lyon(request_to_judge(agreement), folder)
+        answer(judging(agreement), folder, again=True)
+    answer(judging(agreement), folder)
 
 
 @pytest.mark.parametrize(
@@ -156,21 +147,21 @@ def test_what_is_advised_for_damage_helps(folder):
     ],
 )
 def test_a_log_in_a_mapping_that_is_damaged(damage, words):
-    agreement, join = agree_on_exchange()
+    agreement, join = agreed()
     state = {}
-    reply_of_lyon(join, state)
+    answer(join, state)
     log = state["log.jsonl"]
     state["log.jsonl"] = damage(log)
     with pytest.raises(LedgerDamagedError, match=words):
-        reply_of_lyon(request_to_judge(agreement), state)
+        answer(judging(agreement), state)
     # Without its last line, as is advised, what that line was to record is not counted.
     state["log.jsonl"] = log[: log[:-1].rindex(b"\n") + 1]
-    reply_of_lyon(join, state)
-    assert logged_events(state) == ["opened", "begun", "begun", "ended"]
+    answer(join, state)
+    assert events(state) == ["opened", "begun", "begun", "ended"]
 
 
 def test_entries_are_only_ever_added(folder):
-    reply_of_lyon(agree_on_exchange()[1], folder)
+    answer(agreed()[1], folder)
     with closing(sqlite3.connect(folder / "ledger.sqlite")) as database:
         for statement in ("UPDATE entries SET line = ''", "DELETE FROM entries"):
             with pytest.raises(sqlite3.IntegrityError, match="are only ever added"):
@@ -178,38 +169,38 @@ def test_entries_are_only_ever_added(folder):
 
 
 def test_a_ledger_of_another_version_is_not_read(folder):
-    agreement, join = agree_on_exchange()
-    reply_of_lyon(join, folder)
+    agreement, join = agreed()
+    answer(join, folder)
     with closing(sqlite3.connect(folder / "ledger.sqlite")) as database:
         database.execute("PRAGMA user_version = 99")
     with pytest.raises(LedgerError, match="it is a ledger of version 99, and this"):
-        reply_of_lyon(request_to_judge(agreement), folder)
+        answer(judging(agreement), folder)
 
 
 # ---- copies and older ones ---------------------------------------------------------
 
 
 def test_a_copy_is_not_answered_from_beside_the_ledger(folder, tmp_path):
-    agreement, join = agree_on_exchange()
-    reply_of_lyon(join, folder)
+    agreement, join = agreed()
+    answer(join, folder)
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
-    for request in (join, request_to_judge(agreement)):
+    for request in (join, judging(agreement)):
         with pytest.raises(LedgerCopiedError, match="is a copy.*answer with that one"):
-            reply_of_lyon(request, copy)
-    reply_of_lyon(request_to_judge(agreement), folder)
+            answer(request, copy)
+    answer(judging(agreement), folder)
     renamed = folder.rename(tmp_path / "moved")  # which is no copy
-    reply_of_lyon(request_to_judge(agreement, 2.0), renamed)
+    answer(judging(agreement, 2.0), renamed)
 
 
 @pytest.mark.parametrize("way", ["folder", "files", "database", "without head"])
 def test_an_older_ledger_is_recognised(way, folder, tmp_path):
-    agreement, join = agree_on_exchange()
-    reply_of_lyon(join, folder)
+    agreement, join = agreed()
+    answer(join, folder)
     backup = tmp_path / "backup"
     shutil.copytree(folder, backup)
-    reply_of_lyon(request_to_judge(agreement, 1.0), folder)
-    reply_of_lyon(request_to_judge(agreement, 2.0), folder)
+    answer(judging(agreement, 1.0), folder)
+    answer(judging(agreement, 2.0), folder)
     if way == "folder":
         shutil.rmtree(folder)
         shutil.copytree(backup, folder)
@@ -222,62 +213,62 @@ def test_an_older_ledger_is_recognised(way, folder, tmp_path):
         (folder / "ledger.head").unlink()
     kinds = {"database": LedgerOlderError}
     with pytest.raises(kinds.get(way, LedgerCopiedError), match="again=True") as caught:
-        reply_of_lyon(request_to_judge(agreement, 3.0), folder)
+        answer(judging(agreement, 3.0), folder)
     assert "--again" in str(caught.value)
     # Its owner accepts it, once, and is told so.
     with pytest.warns(RowsAskedAgainWarning, match="used nevertheless, by again=True"):
-        reply_of_lyon(request_to_judge(agreement, 3.0), folder, again=True)
-    reply_of_lyon(request_to_judge(agreement, 4.0), folder)
-    assert "accepted" in logged_events(folder)
+        answer(judging(agreement, 3.0), folder, again=True)
+    answer(judging(agreement, 4.0), folder)
+    assert "accepted" in events(folder)
     with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times"):
-        reply_of_lyon(request_to_judge(agreement, 5.0), folder)
+        answer(judging(agreement, 5.0), folder)
     if way == "database":  # what the lost entries were can still be read
         replaced_log = (folder / "log.replaced.jsonl").read_bytes()
         assert replaced_log.count(b'"ended"') == 3
 
 
 def test_a_database_that_was_removed_is_missed(folder):
-    agreement, join = agree_on_exchange()
-    reply_of_lyon(join, folder)
+    agreement, join = agreed()
+    answer(join, folder)
     (folder / "ledger.sqlite").unlink()
     with pytest.raises(LedgerOlderError, match="does not have the 3 entries that"):
-        reply_of_lyon(request_to_judge(agreement), folder)
+        answer(judging(agreement), folder)
     (folder / "ledger.head").unlink()
     with pytest.raises(LedgerOlderError, match="lacks entries that .*log.jsonl has"):
-        reply_of_lyon(request_to_judge(agreement), folder)
+        answer(judging(agreement), folder)
 
 
 # ---- files -------------------------------------------------------------------------
 
 
-@needs_fork
+@forks
 def test_processes_that_begin_together_make_one_ledger(folder):
-    agreement, join = agree_on_exchange()
+    agreement, join = agreed()
     pids = []
     for _ in range(6):
         pid = os.fork()
         if pid == 0:
             status = 1
             try:
-                reply_of_lyon(join, folder)
+                answer(join, folder)
                 status = 0
             finally:
                 os._exit(status)
         pids.append(pid)
     codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
     assert codes == [0] * 6
-    reply_of_lyon(request_to_judge(agreement), folder)
-    assert logged_events(folder) == ["opened", "begun", "ended"] + ["begun", "ended"]
+    answer(judging(agreement), folder)
+    assert events(folder) == ["opened", "begun", "ended"] + ["begun", "ended"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
 def test_what_is_kept_is_private_to_the_node(tmp_path):
-    agreement, join = agree_on_exchange()
+    agreement, join = agreed()
     wide = tmp_path / "wide"
     wide.mkdir(mode=0o755)
     for folder in (tmp_path / "new", wide):
-        for request in (join, request_to_judge(agreement)):
-            reply_of_lyon(request, folder)
+        for request in (join, judging(agreement)):
+            answer(request, folder)
         with open_ledger(folder):  # its journal, too
             pass
         paths = list(folder.iterdir())
@@ -287,8 +278,8 @@ def test_what_is_kept_is_private_to_the_node(tmp_path):
 
 
 def test_partial_files_of_a_killed_write_are_removed(folder):
-    agreement, join = agree_on_exchange()
-    reply_of_lyon(join, folder)
+    agreement, join = agreed()
+    answer(join, folder)
     (path,) = folder.glob("*.safetensors")
     names = [
         f".{path.name}-ab3_x9zz",
@@ -299,22 +290,22 @@ def test_partial_files_of_a_killed_write_are_removed(folder):
     others = [".notes-abcdefgh", f".{path.name}-old", "notes"]  # nothing of ours
     for name in names + others:
         (folder / name).write_bytes(b"half")
-    reply_of_lyon(request_to_judge(agreement), folder)
+    answer(judging(agreement), folder)
     assert not [name for name in names if (folder / name).exists()]
     assert all((folder / name).exists() for name in others)
 
 
 def test_a_folder_that_cannot_be_used(tmp_path):
-    agreement, _ = agree_on_exchange({"counts": 1})
+    agreement, _ = agreed({"counts": 1})
     path = tmp_path / "file"
     path.write_bytes(b"")
     with pytest.raises(FileExistsError):
-        reply_of_lyon(sealed_request(agreement, "counts"), path, agreement=agreement)
+        answer(asked(agreement, "counts"), path, agreement=agreement)
 
 
 @pytest.mark.parametrize("error", [OSError("No space left"), KeyboardInterrupt()])
 def test_a_log_that_cannot_be_written_is_made_whole_later(error, folder, monkeypatch):
-    agreement, join = agree_on_exchange()
+    agreement, join = agreed()
     append = _ledger_store.FolderStore._append_to_log
 
     def failing(store, lines):
@@ -325,16 +316,16 @@ def test_a_log_that_cannot_be_written_is_made_whole_later(error, folder, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(_ledger_store.FolderStore, "_append_to_log", failing)
         with pytest.raises(type(error)):
-            reply_of_lyon(join, folder)
-    assert logged_events(folder) == ["opened", "begun"]
-    reply_of_lyon(join, folder)
-    reply_of_lyon(request_to_judge(agreement), folder)
-    assert logged_events(folder) == ["opened", "begun", "ended"] + ["begun", "ended"]
+            answer(join, folder)
+    assert events(folder) == ["opened", "begun"]
+    answer(join, folder)
+    answer(judging(agreement), folder)
+    assert events(folder) == ["opened", "begun", "ended"] + ["begun", "ended"]
 
 
 def test_without_sqlite_it_is_said_what_to_do(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "sqlite3", None)
-    agreement, _ = agree_on_exchange({"counts": 1})
+    agreement, _ = agreed({"counts": 1})
     with pytest.raises(ImportError, match="this Python has no module sqlite3"):
-        reply_of_lyon(sealed_request(agreement, "counts"), folder, agreement=agreement)
-    reply_of_lyon(sealed_request(agreement, "counts"), {}, agreement=agreement)
+        answer(asked(agreement, "counts"), folder, agreement=agreement)
+    answer(asked(agreement, "counts"), {}, agreement=agreement)

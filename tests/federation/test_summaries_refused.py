@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers.summaries import NAMES, named_classifiers, rows, summaries
+from helpers.summaries import NAMES, classifiers, rows, summaries
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWa
 def test_names_methods_and_missing_rows():
     X, y, nodes = rows()
     agg = GEMSLogisticAggregator(random_state=0)
-    locals_ = named_classifiers()
+    locals_ = classifiers()
     sent = summaries(agg, locals_)
     with pytest.raises(ValueError, match="'nice' has a summary whose name is 'lyon'"):
         agg.set_params(estimators=[("nice", sent[0])]).fit()
@@ -54,7 +54,7 @@ def test_names_methods_and_missing_rows():
 
 def test_a_failed_fit_leaves_no_trace():
     agg = GEMSLogisticAggregator(random_state=0)
-    sent = summaries(agg, named_classifiers())
+    sent = summaries(agg, classifiers())
     agg.set_params(estimators=sent, random_state=1)
     before = dict(vars(agg))
     with pytest.raises(ValueError):
@@ -64,11 +64,11 @@ def test_a_failed_fit_leaves_no_trace():
 
 def test_what_a_summary_cannot_answer():
     agg = GEMSLogisticAggregator(random_state=0)
-    sent = summaries(agg, named_classifiers())
+    sent = summaries(agg, classifiers())
     with pytest.raises(AskAgainError, match=r"'lyon' .*\(evaluate.*skgems.Exchange"):
         agg.set_params(estimators=sent, n_rounds=3).fit()
     with pytest.raises(ValueError, match="n_rounds=3 asks nodes more than once"):
-        summaries(agg, named_classifiers())
+        summaries(agg, classifiers())
 
 
 def tasks_of(summary):
@@ -77,8 +77,8 @@ def tasks_of(summary):
 
 def test_a_space_is_told_where_it_is_needed_or_asked_for(tmp_path):
     agg = GEMSLogisticAggregator(random_state=0)
-    bare = summaries(agg, named_classifiers())
-    sent = summaries(agg, named_classifiers(), space=True)
+    bare = summaries(agg, classifiers())
+    sent = summaries(agg, classifiers(), space=True)
     for summary in bare:
         assert tasks_of(summary) == {"describe", "counts", "moments"}
     assert tasks_of(sent[0]) == tasks_of(bare[0]) | {"space"}
@@ -86,7 +86,7 @@ def test_a_space_is_told_where_it_is_needed_or_asked_for(tmp_path):
         GEMSLogisticAggregator(random_state=0, epsilon=0.5),
         GEMSLogisticAggregator(random_state=0, intersection="consensus"),
     ):
-        assert "space" in tasks_of(summaries(needs, named_classifiers())[1])
+        assert "space" in tasks_of(summaries(needs, classifiers())[1])
         sent[1].save(tmp_path / "paris")
         mixed = [sent[0], bare[1], bare[2]]
         with pytest.raises(ValueError, match=r"\['paris', 'rome'\] .* space=True"):
@@ -105,12 +105,10 @@ def test_a_search_over_epsilon_needs_spaces_and_says_so():
     X, y, _ = rows()
     agg = GEMSLogisticAggregator(random_state=0)
     grid = {"epsilon": [0.3, 0.5]}
-    bare = clone(agg).set_params(estimators=summaries(agg, named_classifiers()))
+    bare = clone(agg).set_params(estimators=summaries(agg, classifiers()))
     with pytest.raises(ValueError, match=r"\['lyon', 'paris', 'rome'\] .* space=True"):
         GridSearchCV(bare, grid, cv=2).fit(X, y)
-    sent = clone(agg).set_params(
-        estimators=summaries(agg, named_classifiers(), space=True)
-    )
+    sent = clone(agg).set_params(estimators=summaries(agg, classifiers(), space=True))
     assert GridSearchCV(sent, grid, cv=2).fit(X, y).best_score_ > 0.8
 
 
@@ -166,7 +164,7 @@ def test_a_rare_class_that_no_classifier_knows_is_left_out_too():
     X, y, nodes = rows()
     agg = GEMSLogisticAggregator(random_state=0)
     sent = []
-    for name, clf in named_classifiers():
+    for name, clf in classifiers():
         X_of_node = X[nodes == name]
         y_of_node = y[nodes == name].astype("<U8")
         y_of_node[np.flatnonzero(y_of_node == "c")[:2]] = "other"
@@ -208,7 +206,7 @@ def test_averages_and_matches_of_classes_of_few_rows(agg):
 )
 def test_arguments_of_summarize(arguments, words):
     X, y, _ = rows()
-    name, clf = named_classifiers()[0]
+    name, clf = classifiers()[0]
     with pytest.raises(ValueError, match=words):
         GEMSLogisticAggregator().summarize(clf, X, y, **{"name": name, **arguments})
 
@@ -234,4 +232,4 @@ def test_classifiers_that_cannot_be_summarized():
 def test_log_loss_needs_the_number_of_classes():
     agg = GEMSLogisticAggregator(criterion="log_loss", random_state=0)
     with pytest.raises(ValueError, match=r"counts the classes.*classes=\[...\]"):
-        summaries(agg, named_classifiers(), space=True)
+        summaries(agg, classifiers(), space=True)

@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers.summaries import NAMES, named_classifiers, rows, summaries
+from helpers.summaries import NAMES, classifiers, rows, summaries
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -43,7 +43,7 @@ OPTIONS = {"by loss": {"classes": list("abcde")}}
 def test_a_fit_on_summaries_has_the_bits_of_one_on_rows(case, tmp_path):
     X, y, nodes = rows()
     settings = {**CASES[case], "random_state": 0}
-    locals_ = named_classifiers()
+    locals_ = classifiers()
     direct = GEMSLogisticAggregator(locals_, **settings).fit(X, y, nodes=nodes)
     sent = summaries(
         GEMSLogisticAggregator(**settings), locals_, **OPTIONS.get(case, {})
@@ -79,10 +79,8 @@ def test_other_points_of_spaces_differ_by_their_temperature_only(
         "intersection": intersection,
         "random_state": 0,
     }
-    direct = GEMSLogisticAggregator(named_classifiers(), **settings).fit(
-        X, y, nodes=nodes
-    )
-    sent = summaries(GEMSLogisticAggregator(**settings), named_classifiers())
+    direct = GEMSLogisticAggregator(classifiers(), **settings).fit(X, y, nodes=nodes)
+    sent = summaries(GEMSLogisticAggregator(**settings), classifiers())
     agg = GEMSLogisticAggregator(sent, **settings).fit()
     ours = agg.decision_function(X)
     theirs = direct.decision_function(X)
@@ -100,7 +98,7 @@ def test_other_points_of_spaces_differ_by_their_temperature_only(
 
 def test_one_summary_alone_is_the_node_s_own_model():
     X, y, nodes = rows()
-    (name, clf), *_ = named_classifiers()
+    (name, clf), *_ = classifiers()
     for intersection in ("consensus", "deepest"):
         settings = {"intersection": intersection, "random_state": 0}
         sent = summaries(GEMSLogisticAggregator(**settings), [(name, clf)])
@@ -145,7 +143,7 @@ def test_held_out_rows_sparse_rows_and_float32():
         agg = GEMSLogisticAggregator(epsilon=0.7, on_empty="ignore", random_state=0)
         sent = []
         X_converted = convert(X)
-        for name, clf in named_classifiers():
+        for name, clf in classifiers():
             is_of_node = nodes == name
             sent.append(
                 agg.summarize(
@@ -156,7 +154,7 @@ def test_held_out_rows_sparse_rows_and_float32():
                     held_out=held_out[is_of_node],
                 )
             )
-        direct = clone(agg).set_params(estimators=named_classifiers())
+        direct = clone(agg).set_params(estimators=classifiers())
         direct.fit(X_converted, y, nodes=nodes, held_out=held_out)
         agg.set_params(estimators=sent).fit()
         assert np.array_equal(agg.coef_, direct.coef_)
@@ -196,7 +194,7 @@ def test_networks_matched_from_summaries():
     model = make_pipeline(
         StandardScaler(), MLPClassifier((7,), random_state=0, max_iter=40)
     )
-    locals_ = named_classifiers(model)
+    locals_ = classifiers(model)
     sent = summaries(PFNMAggregator(random_state=0), locals_)
     agg = PFNMAggregator(sent, random_state=0).fit()
     counts = [[np.sum((nodes == n) & (y == c)) for c in "abcde"] for n in NAMES]
@@ -211,7 +209,7 @@ def test_networks_matched_from_summaries():
 def test_averages_of_summaries(weights):
     X, y, nodes = rows()
     model = MLPClassifier((7,), random_state=0, max_iter=40)
-    locals_ = named_classifiers(model)
+    locals_ = classifiers(model)
     agg = ModelAveragingAggregator(weights=weights)
     agg.set_params(estimators=summaries(agg, locals_)).fit()
     direct = ModelAveragingAggregator(locals_, weights=weights).fit(X, y, nodes=nodes)
@@ -224,7 +222,7 @@ def test_averages_of_summaries(weights):
 
 def test_summaries_beside_classifiers():
     X, y, nodes = rows()
-    locals_ = named_classifiers()
+    locals_ = classifiers()
     agg = GEMSLogisticAggregator(random_state=0)
     sent = summaries(agg, locals_)
     direct = clone(agg).set_params(estimators=locals_).fit(X, y, nodes=nodes)
@@ -246,7 +244,7 @@ def test_summaries_beside_classifiers():
 def test_rows_named_for_a_summary_only_score_it():
     X, y, nodes = rows()
     agg = GEMSLogisticAggregator(random_state=0)
-    agg.set_params(estimators=summaries(agg, named_classifiers()))
+    agg.set_params(estimators=summaries(agg, classifiers()))
     without = clone(agg).fit()
     agg.fit(X[:90], y[:90], nodes=np.full(90, "rome"))
     assert np.array_equal(agg.coef_, without.coef_)
@@ -260,7 +258,7 @@ def test_rows_named_for_a_summary_only_score_it():
 def test_only_public_rows_tune():
     X, y, nodes = rows()
     agg = GEMSLogisticAggregator(random_state=0)
-    agg.set_params(estimators=summaries(agg, named_classifiers()))
+    agg.set_params(estimators=summaries(agg, classifiers()))
     without = clone(agg).fit()
     assert np.array_equal(clone(agg).fit(X, y).coef_, without.coef_)
     public = clone(agg).fit(X[:200], y[:200], nodes=np.full(200, -1))
@@ -272,7 +270,7 @@ def test_only_public_rows_tune():
 def test_a_search_over_epsilon():
     X, y, _ = rows()
     agg = GEMSLogisticAggregator(random_state=0)
-    agg.set_params(estimators=summaries(agg, named_classifiers(), space=True))
+    agg.set_params(estimators=summaries(agg, classifiers(), space=True))
     search = GridSearchCV(agg, {"epsilon": [0.5, 0.95]}, cv=3).fit(X, y)
     results = search.cv_results_["mean_test_score"]
     assert np.isfinite(results).all()
@@ -285,7 +283,7 @@ def test_a_search_over_epsilon():
 def test_what_is_decided_at_the_nodes_is_not_searched_over():
     X, y, _ = rows()
     agg = GEMSLogisticAggregator(random_state=0)
-    agg.set_params(estimators=summaries(agg, named_classifiers()))
+    agg.set_params(estimators=summaries(agg, classifiers()))
     search = GridSearchCV(
         agg, {"geometry__ridge": [0.1, 0.3]}, cv=3, error_score="raise"
     )
@@ -309,7 +307,7 @@ def test_what_is_decided_at_the_nodes_is_not_searched_over():
 )
 def test_a_difference_to_what_nodes_decided_names_node_and_parameter(changed, words):
     agg = GEMSLogisticAggregator(random_state=0)
-    sent = summaries(agg, named_classifiers())
+    sent = summaries(agg, classifiers())
     agg.set_params(estimators=sent, **changed)
     with pytest.raises(ValueError, match=f"Node 'lyon' was summarized with {words}"):
         agg.fit()
@@ -318,7 +316,7 @@ def test_a_difference_to_what_nodes_decided_names_node_and_parameter(changed, wo
 @pytest.mark.filterwarnings(EMPTY)
 def test_what_the_server_decides_may_differ():
     agg = GEMSLogisticAggregator(random_state=0)
-    sent = summaries(agg, named_classifiers(), space=True)
+    sent = summaries(agg, classifiers(), space=True)
     for changed in (
         {"epsilon": 0.9},
         {"intersection": "deepest"},
@@ -334,7 +332,7 @@ def test_what_the_server_decides_may_differ():
 
 def test_summaries_come_and_go():
     agg = GEMSLogisticAggregator(keep_replies=True, random_state=0)
-    sent = summaries(agg, named_classifiers())
+    sent = summaries(agg, classifiers())
     agg.set_params(estimators=sent[:2]).fit()
     agg.update([sent[2]])
     every = clone(agg).set_params(estimators=sent).fit()
@@ -347,7 +345,7 @@ def test_summaries_come_and_go():
 
 def test_files_are_read_when_they_are_asked(tmp_path):
     agg = GEMSLogisticAggregator(random_state=0)
-    for summary in summaries(agg, named_classifiers()):
+    for summary in summaries(agg, classifiers()):
         summary.save(tmp_path / summary.name)
     on_disk = Summary.at(tmp_path / "lyon")
     in_memory = Summary.load(tmp_path / "lyon")
@@ -365,7 +363,7 @@ def test_files_are_read_when_they_are_asked(tmp_path):
 
 def test_rows_of_a_summary_that_comes_score():
     agg = GEMSLogisticAggregator(keep_replies=True, random_state=0)
-    sent = summaries(agg, named_classifiers())
+    sent = summaries(agg, classifiers())
     X, y, nodes = rows()
     is_of_node = nodes == sent[2].name
     agg.set_params(estimators=sent[:2]).fit()

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from helpers.summaries import NAMES, named_classifiers, rows, summaries
+from helpers.summaries import NAMES, classifiers, rows, summaries
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
@@ -59,7 +59,7 @@ def test_names_of_features_are_told_and_compared(tmp_path):
 def test_no_row_is_in_a_file(tmp_path):
     X, y, nodes = rows()
     agg = GEMSLogisticAggregator(random_state=0)
-    (summary, *_) = summaries(agg, named_classifiers())
+    (summary, *_) = summaries(agg, classifiers())
     summary.save(tmp_path / "lyon")
     content = (tmp_path / "lyon").read_bytes()
     for row in X[nodes == "lyon"]:
@@ -69,7 +69,7 @@ def test_no_row_is_in_a_file(tmp_path):
 
 def test_a_file_is_written_at_once_and_replaced(tmp_path):
     agg = GEMSLogisticAggregator(random_state=0)
-    one, other, _ = summaries(agg, named_classifiers())
+    one, other, _ = summaries(agg, classifiers())
     path = tmp_path / "told.safetensors"
     one.save(path)
     other.save(path)
@@ -81,7 +81,7 @@ def test_a_file_is_written_at_once_and_replaced(tmp_path):
 
 def test_equal_arrays_are_told_once():
     agg = GEMSLogisticAggregator(random_state=0)
-    message = summaries(agg, named_classifiers(), space=True)[0].message
+    message = summaries(agg, classifiers(), space=True)[0].message
     spaces = [name for name in message.arrays if name.endswith("metric_scatter")]
     assert len(spaces) == 2
     one, other = (message.arrays[name] for name in spaces)
@@ -105,8 +105,8 @@ def test_equal_arrays_are_told_once():
 def test_fewer_bytes_cost_little(options, most, close):
     X, y, nodes = rows()
     agg = GEMSLogisticAggregator(moments="class", random_state=0)
-    exact = summaries(agg, named_classifiers(), space=False)
-    rounded = summaries(agg, named_classifiers(), space=False, **options)
+    exact = summaries(agg, classifiers(), space=False)
+    rounded = summaries(agg, classifiers(), space=False, **options)
     assert len(rounded[0].message.to_bytes()) < most * len(exact[0].message.to_bytes())
     reference = clone(agg).set_params(estimators=exact).fit().predict_proba(X)
     probabilities = clone(agg).set_params(estimators=rounded).fit().predict_proba(X)
@@ -129,9 +129,7 @@ def test_a_model_of_fewer_digits_is_not_called_exact():
 
 
 def test_a_summary_shows_who_and_what():
-    (summary, *_) = summaries(
-        GEMSLogisticAggregator(random_state=0), named_classifiers()
-    )
+    (summary, *_) = summaries(GEMSLogisticAggregator(random_state=0), classifiers())
     n_rows = int(np.sum(rows()[2] == "lyon"))
     assert repr(summary) == (
         f"Summary('lyon' for GEMSLogisticAggregator: {n_rows} rows, classes "
@@ -153,7 +151,7 @@ def test_a_summary_shows_who_and_what():
 def test_the_aggregator_is_not_changed_by_summarize():
     agg = GEMSLogisticAggregator(geometry=Gram(ridge=0.1), random_state=0)
     before = dict(vars(agg))
-    summaries(agg, named_classifiers())
+    summaries(agg, classifiers())
     assert vars(agg) == before
 
 
@@ -174,7 +172,7 @@ def test_the_aggregator_is_not_changed_by_summarize():
 def test_covariances_of_few_rows_are_warned_of(settings, options, exposed):
     X, y, nodes = rows()
     agg = GEMSLogisticAggregator(random_state=0, **settings)
-    name, clf = named_classifiers()[1]
+    name, clf = classifiers()[1]
     is_of_node = nodes == name
     is_of_node[np.flatnonzero(is_of_node & (y == "b"))[14:]] = False
     counts = {c: np.sum(is_of_node & (y == c)) for c in "bcde"}
@@ -217,7 +215,7 @@ def test_rows_are_few_up_to_as_many_as_features(n_rows, options):
 def test_copies_pickles_jobs_and_diagrams(tmp_path):
     X, _, _ = rows()
     agg = GEMSLogisticAggregator(random_state=0)
-    sent = summaries(agg, named_classifiers())
+    sent = summaries(agg, classifiers())
     for summary in sent:
         summary.save(tmp_path / summary.name)
     paths = [str(tmp_path / name) for name in NAMES]
@@ -230,6 +228,6 @@ def test_copies_pickles_jobs_and_diagrams(tmp_path):
     named = GEMSLogisticAggregator([("lyon", paths[0]), ("rome", paths[2])])
     assert named.get_params()["rome"] == paths[2]
     assert clone(named).estimators == named.estimators
-    mixed = GEMSLogisticAggregator([named_classifiers()[0][1], paths[1], sent[2]])
+    mixed = GEMSLogisticAggregator([classifiers()[0][1], paths[1], sent[2]])
     for aggregator in (fitted, named, mixed):
         assert "rome" in aggregator._repr_html_()

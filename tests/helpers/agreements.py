@@ -12,18 +12,18 @@ from skgems.federation import Agreement, Message, reply_to
 from skgems.messages import sealed
 
 
-def linear_agreement(n_rounds=3, **terms):
+def agreed(n_rounds=3, **terms):
     """An agreement on rounds of GEMSLogisticAggregator, with further terms if given."""
     aggregator = GEMSLogisticAggregator(n_rounds=n_rounds, random_state=0)
     return Agreement.of(aggregator, **terms)
 
 
-def sealed_request(agreement, task, private_key=None, **content):
+def asked(agreement, task, private_key=None, **content):
     """A request of the server of an agreement, signed where there is a key."""
     return sealed(Message.of(task, **content), agreement, private_key)
 
 
-def models_to_judge(W, labels, columns, **further_fields):
+def judged(W, labels, columns, **further_fields):
     """The content of a request to judge the models ``W``."""
     content = {
         "W": W,
@@ -34,7 +34,7 @@ def models_to_judge(W, labels, columns, **further_fields):
     return content | further_fields
 
 
-class AgreeingNode:
+class Node:
     """A node that replies to requests, and remembers what it agreed to and replied."""
 
     def __init__(self, node, agreement=None, **options):

@@ -35,7 +35,7 @@ class Documents:
         return pipelines
 
 
-def make_documents(n_rows: int = 160, seed: int = 0) -> Documents:
+def documents(n_rows: int = 160, seed: int = 0) -> Documents:
     """Documents of ten words: four of the topic's own, and six of any topic's."""
     rng = np.random.default_rng(seed)
     words = np.array([f"word{k}" for k in range(80)])

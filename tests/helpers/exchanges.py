@@ -34,44 +34,34 @@ NAMES = ["lyon", "paris sur/seine", "rome"]
 
 @cache
 def rows():
-    """Rows, labels and nodes; only lyon has the label "a"."""
-    X, codes = load_digits(n_class=4, return_X_y=True)
-    X = X[:300, 8:40] / 16
-    y = np.array(list("abcd"))[codes[:300]]
+    X, y = load_digits(n_class=4, return_X_y=True)
+    X, y = X[:300, 8:40] / 16, np.array(list("abcd"))[y[:300]]
     nodes = np.array(NAMES)[np.arange(300) % 3]
     nodes[y == "a"] = "lyon"
     return X, y, nodes
 
 
 @once
-def fitted_classifiers(model):
-    """A clone of a model for each node, fitted to its rows, by the node's name."""
+def classifiers(model):
     X, y, nodes = rows()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return {n: clone(model).fit(X[nodes == n], y[nodes == n]) for n in NAMES}
 
 
-def answer_waiting_requests(exchange, locals_, names=None, *, radii=True, **options):
-    """Have all nodes, or those of some names, answer what waits for them."""
+def answered(exchange, locals_, names=None, *, radii=True, **options):
+    """Have nodes answer all that waits for them."""
     X, y, nodes = rows()
+    options["radii"] = radii
     for name, request in exchange.waiting_for.items():
         if names is None or name in names:
-            skgems.answer(
-                request,
-                locals_[name],
-                X[nodes == name],
-                y[nodes == name],
-                name=name,
-                radii=radii,
-                **options,
-            )
+            own = X[nodes == name], y[nodes == name]
+            skgems.answer(request, locals_[name], *own, name=name, **options)
 
 
 LINEAR = LogisticRegression()
 NET = MLPClassifier((6,), max_iter=60, learning_rate_init=0.01, random_state=0)
-# Aggregators, and the model that nodes have.
-METHODS = {
+CASES = {
     "one message": (GEMSLogisticAggregator(epsilon=0.8, random_state=0), LINEAR),
     "the pooled model": (
         PooledAggregator(
@@ -131,8 +121,7 @@ METHODS = {
 }
 
 
-def begin_exchange(tmp_path, agg=None):
-    """An exchange in a folder, whose first requests are written."""
+def begun(tmp_path, agg=None):
     agg = GEMSLogisticAggregator(random_state=0) if agg is None else agg
     exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES, report=True)
     exchange.step()

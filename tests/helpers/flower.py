@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Three nodes that tests ask over Flower: their rows and models."""
+"""Three nodes with rows of their own, which tests ask over Flower."""
 
 from __future__ import annotations
 
@@ -18,22 +18,20 @@ NAMES = ["lyon", "paris", "rome"]
 
 
 def rows():
-    """Rows, labels and the number of each row's node."""
-    X, codes = load_digits(n_class=5, return_X_y=True)
+    X, y = load_digits(n_class=5, return_X_y=True)
     # Fewer features than a node has rows of a class.
-    return X[:300, 2::6] / 16, np.array(list("abcde"))[codes[:300]], np.arange(300) % 3
+    X, y = X[:300, 2::6] / 16, np.array(list("abcde"))[y[:300]]
+    return X, y, np.arange(300) % 3
 
 
-def rows_of_node(k):
-    """Rows and labels of a node, which lacks one class."""
+def of_node(k):
     X, y, nodes = rows()
-    is_held = (nodes == k) & (y != "abc"[k])
-    return X[is_held], y[is_held]
+    own = (nodes == k) & (y != "abc"[k])
+    return X[own], y[own]
 
 
 @once
-def fitted_models(kind):
-    """A model for each node; networks start from other weights, or from equal ones."""
+def models(kind):
     make = {
         "linear": lambda k: LogisticRegression(),
         "sgd": lambda k: SGDClassifier(loss="log_loss", random_state=k),
@@ -42,26 +40,19 @@ def fitted_models(kind):
     }[kind]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        models = []
-        for k in range(3):
-            X, y = rows_of_node(k)
-            models.append(make(k).fit(X, y))
-        return models
+        return [make(k).fit(*of_node(k)) for k in range(3)]
 
 
 def in_one_process(aggregator, members):
-    """A clone of the aggregator, fitted to what clients have, without Flower."""
-    X = np.concatenate([member["X"] for member in members])
-    y = np.concatenate([member["y"] for member in members])
-    nodes = np.concatenate(
-        [np.repeat(member["name"], len(member["y"])) for member in members]
-    )
-    estimators = [(member["name"], member["estimator"]) for member in members]
+    """The aggregator fitted on dicts as ``load`` of a client app returns them."""
+    X, y = (np.concatenate([own[key] for own in members]) for key in "Xy")
+    names = [own["name"] for own in members]
+    nodes = np.repeat(names, [len(own["y"]) for own in members])
+    estimators = [(own["name"], own["estimator"]) for own in members]
     return clone(aggregator).set_params(estimators=estimators).fit(X, y, nodes=nodes)
 
 
-def loaded_by_client(name, kind="linear"):
-    """What the ``load`` of a client app returns at a node."""
+def member(name, kind="linear"):
     k = NAMES.index(name)
-    X, y = rows_of_node(k)
-    return {"estimator": fitted_models(kind)[k], "X": X, "y": y, "name": name}
+    X, y = of_node(k)
+    return {"estimator": models(kind)[k], "X": X, "y": y, "name": name}

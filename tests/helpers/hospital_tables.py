@@ -14,8 +14,7 @@ pandas = pytest.importorskip("pandas")
 N_ROWS = 60
 
 
-def hospital_table():
-    """A data frame of patients, with an umlaut in a name and a comma in a cell."""
+def table():
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame({"alter": rng.integers(20, 90, N_ROWS)})
     frame["größe"] = np.round(rng.normal(1.7, 0.1, N_ROWS), 2)
@@ -25,11 +24,9 @@ def hospital_table():
     return frame
 
 
-def write_csv(text, encoding="utf-8"):
-    """Write a text to the file rows.csv of the working folder."""
+def written(text, encoding="utf-8"):
     Path("rows.csv").write_bytes(text.encode(encoding))
 
 
-def as_csv(frame=None, **options):
-    """The text of a CSV file of a data frame, by default that of the hospital."""
-    return (hospital_table() if frame is None else frame).to_csv(index=False, **options)
+def csv(frame=None, **options):
+    return (table() if frame is None else frame).to_csv(index=False, **options)

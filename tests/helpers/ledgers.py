@@ -18,11 +18,11 @@ from skgems.messages import sealed
 RNG = np.random.RandomState(0)
 X = RNG.standard_normal((60, 3))
 Y = np.where(X[:, 0] > 0, "ill", "well")
-CLASSIFIER = LogisticRegression().fit(X, Y)
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+CLF = LogisticRegression().fit(X, Y)
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 
 
-def agree_on_exchange(tasks=None, **settings):
+def agreed(tasks=None, **settings):
     """The agreement of a new exchange, and its first request."""
     agg = GEMSLogisticAggregator(n_rounds=3, random_state=0).set_params(**settings)
     agreement = Agreement.of(agg)
@@ -31,9 +31,9 @@ def agree_on_exchange(tasks=None, **settings):
     return agreement, sealed(first_request(agg, agg._first_requests()), agreement)
 
 
-def request_to_judge(agreement, size=1.0, **fields):
+def judging(agreement, size=1.0, **fields):
     """A request to judge a model; with another size it is another request."""
-    W = size * np.vstack([CLASSIFIER.coef_.T, CLASSIFIER.intercept_])
+    W = size * np.vstack([CLF.coef_.T, CLF.intercept_])
     content = {
         "W": np.hstack([-W / 2, W / 2]),
         "labels": ["ill", "well"],
@@ -43,17 +43,17 @@ def request_to_judge(agreement, size=1.0, **fields):
     return sealed(Message.of("evaluate", **content | fields), agreement)
 
 
-def sealed_request(agreement, task):
+def asked(agreement, task):
     """A request without content."""
     return sealed(Message.of(task), agreement)
 
 
-def reply_of_lyon(request, state, *, clf=CLASSIFIER, rows=X, y=Y, **options):
+def answer(request, state, *, clf=CLF, rows=X, y=Y, **options):
     """The reply of a node whose ledger is in ``state``, a dict or a folder."""
     return reply_to(request, clf, rows, y, name="lyon", state=state, **options)
 
 
-def logged_entries(state):
+def log_of(state):
     """Entries of the node's log."""
     if isinstance(state, dict):
         log = state["log.jsonl"]
@@ -62,9 +62,9 @@ def logged_entries(state):
     return [json.loads(line) for line in log.splitlines()]
 
 
-def logged_events(state):
+def events(state):
     """What happened, as the node's log calls it, entry by entry."""
-    return [entry["event"] for entry in logged_entries(state)]
+    return [entry["event"] for entry in log_of(state)]
 
 
 class KilledError(BaseException):
@@ -73,5 +73,4 @@ class KilledError(BaseException):
 
 # Six rows of each class: a node says nothing of them where sums are of ten at least.
 FEW = np.r_[np.flatnonzero(Y == "ill")[:6], np.flatnonzero(Y == "well")[:6]]
-X_FEW = X[FEW]
-Y_FEW = Y[FEW]
+FEW_ROWS = {"rows": X[FEW], "y": Y[FEW]}

@@ -29,7 +29,7 @@ def rows():
 
 
 @once
-def named_classifiers(model=None):
+def classifiers(model=None):
     """Each node's name, and a clone of the model that is fitted to its rows."""
     X, y, nodes = rows()
     model = LogisticRegression() if model is None else model

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.documents import SITES, make_documents
+from helpers.documents import SITES, documents
 from sklearn.base import clone
 from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 from sklearn.feature_extraction.text import (
@@ -58,7 +58,7 @@ def fitted_to_numbers(corpus):
 
 @pytest.mark.parametrize("form", ["list", "array", "Series"])
 def test_fitted_pipelines_behind_an_equal_vectorizer_are_merged(form):
-    corpus = make_documents()
+    corpus = documents()
     X = {"list": corpus.X.tolist(), "array": corpus.X}.get(form)
     if form == "Series":
         X = pytest.importorskip("pandas").Series(corpus.X)
@@ -78,7 +78,7 @@ def test_fitted_pipelines_behind_an_equal_vectorizer_are_merged(form):
 
 
 def test_a_pipeline_behind_another_vectorizer_is_an_error_that_says_what_to_do():
-    corpus = make_documents()
+    corpus = documents()
     other = HashingVectorizer(n_features=128, norm="l1")
     with pytest.raises(ValueError, match="Node 'lyon'.*HashingVectorizer.*front="):
         linear(corpus.pipelines(hashing), other).fit(
@@ -88,7 +88,7 @@ def test_a_pipeline_behind_another_vectorizer_is_an_error_that_says_what_to_do()
 
 @pytest.mark.parametrize("frozen", ["pipeline", "vectorizer"])
 def test_frozen_pipelines_are_merged_too(frozen):
-    corpus = make_documents()
+    corpus = documents()
     members = corpus.pipelines(hashing)
     if frozen == "pipeline":
         members = [(site, FrozenEstimator(member)) for site, member in members]
@@ -103,14 +103,14 @@ def test_frozen_pipelines_are_merged_too(frozen):
 
 @pytest.mark.parametrize("members", ["none", "unfitted"])
 def test_nodes_without_fitted_classifiers(members):
-    corpus = make_documents()
+    corpus = documents()
     estimators = None if members == "none" else LogisticRegression()
     aggregate = linear(estimators).fit(corpus.X, corpus.y, nodes=corpus.sites)
     assert aggregate.score(corpus.X.tolist(), corpus.y) > 0.9
 
 
 def test_nodes_that_are_apart_need_no_more_messages():
-    corpus = make_documents()
+    corpus = documents()
     pipelines = dict(corpus.pipelines(hashing))
     expected = linear(list(pipelines.items())).fit(
         corpus.X, corpus.y, nodes=corpus.sites
@@ -134,7 +134,7 @@ def test_nodes_that_are_apart_need_no_more_messages():
 
 
 def test_files_of_pairs_of_words(tmp_path):
-    corpus = make_documents()
+    corpus = documents()
     pairs = HashingVectorizer(n_features=64, ngram_range=(1, 2))
     paths = [tmp_path / site for site in SITES]
     for site, path in zip(SITES, paths, strict=True):
@@ -146,7 +146,7 @@ def test_files_of_pairs_of_words(tmp_path):
 
 
 def test_an_exchange_of_documents(tmp_path):
-    corpus = make_documents()
+    corpus = documents()
     pipelines = dict(corpus.pipelines(hashing))
     ranged = HashingVectorizer(n_features=64, ngram_range=(1, 2), norm=None)
     Exchange(tmp_path, linear(front=ranged), nodes=SITES).step()
@@ -161,7 +161,7 @@ def test_an_exchange_of_documents(tmp_path):
 
 
 def test_dicts_go_through_a_hasher():
-    corpus = make_documents()
+    corpus = documents()
     rows = [dict.fromkeys(text.split(), 1) for text in corpus.X]
     hasher = FeatureHasher(n_features=128)
     members = [(site, None) for site in SITES]
@@ -173,7 +173,7 @@ def test_dicts_go_through_a_hasher():
 
 
 def test_naive_bayes_of_all_documents():
-    corpus = make_documents()
+    corpus = documents()
     counts = HashingVectorizer(n_features=128, alternate_sign=False, norm=None)
     aggregate = PooledAggregator(pooled=MultinomialNB(), front=counts)
     aggregate.fit(corpus.X, corpus.y, nodes=corpus.sites)
@@ -184,7 +184,7 @@ def test_naive_bayes_of_all_documents():
 
 
 def test_averages_and_votes_of_documents():
-    corpus = make_documents()
+    corpus = documents()
     members = corpus.pipelines(hashing)
     heads = [(site, member[-1]) for site, member in members]
     numbers = hashing().transform(corpus.X)
@@ -198,7 +198,7 @@ def test_averages_and_votes_of_documents():
 
 
 def test_combine_makes_a_linear_model_behind_the_front():
-    corpus = make_documents()
+    corpus = documents()
     members = corpus.pipelines()
     settings = {"nodes": corpus.sites, "front": hashing(), "random_state": 0}
     of_rows = combine(X=corpus.X.tolist(), y=corpus.y, **settings)
@@ -212,7 +212,7 @@ def test_combine_makes_a_linear_model_behind_the_front():
 
 
 def test_combine_of_documents_that_are_apart():
-    corpus = make_documents()
+    corpus = documents()
 
     def ask(requests):
         return {
@@ -240,7 +240,7 @@ def test_combine_of_documents_that_are_apart():
 
 
 def test_combine_lets_pipelines_vote():
-    corpus = make_documents()
+    corpus = documents()
     members = corpus.pipelines()
     settings = {"nodes": corpus.sites, "random_state": 0}
     for X in (corpus.X.tolist(), corpus.X):
@@ -260,7 +260,7 @@ def test_combine_lets_pipelines_vote():
 
 @pytest.mark.parametrize("kind", [TfidfVectorizer, CountVectorizer, DictVectorizer])
 def test_a_vectorizer_that_learns_is_no_front(kind):
-    corpus = make_documents()
+    corpus = documents()
     message = f"{kind.__name__} learns from rows.*EnsembleAggregator"
     with pytest.raises(NotPooledError, match=message):
         linear(front=kind()).fit(corpus.X, corpus.y, nodes=corpus.sites)
@@ -281,7 +281,7 @@ def test_a_vectorizer_that_learns_is_no_front(kind):
     ],
 )
 def test_parameters_that_cannot_be_sent(params):
-    corpus = make_documents()
+    corpus = documents()
     (name,) = params
     with pytest.raises(NotPooledError, match=rf"\({name}=.*cannot be sent") as raised:
         linear(front=HashingVectorizer(**params)).fit(corpus.X, corpus.y)
@@ -317,7 +317,7 @@ def test_a_front_in_a_message_is_not_trusted(content):
         front_of_content(content)
     request = Message.of("front", front=content)
     with pytest.raises(ValueError, match="front"):
-        reply_to(request, None, *make_documents().of("lyon"), name="lyon")
+        reply_to(request, None, *documents().of("lyon"), name="lyon")
 
 
 def test_a_front_comes_back_from_a_message():
@@ -333,7 +333,7 @@ def test_a_front_comes_back_from_a_message():
 
 
 def test_gaps_among_documents_are_an_error_without_the_text_of_others():
-    corpus = make_documents()
+    corpus = documents()
     X, y = corpus.of("lyon")
     X = [*X[:-1], None]
     with pytest.raises(ValueError, match="Node 'lyon': some documents") as raised:
@@ -348,7 +348,7 @@ def test_gaps_among_documents_are_an_error_without_the_text_of_others():
 
 @pytest.mark.parametrize("X", ["table", "numbers"])
 def test_a_front_of_documents_takes_no_tables(X):
-    corpus = make_documents()
+    corpus = documents()
     aggregate = linear().fit(corpus.X, corpus.y, nodes=corpus.sites)
     rows = np.zeros((3, 2)) if X == "numbers" else np.array([["a", "b"]], dtype=object)
     with pytest.raises(ValueError, match="takes documents, one a row.*column of doc"):
@@ -365,7 +365,7 @@ def test_a_front_of_documents_takes_no_tables(X):
     ],
 )
 def test_pipelines_that_cannot_be_read_are_told_of_front_and_votes(kind):
-    corpus = make_documents()
+    corpus = documents()
     for vectorizer in (hashing, TfidfVectorizer):
         members = corpus.pipelines(vectorizer)
         with pytest.raises(ValueError, match="front=.*EnsembleAggregator") as raised:
@@ -377,7 +377,7 @@ def test_pipelines_that_cannot_be_read_are_told_of_front_and_votes(kind):
 
 
 def test_a_node_that_summarizes_documents_is_told_so():
-    corpus = make_documents()
+    corpus = documents()
     member = dict(corpus.pipelines(hashing))["lyon"]
     aggregate = GEMSLogisticAggregator(random_state=0)
     with pytest.raises(ValueError, match="Node 'lyon': X holds documents.*front=") as e:
@@ -389,7 +389,7 @@ def test_a_node_that_summarizes_documents_is_told_so():
 
 
 def test_other_fronts_take_no_documents():
-    corpus = make_documents()
+    corpus = documents()
     for front in (StandardScaler(), make_pipeline(StandardScaler())):
         with pytest.raises(ValueError, match="takes columns.*HashingVectorizer") as e:
             linear(front=front).fit(corpus.X, corpus.y, nodes=corpus.sites)
