@@ -302,7 +302,6 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     },
     "messages": {
         "agreement": (reply_to,),
-        "fit_intercept": (LogisticRegression, RidgeClassifier, SGDClassifier),
         "min_rows": (Agreement, Exchange, reply_to),
     },
     "moments": {"geometry": (LINEAR, NETWORKS), "min_cluster_size": (LINEAR,)},
@@ -340,6 +339,10 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "svd_solver": (PCA,),
         "without": (ColumnsOf,),
     },
+    "tasks": {
+        "fit_intercept": (LogisticRegression, RidgeClassifier, SGDClassifier),
+        "min_rows": (reply_to,),
+    },
 }
 # Parameters of packages of extras: module and name of a class or function.
 OF_EXTRAS = {
@@ -356,7 +359,7 @@ NO_PARAMETERS = {
         "channels",
         "min_nodes",
     ): "the repr of FlowerNodes, which the package flwr defines",
-    ("messages", "model"): "a field of a request",
+    ("tasks", "model"): "a field of a request",
     ("spaces", "name"): "of a class statement: class Mine(Geometry, name='...')",
 }
 # Values that are no literals.

@@ -75,6 +75,7 @@ FLOORS = [
     {"tuning"},
     {"local"},
     {"federation"},
+    {"tasks"},
     {"pooled"},
     {"gems", "choice"},
     {"pfnm", "averaging", "ensembles", "plotting"},
@@ -176,7 +177,8 @@ def test_rooms_know_few_others():
         for other, _ in imported_rooms(path)
     }
     # A number that may fall: with each arrow more a room is harder to change alone.
-    assert len(arrows) <= 128
+    # Nine of them are those of the room `tasks`, which one file a task takes.
+    assert len(arrows) <= 137
 
 
 def imported_modules(path):

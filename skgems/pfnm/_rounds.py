@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..federation import Federation, TooFewNodesError, ask_to_retrain
+from ..federation import Federation, TooFewNodesError, request_to_retrain
 from ..local import local_model
 from ..matching import NetworkMatch, merged_layers
 from ..messages import Message
@@ -148,7 +148,7 @@ def check_rounds(federation: Federation) -> None:
     for node in federation.nodes:
         if not node.network.is_constant and node.record is None:
             # Not its pipeline, whose steps are folded into the first layer.
-            local_model(node.local.own, name=node.name).check_trainable()
+            local_model(node.model.classifier, name=node.name).check_trainable()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -221,7 +221,7 @@ class MatchingRounds:
     def _requests(self, starts: Mapping[str, Network]) -> dict[str, Message]:
         seed = self.rng.randint(SEEDS_BELOW)
         return {
-            name: ask_to_retrain(
+            name: request_to_retrain(
                 start,
                 epochs=self.n_epochs,
                 seed=seed,

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 # Lines and marks that can be told apart in grey.
 LINES = ("-", "--", ":", "-.")
 MARKS = "osD^vPX*<>"
-# Models along each axis of a picture of spaces: contours are smooth, and it takes less
-# than a second to judge 61 x 61 models on some thousand rows.
+# Models along each axis of a picture of spaces, each of which all rows are judged by.
 _GRID = 61
 # Axes reach so many times as far as the centres of spaces.
 _MARGIN = 1.4

@@ -32,7 +32,7 @@ def means_of_sums(parts: Sequence[ClassSums], total: ClassSums) -> NodeMeans:
     of such: their variance is their mean. Where they are no counts, nodes differ by
     more or less than that, and the variance is what half of the nodes stay below.
     """
-    widened_sums = [total.places_of(part) for part in parts]
+    widened_sums = [total.widened(part) for part in parts]
     counts = np.concatenate([part.counts for part in parts])
     # A class without rows has sums of 0, and so a mean of 0.
     divisors = np.maximum(counts, np.finfo(float).tiny)[:, None]

@@ -93,7 +93,7 @@ def weighted_sums(
     _, _, means, from_means = moments.merged_means(moments.columns)
     scatter = np.tensordot(scatter_weights, moments.scatter, 1)
     # Where a class came in several parts, what lies between these is within the class.
-    scatter += products(from_means, part_counts, moments.is_diagonal)
+    scatter += products(from_means, part_counts, is_diagonal=moments.is_diagonal)
     largest_means = np.abs(moments.origin + means).max(axis=0)
     precision = SumPrecision(
         n_rows=counts.sum(),
@@ -130,7 +130,7 @@ def solve_ridge_classifier(
     center = weighted_mean(sums.means, weighted_counts)
     mean_targets = weighted_counts @ targets / n_rows
     centered = deviations(sums.means, center)
-    scatter = sums.scatter + products(centered, weighted_counts, diagonal=False)
+    scatter = sums.scatter + products(centered, weighted_counts, is_diagonal=False)
     cross = centered.T @ (weighted_counts[:, None] * (targets - mean_targets))
     precision = sums.precision
     if fit_intercept:

@@ -334,7 +334,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
             network=Network.of_rows(
                 federation.classes, no_rows, features.feature_names_in
             ),
-            asked=self._kind.request(self._classifier()),
+            request=self._kind.request(self._classifier()),
             reply=_content_of(pooled_sums, classes=federation.classes),
             name=name,
         )

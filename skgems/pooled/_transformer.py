@@ -162,7 +162,7 @@ default=None
             X = self._rows(X)
             mask = None if held_out is None else as_mask(held_out, X)
             fitted, history = fit_front(
-                front, X, nodes=nodes, mask=mask, n_jobs=self.n_jobs
+                front, X, nodes=nodes, held_out=mask, n_jobs=self.n_jobs
             )
         elif is_channel(self.summaries):
             fitted, history = self._fit_over_channel(front)
@@ -279,7 +279,7 @@ default=None
         self._validate_params()
         request = Message.of("front", front=self._agreed_front.as_content())
         mask = None if held_out is None else as_mask(held_out, X)
-        member = column_member(name, X, mask=mask, min_rows=min_rows)
+        member = column_member(name, X, held_out=mask, min_rows=min_rows)
         reply = answer(request, member)
         warn_of_exposed_columns(name, reply, self._agreed_front)
         return reply.with_envelope(node=name, to=request.digest)

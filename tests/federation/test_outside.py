@@ -422,7 +422,9 @@ def test_scores_are_asked_for_where_they_are_wanted(case):
         np.testing.assert_array_equal(
             over_channel.node_scores_[name], in_process.node_scores_[name], err_msg=name
         )
-    with pytest.raises(ValueError, match="asked of nodes behind a channel"):
+    with pytest.raises(
+        ValueError, match="asked for scores only after a fit over a channel"
+    ):
         in_process.ask_scores()
 
 

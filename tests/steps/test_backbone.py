@@ -382,7 +382,7 @@ def test_own_layers_side_by_side(base):
     front = Front.of(union)
     for k, member in enumerate(nets):
         # What a net knows stands in its own columns.
-        head = front.left_of(member, "one")
+        head = front.rest_of(member, name="one")
         used = np.abs(state(head)["0.weight"]).sum(axis=0) > 0
         assert np.flatnonzero(used).tolist() == list(range(16 * k, 16 * k + 16))
         np.testing.assert_allclose(
