@@ -85,10 +85,8 @@ def test_fewer_moments_cost_a_little(kind):
     X, y, X_test, y_test, nodes = dealt_data("digits", "disjoint")
     agg = fitted_aggregate(X, y, nodes, moments=kind)
     assert agg.likelihood_.loss.moments.is_diagonal == (kind == "diagonal")
-    score, pooled_score = (
-        agg.score(X_test, y_test),
-        pooled("digits").score(X_test, y_test),
-    )
+    score = agg.score(X_test, y_test)
+    pooled_score = pooled("digits").score(X_test, y_test)
     assert score > pooled_score - {"shared": 0.02, "diagonal": 0.08}[kind]
     assert (
         agg.history_[0]["bytes_received"]
@@ -189,7 +187,8 @@ def test_a_given_epsilon_is_kept_and_matters(epsilon, geometry):
 @pytest.mark.parametrize("name", ["iris", "digits"])
 def test_spaces_that_bind_nothing_are_not_built(name, monkeypatch):
     X, y, _, _, nodes = dealt_data(name, "dirichlet")
-    tasks, answer = [], channel_module.answer
+    tasks = []
+    answer = channel_module.answer
 
     def counting(request, member):
         tasks.append(request.task)
@@ -261,7 +260,8 @@ def test_nothing_that_is_exact_is_left_when_epsilon_is_given():
 
 def test_a_search_over_epsilon_asks_for_moments_once_a_fold(monkeypatch):
     X, y, _, _, nodes = dealt_data("iris", "dirichlet")
-    answer, tasks = channel_module.answer, []
+    answer = channel_module.answer
+    tasks = []
 
     def counting(request, member):
         tasks.append(request.task)
@@ -372,26 +372,30 @@ def test_it_is_the_same_over_bytes(monkeypatch):
             warnings.simplefilter("ignore", EmptyIntersectionWarning)
             return agg.fit(X, y, nodes=nodes)
 
-    direct, answer, ways = fitted(), channel_module.answer, []
+    in_memory = fitted()
+    answer = channel_module.answer
+    tasks = []
 
     def by_bytes(request, member):
-        ways.append(request.task)
+        tasks.append(request.task)
         request = Message.from_bytes(request.to_bytes())
         return Message.from_bytes(answer(request, member).to_bytes())
 
     monkeypatch.setattr(channel_module, "answer", by_bytes)
-    other = fitted()
-    assert ways.count("moments") == len(clfs)
-    np.testing.assert_array_equal(weights_of(other), weights_of(direct))
-    assert other.pooled_form_ == direct.pooled_form_
+    over_bytes = fitted()
+    assert tasks.count("moments") == len(clfs)
+    np.testing.assert_array_equal(weights_of(over_bytes), weights_of(in_memory))
+    assert over_bytes.pooled_form_ == in_memory.pooled_form_
 
 
 def test_it_is_the_same_in_two_processes():
     X, y, _, _, nodes = dealt_data("iris", "dirichlet")
-    one = fitted_aggregate(X, y, nodes)
+    in_one_process = fitted_aggregate(X, y, nodes)
     clear_cache()
-    two = fitted_aggregate(X, y, nodes, n_jobs=2)
-    np.testing.assert_array_equal(weights_of(two), weights_of(one))
+    in_two_processes = fitted_aggregate(X, y, nodes, n_jobs=2)
+    np.testing.assert_array_equal(
+        weights_of(in_two_processes), weights_of(in_one_process)
+    )
 
 
 @pytest.mark.parametrize("kind", [None, RidgeClassifier()], ids=["logistic", "ridge"])

@@ -94,7 +94,8 @@ def assert_pooled(agg, pooled_model, X, rtol=1e-8):
 def test_any_rows_dealt_to_any_nodes_make_the_pooled_model(
     seed, kind, n_classes, n_features, mean, dealing, n_components
 ):
-    rng, n_rows = np.random.default_rng(seed), len(dealing)
+    rng = np.random.default_rng(seed)
+    n_rows = len(dealing)
     y = np.append(np.arange(n_classes), rng.integers(n_classes, size=n_rows))[:n_rows]
     X = rng.normal(size=(n_rows, n_features)) @ rng.normal(size=[n_features] * 2)
     X += mean + 2.0 * rng.normal(size=(n_classes, n_features))[y]
@@ -143,9 +144,11 @@ def test_the_pooled_model_of_200_nodes(kind):
     """Of a few rows each, many of one class; far from 0 and of unequal units."""
     X, y, X_test, _ = split("wine")
     rng = np.random.RandomState(0)
-    X, y = np.vstack([X] * 6) + 0.3 * rng.normal(size=(6 * len(X), 13)), np.tile(y, 6)
+    X = np.vstack([X] * 6) + 0.3 * rng.normal(size=(6 * len(X), 13))
+    y = np.tile(y, 6)
     scale = np.logspace(-2, 3, 13)
-    X, X_test = (X + 10.0) * scale, (X_test + 10.0) * scale
+    X = (X + 10.0) * scale
+    X_test = (X_test + 10.0) * scale
     nodes = np.append(np.arange(200), rng.randint(200, size=len(y) - 200))
     agg = fitted_aggregate(X, y, nodes, EXACT[kind])
     assert sum(isinstance(clf, DummyClassifier) for clf in agg.estimators_) > 10
@@ -267,7 +270,8 @@ def test_a_few_right_rows_never_cost_much(name, kind):
     X, y, X_test, y_test, nodes = dealt_data(name, "disjoint")
     agg = fitted_aggregate(X, y, nodes, kind)
     before = agg.score(X_test, y_test)
-    rng, worst = np.random.RandomState(0), 1.0
+    rng = np.random.RandomState(0)
+    worst = 1.0
     state = dict(vars(agg))
     for n in np.repeat([2, 4, 8, 20], 2):
         rows = rng.choice(len(y), n, replace=False)
@@ -282,7 +286,8 @@ def test_a_few_right_rows_never_cost_much(name, kind):
 def test_a_few_right_rows_never_cost_much_on_digits(dealing):
     X, y, X_test, y_test, _ = dealt_data("digits", dealing)
     agg = default_aggregate("digits", dealing)
-    before, state = agg.score(X_test, y_test), dict(vars(agg))
+    before = agg.score(X_test, y_test)
+    state = dict(vars(agg))
     rng = np.random.RandomState(1)
     try:
         for n in (2, 4, 10, 20):
@@ -294,23 +299,27 @@ def test_a_few_right_rows_never_cost_much_on_digits(dealing):
 
 
 @pytest.mark.parametrize("n", [50, 100])
-def test_rows_that_are_many_are_never_worse_than_either(n):
-    """Than no rows, or no nodes: half a point in the mean of draws."""
+def test_with_many_public_rows_tuning_is_no_worse_than_without_them_or_without_nodes(n):
+    """By half a point at most, in the mean of four draws of rows."""
     X, y, X_test, y_test = split("cancer")
     nodes = partition("disjoint", y)
     public = np.random.RandomState(0).random(len(y)) < 0.4
     of_nodes = np.flatnonzero(~public)
     agg = fitted_aggregate(X[of_nodes], y[of_nodes], nodes[of_nodes])
-    before, state = agg.score(X_test, y_test), dict(vars(agg))
-    tuned, alone = [], []
+    before = agg.score(X_test, y_test)
+    state = dict(vars(agg))
+    tuned_scores = []
+    scores_of_public_rows = []
     for seed in range(4):
         rows = np.flatnonzero(public)
         rows = np.random.RandomState(seed).choice(rows, n, replace=False)
         vars(agg).update(state)
-        tuned.append(agg.fine_tune(X[rows], y[rows]).score(X_test, y_test))
+        tuned = agg.fine_tune(X[rows], y[rows])
+        tuned_scores.append(tuned.score(X_test, y_test))
         classifier = LogisticRegression(max_iter=2000).fit(X[rows], y[rows])
-        alone.append(classifier.score(X_test, y_test))
-    assert np.mean(tuned) > max(before, np.mean(alone)) - 0.005
+        scores_of_public_rows.append(classifier.score(X_test, y_test))
+    assert np.mean(tuned_scores) > before - 0.005
+    assert np.mean(tuned_scores) > np.mean(scores_of_public_rows) - 0.005
 
 
 def test_rows_matter_where_nodes_are_wrong():
