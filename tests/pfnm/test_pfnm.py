@@ -7,7 +7,16 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
-from helpers.digit_networks import TEST, TRAIN, X, Y, deal, fitted, network, permuted
+from helpers.digit_networks import (
+    TEST,
+    TRAIN,
+    X,
+    Y,
+    deal_to_nodes,
+    fitted_networks,
+    make_network,
+    with_units_permuted,
+)
 from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
@@ -23,17 +32,17 @@ from skgems.datasets import partition_homogeneous
 
 @pytest.fixture(scope="module")
 def nodes():
-    return deal()
+    return deal_to_nodes()
 
 
 @pytest.fixture(scope="module")
 def locals_(nodes):
-    return fitted(nodes)
+    return fitted_networks(nodes)
 
 
 @pytest.fixture(scope="module")
 def deep(nodes):
-    return fitted(nodes, [(16, 12), (14, 10), (12, 12)])
+    return fitted_networks(nodes, [(16, 12), (14, 10), (12, 12)])
 
 
 def sorted_units(aggregate):
@@ -58,7 +67,7 @@ def test_without_rows(locals_):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_networks_of_usual_starts_on_standardised_rows_are_matched():
     rows = StandardScaler().fit(X[TRAIN]).transform(X)
-    nodes = deal(n_nodes=5)
+    nodes = deal_to_nodes(n_nodes=5)
     locals_ = [
         MLPClassifier(30, max_iter=40, random_state=k).fit(
             rows[TRAIN][nodes == k], Y[TRAIN][nodes == k]
@@ -75,8 +84,8 @@ def test_networks_of_usual_starts_on_standardised_rows_are_matched():
 
 
 def test_class_counts_help_where_nodes_differ():
-    nodes = deal("dirichlet")
-    locals_ = fitted(nodes)
+    nodes = deal_to_nodes("dirichlet")
+    locals_ = fitted_networks(nodes)
     counts = [np.bincount(Y[TRAIN][nodes == k], minlength=10) for k in range(3)]
     alone = np.mean([local.score(X[TEST], Y[TEST]) for local in locals_])
     by_counts = PFNMAggregator(locals_, random_state=0).fit(n_class_samples=counts)
@@ -95,13 +104,13 @@ def test_class_counts_help_where_nodes_differ():
 def test_order_of_units_and_nodes_does_not_matter(locals_, deep, order):
     settings = {"random_state": 0, "layer_order": order}
     straight = PFNMAggregator(locals_, **settings).fit()
-    others = [permuted(local, seed) for seed, local in enumerate(locals_)]
+    others = [with_units_permuted(local, seed) for seed, local in enumerate(locals_)]
     shuffled = PFNMAggregator([others[k] for k in (2, 0, 1)], **settings).fit()
     np.testing.assert_allclose(
         sorted_units(straight), sorted_units(shuffled), atol=1e-8
     )
     straight = PFNMAggregator(deep, **settings).fit()
-    others = [permuted(local, seed) for seed, local in enumerate(deep)]
+    others = [with_units_permuted(local, seed) for seed, local in enumerate(deep)]
     shuffled = PFNMAggregator([others[k] for k in (2, 0, 1)], **settings).fit()
     assert straight.n_units_ == shuffled.n_units_
     np.testing.assert_allclose(
@@ -114,7 +123,7 @@ def test_copies_and_a_single_network_come_back(locals_, deep, order):
     for local in (locals_[0], deep[0]):
         sizes = tuple(len(b) for b in local.intercepts_[:-1])
         for n in (1, 4):
-            copies = [permuted(local, seed) for seed in range(n)]
+            copies = [with_units_permuted(local, seed) for seed in range(n)]
             aggregate = PFNMAggregator(copies, layer_order=order, random_state=0).fit()
             assert aggregate.n_units_ == sizes
             np.testing.assert_allclose(
@@ -142,7 +151,7 @@ def test_layers_and_widths(deep):
 
 
 def test_nodes_of_one_unit_or_none_and_zero_weights(nodes, locals_):
-    one = network(1).fit(X[TRAIN][nodes == 0], Y[TRAIN][nodes == 0])
+    one = make_network(1).fit(X[TRAIN][nodes == 0], Y[TRAIN][nodes == 0])
     constant = DummyClassifier().fit(X[:5], np.full(5, Y[0]))
     zero = clone(locals_[1]).fit(X[TRAIN], Y[TRAIN])
     zero.coefs_ = [np.zeros_like(coef) for coef in zero.coefs_]
@@ -158,7 +167,7 @@ def test_errors_name_the_node(locals_, deep):
     broken = clone(locals_[0]).fit(X[TRAIN], Y[TRAIN])
     broken.coefs_[0][0, 0] = np.nan
     linear = LogisticRegression().fit(X[TRAIN], Y[TRAIN])
-    tanh = network(activation="tanh").fit(X[TRAIN], Y[TRAIN])
+    tanh = make_network(activation="tanh").fit(X[TRAIN], Y[TRAIN])
     cases = [
         ([("a", locals_[0]), ("b", broken)], ValueError, "Node 'b'"),
         ([("a", locals_[0]), ("b", linear)], TypeError, "'b' is a linear model"),
@@ -182,7 +191,7 @@ def test_errors_name_the_node(locals_, deep):
         with pytest.raises(ValueError, match="n_class_samples must hold"):
             PFNMAggregator(locals_).fit(n_class_samples=counts)
     with pytest.raises(ValueError, match="not fitted"):
-        PFNMAggregator([network()]).fit()
+        PFNMAggregator([make_network()]).fit()
 
 
 def test_seeded_and_float32(locals_):
@@ -204,7 +213,7 @@ def test_search_over_sigma_and_mass(locals_):
 
 def test_in_a_pipeline_and_over_jobs(nodes):
     def fit(**parameters):
-        aggregate = PFNMAggregator(network(), random_state=0, **parameters)
+        aggregate = PFNMAggregator(make_network(), random_state=0, **parameters)
         pipeline = make_pipeline(StandardScaler(), aggregate)
         return pipeline.fit(X[TRAIN], Y[TRAIN], pfnmaggregator__nodes=nodes)
 

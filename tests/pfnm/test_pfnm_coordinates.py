@@ -5,19 +5,28 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.digit_networks import MOVES, TEST, TRAIN, X, Y, deal, fitted, scaled_nodes
+from helpers.digit_networks import (
+    TEST,
+    TRAIN,
+    TRANSFORMS,
+    X,
+    Y,
+    deal_to_nodes,
+    fitted_networks,
+    scaled_nodes,
+)
 
 from skgems import PFNMAggregator
 
 
 @pytest.fixture(scope="module")
 def nodes():
-    return deal()
+    return deal_to_nodes()
 
 
 @pytest.fixture(scope="module")
 def locals_(nodes):
-    return fitted(nodes)
+    return fitted_networks(nodes)
 
 
 def pfnm(rows, nodes, hidden, way):
@@ -47,7 +56,7 @@ def test_features_may_be_shifted_and_scaled_where_nodes_scale_them(nodes, hidden
     proba = plain.predict_proba(X[TEST])
     assert plain.score(X[TEST], Y[TEST]) > 0.8
     for kind in ("by a hundred", "times, by a hundred"):
-        move = MOVES[kind]
+        move = TRANSFORMS[kind]
         on_other_units = pfnm(move(X), nodes, hidden, way)
         X_test = move(X[TEST])
         assert on_other_units.n_units_ == plain.n_units_

@@ -8,7 +8,15 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers.digit_networks import TEST, TRAIN, X, Y, deal, fitted, network
+from helpers.digit_networks import (
+    TEST,
+    TRAIN,
+    X,
+    Y,
+    deal_to_nodes,
+    fitted_networks,
+    make_network,
+)
 
 from skgems import PFNMAggregator
 from skgems.datasets import partition_homogeneous
@@ -17,17 +25,17 @@ from skgems.networks import Layers, to_mlp_classifier
 
 @pytest.fixture(scope="module")
 def nodes():
-    return deal()
+    return deal_to_nodes()
 
 
 @pytest.fixture(scope="module")
 def locals_(nodes):
-    return fitted(nodes)
+    return fitted_networks(nodes)
 
 
 @pytest.fixture(scope="module")
 def deep(nodes):
-    return fitted(nodes, [(16, 12), (14, 10), (12, 12)])
+    return fitted_networks(nodes, [(16, 12), (14, 10), (12, 12)])
 
 
 def trained_from(aggregate, name, hidden, rows, y):
@@ -43,7 +51,7 @@ def trained_from(aggregate, name, hidden, rows, y):
 @pytest.mark.parametrize("order", ["bottom_up", "top_down"])
 @pytest.mark.parametrize("hidden", [(16,), (14, 12)])
 def test_a_stream_of_three_steps(hidden, order):
-    nodes = deal("dirichlet", 2)
+    nodes = deal_to_nodes("dirichlet", 2)
     step = partition_homogeneous(Y[TRAIN], 3, random_state=0)
 
     def rows_of(k, s):
@@ -53,7 +61,7 @@ def test_a_stream_of_three_steps(hidden, order):
     first = []
     for k in range(2):
         rows, y = rows_of(k, 0)
-        first.append((f"n{k}", network(hidden, k).fit(rows, y)))
+        first.append((f"n{k}", make_network(hidden, k).fit(rows, y)))
     aggregate = PFNMAggregator(first, layer_order=order, random_state=0).fit()
     scores = [aggregate.score(X[TEST], Y[TEST])]
     for s in (1, 2):
@@ -89,7 +97,7 @@ def test_the_same_networks_again_change_nothing_but_the_certainty(locals_):
 
 def test_a_stream_may_bring_nodes_and_classes(locals_):
     is_of_six_classes = Y[TRAIN] < 6
-    first = network().fit(X[TRAIN][is_of_six_classes], Y[TRAIN][is_of_six_classes])
+    first = make_network().fit(X[TRAIN][is_of_six_classes], Y[TRAIN][is_of_six_classes])
     aggregate = PFNMAggregator([("a", first)]).fit()
     assert len(aggregate.classes_) == 6
     aggregate.update([("b", locals_[1])])
@@ -190,7 +198,7 @@ def pickled_attributes(aggregate):
 def test_an_update_of_a_copy_leaves_the_original(locals_, deep, order):
     rows = X[TRAIN][Y[TRAIN] < 6]
     y = Y[TRAIN][Y[TRAIN] < 6]
-    old = network((6, 5)).fit(rows, y)
+    old = make_network((6, 5)).fit(rows, y)
     aggregate = PFNMAggregator([("a", old), ("b", old)], layer_order=order)
     aggregate.fit(rows, y)
     before = pickled_attributes(aggregate)
@@ -237,7 +245,7 @@ def test_columns_must_be_the_same_at_all_nodes_and_steps(locals_):
     pandas = pytest.importorskip("pandas")
     columns = [f"x{j}" for j in range(64)]
     first, other = (
-        network(4, tol=1.0).fit(pandas.DataFrame(X[:200], columns=names), Y[:200])
+        make_network(4, tol=1.0).fit(pandas.DataFrame(X[:200], columns=names), Y[:200])
         for names in (columns, columns[::-1])
     )
     with pytest.raises(ValueError, match="'b' was fitted on features"):

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from helpers.digit_networks import (
     FACTORS,
-    MOVES,
     TEST,
     TRAIN,
+    TRANSFORMS,
     X,
     Y,
-    deal,
-    fitted,
-    network,
-    permuted,
+    deal_to_nodes,
+    fitted_networks,
+    make_network,
     scaled_nodes,
+    with_units_permuted,
 )
 from joblib import parallel_config
 from scipy.sparse import csr_matrix
@@ -34,21 +34,21 @@ from skgems.pfnm._rounds import with_own_units
 
 @pytest.fixture(scope="module")
 def nodes():
-    return deal()
+    return deal_to_nodes()
 
 
 @pytest.fixture(scope="module")
 def locals_(nodes):
-    return fitted(nodes)
+    return fitted_networks(nodes)
 
 
 @pytest.fixture(scope="module")
 def deep(nodes):
-    return fitted(nodes, [(16, 12), (14, 10), (12, 12)])
+    return fitted_networks(nodes, [(16, 12), (14, 10), (12, 12)])
 
 
 def test_a_stream_goes_on_after_rounds(nodes):
-    locals_ = fitted(nodes, (20, 12, 16), max_iter=15, tol=1.0)
+    locals_ = fitted_networks(nodes, (20, 12, 16), max_iter=15, tol=1.0)
     aggregate = PFNMAggregator(locals_, n_rounds=2, random_state=0)
     aggregate.fit(X[TRAIN], Y[TRAIN], nodes)
     before = aggregate.score(X[TEST], Y[TEST])
@@ -68,7 +68,7 @@ def test_a_stream_goes_on_after_rounds(nodes):
 
 
 def test_rounds_train_on_from_the_merged_network(nodes):
-    locals_ = fitted(nodes, max_iter=15, tol=1.0)
+    locals_ = fitted_networks(nodes, max_iter=15, tol=1.0)
     states = [local.coefs_[0].copy() for local in locals_]
     scores = [
         PFNMAggregator(locals_, n_rounds=n, n_epochs=5, random_state=0)
@@ -80,7 +80,7 @@ def test_rounds_train_on_from_the_merged_network(nodes):
     for local, state in zip(locals_, states, strict=True):
         np.testing.assert_array_equal(local.coefs_[0], state)
     with pytest.raises(TypeError, match="cannot go on training"):
-        lbfgs = [network(solver="lbfgs", max_iter=500)] * 2
+        lbfgs = [make_network(solver="lbfgs", max_iter=500)] * 2
         PFNMAggregator(lbfgs, n_rounds=2).fit(X[TRAIN], Y[TRAIN])
 
 
@@ -101,11 +101,11 @@ def test_rounds_in_which_nothing_is_learned_change_nothing(nodes, locals_, deep,
 
 
 def test_rounds_where_nodes_lack_classes_and_have_other_widths():
-    nodes = deal("dirichlet")
-    locals_ = fitted(nodes, (20, 12, 16), max_iter=15, tol=1.0)
+    nodes = deal_to_nodes("dirichlet")
+    locals_ = fitted_networks(nodes, (20, 12, 16), max_iter=15, tol=1.0)
     # The third knows five classes only, and a node may be constant.
     of_third = (nodes == 2) & (Y[TRAIN] < 5)
-    locals_[2] = network(16, 2).fit(X[TRAIN][of_third], Y[TRAIN][of_third])
+    locals_[2] = make_network(16, 2).fit(X[TRAIN][of_third], Y[TRAIN][of_third])
     is_dealt = (nodes != 2) | of_third
     rows = X[TRAIN][is_dealt]
     y = Y[TRAIN][is_dealt]
@@ -134,11 +134,14 @@ def test_rounds_where_nodes_lack_classes_and_have_other_widths():
 def test_rounds_of_deep_networks_start_where_equal_nodes_are(deep, nodes):
     # Copies are matched unit by unit, so a node gets back its own network.
     for order in ("bottom_up", "top_down"):
-        copies = [permuted(deep[0], seed) for seed in range(3)]
+        copies = [with_units_permuted(deep[0], seed) for seed in range(3)]
         aggregate = PFNMAggregator(copies, layer_order=order, random_state=0).fit()
         network = read_network(copies[1])
         returned = with_own_units(
-            network, match=aggregate._stream.match, node=1, classes=aggregate.classes_
+            network,
+            match=aggregate._stream.match,
+            node=1,
+            classes=aggregate.classes_,
         )
         logits = returned.decision_function(X[TEST])
         expected = network.decision_function(X[TEST])
@@ -171,7 +174,7 @@ def test_rounds_on_sparse_rows_are_those_on_dense_ones(nodes, scaler):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_node_starts_where_the_aggregate_is_on_features_as_they_are(nodes):
-    rows = MOVES["times"](X)
+    rows = TRANSFORMS["times"](X)
     aggregate = PFNMAggregator(scaled_nodes(rows, nodes, (12,)), random_state=0).fit()
     np.testing.assert_allclose(
         aggregate.node_init("n1").predict_proba(rows[TEST]),
@@ -212,8 +215,8 @@ def fail_in_first_round(monkeypatch, name):
 
 
 def test_a_node_that_is_left_out_of_a_round_is_not_in_its_mean(monkeypatch):
-    twin = network(12).fit(X[:300], Y[:300])
-    other = network(16, 1).fit(X[300:600], Y[300:600])
+    twin = make_network(12).fit(X[:300], Y[:300])
+    other = make_network(16, 1).fit(X[300:600], Y[300:600])
     rows = np.r_[:300, :300, 300:600]
     aggregate = PFNMAggregator(
         [("a", twin), ("c", deepcopy(twin)), ("b", other)], n_rounds=2, random_state=0
@@ -277,4 +280,4 @@ def test_who_alone_knows_a_class_is_not_left_out_of_the_mean(units, monkeypatch)
 
 
 def fitted_on(rows, y, nodes):
-    return [network(20, k).fit(rows[nodes == k], y[nodes == k]) for k in range(2)]
+    return [make_network(20, k).fit(rows[nodes == k], y[nodes == k]) for k in range(2)]

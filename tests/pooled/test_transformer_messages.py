@@ -8,7 +8,16 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers.tables import FULL, asked, dense, limits, numbers, owners, parts, table
+from helpers.tables import (
+    FULL_SVD,
+    column_limits,
+    dense,
+    node_of_each_row,
+    numbers,
+    pooled_over_channel,
+    table,
+    table_of_each_node,
+)
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
@@ -36,15 +45,15 @@ from skgems.steps import Front, NotPooledError, RandomFeatures, front_of_text
 def test_rare_categories_are_not_told():
     frame = table()
     frame.loc[frame.index[:4], "word"] = "secret"
-    tables = {name: part[["word"]] for name, part in parts(frame).items()}
+    tables = {name: part[["word"]] for name, part in table_of_each_node(frame).items()}
     with pytest.raises(ValueError, match=r"\['word'\] have 20 values of categories"):
-        asked(tables, OneHotEncoder()).fit()
-    ignoring = asked(tables, OneHotEncoder(handle_unknown="ignore")).fit()
+        pooled_over_channel(tables, OneHotEncoder()).fit()
+    ignoring = pooled_over_channel(tables, OneHotEncoder(handle_unknown="ignore")).fit()
     (labels,) = ignoring.transformer_.categories_
     assert set(labels[:3]) == {"red", "green", "blue"} and len(labels) == 4
     assert dense(ignoring.transform(frame[["word"]]))[:4].sum() == 0
     encoder = OneHotEncoder(min_frequency=100, handle_unknown="infrequent_if_exist")
-    grouping = asked(tables, encoder).fit()
+    grouping = pooled_over_channel(tables, encoder).fit()
     infrequent = grouping.transformer_.infrequent_categories_[0]
     assert set(infrequent[:2]) == {"blue", "green"}
     assert dense(grouping.transform(frame[["word"]]))[:4].tolist() == [[0, 1]] * 4
@@ -53,10 +62,10 @@ def test_rare_categories_are_not_told():
     assert reply.content["parts"]["0"]["0"]["withheld"] == 4.0
     frame["word"] = ["red"] * 291 + [None] * 9
     with pytest.raises(ValueError, match=r"\['word'\] have 9 values of categories"):
-        asked({"lyon": frame[["word"]]}, OneHotEncoder()).fit()
+        pooled_over_channel({"lyon": frame[["word"]]}, OneHotEncoder()).fit()
     lonely = {"lyon": frame[["code"]]}
     with pytest.raises(ValueError, match="all categories of a column are infrequent"):
-        asked(lonely, OneHotEncoder(max_categories=1)).fit()
+        pooled_over_channel(lonely, OneHotEncoder(max_categories=1)).fit()
 
 
 def test_counts_on_a_grid_are_multiples_of_min_rows():
@@ -74,10 +83,10 @@ def test_errors_tell_no_value_of_a_row():
     listed = OneHotEncoder(categories=[["red", "green", "blue", np.nan]])
     encoded = make_pipeline(listed, StandardScaler(with_mean=False))
     with pytest.raises(ValueError, match="'paris'.*cannot take values") as refused:
-        asked(tables, encoded, min_rows=1).fit()
+        pooled_over_channel(tables, encoded, min_rows=1).fit()
     assert "secret" not in str(refused.value)
     with pytest.raises(ValueError, match="'lyon'.*hold texts") as refused:
-        asked(tables, StandardScaler(), min_rows=1).fit()
+        pooled_over_channel(tables, StandardScaler(), min_rows=1).fit()
     assert "red" not in str(refused.value)
     fitted = PooledTransformer(listed).fit(frame)
     request = Message.of("counts", front=fitted.as_front().as_content())
@@ -106,22 +115,26 @@ def test_covariances_of_few_rows_are_warned_of():
     with pytest.warns(RowsExposedWarning, match="'lyon' sends covariances of 12 rows"):
         PooledTransformer(PCA(2)).summarize(X, name="lyon")
     with pytest.warns(RowsExposedWarning, match="'lyon' sends covariances of 12 rows"):
-        asked({"lyon": X}, PCA(2)).fit()
+        pooled_over_channel({"lyon": X}, PCA(2)).fit()
 
 
 def test_values_of_rows_are_told_by_consent_only():
     tables = {"lyon": numbers()}
-    without_consent = asked(tables, MinMaxScaler()).set_params(bounds="tell")
+    without_consent = pooled_over_channel(tables, MinMaxScaler()).set_params(
+        bounds="tell"
+    )
     with pytest.raises(ValueError, match="'lyon'.*extremes of columns"):
         without_consent.fit()
-    with_consent = asked(tables, MinMaxScaler(), radii=True).set_params(bounds="tell")
+    with_consent = pooled_over_channel(tables, MinMaxScaler(), radii=True).set_params(
+        bounds="tell"
+    )
     scaler = with_consent.fit().transformer_
     assert scaler.data_max_.tolist() == numbers().max(axis=0).tolist()
 
 
 def test_another_front_than_agreed_is_refused(tmp_path):
     state = {}
-    asked({"lyon": numbers()}, StandardScaler(), state=state).fit()
+    pooled_over_channel({"lyon": numbers()}, StandardScaler(), state=state).fit()
     front = Front(PCA(2)).as_content()
     exchange = json.loads(state["log.jsonl"].splitlines()[0])["exchange"]
     request = Message.of("front", front=front).with_envelope(exchange=exchange)
@@ -134,8 +147,8 @@ def test_another_front_than_agreed_is_refused(tmp_path):
 
 def test_files_give_what_rows_give(tmp_path):
     X = numbers()
-    nodes = owners(X)
-    front = PooledTransformer(PCA(2, **FULL))
+    nodes = node_of_each_row(X)
+    front = PooledTransformer(PCA(2, **FULL_SVD))
     paths = []
     for k in range(3):
         paths.append(tmp_path / f"{k}.safetensors")
@@ -152,7 +165,7 @@ def test_files_give_what_rows_give(tmp_path):
     with pytest.raises(ValueError, match="two summaries of node '0'"):
         by_files.set_params(summaries=[paths[0], paths[0]]).fit()
     with pytest.raises(ValueError, match="another transformer"):
-        by_files.set_params(summaries=paths, transformer=PCA(3, **FULL)).fit()
+        by_files.set_params(summaries=paths, transformer=PCA(3, **FULL_SVD)).fit()
     with pytest.raises(ValueError, match="no rows and no summaries"):
         PooledTransformer(StandardScaler()).fit()
 
@@ -207,7 +220,9 @@ def test_bounds_are_asked_for(scaler):
         PooledTransformer(scaler, bounds=of_one_column).fit(numbers())
     after_rotation = make_pipeline(PCA(2), scaler)
     with pytest.raises(NotPooledError, match="give bounds"):
-        PooledTransformer(after_rotation, bounds=limits(numbers())).fit(numbers())
+        PooledTransformer(after_rotation, bounds=column_limits(numbers())).fit(
+            numbers()
+        )
 
 
 def test_a_failed_fit_leaves_it_as_it_was():
