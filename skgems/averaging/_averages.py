@@ -299,8 +299,8 @@ def warn_of_apart(nodes: Sequence[Node], classes: np.ndarray) -> None:
         return
     warn_user(
         f"Hidden units of node {chains[0].name!r} are like those of "
-        f"{listed(map(repr, apart))} by chance only,\nas of networks that started from different weights, or trained "
-        "until nothing is left of a common start:\ntheir average is of little use. Set "
-        "align='permutation', or use PFNMAggregator.",
+        f"{listed(map(repr, apart))} by chance only,\nas of networks that started from "
+        "different weights, or trained until nothing is left of a common start:\ntheir "
+        "average is of little use. Set align='permutation', or use PFNMAggregator.",
         StartedApartWarning,
     )
