@@ -254,6 +254,7 @@ def _combine_without_rows(
         )
     pairs = list(zip(*named_members(estimators), strict=True))
     if any(_is_sent(member) for _, member in pairs):
+        # Its fit refuses fitted classifiers beside summaries.
         linear = GEMSLogisticAggregator(
             estimators, front=front, random_state=random_state
         )

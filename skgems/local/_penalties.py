@@ -32,7 +32,8 @@ from ..moments import LARGEST, SMALLEST
 from ..networks import Network, final_step, is_skorch
 
 # Attribute of the constant model of a node with one class: the unfitted classifier in
-# whose place it is, which still says how it would have been trained.
+# whose place it is, which still says how it would have been trained. `fit_local` does
+# not set it for a skorch net, so that such a node has no penalty.
 IN_PLACE_OF = "in_place_of_"
 
 # Losses of SGDClassifier, as messages have them. Squares are halves of squares, as its
