@@ -60,8 +60,8 @@ def test_afl_is_the_pooled_solution(today, wine, n_nodes, gamma):
         today.afl_message(Z, today.one_hot(own, classes), gamma)
         for Z, own in dealt(X, y, n_nodes)
     ]
-    free, C = today.afl(messages, gamma)
-    kept, _ = today.afl(messages, gamma, keep=2.0)
+    free, C = today.merge_by_afl(messages, gamma)
+    kept, _ = today.merge_by_afl(messages, gamma, keep=2.0)
     ridge = Ridge(alpha=2.0, fit_intercept=False, solver="cholesky").fit(X, Y)
     np.testing.assert_allclose(free, np.linalg.lstsq(X, Y)[0], atol=1e-8)
     np.testing.assert_allclose(kept, ridge.coef_.T, atol=1e-8)
@@ -80,7 +80,7 @@ def test_afl_without_an_inverse_is_the_shortest_solution(today, wine):
         today.afl_message(Z, today.one_hot(own, classes), 1.0)
         for Z, own in dealt(X, y, 3)
     ]
-    W, _ = today.afl(messages, 1.0)
+    W, _ = today.merge_by_afl(messages, 1.0)
     np.testing.assert_allclose(W, np.linalg.lstsq(X, Y)[0], atol=1e-8)
 
 
@@ -88,7 +88,7 @@ def test_afl_without_an_inverse_is_the_shortest_solution(today, wine):
 
 
 def sums_of(today, X, y, classes):
-    parts = [today.Sums.of(Z, own, classes) for Z, own in dealt(X, y, 4)]
+    parts = [today.Sums.of_rows(Z, own, classes) for Z, own in dealt(X, y, 4)]
     return today.Sums.total(parts)
 
 
@@ -142,9 +142,9 @@ def test_the_fisher_subspace_holds_all_that_lda_uses(today, wine):
 @pytest.mark.parametrize("kind", ["shared", "class", "diagonal"])
 def test_drawn_rows_have_the_moments_that_were_told(today, wine, kind):
     X, y, classes = wine
-    drawn = today.draw(sums_of(today, X, y, classes), kind, 20_000, 0)
+    drawn = today.draw_rows(sums_of(today, X, y, classes), kind, n_draws=20_000, seed=0)
     for c in classes:
-        Z = drawn.Z[drawn.c == c]
+        Z = drawn.Z[drawn.class_numbers == c]
         own = drawn.covariances[c] if kind == "class" else drawn.within
         np.testing.assert_allclose(Z.mean(axis=0), drawn.means[c], atol=0.05)
         np.testing.assert_allclose(np.cov(Z.T), 0.75**2 * own, atol=0.1)
@@ -154,9 +154,11 @@ def test_heads_of_drawn_rows_know_the_classes(today, wine):
     pytest.importorskip("torch")
     X, y, classes = wine
     sums = sums_of(today, X, y, classes)
-    drawn = today.draw(sums, "class", 300, 0)
-    mix = today.fisher_mix(drawn, classes, 0, epochs=20)
-    hyper = today.proto_hyper(drawn, sums.priors, classes, "class", 0, epochs=20)
+    drawn = today.draw_rows(sums, "class", n_draws=300, seed=0)
+    mix = today.fisher_mix(drawn, classes, seed=0, epochs=20)
+    hyper = today.proto_hyper(
+        drawn, classes, priors=sums.priors, kind="class", seed=0, epochs=20
+    )
     for head in (mix, hyper):
         assert np.mean(head.predict(X) == y) > 0.9
         np.testing.assert_allclose(head.predict_proba(X).sum(axis=1), 1)
@@ -186,7 +188,7 @@ def test_sums_of_buckets_are_what_the_law_of_afl_gives(today, wine):
         today.afl_message(front.transform(own), today.one_hot(c, classes), 1.0)
         for own, c in dealt(X, y, 3)
     ]
-    W, _ = today.afl(messages, 1.0, keep=1.0)
+    W, _ = today.merge_by_afl(messages, 1.0, keep=1.0)
     sums = today.ridge_of_sums(Z.T @ Z, Z.T @ Y, 1.0)
     np.testing.assert_allclose(Z @ W, Z @ sums, atol=1e-8)
 
@@ -236,7 +238,7 @@ def slopes_by_differences(today, weights, x, c, step=1e-6):
             values = []
             for sign in (1, -1):
                 V[place] += sign * step
-                logits = today.outputs(weights, x)[-1]
+                logits = today.layer_inputs_and_logits(weights, x)[-1]
                 values.append(-np.log(softmax(logits, axis=1)[0, c]))
                 V[place] -= sign * step
             own[place] = (values[0] - values[1]) / (2 * step)
@@ -248,13 +250,15 @@ def test_kfac_of_one_row_is_the_fisher_information(today):
     rng = np.random.default_rng(2)
     weights = [rng.standard_normal((4, 3)), rng.standard_normal((4, 3))]
     x = rng.standard_normal((1, 3))
-    p = softmax(today.outputs(weights, x)[-1], axis=1)[0]
+    p = softmax(today.layer_inputs_and_logits(weights, x)[-1], axis=1)[0]
     exact = [0.0, 0.0]
     for c, share in enumerate(p):
         slopes = slopes_by_differences(today, weights, x, c)
         exact = [F + share * np.outer(g, g) for F, g in zip(exact, slopes, strict=True)]
     parts = today.kfac(weights, x)
-    for F, (A, G), own in zip(exact, parts, today.diagonal(weights, x), strict=True):
+    for F, (A, G), own in zip(
+        exact, parts, today.fisher_diagonal(weights, x), strict=True
+    ):
         np.testing.assert_allclose(np.kron(A, G), F, atol=1e-6)
         np.testing.assert_allclose(own.ravel(), np.diag(F), atol=1e-6)
 
@@ -265,7 +269,7 @@ def test_fedfisher_with_kfac_is_the_least_of_its_sum(today):
     members = [[rng.standard_normal(s) for s in shapes] for _ in counts]
     rows = [rng.standard_normal((n, 3)) for n in counts]
     factors = [today.kfac(m, X) for m, X in zip(members, rows, strict=True)]
-    found = today.fedfisher_kfac(members, factors, counts, damping)
+    found = today.fedfisher_kfac(members, factors, counts, damping=damping)
     start = today.mean_weights(members, counts)
     H, g = damping * np.eye(20), damping * np.concatenate([V.ravel() for V in start])
     for n, own, member in zip(counts, factors, members, strict=True):
@@ -299,10 +303,12 @@ def test_the_student_of_networks_comes_nearer_to_them(today):
     ]
     found, rows = today.dense_like(members, [1, 1, 1], 0, n_rounds=10)
     X = rng.standard_normal((500, 5))
-    goal = np.mean([today.outputs(own, X)[-1] for own in members], axis=0)
+    goal = np.mean(
+        [today.layer_inputs_and_logits(own, X)[-1] for own in members], axis=0
+    )
 
     def gap(weights):
-        own = today.outputs(weights, X)[-1]
+        own = today.layer_inputs_and_logits(weights, X)[-1]
         return np.mean((own - goal - (own - goal).mean(1, keepdims=True)) ** 2)
 
     assert gap(found) < gap(today.mean_weights(members, [1, 1, 1]))
