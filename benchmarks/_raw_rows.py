@@ -39,7 +39,7 @@ SETS = (
 PARTITIONS = ("disjoint-2", "dir0.1-5", "homog-5")
 # With more rows the RBF-SVC of all rows takes minutes.
 MAX_TRAIN_ROWS = 7000
-MAX_TEST_ROWS = 3000
+MAX_TEST_ROWS = 3000  # the standard error of an accuracy is at most 0.9 points
 
 # Models of all rows at one place, which nodes could not fit.
 MODELS_OF_ALL_ROWS: dict[str, ClassifierMixin] = {

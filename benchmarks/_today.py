@@ -216,12 +216,11 @@ MAX_DIRECTIONS = 128
 SPREAD = 0.75
 # FisherMix: what the cosine is multiplied by, so that softmax can tell classes apart.
 COSINE_SCALE = 20.0
-# Proto-Hyper: the most columns of the product that is learned; the temperature at which
-# the teacher is followed; QDA's share of the teacher; the teacher's share of the loss.
-MAX_RANK = 128
-TEMPERATURE = 4.0
-QDA_SHARE = 0.5
-TEACHER_SHARE = 0.85
+# Settings of Proto-Hyper.
+MAX_RANK = 128  # of the product that is learned
+TEMPERATURE = 4.0  # at which the teacher is followed
+QDA_SHARE = 0.5  # of the teacher
+TEACHER_SHARE = 0.85  # of the loss
 
 
 def shrunk(covariance: np.ndarray, share: float = SHRINKAGE) -> np.ndarray:

@@ -29,13 +29,17 @@ SWEEPS = 3
 TOL = 1e-3  # PFNMAggregator's
 
 
-def neurons(J: int, width: int, data, cache) -> tuple[list[np.ndarray], list]:
+def node_units(
+    J: int, width: int, train_rows: tuple, cache: str | None
+) -> tuple[list[np.ndarray], list]:
     """Each node's units, with all their weights, and the networks."""
-    estimators, _, _ = node_networks("homogeneous", J, (width,), 0, data, cache)
+    estimators, _, _ = node_networks(
+        "homogeneous", J, (width,), 0, train_rows, cache_dir=cache
+    )
     networks = [read_network(estimator) for estimator in estimators]
     groups = [
-        np.hstack([own.coefs[0].T, own.intercepts[0][:, None], own.coefs[1]])
-        for own in networks
+        np.hstack([net.coefs[0].T, net.intercepts[0][:, None], net.coefs[1]])
+        for net in networks
     ]
     return groups, estimators
 
@@ -138,13 +142,13 @@ def main() -> None:
     parser.add_argument("--large", type=int, nargs="*", default=[])
     parser.add_argument("--width", type=int, default=100)
     options = parser.parse_args()
-    data = load_mnist(options.data)
+    train_rows = load_mnist(options.data)
     print(
         f"{'nodes x units':14} {'plain':>8} {'ours':>8} {'ratio':>6} {'float64':>8} "
         f"{'floor':>8} {'x floor':>8}  atoms (plain)  objective (plain)"
     )
     for J in options.nodes:
-        groups, _ = neurons(J, options.width, data, options.cache)
+        groups, _ = node_units(J, options.width, train_rows, options.cache)
         sigma = 0.1 * float(np.median(np.linalg.norm(np.vstack(groups), axis=1)))
         gamma0 = float(np.exp(-8))
         ours, fast = best_of(lambda g=groups, s=sigma, m=gamma0: match(g, s, m))
@@ -161,7 +165,7 @@ def main() -> None:
             flush=True,
         )
     for J in options.large:
-        _, estimators = neurons(J, options.width, data, options.cache)
+        _, estimators = node_units(J, options.width, train_rows, options.cache)
         for max_units in (4 * options.width, None):
             aggregate = PFNMAggregator(estimators, max_units=max_units, random_state=0)
             start = process_time()

@@ -51,10 +51,10 @@ EPSILONS = np.append(np.arange(0.2, 0.96, 0.05), [0.96, 0.97, 0.98, 0.99])
 TABLE_EPSILON = int(np.searchsorted(EPSILONS, 0.299))
 # Numbers of networks of each node.
 STARTS = (1, 2, 4, 8)
-N_CLASSES = 10
+N_CLASSES = 10  # of the digits
 # A radius is good if models in so many directions are, and grows by this factor.
 N_DIRECTIONS = 100
-RADIUS_FACTOR = 1.08
+RADIUS_FACTOR = 1.08  # so that radii are exact to 8 %
 
 
 class Case(NamedTuple):

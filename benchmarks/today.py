@@ -81,10 +81,10 @@ DEFAULT_PARTITIONS = ("disjoint-2", "disjoint-5", "dir0.1-5", "homog-5")
 GAMMA = 1.0
 # Of the nodes' networks. Rate and damping (of a row, in FedFisher) were chosen at seed
 # 100 of digits and penbased, so that no test row of the tables was read for it.
-N_UNITS = 50
-N_EPOCHS = 30
+N_UNITS = 50  # of the one hidden layer
+N_EPOCHS = 30  # of Adam
 LEARNING_RATE = 1e-3
-DAMPING = 1e-3
+DAMPING = 1e-3  # of a row
 # Rows drawn of a class by GH-OFL, to save time; its authors draw 20,000.
 N_DRAWS = 2000
 

@@ -65,7 +65,7 @@ def fit_nodes(
         hidden,
         trial.number,
         trial.train,
-        trial.options.cache,
+        cache_dir=trial.options.cache,
         epochs=epochs_of(trial),
         glorot=glorot,
     )
@@ -89,7 +89,7 @@ def fit_pooled(trial: Trial, *, hidden: tuple[int, ...], glorot: bool):
         hidden,
         trial.number,
         trial.train,
-        trial.options.cache,
+        cache_dir=trial.options.cache,
         epochs=epochs_of(trial),
         glorot=glorot,
     )
