@@ -97,7 +97,7 @@ class Records:
         if key in self._result_of:
             return
         try:
-            result = measure()
+            figures = measure()
         # One method's failure must not cost the others' results.
         except Exception as error:
             about = " ".join(str(part) for part in key)
@@ -105,10 +105,10 @@ class Records:
             self.failures.append(failure)
             on_failure(failure)
             return
-        record = key._asdict() | result
+        record = key._asdict() | figures
         self._remember(record)
         self.file.append(record)
-        on_success(result)
+        on_success(figures)
 
     def exit_if_failed(self) -> None:
         """End the program with 1 where a measurement failed, and print the first."""

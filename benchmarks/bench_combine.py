@@ -123,19 +123,24 @@ def measure(cell: Cell, options: Namespace) -> dict:
     return scores
 
 
-def run_missing(options: Namespace) -> list[dict]:
-    """Run and record what is missing; returns the records of the cells asked for."""
-    file = JsonLines(options.records)
-    records = file.read()
+def cells_of(options: Namespace) -> list[Cell]:
+    """The cells asked for."""
     kinds = list(KINDS) if options.members else [None]
     partitions = [PARTITION_OF_MEMBERS] if options.members else PARTITIONS
-    cells = [
+    return [
         Cell(data_set, seed, partition, kind)
         for seed in options.seeds
         for data_set in options.sets
         for partition in partitions
         for kind in kinds
     ]
+
+
+def run_missing(options: Namespace) -> list[dict]:
+    """Run and record what is missing; returns the records of the cells asked for."""
+    file = JsonLines(options.records)
+    records = file.read()
+    cells = cells_of(options)
     for cell in cells:
         if any(is_of_cell(record, cell) for record in records):
             continue

@@ -235,11 +235,11 @@ def print_summary(lines: list[Line]) -> None:
     for line in lines:
         lines_of[line.way, line.n_rows].append(line)
     print("\nOver all: mean gain, worst cost of a draw, behind in the mean and worst")
-    for (way, n_rows), alike in sorted(lines_of.items(), key=lambda pair: pair[0]):
-        gain = np.mean([-line.cost.mean() for line in alike])
-        worst_cost = max(line.cost.max() for line in alike)
-        behind = np.array([line.behind.mean() for line in alike])
-        worst_behind = max(line.behind.max() for line in alike)
+    for (way, n_rows), cells in sorted(lines_of.items(), key=lambda pair: pair[0]):
+        gain = np.mean([-line.cost.mean() for line in cells])
+        worst_cost = max(line.cost.max() for line in cells)
+        behind = np.array([line.behind.mean() for line in cells])
+        worst_behind = max(line.behind.max() for line in cells)
         print(
             f"{way:10}{n_rows:>5} {gain:7.2f}{worst_cost:7.1f}  behind "
             f"{behind.mean():6.2f}, cell {behind.max():6.1f}, draw {worst_behind:6.1f}"

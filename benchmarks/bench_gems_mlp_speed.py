@@ -258,12 +258,12 @@ def main() -> None:
         return
     print("5 nodes x 50 neurons, 784 inputs, 1000 rows a node")
     layers = make_nodes(5, n_neurons=50, n_inputs=784, n_rows=1000)
-    alike = make_nodes(5, n_neurons=50, n_inputs=784, n_rows=1000, noise=0.1)
+    layers_alike = make_nodes(5, n_neurons=50, n_inputs=784, n_rows=1000, noise=0.1)
     print_spaces(layers, options.repeats)
     print_merging(layers, "merging")
-    print_merging(alike, "alike")
+    print_merging(layers_alike, "alike")
     print_fit(layers)
-    print_fit(alike)
+    print_fit(layers_alike)
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ from skgems import GEMSLogisticAggregator, ModelAveragingAggregator
 
 # The shape of MNIST, of which a node has few rows.
 N_ROWS = 50
-N_FEATURES = 784
-N_CLASSES = 10
+N_FEATURES = 784  # pixels
+N_CLASSES = 10  # digits
 # Parameters of GEMSLogisticAggregator; None for ModelAveragingAggregator.
 METHODS = {
     "averaging": None,

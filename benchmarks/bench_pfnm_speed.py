@@ -46,7 +46,8 @@ def node_units(
 
 def plain(groups, sigma: float, gamma0: float):
     """The same steps, one broadcast expression a neuron; the log-posterior too."""
-    s, J = sigma**-2, len(groups)
+    s = sigma**-2  # the precision of a weight about its unit
+    J = len(groups)
     owner = [None] * J
     linear, users = np.zeros((0, groups[0].shape[1])), np.zeros(0, dtype=int)
     rng = np.random.RandomState(0)
@@ -56,10 +57,10 @@ def plain(groups, sigma: float, gamma0: float):
             if owner[j] is not None:
                 linear[owner[j]] -= s * V
                 users[owner[j]] -= 1
-                kept = users > 0
-                place = np.cumsum(kept) - 1
+                is_used = users > 0
+                place = np.cumsum(is_used) - 1
                 owner = [None if a is None else place[a] for a in owner]
-                linear, users = linear[kept], users[kept]
+                linear, users = linear[is_used], users[is_used]
             old = np.sum(linear**2, axis=1) / (s + s * users)
             odds = 2 * np.log(users / (J - users))
             cost = np.empty((len(V), len(users) + len(V)))
@@ -89,13 +90,14 @@ class Floor:
 
     def timed(self, function, *args, **kwargs):
         start = process_time()
-        result = function(*args, **kwargs)
+        returned = function(*args, **kwargs)
         self.seconds += process_time() - start
-        return result
+        return returned
 
     def of(self, function) -> float:
         """Seconds of what must be computed in a call."""
-        gains, assign = _layer.evidence_gains, _layer.linear_sum_assignment
+        gains = _layer.evidence_gains
+        assign = _layer.linear_sum_assignment
 
         def with_product(V, precision, linear, *args):
             self.timed(lambda: V @ linear.T)
@@ -104,11 +106,13 @@ class Floor:
         def timed_assign(*args, **kwargs):
             return self.timed(assign, *args, **kwargs)
 
-        _layer.evidence_gains, _layer.linear_sum_assignment = with_product, timed_assign
+        _layer.evidence_gains = with_product
+        _layer.linear_sum_assignment = timed_assign
         try:
             function()
         finally:
-            _layer.evidence_gains, _layer.linear_sum_assignment = gains, assign
+            _layer.evidence_gains = gains
+            _layer.linear_sum_assignment = assign
         return self.seconds
 
 
@@ -130,9 +134,9 @@ def best_of(function, repeats: int = 3):
     times = []
     for _ in range(repeats):
         start = process_time()
-        result = function()
+        returned = function()
         times.append(process_time() - start)
-    return result, min(times)
+    return returned, min(times)
 
 
 def main() -> None:

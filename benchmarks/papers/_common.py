@@ -211,8 +211,8 @@ class Program:
     def _lines(self, values_of: dict[tuple, list[float]], quick: bool) -> list[Line]:
         """The table of all trials so far; nan where no trial has a finite figure."""
         lines = []
-        for (setting, x, method, measure), values in values_of.items():
-            finite = np.array(values)[np.isfinite(values)]
+        for (setting, x, method, measure), of_trials in values_of.items():
+            finite = np.array(of_trials)[np.isfinite(of_trials)]
             lines.append(
                 Line(
                     setting=setting,
