@@ -22,13 +22,18 @@ def layers_of(estimator, classes: np.ndarray) -> Layers:
             for m in estimator.module_
             if hasattr(m, "weight")
         ]
-    coef, intercept = np.atleast_2d(estimator.coef_), np.ravel(estimator.intercept_)
-    if len(coef) == 1:
+    coef = np.atleast_2d(estimator.coef_)
+    intercept = np.ravel(estimator.intercept_)
+    if (
+        len(coef) == 1
+    ):  # two classes: the scores of both differ by the one that is there
         coef = np.vstack([-coef, coef]) / 2
         intercept = np.concatenate([-intercept, intercept]) / 2
-    W, b = np.zeros((coef.shape[1], len(classes))), np.zeros(len(classes))
-    known = np.searchsorted(classes, estimator.classes_)
-    W[:, known], b[known] = coef.T, intercept
+    W = np.zeros((coef.shape[1], len(classes)))
+    b = np.zeros(len(classes))
+    columns = np.searchsorted(classes, estimator.classes_)
+    W[:, columns] = coef.T
+    b[columns] = intercept
     return [(W, b)]
 
 
@@ -37,7 +42,7 @@ def average(estimators: list, classes: np.ndarray) -> Layers:
     networks = [layers_of(estimator, classes) for estimator in estimators]
     return [
         (np.mean([W for W, _ in layer], axis=0), np.mean([b for _, b in layer], axis=0))
-        for layer in zip(*networks, strict=True)
+        for layer in zip(*networks, strict=True)  # the pairs of all networks
     ]
 
 
@@ -74,8 +79,8 @@ def random_layers(shape: tuple[int, ...], random_state: int = 0) -> Layers:
     rng = np.random.default_rng(random_state)
     bounds = 1 / np.sqrt(shape[:-1])
     return [
-        (rng.uniform(-r, r, (n, m)), rng.uniform(-r, r, m))
-        for n, m, r in zip(shape[:-1], shape[1:], bounds, strict=True)
+        (rng.uniform(-bound, bound, (n_in, n_out)), rng.uniform(-bound, bound, n_out))
+        for n_in, n_out, bound in zip(shape[:-1], shape[1:], bounds, strict=True)
     ]
 
 

@@ -109,27 +109,29 @@ def datasets(
         model fitted on all training rows.
     """
     if part not in ("selection", "test"):
-        raise ValueError(f"part must be 'selection' or 'test', got {part!r}")
+        raise ValueError(f"The part must be 'selection' or 'test', and is {part!r}.")
     if local is None:
         local = LogisticRegression(max_iter=1000)
     problems = []
     for name, X, y, nodes in _tables(trial):
         cut = partial(train_test_split, random_state=trial)
-        fit, rest = cut(np.arange(len(y)), train_size=0.5, stratify=y)
-        val, rest = cut(rest, train_size=0.4, stratify=y[rest])
+        train, rest = cut(np.arange(len(y)), train_size=0.5, stratify=y)
+        validation, rest = cut(rest, train_size=0.4, stratify=y[rest])
         selection, test = cut(rest, train_size=0.5, stratify=y[rest])
-        read = selection if part == "selection" else test
-        own = [fit[nodes[fit] == node] for node in range(nodes.max() + 1)]
+        judging = selection if part == "selection" else test
+        rows_of_nodes = [train[nodes[train] == k] for k in range(nodes.max() + 1)]
         problems.append(
             Problem(
-                name,
-                [clone(local).fit(X[rows], y[rows]) for rows in own],
-                X[val],
-                y[val],
-                nodes[val],
-                X[read],
-                y[read],
-                clone(local).fit(X[fit], y[fit]),
+                name=name,
+                estimators=[
+                    clone(local).fit(X[rows], y[rows]) for rows in rows_of_nodes
+                ],
+                X_val=X[validation],
+                y_val=y[validation],
+                nodes=nodes[validation],
+                X_sel=X[judging],
+                y_sel=y[judging],
+                global_estimator=clone(local).fit(X[train], y[train]),
             )
         )
     return problems

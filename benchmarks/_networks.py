@@ -8,7 +8,7 @@ from pathlib import Path
 
 import joblib
 import numpy as np
-from _protocol import CACHE_VARIABLE, N_ROWS, split
+from _protocol import CACHE_VARIABLE, N_ROWS, split, write_whole
 from sklearn.dummy import DummyClassifier
 from sklearn.neural_network import MLPClassifier
 
@@ -17,9 +17,10 @@ from skgems.networks import Layers, to_mlp_classifier
 
 # Concentration of the Dirichlet partition; None is the homogeneous one.
 PARTITIONS = {"homogeneous": None, "Dirichlet 0.5": 0.5, "Dirichlet 0.2": 0.2}
-EPOCHS = 10
-RATE = 0.01
-INITIAL = 0.01
+# Settings of the paper's table 1.
+EPOCHS = 10  # passes over a node's rows
+RATE = 0.01  # of Adam
+INITIAL_DEVIATION = 0.01  # of first weights
 
 
 def partition(y: np.ndarray, name: str, J: int, trial: int) -> np.ndarray:
@@ -30,63 +31,81 @@ def partition(y: np.ndarray, name: str, J: int, trial: int) -> np.ndarray:
     return partition_dirichlet(y, J, alpha=alpha, random_state=trial)
 
 
+def first_weights(
+    sizes: tuple[int, ...], rng: np.random.Generator, *, glorot: bool
+) -> list[np.ndarray]:
+    """Matrix and bias of each layer, one after the other.
+
+    Normal numbers of deviation `INITIAL_DEVIATION` and biases of 0.1, or, with
+    ``glorot``, uniform ones of variance 2 / (n_in + n_out), and zero.
+    """
+    arrays = []
+    for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True):
+        W = INITIAL_DEVIATION * rng.standard_normal((n_in, n_out), dtype=np.float32)
+        if glorot:
+            bound = np.sqrt(6 / (n_in + n_out))
+            W = rng.uniform(-bound, bound, (n_in, n_out)).astype(np.float32)
+        b = np.full(n_out, 0.0 if glorot else 0.1, dtype=np.float32)
+        arrays += [W, b]
+    return arrays
+
+
+def weights_of(network: MLPClassifier, classes: np.ndarray) -> list[np.ndarray]:
+    """Matrix and bias of each layer, of the last one for some of the classes."""
+    outputs = np.searchsorted(network.classes_, classes)
+    arrays = []
+    for W, b in zip(network.coefs_, network.intercepts_, strict=True):
+        arrays += [W, b]
+    arrays[-2] = arrays[-2][:, outputs]
+    arrays[-1] = arrays[-1][outputs]
+    return arrays
+
+
 def train(
-    X,
-    y,
+    X: np.ndarray,
+    y: np.ndarray,
     hidden: tuple[int, ...],
     seed: int,
+    *,
     epochs: int = EPOCHS,
-    start=None,
+    start: MLPClassifier | None = None,
     rate: float = RATE,
     glorot: bool = False,
     classes: np.ndarray | None = None,
-) -> MLPClassifier:
+) -> MLPClassifier | DummyClassifier:
     """A node's network, as in the paper's table 1: Adam, rate 0.01, batches of 32.
 
-    Weights start at normal numbers of deviation `INITIAL`, biases at 0.1, or, with
-    ``glorot``, as is usual: uniform, of variance 2 / (n_in + n_out), and zero. The
-    network knows its node's classes only, and a node of one class gets a constant
-    model. With ``start``, a fitted MLPClassifier, training starts from its weights.
-    ``classes`` are those to have outputs for, if not those of ``y``.
+    Weights start as `first_weights` says, or, with ``start``, from those of a fitted
+    MLPClassifier. The network knows its node's classes only, and a node of one class
+    gets a constant model. ``classes`` are those to have outputs for, if not those of
+    ``y``.
     """
     import torch
 
     if classes is None:
         classes = np.unique(y)
-    y = np.searchsorted(classes, y)
     if len(classes) == 1:
-        return DummyClassifier(strategy="most_frequent").fit(X, classes[y])
+        return DummyClassifier(strategy="most_frequent").fit(X, y)
     rng = np.random.default_rng(seed)
-    sizes = (X.shape[1], *hidden, len(classes))
-    weights = []
-    for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True):
-        W = INITIAL * rng.standard_normal((n_in, n_out), dtype=np.float32)
-        if glorot:
-            bound = np.sqrt(6 / (n_in + n_out))
-            W = rng.uniform(-bound, bound, (n_in, n_out)).astype(np.float32)
-        weights += [torch.tensor(W), torch.full((n_out,), 0.0 if glorot else 0.1)]
+    # Drawn in any case, so that the order of rows depends on the seed alone.
+    arrays = first_weights((X.shape[1], *hidden, len(classes)), rng, glorot=glorot)
     if start is not None:
-        own = np.searchsorted(start.classes_, classes)
-        parts = [list(start.coefs_), list(start.intercepts_)]
-        for part in parts:
-            part[-1] = part[-1][..., own]
-        pairs = [array for pair in zip(*parts, strict=True) for array in pair]
-        weights = [torch.tensor(array, dtype=torch.float32) for array in pairs]
+        arrays = weights_of(start, classes)
+    weights = [torch.tensor(array, dtype=torch.float32) for array in arrays]
     for weight in weights:
         weight.requires_grad_()
     optimizer = torch.optim.Adam(weights, lr=rate, weight_decay=1e-6, fused=True)
-    X, y = torch.as_tensor(np.ascontiguousarray(X)), torch.as_tensor(y)
+    X = torch.as_tensor(np.ascontiguousarray(X))
+    y = torch.as_tensor(np.searchsorted(classes, y))
     # One thread is fastest for these sizes; the caller's state is put back.
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         for _ in range(epochs):
             for rows in torch.from_numpy(rng.permutation(len(X))).split(32):
-                Z = X[rows]
-                for W, b in zip(weights[:-2:2], weights[1:-2:2], strict=True):
-                    Z = torch.relu(torch.addmm(b, Z, W))
-                logits = torch.addmm(weights[-1], Z, weights[-2])
-                loss = torch.nn.functional.cross_entropy(logits, y[rows])
+                loss = torch.nn.functional.cross_entropy(
+                    _logits(weights, X[rows]), y[rows]
+                )
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
@@ -96,14 +115,23 @@ def train(
     return to_mlp_classifier(Layers(arrays[::2], arrays[1::2], "relu"), classes)
 
 
+def _logits(weights: list, Z):
+    """What a network of torch tensors says of rows."""
+    import torch
+
+    for W, b in zip(weights[:-2:2], weights[1:-2:2], strict=True):
+        Z = torch.relu(torch.addmm(b, Z, W))
+    return torch.addmm(weights[-1], Z, weights[-2])
+
+
 def node_networks(
     name: str,
     J: int,
     hidden: tuple[int, ...],
     trial: int,
     data: tuple[np.ndarray, np.ndarray],
-    cache_dir: str | os.PathLike | None = None,
     *,
+    cache_dir: str | os.PathLike | None = None,
     glorot: bool = False,
     epochs: int = EPOCHS,
 ) -> tuple[list, np.ndarray, np.ndarray]:
@@ -132,25 +160,24 @@ def node_networks(
     X, y = data
     rows, _, _ = split(trial, len(X))
     nodes = partition(y[rows], name, J, trial) if J > 1 else np.zeros(len(rows), int)
+    file = None
     cache_dir = cache_dir or os.environ.get(CACHE_VARIABLE)
-    if epochs != EPOCHS or len(X) != N_ROWS:
-        cache_dir = None
-    shape = "x".join(map(str, hidden))
-    label = name.replace(" ", "") if J > 1 else "global"
-    kind = "glorot" if glorot else "mlp"
-    file = cache_dir and Path(cache_dir) / f"{kind}{shape}-{label}-J{J}-{trial}.joblib"
-    if file and file.exists():
-        return joblib.load(file), rows, nodes
+    if cache_dir and epochs == EPOCHS and len(X) == N_ROWS:
+        start = "glorot" if glorot else "mlp"
+        shape = "x".join(map(str, hidden))
+        nodes_name = name.replace(" ", "") if J > 1 else "global"
+        file = Path(cache_dir) / f"{start}{shape}-{nodes_name}-J{J}-{trial}.joblib"
+        if file.exists():
+            return joblib.load(file), rows, nodes
     estimators = []
     for node in range(J):
-        own = rows[nodes == node]
+        in_node = rows[nodes == node]
         seed = int(np.random.SeedSequence([trial, J, node]).generate_state(1)[0])
-        estimators.append(train(X[own], y[own], hidden, seed, epochs, glorot=glorot))
-    if file:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        partial = file.with_suffix(f".{os.getpid()}")
-        joblib.dump(estimators, partial)
-        os.replace(partial, file)
+        estimators.append(
+            train(X[in_node], y[in_node], hidden, seed, epochs=epochs, glorot=glorot)
+        )
+    if file is not None:
+        write_whole(estimators, file)
     return estimators, rows, nodes
 
 
@@ -163,17 +190,19 @@ def class_counts(y: np.ndarray, nodes: np.ndarray, J: int) -> np.ndarray:
 
 def probabilities(estimators: list, X: np.ndarray) -> np.ndarray:
     """Class probabilities of each network, zero where it has no output."""
-    result = np.zeros((len(estimators), len(X), 10))
-    for out, estimator in zip(result, estimators, strict=True):
-        out[:, estimator.classes_.astype(int)] = estimator.predict_proba(X)
-    return result
+    p = np.zeros((len(estimators), len(X), 10))
+    for p_of_one, estimator in zip(p, estimators, strict=True):
+        p_of_one[:, estimator.classes_.astype(int)] = estimator.predict_proba(X)
+    return p
 
 
-def ensemble_accuracies(estimators, counts, X, y) -> tuple[float, float, float]:
+def ensemble_accuracies(
+    estimators: list, counts: np.ndarray, X: np.ndarray, y: np.ndarray
+) -> tuple[float, float, float]:
     """Mean local accuracy, the uniform ensemble's, and that weighted by classes."""
-    p = probabilities(estimators, X)
-    share = counts / np.maximum(counts.sum(axis=0), 1)
-    weighted = np.einsum("jnc,jc->nc", p, share)
+    p = probabilities(estimators, X)  # (n_nodes, n_rows, 10)
+    shares = counts / np.maximum(counts.sum(axis=0), 1)
+    weighted = np.einsum("jnc,jc->nc", p, shares)
     return (
         float(np.mean(p.argmax(axis=2) == y)),
         float(np.mean(p.mean(axis=0).argmax(axis=1) == y)),

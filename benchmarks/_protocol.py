@@ -34,9 +34,13 @@ LABEL_GROUPS = {
 }
 
 KINDS = ("softmax", "hidden", "plain_hidden", "own_classes", "five_kinds")
+# Of skorch nets, which mostly converge before.
 MAX_EPOCHS = 15
+# MNIST's training rows and pixels.
 N_ROWS = 60_000
-N_PIXELS, WIDTH = 784, 50
+N_PIXELS = 784
+# Units of a hidden layer, as in the GEMS papers.
+WIDTH = 50
 
 Data = tuple[np.ndarray, np.ndarray]
 
@@ -85,11 +89,13 @@ def load_mnist(path: str | None = None, *, test: bool = False) -> Data:
     if path:
         part = "test" if test else "train"
         with np.load(path) as arrays:
-            X, y = arrays[f"X_{part}"], arrays[f"y_{part}"]
+            X = arrays[f"X_{part}"]
+            y = arrays[f"y_{part}"]
     else:
         X, y = fetch_openml("mnist_784", return_X_y=True, as_frame=False)
-        chosen = slice(60_000, None) if test else slice(60_000)
-        X, y = X[chosen], y[chosen]
+        chosen = slice(N_ROWS, None) if test else slice(N_ROWS)
+        X = X[chosen]
+        y = y[chosen]
     scale = 1 if X.dtype.kind == "f" and path else 255
     return X.astype(np.float32) / np.float32(scale), y.astype(np.int64)
 
@@ -111,15 +117,14 @@ def split(
 def trial_rows(data: Data, K: int, trial: int) -> Rows:
     """Validation rows with their nodes, public order and selection rows."""
     X, y = data
-    _, val, sel = split(trial, len(X))
-    public = np.random.default_rng([1, trial]).permutation(len(val))
+    _, validation, selection = split(trial, len(X))
     return Rows(
-        X[val],
-        y[val],
-        partition_by_label(y[val], LABEL_GROUPS[K]),
-        public,
-        X[sel],
-        y[sel],
+        X_val=X[validation],
+        y_val=y[validation],
+        nodes=partition_by_label(y[validation], LABEL_GROUPS[K]),
+        public=np.random.default_rng([1, trial]).permutation(len(validation)),
+        X_sel=X[selection],
+        y_sel=y[selection],
     )
 
 
@@ -191,7 +196,7 @@ def unfitted_net(module, max_epochs: int = MAX_EPOCHS, **sizes):
     )
 
 
-def _unfitted(kind: str, K: int, max_epochs: int, **sizes) -> list:
+def _unfitted_models(kind: str, K: int, max_epochs: int, **sizes) -> list:
     """One unfitted classifier a node."""
     modules = {
         "softmax": softmax_regression,
@@ -210,7 +215,10 @@ def _unfitted(kind: str, K: int, max_epochs: int, **sizes) -> list:
             RidgeClassifier(),
             LinearSVC(random_state=0),
         ]
-    raise ValueError(f"no local models of kind {kind!r} for K={K}; kinds are {KINDS}")
+    raise ValueError(
+        f"There are no local models of kind {kind!r} for {K} nodes. Choose one of "
+        f"{KINDS}; 'five_kinds' needs 5 nodes."
+    )
 
 
 def fit_seeded(estimator, X: np.ndarray, y: np.ndarray, seed: int):
@@ -266,17 +274,20 @@ def local_models(
     -------
     estimators : list of K fitted classifiers
     """
-    cache_dir = cache_dir or os.environ.get(CACHE_VARIABLE)
-    if max_epochs != MAX_EPOCHS or (data is not None and len(data[0]) != N_ROWS):
-        cache_dir = None
-    n_in, sizes, which = N_PIXELS if data is None else data[0].shape[1], {}, kind
+    n_in = N_PIXELS if data is None else data[0].shape[1]
+    sizes = {}
+    file_kind = kind
     if (n_in, width) != (N_PIXELS, WIDTH):
         sizes = {"module__n_in": n_in, "module__width": width}
-        which = f"{kind}-{n_in}-{width}"
-    file = Path(cache_dir) / f"{which}-K{K}-trial{trial}.joblib" if cache_dir else None
-    if file is not None and file.exists():
-        return joblib.load(file)
-    estimators = _unfitted(kind, K, max_epochs, **sizes)
+        file_kind = f"{kind}-{n_in}-{width}"
+    file = None
+    is_kept = max_epochs == MAX_EPOCHS and (data is None or len(data[0]) == N_ROWS)
+    cache_dir = cache_dir or os.environ.get(CACHE_VARIABLE)
+    if cache_dir and is_kept:
+        file = Path(cache_dir) / f"{file_kind}-K{K}-trial{trial}.joblib"
+        if file.exists():
+            return joblib.load(file)
+    estimators = _unfitted_models(kind, K, max_epochs, **sizes)
     X, y = data
     local, _, _ = split(trial, len(X))
     nodes = partition_by_label(y[local], LABEL_GROUPS[K])
@@ -285,9 +296,13 @@ def local_models(
         seed = int(np.random.SeedSequence([trial, K, node]).generate_state(1)[0])
         fit_seeded(estimator, X[rows], y[rows], seed)
     if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        # Written beside and moved, so that nobody reads half a file.
-        partial = file.with_suffix(f".{os.getpid()}")
-        joblib.dump(estimators, partial)
-        os.replace(partial, file)
+        write_whole(estimators, file)
     return estimators
+
+
+def write_whole(estimators: list, file: Path) -> None:
+    """Write a file beside its place and move it, so that nobody reads half of it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(f".{os.getpid()}")
+    joblib.dump(estimators, partial)
+    os.replace(partial, file)

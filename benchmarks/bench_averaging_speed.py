@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import tracemalloc
 from argparse import ArgumentParser
+from collections.abc import Callable
 from time import perf_counter
 
 import numpy as np
@@ -20,11 +21,12 @@ from sklearn.neural_network import MLPClassifier
 from skgems import ModelAveragingAggregator
 from skgems.tuning import mean_parameters
 
+# The shape of MNIST.
 N_CLASSES = 10
-N_INPUTS = 784
+N_INPUTS = 784  # of networks; linear models have as many as there are numbers for
 
 
-def best_of(function, repeats=5) -> float:
+def best_of(function: Callable[[], object], repeats: int = 5) -> float:
     """Seconds of the fastest run."""
     times = []
     for _ in range(repeats):
@@ -34,43 +36,56 @@ def best_of(function, repeats=5) -> float:
     return min(times)
 
 
-def peak(function) -> int:
+def peak_bytes(function: Callable[[], object]) -> int:
     """Bytes at most allocated while a function runs."""
     tracemalloc.start()
     function()
-    found = tracemalloc.get_traced_memory()[1]
+    _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    return found
+    return peak
 
 
-def linear(row):
-    """A fitted linear model with the numbers of a row, not copied."""
+def linear_model(numbers: np.ndarray) -> LogisticRegression:
+    """A fitted linear model with these numbers, not copied."""
+    n_features = len(numbers) // 10 - 1
     model = LogisticRegression()
-    model.classes_, model.n_features_in_ = np.arange(N_CLASSES), len(row) // 10 - 1
-    model.coef_ = row[N_CLASSES : N_CLASSES * (1 + model.n_features_in_)]
-    model.coef_ = model.coef_.reshape(N_CLASSES, -1)
-    model.intercept_ = row[:N_CLASSES]
+    model.classes_ = np.arange(N_CLASSES)
+    model.n_features_in_ = n_features
+    model.intercept_ = numbers[:N_CLASSES]
+    coef = numbers[N_CLASSES : N_CLASSES * (1 + n_features)]
+    model.coef_ = coef.reshape(N_CLASSES, -1)
     return model
 
 
-def network(row):
-    """A fitted network of one hidden layer with them."""
-    width = (len(row) - N_CLASSES) // (N_INPUTS + 1 + N_CLASSES)
-    shapes = (N_INPUTS, width), (width, N_CLASSES), (width,), (N_CLASSES,)
-    ends = np.cumsum([0, *map(np.prod, shapes)])
-    arrays = [row[ends[i] : ends[i + 1]].reshape(s) for i, s in enumerate(shapes)]
+def network(numbers: np.ndarray) -> MLPClassifier:
+    """A fitted network of one hidden layer with these numbers, not copied."""
+    width = (len(numbers) - N_CLASSES) // (N_INPUTS + 1 + N_CLASSES)
+    shapes = ((N_INPUTS, width), (width, N_CLASSES), (width,), (N_CLASSES,))
+    ends = np.cumsum([np.prod(shape) for shape in shapes])
+    W, V, b, c = (
+        part.reshape(shape)
+        for part, shape in zip(np.split(numbers, ends)[:4], shapes, strict=True)
+    )
     model = MLPClassifier((width,))
-    model.coefs_, model.intercepts_ = arrays[:2], arrays[2:]
-    model.classes_, model.n_features_in_ = np.arange(N_CLASSES), N_INPUTS
-    model.n_layers_, model.n_outputs_, model.out_activation_ = 3, N_CLASSES, "softmax"
+    model.coefs_ = [W, V]
+    model.intercepts_ = [b, c]
+    model.classes_ = np.arange(N_CLASSES)
+    model.n_features_in_ = N_INPUTS
+    model.n_layers_ = 3
+    model.n_outputs_ = N_CLASSES
+    model.out_activation_ = "softmax"
     return model
 
 
-def print_line(what, dtype, theirs, ours, memory) -> None:
-    """One line of the table."""
+def print_line(
+    title: str, models: np.ndarray, average: Callable[[], object], numpy_seconds: float
+) -> None:
+    """Time an average, and print it beside numpy's, with memory in models."""
+    seconds = best_of(average)
+    memory = peak_bytes(average) / models[0].nbytes
     print(
-        f"{what:24} {np.dtype(dtype).name:8} {theirs * 1e3:6.0f} ms {ours * 1e3:6.0f} "
-        f"ms {ours / theirs:6.2f} {memory:7.2f}",
+        f"{title:24} {models.dtype.name:8} {numpy_seconds * 1e3:6.0f} ms "
+        f"{seconds * 1e3:6.0f} ms {seconds / numpy_seconds:6.2f} {memory:7.2f}",
         flush=True,
     )
 
@@ -81,32 +96,33 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--parameters", type=int, default=1_000_000)
     options = parser.parse_args()
-    n, size = options.nodes, options.parameters
-    print(f"{n} nodes of {size} parameters")
+    n_nodes = options.nodes
+    size = options.parameters
+    print(f"{n_nodes} nodes of {size} parameters")
     print(f"{'':24} {'dtype':8} {'numpy':>9} {'ours':>9} {'ratio':>6} {'memory':>7}")
     for dtype in (np.float64, np.float32):
-        stack = np.random.default_rng(0).standard_normal((n, size), dtype=dtype)
+        rng = np.random.default_rng(0)
+        stack = rng.standard_normal((n_nodes, size), dtype=dtype)  # a model a row
 
-        def theirs(stack=stack):
+        def numpy_mean(stack=stack) -> np.ndarray:
             return stack.mean(axis=0)
 
-        def ours(stack=stack):
+        def mean_one_by_one(stack=stack) -> list:
             return mean_parameters(([row], 1.0) for row in stack)
 
-        def streamed(dtype=dtype):
-            mean_parameters(([np.ones(size, dtype=dtype)], 1.0) for _ in range(n))
+        def mean_as_made(dtype=dtype) -> list:
+            return mean_parameters(
+                ([np.ones(size, dtype=dtype)], 1.0) for _ in range(n_nodes)
+            )
 
-        np.testing.assert_allclose(ours()[0], theirs(), atol=1e-5)
-        model, limit = stack[0].nbytes, best_of(theirs)
-        print_line("mean", dtype, limit, best_of(ours), peak(ours) / model)
-        alone = best_of(streamed)
-        print_line("mean, streamed", dtype, limit, alone, peak(streamed) / model)
-        for make in (linear, network):
-            models = [make(row) for row in stack]
-            average = ModelAveragingAggregator(models).fit
-            what = f"aggregator, {make.__name__}"
-            limit = best_of(theirs)
-            print_line(what, dtype, limit, best_of(average), peak(average) / model)
+        np.testing.assert_allclose(mean_one_by_one()[0], numpy_mean(), atol=1e-5)
+        numpy_seconds = best_of(numpy_mean)
+        print_line("mean", stack, mean_one_by_one, numpy_seconds)
+        print_line("mean, streamed", stack, mean_as_made, numpy_seconds)
+        for title, make in (("linear", linear_model), ("network", network)):
+            aggregator = ModelAveragingAggregator([make(row) for row in stack])
+            numpy_seconds = best_of(numpy_mean)
+            print_line(f"aggregator, {title}", stack, aggregator.fit, numpy_seconds)
 
 
 if __name__ == "__main__":

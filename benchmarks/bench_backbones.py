@@ -6,13 +6,17 @@ that all have were trained on rows of nobody's, of the digits 0 to 4 only (``--p
 rows), or not at all; each node lets the last layer learn from its own rows. Layers of
 their own are trained by each node from the start, whole, and stand side by side.
 ``--embed features.npz`` writes what comes out of the layers that all have, of all rows
-of the data, for programs of ``papers/`` (``--data features.npz``).
+of the data, for programs of ``papers/`` (``--data features.npz``). The table of the
+guide's page on frozen features is made by it.
 """
 
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
 from time import perf_counter
 from warnings import simplefilter
 
@@ -36,6 +40,7 @@ from skgems import (
 from skgems.datasets import partition_by_label
 from skgems.steps import Backbone
 
+# Nodes of two digits each.
 K = 5
 
 
@@ -53,7 +58,8 @@ class Block(nn.Module):
             nn.BatchNorm2d(n_out),
         )
 
-    def forward(self, X):
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        """Both ways, added up."""
         return torch.relu(self.convolutions(X) + self.around(X))
 
 
@@ -73,18 +79,23 @@ class Residual(nn.Module):
         self.last = nn.Linear(128, 10)
         self.layers.requires_grad_(not frozen)
 
-    def train(self, mode: bool = True):
+    def train(self, mode: bool = True) -> Residual:
+        """Change between training and judging, frozen layers to judging alone."""
         super().train(mode)
         if self.frozen:  # else batch normalisation goes on counting
             self.layers.eval()
         return self
 
-    def forward(self, X):
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        """Ten outputs."""
         return self.last(self.layers(X))
 
 
-def net(epochs: int, **options) -> NeuralNetClassifier:
-    """An unfitted net."""
+Rows = tuple[np.ndarray, np.ndarray]  # images as rows of 784 pixels, and labels
+
+
+def unfitted_net(epochs: int, **options) -> NeuralNetClassifier:
+    """A residual network that trains for so many epochs."""
     return NeuralNetClassifier(
         Residual,
         criterion=nn.CrossEntropyLoss,
@@ -99,40 +110,123 @@ def net(epochs: int, **options) -> NeuralNetClassifier:
     )
 
 
-def of_layers(base, X, y, epochs: int):
+def fit_last_layer(
+    base: NeuralNetClassifier, rows: Rows, epochs: int
+) -> NeuralNetClassifier:
     """A net of the layers of another, whose last one learns from some rows."""
-    own = net(epochs, module__frozen=True).initialize()
-    own.module_.layers.load_state_dict(base.module_.layers.state_dict())
-    return own.partial_fit(X, y)
+    X, y = rows
+    net = unfitted_net(epochs, module__frozen=True).initialize()
+    net.module_.layers.load_state_dict(base.module_.layers.state_dict())
+    return net.partial_fit(X, y)
 
 
-def scores(nets: list, front, rows: tuple, test: tuple) -> dict[str, float]:
+def fit_whole_net(rows: Rows, epochs: int, seed: int) -> NeuralNetClassifier:
+    """A net that is trained from the start."""
+    X, y = rows
+    return fit_seeded(unfitted_net(epochs), X, y, seed)
+
+
+@dataclass(kw_only=True)
+class DealtRows:
+    """The rows of one seed."""
+
+    X: np.ndarray  # of all nodes
+    y: np.ndarray
+    nodes: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+    public: Rows  # of no node, digits 0 to 4 only
+
+    @property
+    def rows_of_nodes(self) -> list[Rows]:
+        """Features and labels of each node."""
+        masks = [self.nodes == k for k in range(K)]
+        return [(self.X[mask], self.y[mask]) for mask in masks]
+
+    def score(self, model) -> float:
+        """Accuracy of a fitted model on the test rows."""
+        return model.score(self.X_test, self.y_test)
+
+    def fit_and_score(self, aggregator) -> float:
+        """Accuracy of what an aggregator makes of the nodes' rows."""
+        return self.score(aggregator.fit(self.X, self.y, nodes=self.nodes))
+
+
+def deal_rows(train: Rows, test: Rows, options: Namespace, seed: int) -> DealtRows:
+    """Rows of the nodes, and of nobody, as the protocol splits them."""
+    X, y = train
+    local, validation, _ = split(seed, len(y))
+    of_nodes = local[: options.max_rows]
+    of_nobody = np.concatenate([validation, local[options.max_rows :]])
+    public = of_nobody[y[of_nobody] < 5][: options.public]
+    return DealtRows(
+        X=X[of_nodes],
+        y=y[of_nodes],
+        nodes=partition_by_label(y[of_nodes], LABEL_GROUPS[K]),
+        X_test=test[0],
+        y_test=test[1],
+        public=(X[public], y[public]),
+    )
+
+
+def score_last_layers(nets: list, front, rows: DealtRows) -> dict[str, float]:
     """Accuracy of each way to make one model of the nets' last layers."""
-    X, y, nodes = rows
-    lda = LinearDiscriminantAnalysis()
     ways = {
         "averaged last layers": ModelAveragingAggregator(nets, front=front),
         "soft vote": EnsembleAggregator(nets, front=front),
-        "LDA from sums": PooledAggregator(nets, front=front, pooled=lda),
+        "LDA from sums": PooledAggregator(
+            nets, front=front, pooled=LinearDiscriminantAnalysis()
+        ),
         "likelihood": GEMSLogisticAggregator(nets, front=front, random_state=0),
     }
-    found = {"local (mean)": np.mean([own.score(*test) for own in nets])}
-    for name, agg in ways.items():
-        found[name] = agg.fit(X, y, nodes=nodes).score(*test)
+    accuracies = {"local (mean)": np.mean([rows.score(net) for net in nets])}
+    for name, aggregator in ways.items():
+        accuracies[name] = rows.fit_and_score(aggregator)
     logistic = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    fitted = clone(front).fit(X)
-    pooled = logistic.fit(fitted.transform(X), y)
-    score = pooled.score(fitted.transform(test[0]), test[1])
-    found["pooled logistic regression"] = score
-    return found
+    fitted_front = clone(front).fit(rows.X)
+    logistic.fit(fitted_front.transform(rows.X), rows.y)
+    accuracies["pooled logistic regression"] = logistic.score(
+        fitted_front.transform(rows.X_test), rows.y_test
+    )
+    return accuracies
 
 
-def embed(backbone, path, data: tuple, test: tuple) -> None:
+def score_whole_nets(rows: DealtRows, epochs: int, seed: int) -> dict[str, float]:
+    """Accuracy of what is made of nets that the nodes trained whole."""
+    nets = [fit_whole_net(part, epochs, seed) for part in rows.rows_of_nodes]
+    side_by_side = FeatureUnion([(str(k), Backbone(net)) for k, net in enumerate(nets)])
+    accuracies = score_last_layers(nets, side_by_side, rows)
+    accuracies["stack of the nets' votes"] = rows.fit_and_score(
+        EnsembleAggregator(nets, combine="stack", random_state=0)
+    )
+    accuracies["averaged nets"] = rows.fit_and_score(ModelAveragingAggregator(nets))
+    pooled = fit_whole_net((rows.X, rows.y), epochs, seed)
+    accuracies["a net of all rows"] = rows.score(pooled)
+    return accuracies
+
+
+def score_all(
+    rows: DealtRows, epochs: int, seed: int
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """Accuracies by way, for each kind of layers."""
+    trained = fit_whole_net(rows.public, epochs, seed)
+    untrained = unfitted_net(0).initialize()
+    for title, base in (("digits 0 to 4", trained), ("untrained", untrained)):
+        nets = [fit_last_layer(base, part, epochs) for part in rows.rows_of_nodes]
+        yield title, score_last_layers(nets, Backbone(base), rows)
+    yield "own, side by side", score_whole_nets(rows, epochs, seed)
+
+
+def write_features(backbone: Backbone, path: str, train: Rows, test: Rows) -> None:
     """What comes out of the layers, in the form of the data."""
-    arrays = {}
-    for part, (X, y) in (("train", data), ("test", test)):
-        arrays |= {f"X_{part}": backbone.fit(X[:1]).transform(X), f"y_{part}": y}
-    np.savez(path, **arrays)
+    fitted = backbone.fit(train[0][:1])
+    np.savez(
+        path,
+        X_train=fitted.transform(train[0]),
+        y_train=train[1],
+        X_test=fitted.transform(test[0]),
+        y_test=test[1],
+    )
 
 
 def main() -> None:
@@ -146,44 +240,24 @@ def main() -> None:
     parser.add_argument("--embed", help="write the features of all rows, and stop")
     options = parser.parse_args()
     simplefilter("ignore")
-    data, test = load_mnist(options.data), load_mnist(options.data, test=True)
-    (X, y), epochs, values = data, options.epochs, {}
+    train = load_mnist(options.data)
+    test = load_mnist(options.data, test=True)
+    if options.embed:
+        rows = deal_rows(train, test, options, seed=0)
+        trained = fit_whole_net(rows.public, options.epochs, seed=0)
+        write_features(Backbone(trained), options.embed, train, test)
+        return
+    accuracies_of: dict[tuple[str, str], list[float]] = defaultdict(list)
     for seed in range(options.seeds):
         start = perf_counter()
-        local, validation, _ = split(seed, len(y))
-        own = local[: options.max_rows]
-        seen = np.concatenate([validation, local[options.max_rows :]])
-        seen = seen[y[seen] < 5][: options.public]
-        nodes = partition_by_label(y[own], LABEL_GROUPS[K])
-        rows = X[own], y[own], nodes
-        parts = [(X[own[nodes == k]], y[own[nodes == k]]) for k in range(K)]
-        trained = fit_seeded(net(epochs), X[seen], y[seen], seed)
-        if options.embed:
-            embed(Backbone(trained), options.embed, data, test)
-            return
-        untrained = net(0).initialize()
-        for name, base in (("digits 0 to 4", trained), ("untrained", untrained)):
-            nets = [of_layers(base, *part, epochs) for part in parts]
-            found = scores(nets, Backbone(base), rows, test)
-            for way, value in found.items():
-                values.setdefault((name, way), []).append(value)
-        nets = [fit_seeded(net(epochs), *part, seed) for part in parts]
-        side = FeatureUnion([(str(k), Backbone(own)) for k, own in enumerate(nets)])
-        found = scores(nets, side, rows, test)
-        votes = EnsembleAggregator(nets, combine="stack", random_state=0)
-        found["stack of the nets' votes"] = votes.fit(*rows[:2], nodes=nodes).score(
-            *test
-        )
-        whole = ModelAveragingAggregator(nets).fit(*rows[:2], nodes=nodes)
-        found["averaged nets"] = whole.score(*test)
-        found["a net of all rows"] = fit_seeded(net(epochs), *rows[:2], seed).score(
-            *test
-        )
-        for way, value in found.items():
-            values.setdefault(("own, side by side", way), []).append(value)
+        rows = deal_rows(train, test, options, seed)
+        for title, accuracies in score_all(rows, options.epochs, seed):
+            for way, accuracy in accuracies.items():
+                accuracies_of[title, way].append(accuracy)
         print(f"seed {seed}: {perf_counter() - start:.0f} s", flush=True)
-    for (name, way), own in values.items():
-        print(f"{name:20} {way:28} {np.mean(own):.3f} ± {np.std(own):.3f}")
+    for (title, way), accuracies in accuracies_of.items():
+        mean = np.mean(accuracies)
+        print(f"{title:20} {way:28} {mean:.3f} ± {np.std(accuracies):.3f}")
 
 
 if __name__ == "__main__":

@@ -20,13 +20,15 @@ from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator
 
-N_FEATURES, N_CLASSES = 100, 10
+# Of the rows that are drawn.
+N_FEATURES = 100
+N_CLASSES = 10
 _rng = np.random.default_rng(0)
 MEANS = 0.25 * _rng.standard_normal((N_CLASSES, N_FEATURES))
 MIXING = np.eye(N_FEATURES) + 0.05 * _rng.standard_normal((N_FEATURES, N_FEATURES))
 
 
-def chunk(seed: int, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
+def draw_chunk(seed: int, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Correlated rows about the means of classes."""
     rng = np.random.default_rng([1, seed])
     y = rng.integers(N_CLASSES, size=n_rows)
@@ -35,7 +37,7 @@ def chunk(seed: int, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
     return X, y
 
 
-def peak() -> float:
+def peak_memory() -> float:
     """Largest memory of this process so far, in GB."""
     status = Path("/proc/self/status")
     if status.exists():  # what getrusage tells counts the process that started this
@@ -46,28 +48,33 @@ def peak() -> float:
 
 def measure(n_rows: int, size: int, n_components: int) -> None:
     """Summarize once and print a line."""
-    clf = LogisticRegression(max_iter=30, tol=1e-2).fit(*chunk(0, min(size, 20_000)))
-    reading = 0.0
+    X_first, y_first = draw_chunk(0, min(size, 20_000))
+    clf = LogisticRegression(max_iter=30, tol=1e-2).fit(X_first, y_first)
+    seconds_of_drawing = 0.0
 
     def chunks():
-        nonlocal reading
+        nonlocal seconds_of_drawing
         for k in range(-(-n_rows // size)):
             start = perf_counter()
-            found = chunk(k, min(size, n_rows - k * size))
-            reading += perf_counter() - start
-            yield found
-            del found
+            rows = draw_chunk(k, min(size, n_rows - k * size))
+            seconds_of_drawing += perf_counter() - start
+            yield rows
+            # Else two chunks are in memory while the next is drawn.
+            del rows
 
-    agg = GEMSLogisticAggregator(n_components=n_components, random_state=0)
+    aggregator = GEMSLogisticAggregator(n_components=n_components, random_state=0)
     start = perf_counter()
-    summary = agg.summarize(clf, name="lyon", chunks=chunks)
+    summary = aggregator.summarize(clf, name="lyon", chunks=chunks)
     seconds = perf_counter() - start
-    memory, n_bytes = peak(), summary.n_bytes / 1e6
-    agg.set_params(estimators=[summary]).fit()
-    score = agg.score(*chunk(10**6, 20_000))
+    memory = peak_memory()
+    megabytes = summary.n_bytes / 1e6
+    aggregator.set_params(estimators=[summary]).fit()
+    X_test, y_test = draw_chunk(10**6, 20_000)
+    accuracy = aggregator.score(X_test, y_test)
     print(
         f"{summary.n_rows:10d}{size:9d}{n_components:9d}{seconds:8.0f} s"
-        f"{reading:8.0f} s{memory:9.2f} GB{n_bytes:8.1f} MB{score:8.3f}",
+        f"{seconds_of_drawing:8.0f} s{memory:9.2f} GB{megabytes:8.1f} MB"
+        f"{accuracy:8.3f}",
         flush=True,
     )
 

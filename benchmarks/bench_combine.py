@@ -4,7 +4,8 @@
 Points of test accuracy of what it chose, of the linear default, of the candidate that
 the test rows would choose, and of the best of four models of all rows (those of
 `bench_fronts.py`, whose records ``--marks`` reads; where there are none they are made).
-With ``--members`` ten nodes have forests, support vector machines, or some of each.
+With ``--members`` ten nodes have forests, support vector machines, or some of each. The
+tables of the guide's pages on `combine` and on ensembles are made by it.
 
 ``--records`` keeps results, one line of JSON each, and runs only what is missing.
 """
@@ -12,16 +13,22 @@ With ``--members`` ten nodes have forests, support vector machines, or some of e
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import warnings
-from pathlib import Path
+from argparse import Namespace
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
-from _protocol import DATA_VARIABLE
-from bench_fronts import MARKS, PARTITIONS, SETS, records_of, split, timed
-from bench_pooled_gap import TABULAR_VARIABLE, deal
-from sklearn.base import clone
+from _federations import assign_nodes
+from _raw_rows import (
+    MODELS_OF_ALL_ROWS,
+    PARTITIONS,
+    add_options,
+    split_raw_rows,
+    time_call,
+)
+from _records import JsonLines
+from sklearn.base import ClassifierMixin, clone
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.svm import SVC
@@ -31,149 +38,223 @@ from skgems.candidates._candidates import candidates
 from skgems.datasets import partition_dirichlet
 from skgems.steps import Columns
 
-KINDS = {
+# What the k-th node fits, by the kind of members.
+KINDS: dict[str, Callable[[int], ClassifierMixin]] = {
     "forests": lambda k: RandomForestClassifier(random_state=k),
     "svms": lambda k: SVC(C=10),
     "mixed": lambda k: SVC(C=10) if k % 2 else RandomForestClassifier(random_state=k),
 }
+# The partition of nodes that have members: Dirichlet 0.1 over ten nodes.
+PARTITION_OF_MEMBERS = "dir0.1-10"
 
 
-def members_of(kind, X, y, nodes) -> list:
+class Cell(NamedTuple):
+    """One data set, partitioned once; raw rows alone, or members of one kind."""
+
+    data: str  # the data set; a name of records, as all that follow
+    seed: int
+    partition: str
+    kind: str | None
+
+
+# Measurements ------------------------------------------------------------------------
+
+
+def fit_members(kind: str, X: np.ndarray, y: np.ndarray, nodes: np.ndarray) -> list:
     """One fitted classifier a node; of a single class a DummyClassifier."""
-    found = []
+    members = []
     for k in np.unique(nodes):
-        own = nodes == k
-        several = len(np.unique(y[own])) > 1
-        model = KINDS[kind](k) if several else DummyClassifier()
-        found.append(model.fit(X[own], y[own]))
-    return found
+        in_node = nodes == k
+        has_several_classes = len(np.unique(y[in_node])) > 1
+        model = KINDS[kind](k) if has_several_classes else DummyClassifier()
+        members.append(model.fit(X[in_node], y[in_node]))
+    return members
 
 
-def measured(data, seed, partition, kind, options) -> dict:
-    X, X_test, y, y_test = split(data, options, seed)
-    if kind is None:
-        nodes, members = deal(partition, y, seed), None
+def measure(cell: Cell, options: Namespace) -> dict:
+    """Accuracies of what was chosen, of other ways, and of every candidate."""
+    X, y, X_test, y_test = split_raw_rows(cell.data, options, cell.seed)
+    if cell.kind is None:
+        nodes = assign_nodes(cell.partition, y, cell.seed)
+        members = None
     else:
-        nodes = partition_dirichlet(y, 10, alpha=0.1, random_state=seed)
-        members = members_of(kind, X, y, nodes)
-    given = {"budget": options.budget, "random_state": seed}
-    chosen, seconds = timed(lambda: combine(members, X, y, nodes, **given))
-    found = {"chosen": chosen.choice_.name, "accuracy": chosen.score(X_test, y_test)}
+        nodes = partition_dirichlet(y, 10, alpha=0.1, random_state=cell.seed)
+        members = fit_members(cell.kind, X, y, nodes)
+    chosen, seconds = time_call(
+        lambda: combine(
+            members, X, y, nodes, budget=options.budget, random_state=cell.seed
+        )
+    )
     names = [str(k) for k in np.unique(nodes)]
-    alone = GEMSLogisticAggregator([(k, None) for k in names], random_state=seed)
-    plain = alone.fit(X, y, nodes=nodes)
-    found |= {"seconds": seconds, "linear": plain.score(X_test, y_test)}
-    found["bytes"] = sum(own["bytes"] or 0 for own in chosen.choice_.table)
-    pairs = None if members is None else list(zip(names, members, strict=True))
+    linear = GEMSLogisticAggregator(
+        [(name, None) for name in names], random_state=cell.seed
+    )
+    linear.fit(X, y, nodes=nodes)
+    scores = {
+        "chosen": chosen.choice_.name,
+        "accuracy": chosen.score(X_test, y_test),
+        "seconds": seconds,
+        "linear": linear.score(X_test, y_test),
+        "bytes": sum(tried["bytes"] or 0 for tried in chosen.choice_.table),
+    }
+    named_members = None
     if members is not None:
-        auto = EnsembleAggregator(pairs, combine="auto", random_state=seed)
-        auto.fit(X, y, nodes=nodes.astype(str))
-        found["auto"] = auto.score(X_test, y_test)
-        found["auto took"] = auto.choice_.name
-    tried = candidates(
+        named_members = list(zip(names, members, strict=True))
+        vote_or_stack = EnsembleAggregator(
+            named_members, combine="auto", random_state=cell.seed
+        )
+        vote_or_stack.fit(X, y, nodes=nodes.astype(str))
+        scores["auto"] = vote_or_stack.score(X_test, y_test)
+        scores["auto took"] = vote_or_stack.choice_.name
+    for candidate in candidates(
         X,
         names=names,
-        members=pairs,
+        members=named_members,
         front=None,
         columns=Columns.of(X),
         budget=options.budget,
-        random_state=seed,
-    )
-    for candidate in tried:
+        random_state=cell.seed,
+    ):
         try:
             fitted = candidate.whole.fit(X, y, nodes=nodes)
-            found[f"test {candidate.name}"] = fitted.score(X_test, y_test)
-        except ValueError:
+            scores[f"test {candidate.name}"] = fitted.score(X_test, y_test)
+        except ValueError:  # it does not suit these rows
             continue
-    return found
+    return scores
 
 
-def run(options) -> list[dict]:
-    known = records_of(options.records)
+def cells_of(options: Namespace) -> list[Cell]:
+    """The cells asked for."""
     kinds = list(KINDS) if options.members else [None]
-    partitions = ["dir0.1-10"] if options.members else PARTITIONS
-    wanted = [
-        {"data": data, "seed": seed, "partition": partition, "kind": kind}
+    partitions = [PARTITION_OF_MEMBERS] if options.members else PARTITIONS
+    return [
+        Cell(data_set, seed, partition, kind)
         for seed in options.seeds
-        for data in options.sets
+        for data_set in options.sets
         for partition in partitions
         for kind in kinds
     ]
-    for where in wanted:
-        if any(where.items() <= own.items() for own in known):
+
+
+def run_missing(options: Namespace) -> list[dict]:
+    """Run and record what is missing; returns the records of the cells asked for."""
+    file = JsonLines(options.records)
+    records = file.read()
+    cells = cells_of(options)
+    for cell in cells:
+        if any(is_of_cell(record, cell) for record in records):
             continue
-        known.append(where | measured(*where.values(), options))
-        print(known[-1], flush=True)
-        if options.records is not None:
-            with Path(options.records).open("a") as file:
-                file.write(json.dumps(known[-1]) + "\n")
-    return [own for own in known if any(w.items() <= own.items() for w in wanted)]
+        record = cell._asdict() | measure(cell, options)
+        records.append(record)
+        print(record, flush=True)
+        file.append(record)
+    return [
+        record for record in records if any(is_of_cell(record, cell) for cell in cells)
+    ]
 
 
-def marks_of(options) -> dict:
-    """The best of the four models of all rows, by data and seed."""
-    found = {}
-    for own in records_of(options.marks):
-        if own["partition"] == "all":
-            key = own["data"], own["seed"]
-            found[key] = max(found.get(key, 0.0), own["accuracy"])
-    for data in options.sets:
+def is_of_cell(record: dict, cell: Cell) -> bool:
+    """Whether a record is about a cell."""
+    return cell._asdict().items() <= record.items()
+
+
+def best_of_all_rows(options: Namespace) -> dict[tuple[str, int], float]:
+    """Accuracy of the best of the four models of all rows, by data set and seed."""
+    best: dict[tuple[str, int], float] = {}
+    for record in JsonLines(options.marks).read():
+        if record["partition"] == "all":
+            key = (record["data"], record["seed"])
+            best[key] = max(best.get(key, 0.0), record["accuracy"])
+    for data_set in options.sets:
         for seed in options.seeds:
-            if (data, seed) not in found:
-                X, X_test, y, y_test = split(data, options, seed)
-                models = [clone(model).fit(X, y) for model in MARKS.values()]
-                found[data, seed] = max(m.score(X_test, y_test) for m in models)
-    return found
+            if (data_set, seed) not in best:
+                split = split_raw_rows(data_set, options, seed)
+                best[data_set, seed] = max(
+                    clone(model).fit(split.X, split.y).score(split.X_test, split.y_test)
+                    for model in MODELS_OF_ALL_ROWS.values()
+                )
+    return best
 
 
-def table(records, options) -> None:
-    marks, gaps, regrets, losses = marks_of(options), [], [], []
+# Tables ------------------------------------------------------------------------------
+
+
+def mean_of(records: list[dict], name: str) -> float:
+    """The mean of one figure over the records."""
+    return np.mean([record[name] for record in records])
+
+
+def best_candidate(record: dict) -> float:
+    """The accuracy of the candidate that the test rows would choose."""
+    return max(score for name, score in record.items() if name.startswith("test "))
+
+
+def print_cells(records: list[dict], best: dict[tuple[str, int], float]) -> None:
+    """A line a data set, kind and partition, and what all cells lose or gain."""
     print("set, members, partition: combine, linear, best of all rows; of all that was")
     print("tried the bytes from nodes and the seconds; chosen")
-    for key in dict.fromkeys((r["data"], r["kind"], r["partition"]) for r in records):
-        own = [r for r in records if (r["data"], r["kind"], r["partition"]) == key]
-        of_all = np.mean([marks[r["data"], r["seed"]] for r in own])
-        ours, linear = (np.mean([r[k] for r in own]) for k in ("accuracy", "linear"))
-        best = np.mean([max(v for k, v in r.items() if k[:5] == "test ") for r in own])
-        gaps.append(100 * (ours - of_all))
-        regrets.append(100 * (best - ours))
-        losses.append(100 * (linear - ours))
-        names = sorted({r["chosen"] for r in own})
-        cost = [np.mean([r[k] for r in own]) for k in ("bytes", "seconds")]
-        cost = f"{cost[0] / 1e6:.0f} MB {cost[1]:.0f} s"
-        scores = f"{100 * ours:.1f} {100 * linear:.1f} {100 * of_all:.1f}"
-        print(*key, scores, cost, names)
-    for name, values in {
-        "above the best of four": gaps,
-        "below the candidate that test rows choose": regrets,
-        "below the linear default": losses,
-    }.items():
-        ends = min(values) if values is gaps else max(values)
-        print(f"{name}: {np.mean(values):.1f} on average, {ends:.1f} at worst")
-    for key in dict.fromkeys((r["data"], r["kind"]) for r in records if "auto" in r):
-        own = [r for r in records if (r["data"], r["kind"]) == key]
-        ways = ["auto", "test vote", "test vote by classes", "test stack"]
-        means = {way: 100 * np.mean([r[way] for r in own]) for way in ways}
-        print(*key, {way: round(mean, 1) for way, mean in means.items()})
-    seconds = [r["seconds"] for r in records]
+    above_all_rows = []
+    below_candidate = []
+    below_linear = []
+    for cell in dict.fromkeys((r["data"], r["kind"], r["partition"]) for r in records):
+        data_set, kind, partition = cell
+        seeds = [r for r in records if (r["data"], r["kind"], r["partition"]) == cell]
+        all_rows = np.mean([best[data_set, record["seed"]] for record in seeds])
+        chosen = mean_of(seeds, "accuracy")
+        linear = mean_of(seeds, "linear")
+        candidate = np.mean([best_candidate(record) for record in seeds])
+        above_all_rows.append(100 * (chosen - all_rows))
+        below_candidate.append(100 * (candidate - chosen))
+        below_linear.append(100 * (linear - chosen))
+        print(
+            f"{data_set} {kind} {partition} "
+            f"{100 * chosen:.1f} {100 * linear:.1f} {100 * all_rows:.1f} "
+            f"{mean_of(seeds, 'bytes') / 1e6:.0f} MB {mean_of(seeds, 'seconds'):.0f} s "
+            f"{sorted({record['chosen'] for record in seeds})}"
+        )
+    print_mean_and_worst("above the best of four", above_all_rows, worst=min)
+    print_mean_and_worst(
+        "below the candidate that test rows choose", below_candidate, worst=max
+    )
+    print_mean_and_worst("below the linear default", below_linear, worst=max)
+
+
+def print_mean_and_worst(
+    title: str, points: list[float], *, worst: Callable[[list[float]], float]
+) -> None:
+    """One line of what all cells lose or gain."""
+    print(f"{title}: {np.mean(points):.1f} on average, {worst(points):.1f} at worst")
+
+
+def print_ensembles(records: list[dict]) -> None:
+    """What ensembles of members that were there choose, and what they could have."""
+    with_members = [record for record in records if "auto" in record]
+    for data_set, kind in dict.fromkeys((r["data"], r["kind"]) for r in with_members):
+        runs = [r for r in records if (r["data"], r["kind"]) == (data_set, kind)]
+        ways = ("auto", "test vote", "test vote by classes", "test stack")
+        percent = {way: round(100 * mean_of(runs, way), 1) for way in ways}
+        print(data_set, kind, percent)
+
+
+def print_tables(records: list[dict], options: Namespace) -> None:
+    """Everything, of the records."""
+    print_cells(records, best_of_all_rows(options))
+    print_ensembles(records)
+    seconds = [record["seconds"] for record in records]
     print(f"{np.mean(seconds):.0f} s on average, {max(seconds):.0f} at most")
 
 
 def main() -> None:
+    """Run what is missing and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
-    parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
+    add_options(parser)
     parser.add_argument("--budget", default="fast", choices=["fast", "thorough"])
     parser.add_argument("--members", action="store_true")
-    parser.add_argument("--records")
     parser.add_argument("--marks")
-    parser.add_argument("--tabular", default=os.environ.get(TABULAR_VARIABLE))
-    parser.add_argument("--mnist", default=os.environ.get(DATA_VARIABLE))
     options = parser.parse_args()
-    options.data = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        table(run(options), options)
+        print_tables(run_missing(options), options)
 
 
 if __name__ == "__main__":

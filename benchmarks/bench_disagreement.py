@@ -7,6 +7,8 @@ node has its own gains, noise, or both). Each is fitted as it is, where a node t
 named is a false alarm, and with one node changed: its labels are the next class,
 shuffled, the next class in half of the rows, or its features change sign, are all ten
 deviations larger, or noise; for averages its parameters are -10 times what they were.
+The tables of false alarms on the guide's pages on moments, averages and pooled
+classifiers are made by it.
 """
 
 from __future__ import annotations
@@ -15,21 +17,23 @@ import argparse
 import os
 import re
 import warnings
+from argparse import Namespace
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
-from bench_pooled_gap import (
+from _federations import (
     BUNDLED,
     KINDS,
     PARTITIONS,
     TABULAR,
     TABULAR_VARIABLE,
-    Split,
-    deal,
-    fit_locals,
-    load,
+    Federation,
+    assign_nodes,
+    load_data_set,
+    split_rows,
 )
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_classification, make_moons
@@ -42,7 +46,7 @@ from skgems import (
 from skgems.federation import ManyRowsWarning, NodesDisagreeWarning
 from skgems.pooled import CLASSIFIERS
 
-SYNTHETIC = {
+SYNTHETIC: dict[str, Callable] = {
     "classes": partial(
         make_classification, 3000, 20, n_informative=8, n_classes=5, random_state=0
     ),
@@ -60,40 +64,65 @@ SYNTHETIC = {
 CHANGES = ("next class", "shuffled", "half", "sign")
 # Other lies of rows, and one that is of parameters alone.
 MORE_CHANGES = ("shift", "noise")
-OF_PARAMETERS = "times -10"
-MIN_ROWS = 20
+ENLARGED = "times -10"
+LIKELIHOOD = "likelihood"
+AVERAGES = "averages"
+# A node of fewer rows cannot be told from an honest one, so it is not made to lie.
+MIN_ROWS_OF_LIAR = 20
+# Clusters of fewer rows are no node of their own.
+MIN_ROWS_OF_CLUSTER = 5
 
 
-# How rows are dealt ------------------------------------------------------------------
+# How rows are dealt: function(X, y, seed) -> features, node of every row -------------
+
+FeaturesAndNodes = tuple[np.ndarray, np.ndarray]
 
 
-def runs(values: np.ndarray, K: int) -> np.ndarray:
-    """Equal runs of sorted values."""
-    return np.argsort(np.argsort(values, kind="stable")) * K // len(values)
+def equal_runs(numbers: np.ndarray, K: int) -> np.ndarray:
+    """For each number, which of K equal runs of the sorted ones it is in."""
+    return np.argsort(np.argsort(numbers, kind="stable")) * K // len(numbers)
 
 
-def component(X: np.ndarray, y: np.ndarray, seed: int, *, K: int):
+def deal_by_component(
+    X: np.ndarray, y: np.ndarray, seed: int, *, K: int
+) -> FeaturesAndNodes:
     """Runs of the first principal component."""
-    Z = X - X.mean(axis=0)
-    return X, runs(Z @ np.linalg.svd(Z, full_matrices=False)[2][0], K)
+    centred = X - X.mean(axis=0)
+    first = np.linalg.svd(centred, full_matrices=False)[2][0]
+    return X, equal_runs(centred @ first, K)
 
 
-def feature(X: np.ndarray, y: np.ndarray, seed: int, *, K: int):
+def deal_by_feature(
+    X: np.ndarray, y: np.ndarray, seed: int, *, K: int
+) -> FeaturesAndNodes:
     """Runs of the feature of most values."""
-    return X, runs(X[:, np.argmax([len(np.unique(column)) for column in X.T])], K)
+    n_distinct = [len(np.unique(column)) for column in X.T]
+    return X, equal_runs(X[:, np.argmax(n_distinct)], K)
 
 
-def clusters(X: np.ndarray, y: np.ndarray, seed: int, *, K: int):
+def deal_by_cluster(
+    X: np.ndarray, y: np.ndarray, seed: int, *, K: int
+) -> FeaturesAndNodes:
     """Clusters; those of few rows join the first."""
-    found = KMeans(K, n_init=1, random_state=seed).fit_predict(X)
-    small = np.bincount(found, minlength=K) < 5
-    small[np.argmax(~small)] = True
-    return X, np.unique(np.where(small[found], -1, found), return_inverse=True)[1]
+    clusters = KMeans(K, n_init=1, random_state=seed).fit_predict(X)
+    is_small = np.bincount(clusters, minlength=K) < MIN_ROWS_OF_CLUSTER
+    is_small[np.argmax(~is_small)] = True
+    joined = np.where(is_small[clusters], -1, clusters)
+    return X, np.unique(joined, return_inverse=True)[1]
 
 
-def drift(X, y, seed: int, *, partition: str, gain: bool, noise: bool):
+def deal_with_drift(
+    X: np.ndarray,
+    y: np.ndarray,
+    seed: int,
+    *,
+    partition: str,
+    gain: bool = False,
+    noise: bool = False,
+) -> FeaturesAndNodes:
     """Each node has its own gains, and more noise than the one before."""
-    nodes, rng = deal(partition, y, seed), np.random.default_rng(seed)
+    nodes = assign_nodes(partition, y, seed)
+    rng = np.random.default_rng(seed)
     K = nodes.max() + 1
     if gain:
         X = X * np.exp(0.5 * rng.normal(size=(K, X.shape[1])))[nodes]
@@ -102,43 +131,50 @@ def drift(X, y, seed: int, *, partition: str, gain: bool, noise: bool):
     return X, nodes
 
 
-def by_label(X, y, seed: int, *, partition: str):
+def deal_by_label(
+    X: np.ndarray, y: np.ndarray, seed: int, *, partition: str
+) -> FeaturesAndNodes:
     """As in bench_pooled_gap.py."""
-    return X, deal(partition, y, seed)
+    return X, assign_nodes(partition, y, seed)
 
 
-LIKELIHOOD, AVERAGES = "likelihood", "averages"
+DEALS: dict[str, Callable[[np.ndarray, np.ndarray, int], FeaturesAndNodes]] = {
+    name: partial(deal_by_label, partition=name) for name in PARTITIONS
+}
+DEALS |= {f"component-{K}": partial(deal_by_component, K=K) for K in (2, 5, 20)}
+DEALS |= {f"feature-{K}": partial(deal_by_feature, K=K) for K in (2, 5, 20)}
+DEALS["k-means-5"] = partial(deal_by_cluster, K=5)
+DEALS["gain"] = partial(deal_with_drift, partition="homog-5", gain=True)
+DEALS["noise"] = partial(deal_with_drift, partition="homog-5", noise=True)
+DEALS["gain and noise"] = partial(
+    deal_with_drift, partition="homog-5", gain=True, noise=True
+)
+DEALS["gain and noise, dir0.5"] = partial(
+    deal_with_drift, partition="dir0.5-5", gain=True, noise=True
+)
+# The lines of the table: names of DEALS.
 GROUPS = {
-    "disjoint": [f"disjoint-{K}" for K in (2, 3, 5)] + ["crowd"],
+    "disjoint": ["disjoint-2", "disjoint-3", "disjoint-5", "crowd"],
     "dir0.1": ["dir0.1-5", "dir0.1-20"],
     "dir0.5": ["dir0.5-5", "dir0.5-20"],
     "alike": ["homog-5", "homog-20"],
+    "component": ["component-2", "component-5", "component-20"],
+    "feature": ["feature-2", "feature-5", "feature-20"],
+    "k-means": ["k-means-5"],
+    "drift": ["gain", "noise", "gain and noise", "gain and noise, dir0.5"],
 }
-DEALT = {name: partial(by_label, partition=name) for name in PARTITIONS}
-for title, function, sizes in (
-    ("component", component, (2, 5, 20)),
-    ("feature", feature, (2, 5, 20)),
-    ("k-means", clusters, (5,)),
-):
-    GROUPS[title] = [f"{title}-{K}" for K in sizes]
-    DEALT |= {f"{title}-{K}": partial(function, K=K) for K in sizes}
-GROUPS["drift"] = []
-for title, partition, gain, noise in (
-    ("gain", "homog-5", True, False),
-    ("noise", "homog-5", False, True),
-    ("gain and noise", "homog-5", True, True),
-    ("gain and noise, dir0.5", "dir0.5-5", True, True),
-):
-    GROUPS["drift"].append(title)
-    DEALT[title] = partial(drift, partition=partition, gain=gain, noise=noise)
 
 
 # What is wrong at one node -----------------------------------------------------------
 
 
-def changed(X, y, rows: np.ndarray, change: str, rng) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of all nodes, some of which are of another rule."""
-    X, y = X.copy(), y.copy()
+def change_rows(
+    federation: Federation, liar: int, change: str, rng: np.random.Generator
+) -> Federation:
+    """The same rows, of which those of one node are of another rule."""
+    X = federation.X.copy()
+    y = federation.y.copy()
+    rows = np.flatnonzero(federation.nodes == liar)
     if change == "sign":
         X[rows] *= -1
     elif change == "shift":
@@ -148,38 +184,44 @@ def changed(X, y, rows: np.ndarray, change: str, rng) -> tuple[np.ndarray, np.nd
         y[rows] = rng.choice(np.unique(y), len(rows))
     elif change == "shuffled":
         y[rows] = rng.permutation(y[rows])
+    elif change == "half":
+        rows = rows[rng.random(len(rows)) < 0.5]
+        y[rows] = next_class(y[rows], np.unique(y))
     else:
-        rows = rows[rng.random(len(rows)) < 0.5] if change == "half" else rows
-        labels = np.unique(y)
-        y[rows] = labels[(np.searchsorted(labels, y[rows]) + 1) % len(labels)]
-    return X, y
+        y[rows] = next_class(y[rows], np.unique(y))
+    return replace(federation, X=X, y=y)
 
 
-def aggregator_of(options, X, y, nodes, seed: int, enlarged: int | None):
-    """Fitted members of one of the methods; parameters of a node -10 times as large."""
-    if options.aggregator in CLASSIFIERS:
-        return PooledAggregator(pooled=options.aggregator)
-    members = fit_locals(options.kind, X, y, nodes)
+def next_class(y: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The label behind each; behind the last the first."""
+    return labels[(np.searchsorted(labels, y) + 1) % len(labels)]
+
+
+def unfitted_aggregator(federation: Federation, method: str, enlarged: int | None):
+    """An aggregator of fitted members; parameters of a node -10 times as large."""
+    if method in CLASSIFIERS:
+        return PooledAggregator(pooled=method)
+    members = federation.local_models
     if enlarged is not None:
         members[enlarged].coef_ = -10.0 * members[enlarged].coef_
         members[enlarged].intercept_ = -10.0 * members[enlarged].intercept_
-    if options.aggregator == AVERAGES:
-        return ModelAveragingAggregator(members, random_state=seed)
-    return GEMSLogisticAggregator(members, random_state=seed)
+    if method == AVERAGES:
+        return ModelAveragingAggregator(members, random_state=federation.seed)
+    return GEMSLogisticAggregator(members, random_state=federation.seed)
 
 
-def named(
-    options, X, y, nodes, seed: int, enlarged: int | None = None
+def named_nodes(
+    federation: Federation, method: str, enlarged: int | None = None
 ) -> tuple[set[int], set[int]]:
     """Nodes that are said to disagree, and to have nearly all rows."""
-    agg = aggregator_of(options, X, y, nodes, seed, enlarged)
+    aggregator = unfitted_aggregator(federation, method, enlarged)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        agg.fit(X, y, nodes=nodes)
+        aggregator.fit(federation.X, federation.y, nodes=federation.nodes)
     return nodes_in(caught, NodesDisagreeWarning), nodes_in(caught, ManyRowsWarning)
 
 
-def nodes_in(caught, category: type[Warning]) -> set[int]:
+def nodes_in(caught: list, category: type[Warning]) -> set[int]:
     """Nodes that warnings of a category name."""
     return {
         int(node)
@@ -189,87 +231,165 @@ def nodes_in(caught, category: type[Warning]) -> set[int]:
     }
 
 
-def cells(options) -> Iterator[tuple]:
-    """Data set, partition, seed, rows, labels and nodes."""
-    for data in options.data_sets:
-        X, y = SYNTHETIC[data]() if data in SYNTHETIC else load(data, options)
+def draw_liar(federation: Federation, rng: np.random.Generator) -> int | None:
+    """One of the nodes whose rows could show it: some, of two classes."""
+    candidates = [
+        k
+        for k, n_rows in enumerate(np.bincount(federation.nodes))
+        if n_rows >= MIN_ROWS_OF_LIAR
+        and len(np.unique(federation.y[federation.nodes == k])) > 1
+    ]
+    return int(rng.choice(candidates)) if candidates else None
+
+
+# Counts ------------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class Counts:
+    """What was counted over all fits of a group of partitions."""
+
+    n_fits: int = 0
+    n_nodes: int = 0
+    n_false_alarms: int = 0
+    n_others_named: int = 0
+    n_with_many_rows: int = 0
+    # By change, whether the liar was named in each fit.
+    liar_named: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
+
+
+@dataclass(kw_only=True)
+class Cell:
+    """One data set, dealt once."""
+
+    data_set: str
+    deal: str  # a key of DEALS
+    group: str  # a key of GROUPS
+    federation: Federation
+
+    def __str__(self) -> str:
+        return f"{self.data_set} {self.deal} seed {self.federation.seed}"
+
+
+def cells_of(options: Namespace) -> Iterator[Cell]:
+    """The cells asked for; those of too few rows or classes are left out."""
+    deals = [(group, deal) for group in options.groups for deal in GROUPS[group]]
+    for data_set in options.data_sets:
+        if data_set in SYNTHETIC:
+            X, y = SYNTHETIC[data_set]()
+        else:
+            X, y = load_data_set(data_set, options)
         for seed in options.seeds:
-            split = Split.of(X, y, seed, max_rows=options.max_rows, scale=True)
-            for title in (title for group in options.groups for title in GROUPS[group]):
+            split = split_rows(X, y, seed, max_rows=options.max_rows, standardise=True)
+            for group, deal in deals:
                 try:
-                    X_dealt, nodes = DEALT[title](split.X, split.y, seed)
+                    X_dealt, nodes = DEALS[deal](split.X, split.y, seed)
                 except ValueError:
-                    continue  # too few rows or classes
-                yield data, title, seed, X_dealt, split.y, nodes
+                    continue
+                federation = Federation(
+                    X=X_dealt, y=split.y, nodes=nodes, seed=seed, kind=options.kind
+                )
+                yield Cell(
+                    data_set=data_set, deal=deal, group=group, federation=federation
+                )
 
 
-def main() -> None:
-    """Count, and print a line for each group of partitions."""
+def count_honest(cell: Cell, counts: Counts, options: Namespace) -> None:
+    """Fit the nodes as they are, where each that is named is a false alarm."""
+    false_alarms, with_many_rows = named_nodes(cell.federation, options.aggregator)
+    n_nodes = len(np.bincount(cell.federation.nodes))
+    counts.n_fits += 1
+    counts.n_nodes += n_nodes
+    counts.n_false_alarms += len(false_alarms)
+    counts.n_with_many_rows += len(with_many_rows)
+    if false_alarms:
+        print(f"false alarm: {cell}: {false_alarms}", flush=True)
+    if options.verbose:
+        print(
+            cell.data_set,
+            cell.deal,
+            cell.federation.seed,
+            "honest",
+            n_nodes,
+            flush=True,
+        )
+
+
+def count_lies(cell: Cell, counts: Counts, options: Namespace) -> None:
+    """Fit the nodes once for each change of one of them."""
+    federation = cell.federation
+    rng = np.random.default_rng(100 + federation.seed)
+    liar = draw_liar(federation, rng)
+    if liar is None:
+        return
+    for change in options.changes:
+        if change == ENLARGED:
+            # Members are fitted anew, since they are changed in place.
+            named, _ = named_nodes(
+                replace(federation), options.aggregator, enlarged=liar
+            )
+        else:
+            changed = change_rows(federation, liar, change, rng)
+            named, _ = named_nodes(changed, options.aggregator)
+        others = named - {liar}
+        counts.liar_named[change].append(liar in named)
+        counts.n_others_named += len(others)
+        if options.verbose:
+            print(
+                f"{cell.data_set} {cell.deal} {federation.seed} {change} "
+                f"{liar in named} {others}",
+                flush=True,
+            )
+
+
+def print_table(counts_of: dict[str, Counts], changes: list[str]) -> None:
+    """A line for each group of partitions."""
+    titles = "".join(f"{change:>16}" for change in changes)
+    print(
+        f"{'':12}{'fits':>7}{'false alarms':>16}{titles}{'others named':>14}"
+        f"{'many rows':>11}"
+    )
+    for group, counts in counts_of.items():
+        false_alarms = f"{counts.n_false_alarms} of {counts.n_nodes}"
+        line = f"{group:12}{counts.n_fits:7d}{false_alarms:>16}"
+        for change in changes:
+            named = counts.liar_named[change]
+            line += f"{f'{sum(named)} of {len(named)}':>16}"
+        print(f"{line}{counts.n_others_named:14d}{counts.n_with_many_rows:11d}")
+
+
+def parse_options() -> Namespace:
+    """Options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = [*BUNDLED, *TABULAR, *SYNTHETIC]
+    data_sets = [*BUNDLED, *TABULAR, *SYNTHETIC]
     parser.add_argument("--tabular", default=os.environ.get(TABULAR_VARIABLE))
-    parser.add_argument("--data-sets", nargs="+", choices=names, default=names)
+    parser.add_argument("--data-sets", nargs="+", choices=data_sets, default=data_sets)
     parser.add_argument("--max-rows", type=int, default=2500, help="to train on")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--kind", choices=KINDS, default="logistic", help="of node")
     methods = [LIKELIHOOD, AVERAGES, *CLASSIFIERS]
     parser.add_argument("--aggregator", choices=methods, default=LIKELIHOOD)
-    lies = [*CHANGES, *MORE_CHANGES, OF_PARAMETERS]
-    parser.add_argument("--changes", nargs="*", choices=lies, default=CHANGES)
+    changes = [*CHANGES, *MORE_CHANGES, ENLARGED]
+    parser.add_argument("--changes", nargs="*", choices=changes, default=CHANGES)
     parser.add_argument("--groups", nargs="*", choices=GROUPS, default=[*GROUPS])
     parser.add_argument("--verbose", action="store_true")
     parser.set_defaults(data=None)
-    options = parser.parse_args()
-    group_of = {title: group for group, own in GROUPS.items() for title in own}
-    alarms, n_nodes, n_fits = defaultdict(int), defaultdict(int), defaultdict(int)
-    found, others, many = defaultdict(list), defaultdict(int), defaultdict(int)
-    for data, title, seed, X, y, nodes in cells(options):
-        group, sizes = group_of[title], np.bincount(nodes)
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Count, and print a line for each group of partitions."""
+    options = parse_options()
+    counts_of = {group: Counts() for group in options.groups}
+    for cell in cells_of(options):
+        counts = counts_of[cell.group]
         try:
-            false, with_many = named(options, X, y, nodes, seed)
+            count_honest(cell, counts, options)
         except ValueError as error:  # rows such as the classifier does not take
-            print(f"not made: {data} {title} seed {seed}: {error}", flush=True)
+            print(f"not made: {cell}: {error}", flush=True)
             continue
-        alarms[group] += len(false)
-        many[group] += len(with_many)
-        n_nodes[group] += len(sizes)
-        n_fits[group] += 1
-        if false:
-            print(f"false alarm: {data} {title} seed {seed}: {false}", flush=True)
-        if options.verbose:
-            print(data, title, seed, "honest", len(sizes), flush=True)
-        # One of those whose rows could show it: a few, of two classes.
-        shown = [
-            k
-            for k in range(len(sizes))
-            if sizes[k] >= MIN_ROWS and len(np.unique(y[nodes == k])) > 1
-        ]
-        if not shown:
-            continue
-        rng = np.random.default_rng(100 + seed)
-        bad = int(rng.choice(shown))
-        for change in options.changes:
-            if change == OF_PARAMETERS:
-                now, _ = named(options, X, y, nodes, seed, enlarged=bad)
-            else:
-                rows = np.flatnonzero(nodes == bad)
-                X_bad, y_bad = changed(X, y, rows, change, rng)
-                now, _ = named(options, X_bad, y_bad, nodes, seed)
-            found[group, change].append(bad in now)
-            others[group] += len(now - {bad})
-            if options.verbose:
-                print(data, title, seed, change, bad in now, now - {bad}, flush=True)
-    titles = "".join(f"{change:>16}" for change in options.changes)
-    print(
-        f"{'':12}{'fits':>7}{'false alarms':>16}{titles}{'others named':>14}"
-        f"{'many rows':>11}"
-    )
-    for group in options.groups:
-        alarm = f"{alarms[group]} of {n_nodes[group]}"
-        line = f"{group:12}{n_fits[group]:7d}{alarm:>16}"
-        for own in (found[group, change] for change in options.changes):
-            line += f"{f'{sum(own)} of {len(own)}':>16}"
-        print(f"{line}{others[group]:14d}{many[group]:11d}")
+        count_lies(cell, counts, options)
+    print_table(counts_of, options.changes)
 
 
 if __name__ == "__main__":

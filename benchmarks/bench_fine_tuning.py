@@ -6,15 +6,17 @@ model, which is fine-tuned on draws of public rows that no node has. The table h
 accuracy untuned, tuned, and of models of the public rows alone; the mean and the worst
 that tuning cost over the draws, in points; and the mean and the worst by which it stays
 behind the better of untuned and the rows alone. MNIST is added where ``--data`` or
-SKGEMS_MNIST names it.
+SKGEMS_MNIST names it. The guide's page on networks tells what it prints.
 """
 
 from __future__ import annotations
 
 import warnings
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
+from collections import defaultdict
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -30,12 +32,15 @@ from sklearn.preprocessing import StandardScaler
 from skgems import GEMSMLPAggregator, PFNMAggregator
 from skgems.datasets import partition_by_label, partition_dirichlet
 
-FEW, MANY = (2, 4, 8, 20), (100, 1000)
-UNITS = 30
+FEW = (2, 4, 8, 20)
+MANY = (100, 1000)
+# Of the nodes' networks.
+N_UNITS = 30
 LINE = "{:14}{:15}{:10}{:>5} {:>9}{:>7}{:>7}{:>7}  {:>6}{:>7}  {:>6}{:>7}"
 
 
-class Rows(NamedTuple):
+@dataclass(kw_only=True)
+class Rows:
     """Rows of the nodes, rows to draw public ones from, rows to read accuracies on."""
 
     name: str
@@ -47,23 +52,27 @@ class Rows(NamedTuple):
     y_test: np.ndarray
 
 
-def data_sets(options) -> Iterator[Rows]:
+def data_sets(options: Namespace) -> Iterator[Rows]:
     """Those that are asked for, standardised but for pixels."""
     if "digits" in options.sets:
         X, y = load_digits(return_X_y=True)
-        yield cut("digits", X / 16, y, 450, 1010)
+        yield cut("digits", X / 16, y, n_nodes=450, n_public=1010)
     if "wine" in options.sets:
         X, y = load_wine(return_X_y=True)
-        yield cut("wine", StandardScaler().fit_transform(X), y, 70, 40)
+        X = StandardScaler().fit_transform(X)
+        yield cut("wine", X, y, n_nodes=70, n_public=40)
     if "cancer" in options.sets:
         X, y = load_breast_cancer(return_X_y=True)
-        yield cut("breast cancer", StandardScaler().fit_transform(X), y, 250, 120)
+        X = StandardScaler().fit_transform(X)
+        yield cut("breast cancer", X, y, n_nodes=250, n_public=120)
     if "mnist" in options.sets and options.data:
         X, y = load_mnist(options.data)
-        yield cut("MNIST", X[:14_000], y[:14_000], 8000, 3000)
+        yield cut("MNIST", X[:14_000], y[:14_000], n_nodes=8000, n_public=3000)
 
 
-def cut(name, X, y, n_nodes, n_public) -> Rows:
+def cut(
+    name: str, X: np.ndarray, y: np.ndarray, *, n_nodes: int, n_public: int
+) -> Rows:
     """Rows of the nodes, public rows, and the rest for the test."""
     X, rest, y, y_rest = train_test_split(
         X, y, train_size=n_nodes, stratify=y, random_state=0
@@ -71,10 +80,18 @@ def cut(name, X, y, n_nodes, n_public) -> Rows:
     public, test, y_public, y_test = train_test_split(
         rest, y_rest, train_size=n_public, stratify=y_rest, random_state=0
     )
-    return Rows(name, X, y, public, y_public, test, y_test)
+    return Rows(
+        name=name,
+        X=X,
+        y=y,
+        X_public=public,
+        y_public=y_public,
+        X_test=test,
+        y_test=y_test,
+    )
 
 
-def partitions(y) -> Iterator[tuple[str, np.ndarray]]:
+def partitions(y: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     """Names, and the node of every row."""
     for K in (2, 5):
         if len(np.unique(y)) >= K:
@@ -85,70 +102,148 @@ def partitions(y) -> Iterator[tuple[str, np.ndarray]]:
 def network(seed: int = 0) -> MLPClassifier:
     """What a node fits, and what public rows alone are fitted by."""
     return MLPClassifier(
-        UNITS, solver="lbfgs", alpha=0.1, max_iter=500, random_state=seed
+        N_UNITS, solver="lbfgs", alpha=0.1, max_iter=500, random_state=seed
     )
 
 
-def aggregates(rows: Rows, nodes: np.ndarray):
-    """Names of ways to tune, fitted aggregates and what `fine_tune` is told."""
-    locals_ = [
+def fitted_aggregates(rows: Rows, nodes: np.ndarray) -> Iterator[tuple]:
+    """Names of ways to tune, fitted aggregates and options of `fine_tune`."""
+    local_models = [
         network(k).fit(rows.X[nodes == k], rows.y[nodes == k]) for k in np.unique(nodes)
     ]
-    gems = GEMSMLPAggregator(locals_, validation_fraction=0, random_state=0)
+    gems = GEMSMLPAggregator(local_models, validation_fraction=0, random_state=0)
     gems = gems.fit(rows.X, rows.y, nodes=nodes)
     yield "GEMS last", gems, {"layers": "last"}
     yield "GEMS all", gems, {"layers": "all"}
-    pfnm = PFNMAggregator(locals_, random_state=0)
+    pfnm = PFNMAggregator(local_models, random_state=0)
     yield "PFNM", pfnm.fit(rows.X, rows.y, nodes=nodes), {}
 
 
-def draws(rows: Rows, n_rows: int, n_draws: int) -> Iterator[tuple]:
+class PublicRows(NamedTuple):
+    """One draw."""
+
+    X: np.ndarray
+    y: np.ndarray
+
+
+def draw_public(rows: Rows, n_rows: int, n_draws: int) -> list[PublicRows]:
     """Public rows drawn without replacement, none of them where there are too few."""
     if n_rows > len(rows.y_public):
-        return
+        return []
+    draws = []
     for seed in range(n_draws):
         rng = np.random.RandomState(seed)
         chosen = rng.choice(len(rows.y_public), n_rows, replace=False)
-        yield rows.X_public[chosen], rows.y_public[chosen]
+        draws.append(PublicRows(rows.X_public[chosen], rows.y_public[chosen]))
+    return draws
 
 
-def alone(model: ClassifierMixin, X, y, rows: Rows) -> float:
+def accuracy_alone(model: ClassifierMixin, public: PublicRows, rows: Rows) -> float:
     """Accuracy of a model that has the public rows only."""
-    if len(np.unique(y)) == 1:
-        return np.mean(rows.y_test == y[0])
-    return model.fit(X, y).score(rows.X_test, rows.y_test)
+    if len(np.unique(public.y)) == 1:
+        return np.mean(rows.y_test == public.y[0])
+    return model.fit(public.X, public.y).score(rows.X_test, rows.y_test)
 
 
-def cells(rows: Rows, options):
+@dataclass(kw_only=True)
+class Line:
+    """A line of the table; arrays have one accuracy a draw."""
+
+    data_set: str
+    partition: str
+    way: str
+    n_rows: int
+    untuned: float
+    tuned: np.ndarray
+    alone: np.ndarray  # (n_draws, 2): a network, a linear model of public rows alone
+
+    @property
+    def cost(self) -> np.ndarray:
+        """Points that tuning cost, in each draw."""
+        return 100 * (self.untuned - self.tuned)
+
+    @property
+    def behind(self) -> np.ndarray:
+        """Points below the better of untuned and the rows alone, in each draw."""
+        best = np.maximum(self.untuned, np.max(self.alone, axis=1))
+        return 100 * (best - self.tuned)
+
+    def print_line(self) -> None:
+        """Means over the draws, and the worst of them."""
+        network_alone, linear_alone = np.mean(self.alone, axis=0)
+        print(
+            LINE.format(
+                self.data_set,
+                self.partition,
+                self.way,
+                self.n_rows,
+                f"{self.untuned:.3f}",
+                f"{self.tuned.mean():.3f}",
+                f"{network_alone:.3f}",
+                f"{linear_alone:.3f}",
+                f"{self.cost.mean():.1f}",
+                f"{self.cost.max():.1f}",
+                f"{self.behind.mean():.1f}",
+                f"{self.behind.max():.1f}",
+            ),
+            flush=True,
+        )
+
+
+def measure_lines(rows: Rows, options: Namespace) -> Iterator[Line]:
     """Lines of the table."""
-    public = {}
+    draws_of = {}
+    alone_of = {}
     for n_rows in options.rows:
         # More rows differ less.
         n_draws = options.draws if n_rows <= max(FEW) else options.draws // 5
-        public[n_rows] = list(draws(rows, n_rows, max(1, n_draws)))
-    own = {
-        n_rows: [
-            (
-                alone(network(), X, y, rows),
-                alone(LogisticRegression(max_iter=1000), X, y, rows),
-            )
-            for X, y in drawn
-        ]
-        for n_rows, drawn in public.items()
-    }
+        draws = draw_public(rows, n_rows, max(1, n_draws))
+        if not draws:
+            continue
+        draws_of[n_rows] = draws
+        alone_of[n_rows] = np.array(
+            [
+                (
+                    accuracy_alone(network(), public, rows),
+                    accuracy_alone(LogisticRegression(max_iter=1000), public, rows),
+                )
+                for public in draws
+            ]
+        )
     for partition, nodes in partitions(rows.y):
-        for name, start, how in aggregates(rows, nodes):
-            untuned = start.score(rows.X_test, rows.y_test)
-            for n_rows, drawn in public.items():
-                if not drawn:
-                    continue
-                tuned = [
-                    deepcopy(start)
-                    .fine_tune(X, y, **how)
-                    .score(rows.X_test, rows.y_test)
-                    for X, y in drawn
-                ]
-                yield partition, name, n_rows, untuned, np.array(tuned), own[n_rows]
+        for way, aggregate, options_of_tuning in fitted_aggregates(rows, nodes):
+            for n_rows, draws in draws_of.items():
+                tuned = []
+                for public in draws:
+                    model = deepcopy(aggregate)
+                    model.fine_tune(public.X, public.y, **options_of_tuning)
+                    tuned.append(model.score(rows.X_test, rows.y_test))
+                yield Line(
+                    data_set=rows.name,
+                    partition=partition,
+                    way=way,
+                    n_rows=n_rows,
+                    untuned=aggregate.score(rows.X_test, rows.y_test),
+                    tuned=np.array(tuned),
+                    alone=alone_of[n_rows],
+                )
+
+
+def print_summary(lines: list[Line]) -> None:
+    """The worst of each way and number of rows over all data sets and partitions."""
+    lines_of = defaultdict(list)
+    for line in lines:
+        lines_of[line.way, line.n_rows].append(line)
+    print("\nOver all: mean gain, worst cost of a draw, behind in the mean and worst")
+    for (way, n_rows), cells in sorted(lines_of.items(), key=lambda pair: pair[0]):
+        gain = np.mean([-line.cost.mean() for line in cells])
+        worst_cost = max(line.cost.max() for line in cells)
+        behind = np.array([line.behind.mean() for line in cells])
+        worst_behind = max(line.behind.max() for line in cells)
+        print(
+            f"{way:10}{n_rows:>5} {gain:7.2f}{worst_cost:7.1f}  behind "
+            f"{behind.mean():6.2f}, cell {behind.max():6.1f}, draw {worst_behind:6.1f}"
+        )
 
 
 def main() -> None:
@@ -161,32 +256,28 @@ def main() -> None:
     )
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
-    titles = ["data", "partition", "way", "rows", "untuned", "tuned", "MLP", "linear"]
-    print(LINE.format(*titles, "cost", "worst", "behind", "worst"))
-    summary = {}
-    for rows in data_sets(options):
-        for partition, name, n_rows, untuned, tuned, own in cells(rows, options):
-            best = np.maximum(untuned, np.max(own, axis=1))
-            cost, behind = 100 * (untuned - tuned), 100 * (best - tuned)
-            figures = [untuned, tuned.mean(), *np.mean(own, axis=0)]
-            print(
-                LINE.format(
-                    *(rows.name, partition, name, n_rows),
-                    *(f"{figure:.3f}" for figure in figures),
-                    *(f"{each:.1f}" for each in (cost.mean(), cost.max())),
-                    *(f"{each:.1f}" for each in (behind.mean(), behind.max())),
-                ),
-                flush=True,
-            )
-            gain = (-cost.mean(), cost.max(), behind.mean(), behind.max())
-            summary.setdefault((name, n_rows), []).append(gain)
-    print("\nOver all: mean gain, worst cost of a draw, behind in the mean and worst")
-    for (name, n_rows), found in sorted(summary.items()):
-        gains, costs, behind, worst = np.array(found).T
-        print(
-            f"{name:10}{n_rows:>5} {gains.mean():7.2f}{costs.max():7.1f}  behind "
-            f"{behind.mean():6.2f}, cell {behind.max():6.1f}, draw {worst.max():6.1f}"
+    print(
+        LINE.format(
+            "data",
+            "partition",
+            "way",
+            "rows",
+            "untuned",
+            "tuned",
+            "MLP",
+            "linear",
+            "cost",
+            "worst",
+            "behind",
+            "worst",
         )
+    )
+    lines = []
+    for rows in data_sets(options):
+        for line in measure_lines(rows, options):
+            line.print_line()
+            lines.append(line)
+    print_summary(lines)
 
 
 if __name__ == "__main__":

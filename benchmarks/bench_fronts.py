@@ -6,7 +6,8 @@ tell. Points of test accuracy: of heads by likelihood (`GEMSLogisticAggregator`,
 nodes fit the agreed classifier) against LogisticRegression on all rows behind the same
 front; heads that are functions of sums (`PooledAggregator`) are equal to those of all
 rows. The best of them against the best of four models of all rows: LogisticRegression,
-an RBF-SVC, a random forest and HistGradientBoosting.
+an RBF-SVC, a random forest and HistGradientBoosting. The tables of the guide's page on
+fronts are made by it.
 
 ``--records`` keeps results, one line of JSON each, and runs only what is missing.
 """
@@ -14,28 +15,31 @@ an RBF-SVC, a random forest and HistGradientBoosting.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import warnings
-from pathlib import Path
-from time import perf_counter
+from argparse import Namespace
+from collections.abc import Iterator
 
 import numpy as np
-from _protocol import DATA_VARIABLE
-from bench_pooled_gap import TABULAR_VARIABLE, deal, load
-from sklearn.base import clone
+from _federations import assign_nodes
+from _raw_rows import (
+    MODELS_OF_ALL_ROWS,
+    PARTITIONS,
+    SKEWED,
+    add_options,
+    split_raw_rows,
+    time_call,
+)
+from _records import JsonLines
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
-from sklearn.datasets import make_classification
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
 )
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     OneHotEncoder,
@@ -43,196 +47,241 @@ from sklearn.preprocessing import (
     PowerTransformer,
     StandardScaler,
 )
-from sklearn.svm import SVC
 
 from skgems import GEMSLogisticAggregator, PooledAggregator, PooledTransformer
 from skgems.steps import RandomFeatures
 
-SETS = [
-    *("digits", "penbased", "spambase", "magic", "led7digit", "movement_libras"),
-    *("mnist", "letters", "skewed"),
-]
-PARTITIONS = ["disjoint-2", "dir0.1-5", "homog-5"]
-N_TRAIN, N_TEST = 7000, 3000
-
-MARKS = {
-    "logistic": make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
-    "svc": make_pipeline(StandardScaler(), SVC(C=10)),
-    "forest": RandomForestClassifier(random_state=0),
-    "boosting": HistGradientBoostingClassifier(random_state=0),
-}
+# What a record of models at one place has as its partition.
+ALL_ROWS = "all"
 
 
-def wide(n):
+def random_features(n: int) -> RandomFeatures:
+    """So many random features, the same for all."""
     return RandomFeatures(n, random_state=0)
 
 
-def fronts(data: str) -> dict:
-    """By name; pixels have one scale, which is a sum."""
-    if data == "mnist":
-        return {
-            "pixels many": RBFSampler(gamma="scale", n_components=1000, random_state=0),
-            "pixels few": RBFSampler(gamma="scale", n_components=300, random_state=0),
-        }
+def rbf_features(n: int) -> RBFSampler:
+    """So many Fourier features of the RBF kernel."""
+    return RBFSampler(gamma="scale", n_components=n, random_state=0)
+
+
+def fronts_of(data_set: str) -> dict[str, BaseEstimator]:
+    """Unfitted fronts by name; pixels have one scale, which is a sum."""
+    if data_set == "mnist":
+        return {"pixels many": rbf_features(1000), "pixels few": rbf_features(300)}
     bent = make_pipeline(StandardScaler(), PowerTransformer())
-    positive = data == "skewed"  # as every node sees of its own rows
-    own = PowerTransformer(method="box-cox") if positive else bent
+    quadratic = clone(bent)
+    wide = make_pipeline(StandardScaler(), PowerTransformer(), rbf_features(2000))
+    if (
+        data_set == SKEWED
+    ):  # its columns are positive, as every node sees of its own rows
+        quadratic = PowerTransformer(method="box-cox")
+        wide = make_pipeline(PowerTransformer(method="box-cox"), rbf_features(2000))
     return {
-        "quadratic": clone(own),
-        "wide": make_pipeline(
-            *(own if own is bent else [own]),
-            RBFSampler(gamma="scale", n_components=2000, random_state=0),
-        ),
+        "quadratic": quadratic,
+        "wide": wide,
         "scaled": StandardScaler(),
         "bent": bent,
-        "few": make_pipeline(StandardScaler(), wide(300)),
-        "bent few": make_pipeline(*bent, wide(300)),
-        "many": make_pipeline(StandardScaler(), wide(1000)),
-        "bent many": make_pipeline(*bent, wide(1000)),
+        "few": make_pipeline(StandardScaler(), random_features(300)),
+        "bent few": make_pipeline(
+            StandardScaler(), PowerTransformer(), random_features(300)
+        ),
+        "many": make_pipeline(StandardScaler(), random_features(1000)),
+        "bent many": make_pipeline(
+            StandardScaler(), PowerTransformer(), random_features(1000)
+        ),
     }
 
 
-# The head and its penalty behind each front.
+# The heads behind fronts: functions of sums, and by likelihood with a penalty C.
 LDA = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=1e-3)
 QDA = QuadraticDiscriminantAnalysis(reg_param=0.01)
-LIKELY = {"scaled": 1.0, "bent": 1.0, "few": 10.0, "bent few": 10.0, "pixels few": 10.0}
+C_OF_LIKELIHOOD = {
+    "scaled": 1.0,
+    "bent": 1.0,
+    "few": 10.0,
+    "bent few": 10.0,
+    "pixels few": 10.0,
+}
 
 
-def synthetic(data: str):
-    if data == "letters":
-        letters = {"n_features": 16, "n_informative": 12, "class_sep": 1.5}
-        letters |= {"n_classes": 26, "n_clusters_per_class": 2, "random_state": 0}
-        return make_classification(10_000, n_redundant=0, **letters)
-    skewed = {"n_informative": 8, "n_redundant": 0, "n_classes": 4, "random_state": 1}
-    X, y = make_classification(10_000, **skewed)
-    return np.exp(X), y
+def unfitted_head(front_name: str) -> BaseEstimator:
+    """The classifier behind a front, as it would be fitted on all rows."""
+    if front_name in C_OF_LIKELIHOOD:
+        return LogisticRegression(C=C_OF_LIKELIHOOD[front_name], max_iter=300)
+    return QDA if front_name == "quadratic" else LDA
 
 
-def split(data: str, options, seed: int):
-    X, y = synthetic(data) if data in ("letters", "skewed") else load(data, options)
-    n_test = min(round(0.3 * len(y)), N_TEST)
-    size = {"train_size": min(len(y) - n_test, N_TRAIN), "test_size": n_test}
-    return train_test_split(X, y, **size, stratify=y, random_state=seed)
+def unfitted_aggregator(front_name: str, front: BaseEstimator, seed: int):
+    """The aggregator whose nodes agree on a front and on the head behind it."""
+    head = unfitted_head(front_name)
+    if front_name in C_OF_LIKELIHOOD:
+        return GEMSLogisticAggregator(
+            head, C=head.C, validation_fraction=0.0, random_state=seed, front=front
+        )
+    return PooledAggregator(pooled=head, front=front)
 
 
-def timed(fit) -> tuple:
-    start = perf_counter()
-    return fit(), perf_counter() - start
+# Measurements ------------------------------------------------------------------------
 
 
-def of_all(data, seed, options, known):
-    """Models of all rows at one place."""
-    X, X_test, y, y_test = split(data, options, seed)
-    for name, model in MARKS.items():
-        if name in known:
+def measure_all_rows(
+    data_set: str, seed: int, options: Namespace, names_done: set[str]
+) -> Iterator[tuple[str, dict]]:
+    """Names and results of models of all rows at one place."""
+    split = split_raw_rows(data_set, options, seed)
+    for name, unfitted in MODELS_OF_ALL_ROWS.items():
+        if name in names_done:
             continue
-        fitted, seconds = timed(lambda model=model: clone(model).fit(X, y))
-        yield name, {"accuracy": fitted.score(X_test, y_test), "seconds": seconds}
+        model = clone(unfitted)
+        _, seconds = time_call(lambda model=model: model.fit(split.X, split.y))
+        accuracy = model.score(split.X_test, split.y_test)
+        yield name, {"accuracy": accuracy, "seconds": seconds}
 
 
-def of_nodes(data, seed, partition, options, known):
+def measure_fronts(
+    data_set: str,
+    seed: int,
+    partition: str,
+    options: Namespace,
+    *,
+    names_done: set[str],
+) -> Iterator[tuple[str, dict]]:
     """Heads of what nodes tell, and what they would be of all rows."""
-    X, X_test, y, y_test = split(data, options, seed)
-    nodes = deal(partition, y, seed)
-    for name, front in fronts(data).items():
-        if name in known:
+    split = split_raw_rows(data_set, options, seed)
+    nodes = assign_nodes(partition, split.y, seed)
+    for name, front in fronts_of(data_set).items():
+        # Heads of sums are the same for all partitions.
+        is_repeated = name not in C_OF_LIKELIHOOD and partition != PARTITIONS[0]
+        if name in names_done or is_repeated:
             continue
-        sums = QDA if name == "quadratic" else LDA
-        local = LogisticRegression(C=LIKELY.get(name, 1.0), max_iter=300)
-        if name in LIKELY:
-            head = GEMSLogisticAggregator(
-                local, C=local.C, validation_fraction=0.0, random_state=seed
-            )
-        elif partition != PARTITIONS[0]:
-            continue  # the same for all
-        else:
-            head = PooledAggregator(pooled=sums)
-        head.set_params(front=front)
+        aggregator = unfitted_aggregator(name, front, seed)
         try:
-            fitted, seconds = timed(lambda head=head: head.fit(X, y, nodes=nodes))
+            _, seconds = time_call(
+                lambda aggregator=aggregator: aggregator.fit(
+                    split.X, split.y, nodes=nodes
+                )
+            )
         except np.linalg.LinAlgError:  # classes of fewer rows than features
             continue
-        found = {"accuracy": fitted.score(X_test, y_test), "seconds": seconds}
-        found["messages"] = sum(own["task"] != "score" for own in fitted.history_)
-        found["bytes"] = sum(own["bytes_received"] for own in fitted.history_)
-        Z, Z_test = fitted.front_.transform(X), fitted.front_.transform(X_test)
-        whole = clone(local if name in LIKELY else sums).fit(Z, y)
-        found["of_all"] = whole.score(Z_test, y_test)
-        yield name, found
+        history = aggregator.history_
+        fitted_front = aggregator.front_
+        of_all_rows = clone(unfitted_head(name))
+        of_all_rows.fit(fitted_front.transform(split.X), split.y)
+        yield (
+            name,
+            {
+                "accuracy": aggregator.score(split.X_test, split.y_test),
+                "seconds": seconds,
+                "messages": sum(message["task"] != "score" for message in history),
+                "bytes": sum(message["bytes_received"] for message in history),
+                "of_all": of_all_rows.score(
+                    fitted_front.transform(split.X_test), split.y_test
+                ),
+            },
+        )
 
 
-def records_of(path) -> list[dict]:
-    """Results that a file keeps, if there is one."""
-    if path is None or not Path(path).exists():
-        return []
-    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+def run_missing(options: Namespace) -> list[dict]:
+    """Run and record what is missing; returns the records of the sets asked for."""
+    file = JsonLines(options.records)
+    records = file.read()
+    for seed in options.seeds:
+        for data_set in options.sets:
+            for partition in [ALL_ROWS, *PARTITIONS]:
+                cell = {"data": data_set, "seed": seed, "partition": partition}
+                names_done = {
+                    record["name"]
+                    for record in records
+                    if cell.items() <= record.items()
+                }
+                if partition == ALL_ROWS:
+                    measured = measure_all_rows(data_set, seed, options, names_done)
+                else:
+                    measured = measure_fronts(
+                        data_set, seed, partition, options, names_done=names_done
+                    )
+                for name, scores in measured:
+                    record = cell | {"name": name} | scores
+                    records.append(record)
+                    print(record, flush=True)
+                    file.append(record)
+    return [record for record in records if record["data"] in options.sets]
 
 
-def run(options) -> list[dict]:
-    path = None if options.records is None else Path(options.records)
-    known = records_of(path)
-    wanted = [
-        (data, seed, partition)
-        for seed in options.seeds
-        for data in options.sets
-        for partition in ["all", *PARTITIONS]
-    ]
-    for data, seed, partition in wanted:
-        cell = {"data": data, "seed": seed, "partition": partition}
-        names = {own["name"] for own in known if cell.items() <= own.items()}
-        if partition == "all":
-            found = of_all(data, seed, options, names)
-        else:
-            found = of_nodes(data, seed, partition, options, names)
-        for name, result in found:
-            known.append(cell | {"name": name} | result)
-            print(known[-1], flush=True)
-            if path is not None:
-                with open(path, "a") as file:
-                    file.write(json.dumps(known[-1]) + "\n")
-    return [own for own in known if own["data"] in options.sets]
+# Tables ------------------------------------------------------------------------------
 
 
-def table(known: list[dict]) -> None:
-    names = [*MARKS, *fronts("digits"), *fronts("mnist")]
+def mean_accuracies(records: list[dict], data_set: str, names: list[str]) -> dict:
+    """Percent by name, of the fronts and models that were run on a data set."""
+    accuracies: dict[str, list[float]] = {name: [] for name in names}
+    for record in records:
+        if record["data"] == data_set:
+            accuracies[record["name"]].append(record["accuracy"])
+    return {name: 100 * np.mean(runs) for name, runs in accuracies.items() if runs}
+
+
+def print_accuracies(records: list[dict], front_names: list[str]) -> list[float]:
+    """A line a data set; returns how far the best front is above the best model."""
+    names = [*MODELS_OF_ALL_ROWS, *front_names]
     print(f"{'set':16}" + "".join(f"{name:>11}" for name in names) + "    best - best")
-    gaps, best = [], []
-    for data in dict.fromkeys(own["data"] for own in known):
-        means = {
-            name: 100 * np.mean(scores)
-            for name in names
-            if (scores := [o["accuracy"] for o in known if _is(o, data, name)])
-        }
-        own = max(value for name, value in means.items() if name not in MARKS)
-        best.append(own - max(value for n, value in means.items() if n in MARKS))
-        cells = [f"{means[n]:11.1f}" if n in means else f"{'-':>11}" for n in names]
-        print(f"{data:16}" + "".join(cells) + f"{best[-1]:15.1f}")
-    for own in known:
-        if own["name"] in LIKELY and own["partition"] != "all":
-            gaps.append((100 * (own["of_all"] - own["accuracy"]), own))
-    points = [gap for gap, _ in gaps]
-    worst = max(gaps, key=lambda pair: pair[0])[1]
+    leads = []
+    for data_set in dict.fromkeys(record["data"] for record in records):
+        means = mean_accuracies(records, data_set, names)
+        best_front = max(means[name] for name in front_names if name in means)
+        best_model = max(means[name] for name in MODELS_OF_ALL_ROWS if name in means)
+        leads.append(best_front - best_model)
+        texts = [f"{means[n]:11.1f}" if n in means else f"{'-':>11}" for n in names]
+        print(f"{data_set:16}" + "".join(texts) + f"{leads[-1]:15.1f}")
+    return leads
+
+
+def print_losses_of_likelihood(records: list[dict]) -> None:
+    """How far heads by likelihood are below those of all rows behind the same front."""
+    of_nodes = [
+        record
+        for record in records
+        if record["name"] in C_OF_LIKELIHOOD and record["partition"] != ALL_ROWS
+    ]
+    points = [100 * (record["of_all"] - record["accuracy"]) for record in of_nodes]
+    worst = of_nodes[int(np.argmax(points))]
     print(
         f"heads by likelihood below LogisticRegression behind the same front: "
         f"{np.mean(points):.1f} on average, {max(points):.1f} at worst "
-        f"({worst['data']}, {worst['partition']}, {worst['name']}), {len(gaps)} cells"
+        f"({worst['data']}, {worst['partition']}, {worst['name']}), {len(points)} cells"
     )
-    exact = [o for o in known if "of_all" in o and o["name"] not in LIKELY]
-    same = sum(own["of_all"] == own["accuracy"] for own in exact)
-    print(f"heads of sums equal to those of all rows: {same} of {len(exact)}")
-    print(f"best - best: {np.mean(best):.1f} on average, {min(best):.1f} at worst")
-    for name in [n for n in names if n not in MARKS]:
-        cells = [own for own in known if own["name"] == name]
-        if cells:
-            seconds = np.mean([own["seconds"] for own in cells])
-            sent = np.mean([own["bytes"] for own in cells]) / 1e6
+
+
+def print_costs(records: list[dict], front_names: list[str]) -> None:
+    """Messages, megabytes from all nodes and seconds of each front."""
+    for name in front_names:
+        runs = [record for record in records if record["name"] == name]
+        if runs:
+            seconds = np.mean([record["seconds"] for record in runs])
+            megabytes = np.mean([record["bytes"] for record in runs]) / 1e6
             print(
-                f"{name:10} {cells[0]['messages']} messages, {sent:6.1f} MB from all, "
-                f"{seconds:6.1f} s"
+                f"{name:10} {runs[0]['messages']} messages, {megabytes:6.1f} MB from "
+                f"all, {seconds:6.1f} s"
             )
 
 
-def many_nodes(n_nodes: int) -> None:
+def print_tables(records: list[dict]) -> None:
+    """Everything, of the records."""
+    front_names = [*fronts_of("digits"), *fronts_of("mnist")]
+    leads = print_accuracies(records, front_names)
+    print_losses_of_likelihood(records)
+    of_sums = [
+        record
+        for record in records
+        if "of_all" in record and record["name"] not in C_OF_LIKELIHOOD
+    ]
+    n_equal = sum(record["of_all"] == record["accuracy"] for record in of_sums)
+    print(f"heads of sums equal to those of all rows: {n_equal} of {len(of_sums)}")
+    print(f"best - best: {np.mean(leads):.1f} on average, {min(leads):.1f} at worst")
+    print_costs(records, front_names)
+
+
+def time_many_nodes(n_nodes: int) -> None:
     """Ten steps over many nodes of some 50 rows."""
     import pandas as pd
 
@@ -242,57 +291,42 @@ def many_nodes(n_nodes: int) -> None:
     frame = frame.mask(rng.random(frame.shape) < 0.05)
     frame["word"] = rng.choice(["red", "green", "blue"], n_rows).astype(object)
     frame["size"] = rng.choice(["small", "large"], n_rows).astype(object)
+    widened = make_pipeline(
+        SimpleImputer(), StandardScaler(), PCA(4), random_features(50)
+    )
+    bent = make_pipeline(SimpleImputer(), PowerTransformer())
+    one_hot = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder())
+    ordinal = make_pipeline(SimpleImputer(strategy="most_frequent"), OrdinalEncoder())
     front = ColumnTransformer(
         [
-            (
-                "x",
-                make_pipeline(SimpleImputer(), StandardScaler(), PCA(4), wide(50)),
-                list("abcdefgh"),
-            ),
-            ("y", make_pipeline(SimpleImputer(), PowerTransformer()), list("ijkl")),
-            (
-                "word",
-                make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder()),
-                ["word"],
-            ),
-            (
-                "size",
-                make_pipeline(
-                    SimpleImputer(strategy="most_frequent"), OrdinalEncoder()
-                ),
-                ["size"],
-            ),
+            ("x", widened, list("abcdefgh")),
+            ("y", bent, list("ijkl")),
+            ("word", one_hot, ["word"]),
+            ("size", ordinal, ["size"]),
         ]
     )
     nodes = np.arange(n_rows) % n_nodes
     pooled = PooledTransformer(front)
-    _, seconds = timed(lambda: pooled.fit(frame, nodes=nodes))
-    sent = sum(own["bytes_received"] for own in pooled.history_) / 1e6
+    _, seconds = time_call(lambda: pooled.fit(frame, nodes=nodes))
+    megabytes = sum(message["bytes_received"] for message in pooled.history_) / 1e6
     print(
         f"ten steps over {n_nodes} nodes: {len(pooled.history_)} messages, "
-        f"{sent:.1f} MB from all, {seconds:.1f} s"
+        f"{megabytes:.1f} MB from all, {seconds:.1f} s"
     )
 
 
-def _is(own: dict, data: str, name: str) -> bool:
-    return own["data"] == data and own["name"] == name
-
-
 def main() -> None:
+    """Run what is missing and print the tables, or time many nodes."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
-    parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
-    parser.add_argument("--records")
+    add_options(parser)
     parser.add_argument("--nodes", type=int, help="time ten steps over so many alone")
-    parser.add_argument("--tabular", default=os.environ.get(TABULAR_VARIABLE))
-    parser.add_argument("--mnist", default=os.environ.get(DATA_VARIABLE))
     options = parser.parse_args()
-    options.data = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if options.nodes:
-            return many_nodes(options.nodes)
-        table(run(options))
+            time_many_nodes(options.nodes)
+        else:
+            print_tables(run_missing(options))
 
 
 if __name__ == "__main__":

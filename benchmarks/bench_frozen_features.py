@@ -12,7 +12,7 @@ is read on the 10,000 test rows, or on the 5,000 selection rows with ``--selecti
 which is where to choose anything. What nodes do and what the server does are processes
 of their own. Seconds are processor time, of one node (the mean) and of the server;
 memory is the peak above what was there before, of a node (the largest) and of the
-server.
+server. The guide's page on frozen features has the table.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
@@ -31,7 +32,7 @@ from time import process_time
 import joblib
 import numpy as np
 from _protocol import DATA_VARIABLE, LABEL_GROUPS, load_mnist, split
-from bench_many_nodes import peak
+from bench_many_nodes import peak_memory
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 
@@ -40,6 +41,7 @@ from skgems.datasets import partition_by_label
 from skgems.moments import ClassMoments, class_moments, merge_moments
 from skgems.pooled import PooledForm
 
+# Nodes of two digits each.
 K = 5
 LOCAL = LogisticRegression(max_iter=2000)
 
@@ -52,7 +54,7 @@ def random_relu(X: np.ndarray, n_units: int, seed: int = 0) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Told:
+class Telling:
     """How the nodes' rows are told by :meth:`GEMSLogisticAggregator.summarize`.
 
     Attributes
@@ -67,7 +69,7 @@ class Told:
     space: str | bool = False
 
     @property
-    def settings(self) -> GEMSLogisticAggregator:
+    def unfitted_aggregator(self) -> GEMSLogisticAggregator:
         """What all have agreed on."""
         return GEMSLogisticAggregator(moments=self.moments, random_state=0)
 
@@ -77,20 +79,22 @@ OF_MODELS = {
     "averaged weights": lambda clfs: ModelAveragingAggregator(clfs).fit(),
     "soft vote": lambda clfs: EnsembleAggregator(clfs).fit(),
 }
-POOLED_RIDGE, POOLED_LDA = PooledForm("ridge", {"alpha": 1.0}), PooledForm("lda")
+POOLED_RIDGE = PooledForm("ridge", {"alpha": 1.0})
+POOLED_LDA = PooledForm("lda")
 OF_SUMS = {
     "ridge from sums": lambda sums: POOLED_RIDGE.fit(sums, range(10))[0],
     "LDA from sums": lambda sums: POOLED_LDA.fit(sums, range(10))[0],
 }
 OF_SUMMARIES = {
-    "likelihood, auto": Told("auto"),
-    "  auto, with space": Told("auto", space=True),
-    "  class, float16": Told("class", "float16"),
-    "  shared": Told("shared"),
-    "  shared, float16": Told("shared", "float16"),
-    "  diagonal": Told("diagonal"),
+    "likelihood, auto": Telling("auto"),
+    "  auto, with space": Telling("auto", space=True),
+    "  class, float16": Telling("class", "float16"),
+    "  shared": Telling("shared"),
+    "  shared, float16": Telling("shared", "float16"),
+    "  diagonal": Telling("diagonal"),
 }
-LOCALS, POOLED = "local models (mean)", "pooled logistic"
+LOCALS = "local models (mean)"
+POOLED = "pooled logistic"
 LINES = (LOCALS, *OF_MODELS, *OF_SUMS, *OF_SUMMARIES, POOLED)
 
 
@@ -100,7 +104,7 @@ class Work:
 
     folder: Path
 
-    def write(self, options) -> None:
+    def write(self, options: Namespace) -> None:
         """Features of all rows, by node, and those that accuracy is read on."""
         X, y = load_mnist(options.data)
         train, _, selection = split(0)
@@ -109,8 +113,9 @@ class Work:
         parts = {
             f"node{k}": (X[train[nodes == k]], y[train[nodes == k]]) for k in range(K)
         }
-        parts["judging"] = X[selection], y[selection]
-        if not options.selection:
+        if options.selection:
+            parts["judging"] = (X[selection], y[selection])
+        else:
             parts["judging"] = load_mnist(options.data, test=True)
         for name, (rows, labels) in parts.items():
             np.save(self.folder / f"{name}.npy", random_relu(rows, options.n_units))
@@ -118,40 +123,58 @@ class Work:
 
     def rows(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Features and labels of a part."""
-        return tuple(
-            np.load(self.folder / f"{name}{what}.npy") for what in ("", "-labels")
-        )
+        X = np.load(self.folder / f"{name}.npy")
+        return X, np.load(self.folder / f"{name}-labels.npy")
 
     def fit_locals(self) -> dict:
         """One classifier a node."""
         start = process_time()
         for k in range(K):
-            joblib.dump(LOCAL.fit(*self.rows(f"node{k}")), self.folder / f"local{k}")
+            X, y = self.rows(f"node{k}")
+            joblib.dump(LOCAL.fit(X, y), self.folder / f"local{k}")
         return {"seconds": process_time() - start}
 
     def local(self, k: int):
         """A node's classifier."""
         return joblib.load(self.folder / f"local{k}")
 
+    def write_message(
+        self, line: str, k: int, *, X: np.ndarray, y: np.ndarray, clf
+    ) -> Path:
+        """What one node sends, as a file."""
+        path = self.folder / f"told{k}"
+        if line in OF_SUMMARIES:
+            telling = OF_SUMMARIES[line]
+            summary = telling.unfitted_aggregator.summarize(
+                clf,
+                X,
+                y,
+                name=f"node {k}",
+                space=telling.space,
+                dtype=telling.dtype,
+            )
+            summary.save(path)
+        elif line in OF_SUMS:
+            path = path.with_suffix(".npz")
+            np.savez(path, **class_moments(X, y, kind="shared").as_arrays())
+        else:
+            joblib.dump(clf, path)
+        return path
+
     def tell(self, line: str) -> dict:
         """What the nodes do, one after the other."""
-        seconds, memory, sizes = [], [], []
+        seconds = []
+        memory = []
+        sizes = []
         for k in range(K):
-            path = self.folder / f"told{k}"
             X, y = self.rows(f"node{k}")
-            clf, before, start = self.local(k), peak(), process_time()
-            if line in OF_SUMMARIES:
-                told = OF_SUMMARIES[line]
-                told.settings.summarize(
-                    clf, X, y, name=f"node {k}", space=told.space, dtype=told.dtype
-                ).save(path)
-            elif line in OF_SUMS:
-                np.savez(path, **class_moments(X, y, kind="shared").as_arrays())
-                path = path.with_suffix(".npz")
-            else:
-                joblib.dump(clf, path)
+            clf = self.local(k)
+            # Reading the rows is no part of the work.
+            memory_before = peak_memory()
+            start = process_time()
+            path = self.write_message(line, k, X=X, y=y, clf=clf)
             seconds.append(process_time() - start)
-            memory.append(peak() - before)
+            memory.append(peak_memory() - memory_before)
             sizes.append(path.stat().st_size)
         return {
             "node seconds": np.mean(seconds),
@@ -159,43 +182,68 @@ class Work:
             "node MB": np.mean(sizes) / 1e6,
         }
 
+    def merge(self, line: str):
+        """The model that the server makes of the nodes' files; W of sums."""
+        if line in OF_SUMMARIES:
+            aggregator = OF_SUMMARIES[line].unfitted_aggregator
+            paths = [self.folder / f"told{k}" for k in range(K)]
+            return aggregator.set_params(estimators=paths).fit()
+        if line in OF_SUMS:
+            archives = (np.load(self.folder / f"told{k}.npz") for k in range(K))
+            sums = merge_moments(map(ClassMoments.from_arrays, archives))
+            return OF_SUMS[line](sums)
+        return OF_MODELS[line]([self.local(k) for k in range(K)])
+
     def serve(self, line: str) -> dict:
         """What the server does with what it was told, and how good that is."""
         if line == POOLED:
-            parts = zip(*(self.rows(f"node{k}") for k in range(K)), strict=True)
-            X, y = map(np.concatenate, parts)
-        before, start = peak(), process_time()
+            rows_of_nodes = [self.rows(f"node{k}") for k in range(K)]
+            X = np.concatenate([X for X, _ in rows_of_nodes])
+            y = np.concatenate([y for _, y in rows_of_nodes])
+            del rows_of_nodes
+        memory_before = peak_memory()
+        start = process_time()
         if line == POOLED:
-            found = LOCAL.fit(X, y)
-        elif line in OF_SUMMARIES:
-            paths = [self.folder / f"told{k}" for k in range(K)]
-            found = OF_SUMMARIES[line].settings.set_params(estimators=paths).fit()
-        elif line in OF_SUMS:
-            archives = (np.load(self.folder / f"told{k}.npz") for k in range(K))
-            found = OF_SUMS[line](
-                merge_moments(map(ClassMoments.from_arrays, archives))
-            )
-        elif line in OF_MODELS:
-            found = OF_MODELS[line]([self.local(k) for k in range(K)])
-        result = {"seconds": process_time() - start, "GB": peak() - before}
-        return result | self.judged(line, None if line == LOCALS else found)
-
-    def judged(self, line: str, found) -> dict:
-        """Accuracy, and log-loss where there are probabilities."""
-        X, y = self.rows("judging")
+            model = LOCAL.fit(X, y)
+        elif line != LOCALS:
+            model = self.merge(line)
+        cost = {
+            "seconds": process_time() - start,
+            "GB": peak_memory() - memory_before,
+        }
         if line == LOCALS:
-            return {"accuracy": np.mean([self.local(k).score(X, y) for k in range(K)])}
+            return cost | self.judge_locals()
         if line in OF_SUMS:
-            logits = X @ found[:-1] + found[-1]
-            right = np.mean(np.argmax(logits, axis=1) == y)
-            if line == "ridge from sums":  # no logits
-                return {"accuracy": right}
-            probabilities = softmax(logits, axis=1)
-        else:
-            probabilities = found.predict_proba(X)
-            right = np.mean(found.predict(X) == y)
-        own = probabilities[np.arange(len(y)), y]
-        return {"accuracy": right, "log-loss": -np.log(np.maximum(own, 1e-15)).mean()}
+            return cost | self.judge_weights(line, model)
+        return cost | self.judge_model(model)
+
+    def judge_locals(self) -> dict:
+        """The mean accuracy of the nodes' models."""
+        X, y = self.rows("judging")
+        return {"accuracy": np.mean([self.local(k).score(X, y) for k in range(K)])}
+
+    def judge_weights(self, line: str, W: np.ndarray) -> dict:
+        """Accuracy, and log-loss where scores are logits, of weights with biases."""
+        X, y = self.rows("judging")
+        scores = X @ W[:-1] + W[-1]
+        accuracy = {"accuracy": np.mean(np.argmax(scores, axis=1) == y)}
+        if line == "ridge from sums":
+            return accuracy
+        return accuracy | {"log-loss": log_loss(softmax(scores, axis=1), y)}
+
+    def judge_model(self, model) -> dict:
+        """Accuracy and log-loss of a classifier."""
+        X, y = self.rows("judging")
+        return {
+            "accuracy": np.mean(model.predict(X) == y),
+            "log-loss": log_loss(model.predict_proba(X), y),
+        }
+
+
+def log_loss(probabilities: np.ndarray, y: np.ndarray) -> float:
+    """Mean log-loss of all ten classes."""
+    of_true_class = probabilities[np.arange(len(y)), y]
+    return -np.log(np.maximum(of_true_class, 1e-15)).mean()
 
 
 COLUMNS = {
@@ -209,36 +257,32 @@ COLUMNS = {
 }
 
 
-def one_step(options, step: str, line: str = "") -> dict:
+def run_step(options: Namespace, step: str, line: str = "") -> dict:
     """A step in a process of its own."""
-    given = ["--data", options.data] if options.data else []
-    given += ["--selection"] if options.selection else []
-    output = subprocess.run(
-        [sys.executable, __file__, "--step", step, "--lines", line or LOCALS]
-        + ["--folder", str(options.folder), "--n-units", str(options.n_units)]
-        + ["--max-rows", str(options.max_rows), *given],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    ).stdout
-    return json.loads(output)
+    command = [sys.executable, __file__, "--step", step, "--lines", line or LOCALS]
+    command += ["--folder", str(options.folder), "--n-units", str(options.n_units)]
+    command += ["--max-rows", str(options.max_rows)]
+    command += ["--data", options.data] if options.data else []
+    command += ["--selection"] if options.selection else []
+    run = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(run.stdout)
 
 
-def table(options) -> None:
+def print_table(options: Namespace) -> None:
     """All lines of one number of units."""
-    one_step(options, "write")
-    seconds = one_step(options, "locals")["seconds"]
+    run_step(options, "write")
+    seconds = run_step(options, "locals")["seconds"]
     print(
         f"\n{options.n_units} units, {options.max_rows} rows; local models in", end=" "
     )
     print(f"{seconds:.0f} s")
     print(f"{'':22}" + "".join(f"{name:>13}" for name in COLUMNS), flush=True)
     for line in options.lines:
-        apart = line not in (LOCALS, POOLED)
-        result = one_step(options, "tell", line) if apart else {}
-        result |= one_step(options, "serve", line)
+        has_messages = line not in (LOCALS, POOLED)
+        figures = run_step(options, "tell", line) if has_messages else {}
+        figures |= run_step(options, "serve", line)
         cells = (
-            format(result[name], digits) if name in result else "-"
+            format(figures[name], digits) if name in figures else "-"
             for name, digits in COLUMNS.items()
         )
         print(f"{line:22}" + "".join(f"{cell:>13}" for cell in cells), flush=True)
@@ -257,23 +301,32 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.step:
-        (options.n_units,) = options.n_units
-        work = Work(options.folder)
-        result = {
-            "write": lambda: work.write(options),
-            "locals": work.fit_locals,
-            "tell": lambda: work.tell(options.lines[0]),
-            "serve": lambda: work.serve(options.lines[0]),
-        }[options.step]()
-        print(json.dumps({name: float(v) for name, v in (result or {}).items()}))
+        do_step(options)
         return
-    for n_units in options.n_units:
+    kept_folder = options.folder
+    for n_units in list(options.n_units):
         with tempfile.TemporaryDirectory() as temporary:
+            folder = kept_folder or Path(temporary)
+            folder.mkdir(exist_ok=True)
             options.n_units = n_units
-            folder, options.folder = options.folder, options.folder or Path(temporary)
-            options.folder.mkdir(exist_ok=True)
-            table(options)
             options.folder = folder
+            print_table(options)
+
+
+def do_step(options: Namespace) -> None:
+    """Do one step in this process, and print its figures as JSON."""
+    (options.n_units,) = options.n_units
+    work = Work(options.folder)
+    figures = {}
+    if options.step == "write":
+        work.write(options)
+    elif options.step == "locals":
+        figures = work.fit_locals()
+    elif options.step == "tell":
+        figures = work.tell(options.lines[0])
+    else:
+        figures = work.serve(options.lines[0])
+    print(json.dumps({name: float(figure) for name, figure in figures.items()}))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 
 Test accuracy, mean over trials (standard deviation): the best network of a node, the
 soft vote, GEMS, GEMS with five rounds, PFNM, PFNM with a last layer of moments, and one
-network of the middle width for all rows.
+network of the middle width for all rows. The guide's page on networks tells what it
+prints.
 """
 
 from __future__ import annotations
@@ -46,7 +47,6 @@ def trial_scores(K: int, depth: int, mixed: bool, trial: int) -> dict[str, float
         network(width, depth, k).fit(X[nodes == k], y[nodes == k])
         for k, width in enumerate(widths)
     ]
-    rows = {"nodes": nodes}
     aggregates = {
         "vote": EnsembleAggregator(nets, voting="soft"),
         "GEMS": GEMSMLPAggregator(nets, random_state=0),
@@ -57,8 +57,8 @@ def trial_scores(K: int, depth: int, mixed: bool, trial: int) -> dict[str, float
         ),
     }
     scores = {"best node": max(net.score(X_test, y_test) for net in nets)}
-    for name, agg in aggregates.items():
-        scores[name] = agg.fit(X, y, **rows).score(X_test, y_test)
+    for name, aggregator in aggregates.items():
+        scores[name] = aggregator.fit(X, y, nodes).score(X_test, y_test)
     pooled = network(WIDTHS[1], depth, 0).fit(X, y)
     return scores | {"all rows": pooled.score(X_test, y_test)}
 
@@ -69,17 +69,20 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=5)
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
-    printed = False
+    names = None
     for K, depth, mixed in ((5, 1, False), (2, 2, True), (5, 2, True)):
-        found = [trial_scores(K, depth, mixed, t) for t in range(options.trials)]
-        if not printed:
-            names = "".join(f"{name:16}" for name in found[0])
-            print(f"{'nodes, layers, widths':28}{names}")
-            printed = True
+        trials = [trial_scores(K, depth, mixed, t) for t in range(options.trials)]
+        if names is None:
+            names = list(trials[0])
+            heads = "".join(f"{name:16}" for name in names)
+            print(f"{'nodes, layers, widths':28}{heads}")
         title = f"{K}, {depth}, {'30/50/70' if mixed else '50'}"
-        cells = [[own[name] for own in found] for name in found[0]]
-        cells = [f"{np.mean(c):.3f} ({np.std(c):.3f})" for c in cells]
-        print(f"{title:28}" + "".join(f"{cell:16}" for cell in cells), flush=True)
+        line = ""
+        for name in names:
+            accuracies = [scores[name] for scores in trials]
+            cell = f"{np.mean(accuracies):.3f} ({np.std(accuracies):.3f})"
+            line += f"{cell:16}"
+        print(f"{title:28}{line}", flush=True)
 
 
 if __name__ == "__main__":

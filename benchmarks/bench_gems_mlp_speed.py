@@ -18,6 +18,7 @@ import subprocess
 import sys
 import warnings
 from argparse import ArgumentParser
+from dataclasses import dataclass
 from time import perf_counter, process_time
 
 import numpy as np
@@ -30,94 +31,137 @@ from skgems.spaces import build_neuron_spaces, merge_neurons
 GEOMETRIES = ("gram", "ellipsoid", "ball")
 
 
-def nodes(n_nodes, n_neurons, n_inputs, n_rows, noise=None, seed=0):
+# Rows and first layer of a node: (n_rows, n_inputs), (n_inputs + 1, n_neurons).
+NodeLayer = tuple[np.ndarray, np.ndarray]
+
+
+def make_nodes(
+    n_nodes: int,
+    *,
+    n_neurons: int,
+    n_inputs: int,
+    n_rows: int,
+    noise: float | None = None,
+) -> list[NodeLayer]:
     """Rows and neurons of each node; a fifth of the inputs is not 0, as in images.
 
     With `noise` all nodes have the same neurons, in another order and with that
     relative noise, so that many spaces meet.
     """
-    rng = np.random.default_rng(seed)
-    made = []
+    rng = np.random.default_rng(0)
+    layers: list[NodeLayer] = []
     for _ in range(n_nodes):
         X = rng.random((n_rows, n_inputs), dtype=np.float32)
         X *= rng.random((n_rows, n_inputs), dtype=np.float32) < 0.2
         W = rng.normal(0, 0.05, (n_inputs + 1, n_neurons)).astype(np.float32)
-        if noise is not None and made:
+        if noise is not None and layers:
             order = rng.permutation(n_neurons)
-            W = made[0][1][:, order] + np.float32(noise) * W
-        made.append((X, W))
-    return made
+            W = layers[0][1][:, order] + np.float32(noise) * W
+        layers.append((X, W))
+    return layers
 
 
-def floor(federation, n_directions=500):
+def time_floor(layers: list[NodeLayer], n_directions: int = 500) -> float:
     """Seconds to draw the directions of all nodes and multiply the rows by them."""
     start = perf_counter()
-    for X, W in federation:
+    for X, W in layers:
         generator = np.random.Generator(np.random.SFC64(0))
         draw = generator.standard_normal((n_directions, len(W)), dtype=np.float32)
         draw[:, :-1] @ X.T
     return perf_counter() - start
 
 
-def build(federation, **options):
+def build_spaces(layers: list[NodeLayer], **options) -> tuple[list, float]:
     """Spaces of all nodes, and the seconds they take."""
     start = perf_counter()
     spaces = [
         build_neuron_spaces(X, W, "relu", random_state=0, max_radius=4000.0, **options)
-        for X, W in federation
+        for X, W in layers
     ]
     return spaces, perf_counter() - start
 
 
-def print_spaces(federation, repeats) -> None:
+def print_spaces(layers: list[NodeLayer], repeats: int) -> None:
     """Times of all kinds of spaces, beside floors taken in between."""
-    floor(federation)
-    print(f"  {'floor: 500 directions, one product a node':40}", end="")
-    print(f"{min(floor(federation) for _ in range(repeats)):9.3f} s")
+    time_floor(layers)
+    least = min(time_floor(layers) for _ in range(repeats))
+    print(f"  {'floor: 500 directions, one product a node':40}{least:9.3f} s")
     for epsilon in (0.05, 0.3):
         for construction in ("certified", "sampled"):
             for geometry in GEOMETRIES:
-                given = {"geometry": geometry, "construction": construction}
-                times, floors = [], []
+                times = []
+                floors = []
                 for _ in range(repeats):
-                    floors.append(floor(federation))
-                    times.append(build(federation, epsilon=epsilon, **given)[1])
-                what = f"{geometry}, {construction}, epsilon {epsilon}"
+                    floors.append(time_floor(layers))
+                    _, seconds = build_spaces(
+                        layers,
+                        epsilon=epsilon,
+                        geometry=geometry,
+                        construction=construction,
+                    )
+                    times.append(seconds)
+                title = f"{geometry}, {construction}, epsilon {epsilon}"
                 ratio = min(times) / min(floors)
-                print(f"  {what:40}{min(times):9.3f} s {ratio:6.1f} x floor")
+                print(f"  {title:40}{min(times):9.3f} s {ratio:6.1f} x floor")
 
 
-def print_merging(federation, what) -> None:
+def print_merging(layers: list[NodeLayer], title: str) -> None:
     """Times of merging, spaces excluded."""
     for epsilon, max_units in ((0.05, None), (0.05, 100), (0.2, None), (0.4, None)):
-        spaces, _ = build(federation, epsilon=epsilon)
+        spaces, _ = build_spaces(layers, epsilon=epsilon)
         start = perf_counter()
         layer = merge_neurons(spaces, homogeneous=True, max_units=max_units)
         seconds = perf_counter() - start
-        label = f"{what}, epsilon {epsilon}, max_units {max_units}"
+        label = f"{title}, epsilon {epsilon}, max_units {max_units}"
         print(f"  {label:40}{seconds:9.3f} s {layer.n_units:6} units")
 
 
-def networks(federation, own_classes=True):
+@dataclass(kw_only=True)
+class Federation:
+    """Networks of nodes, and the rows of all."""
+
+    networks: list
+    X: np.ndarray
+    y: np.ndarray
+    nodes: np.ndarray
+
+
+def label_rows(layers: list[NodeLayer], *, classes_differ: bool = True) -> Federation:
     """Networks on the layers, and rows that they label; every node has two classes."""
     rng = np.random.default_rng(0)
-    locals_, X, y, owners = [], [], [], []
-    for k, (rows, W) in enumerate(federation):
+    networks = []
+    labels = []
+    for k, (X, W) in enumerate(layers):
         V = rng.normal(0, 0.1, (W.shape[1], 2))
-        first = 2 * k if own_classes else 2 * (k % 5)
-        layers = Layers(
-            [W[:-1].astype(float), V], [W[-1].astype(float), np.zeros(2)], "relu"
+        first_class = 2 * k if classes_differ else 2 * (k % 5)
+        network = to_mlp_classifier(
+            Layers(
+                [W[:-1].astype(float), V], [W[-1].astype(float), np.zeros(2)], "relu"
+            ),
+            np.array([first_class, first_class + 1]),
         )
-        locals_.append(to_mlp_classifier(layers, np.array([first, first + 1])))
-        X.append(rows)
-        y.append(locals_[-1].predict(rows))
-        owners.append(np.full(len(rows), k))
-    return locals_, (np.vstack(X), np.concatenate(y), np.concatenate(owners))
+        networks.append(network)
+        labels.append(network.predict(X))
+    return Federation(
+        networks=networks,
+        X=np.vstack([X for X, _ in layers]),
+        y=np.concatenate(labels),
+        nodes=np.repeat(np.arange(len(layers)), [len(X) for X, _ in layers]),
+    )
 
 
-def print_fit(federation) -> None:
+def fit_quietly(
+    aggregator: GEMSMLPAggregator, federation: Federation
+) -> GEMSMLPAggregator:
+    """Fit without warnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return aggregator.fit(federation.X, federation.y, federation.nodes)
+
+
+def print_fit(layers: list[NodeLayer]) -> None:
     """Times of a whole fit without retraining."""
-    locals_, data = networks(federation)
+    federation = label_rows(layers)
     for options in (
         {},
         {"max_units": 100},
@@ -126,64 +170,73 @@ def print_fit(federation) -> None:
         {"epsilon_hidden": 0.4},
     ):
         clear_cache()
+        aggregator = GEMSMLPAggregator(
+            federation.networks, retrain_epochs=0, random_state=0
+        )
+        aggregator.set_params(**options)
         start = perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            agg = GEMSMLPAggregator(
-                locals_, retrain_epochs=0, random_state=0, **options
-            )
-            agg.fit(*data)
+        fit_quietly(aggregator, federation)
         seconds = perf_counter() - start
-        n_units = agg.layer_report_[0]["n_units"]
-        told = {k.split("_h")[0]: v for k, v in options.items()}
-        label = ", ".join(f"{k} {v}" for k, v in told.items())
-        print(f"  fit, {label or 'defaults':35}{seconds:9.3f} s {n_units:6} units")
+        n_units = aggregator.layer_report_[0]["n_units"]
+        # Layers have names of their own; one of both is enough.
+        settings = {
+            name.removesuffix("_hidden"): setting for name, setting in options.items()
+        }
+        title = ", ".join(f"{name} {setting}" for name, setting in settings.items())
+        print(f"  fit, {title or 'defaults':35}{seconds:9.3f} s {n_units:6} units")
 
 
 def print_large() -> None:
     """Time and memory of 10 nodes with 1000 neurons each on 2000 inputs."""
-    federation = nodes(10, 1000, 2000, 500)
+    layers = make_nodes(10, n_neurons=1000, n_inputs=2000, n_rows=500)
     print("10 nodes x 1000 neurons, 2000 inputs, 500 rows a node", flush=True)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    memory_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = perf_counter()
-    for what in ("spaces", "merging"):
-        if what == "spaces":
-            spaces, _ = build(federation, epsilon=0.05)
-        else:
-            layer = merge_neurons(spaces, homogeneous=True, max_units=2000)
-        more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+
+    def print_after(stage: str) -> None:
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory_before
         seconds = perf_counter() - start
-        print(f"  after {what:33}{seconds:9.0f} s {more / 2**20:6.2f} GiB", flush=True)
+        gibibytes = f"{memory / 2**20:6.2f} GiB"
+        print(f"  after {stage:33}{seconds:9.0f} s {gibibytes}", flush=True)
+
+    spaces, _ = build_spaces(layers, epsilon=0.05)
+    print_after("spaces")
+    layer = merge_neurons(spaces, homogeneous=True, max_units=2000)
+    print_after("merging")
     print(f"  {layer.n_units} units")
 
 
-def print_many_of(n_nodes) -> None:
+def print_many_of(n_nodes: int) -> None:
     """Seconds and GiB of one fit of many nodes, 10 classes in all."""
-    locals_, data = networks(nodes(n_nodes, 30, 784, 200), own_classes=False)
-    agg = GEMSMLPAggregator(locals_, max_units=60, retrain_epochs=0, random_state=0)
+    layers = make_nodes(n_nodes, n_neurons=30, n_inputs=784, n_rows=200)
+    federation = label_rows(layers, classes_differ=False)
+    aggregator = GEMSMLPAggregator(
+        federation.networks, max_units=60, retrain_epochs=0, random_state=0
+    )
     start = process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        agg.fit(*data)
+    fit_quietly(aggregator, federation)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(process_time() - start, peak, agg.layer_report_[0]["n_units"])
+    print(process_time() - start, peak, aggregator.layer_report_[0]["n_units"])
 
 
 def print_many() -> None:
     """Time and memory by the number of nodes."""
     print(f"{'nodes':>6}{'CPU s':>9}{'power':>8}{'GiB':>8}{'units':>7}")
-    before = None
+    n_nodes_before = None
+    seconds_before = None
     for n_nodes in (10, 20, 50, 200):
         command = [sys.executable, __file__, "--many-of", str(n_nodes)]
-        told = subprocess.run(command, check=True, capture_output=True, text=True)
-        seconds, peak, n_units = map(float, told.stdout.split())
+        run = subprocess.run(command, check=True, capture_output=True, text=True)
+        seconds, peak, n_units = map(float, run.stdout.split())
         power = ""
-        if before is not None:
-            power = f"{np.log(seconds / before[1]) / np.log(n_nodes / before[0]):.2f}"
+        if n_nodes_before is not None:
+            growth = np.log(seconds / seconds_before)
+            power = f"{growth / np.log(n_nodes / n_nodes_before):.2f}"
         print(
             f"{n_nodes:6}{seconds:9.1f}{power:>8}{peak:8.2f}{n_units:7.0f}", flush=True
         )
-        before = n_nodes, seconds
+        n_nodes_before = n_nodes
+        seconds_before = seconds
 
 
 def main() -> None:
@@ -204,13 +257,13 @@ def main() -> None:
         print_many()
         return
     print("5 nodes x 50 neurons, 784 inputs, 1000 rows a node")
-    federation = nodes(5, 50, 784, 1000)
-    alike = nodes(5, 50, 784, 1000, noise=0.1)
-    print_spaces(federation, options.repeats)
-    print_merging(federation, "merging")
-    print_merging(alike, "alike")
-    print_fit(federation)
-    print_fit(alike)
+    layers = make_nodes(5, n_neurons=50, n_inputs=784, n_rows=1000)
+    layers_alike = make_nodes(5, n_neurons=50, n_inputs=784, n_rows=1000, noise=0.1)
+    print_spaces(layers, options.repeats)
+    print_merging(layers, "merging")
+    print_merging(layers_alike, "alike")
+    print_fit(layers)
+    print_fit(layers_alike)
 
 
 if __name__ == "__main__":

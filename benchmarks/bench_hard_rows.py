@@ -5,6 +5,8 @@ Test accuracy, balanced accuracy and log-loss, in the mean over the seeds, of th
 of all rows at one place ("pooled"), with the members' class weights, and of what is
 made of the nodes' models, over partitions. Beside the likelihood: averages, votes, LDA
 and ridge of all rows. Features are made here, and standardised on all training rows.
+Tables of the guide's pages on skewed features, wide data and members' losses are made
+by it.
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
-from bench_pooled_gap import PARTITIONS, deal
-from sklearn.base import clone
+from _federations import PARTITIONS, assign_nodes, fit_one_a_node
+from sklearn.base import ClassifierMixin, clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics import balanced_accuracy_score, log_loss
 from sklearn.preprocessing import StandardScaler
@@ -30,38 +32,41 @@ from skgems import (
     ModelAveragingAggregator,
 )
 
+# Rows are made, so there can be enough of them: an accuracy is exact to one point.
 N_TEST = 2000
 LINE = "{:12}{:12}{:16}{:>9}{:>10}{:>9}{:>9}{:>9}"
 
 
-def rare(rng, n: int):
+def rare(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Four classes, two of them of 4 % of the rows each, which overlap with others."""
     y = rng.choice(4, n, p=[0.46, 0.04, 0.46, 0.04])
     return 0.9 * rng.normal(size=(4, 15))[y] + rng.normal(size=(n, 15)) * 1.3, y
 
 
-def log_normal(rng, n: int):
+def log_normal(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Money, counts: exponentials of Gaussians, sigma 1.5."""
     y = rng.integers(5, size=n)
     means = 0.6 * rng.normal(size=(5, 20))
     return np.exp(1.5 * (means[y] + rng.normal(size=(n, 20)))), y
 
 
-def student(rng, n: int):
+def student(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Errors about the means of classes of Student's t with 1.5 degrees of freedom."""
     y = rng.integers(5, size=n)
     means = 1.5 * rng.normal(size=(5, 20))
     return means[y] + rng.standard_t(1.5, size=(n, 20)), y
 
 
-def outliers(rng, n: int):
+def outliers(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Gaussian classes, where one value in a hundred is 30 times too large."""
     y = rng.integers(5, size=n)
     X = rng.normal(size=(5, 20))[y] + rng.normal(size=(n, 20))
     return np.where(rng.random(X.shape) < 0.01, 30.0 * X, X), y
 
 
-def wide(rng, n: int, d: int = 5000):
+def wide(
+    rng: np.random.Generator, n: int, d: int = 5000
+) -> tuple[np.ndarray, np.ndarray]:
     """Correlated features, of which 2 % differ between classes."""
     y = rng.integers(4, size=n)
     means = rng.normal(size=(4, d)) * (rng.random(d) < 0.02) * 0.8
@@ -69,32 +74,68 @@ def wide(rng, n: int, d: int = 5000):
     return means[y] + rng.normal(size=(n, 20)) @ mixing + rng.normal(size=(n, d)), y
 
 
-# How rows are made, how many train, and what members are.
-KINDS: dict[str, tuple[Callable, int, LogisticRegression]] = {
-    "rare": (rare, 3000, LogisticRegression(max_iter=1000, class_weight="balanced")),
-    "log-normal": (log_normal, 4000, LogisticRegression(max_iter=1000)),
-    "student": (student, 4000, LogisticRegression(max_iter=1000)),
-    "outliers": (outliers, 4000, LogisticRegression(max_iter=1000)),
-    "wide": (wide, 300, LogisticRegression(max_iter=1000)),
+class Kind(NamedTuple):
+    """One kind of rows."""
+
+    make_rows: Callable
+    n_train: int
+    model: ClassifierMixin  # what nodes fit
+
+
+LOGISTIC = LogisticRegression(max_iter=1000)
+KINDS = {
+    "rare": Kind(
+        rare, 3000, LogisticRegression(max_iter=1000, class_weight="balanced")
+    ),
+    "log-normal": Kind(log_normal, 4000, LOGISTIC),
+    "student": Kind(student, 4000, LOGISTIC),
+    "outliers": Kind(outliers, 4000, LOGISTIC),
+    "wide": Kind(wide, 300, LOGISTIC),
 }
 
 
-def gems(models, X, y, nodes, **params):
-    return GEMSLogisticAggregator(models, random_state=0, **params).fit(X, y, nodes)
+# How one model is made: function(models, X, y, nodes) -> fitted classifier -----------
+
+
+def average_weights(models: list, X, y, nodes) -> ModelAveragingAggregator:
+    """The mean of the nodes' weights."""
+    return ModelAveragingAggregator(models).fit()
+
+
+def soft_vote(models: list, X, y, nodes) -> EnsembleAggregator:
+    """The mean of the nodes' probabilities."""
+    return EnsembleAggregator(models).fit()
+
+
+def fit_lda(models: list, X, y, nodes) -> LinearDiscriminantAnalysis:
+    """LDA of all rows, which is the same as that of the nodes' sums."""
+    lda = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.01)
+    return lda.fit(X, y)
+
+
+def fit_ridge(models: list, X, y, nodes) -> RidgeClassifier:
+    """Ridge of all rows, which is the same as that of the nodes' sums."""
+    return RidgeClassifier().fit(X, y)
+
+
+def fit_gems(models: list, X, y, nodes, **parameters) -> GEMSLogisticAggregator:
+    """The likeliest model of what the nodes tell."""
+    aggregator = GEMSLogisticAggregator(models, random_state=0, **parameters)
+    return aggregator.fit(X, y, nodes)
 
 
 METHODS: dict[str, Callable] = {
-    "averaging": lambda models, *_: ModelAveragingAggregator(models).fit(),
-    "soft vote": lambda models, *_: EnsembleAggregator(models).fit(),
-    "LDA of sums": lambda _, X, y, __: LinearDiscriminantAnalysis(
-        solver="lsqr", shrinkage=0.01
-    ).fit(X, y),
-    "ridge of sums": lambda _, X, y, __: RidgeClassifier().fit(X, y),
-    "without weights": partial(gems, class_weight=None),
-    "variances": partial(gems, moments="diagonal"),
-    "one message": gems,
-    "five messages": partial(gems, n_rounds=5),
+    "averaging": average_weights,
+    "soft vote": soft_vote,
+    "LDA of sums": fit_lda,
+    "ridge of sums": fit_ridge,
+    "without weights": partial(fit_gems, class_weight=None),
+    "variances": partial(fit_gems, moments="diagonal"),
+    "one message": fit_gems,
+    "five messages": partial(fit_gems, n_rounds=5),
 }
+# Where models weigh no classes, "without weights" is "one message"; LDA is slow on
+# 5,000 columns; "variances" are for tails, and for more columns than rows.
 LEFT_OUT = {
     "rare": {"variances"},
     "log-normal": {"without weights"},
@@ -104,45 +145,78 @@ LEFT_OUT = {
 }
 
 
-def fit_locals(model, X, y, nodes) -> list:
-    """One classifier a node; of one class a constant one."""
-    found = []
-    for k in range(nodes.max() + 1):
-        own = nodes == k
-        one = len(np.unique(y[own])) == 1
-        found.append((DummyClassifier() if one else clone(model)).fit(X[own], y[own]))
-    return found
+class Figures(NamedTuple):
+    """How one model does on test rows."""
+
+    accuracy: float
+    balanced_accuracy: float
+    log_loss: float  # nan without probabilities
+    seconds: float  # of the fit
 
 
-def figures(model, X, y, seconds: float) -> list[float]:
-    """Accuracy, balanced accuracy, log-loss, seconds."""
+def judge(
+    model: ClassifierMixin, X: np.ndarray, y: np.ndarray, seconds: float
+) -> Figures:
+    """The figures of a fitted model."""
     predicted = model.predict(X)
     loss = np.nan
     if hasattr(model, "predict_proba"):
         loss = log_loss(y, model.predict_proba(X), labels=model.classes_)
-    right = np.mean(predicted == y), balanced_accuracy_score(y, predicted)
-    return [*right, loss, seconds]
+    return Figures(
+        accuracy=np.mean(predicted == y),
+        balanced_accuracy=balanced_accuracy_score(y, predicted),
+        log_loss=loss,
+        seconds=seconds,
+    )
 
 
-def run(kind: str, partition: str, seed: int) -> dict[str, list[float]]:
+def measure_methods(kind_name: str, partition: str, seed: int) -> dict[str, Figures]:
     """Figures by method, and of the pooled model."""
-    make, n, model = KINDS[kind]
-    X, y = make(np.random.default_rng(seed), n + N_TEST)
-    scaler = StandardScaler().fit(X[:n])
-    X, test, y, labels = scaler.transform(X[:n]), scaler.transform(X[n:]), y[:n], y[n:]
-    nodes = deal(partition, y, seed)
-    models, found = fit_locals(model, X, y, nodes), {}
-    methods = {"pooled": lambda *_: clone(model).fit(X, y), **METHODS}
-    for name, method in methods.items():
-        if name not in LEFT_OUT[kind]:
+    kind = KINDS[kind_name]
+    n = kind.n_train
+    X_all, y_all = kind.make_rows(np.random.default_rng(seed), n + N_TEST)
+    scaler = StandardScaler().fit(X_all[:n])
+    X = scaler.transform(X_all[:n])
+    X_test = scaler.transform(X_all[n:])
+    y = y_all[:n]
+    y_test = y_all[n:]
+    nodes = assign_nodes(partition, y, seed)
+    models = fit_one_a_node([kind.model], X, y, nodes)
+
+    def fit_pooled(models: list, X, y, nodes) -> ClassifierMixin:
+        return clone(kind.model).fit(X, y)
+
+    figures = {}
+    for name, fit in {"pooled": fit_pooled, **METHODS}.items():
+        if name not in LEFT_OUT[kind_name]:
             start = perf_counter()
-            fitted = method(models, X, y, nodes)
+            model = fit(models, X, y, nodes)
             seconds = perf_counter() - start
-            found[name] = figures(fitted, test, labels, seconds)
-    return found
+            figures[name] = judge(model, X_test, y_test, seconds)
+    return figures
+
+
+def print_line(
+    kind_name: str, partition: str, method: str, *, means: Figures, pooled: Figures
+) -> None:
+    """A line of the table; "nats" are of log-loss above the pooled model."""
+    print(
+        LINE.format(
+            kind_name,
+            partition,
+            method,
+            f"{means.accuracy:.3f}",
+            f"{means.balanced_accuracy:.3f}",
+            f"{means.log_loss:.3f}",
+            f"{means.log_loss - pooled.log_loss:+.3f}",
+            f"{means.seconds:.1f}",
+        ),
+        flush=True,
+    )
 
 
 def main() -> None:
+    """Print a line for each kind of rows, partition and method."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
     parser.add_argument(
@@ -154,19 +228,26 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[10, 11])
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    heads = ("accuracy", "balanced", "loss", "nats", "s")
-    print(LINE.format("rows", "partition", "method", *heads))
-    for kind in options.kinds:
+    print(
+        LINE.format(
+            "rows", "partition", "method", "accuracy", "balanced", "loss", "nats", "s"
+        )
+    )
+    for kind_name in options.kinds:
         for partition in options.partitions:
-            runs = [run(kind, partition, seed) for seed in options.seeds]
-            mark = np.mean([found["pooled"] for found in runs], axis=0)
-            for name in runs[0]:
-                right, balanced, loss, seconds = np.mean(
-                    [found[name] for found in runs], axis=0
+            of_seeds = [
+                measure_methods(kind_name, partition, seed) for seed in options.seeds
+            ]
+            means = {
+                method: Figures._make(
+                    np.mean([figures[method] for figures in of_seeds], axis=0)
                 )
-                shown = f"{right:.3f}", f"{balanced:.3f}", f"{loss:.3f}"
-                away = f"{loss - mark[2]:+.3f}", f"{seconds:.1f}"
-                print(LINE.format(kind, partition, name, *shown, *away), flush=True)
+                for method in of_seeds[0]
+            }
+            for method, mean in means.items():
+                print_line(
+                    kind_name, partition, method, means=mean, pooled=means["pooled"]
+                )
 
 
 if __name__ == "__main__":

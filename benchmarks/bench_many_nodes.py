@@ -4,7 +4,7 @@
 Nodes have 50 rows of 784 features and up to 10 classes each, and a linear model of
 those that they have rows of. Each line is a process of its own, so that the peak of its
 memory above what it had before the fit is its own. The rows themselves take 0.16 GB a
-thousand nodes.
+thousand nodes. The table of the guide's page on moments is made by it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator, ModelAveragingAggregator
 
-N_ROWS, N_FEATURES, N_CLASSES = 50, 784, 10
+# The shape of MNIST, of which a node has few rows.
+N_ROWS = 50
+N_FEATURES = 784  # pixels
+N_CLASSES = 10  # digits
+# Parameters of GEMSLogisticAggregator; None for ModelAveragingAggregator.
 METHODS = {
     "averaging": None,
     "diagonal": {"moments": "diagonal"},
@@ -32,7 +36,7 @@ METHODS = {
 }
 
 
-def rows(n_nodes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def make_rows(n_nodes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Correlated features about the means of classes; who owns each row."""
     rng = np.random.default_rng(0)
     means = rng.standard_normal((N_CLASSES, N_FEATURES))
@@ -45,22 +49,24 @@ def rows(n_nodes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return X.astype(np.float32), y, np.repeat(np.arange(n_nodes), N_ROWS)
 
 
-def members(X, y, nodes) -> list:
+def make_members(X: np.ndarray, y: np.ndarray, nodes: np.ndarray) -> list:
     """What little training gives each node: means of its classes as weights."""
-    found = []
+    members = []
     for k in range(nodes.max() + 1):
-        own, labels = X[nodes == k], y[nodes == k]
+        rows = X[nodes == k]
+        labels = y[nodes == k]
         clf = LogisticRegression()
         clf.classes_ = np.unique(labels)
-        means = np.stack([own[labels == c].mean(axis=0) for c in clf.classes_])
+        means = np.stack([rows[labels == c].mean(axis=0) for c in clf.classes_])
         clf.coef_ = ((means - means.mean(axis=0)) / 100).astype(np.float64)
         clf.intercept_ = np.zeros(len(means))
-        clf.n_features_in_, clf.n_iter_ = N_FEATURES, np.array([1])
-        found.append(clf)
-    return found
+        clf.n_features_in_ = N_FEATURES
+        clf.n_iter_ = np.array([1])
+        members.append(clf)
+    return members
 
 
-def peak() -> float:
+def peak_memory() -> float:
     """Largest memory of this process so far, in GB."""
     status = Path("/proc/self/status")
     if status.exists():  # what getrusage tells counts the process that started this
@@ -71,19 +77,22 @@ def peak() -> float:
 
 def measure(method: str, n_nodes: int) -> None:
     """Fit once and print a line."""
-    X, y, nodes = rows(n_nodes)
-    clfs, before = members(X, y, nodes), peak()
+    X, y, nodes = make_rows(n_nodes)
+    members = make_members(X, y, nodes)
+    parameters = METHODS[method]
+    memory_before = peak_memory()
     start = perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if METHODS[method] is None:
-            agg = ModelAveragingAggregator(clfs).fit()
+        if parameters is None:
+            aggregator = ModelAveragingAggregator(members).fit()
         else:
-            agg = GEMSLogisticAggregator(clfs, random_state=0, **METHODS[method])
-            agg.fit(X, y, nodes=nodes)
+            aggregator = GEMSLogisticAggregator(members, random_state=0)
+            aggregator.set_params(**parameters).fit(X, y, nodes=nodes)
     seconds = perf_counter() - start
-    memory, score = peak() - before, agg.score(X, y)
-    print(f"{method:24}{n_nodes:7d}{seconds:10.1f} s{memory:9.2f} GB{score:9.3f}")
+    memory = peak_memory() - memory_before
+    accuracy = aggregator.score(X, y)
+    print(f"{method:24}{n_nodes:7d}{seconds:10.1f} s{memory:9.2f} GB{accuracy:9.3f}")
 
 
 def main() -> None:

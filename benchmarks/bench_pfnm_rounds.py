@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from _networks import RATE, node_networks, train
@@ -17,74 +18,104 @@ from _protocol import add_arguments, load_mnist, split
 
 from skgems import GEMSLogisticAggregator, PFNMAggregator
 
-# After the first round nodes train this long, at a tenth of their rate.
-N_ROUNDS, N_EPOCHS = 5, 2
+# After the first round nodes train so many epochs a round, at a tenth of their rate.
+N_ROUNDS = 5
+N_EPOCHS = 2
+# Of the one hidden layer, and of the nodes.
+HIDDEN = (100,)
+N_NODES = 10
+
+Rows = tuple[np.ndarray, np.ndarray]  # features and labels
 
 
-def trained_on_all(trial, data, test, cache) -> list[float]:
-    """Accuracy of one network for all rows: trained as a node's, and longer.
+class Pooled(NamedTuple):
+    """Accuracies of one network for all rows."""
 
-    Longer is as many epochs as a node trains in all rounds, at the same rates.
-    """
-    X, y = (part[split(trial)[0]] for part in data)
-    network = node_networks("", 1, (100,), trial, data, cache)[0][0]
-    more = (N_ROUNDS - 1) * N_EPOCHS
-    longer = train(X, y, (100,), trial, epochs=more, start=network, rate=RATE / 10)
-    return [network.score(*test), longer.score(*test)]
+    as_a_node: float  # trained as a node's
+    longer: float  # trained for as many epochs as a node in all rounds
 
 
-def rounds(trial, data, test, cache, J=10) -> list[float]:
-    """Accuracy after one and after several rounds, Dirichlet 0.2.
+class Round(NamedTuple):
+    """PFNM after so many rounds."""
+
+    accuracy: float
+    n_units: float
+    accuracy_with_moments: float  # with a last layer of moments
+
+
+def train_on_all(trial: int, train_rows: Rows, test: Rows, cache: str | None) -> Pooled:
+    """Accuracy of one network for all rows, and of one that is trained longer."""
+    local = split(trial)[0]
+    X = train_rows[0][local]
+    y = train_rows[1][local]
+    (network,), _, _ = node_networks("", 1, HIDDEN, trial, train_rows, cache_dir=cache)
+    n_epochs = (N_ROUNDS - 1) * N_EPOCHS
+    longer = train(X, y, HIDDEN, trial, epochs=n_epochs, start=network, rate=RATE / 10)
+    X_test, y_test = test
+    return Pooled(network.score(X_test, y_test), longer.score(X_test, y_test))
+
+
+def match_in_rounds(
+    trial: int, train_rows: Rows, test: Rows, cache: str | None
+) -> list[Round]:
+    """PFNM after one and after several rounds, Dirichlet 0.2.
 
     Each also with a last layer of moments, which is one more message.
     """
     estimators, rows, nodes = node_networks(
-        "Dirichlet 0.2", J, (100,), trial, data, cache
+        "Dirichlet 0.2", N_NODES, HIDDEN, trial, train_rows, cache_dir=cache
     )
-    X, y = data[0][rows], data[1][rows]
+    X = train_rows[0][rows]
+    y = train_rows[1][rows]
     for estimator in estimators:
         if hasattr(estimator, "coefs_"):
             # As they were trained.
             estimator.set_params(batch_size=32, alpha=1e-6, learning_rate_init=RATE)
-    scores = []
-    for n, last in product((1, N_ROUNDS), (None, GEMSLogisticAggregator())):
-        aggregate = PFNMAggregator(
+    # Rows of classes that a node's network lacks are left out of its training.
+    has_output = np.array(
+        [label in estimators[k].classes_ for k, label in zip(nodes, y, strict=True)]
+    )
+    fitted = {
+        (n_rounds, with_moments): PFNMAggregator(
             estimators,
-            n_rounds=n,
+            n_rounds=n_rounds,
             n_epochs=N_EPOCHS,
-            last_layer=last,
+            last_layer=GEMSLogisticAggregator() if with_moments else None,
             random_state=trial,
+        ).fit(X[has_output], y[has_output], nodes[has_output])
+        for n_rounds, with_moments in product((1, N_ROUNDS), (False, True))
+    }
+    X_test, y_test = test
+    return [
+        Round(
+            accuracy=fitted[n_rounds, False].score(X_test, y_test),
+            n_units=float(fitted[n_rounds, False].n_units_[0]),
+            accuracy_with_moments=fitted[n_rounds, True].score(X_test, y_test),
         )
-        # Rows of classes that a node's network lacks are left out of its training.
-        known = np.array(
-            [label in estimators[k].classes_ for k, label in zip(nodes, y, strict=True)]
-        )
-        aggregate.fit(X[known], y[known], nodes[known])
-        scores += [aggregate.score(*test), float(aggregate.n_units_[0])]
-    return scores
+        for n_rounds in (1, N_ROUNDS)
+    ]
 
 
 def main() -> None:
     """Print the means."""
     parser = add_arguments(ArgumentParser(description=__doc__))
     options = parser.parse_args()
-    data, test = load_mnist(options.data), load_mnist(options.data, test=True)
+    train_rows = load_mnist(options.data)
+    test = load_mnist(options.data, test=True)
     trials = range(options.trials)
-
-    def mean(function):
-        shared = (data, test, options.cache)
-        return np.mean([function(t, *shared) for t in trials], axis=0)
-
-    once, longer = mean(trained_on_all)
+    pooled = [train_on_all(t, train_rows, test, options.cache) for t in trials]
+    once, longer = np.mean(pooled, axis=0)
     print(
         f"trained on all rows {once:.4f}, as long as in {N_ROUNDS} rounds {longer:.4f}",
         flush=True,
     )
-    one, units, one_last, _, many, units_many, many_last, _ = mean(rounds)
+    rounds = [match_in_rounds(t, train_rows, test, options.cache) for t in trials]
+    first, last = (Round._make(means) for means in np.mean(rounds, axis=0))
     print(
-        f"Dirichlet 0.2, J=10: one round {one:.4f} ({units:.0f} units; with a last "
-        f"layer of moments {one_last:.4f}), {N_ROUNDS} {many:.4f} "
-        f"({units_many:.0f} units; {many_last:.4f})"
+        f"Dirichlet 0.2, J=10: one round {first.accuracy:.4f} ({first.n_units:.0f} "
+        f"units; with a last layer of moments {first.accuracy_with_moments:.4f}), "
+        f"{N_ROUNDS} {last.accuracy:.4f} "
+        f"({last.n_units:.0f} units; {last.accuracy_with_moments:.4f})"
     )
 
 

@@ -29,20 +29,25 @@ SWEEPS = 3
 TOL = 1e-3  # PFNMAggregator's
 
 
-def neurons(J: int, width: int, data, cache) -> tuple[list[np.ndarray], list]:
+def node_units(
+    J: int, width: int, train_rows: tuple, cache: str | None
+) -> tuple[list[np.ndarray], list]:
     """Each node's units, with all their weights, and the networks."""
-    estimators, _, _ = node_networks("homogeneous", J, (width,), 0, data, cache)
+    estimators, _, _ = node_networks(
+        "homogeneous", J, (width,), 0, train_rows, cache_dir=cache
+    )
     networks = [read_network(estimator) for estimator in estimators]
     groups = [
-        np.hstack([own.coefs[0].T, own.intercepts[0][:, None], own.coefs[1]])
-        for own in networks
+        np.hstack([net.coefs[0].T, net.intercepts[0][:, None], net.coefs[1]])
+        for net in networks
     ]
     return groups, estimators
 
 
 def plain(groups, sigma: float, gamma0: float):
     """The same steps, one broadcast expression a neuron; the log-posterior too."""
-    s, J = sigma**-2, len(groups)
+    s = sigma**-2  # the precision of a weight about its unit
+    J = len(groups)
     owner = [None] * J
     linear, users = np.zeros((0, groups[0].shape[1])), np.zeros(0, dtype=int)
     rng = np.random.RandomState(0)
@@ -52,10 +57,10 @@ def plain(groups, sigma: float, gamma0: float):
             if owner[j] is not None:
                 linear[owner[j]] -= s * V
                 users[owner[j]] -= 1
-                kept = users > 0
-                place = np.cumsum(kept) - 1
+                is_used = users > 0
+                place = np.cumsum(is_used) - 1
                 owner = [None if a is None else place[a] for a in owner]
-                linear, users = linear[kept], users[kept]
+                linear, users = linear[is_used], users[is_used]
             old = np.sum(linear**2, axis=1) / (s + s * users)
             odds = 2 * np.log(users / (J - users))
             cost = np.empty((len(V), len(users) + len(V)))
@@ -85,13 +90,14 @@ class Floor:
 
     def timed(self, function, *args, **kwargs):
         start = process_time()
-        result = function(*args, **kwargs)
+        returned = function(*args, **kwargs)
         self.seconds += process_time() - start
-        return result
+        return returned
 
     def of(self, function) -> float:
         """Seconds of what must be computed in a call."""
-        gains, assign = _layer.evidence_gains, _layer.linear_sum_assignment
+        gains = _layer.evidence_gains
+        assign = _layer.linear_sum_assignment
 
         def with_product(V, precision, *, linear, **atoms):
             self.timed(lambda: V @ linear.T)
@@ -100,11 +106,13 @@ class Floor:
         def timed_assign(*args, **kwargs):
             return self.timed(assign, *args, **kwargs)
 
-        _layer.evidence_gains, _layer.linear_sum_assignment = with_product, timed_assign
+        _layer.evidence_gains = with_product
+        _layer.linear_sum_assignment = timed_assign
         try:
             function()
         finally:
-            _layer.evidence_gains, _layer.linear_sum_assignment = gains, assign
+            _layer.evidence_gains = gains
+            _layer.linear_sum_assignment = assign
         return self.seconds
 
 
@@ -126,9 +134,9 @@ def best_of(function, repeats: int = 3):
     times = []
     for _ in range(repeats):
         start = process_time()
-        result = function()
+        returned = function()
         times.append(process_time() - start)
-    return result, min(times)
+    return returned, min(times)
 
 
 def main() -> None:
@@ -138,13 +146,13 @@ def main() -> None:
     parser.add_argument("--large", type=int, nargs="*", default=[])
     parser.add_argument("--width", type=int, default=100)
     options = parser.parse_args()
-    data = load_mnist(options.data)
+    train_rows = load_mnist(options.data)
     print(
         f"{'nodes x units':14} {'plain':>8} {'ours':>8} {'ratio':>6} {'float64':>8} "
         f"{'floor':>8} {'x floor':>8}  atoms (plain)  objective (plain)"
     )
     for J in options.nodes:
-        groups, _ = neurons(J, options.width, data, options.cache)
+        groups, _ = node_units(J, options.width, train_rows, options.cache)
         sigma = 0.1 * float(np.median(np.linalg.norm(np.vstack(groups), axis=1)))
         gamma0 = float(np.exp(-8))
         ours, fast = best_of(lambda g=groups, s=sigma, m=gamma0: match(g, s, m))
@@ -161,7 +169,7 @@ def main() -> None:
             flush=True,
         )
     for J in options.large:
-        _, estimators = neurons(J, options.width, data, options.cache)
+        _, estimators = node_units(J, options.width, train_rows, options.cache)
         for max_units in (4 * options.width, None):
             aggregate = PFNMAggregator(estimators, max_units=max_units, random_state=0)
             start = process_time()

@@ -26,13 +26,15 @@ from skgems.federation import _replying as replying_module
 from skgems.local import clear_cache
 from skgems.messages import TASKS
 
+# Nodes of alike rows.
 N_NODES = 5
 
 
 def cases(units):
     """Aggregators by name, each with fitted members, and the rows."""
     X, y = load_digits(return_X_y=True)
-    X, nodes = X / 16, np.arange(len(y)) % N_NODES
+    X = X / 16
+    nodes = np.arange(len(y)) % N_NODES
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         nets = [
@@ -49,8 +51,10 @@ def cases(units):
 
 def measure(aggregate, rows, by_bytes):
     """Seconds of a fit, and of what its run does beside the tasks."""
-    worked, spent = [], []
-    ask, answer = Run.ask, channel_module.answer
+    seconds_of_tasks = []
+    seconds_of_runs = []
+    ask = Run.ask
+    answer = channel_module.answer
 
     def timed(function):
         def run(member, **content):
@@ -58,14 +62,14 @@ def measure(aggregate, rows, by_bytes):
             try:
                 return function(member, **content)
             finally:
-                worked.append(perf_counter() - start)
+                seconds_of_tasks.append(perf_counter() - start)
 
         return run
 
     def timed_ask(self, request):
         start = perf_counter()
         replies = list(ask(self, request))
-        spent.append(perf_counter() - start)
+        seconds_of_runs.append(perf_counter() - start)
         return iter(replies)
 
     def through_bytes(request, member):
@@ -89,7 +93,7 @@ def measure(aggregate, rows, by_bytes):
         X, y, nodes = rows
         aggregate.fit(X, y, nodes=nodes)
         total = perf_counter() - start
-    return total, sum(spent) - sum(worked)
+    return total, sum(seconds_of_runs) - sum(seconds_of_tasks)
 
 
 def main() -> None:

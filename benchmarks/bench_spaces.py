@@ -149,15 +149,16 @@ def time_intersections(kind: str, n_spaces: int, goal: str, runs: int) -> None:
             for s, share in zip(unit, shares, strict=True)
         ]
         for method in ("deepest", "consensus"):
-            result = intersect(spaces, method=method)
+            intersection = intersect(spaces, method=method)
             (seconds,) = smallest_seconds(
                 lambda spaces=spaces, method=method: intersect(spaces, method=method),
                 runs=runs,
             )
-            gap = 1.0 - result.lower_bound / result.max_distance
+            gap = 1.0 - intersection.lower_bound / intersection.max_distance
             note = f", gap {gap:.0e}" if method == "deepest" else ""
             print_row(
-                f"{method}, {n_spaces} {kind}, {case} ({result.n_iter} steps{note})",
+                f"{method}, {n_spaces} {kind}, {case} "
+                f"({intersection.n_iter} steps{note})",
                 seconds,
                 None,
                 goal,

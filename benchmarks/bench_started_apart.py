@@ -84,11 +84,12 @@ def average(networks: list, X: np.ndarray, y: np.ndarray) -> tuple[bool, bool]:
         warnings.simplefilter("always")
         averaged = ModelAveragingAggregator(networks).fit()
     warned = any(warning.category is StartedApartWarning for warning in caught)
-    own = []
+    accuracies = []
     for network in networks:
-        known = np.isin(y, network.classes_)
-        own.append(network.score(X[known], y[known]))
-    return warned, averaged.score(X, y) > np.mean(own) - GOOD
+        # A network is judged on the classes that its node has.
+        of_its_classes = np.isin(y, network.classes_)
+        accuracies.append(network.score(X[of_its_classes], y[of_its_classes]))
+    return warned, averaged.score(X, y) > np.mean(accuracies) - GOOD
 
 
 def main() -> None:
@@ -117,11 +118,13 @@ def main() -> None:
                 counts[shape][f"{start} good"] += good
     print(f"{'hidden units':14}{'two starts':>12}{'silent':>8}", end="")
     print(f"{'one start':>12}{'warned':>8}{'of good averages':>18}")
-    for shape, found in counts.items():
-        silent = found["two"] - found["two warned"]
-        good = f"{found['one warned, good']} of {found['one good']}"
-        line = f"{shape!s:14}{found['two']:12}{silent:8}{found['one']:12}"
-        print(f"{line}{found['one warned']:8}{good:>18}")
+    for shape, count in counts.items():
+        silent = count["two"] - count["two warned"]
+        good = f"{count['one warned, good']} of {count['one good']}"
+        print(
+            f"{shape!s:14}{count['two']:12}{silent:8}{count['one']:12}"
+            f"{count['one warned']:8}{good:>18}"
+        )
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ rank, other kinds of moments and fewer clusters; the aggregate is fitted on the
 summaries alone. "points" are percent of test accuracy below LogisticRegression on all
 training rows in one place ("pooled"), means of the seeds. Bytes are those of the files,
 means of the nodes; "space" is what ``space=True`` adds, which the likeliest model takes
-no notice of unless an epsilon is given.
+no notice of unless an epsilon is given. The table of bytes on the guide's page on
+privacy is made by it.
 
 digits are run over all settings, other data sets over a choice of them (``--all``:
 all). Rows are split, scaled and dealt as in ``bench_pooled_gap.py``.
@@ -15,25 +16,28 @@ all). Rows are split, scaled and dealt as in ``bench_pooled_gap.py``.
 from __future__ import annotations
 
 import argparse
-import os
 import warnings
+from argparse import Namespace
+from collections import defaultdict
+from dataclasses import dataclass, field
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from _protocol import DATA_VARIABLE
-from bench_pooled_gap import (
+from _federations import (
     MNIST,
     TABULAR,
-    TABULAR_VARIABLE,
+    Federation,
     Split,
-    averaging,
-    deal,
-    fit_locals,
-    load,
-    pooled,
+    add_data_options,
+    assign_nodes,
+    average_weights,
+    fit_pooled,
+    load_data_set,
     soft_vote,
+    split_rows,
 )
+from sklearn.base import ClassifierMixin
 
 from skgems import GEMSLogisticAggregator
 
@@ -49,14 +53,14 @@ class Setting(NamedTuple):
 
 DTYPES = ("float64", "float32", "float16")
 RANKS = (None, 50, 20, 5)
-WHOLE = [
-    Setting(moments, n, dtype, rank)
-    for moments, n, dtype, rank in product(
+ALL_SETTINGS = [
+    Setting(moments, n_components, dtype, rank)
+    for moments, n_components, dtype, rank in product(
         ("class", "shared", "diagonal"), (16, 4, 1), DTYPES, RANKS
     )
     if rank is None or moments != "diagonal"
 ]
-CHOICE = [
+CHOSEN_SETTINGS = [
     Setting("class", 16, "float64", None),
     Setting("class", 16, "float32", None),
     Setting("class", 16, "float16", None),
@@ -70,90 +74,133 @@ CHOICE = [
     Setting("diagonal", 16, "float16", None),
     Setting("diagonal", 1, "float16", None),
 ]
+# What the aggregates of summaries are compared with, beside the pooled model.
+BASELINES = {"averaging": average_weights, "soft_vote": soft_vote}
 
 
 def n_bytes(summary) -> int:
-    """Of the file."""
+    """The size of a summary's file."""
     return len(summary.message.to_bytes())
 
 
-def told(split: Split, locals_, nodes, seed: int, setting: Setting, **options):
-    """The nodes' summaries; and what they are made for."""
-    aggregator = GEMSLogisticAggregator(
-        moments=setting.moments, n_components=setting.n_components, random_state=seed
-    )
-    summaries = [
-        aggregator.summarize(
-            model,
-            split.X[nodes == node],
-            split.y[nodes == node],
-            name=str(node),
-            min_rows=1,
-            dtype=setting.dtype,
-            rank=setting.rank,
-            **options,
-        )
-        for node, model in enumerate(locals_)
-    ]
-    return aggregator, summaries
-
-
-def run(split: Split, locals_, nodes, seed: int, setting: Setting) -> tuple:
-    """Bytes, bytes of a space, and accuracy."""
-    aggregator, summaries = told(split, locals_, nodes, seed, setting, space=False)
-    size = np.mean([n_bytes(summary) for summary in summaries])
-    aggregator.set_params(estimators=summaries).fit()
-    return size, accuracy(aggregator, split)
-
-
-def accuracy(model, split: Split) -> float:
-    """On test rows, in percent."""
+def percent_right(model: ClassifierMixin, split: Split) -> float:
+    """Accuracy on test rows, in percent."""
     return 100 * np.mean(model.predict(split.X_test) == split.y_test)
 
 
-def table(data: str, partition: str, settings, options) -> None:
-    """Print the settings of one data set, dealt one way."""
-    X, y = load(data, options)
-    found, others, spaces = {}, {}, []
-    for seed in options.seeds:
-        split = Split.of(X, y, seed, max_rows=options.max_rows, scale=data != MNIST)
-        try:
-            nodes = deal(partition, split.y, seed)
-        except ValueError as error:
-            print(f"\n{data}, {partition}: left out, {error}")
-            return
-        locals_ = fit_locals("logistic", split.X, split.y, nodes)
-        for method in (pooled, averaging, soft_vote):
-            model = method(locals_, split.X, split.y, nodes, seed)
-            others.setdefault(method.__name__, []).append(accuracy(model, split))
-        first = settings[0]
-        with_space, without = (
-            told(split, locals_[:1], nodes, seed, first, space=space)[1][0]
-            for space in (True, False)
-        )
-        spaces.append(n_bytes(with_space) - n_bytes(without))
+def unfitted_aggregator(setting: Setting, seed: int) -> GEMSLogisticAggregator:
+    """What all nodes have agreed on."""
+    return GEMSLogisticAggregator(
+        moments=setting.moments, n_components=setting.n_components, random_state=seed
+    )
+
+
+def summarize_node(federation: Federation, node: int, setting: Setting, *, space: bool):
+    """The summary of one node, with or without its space."""
+    in_node = federation.nodes == node
+    return unfitted_aggregator(setting, federation.seed).summarize(
+        federation.local_models[node],
+        federation.X[in_node],
+        federation.y[in_node],
+        name=str(node),
+        min_rows=1,
+        dtype=setting.dtype,
+        rank=setting.rank,
+        space=space,
+    )
+
+
+def bytes_of_space(federation: Federation, setting: Setting) -> int:
+    """How much larger the first node's summary is with its space."""
+    with_space = summarize_node(federation, 0, setting, space=True)
+    without = summarize_node(federation, 0, setting, space=False)
+    return n_bytes(with_space) - n_bytes(without)
+
+
+def measure_setting(
+    federation: Federation, split: Split, setting: Setting
+) -> tuple[float, float]:
+    """Mean bytes of a summary, and percent right of what is made of all of them."""
+    summaries = [
+        summarize_node(federation, node, setting, space=False)
+        for node in range(len(federation.local_models))
+    ]
+    aggregator = unfitted_aggregator(setting, federation.seed)
+    aggregator.set_params(estimators=summaries).fit()
+    mean_bytes = np.mean([n_bytes(summary) for summary in summaries])
+    return mean_bytes, percent_right(aggregator, split)
+
+
+@dataclass(kw_only=True)
+class Figures:
+    """What the seeds gave on one data set and partition; a list has one a seed."""
+
+    pooled: list[float] = field(default_factory=list)
+    baselines: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    space_bytes: list[int] = field(default_factory=list)
+    settings: dict[Setting, list[tuple[float, float]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+
+    def add_seed(
+        self, federation: Federation, split: Split, settings: list[Setting]
+    ) -> None:
+        """Fit and judge everything once."""
+        self.pooled.append(percent_right(fit_pooled(federation), split))
+        for name, merge in BASELINES.items():
+            self.baselines[name].append(percent_right(merge(federation), split))
+        self.space_bytes.append(bytes_of_space(federation, settings[0]))
         for setting in settings:
-            result = run(split, locals_, nodes, seed, setting)
-            found.setdefault(setting, []).append(result)
-    mark = np.mean(others.pop("pooled"))
-    print(f"\n{data}, {partition}, {len(split.y)} rows, {split.X.shape[1]} features")
-    print(f"  pooled {mark:.1f}, a space {np.mean(spaces) / 1000:.0f} kB more")
-    for name, values in others.items():
-        print(f"  {name:40s} {'':9s} {mark - np.mean(values):6.1f} points")
-    for setting, results in found.items():
-        size, own = np.mean(results, axis=0)
-        words = f"{setting.moments:9s}{setting.n_components:3d} clusters  "
-        words += f"{setting.dtype}, rank {setting.rank}"
-        print(
-            f"  {words:40s} {size / 1000:7.1f} kB {mark - own:6.1f} points", flush=True
+            self.settings[setting].append(measure_setting(federation, split, setting))
+
+    def print_lines(self) -> None:
+        """Means of the seeds, in points below the pooled model."""
+        pooled = np.mean(self.pooled)
+        kilobytes = np.mean(self.space_bytes) / 1000
+        print(f"  pooled {pooled:.1f}, a space {kilobytes:.0f} kB more")
+        for name, percents in self.baselines.items():
+            points = pooled - np.mean(percents)
+            print(f"  {name:40s} {'':9s} {points:6.1f} points")
+        for setting, figures in self.settings.items():
+            mean_bytes, percent = np.mean(figures, axis=0)
+            title = (
+                f"{setting.moments:9s}{setting.n_components:3d} clusters  "
+                f"{setting.dtype}, rank {setting.rank}"
+            )
+            print(
+                f"  {title:40s} {mean_bytes / 1000:7.1f} kB "
+                f"{pooled - percent:6.1f} points",
+                flush=True,
+            )
+
+
+def print_table(
+    data_set: str, partition: str, settings: list[Setting], options: Namespace
+) -> None:
+    """Print the settings of one data set, dealt one way."""
+    X, y = load_data_set(data_set, options)
+    figures = Figures()
+    for seed in options.seeds:
+        split = split_rows(
+            X, y, seed, max_rows=options.max_rows, standardise=data_set != MNIST
         )
+        try:
+            nodes = assign_nodes(partition, split.y, seed)
+        except ValueError as error:
+            print(f"\n{data_set}, {partition}: left out, {error}")
+            return
+        federation = Federation(X=split.X, y=split.y, nodes=nodes, seed=seed)
+        figures.add_seed(federation, split, settings)
+    print(
+        f"\n{data_set}, {partition}, {len(split.y)} rows, {split.X.shape[1]} features"
+    )
+    figures.print_lines()
 
 
-def main() -> None:
-    """Print all tables."""
+def parse_options() -> Namespace:
+    """Options, with the data sets that can be read filled in."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--mnist", default=os.environ.get(DATA_VARIABLE))
-    parser.add_argument("--tabular", default=os.environ.get(TABULAR_VARIABLE))
+    add_data_options(parser)
     parser.add_argument("--data", default=None, help="any X, y in an npz")
     parser.add_argument("--data-sets", nargs="+", default=None)
     parser.add_argument("--partitions", nargs="+", default=["disjoint-5", "homog-5"])
@@ -161,16 +208,22 @@ def main() -> None:
     parser.add_argument("--max-rows", type=int, default=5000)
     parser.add_argument("--all", action="store_true")
     options = parser.parse_args()
-    data_sets = options.data_sets
-    if data_sets is None:
-        data_sets = ["digits"]
-        data_sets += [] if options.tabular is None else list(TABULAR)
-        data_sets += [] if options.mnist is None else [MNIST]
+    if options.data_sets is None:
+        options.data_sets = ["digits"]
+        options.data_sets += [] if options.tabular is None else list(TABULAR)
+        options.data_sets += [] if options.mnist is None else [MNIST]
+    return options
+
+
+def main() -> None:
+    """Print all tables."""
+    options = parse_options()
     warnings.simplefilter("ignore")
-    for data in data_sets:
-        settings = WHOLE if data == "digits" or options.all else CHOICE
+    for data_set in options.data_sets:
+        all_settings = data_set == "digits" or options.all
+        settings = ALL_SETTINGS if all_settings else CHOSEN_SETTINGS
         for partition in options.partitions:
-            table(data, partition, settings, options)
+            print_table(data_set, partition, settings, options)
 
 
 if __name__ == "__main__":

@@ -19,14 +19,17 @@ node alone and the soft vote.
 The second table merges layers unit by unit (GEMSMLPAggregator, five nodes, 10 relu
 units each): of one network a node, of four from other starts side by side, and of one
 four times as wide, at most so many units in the merged layer; test accuracy, and how
-many units met others of their own.
+many units met others of their own. The guide's page on GEMS has the first table.
 """
 
 from __future__ import annotations
 
 import warnings
 from argparse import ArgumentParser
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -44,15 +47,52 @@ from skgems.networks import Layers, to_mlp_classifier
 from skgems.spaces import GoodEnoughSpace, GramMetric, intersect_unions
 
 EPSILONS = np.append(np.arange(0.2, 0.96, 0.05), [0.96, 0.97, 0.98, 0.99])
+# Where 0.3 is in EPSILONS: at this one it is told how often a model is found.
+TABLE_EPSILON = int(np.searchsorted(EPSILONS, 0.299))
+# Numbers of networks of each node.
 STARTS = (1, 2, 4, 8)
-N_CLASSES, N_DIRECTIONS, STEP = 10, 100, 1.08
-# Title, units, nodes, whether nodes start alike.
+N_CLASSES = 10  # of the digits
+# A radius is good if models in so many directions are, and grows by this factor.
+N_DIRECTIONS = 100
+RADIUS_FACTOR = 1.08  # so that radii are exact to 8 %
+
+
+class Case(NamedTuple):
+    """One block of the first table."""
+
+    title: str
+    n_units: int
+    n_nodes: int
+    starts_alike: bool  # whether all nodes have the same first weights
+
+
 CASES = (
-    ("own starts, 2 nodes", 3, 2, False),
-    ("own starts, 3 nodes", 3, 3, False),
-    ("same starts, 2 nodes", 3, 2, True),
-    ("linear, 2 nodes", 0, 2, False),
+    Case("own starts, 2 nodes", 3, 2, False),
+    Case("own starts, 3 nodes", 3, 3, False),
+    Case("same starts, 2 nodes", 3, 2, True),
+    Case("linear, 2 nodes", 0, 2, False),
 )
+
+
+class DigitsSplit(NamedTuple):
+    """Digits of the nodes, and those that accuracy is read on."""
+
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+
+
+def split_digits(seed: int) -> DigitsSplit:
+    """Pixels in [0, 1], split by label."""
+    X, y = load_digits(return_X_y=True)
+    X, X_test, y, y_test = train_test_split(
+        X / 16, y, test_size=0.3, stratify=y, random_state=seed
+    )
+    return DigitsSplit(X, y, X_test, y_test)
+
+
+# Networks as flat vectors of parameters ----------------------------------------------
 
 
 def with_ones(X: np.ndarray) -> np.ndarray:
@@ -69,7 +109,9 @@ def layers_of(flat: np.ndarray, n_units: int) -> list[np.ndarray]:
     return [first, flat[..., cut:].reshape(*flat.shape[:-1], -1, N_CLASSES)]
 
 
-def accuracies(flat: np.ndarray, n_units: int, X, y) -> np.ndarray:
+def accuracies(
+    flat: np.ndarray, n_units: int, X: np.ndarray, y: np.ndarray
+) -> np.ndarray:
     """Accuracy of each of many networks, of shape (n_networks, n_params)."""
     *hidden, last = layers_of(flat, n_units)
     Z = with_ones(X)
@@ -85,99 +127,177 @@ def flat_weights(net: MLPClassifier) -> np.ndarray:
     return np.concatenate([W.ravel() for W in layers])
 
 
-def metric_of(flat: np.ndarray, n_units: int, X: np.ndarray) -> GramMetric:
-    """Mean squared change of the logits on the rows, to first order, with a ridge."""
+def metric_around(flat: np.ndarray, n_units: int, X: np.ndarray) -> GramMetric:
+    """Mean squared change of the logits on the rows, to first order, with a ridge.
+
+    The Gram matrix ``J'J / n`` of the Jacobian J of all logits by all parameters.
+    """
     *hidden, last = layers_of(flat, n_units)
-    inputs, parts = with_ones(X), []
-    top = inputs
+    inputs = with_ones(X)
+    blocks = []  # of the Jacobian, each of shape (n, classes, parameters of a layer)
+    activations = inputs
     if n_units:
-        top = with_ones(np.tanh(inputs @ hidden[0]))
-        slopes = (1 - top[:, :-1] ** 2)[:, None] * last[:-1].T  # (n, classes, units)
-        moves = inputs[:, None, :, None] * slopes[:, :, None]
-        parts.append(moves.reshape(len(X), N_CLASSES, -1))
+        activations = with_ones(np.tanh(inputs @ hidden[0]))
+        # The slope of tanh is 1 - tanh^2; shape (n, classes, units).
+        slopes = (1 - activations[:, :-1] ** 2)[:, None] * last[:-1].T
+        by_hidden = inputs[:, None, :, None] * slopes[:, :, None]
+        blocks.append(by_hidden.reshape(len(X), N_CLASSES, -1))
     # An output's own weights move that output alone.
-    moves = top[:, None, :, None] * np.eye(N_CLASSES)[:, None]
-    parts.append(moves.reshape(len(X), N_CLASSES, -1))
-    jacobian = np.concatenate(parts, axis=-1).reshape(-1, flat.size)
+    by_last = activations[:, None, :, None] * np.eye(N_CLASSES)[:, None]
+    blocks.append(by_last.reshape(len(X), N_CLASSES, -1))
+    jacobian = np.concatenate(blocks, axis=-1).reshape(-1, flat.size)
     gram = jacobian.T @ jacobian / len(X)
-    own = gram.diagonal()
-    return GramMetric.of(gram + np.diag(0.1 * own + 1e-3 * own.mean()))
+    diagonal = gram.diagonal()
+    return GramMetric.of(gram + np.diag(0.1 * diagonal + 1e-3 * diagonal.mean()))
 
 
-def spaces_of(net, n_units: int, X, y, seed: int) -> list[GoodEnoughSpace]:
+def spaces_around(
+    net: MLPClassifier, n_units: int, X: np.ndarray, y: np.ndarray, *, seed: int
+) -> list[GoodEnoughSpace]:
     """A network's spaces for all epsilons."""
     flat = flat_weights(net)
-    metric = metric_of(flat, n_units, X)
-    unit = GoodEnoughSpace(flat[:, None], metric, radius=1.0, epsilon=0.0)
-    models = unit.sample(N_DIRECTIONS, random_state=seed)[:, :, 0]
-    own = accuracies(flat[None], n_units, X, y)[0]
-    radius, radii = 0.01, np.full(len(EPSILONS), 0.01)
-    reached = np.ones(len(EPSILONS), dtype=bool)
-    while reached.any():
-        radius *= STEP
-        least = accuracies(flat + radius * (models - flat), n_units, X, y).min()
-        reached &= least >= EPSILONS * own
-        radii[reached] = radius
-    found = zip(radii, EPSILONS, strict=True)
-    return [GoodEnoughSpace(flat[:, None], metric, r, e * own) for r, e in found]
-
-
-def run_trial(n_units: int, K: int, alike: bool, trial: int) -> dict:
-    """Baselines, and for each number of starts what was found."""
-    X, y = load_digits(return_X_y=True)
-    X, X_test, y, y_test = train_test_split(
-        X / 16, y, test_size=0.3, stratify=y, random_state=trial
-    )
-    nodes = partition_homogeneous(y, K, random_state=trial)
-    rows = [(X[nodes == k], y[nodes == k]) for k in range(K)]
-    nets = [
-        [
-            MLPClassifier(
-                (n_units,) if n_units else (),
-                activation="tanh",
-                solver="lbfgs",
-                alpha=0.1,
-                max_iter=500,
-                random_state=100 * trial + r + (0 if alike else 1000 * (k + 1)),
-            ).fit(*own)
-            for r in range(max(STARTS))
-        ]
-        for k, own in enumerate(rows)
+    metric = metric_around(flat, n_units, X)
+    unit_ball = GoodEnoughSpace(flat[:, None], metric, radius=1.0, epsilon=0.0)
+    on_surface = unit_ball.sample(N_DIRECTIONS, random_state=seed)[:, :, 0]
+    net_accuracy = accuracies(flat[None], n_units, X, y)[0]
+    radius = 0.01
+    radii = np.full(len(EPSILONS), radius)
+    is_good = np.ones(len(EPSILONS), dtype=bool)
+    while is_good.any():
+        radius *= RADIUS_FACTOR
+        models = flat + radius * (on_surface - flat)
+        worst_accuracy = accuracies(models, n_units, X, y).min()
+        is_good &= worst_accuracy >= EPSILONS * net_accuracy
+        radii[is_good] = radius
+    return [
+        GoodEnoughSpace(flat[:, None], metric, radius, epsilon * net_accuracy)
+        for radius, epsilon in zip(radii, EPSILONS, strict=True)
     ]
 
-    def test(flat: np.ndarray) -> float:
-        return float(accuracies(flat.reshape(1, -1), n_units, X_test, y_test)[0])
 
-    flats = [[flat_weights(net) for net in own] for own in nets]
-    spaces = [
-        [spaces_of(net, n_units, *own, seed=trial) for net in nets[k]]
-        for k, own in enumerate(rows)
-    ]
-    votes = sum(own[0].predict_proba(X_test) for own in nets).argmax(axis=1)
-    result = {
-        "node": max(test(own[0]) for own in flats),
-        "vote": float(np.mean(votes == y_test)),
-    }
-    for n in STARTS:
-        means = [np.mean(c, axis=0) for c in product(*(own[:n] for own in flats))]
-        worst = np.min(
-            [accuracies(np.array(means), n_units, *own) for own in rows], axis=0
+# The first table: spaces of whole networks -------------------------------------------
+
+
+@dataclass(kw_only=True)
+class Node:
+    """A node's rows, and what it trained from several starts."""
+
+    X: np.ndarray
+    y: np.ndarray
+    nets: list[MLPClassifier]
+    flats: list[np.ndarray]  # the weights of each network
+    spaces: list[list[GoodEnoughSpace]]  # of each network, by epsilon
+
+
+@dataclass(kw_only=True)
+class Baselines:
+    """Test accuracies of one network a node."""
+
+    best_node: float
+    vote: float
+
+
+@dataclass(kw_only=True)
+class Search:
+    """What was found with one number of starts."""
+
+    found: bool  # a model in a space of every node, at epsilon 0.3
+    empty: bool  # or it was proved that there is none
+    epsilon: float  # the strictest at which a model was found, or 0
+    accuracy: float  # of that model, on test rows
+    mean: float  # accuracy of the best mean of one network a node
+    searched: int  # partial choices that were looked at, at epsilon 0.3
+
+
+def train_node(k: int, X: np.ndarray, y: np.ndarray, *, case: Case, trial: int) -> Node:
+    """Train networks from several starts, and build their spaces."""
+    nets = []
+    for start in range(max(STARTS)):
+        seed = 100 * trial + start
+        if not case.starts_alike:
+            seed += 1000 * (k + 1)
+        net = MLPClassifier(
+            (case.n_units,) if case.n_units else (),
+            activation="tanh",
+            solver="lbfgs",
+            alpha=0.1,
+            max_iter=500,
+            random_state=seed,
         )
-        found = [
-            intersect_unions([[one[e] for one in own[:n]] for own in spaces])
-            for e in range(len(EPSILONS))
-        ]
-        strictest = max((e for e, one in enumerate(found) if one.found), default=-1)
-        at = found[np.searchsorted(EPSILONS, 0.299)]
-        result[n] = {
-            "found": at.found,
-            "empty": at.empty,
-            "epsilon": EPSILONS[strictest] if strictest >= 0 else 0.0,
-            "accuracy": test(found[max(strictest, 0)].point),
-            "searched": at.n_searched,
-            "mean": test(means[int(worst.argmax())]),
-        }
-    return result
+        nets.append(net.fit(X, y))
+    return Node(
+        X=X,
+        y=y,
+        nets=nets,
+        flats=[flat_weights(net) for net in nets],
+        spaces=[spaces_around(net, case.n_units, X, y, seed=trial) for net in nets],
+    )
+
+
+def search_spaces(
+    nodes: list[Node],
+    n_starts: int,
+    n_units: int,
+    test_accuracy: Callable[[np.ndarray], float],
+) -> Search:
+    """Look for one model in a space of every node."""
+    means = [
+        np.mean(chosen, axis=0)
+        for chosen in product(*(node.flats[:n_starts] for node in nodes))
+    ]
+    worst_at_nodes = np.min(
+        [accuracies(np.array(means), n_units, node.X, node.y) for node in nodes],
+        axis=0,
+    )
+    searches = [
+        intersect_unions(
+            [[spaces[e] for spaces in node.spaces[:n_starts]] for node in nodes]
+        )
+        for e in range(len(EPSILONS))
+    ]
+    strictest = max(
+        (e for e, search in enumerate(searches) if search.found), default=-1
+    )
+    at_table_epsilon = searches[TABLE_EPSILON]
+    return Search(
+        found=at_table_epsilon.found,
+        empty=at_table_epsilon.empty,
+        epsilon=EPSILONS[strictest] if strictest >= 0 else 0.0,
+        accuracy=test_accuracy(searches[max(strictest, 0)].point),
+        mean=test_accuracy(means[int(worst_at_nodes.argmax())]),
+        searched=at_table_epsilon.n_searched,
+    )
+
+
+def run_trial(case: Case, trial: int) -> tuple[Baselines, dict[int, Search]]:
+    """Baselines, and for each number of starts what was found."""
+    digits = split_digits(trial)
+    owners = partition_homogeneous(digits.y, case.n_nodes, random_state=trial)
+    nodes = [
+        train_node(
+            k, digits.X[owners == k], digits.y[owners == k], case=case, trial=trial
+        )
+        for k in range(case.n_nodes)
+    ]
+
+    def test_accuracy(flat: np.ndarray) -> float:
+        models = flat.reshape(1, -1)
+        return float(accuracies(models, case.n_units, digits.X_test, digits.y_test)[0])
+
+    probabilities = sum(node.nets[0].predict_proba(digits.X_test) for node in nodes)
+    votes = probabilities.argmax(axis=1)
+    baselines = Baselines(
+        best_node=max(test_accuracy(node.flats[0]) for node in nodes),
+        vote=float(np.mean(votes == digits.y_test)),
+    )
+    searches = {
+        n_starts: search_spaces(nodes, n_starts, case.n_units, test_accuracy)
+        for n_starts in STARTS
+    }
+    return baselines, searches
+
+
+# The second table: layers merged unit by unit ----------------------------------------
 
 
 def side_by_side(nets: list[MLPClassifier]) -> MLPClassifier:
@@ -191,69 +311,104 @@ def side_by_side(nets: list[MLPClassifier]) -> MLPClassifier:
     return to_mlp_classifier(Layers([W, V], [b, c], "relu"), nets[0].classes_)
 
 
-def run_units(partition: str, trial: int, width=10, n_starts=4, K=5) -> list[float]:
-    """For each bound on units accuracy and units that met, of three kinds of member."""
-    X, y = load_digits(return_X_y=True)
-    X, X_test, y, y_test = train_test_split(
-        X / 16, y, test_size=0.3, stratify=y, random_state=trial
-    )
-    nodes = {
-        "by label": lambda: partition_by_label(y, K),
-        "Dirichlet 0.1": lambda: partition_dirichlet(
-            y, K, alpha=0.1, random_state=trial
-        ),
-        "even": lambda: partition_homogeneous(y, K, random_state=trial),
-    }[partition]()
+def partition_digits(partition: str, y: np.ndarray, K: int, seed: int) -> np.ndarray:
+    """The node of every row."""
+    if partition == "by label":
+        return partition_by_label(y, K)
+    if partition == "Dirichlet 0.1":
+        return partition_dirichlet(y, K, alpha=0.1, random_state=seed)
+    return partition_homogeneous(y, K, random_state=seed)
 
-    def fit(k: int, n_units: int, seed: int) -> MLPClassifier:
-        net = MLPClassifier(n_units, learning_rate_init=0.01, max_iter=100)
-        net.set_params(random_state=100 * k + seed)
-        return net.fit(X[nodes == k], y[nodes == k])
 
-    several = [[fit(k, width, r) for r in range(n_starts)] for k in range(K)]
-    kinds = (
-        [own[0] for own in several],
-        [side_by_side(own) for own in several],
+class Merged(NamedTuple):
+    """One merged network."""
+
+    accuracy: float
+    n_met: int  # units that met others of their own
+
+
+def run_units(
+    partition: str, trial: int, width: int = 10, n_starts: int = 4, K: int = 5
+) -> list[list[Merged]]:
+    """For each bound on units a list of three kinds of member, merged."""
+    digits = split_digits(trial)
+    nodes = partition_digits(partition, digits.y, K, trial)
+
+    def fit(k: int, n_units: int, start: int) -> MLPClassifier:
+        net = MLPClassifier(
+            n_units,
+            learning_rate_init=0.01,
+            max_iter=100,
+            random_state=100 * k + start,
+        )
+        return net.fit(digits.X[nodes == k], digits.y[nodes == k])
+
+    nets_of_nodes = [[fit(k, width, r) for r in range(n_starts)] for k in range(K)]
+    kinds_of_member = (
+        [nets[0] for nets in nets_of_nodes],
+        [side_by_side(nets) for nets in nets_of_nodes],
         [fit(k, n_starts * width, 0) for k in range(K)],
     )
-    found = []
-    for most in (width, 2 * width, 4 * width):
-        for nets in kinds:
-            agg = GEMSMLPAggregator(nets, max_units=most, random_state=0)
-            agg.fit(X, y, nodes=nodes)
-            found += [agg.score(X_test, y_test), agg.layer_report_[0]["merged"]]
-    return found
+    table = []
+    for max_units in (width, 2 * width, 4 * width):
+        row = []
+        for members in kinds_of_member:
+            aggregator = GEMSMLPAggregator(members, max_units=max_units, random_state=0)
+            aggregator.fit(digits.X, digits.y, nodes=nodes)
+            row.append(
+                Merged(
+                    accuracy=aggregator.score(digits.X_test, digits.y_test),
+                    n_met=aggregator.layer_report_[0]["merged"],
+                )
+            )
+        table.append(row)
+    return table
+
+
+# Printing ----------------------------------------------------------------------------
+
+
+def print_searches(searches: list[Search], n_starts: int, n_choices: int) -> None:
+    """A line of the first table: counts and means over the trials."""
+    n_found = sum(search.found for search in searches)
+    n_empty = sum(search.empty for search in searches)
+    cells = [
+        str(n_starts),
+        f"{n_found}/{len(searches)}",
+        f"{n_empty}/{len(searches)}",
+        f"{np.mean([search.epsilon for search in searches]):.3f}",
+        f"{np.mean([search.accuracy for search in searches]):.3f}",
+        f"{np.mean([search.mean for search in searches]):.3f}",
+        f"{np.mean([search.searched for search in searches]):.1f}",
+    ]
+    print(f"{'':22}" + "".join(f"{cell:>10}" for cell in cells) + f"{n_choices:9}")
 
 
 def print_spaces(n_trials: int) -> None:
     """The table of spaces of whole networks."""
     columns = ("starts", "found", "empty", "epsilon", "accuracy", "mean", "searched")
     print(f"{'':22}" + "".join(f"{name:>10}" for name in columns) + "  choices")
-    for title, n_units, K, alike in CASES:
-        trials = [run_trial(n_units, K, alike, t) for t in range(n_trials)]
-        node, vote = (np.mean([own[k] for own in trials]) for k in ("node", "vote"))
-        print(f"{title}: best node {node:.3f}, soft vote {vote:.3f}")
-        for n in STARTS:
-            cells = {k: [own[n][k] for own in trials] for k in trials[0][n]}
-            counts = [f"{sum(cells[k])}/{n_trials}" for k in ("found", "empty")]
-            means = [
-                f"{np.mean(cells[k]):.3f}" for k in ("epsilon", "accuracy", "mean")
-            ]
-            row = [str(n), *counts, *means, f"{np.mean(cells['searched']):.1f}"]
-            print(f"{'':22}" + "".join(f"{v:>10}" for v in row) + f"{n**K:9}")
+    for case in CASES:
+        trials = [run_trial(case, trial) for trial in range(n_trials)]
+        best_node = np.mean([baselines.best_node for baselines, _ in trials])
+        vote = np.mean([baselines.vote for baselines, _ in trials])
+        print(f"{case.title}: best node {best_node:.3f}, soft vote {vote:.3f}")
+        for n_starts in STARTS:
+            searches = [by_starts[n_starts] for _, by_starts in trials]
+            print_searches(searches, n_starts, n_starts**case.n_nodes)
         print(end="", flush=True)
 
 
 def print_units(n_trials: int) -> None:
     """The table of layers that are merged unit by unit."""
     titles = ("one network", "four side by side", "four times as wide")
-    print(f"{'nodes':16}{'most':>5}" + "".join(f"{name:>22}" for name in titles))
+    print(f"{'nodes':16}{'most':>5}" + "".join(f"{title:>22}" for title in titles))
     for partition in ("by label", "Dirichlet 0.1", "even"):
-        found = [run_units(partition, trial) for trial in range(n_trials)]
-        means = np.mean(found, axis=0).reshape(3, 3, 2)
-        for row, most in zip(means, (10, 20, 40), strict=True):
-            cells = "".join(f"{score:15.3f} ({met:4.1f})" for score, met in row)
-            print(f"{partition:16}{most:5}{cells}", flush=True)
+        tables = [run_units(partition, trial) for trial in range(n_trials)]
+        means = np.mean(tables, axis=0)  # (bounds, kinds of member, 2)
+        for row, max_units in zip(means, (10, 20, 40), strict=True):
+            cells = [f"{accuracy:15.3f} ({n_met:4.1f})" for accuracy, n_met in row]
+            print(f"{partition:16}{max_units:5}" + "".join(cells), flush=True)
 
 
 def main() -> None:

@@ -57,11 +57,11 @@ TABLES = ("attacks", "training", "gradients", "price")
 # All attacks -----------------------------------------------------------------------
 
 
-def shown(rows: Rows, guesses: np.ndarray) -> str:
+def cell_of(rows: Rows, guesses: np.ndarray) -> str:
     """Features of the median row that are found, and rows found in every feature."""
     n_found = features_found(rows, guesses)
-    whole = np.mean(n_found == rows.n_features)
-    return f"{np.median(n_found):4.0f} {whole:4.0%}"
+    share_whole = np.mean(n_found == rows.n_features)
+    return f"{np.median(n_found):4.0f} {share_whole:4.0%}"
 
 
 def print_attacks(n_rows: int) -> None:
@@ -76,12 +76,12 @@ def print_attacks(n_rows: int) -> None:
     for sort in SORTS:
         rows = breast_cancer_rows(sort, n_rows)
         summary = HonestSummary.of(rows)
-        honest = shown(rows, summary.guesses())
+        honest = cell_of(rows, summary.guesses())
         for attack in ATTACKS:
-            cells = [honest, shown(rows, attack.without_protection(rows, summary))]
+            cells = [honest, cell_of(rows, attack.without_protection(rows, summary))]
             for bound in BOUNDS:
                 guesses = attack.under_agreement(rows, summary, min_rows=bound)
-                cells.append(shown(rows, guesses))
+                cells.append(cell_of(rows, guesses))
             print(
                 f"{name_of(attack):28} {'+'.join(attack.tasks):12} {sort:11}",
                 *(f"{cell:>11}" for cell in cells),
@@ -139,11 +139,12 @@ def found_by_gradients(
     """Share of gradients kept back, and rows of class 0 found to within `NEAR`."""
     v = np.random.default_rng(0).standard_normal(X.shape[1])
     v /= np.linalg.norm(v)
-    thresholds, gradients = np.linspace(-8, 8, n_thresholds), []
-    for some in np.array_split(thresholds, -(-n_thresholds // n_models)):
-        W = np.zeros((len(some), X.shape[1] + 1, 2))
+    thresholds = np.linspace(-8, 8, n_thresholds)
+    gradients = []
+    for of_message in np.array_split(thresholds, -(-n_thresholds // n_models)):
+        W = np.zeros((len(of_message), X.shape[1] + 1, 2))
         W[:, :-1, 1] = STEEPNESS * v
-        W[:, -1, 1] = -STEEPNESS * some
+        W[:, -1, 1] = -STEEPNESS * of_message
         request = Message.of(
             "evaluate",
             W=W,
@@ -157,12 +158,12 @@ def found_by_gradients(
     gradients = np.concatenate(gradients)
     steps = gradients[:-1] - gradients[1:]
     steps = steps[np.abs(steps[:, -1]) > 1e-9]
-    away = np.full((y == 0).sum(), np.inf)
+    distances = np.full((y == 0).sum(), np.inf)  # of each row of class 0
     for step in steps:
         apart = np.abs(X[y == 0] - step[:-1] / step[-1]).max(axis=1)
         nearest = np.argmin(apart)
-        away[nearest] = min(away[nearest], apart[nearest])
-    n_found = [int((away < near).sum()) for near in NEAR]
+        distances[nearest] = min(distances[nearest], apart[nearest])
+    n_found = [int((distances < near).sum()) for near in NEAR]
     return np.isnan(gradients[:, 0]).mean(), n_found
 
 

@@ -82,7 +82,7 @@ def main() -> None:
             )
             gems.fit(X_val, y_val, nodes=nodes)
             scores[name].append(gems.score(X_sel, y_sel))
-        means = [np.mean(values) for values in scores.values()]
+        means = [np.mean(of_trials) for of_trials in scores.values()]
         cells = " ".join(f"{mean:.3f}" for mean in means)
         print(
             f"{cells} | mean {np.mean(means):.4f} | {setting or 'defaults'}", flush=True

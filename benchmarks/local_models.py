@@ -23,11 +23,14 @@ JOBS = [
 CLASSES = np.arange(10)
 
 
-def accuracies(kind: str, K: int, trial: int, data, cache) -> list[float]:
+def accuracies(
+    kind: str, K: int, trial: int, train_rows: tuple, cache: str | None
+) -> list[float]:
     """Accuracy of the mean local model, the average and the majority vote."""
-    estimators = local_models(kind, K, trial, data, cache)
-    rows = trial_rows(data, K, trial)
-    X, y = rows.X_sel, rows.y_sel
+    estimators = local_models(kind, K, trial, train_rows, cache)
+    rows = trial_rows(train_rows, K, trial)
+    X = rows.X_sel
+    y = rows.y_sel
     return [
         np.mean([np.mean(estimator.predict(X) == y) for estimator in estimators]),
         np.mean(predict(average(estimators, CLASSES), X, CLASSES) == y),
@@ -38,15 +41,17 @@ def accuracies(kind: str, K: int, trial: int, data, cache) -> list[float]:
 def main() -> None:
     """Train what the cache lacks, and print the table."""
     options = add_arguments(ArgumentParser(description=__doc__)).parse_args()
-    data = load_mnist(options.data)
+    train_rows = load_mnist(options.data)
     print(f"{'kind':12} K  {'local':14} {'averaged':14} {'majority vote':14}")
     for kind, K in JOBS:
         trials = [
-            accuracies(kind, K, trial, data, options.cache)
+            accuracies(kind, K, trial, train_rows, options.cache)
             for trial in range(options.trials)
         ]
-        mean, std = np.mean(trials, axis=0), np.std(trials, axis=0)
-        cells = [f"{m:.3f} ({s:.3f}) " for m, s in zip(mean, std, strict=True)]
+        cells = [
+            f"{np.mean(of_trials):.3f} ({np.std(of_trials):.3f}) "
+            for of_trials in zip(*trials, strict=True)
+        ]
         print(f"{kind:12} {K}  {' '.join(cells if K > 1 else cells[:1])}", flush=True)
 
 

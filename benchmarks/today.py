@@ -6,64 +6,68 @@ in one place; log-loss, bytes from a node, and seconds of all nodes and the serv
 data sets x partitions x seeds. Columns are the standardised ones ("raw"), or 500 common
 Fourier features of them, standardised again ("fourier"). Splits, partitions and records
 are those of `bench_pooled_gap.py`; the methods are in `_today.py`. What is made of sums
-does not depend on the partition and is run on the first one only.
+does not depend on the partition and is run on the first one only. The table of
+`benchmarks/README.md`, "Methods of other papers, on equal columns", is made by it.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 import warnings
-from collections.abc import Callable
+from argparse import Namespace
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 from _baselines import random_layers, tune
-from _protocol import DATA_VARIABLE
+from _federations import (
+    BUNDLED,
+    LOGISTIC,
+    MNIST,
+    PARTITIONS,
+    TABULAR,
+    Federation,
+    Split,
+    add_data_options,
+    assign_nodes,
+    average_weights,
+    fit_one_a_node,
+    fit_pooled,
+    load_data_set,
+    scores_on_test_rows,
+    soft_vote,
+    split_rows,
+)
+from _records import ANY, Key, Records
 from _today import (
     Buckets,
     Head,
     ProbableHead,
     Sums,
     Weights,
-    afl,
     afl_message,
     dense_like,
-    diagonal,
-    draw,
+    draw_rows,
     fedcgs,
     fedfisher_diagonal,
     fedfisher_kfac,
+    fisher_diagonal,
     fisher_mix,
     gh_closed,
     kfac,
+    layer_inputs_and_logits,
     mean_weights,
+    merge_by_afl,
     one_hot,
-    outputs,
     proto_hyper,
     ridge_of_sums,
     with_one,
 )
-from bench_pooled_gap import (
-    ANY,
-    BUNDLED,
-    MNIST,
-    PARTITIONS,
-    TABULAR,
-    TABULAR_VARIABLE,
-    Key,
-    Records,
-    Split,
-    averaging,
-    deal,
-    fit_locals,
-    load,
-    log_loss,
-    pooled,
-    soft_vote,
-)
+from sklearn.base import ClassifierMixin
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, combine
@@ -71,10 +75,17 @@ from skgems.steps import RandomFeatures
 
 FEATURES = ("raw", "fourier")
 SETS = ("digits", "wine", "breast_cancer", "penbased", "led7digit", "movement_libras")
-DEALT = ("disjoint-2", "disjoint-5", "dir0.1-5", "homog-5")
+DEFAULT_PARTITIONS = ("disjoint-2", "disjoint-5", "dir0.1-5", "homog-5")
+# What each client of AFL adds to its Gram matrix; the server takes it out again, in
+# "AFL, ridge kept" but for one of them.
 GAMMA = 1.0
-# Chosen at seed 100 of digits and penbased.
-UNITS, EPOCHS, RATE, DAMPING = 50, 30, 1e-3, 1e-3
+# Of the nodes' networks. Rate and damping (of a row, in FedFisher) were chosen at seed
+# 100 of digits and penbased, so that no test row of the tables was read for it.
+N_UNITS = 50  # of the one hidden layer
+N_EPOCHS = 30  # of Adam
+LEARNING_RATE = 1e-3
+DAMPING = 1e-3  # of a row
+# Rows drawn of a class by GH-OFL, to save time; its authors draw 20,000.
 N_DRAWS = 2000
 
 
@@ -82,32 +93,40 @@ def as_features(split: Split, features: str) -> Split:
     """The split's columns, or Fourier features of them, of unit variance."""
     if features == "raw":
         return split
-    front = RandomFeatures(500, passthrough=False, random_state=0).fit(split.X)
-    scaler = StandardScaler().fit(front.transform(split.X))
-    X, X_test = (scaler.transform(front.transform(Z)) for Z in (split.X, split.X_test))
-    return split._replace(X=X, X_test=X_test)
+    fourier = RandomFeatures(500, passthrough=False, random_state=0).fit(split.X)
+    scaler = StandardScaler().fit(fourier.transform(split.X))
+    return split._replace(
+        X=scaler.transform(fourier.transform(split.X)),
+        X_test=scaler.transform(fourier.transform(split.X_test)),
+    )
 
 
-class Cell:
+# What several methods need, made once ------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class Cell(Federation):
     """Rows dealt to nodes, and what several methods need of them, made once."""
 
-    def __init__(self, split: Split, nodes: np.ndarray, seed: int):
-        self.X, self.y, *_ = split
-        self.nodes, self.seed = nodes, seed
-        self.classes = np.unique(self.y)
-        self.spent: dict[str, float] = {}
+    # Seconds that each of the cached properties below took.
+    seconds_of: dict[str, float] = field(default_factory=dict)
 
-    def _timed(self, what: str, make: Callable):
+    def _timed(self, stage: str, make: Callable):
         start = perf_counter()
-        found = make()
-        self.spent[what] = perf_counter() - start
-        return found
+        product = make()
+        self.seconds_of[stage] = perf_counter() - start
+        return product
 
     @cached_property
-    def rows(self) -> list[tuple]:
-        """Of each node."""
-        own = [self.nodes == node for node in range(self.nodes.max() + 1)]
-        return [(self.X[rows], self.y[rows]) for rows in own]
+    def classes(self) -> np.ndarray:
+        """Sorted labels."""
+        return np.unique(self.y)
+
+    @cached_property
+    def rows(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Features and labels of each node."""
+        masks = [self.nodes == node for node in range(self.nodes.max() + 1)]
+        return [(self.X[mask], self.y[mask]) for mask in masks]
 
     @cached_property
     def counts(self) -> list[int]:
@@ -115,27 +134,32 @@ class Cell:
         return [len(y) for _, y in self.rows]
 
     @cached_property
-    def locals_(self) -> list:
+    def local_models(self) -> list[ClassifierMixin]:
         """A linear model of each node."""
-        make = partial(fit_locals, "logistic", self.X, self.y, self.nodes)
-        return self._timed("locals_", make)
+        return self._timed(
+            "local models",
+            lambda: fit_one_a_node([LOGISTIC], self.X, self.y, self.nodes),
+        )
 
     @cached_property
     def sums(self) -> Sums:
         """Of all nodes, added up."""
         return self._timed(
             "sums",
-            lambda: Sums.total([Sums.of(X, y, self.classes) for X, y in self.rows]),
+            lambda: Sums.total(
+                [Sums.of_rows(X, y, self.classes) for X, y in self.rows]
+            ),
         )
 
-    def train(self, X, y) -> Weights:
+    def train_network(self, X: np.ndarray, y: np.ndarray) -> Weights:
         """A network of one hidden layer, from the start that all nodes have."""
-        shape = (X.shape[1], UNITS, len(self.classes))
         layers = tune(
-            random_layers(shape, self.seed),
-            *(X, y, self.classes),
-            epochs=EPOCHS,
-            learning_rate=RATE,
+            random_layers((X.shape[1], N_UNITS, len(self.classes)), self.seed),
+            X,
+            y,
+            self.classes,
+            epochs=N_EPOCHS,
+            learning_rate=LEARNING_RATE,
             random_state=self.seed,
         )
         return [np.vstack([W, b]).astype(float) for W, b in layers]
@@ -143,153 +167,188 @@ class Cell:
     @cached_property
     def networks(self) -> list[Weights]:
         """A network of each node, all begun alike."""
-        make = lambda: [self.train(X, y) for X, y in self.rows]  # noqa: E731
-        return self._timed("networks", make)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Columns and classes."""
-        return self.X.shape[1], len(self.classes)
-
-    def numbers(self, kind: str) -> int:
-        """How many numbers of sums a node sends, of matrices one half."""
-        d, n_classes = self.shape
-        matrix, means = d * (d + 1) // 2, n_classes * (d + 1)
-        return (
-            means
-            + {
-                "shared": matrix,
-                "class": n_classes * matrix,
-                "diagonal": n_classes * d,
-                "mean": 0,
-            }[kind]
+        return self._timed(
+            "networks", lambda: [self.train_network(X, y) for X, y in self.rows]
         )
 
+    def n_numbers(self, kind: str) -> int:
+        """How many numbers of sums a node sends; half of a symmetric matrix."""
+        d = self.X.shape[1]
+        n_classes = len(self.classes)
+        n_of_matrix = d * (d + 1) // 2
+        n_beside_means = {
+            "shared": n_of_matrix,
+            "class": n_classes * n_of_matrix,
+            "diagonal": n_classes * d,
+            "mean": 0,
+        }
+        return n_classes * (d + 1) + n_beside_means[kind]
 
-def network_head(cell: Cell, weights: Weights) -> ProbableHead:
+
+# Methods: function(cell) -> Outcome --------------------------------------------------
+
+
+class Outcome(NamedTuple):
+    """What a method made of a cell."""
+
+    model: ClassifierMixin | Head
+    n_numbers: float | None  # sent by a node; None where rows are in one place
+    stages: tuple[str, ...] = ()  # of `Cell.seconds_of` that the method needs
+
+
+def network_head(weights: Weights, classes: np.ndarray) -> ProbableHead:
     """A network as a classifier."""
-    return ProbableHead(lambda X: outputs(weights, X)[-1], cell.classes)
+    return ProbableHead(lambda X: layer_inputs_and_logits(weights, X)[-1], classes)
 
 
-def sizes(weights: Weights) -> int:
+def size_of(weights: Weights) -> int:
     """Numbers in a network."""
     return sum(V.size for V in weights)
 
 
-# Methods: function(cell) -> model, numbers that a node sends, what the cell made of it
+def run_pooled(cell: Cell) -> Outcome:
+    """Logistic regression on all rows in one place."""
+    return Outcome(fit_pooled(cell), None)
 
 
-def run_pooled(cell):
-    return pooled(None, cell.X, cell.y, None, cell.seed), None, ()
+def run_pooled_network(cell: Cell) -> Outcome:
+    """A network of all rows in one place."""
+    weights = cell.train_network(cell.X, cell.y)
+    return Outcome(network_head(weights, cell.classes), None)
 
 
-def run_pooled_network(cell):
-    return network_head(cell, cell.train(cell.X, cell.y)), None, ()
-
-
-def run_ours(cell):
-    """One message, as a file."""
+def run_ours(cell: Cell) -> Outcome:
+    """One message of each node, as a file."""
     aggregator = GEMSLogisticAggregator(random_state=cell.seed)
     summaries = [
         aggregator.summarize(model, X, y, name=str(k), min_rows=1, space=False)
-        for k, (model, (X, y)) in enumerate(zip(cell.locals_, cell.rows, strict=True))
+        for k, (model, (X, y)) in enumerate(
+            zip(cell.local_models, cell.rows, strict=True)
+        )
     ]
-    size = np.mean([len(own.message.to_bytes()) for own in summaries])
-    return aggregator.set_params(estimators=summaries).fit(), size / 8, ("locals_",)
+    n_bytes = np.mean([len(summary.message.to_bytes()) for summary in summaries])
+    aggregator.set_params(estimators=summaries).fit()
+    return Outcome(aggregator, n_bytes / 8, ("local models",))
 
 
-def run_combine(cell, budget):
-    """All that it tried is sent."""
-    given = {"budget": budget, "random_state": cell.seed}
-    found = combine(None, cell.X, cell.y, cell.nodes, **given)
-    size = sum(own["bytes"] or 0 for own in found.choice_.table)
-    return found, size / 8 / len(cell.rows), ()
+def run_combine(cell: Cell, budget: str) -> Outcome:
+    """The one call; all that it tried is sent."""
+    chosen = combine(
+        None, cell.X, cell.y, cell.nodes, budget=budget, random_state=cell.seed
+    )
+    n_bytes = sum(candidate["bytes"] or 0 for candidate in chosen.choice_.table)
+    return Outcome(chosen, n_bytes / 8 / len(cell.rows))
 
 
-def run_of_models(cell, method):
-    model = method(cell.locals_, cell.X, cell.y, cell.nodes, cell.seed)
-    return model, cell.numbers("mean"), ("locals_",)
+def run_on_models(cell: Cell, merge: Callable) -> Outcome:
+    """Averaged weights, or a vote."""
+    return Outcome(merge(cell), cell.n_numbers("mean"), ("local models",))
 
 
-def run_afl(cell, keep):
-    """With a constant column, which the paper's program has not."""
+def run_afl(cell: Cell, keep: float) -> Outcome:
+    """AFL, with a constant column, which the paper's program has not."""
     messages = [
         afl_message(with_one(X), one_hot(y, cell.classes), GAMMA) for X, y in cell.rows
     ]
-    W, _ = afl(messages, GAMMA, keep)
-    d, n_classes = cell.shape
-    n = (d + 1) * (d + 2) // 2 + (d + 1) * n_classes
-    return Head(lambda X: with_one(X) @ W, cell.classes), n, ()
+    W, _ = merge_by_afl(messages, GAMMA, keep=keep)
+    d = cell.X.shape[1]
+    n_numbers = (d + 1) * (d + 2) // 2 + (d + 1) * len(cell.classes)
+    return Outcome(Head(lambda X: with_one(X) @ W, cell.classes), n_numbers)
 
 
-def run_safle(cell):
-    """Sums in place of the law, which comes to the same."""
-    front = Buckets(cell.shape[0])
-    gram, moment = 0.0, 0.0
+def run_safle(cell: Cell) -> Outcome:
+    """SAFLe-like; sums in place of AFL's law, which give the same weights."""
+    buckets = Buckets(cell.X.shape[1])
+    gram = 0.0
+    moment = 0.0
     for X, y in cell.rows:
-        Z = front.transform(X)
-        gram, moment = gram + Z.T @ Z, moment + Z.T @ one_hot(y, cell.classes)
+        Z = buckets.transform(X)
+        gram = gram + Z.T @ Z
+        moment = moment + Z.T @ one_hot(y, cell.classes)
     W = ridge_of_sums(gram, moment, GAMMA)
-    D = front.n_columns_out
-    n = D * (D + 1) // 2 + D * len(cell.classes)
-    return Head(lambda X: front.transform(X) @ W, cell.classes), n, ()
+    d = buckets.n_columns_out
+    n_numbers = d * (d + 1) // 2 + d * len(cell.classes)
+    return Outcome(Head(lambda X: buckets.transform(X) @ W, cell.classes), n_numbers)
 
 
-def run_fedcgs(cell, about):
-    return fedcgs(cell.sums, cell.classes, about), cell.numbers("shared"), ("sums",)
+def run_fedcgs(cell: Cell, about: str) -> Outcome:
+    """FedCGS."""
+    head = fedcgs(cell.sums, cell.classes, about)
+    return Outcome(head, cell.n_numbers("shared"), ("sums",))
 
 
-def run_gh_closed(cell, kind):
-    return gh_closed(cell.sums, cell.classes, kind), cell.numbers(kind), ("sums",)
+def run_gh_closed(cell: Cell, kind: str) -> Outcome:
+    """GH-OFL's heads in closed form."""
+    head = gh_closed(cell.sums, cell.classes, kind)
+    return Outcome(head, cell.n_numbers(kind), ("sums",))
 
 
-def run_fisher_mix(cell, kind):
-    drawn = draw(cell.sums, kind, N_DRAWS, cell.seed)
-    model = fisher_mix(drawn, cell.classes, cell.seed)
-    return model, cell.numbers(kind), ("sums",)
+def run_fisher_mix(cell: Cell, kind: str) -> Outcome:
+    """GH-OFL's FisherMix."""
+    drawn = draw_rows(cell.sums, kind, n_draws=N_DRAWS, seed=cell.seed)
+    head = fisher_mix(drawn, cell.classes, seed=cell.seed)
+    return Outcome(head, cell.n_numbers(kind), ("sums",))
 
 
-def run_proto_hyper(cell, kind):
-    drawn = draw(cell.sums, kind, N_DRAWS, cell.seed)
-    priors = cell.sums.priors
-    model = proto_hyper(drawn, priors, cell.classes, kind, cell.seed)
-    return model, cell.numbers(kind), ("sums",)
+def run_proto_hyper(cell: Cell, kind: str) -> Outcome:
+    """GH-OFL's Proto-Hyper."""
+    drawn = draw_rows(cell.sums, kind, n_draws=N_DRAWS, seed=cell.seed)
+    head = proto_hyper(
+        drawn, cell.classes, priors=cell.sums.priors, kind=kind, seed=cell.seed
+    )
+    return Outcome(head, cell.n_numbers(kind), ("sums",))
 
 
-def run_network_mean(cell):
+def run_network_mean(cell: Cell) -> Outcome:
+    """The mean of the nodes' networks, weighted by rows."""
     weights = mean_weights(cell.networks, cell.counts)
-    return network_head(cell, weights), sizes(weights), ("networks",)
+    head = network_head(weights, cell.classes)
+    return Outcome(head, size_of(weights), ("networks",))
 
 
-def run_fedfisher_kfac(cell):
-    pairs = zip(cell.networks, cell.rows, strict=True)
-    factors = [kfac(weights, X) for weights, (X, _) in pairs]
-    held = DAMPING * len(cell.y)
-    weights = fedfisher_kfac(cell.networks, factors, cell.counts, held)
-    n = sum(m * (m + 1) // 2 for own in factors[0] for m in map(len, own))
-    return network_head(cell, weights), sizes(weights) + n, ("networks",)
+def run_fedfisher_kfac(cell: Cell) -> Outcome:
+    """FedFisher with K-FAC, held to the mean by the damping of all rows."""
+    factors = [
+        kfac(weights, X)
+        for weights, (X, _) in zip(cell.networks, cell.rows, strict=True)
+    ]
+    weights = fedfisher_kfac(
+        cell.networks, factors, cell.counts, damping=DAMPING * len(cell.y)
+    )
+    n_of_factors = 0
+    for A, G in factors[0]:
+        n_of_factors += len(A) * (len(A) + 1) // 2 + len(G) * (len(G) + 1) // 2
+    head = network_head(weights, cell.classes)
+    return Outcome(head, size_of(weights) + n_of_factors, ("networks",))
 
 
-def run_fedfisher_diagonal(cell):
-    pairs = zip(cell.networks, cell.rows, strict=True)
-    found = [diagonal(weights, X) for weights, (X, _) in pairs]
-    weights = fedfisher_diagonal(cell.networks, found, cell.counts)
-    return network_head(cell, weights), 2 * sizes(weights), ("networks",)
+def run_fedfisher_diagonal(cell: Cell) -> Outcome:
+    """FedFisher with the diagonal alone."""
+    diagonals = [
+        fisher_diagonal(weights, X)
+        for weights, (X, _) in zip(cell.networks, cell.rows, strict=True)
+    ]
+    weights = fedfisher_diagonal(cell.networks, diagonals, cell.counts)
+    head = network_head(weights, cell.classes)
+    return Outcome(head, 2 * size_of(weights), ("networks",))
 
 
-def run_dense(cell):
+def run_dense(cell: Cell) -> Outcome:
+    """DENSE-like."""
     weights, _ = dense_like(cell.networks, cell.counts, cell.seed)
-    return network_head(cell, weights), sizes(weights), ("networks",)
+    head = network_head(weights, cell.classes)
+    return Outcome(head, size_of(weights), ("networks",))
 
 
-OURS, MARK = "ours", "pooled"
-METHODS: dict[str, Callable] = {
-    MARK: run_pooled,
+OURS = "ours"
+POOLED = "pooled"
+METHODS: dict[str, Callable[[Cell], Outcome]] = {
+    POOLED: run_pooled,
     OURS: run_ours,
     "combine": partial(run_combine, budget="fast"),
     "combine, small": partial(run_combine, budget="small"),
-    "averaging": partial(run_of_models, method=averaging),
-    "soft vote": partial(run_of_models, method=soft_vote),
+    "averaging": partial(run_on_models, merge=average_weights),
+    "soft vote": partial(run_on_models, merge=soft_vote),
     "AFL": partial(run_afl, keep=0.0),
     "AFL, ridge kept": partial(run_afl, keep=GAMMA),
     "SAFLe-like": run_safle,
@@ -309,92 +368,145 @@ METHODS: dict[str, Callable] = {
     "FedFisher K-FAC": run_fedfisher_kfac,
     "DENSE-like": run_dense,
 }
-OF_ROWS = {MARK, "network, pooled", "AFL", "AFL, ridge kept", "SAFLe-like"}
-OF_ROWS |= {m for m in METHODS if m.startswith(("FedCGS", "GH-", "FisherMix", "Proto"))}
+# Made of all rows, or of sums of them: the same for every partition.
+NOT_OF_PARTITION = {POOLED, "network, pooled", "AFL", "AFL, ridge kept", "SAFLe-like"}
+NOT_OF_PARTITION |= {
+    name
+    for name in METHODS
+    if name.startswith(("FedCGS", "GH-", "FisherMix", "Proto-Hyper"))
+}
 # Its candidates make features of their own.
-OF_RAW = ("combine", "combine, small")
+OF_RAW_COLUMNS = ("combine", "combine, small")
 
 
-def key_of(data, n_train, seed, partition, features, method) -> Key:
+# Cells -------------------------------------------------------------------------------
+
+
+class Place(NamedTuple):
+    """One data set, split once, with one kind of columns and one partition."""
+
+    data_set: str
+    n_train: int
+    seed: int
+    partition: str
+    features: str
+
+
+def key_of(place: Place, method: str) -> Key:
     """What is made of sums, or of all rows, is run once."""
-    partition = ANY if method in OF_ROWS else partition
-    return Key(data, n_train, seed, partition, features, method)
+    return Key(
+        data=place.data_set,
+        n_train=place.n_train,
+        seed=place.seed,
+        partition=ANY if method in NOT_OF_PARTITION else place.partition,
+        kind=place.features,
+        method=method,
+    )
 
 
-def measured(cell: Cell, split: Split, method: str) -> dict:
+def cells_of(options: Namespace) -> Iterator[tuple[Place, Split, Cell]]:
+    """The cells asked for, with their rows."""
+    for data_set in options.data_sets:
+        X, y = load_data_set(data_set, options)
+        for seed in range(options.seeds):
+            raw_split = split_rows(
+                X, y, seed, max_rows=options.max_rows, standardise=data_set != MNIST
+            )
+            for features in options.features:
+                split = as_features(raw_split, features)
+                for partition in options.partitions:
+                    try:
+                        nodes = assign_nodes(partition, split.y, seed)
+                    except ValueError:  # too few rows, or classes
+                        continue
+                    place = Place(data_set, len(split.y), seed, partition, features)
+                    cell = Cell(X=split.X, y=split.y, nodes=nodes, seed=seed)
+                    yield place, split, cell
+
+
+def measure(method: str, cell: Cell, split: Split) -> dict:
     """Fit and judge one method."""
     start = perf_counter()
-    before = dict(cell.spent)
-    model, numbers, shared = METHODS[method](cell)
-    # Models and sums of nodes are made once, and count for all that need them.
+    seconds_before = dict(cell.seconds_of)
+    outcome = METHODS[method](cell)
     seconds = perf_counter() - start
-    seconds += sum(before.get(what, 0.0) for what in shared)
+    # Models and sums of nodes are made once, and count for all that need them.
+    seconds += sum(seconds_before.get(stage, 0.0) for stage in outcome.stages)
+    scores = scores_on_test_rows(outcome.model, split)
+    n_numbers = outcome.n_numbers
     return {
-        "accuracy": float(np.mean(model.predict(split.X_test) == split.y_test)),
-        "log_loss": log_loss(model, split.X_test, split.y_test, cell.classes),
-        "bytes": None if numbers is None else round(8 * numbers),
+        **scores,
+        "bytes": None if n_numbers is None else round(8 * n_numbers),
         "seconds": round(seconds, 4),
         "n_test": len(split.y_test),
     }
 
 
-def run_cells(records: Records, options) -> tuple[list[tuple], list[str]]:
-    """Run what is missing; the cells asked for, and what failed, in words."""
-    cells, failed = [], []
-    for data in options.data_sets:
-        X, y = load(data, options)
-        for seed in range(options.seeds):
-            scale = data != MNIST
-            whole = Split.of(X, y, seed, max_rows=options.max_rows, scale=scale)
-            for features in options.features:
-                split = as_features(whole, features)
-                for partition in options.partitions:
-                    try:
-                        nodes = deal(partition, split.y, seed)
-                    except ValueError:  # too few rows, or classes
-                        continue
-                    where = data, len(split.y), seed, partition, features
-                    cells.append(where)
-                    cell = Cell(split, nodes, seed)
-                    for method in options.methods:
-                        key = key_of(*where, method)
-                        left_out = method in OF_RAW and features != "raw"
-                        if key in records.of or left_out:
-                            continue
-                        try:
-                            result = measured(cell, split, method)
-                        # One method's failure must not cost the others' records.
-                        except Exception as error:
-                            words = f"{type(error).__name__}: {error}"
-                            failed.append(f"{' '.join(map(str, key))}: {words}"[:300])
-                            continue
-                        records.add(key, result)
-                        if options.verbose:
-                            print(*key, result, flush=True)
-    return cells, failed
+def run_cells(records: Records, options: Namespace) -> list[Place]:
+    """Run what is missing of the cells asked for; returns these."""
+
+    def print_if_verbose(scores: dict, key: Key) -> None:
+        if options.verbose:
+            print(" ".join(str(part) for part in key), scores, flush=True)
+
+    places = []
+    for place, split, cell in cells_of(options):
+        places.append(place)
+        for method in options.methods:
+            if method in OF_RAW_COLUMNS and place.features != "raw":
+                continue
+            key = key_of(place, method)
+            records.measure_once(
+                key,
+                partial(measure, method, cell, split),
+                on_success=partial(print_if_verbose, key=key),
+                on_failure=lambda _: None,
+            )
+    return places
 
 
-def in_cells(records: Records, cells, method: str, features: str) -> dict:
-    """By data set and partition the method's means: points, nats, bytes, seconds."""
-    found: dict[tuple, list] = {}
-    for where in cells:
-        own = records.of.get(key_of(*where, method))
-        mark = records.of.get(key_of(*where, MARK))
-        if where[-1] != features or own is None or mark is None:
+# Tables ------------------------------------------------------------------------------
+
+
+class Means(NamedTuple):
+    """A method in one data set and partition, means of the seeds."""
+
+    points: float  # of accuracy below the pooled model
+    log_loss: float
+    n_bytes: float
+    seconds: float
+
+
+MeansOfCells = dict[tuple[str, str], Means]  # by data set and partition
+
+
+def means_by_cell(
+    records: Records, places: list[Place], *, method: str, features: str
+) -> MeansOfCells:
+    """A method beside the pooled model, where both have been run."""
+    rows_of_cell: dict[tuple[str, str], list[list]] = defaultdict(list)
+    for place in places:
+        scores = records.get(key_of(place, method))
+        pooled = records.get(key_of(place, POOLED))
+        if place.features != features or scores is None or pooled is None:
             continue
-        row = [100 * (mark["accuracy"] - own["accuracy"])]
-        row += [own[k] for k in ("log_loss", "bytes", "seconds")]
-        found.setdefault((where[0], where[3]), []).append(row)
+        rows_of_cell[place.data_set, place.partition].append(
+            [
+                100 * (pooled["accuracy"] - scores["accuracy"]),
+                scores["log_loss"],
+                scores["bytes"],
+                scores["seconds"],
+            ]
+        )
+    # None, of methods without probabilities or bytes, becomes nan.
     return {
-        k: np.mean(np.array(rows, dtype=float), axis=0) for k, rows in found.items()
+        cell: Means._make(np.mean(np.array(rows, dtype=float), axis=0))
+        for cell, rows in rows_of_cell.items()
     }
 
 
-def print_table(records: Records, cells, options, features: str) -> None:
-    """Means of cells; a cell is the mean of its seeds."""
-    of = {m: in_cells(records, cells, m, features) for m in options.methods}
-    n_cells = max(map(len, of.values()))
-    print(f"\n{features}: {n_cells} cells, means of {options.seeds} seeds")
+def print_methods(means_of: dict[str, MeansOfCells]) -> None:
+    """A line a method: means of its cells, and how many are above or below ours."""
     print(
         "cells run; points of accuracy below pooled, mean and worst cell; log-loss; kB"
     )
@@ -404,53 +516,87 @@ def print_table(records: Records, cells, options, features: str) -> None:
     print("the cell that is most above")
     heads = "cells mean worst loss kB s above below".split()
     print(" " * 20 + "".join(f"{head:>8}" for head in heads))
-    for method, own in of.items():
-        if not own:
+    for method, means in means_of.items():
+        if not means:
             continue
-        values = np.array(list(own.values()))
-        points, loss, size, seconds = values.mean(axis=0)
-        lead = {k: of[OURS][k][0] - v[0] for k, v in own.items()}
-        above = sum(v >= 0.5 for v in lead.values())
-        below = sum(v <= -0.5 for v in lead.values())
-        best = max(lead, key=lead.get)
-        most = f"  {lead[best]:.1f} in {', '.join(best)}" if above else ""
+        table = np.array(list(means.values()))  # (n_cells, 4)
+        points, loss, n_bytes, seconds = table.mean(axis=0)
+        lead_on_ours = {
+            cell: means_of[OURS][cell].points - mean.points
+            for cell, mean in means.items()
+        }
+        n_above = sum(lead >= 0.5 for lead in lead_on_ours.values())
+        n_below = sum(lead <= -0.5 for lead in lead_on_ours.values())
+        most = ""
+        if n_above:
+            best = max(lead_on_ours, key=lead_on_ours.get)
+            most = f"  {lead_on_ours[best]:.1f} in {', '.join(best)}"
         print(
-            f"{method:20}{len(own):8}{points:8.1f}{values[:, 0].max():8.1f}{loss:8.2f}"
-            f"{size / 1000:8.0f}{seconds:8.2f}{above:8}{below:8}{most}"
+            f"{method:20}{len(means):8}{points:8.1f}{table[:, 0].max():8.1f}{loss:8.2f}"
+            f"{n_bytes / 1000:8.0f}{seconds:8.2f}{n_above:8}{n_below:8}{most}"
         )
-    for title, place in (("data set", 0), ("partition", 1)):
-        names = list(dict.fromkeys(k[place] for own in of.values() for k in own))
-        print(f"\n{features}, mean points by {title}")
-        print(" " * 20 + "".join(f"{name[:11]:>12}" for name in names))
-        for method, own in of.items():
-            line = ""
-            for name in names:
-                points = [v[0] for k, v in own.items() if k[place] == name]
-                line += f"{np.mean(points):12.1f}" if points else f"{'-':>12}"
-            if own:
-                print(f"{method:20}{line}")
 
 
-def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+def print_points_by(
+    means_of: dict[str, MeansOfCells], title: str, name_of: Callable[[tuple], str]
+) -> None:
+    """Mean points of each method by data set, or by partition."""
+    names = list(
+        dict.fromkeys(name_of(cell) for means in means_of.values() for cell in means)
+    )
+    print(f"\n{title}")
+    print(" " * 20 + "".join(f"{name[:11]:>12}" for name in names))
+    for method, means in means_of.items():
+        if not means:
+            continue
+        line = ""
+        for name in names:
+            points = [
+                mean.points for cell, mean in means.items() if name_of(cell) == name
+            ]
+            line += f"{np.mean(points):12.1f}" if points else f"{'-':>12}"
+        print(f"{method:20}{line}")
+
+
+def print_tables(records: Records, places: list[Place], options: Namespace) -> None:
+    """Three tables of each kind of columns; a cell is the mean of its seeds."""
+    for features in options.features:
+        means_of = {
+            method: means_by_cell(records, places, method=method, features=features)
+            for method in options.methods
+        }
+        n_cells = max(len(means) for means in means_of.values())
+        print(f"\n{features}: {n_cells} cells, means of {options.seeds} seeds")
+        print_methods(means_of)
+        print_points_by(
+            means_of, f"{features}, mean points by data set", lambda cell: cell[0]
+        )
+        print_points_by(
+            means_of, f"{features}, mean points by partition", lambda cell: cell[1]
+        )
+
+
+def parse_options(arguments: list[str] | None = None) -> Namespace:
     """Options, with what was not given filled in."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_data_options(parser)
     parser.add_argument("--records", help="file of results, read and appended to")
-    parser.add_argument("--tabular", default=os.environ.get(TABULAR_VARIABLE))
-    parser.add_argument("--mnist", default=os.environ.get(DATA_VARIABLE))
     parser.add_argument("--max-rows", type=int, default=2000, help="to train on")
     parser.add_argument(
         "--data-sets", nargs="+", choices=[*BUNDLED, *TABULAR, MNIST], default=None
     )
     parser.add_argument("--features", nargs="+", choices=FEATURES, default=FEATURES)
-    parser.add_argument("--partitions", nargs="+", choices=PARTITIONS, default=DEALT)
+    parser.add_argument(
+        "--partitions", nargs="+", choices=PARTITIONS, default=DEFAULT_PARTITIONS
+    )
     parser.add_argument("--methods", nargs="+", choices=METHODS)
     parser.add_argument("--seeds", type=int, default=3, help="how many, from 0")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args(arguments)
-    options.data = None
     if options.methods is None:
-        options.methods = [name for name in METHODS if name not in OF_RAW]
-    options.methods = list(dict.fromkeys([MARK, OURS, *options.methods]))
+        options.methods = [name for name in METHODS if name not in OF_RAW_COLUMNS]
+    # All is compared with these two.
+    options.methods = list(dict.fromkeys([POOLED, OURS, *options.methods]))
     if options.data_sets is None:
         options.data_sets = [s for s in SETS if s in BUNDLED or options.tabular]
         options.data_sets += [MNIST] if options.mnist else []
@@ -459,15 +605,12 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def main() -> None:
     """Run what is missing and print the tables."""
-    options = parse()
+    options = parse_options()
     warnings.simplefilter("ignore", UserWarning)
     records = Records(options.records)
-    cells, failed = run_cells(records, options)
-    for features in options.features:
-        print_table(records, cells, options, features)
-    if failed:
-        print(f"\n{len(failed)} fits failed, the first: {failed[0]}")
-        sys.exit(1)
+    places = run_cells(records, options)
+    print_tables(records, places, options)
+    records.exit_if_failed()
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ def is_mixed(lines: list[Line]) -> bool:
 
 def section(program: Program, lines: list[Line]) -> str:
     """One program: what it does, its command, its tables and what falls short."""
-    module = program.trial.__module__
+    module = program.measure_cells.__module__
     _, _, body = sys.modules[module].__doc__.strip().partition("\n")
     of = program.name.removeprefix(module)[1:]
     data = "mnist.npz"

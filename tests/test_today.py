@@ -69,8 +69,8 @@ def test_afl_is_the_pooled_solution(today, wine, n_nodes, gamma):
     X = today.with_one(X)
     Y = today.one_hot(y, classes)
     messages = afl_messages(today, X, y, classes=classes, gamma=gamma, n_nodes=n_nodes)
-    unpenalised, C = today.afl(messages, gamma)
-    penalised, _ = today.afl(messages, gamma, keep=2.0)
+    unpenalised, C = today.merge_by_afl(messages, gamma)
+    penalised, _ = today.merge_by_afl(messages, gamma, keep=2.0)
     ridge = Ridge(alpha=2.0, fit_intercept=False, solver="cholesky").fit(X, Y)
     np.testing.assert_allclose(unpenalised, np.linalg.lstsq(X, Y)[0], atol=1e-8)
     np.testing.assert_allclose(penalised, ridge.coef_.T, atol=1e-8)
@@ -86,7 +86,7 @@ def test_afl_without_an_inverse_is_the_shortest_solution(today, wine):
     X = np.column_stack([X, X[:, 0], np.zeros(len(X))])
     Y = today.one_hot(y, classes)
     messages = afl_messages(today, X, y, classes=classes, gamma=1.0, n_nodes=3)
-    W, _ = today.afl(messages, 1.0)
+    W, _ = today.merge_by_afl(messages, 1.0)
     np.testing.assert_allclose(W, np.linalg.lstsq(X, Y)[0], atol=1e-8)
 
 
@@ -96,7 +96,7 @@ def test_afl_without_an_inverse_is_the_shortest_solution(today, wine):
 def total_sums(today, X, y, *, classes):
     """The sums by class that four nodes send, added up."""
     sums_of_nodes = [
-        today.Sums.of(X_node, y_node, classes)
+        today.Sums.of_rows(X_node, y_node, classes)
         for X_node, y_node in rows_of_nodes(X, y, n_nodes=4)
     ]
     return today.Sums.total(sums_of_nodes)
@@ -166,9 +166,9 @@ def test_the_fisher_subspace_holds_all_that_lda_uses(today, wine):
 def test_drawn_rows_have_the_moments_that_nodes_sent(today, wine, kind):
     X, y, classes = wine
     sums = total_sums(today, X, y, classes=classes)
-    drawn = today.draw(sums, kind=kind, n_draws=20_000, seed=0)
+    drawn = today.draw_rows(sums, kind=kind, n_draws=20_000, seed=0)
     for c in classes:
-        Z = drawn.Z[drawn.c == c]
+        Z = drawn.Z[drawn.class_numbers == c]
         covariance = drawn.covariances[c] if kind == "class" else drawn.within
         # GH-OFL draws rows with 0.75 of the deviations that nodes sent. The bounds are
         # several standard errors of 20,000 rows.
@@ -180,10 +180,10 @@ def test_heads_of_drawn_rows_know_the_classes(today, wine):
     pytest.importorskip("torch")
     X, y, classes = wine
     sums = total_sums(today, X, y, classes=classes)
-    drawn = today.draw(sums, kind="class", n_draws=300, seed=0)
+    drawn = today.draw_rows(sums, kind="class", n_draws=300, seed=0)
     fisher_mix = today.fisher_mix(drawn, classes, seed=0, epochs=20)
     proto_hyper = today.proto_hyper(
-        drawn, sums.priors, classes=classes, kind="class", seed=0, epochs=20
+        drawn, classes, priors=sums.priors, kind="class", seed=0, epochs=20
     )
     for head in (fisher_mix, proto_hyper):
         assert np.mean(head.predict(X) == y) > 0.9
@@ -214,7 +214,7 @@ def test_sums_of_buckets_are_what_the_law_of_afl_gives(today, wine):
     Y = today.one_hot(y, classes)
     # A row's buckets are its own, so nodes may as well be dealt rows of Z.
     messages = afl_messages(today, Z, y, classes=classes, gamma=1.0, n_nodes=3)
-    W, _ = today.afl(messages, 1.0, keep=1.0)
+    W, _ = today.merge_by_afl(messages, 1.0, keep=1.0)
     W_of_sums = today.ridge_of_sums(Z.T @ Z, Z.T @ Y, 1.0)
     np.testing.assert_allclose(Z @ W, Z @ W_of_sums, atol=1e-8)
 
@@ -272,7 +272,7 @@ def slopes_by_differences(today, weights, x, *, c, step=1e-6):
     """Slopes of -log p(c) at one row, by central differences; one vector a layer."""
 
     def loss():
-        logits = today.outputs(weights, x)[-1]
+        logits = today.layer_inputs_and_logits(weights, x)[-1]
         return -np.log(softmax(logits, axis=1)[0, c])
 
     slopes = []
@@ -294,7 +294,7 @@ def test_kfac_of_one_row_is_the_fisher_information(today):
     rng = np.random.default_rng(2)
     weights = [rng.standard_normal((4, 3)), rng.standard_normal((4, 3))]
     x = rng.standard_normal((1, 3))
-    probabilities = softmax(today.outputs(weights, x)[-1], axis=1)[0]
+    probabilities = softmax(today.layer_inputs_and_logits(weights, x)[-1], axis=1)[0]
     # The expectation, over classes, of the products of slopes.
     information = [np.zeros((12, 12)), np.zeros((12, 12))]
     for c, probability in enumerate(probabilities):
@@ -302,7 +302,7 @@ def test_kfac_of_one_row_is_the_fisher_information(today):
         for F, g in zip(information, slopes, strict=True):
             F += probability * np.outer(g, g)
     factors = today.kfac(weights, x)
-    diagonals = today.diagonal(weights, x)
+    diagonals = today.fisher_diagonal(weights, x)
     for F, (A, G), diagonal in zip(information, factors, diagonals, strict=True):
         # Differences of losses are right to some 1e-7.
         np.testing.assert_allclose(np.kron(A, G), F, atol=1e-6)
@@ -317,7 +317,7 @@ def test_fedfisher_with_kfac_is_the_least_of_its_sum(today):
     members = [[rng.standard_normal(shape) for shape in shapes] for _ in counts]
     rows = [rng.standard_normal((n, 3)) for n in counts]
     factors = [today.kfac(m, X) for m, X in zip(members, rows, strict=True)]
-    weights = today.fedfisher_kfac(members, factors, counts, damping)
+    weights = today.fedfisher_kfac(members, factors, counts, damping=damping)
     # The minimum of damping |v - start|^2 + sum_k n_k (v - v_k)' F_k (v - v_k).
     H = damping * np.eye(20)
     g = damping * flattened(today.mean_weights(members, counts))
@@ -352,11 +352,13 @@ def test_the_student_of_networks_comes_nearer_to_them(today):
     ]
     student, rows = today.dense_like(members, [1, 1, 1], seed=0, n_rounds=10)
     X = rng.standard_normal((500, 5))
-    mean_logits = np.mean([today.outputs(member, X)[-1] for member in members], axis=0)
+    mean_logits = np.mean(
+        [today.layer_inputs_and_logits(member, X)[-1] for member in members], axis=0
+    )
 
     def gap(weights):
         """Mean squared difference of logits, up to a constant per row."""
-        differences = today.outputs(weights, X)[-1] - mean_logits
+        differences = today.layer_inputs_and_logits(weights, X)[-1] - mean_logits
         return np.mean((differences - differences.mean(1, keepdims=True)) ** 2)
 
     assert gap(student) < gap(today.mean_weights(members, [1, 1, 1]))

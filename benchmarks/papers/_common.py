@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the programs of the papers' tables share: arguments, trials, CSV and picture.
 
-A program is a `Program` whose `trial` yields one `Cell` after the other. The table has
-one line for each setting, method and measure, with the mean over trials and the paper's
-figure beside it. It is written anew after each trial, so that nothing is lost.
+A program is a `Program` whose `measure_cells` yields one `Cell` of a `Trial` after the
+other. The table has one line for each setting, method and measure, with the mean over
+trials and the paper's figure beside it. It is written anew after each trial, so that
+nothing is lost.
 """
 
 from __future__ import annotations
@@ -24,20 +25,26 @@ import numpy as np
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-import _baselines as baselines  # noqa: E402, F401
+import _baselines as baselines  # noqa: E402
 import _networks as networks  # noqa: E402, F401
 import _protocol as protocol  # noqa: E402
 
 RESULTS = HERE / "results"
-MNIST, CIFAR = "mnist", "cifar10"
+MNIST = "mnist"
+CIFAR = "cifar10"
 CLASSES = np.arange(10)
-QUICK_ROWS, QUICK_TEST, QUICK_EPOCHS = 6000, 2000, 3
+# With --quick: so few rows and epochs that a program takes one or two minutes.
+QUICK_ROWS = 6000
+QUICK_TEST_ROWS = 2000  # the standard error of an accuracy is at most 1.1 points
+QUICK_EPOCHS = 3  # nets have not converged then
 COLUMNS = "setting x method ours measure mean spread trials paper quick".split()
-# Of these a smaller figure is the better one; units are not compared.
+# A smaller figure of these is the better one; units are not compared.
 SMALLER_IS_BETTER = ("log-loss",)
 NOT_COMPARED = ("units",)
 # In the names of methods that follow the paper to the letter.
 LITERAL = "as in the paper"
+
+Rows = tuple[np.ndarray, np.ndarray]  # features and labels
 
 
 class Cell(NamedTuple):
@@ -65,7 +72,64 @@ class Line(NamedTuple):
     quick: bool
 
 
-Key = tuple[str, str, str]
+@dataclass(kw_only=True)
+class Trial:
+    """The rows and options of one trial; its number is the seed of everything."""
+
+    options: Namespace
+    train: Rows  # MNIST's training rows, which `protocol.split` deals anew
+    test: Rows
+    number: int
+
+    @property
+    def max_epochs(self) -> int:
+        """``--epochs``, or as many as nets are given in the protocol."""
+        return self.options.epochs or protocol.MAX_EPOCHS
+
+    @property
+    def width(self) -> int:
+        """Units of a hidden layer: the paper has twice as many for CIFAR-10."""
+        is_cifar = self.options.of == CIFAR
+        return 2 * protocol.WIDTH if is_cifar else protocol.WIDTH
+
+    def local_models(self, kind: str, K: int, *, width: int = protocol.WIDTH) -> list:
+        """The fitted model of each of K nodes."""
+        return protocol.local_models(
+            kind,
+            K,
+            self.number,
+            self.train,
+            self.options.cache,
+            max_epochs=self.max_epochs,
+            width=width,
+        )
+
+    def pooled_model(self, kind: str, *, width: int = protocol.WIDTH):
+        """The model of all nodes' rows in one place."""
+        (model,) = self.local_models(kind, 1, width=width)
+        return model
+
+    def rows(self, K: int) -> protocol.Rows:
+        """Validation rows with their nodes, and in which order they are public."""
+        return protocol.trial_rows(self.train, K, self.number)
+
+    def score(self, model) -> float:
+        """A model's accuracy on the test rows."""
+        X, y = self.test
+        return model.score(X, y)
+
+    def accuracy_of_layers(self, layers: baselines.Layers) -> float:
+        """A network's accuracy on the test rows."""
+        X, y = self.test
+        return np.mean(baselines.predict(layers, X, CLASSES) == y)
+
+    def accuracy_of_vote(self, models: list) -> float:
+        """The majority vote's accuracy on the test rows."""
+        X, y = self.test
+        return np.mean(baselines.majority_vote(models, X, CLASSES, self.number) == y)
+
+
+PaperFigures = dict[tuple[str, str, str], float]  # by setting, method and measure
 
 
 @dataclass
@@ -74,96 +138,115 @@ class Program:
 
     name: str
     title: str
-    trial: Callable[[Namespace, tuple, tuple, int], Iterable[Cell]]
+    measure_cells: Callable[[Trial], Iterable[Cell]]
     # Methods that are skgems' answer to the paper's own method, at its best.
     ours: tuple[str, ...]
-    # The paper's figures by setting, method and measure.
-    paper: dict[Key, float] = field(default_factory=dict)
+    paper: PaperFigures = field(default_factory=dict)
     x_label: str = ""
     logarithmic: bool = False
     note: str = ""
-    add: Callable[[ArgumentParser], None] | None = None
+    add_options: Callable[[ArgumentParser], None] | None = None
     trials: int = 3
+    # Defaults of options with --quick, beside those that all programs have.
     quick: dict = field(default_factory=dict)
     # The paper's figures on other data, by its name.
-    others: dict[str, dict[Key, float]] = field(default_factory=dict)
+    others: dict[str, PaperFigures] = field(default_factory=dict)
 
     def on(self, name: str) -> Program:
         """The same on other data, of which the paper has figures or none."""
         if name == MNIST:
             return self
-        title = f"{self.title.removesuffix(' on MNIST')} on features: {name}"
-        own = {"name": f"{self.name}_{name}", "title": title, "others": {}}
-        return replace(self, paper=self.others.get(name, {}), **own)
+        return replace(
+            self,
+            name=f"{self.name}_{name}",
+            title=f"{self.title.removesuffix(' on MNIST')} on features: {name}",
+            paper=self.others.get(name, {}),
+            others={},
+        )
 
     def parse(self, argv: list[str] | None = None) -> Namespace:
         """The options; --quick sets what is not given to small values."""
         parser = protocol.add_arguments(ArgumentParser(description=self.title))
-        parser.set_defaults(trials=None)
+        parser.set_defaults(trials=self.trials)
         parser.add_argument("--out", type=Path, default=RESULTS)
         parser.add_argument("--quick", action="store_true", help="a minute or two")
         parser.add_argument("--of", default=MNIST, help="what the rows are of")
         parser.add_argument("--verbose", action="store_true", help="tell each figure")
         parser.add_argument("--epochs", type=int, help="at most, where nets converge")
-        if self.add is not None:
-            self.add(parser)
-        quick = parser.parse_known_args(argv)[0].quick
-        parser.set_defaults(
-            **{"trials": 1, "epochs": QUICK_EPOCHS} | self.quick
-            if quick
-            else {"trials": self.trials}
-        )
-        options = parser.parse_args(argv)
-        if options.trials is None:
-            options.trials = 1 if quick else self.trials
-        return options
+        if self.add_options is not None:
+            self.add_options(parser)
+        if parser.parse_known_args(argv)[0].quick:
+            parser.set_defaults(**{"trials": 1, "epochs": QUICK_EPOCHS} | self.quick)
+        return parser.parse_args(argv)
 
     def main(self, argv: list[str] | None = None) -> list[Line]:
         """Run the trials; write the table and its picture; return the lines."""
         options = self.parse(argv)
         program = self.on(options.of)
-        data = protocol.load_mnist(options.data)
+        train = protocol.load_mnist(options.data)
         test = protocol.load_mnist(options.data, test=True)
         if options.quick:
-            data = tuple(part[:QUICK_ROWS] for part in data)
-            test = tuple(part[:QUICK_TEST] for part in test)
+            train = tuple(part[:QUICK_ROWS] for part in train)
+            test = tuple(part[:QUICK_TEST_ROWS] for part in test)
         warnings.simplefilter("ignore", UserWarning)
         warnings.simplefilter("ignore", RuntimeWarning)
         options.out.mkdir(parents=True, exist_ok=True)
-        values: dict[tuple, list[float]] = {}
+        # By setting, x, method and measure.
+        values_of: dict[tuple, list[float]] = {}
         lines: list[Line] = []
         start = perf_counter()
         for number in range(options.trials):
-            for cell in self.trial(options, data, test, number):
+            trial = Trial(options=options, train=train, test=test, number=number)
+            for cell in self.measure_cells(trial):
                 key = (cell.setting, cell.x, cell.method, cell.measure)
-                values.setdefault(key, []).append(float(cell.value))
+                values_of.setdefault(key, []).append(float(cell.value))
                 if options.verbose:
                     seconds = perf_counter() - start
                     print(f"{seconds:6.0f} s, trial {number}: {cell}", flush=True)
-            lines = [program._line(*key, values[key], options.quick) for key in values]
+            lines = program._lines(values_of, options.quick)
             write(lines, options.out / f"{program.name}.csv")
             draw(lines, program, options.out / f"{program.name}.png")
         return lines
 
-    def _line(self, setting, x, method, measure, values, quick) -> Line:
-        finite = np.array(values)[np.isfinite(values)]
-        mean, spread = (finite.mean(), finite.std()) if len(finite) else (np.nan,) * 2
-        paper = self.paper.get((setting, method, measure))
-        ours = method in self.ours
-        return Line(
-            *(setting, x, method, ours, measure),
-            *(float(mean), float(spread), len(finite), paper, quick),
-        )
+    def _lines(self, values_of: dict[tuple, list[float]], quick: bool) -> list[Line]:
+        """The table of all trials so far; nan where no trial has a finite figure."""
+        lines = []
+        for (setting, x, method, measure), of_trials in values_of.items():
+            finite = np.array(of_trials)[np.isfinite(of_trials)]
+            lines.append(
+                Line(
+                    setting=setting,
+                    x=x,
+                    method=method,
+                    ours=method in self.ours,
+                    measure=measure,
+                    mean=float(finite.mean()) if len(finite) else np.nan,
+                    spread=float(finite.std()) if len(finite) else np.nan,
+                    trials=len(finite),
+                    paper=self.paper.get((setting, method, measure)),
+                    quick=quick,
+                )
+            )
+        return lines
 
 
-def by_nodes(figures: dict, names, also: dict) -> dict:
-    """The paper's accuracies by number of nodes; ``also``: others beside the same."""
-    found = {}
-    for K, own in figures.items():
-        by_name = dict(zip(names, own, strict=True))
-        by_name |= {name: by_name[first] for name, first in also.items()}
-        found |= {(f"K={K}", name, "accuracy"): one for name, one in by_name.items()}
-    return found
+def accuracies_by_nodes(
+    figures: dict[int, tuple[float, ...]],
+    names: tuple[str, ...],
+    same_as: dict[str, str],
+) -> PaperFigures:
+    """The paper's accuracies by number of nodes, in the order of the names.
+
+    ``same_as`` has methods of ours beside which another method's figure stands.
+    """
+    table: PaperFigures = {}
+    for K, accuracies in figures.items():
+        of_method = dict(zip(names, accuracies, strict=True))
+        for method, name in same_as.items():
+            of_method[method] = of_method[name]
+        for method, accuracy in of_method.items():
+            table[f"K={K}", method, "accuracy"] = accuracy
+    return table
 
 
 def write(lines: list[Line], path: Path) -> None:
@@ -172,16 +255,17 @@ def write(lines: list[Line], path: Path) -> None:
     with partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
-        writer.writerows([_text(own) for own in line] for line in lines)
+        writer.writerows([_text(value) for value in line] for line in lines)
     os.replace(partial, path)
 
 
-def _text(own) -> str:
-    if own is None or (isinstance(own, float) and np.isnan(own)):
+def _text(value: str | bool | int | float | None) -> str:
+    """What a CSV has for a value."""
+    if value is None or (isinstance(value, float) and np.isnan(value)):
         return ""
-    if isinstance(own, bool):
-        return "yes" if own else "no"
-    return f"{own:.5g}" if isinstance(own, float) else str(own)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
 def read(path: Path) -> list[Line]:
@@ -190,16 +274,16 @@ def read(path: Path) -> list[Line]:
         rows = list(csv.DictReader(file))
     return [
         Line(
-            row["setting"],
-            float(row["x"]) if row["x"] else None,
-            row["method"],
-            row["ours"] == "yes",
-            row["measure"],
-            float(row["mean"] or "nan"),
-            float(row["spread"] or "nan"),
-            int(row["trials"]),
-            float(row["paper"]) if row["paper"] else None,
-            row["quick"] == "yes",
+            setting=row["setting"],
+            x=float(row["x"]) if row["x"] else None,
+            method=row["method"],
+            ours=row["ours"] == "yes",
+            measure=row["measure"],
+            mean=float(row["mean"] or "nan"),
+            spread=float(row["spread"] or "nan"),
+            trials=int(row["trials"]),
+            paper=float(row["paper"]) if row["paper"] else None,
+            quick=row["quick"] == "yes",
         )
         for row in rows
     ]
@@ -224,6 +308,7 @@ def not_reached(lines: list[Line]) -> list[Line]:
         gain = round(line.mean, 3) - line.paper
         if line.measure in SMALLER_IS_BETTER:
             gain = -gain
+        # Equal figures may differ in their last bit.
         if gain < -1e-9:
             short.append(line)
     return short
@@ -238,67 +323,82 @@ def draw(lines: list[Line], program: Program, path: Path) -> None:
 
     measure = lines[0].measure
     lines = [line for line in lines if line.measure == measure]
-    curves = any(line.x is not None for line in lines)
-    if curves:
+    with_curves = any(line.x is not None for line in lines)
+    if with_curves:
         lines = [line for line in lines if line.x is not None]
     settings = list(dict.fromkeys(line.setting for line in lines))
     methods = list(dict.fromkeys(line.method for line in lines))
     n_columns = min(len(settings), 3)
     n_rows = -(-len(settings) // n_columns)
-    height = 2.9 if curves else 0.7 + 0.22 * len(methods)
+    height = 2.9 if with_curves else 0.7 + 0.22 * len(methods)
     figure = Figure(figsize=(3.0 * n_columns + 1.6, height * n_rows + 0.6), dpi=80)
     axes = figure.subplots(n_rows, n_columns, squeeze=False, sharey=True).ravel()
     for ax in axes[len(settings) :]:
         ax.set_axis_off()
     for ax, setting in zip(axes, settings, strict=False):
-        own = [line for line in lines if line.setting == setting]
-        ax.set_title(setting, fontsize=9)
-        ax.grid(color="0.9")
-        ax.tick_params(labelsize=8)
-        _curves(ax, own, methods, program) if curves else _dots(ax, own, methods)
-    if curves:
+        _prepare_axes(ax, setting)
+        of_setting = [line for line in lines if line.setting == setting]
+        if with_curves:
+            _draw_curves(ax, of_setting, methods, program)
+        else:
+            _draw_dots(ax, of_setting, methods)
+    if with_curves:
         axes[0].set_ylabel(measure, fontsize=9)
-        found: dict = {}
-        for ax in axes:
-            handles = zip(*ax.get_legend_handles_labels(), strict=True)
-            found |= {label: handle for handle, label in handles}
-        figure.legend(
-            found.values(), found, loc="outside lower center", ncols=3, fontsize=8
-        )
+        _add_legend(figure, axes)
     else:
-        text = f"{measure}; open: the paper's"
-        figure.supxlabel(text, fontsize=9)
+        figure.supxlabel(f"{measure}; open: the paper's", fontsize=9)
     figure.set_layout_engine("constrained")
     figure.savefig(path, metadata={"Software": None})
     _shrink(path)
 
 
-MARKS, DASHES = "osv^DPX*<>", ("-", "--", ":", "-.")
+def _prepare_axes(ax, setting: str) -> None:
+    """The look that curves and dots share."""
+    ax.set_title(setting, fontsize=9)
+    ax.grid(color="0.9")
+    ax.tick_params(labelsize=8)
 
 
-def _curves(ax, lines, methods, program) -> None:
+def _add_legend(figure, axes) -> None:
+    """One legend of the curves of all axes."""
+    handle_of: dict = {}
+    for ax in axes:
+        handles, labels = ax.get_legend_handles_labels()
+        handle_of |= dict(zip(labels, handles, strict=True))
+    figure.legend(
+        handle_of.values(), handle_of, loc="outside lower center", ncols=3, fontsize=8
+    )
+
+
+MARKERS = "osv^DPX*<>"
+DASHES = ("-", "--", ":", "-.")
+
+
+def _draw_curves(ax, lines: list[Line], methods: list[str], program: Program) -> None:
+    """A curve a method, with its spread; a method has the same look in all axes."""
     for number, method in enumerate(methods):
-        own = [line for line in lines if line.method == method and line.trials]
-        if not own:
+        points = [line for line in lines if line.method == method and line.trials]
+        if not points:
             continue
-        ours = own[0].ours
+        is_ours = points[0].ours
         ax.errorbar(
-            [line.x for line in own],
-            [line.mean for line in own],
-            [line.spread for line in own],
+            [line.x for line in points],
+            [line.mean for line in points],
+            [line.spread for line in points],
             label=method,
-            color="black" if ours else str(0.35 + 0.1 * (number % 4)),
-            marker=MARKS[number % len(MARKS)],
-            markersize=5 if ours else 4,
+            color="black" if is_ours else str(0.35 + 0.1 * (number % 4)),
+            marker=MARKERS[number % len(MARKERS)],
+            markersize=5 if is_ours else 4,
             linestyle=DASHES[number % len(DASHES)],
-            linewidth=2 if ours else 1,
+            linewidth=2 if is_ours else 1,
         )
     ax.set_xlabel(program.x_label, fontsize=9)
     if program.logarithmic:
         ax.set_xscale("log")
 
 
-def _dots(ax, lines, methods) -> None:
+def _draw_dots(ax, lines: list[Line], methods: list[str]) -> None:
+    """A dot a method, one below the other, and the paper's figure beside it."""
     for line in lines:
         place = len(methods) - methods.index(line.method)
         colour = "black" if line.ours else "0.55"
@@ -323,7 +423,8 @@ def seed_of(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1)[0])
 
 
-def log_loss(model, X, y) -> float:
+def log_loss(model, X: np.ndarray, y: np.ndarray) -> float:
     """Mean log-loss of classes that are numbers from zero, all of them known."""
-    p = model.predict_proba(X)[np.arange(len(y)), np.searchsorted(model.classes_, y)]
-    return float(-np.mean(np.log(np.maximum(p, 1e-7))))
+    columns = np.searchsorted(model.classes_, y)
+    of_true_class = model.predict_proba(X)[np.arange(len(y)), columns]
+    return float(-np.mean(np.log(np.maximum(of_true_class, 1e-7))))

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
-from _common import CLASSES, Cell, networks
+from _common import CLASSES, Cell, Trial, networks
 from sklearn.neural_network import MLPClassifier
 
 from skgems import (
@@ -31,112 +32,187 @@ AS_PAPER = {
 }
 
 
-class Nodes(NamedTuple):
+def epochs_of(trial: Trial) -> int:
+    """``--epochs``, or as many as the paper trains networks for."""
+    return trial.options.epochs or networks.EPOCHS
+
+
+@dataclass(kw_only=True)
+class Nodes:
     """The nodes of one setting: fitted networks, and what they were fitted to."""
 
     estimators: list
     X: np.ndarray
     y: np.ndarray
     nodes: np.ndarray
-    counts: np.ndarray
+    counts: np.ndarray  # rows of each class at each node, (n_nodes, 10)
     hidden: tuple[int, ...]
     seed: int
 
 
-def downpour_sgd(own: Nodes) -> ModelAveragingAggregator:
-    """The paper's fourth rival: after each of ten epochs nodes push, and pull."""
-    net = MLPClassifier(own.hidden, batch_size=32, alpha=0.0)
-    how = {"n_rounds": 10, "learning_rate": 1e-3, "server": Downpour()}
-    rounds = ModelAveragingAggregator(net, random_state=own.seed, **how)
-    return rounds.fit(own.X, own.y, nodes=own.nodes)
-
-
-def nodes_of(options, data, setting, J, hidden, number) -> Nodes:
+def fit_nodes(
+    trial: Trial,
+    setting: str,
+    J: int,
+    *,
+    hidden: tuple[int, ...],
+    glorot: bool = False,
+) -> Nodes:
     """Networks of one trial, trained as the paper's Table 1 says."""
-    name = PARTITIONS[setting]
-    epochs = options.epochs or networks.EPOCHS
-    how = {"epochs": epochs, "glorot": getattr(options, "glorot", False)}
-    fitted = networks.node_networks(name, J, hidden, number, data, options.cache, **how)
-    estimators, rows, nodes = fitted
-    X, y = data[0][rows], data[1][rows]
-    counts = networks.class_counts(y, nodes, J)
-    return Nodes(estimators, X, y, nodes, counts, hidden, number)
+    estimators, rows, nodes = networks.node_networks(
+        PARTITIONS[setting],
+        J,
+        hidden,
+        trial.number,
+        trial.train,
+        cache_dir=trial.options.cache,
+        epochs=epochs_of(trial),
+        glorot=glorot,
+    )
+    X, y = trial.train
+    return Nodes(
+        estimators=estimators,
+        X=X[rows],
+        y=y[rows],
+        nodes=nodes,
+        counts=networks.class_counts(y[rows], nodes, J),
+        hidden=hidden,
+        seed=trial.number,
+    )
 
 
-def average_accuracy(estimators, X, y) -> float:
+def fit_pooled(trial: Trial, *, hidden: tuple[int, ...], glorot: bool):
+    """The network of all rows in one place."""
+    (network,), _, _ = networks.node_networks(
+        "",
+        1,
+        hidden,
+        trial.number,
+        trial.train,
+        cache_dir=trial.options.cache,
+        epochs=epochs_of(trial),
+        glorot=glorot,
+    )
+    return network
+
+
+# Rivals ------------------------------------------------------------------------------
+
+
+def downpour_sgd(local: Nodes) -> ModelAveragingAggregator:
+    """The paper's fourth rival: after each of ten epochs nodes push, and pull."""
+    aggregator = ModelAveragingAggregator(
+        MLPClassifier(local.hidden, batch_size=32, alpha=0.0),
+        n_rounds=10,
+        learning_rate=1e-3,
+        server=Downpour(),
+        random_state=local.seed,
+    )
+    return aggregator.fit(local.X, local.y, nodes=local.nodes)
+
+
+def average_accuracy(estimators: list, X: np.ndarray, y: np.ndarray) -> float:
     """Accuracy of the plain average of weights, unit by unit."""
-    read = [read_network(e) for e in estimators]
-    read = [own for own in read if not own.is_linear]
+    read = [read_network(estimator) for estimator in estimators]
+    # A node of one class has a constant model, which has no units.
+    read = [network for network in read if not network.is_linear]
     Z = X
     for i in range(read[0].n_hidden_layers):
-        W = np.mean([own.coefs[i] for own in read], axis=0)
-        b = np.mean([own.intercepts[i] for own in read], axis=0)
+        W = np.mean([network.coefs[i] for network in read], axis=0)
+        b = np.mean([network.intercepts[i] for network in read], axis=0)
         Z = np.maximum(Z @ W + b, 0)
-    W = np.mean([own.aligned(CLASSES).last for own in read], axis=0)
+    W = np.mean([network.aligned(CLASSES).last for network in read], axis=0)
     return float(np.mean(np.argmax(Z @ W[:-1] + W[-1], axis=1) == y))
 
 
-def distilled(own: Nodes, options) -> DistillationAggregator:
+def distilled(
+    local: Nodes, *, n_units: int, n_rows: int | None, epochs: int
+) -> DistillationAggregator:
     """One network of as many layers that says what the ensemble says of rows."""
-    units, epochs = options.student, options.epochs or networks.EPOCHS
-    seen = slice(options.student_rows)  # rows are in random order
+    seen = slice(n_rows)  # rows are in random order
     student = MLPClassifier(
-        (units,) * len(own.hidden),
+        (n_units,) * len(local.hidden),
         batch_size=256,
         max_iter=epochs,
-        random_state=own.seed,
+        random_state=local.seed,
     )
-    aggregate = DistillationAggregator(
-        own.estimators, student=student, weights="class_counts", random_state=own.seed
+    aggregator = DistillationAggregator(
+        local.estimators,
+        student=student,
+        weights="class_counts",
+        random_state=local.seed,
     )
-    return aggregate.fit(own.X[seen], own.y[seen], nodes=own.nodes[seen])
+    return aggregator.fit(local.X[seen], local.y[seen], nodes=local.nodes[seen])
 
 
-def rivals(own: Nodes, options, test) -> Iterator[tuple[str, float]]:
-    """Names of baselines, and their accuracies."""
-    scores = networks.ensemble_accuracies(own.estimators, own.counts, *test)
-    names = ("local (mean)", "uniform ensemble", "weighted ensemble")
-    yield from zip(names, scores, strict=True)
-    yield "averaged", average_accuracy(own.estimators, *test)
-    if options.student:
-        yield "distilled", distilled(own, options).score(*test)
-    yield "Downpour SGD", downpour_sgd(own).score(*test)
+def rivals(
+    trial: Trial, local: Nodes, *, n_student_units: int
+) -> Iterator[tuple[str, float]]:
+    """Names of baselines, and their accuracies; no distilled network of 0 units."""
+    X, y = trial.test
+    local_mean, uniform, weighted = networks.ensemble_accuracies(
+        local.estimators, local.counts, X, y
+    )
+    yield "local (mean)", local_mean
+    yield "uniform ensemble", uniform
+    yield "weighted ensemble", weighted
+    yield "averaged", average_accuracy(local.estimators, X, y)
+    if n_student_units:
+        student = distilled(
+            local,
+            n_units=n_student_units,
+            n_rows=trial.options.student_rows,
+            epochs=epochs_of(trial),
+        )
+        yield "distilled", trial.score(student)
+    yield "Downpour SGD", trial.score(downpour_sgd(local))
 
 
-def matched(own: Nodes, **settings) -> PFNMAggregator:
+# PFNM --------------------------------------------------------------------------------
+
+
+def match(local: Nodes, **settings) -> PFNMAggregator:
     """PFNM from the networks and their counts of classes."""
-    aggregate = PFNMAggregator(own.estimators, random_state=own.seed, **settings)
-    return aggregate.fit(n_class_samples=own.counts)
+    aggregator = PFNMAggregator(local.estimators, random_state=local.seed, **settings)
+    return aggregator.fit(n_class_samples=local.counts)
 
 
-def compared(own: Nodes, options, setting, test, x) -> Iterator[Cell]:
-    """Cells of baselines and of PFNM: accuracy, units, and their share of all."""
-    for name, score in rivals(own, options, test):
-        yield Cell(setting, name, score, x=x)
-    for name, settings in {"PFNM": {}, "PFNM as in the paper": AS_PAPER}.items():
-        aggregate = matched(own, **settings)
-        yield Cell(setting, name, aggregate.score(*test), x=x)
-        yield Cell(setting, name, sum(aggregate.n_units_), "units", x=x)
-        yield Cell(setting, name, share_of_units(own, aggregate), "share of units", x=x)
-
-
-def with_last_layer(own: Nodes, last_layer) -> PFNMAggregator:
+def match_with_last_layer(local: Nodes, last_layer) -> PFNMAggregator:
     """PFNM whose last layer is made of what the nodes' rows come to."""
-    aggregate = PFNMAggregator(
-        own.estimators, last_layer=last_layer, random_state=own.seed
+    aggregator = PFNMAggregator(
+        local.estimators, last_layer=last_layer, random_state=local.seed
     )
     # Rows of classes that a node's network lacks are none of its rows here.
-    return aggregate.fit(own.X, own.y, own.nodes)
+    return aggregator.fit(local.X, local.y, local.nodes)
 
 
-def add_student(parser, units: int, n_rows: int | None) -> None:
-    """Arguments of the distilled network."""
-    parser.add_argument("--student", type=int, default=units, help="units; 0: none")
-    what = "that it sees, if not all; the more the longer it takes"
-    parser.add_argument("--student-rows", type=int, default=n_rows, help=what)
-
-
-def share_of_units(own: Nodes, aggregate) -> float:
+def share_of_units(local: Nodes, aggregator: PFNMAggregator) -> float:
     """Units of the one network, of those of all nodes together."""
-    everything = sum(own.hidden) * sum(hasattr(e, "coefs_") for e in own.estimators)
-    return sum(aggregate.n_units_) / everything
+    n_networks = sum(hasattr(estimator, "coefs_") for estimator in local.estimators)
+    return sum(aggregator.n_units_) / (sum(local.hidden) * n_networks)
+
+
+def compare(trial: Trial, local: Nodes, setting: str, x: float) -> Iterator[Cell]:
+    """Cells of baselines and of PFNM: accuracy, units, and their share of all."""
+    accuracies = rivals(trial, local, n_student_units=trial.options.student)
+    for name, accuracy in accuracies:
+        yield Cell(setting, name, accuracy, x=x)
+    for name, settings in {"PFNM": {}, "PFNM as in the paper": AS_PAPER}.items():
+        aggregator = match(local, **settings)
+        share = share_of_units(local, aggregator)
+        yield Cell(setting, name, trial.score(aggregator), x=x)
+        yield Cell(setting, name, sum(aggregator.n_units_), "units", x=x)
+        yield Cell(setting, name, share, "share of units", x=x)
+
+
+def add_student_options(
+    parser: ArgumentParser, *, n_units: int, n_rows: int | None
+) -> None:
+    """Add the size of the distilled network, and the rows that it sees."""
+    parser.add_argument("--student", type=int, default=n_units, help="units; 0: none")
+    parser.add_argument(
+        "--student-rows",
+        type=int,
+        default=n_rows,
+        help="that it sees, if not all; the more the longer it takes",
+    )

@@ -13,8 +13,12 @@ test rows.
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
 import numpy as np
-from _common import CLASSES, Cell, Program, protocol
+from _common import CLASSES, Cell, Program, Trial, protocol
 from sklearn.neural_network import MLPClassifier
 
 from skgems import EnsembleAggregator, ModelAveragingAggregator
@@ -24,31 +28,52 @@ from skgems.federation import InProcess, Message, Run
 from skgems.local import Member, local_model
 from skgems.tuning import learning_rates, mean_parameters
 
+# Alike nodes, as in the paper.
 N_NODES = 5
 LENGTHS = "epochs of the first round: {}"
 
 
-def local(options):
-    """The classifier that every node trains."""
-    return MLPClassifier(options.units, solver="sgd", batch_size=32, alpha=0.0)
+class Variant(NamedTuple):
+    """One kind of co-learning."""
+
+    first_length: int  # epochs of the first round
+    schedule: str  # of the rates
+    epochs: str  # whether rounds get longer
 
 
-def co_learning(start, members, options, variant, score, seed):
-    """Rows of (epochs so far, bytes so far, accuracy), one a round."""
-    length, schedule, epochs = variant
-    table, spent, sent = [], 0, 0
+class Round(NamedTuple):
+    """Where co-learning is after one round."""
+
+    n_epochs: int
+    n_bytes: int
+    accuracy: float
+
+
+def co_learning(
+    start,
+    members: list[Member],
+    variant: Variant,
+    *,
+    options: Namespace,
+    accuracy: Callable,
+    seed: int,
+) -> list[Round]:
+    """The rounds of co-learning from one start, until all epochs are spent."""
+    rounds = []
+    n_epochs = 0
+    n_bytes = 0
     run = Run(InProcess(members))
-    names = [member.name for member in members]
-    plan = CoLearning(
-        n_rounds=-(-options.epochs // length),
-        local_epochs=length,
+    strategy = CoLearning(
+        n_rounds=-(-options.epochs // variant.first_length),
+        local_epochs=variant.first_length,
         learning_rate=options.learning_rate,
-        schedule=schedule,
-        epochs=epochs,
+        schedule=variant.schedule,
+        epochs=variant.epochs,
         epsilon=options.epsilon,
-    ).plan(
+    )
+    plan = strategy.plan(
         start.parameters(),
-        dict.fromkeys(names, 1.0),
+        {member.name: 1.0 for member in members},
         CLASSES.tolist(),
         np.random.RandomState(seed),
     )
@@ -56,72 +81,88 @@ def co_learning(start, members, options, variant, score, seed):
     while True:
         content = request.content
         # The last round is cut to what is left.
-        length = min(content["epochs"], options.epochs - spent)
+        length = min(content["epochs"], options.epochs - n_epochs)
         content |= {"epochs": length, "rates": content["rates"][:length]}
         replies = list(run.ask(Message.of(request.task, **content)))
-        mean = mean_parameters((r.content["parameters"], 1.0) for _, r in replies)
-        spent += length
-        sent += sum(run.history[-1][way] for way in ("bytes_sent", "bytes_received"))
-        table.append((spent, sent, score(mean)))
-        if spent >= options.epochs:
-            return table
+        mean = mean_parameters(
+            (reply.content["parameters"], 1.0) for _, reply in replies
+        )
+        n_epochs += length
+        exchange = run.history[-1]
+        n_bytes += exchange["bytes_sent"] + exchange["bytes_received"]
+        rounds.append(Round(n_epochs, n_bytes, accuracy(mean)))
+        if n_epochs >= options.epochs:
+            return rounds
         try:
             request = plan.send(iter(replies))
         except StopIteration:
-            return table
+            return rounds
 
 
-def trial(options, data, test, number):
+def measure_cells(trial: Trial) -> Iterator[Cell]:
     """The cells of one trial."""
-    X, y = data
-    rows, _, selection = protocol.split(number, len(X))
-    X_test, y_test = (X[selection], y[selection]) if options.select else test
-    owners = partition_homogeneous(y[rows], n_nodes=N_NODES, random_state=number)
-    parts = [rows[owners == k] for k in range(N_NODES)]
-    started = local_model(local(options)).start(
-        X, y, classes=CLASSES, random_state=number
+    options = trial.options
+    X, y = trial.train
+    local, _, selection = protocol.split(trial.number, len(X))
+    X_test, y_test = (X[selection], y[selection]) if options.select else trial.test
+    nodes = partition_homogeneous(y[local], n_nodes=N_NODES, random_state=trial.number)
+    rows_of_nodes = [local[nodes == k] for k in range(N_NODES)]
+    unfitted = MLPClassifier(options.units, solver="sgd", batch_size=32, alpha=0.0)
+    started = local_model(unfitted).start(
+        X, y, classes=CLASSES, random_state=trial.number
     )
     start = local_model(started)
 
-    def score(parameters):
+    def accuracy_of_parameters(parameters) -> float:
         return start.with_parameters(parameters).own.score(X_test, y_test)
 
-    def alone(own, seed):
-        rates = learning_rates(options.learning_rate, options.epochs)
+    def train_alone(rows: np.ndarray):
         return start.train(
-            X[own],
-            y[own],
+            X[rows],
+            y[rows],
             epochs=options.epochs,
-            learning_rate=rates,
-            random_state=seed,
+            learning_rate=learning_rates(options.learning_rate, options.epochs),
+            random_state=trial.number,
         ).own
 
-    locals_ = [alone(own, number) for own in parts]
-    base = {"pooled": alone(rows, number).score(X_test, y_test)}
-    base["local (mean)"] = np.mean([model.score(X_test, y_test) for model in locals_])
-    base["soft vote"] = EnsembleAggregator(locals_).fit().score(X_test, y_test)
-    once = ModelAveragingAggregator(locals_).fit()
-    base["averaged once"] = once.score(X_test, y_test)
+    local_models = [train_alone(rows) for rows in rows_of_nodes]
+    vote = EnsembleAggregator(local_models).fit()
+    averaged = ModelAveragingAggregator(local_models).fit()
+    baselines = {
+        "pooled": train_alone(local).score(X_test, y_test),
+        "local (mean)": np.mean(
+            [model.score(X_test, y_test) for model in local_models]
+        ),
+        "soft vote": vote.score(X_test, y_test),
+        "averaged once": averaged.score(X_test, y_test),
+    }
     members = [
-        Member.of(str(k), start.own, X[own], y[own]) for k, own in enumerate(parts)
+        Member.of(str(k), start.own, X[rows], y[rows])
+        for k, rows in enumerate(rows_of_nodes)
     ]
-    for length in options.local_epochs:
-        setting = LENGTHS.format(length)
-        for name, value in base.items():
-            yield Cell(setting, name, value, x=options.epochs)
+    for first_length in options.local_epochs:
+        setting = LENGTHS.format(first_length)
+        for name, accuracy in baselines.items():
+            yield Cell(setting, name, accuracy, x=options.epochs)
         for schedule in ("cyclical", "exponential"):
             for epochs in ("increasing", "fixed"):
-                variant = (length, schedule, epochs)
-                of_run = (start, members, options, variant, score, number)
-                table = co_learning(*of_run)
+                rounds = co_learning(
+                    start,
+                    members,
+                    Variant(first_length, schedule, epochs),
+                    options=options,
+                    accuracy=accuracy_of_parameters,
+                    seed=trial.number,
+                )
                 name = f"{schedule}, {epochs}"
-                for spent, _, accuracy in table:
-                    yield Cell(setting, name, accuracy, x=spent)
-                yield Cell(setting, name, len(table), "rounds")
-                yield Cell(setting, name, table[-1][1] / 1e6, "MB")
+                for n_epochs, _, accuracy in rounds:
+                    yield Cell(setting, name, accuracy, x=n_epochs)
+                yield Cell(setting, name, len(rounds), "rounds")
+                yield Cell(setting, name, rounds[-1].n_bytes / 1e6, "MB")
 
 
-def add(parser) -> None:
+def add_options(parser: ArgumentParser) -> None:
+    """Add the network, its training, and on which rows variants are judged."""
     parser.set_defaults(epochs=12)
     parser.add_argument("--units", type=int, default=100)
     parser.add_argument("--local-epochs", type=int, nargs="*", default=[1, 2])
@@ -133,11 +174,11 @@ def add(parser) -> None:
 PROGRAM = Program(
     name="colearning_ablation",
     title="Co-learning, Figure 2: schedules and lengths of rounds",
-    trial=trial,
+    measure_cells=measure_cells,
     ours=("cyclical, increasing",),
     x_label="epochs at every node",
     note="The paper has deep networks on CIFAR-10; of MNIST it has no figure.",
-    add=add,
+    add_options=add_options,
     quick={"epochs": 6, "local_epochs": [1, 2]},
     trials=2,
 )

@@ -9,76 +9,84 @@ The kinds are MNIST and MNIST with its pixels in another order. With a mixing fa
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
+from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import dataclass
 
 import numpy as np
-from _common import Cell, Program, log_loss, protocol, seed_of
-from gems2018_permuted import both_kinds, fitted
+from _common import Cell, Program, Rows, Trial, log_loss, protocol
+from gems2018_permuted import both_kinds, fit_net, pixel_order
 
 from skgems import EnsembleAggregator, GEMSMLPAggregator, ModelAveragingAggregator
 from skgems.datasets import partition_mixing
 
+# Public rows, half of each kind.
 N_PUBLIC = 400
 
 
-def mixed(X, y, order, mixing, seed):
-    """Rows, half of them permuted, their labels, and the node of each."""
-    halves = np.array_split(np.arange(len(X)), 2)
-    stacked, labels = both_kinds(X, y, order, halves)
-    source = np.repeat([0, 1], [len(half) for half in halves])
-    nodes = partition_mixing(source, mixing=mixing, random_state=seed)
-    return stacked, labels, nodes
+@dataclass(kw_only=True)
+class MixedRows:
+    """Rows of both kinds, and the node of each."""
+
+    X: np.ndarray
+    y: np.ndarray
+    nodes: np.ndarray
 
 
-def trial(options, data, test, number):
+def mix_rows(rows: Rows, order: np.ndarray, mixing: float, seed: int) -> MixedRows:
+    """Permute half of the rows, and deal both kinds to two nodes."""
+    halves = np.array_split(np.arange(len(rows[0])), 2)
+    X, y = both_kinds(rows, order, halves)
+    kinds = np.repeat([0, 1], [len(half) for half in halves])
+    nodes = partition_mixing(kinds, mixing=mixing, random_state=seed)
+    return MixedRows(X=X, y=y, nodes=nodes)
+
+
+def measure_cells(trial: Trial) -> Iterator[Cell]:
     """The cells of one trial."""
-    X, y = data
-    order = np.random.default_rng([2, number]).permutation(X.shape[1])
-    local, val, _ = protocol.split(number, len(X))
-    public, val = np.split(val, [min(N_PUBLIC, len(val) // 4)])
-    public = both_kinds(X, y, order, np.array_split(public, 2))
-    X_test, y_test = both_kinds(*test, order)
-    epochs = options.epochs or protocol.MAX_EPOCHS
+    X, y = trial.train
+    order = pixel_order(trial)
+    local, validation, _ = protocol.split(trial.number, len(X))
+    n_public = min(N_PUBLIC, len(validation) // 4)
+    X_public, y_public = both_kinds(
+        trial.train, order, np.array_split(validation[:n_public], 2)
+    )
+    validation = validation[n_public:]
+    X_test, y_test = both_kinds(trial.test, order)
+    module = protocol.hidden_network
     pooled = None
-    for mixing in options.mixing:
-        rows, labels, nodes = mixed(X[local], y[local], order, mixing, number)
-        if pooled is None:  # all rows are the same rows
-            module = protocol.hidden_network
-            pooled = fitted(module, rows, labels, seed_of(number, 2), epochs)
+    for mixing in trial.options.mixing:
+        train = mix_rows((X[local], y[local]), order, mixing, trial.number)
+        if pooled is None:  # whatever the factor, all rows are the same rows
+            pooled = fit_net(trial, module, (train.X, train.y), 2)
         nets = [
-            fitted(
-                protocol.hidden_network,
-                rows[nodes == k],
-                labels[nodes == k],
-                seed_of(number, k),
-                epochs,
-            )
-            for k in (0, 1)
+            fit_net(trial, module, (train.X[in_node], train.y[in_node]), k)
+            for k, in_node in enumerate((train.nodes == 0, train.nodes == 1))
         ]
+        to_fit = mix_rows((X[validation], y[validation]), order, mixing, trial.number)
         gems = GEMSMLPAggregator(nets, validation_fraction=0.0, random_state=0)
-        gems.fit(*mixed(X[val], y[val], order, mixing, number))
-        local_loss = min(log_loss(net, X_test, y_test) for net in nets)
-        local_score = max(net.score(X_test, y_test) for net in nets)
+        gems.fit(to_fit.X, to_fit.y, to_fit.nodes)
         models = {
             "pooled": pooled,
             "averaged": ModelAveragingAggregator(nets).fit(),
             "soft vote": EnsembleAggregator(nets).fit(),
             "GEMS": gems,
-            "GEMS, tuned": deepcopy(gems).fine_tune(*public),
+            "GEMS, tuned": deepcopy(gems).fine_tune(X_public, y_public),
         }
-        for measure in ("log-loss", "accuracy"):
-            first = local_loss if measure == "log-loss" else local_score
-            yield Cell(measure, "better local", first, measure, x=mixing)
-            for name, model in models.items():
-                value = (
-                    log_loss(model, X_test, y_test)
-                    if measure == "log-loss"
-                    else model.score(X_test, y_test)
-                )
-                yield Cell(measure, name, value, measure, x=mixing)
+        better_loss = min(log_loss(net, X_test, y_test) for net in nets)
+        yield Cell("log-loss", "better local", better_loss, "log-loss", x=mixing)
+        for name, model in models.items():
+            loss = log_loss(model, X_test, y_test)
+            yield Cell("log-loss", name, loss, "log-loss", x=mixing)
+        better_accuracy = max(net.score(X_test, y_test) for net in nets)
+        yield Cell("accuracy", "better local", better_accuracy, x=mixing)
+        for name, model in models.items():
+            yield Cell("accuracy", name, model.score(X_test, y_test), x=mixing)
 
 
-def add(parser) -> None:
+def add_options(parser: ArgumentParser) -> None:
+    """Add mixing factors."""
     mixing = [0.0, 0.5, 1.0]
     parser.add_argument("--mixing", type=float, nargs="*", default=mixing)
 
@@ -86,11 +94,11 @@ def add(parser) -> None:
 PROGRAM = Program(
     name="gems2018_mixing",
     title="GEMS 2018, Figure 3: mixing factor",
-    trial=trial,
+    measure_cells=measure_cells,
     ours=("GEMS", "GEMS, tuned"),
     x_label="mixing factor",
     note="The figure's numbers are missing from the text.",
-    add=add,
+    add_options=add_options,
 )
 
 if __name__ == "__main__":

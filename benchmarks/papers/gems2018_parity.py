@@ -11,9 +11,20 @@ rows, as in the paper; five messages are one more column.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
-from _common import Cell, Program, log_loss, protocol, seed_of
-from sklearn.base import clone
+from _common import (
+    Cell,
+    PaperFigures,
+    Program,
+    Rows,
+    Trial,
+    log_loss,
+    protocol,
+    seed_of,
+)
 from sklearn.linear_model import LogisticRegression
 
 from skgems import (
@@ -23,8 +34,11 @@ from skgems import (
     ModelAveragingAggregator,
 )
 
-SOFTMAX, NETWORK = "logistic regressions", "networks of the pixels"
+LOGISTIC = "logistic regressions"
+NETWORK = "networks of the pixels"
+# Log-losses that spaces may have, tried from the lowest on.
 EPSILONS = np.round(np.geomspace(0.1, 30, 30), 2)
+# The paper's accuracy and log-loss of the logistic regressions.
 FIGURES = {
     "node of 0-4": (0.75, 0.99),
     "node of 5-9": (0.73, 0.736),
@@ -35,16 +49,16 @@ FIGURES = {
 }
 
 
-def paper() -> dict:
+def figures_of_paper() -> PaperFigures:
     """The paper's table of the logistic regressions."""
-    found = {}
+    table: PaperFigures = {}
     for name, (accuracy, loss) in FIGURES.items():
-        found[SOFTMAX, name, "accuracy"] = accuracy
-        found[SOFTMAX, name, "log-loss"] = loss
-    return found
+        table[LOGISTIC, name, "accuracy"] = accuracy
+        table[LOGISTIC, name, "log-loss"] = loss
+    return table
 
 
-def two_outputs():
+def parity_network():
     """A torch module: 784 inputs, 50 relu units with dropout, odd or even."""
     from torch import nn
 
@@ -52,20 +66,32 @@ def two_outputs():
     return nn.Sequential(*layers)
 
 
-def lowest_that_meet(own, X, y, nodes, number):
+@dataclass(kw_only=True)
+class Nodes:
+    """The local training rows of a trial, and models of parity."""
+
+    X: np.ndarray  # what the models see: features, or pixels
+    y: np.ndarray
+    nodes: np.ndarray
+    X_test: np.ndarray
+    models: list  # of both nodes
+    pooled: object  # the model of all their rows
+
+
+def lowest_that_meet(local: Nodes, seed: int) -> GEMSLogisticAggregator | None:
     """The paper's aggregate: balls of the lowest of some log-losses that meet."""
     for epsilon in EPSILONS:
         gems = GEMSLogisticAggregator(
-            own,
+            local.models,
             geometry="ball",
             criterion="log_loss",
             epsilon=float(epsilon),
             intersection="deepest",
             on_empty="ignore",
-            random_state=number,
+            random_state=seed,
         )
         try:
-            gems.fit(X, y, nodes=nodes)
+            gems.fit(local.X, local.y, nodes=local.nodes)
         except ValueError:  # a node's own model misses its epsilon
             continue
         if gems.intersection_.found:
@@ -73,67 +99,113 @@ def lowest_that_meet(own, X, y, nodes, number):
     return None
 
 
-def trial(options, data, test, number):
-    """The cells of one trial."""
-    X, digits = data
-    local, _, sel = protocol.split(number, len(X))
-    y, nodes = digits % 2, (digits > 4).astype(int)
-    X_test, y_test = test[0], test[1] % 2
-    epochs = options.epochs or protocol.MAX_EPOCHS
+def fit_net(trial: Trial, module, rows: Rows, *seeds: int):
+    """One converged network."""
+    X, y = rows
+    net = protocol.unfitted_net(module, trial.max_epochs)
+    return protocol.fit_seeded(net, X, y, seed_of(trial.number, *seeds))
 
-    def fitted(module, rows, labels, *seed):
-        net = protocol.unfitted_net(module, epochs)
-        return protocol.fit_seeded(net, X[rows], labels[rows], seed_of(number, *seed))
 
-    front = fitted(protocol.hidden_network, sel, digits, 0)
+def logistic_nodes(trial: Trial) -> Nodes:
+    """Logistic regressions on features that a network learned on rows of no node."""
+    X, digits = trial.train
+    local, _, selection = protocol.split(trial.number, len(X))
+    front = fit_net(
+        trial, protocol.hidden_network, (X[selection], digits[selection]), 0
+    )
     W, b = (part.detach().numpy() for part in list(front.module_[0].parameters()))
 
-    def features(X):
-        return np.maximum(X @ W.T + b, 0)
+    def features(pixels: np.ndarray) -> np.ndarray:
+        return np.maximum(pixels @ W.T + b, 0)
 
-    parts = [local[nodes[local] == k] for k in (0, 1)]
-    for setting in (SOFTMAX, NETWORK):
-        if setting == SOFTMAX:
-            own, pooled = [], None
-            for rows in (*parts, local):
-                model = LogisticRegression(max_iter=1000)
-                own.append(model.fit(features(X[rows]), y[rows]))
-            seen, X_fit = features(X_test), features(X[local])
-            gems = GEMSLogisticAggregator(random_state=number)
-            further = clone(gems).set_params(n_rounds=5)
-        else:
-            own = [
-                fitted(two_outputs, rows, y, 1, k)
-                for k, rows in enumerate((*parts, local))
-            ]
-            seen, X_fit = X_test, X[local]
-            gems = GEMSMLPAggregator(random_state=number)
-            further = clone(gems).set_params(
-                last_layer=GEMSLogisticAggregator(n_rounds=5)
-            )
-        *own, pooled = own
-        models = {"node of 0-4": own[0], "node of 5-9": own[1], "pooled": pooled}
-        models["averaged"] = ModelAveragingAggregator(own).fit()
-        models["soft vote"] = EnsembleAggregator(own).fit()
-        of_rows = X_fit, y[local], nodes[local]
-        models["GEMS"] = gems.set_params(estimators=own).fit(*of_rows)
-        models["GEMS, 5 messages"] = further.set_params(estimators=own).fit(*of_rows)
-        if setting == SOFTMAX:
-            literal = lowest_that_meet(own, *of_rows, number)
-            models["GEMS as in the paper"] = literal
-        for name, model in models.items():
-            score = np.nan if model is None else model.score(seen, y_test)
-            loss = np.nan if model is None else log_loss(model, seen, y_test)
-            yield Cell(setting, name, score)
-            yield Cell(setting, name, loss, "log-loss")
+    def fit(chosen: np.ndarray) -> LogisticRegression:
+        model = LogisticRegression(max_iter=1000)
+        return model.fit(features(X[chosen]), digits[chosen] % 2)
+
+    nodes = (digits[local] > 4).astype(int)
+    return Nodes(
+        X=features(X[local]),
+        y=digits[local] % 2,
+        nodes=nodes,
+        X_test=features(trial.test[0]),
+        models=[fit(local[nodes == k]) for k in (0, 1)],
+        pooled=fit(local),
+    )
+
+
+def network_nodes(trial: Trial) -> Nodes:
+    """Networks of the pixels."""
+    X, digits = trial.train
+    local, _, _ = protocol.split(trial.number, len(X))
+
+    def fit(chosen: np.ndarray, seed: int):
+        rows = (X[chosen], digits[chosen] % 2)
+        return fit_net(trial, parity_network, rows, 1, seed)
+
+    nodes = (digits[local] > 4).astype(int)
+    return Nodes(
+        X=X[local],
+        y=digits[local] % 2,
+        nodes=nodes,
+        X_test=trial.test[0],
+        models=[fit(local[nodes == k], k) for k in (0, 1)],
+        pooled=fit(local, 2),
+    )
+
+
+def merged_models(local: Nodes, gems, further) -> dict:
+    """Fitted models by name; of aggregators with one message, and with five."""
+    return {
+        "node of 0-4": local.models[0],
+        "node of 5-9": local.models[1],
+        "pooled": local.pooled,
+        "averaged": ModelAveragingAggregator(local.models).fit(),
+        "soft vote": EnsembleAggregator(local.models).fit(),
+        "GEMS": gems.fit(local.X, local.y, local.nodes),
+        "GEMS, 5 messages": further.fit(local.X, local.y, local.nodes),
+    }
+
+
+def judge(setting: str, models: dict, X: np.ndarray, y: np.ndarray) -> Iterator[Cell]:
+    """Accuracy and log-loss of each model; nan where there is none."""
+    for name, model in models.items():
+        accuracy = np.nan if model is None else model.score(X, y)
+        loss = np.nan if model is None else log_loss(model, X, y)
+        yield Cell(setting, name, accuracy)
+        yield Cell(setting, name, loss, "log-loss")
+
+
+def measure_cells(trial: Trial) -> Iterator[Cell]:
+    """The cells of one trial."""
+    seed = trial.number
+    y_test = trial.test[1] % 2
+    local = logistic_nodes(trial)
+    models = merged_models(
+        local,
+        GEMSLogisticAggregator(local.models, random_state=seed),
+        GEMSLogisticAggregator(local.models, random_state=seed, n_rounds=5),
+    )
+    models["GEMS as in the paper"] = lowest_that_meet(local, seed)
+    yield from judge(LOGISTIC, models, local.X_test, y_test)
+    local = network_nodes(trial)
+    models = merged_models(
+        local,
+        GEMSMLPAggregator(local.models, random_state=seed),
+        GEMSMLPAggregator(
+            local.models,
+            random_state=seed,
+            last_layer=GEMSLogisticAggregator(n_rounds=5),
+        ),
+    )
+    yield from judge(NETWORK, models, local.X_test, y_test)
 
 
 PROGRAM = Program(
     name="gems2018_parity",
     title="GEMS 2018, section 5.1: parity of digits",
-    trial=trial,
+    measure_cells=measure_cells,
     ours=("GEMS", "GEMS, 5 messages"),
-    paper=paper(),
+    paper=figures_of_paper(),
     note="Of networks of the pixels the paper has no figure.",
 )
 

@@ -9,17 +9,32 @@ together. For one layer there is an average of networks that started alike, too.
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
+from collections.abc import Iterator
 from copy import deepcopy
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
-from _common import CLASSES, Cell, Program, baselines, log_loss, protocol, seed_of
+from _common import (
+    CLASSES,
+    Cell,
+    PaperFigures,
+    Program,
+    Rows,
+    Trial,
+    baselines,
+    log_loss,
+    protocol,
+    seed_of,
+)
 
 from skgems import EnsembleAggregator, GEMSMLPAggregator, ModelAveragingAggregator
 
+# Networks by hidden layers.
 MODULES = {1: protocol.hidden_network, 2: protocol.deep_network}
+# Public rows of each kind, as many as the paper has.
 N_PUBLIC = 200
-# Accuracy and log-loss by hidden layers.
+# The paper's accuracy and log-loss by hidden layers.
 FIGURES = {
     1: {
         "node 1": (0.51, 2.05),
@@ -43,99 +58,148 @@ FIGURES = {
 }
 
 
-def label(depth: int) -> str:
+def setting_of(depth: int) -> str:
+    """The title of networks of so many hidden layers."""
     return f"{depth} hidden layer" + "s" * (depth > 1)
 
 
-def paper() -> dict:
+def figures_of_paper() -> PaperFigures:
     """Both tables."""
-    return {
-        (label(depth), name, measure): own
-        for depth, table in FIGURES.items()
-        for name, figures in table.items()
-        for measure, own in zip(("accuracy", "log-loss"), figures, strict=True)
-    }
+    table: PaperFigures = {}
+    for depth, figures in FIGURES.items():
+        for name, (accuracy, loss) in figures.items():
+            table[setting_of(depth), name, "accuracy"] = accuracy
+            table[setting_of(depth), name, "log-loss"] = loss
+    return table
 
 
-def both_kinds(X, y, order, rows=None):
-    """Rows as they are, then permuted; `rows` holds those of each kind."""
-    one, other = rows if rows is not None else (slice(None),) * 2
-    stacked = np.vstack([X[one], X[other][:, order]])
-    return stacked, np.concatenate([y[one], y[other]])
+def pixel_order(trial: Trial) -> np.ndarray:
+    """The order that the second node has its pixels in."""
+    n_pixels = trial.train[0].shape[1]
+    return np.random.default_rng([2, trial.number]).permutation(n_pixels)
 
 
-def fitted(module, X, y, seed, epochs):
+def both_kinds(
+    rows: Rows,
+    order: np.ndarray,
+    chosen: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Rows:
+    """Rows as they are, then permuted; `chosen`: which of them, if not all of both."""
+    X, y = rows
+    plain, permuted = (slice(None), slice(None)) if chosen is None else chosen
+    stacked = np.vstack([X[plain], X[permuted][:, order]])
+    return stacked, np.concatenate([y[plain], y[permuted]])
+
+
+def fit_net(trial: Trial, module, rows: Rows, *seeds: int):
     """One converged network."""
-    return protocol.fit_seeded(protocol.unfitted_net(module, epochs), X, y, seed)
+    X, y = rows
+    net = protocol.unfitted_net(module, trial.max_epochs)
+    return protocol.fit_seeded(net, X, y, seed_of(trial.number, *seeds))
 
 
-def models_of(depth, number, data, order, epochs):
-    """The two nodes' networks, that of all their rows, and two started alike."""
-    X, y = data
-    halves = np.array_split(protocol.split(number, len(X))[0], 2)
-    train = partial(fitted, MODULES[depth], epochs=epochs)
-    own = [(X[halves[0]], y[halves[0]]), (X[halves[1]][:, order], y[halves[1]])]
-    nets = [train(*rows, seed_of(number, depth, k)) for k, rows in enumerate(own)]
-    everything = both_kinds(X, y, order, halves)
-    pooled = train(*everything, seed_of(number, depth, 2))
-    alike = [train(*rows, seed_of(number, depth, 3)) for rows in own]
-    return nets, pooled, alike
+@dataclass(kw_only=True)
+class Networks:
+    """Fitted networks of one depth."""
+
+    nets: list  # of the two nodes, started apart
+    pooled: object  # of all rows of both
+    nets_started_alike: list
 
 
-def trial(options, data, test, number):
+def fit_networks(trial: Trial, depth: int, order: np.ndarray) -> Networks:
+    """Networks of half of the local training rows each, of one kind."""
+    X, y = trial.train
+    halves = np.array_split(protocol.split(trial.number, len(X))[0], 2)
+    module = MODULES[depth]
+    rows_of_nodes = [
+        (X[halves[0]], y[halves[0]]),
+        (X[halves[1]][:, order], y[halves[1]]),
+    ]
+    return Networks(
+        nets=[
+            fit_net(trial, module, rows, depth, k)
+            for k, rows in enumerate(rows_of_nodes)
+        ],
+        pooled=fit_net(trial, module, both_kinds((X, y), order, halves), depth, 2),
+        nets_started_alike=[
+            fit_net(trial, module, rows, depth, 3) for rows in rows_of_nodes
+        ],
+    )
+
+
+def models_by_name(
+    networks: Networks,
+    fitted_gems: GEMSMLPAggregator,
+    public: Rows,
+    *,
+    with_started_alike: bool,
+) -> dict:
+    """Fitted models, each of which has probabilities."""
+    X, y = public
+    models = {
+        "node 1": networks.nets[0],
+        "node 2": networks.nets[1],
+        "pooled": networks.pooled,
+        "averaged": ModelAveragingAggregator(networks.nets).fit(),
+    }
+    if with_started_alike:
+        averaged = ModelAveragingAggregator(networks.nets_started_alike).fit()
+        models["averaged, started alike"] = averaged
+    models["soft vote"] = EnsembleAggregator(networks.nets).fit()
+    models["GEMS"] = fitted_gems
+    for layers in ("last", "all"):
+        title = "last layer" if layers == "last" else "all"
+        tuned = deepcopy(fitted_gems).fine_tune(X, y, layers=layers)
+        models[f"GEMS, {title} tuned"] = tuned
+    return models
+
+
+def measure_cells(trial: Trial) -> Iterator[Cell]:
     """The cells of one trial."""
-    X, y = data
-    order = np.random.default_rng([2, number]).permutation(X.shape[1])
-    _, val, _ = protocol.split(number, len(X))
-    n_public = min(N_PUBLIC, len(val) // 5)
-    public, val = [val[:n_public], val[n_public : 2 * n_public]], val[2 * n_public :]
-    halves = np.array_split(val, 2)
-    X_fit, y_fit = both_kinds(X, y, order, halves)
-    of_public = both_kinds(X, y, order, public)
-    X_test, y_test = both_kinds(*test, order)
+    order = pixel_order(trial)
+    _, validation, _ = protocol.split(trial.number, len(trial.train[0]))
+    n_public = min(N_PUBLIC, len(validation) // 5)
+    public = both_kinds(
+        trial.train,
+        order,
+        (validation[:n_public], validation[n_public : 2 * n_public]),
+    )
+    halves = np.array_split(validation[2 * n_public :], 2)
+    X, y = both_kinds(trial.train, order, halves)
     nodes = np.repeat([0, 1], [len(half) for half in halves])
-    epochs = options.epochs or protocol.MAX_EPOCHS
-    for depth in options.hidden:
-        nets, pooled, alike = models_of(depth, number, data, order, epochs)
-        models = {"node 1": nets[0], "node 2": nets[1], "pooled": pooled}
-        models["averaged"] = ModelAveragingAggregator(nets).fit()
-        if depth == 1:
-            averaged = ModelAveragingAggregator(alike).fit()
-            models["averaged, started alike"] = averaged
-        models["soft vote"] = EnsembleAggregator(nets).fit()
+    X_test, y_test = both_kinds(trial.test, order)
+    for depth in trial.options.hidden:
+        setting = setting_of(depth)
+        networks = fit_networks(trial, depth, order)
         gems = GEMSMLPAggregator(
-            nets, max_units=None, validation_fraction=0.0, random_state=0
+            networks.nets, max_units=None, validation_fraction=0.0, random_state=0
         )
-        models["GEMS"] = gems.fit(X_fit, y_fit, nodes=nodes)
-        last = deepcopy(gems).fine_tune(*of_public, layers="last")
-        models["GEMS, last layer tuned"] = last
-        whole = deepcopy(gems).fine_tune(*of_public, layers="all")
-        models["GEMS, all tuned"] = whole
-        tuned = baselines.tune(
-            baselines.average(nets, CLASSES), *of_public, CLASSES, last_only=True
-        )
+        gems.fit(X, y, nodes=nodes)
+        models = models_by_name(networks, gems, public, with_started_alike=depth == 1)
         for name, model in models.items():
-            yield Cell(label(depth), name, model.score(X_test, y_test))
-            loss = log_loss(model, X_test, y_test)
-            yield Cell(label(depth), name, loss, "log-loss")
-        right = baselines.predict(tuned, X_test, CLASSES) == y_test
-        yield Cell(label(depth), "averaged, last layer tuned", np.mean(right))
-        for number_of, report in enumerate(gems.layer_report_, 1):
-            n_units = report["n_units"]
-            yield Cell(label(depth), f"GEMS, layer {number_of}", n_units, "units")
+            yield Cell(setting, name, model.score(X_test, y_test))
+            yield Cell(setting, name, log_loss(model, X_test, y_test), "log-loss")
+        averaged = baselines.average(networks.nets, CLASSES)
+        tuned = baselines.tune(averaged, public[0], public[1], CLASSES, last_only=True)
+        is_right = baselines.predict(tuned, X_test, CLASSES) == y_test
+        yield Cell(setting, "averaged, last layer tuned", np.mean(is_right))
+        for number, report in enumerate(gems.layer_report_, 1):
+            yield Cell(setting, f"GEMS, layer {number}", report["n_units"], "units")
 
 
-def add(parser) -> None:
+def add_options(parser: ArgumentParser) -> None:
+    """Add numbers of hidden layers."""
     parser.add_argument("--hidden", type=int, nargs="*", default=[1, 2])
 
 
 PROGRAM = Program(
     name="gems2018_permuted",
     title="GEMS 2018, Tables 1 and 2: permuted pixels",
-    trial=trial,
+    measure_cells=measure_cells,
     ours=("GEMS", "GEMS, last layer tuned", "GEMS, all tuned"),
-    paper=paper(),
-    add=add,
+    paper=figures_of_paper(),
+    add_options=add_options,
 )
 
 if __name__ == "__main__":

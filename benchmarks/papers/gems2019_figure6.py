@@ -8,58 +8,78 @@ the second moments of rows ("gram") are beside them.
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
+from collections.abc import Iterator
+
 import numpy as np
-from _common import CLASSES, Cell, Program, baselines, protocol
+from _common import CLASSES, Cell, Program, Trial, baselines, protocol
 
 from skgems import GEMSLogisticAggregator
 
+# Nodes, of five digits each.
 K = 2
+# The setting of what needs no epsilon.
 ANY = "any epsilon"
 
 
-def trial(options, data, test, number):
+def aggregate(
+    models: list,
+    rows: protocol.Rows,
+    *,
+    geometry: str,
+    epsilons: list[float],
+    seed: int,
+) -> GEMSLogisticAggregator | None:
+    """The aggregate of two nodes' spaces; None where no common point was found."""
+    gems = GEMSLogisticAggregator(
+        models,
+        geometry=geometry,
+        epsilon=epsilons,
+        intersection="hinge",
+        on_empty="ignore",
+        random_state=seed,
+    )
+    try:
+        gems.fit(rows.X_val, rows.y_val, rows.nodes)
+    except ValueError:  # a node's own model misses its epsilon
+        return None
+    return gems if gems.intersection_.found else None
+
+
+def measure_cells(trial: Trial) -> Iterator[Cell]:
     """The cells of one trial."""
-    X, y = test
-    epochs = {"max_epochs": options.epochs or protocol.MAX_EPOCHS}
-    of_data = (number, data, options.cache)
-    own = protocol.local_models("softmax", K, *of_data, **epochs)
-    (pooled,) = protocol.local_models("softmax", 1, *of_data, **epochs)
-    rows = protocol.trial_rows(data, K, number)
-    of_rows = (rows.X_val, rows.y_val, rows.nodes)
-    averaged = baselines.predict(baselines.average(own, CLASSES), X, CLASSES)
-    vote = baselines.majority_vote(own, X, CLASSES, number)
-    default = GEMSLogisticAggregator(own, random_state=number).fit(*of_rows)
-    yield Cell(ANY, "pooled", pooled.score(X, y))
-    yield Cell(ANY, "local (mean)", np.mean([model.score(X, y) for model in own]))
-    yield Cell(ANY, "averaged", np.mean(averaged == y))
-    yield Cell(ANY, "majority vote", np.mean(vote == y))
-    yield Cell(ANY, "GEMS without an epsilon", default.score(X, y))
+    options = trial.options
+    models = trial.local_models("softmax", K)
+    pooled = trial.pooled_model("softmax")
+    rows = trial.rows(K)
+    averaged = baselines.average(models, CLASSES)
+    default = GEMSLogisticAggregator(models, random_state=trial.number)
+    default.fit(rows.X_val, rows.y_val, rows.nodes)
+    yield Cell(ANY, "pooled", trial.score(pooled))
+    local_mean = np.mean([trial.score(model) for model in models])
+    yield Cell(ANY, "local (mean)", local_mean)
+    yield Cell(ANY, "averaged", trial.accuracy_of_layers(averaged))
+    yield Cell(ANY, "majority vote", trial.accuracy_of_vote(models))
+    yield Cell(ANY, "GEMS without an epsilon", trial.score(default))
     for geometry in options.geometries:
-        met = {}
+        do_meet = []
         for second in options.epsilons:
             for first in options.epsilons:
-                gems = GEMSLogisticAggregator(
-                    own,
+                gems = aggregate(
+                    models,
+                    rows,
                     geometry=geometry,
-                    epsilon=[first, second],
-                    intersection="hinge",
-                    on_empty="ignore",
-                    random_state=number,
+                    epsilons=[first, second],
+                    seed=trial.number,
                 )
-                try:
-                    gems.fit(*of_rows)
-                    found = gems.intersection_.found
-                except ValueError:  # a node's own model misses its epsilon
-                    found = False
-                met[first, second] = found
-                score = gems.score(X, y) if found else np.nan
-                name = f"epsilon of node 2: {second}"
-                yield Cell(geometry, name, score, x=first)
-        share = np.mean(list(met.values()))
-        yield Cell(geometry, "all pairs", share, "share that meet")
+                do_meet.append(gems is not None)
+                accuracy = np.nan if gems is None else trial.score(gems)
+                yield Cell(geometry, f"epsilon of node 2: {second}", accuracy, x=first)
+        yield Cell(geometry, "all pairs", np.mean(do_meet), "share that meet")
 
 
-def add(parser) -> None:
+def add_options(parser: ArgumentParser) -> None:
+    """Add epsilons of both nodes, and shapes of spaces."""
     epsilons = [0.3, 0.5, 0.7, 0.8, 0.9, 0.95]
     parser.add_argument("--epsilons", type=float, nargs="*", default=epsilons)
     geometries = ["ball", "ellipsoid", "gram"]
@@ -69,12 +89,12 @@ def add(parser) -> None:
 PROGRAM = Program(
     name="gems2019_figure6",
     title="GEMS 2019, Figure 6: epsilons of two nodes",
-    trial=trial,
+    measure_cells=measure_cells,
     ours=("GEMS without an epsilon",),
     x_label="epsilon of node 1",
     note="No figure of the paper is known: its picture has no numbers in the text. An "
     "empty cell is a pair of epsilons without a common point.",
-    add=add,
+    add_options=add_options,
     quick={"epsilons": [0.5, 0.7, 0.9]},
     trials=1,
 )

@@ -9,15 +9,27 @@ alone stand a logistic regression and, beside networks, a network with 50 epochs
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import dataclass
 
 import numpy as np
-from _common import CLASSES, Cell, Program, baselines, protocol
+from _common import (
+    CLASSES,
+    Cell,
+    PaperFigures,
+    Program,
+    Rows,
+    Trial,
+    baselines,
+)
 from gems2019_table5 import AS_PAPER
 from gems2019_table6 import as_paper
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 
+# Nodes of two digits each.
 K = 5
 KINDS = {"softmax": "softmax regressions", "hidden": "networks"}
 ABOVE = "GEMS, tuned, above {}"
@@ -29,86 +41,119 @@ GAINS = {
 }
 
 
-def paper() -> dict:
+def figures_of_paper() -> PaperFigures:
     """What the text says of Figure 4; the figures' curves have no numbers."""
     return {
-        ("networks", ABOVE.format(name), "gain"): own for name, own in GAINS.items()
+        ("networks", ABOVE.format(name), "gain"): gain for name, gain in GAINS.items()
     }
 
 
-def aggregates(kind, own):
-    """Names, and unfitted aggregates: ours, and the paper's way."""
+@dataclass(kw_only=True)
+class Models:
+    """What one kind of local model gives, before any public row is seen."""
+
+    kind: str  # a key of KINDS
+    layers: list[baselines.Layers]  # of each node
+    averaged: baselines.Layers
+    gems: GEMSLogisticAggregator | GEMSMLPAggregator
+    literal: GEMSLogisticAggregator | GEMSMLPAggregator  # as in the paper
+
+    @property
+    def are_networks(self) -> bool:
+        """Whether there is a hidden layer, which may stay as it is."""
+        return self.kind == "hidden"
+
+
+def unfitted_aggregators(kind: str, models: list, options: Namespace) -> tuple:
+    """Ours, and the paper's way."""
     if kind == "softmax":
-        yield "GEMS", GEMSLogisticAggregator(own, random_state=0)
-        literal = GEMSLogisticAggregator(own, random_state=0, **AS_PAPER)
-    else:
-        yield "GEMS", GEMSMLPAggregator(own, random_state=0)
-        literal = GEMSMLPAggregator(own, random_state=0, **as_paper(K))
-    yield "GEMS as in the paper", literal
+        return (
+            GEMSLogisticAggregator(models, random_state=0),
+            GEMSLogisticAggregator(models, random_state=0, **AS_PAPER),
+        )
+    return (
+        GEMSMLPAggregator(models, random_state=0),
+        GEMSMLPAggregator(models, random_state=0, **as_paper(K, options.of)),
+    )
 
 
-def tuned(agg, X, y, how):
-    """A copy, tuned on these rows."""
-    return deepcopy(agg).fine_tune(X, y, **how)
+def tuned_copy(aggregator, public: Rows, layers: str | None):
+    """A copy, tuned on these rows; softmax regressions have no layers to choose."""
+    X, y = public
+    if layers is None:
+        return deepcopy(aggregator).fine_tune(X, y)
+    return deepcopy(aggregator).fine_tune(X, y, layers=layers)
 
 
-def trial(options, data, test, number):
+def measure_tuned(
+    trial: Trial, models: Models, public: Rows
+) -> Iterator[tuple[str, float]]:
+    """Names and accuracies of what is tuned on, or made of, the public rows."""
+    X, y = public
+
+    def accuracy_of_tuned(layers: baselines.Layers) -> float:
+        tuned = baselines.tune(
+            layers,
+            X,
+            y,
+            CLASSES,
+            last_only=models.are_networks,
+            random_state=trial.number,
+        )
+        return trial.accuracy_of_layers(tuned)
+
+    yield "averaged, tuned", accuracy_of_tuned(models.averaged)
+    local = [accuracy_of_tuned(layers) for layers in models.layers]
+    yield "local (mean), tuned", np.mean(local)
+    yield "public rows alone", trial.score(baselines.public_alone(X, y))
+    if models.are_networks:
+        start = baselines.random_layers((784, 50, 10), trial.number)
+        alone = baselines.tune(start, X, y, CLASSES, epochs=50)
+        yield "network of public rows alone", trial.accuracy_of_layers(alone)
+    all_layers = "all" if models.are_networks else None
+    gems = tuned_copy(models.gems, public, all_layers)
+    yield "GEMS, tuned", trial.score(gems)
+    last_layer = "last" if models.are_networks else None
+    literal = tuned_copy(models.literal, public, last_layer)
+    yield "GEMS as in the paper, tuned", trial.score(literal)
+
+
+def measure_cells(trial: Trial) -> Iterator[Cell]:
     """The cells of one trial."""
-    X, y = test
-
-    def accuracy(layers):
-        return np.mean(baselines.predict(layers, X, CLASSES) == y)
-
-    epochs = {"max_epochs": options.epochs or protocol.MAX_EPOCHS}
-    of_data = (number, data, options.cache)
-    rows = protocol.trial_rows(data, K, number)
-    for kind in options.kinds:
+    rows = trial.rows(K)
+    for kind in trial.options.kinds:
         setting = KINDS[kind]
-        own = protocol.local_models(kind, K, *of_data, **epochs)
-        (pooled,) = protocol.local_models(kind, 1, *of_data, **epochs)
-        vote = np.mean(baselines.majority_vote(own, X, CLASSES, number) == y)
-        fitted = {
-            name: agg.fit(rows.X_val, rows.y_val, nodes=rows.nodes)
-            for name, agg in aggregates(kind, own)
+        local_models = trial.local_models(kind, K)
+        gems, literal = unfitted_aggregators(kind, local_models, trial.options)
+        gems.fit(rows.X_val, rows.y_val, nodes=rows.nodes)
+        literal.fit(rows.X_val, rows.y_val, nodes=rows.nodes)
+        models = Models(
+            kind=kind,
+            layers=[baselines.layers_of(model, CLASSES) for model in local_models],
+            averaged=baselines.average(local_models, CLASSES),
+            gems=gems,
+            literal=literal,
+        )
+        untuned = {
+            "pooled": trial.score(trial.pooled_model(kind)),
+            "majority vote": trial.accuracy_of_vote(local_models),
+            "averaged, untuned": trial.accuracy_of_layers(models.averaged),
+            "GEMS, untuned": trial.score(gems),
         }
-        averaged = baselines.average(own, CLASSES)
-        layers = [baselines.layers_of(model, CLASSES) for model in own]
-        last = {"last_only": kind == "hidden", "random_state": number}
-        for n in options.rows:
+        for n in trial.options.rows:
             chosen = rows.public[:n]
-            public = rows.X_val[chosen], rows.y_val[chosen]
-            cells = {"pooled": pooled.score(X, y), "majority vote": vote}
-            cells["averaged, untuned"] = accuracy(averaged)
-            cells["GEMS, untuned"] = fitted["GEMS"].score(X, y)
-            cells["averaged, tuned"] = accuracy(
-                baselines.tune(averaged, *public, CLASSES, **last)
-            )
-            cells["local (mean), tuned"] = np.mean(
-                [
-                    accuracy(baselines.tune(each, *public, CLASSES, **last))
-                    for each in layers
-                ]
-            )
-            cells["public rows alone"] = baselines.public_alone(*public).score(X, y)
-            if kind == "hidden":
-                start = baselines.random_layers((784, 50, 10), number)
-                alone = baselines.tune(start, *public, CLASSES, epochs=50)
-                cells["network of public rows alone"] = accuracy(alone)
-            how = {"layers": "all"} if kind == "hidden" else {}
-            model = tuned(fitted["GEMS"], *public, how)
-            cells["GEMS, tuned"] = model.score(X, y)
-            how = {"layers": "last"} if kind == "hidden" else {}
-            model = tuned(fitted["GEMS as in the paper"], *public, how)
-            cells["GEMS as in the paper, tuned"] = model.score(X, y)
-            for name, value in cells.items():
-                yield Cell(setting, name, value, x=n)
-            if n == 100 and kind == "hidden":
+            public = (rows.X_val[chosen], rows.y_val[chosen])
+            accuracies = untuned | dict(measure_tuned(trial, models, public))
+            for name, accuracy in accuracies.items():
+                yield Cell(setting, name, accuracy, x=n)
+            if n == 100 and models.are_networks:  # what the paper's text is about
                 for name in GAINS:
-                    gain = cells["GEMS, tuned"] - cells[name]
+                    gain = accuracies["GEMS, tuned"] - accuracies[name]
                     yield Cell(setting, ABOVE.format(name), gain, "gain", x=n)
 
 
-def add(parser) -> None:
+def add_options(parser: ArgumentParser) -> None:
+    """Add kinds of local models, and numbers of public rows."""
     rows = [20, 50, 100, 200, 500, 1000]
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=list(KINDS))
     parser.add_argument("--rows", type=int, nargs="*", default=rows)
@@ -117,14 +162,14 @@ def add(parser) -> None:
 PROGRAM = Program(
     name="gems2019_figures3_4",
     title="GEMS 2019, Figures 3 and 4: fine-tuning, K=5",
-    trial=trial,
+    measure_cells=measure_cells,
     ours=("GEMS, tuned", *map(ABOVE.format, GAINS)),
-    paper=paper(),
+    paper=figures_of_paper(),
     x_label="public rows",
     logarithmic=True,
     note="The paper's gains are means over three data sets, of which one is MNIST. Its "
     "models of public rows alone are not said to be of chosen strength; ours are.",
-    add=add,
+    add_options=add_options,
     quick={"rows": [20, 100, 500]},
 )
 

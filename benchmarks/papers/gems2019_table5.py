@@ -10,83 +10,100 @@ them of VGG-16, and another epsilon; ``--of NAME`` features of any ten classes.
 
 from __future__ import annotations
 
-from _common import CIFAR, CLASSES, Cell, Program, baselines, by_nodes, protocol
+from argparse import ArgumentParser
+from collections.abc import Iterator
+
+from _common import (
+    CIFAR,
+    CLASSES,
+    Cell,
+    Program,
+    Trial,
+    accuracies_by_nodes,
+    baselines,
+)
 
 from skgems import GEMSLogisticAggregator
 
+# As many public rows as the paper has.
 N_PUBLIC = 1000
 OURS = ("GEMS", "GEMS, tuned")
+# The paper's way; `epsilon_of_paper` is its epsilon.
 AS_PAPER = {
     "geometry": "ellipsoid",
     "intersection": "hinge",
     "fine_tuning": "plain",
     "on_empty": "ignore",
 }
+# The paper's accuracies by number of nodes, in the order of NAMES.
 FIGURES = {
     2: (0.926, 0.481, 0.780, 0.780, 0.889),
     3: (0.926, 0.325, 0.705, 0.647, 0.878),
     5: (0.926, 0.198, 0.444, 0.456, 0.877),
 }
-OF_CIFAR = {
+FIGURES_OF_CIFAR = {
     2: (0.597, 0.385, 0.253, 0.234, 0.494),
     3: (0.597, 0.272, 0.203, 0.300, 0.495),
     5: (0.597, 0.178, 0.154, 0.210, 0.499),
 }
 
-
 TUNED = "GEMS, tuned"
 NAMES = ("pooled", "local (mean)", "averaged", "GEMS", TUNED)
 # The paper's figures stand beside both ways of its method.
-ALSO = {"GEMS as in the paper": "GEMS", "GEMS as in the paper, tuned": TUNED}
+SAME_AS = {"GEMS as in the paper": "GEMS", "GEMS as in the paper, tuned": TUNED}
 
 
-def trial(options, data, test, number):
+def epsilon_of_paper(data_set: str) -> float:
+    """The paper's share of a node's accuracy that its space keeps."""
+    return 0.2 if data_set == CIFAR else 0.4
+
+
+def measure_cells(trial: Trial) -> Iterator[Cell]:
     """The cells of one trial."""
-    X, y = test
-    how = {"max_epochs": options.epochs or protocol.MAX_EPOCHS}
-    of_nodes = (options.cache,)
-    (pooled,) = protocol.local_models("softmax", 1, number, data, *of_nodes, **how)
-
-    def accuracy(layers):
-        return (baselines.predict(layers, X, CLASSES) == y).mean()
-
-    for K in options.nodes:
+    seed = trial.number
+    pooled = trial.pooled_model("softmax")
+    epsilon = epsilon_of_paper(trial.options.of)
+    for K in trial.options.nodes:
         setting = f"K={K}"
-        rows = protocol.trial_rows(data, K, number)
-        own = protocol.local_models("softmax", K, number, data, *of_nodes, **how)
+        rows = trial.rows(K)
+        models = trial.local_models("softmax", K)
         chosen = rows.public[:N_PUBLIC]
-        public = rows.X_val[chosen], rows.y_val[chosen]
-        yield Cell(setting, "pooled", pooled.score(X, y))
-        local = sum(model.score(X, y) for model in own) / K
-        yield Cell(setting, "local (mean)", local)
-        vote = baselines.majority_vote(own, X, CLASSES, number)
-        yield Cell(setting, "majority vote", (vote == y).mean())
-        mean = baselines.average(own, CLASSES)
-        yield Cell(setting, "averaged", accuracy(mean))
-        tuned = baselines.tune(mean, *public, CLASSES, random_state=number)
-        yield Cell(setting, "averaged, tuned", accuracy(tuned))
-        alone = baselines.public_alone(*public).score(X, y)
-        yield Cell(setting, "public rows alone", alone)
-        as_paper = AS_PAPER | {"epsilon": 0.2 if options.of == CIFAR else 0.4}
-        for name, ways in (("GEMS as in the paper", as_paper), ("GEMS", {})):
-            gems = GEMSLogisticAggregator(own, random_state=number, **ways)
-            gems.fit(rows.X_val, rows.y_val, nodes=rows.nodes)
-            yield Cell(setting, name, gems.score(X, y))
-            yield Cell(setting, f"{name}, tuned", gems.fine_tune(*public).score(X, y))
+        X_public = rows.X_val[chosen]
+        y_public = rows.y_val[chosen]
+        yield Cell(setting, "pooled", trial.score(pooled))
+        yield Cell(setting, "local (mean)", sum(map(trial.score, models)) / K)
+        yield Cell(setting, "majority vote", trial.accuracy_of_vote(models))
+        averaged = baselines.average(models, CLASSES)
+        yield Cell(setting, "averaged", trial.accuracy_of_layers(averaged))
+        tuned = baselines.tune(averaged, X_public, y_public, CLASSES, random_state=seed)
+        yield Cell(setting, "averaged, tuned", trial.accuracy_of_layers(tuned))
+        alone = baselines.public_alone(X_public, y_public)
+        yield Cell(setting, "public rows alone", trial.score(alone))
+        for name, aggregator in {
+            "GEMS as in the paper": GEMSLogisticAggregator(
+                models, random_state=seed, epsilon=epsilon, **AS_PAPER
+            ),
+            "GEMS": GEMSLogisticAggregator(models, random_state=seed),
+        }.items():
+            aggregator.fit(rows.X_val, rows.y_val, nodes=rows.nodes)
+            yield Cell(setting, name, trial.score(aggregator))
+            aggregator.fine_tune(X_public, y_public)
+            yield Cell(setting, f"{name}, tuned", trial.score(aggregator))
 
 
-def add(parser) -> None:
+def add_options(parser: ArgumentParser) -> None:
+    """Add the numbers of nodes."""
     parser.add_argument("--nodes", type=int, nargs="*", default=[5, 3, 2])
 
 
 PROGRAM = Program(
     name="gems2019_table5",
     title="GEMS 2019, Tables 1 and 5: softmax regressions on MNIST",
-    trial=trial,
+    measure_cells=measure_cells,
     ours=OURS,
-    paper=by_nodes(FIGURES, NAMES, ALSO),
-    others={CIFAR: by_nodes(OF_CIFAR, NAMES, ALSO)},
-    add=add,
+    paper=accuracies_by_nodes(FIGURES, NAMES, SAME_AS),
+    others={CIFAR: accuracies_by_nodes(FIGURES_OF_CIFAR, NAMES, SAME_AS)},
+    add_options=add_options,
 )
 
 if __name__ == "__main__":

@@ -14,10 +14,22 @@ of 100, as the paper's Table 7; ``--of NAME`` features of any ten classes.
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
+from collections.abc import Iterator
 from copy import deepcopy
 
 import numpy as np
-from _common import CIFAR, CLASSES, Cell, Program, baselines, by_nodes, protocol
+from _common import (
+    CIFAR,
+    CLASSES,
+    Cell,
+    Program,
+    Rows,
+    Trial,
+    accuracies_by_nodes,
+    baselines,
+    protocol,
+)
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
@@ -25,13 +37,15 @@ from skgems.datasets import partition_by_label
 from skgems.local import local_model, retrain_layers
 from skgems.networks import Layers
 
+# As many public rows as the paper has.
 N_PUBLIC = 1000
+# The paper's accuracies by number of nodes, in the order of NAMES.
 FIGURES = {
     2: (0.965, 0.492, 0.641, 0.766, 0.888),
     3: (0.965, 0.329, 0.422, 0.754, 0.926),
     5: (0.965, 0.199, 0.259, 0.439, 0.886),
 }
-OF_CIFAR = {
+FIGURES_OF_CIFAR = {
     2: (0.651, 0.405, 0.192, 0.335, 0.568),
     3: (0.651, 0.284, 0.163, 0.333, 0.538),
     5: (0.651, 0.183, 0.128, 0.223, 0.502),
@@ -40,21 +54,23 @@ OF_CIFAR = {
 EPSILON_CLUSTERS = {2: (0.01, 1), 3: (1.0, 100), 5: (1.0, 100)}
 EPSILON_CLUSTERS_OF_CIFAR = {2: (0.1, 1), 3: (0.3, 150), 5: (0.3, 200)}
 
-
 TUNED = "GEMS, last layer tuned"
 NAMES = ("pooled", "local (mean)", "averaged", "GEMS", TUNED)
 # The paper's figures stand beside both ways of its method.
-ALSO = {"GEMS as in the paper": "GEMS", "GEMS as in the paper, tuned": TUNED}
-ALSO["GEMS, all tuned"] = TUNED
+SAME_AS = {
+    "GEMS as in the paper": "GEMS",
+    "GEMS as in the paper, tuned": TUNED,
+    "GEMS, all tuned": TUNED,
+}
 
 
-def as_paper(K: int, of: str) -> dict:
+def as_paper(K: int, data_set: str) -> dict:
     """The paper's way: balls of neurons, and the first point for the last layer."""
-    settings = EPSILON_CLUSTERS_OF_CIFAR if of == CIFAR else EPSILON_CLUSTERS
+    settings = EPSILON_CLUSTERS_OF_CIFAR if data_set == CIFAR else EPSILON_CLUSTERS
     epsilon, n_clusters = settings[K]
     last_layer = GEMSLogisticAggregator(
         geometry="ellipsoid",
-        epsilon=0.2 if of == CIFAR else 0.7,
+        epsilon=0.2 if data_set == CIFAR else 0.7,
         intersection="hinge",
         fine_tuning="plain",
         on_empty="ignore",
@@ -69,108 +85,147 @@ def as_paper(K: int, of: str) -> dict:
     }
 
 
-def aggregate(estimators, rows, **options):
+def aggregate(models: list, rows: protocol.Rows, **parameters) -> GEMSMLPAggregator:
     """The aggregate of one trial."""
-    agg = GEMSMLPAggregator(estimators, random_state=0, **options)
-    return agg.fit(rows.X_val, rows.y_val, nodes=rows.nodes)
+    aggregator = GEMSMLPAggregator(models, random_state=0, **parameters)
+    return aggregator.fit(rows.X_val, rows.y_val, nodes=rows.nodes)
 
 
-def tuned(agg, public, layers="last"):
+def tuned_copy(
+    aggregator: GEMSMLPAggregator, public: Rows, layers: str = "last"
+) -> GEMSMLPAggregator:
     """A copy, fine-tuned on the public rows."""
-    return deepcopy(agg).fine_tune(*public, layers=layers)
+    X, y = public
+    return deepcopy(aggregator).fine_tune(X, y, layers=layers)
 
 
-def rows_of(data, K, trial, n_rows=None):
+def rows_and_public(
+    trial: Trial, K: int, n_rows: int | None = None
+) -> tuple[protocol.Rows, Rows]:
     """The rows of a trial, and the public ones; `n_rows` training rows if not None."""
-    rows = protocol.trial_rows(data, K, trial)
+    rows = trial.rows(K)
     chosen = rows.public[:N_PUBLIC]
-    public = rows.X_val[chosen], rows.y_val[chosen]
+    public = (rows.X_val[chosen], rows.y_val[chosen])
     if n_rows is None:
         return rows, public
-    local = protocol.split(trial, len(data[0]))[0][:n_rows]
-    X, y = data[0][local], data[1][local]
-    nodes = partition_by_label(y, protocol.LABEL_GROUPS[K])
-    return rows._replace(X_val=X, y_val=y, nodes=nodes), public
+    X, y = trial.train
+    local = protocol.split(trial.number, len(X))[0][:n_rows]
+    nodes = partition_by_label(y[local], protocol.LABEL_GROUPS[K])
+    return rows._replace(X_val=X[local], y_val=y[local], nodes=nodes), public
 
 
-def discriminant_analysis(agg, rows, X):
+def discriminant_analysis(
+    aggregator: GEMSMLPAggregator, rows: protocol.Rows, X: np.ndarray
+) -> np.ndarray:
     """Labels by pooled discriminant analysis on the merged units."""
-    W, b = agg.coefs_[0], agg.intercepts_[0]
+    W = aggregator.coefs_[0]
+    b = aggregator.intercepts_[0]
     lda = LinearDiscriminantAnalysis(solver="lsqr")
     lda.fit(np.maximum(rows.X_val @ W + b, 0), rows.y_val)
     return lda.predict(np.maximum(X @ W + b, 0))
 
 
-def colearned(agg, estimators, rows, n_rounds, epochs):
+def colearned_layers(
+    aggregator: GEMSMLPAggregator,
+    models: list,
+    rows: protocol.Rows,
+    *,
+    n_rounds: int,
+    epochs: int,
+) -> Layers:
     """The merged network after rounds of federated averaging from it."""
-    layers = Layers(agg.coefs_, agg.intercepts_, agg.activation_)
+    layers = Layers(aggregator.coefs_, aggregator.intercepts_, aggregator.activation_)
+    depth = len(layers.coefs)
     for number in range(n_rounds):
-        made, counts = [], []
-        for k, estimator in enumerate(estimators):
-            own = rows.nodes == k
+        parameters = []  # of each node: matrices, and behind them intercepts
+        counts = []
+        for k, model in enumerate(models):
+            in_node = rows.nodes == k
             trained = retrain_layers(
-                local_model(estimator, name=str(k)),
+                local_model(model, name=str(k)),
                 layers,
-                rows.X_val[own],
-                rows.y_val[own],
+                rows.X_val[in_node],
+                rows.y_val[in_node],
                 epochs=epochs,
                 random_state=number,
             )
-            made.append([*trained.coefs, *trained.intercepts])
-            counts.append(own.sum())
-        mean = [np.average(p, axis=0, weights=counts) for p in zip(*made, strict=True)]
-        depth = len(mean) // 2
-        layers = Layers(mean[:depth], mean[depth:], layers.activation)
+            parameters.append([*trained.coefs, *trained.intercepts])
+            counts.append(in_node.sum())
+        means = [
+            np.average(of_nodes, axis=0, weights=counts)
+            for of_nodes in zip(*parameters, strict=True)
+        ]
+        layers = Layers(means[:depth], means[depth:], layers.activation)
     return layers
 
 
-def trial(options, data, test, number):
+def measure_baselines(
+    trial: Trial, models: list, public: Rows
+) -> Iterator[tuple[str, float]]:
+    """Names and accuracies of what the aggregate is compared with."""
+    X_public, y_public = public
+    yield "local (mean)", np.mean([trial.score(model) for model in models])
+    yield "majority vote", trial.accuracy_of_vote(models)
+    averaged = baselines.average(models, CLASSES)
+    yield "averaged", trial.accuracy_of_layers(averaged)
+    tuned = baselines.tune(averaged, X_public, y_public, CLASSES, last_only=True)
+    yield "averaged, tuned", trial.accuracy_of_layers(tuned)
+    alone = baselines.public_alone(X_public, y_public)
+    yield "public rows alone", trial.score(alone)
+
+
+def measure_rounds(
+    trial: Trial, gems: GEMSMLPAggregator, models: list, rows: protocol.Rows
+) -> Iterator[tuple[str, float]]:
+    """Names and accuracies of what takes further messages."""
+    X_test, y_test = trial.test
+    epochs = trial.options.round_epochs
+    last_layer = GEMSLogisticAggregator(n_rounds=8)
+    further = aggregate(models, rows, last_layer=last_layer)
+    yield "GEMS, 8 messages", trial.score(further)
+    for n in trial.options.rounds:
+        retrained = aggregate(models, rows, n_rounds=n + 1, retrain_epochs=epochs)
+        yield f"GEMS, {n} rounds", trial.score(retrained)
+        # Of two rounds the aggregate takes six messages, and co-learning, which begins
+        # at the merged network, five.
+        layers = colearned_layers(gems, models, rows, n_rounds=n + 3, epochs=epochs)
+        labels = layers.logits(X_test).argmax(axis=1)
+        yield f"co-learning, {n + 3} rounds", np.mean(labels == y_test)
+
+
+def measure_cells(trial: Trial) -> Iterator[Cell]:
     """The cells of one trial."""
-    X, y = test
-    how = {"max_epochs": options.epochs or protocol.MAX_EPOCHS}
-    how["width"] = 2 * protocol.WIDTH if options.of == CIFAR else protocol.WIDTH
-    of_data = (number, data, options.cache)
-    (pooled,) = protocol.local_models(options.kind, 1, *of_data, **how)
+    options = trial.options
+    X_test, y_test = trial.test
+    pooled = trial.pooled_model(options.kind, width=trial.width)
     for K in options.nodes:
-        own = protocol.local_models(options.kind, K, *of_data, **how)
-        rows, public = rows_of(data, K, number, options.n_rows)
-        cells = {"pooled": pooled.score(X, y)}
-        cells["local (mean)"] = np.mean([model.score(X, y) for model in own])
-        vote = baselines.majority_vote(own, X, CLASSES, number)
-        cells["majority vote"] = np.mean(vote == y)
-        mean = baselines.average(own, CLASSES)
-        cells["averaged"] = np.mean(baselines.predict(mean, X, CLASSES) == y)
-        after = baselines.tune(mean, *public, CLASSES, last_only=True)
-        cells["averaged, tuned"] = np.mean(baselines.predict(after, X, CLASSES) == y)
-        cells["public rows alone"] = baselines.public_alone(*public).score(X, y)
-        literal = aggregate(own, rows, **as_paper(K, options.of))
-        cells["GEMS as in the paper"] = literal.score(X, y)
-        cells["GEMS as in the paper, tuned"] = tuned(literal, public).score(X, y)
-        gems = aggregate(own, rows)
-        cells["discriminant analysis of the units"] = np.mean(
-            discriminant_analysis(gems, rows, X) == y
-        )
-        cells["GEMS"] = gems.score(X, y)
-        cells["GEMS, last layer tuned"] = tuned(gems, public).score(X, y)
-        cells["GEMS, all tuned"] = tuned(gems, public, "all").score(X, y)
-        last = GEMSLogisticAggregator(n_rounds=8)
-        further = aggregate(own, rows, last_layer=last)
-        cells["GEMS, 8 messages"] = further.score(X, y)
-        for n in options.rounds:
-            ways = {"n_rounds": n + 1, "retrain_epochs": options.round_epochs}
-            whole = aggregate(own, rows, **ways)
-            cells[f"GEMS, {n} rounds"] = whole.score(X, y)
-            layers = colearned(gems, own, rows, n + 3, options.round_epochs)
-            averaged = layers.logits(X).argmax(axis=1)
-            cells[f"co-learning, {n + 3} rounds"] = np.mean(averaged == y)
-        for name, value in cells.items():
-            yield Cell(f"K={K}", name, value)
-        for name, agg in (("GEMS as in the paper", literal), ("GEMS", gems)):
-            n_units = agg.layer_report_[0]["n_units"]
-            yield Cell(f"K={K}", name, n_units, "units")
+        setting = f"K={K}"
+        models = trial.local_models(options.kind, K, width=trial.width)
+        rows, public = rows_and_public(trial, K, options.n_rows)
+        yield Cell(setting, "pooled", trial.score(pooled))
+        for name, accuracy in measure_baselines(trial, models, public):
+            yield Cell(setting, name, accuracy)
+        literal = aggregate(models, rows, **as_paper(K, options.of))
+        yield Cell(setting, "GEMS as in the paper", trial.score(literal))
+        literal_tuned = tuned_copy(literal, public)
+        yield Cell(setting, "GEMS as in the paper, tuned", trial.score(literal_tuned))
+        gems = aggregate(models, rows)
+        labels = discriminant_analysis(gems, rows, X_test)
+        accuracy = np.mean(labels == y_test)
+        yield Cell(setting, "discriminant analysis of the units", accuracy)
+        yield Cell(setting, "GEMS", trial.score(gems))
+        yield Cell(setting, TUNED, trial.score(tuned_copy(gems, public)))
+        all_tuned = tuned_copy(gems, public, layers="all")
+        yield Cell(setting, "GEMS, all tuned", trial.score(all_tuned))
+        for name, accuracy in measure_rounds(trial, gems, models, rows):
+            yield Cell(setting, name, accuracy)
+        for name, aggregator in (("GEMS as in the paper", literal), ("GEMS", gems)):
+            n_units = aggregator.layer_report_[0]["n_units"]
+            yield Cell(setting, name, n_units, "units")
 
 
-def add(parser) -> None:
+def add_options(parser: ArgumentParser) -> None:
+    """Add nodes, kinds of networks, rows and rounds."""
     parser.add_argument("--nodes", type=int, nargs="*", default=[5, 3, 2])
     parser.add_argument("--kind", default="hidden", choices=("hidden", "plain_hidden"))
     parser.add_argument("--n-rows", type=int, help="of the nodes' training rows")
@@ -181,12 +236,12 @@ def add(parser) -> None:
 PROGRAM = Program(
     name="gems2019_table6",
     title="GEMS 2019, Tables 2 and 6: networks on MNIST",
-    trial=trial,
-    ours=("GEMS", "GEMS, last layer tuned", "GEMS, all tuned"),
-    paper=by_nodes(FIGURES, NAMES, ALSO),
-    others={CIFAR: by_nodes(OF_CIFAR, NAMES, ALSO)},
+    measure_cells=measure_cells,
+    ours=("GEMS", TUNED, "GEMS, all tuned"),
+    paper=accuracies_by_nodes(FIGURES, NAMES, SAME_AS),
+    others={CIFAR: accuracies_by_nodes(FIGURES_OF_CIFAR, NAMES, SAME_AS)},
     note="Clusters and deviations of the paper's way are those of its Table 6.",
-    add=add,
+    add_options=add_options,
 )
 
 if __name__ == "__main__":

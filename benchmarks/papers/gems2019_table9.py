@@ -10,12 +10,24 @@ features.npz``) and hidden layers of 100, as Tables 3 and 10; ``--of NAME`` any 
 
 from __future__ import annotations
 
-import numpy as np
-from _common import CIFAR, CLASSES, MNIST, Cell, Program, baselines, protocol
-from gems2019_table6 import aggregate, rows_of, tuned
+from argparse import ArgumentParser
+from collections.abc import Iterator
 
+from _common import (
+    CIFAR,
+    CLASSES,
+    MNIST,
+    Cell,
+    PaperFigures,
+    Program,
+    Trial,
+    baselines,
+)
+from gems2019_table6 import aggregate, rows_and_public, tuned_copy
+
+# Nodes of two digits each.
 K = 5
-# Accuracy and units by clusters and deviation.
+# The paper's accuracy and units by clusters and deviation of hidden neurons.
 FIGURES = {
     MNIST: {
         (75, 0.5): (0.872, 74),
@@ -30,63 +42,67 @@ FIGURES = {
         (100, 0.3): (0.501, 386),
     },
 }
-# Of the ensemble.
-ALL_UNITS = {MNIST: (0.210, 250), CIFAR: (0.194, 500)}
+# The paper's accuracy and units of the ensemble, which keeps all.
+ENSEMBLE = {MNIST: (0.210, 250), CIFAR: (0.194, 500)}
 
 
-def label(n_clusters: int, epsilon: float) -> str:
+def setting_of(n_clusters: int, epsilon: float) -> str:
+    """The title of the paper's way with these settings."""
     return f"{n_clusters} clusters, epsilon {epsilon}"
 
 
-def paper(of: str) -> dict:
+def figures_of_paper(data_set: str) -> PaperFigures:
     """Accuracy tuned on the last layer, and units."""
-    found = {}
-    for which, (accuracy, units) in FIGURES[of].items():
-        found[label(*which), "GEMS, last layer tuned", "accuracy"] = accuracy
-        found[label(*which), "GEMS, all tuned", "accuracy"] = accuracy
-        found[label(*which), "GEMS", "units"] = units
-    for what, value in zip(("accuracy", "units"), ALL_UNITS[of], strict=True):
-        found["all nodes", "majority vote", what] = value
-    return found
+    table: PaperFigures = {}
+    for (n_clusters, epsilon), (accuracy, n_units) in FIGURES[data_set].items():
+        setting = setting_of(n_clusters, epsilon)
+        table[setting, "GEMS, last layer tuned", "accuracy"] = accuracy
+        table[setting, "GEMS, all tuned", "accuracy"] = accuracy
+        table[setting, "GEMS", "units"] = n_units
+    accuracy, n_units = ENSEMBLE[data_set]
+    table["all nodes", "majority vote", "accuracy"] = accuracy
+    table["all nodes", "majority vote", "units"] = n_units
+    return table
 
 
-def trial(options, data, test, number):
-    """The cells of one trial."""
-    X, y = test
-    how = {"max_epochs": options.epochs or protocol.MAX_EPOCHS}
-    how["width"] = 2 * protocol.WIDTH if options.of == CIFAR else protocol.WIDTH
-    of_data = (number, data, options.cache)
-    own = protocol.local_models("hidden", K, *of_data, **how)
-    (pooled,) = protocol.local_models("hidden", 1, *of_data, **how)
-    rows, public = rows_of(data, K, number, options.n_rows)
-    vote = baselines.majority_vote(own, X, CLASSES, number)
-    mean = baselines.average(own, CLASSES)
-    yield Cell("all nodes", "majority vote", np.mean(vote == y))
-    yield Cell("all nodes", "majority vote", how["width"] * K, "units")
-    averaged = baselines.predict(mean, X, CLASSES)
-    yield Cell("all nodes", "averaged", np.mean(averaged == y))
-    yield Cell("all nodes", "pooled", pooled.score(X, y))
-    settings = {
-        label(m, epsilon): {
-            "n_clusters": m,
+def parameters_by_setting(data_set: str, sizes: list[int]) -> dict[str, dict]:
+    """Parameters of the aggregator, as in the paper and by the largest size."""
+    parameters = {
+        setting_of(n_clusters, epsilon): {
+            "n_clusters": n_clusters,
             "epsilon_hidden": epsilon,
             "max_units": None,
         }
-        for m, epsilon in FIGURES.get(options.of, FIGURES[MNIST])
+        for n_clusters, epsilon in FIGURES.get(data_set, FIGURES[MNIST])
     }
-    sizes = [*options.sizes, None]
-    settings |= {f"max_units={n}": {"max_units": n} for n in sizes}
-    for name, setting in settings.items():
-        agg = aggregate(own, rows, **setting)
-        yield Cell(name, "GEMS", agg.score(X, y))
-        for layers in ("last", "all"):
-            what = "last layer" if layers == "last" else "all"
-            score = tuned(agg, public, layers).score(X, y)
-            yield Cell(name, f"GEMS, {what} tuned", score)
-        yield Cell(name, "GEMS", agg.layer_report_[0]["n_units"], "units")
+    for size in [*sizes, None]:
+        parameters[f"max_units={size}"] = {"max_units": size}
+    return parameters
 
 
-def add(parser) -> None:
+def measure_cells(trial: Trial) -> Iterator[Cell]:
+    """The cells of one trial."""
+    options = trial.options
+    models = trial.local_models("hidden", K, width=trial.width)
+    pooled = trial.pooled_model("hidden", width=trial.width)
+    rows, public = rows_and_public(trial, K, options.n_rows)
+    averaged = baselines.average(models, CLASSES)
+    yield Cell("all nodes", "majority vote", trial.accuracy_of_vote(models))
+    yield Cell("all nodes", "majority vote", trial.width * K, "units")
+    yield Cell("all nodes", "averaged", trial.accuracy_of_layers(averaged))
+    yield Cell("all nodes", "pooled", trial.score(pooled))
+    for setting, parameters in parameters_by_setting(options.of, options.sizes).items():
+        aggregator = aggregate(models, rows, **parameters)
+        yield Cell(setting, "GEMS", trial.score(aggregator))
+        last_tuned = tuned_copy(aggregator, public, layers="last")
+        yield Cell(setting, "GEMS, last layer tuned", trial.score(last_tuned))
+        all_tuned = tuned_copy(aggregator, public, layers="all")
+        yield Cell(setting, "GEMS, all tuned", trial.score(all_tuned))
+        yield Cell(setting, "GEMS", aggregator.layer_report_[0]["n_units"], "units")
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add rows, and bounds on the size of the network."""
     parser.add_argument("--n-rows", type=int, help="of the nodes' training rows")
     parser.add_argument("--sizes", type=int, nargs="*", default=[50, 75, 100, 150])
 
@@ -94,11 +110,11 @@ def add(parser) -> None:
 PROGRAM = Program(
     name="gems2019_table9",
     title="GEMS 2019, Tables 3 and 9: size of the network, K=5",
-    trial=trial,
+    measure_cells=measure_cells,
     ours=("GEMS, last layer tuned", "GEMS, all tuned"),
-    paper=paper(MNIST),
-    others={CIFAR: paper(CIFAR)},
-    add=add,
+    paper=figures_of_paper(MNIST),
+    others={CIFAR: figures_of_paper(CIFAR)},
+    add_options=add_options,
     quick={"sizes": [50]},
 )
 

@@ -8,48 +8,51 @@ top, with its cost.
 
 from __future__ import annotations
 
-from _common import Cell, Program, networks
+from argparse import ArgumentParser
+from collections.abc import Iterator
+
+from _common import Cell, Program, Trial
 from _pfnm import (
     OURS,
     PARTITIONS,
-    add_student,
-    compared,
-    nodes_of,
+    add_student_options,
+    compare,
+    fit_nodes,
+    fit_pooled,
 )
 
+# Nodes, as in the paper.
 J = 10
 
 
-def trial(options, data, test, number):
+def measure_cells(trial: Trial) -> Iterator[Cell]:
     """The cells of one trial."""
-    epochs = options.epochs or networks.EPOCHS
-    for depth in options.depths:
+    glorot = trial.options.glorot
+    for depth in trial.options.depths:
         hidden = (50,) * depth
-        how = {"epochs": epochs, "glorot": options.glorot}
-        (pooled,), _, _ = networks.node_networks(
-            "", 1, hidden, number, data, options.cache, **how
-        )
+        pooled = fit_pooled(trial, hidden=hidden, glorot=glorot)
         for setting in PARTITIONS:
-            own = nodes_of(options, data, setting, J, hidden, number)
-            yield Cell(setting, "pooled", pooled.score(*test), x=depth)
-            yield from compared(own, options, setting, test, depth)
+            local = fit_nodes(trial, setting, J, hidden=hidden, glorot=glorot)
+            yield Cell(setting, "pooled", trial.score(pooled), x=depth)
+            yield from compare(trial, local, setting, depth)
 
 
-def add(parser) -> None:
+def add_options(parser: ArgumentParser) -> None:
+    """Add numbers of hidden layers, and how networks start."""
     parser.add_argument("--depths", type=int, nargs="*", default=[1, 2, 3, 4])
     parser.add_argument("--glorot", action="store_true", help="start as is usual")
-    add_student(parser, 100, 10_000)
+    add_student_options(parser, n_units=100, n_rows=10_000)
 
 
 PROGRAM = Program(
     name="pfnm_depth",
     title="PFNM, Figure 3: hidden layers",
-    trial=trial,
+    measure_cells=measure_cells,
     ours=OURS,
     x_label="hidden layers",
     note="The figure's numbers are missing from the text. The paper goes up to six "
     "layers.",
-    add=add,
+    add_options=add_options,
     quick={"depths": [1, 2]},
     trials=1,
 )

@@ -9,52 +9,55 @@ which the paper chooses by training rows, is 1.
 
 from __future__ import annotations
 
-from _common import Cell, Program, networks
+from argparse import ArgumentParser
+from collections.abc import Iterator
+
+from _common import Cell, Program, Trial
 from _pfnm import (
     OURS,
     PARTITIONS,
-    add_student,
-    compared,
-    nodes_of,
-    with_last_layer,
+    add_student_options,
+    compare,
+    fit_nodes,
+    fit_pooled,
+    match_with_last_layer,
 )
 
 from skgems import GEMSLogisticAggregator
 
 
-def trial(options, data, test, number):
+def measure_cells(trial: Trial) -> Iterator[Cell]:
     """The cells of one trial."""
-    epochs = options.epochs or networks.EPOCHS
-    hidden = (options.units,)
-    (pooled,), _, _ = networks.node_networks(
-        *("", 1, hidden, number, data, options.cache),
-        epochs=epochs,
-        glorot=options.glorot,
-    )
+    glorot = trial.options.glorot
+    hidden = (trial.options.units,)
+    pooled = fit_pooled(trial, hidden=hidden, glorot=glorot)
     for setting in PARTITIONS:
-        for J in options.nodes:
-            own = nodes_of(options, data, setting, J, hidden, number)
-            yield Cell(setting, "pooled", pooled.score(*test), x=J)
-            yield from compared(own, options, setting, test, J)
-            last = with_last_layer(own, GEMSLogisticAggregator())
-            yield Cell(setting, OURS[1], last.score(*test), x=J)
+        for J in trial.options.nodes:
+            local = fit_nodes(trial, setting, J, hidden=hidden, glorot=glorot)
+            yield Cell(setting, "pooled", trial.score(pooled), x=J)
+            yield from compare(trial, local, setting, J)
+            with_moments = match_with_last_layer(local, GEMSLogisticAggregator())
+            yield Cell(
+                setting, "PFNM, last layer of moments", trial.score(with_moments), x=J
+            )
 
 
-def add(parser) -> None:
+def add_options(parser: ArgumentParser) -> None:
+    """Add numbers of nodes and units, and how networks start."""
     parser.add_argument("--nodes", type=int, nargs="*", default=[5, 10, 15, 25])
     parser.add_argument("--units", type=int, default=50)
     parser.add_argument("--glorot", action="store_true", help="start as is usual")
-    add_student(parser, 500, 10_000)
+    add_student_options(parser, n_units=500, n_rows=10_000)
 
 
 PROGRAM = Program(
     name="pfnm_nodes",
     title="PFNM, Figure 2: number of nodes",
-    trial=trial,
+    measure_cells=measure_cells,
     ours=OURS,
     x_label="nodes",
     note="The figure's numbers are missing from the text.",
-    add=add,
+    add_options=add_options,
     quick={"nodes": [5, 10], "student": 100},
     trials=1,
 )

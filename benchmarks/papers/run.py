@@ -38,9 +38,10 @@ def main(argv: list[str]) -> None:
     """Run those that are asked for."""
     names = list(NAMES)
     if "--only" in argv:
-        at = argv.index("--only")
-        names = [name for name in argv[at + 1 :] if name in NAMES]
-        argv = [own for own in argv if own != "--only" and own not in NAMES]
+        behind_only = argv[argv.index("--only") + 1 :]
+        names = [name for name in behind_only if name in NAMES]
+        # All other options are handed to the programs.
+        argv = [word for word in argv if word != "--only" and word not in NAMES]
     for program in programs(names):
         start = perf_counter()
         lines = program.main(argv)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What `bench_fronts.py` and `bench_combine.py` share: rows as they come, and options.
+
+Rows are split but not scaled, since the programs compare what scales and bends them.
+What is made of nodes is held against the best of four models of all rows at one place.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from _federations import Split, add_data_options, load_data_set
+from sklearn.base import ClassifierMixin
+from sklearn.datasets import make_classification
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+LETTERS = "letters"
+SKEWED = "skewed"
+SETS = (
+    "digits",
+    "penbased",
+    "spambase",
+    "magic",
+    "led7digit",
+    "movement_libras",
+    "mnist",
+    LETTERS,
+    SKEWED,
+)
+PARTITIONS = ("disjoint-2", "dir0.1-5", "homog-5")
+# With more rows the RBF-SVC of all rows takes minutes.
+MAX_TRAIN_ROWS = 7000
+MAX_TEST_ROWS = 3000  # the standard error of an accuracy is at most 0.9 points
+
+# Models of all rows at one place, which nodes could not fit.
+MODELS_OF_ALL_ROWS: dict[str, ClassifierMixin] = {
+    "logistic": make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
+    "svc": make_pipeline(StandardScaler(), SVC(C=10)),
+    "forest": RandomForestClassifier(random_state=0),
+    "boosting": HistGradientBoostingClassifier(random_state=0),
+}
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add ``--sets``, ``--seeds``, ``--records`` and where data sets are read from."""
+    add_data_options(parser)
+    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
+    parser.add_argument("--records")
+
+
+def make_letters() -> tuple[np.ndarray, np.ndarray]:
+    """Many classes of two clusters each."""
+    return make_classification(
+        10_000,
+        n_features=16,
+        n_informative=12,
+        n_redundant=0,
+        n_classes=26,
+        n_clusters_per_class=2,
+        class_sep=1.5,
+        random_state=0,
+    )
+
+
+def make_skewed() -> tuple[np.ndarray, np.ndarray]:
+    """Exponentials of Gaussian clusters, as amounts of money are."""
+    X, y = make_classification(
+        10_000, n_informative=8, n_redundant=0, n_classes=4, random_state=1
+    )
+    return np.exp(X), y
+
+
+def split_raw_rows(data_set: str, options: Namespace, seed: int) -> Split:
+    """Training and test rows of a data set, split by label and not scaled."""
+    if data_set == LETTERS:
+        X, y = make_letters()
+    elif data_set == SKEWED:
+        X, y = make_skewed()
+    else:
+        X, y = load_data_set(data_set, options)
+    n_test = min(round(0.3 * len(y)), MAX_TEST_ROWS)
+    X, X_test, y, y_test = train_test_split(
+        X,
+        y,
+        train_size=min(len(y) - n_test, MAX_TRAIN_ROWS),
+        test_size=n_test,
+        stratify=y,
+        random_state=seed,
+    )
+    return Split(X, y, X_test, y_test)
+
+
+def time_call(function: Callable[[], Any]) -> tuple[Any, float]:
+    """What a function returns, and the seconds that it takes."""
+    start = perf_counter()
+    returned = function()
+    return returned, perf_counter() - start
