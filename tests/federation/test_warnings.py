@@ -40,7 +40,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
         ([10, 2001, 100, 100], [1]),  # half of all, and 20 times the median
         ([10, 1999, 100, 100], []),
         ([3954, 3363, 2259, 439], []),  # the sources of the data set HAM10000
-        ([100, 5000, 5000, 100, 100], []),  # neither of two has more than half
+        ([100, 5000, 5000, 100, 100], []),  # none has more than half of all
         ([10**8, 100, 10**8, 100, 100], [0, 2]),
         ([0, 0, 0], []),
         ([5, 0, 0], []),  # no more than a few rows
