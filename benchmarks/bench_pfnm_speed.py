@@ -93,9 +93,9 @@ class Floor:
         """Seconds of what must be computed in a call."""
         gains, assign = _layer.evidence_gains, _layer.linear_sum_assignment
 
-        def with_product(V, precision, linear, *args):
+        def with_product(V, precision, *, linear, **atoms):
             self.timed(lambda: V @ linear.T)
-            return gains(V, precision, linear, *args)
+            return gains(V, precision, linear=linear, **atoms)
 
         def timed_assign(*args, **kwargs):
             return self.timed(assign, *args, **kwargs)

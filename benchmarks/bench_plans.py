@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from dataclasses import replace
 from time import perf_counter
 from unittest import mock
 
@@ -22,7 +23,8 @@ from skgems import GEMSMLPAggregator, ModelAveragingAggregator, PFNMAggregator
 from skgems.federation import Message, Run
 from skgems.federation import _channel as channel_module
 from skgems.federation import _replying as replying_module
-from skgems.local import ANSWERS, clear_cache
+from skgems.local import clear_cache
+from skgems.messages import TASKS
 
 N_NODES = 5
 
@@ -70,9 +72,11 @@ def measure(aggregate, rows, by_bytes):
         request = Message.from_bytes(request.to_bytes())
         return Message.from_bytes(answer(request, member).to_bytes())
 
-    answers = {name: timed(function) for name, function in ANSWERS.items()}
+    timed_tasks = {
+        name: replace(task, answer=timed(task.answer)) for name, task in TASKS.items()
+    }
     with (
-        mock.patch.object(replying_module, "ANSWERS", answers),
+        mock.patch.object(replying_module, "TASKS", timed_tasks),
         mock.patch.object(
             channel_module, "answer", through_bytes if by_bytes else answer
         ),

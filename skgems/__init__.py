@@ -2,6 +2,7 @@
 
 __version__ = "0.1.0"  # before the imports, which use it
 
+from . import tasks as _tasks  # noqa: F401 puts what nodes can be asked into a table
 from .averaging import ModelAveragingAggregator
 from .base import show_versions
 from .candidates import combine

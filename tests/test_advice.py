@@ -80,12 +80,15 @@ LINEAR, NETWORKS = GEMSLogisticAggregator, GEMSMLPAggregator
 
 @dataclass(frozen=True)
 class Text:
+    """A string in the source of the package."""
+
     room: str
     place: str  # file and line
     words: str  # "{}" where an f-string has what is known at run time only
 
 
 def docstrings(tree: ast.AST) -> set[int]:
+    """Ids of the nodes of a syntax tree that are docstrings."""
     documented = ast.Module | ast.ClassDef | ast.FunctionDef
     return {
         id(node.body[0].value)
@@ -95,8 +98,8 @@ def docstrings(tree: ast.AST) -> set[int]:
     }
 
 
-def written(node: ast.JoinedStr, module) -> str:
-    """An f-string, with the values of the module's constants."""
+def words_of_f_string(node: ast.JoinedStr, module) -> str:
+    """An f-string, with the values of the module's constants, and "{}" for others."""
     words = ""
     for part in node.values:
         if isinstance(part, ast.Constant):
@@ -108,13 +111,16 @@ def written(node: ast.JoinedStr, module) -> str:
     return words
 
 
-def strings(node: ast.AST, module, left_out: set[int]) -> Iterator[tuple[int, str]]:
-    """Each string within a node, and its line; f-strings are whole."""
+def strings(node: ast.AST, *, module, left_out: set[int]) -> Iterator[tuple[int, str]]:
+    """Line and words of each string within a node of a syntax tree; f-strings whole.
+
+    Annotations, and nodes with the ids ``left_out``, are not among them.
+    """
     if isinstance(node, ast.JoinedStr):
-        yield node.lineno, written(node, module)
+        yield node.lineno, words_of_f_string(node, module)
         for part in node.values:
             if isinstance(part, ast.FormattedValue):
-                yield from strings(part.value, module, left_out)
+                yield from strings(part.value, module=module, left_out=left_out)
     elif isinstance(node, ast.Constant):
         if isinstance(node.value, str) and id(node) not in left_out:
             yield node.lineno, node.value
@@ -123,17 +129,18 @@ def strings(node: ast.AST, module, left_out: set[int]) -> Iterator[tuple[int, st
             if name not in ("annotation", "returns"):
                 for part in child if isinstance(child, list) else [child]:
                     if isinstance(part, ast.AST):
-                        yield from strings(part, module, left_out)
+                        yield from strings(part, module=module, left_out=left_out)
 
 
 def read_texts(path: Path) -> Iterator[Text]:
+    """All texts of a file of the package."""
     parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
     try:
         module = importlib.import_module(".".join(parts))
-    except ImportError:  # of an extra
+    except ImportError:  # it needs an extra that is not installed
         module = None
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    for line, words in strings(tree, module, docstrings(tree)):
+    for line, words in strings(tree, module=module, left_out=docstrings(tree)):
         yield Text(parts[1], f"{'/'.join(parts[1:])}.py:{line}", words)
 
 
@@ -158,13 +165,15 @@ OR_ELSE = re.compile(r"\bor (?:all with )?'(\w+)'")
 
 @dataclass(frozen=True)
 class Advice:
+    """A piece ``name=value`` of a text."""
+
     room: str
     place: str
     name: str
     value: str | None  # as it is written; None where the text leaves it open
 
 
-def with_arguments(words: str, end: int) -> str:
+def arguments_behind(words: str, end: int) -> str:
     """What stands in parentheses right behind a place, these included; or nothing."""
     if words[end : end + 1] != "(":
         return ""
@@ -176,23 +185,32 @@ def with_arguments(words: str, end: int) -> str:
     return ""
 
 
-def pieces(text: Text) -> Iterator[Advice]:
-    found = list(PIECE.finditer(text.words))
-    ends = [*(match.start() for match in found), len(text.words)][1:]
-    for match, end in zip(found, ends, strict=True):
-        value = match["value"]
-        if value is not None:
-            value += with_arguments(text.words, match.end())
-        is_open = value is None or "..." in value[:5]
-        is_open = is_open or value.startswith("{") or "{}" in value
-        common = {"room": text.room, "place": text.place, "name": match["name"]}
-        yield Advice(**common, value=None if is_open else value)
-        if not is_open:
-            for other in OR_ELSE.findall(text.words[match.end() : end]):
-                yield Advice(**common, value=repr(other))
+def is_left_open(value: str | None) -> bool:
+    """Whether a text leaves to its reader which value a parameter gets."""
+    if value is None:
+        return True
+    return "..." in value[:5] or value.startswith("{") or "{}" in value
 
 
-ADVICE = [advice for text in TEXTS for advice in pieces(text)]
+def advice_in(text: Text) -> Iterator[Advice]:
+    """Each piece ``name=value`` of a text; one for each of the values it offers."""
+    matches = list(PIECE.finditer(text.words))
+    # Further values of a name stand before the next name.
+    ends = [*(match.start() for match in matches), len(text.words)][1:]
+    for match, end in zip(matches, ends, strict=True):
+        values = [match["value"]]
+        if match["value"] is not None:
+            values[0] += arguments_behind(text.words, match.end())
+        if is_left_open(values[0]):
+            values = [None]
+        else:
+            further_words = text.words[match.end() : end]
+            values += [repr(word) for word in OR_ELSE.findall(further_words)]
+        for value in values:
+            yield Advice(text.room, text.place, match["name"], value)
+
+
+ADVICE = [advice for text in TEXTS for advice in advice_in(text)]
 
 # Of which class, method or function a text of a room speaks, by the parameter's name.
 SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
@@ -284,7 +302,6 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     },
     "messages": {
         "agreement": (reply_to,),
-        "fit_intercept": (LogisticRegression, RidgeClassifier, SGDClassifier),
         "min_rows": (Agreement, Exchange, reply_to),
     },
     "moments": {"geometry": (LINEAR, NETWORKS), "min_cluster_size": (LINEAR,)},
@@ -322,8 +339,12 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "svd_solver": (PCA,),
         "without": (ColumnsOf,),
     },
+    "tasks": {
+        "fit_intercept": (LogisticRegression, RidgeClassifier, SGDClassifier),
+        "min_rows": (reply_to,),
+    },
 }
-# Those of packages of extras: module and name of a class or function.
+# Parameters of packages of extras: module and name of a class or function.
 OF_EXTRAS = {
     ("_cli", "trusted"): ("skops.io", "load"),
     ("local", "classes"): ("skorch", "NeuralNetClassifier"),
@@ -338,7 +359,7 @@ NO_PARAMETERS = {
         "channels",
         "min_nodes",
     ): "the repr of FlowerNodes, which the package flwr defines",
-    ("messages", "model"): "a field of a request",
+    ("tasks", "model"): "a field of a request",
     ("spaces", "name"): "of a class statement: class Mine(Geometry, name='...')",
 }
 # Values that are no literals.
@@ -352,39 +373,51 @@ NAMES = {
 ARGUMENTS = {"nodes"}
 
 
-def rows(n_rows: int = 60) -> tuple[np.ndarray, np.ndarray]:
+def rows() -> tuple[np.ndarray, np.ndarray]:
+    """Sixty rows of three classes, and their labels."""
     rng = np.random.default_rng(0)
-    y = np.arange(n_rows) % 3
-    return rng.normal(size=(n_rows, 4)) + y[:, None], y
+    y = np.arange(60) % 3
+    return rng.normal(size=(60, 4)) + y[:, None], y
 
 
 def summarize(**options) -> None:
+    """A call of ``summarize`` with the options that a text names."""
     aggregator = GEMSLogisticAggregator(random_state=0)
     X, y = rows()
     aggregator.summarize(LogisticRegression().fit(X, y), X, y, name="lyon", **options)
 
 
 def reply(**options) -> None:
-    X, y = rows()
-    own = LogisticRegression().fit(X, y), X, y
+    """A call of ``reply_to`` with the options that a text names."""
     if "again" in options:
-        reply_to_another_exchange(own, **options)
+        reply_to_second_exchange(**options)
     else:
-        reply_to(Message.of("describe"), *own, name="lyon", **options)
+        X, y = rows()
+        classifier = LogisticRegression().fit(X, y)
+        reply_to(Message.of("describe"), classifier, X, y, name="lyon", **options)
 
 
-def reply_to_another_exchange(own: tuple, **options) -> None:
+def reply_to_second_exchange(**options) -> None:
+    """A call of ``reply_to`` about rows that an earlier exchange was of."""
     state: dict = {}
-    for n_components, more in ((16, {}), (2, options)):
-        server = LINEAR(n_components=n_components, random_state=0)
-        request = first_request(server, server._first_requests())
-        request = sealed(request, Agreement.of(server))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RowsAskedAgainWarning)
-            reply_to(request, *own, name="lyon", state=state, **more)
+    reply_to_first_message(n_components=16, state=state)
+    reply_to_first_message(n_components=2, state=state, **options)
+
+
+def reply_to_first_message(*, n_components: int, state: dict, **options) -> None:
+    """Reply to the first request of an exchange with these settings."""
+    X, y = rows()
+    server = LINEAR(n_components=n_components, random_state=0)
+    request = first_request(server, server._first_requests())
+    request = sealed(request, Agreement.of(server))
+    classifier = LogisticRegression().fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RowsAskedAgainWarning)
+        reply_to(request, classifier, X, y, name="lyon", state=state, **options)
 
 
 def combine_documents(front) -> None:
+    """A call of ``combine`` on texts with a front that a text names."""
     _, y = rows()
     X = [f"word{label}" for label in y]
     if isinstance(front, FeatureHasher):
@@ -393,7 +426,8 @@ def combine_documents(front) -> None:
     combine(None, X, y, nodes=nodes, front=front, random_state=0)
 
 
-# Of callables that do not declare what values they take: a call with one.
+# Calls of functions that do not declare what values they take, to see whether they take
+# the one that a text names.
 CALLS = {
     LINEAR.summarize: summarize,
     Limits: Limits,
@@ -403,14 +437,15 @@ CALLS = {
 
 
 def value_of(advice: Advice) -> object:
+    """The value that is written in a text, as an object."""
     if advice.room == "_cli":  # typed behind --set
         return parameter(f"{advice.name}={advice.value}")[1]
     names = {**{kind.__name__: kind for _, kind in all_estimators()}, **NAMES}
     return eval(advice.value, {"__builtins__": {}}, names)
 
 
-def check_taken(spoken_of: Callable, name: str, value: object) -> None:
-    """Raise where a class, method or function does not take a value."""
+def check_accepts(spoken_of: Callable, *, name: str, value: object) -> None:
+    """Raise where a class, method or function does not accept a value."""
     constraints = getattr(spoken_of, "_parameter_constraints", None)
     constraints = getattr(spoken_of, "_skl_parameter_constraints", constraints)
     if constraints is not None:
@@ -420,11 +455,13 @@ def check_taken(spoken_of: Callable, name: str, value: object) -> None:
         CALLS[spoken_of](**{name: value})
 
 
-def of_one_name(advice: Advice) -> str:
+def place_and_piece(advice: Advice) -> str:
     return f"{advice.place} {advice.name}={advice.value}"
 
 
-@pytest.mark.parametrize("advice", sorted(ADVICE, key=of_one_name), ids=of_one_name)
+@pytest.mark.parametrize(
+    "advice", sorted(ADVICE, key=place_and_piece), ids=place_and_piece
+)
 def test_parameters_and_values_that_texts_name_exist(advice):
     if (advice.room, advice.name) in NO_PARAMETERS:
         return
@@ -434,28 +471,29 @@ def test_parameters_and_values_that_texts_name_exist(advice):
         assert advice.name in inspect.signature(spoken_of).parameters
         assert advice.value is None
         return
-    known = SPOKEN_OF.get(advice.room, {})
-    assert advice.name in known, f"Say in SPOKEN_OF whose parameter {advice.name} is."
-    for spoken_of in known[advice.name]:
+    owners = SPOKEN_OF.get(advice.room, {})
+    assert advice.name in owners, f"Say in SPOKEN_OF whose parameter {advice.name} is."
+    for spoken_of in owners[advice.name]:
         assert advice.name in inspect.signature(spoken_of).parameters
         if advice.value is not None and advice.value not in ARGUMENTS:
-            check_taken(spoken_of, advice.name, value_of(advice))
+            check_accepts(spoken_of, name=advice.name, value=value_of(advice))
 
 
-def test_every_entry_is_of_a_text_that_there_is():
-    named = {(advice.room, advice.name) for advice in ADVICE}
-    entries = {(room, name) for room, names in SPOKEN_OF.items() for name in names}
-    assert entries | set(NO_PARAMETERS) | set(OF_EXTRAS) == named
-    assert len(entries) + len(NO_PARAMETERS) + len(OF_EXTRAS) == len(named)
+def test_every_entry_of_the_tables_is_of_a_text_that_there_is():
+    in_texts = {(advice.room, advice.name) for advice in ADVICE}
+    spoken_of = {(room, name) for room, names in SPOKEN_OF.items() for name in names}
+    assert spoken_of | set(NO_PARAMETERS) | set(OF_EXTRAS) == in_texts
+    # And none is in two tables.
+    assert len(spoken_of) + len(NO_PARAMETERS) + len(OF_EXTRAS) == len(in_texts)
 
 
-def test_pieces_of_texts_are_found():
+def test_names_and_values_are_read_out_of_texts():
     words = (
         "Set moments='diagonal' (or 'shared'), n_rounds={} or front=Backbone(net). "
         "Give chunks=, fit(X, y, nodes=nodes), classes=[...]; C=0.5, x==3, --a=b, {c}=d"
     )
-    found = [(advice.name, advice.value) for advice in pieces(Text("gems", "", words))]
-    assert found == [
+    advice_of_words = advice_in(Text(room="gems", place="", words=words))
+    assert [(advice.name, advice.value) for advice in advice_of_words] == [
         ("moments", "'diagonal'"),
         ("moments", "'shared'"),
         ("n_rounds", None),
@@ -475,9 +513,9 @@ def test_pieces_of_texts_are_found():
         ("other_labels", "rest", partition_by_label),
     ],
 )
-def test_a_value_that_is_not_taken_is_seen(name, value, spoken_of):
+def test_a_value_that_is_not_accepted_raises(name, value, spoken_of):
     with pytest.raises(sklearn.utils._param_validation.InvalidParameterError):
-        check_taken(spoken_of, name, value)
+        check_accepts(spoken_of, name=name, value=value)
 
 
 def public_rooms() -> list:
@@ -489,7 +527,7 @@ def public_rooms() -> list:
 
 
 def mentioned(pattern: re.Pattern) -> dict[str, str]:
-    """What texts of several words mention, and one place of each."""
+    """Names that texts of several words mention, with one place of each."""
     texts = [text for text in TEXTS if " " in text.words]
     return {name: text.place for text in texts for name in pattern.findall(text.words)}
 
@@ -502,27 +540,32 @@ TO_SET = re.compile(
 
 def parameters_of(name: str, room) -> set[str]:
     """Parameters of a public class and of its methods, or of a function."""
-    value = getattr(room, name)
-    callables = [value, *(vars(value).values() if inspect.isclass(value) else ())]
-    found: set[str] = set()
-    for each in filter(callable, callables):
+    public = getattr(room, name)
+    members = vars(public).values() if inspect.isclass(public) else ()
+    parameters: set[str] = set()
+    for function in filter(callable, [public, *members]):
         try:
-            found |= set(inspect.signature(each).parameters)
+            parameters |= set(inspect.signature(function).parameters)
         except ValueError:  # of a type that is not written in Python
             continue
-    return found
+    return parameters
+
+
+def places_of_unknown(places: dict[str, str], names: set[str]) -> dict[str, str]:
+    """What texts mention, and where, that is not among ``names``."""
+    return {name: place for name, place in places.items() if name not in names}
 
 
 def test_names_that_are_to_be_set_are_parameters():
-    known = set(inspect.signature(sklearn.set_config).parameters)
+    parameters = set(inspect.signature(sklearn.set_config).parameters)
     for room in public_rooms():
         for name in room.__all__:
-            known |= parameters_of(name, room)
+            parameters |= parameters_of(name, room)
     for _, kind in all_estimators():
-        known |= set(inspect.signature(kind).parameters)
-    found = mentioned(TO_SET)
-    assert "min_cluster_size" in found
-    assert {name: place for name, place in found.items() if name not in known} == {}
+        parameters |= set(inspect.signature(kind).parameters)
+    to_set = mentioned(TO_SET)
+    assert "min_cluster_size" in to_set
+    assert places_of_unknown(to_set, parameters) == {}
 
 
 # ---- classes, functions, extras and options ----------------------------------------
@@ -541,16 +584,12 @@ NO_CLASSES = {"MiB", "NaN", "RdBu", "SQLite"}
 
 
 def test_classes_that_texts_name_exist():
-    known = {name for room in public_rooms() for name in room.__all__}
-    known |= {name for name, _ in all_estimators()} | set(dir(builtins))
-    known |= set(sklearn.model_selection.__all__)
-    unknown = {
-        name: place
-        for name, place in mentioned(CAMEL_CASE).items()
-        if name not in known | OF_TORCH | NO_CLASSES
-    }
-    assert unknown == {}
-    assert "PFNMAggregator" in mentioned(CAMEL_CASE)
+    classes = {name for room in public_rooms() for name in room.__all__}
+    classes |= {name for name, _ in all_estimators()} | set(dir(builtins))
+    classes |= set(sklearn.model_selection.__all__)
+    in_texts = mentioned(CAMEL_CASE)
+    assert "PFNMAggregator" in in_texts
+    assert places_of_unknown(in_texts, classes | OF_TORCH | NO_CLASSES) == {}
 
 
 def test_names_of_torch_are_right():
@@ -561,24 +600,25 @@ def test_names_of_torch_are_right():
 
 
 def test_dotted_names_of_texts_exist():
-    found = mentioned(DOTTED)
-    assert "skgems.Exchange" in found
-    for name, place in found.items():
+    dotted = mentioned(DOTTED)
+    assert "skgems.Exchange" in dotted
+    for name, place in dotted.items():
         module, _, attribute = name.rpartition(".")
-        there = hasattr(importlib.import_module(module), attribute)
-        assert there or importlib.util.find_spec(name), f"{place}: {name}"
+        is_attribute = hasattr(importlib.import_module(module), attribute)
+        assert is_attribute or importlib.util.find_spec(name), f"{place}: {name}"
 
 
 def test_extras_that_texts_name_are_those_of_the_project():
     project = PACKAGE.parent / "pyproject.toml"
     if not project.exists():
         pytest.skip("not a checkout")
-    extras = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
-    found = mentioned(EXTRA)
-    assert "torch" in found
-    for names, place in found.items():
+    table = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
+    extras = table["optional-dependencies"]
+    in_texts = mentioned(EXTRA)  # as "torch" or "torch,flower"
+    assert "torch" in in_texts
+    for names, place in in_texts.items():
         for name in names.split(","):
-            assert name in extras["optional-dependencies"], f"{place}: {name}"
+            assert name in extras, f"{place}: {name}"
 
 
 def options_of(parser: argparse.ArgumentParser) -> set[str]:
@@ -593,7 +633,6 @@ def options_of(parser: argparse.ArgumentParser) -> set[str]:
 
 
 def test_options_that_texts_name_are_those_of_the_command_line():
-    known, found = options_of(make_parser()), mentioned(OPTION)
-    assert "--state" in found
-    unknown = {name: place for name, place in found.items() if name not in known}
-    assert unknown == {}
+    in_texts = mentioned(OPTION)
+    assert "--state" in in_texts
+    assert places_of_unknown(in_texts, options_of(make_parser())) == {}

@@ -32,7 +32,8 @@ def module_at(path: Path):
     return module
 
 
-tool = module_at(ROOT / ".ci" / "path_of_a_fit.py")
+# Lists the functions that a call goes through.
+path_of_a_fit = module_at(ROOT / ".ci" / "path_of_a_fit.py")
 
 
 def section(title: str, underline: str) -> str:
@@ -49,9 +50,10 @@ def floors_of_the_page() -> list[set[str]]:
     floors: dict[int, set[str]] = {}
     number = 0
     for row in re.split(r"^   \* - ?", table, flags=re.MULTILINE)[2:]:
-        floor, room, _ = re.split(r"^     - ", row, flags=re.MULTILINE)[:3]
-        number = int(floor) if floor.strip() else number
-        floors.setdefault(number, set()).add(room.strip().strip("`"))
+        floor_cell, room_cell, _ = re.split(r"^     - ", row, flags=re.MULTILINE)[:3]
+        if floor_cell.strip():  # only the first room of a floor has its number
+            number = int(floor_cell)
+        floors.setdefault(number, set()).add(room_cell.strip().strip("`"))
     assert sorted(floors) == list(range(1, len(floors) + 1))
     assert list(floors) == sorted(floors, reverse=True)
     return [floors[number] for number in sorted(floors)]
@@ -67,7 +69,7 @@ def test_the_table_has_the_rooms_on_their_floors():
 
 @pytest.mark.parametrize("room", sorted(set().union(*floors_of_the_page())))
 def test_every_room_has_a_paragraph_and_an_example_of_its_own_names(room):
-    """Names in backticks are there; the example, which is run, imports from it."""
+    """Names in backticks exist; the example, which is run, imports from the room."""
     module = importlib.import_module(f"skgems.{room}")
     _, paragraph, example = module.__doc__.split("\n\n", 2)
     assert paragraph.rstrip().endswith(".")
@@ -93,16 +95,17 @@ def stops_of(title: str) -> list[str]:
 def functions_in(path: Path) -> set[str]:
     """Functions and methods of a file, these as "Class.method"."""
     names = set()
-    for part in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(part, ast.FunctionDef):
-            names.add(part.name)
-        elif isinstance(part, ast.ClassDef):
-            methods = [m for m in part.body if isinstance(m, ast.FunctionDef)]
-            names |= {f"{part.name}.{method.name}" for method in methods}
+    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.FunctionDef):
+            names.add(statement.name)
+        elif isinstance(statement, ast.ClassDef):
+            methods = [m for m in statement.body if isinstance(m, ast.FunctionDef)]
+            names |= {f"{statement.name}.{method.name}" for method in methods}
     return names
 
 
-def test_every_file_and_function_that_the_page_names_is_there():
+def test_every_function_that_the_page_names_exists():
+    """Those that are written as ``room/file.py:function``."""
     names = re.findall(r"``([\w/]+\.py):([\w.]+)``", PAGE)
     assert names
     missing = [
@@ -112,57 +115,73 @@ def test_every_file_and_function_that_the_page_names_is_there():
         or function not in functions_in(PACKAGE / file)
     ]
     assert missing == []
+
+
+def test_every_file_that_the_page_names_exists():
+    """In the package, or in the repository."""
     files = re.findall(r"``(\w+/\w+\.py)``", PAGE)
     assert files
-    elsewhere = [file for file in files if not (PACKAGE / file).is_file()]
-    assert [file for file in elsewhere if not (ROOT / file).is_file()] == []
+    missing = [
+        file
+        for file in files
+        if not (PACKAGE / file).is_file() and not (ROOT / file).is_file()
+    ]
+    assert missing == []
 
 
 def test_a_default_fit_goes_the_way_of_the_page():
     """Files and functions in the order of their first calls."""
-    names = [tool.name_of(code) for code in tool.codes_of_a_fit(tool.fit_over_models())]
+    codes = path_of_a_fit.codes_of_a_fit(path_of_a_fit.fit_over_models())
+    names = [path_of_a_fit.name_of(code) for code in codes]
     stops = stops_of("One fit")
     assert [name for name in names if name in stops] == stops
 
 
 def test_a_message_goes_the_way_of_the_page(tmp_path):
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(60, 2)), np.repeat(["ill", "well"], 30)
-    model = LogisticRegression().fit(*rows)
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = np.repeat(["ill", "well"], 30)
+    model = LogisticRegression().fit(X, y)
     folder = tmp_path / "exchange"
     aggregator = skgems.GEMSLogisticAggregator(random_state=0)
     exchange = skgems.Exchange(folder, aggregator, nodes=["lyon", "paris"])
-    shared = {"agreement": folder / "agreement.json"}
 
     def way_of_a_message():
         assert exchange.step() is None
         for request in sorted((folder / "requests").iterdir()):
-            name = request.stem.partition("-")[2]
-            answer(request, model, *rows, name=name, state=tmp_path / name, **shared)
+            name = request.stem.partition("-")[2]  # of "001-lyon.safetensors"
+            answer(
+                request,
+                model,
+                X,
+                y,
+                name=name,
+                state=tmp_path / name,
+                agreement=folder / "agreement.json",
+            )
         assert exchange.step() is not None
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # both nodes have the same rows
-        codes = tool.codes_of(way_of_a_message)
-    names = [tool.name_of(code) for code in codes]
+        codes = path_of_a_fit.codes_of(way_of_a_message)
+    names = [path_of_a_fit.name_of(code) for code in codes]
     stops = stops_of("One message")
     assert [name for name in names if name in stops] == stops
 
 
-def test_the_script_counts_functions_once_and_lambdas_apart():
+def test_the_script_lists_a_function_once_and_none_of_other_packages():
     def call():
         Message.of("counts")
         Message.of("counts")
 
-    codes = tool.codes_of(call)
-    names = [tool.name_of(code) for code in codes]
+    codes = path_of_a_fit.codes_of(call)
+    names = [path_of_a_fit.name_of(code) for code in codes]
     assert names.count("messages/_message.py:Message.of") == 1
     assert len(set(codes)) == len(codes)
-    assert tool.codes_of(lambda: np.sort([2, 1])) == []
+    assert path_of_a_fit.codes_of(lambda: np.sort([2, 1])) == []
 
 
-def test_the_page_has_every_member_of_a_kind():
-    listed = section("Add a step to fronts", "-").partition(".. list-table::")[2]
-    first_columns = re.findall(r"^   \* - (.*)$", listed, re.MULTILINE)
+def test_the_page_has_every_member_of_the_class_kind():
+    table = section("Add a step to fronts", "-").partition(".. list-table::")[2]
+    first_columns = re.findall(r"^   \* - (.*)$", table, re.MULTILINE)
     names = set(re.findall(r"``(\w+)``", " ".join(first_columns)))
     assert names == {name for name in vars(Kind) if not name.startswith("_")}

@@ -29,8 +29,15 @@ from sklearn.utils.validation import check_is_fitted
 # ---- local estimators are never altered ---------------------------------------
 
 
-def _fingerprint(estimators):
+def hashes_of(estimators):
+    """A hash of all that each estimator holds, to see whether anything changes it."""
     return [joblib.hash(estimator) for estimator in estimators]
+
+
+def first_of_local_grid(listed):
+    """A parameter of the local estimator, and a value that it does not have."""
+    name, (value, _) = next(iter(listed.local_grid.items()))
+    return name, value
 
 
 @every_estimator
@@ -43,55 +50,57 @@ def _fingerprint(estimators):
     ],
 )
 def test_no_step_alters_a_local_estimator(listed, kind):
-    data = federated(kind)
+    dataset = federated(kind)
     if kind == "single":
-        locals_ = simulated(listed, data).estimators_
+        locals_ = simulated(listed, dataset).estimators_
     else:
-        locals_ = data.fitted(listed.local)
-    before = _fingerprint(locals_)
-    given = list(locals_)
-    aggregate = fit(listed, data, given)
-    aggregate.predict_proba(data.X_test)
-    aggregate.score(data.X_test, data.y_test)
+        locals_ = dataset.fitted(listed.local)
+    before = hashes_of(locals_)
+    estimators = list(locals_)
+    aggregate = fit(listed, dataset, estimators)
+    aggregate.predict_proba(dataset.X_test)
+    aggregate.score(dataset.X_test, dataset.y_test)
     if hasattr(aggregate, "fine_tune"):
-        aggregate.fine_tune(data.X_test, data.y_test)
-    nodes = np.where(np.arange(len(data.y)) % 5 == 0, -1, data.nodes)
-    aggregate.fit(data.X, data.y, nodes=nodes)
-    one = {key: values[:1] for key, values in listed.grid.items()}
-    GridSearchCV(aggregate, one, cv=CV).fit(data.X, data.y, nodes=data.nodes)
-    assert _fingerprint(locals_) == before
-    assert all(a is b for a, b in zip(aggregate.estimators, locals_, strict=True))
-    assert aggregate.estimators is given
+        aggregate.fine_tune(dataset.X_test, dataset.y_test)
+    nodes = np.where(np.arange(len(dataset.y)) % 5 == 0, -1, dataset.nodes)
+    aggregate.fit(dataset.X, dataset.y, nodes=nodes)
+    first_candidate = {key: values[:1] for key, values in listed.grid.items()}
+    search = GridSearchCV(aggregate, first_candidate, cv=CV)
+    search.fit(dataset.X, dataset.y, nodes=dataset.nodes)
+    assert hashes_of(locals_) == before
+    for estimator, local in zip(aggregate.estimators, locals_, strict=True):
+        assert estimator is local
+    assert aggregate.estimators is estimators
 
 
 @every_estimator
 def test_weights_of_the_aggregate_are_its_own(listed):
     if listed.keeps_locals:
         pytest.skip("it has no weights")
-    data = federated("overlapping")
-    local = data.fitted(listed.local)[0]
-    rows = (data.nodes == 0) & np.isin(data.y, local.classes_)
-    aggregate = listed.make([local]).fit(data.X[rows], data.y[rows])
-    before = aggregate.predict_proba(data.X_test)
+    dataset = federated("overlapping")
+    local = dataset.fitted(listed.local)[0]
+    rows = (dataset.nodes == 0) & np.isin(dataset.y, local.classes_)
+    aggregate = listed.make([local]).fit(dataset.X[rows], dataset.y[rows])
+    before = aggregate.predict_proba(dataset.X_test)
     zero_weights(local)
-    np.testing.assert_array_equal(aggregate.predict_proba(data.X_test), before)
+    np.testing.assert_array_equal(aggregate.predict_proba(dataset.X_test), before)
 
 
 @every_estimator
 def test_unfitted_estimators_stay_unfitted(listed):
-    data = federated()
-    given = [clone(listed.local), clone(listed.local)]
-    listed.make(given).fit(data.X, data.y)
-    for estimator in given:
+    dataset = federated()
+    estimators = [clone(listed.local), clone(listed.local)]
+    listed.make(estimators).fit(dataset.X, dataset.y)
+    for estimator in estimators:
         with pytest.raises(NotFittedError):
             check_is_fitted(estimator)
 
 
 @every_estimator
 def test_set_params_does_not_write_into_fitted_estimators(listed):
-    data = federated()
-    named = data.named(listed.local)
-    before = _fingerprint(estimator for _, estimator in named)
+    dataset = federated()
+    named = dataset.named(listed.local)
+    before = hashes_of(estimator for _, estimator in named)
     name, value = next(iter(listed.local.get_params(deep=False).items()))
     bare = [estimator for _, estimator in named]
     for estimators, key in [
@@ -105,60 +114,81 @@ def test_set_params_does_not_write_into_fitted_estimators(listed):
         aggregate = listed.make(estimators)
         with pytest.raises(ValueError, match=f"Cannot set '{key}'.* is fitted"):
             aggregate.set_params(**{key: value})
-    # All or nothing: the good half of a bad call is not done either.
+    assert hashes_of(estimator for _, estimator in named) == before
+
+
+@every_estimator
+def test_set_params_that_cannot_set_all_sets_nothing(listed):
+    named = federated().named(listed.local)
+    before = hashes_of(estimator for _, estimator in named)
+    name, value = next(iter(listed.local.get_params(deep=False).items()))
     aggregate = listed.make(named)
     n_jobs = aggregate.n_jobs
     with pytest.raises(ValueError, match="Cannot set"):
         aggregate.set_params(n_jobs=7, **{f"east__{name}": value})
     assert aggregate.n_jobs == n_jobs
-    assert _fingerprint(estimator for _, estimator in named) == before
+    assert hashes_of(estimator for _, estimator in named) == before
 
 
 @every_estimator
-def test_set_params_of_an_estimator_that_the_same_call_replaces(listed):
+def test_set_params_reaches_an_estimator_that_the_same_call_puts_in(listed):
     named = federated().named(listed.local)
-    (name, fitted), *_ = named
-    key, (value, _) = next(iter(listed.local_grid.items()))
+    fitted = dict(named)["north"]
+    key, value = first_of_local_grid(listed)
     unfitted = clone(listed.local)
     aggregate = listed.make(named)
-    # The order in which they are given does not matter.
-    aggregate.set_params(**{f"{name}__{key}": value, name: unfitted})
-    assert aggregate.get_params()[name] is unfitted
+    # The estimator is replaced first, in whatever order the two are written.
+    aggregate.set_params(**{f"north__{key}": value}, north=unfitted)
+    assert aggregate.get_params()["north"] is unfitted
     assert unfitted.get_params()[key] == value
-    with pytest.raises(ValueError, match=f"Cannot set '{name}__{key}'.* is fitted"):
-        aggregate.set_params(**{name: fitted, f"{name}__{key}": value})
-    assert aggregate.get_params()[name] is unfitted
+    with pytest.raises(ValueError, match=f"Cannot set 'north__{key}'.* is fitted"):
+        aggregate.set_params(north=fitted, **{f"north__{key}": value})
+    assert aggregate.get_params()["north"] is unfitted
 
 
 @every_estimator
 def test_search_does_not_write_into_fitted_estimators(listed):
-    data = federated()
-    locals_ = data.fitted(listed.local)
+    dataset = federated()
+    locals_ = dataset.fitted(listed.local)
     grid = {f"estimators__{key}": value for key, value in listed.local_grid.items()}
     search = GridSearchCV(listed.make(locals_), grid, cv=CV)
     with pytest.raises(ValueError, match="is fitted, and a fitted local estimator is"):
-        search.fit(data.X, data.y)
+        search.fit(dataset.X, dataset.y)
 
 
 @every_estimator
 def test_set_params_reaches_unfitted_estimators(listed):
-    key, (value, _) = next(iter(listed.local_grid.items()))
-    one, other = clone(listed.local), clone(listed.local)
-    aggregate = listed.make([("a", one), ("b", other)])
+    key, value = first_of_local_grid(listed)
+    local_a = clone(listed.local)
+    local_b = clone(listed.local)
+    aggregate = listed.make([("a", local_a), ("b", local_b)])
     assert aggregate.set_params(**{f"a__{key}": value}) is aggregate
-    assert one.get_params()[key] == value != other.get_params()[key]
+    assert local_a.get_params()[key] == value != local_b.get_params()[key]
     aggregate.set_params(**{f"estimators__{key}": value})
-    assert other.get_params()[key] == value
-    replaced = clone(listed.local)
-    aggregate.set_params(b=replaced)
-    assert aggregate.estimators[1] == ("b", replaced)
-    assert aggregate.get_params()["b"] is replaced
+    assert local_b.get_params()[key] == value
+    template = listed.make(clone(listed.local))
+    template.set_params(**{f"estimators__{key}": value})
+    assert template.estimators.get_params()[key] == value
+
+
+@every_estimator
+def test_set_params_replaces_one_estimator_by_its_name(listed):
+    key, value = first_of_local_grid(listed)
+    aggregate = listed.make([("a", clone(listed.local)), ("b", clone(listed.local))])
+    aggregate.set_params(**{f"a__{key}": value})
+    replacement = clone(listed.local)
+    aggregate.set_params(b=replacement)
+    assert aggregate.estimators[1] == ("b", replacement)
+    assert aggregate.get_params()["b"] is replacement
     assert aggregate.get_params()[f"a__{key}"] == value
-    single = listed.make(clone(listed.local))
-    single.set_params(**{f"estimators__{key}": value})
-    assert single.estimators.get_params()[key] == value
+
+
+@every_estimator
+def test_set_params_of_what_there_is_not_is_an_error(listed):
+    key, value = first_of_local_grid(listed)
     with pytest.raises(ValueError, match="estimators is None"):
         listed.make(None).set_params(**{f"estimators__{key}": value})
+    aggregate = listed.make([("a", clone(listed.local)), ("b", clone(listed.local))])
     with pytest.raises(ValueError, match="Invalid parameter 'nonsense'"):
         aggregate.set_params(nonsense=1)
     with pytest.raises(ValueError, match="Invalid parameter 'c'"):
@@ -168,50 +198,60 @@ def test_set_params_reaches_unfitted_estimators(listed):
 # ---- clone, copies and pickles ------------------------------------------------
 
 
-def _bare(member):
+def classifier_of(member):
+    """The classifier of a member, which may come with its name."""
     return member[1] if isinstance(member, tuple) else member
 
 
+def assert_same_classifiers(estimators, expected):
+    """Both lists hold the very same objects, whatever lists and pairs hold them."""
+    for member, expected_member in zip(estimators, expected, strict=True):
+        assert classifier_of(member) is classifier_of(expected_member)
+
+
 @every_estimator
-@pytest.mark.parametrize("wrapped", ["bare", "named", "frozen", "tuple", "one"])
-def test_clone_carries_fitted_estimators_over(listed, wrapped):
-    data = federated()
-    locals_ = data.fitted(listed.local)
+@pytest.mark.parametrize("form", ["bare", "named", "frozen", "tuple", "one"])
+def test_clone_carries_fitted_estimators_over(listed, form):
+    dataset = federated()
+    locals_ = dataset.fitted(listed.local)
     estimators = {
         "bare": locals_,
-        "named": list(zip(data.names, locals_, strict=True)),
+        "named": list(zip(dataset.names, locals_, strict=True)),
         "frozen": [FrozenEstimator(local) for local in locals_],
         "tuple": tuple(locals_),
         "one": locals_[0],
-    }[wrapped]
+    }[form]
     aggregate = listed.make(estimators)
     copy = clone(clone(aggregate))
     assert copy is not aggregate
-    if wrapped == "one":
+    if form == "one":
         assert copy.estimators is locals_[0]
         return
     assert type(copy.estimators) is type(estimators)
     assert copy.estimators is not estimators
-    for mine, theirs in zip(copy.estimators, estimators, strict=True):
-        assert _bare(mine) is _bare(theirs)
-    # Clones inside other estimators, too.
-    inside = clone(make_pipeline(StandardScaler(), aggregate))[-1].estimators
-    assert all(_bare(a) is _bare(b) for a, b in zip(inside, estimators, strict=True))
+    assert_same_classifiers(copy.estimators, estimators)
+    # The same where a pipeline around the aggregator is cloned.
+    copied_pipeline = clone(make_pipeline(StandardScaler(), aggregate))
+    assert_same_classifiers(copied_pipeline[-1].estimators, estimators)
 
 
 @every_estimator
-def test_clone_clones_all_else(listed):
-    key, (value, _) = next(iter(listed.local_grid.items()))
+def test_clone_clones_unfitted_estimators(listed):
+    key, value = first_of_local_grid(listed)
     named = [("a", clone(listed.local)), ("b", clone(listed.local))]
     for estimators in (named, [member for _, member in named], clone(listed.local)):
         aggregate = listed.make(estimators)
         copy = clone(aggregate)
         copy.set_params(**{f"estimators__{key}": value})
         members = estimators if isinstance(estimators, list) else [estimators]
-        assert all(_bare(member).get_params()[key] != value for member in members)
+        for member in members:
+            assert classifier_of(member).get_params()[key] != value
         assert copy.get_params(deep=False).keys() == aggregate.get_params(False).keys()
-    data = federated()
-    fitted = fit(listed, data)
+
+
+@every_estimator
+def test_the_clone_of_a_fitted_aggregate_is_not_fitted(listed):
+    fitted = fit(listed, federated())
     with pytest.raises(NotFittedError):
         check_is_fitted(clone(fitted))
 
@@ -230,17 +270,17 @@ def test_clone_keeps_metadata_requests_and_output_configuration(listed):
 
 
 @every_estimator
-def test_pickle_and_joblib_round_trip(listed, tmp_path):
-    data = federated("overlapping", strings=True)
-    aggregate = fit(listed, data)
+def test_aggregates_pass_through_pickle_and_joblib(listed, tmp_path):
+    dataset = federated("overlapping", strings=True)
+    aggregate = fit(listed, dataset)
     joblib.dump(aggregate, tmp_path / "aggregate.joblib")
-    for copy in (
-        pickle.loads(pickle.dumps(aggregate)),
-        joblib.load(tmp_path / "aggregate.joblib"),
-    ):
-        assert_same_model(aggregate, copy, data.X_test, rtol=0, atol=0)
-    again = clone(copy).fit(data.X, data.y, nodes=data.nodes)
-    assert_same_model(aggregate, again, data.X_test)
+    unpickled = pickle.loads(pickle.dumps(aggregate))
+    loaded = joblib.load(tmp_path / "aggregate.joblib")
+    for copy in (unpickled, loaded):
+        assert_same_model(aggregate, copy, dataset.X_test, rtol=0, atol=0)
+    # A clone of what was loaded, and an unfitted one that was pickled, can be fitted.
+    refitted = clone(loaded).fit(dataset.X, dataset.y, nodes=dataset.nodes)
+    assert_same_model(aggregate, refitted, dataset.X_test)
     unfitted = pickle.loads(pickle.dumps(clone(aggregate)))
-    unfitted.fit(data.X, data.y, nodes=data.nodes)
-    assert_same_model(aggregate, unfitted, data.X_test)
+    unfitted.fit(dataset.X, dataset.y, nodes=dataset.nodes)
+    assert_same_model(aggregate, unfitted, dataset.X_test)

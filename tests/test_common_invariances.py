@@ -18,7 +18,12 @@ from sklearn.base import clone
 from sklearn.ensemble import StackingClassifier, VotingClassifier
 from sklearn.linear_model import LogisticRegression
 
-from skgems import DistillationAggregator, EnsembleAggregator, GEMSMLPAggregator
+from skgems import (
+    DistillationAggregator,
+    EnsembleAggregator,
+    GEMSLogisticAggregator,
+    GEMSMLPAggregator,
+)
 
 # ---- invariances --------------------------------------------------------------
 
@@ -35,20 +40,19 @@ def rounding_of(kind):
 @every_estimator
 @every_kind
 def test_order_of_nodes_does_not_matter(listed, kind):
-    data = federated(kind)
+    dataset = federated(kind)
     if kind == "single":
-        locals_ = simulated(listed, data).estimators_
+        locals_ = simulated(listed, dataset).estimators_
     else:
-        locals_ = data.fitted(listed.local)
+        locals_ = dataset.fitted(listed.local)
     order = [2, 0, 1]
-    reordered = listed.make(
-        [(data.names[k], locals_[k]) for k in order],
-    ).fit(data.X, data.y, nodes=np.array(data.names)[data.nodes])
-    straight = listed.make(list(zip(data.names, locals_, strict=True)))
-    straight.fit(data.X, data.y, nodes=data.nodes)
-    assert reordered.node_names_ == [data.names[k] for k in order]
+    reordered = listed.make([(dataset.names[k], locals_[k]) for k in order])
+    reordered.fit(dataset.X, dataset.y, nodes=np.array(dataset.names)[dataset.nodes])
+    straight = listed.make(list(zip(dataset.names, locals_, strict=True)))
+    straight.fit(dataset.X, dataset.y, nodes=dataset.nodes)
+    assert reordered.node_names_ == [dataset.names[k] for k in order]
     rtol = rounding_of(kind)
-    assert_same_model(straight, reordered, data.X_test, rtol=rtol, atol=listed.atol)
+    assert_same_model(straight, reordered, dataset.X_test, rtol=rtol, atol=listed.atol)
 
 
 @every_estimator
@@ -56,31 +60,33 @@ def test_order_of_nodes_does_not_matter(listed, kind):
 def test_order_of_rows_does_not_matter(listed, kind):
     if kind == "single" and not listed.recovers:
         pytest.skip("nodes of one label make ties, which no model can be fitted to")
-    data = federated(kind)
+    dataset = federated(kind)
     if kind == "single":
-        locals_ = simulated(listed, data).estimators_
+        locals_ = simulated(listed, dataset).estimators_
     else:
-        locals_ = data.fitted(listed.local)
-    order = np.random.RandomState(1).permutation(len(data.y))
+        locals_ = dataset.fitted(listed.local)
+    order = np.random.RandomState(1).permutation(len(dataset.y))
     shuffled = listed.make(locals_)
-    shuffled.fit(data.X[order], data.y[order], nodes=data.nodes[order])
-    straight = fit(listed, data, locals_)
+    shuffled.fit(dataset.X[order], dataset.y[order], nodes=dataset.nodes[order])
+    straight = fit(listed, dataset, locals_)
     rtol = rounding_of(kind)
-    assert_same_model(straight, shuffled, data.X_test, rtol=rtol, atol=listed.atol)
+    assert_same_model(straight, shuffled, dataset.X_test, rtol=rtol, atol=listed.atol)
 
 
 @every_estimator
 @every_kind
 def test_renaming_labels_in_their_order_renames_predictions(listed, kind):
-    data, named = federated(kind), federated(kind, strings=True)
+    dataset = federated(kind)
     make = simulated if kind == "single" else fit
-    numbers, strings = (make(listed, own) for own in (data, named))
-    np.testing.assert_array_equal(LABELS[numbers.classes_], strings.classes_)
+    of_numbers = make(listed, dataset)
+    of_strings = make(listed, federated(kind, strings=True))
+    np.testing.assert_array_equal(LABELS[of_numbers.classes_], of_strings.classes_)
     np.testing.assert_array_equal(
-        LABELS[numbers.predict(data.X_test)], strings.predict(data.X_test)
+        LABELS[of_numbers.predict(dataset.X_test)], of_strings.predict(dataset.X_test)
     )
     np.testing.assert_allclose(
-        numbers.predict_proba(data.X_test), strings.predict_proba(data.X_test)
+        of_numbers.predict_proba(dataset.X_test),
+        of_strings.predict_proba(dataset.X_test),
     )
 
 
@@ -89,27 +95,28 @@ def test_renaming_labels_in_their_order_renames_predictions(listed, kind):
 def test_renaming_labels_in_another_order_renames_predictions(listed, kind):
     if not listed.convex:
         pytest.skip("local estimators find another model for another order")
-    data = federated(kind)
-    other = np.array([40, 10, 50, 0, 20, 30])[: data.y.max() + 1]
+    dataset = federated(kind)
+    new_labels = np.array([40, 10, 50, 0, 20, 30])[: dataset.y.max() + 1]
     renamed = listed.make(
         [
-            clone(listed.local).fit(X_local, other[y_local])
-            for X_local, y_local in data.local_rows
+            clone(listed.local).fit(X_local, new_labels[y_local])
+            for X_local, y_local in dataset.local_rows
         ]
     )
-    renamed.fit(data.X, other[data.y], nodes=data.nodes)
-    straight = fit(listed, data)
-    proba = renamed.predict_proba(data.X_test)
-    proba = proba[:, np.searchsorted(renamed.classes_, other)]
+    renamed.fit(dataset.X, new_labels[dataset.y], nodes=dataset.nodes)
+    straight = fit(listed, dataset)
+    proba = renamed.predict_proba(dataset.X_test)
+    proba = proba[:, np.searchsorted(renamed.classes_, new_labels)]
     # Local solvers meet their tolerance elsewhere, directions are drawn anew, and
     # expectations are taken over points whose axes are those of the classes' order.
-    expected = straight.predict_proba(data.X_test)
+    expected = straight.predict_proba(dataset.X_test)
     np.testing.assert_allclose(proba, expected, atol=0.08, rtol=0)
     assert np.abs(proba - expected).mean() < 2e-3
 
 
-# Nodes know some of the classes, so those of the first are narrower than the last's.
-OF_DTYPES = {
+# The labels that stand for 0, 1, ..., of several dtypes. Texts are wider and wider, so
+# that those of the first node's classes have a narrower dtype than the last node's.
+LABELS_BY_DTYPE = {
     "objects": np.array(["ant", "bee", "cat", "dog", "elk", "gazelle"], dtype=object),
     "texts of other widths": np.array(["a", "b", "cat", "dog", "elks", "gazelle"]),
     "small integers": np.array([1, 2, 3, 5, 8, 13], dtype=np.int32),
@@ -119,52 +126,108 @@ OF_DTYPES = {
 
 
 @every_estimator
-@pytest.mark.parametrize("labels", OF_DTYPES)
-def test_classes_and_predictions_have_the_dtype_of_the_labels(listed, labels):
-    words = OF_DTYPES[labels]
-    data = federated("binary" if len(words) == 2 else "overlapping")
-    y = words[data.y]
-    members = [clone(listed.local).fit(A, words[b]) for A, b in data.local_rows]
-    aggregate = listed.make(members).fit(data.X, y, nodes=data.nodes)
-    found = aggregate.classes_, aggregate.predict(data.X_test)
-    assert [own.dtype for own in found] == [words.dtype] * 2
-    np.testing.assert_array_equal(found[0], np.unique(y))
-    assert aggregate.score(data.X_test, words[data.y_test]) > 0.3
-    if listed.exported is not None and listed.kind is not DistillationAggregator:
-        exported = listed.exported(aggregate)  # a student is as it trained itself
-        assert exported.predict(data.X_test).dtype == words.dtype
-        np.testing.assert_array_equal(exported.predict(data.X_test), found[1])
-    if not hasattr(aggregate, "summarize") or listed.kind is GEMSMLPAggregator:
-        return
-    # A file tells texts, integers, floats or truth values, not how wide they are.
-    sent = [
-        aggregate.summarize(own, A, words[b], name=name, min_rows=1)
-        for own, (A, b), name in zip(members, data.local_rows, data.names, strict=True)
+@pytest.mark.parametrize("dtype", LABELS_BY_DTYPE)
+def test_classes_and_predictions_have_the_dtype_of_the_labels(listed, dtype):
+    labels = LABELS_BY_DTYPE[dtype]
+    dataset = federated("binary" if len(labels) == 2 else "overlapping")
+    y = labels[dataset.y]
+    members = [
+        clone(listed.local).fit(X_local, labels[y_local])
+        for X_local, y_local in dataset.local_rows
     ]
-    told = listed.make(sent).fit()
-    np.testing.assert_array_equal(told.classes_, words)
-    assert told.classes_.dtype == np.array(words.tolist()).dtype
+    aggregate = listed.make(members).fit(dataset.X, y, nodes=dataset.nodes)
+    predictions = aggregate.predict(dataset.X_test)
+    assert aggregate.classes_.dtype == labels.dtype
+    assert predictions.dtype == labels.dtype
+    np.testing.assert_array_equal(aggregate.classes_, np.unique(y))
+    # Far better than chance, for all methods: labels have not been mixed up.
+    assert aggregate.score(dataset.X_test, labels[dataset.y_test]) > 0.3
+    # A student that is exported is as it was trained, with dtypes of its own.
+    if listed.exported is not None and listed.kind is not DistillationAggregator:
+        exported = listed.exported(aggregate)
+        assert exported.predict(dataset.X_test).dtype == labels.dtype
+        np.testing.assert_array_equal(exported.predict(dataset.X_test), predictions)
 
 
-@pytest.mark.parametrize("listed", LISTED[:1] + LISTED[3:4], ids=repr)
-def test_ensembles_that_number_classes_are_told_apart_from_wrong_rows(listed):
-    data = federated("overlapping", strings=True)
-    aggregate = fit(listed, data)
-    parts = [("all", aggregate), ("own", LogisticRegression(C=0.1))]
-    with pytest.raises(ValueError, match=r"StackingClassifier\(cv='prefit'\)"):
-        VotingClassifier(parts).fit(data.X, data.y)
-    parts[1] = "own", clone(parts[1][1]).fit(data.X, data.y)
-    stack = StackingClassifier(parts, cv="prefit").fit(data.X, data.y)
-    assert stack.score(data.X_test, data.y_test) > 0.9
-    # The other way round: those within a fitted one know numbers.
-    voting = VotingClassifier(parts[1:]).fit(data.X, data.y)
-    with pytest.raises(ValueError, match="in the estimators_ of a VotingClassifier"):
-        listed.make(voting.estimators_).fit(data.X, data.y)
-    assert EnsembleAggregator([voting]).fit(data.X, data.y).score(data.X, data.y) > 0.9
-    with pytest.raises(ValueError, match=r"was fitted on them\.$"):
-        listed.make([voting] if listed.keeps_locals else [parts[1]]).fit(
-            data.X, np.char.add(data.y, "s")
+@every_estimator
+@pytest.mark.parametrize("dtype", LABELS_BY_DTYPE)
+def test_classes_of_summaries_have_the_kind_of_the_labels(listed, dtype):
+    if not hasattr(listed.kind, "summarize") or listed.kind is GEMSMLPAggregator:
+        pytest.skip("it has no summaries, or asks for more than they hold")
+    labels = LABELS_BY_DTYPE[dtype]
+    dataset = federated("binary" if len(labels) == 2 else "overlapping")
+    aggregator = listed.make()
+    summaries = [
+        aggregator.summarize(
+            clone(listed.local).fit(X_local, labels[y_local]),
+            X_local,
+            labels[y_local],
+            name=name,
+            min_rows=1,
         )
+        for name, (X_local, y_local) in zip(
+            dataset.names, dataset.local_rows, strict=True
+        )
+    ]
+    aggregate = listed.make(summaries).fit()
+    np.testing.assert_array_equal(aggregate.classes_, labels)
+    # A file says whether labels are texts, integers, floats or truth values, but not
+    # how wide they are: the dtype is that of a list of them.
+    assert aggregate.classes_.dtype == np.array(labels.tolist()).dtype
+
+
+linear_and_ensemble = pytest.mark.parametrize(
+    "listed",
+    [
+        listed
+        for listed in LISTED
+        if listed.kind in (GEMSLogisticAggregator, EnsembleAggregator)
+    ],
+    ids=repr,
+)
+
+
+def local_model(dataset):
+    """A model that is none of the nodes', fitted to all their rows."""
+    return clone(LogisticRegression(C=0.1)).fit(dataset.X, dataset.y)
+
+
+@linear_and_ensemble
+def test_a_vote_around_an_aggregate_is_told_to_be_a_prefit_stack(listed):
+    """scikit-learn's VotingClassifier fits its members to numbers for labels."""
+    dataset = federated("overlapping", strings=True)
+    aggregate = fit(listed, dataset)
+    vote = VotingClassifier([("all", aggregate), ("own", LogisticRegression(C=0.1))])
+    with pytest.raises(ValueError, match=r"StackingClassifier\(cv='prefit'\)"):
+        vote.fit(dataset.X, dataset.y)
+    parts = [("all", aggregate), ("own", local_model(dataset))]
+    stack = StackingClassifier(parts, cv="prefit").fit(dataset.X, dataset.y)
+    assert stack.score(dataset.X_test, dataset.y_test) > 0.9
+
+
+@linear_and_ensemble
+def test_members_out_of_a_fitted_vote_are_refused_by_where_they_are_from(listed):
+    """They know numbers where the rows have texts; the vote itself is a member."""
+    dataset = federated("overlapping", strings=True)
+    vote = VotingClassifier([("own", LogisticRegression(C=0.1))]).fit(
+        dataset.X, dataset.y
+    )
+    with pytest.raises(ValueError, match="in the estimators_ of a VotingClassifier"):
+        listed.make(vote.estimators_).fit(dataset.X, dataset.y)
+    aggregate = EnsembleAggregator([vote]).fit(dataset.X, dataset.y)
+    assert aggregate.score(dataset.X, dataset.y) > 0.9
+
+
+@linear_and_ensemble
+def test_rows_with_labels_that_no_member_knows_are_not_taken_for_a_vote(listed):
+    dataset = federated("overlapping", strings=True)
+    if listed.keeps_locals:
+        vote = VotingClassifier([("own", LogisticRegression(C=0.1))])
+        members = [vote.fit(dataset.X, dataset.y)]
+    else:
+        members = [("own", local_model(dataset))]
+    with pytest.raises(ValueError, match=r"was fitted on them\.$"):
+        listed.make(members).fit(dataset.X, np.char.add(dataset.y, "s"))
 
 
 @every_estimator
@@ -181,13 +244,15 @@ def test_ensembles_that_number_classes_are_told_apart_from_wrong_rows(listed):
     ids=["fortran", "strided", "csr", "csc", "coo", "list"],
 )
 def test_layout_of_rows_does_not_matter(listed, convert):
-    data = federated("overlapping")
-    locals_ = data.fitted(listed.local)
-    straight = fit(listed, data, locals_)
-    other = listed.make(locals_).fit(convert(data.X), data.y, nodes=data.nodes)
-    for X in (data.X_test, convert(data.X_test)):
-        assert_same_model(straight, other, data.X_test, rtol=1e-6, atol=listed.atol)
-        np.testing.assert_array_equal(other.predict(X), straight.predict(data.X_test))
+    dataset = federated("overlapping")
+    locals_ = dataset.fitted(listed.local)
+    straight = fit(listed, dataset, locals_)
+    converted = listed.make(locals_)
+    converted.fit(convert(dataset.X), dataset.y, nodes=dataset.nodes)
+    assert_same_model(straight, converted, dataset.X_test, rtol=1e-6, atol=listed.atol)
+    np.testing.assert_array_equal(
+        converted.predict(convert(dataset.X_test)), straight.predict(dataset.X_test)
+    )
 
 
 @pytest.mark.filterwarnings("ignore:Rounding errors prevent the line search")
@@ -197,31 +262,30 @@ def test_layout_of_rows_does_not_matter(listed, convert):
 @every_estimator
 @every_kind
 def test_float32_is_close_to_float64(listed, kind):
-    data = federated(kind)
-    if kind == "single":
-        both = [
-            listed.make([listed.local] * 3).fit(X, data.y, nodes=data.nodes)
-            for X in (data.X, data.X.astype(np.float32))
-        ]
+    dataset = federated(kind)
+    if kind == "single":  # which are simulated
+        estimators = [listed.local] * 3
     else:
-        locals_ = data.fitted(listed.local)
-        both = [
-            listed.make(locals_).fit(X, data.y, nodes=data.nodes)
-            for X in (data.X, data.X.astype(np.float32))
-        ]
-    double, single = (aggregate.predict_proba(data.X_test) for aggregate in both)
-    np.testing.assert_allclose(single, double, atol=2e-3)
+        estimators = dataset.fitted(listed.local)
+    double = listed.make(estimators).fit(dataset.X, dataset.y, nodes=dataset.nodes)
+    single = listed.make(estimators)
+    single.fit(dataset.X.astype(np.float32), dataset.y, nodes=dataset.nodes)
+    np.testing.assert_allclose(
+        single.predict_proba(dataset.X_test),
+        double.predict_proba(dataset.X_test),
+        atol=2e-3,
+    )
 
 
 @every_estimator
 def test_integer_rows_are_read_as_numbers(listed):
-    data = federated()
-    locals_ = data.fitted(listed.local)
-    X = np.round(data.X).astype(int)
+    dataset = federated()
+    locals_ = dataset.fitted(listed.local)
+    X = np.round(dataset.X).astype(int)
     assert_same_model(
-        listed.make(locals_).fit(X, data.y),
-        listed.make(locals_).fit(X.astype(float), data.y),
-        data.X_test,
+        listed.make(locals_).fit(X, dataset.y),
+        listed.make(locals_).fit(X.astype(float), dataset.y),
+        dataset.X_test,
     )
 
 
@@ -231,19 +295,19 @@ def test_integer_rows_are_read_as_numbers(listed):
 @every_estimator
 def test_data_frames_bring_feature_names(listed):
     pandas = pytest.importorskip("pandas")
-    data = federated("overlapping")
-    columns = [f"x{j}" for j in range(data.X.shape[1])]
-    frame = pandas.DataFrame(data.X, columns=columns)
-    test = pandas.DataFrame(data.X_test, columns=columns)
+    dataset = federated("overlapping")
+    columns = [f"x{j}" for j in range(dataset.X.shape[1])]
+    frame = pandas.DataFrame(dataset.X, columns=columns)
+    test = pandas.DataFrame(dataset.X_test, columns=columns)
     locals_ = [
         clone(listed.local).fit(pandas.DataFrame(X, columns=columns), y)
-        for X, y in data.local_rows
+        for X, y in dataset.local_rows
     ]
-    nodes = pandas.Series(data.nodes, index=frame.index[::-1])
+    nodes = pandas.Series(dataset.nodes, index=frame.index[::-1])
     aggregate = listed.make(locals_)
-    aggregate.fit(frame, pandas.Series(data.y, name="label"), nodes=nodes)
+    aggregate.fit(frame, pandas.Series(dataset.y, name="label"), nodes=nodes)
     np.testing.assert_array_equal(aggregate.feature_names_in_, columns)
-    expected = fit(listed, data).predict_proba(data.X_test)
+    expected = fit(listed, dataset).predict_proba(dataset.X_test)
     np.testing.assert_allclose(aggregate.predict_proba(test), expected)
     with pytest.raises(ValueError, match="feature names should match"):
         aggregate.predict(test.rename(columns={"x1": "height"}))
@@ -254,40 +318,39 @@ def test_data_frames_bring_feature_names(listed):
 @every_estimator
 def test_feature_names_of_nodes_must_agree(listed):
     pandas = pytest.importorskip("pandas")
-    data = federated("overlapping")
-    columns = np.array([f"x{j}" for j in range(data.X.shape[1])])
-    (X_a, y_a), *others = data.local_rows
-    swapped = clone(listed.local).fit(
-        pandas.DataFrame(X_a, columns=columns[[1, 0, 2, 3, 4, 5]]), y_a
-    )
-    locals_ = [swapped] + [
-        clone(listed.local).fit(pandas.DataFrame(X, columns=columns), y)
-        for X, y in others
+    dataset = federated("overlapping")
+    columns = np.array([f"x{j}" for j in range(dataset.X.shape[1])])
+    # The first node has two columns the other way round.
+    columns_of_nodes = [columns[[1, 0, 2, 3, 4, 5]], columns, columns]
+    named = [
+        (name, clone(listed.local).fit(pandas.DataFrame(X, columns=node_columns), y))
+        for name, (X, y), node_columns in zip(
+            dataset.names, dataset.local_rows, columns_of_nodes, strict=True
+        )
     ]
-    named = list(zip(data.names, locals_, strict=True))
-    frame = pandas.DataFrame(data.X, columns=columns)
+    frame = pandas.DataFrame(dataset.X, columns=columns)
     with pytest.raises(ValueError, match=r"'north' was fitted on features \['x1', 'x0"):
-        listed.make(named).fit(frame, data.y, nodes=data.nodes)
+        listed.make(named).fit(frame, dataset.y, nodes=dataset.nodes)
     # Rows without names cannot settle it: the nodes must agree by themselves.
     with pytest.raises(ValueError, match="'east' was fitted on features"):
-        listed.make(named).fit(data.X, data.y, nodes=data.nodes)
+        listed.make(named).fit(dataset.X, dataset.y, nodes=dataset.nodes)
 
 
 @every_estimator
 def test_names_on_one_side_only_are_no_conflict(listed):
     pandas = pytest.importorskip("pandas")
-    data = federated("overlapping")
-    columns = [f"x{j}" for j in range(data.X.shape[1])]
-    frame = pandas.DataFrame(data.X, columns=columns)
-    plain = data.fitted(listed.local)
+    dataset = federated("overlapping")
+    columns = [f"x{j}" for j in range(dataset.X.shape[1])]
+    frame = pandas.DataFrame(dataset.X, columns=columns)
+    plain = dataset.fitted(listed.local)
     named = [
         clone(listed.local).fit(pandas.DataFrame(X, columns=columns), y)
-        for X, y in data.local_rows
+        for X, y in dataset.local_rows
     ]
     assert_same_model(
-        listed.make(named).fit(data.X, data.y, nodes=data.nodes),
-        fit(listed, data, plain),
-        data.X_test,
+        listed.make(named).fit(dataset.X, dataset.y, nodes=dataset.nodes),
+        fit(listed, dataset, plain),
+        dataset.X_test,
     )
-    on_frame = listed.make(plain).fit(frame, data.y, nodes=data.nodes)
+    on_frame = listed.make(plain).fit(frame, dataset.y, nodes=dataset.nodes)
     np.testing.assert_array_equal(on_frame.feature_names_in_, columns)

@@ -23,37 +23,44 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils import estimator_html_repr
 
-import skgems
-from skgems import DistillationAggregator, EnsembleAggregator
+from skgems import (
+    DistillationAggregator,
+    EnsembleAggregator,
+    GEMSLogisticAggregator,
+    ModelAveragingAggregator,
+    PooledAggregator,
+)
 from skgems.messages import TASKS
 
 # ---- randomness, reports, export ----------------------------------------------
 
 
 @every_estimator
-def test_same_seed_same_result(listed):
-    data = federated("overlapping")
-    locals_ = data.fitted(listed.local)
-    state = np.random.get_state()[1].copy()
-    for given in (locals_, [clone(listed.local)] * 3):
-        # A number on the fitted, a generator on those that are trained; both twice.
-        seed = (lambda: 3) if given is locals_ else (lambda: np.random.RandomState(3))
-        first, second = (
-            fit(listed, data, given, random_state=seed()) for _ in range(2)
-        )
-        assert_same_model(first, second, data.X_test, rtol=0, atol=0)
-    np.testing.assert_array_equal(state, np.random.get_state()[1])
+def test_equal_seeds_give_equal_models_and_no_global_draws(listed):
+    dataset = federated("overlapping")
+    locals_ = dataset.fitted(listed.local)
+    global_state = np.random.get_state()[1].copy()
+    # Fitted estimators with a number for a seed.
+    first = fit(listed, dataset, locals_, random_state=3)
+    second = fit(listed, dataset, locals_, random_state=3)
+    assert_same_model(first, second, dataset.X_test, rtol=0, atol=0)
+    # Simulated nodes with a generator, which a fit moves on: so each has a new one.
+    unfitted = [clone(listed.local)] * 3
+    first = fit(listed, dataset, unfitted, random_state=np.random.RandomState(3))
+    second = fit(listed, dataset, unfitted, random_state=np.random.RandomState(3))
+    assert_same_model(first, second, dataset.X_test, rtol=0, atol=0)
+    np.testing.assert_array_equal(global_state, np.random.get_state()[1])
 
 
 @every_estimator
 def test_html_shows_the_nodes(listed):
-    data = federated()
-    named = data.named(listed.local)
-    for aggregate in (listed.make(named), listed.make(named).fit(data.X, data.y)):
+    dataset = federated()
+    named = dataset.named(listed.local)
+    for aggregate in (listed.make(named), listed.make(named).fit(dataset.X, dataset.y)):
         html = estimator_html_repr(aggregate)
-        for name in data.names:
+        for name in dataset.names:
             assert f"node {name}" in html
-    for estimators in (None, clone(listed.local), data.fitted(listed.local)):
+    for estimators in (None, clone(listed.local), dataset.fitted(listed.local)):
         html = estimator_html_repr(listed.make(estimators))
         assert "node 0" in html
     assert type(aggregate).__name__ in repr(aggregate)
@@ -61,31 +68,32 @@ def test_html_shows_the_nodes(listed):
 
 @every_estimator
 def test_diagrams_and_texts_of_many_nodes_stay_short(listed):
-    data = federated("overlapping")
-    locals_ = data.fitted(listed.local)
-    many = listed.make([(f"n{k:02}", locals_[k % 3]) for k in range(30)])
-    html = estimator_html_repr(many)
+    dataset = federated("overlapping")
+    locals_ = dataset.fitted(listed.local)
+    of_thirty = listed.make([(f"n{k:02}", locals_[k % 3]) for k in range(30)])
+    html = estimator_html_repr(of_thirty)
     assert "node n04" in html and "node n05" not in html
     assert "and 25 more" in html and "30 nodes in all" in html
-    aggregate = fit(listed, data, data.named(listed.local))
-    for name, value in vars(aggregate).items():
-        # Scalars and results; arrays, estimators and tables have texts of their own.
-        if type(value).__module__.startswith("skgems"):
-            assert len(repr(value)) < 2000, name
-        elif isinstance(value, list) and len(value):
-            for item in value:
-                if type(item).__module__.startswith("skgems"):
-                    assert len(repr(item)) < 1000, name
+    aggregate = fit(listed, dataset, dataset.named(listed.local))
+    # Attributes of classes of this package, and lists of such. Others have a repr of
+    # numpy's, of scikit-learn's or of pandas'.
+    for name, attribute in vars(aggregate).items():
+        if type(attribute).__module__.startswith("skgems"):
+            assert len(repr(attribute)) < 2000, name
+        elif isinstance(attribute, list):
+            for element in attribute:
+                if type(element).__module__.startswith("skgems"):
+                    assert len(repr(element)) < 1000, name
 
 
 @every_estimator
 def test_verbose_tells_of_progress(listed, capsys):
-    data = federated()
-    fit(listed, data, verbose=0)
+    dataset = federated()
+    fit(listed, dataset, verbose=0)
     assert capsys.readouterr() == ("", "")
-    fit(listed, data, data.named(listed.local), verbose=1)
-    told = capsys.readouterr()
-    assert "north" in told.err and told.out == ""
+    fit(listed, dataset, dataset.named(listed.local), verbose=1)
+    printed = capsys.readouterr()
+    assert "north" in printed.err and printed.out == ""
 
 
 @every_estimator
@@ -94,17 +102,17 @@ def test_to_estimator_predicts_the_same(listed, kind):
     if listed.exported is None:
         pytest.skip("has no single model to export")
     pandas = pytest.importorskip("pandas")
-    data = federated(kind, strings=True)
-    columns = [f"x{j}" for j in range(data.X.shape[1])]
-    frame = pandas.DataFrame(data.X, columns=columns)
-    aggregate = listed.make(data.fitted(listed.local))
+    dataset = federated(kind, strings=True)
+    columns = [f"x{j}" for j in range(dataset.X.shape[1])]
+    frame = pandas.DataFrame(dataset.X, columns=columns)
+    aggregate = listed.make(dataset.fitted(listed.local))
     with pytest.raises(NotFittedError):
         listed.exported(aggregate)
-    aggregate.fit(frame, data.y, nodes=data.nodes)
+    aggregate.fit(frame, dataset.y, nodes=dataset.nodes)
     plain = listed.exported(aggregate)
     assert not type(plain).__module__.startswith("skgems")
     np.testing.assert_array_equal(plain.feature_names_in_, columns)
-    test = pandas.DataFrame(data.X_test, columns=columns)
+    test = pandas.DataFrame(dataset.X_test, columns=columns)
     assert_same_model(aggregate, plain, test)
     np.testing.assert_allclose(
         aggregate.decision_function(test), scores_of(plain, test)
@@ -112,124 +120,155 @@ def test_to_estimator_predicts_the_same(listed, kind):
     assert "skgems" not in str(pickle.dumps(plain))
     # What is exported is a copy.
     zero_weights(plain)
-    assert aggregate.score(test, data.y_test) > (0.6 if listed.unites else 0.1)
+    assert aggregate.score(test, dataset.y_test) > (0.6 if listed.unites else 0.1)
+
+
+def message_about_texts(kind):
+    """A pattern of the error that an aggregator has for columns of text."""
+    if kind in (EnsembleAggregator, DistillationAggregator):
+        # It is raised by a member, or by a student, that takes no texts.
+        return "could not convert string to float"
+    return r"columns of text, \['colour'\].*front=.*combine.*EnsembleAggregator"
 
 
 @every_estimator
 def test_columns_of_text_get_an_error_that_says_what_to_do(listed):
     pandas = pytest.importorskip("pandas")
-    data = federated("binary")
-    frame = pandas.DataFrame(data.X, columns=list("abcdef"))
-    frame["colour"] = np.array(["red", "blue"])[data.y]
+    dataset = federated("binary")
+    frame = pandas.DataFrame(dataset.X, columns=list("abcdef"))
+    frame["colour"] = np.array(["red", "blue"])[dataset.y]
     encode = make_column_transformer(
         (StandardScaler(), list("abcdef")), (OneHotEncoder(), ["colour"])
     )
-    locals_ = [
-        make_pipeline(encode, clone(listed.local)).fit(frame, data.y) for _ in range(2)
+    nodes = np.arange(len(dataset.y)) % 2
+    pipelines = [
+        make_pipeline(encode, clone(listed.local)).fit(frame, dataset.y)
+        for _ in range(2)
     ]
-    nodes = np.arange(len(data.y)) % 2
-    for estimators in (locals_, clone(listed.local)):
-        if listed.kind is EnsembleAggregator and estimators is locals_:
-            # Its members see tables as they are.
-            agg = listed.make(estimators).fit(frame, data.y, nodes=nodes)
-            assert agg.score(frame, data.y) == 1.0
-            continue
-        message = r"columns of text, \['colour'\].*front=.*combine.*EnsembleAggregator"
-        if listed.kind in (EnsembleAggregator, DistillationAggregator):
-            # Of members, or of a student, that take no texts.
-            message = "could not convert string to float"
-        with pytest.raises(ValueError, match=message):
-            listed.make(estimators).fit(frame, data.y, nodes=nodes)
+    if listed.kind is EnsembleAggregator:
+        # Its members see tables as they are, so that pipelines are all it needs.
+        aggregate = listed.make(pipelines).fit(frame, dataset.y, nodes=nodes)
+        assert aggregate.score(frame, dataset.y) == 1.0
+    else:
+        with pytest.raises(ValueError, match=message_about_texts(listed.kind)):
+            listed.make(pipelines).fit(frame, dataset.y, nodes=nodes)
+    with pytest.raises(ValueError, match=message_about_texts(listed.kind)):
+        listed.make(clone(listed.local)).fit(frame, dataset.y, nodes=nodes)
 
 
 @every_estimator
 def test_names_that_only_nodes_know_are_kept(listed):
     pandas = pytest.importorskip("pandas")
-    data = federated("overlapping")
-    columns = [f"x{j}" for j in range(data.X.shape[1])]
+    dataset = federated("overlapping")
+    columns = [f"x{j}" for j in range(dataset.X.shape[1])]
     named = [
         clone(listed.local).fit(pandas.DataFrame(X, columns=columns), y)
-        for X, y in data.local_rows
+        for X, y in dataset.local_rows
     ]
-    aggregate = fit(listed, data, named)
+    aggregate = fit(listed, dataset, named)
     np.testing.assert_array_equal(aggregate.feature_names_in_, columns)
-    test = pandas.DataFrame(data.X_test, columns=columns)
+    test = pandas.DataFrame(dataset.X_test, columns=columns)
     # Rows without names are as good as those of fit: no warning.
-    expected = aggregate.predict_proba(data.X_test)
+    expected = aggregate.predict_proba(dataset.X_test)
     np.testing.assert_array_equal(aggregate.predict_proba(test), expected)
     with pytest.raises(ValueError, match="feature names should match"):
         aggregate.predict(test[columns[::-1]])
     with pytest.raises(ValueError, match="feature names should match"):
         aggregate.predict(test.rename(columns={"x1": "height"}))
     again = pickle.loads(pickle.dumps(aggregate))
-    np.testing.assert_array_equal(again.predict_proba(data.X_test), expected)
-    # What an earlier fit was told is forgotten.
-    frame = pandas.DataFrame(data.X, columns=columns)
-    aggregate.fit(frame, data.y, nodes=data.nodes)
+    np.testing.assert_array_equal(again.predict_proba(dataset.X_test), expected)
+    # The next fit has the names of its own rows, which those without names lack.
+    frame = pandas.DataFrame(dataset.X, columns=columns)
+    aggregate.fit(frame, dataset.y, nodes=dataset.nodes)
     with pytest.warns(UserWarning, match="X does not have valid feature names"):
-        aggregate.predict(data.X_test)
+        aggregate.predict(dataset.X_test)
 
 
 def test_names_that_only_nodes_know_are_kept_without_labels():
     pandas = pytest.importorskip("pandas")
-    X, columns = federated("binary").X, list("abcdef")
-    y = federated("binary").y
-    members = [LogisticRegression().fit(pandas.DataFrame(X, columns=columns), y)]
-    student = skgems.DistillationAggregator(members, student=LogisticRegression())
-    student.fit(X).predict(X)
+    dataset = federated("binary")
+    columns = list("abcdef")
+    frame = pandas.DataFrame(dataset.X, columns=columns)
+    member = LogisticRegression().fit(frame, dataset.y)
+    student = DistillationAggregator([member], student=LogisticRegression())
+    student.fit(dataset.X).predict(dataset.X)
     with pytest.raises(ValueError, match="feature names should match"):
-        student.predict(pandas.DataFrame(X, columns=columns[::-1]))
+        student.predict(pandas.DataFrame(dataset.X, columns=columns[::-1]))
 
 
-# ---- what nodes were asked -------------------------------------------------------
+# ---- the history of messages -----------------------------------------------------
+
+# Columns that the history of any aggregator begins with.
+HISTORY_COLUMNS = [
+    "task",
+    "bytes_sent",
+    "bytes_received",
+    "seconds",
+    "left_out",
+    "loss",
+]
 
 
-FORM = ["task", "bytes_sent", "bytes_received", "seconds", "left_out", "loss"]
+def listed_of(kind):
+    """The entry of an aggregator in the list of all."""
+    (listed,) = (listed for listed in LISTED if listed.kind is kind)
+    return listed
 
 
-@pytest.mark.parametrize("weights", [None, "equal", "class_counts"])
-@every_estimator
-def test_history_is_a_table_with_a_row_for_each_message(listed, weights):
-    data = federated("overlapping")
-    if weights is None:
-        rounds = listed.kind is skgems.ModelAveragingAggregator
-        options = {"n_rounds": 2} if rounds else {}
-    elif "weights" in listed.make().get_params():
-        options = {"weights": weights}
-    else:
-        pytest.skip("has no such weights")
-    aggregate = fit(listed, data, **options)
+def assert_history_is_a_table(aggregate):
+    """Each message has a row, and all rows have the same columns."""
     names = set(aggregate.node_names_)
-    for entry in aggregate.history_:
-        assert list(entry)[: len(FORM)] == FORM
-        # As the columns of a table have to be.
-        assert list(entry) == list(aggregate.history_[0])
-        assert entry["task"] in TASKS
-        assert entry["bytes_sent"] > 0 and entry["bytes_received"] > 0
-        assert entry["seconds"] > 0 and entry["left_out"] == []
-        assert set(entry["loss"]) == (names if entry["task"] == "train" else set())
-    tasks = [entry["task"] for entry in aggregate.history_]
-    if weights is not None:
-        assert tasks == (["counts"] if weights == "class_counts" else [])
-    elif listed.kind in (skgems.EnsembleAggregator, skgems.DistillationAggregator):
-        assert tasks == []
+    for row in aggregate.history_:
+        assert list(row)[: len(HISTORY_COLUMNS)] == HISTORY_COLUMNS
+        assert list(row) == list(aggregate.history_[0])
+        assert row["task"] in TASKS
+        assert row["bytes_sent"] > 0 and row["bytes_received"] > 0
+        assert row["seconds"] > 0 and row["left_out"] == []
+        assert set(row["loss"]) == (names if row["task"] == "train" else set())
+
+
+@every_estimator
+def test_history_is_a_table_with_a_row_for_each_message(listed):
+    in_rounds = listed.kind is ModelAveragingAggregator
+    parameters = {"n_rounds": 2} if in_rounds else {}
+    aggregate = fit(listed, federated("overlapping"), **parameters)
+    assert_history_is_a_table(aggregate)
+    if listed.kind in (EnsembleAggregator, DistillationAggregator):
+        assert aggregate.history_ == []  # nodes were asked nothing
+    elif listed.kind is PooledAggregator:
+        assert len(aggregate.history_) > 0
     else:
-        assert len(tasks) > (listed.kind is not skgems.PooledAggregator)
+        assert len(aggregate.history_) > 1
+
+
+@pytest.mark.parametrize("weights", ["equal", "class_counts"])
+@every_estimator
+def test_history_has_a_row_for_counts_where_weights_need_them(listed, weights):
+    if "weights" not in listed.make().get_params():
+        pytest.skip("has no such weights")
+    aggregate = fit(listed, federated("overlapping"), weights=weights)
+    assert_history_is_a_table(aggregate)
+    tasks = [row["task"] for row in aggregate.history_]
+    assert tasks == (["counts"] if weights == "class_counts" else [])
 
 
 def test_history_of_rounds_that_count_rows_first():
-    data = federated("overlapping")
-    (listed,) = (own for own in LISTED if own.kind is skgems.ModelAveragingAggregator)
-    history = fit(listed, data, n_rounds=2, weights="n_samples").history_
-    assert [entry["task"] for entry in history] == ["counts", "train", "train"]
-    assert [entry["epochs"] for entry in history] == [None, 5, 5]
-    assert all(list(entry) == list(history[0]) for entry in history)
+    listed = listed_of(ModelAveragingAggregator)
+    aggregate = fit(listed, federated("overlapping"), n_rounds=2, weights="n_samples")
+    history = aggregate.history_
+    assert [row["task"] for row in history] == ["counts", "train", "train"]
+    assert [row["epochs"] for row in history] == [None, 5, 5]
+    assert all(list(row) == list(history[0]) for row in history)
 
 
-def test_history_makes_a_frame():
+def test_history_makes_a_data_frame():
     pandas = pytest.importorskip("pandas")
-    (listed,) = (own for own in LISTED if own.kind is skgems.GEMSLogisticAggregator)
-    history = fit(listed, federated("overlapping")).history_
+    history = fit(listed_of(GEMSLogisticAggregator), federated("overlapping")).history_
     frame = pandas.DataFrame(history)
-    assert frame["bytes_sent"].sum() == sum(own["bytes_sent"] for own in history)
-    assert list(frame.columns) == [*FORM, "min_rows", "objective", "accuracy"]
+    assert frame["bytes_sent"].sum() == sum(row["bytes_sent"] for row in history)
+    assert list(frame.columns) == [
+        *HISTORY_COLUMNS,
+        "min_rows",
+        "objective",
+        "accuracy",
+    ]

@@ -29,43 +29,60 @@ from sklearn.utils.validation import check_is_fitted
 
 from skgems.base import BaseAggregator
 
+
+def least_score(listed):
+    """Accuracy that the aggregate of blobs far apart reaches at least.
+
+    A method that does not unite what nodes know is only as good as one node's classes.
+    """
+    return 0.6 if listed.unites else 0.1
+
+
+def searched(aggregate, grid):
+    """An unfitted search over a grid, in the folds of these tests."""
+    return GridSearchCV(aggregate, grid, cv=CV, error_score="raise")
+
+
 # ---- searches, pipelines, routing ---------------------------------------------
 
 
 @every_estimator
 def test_search_and_cross_validation_work_unchanged(listed):
-    data = federated("disjoint")
-    locals_ = data.fitted(listed.local)
+    dataset = federated("disjoint")
+    locals_ = dataset.fitted(listed.local)
     aggregate = listed.make(locals_)
-    search = GridSearchCV(aggregate, listed.grid, cv=CV, error_score="raise")
-    search.fit(data.X, data.y)
-    assert search.score(data.X_test, data.y_test) > (0.6 if listed.unites else 0.1)
+    search = searched(aggregate, listed.grid)
+    search.fit(dataset.X, dataset.y)
+    assert search.score(dataset.X_test, dataset.y_test) > least_score(listed)
     best = search.best_estimator_
-    assert all(a is b for a, b in zip(best.estimators_, locals_, strict=True))
-    scores = cross_val_score(aggregate, data.X, data.y, cv=CV, error_score="raise")
-    assert scores.min() > (0.6 if listed.unites else 0.1)
+    for member, local in zip(best.estimators_, locals_, strict=True):
+        assert member is local
+    scores = cross_val_score(
+        aggregate, dataset.X, dataset.y, cv=CV, error_score="raise"
+    )
+    assert scores.min() > least_score(listed)
     with pytest.raises(NotFittedError):
         check_is_fitted(aggregate)
 
 
 @every_estimator
 def test_nodes_are_sliced_like_sample_weight(listed):
-    data = federated("overlapping")
-    aggregate = listed.make(data.named(listed.local))
+    dataset = federated("overlapping")
+    aggregate = listed.make(dataset.named(listed.local))
     by_hand = []
     for candidate in ParameterGrid(listed.grid):
         fold_scores = []
-        for train, test in CV.split(data.X, data.y):
+        for train, test in CV.split(dataset.X, dataset.y):
             fold = clone(aggregate).set_params(**candidate)
-            fold.fit(data.X[train], data.y[train], nodes=data.nodes[train])
-            fold_scores.append(fold.score(data.X[test], data.y[test]))
+            fold.fit(dataset.X[train], dataset.y[train], nodes=dataset.nodes[train])
+            fold_scores.append(fold.score(dataset.X[test], dataset.y[test]))
         by_hand.append(np.mean(fold_scores))
-    # Arrays of numbers and lists of names, each with all candidates or with one.
-    names = np.array(data.names)[data.nodes].tolist()
-    one = {key: values[:1] for key, values in listed.grid.items()}
-    for nodes, grid in ((data.nodes, listed.grid), (names, one)):
+    # Numbers are tried with all candidates, names with the first, which is quicker.
+    names = np.array(dataset.names)[dataset.nodes].tolist()
+    first_candidate = {key: values[:1] for key, values in listed.grid.items()}
+    for nodes, grid in ((dataset.nodes, listed.grid), (names, first_candidate)):
         search = GridSearchCV(aggregate, grid, cv=CV, error_score="raise", refit=False)
-        search.fit(data.X, data.y, nodes=nodes)
+        search.fit(dataset.X, dataset.y, nodes=nodes)
         assert search.cv_results_["params"] == list(ParameterGrid(grid))
         scores = search.cv_results_["mean_test_score"]
         np.testing.assert_allclose(scores, by_hand[: len(scores)])
@@ -73,11 +90,13 @@ def test_nodes_are_sliced_like_sample_weight(listed):
 
 @every_estimator
 def test_folds_stratified_by_node_and_label_as_the_message_says(listed):
-    data = federated("disjoint")
+    dataset = federated("disjoint")
     # The rows of one node in one block: an unstratified fold leaves it out.
-    order = np.argsort(data.nodes, kind="stable")
-    X, y, nodes = data.X[order], data.y[order], data.nodes[order]
-    aggregate = listed.make(data.named(listed.local))
+    order = np.argsort(dataset.nodes, kind="stable")
+    X = dataset.X[order]
+    y = dataset.y[order]
+    nodes = dataset.nodes[order]
+    aggregate = listed.make(dataset.named(listed.local))
     with pytest.raises(ValueError, match="stratify the folds by node and label"):
         cross_val_score(
             aggregate,
@@ -93,39 +112,36 @@ def test_folds_stratified_by_node_and_label_as_the_message_says(listed):
     scores = cross_val_score(
         aggregate, X, y, cv=folds, params={"nodes": nodes}, error_score="raise"
     )
-    assert scores.min() > (0.6 if listed.unites else 0.1)
+    assert scores.min() > least_score(listed)
 
 
 @every_estimator
 @pytest.mark.filterwarnings("ignore:.*worker stopped while some jobs:UserWarning")
 def test_results_do_not_depend_on_n_jobs(listed):
-    data = federated("overlapping")
-    locals_ = data.fitted(listed.local)
-    one = fit(listed, data, locals_)
-    two = fit(listed, data, locals_, n_jobs=2)
-    assert_same_model(one, two, data.X_test, rtol=0, atol=0)
-    trained = [
-        listed.make([clone(listed.local)] * 3, n_jobs=n_jobs).fit(data.X, data.y)
-        for n_jobs in (None, 2)
-    ]
-    assert_same_model(*trained, data.X_test, rtol=0, atol=0)
+    dataset = federated("overlapping")
+    locals_ = dataset.fitted(listed.local)
+    one_job = fit(listed, dataset, locals_)
+    two_jobs = fit(listed, dataset, locals_, n_jobs=2)
+    assert_same_model(one_job, two_jobs, dataset.X_test, rtol=0, atol=0)
+    # The same where nodes are simulated, so that members are trained in the jobs.
+    unfitted = [clone(listed.local)] * 3
+    one_job = listed.make(unfitted, n_jobs=None).fit(dataset.X, dataset.y)
+    two_jobs = listed.make(unfitted, n_jobs=2).fit(dataset.X, dataset.y)
+    assert_same_model(one_job, two_jobs, dataset.X_test, rtol=0, atol=0)
 
 
 @every_estimator
-def test_search_over_parameters_of_unfitted_estimators(listed):
-    data = federated("disjoint")
+def test_parameters_of_unfitted_estimators_are_searched(listed):
+    dataset = federated("disjoint")
     key, values = next(iter(listed.local_grid.items()))
-    for given in (clone(listed.local), [clone(listed.local)] * 3):
-        aggregate = listed.make(given)
-        search = GridSearchCV(
-            aggregate, {f"estimators__{key}": values}, cv=CV, error_score="raise"
-        )
-        search.fit(data.X, data.y, nodes=data.nodes)
-        assert search.score(data.X_test, data.y_test) > (0.6 if listed.unites else 0.1)
+    for estimators in (clone(listed.local), [clone(listed.local)] * 3):
+        search = searched(listed.make(estimators), {f"estimators__{key}": values})
+        search.fit(dataset.X, dataset.y, nodes=dataset.nodes)
+        assert search.score(dataset.X_test, dataset.y_test) > least_score(listed)
         best = search.best_params_[f"estimators__{key}"]
         for local in search.best_estimator_.estimators_:
             assert local.get_params()[key] == best
-        members = given if isinstance(given, list) else [given]
+        members = estimators if isinstance(estimators, list) else [estimators]
         for member in members:
             assert member.get_params()[key] == listed.local.get_params()[key]
             with pytest.raises(NotFittedError):
@@ -133,87 +149,97 @@ def test_search_over_parameters_of_unfitted_estimators(listed):
 
 
 @every_estimator
-def test_pipeline_around(listed):
-    data = federated("overlapping")
-    scaler = StandardScaler().fit(data.X)
+def test_an_aggregator_may_be_the_last_step_of_a_pipeline(listed):
+    dataset = federated("overlapping")
+    scaler = StandardScaler().fit(dataset.X)
     locals_ = [
-        clone(listed.local).fit(scaler.transform(X), y) for X, y in data.local_rows
+        clone(listed.local).fit(scaler.transform(X), y) for X, y in dataset.local_rows
     ]
     pipe = Pipeline([("scale", StandardScaler()), ("agg", listed.make(locals_))])
-    pipe.fit(data.X, data.y, agg__nodes=data.nodes)
-    alone = listed.make(locals_)
-    alone.fit(scaler.transform(data.X), data.y, nodes=data.nodes)
+    pipe.fit(dataset.X, dataset.y, agg__nodes=dataset.nodes)
+    without_pipeline = listed.make(locals_)
+    without_pipeline.fit(scaler.transform(dataset.X), dataset.y, nodes=dataset.nodes)
     np.testing.assert_allclose(
-        pipe.predict_proba(data.X_test),
-        alone.predict_proba(scaler.transform(data.X_test)),
+        pipe.predict_proba(dataset.X_test),
+        without_pipeline.predict_proba(scaler.transform(dataset.X_test)),
     )
     grid = {f"agg__{key}": values for key, values in listed.grid.items()}
-    search = GridSearchCV(pipe, grid, cv=CV, error_score="raise")
-    search.fit(data.X, data.y, agg__nodes=data.nodes)
-    assert search.score(data.X_test, data.y_test) > (0.6 if listed.unites else 0.1)
+    search = searched(pipe, grid)
+    search.fit(dataset.X, dataset.y, agg__nodes=dataset.nodes)
+    assert search.score(dataset.X_test, dataset.y_test) > least_score(listed)
 
 
 @every_estimator
-def test_pipeline_inside(listed):
+def test_members_may_be_pipelines_that_scale(listed):
     if not listed.recovers:
         pytest.skip("what it fits knows how rows are scaled")
-    data = federated("overlapping")
+    dataset = federated("overlapping")
     # Every node scales its rows its own way.
     local = make_pipeline(StandardScaler(), clone(listed.local))
-    aggregate = fit(listed, data, data.fitted(local))
-    assert aggregate.score(data.X_test, data.y_test) > (0.6 if listed.unites else 0.1)
-    one = listed.make([data.fitted(local)[0]], **listed.recovering)
-    rows = (data.nodes == 0) & (data.y <= 2)
-    one.fit(data.X[rows], data.y[rows])
+    members = dataset.fitted(local)
+    aggregate = fit(listed, dataset, members)
+    assert aggregate.score(dataset.X_test, dataset.y_test) > least_score(listed)
+    # A node that is alone has its own model back.
+    of_one_node = listed.make([members[0]], **listed.recovering)
+    rows = (dataset.nodes == 0) & (dataset.y <= 2)
+    of_one_node.fit(dataset.X[rows], dataset.y[rows])
     np.testing.assert_allclose(
-        one.predict_proba(data.X_test),
-        data.fitted(local)[0].predict_proba(data.X_test),
+        of_one_node.predict_proba(dataset.X_test),
+        members[0].predict_proba(dataset.X_test),
         atol=1e-8,
     )
-    # In simulation, with its parameters searched.
+
+
+@every_estimator
+def test_steps_of_simulated_pipelines_are_searched(listed):
+    if not listed.recovers:
+        pytest.skip("what it fits knows how rows are scaled")
+    dataset = federated("overlapping")
+    local = make_pipeline(StandardScaler(), clone(listed.local))
     key, values = next(iter(listed.local_grid.items()))
     step = type(listed.local).__name__.lower()
     search = GridSearchCV(
         listed.make(local), {f"estimators__{step}__{key}": values}, cv=CV
     )
-    search.fit(data.X, data.y, nodes=data.nodes)
-    assert search.score(data.X_test, data.y_test) > (0.6 if listed.unites else 0.1)
+    search.fit(dataset.X, dataset.y, nodes=dataset.nodes)
+    assert search.score(dataset.X_test, dataset.y_test) > least_score(listed)
 
 
 @every_estimator
 def test_nodes_are_routed_where_requested(listed):
-    data = federated("overlapping")
-    aggregate = listed.make(data.named(listed.local))
+    dataset = federated("overlapping")
+    aggregate = listed.make(dataset.named(listed.local))
     with config_context(enable_metadata_routing=True):
         with pytest.raises(UnsetMetadataPassedError, match="nodes"):
             GridSearchCV(aggregate, listed.grid, cv=CV).fit(
-                data.X, data.y, nodes=data.nodes
+                dataset.X, dataset.y, nodes=dataset.nodes
             )
         requesting = clone(aggregate).set_fit_request(nodes=True)
         pipe = make_pipeline(
             StandardScaler(with_std=False, with_mean=False), clone(requesting)
         )
-        pipe.fit(data.X, data.y, nodes=data.nodes)
-        assert_same_model(pipe, fit(listed, data), data.X_test)
+        pipe.fit(dataset.X, dataset.y, nodes=dataset.nodes)
+        assert_same_model(pipe, fit(listed, dataset), dataset.X_test)
         scores = cross_val_score(
             clone(aggregate).set_fit_request(nodes="hospital"),
-            data.X,
-            data.y,
+            dataset.X,
+            dataset.y,
             cv=CV,
-            params={"hospital": data.nodes},
+            params={"hospital": dataset.nodes},
             error_score="raise",
         )
-        assert scores.min() > (0.6 if listed.unites else 0.1)
+        assert scores.min() > least_score(listed)
 
 
 @every_estimator
 def test_simulated_nodes_see_their_own_rows_only(listed, monkeypatch):
-    data = federated("disjoint")
-    fitted_on, own_fit = [], type(listed.local).fit
+    dataset = federated("disjoint")
+    fitted_on = []  # rows and labels of each fit
+    original_fit = type(listed.local).fit
 
     def fit_and_record(self, X, y, *args, **kwargs):
         fitted_on.append((X, y))
-        return own_fit(self, X, y, *args, **kwargs)
+        return original_fit(self, X, y, *args, **kwargs)
 
     monkeypatch.setattr(type(listed.local), "fit", fit_and_record)
     aggregate = listed.make(clone(listed.local))
@@ -221,115 +247,126 @@ def test_simulated_nodes_see_their_own_rows_only(listed, monkeypatch):
     if "validation_fraction" in aggregate.get_params():
         held_out = 0.25
         aggregate.set_params(validation_fraction=held_out)
-    nodes = np.where(np.arange(len(data.y)) % 4 == 0, -1, data.nodes)
-    aggregate.fit(data.X, data.y, nodes=nodes)
+    nodes = np.where(np.arange(len(dataset.y)) % 4 == 0, -1, dataset.nodes)
+    aggregate.fit(dataset.X, dataset.y, nodes=nodes)
     assert aggregate.node_names_ == ["0", "1", "2"]
     # A student, if there is one, comes after the nodes.
     fitted_on = fitted_on[:3]
     assert len(fitted_on) == 3
-    position = {row.tobytes(): i for i, row in enumerate(data.X)}
+    position = {row.tobytes(): i for i, row in enumerate(dataset.X)}
     for k, (X, y) in enumerate(fitted_on):
         rows = [position[row.tobytes()] for row in X]
         assert set(nodes[rows]) == {k}
-        np.testing.assert_array_equal(y, data.y[rows])
-        owned = np.sum(nodes == k)
+        np.testing.assert_array_equal(y, dataset.y[rows])
+        n_rows = np.sum(nodes == k)
         # A quarter of each class is held out, rounded down.
-        assert 0 <= len(rows) - (1 - held_out) * owned <= 2
+        assert 0 <= len(rows) - (1 - held_out) * n_rows <= 2
 
 
 @every_estimator
 def test_a_fit_that_fails_changes_nothing(listed, monkeypatch):
-    data, other = federated("overlapping"), federated("overlapping", strings=True)
-    fresh = listed.make(data.fitted(listed.local))
-    fitted = fit(listed, data)
-    before = fitted.predict_proba(data.X_test)
+    dataset = federated("overlapping")
+    renamed = federated("overlapping", strings=True)
+    fresh = listed.make(dataset.fitted(listed.local))
+    fitted = fit(listed, dataset)
+    before = fitted.predict_proba(dataset.X_test)
 
-    def fail(aggregate, *rows, error, **parameters):
-        state = dict(vars(aggregate))
+    def assert_fails(aggregate, X, y, *, nodes, error=ValueError):
+        """A fit raises, and has altered no attribute."""
+        attributes = dict(vars(aggregate))
         with pytest.raises(error):
-            aggregate.fit(*rows, **parameters)
-        assert dict(vars(aggregate)) == state
+            aggregate.fit(X, y, nodes=nodes)
+        assert dict(vars(aggregate)) == attributes
 
+    without_rows = np.where(dataset.nodes == 2, 1, dataset.nodes)  # of the third node
     for aggregate in (fresh, fitted):
-        fail(aggregate, np.full_like(data.X, np.nan), data.y, error=ValueError)
-        nobody = np.where(data.nodes == 2, 1, data.nodes)
-        fail(aggregate, data.X, data.y, nobody, error=ValueError)
-        fail(aggregate, data.X[:, :3], data.y, data.nodes, error=ValueError)
+        assert_fails(aggregate, np.full_like(dataset.X, np.nan), dataset.y, nodes=None)
+        assert_fails(aggregate, dataset.X, dataset.y, nodes=without_rows)
+        assert_fails(aggregate, dataset.X[:, :3], dataset.y, nodes=dataset.nodes)
 
-    # At the very last, of rows with other labels: the old classes must not go.
-    def fall_over(self, **attributes):
+    # A fit may fail at its very end, when its results are stored. The classes of the
+    # earlier fit must be there still, also where the labels are others.
+    def raise_instead(self, **attributes):
         raise RuntimeError
 
-    monkeypatch.setattr(BaseAggregator, "_publish", fall_over)
+    monkeypatch.setattr(BaseAggregator, "_publish", raise_instead)
     for aggregate in (fresh, fitted):
-        fail(aggregate, data.X, data.y, data.nodes, error=RuntimeError)
-    fitted.set_params(estimators=other.fitted(listed.local))
-    fail(fitted, other.X, other.y, other.nodes, error=RuntimeError)
+        assert_fails(
+            aggregate, dataset.X, dataset.y, nodes=dataset.nodes, error=RuntimeError
+        )
+    fitted.set_params(estimators=renamed.fitted(listed.local))
+    assert_fails(fitted, renamed.X, renamed.y, nodes=renamed.nodes, error=RuntimeError)
     with pytest.raises(NotFittedError):
-        fresh.predict(data.X_test)
-    np.testing.assert_array_equal(fitted.predict_proba(data.X_test), before)
-    assert set(fitted.predict(data.X_test)) <= set(data.y)
+        fresh.predict(dataset.X_test)
+    np.testing.assert_array_equal(fitted.predict_proba(dataset.X_test), before)
+    assert set(fitted.predict(dataset.X_test)) <= set(dataset.y)
 
 
 # ---- rows that only score -------------------------------------------------------
 
 
-def held_out_rows(data):
-    """A third of the rows of every node and class."""
-    mask = np.zeros(len(data.y), dtype=bool)
-    for node in np.unique(data.nodes):
-        for label in np.unique(data.y):
-            mask[np.flatnonzero((data.nodes == node) & (data.y == label))[::3]] = True
+def held_out_rows(dataset):
+    """A mask of a third of the rows of every node and class."""
+    mask = np.zeros(len(dataset.y), dtype=bool)
+    for node in np.unique(dataset.nodes):
+        for label in np.unique(dataset.y):
+            rows = np.flatnonzero((dataset.nodes == node) & (dataset.y == label))
+            mask[rows[::3]] = True
     return mask
 
 
 @every_estimator
-def test_holding_out_nothing_is_holding_out_nothing(listed):
-    data = federated("overlapping")
-    locals_ = data.fitted(listed.local)
-    nothing = np.zeros(len(data.y), dtype=bool)
+def test_a_mask_that_holds_nothing_out_is_like_no_mask(listed):
+    dataset = federated("overlapping")
+    locals_ = dataset.fitted(listed.local)
+    nothing = np.zeros(len(dataset.y), dtype=bool)
     for mask in (nothing, nothing.astype(int).tolist()):
         aggregate = listed.make(locals_)
-        aggregate.fit(data.X, data.y, nodes=data.nodes, held_out=mask)
-        assert_same_model(aggregate, fit(listed, data, locals_), data.X_test)
+        aggregate.fit(dataset.X, dataset.y, nodes=dataset.nodes, held_out=mask)
+        assert_same_model(aggregate, fit(listed, dataset, locals_), dataset.X_test)
 
 
 @every_estimator
 def test_simulated_nodes_are_not_trained_on_rows_held_out(listed):
-    data = federated("disjoint")
-    mask = held_out_rows(data)
+    dataset = federated("disjoint")
+    mask = held_out_rows(dataset)
     local = clone(listed.local)
     aggregate = listed.make(clone(local))
-    aggregate.fit(data.X, data.y, nodes=data.nodes, held_out=mask)
+    aggregate.fit(dataset.X, dataset.y, nodes=dataset.nodes, held_out=mask)
     for k, member in enumerate(aggregate.estimators_):
-        rows = (data.nodes == k) & ~mask
+        rows = (dataset.nodes == k) & ~mask
         fresh = clone(local).set_params(random_state=member.random_state)
-        expected = fresh.fit(data.X[rows], data.y[rows])
+        expected = fresh.fit(dataset.X[rows], dataset.y[rows])
         np.testing.assert_allclose(
-            scores_of(member, data.X_test), scores_of(expected, data.X_test), atol=1e-7
+            scores_of(member, dataset.X_test),
+            scores_of(expected, dataset.X_test),
+            atol=1e-7,
         )
 
 
 @every_estimator
 def test_held_out_rows_are_sliced_and_routed(listed):
-    data = federated("overlapping")
-    mask = held_out_rows(data)
-    aggregate = listed.make(data.named(listed.local))
-    given = {"nodes": data.nodes, "held_out": mask}
-    grid, options = {"random_state": [0]}, {"cv": CV, "error_score": "raise"}
-    search = GridSearchCV(aggregate, grid, refit=False, **options)
-    search.fit(data.X, data.y, **given)
+    dataset = federated("overlapping")
+    mask = held_out_rows(dataset)
+    aggregate = listed.make(dataset.named(listed.local))
+    grid = {"random_state": [0]}
+    sliced = GridSearchCV(aggregate, grid, cv=CV, error_score="raise", refit=False)
+    sliced.fit(dataset.X, dataset.y, nodes=dataset.nodes, held_out=mask)
     with config_context(enable_metadata_routing=True):
         requesting = clone(aggregate).set_fit_request(nodes=True, held_out=True)
-        routed = GridSearchCV(requesting, grid, refit=False, **options)
-        routed.fit(data.X, data.y, **given)
+        routed = GridSearchCV(requesting, grid, cv=CV, error_score="raise", refit=False)
+        routed.fit(dataset.X, dataset.y, nodes=dataset.nodes, held_out=mask)
     by_hand = []
-    for train, test in CV.split(data.X, data.y):
-        own = {key: value[train] for key, value in given.items()}
-        fold = clone(aggregate).fit(data.X[train], data.y[train], **own)
-        by_hand.append(fold.score(data.X[test], data.y[test]))
-    for found in (search, routed):
-        scores = found.cv_results_["mean_test_score"]
+    for train, test in CV.split(dataset.X, dataset.y):
+        fold = clone(aggregate).fit(
+            dataset.X[train],
+            dataset.y[train],
+            nodes=dataset.nodes[train],
+            held_out=mask[train],
+        )
+        by_hand.append(fold.score(dataset.X[test], dataset.y[test]))
+    for search in (sliced, routed):
+        scores = search.cv_results_["mean_test_score"]
         np.testing.assert_allclose(scores, np.mean(by_hand))
 
 
@@ -337,13 +374,19 @@ def test_held_out_rows_are_sliced_and_routed(listed):
 @pytest.mark.parametrize(
     ("mask", "message"),
     [
-        (lambda data: held_out_rows(data)[:-1], "inconsistent numbers of samples"),
-        (lambda data: data.nodes, "held_out must be a mask"),
-        (lambda data: data.nodes == 1, "node 'east' has only rows that are held out"),
+        (
+            lambda dataset: held_out_rows(dataset)[:-1],
+            "inconsistent numbers of samples",
+        ),
+        (lambda dataset: dataset.nodes, "held_out must be a mask"),
+        (
+            lambda dataset: dataset.nodes == 1,
+            "node 'east' has only rows that are held out",
+        ),
     ],
 )
-def test_masks_that_cannot_be(listed, mask, message):
-    data = federated("overlapping")
-    aggregate = listed.make(data.named(listed.local))
+def test_masks_that_do_not_fit_the_rows_are_errors(listed, mask, message):
+    dataset = federated("overlapping")
+    aggregate = listed.make(dataset.named(listed.local))
     with pytest.raises(ValueError, match=message):
-        aggregate.fit(data.X, data.y, nodes=data.nodes, held_out=mask(data))
+        aggregate.fit(dataset.X, dataset.y, nodes=dataset.nodes, held_out=mask(dataset))

@@ -27,14 +27,17 @@ def tables(tmp_path, monkeypatch, capsys):
     return tables
 
 
-def test_table_of_the_demo(tables):
+def test_the_tables_show_that_votes_and_averages_fail_and_skgems_does_not(tables):
     penguins, digits = tables.values()
+    # No island has all three species, so a vote is wrong about more than half.
     assert penguins["vote"] < 0.5
     assert penguins["averaged weights"] < penguins["skgems, one file each"] - 0.01
+    # A party knows two digits of ten.
     assert max(score for name, score in digits.items() if "alone" in name) < 0.25
     assert digits["vote"] < 0.7
     assert digits["averaged weights"] < 0.7
     assert digits["LDA from sums"] < digits["skgems, one file each"]
+    # On both, one file from each node comes within a point of all rows together.
     for table in tables.values():
         assert table["skgems, one file each"] > table["LDA from sums"] - 0.01
         assert table["skgems, one file each"] > table["all rows at one place"] - 0.01

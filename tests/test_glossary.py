@@ -15,7 +15,7 @@ NAME = re.compile(r"``([A-Za-z_][\w.]*)``")
 
 
 def rows_of_symbols() -> list[tuple[str, str, str]]:
-    """Symbol, names and meaning of each row of the tables, without their headers."""
+    """Symbol, names and meaning in each row of the tables, without their headers."""
     text = GLOSSARY.read_text(encoding="utf-8").partition("\nSymbols\n-------\n")[2]
     rows = []
     for table in text.split(".. list-table:: ")[1:]:
@@ -30,20 +30,22 @@ def names_in_the_code() -> set[str]:
     """Variables, arguments, fields, attributes, functions and classes."""
     names = set()
     for path in Path(skgems.__file__).parent.rglob("*.py"):
-        for part in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            for word in ("id", "arg", "attr", "name"):
-                names.add(getattr(part, word, None))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for field in ("id", "arg", "attr", "name"):
+                names.add(getattr(node, field, None))
     return {name for name in names if name}
 
 
 def test_symbols_have_names_of_the_code_and_meanings():
-    rows, names = rows_of_symbols(), names_in_the_code()
+    rows = rows_of_symbols()
+    names_of_code = names_in_the_code()
     assert len(rows) > 25
-    for symbol, cell, meaning in rows:
+    for symbol, names_cell, meaning in rows:
         assert symbol.startswith(":math:") or symbol == "--", symbol
-        listed = [part for name in NAME.findall(cell) for part in name.split(".")]
-        assert listed, cell
-        assert [name for name in listed if name not in names] == []
+        # "node.W" is two names.
+        names = [part for name in NAME.findall(names_cell) for part in name.split(".")]
+        assert names, names_cell
+        assert [name for name in names if name not in names_of_code] == []
         assert len(meaning) > 8
 
 

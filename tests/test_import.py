@@ -17,9 +17,10 @@ clf = sklearn.linear_model.LogisticRegression().fit([[0.0], [1.0]], [0, 1])
 assert is_fitted(clf)
 read_network(clf)
 front = skgems.PooledTransformer(skgems.steps.RandomFeatures(random_state=0))
-asked = skgems.federation.Message.of("front", front=front.as_front().as_content())
-rows = [[0.0], [1.0]], [0, 1]
-skgems.federation.reply_to(asked, clf, *rows, name="lyon", min_rows=1)
+request = skgems.federation.Message.of("front", front=front.as_front().as_content())
+skgems.federation.reply_to(
+    request, clf, [[0.0], [1.0]], [0, 1], name="lyon", min_rows=1
+)
 print(*(set(sys.modules) - before))
 """
 
@@ -28,20 +29,21 @@ def test_import_brings_no_optional_dependency():
     run = subprocess.run(
         [sys.executable, "-c", CODE], capture_output=True, text=True, check=True
     )
-    brought = set(run.stdout.split())
-    assert {"skgems", "skgems.datasets", "skgems.spaces"} <= brought
+    imported = set(run.stdout.split())
+    assert {"skgems", "skgems.datasets", "skgems.spaces"} <= imported
     optional = {"torch", "skorch", "matplotlib", "flwr", "pandas"}
     optional |= {"skops", "cryptography", "skgems._cli"}
-    assert brought & optional == set()
+    assert imported & optional == set()
 
 
-# As on a path of sources that nobody installed.
+# As where the sources lie on the path, and no package of that name is installed.
 NOT_INSTALLED = """
 import importlib.metadata as metadata
-def distribution(name, found=metadata.distribution):
+original = metadata.distribution
+def distribution(name):
     if name == "skgems":
         raise metadata.PackageNotFoundError(name)
-    return found(name)
+    return original(name)
 metadata.distribution = distribution
 import skgems
 """

@@ -16,11 +16,10 @@ import numpy as np
 from ..base import warn_user
 from ..federation import Node, Shares
 from ..local import LocalModel, indices_of
+from ..messages import listed
 from ..networks import Coordinates, Network
 from ..tuning import Weight, align_hidden_units, mean_parameters, started_apart
 from ._large_models import ModelSizes
-
-_MOST_NAMED = 5  # nodes that a warning names
 
 
 class StartedApartWarning(UserWarning):
@@ -46,7 +45,7 @@ def average(
         warn_of_apart(nodes, classes)
         return mean
     for node in nodes:
-        if not node.local.is_chain:
+        if not node.model.is_chain:
             raise problem or ValueError(
                 "align='permutation' matches the units of chains of dense layers; the "
                 f"module of node {node.name!r} is none. Set align=None."
@@ -61,7 +60,7 @@ def average(
 
 def not_constant(nodes: list[Node], shares: Shares) -> tuple[list[Node], Shares]:
     """Those whose model is not constant; all, if there is none."""
-    varying = [k for k, node in enumerate(nodes) if not node.local.is_constant]
+    varying = [k for k, node in enumerate(nodes) if not node.model.is_constant]
     if not varying:
         return nodes, shares
     return [nodes[k] for k in varying], shares.of(varying)
@@ -131,7 +130,7 @@ def average_networks(
     align: bool,
 ) -> Network:
     """Average of chains of dense layers, which may be of different kinds."""
-    first = with_outputs(nodes[0].local.network(copy=False), classes)
+    first = with_outputs(nodes[0].model.network(copy=False), classes)
     depth = len(first.coefs)
     weights = parameter_weights(
         [*first.coefs, *first.intercepts],
@@ -143,7 +142,7 @@ def average_networks(
 
     def networks() -> Iterator[Network]:
         for node in nodes:
-            network = node.local.network(copy=False)
+            network = node.model.network(copy=False)
             _check_alike(network, first, name=node.name, first_name=nodes[0].name)
             sizes.note(node.name, _without_constants(network))
             yield with_outputs(network, classes)
@@ -159,7 +158,7 @@ def average_networks(
     mean = mean_parameters(weighted_arrays())
     if not all(np.isfinite(array).all() for array in mean):
         for node in nodes:  # raises an error that names the node
-            node.local.network()
+            node.model.network()
     return replace(first, coefs=mean[:depth], intercepts=mean[depth:], coordinates=None)
 
 
@@ -218,7 +217,7 @@ def average_nets(
 ) -> LocalModel:
     """Average of alike nets, buffers included: a copy of the first of largest dtype."""
     template = max(
-        (node.local for node in nodes), key=lambda local: local.dtype.itemsize
+        (node.model for node in nodes), key=lambda local: local.dtype.itemsize
     )
     weights = parameter_weights(
         template.parameters(),
@@ -230,7 +229,7 @@ def average_nets(
 
     def weighted_parameters() -> Iterator[tuple[list[np.ndarray], Weight]]:
         for node, weight in zip(nodes, weights, strict=True):
-            parameters = node.local.parameters()
+            parameters = node.model.parameters()
             sizes.note(node.name, parameters)
             yield parameters, weight
             del parameters  # before the next one comes
@@ -238,34 +237,34 @@ def average_nets(
     mean = mean_parameters(weighted_parameters())
     if not all(np.isfinite(array).all() for array in mean):
         for node in nodes:  # raises an error that names the node
-            node.local.check_finite()
+            node.model.check_finite()
     return template.with_parameters(mean)
 
 
 def has_counters(nodes: list[Node]) -> bool:
     """Whether modules have buffers of integers, which are those of one node."""
     for node in nodes:
-        if node.local.has_module:
-            return any(array.dtype.kind != "f" for array in node.local.parameters())
+        if node.model.has_module:
+            return any(array.dtype.kind != "f" for array in node.model.parameters())
     return False
 
 
 def why_not_alike(nodes: list[Node]) -> Exception | None:
     """The error of nodes whose parameters do not correspond; None where they do."""
-    nets = [node for node in nodes if node.local.has_module]
-    others = [node for node in nodes if not node.local.has_module]
+    nets = [node for node in nodes if node.model.has_module]
+    others = [node for node in nodes if not node.model.has_module]
     if others:
         return TypeError(
             f"Nodes {[node.name for node in nets]} have torch modules, node "
-            f"{others[0].name!r} has {type(others[0].local.estimator).__name__}. A "
+            f"{others[0].name!r} has {type(others[0].model.estimator).__name__}. A "
             "module that is no chain of dense layers, or trains in rounds, is averaged "
             "with its own kind only."
         )
     first, *rest = nets
-    first_shapes = first.local.module_shapes()
-    first_labels = first.local.description.classes
+    first_shapes = first.model.module_shapes()
+    first_labels = first.model.description.classes
     for node in rest:
-        shapes = node.local.module_shapes()
+        shapes = node.model.module_shapes()
         if shapes != first_shapes:
             only_first = dict(sorted(first_shapes.items() - shapes.items()))
             only_here = dict(sorted(shapes.items() - first_shapes.items()))
@@ -275,7 +274,7 @@ def why_not_alike(nodes: list[Node]) -> Exception | None:
                 f"{only_here}. Only equal modules can be averaged; "
                 "PFNMAggregator and GEMSMLPAggregator merge layers of other widths."
             )
-        labels = node.local.description.classes
+        labels = node.model.description.classes
         if not np.array_equal(labels, first_labels):
             return ValueError(
                 f"The outputs of nodes {first.name!r} and {node.name!r} stand for "
@@ -287,24 +286,21 @@ def why_not_alike(nodes: list[Node]) -> Exception | None:
 
 def warn_of_apart(nodes: Sequence[Node], classes: np.ndarray) -> None:
     """Warn of networks whose units are not like the first one's at the same place."""
-    chains = [node for node in nodes if node.local.is_chain]
+    chains = [node for node in nodes if node.model.is_chain]
     if not chains:
         return
-    first = with_outputs(chains[0].local.network(copy=False), classes)
+    first = with_outputs(chains[0].model.network(copy=False), classes)
     apart = [
         node.name
         for node in chains[1:]
-        if started_apart(with_outputs(node.local.network(copy=False), classes), first)
+        if started_apart(with_outputs(node.model.network(copy=False), classes), first)
     ]
     if not apart:
         return
-    names = ", ".join(map(repr, apart[:_MOST_NAMED]))
-    if len(apart) > _MOST_NAMED:
-        names += f" and {len(apart) - _MOST_NAMED} more"
     warn_user(
-        f"Hidden units of node {chains[0].name!r} are like those of {names} by "
-        "chance only,\nas of networks that started from different weights, or trained "
-        "until nothing is left of a common start:\ntheir average is of little use. Set "
-        "align='permutation', or use PFNMAggregator.",
+        f"Hidden units of node {chains[0].name!r} are like those of "
+        f"{listed(map(repr, apart))} by chance only,\nas of networks that started from "
+        "different weights, or trained until nothing is left of a common start:\ntheir "
+        "average is of little use. Set align='permutation', or use PFNMAggregator.",
         StartedApartWarning,
     )

@@ -316,7 +316,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         net = None
         if isinstance(model, LocalModel):
             if model.has_module:
-                net = model.own
+                net = model.classifier
             if not model.is_chain:
                 return {"net_": net, "network_": None}
             model = model.network()
@@ -375,4 +375,4 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
 
     def _copy_of_net(self) -> BaseEstimator:
         net = local_model(self.net_)
-        return net.with_parameters(net.parameters()).own
+        return net.with_parameters(net.parameters()).classifier

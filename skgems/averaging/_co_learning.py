@@ -169,11 +169,11 @@ def _kept_where_no_weight(
 
 
 def start_local(
-    estimator: BaseEstimator, X, y, classes: np.ndarray, seed: int | None
+    estimator: BaseEstimator, X, y, *, classes: np.ndarray, seed: int | None
 ) -> BaseEstimator:
     """Give a classifier its first weights, without training, as rounds start."""
     if len(classes) == 1:  # nothing to train
-        return fit_local(estimator, X, y, classes, seed)
+        return fit_local(estimator, X, y, classes=classes, seed=seed)
     seed = estimator.random_state if seed is None else seed
     return local_model(estimator).start(X, y, classes=classes, random_state=seed)
 
@@ -196,7 +196,7 @@ def co_learn(
     varying = [_with_layout(node) for node in varying]
     _check_one_layout(varying)
     first = varying[0]
-    if first.local.has_module:
+    if first.model.has_module:
         if outer.align:
             raise ValueError("align must be None with rounds of skorch nets.")
         if problem := why_not_alike(varying):
@@ -206,7 +206,7 @@ def co_learn(
         )
         start = template.parameters()
     else:
-        template = first.local.widened(classes)
+        template = first.model.widened(classes)
         network = average_networks(
             varying,
             classes=classes,
@@ -229,7 +229,7 @@ def co_learn(
         _let_constant_models_train(federation, run, first)
     sizes.compare()  # those that rounds start from
     plan = _plan_of_rounds(outer, start, weights_by_name, classes.tolist(), rng)
-    parameters, rounds = run(sizes.noting(plan))
+    parameters, rounds = run(sizes.noting_replies(plan))
     return template.with_parameters(parameters), _with_rounds(run.history, rounds)
 
 
@@ -237,20 +237,21 @@ def _check_one_layout(nodes: list[Node]) -> None:
     """Raise TypeError where parameters cannot be handed from node to node."""
     first = nodes[0]
     for node in nodes:
-        node.local.check_trainable()
-        if node.local.layout != first.local.layout:
+        node.model.check_trainable()
+        if node.model.layout != first.model.layout:
+            kind = type(node.model.classifier).__name__
+            first_kind = type(first.model.classifier).__name__
             raise TypeError(
                 "In rounds parameters are handed from node to node, but nodes "
-                f"{first.name!r} and {node.name!r} have "
-                f"{type(first.local.own).__name__} and {type(node.local.own).__name__},"
-                " whose parameters differ. Give all nodes classifiers of one kind."
+                f"{first.name!r} and {node.name!r} have {first_kind} and {kind}, whose "
+                "parameters differ. Give all nodes classifiers of one kind."
             )
 
 
 def _let_constant_models_train(federation: Federation, run: Run, first: Node) -> None:
     """Have nodes whose model is constant train as the first of the others does."""
-    constant = {node.name for node in federation.nodes if node.local.is_constant}
-    trainer = Picklable(first.local.estimator)
+    constant = {node.name for node in federation.nodes if node.model.is_constant}
+    trainer = Picklable(first.model.estimator)
     run.channel.members = [
         replace(member, picklable=trainer) if member.name in constant else member
         for member in run.members
@@ -291,9 +292,9 @@ def _with_layout(node: Node) -> Node:
     """A node that is not here, as the classifier that its layers are one of."""
     if node.record is None:
         return node
-    network = node.local.network()
+    network = node.model.network()
     classifier = as_classifier(network, network.classes)
-    return replace(node, local=local_model(classifier, name=node.name))
+    return replace(node, model=local_model(classifier, name=node.name))
 
 
 def as_classifier(network: Network, classes: np.ndarray) -> BaseEstimator:

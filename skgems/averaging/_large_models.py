@@ -7,10 +7,8 @@ import numpy as np
 
 from ..base import warn_user
 from ..federation import NodesDisagreeWarning
-from ..messages import Message
+from ..messages import Message, listed
 from ..tuning import array_sizes, times_larger
-
-_MOST_NAMED = 5  # nodes that the warning names
 
 
 class ModelSizes:
@@ -34,7 +32,9 @@ class ModelSizes:
                 self._times[name] = times_of_node
         self._together = {}
 
-    def noting(self, plan: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    def noting_replies(
+        self, plan: Generator[Any, Any, Any]
+    ) -> Generator[Any, Any, Any]:
         """The same plan, each round of which has its replies noted as they pass."""
         try:
             request = next(plan)
@@ -60,15 +60,10 @@ class ModelSizes:
         if not self._times:
             return
         largest = sorted(self._times, key=lambda name: (-self._times[name], name))
-        names_and_times = ", ".join(
-            f"{name!r} ({self._times[name]:.3g} times)"
-            for name in largest[:_MOST_NAMED]
-        )
-        if len(largest) > _MOST_NAMED:
-            names_and_times += f" and {len(largest) - _MOST_NAMED} more"
+        names = [f"{name!r} ({self._times[name]:.3g} times)" for name in largest]
         warn_user(
             "The models of these nodes have parameters far larger than those of all "
-            f"other nodes: {names_and_times}. The average is nearly theirs alone. See "
+            f"other nodes: {listed(names)}. The average is nearly theirs alone. See "
             "whether features have the same units there, and whether the model is of "
             "the same kind and was trained as elsewhere (penalty, learning rate, "
             "number of steps). If nothing explains it, leave the nodes out.",

@@ -218,6 +218,7 @@ def _combine_over_channel(
         )
 
     def tried(n_rows: int) -> list[Candidate]:
+        # Over a channel the nodes' names stand for this one, which is never asked.
         return candidates_of_rows(
             ["all"], before, n_rows, budget=budget, random_state=seed
         )
@@ -253,6 +254,7 @@ def _combine_without_rows(
         )
     pairs = list(zip(*named_members(estimators), strict=True))
     if any(_is_sent(member) for _, member in pairs):
+        # Its fit refuses fitted classifiers beside summaries.
         linear = GEMSLogisticAggregator(
             estimators, front=front, random_state=random_state
         )

@@ -22,7 +22,7 @@ _TYPES_OF_FIELDS = {"bytes": bytes, "name": str}
 _REFUSALS = {"ValueError": ValueError, "TypeError": TypeError}
 # Characters of what a stranger wrote that an error repeats.
 _MOST_TEXT = 2000
-_MOST_NAME = 200
+_MOST_NAME = 200  # of a node's name
 
 
 def flower(module: str) -> ModuleType:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Seconds between looks for replies: Flower's own are 3 s apart, which is long beside
 # what a node of few rows takes. They grow, so that long waits cost little.
 _SHORTEST_PAUSE = 0.02
-_LONGEST_PAUSE = 1.0
+_LONGEST_PAUSE = 1.0  # beside what a round of training takes it is nothing
 _GROWTH = 1.5  # of each pause over the one before
 # Seconds that a letter is kept beyond the timeout: Flower answers for an expired one.
 _SECONDS_KEPT = 60.0

@@ -43,7 +43,7 @@ except ImportError:  # a system without it, where nobody is kept out
 STATE = "exchange.json"
 AGREEMENT = "agreement.json"
 _LOCK = "exchange.lock"
-_VERSION = 3
+_VERSION = 3  # others are refused
 # Nobody writes a file for so long: what is older was left by a process that was killed.
 _SECONDS_OF_A_WRITE = 3600.0
 

@@ -11,7 +11,6 @@ from sklearn.pipeline import make_pipeline
 
 from ..base import BaseAggregator, noted_warnings, silenced
 from ..federation import (
-    HALVES,
     Agreement,
     Message,
     RowsAlone,
@@ -20,13 +19,12 @@ from ..federation import (
     as_channel,
     first_request,
     front_plan,
-    most_judging,
-    most_loss,
     nodes_of_many_rows,
 )
 from ..networks import final_step
 from ..pooled import PooledTransformer
 from ..steps import Front
+from ..tasks import HALF_NAMES, most_judging, most_loss
 from ._choice import Choice
 from ._judging import Candidate, choice_among, loss_and_factor, new_entry
 
@@ -87,7 +85,7 @@ class _Fronts:
         self.steps = list(dict.fromkeys(c.steps for c in tried if c.steps))
         self.starts = list(dict.fromkeys(map(_up_to_last_that_asks, self.steps)))
         self.drop_identifiers = drop_identifiers
-        self.whole = Front.beside(
+        self.whole = Front.of_pipelines(
             [make_pipeline(*start) for start in self.starts],
             drop_identifiers=drop_identifiers,
         )
@@ -119,7 +117,7 @@ class _Fronts:
 
 def _up_to_last_that_asks(steps: tuple) -> tuple[BaseEstimator, ...]:
     """The first steps, as far as one asks nodes for sums of rows; at least one step."""
-    that_ask = [k for k, step in enumerate(steps) if Front(step).asks]
+    that_ask = [k for k, step in enumerate(steps) if Front(step).asks_nodes]
     return steps[: max(that_ask, default=0) + 1]
 
 
@@ -208,7 +206,7 @@ def _ask_halves(tried: list[Candidate], fronts: _Fronts) -> Generator:
             sums.refusals.setdefault(int(number), {})[name] = reason
         for number, content_of_half in reply.content["joins"].items():
             pair = sums.by_candidate[int(number)]
-            for summaries, half in zip(pair, HALVES, strict=True):
+            for summaries, half in zip(pair, HALF_NAMES, strict=True):
                 message = Message.of("join", **content_of_half[half])
                 summaries.append(Summary(message))
     return sums
@@ -232,7 +230,9 @@ def _models_of_halves(
             halves.check_all_sent(k)
             with silenced():
                 model = fronts.with_front(candidate.steps)
-                for half, summaries in zip(HALVES, halves.by_candidate[k], strict=True):
+                for half, summaries in zip(
+                    HALF_NAMES, halves.by_candidate[k], strict=True
+                ):
                     model[half] = _content_of_fit(candidate.aggregator, summaries)
                 models[k] = model
         except (ValueError, TypeError) as failure:
@@ -282,7 +282,7 @@ def _ask_to_judge(models: list[dict]) -> Generator:
 
 def _labels(model: Mapping) -> list:
     """Labels of the classes that the models of two halves know."""
-    return [label for half in HALVES for label in model[half]["labels"]]
+    return [label for half in HALF_NAMES for label in model[half]["labels"]]
 
 
 def _check_judgement(

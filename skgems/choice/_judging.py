@@ -11,11 +11,12 @@ from sklearn.pipeline import make_pipeline
 
 from ..base import PUBLIC_NAME, BaseAggregator, silenced, warn_user
 from ..compat import safe_indexing
-from ..federation import AS_IT_IS, FACTORS, halves_of, losses_of
+from ..federation import halves_of
 from ..local import fit_local, indices_of, keeps_learning, net_seed, to_logits
 from ..networks import unwrap
 from ..pooled import PooledTransformer
 from ..progress import say, tracked
+from ..tasks import INDEX_OF_FACTOR_ONE, LOGIT_FACTORS, losses_of
 from ._choice import Choice, line_of, smallest_of_the_best
 
 # With fewer rows than these, an accuracy of 0.9 has a standard error above 2 points,
@@ -135,7 +136,7 @@ def choose(
     n_rows = int(np.sum(half_of_row >= 0))
     table = [new_entry(candidate) for candidate in tried]
     is_right = np.zeros((len(tried), len(y)))
-    losses = np.zeros((len(tried), len(FACTORS)))
+    losses = np.zeros((len(tried), len(LOGIT_FACTORS)))
     for half in (0, 1):
         held_out = half_of_row == half
         refitted = None
@@ -272,7 +273,7 @@ def _refitted(
         seed = net_seed(classifier, np.random.RandomState(0))
         classes = np.unique(y[rows])
         classifier = fit_local(
-            classifier, safe_indexing(X, rows), y[rows], classes, seed
+            classifier, safe_indexing(X, rows), y[rows], classes=classes, seed=seed
         )
         refitted.append((name, classifier))
     return refitted
@@ -281,9 +282,9 @@ def _refitted(
 def loss_and_factor(candidate: Candidate, losses: np.ndarray) -> dict[str, float]:
     """The mean log-loss of a candidate, and the factor on its logits that it has.
 
-    ``losses`` are the mean log-losses under each of `FACTORS`.
+    ``losses`` are the mean log-losses under each of `LOGIT_FACTORS`.
     """
     # Nodes do not tell losses under factors that make a model too steep.
     losses = np.where(np.isnan(losses), np.inf, losses)
-    best = int(np.argmin(losses)) if candidate.is_tempered else AS_IT_IS
-    return {"log_loss": float(losses[best]), "factor": float(FACTORS[best])}
+    best = int(np.argmin(losses)) if candidate.is_tempered else INDEX_OF_FACTOR_ONE
+    return {"log_loss": float(losses[best]), "factor": float(LOGIT_FACTORS[best])}

@@ -177,7 +177,7 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
 
         def ensemble_says(rows) -> np.ndarray:
             return ensemble_probabilities(
-                [node.local for node in federation.nodes],
+                [node.model for node in federation.nodes],
                 rows,
                 classes,
                 weights=weights,

@@ -128,13 +128,13 @@ def _with_classes(
 
     ``columns`` are the places of the tree's classes among all.
     """
-    nodes = tree.tree_
-    state = nodes.__getstate__()
-    values = np.zeros((nodes.node_count, 1, n_classes))
+    structure = tree.tree_  # the nodes of the tree, as arrays
+    state = structure.__getstate__()
+    values = np.zeros((structure.node_count, 1, n_classes))
     values[:, :, columns] = state["values"] * factor
     widened = copy(tree)
-    widened.tree_ = type(nodes)(
-        nodes.n_features, np.array([n_classes], dtype=np.intp), 1
+    widened.tree_ = type(structure)(
+        structure.n_features, np.array([n_classes], dtype=np.intp), 1
     )
     widened.tree_.__setstate__({**state, "values": values})
     widened.classes_ = np.arange(n_classes, dtype=float)

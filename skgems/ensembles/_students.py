@@ -51,7 +51,7 @@ def fit_to_probabilities(
     # Copies of a row would otherwise share a batch, or a fold.
     order = np.random.RandomState(0).permutation(len(rows))
     X = safe_indexing(X, rows[order])
-    return fit_local(student, X, classes[columns[order]], classes, seed)
+    return fit_local(student, X, classes[columns[order]], classes=classes, seed=seed)
 
 
 def _constant(X, y: np.ndarray) -> DummyClassifier:

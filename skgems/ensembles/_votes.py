@@ -34,7 +34,7 @@ def ensemble_weights(
     Of "class_counts" each column sums to 1.
     """
     for node in federation.nodes:
-        node.local.check_finite()
+        node.model.check_finite()
     run = federation.run(n_jobs=n_jobs)
     shares = run(ask_shares(federation, weights)).outputs
     if isinstance(weights, str) and weights == "class_counts":

@@ -35,14 +35,6 @@ from ..messages import (
 from ._channel import Channel, InProcess, Nodes, RowsAlone, as_channel
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, owners_of
-from ._halves import (
-    AS_IT_IS,
-    FACTORS,
-    HALVES,
-    losses_of,
-    most_judging,
-    most_loss,
-)
 from ._joining import begins_again
 from ._keep_replies import KeepRepliesMixin
 from ._labels import (
@@ -72,16 +64,16 @@ from ._plans import (
     MOST_GRIDS,
     Shares,
     ask_counts,
+    ask_inverse_temperature,
     ask_shares,
-    ask_to_retrain,
-    inverse_temperature,
+    request_to_retrain,
 )
 from ._reading import read_federation
 from ._record import Record
 from ._region import region_summary
 from ._replying import MIN_ROWS, ReplyDeclinedError, answer, reply_to
 from ._report import Report, ReportMixin, printable
-from ._rows import check_no_label_missing_at, column_member, member_of
+from ._rows import AnyRows, check_no_label_missing_at, column_member, member_of
 from ._run import (
     AskAgainError,
     LeftOutError,
@@ -94,7 +86,7 @@ from ._run import (
 from ._simulation import Simulation
 from ._summarizing import SummarizingMixin, first_request
 from ._summary import Summary, is_path, load_message
-from ._update_forget import Kept, UpdateForgetMixin, records_of
+from ._update_forget import KeptReplies, UpdateForgetMixin, records_of
 from ._warnings import (
     ClassesLeftOutWarning,
     ClassWeightWarning,
@@ -109,6 +101,7 @@ from ._warnings import (
     SameRowsWarning,
     VariancesOnlyWarning,
     nodes_of_many_rows,
+    warn_of_exposed,
     warn_of_exposed_columns,
     warn_of_identifiers,
     warn_of_many_rows,

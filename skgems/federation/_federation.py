@@ -26,7 +26,7 @@ class Node:
     Attributes
     ----------
     name : str
-    local : LocalModel
+    model : LocalModel
         The fitted local estimator, through which it is read, asked and trained.
     network : Network or Description
         What was read of it: plain arrays, or no more than its classes.
@@ -42,7 +42,7 @@ class Node:
     """
 
     name: str
-    local: LocalModel
+    model: LocalModel
     network: Network | Description = field(repr=False)
     seen: np.ndarray = field(repr=False)
     judging_rows: np.ndarray = field(repr=False)
@@ -123,7 +123,7 @@ class Federation:
     def estimators(self) -> list:
         """The fitted local estimators; summaries where there are no others."""
         return [
-            node.record if isinstance(node.record, Summary) else node.local.estimator
+            node.record if isinstance(node.record, Summary) else node.model.estimator
             for node in self.nodes
         ]
 
@@ -206,7 +206,7 @@ class Federation:
 
     def member(self, node: Node) -> Member:
         """A node's own side, with its rows only, as far as they are here."""
-        estimator = node.local.estimator
+        estimator = node.model.estimator
         if self.X is None:
             X = np.zeros((0, node.network.n_features_in or 0))
             return Member.of(node.name, estimator, X, self.classes[:0])

@@ -272,21 +272,23 @@ def fit_front(
     front: Front,
     X: RowsLike,
     nodes: ArrayLike | None = None,
-    mask: np.ndarray | None = None,
+    *,
+    held_out: np.ndarray | None = None,
     n_jobs: int | None = None,
 ) -> tuple[Advanced, list[dict]]:
     """An Advanced of rows that are here, and the history of the messages.
 
-    ``mask`` marks rows that only score, shape (n_samples,); fronts are not fitted to
-    them, and a node that has no others takes no part.
+    ``held_out`` marks rows that only score, shape (n_samples,); fronts are not fitted
+    to them, and a node that has no others takes no part.
     """
     X = Columns.of(X).of_rows(X)  # once for all nodes
     members = []
     for name, rows in owners_of(nodes, X).items():
-        mask_of_node = None if mask is None else mask[rows]
-        only_scores = mask_of_node is not None and mask_of_node.all()
+        held_out_of_node = None if held_out is None else held_out[rows]
+        only_scores = held_out_of_node is not None and held_out_of_node.all()
         if len(rows) and not only_scores:
-            members.append(column_member(name, safe_indexing(X, rows), mask_of_node))
+            X_of_node = safe_indexing(X, rows)
+            members.append(column_member(name, X_of_node, held_out=held_out_of_node))
     run = Run(InProcess(members, n_jobs=n_jobs))
     return run(front_plan(front)), run.history
 

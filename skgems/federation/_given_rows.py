@@ -76,7 +76,9 @@ def front_for(
     if X is None:
         raise_front_not_fitted()
     mask = _nodes.as_mask(held_out, X)
-    advanced, history = fit_front(front, X, nodes, mask, aggregator.n_jobs)
+    advanced, history = fit_front(
+        front, X, nodes, held_out=mask, n_jobs=aggregator.n_jobs
+    )
     return advanced.front, history
 
 

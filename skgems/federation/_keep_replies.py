@@ -7,7 +7,7 @@ from typing import Self
 from ._federation import Federation
 from ._run import Run
 from ._summary import Summary
-from ._update_forget import Kept, UpdateForgetMixin, records_of
+from ._update_forget import KeptReplies, UpdateForgetMixin, records_of
 
 
 class KeepRepliesMixin(UpdateForgetMixin):
@@ -59,7 +59,7 @@ class KeepRepliesMixin(UpdateForgetMixin):
         records = None
         if self.keep_replies:
             self._check_can_keep(federation)
-            kept_replies = Kept(
+            kept_replies = KeptReplies(
                 seed=self._seed(), records=records_of(federation), public=public_rows
             )
             records = kept_replies.records

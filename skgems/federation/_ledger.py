@@ -205,6 +205,7 @@ class Ledger:
                 "Remove it, and answer again: it is then computed anew, sent only if "
                 "it is the same, and not counted."
             )
+        # The exchange is entered, which may be a new one that asks the same.
         self._add(self._opening(request))
         return reply
 

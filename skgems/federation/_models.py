@@ -24,7 +24,7 @@ from ._summary import Summary
 class Models:
     """The classifiers of all nodes, as they were read, and what they have in common."""
 
-    local: list[LocalModel]
+    local_models: list[LocalModel]
     networks: list[Network | Description]  # weights, or only classes and features
     classes: np.ndarray  # (n_classes,), sorted labels that some node has seen
     seen: np.ndarray  # (n_nodes, n_classes), bool: which node has seen which class
@@ -40,8 +40,8 @@ class Models:
     ) -> Node:
         """Node ``k`` with the roles of its rows; ``summary``: if it sent one."""
         return Node(
-            name=self.local[k].name,
-            local=self.local[k],
+            name=self.local_models[k].name,
+            model=self.local_models[k],
             network=self.networks[k],
             seen=self.seen[k],
             judging_rows=roles.judging,
@@ -61,11 +61,11 @@ def read_models(
     has_front: bool,
 ) -> Models:
     """Read all classifiers; ValueError or TypeError where one cannot be used."""
-    local = [
+    local_models = [
         local_model(classifier, name=name)
         for name, classifier in zip(members.names, members.classifiers, strict=True)
     ]
-    networks = [_read(model, weights=weights) for model in local]
+    networks = [_read(model, weights=weights) for model in local_models]
     for name, network in zip(members.names, networks, strict=True):
         _check_has_classifier(aggregator, network, name=name)
         if rows is not None:
@@ -81,7 +81,7 @@ def read_models(
     if rows is not None:
         classes = _as_wide_as(rows.y, classes)
     return Models(
-        local=local,
+        local_models=local_models,
         networks=networks,
         classes=classes,
         seen=np.stack(seen),

@@ -114,7 +114,7 @@ class _Losses(NamedTuple):
     mean_losses: np.ndarray  # (n_factors,), in nats a row
 
 
-def inverse_temperature(request: Callable[[np.ndarray], Any]) -> Generator:
+def ask_inverse_temperature(request: Callable[[np.ndarray], Any]) -> Generator:
     """Plan for the likeliest factor on logits; None where there are no rows.
 
     Parameters
@@ -149,7 +149,7 @@ def _ask_losses(request: Callable[[np.ndarray], Any], factors: np.ndarray) -> Ge
     )
 
 
-def ask_to_retrain(
+def request_to_retrain(
     layers: Layers,
     *,
     epochs: int,

@@ -204,7 +204,7 @@ def _simulated(
 def _behind_front(members: Members, front: Front, rows: GivenRows | None) -> Members:
     """The members without the front, which pipelines may begin with."""
     classifiers = [
-        front.left_of(classifier, name)
+        front.rest_of(classifier, name=name)
         for name, classifier in zip(members.names, members.classifiers, strict=True)
     ]
     if rows is not None:
@@ -258,7 +258,7 @@ def _encoded_labels(
     if rows.owners is not None and not is_simulated:
         _check_labels_of_nodes(models, rows, summaries=summaries)
     return encode_labels(
-        rows.y, models.classes, advice_on_nets=_advice_on_nets(models.local)
+        rows.y, models.classes, advice_on_nets=_advice_on_nets(models.local_models)
     )
 
 
@@ -275,7 +275,7 @@ def _check_labels_of_nodes(
 ) -> None:
     """Raise ValueError where a node's classifier has seen no label of its rows."""
     for k, (model, network) in enumerate(
-        zip(models.local, models.networks, strict=True)
+        zip(models.local_models, models.networks, strict=True)
     ):
         labels = np.unique(rows.y[rows.owners == k]).tolist()
         # Rows of a node that is not here itself only score the aggregate.
@@ -394,7 +394,7 @@ def _read_nodes(
             node = models.node(k, roles, row_counts=summary.row_counts, summary=summary)
             n_rows = summary.n_rows
         nodes.append(node)
-        kind = type(node.local.estimator if summary is None else summary)
+        kind = type(node.model.estimator if summary is None else summary)
         say(
             f"node {node.name}: {kind.__name__}, {node.seen.sum()} classes, "
             f"{n_rows} rows"
@@ -408,7 +408,7 @@ def _roles_of_member(
     """The roles of the rows of node ``k``, whose classifier is here."""
     if rows is None:
         return Roles(judging=_no_rows(), moments=_no_rows(), training=_no_rows())
-    name = models.local[k].name
+    name = models.local_models[k].name
     if not len(rows_of_node) and rows.owners is None:
         seen_classes = models.classes[models.seen[k]].tolist()
         _nodes.raise_without_rows_of_classes(name, seen_classes)
@@ -448,7 +448,7 @@ def _warn_of_members_of_another_front(federation: Federation) -> None:
         if node.record is None and len(node.training_rows):
             rows = np.union1d(node.judging_rows, node.moment_rows)
             X, y = federation.labelled(rows)
-            warn_of_another_front(node.local, X, y)
+            warn_of_another_front(node.model, X, y)
 
 
 def _warn_of_alike_labels(federation: Federation) -> None:

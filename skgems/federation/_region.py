@@ -15,15 +15,16 @@ from ._summary import Summary
 def region_summary(
     aggregator: BaseAggregator,
     federation: Federation,
+    *,
     network: Network,
-    asked: Message,
+    request: Message,
     reply: Mapping,
     name: str,
 ) -> Summary:
     """One summary that stands for all nodes of a federation, as that of a region.
 
     ``network`` is the model of all of them, and ``reply`` the content of what a node
-    with all their rows would reply to the request ``asked``.
+    with all their rows would reply to the request.
     """
     labels = federation.classes.tolist()
     counts = {role: np.zeros(len(labels), np.int64) for role in ROLES}
@@ -51,6 +52,6 @@ def region_summary(
             "labels": federation.classes[has_training_rows].tolist(),
             "counts": counts["training"][has_training_rows],
         },
-        answers={"0": {"task": asked.task, "asked": asked.content, "reply": reply}},
+        answers={"0": {"task": request.task, "asked": request.content, "reply": reply}},
     )
     return Summary(message)

@@ -13,7 +13,6 @@ from sklearn.utils import column_or_1d
 from ..base import at_another_party, warn_user
 from ..compat import num_samples
 from ..local import (
-    ANSWERS,
     Member,
     NodeShape,
     TooFewRowsError,
@@ -38,7 +37,6 @@ from ..steps import Front, holding
 from ._derived import check_is_derived
 from ._fingerprint import Fingerprint
 from ._front_states import check_fronts_are_due, check_states, unchecked_fronts
-from ._halves import ANSWERS_OF_HALVES
 from ._labels import warn_of_unseen_classes
 from ._ledger import Ledger, open_ledger
 from ._nodes import as_mask
@@ -74,14 +72,14 @@ class ReplyDeclinedError(NotAgreedError):
 def answer(request: Message, member: Member) -> Message:
     """The reply of a node's classifier and rows, by the function of the task."""
     check_version(request.version)
-    answers = ANSWERS | ANSWERS_OF_HALVES
-    if request.task not in answers:
+    if request.task not in TASKS:
         raise ValueError(
             f"Node {member.name!r} knows no task {request.task!r}. It knows "
-            f"{sorted(answers)}."
+            f"{sorted(TASKS)}."
         )
-    content = dict(answers[request.task](member, **request.content))
-    if request.task in TASKS and "min_rows" in TASKS[request.task].reply:
+    task = TASKS[request.task]
+    content = dict(task.answer(member, **request.content))
+    if "min_rows" in task.reply:
         content["min_rows"] = member.min_rows
     return Message.of(request.task, **content)
 
@@ -358,7 +356,7 @@ class _Node:
         """Raise LimitError for a request that costs more than the owner allows."""
         try:
             with holding(self.estimator):
-                check_cost(request, self.shape, open_front=opened_front)
+                check_cost(request, self.shape)
         except _ERRORS_OF_ARRAYS as error:
             raise ValueError(
                 f"this request ({request.task!r:.40}) cannot be answered: "
@@ -382,7 +380,9 @@ class _Node:
         """Raise NotAgreedError for fitted fronts that its rows contradict."""
         for front in fronts:
             held_out = as_mask(self.held_out, self.X)
-            member = column_member(self.name, self.X, held_out, min_rows)
+            member = column_member(
+                self.name, self.X, held_out=held_out, min_rows=min_rows
+            )
             with holding(self.estimator):
                 check_states(
                     front, learning_columns(member), name=self.name, min_rows=min_rows
@@ -445,7 +445,7 @@ def _answered(
     if request.task == "front":
         return _answered_of_columns(request, node, agreed=agreed)
     check_no_label_missing_at(node.name, node.y)
-    if request.task in ANSWERS_OF_HALVES:
+    if TASKS[request.task].has_fronts_within:
         return _answered_of_halves(request, node, agreed=agreed)
     return _answered_of_classifier(
         request, node, agreed=agreed, layer_numbers_left=layer_numbers_left
@@ -458,7 +458,8 @@ def _answered_of_columns(
     """What the columns are, before any front and without labels."""
     held_out = as_mask(node.held_out, node.X)
     min_rows = node.min_rows_under(agreed)
-    reply = answer(request, column_member(node.name, node.X, held_out, min_rows))
+    member = column_member(node.name, node.X, held_out=held_out, min_rows=min_rows)
+    reply = answer(request, member)
     front = opened_front(request.content["front"])
     warn_of_exposed_columns(node.name, reply, front)
     return reply
@@ -470,7 +471,7 @@ def _answered_of_halves(
     """Sums of halves of the rows, behind a front of each method, or judgements."""
     held_out = as_mask(node.held_out, node.X)
     min_rows = node.min_rows_under(agreed)
-    member = column_member(node.name, node.X, held_out, min_rows)
+    member = column_member(node.name, node.X, held_out=held_out, min_rows=min_rows)
     member = replace(member, y=column_or_1d(node.y))
     if agreed is not None:
         # Names of features are those before the fronts, which are not agreed on.
@@ -519,7 +520,7 @@ def _member_behind_front(request: Message, node: _Node) -> Member:
         X = front.transform(node.X)
         estimator = fitted_at_node(
             node.name,
-            front.left_of(node.estimator, node.name),
+            front.rest_of(node.estimator, name=node.name),
             X,
             node.y,
             node.held_out,

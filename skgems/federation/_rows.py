@@ -70,7 +70,7 @@ def member_of(
     check_node(aggregator, estimator, name)
     front = aggregator._agreed_front
     if front is not None:
-        estimator = front.left_of(estimator, name)
+        estimator = front.rest_of(estimator, name=name)
     checked = _checked_rows(aggregator, estimator, X, y, name=name, held_out=held_out)
     if front is not None and estimator is not None:
         warn_of_another_front(local_model(estimator, name=name), checked.X, checked.y)
@@ -97,14 +97,15 @@ def _slice_if_all(rows: np.ndarray, n_rows: int) -> np.ndarray | slice:
 
 
 def column_member(
-    name: str, X: RowsLike, mask: np.ndarray | None = None, min_rows: int = 1
+    name: str, X: RowsLike, *, held_out: np.ndarray | None = None, min_rows: int = 1
 ) -> Member:
     """A node's columns as they are, without classifier and labels, for a front.
 
-    ``mask`` marks rows that only score, shape (n_rows,): a front is not fitted to them.
+    ``held_out`` marks rows that only score, shape (n_rows,): a front is not fitted to
+    them.
     """
     X = as_rows(X)
-    learning = slice(None) if mask is None else np.flatnonzero(~mask)
+    learning = slice(None) if held_out is None else np.flatnonzero(~held_out)
     return Member.of(
         name,
         None,
@@ -137,7 +138,7 @@ def fitted_at_node(
         unfitted = clone(estimator)
         # The same seed at each call, so that a request asked again gets the same reply.
         seed = net_seed(unfitted, check_random_state(0))
-        return fit_local(unfitted, X, y, np.unique(y), seed)
+        return fit_local(unfitted, X, y, classes=np.unique(y), seed=seed)
 
 
 def check_is_behind_front(name: str, estimator: object, X: Rows) -> None:
@@ -295,7 +296,7 @@ def chunked_member_of(
             f"(X, y) each time it is called, once a pass; got {type(chunks).__name__}."
         )
     if aggregator._agreed_front is not None:
-        estimator = aggregator._agreed_front.left_of(estimator, name)
+        estimator = aggregator._agreed_front.rest_of(estimator, name=name)
     reader = _ChunkReader(
         aggregator=aggregator, estimator=estimator, chunks=chunks, name=name
     )

@@ -30,7 +30,7 @@ class Simulation:
     # Of each node's rows: they judge models, and train none.
     validation_fraction: float = 0.0
     common_seed: int | None = None  # with which all clones begin; None: each its own
-    fit: Callable = fit_local  # called with classifier, X, y, all classes and a seed
+    fit: Callable = fit_local  # or another that is called as this one
     memory: Memory | str | None = None  # where fits are cached
     n_jobs: int | None = None
 
@@ -161,5 +161,4 @@ def _train_at_node(
 ) -> Picklable:
     """A clone that was trained on a node's rows, as a worker can send it back."""
     with at_node(name, f"{type(classifier).__name__} cannot be fitted to its rows"):
-        # By position, as `Simulation.fit` has them: whoever sets it chooses the names.
-        return Picklable(fit(classifier, X, y, classes, seed))
+        return Picklable(fit(classifier, X, y, classes=classes, seed=seed))

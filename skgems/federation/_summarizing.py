@@ -7,8 +7,8 @@ aggregator says what it would ask. The reply is the `Summary`.
 from collections.abc import Callable, Iterable, Mapping
 
 from ..base import BaseAggregator
-from ..local import ChunkedMember, Member, join
-from ..messages import Message
+from ..local import ChunkedMember, Member
+from ..messages import TASKS, Message
 from ..moments import SAMPLE_ROWS
 from ..progress import shown
 from ._labels import warn_of_unseen_classes
@@ -16,9 +16,6 @@ from ._replying import MIN_ROWS, without_small_classes
 from ._rows import check_node, chunked_member_of, member_of
 from ._summary import Summary
 from ._warnings import warn_of_exposed
-
-# Tasks whose replies are sums over rows, so that rows may come chunk by chunk.
-_TASKS_OF_CHUNKS = frozenset({"moments", "class_sums"})
 
 
 class SummarizingMixin:
@@ -111,7 +108,7 @@ class SummarizingMixin:
         request = first_request(self, self._first_requests(member=member, **options))
         if digits is None:
             digits = {"dtype": "float64", "rank": None}
-        content = join(
+        content = TASKS["join"].answer(
             member,
             method=request.content["method"],
             settings=request.content["settings"],
@@ -158,8 +155,9 @@ class SummarizingMixin:
         check_node(self, estimator, name)
         member_without_rows = Member.of(name, estimator, None, None)
         requests = self._first_requests(member=member_without_rows, **options)
+        names = {request.task for request in requests}
         tasks_of_all_rows = sorted(
-            {request.task for request in requests} - _TASKS_OF_CHUNKS
+            name for name in names if not TASKS[name].takes_chunks
         )
         if tasks_of_all_rows:
             raise ValueError(

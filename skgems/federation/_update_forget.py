@@ -22,14 +22,14 @@ from ._summary import Summary
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class KeptReplies:
     """All that a later fit needs of nodes that it does not ask."""
 
     seed: int | None  # of the requests
     records: dict[str, Record] = field(repr=False)  # by name of the node
     public: tuple = field(repr=False)  # public rows, and their labels
 
-    def without(self, names: Iterable[str]) -> "Kept":
+    def without(self, names: Iterable[str]) -> "KeptReplies":
         """The same without the records of some nodes."""
         records = {
             name: record for name, record in self.records.items() if name not in names
@@ -206,7 +206,7 @@ class UpdateForgetMixin:
         if len(self.node_names_) == 1:
             raise ValueError(f"Node {name!r} is the only one; nothing would be left.")
         front = self._agreed_front
-        if self._front is not None and front.columns is None and front.asks:
+        if self._front is not None and front.columns is None and front.asks_nodes:
             raise ValueError(
                 f"The front was fitted to what node {name!r} told of its columns, too. "
                 "Fit again without the node, or give `front` a fitted "
@@ -254,7 +254,7 @@ class UpdateForgetMixin:
                 "fit(X, y, nodes=nodes)."
             )
 
-    def _replies(self, method: str) -> Kept:
+    def _replies(self, method: str) -> KeptReplies:
         """What was kept of all nodes, for a method that asks them nothing."""
         check_is_fitted(self)
         if self._kept is None:
@@ -271,7 +271,7 @@ class UpdateForgetMixin:
     def _refit(
         self,
         members: dict[str, object],
-        kept: Kept,
+        kept: KeptReplies,
         coming: Federation | None = None,
     ) -> None:
         """Fit again with these members; those that are ``coming`` can be asked."""

@@ -450,10 +450,10 @@ class Comparison:
             self.state.corrections.pop(k, None)
 
     def best(self, *, others_may_lose: bool) -> int | None:
-        """The model of the lowest sum that is lower than the one kept so far.
+        """The model of the lowest sum over all nodes, if it is lower than the present.
 
-        Unless others may lose, the sum over those who reply is lower, too: the rest do
-        not answer any more, and are only estimated.
+        If ``others_may_lose`` is False, the sum over the nodes that reply must not rise
+        either: those that do not answer any more are only estimated.
         """
         sums = [self._sums_at_model(j) for j in range(len(self.models))]
         of_all = np.array([at_model.of_all for at_model in sums])

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import clone
 
 from ..base import BaseAggregator, Features
-from ..federation import Federation, Node, Run, ask_to_retrain
+from ..federation import Federation, Node, Run, request_to_retrain
 from ..local import indices_of
 from ..messages import Message
 from ..moments import ClassMoments, fewer_parts, merge_moments, ratio
@@ -204,7 +204,7 @@ class HiddenStage:
     ) -> dict[str, Message]:
         """Ask the nodes with any neurons to retrain the layers above the merged."""
         return {
-            name: ask_to_retrain(
+            name: request_to_retrain(
                 above[name],
                 labels=network.classes.tolist(),
                 epochs=self.outer.retrain_epochs,
@@ -511,7 +511,7 @@ class TrainingRounds:
         requests = {}
         for node in self.problem.nodes:
             row_labels = self.problem.row_labels_content(node)
-            requests[node.name] = ask_to_retrain(
+            requests[node.name] = request_to_retrain(
                 layers,
                 labels=row_labels["labels"],
                 columns=row_labels["columns"],

@@ -19,7 +19,7 @@ from ..compat import HasMethods, Interval, StrOptions, fit_context
 from ..federation import (
     Federation,
     KeepRepliesMixin,
-    Kept,
+    KeptReplies,
     ReportMixin,
     Run,
     Simulation,
@@ -560,7 +560,7 @@ default="auto"
         federation: Federation,
         run: Run,
         public: tuple,
-        kept: Kept | None,
+        kept: KeptReplies | None,
         *,
         features: Mapping | None = None,
     ) -> None:
@@ -686,7 +686,7 @@ default="auto"
     def _stage(
         self,
         problem: LinearProblem,
-        kept: Kept | None = None,
+        kept: KeptReplies | None = None,
         federation: Federation | None = None,
     ) -> LinearStage:
         """How these models are merged; ``kept`` has the seed of an earlier fit.

@@ -56,7 +56,7 @@ def merged_summary(
         network=_region_network(
             likelihood, federation=federation, zero_row=sums.penalty.zero_row
         ),
-        asked=region._moments_request(),
+        request=region._moments_request(),
         reply=_region_reply(
             likelihood,
             sums=sums,

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..federation import inverse_temperature
+from ..federation import ask_inverse_temperature
 from ..messages import Message
 from ..moments import Likelihood
 from ..networks import HiddenLayers
@@ -374,4 +374,4 @@ def calibration_plan(
             for name, columns in at.items()
         }
 
-    return (yield from inverse_temperature(requests))
+    return (yield from ask_inverse_temperature(requests))

@@ -1,38 +1,44 @@
 """All that a node does with its own classifier and its own rows.
 
-A `Member` is a classifier with rows, which stay where they are. `ANSWERS` has a
-function for each task, which takes a member and what a request holds, and returns what
-is sent. A `LocalModel` reads and trains a classifier, whatever its library;
-`local_model` finds the right one.
+A `Member` is a classifier with rows, which stay where they are. A `LocalModel` reads
+and trains a classifier, whatever its library; `local_model` finds the right one. What a
+node replies to each task is in the room `tasks`.
 
 >>> import numpy as np
 >>> from sklearn.linear_model import LogisticRegression
->>> from skgems.local import ANSWERS, Member
+>>> from skgems.local import Member
 >>> X, y = np.array([[0.0], [1.0], [2.0]]), np.array(["no", "yes", "yes"])
 >>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
->>> reply = ANSWERS["counts"](member)
->>> reply["labels"], reply["counts"].tolist()
-(['no', 'yes'], [1, 2])
+>>> member.class_sizes()["yes"], member.model.network().coefs[0].shape
+(2, (1, 2))
 """
 
 from ._cache import cached, cached_call, clear_cache, digest, recall, remember
-from ._chunks import ChunkedMember, stacked
+from ._chunks import ChunkedMember, moments_of_chunks, stacked
 from ._classifiers import (
     Description,
     Picklable,
+    Rows,
     at_node,
     indices_of,
     keeps_learning,
     to_logits,
 )
 from ._closed_forms import as_class_weight, closed_form, has_steps, weights_of
-from ._costs import LimitError, NodeShape, check_cost, check_number_of_methods
+from ._costs import (
+    LimitError,
+    NodeShape,
+    check_cost,
+    check_cost_of_content,
+    check_number_of_methods,
+)
 from ._fitting import fit_local, net_seed
+from ._fronts import learning_columns, opened_front
 from ._layer_numbers import numbers_about_layers
 from ._lookup import local_model
 from ._member import ROLES, Member, TooFewRowsError
 from ._model import LocalModel, node_space, retrain_layers
+from ._model_sums import JudgingRows, sum_over_rows
 from ._moments import class_weight_of, heavy_tails, moments
 from ._penalties import penalty_of
 from ._seeds import seed_of_rows
-from ._tasks import ANSWERS, join, learning_columns, opened_front

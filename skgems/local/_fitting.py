@@ -9,7 +9,7 @@ from ._penalties import IN_PLACE_OF
 
 
 def fit_local(
-    estimator: object, X: Rows, y: np.ndarray, classes: np.ndarray, seed: int | None
+    estimator: object, X: Rows, y: np.ndarray, *, classes: np.ndarray, seed: int | None
 ) -> object:
     """Fit a classifier in place, and return it; a constant one for rows of one class.
 

@@ -99,7 +99,7 @@ class Member:
         return getattr(self.picklable.estimator, "has_classifier", True)
 
     def own_linear(self) -> tuple[np.ndarray, list]:
-        """The last layer of its model, by the classes it was fitted on, and these.
+        """The weights of its model's last layer, and the classes it was fitted on.
 
         Returns
         -------
@@ -123,7 +123,7 @@ class Member:
     def class_sizes(self) -> dict:
         """The number of rows of each class that models learn from.
 
-        For a class of which no row is learnt from it is the number that judges.
+        For a class of which no row is learnt from it is the number of all its rows.
         """
         labels, codes = np.unique(self.y, return_inverse=True)
         # Rows that only score are in no sum by class, so the others must be enough.

@@ -87,11 +87,6 @@ class LocalModel:
         self.classifier = final_step(estimator)  # inside all wrappers and pipelines
 
     @property
-    def own(self) -> object:
-        """The classifier, by the name that other rooms call it."""
-        return self.classifier
-
-    @property
     def _prediction_failure(self) -> str:
         return f"{type(self.classifier).__name__} cannot predict the rows"
 

@@ -8,8 +8,8 @@ with a strength "alpha"
 
     mean(losses) + alpha * |w|^2 / 2.
 
-An alpha of 0 is no penalty: JSON has no infinite C. Neither is there where the strength
-is not known.
+No penalty is sent as an alpha of 0, since JSON has no infinite C. Where the strength is
+not known neither "C" nor "alpha" is sent.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +32,8 @@ from ..moments import LARGEST, SMALLEST
 from ..networks import Network, final_step, is_skorch
 
 # Attribute of the constant model of a node with one class: the unfitted classifier in
-# whose place it is, which still says how it would have been trained.
+# whose place it is, which still says how it would have been trained. `fit_local` does
+# not set it for a skorch net, so that such a node has no penalty.
 IN_PLACE_OF = "in_place_of_"
 
 # Losses of SGDClassifier, as messages have them. Squares are halves of squares, as its

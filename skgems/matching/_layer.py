@@ -1,8 +1,21 @@
-"""Match the hidden units of one layer: beliefs about atoms, and assignments."""
+r"""Match the hidden units of one layer: beliefs about atoms, and assignments.
+
+Unit l of group j, a row :math:`v_{jl}`, is a noisy copy of an atom :math:`\theta_i`:
+
+.. math:: v_{jl} \sim N(\theta_i, p_j^{-1}), \qquad \theta_i \sim N(0, p_0^{-1}).
+
+Of the units of an atom two sums are kept, :math:`a = \sum p_j v_{jl}` and :math:`q =
+p_0 + \sum p_j`. Its posterior has mean :math:`a / q` and precision :math:`q`, and the
+evidence of its units is :math:`\sum_d a_d^2 / q_d / 2`, up to a constant. Which atoms a
+group uses follows a Beta-Bernoulli process: one that m of the other J - 1 groups use
+has the odds :math:`m / (J - m)`, and a new one :math:`\gamma_0 / J`.
+
+One step takes a group out and gives its units the best atoms, each at most one: a
+linear assignment. A sweep is such a step for every group.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -11,8 +24,25 @@ from sklearn.utils import check_random_state
 
 from ..progress import tracked
 
+# Share of the prior's precision up to which what is left without it is rounding, of
+# float32 too: units said nothing of such a number.
+NO_EVIDENCE = 1e-6
+# Share of the objective within which two first passes came to the same.
+_SAME_OBJECTIVE = 1e-9
+# Sigma, as a share of the median norm of a layer's neurons. Small: where it is large,
+# how many nodes use an atom outweighs what its neurons are like.
+SIGMA = 0.1
+# What a new atom costs, in squares of the median norm: the first that explains enough.
+# It costs -2 log(mass), a neuron all unlike its atom |v|^2 / sigma^2 or so.
+PRICES = (0.2, 0.16, 0.12, 0.08, 0.04, 0.0)
+# What the atoms must explain of the neurons' squared norm.
+EXPLAINED = 2 / 3
+# The exponential of less than minus this is near the smallest number, and a mass of 0
+# has no logarithm.
+_MOST_LOG_MASS = 500.0
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Atoms:
     """Gaussian beliefs about numbers of each atom; the first have one precision."""
 
@@ -23,74 +53,81 @@ class Atoms:
 
     @property
     def mean(self) -> np.ndarray:
-        return scaled(self.linear, self.precision, self.n_shared, np.divide)
+        return scaled(
+            self.linear, self.precision, n_shared=self.n_shared, operation=np.divide
+        )
 
     def without_prior(self, prior_precision: float) -> np.ndarray:
         """What the neurons alone say of each atom; zero where they say nothing."""
-        own = self.precision - self.precision.dtype.type(prior_precision)
-        nothing = own <= 1e-6 * prior_precision
-        own = np.where(nothing, np.inf, own)
-        return scaled(self.linear, own, self.n_shared, np.divide)
+        precision = self.precision - self.precision.dtype.type(prior_precision)
+        precision = np.where(
+            precision <= NO_EVIDENCE * prior_precision, np.inf, precision
+        )
+        return scaled(
+            self.linear, precision, n_shared=self.n_shared, operation=np.divide
+        )
 
     def __len__(self) -> int:
         return len(self.linear)
 
 
-def scaled(V: np.ndarray, precision, n_shared: int, by=np.multiply) -> np.ndarray:
-    """Neurons times the precision of each of their numbers, of all or of each."""
-    result = by(V, precision[..., :1])
-    result[:, n_shared:] = by(V[:, n_shared:], precision[..., 1:])
-    return result
+def scaled(
+    V: np.ndarray,  # (n_rows, n_numbers)
+    precision: np.ndarray,  # as in Atoms, a row for all or one for each
+    *,
+    n_shared: int,
+    operation: np.ufunc = np.multiply,
+) -> np.ndarray:
+    """Neurons times, or divided by, the precision of each of their numbers."""
+    product = operation(V, precision[..., :1])
+    product[:, n_shared:] = operation(V[:, n_shared:], precision[..., 1:])
+    return product
 
 
 def squares(V: np.ndarray, n_shared: int) -> np.ndarray:
     """Sum of squares of the shared numbers, then the square of each other one."""
-    result = np.empty((len(V), 1 + V.shape[1] - n_shared), dtype=V.dtype)
+    columns = np.empty((len(V), 1 + V.shape[1] - n_shared), dtype=V.dtype)
     shared = V[:, :n_shared]
-    np.einsum("ld,ld->l", shared, shared, out=result[:, 0])
-    np.square(V[:, n_shared:], out=result[:, 1:])
-    return result
+    np.einsum("ld,ld->l", shared, shared, out=columns[:, 0])
+    np.square(V[:, n_shared:], out=columns[:, 1:])
+    return columns
 
 
 def evidence_gains(
     V: np.ndarray,  # v, neurons of one node
     precision: np.ndarray,  # p, one row as in Atoms
+    *,
     linear: np.ndarray,  # a, of the atoms without this node
     atom_precision: np.ndarray,  # q
     n_shared: int,
     linear_squares: np.ndarray,  # squares(linear, n_shared)
 ) -> np.ndarray:
-    """What neurons add to atoms: sum of (a_d + p_d v_d)^2/(q_d + p_d) - a_d^2/q_d."""
+    """What neurons add to atoms: sum of (a_d + p_d v_d)^2/(q_d + p_d) - a_d^2/q_d.
+
+    That is ``2 a p v / (q + p) + p^2 v^2 / (q + p) + a^2 (1 / (q + p) - 1 / q)``.
+    """
     inverse = 1.0 / (atom_precision + precision)
     # The largest product needs no copy of the atoms: its factor is one per atom.
     gains = V[:, :n_shared] @ linear[:, :n_shared].T
     gains *= 2.0 * precision[0] * inverse[:, 0]
-    own = V[:, n_shared:] * (2.0 * precision[1:])
-    left = np.hstack([squares(V, n_shared) * precision**2, own])
-    right = np.hstack([inverse, linear[:, n_shared:] * inverse[:, 1:]])
-    gains += left @ right.T
+    unshared = V[:, n_shared:] * (2.0 * precision[1:])
+    of_neurons = np.hstack([squares(V, n_shared) * precision**2, unshared])
+    of_atoms = np.hstack([inverse, linear[:, n_shared:] * inverse[:, 1:]])
+    gains += of_neurons @ of_atoms.T
     change = inverse - 1.0 / atom_precision
     gains += np.sum(linear_squares * change, axis=1)
     return gains
 
 
-def first_evidence(V, precision, prior_precision: float, n_shared: int) -> np.ndarray:
-    """The same for an atom of its own: zero mean, ``prior_precision``."""
+def first_evidence(
+    V: np.ndarray, precision: np.ndarray, *, prior_precision: float, n_shared: int
+) -> np.ndarray:
+    """The same for a new atom, a = 0 and q = ``prior_precision``."""
     factor = precision**2 / (prior_precision + precision)
     return squares(V, n_shared) @ factor
 
 
-# Sigma, as a share of the median norm of a layer's neurons. Small: where it is large,
-# how many nodes use an atom outweighs what its neurons are like.
-SIGMA = 0.1
-# What a new atom costs, in squares of the median norm: the first that explains enough.
-# It costs -2 log(mass), a neuron all unlike its atom |v|^2 / sigma^2 or so.
-PRICES = (0.2, 0.16, 0.12, 0.08, 0.04, 0.0)
-# What the atoms must explain of the neurons' squared norm.
-EXPLAINED = 2 / 3
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class LayerMatch:
     assignments: list[np.ndarray] = field(repr=False)  # atom of each group's neurons
     atoms: Atoms = field(repr=False)  # their posterior
@@ -102,11 +139,14 @@ class LayerMatch:
 
     @property
     def uses(self) -> np.ndarray:
-        n = len(self.atoms)
-        return np.stack([np.bincount(own, minlength=n) for own in self.assignments])
+        """Whether each group uses each atom, 1 or 0, (n_groups, n_atoms)."""
+        n_atoms = len(self.atoms)
+        return np.stack(
+            [np.bincount(atoms, minlength=n_atoms) for atoms in self.assignments]
+        )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class History:
     """What earlier steps of a stream left: the prior of this step."""
 
@@ -117,9 +157,13 @@ class History:
 
 def canonical_order(groups: Sequence[np.ndarray]) -> np.ndarray:
     """Order of groups, largest first, whatever the order of groups and units given."""
+    squared_norms = [float(np.sum(np.square(V, dtype=np.float64))) for V in groups]
     # Sums over units are rounded: their last digits depend on the units' order.
-    sizes = [float(np.sum(np.square(V, dtype=np.float64))) for V in groups]
-    return np.lexsort(([-float(f"{s:.9g}") for s in sizes], [-len(V) for V in groups]))
+    rounded = [float(f"{squared_norm:.9g}") for squared_norm in squared_norms]
+    # lexsort takes the last key first.
+    return np.lexsort(
+        ([-squared_norm for squared_norm in rounded], [-len(V) for V in groups])
+    )
 
 
 def match_layer(
@@ -134,68 +178,111 @@ def match_layer(
     max_units: int | None = None,
     new_atom_cost: str = "exchangeable",  # or "paper"
     history: History | None = None,
-    random_state=None,
+    random_state: int | np.random.RandomState | None = None,
 ) -> LayerMatch:
     """Match neurons of groups to atoms (PFNM 2018, Propositions 1 and 2, Eq. 11)."""
     groups = [_without_subnormals(V) for V in groups]
-    rng, order = check_random_state(random_state), canonical_order(groups)
-    most = np.inf if max_units is None else max_units
-    given = groups, precisions, n_shared, prior_precision, gamma0, most
-    matcher = partial(_Matcher, *given, history=history)
+    order = canonical_order(groups)
+    rng = check_random_state(random_state)
+
+    def first_pass(*, ordered_prior: bool) -> _Search:
+        matcher = _Matcher(
+            groups=groups,
+            precisions=precisions,
+            n_shared=n_shared,
+            prior_precision=prior_precision,
+            gamma0=gamma0,
+            max_units=np.inf if max_units is None else max_units,
+            ordered_prior=ordered_prior,
+            history=history,
+        )
+        return _Search(matcher, order=order, rng=rng)
+
     if new_atom_cost == "paper":
-        # The i-th new atom of a group costs 2 log(i) more: a sweep can lower the rest.
-        search = _Search(matcher(ordered_prior=True), order, rng)
+        search = first_pass(ordered_prior=True)
     else:
-        # Either first pass may lead to a poor optimum; one sweep shows it.
-        ordered = matcher(ordered_prior=True)
-        search, other = (_Search(own, order, rng) for own in (matcher(), ordered))
-        ordered.ordered_prior = False
-        value, otherwise = (own.run(1, tol).objective[-1] for own in (search, other))
-        # Where they came to the same, rounding must not choose.
-        if otherwise > value + 1e-9 * abs(value):
-            search = other
-    return search.matcher.result(search.run(max_iter, tol))
+        search = _better_first_pass(
+            first_pass(ordered_prior=False), first_pass(ordered_prior=True), tol=tol
+        )
+    return search.run(max_iter=max_iter, tol=tol).best_match()
+
+
+def _better_first_pass(
+    exchangeable: "_Search", ordered: "_Search", *, tol: float
+) -> "_Search":
+    """The search to go on with, with exchangeable new atoms.
+
+    Either first pass may lead to a poor optimum; one sweep shows it.
+    """
+    ordered.matcher.ordered_prior = False
+    objective = exchangeable.run(max_iter=1, tol=tol).objective[-1]
+    ordered_objective = ordered.run(max_iter=1, tol=tol).objective[-1]
+    # Where they came to the same, rounding must not choose.
+    margin = _SAME_OBJECTIVE * abs(objective)
+    return ordered if ordered_objective > objective + margin else exchangeable
 
 
 class _Search:
     """Sweeps of groups in random order; ``objective``: of the first pass and each."""
 
-    def __init__(self, matcher: "_Matcher", order: np.ndarray, rng):
-        self.matcher, self.order, self.rng = matcher, order, rng
+    def __init__(
+        self, matcher: "_Matcher", *, order: np.ndarray, rng: np.random.RandomState
+    ) -> None:
+        self.matcher = matcher
+        self.order = order
+        self.rng = rng
         for group in order:
             matcher.step(group)
-        self.objective, self.best = [matcher.objective()], list(matcher.rows)
+        self.objective = [matcher.objective()]
+        self.best_rows = list(matcher.rows)
         # Nothing changes for a group unless another one changed since its last step.
-        self.unchanged, self.converged, self.gain = 0, len(order) == 1, np.inf
+        self.n_unchanged = 0
+        self.converged = len(order) == 1
+        self.gain = np.inf  # of the last sweep
 
-    def run(self, max_iter: int, tol: float) -> "_Search":
+    def run(self, *, max_iter: int, tol: float) -> "_Search":
         """Sweep until nothing changes or little is gained, or so often in all."""
         while not self.converged and len(self.objective) <= max_iter:
             if tol and self.gain < tol * abs(self.objective[-1]):
                 break
-            order = self.order[self.rng.permutation(len(self.order))]
-            for group in tracked(order, f"sweep {len(self.objective)}"):
-                changed = self.matcher.step(group)
-                self.unchanged = 0 if changed else self.unchanged + 1
-                self.converged = self.unchanged >= len(self.order)
-                if self.converged:
-                    break
-            self.objective.append(self.matcher.objective())
-            self.gain = self.objective[-1] - max(self.objective[:-1])
-            if self.gain > 0:
-                self.best = list(self.matcher.rows)
+            self._sweep()
         return self
+
+    def _sweep(self) -> None:
+        order = self.order[self.rng.permutation(len(self.order))]
+        for group in tracked(order, f"sweep {len(self.objective)}"):
+            changed = self.matcher.step(group)
+            self.n_unchanged = 0 if changed else self.n_unchanged + 1
+            self.converged = self.n_unchanged >= len(self.order)
+            if self.converged:
+                break
+        self.objective.append(self.matcher.objective())
+        self.gain = self.objective[-1] - max(self.objective[:-1])
+        # Under the ordered prior a sweep may lower the objective.
+        if self.gain > 0:
+            self.best_rows = list(self.matcher.rows)
+
+    def best_match(self) -> LayerMatch:
+        return self.matcher.match_of_rows(
+            self.best_rows,
+            objective=np.array(self.objective),
+            converged=self.converged,
+        )
 
 
 def _without_subnormals(V: np.ndarray) -> np.ndarray:
     """Zeros for numbers with subnormal products, which multiply ten times slower."""
-    small = np.abs(V) < np.sqrt(np.finfo(V.dtype).tiny)
-    return np.where(small, np.zeros((), V.dtype), V)
+    is_small = np.abs(V) < np.sqrt(np.finfo(V.dtype).tiny)
+    return np.where(is_small, np.zeros((), V.dtype), V)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class _Matcher:
-    """The assignment of all groups, and the atoms' posterior kept up to date."""
+    """The assignment of all groups, and the atoms' posterior kept up to date.
+
+    Atoms are rows of tables, those of earlier steps first, which stay. Others lie
+    where there was room: a row that no group uses has the prior, and is used again.
+    """
 
     groups: Sequence[np.ndarray]
     precisions: Sequence[np.ndarray]
@@ -203,61 +290,77 @@ class _Matcher:
     prior_precision: float
     gamma0: float
     max_units: float = np.inf
+    # Whether the i-th new atom of a group costs 2 log(i) more, as in the paper.
     ordered_prior: bool = False
     history: History | None = None
 
     def __post_init__(self) -> None:
-        groups, history, self.n_groups = self.groups, self.history, len(self.groups)
-        self.dtype = np.result_type(*groups)
-        self.rows = [None] * self.n_groups
-        self.log_new = np.log(self.gamma0 / self.n_groups)
-        # Rows are atoms, those of earlier steps first; unused ones have the prior.
-        widths = groups[0].shape[1], len(self.precisions[0])
-        none = Atoms(*(np.zeros((0, n)) for n in widths), self.n_shared)
-        self.base = none if history is None else history.atoms
-        self.n_base = self.n_rows = len(self.base)
+        self.n_groups = len(self.groups)
+        self.dtype = np.result_type(*self.groups)
+        self.rows: list = [None] * self.n_groups  # of each group's neurons
+        # Of a new atom: log(gamma0 / J), over the steps of a stream.
+        self.log_odds_of_new = np.log(self.gamma0 / self.n_groups)
+        if self.history is None:
+            self.base = Atoms(
+                linear=np.zeros((0, self.groups[0].shape[1])),
+                precision=np.zeros((0, len(self.precisions[0]))),
+                n_shared=self.n_shared,
+            )
+        else:
+            self.base = self.history.atoms
+            self._set_odds_of_stream(self.history)
+        self.n_base = len(self.base)
+        self.n_rows = self.n_base  # those in use, with gaps
         self.linear = self.base.linear.astype(self.dtype)
         self.precision = self.base.precision.astype(self.dtype)
         self.squares = squares(self.base.linear, self.n_shared).astype(self.dtype)
         self.popularity = np.zeros(self.n_base, dtype=np.intp)
-        if history is not None:
-            n_steps, counts = history.n_steps + 1, history.counts
-            self.log_new -= np.log(n_steps)
-            self.log_odds = np.log(1 + counts) - np.log(n_steps - counts)
-            self.log_odds_of_young = -np.log(n_steps)
-        self._grow(max(len(V) for V in groups))
+        self._make_room(max(len(V) for V in self.groups))
 
-    def _grow(self, n_rows: int) -> None:
+    def _set_odds_of_stream(self, history: History) -> None:
+        """Odds that a group uses an atom: by how often it did, of all steps."""
+        n_steps = history.n_steps + 1
+        self.log_odds_of_new -= np.log(n_steps)
+        # (n_groups, n_base)
+        self.log_odds = np.log(1 + history.counts) - np.log(n_steps - history.counts)
+        # Of atoms that another group opened in this step: used in none before.
+        self.log_odds_of_young = -np.log(n_steps)
+
+    def _make_room(self, n_rows: int) -> None:
+        """Lengthen the tables to so many rows, or to twice as many as they have."""
         n_more = max(n_rows, 2 * len(self.linear)) - len(self.linear)
-        more, prior = ((0, n_more), (0, 0)), self.prior_precision
-        self.linear = np.pad(self.linear, more)
-        self.precision = np.pad(self.precision, more, constant_values=prior)
-        self.squares = np.pad(self.squares, more)
+        padding = ((0, n_more), (0, 0))
+        self.linear = np.pad(self.linear, padding)
+        self.precision = np.pad(
+            self.precision, padding, constant_values=self.prior_precision
+        )
+        self.squares = np.pad(self.squares, padding)
         self.popularity = np.pad(self.popularity, (0, n_more))
 
     def step(self, group: int) -> bool:
         """Give one group its best assignment; whether that changed it."""
-        V, precision = self.groups[group], self.precisions[group]
+        V = self.groups[group]
+        precision = self.precisions[group]
         if not len(V):
             return False
-        weighted = scaled(V, precision, self.n_shared)
-        old = self.rows[group]
-        if old is not None:
-            self._take_out(old, weighted, precision)
-        n_rows = self.n_rows
-        used = self.popularity[:n_rows] > 0
-        used[: self.n_base] = True
-        atoms = np.flatnonzero(used)
-        columns = self._best_columns(group, V, precision, used, atoms)
-        rows = self._new_rows(columns, atoms, old, used)
+        weighted = scaled(V, precision, n_shared=self.n_shared)
+        old_rows = self.rows[group]
+        if old_rows is not None:
+            self._take_out(old_rows, weighted=weighted, precision=precision)
+        is_used = self.popularity[: self.n_rows] > 0
+        is_used[: self.n_base] = True
+        columns = self._best_columns(group, is_used)
+        rows = self._rows_of_columns(columns, old_rows=old_rows, is_used=is_used)
         self.linear[rows] += weighted
         self.precision[rows] += precision
         self.popularity[rows] += 1
         self.squares[rows] = squares(self.linear[rows], self.n_shared)
         self.rows[group] = rows
-        return old is None or not np.array_equal(rows, old)
+        return old_rows is None or not np.array_equal(rows, old_rows)
 
-    def _take_out(self, rows, weighted, precision) -> None:
+    def _take_out(
+        self, rows: np.ndarray, *, weighted: np.ndarray, precision: np.ndarray
+    ) -> None:
         self.linear[rows] -= weighted
         self.precision[rows] -= precision
         self.popularity[rows] -= 1
@@ -265,110 +368,194 @@ class _Matcher:
         empty = rows[self.popularity[rows] == 0]
         self.linear[empty] = 0.0
         self.precision[empty] = self.prior_precision
-        empty = empty[empty < self.n_base]
-        self.linear[empty] = self.base.linear[empty]
-        self.precision[empty] = self.base.precision[empty]
+        empty_base = empty[empty < self.n_base]
+        self.linear[empty_base] = self.base.linear[empty_base]
+        self.precision[empty_base] = self.base.precision[empty_base]
         self.squares[rows] = squares(self.linear[rows], self.n_shared)
 
-    def _log_odds(self, group, atoms) -> np.ndarray:
+    def _log_odds(self, group: int, atoms: np.ndarray) -> np.ndarray:
+        """Log odds that a group uses each of the atoms, by those that do."""
         if self.history is None:
             users = self.popularity[atoms]
             return np.log(users / (self.n_groups - users))
-        result = np.full(len(atoms), self.log_odds_of_young)
-        result[: self.n_base] = self.log_odds[group]
-        return result
+        log_odds = np.full(len(atoms), self.log_odds_of_young)
+        log_odds[: self.n_base] = self.log_odds[group]
+        return log_odds
 
-    def _best_columns(self, group, V, precision, used, atoms) -> np.ndarray:
-        """Best position in ``atoms`` of each neuron; len(atoms) + i is new atom i."""
-        n_neurons, n_atoms, n_rows = len(V), len(atoms), len(used)
-        known = self.linear[:n_rows], self.precision[:n_rows], self.n_shared
-        gains = evidence_gains(V, precision, *known, self.squares[:n_rows])
-        if n_atoms < n_rows:
-            gains = gains[:, used]
-        gains += (2.0 * self._log_odds(group, atoms)).astype(gains.dtype)
-        new = first_evidence(V, precision, self.prior_precision, self.n_shared)
-        gains -= (new + 2.0 * self.log_new)[:, None].astype(gains.dtype)
+    def _best_columns(self, group: int, is_used: np.ndarray) -> np.ndarray:
+        """Best place of each neuron among atoms in use; n_atoms + i is new atom i."""
+        V = self.groups[group]
+        atoms = np.flatnonzero(is_used)
+        n_neurons = len(V)
+        n_atoms = len(atoms)
+        gains = self._gains(group, is_used=is_used, atoms=atoms)
         n_new = int(min(n_neurons, max(self.max_units - n_atoms, 0)))
-        columns = n_atoms + np.arange(n_neurons)
         if n_new == n_neurons and not self.ordered_prior:
-            # Only what beats a new atom can be in the best assignment.
-            better = gains > 0
-            lines = np.flatnonzero(better.any(axis=1))
-            places = np.flatnonzero(better.any(axis=0))
-            worth = np.maximum(gains[np.ix_(lines, places)], 0)
-            line, place = linear_sum_assignment(worth, maximize=True)
-            kept = worth[line, place] > 0
-            columns[lines[line[kept]]] = places[place[kept]]
-            return columns
+            return _columns_that_beat_new_atoms(gains)
         price = -2.0 * self.ordered_prior * np.log1p(np.arange(n_new))
         table = np.hstack([gains, np.broadcast_to(price, (n_neurons, n_new))])
         return linear_sum_assignment(table, maximize=True)[1]
 
-    def _new_rows(self, columns, atoms, old, used) -> np.ndarray:
+    def _gains(
+        self, group: int, *, is_used: np.ndarray, atoms: np.ndarray
+    ) -> np.ndarray:
+        """Twice the log-posterior of each neuron at each atom, over that at a new one.
+
+        The array has a row for each neuron and a column for each of ``atoms``.
+        """
+        V = self.groups[group]
+        precision = self.precisions[group]
+        n_rows = len(is_used)
+        gains = evidence_gains(
+            V,
+            precision,
+            linear=self.linear[:n_rows],
+            atom_precision=self.precision[:n_rows],
+            n_shared=self.n_shared,
+            linear_squares=self.squares[:n_rows],
+        )
+        # A product with all rows is quicker than a copy of those in use.
+        if len(atoms) < n_rows:
+            gains = gains[:, is_used]
+        gains += (2.0 * self._log_odds(group, atoms)).astype(gains.dtype)
+        new = first_evidence(
+            V,
+            precision,
+            prior_precision=self.prior_precision,
+            n_shared=self.n_shared,
+        )
+        gains -= (new + 2.0 * self.log_odds_of_new)[:, None].astype(gains.dtype)
+        return gains
+
+    def _rows_of_columns(
+        self,
+        columns: np.ndarray,
+        *,
+        old_rows: np.ndarray | None,
+        is_used: np.ndarray,
+    ) -> np.ndarray:
         """Rows of the chosen columns; a neuron that stays alone keeps its row."""
+        atoms = np.flatnonzero(is_used)
         rows = np.empty(len(columns), dtype=np.intp)
-        to_new = columns >= len(atoms)
-        rows[~to_new] = atoms[columns[~to_new]]
-        free = ~used
-        if old is not None:
-            stays = to_new & ~np.append(used, False)[np.minimum(old, len(used))]
-            rows[stays] = old[stays]
-            free[old[stays]] = False
-            to_new &= ~stays
-        needed = np.count_nonzero(to_new)
-        free = np.flatnonzero(free)[:needed]
-        more = needed - len(free)
-        if self.n_rows + more > len(self.linear):
-            self._grow(self.n_rows + more)
-        rows[to_new] = np.append(free, self.n_rows + np.arange(more))
-        self.n_rows += more
+        is_new = columns >= len(atoms)
+        rows[~is_new] = atoms[columns[~is_new]]
+        is_free = ~is_used
+        if old_rows is not None:
+            # Rows beyond those that are looked at are not used by others either.
+            is_used_by_others = np.append(is_used, False)[
+                np.minimum(old_rows, len(is_used))
+            ]
+            stays = is_new & ~is_used_by_others
+            rows[stays] = old_rows[stays]
+            is_free[old_rows[stays]] = False
+            is_new &= ~stays
+        n_new = np.count_nonzero(is_new)
+        free_rows = np.flatnonzero(is_free)[:n_new]
+        n_more = n_new - len(free_rows)
+        if self.n_rows + n_more > len(self.linear):
+            self._make_room(self.n_rows + n_more)
+        rows[is_new] = np.append(free_rows, self.n_rows + np.arange(n_more))
+        self.n_rows += n_more
         return rows
 
     def objective(self) -> float:
-        n_rows = self.n_rows
-        users = self.popularity[:n_rows]
-        used = users > 0
-        fits = np.sum(self.squares[:n_rows] / self.precision[:n_rows], axis=1)
-        total = 0.5 * np.sum(fits[used].astype(np.float64))
+        """Log-posterior of the assignments of all groups, up to a constant."""
+        users = self.popularity[: self.n_rows]
+        is_used = users > 0
+        fits = np.sum(
+            self.squares[: self.n_rows] / self.precision[: self.n_rows], axis=1
+        )
+        evidence = 0.5 * np.sum(fits[is_used].astype(np.float64))
         if self.history is None:
-            users, J = users[used], self.n_groups
-            orders = gammaln(J - users + 1) + gammaln(users) - gammaln(J + 1)
-            new = len(users) * (self.log_new + np.log(J))
-            return float(total + new + np.sum(orders))
-        old = squares(self.base.linear, self.n_shared) / self.base.precision
-        total -= 0.5 * np.sum(np.sum(old, axis=1)[used[: self.n_base]])
-        young = users[self.n_base :][used[self.n_base :]]
-        total += np.sum(self.log_new + (young - 1) * self.log_odds_of_young)
-        for rows, odds in zip(self.rows, self.log_odds, strict=True):
+            return self._with_prior(evidence, users[is_used])
+        return self._with_prior_of_stream(evidence, users)
+
+    def _with_prior(self, evidence: float, users: np.ndarray) -> float:
+        """Evidence, and the log of the Indian buffet of J groups and K atoms.
+
+        That is ``K log(gamma0) + sum of log((J - m)! (m - 1)! / J!)`` for atoms that m
+        groups use each.
+        """
+        J = self.n_groups
+        orders = gammaln(J - users + 1) + gammaln(users) - gammaln(J + 1)
+        new = len(users) * (self.log_odds_of_new + np.log(J))
+        return float(evidence + new + np.sum(orders))
+
+    def _with_prior_of_stream(self, evidence: float, users: np.ndarray) -> float:
+        """Evidence of this step alone, and the log odds of what its groups use."""
+        is_used = users > 0
+        earlier = squares(self.base.linear, self.n_shared) / self.base.precision
+        total = evidence
+        total -= 0.5 * np.sum(np.sum(earlier, axis=1)[is_used[: self.n_base]])
+        # Atoms of this step: the first group that uses one opened it.
+        young = users[self.n_base :][is_used[self.n_base :]]
+        total += np.sum(self.log_odds_of_new + (young - 1) * self.log_odds_of_young)
+        for rows, log_odds in zip(self.rows, self.log_odds, strict=True):
             if rows is not None:
-                total += np.sum(odds[rows[rows < self.n_base]])
+                total += np.sum(log_odds[rows[rows < self.n_base]])
         return float(total)
 
-    def result(self, search: _Search) -> LayerMatch:
+    def match_of_rows(
+        self,
+        rows_by_group: Sequence[np.ndarray | None],  # None: a group without neurons
+        *,
+        objective: np.ndarray,
+        converged: bool,
+    ) -> LayerMatch:
+        """The match in which each neuron is at such a row, with atoms without gaps."""
         empty = np.empty(0, dtype=np.intp)
-        rows = [empty if own is None else own for own in search.best]
-        popularity = np.bincount(np.concatenate(rows), minlength=self.n_base)
-        used = popularity > 0
-        used[: self.n_base] = True
-        position = np.cumsum(used) - 1
-        assignments = [position[own] for own in rows]
-        # Summed afresh, so that the posterior does not depend on the path to it.
-        base, prior = self.base, self.prior_precision
-        more = (0, np.count_nonzero(used) - self.n_base), (0, 0)
-        linear = np.pad(base.linear.astype(self.dtype), more)
-        precision = base.precision.astype(self.dtype)
-        precision = np.pad(precision, more, constant_values=prior)
-        groups = zip(self.groups, self.precisions, assignments, strict=True)
-        for V, own, atoms in groups:
-            linear[atoms] += scaled(V, own, self.n_shared)
-            precision[atoms] += own
-        atoms = Atoms(linear, precision, self.n_shared)
-        found, n_iter = np.array(search.objective), len(search.objective) - 1
-        known = popularity[used], found, n_iter, search.converged
-        return LayerMatch(assignments, atoms, *known)
+        rows_by_group = [empty if rows is None else rows for rows in rows_by_group]
+        popularity = np.bincount(np.concatenate(rows_by_group), minlength=self.n_base)
+        is_used = popularity > 0
+        is_used[: self.n_base] = True
+        atom_of_row = np.cumsum(is_used) - 1
+        assignments = [atom_of_row[rows] for rows in rows_by_group]
+        return LayerMatch(
+            assignments=assignments,
+            atoms=self._posterior(assignments, n_atoms=np.count_nonzero(is_used)),
+            popularity=popularity[is_used],
+            objective=objective,
+            n_iter=len(objective) - 1,
+            converged=converged,
+        )
+
+    def _posterior(self, assignments: Sequence[np.ndarray], *, n_atoms: int) -> Atoms:
+        """Summed afresh, so that it does not depend on the path to the assignments."""
+        padding = ((0, n_atoms - self.n_base), (0, 0))
+        linear = np.pad(self.base.linear.astype(self.dtype), padding)
+        precision = np.pad(
+            self.base.precision.astype(self.dtype),
+            padding,
+            constant_values=self.prior_precision,
+        )
+        for V, group_precision, atoms in zip(
+            self.groups, self.precisions, assignments, strict=True
+        ):
+            linear[atoms] += scaled(V, group_precision, n_shared=self.n_shared)
+            precision[atoms] += group_precision
+        return Atoms(linear=linear, precision=precision, n_shared=self.n_shared)
+
+
+def _columns_that_beat_new_atoms(gains: np.ndarray) -> np.ndarray:
+    """The best assignment where each neuron may have a new atom, which gains 0.
+
+    ``gains`` is (n_neurons, n_atoms). Only what beats a new atom can be in the best
+    assignment, so that rows and columns without such are left out before.
+    """
+    n_neurons, n_atoms = gains.shape
+    columns = n_atoms + np.arange(n_neurons)
+    is_better = gains > 0
+    neurons = np.flatnonzero(is_better.any(axis=1))
+    atoms = np.flatnonzero(is_better.any(axis=0))
+    worth = np.maximum(gains[np.ix_(neurons, atoms)], 0)
+    row, column = linear_sum_assignment(worth, maximize=True)
+    beats_new = worth[row, column] > 0
+    columns[neurons[row[beats_new]]] = atoms[column[beats_new]]
+    return columns
 
 
 def median_norm(groups: Sequence[np.ndarray]) -> float:
+    """Of all neurons; 1 where it is 0, as it is divided by."""
     norms = [np.sqrt(np.sum(np.square(V, dtype=np.float64), axis=1)) for V in groups]
     return float(np.median(np.concatenate(norms))) or 1.0
 
@@ -380,14 +567,16 @@ def auto_sigma(groups: Sequence[np.ndarray]) -> float:
 def match_at_auto_gamma0(
     match_with: Callable[..., LayerMatch],  # of ``gamma0``
     groups: Sequence[np.ndarray],
+    *,
     sigma: float,
     max_units: int | None = None,
 ) -> tuple[float, LayerMatch]:
     """Match with the smallest mass, by PRICES, at which atoms explain the neurons."""
     squared = (median_norm(groups) / sigma) ** 2
     for price in PRICES:
-        gamma0 = float(np.exp(-min(price * squared / 2, 500.0)))
+        gamma0 = float(np.exp(-min(price * squared / 2, _MOST_LOG_MASS)))
         match = match_with(gamma0=gamma0)
+        # Where the cap binds, a larger mass would open no more atoms.
         if len(match.atoms) == max_units or explained_share(groups, match) >= EXPLAINED:
             break
     return gamma0, match
@@ -400,5 +589,5 @@ def explained_share(groups: Sequence[np.ndarray], match: LayerMatch) -> float:
     for V, atoms in zip(groups, match.assignments, strict=True):
         sums[atoms] += V
         total += np.sum(np.square(V, dtype=np.float64))
-    kept = np.sum(np.square(sums) / match.popularity[:, None])
-    return float(kept / total) if total > 0 else 1.0
+    explained = np.sum(np.square(sums) / match.popularity[:, None])
+    return float(explained / total) if total > 0 else 1.0

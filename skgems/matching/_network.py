@@ -1,4 +1,15 @@
-"""Match networks layer after layer, and again after training; the merged network."""
+r"""Match networks layer after layer, and again after training; the merged network.
+
+A hidden unit is a row of its incoming weights, its bias and its outgoing weights.
+Weights have places only where the units at their other end are matched already: from
+the bottom incoming weights stand at the atoms of the layer below, and from the top
+outgoing ones at those of the layer above. So layers are matched one after the other,
+each as :func:`match_layer` does it. Outputs are classes, which need no match.
+
+An outgoing weight counts by a *share*, of its class or of the atom that it leads to:
+:math:`s_{jc}` says which part of what is known of class c node j has. The merged weight
+is the mean of nodes' weights by these shares.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +30,7 @@ from ._layer import (
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class NetworkMatch:
     layers: list[LayerMatch] = field(repr=False)  # from the bottom, hidden ones
     sigma: list[float]
@@ -32,6 +43,87 @@ class NetworkMatch:
     n_networks: int  # with hidden units, over all steps of a stream
     n_nodes: int  # networks without hidden units too, over all steps
     activation: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Links:
+    """What the weights of a layer's units are connected to at their other end.
+
+    A unit's row has the weights of what is below, of which there are ``n_below``, its
+    bias, and the weights of what is above.
+    """
+
+    # For each node the places of its units below, or of the features. None: these are
+    # not matched yet, and n_below is 0.
+    below: Sequence[np.ndarray] | None
+    n_below: int
+    # The same of units above, or of classes. None: these are not matched yet.
+    above: Sequence[np.ndarray] | None
+    share: np.ndarray  # (n_nodes, n_above)
+
+    @property
+    def n_shared(self) -> int:
+        """Numbers of a row that have one precision: all but outgoing weights."""
+        return self.n_below + 1
+
+    @property
+    def n_above(self) -> int:
+        return self.share.shape[1]
+
+    def rows(self, network: Layers, *, layer: int, node: int) -> np.ndarray:
+        """One row per unit; zeros stand for weights of atoms that a node lacks."""
+        n_units = len(network.intercepts[layer])
+        V = np.zeros(
+            (n_units, self.n_shared + self.n_above), dtype=network.coefs[0].dtype
+        )
+        if self.below is not None:
+            V[:, self.below[node]] = network.coefs[layer].T
+        V[:, self.n_below] = network.intercepts[layer]
+        if self.above is not None:
+            V[:, self.n_shared + self.above[node]] = network.coefs[layer + 1]
+        return V
+
+
+@dataclass(frozen=True, kw_only=True)
+class _LayerSettings:
+    """How a layer is matched; "auto" is found of its units."""
+
+    sigma: float | str
+    sigma0: float | str
+    gamma0: float | str
+    max_units: int | None
+    max_iter: int
+    tol: float
+    new_atom_cost: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Earlier:
+    """What earlier steps of a stream left."""
+
+    match: NetworkMatch
+    counts: Sequence[np.ndarray]  # for each layer, as of History
+    n_steps: int
+
+    def history(self, layer: int, *, links: _Links, sigma0: float) -> History:
+        atoms = widened(
+            self.match.layers[layer].atoms,
+            n_shared=links.n_shared,
+            n_targets=links.n_above,
+            sigma0=sigma0,
+        )
+        return History(atoms=atoms, counts=self.counts[layer], n_steps=self.n_steps)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _MatchedLayer:
+    """A match, its sums of shares, and what was taken for its settings."""
+
+    match: LayerMatch
+    share: np.ndarray  # (n_above,), over the nodes of all steps
+    sigma: float
+    sigma0: float
+    gamma0: float
 
 
 def match_networks(
@@ -52,204 +144,379 @@ def match_networks(
     max_iter: int = 100,
     tol: float = 0.0,
     new_atom_cost: str = "exchangeable",
-    random_state=None,
+    random_state: int | np.random.RandomState | None = None,
 ) -> NetworkMatch:
     """Match hidden units of equally deep networks (PFNM 2018, 3.2 and Algorithm 1)."""
-    rng = check_random_state(random_state)
-    n_nodes, n_hidden, n_inputs = len(networks), len(sigma), len(networks[0].coefs[0])
     from_bottom = layer_order == "bottom_up"
-    # Matched by outgoing weights alone, what nodes say counts once each, not once over
-    # all nodes, beside which the prior of assignments is strong.
-    times = np.full(class_share.shape[1], n_nodes, dtype=np.float64)
-    once = from_bottom or n_hidden == 1
+    votes = _votes(class_share, previous=previous, previous_share=previous_share)
+    earlier = None
     if previous is not None:
         if previous_share is not None:
-            # Shares over all steps are times the number of nodes of all steps.
-            times[~np.isnan(previous_share)] += previous.n_nodes
-            previous = _reweighted(previous, previous_share, 1.0 if once else times)
-        sigma = _instead_of_auto(sigma, previous.sigma)
-        gamma0 = _instead_of_auto(gamma0, previous.gamma0)
-    sigma0 = _instead_of_auto(sigma0, sigma)
-    how = {"max_iter": max_iter, "tol": tol, "new_atom_cost": new_atom_cost}
-    how["random_state"] = rng
-    sigma, gamma0, shares = list(sigma), list(gamma0), [None] * n_hidden
-    layers: list[LayerMatch] = [None] * n_hidden
-    # A neuron is its bias and, from the bottom, its incoming weights (in the last layer
-    # outgoing ones too), from the top the other way round. Weights are put at the atoms
-    # of the units of the layer before; atoms that a node lacks have zeros.
+            # Votes count only where rows are matched by outgoing weights alone.
+            by_votes = not from_bottom and len(sigma) > 1
+            previous = _reweighted(
+                previous, share=previous_share, votes=votes if by_votes else 1.0
+            )
+        sigma = _replace_auto(sigma, previous.sigma)
+        gamma0 = _replace_auto(gamma0, previous.gamma0)
+        earlier = _Earlier(match=previous, counts=counts, n_steps=n_steps)
+    sigma0 = _replace_auto(sigma0, sigma)
+    settings = [
+        _LayerSettings(
+            sigma=sigma[layer],
+            sigma0=sigma0[layer],
+            gamma0=gamma0[layer],
+            max_units=max_units[layer],
+            max_iter=max_iter,
+            tol=tol,
+            new_atom_cost=new_atom_cost,
+        )
+        for layer in range(len(sigma))
+    ]
+    matched = _match_layers(
+        networks,
+        class_share,
+        settings=settings,
+        votes=votes,
+        from_bottom=from_bottom,
+        earlier=earlier,
+        rng=check_random_state(random_state),
+    )
+    match = _network_match(networks, class_share, matched=matched)
+    return match if previous is None else _with_earlier_sums(match, previous)
+
+
+def _match_layers(
+    networks: Sequence[Layers],
+    class_share: np.ndarray,
+    *,
+    settings: Sequence[_LayerSettings],
+    votes: np.ndarray,
+    from_bottom: bool,
+    earlier: _Earlier | None,
+    rng: np.random.RandomState,
+) -> list[_MatchedLayer]:
+    """Match one layer after the other; from the bottom, whichever came first."""
+    n_hidden = len(settings)
+    matched: list[_MatchedLayer | None] = [None] * n_hidden
     for layer in range(n_hidden) if from_bottom else range(n_hidden)[::-1]:
-        below = _below(layers, layer, n_inputs, n_nodes, from_bottom)
-        above, share = _above(layers, layer, class_share, from_bottom)
-        if below is None:
-            share = share * (times if layer == n_hidden - 1 else n_nodes)
-        known = below, above, share
-        groups = [_neurons(own, layer, k, *known) for k, own in enumerate(networks)]
-        shares[layer] = share.sum(axis=0)
-        n_shared, history = 1 + (below[1] if below else 0), None
-        if previous is not None:
-            atoms, n = previous.layers[layer].atoms, share.shape[1]
-            atoms = widened(atoms, n_shared, n, sigma0[layer])
-            history = History(atoms, counts[layer], n_steps)
-            earlier = previous.shares[layer]
-            shares[layer][: len(earlier)] += earlier
-        if sigma[layer] == "auto":
-            sigma[layer] = auto_sigma(groups)
-        if sigma0[layer] == "auto":
-            sigma0[layer] = sigma[layer]
-        precisions = np.hstack([np.ones((n_nodes, 1)), share]) * sigma[layer] ** -2.0
-        how |= {"n_shared": n_shared, "prior_precision": sigma0[layer] ** -2.0}
-        how |= {"max_units": max_units[layer], "history": history}
-        precisions = precisions.astype(groups[0].dtype)
-        match_with = partial(match_layer, groups, precisions, **how)
-        if gamma0[layer] == "auto":
-            known = groups, sigma[layer], max_units[layer]
-            found = match_at_auto_gamma0(match_with, *known)
-            gamma0[layer], layers[layer] = found
-        else:
-            layers[layer] = match_with(gamma0=gamma0[layer])
-    biases = [own.intercepts[-1] for own in networks]
-    bias = np.sum([w * b for w, b in zip(class_share, biases, strict=True)], 0)
-    total = class_share.sum(axis=0)
-    n_networks = sum(len(own.intercepts[0]) > 0 for own in networks)
-    if previous is not None:
-        bias, total = bias + previous.bias, total + previous.class_share
-        n_networks += previous.n_networks
-        n_nodes += previous.n_nodes
-    # A constant model has the depth of the others, not their activations.
-    having = [own for own in networks if len(own.intercepts[0])] or networks
-    activation = having[0].activation if previous is None else previous.activation
-    settings, known = (sigma, sigma0, gamma0), (shares, total, bias)
-    return NetworkMatch(layers, *settings, *known, n_networks, n_nodes, activation)
+        links = _links(
+            layer,
+            matched=matched,
+            n_features=len(networks[0].coefs[0]),
+            class_share=class_share,
+            from_bottom=from_bottom,
+        )
+        if links.below is None:
+            n_votes = votes if layer == n_hidden - 1 else len(networks)
+            links = replace(links, share=links.share * n_votes)
+        matched[layer] = _match_linked(
+            networks,
+            links,
+            layer=layer,
+            settings=settings[layer],
+            earlier=earlier,
+            rng=rng,
+        )
+    return matched
 
 
-def _instead_of_auto(given: Sequence, others: Sequence) -> list:
-    pairs = zip(given, others, strict=True)
-    return [other if own == "auto" else own for own, other in pairs]
+def _network_match(
+    networks: Sequence[Layers],
+    class_share: np.ndarray,
+    *,
+    matched: Sequence[_MatchedLayer],
+) -> NetworkMatch:
+    """The match of this step, with what needs no match: outputs and their biases."""
+    return NetworkMatch(
+        layers=[layer.match for layer in matched],
+        sigma=[layer.sigma for layer in matched],
+        sigma0=[layer.sigma0 for layer in matched],
+        gamma0=[layer.gamma0 for layer in matched],
+        shares=[layer.share for layer in matched],
+        class_share=class_share.sum(axis=0),
+        bias=_summed_biases(networks, class_share),
+        n_networks=sum(_has_units(network) for network in networks),
+        n_nodes=len(networks),
+        activation=_activation(networks),
+    )
 
 
-def _below(layers, layer: int, n_inputs: int, n_nodes: int, from_bottom: bool):
-    """What incoming weights come from at each node, of how many; None: not matched."""
-    if layer == 0:
-        return [np.arange(n_inputs)] * n_nodes, n_inputs
-    if not from_bottom:
-        return None
-    return layers[layer - 1].assignments, len(layers[layer - 1].atoms)
+def _votes(
+    class_share: np.ndarray,
+    *,
+    previous: NetworkMatch | None,
+    previous_share: np.ndarray | None,
+) -> np.ndarray:
+    """The number that the nodes' shares in a class are multiplied by, (n_classes,).
 
-
-def _above(layers, layer: int, class_share, from_bottom: bool):
-    """What outgoing weights lead to at each node, and its shares; None: not matched."""
+    Shares sum to 1 over the nodes. Times the number of nodes each node counts once: if
+    all together counted once, what their outgoing weights say would be weak beside the
+    prior of assignments.
+    """
     n_nodes, n_classes = class_share.shape
-    if layer == len(layers) - 1:
-        return [np.arange(n_classes)] * n_nodes, class_share
-    if from_bottom:
-        return None, np.zeros((n_nodes, 0))
-    last = layers[layer + 1]
-    # One over the number of nodes that have an atom, where a node has it.
-    return last.assignments, last.uses / np.maximum(last.popularity, 1)
+    votes = np.full(n_classes, n_nodes, dtype=np.float64)
+    if previous is not None and previous_share is not None:
+        # Where shares are those of all steps, the nodes of earlier steps count as well.
+        votes[~np.isnan(previous_share)] += previous.n_nodes
+    return votes
 
 
-def _reweighted(match: NetworkMatch, share, times) -> NetworkMatch:
-    """The same, with shares of each class that add up to ``share``; NaN: as now."""
+def _replace_auto(parameters: Sequence, replacements: Sequence) -> list:
+    return [
+        replacement if parameter == "auto" else parameter
+        for parameter, replacement in zip(parameters, replacements, strict=True)
+    ]
 
-    def factor(now, wanted):
-        return np.where(np.isnan(wanted) | (now <= 0), 1.0, wanted / _or(now, 1.0))
 
-    of_class = factor(match.class_share, share)
-    layers, shares = list(match.layers), list(match.shares)
+def _links(
+    layer: int,
+    *,
+    matched: Sequence[
+        _MatchedLayer | None
+    ],  # those before it, in the order of matching
+    n_features: int,
+    class_share: np.ndarray,
+    from_bottom: bool,
+) -> _Links:
+    """Links of a layer to what is matched before it; not to what is matched after."""
+    n_nodes, n_classes = class_share.shape
+    below: Sequence[np.ndarray] | None = None
+    n_below = 0
+    if layer == 0:
+        below = [np.arange(n_features)] * n_nodes
+        n_below = n_features
+    elif from_bottom:
+        below = matched[layer - 1].match.assignments
+        n_below = len(matched[layer - 1].match.atoms)
+    above: Sequence[np.ndarray] | None = None
+    share = np.zeros((n_nodes, 0))
+    if layer == len(matched) - 1:
+        above = [np.arange(n_classes)] * n_nodes
+        share = class_share
+    elif not from_bottom:
+        layer_above = matched[layer + 1].match
+        above = layer_above.assignments
+        # One over the number of nodes that have an atom, where a node has it.
+        share = layer_above.uses / np.maximum(layer_above.popularity, 1)
+    return _Links(below=below, n_below=n_below, above=above, share=share)
+
+
+def _match_linked(
+    networks: Sequence[Layers],
+    links: _Links,
+    *,
+    layer: int,
+    settings: _LayerSettings,
+    earlier: _Earlier | None,
+    rng: np.random.RandomState,
+) -> _MatchedLayer:
+    groups = [
+        links.rows(network, layer=layer, node=node)
+        for node, network in enumerate(networks)
+    ]
+    sigma = auto_sigma(groups) if settings.sigma == "auto" else settings.sigma
+    sigma0 = sigma if settings.sigma0 == "auto" else settings.sigma0
+    share = links.share.sum(axis=0)
+    history = None
+    if earlier is not None:
+        history = earlier.history(layer, links=links, sigma0=sigma0)
+        earlier_share = earlier.match.shares[layer]
+        share[: len(earlier_share)] += earlier_share
+    precisions = np.hstack([np.ones((len(networks), 1)), links.share]) * sigma**-2.0
+    match_with = partial(
+        match_layer,
+        groups,
+        precisions.astype(groups[0].dtype),
+        n_shared=links.n_shared,
+        prior_precision=sigma0**-2.0,
+        max_iter=settings.max_iter,
+        tol=settings.tol,
+        max_units=settings.max_units,
+        new_atom_cost=settings.new_atom_cost,
+        history=history,
+        random_state=rng,
+    )
+    if settings.gamma0 == "auto":
+        gamma0, match = match_at_auto_gamma0(
+            match_with, groups, sigma=sigma, max_units=settings.max_units
+        )
+    else:
+        gamma0 = settings.gamma0
+        match = match_with(gamma0=gamma0)
+    return _MatchedLayer(
+        match=match, share=share, sigma=sigma, sigma0=sigma0, gamma0=gamma0
+    )
+
+
+def _summed_biases(networks: Sequence[Layers], class_share: np.ndarray) -> np.ndarray:
+    biases = [network.intercepts[-1] for network in networks]
+    return np.sum(
+        [share * bias for share, bias in zip(class_share, biases, strict=True)], axis=0
+    )
+
+
+def _has_units(network: Layers) -> bool:
+    return len(network.intercepts[0]) > 0
+
+
+def _activation(networks: Sequence[Layers]) -> tuple[str, ...]:
+    """That of a network with units: a constant model has the depth of others alone."""
+    with_units = [network for network in networks if _has_units(network)]
+    return (with_units or networks)[0].activation
+
+
+def _with_earlier_sums(match: NetworkMatch, previous: NetworkMatch) -> NetworkMatch:
+    return replace(
+        match,
+        class_share=match.class_share + previous.class_share,
+        bias=match.bias + previous.bias,
+        n_networks=match.n_networks + previous.n_networks,
+        n_nodes=match.n_nodes + previous.n_nodes,
+        activation=previous.activation,
+    )
+
+
+def _reweighted(
+    match: NetworkMatch, *, share: np.ndarray, votes: np.ndarray | float
+) -> NetworkMatch:
+    """The same, with shares of each class that add up to ``share``; NaN: as now.
+
+    Those of outgoing weights add up to ``share`` times ``votes``.
+    """
+    class_factor = _factor(match.class_share, share)
+    layers = list(match.layers)
+    shares = list(match.shares)
     if layers:
-        of_units = factor(shares[-1], share * times)
-        shares[-1] = shares[-1] * of_units
-        atoms, prior = layers[-1].atoms, match.sigma0[-1] ** -2.0
-        linear, precision = atoms.linear.copy(), atoms.precision.copy()
-        linear[:, atoms.n_shared :] *= of_units
-        precision[:, 1:] = prior + (precision[:, 1:] - prior) * of_units
+        factor = _factor(shares[-1], share * votes)
+        shares[-1] = shares[-1] * factor
+        atoms = layers[-1].atoms
+        prior_precision = match.sigma0[-1] ** -2.0
+        linear = atoms.linear.copy()
+        precision = atoms.precision.copy()
+        linear[:, atoms.n_shared :] *= factor
+        # The prior is not of rows: what rows said is reweighted alone.
+        precision[:, 1:] = (
+            prior_precision + (precision[:, 1:] - prior_precision) * factor
+        )
         atoms = replace(atoms, linear=linear, precision=precision)
         layers[-1] = replace(layers[-1], atoms=atoms)
-    known = {"class_share": match.class_share * of_class, "bias": match.bias * of_class}
-    return replace(match, layers=layers, shares=shares, **known)
+    return replace(
+        match,
+        layers=layers,
+        shares=shares,
+        class_share=match.class_share * class_factor,
+        bias=match.bias * class_factor,
+    )
 
 
-def _neurons(own: Layers, layer, node, below, above, share) -> np.ndarray:
-    """One row per unit of a layer: incoming weights, bias, outgoing weights."""
-    n_incoming = below[1] if below else 0
-    shape = (len(own.intercepts[layer]), n_incoming + 1 + share.shape[1])
-    V = np.zeros(shape, dtype=own.coefs[0].dtype)
-    if below:
-        V[:, below[0][node]] = own.coefs[layer].T
-    V[:, n_incoming] = own.intercepts[layer]
-    if above:
-        V[:, n_incoming + 1 + above[node]] = own.coefs[layer + 1]
-    return V
+def _factor(sums: np.ndarray, new_sums: np.ndarray) -> np.ndarray:
+    """What brings sums to new ones; 1 where there is nothing to bring, or NaN."""
+    ratio = new_sums / _where_positive(sums, otherwise=1.0)
+    return np.where(np.isnan(new_sums) | (sums <= 0), 1.0, ratio)
 
 
-def widened(atoms: Atoms, n_shared: int, n_targets: int, sigma0: float) -> Atoms:
-    """The same beliefs where the layer before or after has new atoms."""
-    old = atoms.n_shared
-    n_atoms, n_old = len(atoms), atoms.linear.shape[1] - old
-    linear = np.zeros((n_atoms, n_shared + n_targets), dtype=atoms.linear.dtype)
-    linear[:, : old - 1] = atoms.linear[:, : old - 1]
-    linear[:, n_shared - 1 : n_shared + n_old] = atoms.linear[:, old - 1 :]
-    more = ((0, 0), (0, n_targets - n_old))
-    precision = np.pad(atoms.precision, more, constant_values=sigma0**-2.0)
-    return Atoms(linear, precision, n_shared)
+def widened(atoms: Atoms, *, n_shared: int, n_targets: int, sigma0: float) -> Atoms:
+    """The same beliefs where the layer before or after has new atoms.
+
+    The last of the shared numbers is the bias: it moves to the new end of these.
+    """
+    n_old_shared = atoms.n_shared
+    n_old_targets = atoms.linear.shape[1] - n_old_shared
+    linear = np.zeros((len(atoms), n_shared + n_targets), dtype=atoms.linear.dtype)
+    linear[:, : n_old_shared - 1] = atoms.linear[:, : n_old_shared - 1]
+    linear[:, n_shared - 1 : n_shared + n_old_targets] = atoms.linear[
+        :, n_old_shared - 1 :
+    ]
+    padding = ((0, 0), (0, n_targets - n_old_targets))
+    precision = np.pad(atoms.precision, padding, constant_values=sigma0**-2.0)
+    return Atoms(linear=linear, precision=precision, n_shared=n_shared)
 
 
-def widen_classes(match: NetworkMatch, places, n_classes: int) -> NetworkMatch:
+def widen_classes(
+    match: NetworkMatch, *, places: np.ndarray, n_classes: int
+) -> NetworkMatch:
     """The same match with more classes, the old ones at the indices ``places``."""
-
-    def spread(values, fill=0.0):
-        wide = np.full((*values.shape[:-1], n_classes), fill, dtype=values.dtype)
-        wide[..., places] = values
-        return wide
-
-    layers, shares = list(match.layers), list(match.shares)
+    spread = partial(_spread, places=places, n_classes=n_classes)
+    layers = list(match.layers)
+    shares = list(match.shares)
     if layers:
-        atoms, n_shared = layers[-1].atoms, layers[-1].atoms.n_shared
-        own = spread(atoms.linear[:, n_shared:])
-        linear = np.hstack([atoms.linear[:, :n_shared], own])
-        own = spread(atoms.precision[:, 1:], match.sigma0[-1] ** -2.0)
-        precision = np.hstack([atoms.precision[:, :1], own])
-        layers[-1] = replace(layers[-1], atoms=Atoms(linear, precision, n_shared))
+        atoms = layers[-1].atoms
+        n_shared = atoms.n_shared
+        outgoing = spread(atoms.linear[:, n_shared:])
+        outgoing_precision = spread(
+            atoms.precision[:, 1:], fill_value=match.sigma0[-1] ** -2.0
+        )
+        atoms = Atoms(
+            linear=np.hstack([atoms.linear[:, :n_shared], outgoing]),
+            precision=np.hstack([atoms.precision[:, :1], outgoing_precision]),
+            n_shared=n_shared,
+        )
+        layers[-1] = replace(layers[-1], atoms=atoms)
         shares[-1] = spread(shares[-1])
-    known = {"class_share": spread(match.class_share), "bias": spread(match.bias)}
-    return replace(match, layers=layers, shares=shares, **known)
+    return replace(
+        match,
+        layers=layers,
+        shares=shares,
+        class_share=spread(match.class_share),
+        bias=spread(match.bias),
+    )
+
+
+def _spread(
+    columns: np.ndarray,  # (..., n_old_classes)
+    *,
+    places: np.ndarray,
+    n_classes: int,
+    fill_value: float = 0.0,
+) -> np.ndarray:
+    wide = np.full((*columns.shape[:-1], n_classes), fill_value, dtype=columns.dtype)
+    wide[..., places] = columns
+    return wide
 
 
 def merged_layers(match: NetworkMatch) -> Layers:
     """Mode of the posterior (PFNM 2018, Eq. 5), each layer rescaled for the prior."""
-    n_hidden = len(match.layers)
-    coefs, intercepts = [None] * (n_hidden + 1), []
+    # Weights between two hidden layers are of the one that was matched last.
+    coefs: list[np.ndarray | None] = [None] * (len(match.layers) + 1)
+    intercepts = []
     for i, layer in enumerate(match.layers):
-        n_shared, mean = layer.atoms.n_shared, layer.atoms.mean
-        of_incoming, of_outgoing = scale_factors(match, i)
-        incoming = mean[:, :n_shared] * of_incoming
-        outgoing = mean[:, n_shared:] * of_outgoing
+        n_shared = layer.atoms.n_shared
+        mean = layer.atoms.mean
+        incoming_factor, outgoing_factors = scale_factors(match, i)
+        incoming = mean[:, :n_shared] * incoming_factor
+        outgoing = mean[:, n_shared:] * outgoing_factors
         if n_shared > 1:
             coefs[i] = np.ascontiguousarray(incoming[:, :-1].T)
         intercepts.append(incoming[:, -1].copy())
         if outgoing.shape[1]:
             coefs[i + 1] = np.ascontiguousarray(outgoing, dtype=mean.dtype)
-    last = match.bias / _or(match.class_share, 1.0)
-    intercepts.append(last.astype(coefs[-1].dtype))
-    return Layers(coefs, intercepts, match.activation)
+    last_bias = match.bias / _where_positive(match.class_share, otherwise=1.0)
+    intercepts.append(last_bias.astype(coefs[-1].dtype))
+    return Layers(coefs=coefs, intercepts=intercepts, activation=match.activation)
 
 
 def scale_factors(match: NetworkMatch, layer: int) -> tuple[float, np.ndarray]:
-    """Factors on incoming (one) and outgoing weights that undo the prior's pull."""
+    """Factors on incoming (one) and outgoing weights that undo the prior's pull.
+
+    Of n units the mean is drawn to zero by the factor ``n / sigma^2`` over
+    ``n / sigma^2 + 1 / sigma0^2``, whose inverse is ``1 + sigma^2 / sigma0^2 / n``.
+    """
     ratio = (match.sigma[layer] / match.sigma0[layer]) ** 2
-    outgoing = 1 + ratio / _or(match.shares[layer], np.inf)
-    return 1 + ratio / max(match.n_networks, 1), outgoing
+    shares = _where_positive(match.shares[layer], otherwise=np.inf)
+    return 1 + ratio / max(match.n_networks, 1), 1 + ratio / shares
 
 
-def _or(share, value):
-    return np.where(share > 0, share, value)
+def _where_positive(share: np.ndarray, *, otherwise: float) -> np.ndarray:
+    return np.where(share > 0, share, otherwise)
 
 
 def match_again(
     networks: Sequence[Layers],  # without changes common to all classes, as for softmax
     class_share: np.ndarray,
+    *,
     merged: NetworkMatch,
-    **settings,  # of match_networks
+    **settings: object,  # of match_networks
 ) -> NetworkMatch:
     r"""Match networks whose training started from the network of an earlier match.
 
@@ -257,44 +524,81 @@ def match_again(
     \mu_i + \sum_{jl \to i} s_j (v_{jl} - \mu_i) / (s_0 + \sum_{jl \to i} s_j)`.
     """
     # What networks said before is not counted again: it came from the same rows.
-    prior = _prior(merged)
-    how = {"sigma": merged.sigma, "sigma0": merged.sigma0, "previous": prior}
-    # Each node has used each atom once: training started from all.
-    counts = [np.ones((len(networks), len(own.atoms)), int) for own in merged.layers]
-    how |= {"counts": counts, "n_steps": 1}
-    match = match_networks(networks, class_share, **how, **settings)
-    layers = list(match.layers)
-    for i, layer in enumerate(match.layers):
-        atoms, precision = layer.atoms, match.sigma0[i] ** -2.0
-        n_targets = atoms.linear.shape[1] - atoms.n_shared
-        wide = atoms.n_shared, n_targets, match.sigma0[i]
-        start = widened(prior.layers[i].atoms, *wide).linear
-        start = start / start.dtype.type(precision)
-        start = np.pad(start, ((0, len(atoms) - len(start)), (0, 0)))
-        # Means such that the factors of merged_layers act on the changes only.
-        incoming, outgoing = scale_factors(match, i)
-        start[:, : atoms.n_shared] *= 1 - 1 / incoming
-        start[:, atoms.n_shared :] *= 1 - 1 / outgoing
-        linear = scaled(atoms.mean - start, atoms.precision, atoms.n_shared)
-        layers[i] = replace(layer, atoms=replace(atoms, linear=linear))
+    prior = _prior_at_merged(merged)
+    n_nodes = len(networks)
+    match = match_networks(
+        networks,
+        class_share,
+        sigma=merged.sigma,
+        sigma0=merged.sigma0,
+        previous=prior,
+        # Each node has used each atom once: training started from all.
+        counts=[np.ones((n_nodes, len(layer.atoms)), int) for layer in merged.layers],
+        n_steps=1,
+        **settings,
+    )
+    layers = [
+        _with_factors_on_changes(match, i, start=prior.layers[i].atoms)
+        for i in range(len(match.layers))
+    ]
     return replace(match, layers=layers)
 
 
-def _prior(merged: NetworkMatch) -> NetworkMatch:
+def _with_factors_on_changes(
+    match: NetworkMatch, layer: int, *, start: Atoms
+) -> LayerMatch:
+    """Means such that the factors of merged_layers act on changes since start only.
+
+    For a factor f and a start s the mean m becomes m - s (1 - 1 / f): f times that is
+    s + f (m - s).
+    """
+    layer_match = match.layers[layer]
+    atoms = layer_match.atoms
+    sigma0 = match.sigma0[layer]
+    n_shared = atoms.n_shared
+    wide = widened(
+        start,
+        n_shared=n_shared,
+        n_targets=atoms.linear.shape[1] - n_shared,
+        sigma0=sigma0,
+    ).linear
+    start_mean = wide / wide.dtype.type(sigma0**-2.0)
+    # New atoms start at zero.
+    start_mean = np.pad(start_mean, ((0, len(atoms) - len(start_mean)), (0, 0)))
+    incoming_factor, outgoing_factors = scale_factors(match, layer)
+    start_mean[:, :n_shared] *= 1 - 1 / incoming_factor
+    start_mean[:, n_shared:] *= 1 - 1 / outgoing_factors
+    linear = scaled(atoms.mean - start_mean, atoms.precision, n_shared=n_shared)
+    return replace(layer_match, atoms=replace(atoms, linear=linear))
+
+
+def _prior_at_merged(merged: NetworkMatch) -> NetworkMatch:
     """Atoms at the merged units, as uncertain as any; nothing else is known."""
-    start, layers = merged_layers(merged), []
+    start = merged_layers(merged)
+    layers = []
     for i, layer in enumerate(merged.layers):
-        atoms, parts = layer.atoms, [start.intercepts[i][:, None]]
+        atoms = layer.atoms
+        columns = [start.intercepts[i][:, None]]
+        # As the rows of this layer were: with weights of what was matched before it.
         if atoms.n_shared > 1:
-            parts.insert(0, start.coefs[i].T)
+            columns.insert(0, start.coefs[i].T)
         if atoms.linear.shape[1] > atoms.n_shared:
-            parts.append(start.coefs[i + 1])
+            columns.append(start.coefs[i + 1])
         dtype = atoms.linear.dtype
-        precision = dtype.type(merged.sigma0[i] ** -2.0)
-        linear = np.hstack(parts).astype(dtype, copy=False) * precision
-        precision = np.full_like(atoms.precision, precision)
-        layers.append(replace(layer, atoms=Atoms(linear, precision, atoms.n_shared)))
-    shares = [np.zeros_like(share) for share in merged.shares]
-    class_share, bias = np.zeros_like(merged.class_share), np.zeros_like(merged.bias)
-    known = {"shares": shares, "class_share": class_share, "bias": bias}
-    return replace(merged, layers=layers, **known, n_networks=0, n_nodes=0)
+        prior_precision = dtype.type(merged.sigma0[i] ** -2.0)
+        mean = np.hstack(columns).astype(dtype, copy=False)
+        atoms = Atoms(
+            linear=mean * prior_precision,
+            precision=np.full_like(atoms.precision, prior_precision),
+            n_shared=atoms.n_shared,
+        )
+        layers.append(replace(layer, atoms=atoms))
+    return replace(
+        merged,
+        layers=layers,
+        shares=[np.zeros_like(share) for share in merged.shares],
+        class_share=np.zeros_like(merged.class_share),
+        bias=np.zeros_like(merged.bias),
+        n_networks=0,
+        n_nodes=0,
+    )

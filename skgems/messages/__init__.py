@@ -29,17 +29,46 @@ from ._checks import (
     check_names,
     check_reply,
     check_request,
-    check_summary,
-    contents_of,
-    joins_in,
     key_of,
-    least_rows_of,
-    pairs_in,
-    requests_in,
     says,
+    sentences_of_fields,
 )
-from ._fields import REQUIRED, Field, Place, Table, check_text
-from ._limits import Limits
+from ._fields import (
+    ABSENT,
+    REQUIRED,
+    ROUNDING,
+    Activations,
+    Array,
+    Arrays,
+    Each,
+    Field,
+    Flag,
+    FrontField,
+    Json,
+    Labels,
+    Named,
+    Number,
+    Place,
+    Table,
+    Text,
+    Told,
+    Weights,
+    check_definite,
+    check_fields,
+    check_text,
+)
+from ._limits import (
+    MOST_CLASSES,
+    MOST_COUNTED,
+    MOST_FACTORS,
+    MOST_JUDGED,
+    MOST_MODELS,
+    MOST_NAME,
+    MOST_NUMBERS,
+    MOST_REASON,
+    MOST_ROWS,
+    Limits,
+)
 from ._message import Message, check_version
 from ._packing import (
     check_start,
@@ -56,5 +85,15 @@ from ._signing import (
     signed,
     signing_keys,
 )
-from ._tasks import COMMON, TASKS, Task
-from ._words import listed
+from ._summaries import (
+    REQUEST_WITHIN,
+    check_summary,
+    check_summary_of_request,
+    contents_of,
+    joins_in,
+    least_rows_of,
+    pairs_in,
+    requests_in,
+)
+from ._tasks import COMMON, TASKS, Rule, Task, register, task_named
+from ._words import counting, labels_and_counts, listed, rows_in_words

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from ._checks import contents_of, joins_in, least_rows_of, requests_in
 from ._fields import Field, Flag, Json, Labels, Number, Place, Text, check_fields
 from ._limits import MOST_AGREEMENT, MOST_JUDGED, MOST_ROWS, MOST_TIMES
 from ._message import Message
 from ._packing import naming, read_bytes, write_bytes
 from ._signing import check_signed, signed
+from ._summaries import contents_of, joins_in, least_rows_of, requests_in
 from ._tasks import TASKS
 
 # Hidden layers that nodes may be asked about, where nobody says how many there are.
 _LAYERS = 3
-# Of the tasks that an exchange begins with, which bring the agreement.
+# Tasks that an exchange begins with, whose requests bring the agreement.
 FIRST = ("front", "join")
 _ID = re.compile(r"[0-9a-f]{32}")
 
@@ -100,7 +100,7 @@ class Agreement:
 
     def __post_init__(self) -> None:
         place = Place("agreement")
-        check_fields(self._given, _FIELDS, place)
+        check_fields(self._fields_that_are_set, _FIELDS, place)
         if not _ID.fullmatch(self.exchange):
             raise place.at("exchange").wrong("is not 32 hexadecimal digits")
         for task, n in self.tasks.items():
@@ -108,7 +108,9 @@ class Agreement:
                 raise place.at("tasks").wrong("is no table of how often to ask")
 
     @classmethod
-    def of(cls, aggregator, *, fits=1, n_hidden_layers=_LAYERS, **more) -> "Agreement":
+    def of(
+        cls, aggregator, *, fits=1, n_hidden_layers=_LAYERS, **further_fields
+    ) -> "Agreement":
         """An agreement on all that an aggregator asks of nodes, of a new exchange.
 
         Parameters
@@ -118,52 +120,56 @@ class Agreement:
         fits : int, default=1
             How many models may be made, as a search makes several.
         n_hidden_layers : int, default=3
-            Of the nodes' networks, at most.
-        **more : dict
+            Largest number of hidden layers of the nodes' networks.
+        **further_fields : dict
             Other parameters of the class: ``min_rows``, ``nodes`` and so on.
 
         Returns
         -------
         agreement : Agreement
         """
-        asked = aggregator._asks_at_most(n_hidden_layers)
-        if asked is None:
-            asked = {task: own.most for task, own in TASKS.items()}
+        n_times = aggregator._asks_at_most(n_hidden_layers)
+        if n_times is None:
+            n_times = {name: task.most for name, task in TASKS.items()}
+        n_times = {name: n * fits for name, n in n_times.items()} | {"join": 1}
         settings = json.loads(json.dumps(aggregator._settings_at_nodes()))
-        asked = {task: n * fits for task, n in asked.items()} | {"join": 1}
         if "front" in settings:
-            asked["front"] = fits * aggregator._agreed_front.most_messages
+            n_times["front"] = fits * aggregator._agreed_front.most_messages
+        needs_radii = (
+            any(map(tells_radii, aggregator._first_requests()))
+            or n_times.get("space", 0) > 0
+            or settings.get("front", {}).get("bounds") == "tell"
+        )
         return cls(
             exchange=uuid4().hex,
             method=type(aggregator).__name__,
             settings=settings,
             further_settings=json.loads(json.dumps(aggregator._further_settings())),
-            tasks={task: asked[task] for task in TASKS if asked.get(task, 0) > 0},
-            radii=any(map(tells_radii, aggregator._first_requests()))
-            or asked.get("space", 0) > 0
-            or settings.get("front", {}).get("bounds") == "tell",
-            **more,
+            tasks={name: n_times[name] for name in TASKS if n_times.get(name, 0) > 0},
+            radii=needs_radii,
+            **further_fields,
         )
 
     @property
-    def _given(self) -> dict:
-        return {name: own for name, own in vars(self).items() if own is not None}
+    def _fields_that_are_set(self) -> dict:
+        return {name: value for name, value in vars(self).items() if value is not None}
 
     def to_json(self) -> str:
         """The agreement as JSON, a text."""
-        return json.dumps({"skgems": "agreement", **self._given}, indent=1)
+        content = {"skgems": "agreement", **self._fields_that_are_set}
+        return json.dumps(content, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> "Agreement":
         """The agreement of `to_json`; ValueError names a field that is wrong."""
         try:
-            found = json.loads(text)
+            content = json.loads(text)
         except (ValueError, RecursionError) as exc:
             raise ValueError(f"it is no agreement: {exc!s:.200}.") from None
-        if not isinstance(found, dict) or found.pop("skgems", None) != "agreement":
+        if not isinstance(content, dict) or content.pop("skgems", None) != "agreement":
             raise ValueError("it is no agreement of skgems.")
-        check_fields(found, _FIELDS, Place("agreement"))
-        return cls(**found)
+        check_fields(content, _FIELDS, Place("agreement"))
+        return cls(**content)
 
     def save(self, path) -> None:
         """Write it to a file, ``"agreement.json"`` say; what is there is replaced."""
@@ -172,44 +178,48 @@ class Agreement:
     @classmethod
     def load(cls, path) -> "Agreement":
         """Read its file, which nobody need trust; ValueError names file and field."""
-        data = read_bytes(path, most=MOST_AGREEMENT)
+        file_bytes = read_bytes(path, most=MOST_AGREEMENT)
         with naming(path):
-            return cls.from_json(data.decode("utf-8"))
+            return cls.from_json(file_bytes.decode("utf-8"))
 
     @property
     def says(self) -> dict[str, str]:
         """For each part a sentence, as ``skgems inspect`` prints them."""
-        found = {"exchange": f"It is of the exchange {self.exchange} alone."}
+        sentences = {"exchange": f"It is of the exchange {self.exchange} alone."}
         for task, n in self.tasks.items():
-            often = "once" if n == 1 else f"{n} times"
-            found[f"tasks.{task}"] = f"May ask {often} for {TASKS[task].asks}."
-        found["min_rows"] = (
+            times = "once" if n == 1 else f"{n} times"
+            sentences[f"tasks.{task}"] = f"May ask {times} for {TASKS[task].asks}."
+        sentences["min_rows"] = (
             f"Nodes answer with min_rows={self.min_rows} or more: a node leaves out "
             "the rows of classes that it has fewer of; no cluster is of fewer, nor, in "
             "effect, a gradient but that of its own model. The server refuses replies "
             "that were made with less."
         )
         if self.radii:
-            found["radii"] = (
+            sentences["radii"] = (
                 "Numbers of single rows may be sent: how far the model may change till "
                 "it loses each, but not of which, and extremes of a column."
             )
         for name in ("nodes", "classes", "feature_names"):
-            if (own := getattr(self, name)) is not None:
-                found[name] = f"{', '.join(map(repr, own))}."
-        found["public_key"] = (
+            values = getattr(self, name)
+            if values is not None:
+                sentences[name] = f"{', '.join(map(repr, values))}."
+        sentences["public_key"] = (
             "Requests must be signed by the server."
             if self.public_key is not None
             else "Requests are not signed: whoever can write them is the server."
         )
-        return found
+        return sentences
 
     def check_sender(self, request: Message, name: str) -> None:
         """Raise unless a request is the server's, of this exchange, to this node."""
-        of = request.envelope.get("exchange")
-        if of != self.exchange:
-            whose = "no exchange" if of is None else f"the exchange {of!r:.40}"
-            raise NotAgreedError(f"it is of {whose}, agreed is {self.exchange!r}.")
+        exchange = request.envelope.get("exchange")
+        if exchange is None:
+            raise NotAgreedError(f"it is of no exchange, agreed is {self.exchange!r}.")
+        if exchange != self.exchange:
+            raise NotAgreedError(
+                f"it is of the exchange {exchange!r:.40}, agreed is {self.exchange!r}."
+            )
         if self.public_key is not None:
             check_signed(request, self.public_key.encode())
         if self.nodes is not None and name not in self.nodes:
@@ -217,13 +227,17 @@ class Agreement:
 
     def check_asked(self, request: Message, answered: Mapping[str, int]) -> None:
         """Raise unless a request is agreed, after how often each task was answered."""
-        task, agreed = request.task, self.tasks.get(request.task, 0)
-        if not agreed:
-            own = list(self.tasks)
-            raise NotAgreedError(f"the task {task!r} is not agreed; agreed are {own}.")
-        if answered.get(task, 0) >= agreed:
-            times = f"{agreed} times, and has been answered {answered[task]}"
-            raise NotAgreedError(f"the task {task!r} was agreed {times}.")
+        task = request.task
+        most_times = self.tasks.get(task, 0)
+        if not most_times:
+            raise NotAgreedError(
+                f"the task {task!r} is not agreed; agreed are {list(self.tasks)}."
+            )
+        if answered.get(task, 0) >= most_times:
+            raise NotAgreedError(
+                f"the task {task!r} was agreed {most_times} times, and has been "
+                f"answered {answered[task]}."
+            )
         self._check_judged(request)
         for content in contents_of(request):
             if "method" in content:
@@ -231,14 +245,17 @@ class Agreement:
             if content.get("front") is not None:
                 self._check_front(content["front"])
         if not self.radii and tells_radii(request):
-            what = "radii of good-enough spaces, or extremes of columns"
-            raise NotAgreedError(f"numbers of single rows ({what}) are not agreed.")
+            raise NotAgreedError(
+                "numbers of single rows (radii of good-enough spaces, or extremes of "
+                "columns) are not agreed."
+            )
 
     def _check_judged(self, request: Message) -> None:
         """Raise if a request has more models judged than there are methods agreed."""
         if request.task != "judge":
             return
-        n_models, n_methods = len(request.content["models"]), len(self._methods)
+        n_models = len(request.content["models"])
+        n_methods = len(self._methods)
         if n_models > n_methods:
             raise NotAgreedError(
                 f"the request has {n_models} models judged, but {n_methods} methods "
@@ -255,24 +272,32 @@ class Agreement:
         return methods if is_list else []
 
     def _check_front(self, front: Mapping) -> None:
-        agreed = [self.settings.get("front"), *self.settings.get("fronts", ())]
-        asked = unfitted_front(front)
-        if asked not in [unfitted_front(settings) for settings in agreed if settings]:
-            raise NotAgreedError(f"the front {asked:.200} is not agreed.")
+        """Raise unless a front is one of those agreed, whatever it is fitted to."""
+        fronts = [self.settings.get("front"), *self.settings.get("fronts", ())]
+        agreed = [unfitted_front(settings) for settings in fronts if settings]
+        unfitted = unfitted_front(front)
+        if unfitted not in agreed:
+            raise NotAgreedError(f"the front {unfitted:.200} is not agreed.")
 
     def _check_method(self, content: Mapping) -> None:
-        method, settings = content["method"], content["settings"]
+        """Raise unless method and settings of a request for a summary are agreed."""
+        method = content["method"]
+        settings = content["settings"]
         if "methods" in self.settings:
             self.further_settings_of(method, settings)
             return
         if method != self.method:
-            what = f"{method!r:.80}, agreed is {self.method!r}"
-            raise NotAgreedError(f"its method is {what}.")
+            raise NotAgreedError(
+                f"its method is {method!r:.80}, agreed is {self.method!r}."
+            )
         for name in sorted(settings.keys() | self.settings.keys()):
-            asked, own = settings.get(name), self.settings.get(name)
-            if asked != own:
-                wrong = f"{name}={asked!r:.80}, agreed is {name}={own!r}"
-                raise NotAgreedError(f"its settings have {wrong}.")
+            value = settings.get(name)
+            agreed = self.settings.get(name)
+            if value != agreed:
+                raise NotAgreedError(
+                    f"its settings have {name}={value!r:.80}, agreed is "
+                    f"{name}={agreed!r}."
+                )
 
     def further_settings_of(self, method: str, settings: Mapping) -> Mapping:
         """The `further_settings` agreed for a method with these settings."""
@@ -314,16 +339,19 @@ class Agreement:
                 f"than {MOST_JUDGED} take a person who read it: give agreement=."
             )
 
-    def check_rows(self, labels, feature_names) -> None:
+    def check_rows(self, labels: list, feature_names: list | None) -> None:
         """Raise if rows have classes or features that are not agreed."""
-        agreed = labels if self.classes is None else self.classes
-        more = sorted(set(labels) - set(agreed), key=str)
-        if more:
-            raise NotAgreedError(f"rows have the classes {more}, agreed: {agreed}.")
-        known, given = self.feature_names, feature_names
-        if known is not None and given is not None and list(given) != known:
-            wrong = f"{list(given)[:5]}..., agreed are {known[:5]}..."
-            raise NotAgreedError(f"rows have the features {wrong}")
+        classes = labels if self.classes is None else self.classes
+        others = sorted(set(labels) - set(classes), key=str)
+        if others:
+            raise NotAgreedError(f"rows have the classes {others}, agreed: {classes}.")
+        if self.feature_names is None or feature_names is None:
+            return
+        if list(feature_names) != self.feature_names:
+            raise NotAgreedError(
+                f"rows have the features {list(feature_names)[:5]}..., agreed are "
+                f"{self.feature_names[:5]}..."
+            )
 
 
 def unfitted_front(front: Mapping) -> str:
@@ -335,12 +363,14 @@ def unfitted_front(front: Mapping) -> str:
     return json.dumps({name: front.get(name) for name in names}, sort_keys=True)
 
 
-def as_agreement(agreement) -> Agreement:
+def as_agreement(agreement: Agreement | str | os.PathLike) -> Agreement:
+    """An agreement, read from its file where a path is given."""
     if isinstance(agreement, str | os.PathLike):
         return Agreement.load(agreement)
     if not isinstance(agreement, Agreement):
-        what = "agreement must be an Agreement or the path of one"
-        raise TypeError(f"{what}, got {agreement!r}.")
+        raise TypeError(
+            f"agreement must be an Agreement or the path of one, got {agreement!r}."
+        )
     return agreement
 
 
@@ -348,17 +378,19 @@ def tells_radii(request: Message) -> bool:
     """Whether a reply holds distances of single rows."""
     if request.task == "front":
         return request.content["front"].get("bounds") == "tell"
-    asked = [own for content in joins_in(request) for own in requests_in(content)]
-    if asked:
-        return any(map(tells_radii, asked))
+    requests_within = [
+        inner for content in joins_in(request) for inner in requests_in(content)
+    ]
+    if requests_within:
+        return any(map(tells_radii, requests_within))
     # A curve of mean losses tells of no row.
     criterion = request.content.get("criterion", {})
     return request.task == "space" and criterion.get("name") != "log_loss"
 
 
 def sealed(message: Message, agreement: Agreement, private_key=None) -> Message:
-    more = {"exchange": agreement.exchange}
+    """A request with its exchange, a first one with the agreement too; signed."""
+    message = message.with_envelope(exchange=agreement.exchange)
     if message.task in FIRST:
-        more["agreement"] = agreement.to_json()
-    message = message.with_envelope(**more)
+        message = message.with_envelope(agreement=agreement.to_json())
     return message if private_key is None else signed(message, private_key)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
@@ -12,14 +13,18 @@ from ..networks import ACTIVATIONS
 from ..steps import front_of_content
 from ._limits import MOST_CHARACTERS
 
-# What rounding may leave: relative to a sum, and in a matrix with ones on its diagonal
-# besides, for each feature, that of float32 rows.
-ROUNDING, DEFINITE, DEFINITE_A_FEATURE = 1e-6, 1e-6, np.finfo(np.float32).eps
+# What rounding may leave of a sum, relative to it.
+ROUNDING = 1e-6
+# What it may leave in a matrix with ones on its diagonal, and besides for each feature:
+# rows may be float32.
+DEFINITE = 1e-6
+DEFINITE_A_FEATURE = np.finfo(np.float32).eps
 LABELS = (str, int, float, bool)
 _PAIRS = [[label, weight] for label in LABELS for weight in (int, float)]
 
-# A field without a default must be there; one whose default is ABSENT may be missing.
-REQUIRED, ABSENT = object(), object()
+# A field whose default is REQUIRED must be there; one of default ABSENT may be missing.
+REQUIRED = object()
+ABSENT = object()
 # Triangles of a matrix, with and without its diagonal.
 _DERIVED = {
     "d(d+1)/2": lambda d: d * (d + 1) // 2,
@@ -36,17 +41,25 @@ class Place:
     asked: Mapping = field(default_factory=dict)
     described: Mapping | None = None
 
-    def at(self, name) -> "Place":
+    def at(self, name: object) -> "Place":
+        """The place of a part, by its name."""
         return replace(self, path=f"{self.path}.{str(name)[:80]}")
 
-    def wrong(self, what: str) -> ValueError:
-        return ValueError(f"{self.path} {what}.")
+    def wrong(self, predicate: str) -> ValueError:
+        """The error of a value, with its path as the subject of the sentence."""
+        return ValueError(f"{self.path} {predicate}.")
 
-    def deny(self, is_so, *said: str) -> None:
-        """Raise ValueError if something is so: of a field within, or of this value."""
-        *names, what = said
-        if is_so:
-            raise (self.at(*names) if names else self).wrong(what)
+    def deny(self, is_wrong: bool, *name_and_predicate: str) -> None:
+        """Raise `wrong` if a condition holds: of a part, by its name, or of this value.
+
+        Called as ``deny(condition, "name", "is missing")`` or ``deny(condition, "is no
+        number")``.
+        """
+        if not is_wrong:
+            return
+        *names, predicate = name_and_predicate
+        place = self.at(names[0]) if names else self
+        raise place.wrong(predicate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,23 +71,24 @@ class Field:
     default: object = REQUIRED  # what stands for it where it is not
     when: Callable[[Mapping], bool] | None = None  # whether it is there, as asked
 
-    def check(self, value, place: Place) -> None:
+    def check(self, value: Any, place: Place) -> None:
+        """Raise ValueError, which names the place, for what the field may not hold."""
         raise NotImplementedError
 
 
-def check_fields(content, fields: Mapping[str, Field], place: Place) -> None:
+def check_fields(content: Any, fields: Mapping[str, Field], place: Place) -> None:
     """Raise ValueError unless a table has the fields that it must have, and no more."""
     place.deny(not isinstance(content, Mapping), "is no table of fields")
     for name in sorted(map(str, set(content) - set(fields))):
         raise place.at(name).wrong("is no field of it")
-    for name, own in fields.items():
-        here = place.at(name)
-        if own.when is not None and not own.when(place.asked):
-            here.deny(name in content, "was not asked for")
+    for name, field_of_name in fields.items():
+        place_of_field = place.at(name)
+        if field_of_name.when is not None and not field_of_name.when(place.asked):
+            place_of_field.deny(name in content, "was not asked for")
         elif name not in content:
-            here.deny(own.default is REQUIRED, "is missing")
-        elif not (content[name] is None and own.default is None):
-            own.check(content[name], here)
+            place_of_field.deny(field_of_name.default is REQUIRED, "is missing")
+        elif not (content[name] is None and field_of_name.default is None):
+            field_of_name.check(content[name], place_of_field)
 
 
 @dataclass(frozen=True)
@@ -85,7 +99,7 @@ class Table(Field):
     rule: Callable[[Mapping, Place], None] | None = None
     inline: bool = False
 
-    def check(self, value, place):
+    def check(self, value: Any, place: Place) -> None:
         if self.inline:
             place = replace(place, path=place.path.rpartition(".")[0])
         check_fields(value, self.fields, place)
@@ -103,7 +117,7 @@ class Number(Field):
     infinite: bool = False
     nan: bool = False
 
-    def check(self, value, place):
+    def check(self, value: Any, place: Place) -> None:
         if isinstance(value, np.ndarray) and value.ndim == 0:
             value = value.item()
         place.deny(not _is_number(value), "is no number")
@@ -112,8 +126,9 @@ class Number(Field):
         if self.whole and not isinstance(value, int):
             raise place.wrong(f"is {value!s:.20}, no whole number")
         if not self.low <= value <= self.high:
-            between = f"between {self.low:g} and {self.high:g}"
-            raise place.wrong(f"is {value!s:.20}, not {between}")
+            raise place.wrong(
+                f"is {value!s:.20}, not between {self.low:g} and {self.high:g}"
+            )
 
 
 @dataclass(frozen=True)
@@ -122,9 +137,10 @@ class Flag(Field):
 
     words: tuple[str, ...] = ()
 
-    def check(self, value, place):
-        known = isinstance(value, str) and value in self.words
-        place.deny(not (known or isinstance(value, bool)), "is neither true nor false")
+    def check(self, value: Any, place: Place) -> None:
+        is_word = isinstance(value, str) and value in self.words
+        is_flag = isinstance(value, bool)
+        place.deny(not (is_word or is_flag), "is neither true nor false")
 
 
 @dataclass(frozen=True)
@@ -134,7 +150,7 @@ class Text(Field):
     among: tuple[str, ...] = ()
     most: int = MOST_CHARACTERS
 
-    def check(self, value, place):
+    def check(self, value: Any, place: Place) -> None:
         place.deny(not isinstance(value, str), "is no text")
         check_text(value, place)
         if self.among and value not in self.among:
@@ -143,7 +159,9 @@ class Text(Field):
 
 
 class Activations(Field):
-    def check(self, value, place):
+    """A list of names of activations, one for each hidden layer."""
+
+    def check(self, value: Any, place: Place) -> None:
         names = value if isinstance(value, list) else [None]
         if not all(isinstance(name, str) and name in ACTIVATIONS for name in names):
             raise place.wrong(f"has names that are none of {ACTIVATIONS}")
@@ -152,14 +170,14 @@ class Activations(Field):
 class Json(Field):
     """A table of whatever JSON has, which others look at."""
 
-    def check(self, value, place):
+    def check(self, value: Any, place: Place) -> None:
         place.deny(not isinstance(value, Mapping), "is no table of fields")
 
 
 class FrontField(Json):
     """Transformers that all agree on, as far as they are fitted."""
 
-    def check(self, value, place):
+    def check(self, value: Any, place: Place) -> None:
         super().check(value, place)
         try:
             front_of_content(value)
@@ -173,19 +191,20 @@ class Told(Json):
 
     tables: Mapping[str, Mapping[str, Field]]
 
-    def check(self, value, place):
+    def check(self, value: Any, place: Place) -> None:
         super().check(value, place)
-        for path, own in value.items():
-            here = replace(place.at(path), lengths={})
-            super().check(own, here)
-            name = own.get("statistic")
-            Text(among=tuple(self.tables)).check(name, here.at("statistic"))
+        for path, part in value.items():
+            place_of_part = replace(place.at(path), lengths={})
+            super().check(part, place_of_part)
+            name = part.get("statistic")
+            Text(among=tuple(self.tables)).check(name, place_of_part.at("statistic"))
             fields = dict(self.tables[name])
-            each, own = fields.pop("each", None), dict(own)
-            del own["statistic"]
-            if each is not None:
-                fields |= {key: each for key in own if key.isdecimal()}
-            check_fields(own, fields, here)
+            field_of_number = fields.pop("each", None)
+            content = {key: inner for key, inner in part.items() if key != "statistic"}
+            if field_of_number is not None:
+                numbers = [key for key in content if key.isdecimal()]
+                fields |= dict.fromkeys(numbers, field_of_number)
+            check_fields(content, fields, place_of_part)
 
 
 @dataclass(frozen=True)
@@ -194,23 +213,23 @@ class Each(Json):
 
     fields: Mapping[str, Field]
 
-    def check(self, value, place):
+    def check(self, value: Any, place: Place) -> None:
         super().check(value, place)
         if list(value) != [str(k) for k in range(len(value))]:
             raise place.wrong("are not numbered from 0")
-        for number, own in value.items():
-            check_fields(own, self.fields, replace(place.at(number), lengths={}))
+        for number, table in value.items():
+            check_fields(table, self.fields, replace(place.at(number), lengths={}))
 
 
 class Named(Field):
     """A geometry or criterion: its registered name and its parameters."""
 
-    def check(self, value, place):
+    def check(self, value: Any, place: Place) -> None:
         if not isinstance(value, Mapping) or "name" not in value:
             raise place.wrong("is no table with a name")
         Text().check(value["name"], place.at("name"))
-        for key, own in value.items():
-            if not isinstance(own, int | float | str | bool | None):
+        for key, setting in value.items():
+            if not isinstance(setting, int | float | str | bool | None):
                 raise place.at(key).wrong("is neither a number nor a text")
 
 
@@ -220,14 +239,14 @@ class Weights(Field):
 
     words: tuple[str, ...] = ()
 
-    def check(self, value, place):
+    def check(self, value: Any, place: Place) -> None:
         if isinstance(value, str) and value in self.words:
             return
         pairs = value if isinstance(value, list) else [None]
-        good = all(
-            isinstance(own, list) and list(map(type, own)) in _PAIRS for own in pairs
+        are_pairs = all(
+            isinstance(pair, list) and list(map(type, pair)) in _PAIRS for pair in pairs
         )
-        if not good or not all(0 <= weight <= LARGEST for _, weight in pairs):
+        if not are_pairs or not all(0 <= weight <= LARGEST for _, weight in pairs):
             raise place.wrong("is no list of labels and weights")
 
 
@@ -239,32 +258,41 @@ class Labels(Field):
     ordered: bool = False
     most: int | None = None
 
-    def check(self, value, place):
+    def check(self, value: Any, place: Place) -> None:
         if not isinstance(value, list) or (self.ordered and not value):
             raise place.wrong("is no list of labels")
-        if self.most is not None and len(value) > self.most:
-            raise place.wrong(f"are {len(value)}, more than {self.most}")
-        kinds = {type(label) for label in value}
-        if value and (len(kinds) != 1 or not kinds <= set(LABELS)):
-            raise place.wrong("has labels that are not all texts, or all numbers")
-        if kinds == {int} and any(not -(2**63) <= label < 2**63 for label in value):
-            raise place.wrong("has numbers of more than 64 bits")
-        if kinds == {float} and not all(map(isfinite, value)):
-            raise place.wrong("has numbers that are not finite")
-        if kinds == {str}:
-            for label in value:
-                check_text(label, place)
-            n = len(value) * max(map(len, value))
-            place.deny(n > MOST_CHARACTERS, "has texts that are too long")
+        n_labels = len(value)
+        if self.most is not None and n_labels > self.most:
+            raise place.wrong(f"are {n_labels}, more than {self.most}")
+        _check_are_of_one_kind(value, place)
         pairs = zip(value, value[1:], strict=False)
-        if self.ordered and any(one >= other for one, other in pairs):
+        if self.ordered and any(label >= following for label, following in pairs):
             raise place.wrong("is not in order, or has a label twice")
-        n = place.lengths.setdefault(self.length, len(value)) if self.length else None
-        place.deny(n not in (None, len(value)), f"are {len(value)}, not {n}")
+        if self.length:
+            n_wanted = place.lengths.setdefault(self.length, n_labels)
+            place.deny(n_wanted != n_labels, f"are {n_labels}, not {n_wanted}")
+
+
+def _check_are_of_one_kind(labels: list, place: Place) -> None:
+    """Raise ValueError unless labels are all texts, or numbers, which can be sent."""
+    kinds = {type(label) for label in labels}
+    if labels and (len(kinds) != 1 or not kinds <= set(LABELS)):
+        raise place.wrong("has labels that are not all texts, or all numbers")
+    if kinds == {int} and any(not -(2**63) <= label < 2**63 for label in labels):
+        raise place.wrong("has numbers of more than 64 bits")
+    if kinds == {float} and not all(map(isfinite, labels)):
+        raise place.wrong("has numbers that are not finite")
+    if kinds == {str}:
+        for label in labels:
+            check_text(label, place)
+        n_characters = len(labels) * max(map(len, labels))  # as an array has them
+        place.deny(n_characters > MOST_CHARACTERS, "has texts that are too long")
 
 
 @dataclass(frozen=True)
 class Array(Field):
+    """An array of numbers, of a shape whose letters stand for the same lengths."""
+
     shape: str  # a letter a dimension; "*", "...": any; "m?": in all or none; "|": or
     kinds: str = "f"
     low: float | None = None
@@ -274,29 +302,41 @@ class Array(Field):
     nan: bool = False
     empty: bool = True
 
-    def check(self, value, place):
+    def check(self, value: Any, place: Place) -> None:
         # Of one model a sum is a number.
         if self.shape == "m?" and place.lengths.get("m?") == () and _is_number(value):
             value = np.array(value, dtype=np.float64)
         place.deny(not isinstance(value, np.ndarray), "is no array")
-        # Whole numbers have four bytes on machines of 32 bits.
-        n_bytes = {"f": self.least_bytes, "i": 4}.get(value.dtype.kind, 0)
-        if value.dtype.kind not in self.kinds or value.dtype.itemsize < n_bytes:
-            raise place.wrong(f"has the dtype {value.dtype}")
-        wanted = [tuple(part.split()) for part in self.shape.split("|")]
-        if not any(_fits(tokens, value.shape, place.lengths) for tokens in wanted):
-            known = [_in_words(tokens, place.lengths) for tokens in wanted]
-            raise place.wrong(f"has the shape {value.shape}, not {' or '.join(known)}")
+        self._check_dtype(value, place)
+        self._check_shape(value, place)
         place.deny(not (value.size or self.empty), f"has the shape {value.shape}")
         if value.dtype.kind == "f":
-            allowed = (np.isinf(value) & self.infinite) | (np.isnan(value) & self.nan)
-            odd = ~np.isfinite(value) & ~allowed
-            place.deny(odd.any(), f"has {odd.sum()} values that are not finite")
-            high = min(self.high, LARGEST_FLOAT32 if value.itemsize == 4 else np.inf)
-            large = (np.abs(value) > np.float64(high)) & ~allowed
-            place.deny(large.any(), f"has {large.sum()} values above {high:g}")
+            self._check_floats(value, place)
         if self.low is not None and (value < self.low).any():
             raise place.wrong(f"has values below {self.low:g}")
+
+    def _check_dtype(self, array: np.ndarray, place: Place) -> None:
+        # Whole numbers have four bytes on machines of 32 bits.
+        least_bytes = {"f": self.least_bytes, "i": 4}.get(array.dtype.kind, 0)
+        is_small = array.dtype.itemsize < least_bytes
+        if array.dtype.kind not in self.kinds or is_small:
+            raise place.wrong(f"has the dtype {array.dtype}")
+
+    def _check_shape(self, array: np.ndarray, place: Place) -> None:
+        alternatives = [tuple(part.split()) for part in self.shape.split("|")]
+        if any(_fits(tokens, array.shape, place.lengths) for tokens in alternatives):
+            return
+        shapes = [_in_words(tokens, place.lengths) for tokens in alternatives]
+        raise place.wrong(f"has the shape {array.shape}, not {' or '.join(shapes)}")
+
+    def _check_floats(self, array: np.ndarray, place: Place) -> None:
+        """Raise ValueError for numbers that are too large, or none."""
+        is_allowed = (np.isinf(array) & self.infinite) | (np.isnan(array) & self.nan)
+        is_odd = ~np.isfinite(array) & ~is_allowed
+        place.deny(is_odd.any(), f"has {is_odd.sum()} values that are not finite")
+        high = min(self.high, LARGEST_FLOAT32 if array.itemsize == 4 else np.inf)
+        is_large = (np.abs(array) > np.float64(high)) & ~is_allowed
+        place.deny(is_large.any(), f"has {is_large.sum()} values above {high:g}")
 
 
 @dataclass(frozen=True)
@@ -306,64 +346,71 @@ class Arrays(Field):
     each: Array
     like: str = ""
 
-    def check(self, value, place):
+    def check(self, value: Any, place: Place) -> None:
         place.deny(not isinstance(value, list), "is no list of arrays")
-        given = place.asked.get(self.like) if self.like else None
-        if given is not None and len(value) != len(given):
-            raise place.wrong(f"are not {len(given)} arrays")
-        for i, array in enumerate(value):
+        arrays_of_request = place.asked.get(self.like) if self.like else None
+        if arrays_of_request is None:
+            fields = [self.each] * len(value)
+        elif len(value) != len(arrays_of_request):
+            raise place.wrong(f"are not {len(arrays_of_request)} arrays")
+        else:
+            fields = [self._field_like(array) for array in arrays_of_request]
+        for i, (field_of_array, array) in enumerate(zip(fields, value, strict=True)):
             # Letters are of each array alone.
-            here = replace(place, path=f"{place.path}[{i}]", lengths={})
-            each = self.each
-            if given is not None:
-                kinds = "f" if given[i].dtype.kind == "f" else "iub"
-                shape = " ".join(map(str, given[i].shape))
-                each = replace(each, shape=shape, kinds=kinds)
-            each.check(array, here)
+            place_of_array = replace(place, path=f"{place.path}[{i}]", lengths={})
+            field_of_array.check(array, place_of_array)
+
+    def _field_like(self, array: np.ndarray) -> Array:
+        """The field of an array of the shape and kind of one in the request."""
+        kinds = "f" if array.dtype.kind == "f" else "iub"
+        return replace(self.each, shape=" ".join(map(str, array.shape)), kinds=kinds)
 
 
-def _is_number(value) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _fits(tokens, shape, lengths: dict) -> bool:
+def _fits(tokens: tuple[str, ...], shape: tuple[int, ...], lengths: dict) -> bool:
     """Whether a shape is that of some letters, to which lengths are given here."""
     if tokens == ("...",):
         return True
     if tokens[:1] == ("m?",):
-        n = max(len(shape) - len(tokens) + 1, 0)
-        leading, shape, tokens = shape[:n], shape[n:], tokens[1:]
-        if n > 1 or lengths.setdefault("m?", leading) != leading:
+        # Leading dimensions that all arrays have, or none: at most one.
+        n_leading = max(len(shape) - len(tokens) + 1, 0)
+        leading = shape[:n_leading]
+        if n_leading > 1 or lengths.setdefault("m?", leading) != leading:
             return False
+        shape = shape[n_leading:]
+        tokens = tokens[1:]
     if len(tokens) != len(shape):
         return False
-    found = dict(lengths)
+    new_lengths = dict(lengths)
     for token, length in zip(tokens, shape, strict=True):
-        wanted = _known(token, found)
-        if wanted is None and token != "*":
-            letter, _, more = token.partition("+")
-            found[letter] = length - int(more or 0)
-        elif wanted not in (None, length):
+        expected = _length_of(token, new_lengths)
+        if expected is None and token != "*":
+            letter, _, addend = token.partition("+")
+            new_lengths[letter] = length - int(addend or 0)
+        elif expected not in (None, length):
             return False
-    lengths.update(found)
+    lengths.update(new_lengths)
     return True
 
 
-def _known(token: str, lengths: Mapping) -> int | None:
+def _length_of(token: str, lengths: Mapping) -> int | None:
     """The length that a letter of a shape stands for, if there is one already."""
     if token in _DERIVED:
         return _DERIVED[token](lengths["d"])
     if token.isdecimal():
         return int(token)
-    letter, _, more = token.partition("+")
+    letter, _, addend = token.partition("+")
     if letter not in lengths or letter == "m?":
         return None
-    return lengths[letter] + int(more or 0)
+    return lengths[letter] + int(addend or 0)
 
 
-def _in_words(tokens, lengths: Mapping) -> str:
-    known = [_known(token, lengths) for token in tokens]
-    return f"({', '.join('any' if n is None else str(n) for n in known)})"
+def _in_words(tokens: tuple[str, ...], lengths: Mapping) -> str:
+    numbers = [_length_of(token, lengths) for token in tokens]
+    return f"({', '.join('any' if n is None else str(n) for n in numbers)})"
 
 
 def check_text(value: str, place: Place) -> None:
@@ -377,6 +424,7 @@ def check_text(value: str, place: Place) -> None:
 
 
 def check_definite(matrix: np.ndarray, place: Place) -> None:
+    """Raise ValueError for a symmetric matrix that no rows can have as products."""
     squares = matrix.diagonal()
     place.deny((squares < 0).any(), "has negative squares on its diagonal")
     size = np.sqrt(squares)

@@ -7,10 +7,12 @@ What a request may *cost* is for the owner of the node to say, in :class:`Limits
 from dataclasses import dataclass, field, fields
 
 # Bytes of a whole file, of a key in PEM form, and of an agreement.
-MOST_BYTES, MOST_KEY, MOST_AGREEMENT = 2**32, 2**16, 2**22
-# Of the header in JSON, which takes some thirty times its size once it is read.
+MOST_BYTES = 2**32  # 4 GB
+MOST_KEY = 2**16  # keys have some hundred
+MOST_AGREEMENT = 2**22  # 4 MB: it may list names of features
+# Bytes of the header in JSON, which takes some thirty times its size once it is read.
 MOST_HEADER = 2**22
-MOST_DIMENSIONS = 4
+MOST_DIMENSIONS = 4  # of an array: weights of a convolution have as many
 # Bytes of arrays that equal others, which are stored once and checked each time: a file
 # of two megabytes could name one of them ten thousand times.
 MOST_REPEATED = 2**30
@@ -23,7 +25,8 @@ MOST_ROWS = 2**53
 # How much of it a node computes is said by its `Limits`.
 MOST_COUNTED = 2**31 - 1
 # Characters of labels, which numpy makes as long as the longest; of a node's name.
-MOST_CHARACTERS, MOST_NAME = 2**26, 1000
+MOST_CHARACTERS = 2**26
+MOST_NAME = 1000  # characters
 # Of classes that moments are of: those of 1,000 take minutes to be made a model of.
 MOST_CLASSES = 1000
 # Numbers of matrices that are made of fewer numbers than that, 256 MB: as many as a
@@ -33,7 +36,8 @@ MOST_NUMBERS = 2**25
 # Models and factors in one message: a step tries five models at most, and candidates
 # are seven; a search for a factor has grids of 17. More show single rows, so that no
 # owner of a node can allow more of them.
-MOST_MODELS, MOST_FACTORS = 7, 32
+MOST_MODELS = 7
+MOST_FACTORS = 32  # twice those of a grid
 # Candidates that are judged by halves of rows; `combine` has nine at most.
 MOST_JUDGED = 16
 # Characters of a reason why a node sends no sums, which has names of columns.

@@ -13,7 +13,7 @@ from ._packing import naming, pack, unpack, write_bytes
 
 # Of the form of messages; nodes of another version do not understand each other.
 VERSION = 3
-_KINDS = "biuf"
+_KINDS = "biuf"  # of arrays that are sent: truth values, integers and floats
 _NO_MESSAGE = "These bytes are no message of skgems"
 
 
@@ -100,8 +100,10 @@ class Message:
 
     def to_bytes(self) -> bytes:
         """The message as safetensors, all but arrays as JSON in its header."""
-        more = {"envelope": dict(self.envelope)} if self.envelope else {}
-        return pack(self._about | more, self.arrays)
+        about = self._about
+        if self.envelope:
+            about["envelope"] = dict(self.envelope)
+        return pack(about, self.arrays)
 
     def save(self, path) -> None:
         """Write it to a file; what is there is replaced, at once."""
@@ -110,11 +112,11 @@ class Message:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of all but the envelope: equal requests have equal ones."""
-        found = hashlib.sha256(json.dumps(self._about, sort_keys=True).encode())
+        sha256 = hashlib.sha256(json.dumps(self._about, sort_keys=True).encode())
         for name, array in sorted(self.arrays.items()):
-            found.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
-            found.update(array.tobytes())
-        return found.hexdigest()
+            sha256.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
+            sha256.update(array.tobytes())
+        return sha256.hexdigest()
 
     def with_fields(self, **fields) -> "Message":
         """The same request with other values of some fields; None takes one away."""
@@ -123,9 +125,9 @@ class Message:
             del content[name]
         return replace(Message.of(self.task, **content), envelope=self.envelope)
 
-    def with_envelope(self, **more: str) -> "Message":
-        """The same content, with more texts on its envelope."""
-        return replace(self, envelope={**self.envelope, **more})
+    def with_envelope(self, **texts: str) -> "Message":
+        """The same content, with further texts on its envelope."""
+        return replace(self, envelope={**self.envelope, **texts})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Message":
@@ -144,27 +146,30 @@ class Message:
             header, arrays = unpack(data)
         check_version(header.get("version"))
         with naming(_NO_MESSAGE):
-            more = set(header) - {"version", "task", "settings", "envelope"}
-            if more:
-                raise ValueError(f"its header has {min(more)!r:.80}.")
-            task, settings = header.get("task"), header.get("settings")
+            others = set(header) - {"version", "task", "settings", "envelope"}
+            if others:
+                raise ValueError(f"its header has {min(others)!r:.80}.")
+            task = header.get("task")
+            settings = header.get("settings")
             if not isinstance(task, str) or not isinstance(settings, dict):
                 raise ValueError("it names no task and settings.")
             envelope = header.get("envelope", {})
-            own = envelope.values() if isinstance(envelope, dict) else [None]
-            if not all(type(text) is str for text in own):
+            texts = envelope.values() if isinstance(envelope, dict) else [None]
+            if not all(type(text) is str for text in texts):
                 raise ValueError("its envelope is no table of texts.")
             frozen = {n: _frozen(a, task, n) for n, a in arrays.items()}
             message = cls(task, settings, frozen, envelope=envelope)
             try:
                 _ = message.content
             except (KeyError, ValueError, TypeError) as exc:
-                what = "names of arrays are not those of lists and tables"
-                raise ValueError(f"{what} ({exc!r:.200}).") from None
+                raise ValueError(
+                    f"names of arrays are not those of lists and tables ({exc!r:.200})."
+                ) from None
             return message
 
 
-def check_version(version) -> None:
+def check_version(version: object) -> None:
+    """Raise ValueError for messages of another form."""
     if type(version) is not int or version != VERSION:
         raise ValueError(
             f"A message has version {version!r:.20}, this side speaks version "
@@ -172,11 +177,12 @@ def check_version(version) -> None:
         )
 
 
-def _sorted_out(content: Mapping, task, path: str, arrays: dict) -> dict:
+def _sorted_out(content: Mapping, task: str, path: str, arrays: dict) -> dict:
     """The settings among some arguments; their arrays are put with the others."""
     settings = {}
     for key, value in content.items():
-        name, parts = f"{path}{key}", value if isinstance(value, list | tuple) else ()
+        name = f"{path}{key}"
+        parts = value if isinstance(value, list | tuple) else ()
         if isinstance(value, np.ndarray):
             arrays[name] = _frozen(value, task, name)
         elif parts and all(isinstance(part, np.ndarray) for part in parts):
@@ -199,27 +205,31 @@ def _place(tables: dict, path: tuple[str, ...]) -> dict:
     return tables[path]
 
 
-def _frozen(array: np.ndarray, task, name) -> np.ndarray:
+def _frozen(array: np.ndarray, task: str, name: str) -> np.ndarray:
     """The array C-ordered and read-only, without a copy where it can be had."""
     if array.dtype.kind not in _KINDS:
-        what = f"{name!r} of a message {task!r} is an array of dtype {array.dtype}"
-        raise TypeError(f"{what}; arrays are of numbers, texts are sent as lists.")
+        raise TypeError(
+            f"{name!r} of a message {task!r} is an array of dtype {array.dtype}; "
+            "arrays are of numbers, texts are sent as lists."
+        )
     # Not np.ascontiguousarray, which gives a number a dimension.
     frozen = np.asarray(array, order="C").view()
     frozen.flags.writeable = False
     return frozen
 
 
-def _as_json(value, task, name):
+def _as_json(value: object, task: str, name: str) -> Any:
     """The value as it is after a way through JSON, whichever channel it takes."""
     try:
         return json.loads(json.dumps(value, default=_number, allow_nan=False))
     except (TypeError, ValueError) as exc:
-        what = f"{name!r} cannot be sent in a message {task!r}"
-        raise TypeError(f"{what}: {exc}") from None
+        raise TypeError(
+            f"{name!r} cannot be sent in a message {task!r}: {exc}"
+        ) from None
 
 
-def _number(value):
+def _number(value: object) -> int | float | bool:
+    """A number of numpy as one of Python."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{type(value).__name__} is nothing that JSON has")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import prod
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -23,20 +24,26 @@ from ._limits import (
     MOST_REPEATED,
 )
 
-_HEADER = "skgems"
-_SAME = "same"
-_ENTRY = {"dtype", "shape", "data_offsets"}
+_HEADER = "skgems"  # the name of our metadata in the header of a file
+_SAME = "same"  # and in these that of arrays which equal others
+_ENTRY = {"dtype", "shape", "data_offsets"}  # how safetensors describes an array
+# Bytes of a number, by the names that safetensors has for dtypes.
 _DTYPES = {
     "BOOL": 1,
     **{f"{kind}{8 * size}": size for kind in "IU" for size in (1, 2, 4, 8)},
     **{f"F{8 * size}": size for size in (2, 4, 8)},
 }
+# What reading bytes raises that are no arrays.
 _UNREADABLE = ValueError, KeyError, TypeError, OverflowError, MemoryError
 
 
 @contextmanager
 def naming(where, *, but=(), instead_of: str = "") -> Iterator[None]:
-    """Put a file, say, before what is wrong, unless it is one of some kinds."""
+    """Put a file, say, before what is wrong, unless it is one of some kinds.
+
+    ``but`` are kinds of errors that stay as they are; ``instead_of`` is a beginning of
+    texts in whose place it stands.
+    """
     try:
         yield
     except but:
@@ -55,28 +62,30 @@ def pack(about: Mapping, arrays: Mapping[str, np.ndarray]) -> bytes:
     """Header and C-ordered arrays as safetensors; equal arrays are stored once."""
     from safetensors.numpy import save
 
-    first: dict[tuple, str] = {}
-    distinct, same = {}, {}
+    first_names: dict[tuple, str] = {}  # of arrays, by what they hold
+    distinct = {}
+    same = {}
     for name, array in arrays.items():
-        seen = hashlib.sha1(np.ravel(array).data, usedforsecurity=False).digest()
-        other = first.setdefault((seen, array.shape, array.dtype.str), name)
-        if other == name or not array.size:
+        digest = hashlib.sha1(np.ravel(array).data, usedforsecurity=False).digest()
+        key = (digest, array.shape, array.dtype.str)
+        first_name = first_names.setdefault(key, name)
+        if first_name == name or not array.size:
             distinct[name] = array
         else:
-            same[name] = other
+            same[name] = first_name
     # One entry, since several would come in any order: equal messages have equal bytes.
     about = {**about, _SAME: same} if same else dict(about)
     return save(distinct, metadata={_HEADER: json.dumps(about, allow_nan=False)})
 
 
-def unpack(data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
+def unpack(packed: bytes) -> tuple[dict, dict[str, np.ndarray]]:
     """Header and read-only arrays of `pack`; ValueError for all other bytes."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    about, same, header = check_start(data, len(data))
+    about, same, header = check_start(packed, len(packed))
     try:
-        arrays = load(data)
+        arrays = load(packed)
     except (SafetensorError, *_UNREADABLE) as exc:
         raise ValueError(f"its arrays cannot be read: {exc!s:.200}.") from None
     for name, other in same.items():
@@ -95,21 +104,21 @@ def unpack(data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
     return about, arrays
 
 
-def check_start(data: bytes, n_bytes: int) -> tuple[dict, dict, dict]:
+def check_start(start: bytes, n_bytes: int) -> tuple[dict, dict, dict]:
     """What a file of ``n_bytes`` is about, arrays equal to others, and the others."""
-    if len(data) < 8:
-        raise ValueError(f"it has {len(data)} bytes; a header alone has more.")
-    length = int.from_bytes(data[:8], "little")
+    if len(start) < 8:
+        raise ValueError(f"it has {len(start)} bytes; a header alone has more.")
+    length = int.from_bytes(start[:8], "little")
     if length > min(MOST_HEADER, n_bytes - 8):
         raise ValueError(
             f"its header is said to have {length} bytes, of {n_bytes} in all; it is "
             f"cut short, or no file of skgems: headers have {MOST_HEADER} at most."
         )
-    header = _json(data[8 : 8 + length], "header")
+    header = _table_in_json(start[8 : 8 + length], "header")
     metadata = header.pop("__metadata__", None)
     if not isinstance(metadata, dict) or set(metadata) != {_HEADER}:
         raise ValueError("its header has no metadata of skgems.")
-    about = _json(metadata[_HEADER], "metadata")
+    about = _table_in_json(metadata[_HEADER], "metadata")
     same = about.pop(_SAME, {})
     if not isinstance(same, dict):
         raise ValueError("its list of equal arrays is none.")
@@ -117,40 +126,51 @@ def check_start(data: bytes, n_bytes: int) -> tuple[dict, dict, dict]:
     return about, same, header
 
 
-def _json(text, what: str) -> dict:
+def _table_in_json(text: str | bytes, part: str) -> dict:
+    """The table that a text holds; ``part`` is that of the file, for errors."""
     if not isinstance(text, str | bytes):
-        raise ValueError(f"its {what} is no text.")
+        raise ValueError(f"its {part} is no text.")
     try:
         if isinstance(text, bytes):  # not as UTF-16, which json would take, too
             text = text.decode("utf-8")
-        found = json.loads(
+        table = json.loads(
             text, object_pairs_hook=_without_repetition, parse_constant=_no_constant
         )
     except (ValueError, TypeError, RecursionError) as exc:
-        raise ValueError(f"its {what} cannot be read: {exc!s:.200}.") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"its {what} is no table of names and values.")
-    # What is deeper than that no later step may go through, either.
-    layer, depth = [found], 0
+        raise ValueError(f"its {part} cannot be read: {exc!s:.200}.") from None
+    if not isinstance(table, dict):
+        raise ValueError(f"its {part} is no table of names and values.")
+    _check_depth(table, part)
+    return table
+
+
+def _check_depth(table: dict, part: str) -> None:
+    """Raise ValueError for tables in tables that no later step may go through."""
+    layer: list[dict | list] = [table]
+    depth = 0
     while layer:
         if depth > MOST_DEPTH:
-            raise ValueError(f"its {what} has tables in tables, {depth} deep.")
-        parts = (own.values() if isinstance(own, dict) else own for own in layer)
-        layer = [p for own in parts for p in own if isinstance(p, dict | list)]
+            raise ValueError(f"its {part} has tables in tables, {depth} deep.")
+        layer = [
+            inner
+            for outer in layer
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
         depth += 1
-    return found
 
 
 def _without_repetition(pairs: list) -> dict:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    """A table of names and values; ValueError if a name stands there twice."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
         counts = Counter(name for name, _ in pairs)
         repeated = [name for name, count in counts.items() if count > 1]
         raise ValueError(f"{repeated[:3]!s:.80} stand there twice")
-    return found
+    return table
 
 
-def _no_constant(text: str):
+def _no_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number of JSON")
 
 
@@ -159,28 +179,39 @@ def _check_layout(header: dict, n_bytes: int) -> None:
     places = []
     for name, entry in header.items():
         _check_name(name)
-        which = f"array {name!r:.80}"
-        if not isinstance(entry, dict) or set(entry) != _ENTRY:
-            raise ValueError(f"{which} is not described as one.")
-        dtype, shape, offsets = (entry[k] for k in ("dtype", "shape", "data_offsets"))
-        if not isinstance(dtype, str) or dtype not in _DTYPES:
-            raise ValueError(f"{which} has the dtype {dtype!r:.20}.")
-        if not _are_counts(shape) or len(shape) > MOST_DIMENSIONS:
-            raise ValueError(f"{which} has the shape {str(shape)[:80]}.")
-        if not _are_counts(offsets) or len(offsets) != 2:
-            raise ValueError(f"{which} has no place in the file.")
-        if offsets[1] - offsets[0] != _DTYPES[dtype] * prod(shape):
-            which += f" of shape {shape} and dtype {dtype}"
-            raise ValueError(f"{which} does not fit its place in the file.")
-        places.append(offsets)
-    stop = 0
+        places.append(_checked_place(name, entry))
+    end_of_last = 0
     for start, end in sorted(places):
-        if start != stop:
+        if start != end_of_last:
             raise ValueError("its arrays overlap, or leave gaps.")
-        stop = end
-    if stop != n_bytes:
-        why = "it is cut short, or something was added"
-        raise ValueError(f"its arrays take {stop} bytes, {n_bytes} are there: {why}.")
+        end_of_last = end
+    if end_of_last != n_bytes:
+        raise ValueError(
+            f"its arrays take {end_of_last} bytes, {n_bytes} are there: it is cut "
+            "short, or something was added."
+        )
+
+
+def _checked_place(name: str, entry: object) -> list[int]:
+    """Where an array begins and ends; ValueError if it is not described as one."""
+    if not isinstance(entry, dict) or set(entry) != _ENTRY:
+        raise ValueError(f"array {name!r:.80} is not described as one.")
+    dtype = entry["dtype"]
+    if not isinstance(dtype, str) or dtype not in _DTYPES:
+        raise ValueError(f"array {name!r:.80} has the dtype {dtype!r:.20}.")
+    shape = entry["shape"]
+    if not _are_counts(shape) or len(shape) > MOST_DIMENSIONS:
+        raise ValueError(f"array {name!r:.80} has the shape {str(shape)[:80]}.")
+    offsets = entry["data_offsets"]
+    if not _are_counts(offsets) or len(offsets) != 2:
+        raise ValueError(f"array {name!r:.80} has no place in the file.")
+    start, end = offsets
+    if end - start != _DTYPES[dtype] * prod(shape):
+        raise ValueError(
+            f"array {name!r:.80} of shape {shape} and dtype {dtype} does not fit its "
+            "place in the file."
+        )
+    return offsets
 
 
 def _check_name(name: str) -> None:
@@ -188,9 +219,11 @@ def _check_name(name: str) -> None:
         raise ValueError(f"array {name[:40]!r}... is in tables that are too deep.")
 
 
-def _are_counts(values) -> bool:
-    counts = values if isinstance(values, list) else [None]
-    return all(type(value) is int and 0 <= value <= MOST_BYTES for value in counts)
+def _are_counts(counts: object) -> bool:
+    """Whether it is a list of whole numbers such as sizes and places may be."""
+    return isinstance(counts, list) and all(
+        type(count) is int and 0 <= count <= MOST_BYTES for count in counts
+    )
 
 
 def read_bytes(path, *, most: int = MOST_BYTES, look: Callable | None = None) -> bytes:
@@ -205,20 +238,21 @@ def read_bytes(path, *, most: int = MOST_BYTES, look: Callable | None = None) ->
         if os.path.exists(path) and not os.path.isfile(path):  # a socket, say
             raise ValueError("it is no file.")
         with os.fdopen(os.open(path, flags), "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):  # by now
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):  # by now
                 raise ValueError("it is no file.")
-            if found.st_size > most:
-                raise ValueError(f"it has {found.st_size} bytes, more than {most}.")
+            n_bytes = status.st_size
+            if n_bytes > most:
+                raise ValueError(f"it has {n_bytes} bytes, more than {most}.")
             start = b""
             # Never more than there is: room for it is made at once.
             if look is not None:
-                start = file.read(min(8 + MOST_HEADER, found.st_size))
-                look(start, found.st_size)
-            data = start + file.read(found.st_size - len(start) + 1)
-            if len(data) != found.st_size:
+                start = file.read(min(8 + MOST_HEADER, n_bytes))
+                look(start, n_bytes)
+            file_bytes = start + file.read(n_bytes - len(start) + 1)
+            if len(file_bytes) != n_bytes:
                 raise ValueError("it changes while it is read.")
-            return data
+            return file_bytes
 
 
 # What `write_bytes` calls a file until it is whole: its name, and letters of mkstemp.
@@ -240,13 +274,13 @@ def remove_partial_files(folder: Path, names: str, *, older_than: float = 0.0) -
                 path.unlink()
 
 
-def write_bytes(path, data: bytes, *, mode: int = 0o600) -> None:
+def write_bytes(path, content: bytes, *, mode: int = 0o600) -> None:
     """Write a file, all of it or nothing, also where power fails."""
     path = Path(path)
-    number, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
-        with os.fdopen(number, "wb") as file:
-            file.write(data)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(partial, mode)

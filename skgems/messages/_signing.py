@@ -3,12 +3,22 @@
 import json
 import os
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from ._limits import MOST_KEY
 from ._message import Message
 from ._packing import check_start, read_bytes, write_bytes
 
-_SIGNATURE = "signature"
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
+
+    Key = Ed25519PrivateKey | Ed25519PublicKey
+
+_SIGNATURE = "signature"  # its name on an envelope
 
 
 class SignatureError(ValueError):
@@ -27,10 +37,13 @@ def signing_keys(path) -> None:
     ed25519, serialization = _cryptography()
     path = Path(path)
     key = ed25519.Ed25519PrivateKey.generate()
-    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    secret = key.private_bytes(pem, form, serialization.NoEncryption())
-    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(number, "wb") as file:
+    secret = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
         file.write(secret)
     write_bytes(path.with_name(path.name + ".pub"), public_key_of(path), mode=0o644)
 
@@ -41,15 +54,16 @@ def sign(path, private_key) -> None:
     Parameters
     ----------
     path : str or os.PathLike
-        Of the file, which is replaced at once.
+        Path of the file, which is replaced at once.
     private_key : str or os.PathLike
-        Of the secret key, see :func:`signing_keys`.
+        Path of the secret key, see :func:`signing_keys`.
     """
     message = Message.from_bytes(read_bytes(path, look=check_start))
     write_bytes(path, signed(message, private_key).to_bytes())
 
 
 def signed(message: Message, private_key) -> Message:
+    """The message with a signature by a key, a file or PEM bytes."""
     signature = _key(private_key, "secret").sign(_covered(message))
     return message.with_envelope(signature=signature.hex())
 
@@ -64,11 +78,13 @@ def check_signed(message: Message, public_key) -> None:
     try:
         key.verify(bytes.fromhex(message.envelope[_SIGNATURE]), _covered(message))
     except (InvalidSignature, ValueError):
-        wrong = "its signature is of another message, or by another key."
-        raise SignatureError(wrong) from None
+        raise SignatureError(
+            "its signature is of another message, or by another key."
+        ) from None
 
 
 def public_key_of(path) -> bytes:
+    """The public key, in PEM form, that belongs to a secret one."""
     _, serialization = _cryptography()
     key = _key(path, "secret").public_key()
     form = serialization.PublicFormat.SubjectPublicKeyInfo
@@ -76,33 +92,39 @@ def public_key_of(path) -> bytes:
 
 
 def _covered(message: Message) -> bytes:
+    """What a signature is of: the content and all else that is on the envelope."""
     envelope = {k: v for k, v in message.envelope.items() if k != _SIGNATURE}
     return json.dumps([message.digest, envelope], sort_keys=True).encode()
 
 
-def _key(source, word: str):
+def _key(source: bytes | str | os.PathLike, word: str) -> "Key":
     """The "secret" or "public" key in a file, or in bytes; ValueError if it is none."""
     ed25519, serialization = _cryptography()
-    given = isinstance(source, bytes)
-    data = source if given else read_bytes(source, most=MOST_KEY)
-    name = "a key" if given else os.fspath(source)
+    if isinstance(source, bytes):
+        pem = source
+        key_name = "a key"
+    else:
+        pem = read_bytes(source, most=MOST_KEY)
+        key_name = os.fspath(source)
     try:
         if word == "secret":
-            key = serialization.load_pem_private_key(data, password=None)
+            key = serialization.load_pem_private_key(pem, password=None)
         else:
-            key = serialization.load_pem_public_key(data)
+            key = serialization.load_pem_public_key(pem)
     except (ValueError, TypeError):  # TypeError: it has a password
-        raise ValueError(f"{name}: it is no {word} key.") from None
+        raise ValueError(f"{key_name}: it is no {word} key.") from None
     if not isinstance(key, ed25519.Ed25519PrivateKey | ed25519.Ed25519PublicKey):
-        raise ValueError(f"{name}: it is no ed25519 key.")
+        raise ValueError(f"{key_name}: it is no ed25519 key.")
     return key
 
 
-def _cryptography():
+def _cryptography() -> tuple[ModuleType, ModuleType]:
+    """Modules of the package cryptography; an ImportError says what to install."""
     try:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError as exc:
-        needed = "Signatures need the package cryptography: pip install skgems[sign]."
-        raise ImportError(needed) from exc
+        raise ImportError(
+            "Signatures need the package cryptography: pip install skgems[sign]."
+        ) from exc
     return ed25519, serialization

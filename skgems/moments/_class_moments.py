@@ -261,7 +261,7 @@ class ClassMoments:
             parts = np.flatnonzero(share)
             weights = self.counts[parts] * share[parts]
             scatter[g] += products(
-                deviations_of_parts[parts], weights, self.is_diagonal
+                deviations_of_parts[parts], weights, is_diagonal=self.is_diagonal
             )
         squares = self.squares
         if squares is not None:
@@ -348,7 +348,7 @@ class ClassMoments:
         mean = self.mean()
         covariance = self.within()
         covariance += products(
-            deviations(self.means, mean), self.counts / n_rows, diagonal=False
+            deviations(self.means, mean), self.counts / n_rows, is_diagonal=False
         )
         return Moments(n_rows=n_rows, mean=self.origin + mean, covariance=covariance)
 

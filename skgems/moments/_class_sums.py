@@ -71,7 +71,7 @@ class ClassSums:
             raise ValueError("There are no sums to merge. Pass those of one at least.")
         return total
 
-    def places_of(self, other: "ClassSums") -> np.ndarray:
+    def widened(self, other: "ClassSums") -> np.ndarray:
         """Sums of some of these rows, with columns for all features or categories."""
         if self.sizes is None:
             return other.sums

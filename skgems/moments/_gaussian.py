@@ -359,7 +359,7 @@ class GaussianLoss:
             matrix[:-1] += self._weighted_covariance(by_class)
             return matrix
         weights = np.maximum(variances.mean(axis=1), 0.0)
-        matrix = products(extended_means, weights, diagonal=False)
+        matrix = products(extended_means, weights, is_diagonal=False)
         matrix[:-1, :-1] += self._weighted_covariance(by_class.mean(axis=1))
         return matrix
 

@@ -477,7 +477,9 @@ class Likelihood:
         # As `by_class` does, but without a scatter for each class: what lies between
         # the parts of a class joins the covariance within classes.
         shares = moments.shares_of_parts().sum(axis=0) / moments.group_counts.sum()
-        within = products(part_deviations, moments.counts * shares, moments.is_diagonal)
+        within = products(
+            part_deviations, moments.counts * shares, is_diagonal=moments.is_diagonal
+        )
         within += self.loss.within.scatter
         # In units of the features' deviations, to which the ridge is relative.
         inverse = ratio(1.0, self.scales)

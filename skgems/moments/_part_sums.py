@@ -100,7 +100,9 @@ def sum_parts(
     means = totals.sums / np.maximum(counts, _TINY)[:, None]
     for g in range(n_groups):
         in_group = group_of_part == g
-        scatter[g] -= products(means[in_group], counts[in_group], is_diagonal)
+        scatter[g] -= products(
+            means[in_group], counts[in_group], is_diagonal=is_diagonal
+        )
     squares = totals.squares
     if squares is not None:
         squares = np.maximum(squares - counts[:, None] * means**2, 0.0)
@@ -126,12 +128,12 @@ def median_of_rows(X: Rows, rows: np.ndarray, whole: bool = False) -> np.ndarray
     return median.astype(X.dtype).astype(np.float64)
 
 
-def products(rows: np.ndarray, weights: np.ndarray, diagonal: bool) -> np.ndarray:
+def products(rows: np.ndarray, weights: np.ndarray, *, is_diagonal: bool) -> np.ndarray:
     """Weighted sum of the products of rows with themselves, or of their squares.
 
     That is ``sum w x x^T``, (n_features, n_features), or ``sum w x^2``, (n_features,).
     """
-    if diagonal:
+    if is_diagonal:
         return weights @ rows**2
     rooted = np.sqrt(weights)[:, None] * rows
     return rooted.T @ rooted

@@ -273,12 +273,13 @@ def _is_positive(value: object) -> bool:
 class Coordinates:
     """Row x is ``(x - center) / scale`` in them.
 
-    NaN stands where a node has not seen the feature vary; it is used as a centre of 0
-    and a scale of 1.
+    A scale of NaN marks a feature that the node has not seen vary; its centre is the
+    value that the feature had, where that is known, else NaN. Where rows or layers are
+    brought into the coordinates NaN is used as a centre of 0 and a scale of 1.
     """
 
     center: np.ndarray  # (n_features,)
-    scale: np.ndarray  # (n_features,), positive
+    scale: np.ndarray  # (n_features,), positive or NaN
 
     @classmethod
     def common(cls, several: "Sequence[Coordinates | None]") -> "Coordinates | None":

@@ -1,8 +1,8 @@
 """Probabilistic federated neural matching: one network of matched hidden units."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -46,24 +46,29 @@ from ..networks import (
     Coordinates,
     HiddenLayers,
     Layers,
+    Network,
     one_per_layer,
     to_mlp_classifier,
     union_of_classes,
 )
 from ..progress import say, shown
-from ..tuning import fine_tune_network
-from ._rounds import (
-    Stream,
-    activations_of,
-    as_layers,
-    check_rounds,
-    class_shares,
-    drawn_units,
-    match_in_rounds,
-)
+from ..tuning import FineTunedNetwork, fine_tune_network
+from ._rounds import SEEDS_BELOW, MatchingRounds, check_rounds, drawn_units
+from ._stream import ClassShares, Stream, activations_of, aligned_networks
 
-_SCALES = ("sigma", "sigma0", "gamma0")
 _AUTO = StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Batch:
+    """Networks as they are matched in one step, and settings for each hidden layer."""
+
+    networks: list[Network]
+    shares: ClassShares
+    sigma: list
+    sigma0: list
+    gamma0: list
+    max_units: list
 
 
 class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggregator):
@@ -207,7 +212,9 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     _merges_layers = True
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
-        **dict.fromkeys(_SCALES, [*_AUTO, "array-like"]),
+        "sigma": [*_AUTO, "array-like"],
+        "sigma0": [*_AUTO, "array-like"],
+        "gamma0": [*_AUTO, "array-like"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_units": [None, Interval(Integral, 1, None, closed="left"), "array-like"],
@@ -267,7 +274,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         self.verbose = verbose
         self.random_state = random_state
 
-    def _default_estimator(self):
+    def _default_estimator(self) -> MLPClassifier:
         return MLPClassifier((32,), learning_rate_init=0.01, tol=1e-3, max_iter=1000)
 
     @fit_context(prefer_skip_nested_validation=False)
@@ -299,61 +306,52 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         TypeError
             If a node's estimator is not a network.
         """
-        simulated = Simulation.of(self)
-        federation = read_federation(self, X, y, nodes, held_out, simulation=simulated)
-        networks = [node.network for node in federation.nodes]
+        federation = read_federation(
+            self, X, y, nodes, held_out, simulation=Simulation.of(self)
+        )
         depth = len(activations_of(federation.nodes))
-        counts = self._given_counts(federation.seen, n_class_samples)
+        counts = self._counts_of_samples(n_class_samples, seen=federation.seen)
         if self.n_rounds > 1:
             check_rounds(federation)
         run = federation.run(n_jobs=self.n_jobs)
-        by_count = self.class_precision == "counts"
-        if federation.can_reply and n_class_samples is None and by_count:
-            counts = run(ask_counts(federation.classes)) * federation.seen
-            # A last layer made of moments warns by itself.
-            if not federation.rows_are_shared and self.last_layer is None:
-                warn_of_many_rows(federation.names, counts.sum(axis=1))
+        by_rows = self.class_precision == "counts"
+        if federation.can_reply and n_class_samples is None and by_rows:
+            counts = self._ask_counts(federation, run)
         rng = check_random_state(self.random_state)
-        coordinates = _coordinates_of(networks, trained=self.n_rounds > 1)
-        unused = (np.zeros((0, 0), dtype=np.int64),) * depth
-        class_rows = np.zeros(len(federation.classes))
-        stream = Stream((), unused, 0, class_rows, coordinates)
-        networks = stream.taken_in(networks)
-        match, rows = self._match(networks, federation.classes, counts, rng, stream)
-        if self.n_rounds > 1 and depth:
-
-            def rematch(networks, present, again):
-                own = None if counts is None else counts[present]
-                given = networks, federation.classes, own, rng, stream
-                return self._match(*given, again=again)[0]
-
-            by_name = dict(zip(federation.names, networks, strict=True))
-            given = by_name, match, rematch, federation.classes, rng
-            match = run(match_in_rounds(*given, self, stream.coordinates))
-        stream = stream.then(match, federation.names, rows)
+        stream = self._first_step(
+            federation, depth=depth, counts=counts, run=run, rng=rng
+        )
         layers = self._merged(stream, federation.features.n_features_in)
-        layers = stream.given_back(layers)
-        history, last_layer, tuned = run.history, None, None
+        layers = stream.on_features(layers)
+        history = run.history
+        last_layer = None
         if self.last_layer is not None and len(federation.classes) > 1:
-            layers, last_layer = self._with_last_layer(federation, run, layers, rng)
+            layers, last_layer = self._with_last_layer(
+                layers, federation=federation, run=run, rng=rng
+            )
             history = last_layer.history_
         elif federation.can_reply:
-            layers = self._calibrated(federation, run, layers)
-        if federation.has_public_rows:
-            rows = federation.public_rows
-            public = federation.X[rows], federation.y[rows]
-            tuned = self._tuned(*public, layers, None, stream.coordinates, True)
-            layers = tuned.layers
-        found = federation.attributes() | self._attributes(stream, layers, tuned)
+            layers = self._calibrated(layers, federation=federation, run=run)
+        fine_tuning = self._tuned_on_public_rows(
+            layers, federation=federation, coordinates=stream.coordinates
+        )
+        if fine_tuning is not None:
+            layers = fine_tuning.layers
+        attributes = {
+            **federation.attributes(),
+            **self._attributes(stream, layers=layers, fine_tuning=fine_tuning),
+            "last_layer_": last_layer,
+            "history_": history,
+        }
         if self.dtype is not None:
-            found["_dtype"] = np.dtype(self.dtype)
-        self._publish(**found, last_layer_=last_layer, history_=history)
+            attributes["_dtype"] = np.dtype(self.dtype)
+        self._publish(**attributes)
         return self
 
     @fit_context(prefer_skip_nested_validation=False)
     @keeps_warnings
     @shown
-    def update(self, estimators, *, n_class_samples=None):
+    def update(self, estimators, *, n_class_samples=None) -> "PFNMAggregator":
         """Take in the next batch of fitted networks of a stream.
 
         What is known so far is the prior of the match. What :meth:`fine_tune` or the
@@ -380,53 +378,99 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
             If networks have no names, or do not fit those of earlier steps.
         """
         check_is_fitted(self)
-        before = self._stream
+        federation = self._read_batch(estimators)
+        networks = [node.network for node in federation.nodes]
+        activation = activations_of(federation.nodes)
+        self._check_activation(activation)
+        classes = union_of_classes([self._description, *networks])
+        stream = self._stream_for_batch(
+            networks, classes=classes, has_units=bool(activation)
+        )
+        seen = np.stack([network.aligned(classes).seen for network in networks])
+        counts = self._counts_of_samples(n_class_samples, seen=seen)
+        batch = self._batch(
+            stream.in_coordinates(networks), classes, counts=counts, stream=stream
+        )
+        match = self._match(
+            batch,
+            stream=stream,
+            names=federation.names,
+            rng=check_random_state(self.random_state),
+        )
+        stream = stream.after(
+            match, names=federation.names, class_rows=batch.shares.class_rows
+        )
+        layers = stream.on_features(self._merged(stream, self.n_features_in_))
+        attributes = {
+            **self._attributes(stream, layers=layers, fine_tuning=None),
+            "classes_": classes,
+            "estimators_": federation.estimators,
+            "n_features_in_": self.n_features_in_,
+            "last_layer_": None,
+        }
+        if self.dtype is None:
+            # Constant models have no weights that a type could cost digits.
+            dtypes = [network.dtype for network in networks if not network.is_constant]
+            attributes["_dtype"] = np.result_type(self._dtype, *dtypes)
+        if hasattr(self, "feature_names_in_"):
+            attributes["feature_names_in_"] = self.feature_names_in_
+        self._publish(**attributes)
+        return self
+
+    @property
+    def _description(self) -> Description:
+        """Features and classes of all steps so far, as those of a classifier."""
+        return Description.of(self, self.classes_)
+
+    def _read_batch(self, estimators: object) -> Federation:
+        """The next networks of the stream; an error if they are not of its features."""
         if not is_named(estimators):
             raise ValueError(
                 "update got networks without names, but a stream knows a node by its "
                 'name. Name them, update([("name", network), ...]), new nodes by new '
-                f"names. Nodes so far are {list(before.names)}; a fit without names "
-                "calls its nodes '0', '1' and so on, in the order of its list."
+                f"names. Nodes so far are {list(self._stream.names)}; a fit without "
+                "names calls its nodes '0', '1' and so on, in the order of its list."
             )
         federation = read_federation(PFNMAggregator(estimators))
-        n_features, known = self.n_features_in_, Description.of(self, self.classes_)
-        found = federation.features.n_features_in
-        if found != n_features:
-            earlier = f"but those of earlier steps took {n_features}"
-            raise ValueError(f"The networks take {found} features, {earlier}.")
-        networks, names = [node.network for node in federation.nodes], federation.names
-        check_feature_names(["of earlier steps", *names], [known, *networks], None)
-        activation = activations_of(federation.nodes)
+        n_features = federation.features.n_features_in
+        if n_features != self.n_features_in_:
+            raise ValueError(
+                f"The networks take {n_features} features, but those of earlier steps "
+                f"took {self.n_features_in_}. Give networks of the same features."
+            )
+        networks = [node.network for node in federation.nodes]
+        check_feature_names(
+            ["of earlier steps", *federation.names],
+            [self._description, *networks],
+            reference=None,
+        )
+        return federation
+
+    def _check_activation(self, activation: tuple[str, ...]) -> None:
+        # Constant models have none, and fit any.
         if activation and activation != self.activation_:
             raise ValueError(
                 "The hidden layers of earlier steps had activations "
-                f"{self.activation_}, those of these networks have {activation}."
+                f"{self.activation_}, those of these networks have {activation}. Give "
+                "networks with those of earlier steps."
             )
-        classes = union_of_classes([known, *networks])
+
+    def _stream_for_batch(
+        self, networks: Sequence[Network], *, classes: np.ndarray, has_units: bool
+    ) -> Stream:
+        """The stream so far, with the classes and the coordinates of a new batch."""
+        stream = self._stream
         if len(classes) > len(self.classes_):
             places = np.searchsorted(classes, self.classes_)
-            before = before.widened(places, len(classes))
-        if before.match.n_nodes == 1 and not np.isnan(before.class_rows).any():
-            before = before.centred()
-        seen = np.stack([network.aligned(classes).seen for network in networks])
-        if before.coordinates is not None and activation:
+            stream = stream.with_classes(places, len(classes))
+        was_alone = stream.match.n_nodes == 1
+        if was_alone and not np.isnan(stream.class_rows).any():
+            stream = stream.centred()
+        if stream.coordinates is not None and has_units:
             # Nothing so far has a weight of a feature that nobody knew.
-            coordinates = before.coordinates.filled(_coordinates_of(networks))
-            before = replace(before, coordinates=coordinates)
-        counts = self._given_counts(seen, n_class_samples)
-        rng, taken_in = check_random_state(self.random_state), before.taken_in(networks)
-        match, rows = self._match(taken_in, classes, counts, rng, before, names=names)
-        stream = before.then(match, names, rows)
-        kept = {"classes_": classes, "estimators_": federation.estimators}
-        if self.dtype is None:
-            having = (own.dtype for own in networks if not own.is_constant)
-            kept["_dtype"] = np.result_type(self._dtype, *having)
-        if hasattr(self, "feature_names_in_"):
-            kept["feature_names_in_"] = self.feature_names_in_
-        layers = stream.given_back(self._merged(stream, n_features))
-        found = self._attributes(stream, layers, None)
-        self._publish(**kept, **found, n_features_in_=n_features, last_layer_=None)
-        return self
+            coordinates = stream.coordinates.filled(_common_coordinates(networks))
+            stream = replace(stream, coordinates=coordinates)
+        return stream
 
     def node_init(self, node, n_units=None, *, n_fresh=None) -> MLPClassifier:
         """Weights for a node to start its next step of a stream from.
@@ -450,27 +494,52 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
             the usual ``learning_rate_init`` keeps what was merged.
         """
         check_is_fitted(self)
-        names, depth = self.node_names_, len(self.n_units_)
-        if node not in names and node not in range(len(names)):
-            raise ValueError(f"{node!r} is no node; known are {names}, or an index.")
+        name = self._name_of_node(node)
         if n_fresh is not None and n_fresh < 0:
-            raise ValueError(f"n_fresh must not be negative; got {n_fresh}.")
+            raise ValueError(
+                f"n_fresh must not be negative; got {n_fresh}. Give a number of units, "
+                "or None for a tenth of them."
+            )
         rng = check_random_state(self.random_state)
         layers = self._merged(self._stream, self.n_features_in_)
         if n_units is not None or n_fresh:
-            if n_units is None:
-                n_units = [n + n_fresh for n in self.n_units_]
-            widths = [n_units] * depth if np.isscalar(n_units) else list(n_units)
-            if len(widths) != depth or min(widths) < max(1, n_fresh or 0):
-                what = f"one number, or one per hidden layer ({depth}), of at least 1"
-                got = f"and n_fresh units; got {n_units!r}"
-                raise ValueError(f"n_units must be {what} {got}.")
-            used = self._stream.used(node if isinstance(node, str) else names[node])
-            layers = drawn_units(layers, used, widths, n_fresh, rng)
-        layers = self._stream.given_back(layers)
-        names = getattr(self, "feature_names_in_", None)
-        made = to_mlp_classifier(layers, self.classes_, feature_names_in=names)
-        return made.set_params(random_state=rng.randint(2**31 - 1))
+            layers = drawn_units(
+                layers,
+                uses=self._stream.uses_by(name),
+                widths=self._widths_to_draw(n_units, n_fresh),
+                n_fresh=n_fresh,
+                rng=rng,
+            )
+        estimator = to_mlp_classifier(
+            self._stream.on_features(layers),
+            self.classes_,
+            feature_names_in=getattr(self, "feature_names_in_", None),
+        )
+        return estimator.set_params(random_state=rng.randint(SEEDS_BELOW))
+
+    def _name_of_node(self, node: int | str) -> str:
+        names = self.node_names_
+        if node not in names and node not in range(len(names)):
+            raise ValueError(
+                f"{node!r} is no node. Give one of the names {names}, or the index of "
+                "one."
+            )
+        return node if isinstance(node, str) else names[node]
+
+    def _widths_to_draw(
+        self, n_units: int | Sequence[int] | None, n_fresh: int | None
+    ) -> list[int]:
+        """Units of each hidden layer, with fresh ones."""
+        depth = len(self.n_units_)
+        if n_units is None:
+            return [n + n_fresh for n in self.n_units_]
+        widths = [n_units] * depth if np.isscalar(n_units) else list(n_units)
+        if len(widths) != depth or min(widths) < max(1, n_fresh or 0):
+            raise ValueError(
+                f"n_units must be one number, or one per hidden layer ({depth}), of at "
+                f"least 1 and at least n_fresh; got {n_units!r}."
+            )
+        return widths
 
     def _node_settings(self) -> dict:
         return {}
@@ -495,64 +564,203 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         return [last_layer._moments_request(), *last_layer._later_requests()]
 
     def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int]:
-        asked = {"retrain": self.n_rounds - 1, "evaluate": MOST_GRIDS}
+        most = {"retrain": self.n_rounds - 1, "evaluate": MOST_GRIDS}
         if self.last_layer is not None:
-            asked |= {"moments": 1, **self.last_layer._asks_at_most(0)}
-        return asked
+            most |= {"moments": 1, **self.last_layer._asks_at_most(0)}
+        return most
 
     def _check_one_message(self) -> None:
-        what = "a summary holds all at once: set {}, or use skgems.Exchange."
         if self.n_rounds > 1:
-            asks = f"n_rounds={self.n_rounds} asks nodes more than once"
-            raise ValueError(f"{asks}, {what.format('n_rounds=1')}")
+            raise ValueError(
+                f"n_rounds={self.n_rounds} asks nodes more than once, but a summary "
+                "holds all at once: set n_rounds=1, or use skgems.Exchange."
+            )
         if self.last_layer is not None:
-            asks = "last_layer asks nodes once more, when units are matched"
-            raise ValueError(f"{asks}, {what.format('last_layer=None')}")
+            raise ValueError(
+                "last_layer asks nodes once more, when units are matched, but a "
+                "summary holds all at once: set last_layer=None, or use "
+                "skgems.Exchange."
+            )
 
-    def _given_counts(self, seen, given) -> np.ndarray | None:
-        """Rows of each class at each node, if they are given and matter."""
-        if given is None:
+    def _counts_of_samples(
+        self, n_class_samples: object, *, seen: np.ndarray
+    ) -> np.ndarray | None:
+        """Rows of each class at each node, if they are given and matter.
+
+        ``seen``, (n_nodes, n_classes), is whether the node's network has seen a class.
+        """
+        if n_class_samples is None:
             return None
-        counts = np.asarray(given, dtype=np.float64)
+        counts = np.asarray(n_class_samples, dtype=np.float64)
         if counts.shape != seen.shape or not np.all((counts >= 0) & (counts < np.inf)):
-            what = "n_class_samples must hold one count, finite and not negative"
-            each = f"for each of {seen.shape[0]} nodes and {seen.shape[1]} classes"
-            raise ValueError(f"{what}, {each}; got an array of shape {counts.shape}.")
-        return np.where(seen, counts, 0.0) if self.class_precision == "counts" else None
+            raise ValueError(
+                "n_class_samples must hold one count, finite and not negative, for "
+                f"each of {seen.shape[0]} nodes and {seen.shape[1]} classes; got an "
+                f"array of shape {counts.shape}."
+            )
+        if self.class_precision != "counts":
+            return None
+        return np.where(seen, counts, 0.0)
+
+    def _first_step(
+        self,
+        federation: Federation,
+        *,
+        depth: int,
+        counts: np.ndarray | None,
+        run: Run,
+        rng: np.random.RandomState,
+    ) -> Stream:
+        """A stream of one step, which may be of several rounds."""
+        networks = [node.network for node in federation.nodes]
+        stream = Stream.before_any(
+            depth=depth,
+            n_classes=len(federation.classes),
+            coordinates=_common_coordinates(networks, are_trained=self.n_rounds > 1),
+        )
+        networks = stream.in_coordinates(networks)
+        batch = self._batch(networks, federation.classes, counts=counts, stream=stream)
+        match = self._match(batch, stream=stream, names=(), rng=rng)
+        if self.n_rounds > 1 and depth:
+            rounds = self._rounds(
+                federation.classes, counts=counts, stream=stream, rng=rng
+            )
+            network_by_name = dict(zip(federation.names, networks, strict=True))
+            match = run(rounds.plan(network_by_name, match))
+        return stream.after(
+            match, names=federation.names, class_rows=batch.shares.class_rows
+        )
+
+    def _ask_counts(self, federation: Federation, run: Run) -> np.ndarray:
+        """Rows of each class at each node, (n_nodes, n_classes), as nodes say."""
+        counts = run(ask_counts(federation.classes)) * federation.seen
+        # A last layer made of moments warns by itself.
+        if not federation.rows_are_shared and self.last_layer is None:
+            warn_of_many_rows(federation.names, counts.sum(axis=1))
+        return counts
+
+    def _batch(
+        self,
+        networks: Sequence[Network],
+        classes: np.ndarray,
+        *,
+        counts: np.ndarray | None,
+        stream: Stream,
+        start: np.ndarray | None = None,
+    ) -> _Batch:
+        """Networks ready to be matched.
+
+        ``start`` are the last weights that all were trained from, (n_in + 1,
+        n_classes), or None.
+        """
+        depth = len(stream.popularity)
+        aligned = aligned_networks(
+            networks,
+            classes,
+            depth=depth,
+            start=start,
+            # One network alone is to come back as it is.
+            centre=len(networks) > 1 or stream.match is not None,
+            dtype=self.dtype,
+        )
+        batch = _Batch(
+            networks=aligned,
+            shares=ClassShares.of(
+                counts,
+                seen=np.stack([network.seen for network in aligned]),
+                earlier_rows=stream.class_rows,
+            ),
+            sigma=one_per_layer("sigma", self.sigma, depth, "auto"),
+            sigma0=one_per_layer("sigma0", self.sigma0, depth, "auto"),
+            gamma0=one_per_layer("gamma0", self.gamma0, depth, "auto"),
+            max_units=one_per_layer("max_units", self.max_units, depth, None),
+        )
+        for layer, max_units in enumerate(batch.max_units):
+            widest = max(network.widths[layer] for network in aligned)
+            if max_units is not None and max_units < widest:
+                raise ValueError(
+                    f"max_units is {max_units}, but a node has {widest} units in "
+                    f"hidden layer {layer}; all units of one node stay apart. Set "
+                    f"max_units to at least {widest}."
+                )
+        return batch
 
     def _match(
-        self, networks, classes, counts, rng, stream: Stream, *, names=(), again=None
-    ) -> tuple[NetworkMatch, np.ndarray]:
-        depth, previous = len(stream.popularity), stream.match
-        centre = len(networks) > 1 or previous is not None
-        how = {"depth": depth, "centre": centre, "dtype": self.dtype}
-        start = None if again is None else merged_layers(again).last
-        networks = as_layers(networks, classes, start=start, **how)
-        seen = np.stack([own.seen for own in networks])
-        shares, previous_share, rows = class_shares(counts, seen, stream.class_rows)
-        same = ("max_iter", "tol", "new_atom_cost", "layer_order")
-        settings = {name: getattr(self, name) for name in same}
-        for name in (*_SCALES, "max_units"):
-            usual = None if name == "max_units" else "auto"
-            settings[name] = one_per_layer(name, getattr(self, name), depth, usual)
-        for layer, most in enumerate(settings["max_units"]):
-            widest = max(own.widths[layer] for own in networks)
-            if most is not None and most < widest:
-                has = f"a node has {widest} units in hidden layer {layer}"
-                what = f"{has}; all units of one node stay apart"
-                raise ValueError(f"max_units is {most}, but {what}.")
-        settings["random_state"] = rng
-        if again is not None:
-            del settings["sigma"], settings["sigma0"]  # those of the first match
-            return match_again(networks, shares, again, **settings), rows
-        used = [stream.used(name) for name in names]
-        settings["counts"] = [np.stack(own) for own in zip(*used, strict=True)]
-        settings |= {"previous": previous, "previous_share": previous_share}
-        match = match_networks(networks, shares, n_steps=stream.n_steps, **settings)
-        return match, rows
+        self,
+        batch: _Batch,
+        *,
+        stream: Stream,
+        names: Sequence[str],
+        rng: np.random.RandomState,
+    ) -> NetworkMatch:
+        """The match of a step, with all steps before it as its prior.
+
+        ``names`` are those of the nodes; of a first step, which has no prior, none.
+        """
+        uses_by_node = [stream.uses_by(name) for name in names]
+        return match_networks(
+            batch.networks,
+            batch.shares.of_nodes,
+            sigma=batch.sigma,
+            sigma0=batch.sigma0,
+            gamma0=batch.gamma0,
+            max_units=batch.max_units,
+            layer_order=self.layer_order,
+            previous=stream.match,
+            previous_share=batch.shares.of_earlier,
+            counts=[np.stack(uses) for uses in zip(*uses_by_node, strict=True)],
+            n_steps=stream.n_steps,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            new_atom_cost=self.new_atom_cost,
+            random_state=rng,
+        )
+
+    def _rounds(
+        self,
+        classes: np.ndarray,
+        *,
+        counts: np.ndarray | None,
+        stream: Stream,
+        rng: np.random.RandomState,
+    ) -> MatchingRounds:
+        def rematch(
+            networks: list[Network], nodes: list[int], start: NetworkMatch | None
+        ) -> NetworkMatch:
+            batch = self._batch(
+                networks,
+                classes,
+                counts=None if counts is None else counts[nodes],
+                stream=stream,
+                start=None if start is None else merged_layers(start).last,
+            )
+            if start is None:
+                return self._match(batch, stream=stream, names=(), rng=rng)
+            return match_again(
+                batch.networks,
+                batch.shares.of_nodes,
+                merged=start,  # whose sigma and sigma0 stay
+                gamma0=batch.gamma0,
+                max_units=batch.max_units,
+                layer_order=self.layer_order,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                new_atom_cost=self.new_atom_cost,
+                random_state=rng,
+            )
+
+        return MatchingRounds(
+            n_rounds=self.n_rounds,
+            n_epochs=self.n_epochs,
+            only_own_units=self.round_units == "own",
+            classes=classes,
+            stream=stream,
+            rematch=rematch,
+            rng=rng,
+        )
 
     @staticmethod
-    def _merged(stream: Stream, n_features) -> Layers:
+    def _merged(stream: Stream, n_features: int) -> Layers:
         """What was matched, in the stream's coordinates, before rows change it."""
         if stream.match.layers:
             return merged_layers(stream.match)
@@ -562,59 +770,137 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         last[-1] = stream.match.bias / np.where(shares > 0, shares, 1.0)
         return Layers.of([last])
 
-    def _attributes(self, stream: Stream, layers: Layers, tuned) -> dict:
+    def _attributes(
+        self,
+        stream: Stream,
+        *,
+        layers: Layers,
+        fine_tuning: FineTunedNetwork | None,
+    ) -> dict[str, object]:
         match = stream.match
-        found = {
+        n_units = tuple(len(layer.atoms) for layer in match.layers)
+        # Copies: the stream goes on from its own.
+        assignments = deepcopy([layer.assignments for layer in match.layers])
+        n_before = [sum(map(len, by_node)) for by_node in assignments]
+        say(f"{n_units} units in the hidden layers, {n_before} before matching")
+        return {
             "node_names_": list(stream.names),
             "activation_": layers.activation,
-            "n_units_": tuple(len(layer.atoms) for layer in match.layers),
-            # Copies: the stream goes on from its own.
-            "assignments_": deepcopy([layer.assignments for layer in match.layers]),
-            "popularity_": [own.copy() for own in stream.popularity],
+            "n_units_": n_units,
+            "assignments_": assignments,
+            "popularity_": [uses.copy() for uses in stream.popularity],
             "posterior_": [deepcopy(layer.atoms) for layer in match.layers],
-            **{f"{name}_": list(getattr(match, name)) for name in _SCALES},
+            "sigma_": list(match.sigma),
+            "sigma0_": list(match.sigma0),
+            "gamma0_": list(match.gamma0),
             "objective_": [layer.objective for layer in match.layers],
             "n_iter_": max([1, *(layer.n_iter for layer in match.layers)]),
             "n_steps_": stream.n_steps,
             "input_coordinates_": stream.coordinates,
+            "fine_tuning_": fine_tuning,
             "_coordinates": stream.coordinates,
-            "fine_tuning_": tuned,
             "_stream": stream,
             "_layers": layers,
+            **layer_attributes(layers),
         }
-        say(
-            f"{found['n_units_']} units in the hidden layers, "
-            f"{[sum(map(len, own)) for own in found['assignments_']]} before matching"
-        )
-        return found | layer_attributes(layers)
 
-    def _logits(self, X) -> np.ndarray:
+    def _logits(self, X: np.ndarray) -> np.ndarray:
         return self._layers.logits(X)
 
-    def _with_last_layer(self, federation, run: Run, layers: Layers, rng) -> tuple:
-        seed = rng.randint(2**31 - 1)
-        last = LastLayer.of(self.last_layer, self, federation, run, seed=seed)
-        if last.stage.merges_models:
-            last = last.with_models(dict.fromkeys(federation.names, layers.last))
-        merged = last.over(HiddenLayers.of(layers))
-        return merged.layers.with_last(last.publish(merged)), last.aggregator
+    def _with_last_layer(
+        self,
+        layers: Layers,
+        *,
+        federation: Federation,
+        run: Run,
+        rng: np.random.RandomState,
+    ) -> tuple[Layers, GEMSLogisticAggregator]:
+        """Layers with a last one that is merged over the matched units."""
+        last_layer = LastLayer.of(
+            self.last_layer,
+            outer=self,
+            federation=federation,
+            run=run,
+            seed=rng.randint(SEEDS_BELOW),
+        )
+        if last_layer.stage.merges_models:
+            # All nodes have the same units now, and the same model over them.
+            weights = dict.fromkeys(federation.names, layers.last)
+            last_layer = last_layer.with_models(weights)
+        merged = last_layer.over(HiddenLayers.of(layers))
+        W = last_layer.publish(merged)
+        return merged.layers.with_last(W), last_layer.aggregator
 
-    def _calibrated(self, federation: Federation, run: Run, layers: Layers) -> Layers:
+    def _calibrated(
+        self, layers: Layers, *, federation: Federation, run: Run
+    ) -> Layers:
+        """Layers whose logits have the factor that is likeliest at the nodes."""
+        # One network alone is to come back as it is.
         if len(federation.nodes) == 1 or len(federation.classes) == 1:
             return layers
-        columns = {node.name: federation.columns_of(node) for node in federation.nodes}
-        given = columns, federation.classes, HiddenLayers.of(layers)
-        factor = run(calibration_plan(layers.last, *given))
+        factor = run(
+            calibration_plan(
+                layers.last,
+                at={
+                    node.name: federation.columns_of(node) for node in federation.nodes
+                },
+                classes=federation.classes,
+                hidden=HiddenLayers.of(layers),
+            )
+        )
         return layers if factor is None else layers.scaled(factor)
 
-    def _tuned(self, X, y, layers: Layers, last_layer, coordinates, hidden):
-        how = {"coordinates": coordinates, "hidden": hidden}
-        rng = check_random_state(self.random_state)
-        return fine_tune_network(X, y, layers, **how, random_state=rng)
+    def _tuned_on_public_rows(
+        self,
+        layers: Layers,
+        *,
+        federation: Federation,
+        coordinates: Coordinates | None,
+    ) -> FineTunedNetwork | None:
+        if not federation.has_public_rows:
+            return None
+        rows = federation.public_rows
+        return self._tuned(
+            federation.X[rows],
+            federation.y[rows],
+            layers=layers,
+            last_layer=None,
+            coordinates=coordinates,
+            hidden=True,
+        )
+
+    def _tuned(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        *,
+        layers: Layers,
+        last_layer: GEMSLogisticAggregator | None,
+        coordinates: Coordinates | None,
+        hidden: bool,
+    ) -> FineTunedNetwork:
+        """Layers tuned on public rows; ``last_layer`` decides nothing here."""
+        return fine_tune_network(
+            X,
+            y,
+            layers=layers,
+            hidden=hidden,
+            coordinates=coordinates,
+            random_state=check_random_state(self.random_state),
+        )
 
 
-def _coordinates_of(networks, *, trained=False) -> Coordinates | None:
-    """What networks with weights are to be compared in, to stay if they are trained."""
-    having = [own.coordinates for own in networks if not own.is_constant]
-    found = Coordinates.common(having)
-    return found.filled() if trained and found is not None else found
+def _common_coordinates(
+    networks: Sequence[Network], *, are_trained: bool = False
+) -> Coordinates | None:
+    """What networks are compared in; of features if None.
+
+    Where networks are trained in them, features that no network knows have a weight
+    too, and so a centre and a scale.
+    """
+    coordinates = Coordinates.common(
+        [network.coordinates for network in networks if not network.is_constant]
+    )
+    if are_trained and coordinates is not None:
+        return coordinates.filled()
+    return coordinates

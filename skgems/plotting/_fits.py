@@ -1,6 +1,6 @@
 """Draw what came of fits: nodes, levels, messages, and spaces."""
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -17,14 +17,13 @@ if TYPE_CHECKING:
 # Lines and marks that can be told apart in grey.
 LINES = ("-", "--", ":", "-.")
 MARKS = "osD^vPX*<>"
-# Models along each axis of a picture of spaces: contours are smooth, and it takes less
-# than a second to judge 61 x 61 models on some thousand rows.
+# Models along each axis of a picture of spaces, each of which all rows are judged by.
 _GRID = 61
 # Axes reach so many times as far as the centres of spaces.
 _MARGIN = 1.4
 
 
-def new_axes(*shape: int, **options) -> "Axes | np.ndarray":
+def new_axes(*shape: int, **options) -> Any:
     """Axes of a new figure; an ImportError says what to install.
 
     ``options`` are those of ``matplotlib.pyplot.subplots``.

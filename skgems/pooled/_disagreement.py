@@ -8,7 +8,7 @@ from ..base import warn_user
 from ..federation import NodesDisagreeWarning
 from ..moments import ClassMoments, ClassSums, NodeMeans
 
-# Nodes that a warning names.
+# Nodes that a warning names; the others are counted.
 _MOST_NAMED = 5
 
 
@@ -32,35 +32,38 @@ def means_of_sums(parts: Sequence[ClassSums], total: ClassSums) -> NodeMeans:
     of such: their variance is their mean. Where they are no counts, nodes differ by
     more or less than that, and the variance is what half of the nodes stay below.
     """
-    widened = [total.places_of(own) for own in parts]
-    counts = np.concatenate([own.counts for own in parts])
-    rows = np.maximum(counts, np.finfo(float).tiny)[:, None]
-    means = np.vstack(widened) / rows
+    widened_sums = [total.widened(part) for part in parts]
+    counts = np.concatenate([part.counts for part in parts])
+    # A class without rows has sums of 0, and so a mean of 0.
+    divisors = np.maximum(counts, np.finfo(float).tiny)[:, None]
     columns = np.concatenate(
-        [np.searchsorted(total.labels, own.labels) for own in parts]
+        [np.searchsorted(total.labels, part.labels) for part in parts]
     )
     average = total.sums.sum(axis=0) / total.counts.sum()
-    is_share = bool((average <= 1.0).all()) and total.sizes is not None
+    are_shares = bool((average <= 1.0).all()) and total.sizes is not None
     nodes = NodeMeans(
         columns=columns,
         counts=counts,
-        means=means,
-        starts=np.cumsum([0, *(len(own.counts) for own in parts)]),
-        covariance=average * (1.0 - average) if is_share else average,
+        means=np.vstack(widened_sums) / divisors,
+        starts=np.cumsum([0, *(len(part.counts) for part in parts)]),
+        # Variance of a share p: p (1 - p); of a count of events: its mean.
+        covariance=average * (1.0 - average) if are_shares else average,
     )
     return nodes.with_spread_of_nodes()
 
 
 def warn_of_disagreement(names: Sequence[str], nodes: NodeMeans) -> None:
-    """Warn of nodes whose classes differ in other directions, or that are elsewhere."""
+    """Warn of nodes whose classes differ in other directions, or that lie far away."""
     agreement = nodes.judged()
-    other_rule = agreement.of_another_rule()
-    far = np.setdiff1d(agreement.far_away(), other_rule)
-    if len(other_rule):
-        shown = _shown(names, other_rule, agreement.shown, "{:.2f}")
+    of_another_rule = agreement.of_another_rule()
+    far_away = np.setdiff1d(agreement.far_away(), of_another_rule)
+    if len(of_another_rule):
+        shares = _with_numbers(
+            names, of_another_rule, numbers=agreement.shown, template="{:.2f}"
+        )
         warn_user(
-            "The classes of these nodes do not differ by what they differ by at the "
-            f"other nodes: {shown}. The number is how much of the others' differences "
+            "At these nodes the classes differ in other directions than at the other "
+            f"nodes: {shares}. The number is how much of the others' differences "
             "between class means they show: 1 for rows of the same rule, 0 for labels "
             "at random, -1 for features of the other sign; in the median over nodes it "
             f"is {np.nanmedian(agreement.shown):.2f}. See whether labels are coded "
@@ -68,21 +71,35 @@ def warn_of_disagreement(names: Sequence[str], nodes: NodeMeans) -> None:
             "sign; or leave these nodes out.",
             NodesDisagreeWarning,
         )
-    if len(far):
-        shown = _shown(names, far, agreement.distances, "{:.0f} deviations")
+    if len(far_away):
+        distances = _with_numbers(
+            names,
+            far_away,
+            numbers=agreement.distances,
+            template="{:.0f} deviations",
+        )
         warn_user(
             "The rows of these nodes are far from those of the same classes at the "
-            f"other nodes: {shown} of a feature, in the mean over features, where half "
-            f"of the nodes are within {np.nanmedian(agreement.distances):.2g}. See "
-            "whether features have the same units and the same zero there; or leave "
-            "these nodes out.",
+            f"other nodes: {distances} of a feature, in the mean over features, where "
+            f"half of the nodes are within {np.nanmedian(agreement.distances):.2g}. "
+            "See whether features have the same units and the same zero there; or "
+            "leave these nodes out.",
             NodesDisagreeWarning,
         )
 
 
-def _shown(
-    names: Sequence[str], nodes: np.ndarray, values: np.ndarray, form: str
+def _with_numbers(
+    names: Sequence[str],
+    nodes: np.ndarray,  # indices of those to name
+    *,
+    numbers: np.ndarray,  # (n_nodes,)
+    template: str,
 ) -> str:
-    shown = [f"{names[k]!r} ({form.format(values[k])})" for k in nodes[:_MOST_NAMED]]
+    """``"'a' (3), 'b' (4) and 2 more"``."""
+    named = [
+        f"{names[k]!r} ({template.format(numbers[k])})" for k in nodes[:_MOST_NAMED]
+    ]
     n_others = len(nodes) - _MOST_NAMED
-    return ", ".join(shown) + (f" and {n_others} more" if n_others > 0 else "")
+    if n_others <= 0:
+        return ", ".join(named)
+    return f"{', '.join(named)} and {n_others} more"

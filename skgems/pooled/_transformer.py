@@ -1,9 +1,10 @@
-"""A transformer fitted without rows at one place."""
+"""A transformer fitted to the rows of all nodes, of which none is moved."""
 
 import os
+from collections.abc import Mapping
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_matrix, issparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_array, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -26,7 +27,7 @@ from ..federation import (
 )
 from ..messages import Agreement, Message, write_bytes
 from ..progress import say, shown
-from ..steps import Front, as_rows, check_takes_any_columns, check_tree
+from ..steps import Advanced, Front, as_rows, check_takes_any_columns, check_tree
 
 
 class PooledTransformer(TransformerMixin, BaseEstimator):
@@ -160,62 +161,91 @@ default=None
         if X is not None:
             X = self._rows(X)
             mask = None if held_out is None else as_mask(held_out, X)
-            found, history = fit_front(front, X, nodes, mask, self.n_jobs)
+            fitted, history = fit_front(
+                front, X, nodes=nodes, held_out=mask, n_jobs=self.n_jobs
+            )
         elif is_channel(self.summaries):
-            channel = as_channel(self.summaries)
-            agreement = channel.agreement
-            if agreement is None:
-                agreement = Agreement.of(self, min_rows=channel.min_rows)
-            run = Run(channel, agreement=agreement)
-            found, history = run(front_plan(front)), run.history
+            fitted, history = self._fit_over_channel(front)
         else:
-            found, history = self._of_summaries(front)
-        self._take(found.front, found.errors)
+            fitted = self._fit_summaries(front)
+            history = []  # no message was sent
+        self._publish(fitted.front, errors=fitted.errors)
         self.history_ = history
         return self
 
-    def _rows(self, X):
+    def _rows(self, X: object) -> object:
+        """Rows as fronts take them: an array, a sparse matrix or a DataFrame."""
         if issparse(X) and not get_tags(self.transformer).input_tags.sparse:
-            check_array(X)  # which says so
+            check_array(X)  # which raises, as the transformer takes no sparse rows
         return as_rows(X)
 
-    def _take(self, front: Front, errors) -> None:
-        self._front, self.transformer_ = front, front.fitted
-        self.errors_ = {f"{kind} ({path})": e for path, (kind, e) in errors.items()}
-        self.n_features_in_, names = front.columns.n, front.columns.names
-        vars(self).pop("feature_names_in_", None)
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
+    def _publish(self, front: Front, *, errors: Mapping) -> None:
+        """Become fitted; ``errors`` has a pair of kind and error for each path."""
+        self._front = front
+        self.transformer_ = front.fitted
+        self.errors_ = {
+            f"{kind} ({path})": error for path, (kind, error) in errors.items()
+        }
+        self.n_features_in_ = front.columns.n
+        vars(self).pop("feature_names_in_", None)  # of an earlier fit
+        if front.columns.names is not None:
+            self.feature_names_in_ = np.array(front.columns.names, dtype=object)
         say(f"fitted {self.transformer_}")
 
-    def _of_summaries(self, front: Front) -> tuple:
-        """What files say, which is one message."""
-        given, request = {}, Message.of("front", front=front.as_content())
-        for k, own in enumerate(self.summaries or ()):
-            own = load_message(own) if is_path(own) else own
-            if not isinstance(own, Message) or own.task != "front":
-                kind = type(own).__name__
-                raise TypeError(f"summaries[{k}] is {kind}, no summary of a front.")
-            name = own.envelope.get("node", str(k))
-            if name in given:
-                raise ValueError(f"There are two summaries of node {name!r}.")
-            if own.envelope.get("to") != request.digest:
-                what = "another transformer, other parameters or bounds"
-                why = f"{what}: these are decided at the nodes"
-                raise ValueError(f"Node {name!r} summarized for {why}.")
-            check_reply_of(name, request, own)
-            given[name] = own
-        if not given:
-            raise ValueError("There are no rows and no summaries: give fit X.")
+    def _fit_over_channel(self, front: Front) -> tuple[Advanced, list[dict]]:
+        """The fitted front, and the history of the messages."""
+        channel = as_channel(self.summaries)
+        agreement = channel.agreement
+        if agreement is None:
+            agreement = Agreement.of(self, min_rows=channel.min_rows)
+        run = Run(channel, agreement=agreement)
+        fitted = run(front_plan(front))
+        return fitted, run.history
+
+    def _fit_summaries(self, front: Front) -> Advanced:
+        """The fitted front of files, which are replies to one message."""
+        replies = self._summary_by_node(front)
+        if not replies:
+            raise ValueError(
+                "There are no rows and no summaries: give fit X, or set summaries."
+            )
         plan = front_plan(front)
         next(plan)
         try:
-            plan.send(given.items())
+            plan.send(replies.items())
         except StopIteration as stop:
-            return stop.value, []
-        why = "This transformer takes more than one message, or nodes have their"
-        more = "files hold one. Use a channel, as skgems.Exchange"
-        raise ValueError(f"{why} columns in different orders: {more}.")
+            return stop.value
+        raise ValueError(
+            "This transformer takes more than one message, or nodes have their columns "
+            "in different orders: files hold one message. Use a channel, as "
+            "skgems.Exchange."
+        )
+
+    def _summary_by_node(self, front: Front) -> dict[str, Message]:
+        """What files say, checked; by name of the node."""
+        request = Message.of("front", front=front.as_content())
+        summaries: dict[str, Message] = {}
+        for k, summary in enumerate(self.summaries or ()):
+            message = load_message(summary) if is_path(summary) else summary
+            if not isinstance(message, Message) or message.task != "front":
+                raise TypeError(
+                    f"summaries[{k}] is {type(message).__name__}, no summary of a "
+                    "front. Give what summarize() returns, or the path of its file."
+                )
+            name = message.envelope.get("node", str(k))
+            if name in summaries:
+                raise ValueError(
+                    f"There are two summaries of node {name!r}. Give one for each node."
+                )
+            if message.envelope.get("to") != request.digest:
+                raise ValueError(
+                    f"Node {name!r} summarized for another transformer, other "
+                    "parameters or bounds: these are decided at the nodes. Have it "
+                    "summarize again with those of this transformer."
+                )
+            check_reply_of(name, request, message)
+            summaries[name] = message
+        return summaries
 
     def summarize(self, X, *, name, held_out=None, min_rows=MIN_ROWS) -> Message:
         """Make all that a node sends, at the node.
@@ -249,11 +279,12 @@ default=None
         self._validate_params()
         request = Message.of("front", front=self._agreed_front.as_content())
         mask = None if held_out is None else as_mask(held_out, X)
-        reply = answer(request, column_member(name, X, mask, min_rows))
+        member = column_member(name, X, held_out=mask, min_rows=min_rows)
+        reply = answer(request, member)
         warn_of_exposed_columns(name, reply, self._agreed_front)
         return reply.with_envelope(node=name, to=request.digest)
 
-    def transform(self, X):
+    def transform(self, X) -> np.ndarray | csr_matrix:
         """Rows after all steps.
 
         Parameters
@@ -286,7 +317,7 @@ default=None
         check_is_fitted(self)
         return self.transformer_.get_feature_names_out(input_features)
 
-    def to_estimator(self):
+    def to_estimator(self) -> TransformerMixin:
         """The fitted transformer, plain scikit-learn."""
         check_is_fitted(self)
         return self.transformer_
@@ -323,20 +354,24 @@ default=None
         """
         try:
             return cls.of(Front.from_content(load_message(path).content["front"]))
-        except (KeyError, TypeError, AttributeError, ValueError) as exc:
-            raise ValueError(f"{os.fspath(path)}: it is no front: {exc}") from None
+        # Whatever a strange file makes of these steps is one error, with its path.
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(
+                f"{os.fspath(path)}: it is no front: {error} Give a file that "
+                "PooledTransformer.save wrote."
+            ) from None
 
     @classmethod
     def of(cls, front: Front) -> "PooledTransformer":
         """Make one of a front that is fitted."""
-        made = cls(
+        pooled_transformer = cls(
             front.transformer,
             bounds=front.bounds,
             drop_identifiers=front.drop_identifiers,
         )
-        made._take(front, front.advanced({}).errors)
-        made.history_ = []
-        return made
+        pooled_transformer._publish(front, errors=front.advanced({}).errors)
+        pooled_transformer.history_ = []
+        return pooled_transformer
 
     def as_front(self) -> Front:
         """What aggregators take: the steps, and what they were fitted to."""
@@ -349,6 +384,7 @@ default=None
 
     @property
     def _agreed_front(self) -> Front:
+        """The front before any message: the steps, and what nodes agree on of them."""
         check_tree(self.transformer)
         if self.drop_identifiers:
             check_takes_any_columns(self.transformer)
@@ -358,10 +394,10 @@ default=None
             drop_identifiers=bool(self.drop_identifiers),
         )
 
-    def _asks_at_most(self, n_hidden_layers: int) -> dict:
+    def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int]:
         return {}
 
-    def _first_requests(self) -> list:
+    def _first_requests(self) -> list[Message]:
         return []
 
     def _settings_at_nodes(self) -> dict:

@@ -29,9 +29,9 @@ from ._gram import GramMetric
 from ._parts import Registered, resolve
 from ._space import Metric, ball_metric, ellipsoid_metric, fisher_precision, ridged
 
-# What a node of one class is added to the margin of unseen ones, in units of the root
-# mean square logit: of several classes the right one stands above the mean logit, from
-# which the margin is measured; an only one is the mean.
+# How much lower the logits of unseen classes are at a node that knows a single class,
+# in units of the root mean square logit. Margins are measured from the mean known
+# logit: of several classes the right one stands above it, a single one is the mean.
 _ONE_CLASS_LEAD = 0.5
 
 

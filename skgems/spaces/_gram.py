@@ -312,12 +312,12 @@ class GramMetric:
         infinite for a row with a value that the metric's rows never had in a feature
         that does not vary: its weight is free, so nothing bounds the change.
         """
-        norms = np.empty((X.shape[0], 1))
+        squares = np.empty((X.shape[0], 1))
         # The whitened rows, and deviations of as many numbers on the way to them.
         row_bytes = 2 * self.n_params * float_type(X).itemsize
         for rows in row_blocks(X, bytes_per_row=row_bytes, limit=working_bytes()):
             white = self.whiten_rows(X[rows])
-            norms[rows, 0] = np.einsum("ij,ij->i", white, white, dtype=np.float64)
+            squares[rows, 0] = np.einsum("ij,ij->i", white, white, dtype=np.float64)
         constant = np.flatnonzero(~self._varies)
         if len(constant):
             columns = X[:, constant]
@@ -325,10 +325,12 @@ class GramMetric:
             deviations = np.abs(columns - self.mean[constant])
             rounding = _ROUNDING_OF_CONSTANTS[float_type(X)]
             differs = deviations > rounding * np.abs(self.mean[constant])
-            norms[np.any(differs, axis=1)] = np.inf
+            squares[np.any(differs, axis=1)] = np.inf
         if self.output_weights is not None:
-            norms = norms / self.output_weights[output_columns(outputs, self.n_outputs)]
-        return norms if squared else np.sqrt(norms)
+            squares = (
+                squares / self.output_weights[output_columns(outputs, self.n_outputs)]
+            )
+        return squares if squared else np.sqrt(squares)
 
     def free_mask(self) -> np.ndarray | None:
         """Mask (n_params, 1) of parameters that cost nothing by themselves, or None."""

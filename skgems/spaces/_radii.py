@@ -130,11 +130,13 @@ def _certified_radii(node: Margins) -> np.ndarray:
     squares = node.norms
     # Norms are (1, n_rows) where they are the same for all outputs.
     squares_of_label = squares[node.label if len(squares) > 1 else 0, rows]
-    # Short of where rounding of margins (by Cauchy and Schwarz) or distances goes over.
+    # Margins are shortened twice, so that rounding errs on the safe side: by what
+    # rounding of the logits can be, |x| |w| eps by Cauchy and Schwarz, and by that of
+    # the distances.
     lengths = np.sqrt(row_norms(node.X, squared=True) + 1.0)
     largest = np.sqrt(np.max(np.sum(node.weights**2, axis=0)))
-    digits = 4.0 * np.finfo(np.float64).eps * np.sqrt(len(node.weights))
-    margins = np.maximum(node.margins - digits * largest * lengths, 0.0)
+    rounding = 4.0 * np.finfo(np.float64).eps * np.sqrt(len(node.weights))
+    margins = np.maximum(node.margins - rounding * largest * lengths, 0.0)
     margins *= 1.0 - _ROUNDING
     # An output that cannot move against the label's gives 0 / 0 or x / 0.
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -8,9 +8,10 @@ their mean m are no less than those of its own rows among them,
     sum over all rows of (x - m)^2  >=  sum over its rows of (x - m)^2,
 
 and the smallest and the largest value of all rows are no closer than those of its own.
-An honest server meets that whatever the other nodes have, so that there are no false
-alarms. It is no proof: a server that makes up the rows of other nodes may still move a
-center, by as many deviations as the square root of how many times more rows there are.
+An honest server meets that whatever rows the other nodes have. It is refused only
+where all rows are more than 10,000 times as many as the node's own. The inequalities
+are no proof: a server that makes up the rows of other nodes may still move a center, by
+as many deviations as the square root of how many times more rows there are.
 """
 
 from collections.abc import Mapping, Sequence

@@ -135,7 +135,7 @@ class DocumentFront(Front):
         return joblib.hash(self.agreed)
 
     @property
-    def asks(self) -> bool:
+    def asks_nodes(self) -> bool:
         return False
 
     @property
@@ -171,7 +171,9 @@ class DocumentFront(Front):
                 "numbers. Leave these rows out, or give them an empty document."
             ) from None
 
-    def left_of(self, member: BaseEstimator, name: str = "estimator") -> BaseEstimator:
+    def rest_of(
+        self, member: BaseEstimator, *, name: str = "estimator"
+    ) -> BaseEstimator:
         """What comes after an equal vectorizer in a pipeline; else the member."""
         pipeline = thawed(member)
         if not isinstance(pipeline, Pipeline) or len(pipeline) < 2:

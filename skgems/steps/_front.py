@@ -88,7 +88,9 @@ class Front:
         return cls(transformer, columns=columns)
 
     @classmethod
-    def beside(cls, pipelines: list, *, drop_identifiers: bool = False) -> "Front":
+    def of_pipelines(
+        cls, pipelines: list, *, drop_identifiers: bool = False
+    ) -> "Front":
         """Several pipelines that are fitted at once; :meth:`branch` has each."""
         named = [(str(k), pipeline) for k, pipeline in enumerate(pipelines)]
         return cls(FeatureUnion(named), drop_identifiers=drop_identifiers)
@@ -134,7 +136,7 @@ class Front:
         return 1 + max(n_steps_of_rows(self.transformer), 1)
 
     @property
-    def asks(self) -> bool:
+    def asks_nodes(self) -> bool:
         """Whether a step is fitted to what nodes tell of their rows."""
         return n_steps_of_rows(self.transformer) > 0
 
@@ -414,7 +416,7 @@ class Front:
 
     # ---- once it is fitted -----------------------------------------------------------
 
-    def left_of(self, member: BaseEstimator, name: str = "estimator") -> Any:
+    def rest_of(self, member: BaseEstimator, *, name: str = "estimator") -> Any:
         """What comes after this front in a pipeline; the member, where it has none.
 
         ``name`` is that of the node, for errors.

@@ -19,13 +19,14 @@ from ._penalised import TIE, deal_folds
 # Weight of all public rows in units of that of all nodes' rows; tried where there are
 # enough rows to choose by, beside their natural weight.
 RATIOS = np.array([0.1, 1.0, 10.0])
-FEW_ROWS = 20
-_N_SPLITS = 3
+FEW_ROWS = 20  # no more than these choose nothing
+_N_SPLITS = 3  # folds, each of which takes several searches
 # In cross-validation losses are compared, so models need not be exact.
-_ROUGH_TOL = 1e-5
-_ROUGH_MAX_ITER = 40
-_TOL = 1e-6
-_MAX_ITER = 200
+_ROUGH_TOL = 1e-5  # nats a row that the last step gains
+_ROUGH_MAX_ITER = 40  # steps
+# The model that comes out is.
+_TOL = 1e-6  # nats a row
+_MAX_ITER = 200  # steps
 # Standard errors by which rows that count for more must lower the loss: what a hundred
 # of them gain by less is as often lost on other rows.
 _SURE = 2.0

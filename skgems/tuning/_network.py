@@ -35,8 +35,8 @@ from ._temperature import fit_inverse_temperature
 # Epochs, batches and rate of "plain" fine-tuning, as in the papers (GEMS 2019, section
 # 4.2 and appendix B.3).
 PLAIN_EPOCHS = 5
-BATCH = 32
-RATE = 1e-3
+BATCH = 32  # rows
+RATE = 1e-3  # of Adam
 # A call of the trainer costs as much as many steps, so one has at least so many rows.
 ROWS_PER_CALL = 1000
 # From "the rows change next to nothing" to "the nodes are forgotten".
@@ -44,11 +44,10 @@ NETWORK_STRENGTHS = np.geomspace(10.0, 1e-5, 7)
 # What a change must gain on all rows together, in nats, beyond a standard error: before
 # there is a row it is e to that times as likely to harm as to help.
 PRIOR_NATS = 5.0
-# Of L-BFGS at each strength where all layers learn: a step that gains less than this
-# share of the loss is its last, and the number of steps. More of them fit the rows
-# closer, but held-out rows no better.
-TOLERANCE = 1e-9
-N_STEPS = 60
+# Of L-BFGS at each strength where all layers learn: a step that gains less is its last,
+# and the number of steps.
+TOLERANCE = 1e-9  # nats a row; relative to losses above one
+N_STEPS = 60  # at most
 _TINY = np.finfo(np.float32).tiny  # keeps divisors off zero
 
 

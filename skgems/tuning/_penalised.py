@@ -22,11 +22,9 @@ from ..moments import directions, log_losses
 # Mean losses, in nats a row, no further apart are equal: where a penalty hardly lets
 # the model move, rounding would decide.
 TIE = 1e-4
-# A search ends where a step gains less than this share of the loss: weights are then
-# exact to some six digits, so that strengths can be compared. It takes tens of steps;
-# the bound on them is for rows that are badly conditioned.
-_TOLERANCE = 1e-12
-_MAX_ITER = 1000
+# A search ends where a step gains less, or after so many steps.
+_TOLERANCE = 1e-12  # nats a row; relative to losses above one
+_MAX_ITER = 1000  # steps
 
 Folds = list[tuple[np.ndarray, np.ndarray]]  # indices of rows that train, and that test
 Rows = np.ndarray | sparse.csr_array | sparse.csr_matrix

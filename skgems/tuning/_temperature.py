@@ -18,7 +18,7 @@ from ..moments import LARGEST_SQUARE, block_bytes, row_blocks
 # Three grids of 17 factors: of a range of 1e6, the last one's steps are 1.4 %, and the
 # parabola finds the lowest point between them.
 N_GRIDS = 3
-_N_FACTORS = 17
+_N_FACTORS = 17  # of each grid
 _LEAST_FACTOR = 1e-3  # in units of 1 / size, as the largest
 _LARGEST_FACTOR = 1e3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.missing_labels import LABELS, NODES, OF_NODES, X, with_none
+from helpers.missing_labels import COUNTS_BY_NODE, LABELS, NODES, X, with_missing
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
@@ -28,7 +28,7 @@ from skgems.federation import Nodes, reply_to
 
 def test_what_the_error_says_to_do_works():
     pandas = pytest.importorskip("pandas")
-    y = with_none(LABELS)
+    y = with_missing(LABELS)
     keep = pandas.notna(y)
     aggregate = PooledAggregator().fit(X[keep], y[keep], nodes=NODES[keep])
     assert aggregate.score(X[keep], y[keep]) > 0.9
@@ -56,23 +56,25 @@ IN_PROCESS = {
 
 @pytest.mark.parametrize("door", IN_PROCESS)
 def test_a_fit_names_the_nodes(door):
-    with pytest.raises(ValueError, match=f"y has no label.* for {OF_NODES}. Leave"):
-        IN_PROCESS[door](with_none(LABELS), nodes=NODES)
+    with pytest.raises(
+        ValueError, match=f"y has no label.* for {COUNTS_BY_NODE}. Leave"
+    ):
+        IN_PROCESS[door](with_missing(LABELS), nodes=NODES)
     with pytest.raises(ValueError, match="y has no label.* for 4 of 178 rows. Leave"):
-        IN_PROCESS[door](with_none(LABELS))
+        IN_PROCESS[door](with_missing(LABELS))
 
 
 def test_tables_with_texts_are_told_of_missing_labels_too():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"alcohol": X[:, 0], "colour": LABELS})
-    with pytest.raises(ValueError, match=f"y has no label.* for {OF_NODES}"):
+    with pytest.raises(ValueError, match=f"y has no label.* for {COUNTS_BY_NODE}"):
         EnsembleAggregator(DecisionTreeClassifier()).fit(
-            frame, with_none(LABELS), nodes=NODES
+            frame, with_missing(LABELS), nodes=NODES
         )
 
 
 def test_many_nodes_and_public_rows():
-    y = with_none(LABELS)
+    y = with_missing(LABELS)
     y[:20] = None
     nodes = np.arange(len(X)) % 9 - 1  # -1 marks public rows
     with pytest.raises(ValueError, match="for 3 of the 20 rows of the public sample, "):
@@ -85,10 +87,10 @@ def test_rows_that_judge_a_fitted_aggregate():
     aggregate = GEMSLogisticAggregator(
         [(name, None) for name in ("lyon", "oslo", "rome")], random_state=0
     ).fit(X, LABELS, nodes=NODES)
-    with pytest.raises(ValueError, match=f"y has no label.* for {OF_NODES}"):
-        aggregate.report(X, with_none(LABELS), NODES)
+    with pytest.raises(ValueError, match=f"y has no label.* for {COUNTS_BY_NODE}"):
+        aggregate.report(X, with_missing(LABELS), NODES)
     with pytest.raises(ValueError, match="y has no label.* for 4 of 178 rows"):
-        aggregate.fine_tune(X, with_none(LABELS))
+        aggregate.fine_tune(X, with_missing(LABELS))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_rows_that_judge_a_fitted_aggregate():
 )
 def test_partitions(partition):
     with pytest.raises(ValueError, match="y has no label.* for 4 of 178 rows. Leave"):
-        partition(with_none(LABELS))
+        partition(with_missing(LABELS))
 
 
 # ---- at a node ----------------------------------------------------------------------
@@ -111,7 +113,7 @@ AT_OSLO = "Node 'oslo': y has no label .* for 3 of its 59 rows. Leave these rows
 
 
 def rows_of(name):
-    return X[NODES == name], with_none(LABELS)[NODES == name]
+    return X[NODES == name], with_missing(LABELS)[NODES == name]
 
 
 def replies_of_nodes(requests):

@@ -26,7 +26,6 @@ from skgems.choice import Candidate, choose_over
 from skgems.choice._asking import _content_of_fit
 from skgems.choice._judging import loss_and_factor
 from skgems.federation import (
-    FACTORS,
     IdentifierWarning,
     Message,
     Nodes,
@@ -37,10 +36,11 @@ from skgems.federation import (
     halves_of,
     reply_to,
 )
-from skgems.federation._halves import judge
 from skgems.local import Member
 from skgems.messages import check_reply, check_request, says
 from skgems.steps import Front, RandomFeatures
+from skgems.tasks import LOGIT_FACTORS
+from skgems.tasks._judge import judge
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skgems.federation.RowsExposedWarning",
@@ -594,7 +594,7 @@ def test_a_node_that_decides_alone_is_a_doubt():
 
 def test_a_branch_has_the_states_of_its_own_steps():
     pipelines = [make_pipeline(StandardScaler()), make_pipeline(PowerTransformer())]
-    fitted = fit_front(Front.beside(pipelines), X, NODES)[0].front
+    fitted = fit_front(Front.of_pipelines(pipelines), X, NODES)[0].front
     own = fitted.branch(1, make_pipeline(PowerTransformer()))
     alone = fit_front(Front(make_pipeline(PowerTransformer())), X, NODES)[0].front
     assert set(own.states) == set(alone.states)
@@ -631,7 +631,7 @@ def test_losses_of_steep_models_are_not_told():
     logits -= logits.mean(axis=1, keepdims=True)
     halves = halves_of({"oslo": np.arange(len(Y))}, Y)
     sizes = [np.sqrt(np.mean(logits[halves == half] ** 2)) for half in (0, 1)]
-    too_steep = np.max(sizes) * FACTORS > 100
+    too_steep = np.max(sizes) * LOGIT_FACTORS > 100
     np.testing.assert_array_equal(np.isnan(steep), too_steep)
     assert too_steep.any() and not np.isnan(flat).any()
     assert not np.isnan(told_by(1, models)["losses"]).any()
@@ -657,11 +657,11 @@ def test_no_more_models_are_judged_than_methods_are_agreed(n_models):
 
 def test_a_choice_whose_losses_nobody_told_goes_by_accuracy():
     candidate = small()[0]
-    assert loss_and_factor(candidate, np.full(len(FACTORS), np.nan)) == {
+    assert loss_and_factor(candidate, np.full(len(LOGIT_FACTORS), np.nan)) == {
         "log_loss": np.inf,
         "factor": 1.0,
     }
-    losses = np.full(len(FACTORS), np.nan)
+    losses = np.full(len(LOGIT_FACTORS), np.nan)
     losses[:3] = [0.5, 0.2, 0.4]
     found = loss_and_factor(small()[3], losses)
-    assert found == {"log_loss": 0.2, "factor": FACTORS[1]}
+    assert found == {"log_loss": 0.2, "factor": LOGIT_FACTORS[1]}

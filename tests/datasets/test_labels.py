@@ -7,7 +7,15 @@ import re
 
 import numpy as np
 import pytest
-from helpers.missing_labels import CODES, LABELS, LACKING, NODES, OF_NODES, X, with_none
+from helpers.missing_labels import (
+    CODES,
+    COUNTS_BY_NODE,
+    LABELS,
+    NODES,
+    ROWS_WITHOUT_LABEL,
+    X,
+    with_missing,
+)
 
 from skgems import PooledAggregator
 from skgems.datasets import missing_labels
@@ -17,7 +25,7 @@ ADVICE = "Leave these rows out, or give them their labels: keep = pandas.notna(y
 
 def with_nan(labels):
     labels = labels.astype(object)
-    labels[LACKING] = np.nan
+    labels[ROWS_WITHOUT_LABEL] = np.nan
     return labels
 
 
@@ -25,17 +33,19 @@ def as_series(dtype, gap):
     pandas = pytest.importorskip("pandas")
     values = CODES if dtype in ("Int64", "Float64") else LABELS
     labels = pandas.Series(values, dtype=dtype)
-    labels[LACKING] = pandas.NA if gap == "NA" else None
+    labels[ROWS_WITHOUT_LABEL] = pandas.NA if gap == "NA" else None
     return labels
 
 
 FORMS = {
-    "None": lambda: with_none(LABELS),
+    "None": lambda: with_missing(LABELS),
     "NaN": lambda: with_nan(LABELS),
-    "list": lambda: with_none(LABELS).tolist(),
+    "list": lambda: with_missing(LABELS).tolist(),
     "list with NaN": lambda: with_nan(LABELS).tolist(),
-    "floats": lambda: np.where(np.isin(np.arange(len(X)), LACKING), np.nan, CODES),
-    "numbers and None": lambda: with_none(CODES),
+    "floats": lambda: np.where(
+        np.isin(np.arange(len(X)), ROWS_WITHOUT_LABEL), np.nan, CODES
+    ),
+    "numbers and None": lambda: with_missing(CODES),
     "texts": lambda: as_series("str", "None"),
     "objects with NA": lambda: as_series(object, "NA"),
     "array with NA": lambda: np.asarray(as_series(object, "NA")),
@@ -49,8 +59,8 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_missing_labels_of_any_form_are_found(form):
     labels = FORMS[form]()
-    assert np.flatnonzero(missing_labels(labels)).tolist() == LACKING
-    with pytest.raises(ValueError, match=f"{OF_NODES}. {re.escape(ADVICE)}"):
+    assert np.flatnonzero(missing_labels(labels)).tolist() == ROWS_WITHOUT_LABEL
+    with pytest.raises(ValueError, match=f"{COUNTS_BY_NODE}. {re.escape(ADVICE)}"):
         PooledAggregator().fit(X, labels, nodes=NODES)
 
 

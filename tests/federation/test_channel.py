@@ -27,7 +27,7 @@ from skgems.federation import (
     Message,
     Run,
     TooFewNodesError,
-    inverse_temperature,
+    ask_inverse_temperature,
     run,
 )
 from skgems.federation import _channel as channel_module
@@ -294,7 +294,7 @@ def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
         return request(factors).with_fields(W=0.0 * W)
 
     def factor_of(members, request=request):
-        return run(inverse_temperature(request), InProcess(members))
+        return run(ask_inverse_temperature(request), InProcess(members))
 
     factor_of_all = factor_of(members)
     factor_without_b = factor_of([members[0], members[2]])
@@ -303,7 +303,7 @@ def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
     monkeypatch.setattr(channel_module, "answer", dying)
     channel_run = Run(InProcess(members))
     with pytest.warns(UserWarning, match="'b' failed twice"):
-        factor = channel_run(inverse_temperature(request))
+        factor = channel_run(ask_inverse_temperature(request))
     assert factor == factor_without_b != factor_of_all
     assert [entry["left_out"] for entry in channel_run.history] == [["b"]] * 4
     is_of_others = nodes != 1

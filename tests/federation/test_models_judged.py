@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from skgems import GEMSLogisticAggregator
 from skgems.federation import Message, Nodes, reply_to
 from skgems.local import Member
-from skgems.local._tasks import evaluate
+from skgems.tasks._evaluate import evaluate
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skgems.federation.ClassesLeftOutWarning",

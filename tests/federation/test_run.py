@@ -36,16 +36,22 @@ class Target:
 def answered_by(monkeypatch, **tasks):
     """A table of other tasks, each a function and what the table says of it."""
     table = {
-        name: Task(asks="", often="once", request={}, reply={}, **says)
-        for name, (_, says) in tasks.items()
+        name: Task(
+            name=name,
+            asks="",
+            often="once",
+            request={},
+            reply={},
+            answer=function,
+            **options,
+        )
+        for name, (function, options) in tasks.items()
     }
     for module in (channel_module, run_module):
         monkeypatch.setattr(module, "TASKS", table)
     monkeypatch.setattr("skgems.federation._replying.TASKS", table)
     # Its fields are not said in the table.
     monkeypatch.setattr(run_module, "check_reply", lambda *args, **keywords: None)
-    answers = {name: function for name, (function, _) in tasks.items()}
-    monkeypatch.setattr("skgems.federation._replying.ANSWERS", answers)
 
 
 @pytest.fixture(autouse=True)

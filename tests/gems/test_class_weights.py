@@ -19,8 +19,8 @@ from sklearn.preprocessing import StandardScaler
 from skgems import Exchange, GEMSLogisticAggregator, answer
 from skgems.federation import ClassWeightWarning, Message, Nodes, Summary, reply_to
 from skgems.local import Member, class_weight_of, moments
-from skgems.local._tasks import evaluate
 from skgems.moments import log_losses
+from skgems.tasks._evaluate import evaluate
 
 BALANCED = LogisticRegression(class_weight="balanced")
 LABELS = np.array(["ache", "burn", "cold", "flu"])

@@ -8,7 +8,14 @@ from functools import cache
 
 import numpy as np
 import pytest
-from helpers.pooled_rows import LOADERS, aggregate, data, default, locals_of, split
+from helpers.pooled_rows import (
+    LOADERS,
+    classifiers_of_nodes,
+    dealt_data,
+    default_aggregate,
+    fitted_aggregate,
+    split,
+)
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
@@ -48,8 +55,8 @@ MOST_BELOW = {
 @pytest.mark.parametrize("dealing", ["disjoint", "dirichlet", "homogeneous"])
 @pytest.mark.parametrize("name", LOADERS)
 def test_accuracy_is_that_of_the_pooled_model(name, dealing):
-    X, y, X_test, y_test, nodes = data(name, dealing)
-    agg = default(name, dealing)
+    X, y, X_test, y_test, nodes = dealt_data(name, dealing)
+    agg = default_aggregate(name, dealing)
     score = agg.score(X_test, y_test)
     assert score >= pooled(name).score(X_test, y_test) - MOST_BELOW[name]
     one_loss = log_loss(y_test, agg.predict_proba(X_test))
@@ -75,17 +82,15 @@ def test_accuracy_is_that_of_the_pooled_model(name, dealing):
 
 @pytest.mark.parametrize("kind", ["shared", "diagonal"])
 def test_fewer_moments_cost_a_little(kind):
-    X, y, X_test, y_test, nodes = data("digits", "disjoint")
-    agg = aggregate(X, y, nodes, moments=kind)
+    X, y, X_test, y_test, nodes = dealt_data("digits", "disjoint")
+    agg = fitted_aggregate(X, y, nodes, moments=kind)
     assert agg.likelihood_.loss.moments.is_diagonal == (kind == "diagonal")
-    score, pooled_score = (
-        agg.score(X_test, y_test),
-        pooled("digits").score(X_test, y_test),
-    )
+    score = agg.score(X_test, y_test)
+    pooled_score = pooled("digits").score(X_test, y_test)
     assert score > pooled_score - {"shared": 0.02, "diagonal": 0.08}[kind]
     assert (
         agg.history_[0]["bytes_received"]
-        < default("digits", "disjoint").history_[0]["bytes_received"] / 1.3
+        < default_aggregate("digits", "disjoint").history_[0]["bytes_received"] / 1.3
     )
 
 
@@ -106,8 +111,8 @@ def test_fewer_moments_cost_a_little(kind):
 )
 @pytest.mark.filterwarnings("ignore::skgems.federation.HeavyTailsWarning")
 def test_kinds_of_nodes(kind):
-    X, y, X_test, y_test, nodes = data("digits", "dirichlet")
-    agg = aggregate(X, y, nodes, kind)
+    X, y, X_test, y_test, nodes = dealt_data("digits", "dirichlet")
+    agg = fitted_aggregate(X, y, nodes, kind)
     # All ridge nodes make the pooled RidgeClassifier.
     pooled_score = pooled("digits").score(X_test, y_test)
     if isinstance(kind, RidgeClassifier):
@@ -119,7 +124,7 @@ def test_kinds_of_nodes(kind):
 
 def test_nodes_of_one_class_each():
     X, y, X_test, y_test = split("digits")
-    agg = aggregate(X, y, y)
+    agg = fitted_aggregate(X, y, y)
     assert [type(clf) for clf in agg.estimators_] == [DummyClassifier] * 10
     assert agg.score(X_test, y_test) > pooled("digits").score(X_test, y_test) - 0.01
     assert len(agg.good_enough_spaces(X, y, nodes=y)) == 10
@@ -127,10 +132,10 @@ def test_nodes_of_one_class_each():
 
 def test_one_node_and_one_class():
     X, y, _, _ = split("iris")
-    alone = aggregate(X, y, np.zeros(len(y), dtype=int))
+    alone = fitted_aggregate(X, y, np.zeros(len(y), dtype=int))
     assert np.mean(alone.predict(X) == pooled("iris").predict(X)) > 0.97
     of_class = y == 1
-    only = aggregate(X[of_class], y[of_class], np.arange(of_class.sum()) % 2)
+    only = fitted_aggregate(X[of_class], y[of_class], np.arange(of_class.sum()) % 2)
     assert (only.predict(X) == 1).all()
 
 
@@ -140,7 +145,7 @@ def test_a_class_that_is_too_small_to_be_told_of_is_never_predicted():
     X, y = X[is_kept], y[is_kept]
     nodes = np.arange(len(y)) % 2
     with pytest.warns(UserWarning, match=r"Nothing is known of the classes \[2\]"):
-        agg = aggregate(X, y, nodes, min_cluster_size=5, epsilon="auto")
+        agg = fitted_aggregate(X, y, nodes, min_cluster_size=5, epsilon="auto")
     assert agg.classes_.tolist() == [0, 1, 2]
     assert set(agg.predict(X_test)) == {0, 1}
     assert agg.predict_proba(X_test)[:, 2].max() < 1e-6
@@ -155,8 +160,8 @@ def test_a_class_that_is_too_small_to_be_told_of_is_never_predicted():
 @pytest.mark.parametrize("geometry", ["gram", "ball"])
 @pytest.mark.parametrize("epsilon", [0.92, 0.94])
 def test_a_given_epsilon_is_kept_and_matters(epsilon, geometry):
-    X, y, X_test, y_test, nodes = data("digits", "dirichlet")
-    free = default("digits", "dirichlet")
+    X, y, X_test, y_test, nodes = dealt_data("digits", "dirichlet")
+    free = default_aggregate("digits", "dirichlet")
     agg = GEMSLogisticAggregator(
         free.estimators_, epsilon=epsilon, geometry=geometry, random_state=0
     ).fit(X, y, nodes=nodes)
@@ -181,8 +186,9 @@ def test_a_given_epsilon_is_kept_and_matters(epsilon, geometry):
 
 @pytest.mark.parametrize("name", ["iris", "digits"])
 def test_spaces_that_bind_nothing_are_not_built(name, monkeypatch):
-    X, y, _, _, nodes = data(name, "dirichlet")
-    tasks, answer = [], channel_module.answer
+    X, y, _, _, nodes = dealt_data(name, "dirichlet")
+    tasks = []
+    answer = channel_module.answer
 
     def counting(request, member):
         tasks.append(request.task)
@@ -190,7 +196,7 @@ def test_spaces_that_bind_nothing_are_not_built(name, monkeypatch):
 
     monkeypatch.setattr(channel_module, "answer", counting)
     clear_cache()
-    free = aggregate(X, y, nodes)
+    free = fitted_aggregate(X, y, nodes)
     assert free.spaces_ is None and free.intersection_ is None
     assert "moments" in tasks and "space" not in tasks
     for column in ("distance", "radius", "epsilon", "on_own_scale"):
@@ -206,9 +212,9 @@ def test_spaces_that_bind_nothing_are_not_built(name, monkeypatch):
 @pytest.mark.parametrize("intersection", ["likelihood", "consensus"])
 @pytest.mark.parametrize("geometry", ["gram", "ellipsoid"])
 def test_spaces_can_be_had_afterwards(geometry, intersection):
-    X, y, _, _, nodes = data("iris", "dirichlet")
+    X, y, _, _, nodes = dealt_data("iris", "dirichlet")
     settings = {"geometry": geometry, "intersection": intersection}
-    agg = aggregate(X, y, nodes, epsilon=0.05, on_empty="ignore", **settings)
+    agg = fitted_aggregate(X, y, nodes, epsilon=0.05, on_empty="ignore", **settings)
     state = {name: id(value) for name, value in vars(agg).items()}
     spaces = agg.good_enough_spaces(X, y, nodes=nodes)
     assert state == {name: id(value) for name, value in vars(agg).items()}
@@ -216,7 +222,9 @@ def test_spaces_can_be_had_afterwards(geometry, intersection):
         np.testing.assert_allclose(space.center, expected.center, rtol=1e-9, atol=1e-12)
         assert space.radius == pytest.approx(expected.radius)
         assert space.epsilon == expected.epsilon == 0.05
-    auto = aggregate(X, y, nodes, **settings).good_enough_spaces(X, y, nodes=nodes)
+    auto = fitted_aggregate(X, y, nodes, **settings).good_enough_spaces(
+        X, y, nodes=nodes
+    )
     local = [
         clf.score(X[nodes == k], y[nodes == k]) for k, clf in enumerate(agg.estimators_)
     ]
@@ -227,9 +235,9 @@ def test_spaces_can_be_had_afterwards(geometry, intersection):
 
 
 def test_spaces_that_do_not_meet_are_proved_to():
-    X, y, X_test, y_test, nodes = data("digits", "disjoint")
+    X, y, X_test, y_test, nodes = dealt_data("digits", "disjoint")
     agg = GEMSLogisticAggregator(
-        default("digits", "disjoint").estimators_,
+        default_aggregate("digits", "disjoint").estimators_,
         epsilon=1.0,
         construction="certified",
         random_state=0,
@@ -245,14 +253,15 @@ def test_spaces_that_do_not_meet_are_proved_to():
 
 
 def test_nothing_that_is_exact_is_left_when_epsilon_is_given():
-    X, y, _, _, nodes = data("digits", "dirichlet")
-    agg = aggregate(X, y, nodes, RidgeClassifier(), epsilon=0.5)
+    X, y, _, _, nodes = dealt_data("digits", "dirichlet")
+    agg = fitted_aggregate(X, y, nodes, RidgeClassifier(), epsilon=0.5)
     assert not agg.exact_ and "epsilon" in agg.pooled_form_.reason
 
 
 def test_a_search_over_epsilon_asks_for_moments_once_a_fold(monkeypatch):
-    X, y, _, _, nodes = data("iris", "dirichlet")
-    answer, tasks = channel_module.answer, []
+    X, y, _, _, nodes = dealt_data("iris", "dirichlet")
+    answer = channel_module.answer
+    tasks = []
 
     def counting(request, member):
         tasks.append(request.task)
@@ -262,7 +271,7 @@ def test_a_search_over_epsilon_asks_for_moments_once_a_fold(monkeypatch):
     folds = StratifiedKFold(3).split(
         X, [f"{n}:{c}" for n, c in zip(nodes, y, strict=True)]
     )
-    agg = GEMSLogisticAggregator(locals_of(X, y, nodes), random_state=0)
+    agg = GEMSLogisticAggregator(classifiers_of_nodes(X, y, nodes), random_state=0)
     grid = {"epsilon": ["auto", 0.3, 0.6, 0.7]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -286,12 +295,12 @@ def test_nodes_count_by_their_rows_or_as_they_are_told():
     X, y, _, _ = split("iris")
     nodes = (np.random.RandomState(0).random(len(y)) < 0.3).astype(int)
     rows = np.bincount(nodes)
-    auto = weights_of(aggregate(X, y, nodes))
-    by_rows = weights_of(aggregate(X, y, nodes, node_weight="n_samples"))
+    auto = weights_of(fitted_aggregate(X, y, nodes))
+    by_rows = weights_of(fitted_aggregate(X, y, nodes, node_weight="n_samples"))
     np.testing.assert_array_equal(by_rows, auto)
-    by_numbers = weights_of(aggregate(X, y, nodes, node_weight=7.0 * rows))
+    by_numbers = weights_of(fitted_aggregate(X, y, nodes, node_weight=7.0 * rows))
     np.testing.assert_allclose(by_numbers, auto, atol=1e-3)
-    equal = aggregate(X, y, nodes, node_weight="equal")
+    equal = fitted_aggregate(X, y, nodes, node_weight="equal")
     assert np.abs(weights_of(equal) - auto).max() > 0.01
     counts = [m.counts.sum() for m in [equal.likelihood_.loss.moments]]
     assert counts[0] == pytest.approx(len(y))
@@ -302,7 +311,7 @@ def test_weights_of_nodes_are_weights_of_their_rows(weight):
     X, y, _, _ = split("iris")
     nodes = np.arange(len(y)) % 2
     ratio = np.array([weight, 1.0])
-    agg = aggregate(X, y, nodes, RidgeClassifier(), node_weight=ratio)
+    agg = fitted_aggregate(X, y, nodes, RidgeClassifier(), node_weight=ratio)
     rows = np.bincount(nodes)
     factors = ratio / ratio.sum() * len(y) / rows
     pooled_model = RidgeClassifier().fit(X, y, sample_weight=factors[nodes])
@@ -314,7 +323,7 @@ def test_a_node_whose_model_says_nothing_does_not_stop_the_others():
     """It has no good-enough space: any change breaks its ties."""
     X, y, X_test, y_test = split("iris")
     nodes = np.arange(len(y)) % 2
-    clfs = locals_of(X, y, nodes)
+    clfs = classifiers_of_nodes(X, y, nodes)
     clfs[1].coef_ = np.zeros_like(clfs[1].coef_)
     clfs[1].intercept_ = np.zeros(3)
     agg = GEMSLogisticAggregator(clfs, random_state=0).fit(X, y, nodes=nodes)
@@ -331,7 +340,7 @@ def test_the_last_layer_of_networks():
     X, y, X_test, y_test = split("digits")
     nodes = partition_by_label(y, 3)
     net = MLPClassifier((24,), solver="lbfgs", alpha=0.1, max_iter=100, random_state=0)
-    nets = locals_of(X, y, nodes, net)
+    nets = classifiers_of_nodes(X, y, nodes, net)
     scores = {}
     for method in ("likelihood", "consensus"):
         agg = GEMSMLPAggregator(
@@ -352,8 +361,8 @@ def test_the_last_layer_of_networks():
 
 
 def test_it_is_the_same_over_bytes(monkeypatch):
-    X, y, X_test, _, nodes = data("iris", "dirichlet")
-    clfs = locals_of(X, y, nodes, [LogisticRegression(), RidgeClassifier()])
+    X, y, X_test, _, nodes = dealt_data("iris", "dirichlet")
+    clfs = classifiers_of_nodes(X, y, nodes, [LogisticRegression(), RidgeClassifier()])
     settings = {"random_state": 0, "epsilon": 0.6}
 
     def fitted():
@@ -363,32 +372,36 @@ def test_it_is_the_same_over_bytes(monkeypatch):
             warnings.simplefilter("ignore", EmptyIntersectionWarning)
             return agg.fit(X, y, nodes=nodes)
 
-    direct, answer, ways = fitted(), channel_module.answer, []
+    in_memory = fitted()
+    answer = channel_module.answer
+    tasks = []
 
     def by_bytes(request, member):
-        ways.append(request.task)
+        tasks.append(request.task)
         request = Message.from_bytes(request.to_bytes())
         return Message.from_bytes(answer(request, member).to_bytes())
 
     monkeypatch.setattr(channel_module, "answer", by_bytes)
-    other = fitted()
-    assert ways.count("moments") == len(clfs)
-    np.testing.assert_array_equal(weights_of(other), weights_of(direct))
-    assert other.pooled_form_ == direct.pooled_form_
+    over_bytes = fitted()
+    assert tasks.count("moments") == len(clfs)
+    np.testing.assert_array_equal(weights_of(over_bytes), weights_of(in_memory))
+    assert over_bytes.pooled_form_ == in_memory.pooled_form_
 
 
 def test_it_is_the_same_in_two_processes():
-    X, y, _, _, nodes = data("iris", "dirichlet")
-    one = aggregate(X, y, nodes)
+    X, y, _, _, nodes = dealt_data("iris", "dirichlet")
+    in_one_process = fitted_aggregate(X, y, nodes)
     clear_cache()
-    two = aggregate(X, y, nodes, n_jobs=2)
-    np.testing.assert_array_equal(weights_of(two), weights_of(one))
+    in_two_processes = fitted_aggregate(X, y, nodes, n_jobs=2)
+    np.testing.assert_array_equal(
+        weights_of(in_two_processes), weights_of(in_one_process)
+    )
 
 
 @pytest.mark.parametrize("kind", [None, RidgeClassifier()], ids=["logistic", "ridge"])
 def test_the_order_of_nodes_does_not_matter(kind):
-    X, y, X_test, _, nodes = data("iris", "dirichlet")
-    one = aggregate(X, y, nodes, kind)
+    X, y, X_test, _, nodes = dealt_data("iris", "dirichlet")
+    one = fitted_aggregate(X, y, nodes, kind)
     order = np.array([2, 0, 3, 1])
     clfs = [one.estimators_[k] for k in order]
     other = GEMSLogisticAggregator(clfs, random_state=0)
@@ -399,17 +412,17 @@ def test_the_order_of_nodes_does_not_matter(kind):
 
 
 def test_units_and_zero_of_features_do_not_matter():
-    X, y, X_test, _, nodes = data("iris", "dirichlet")
+    X, y, X_test, _, nodes = dealt_data("iris", "dirichlet")
     a, b = np.array([1e-2, 5.0, 80.0, 1.0]), np.array([3.0, -40.0, 1e3, 0.0])
     scaled = make_pipeline(StandardScaler(), LogisticRegression())
-    one = aggregate(X, y, nodes, scaled)
-    other = aggregate(X * a + b, y, nodes, scaled)
+    one = fitted_aggregate(X, y, nodes, scaled)
+    other = fitted_aggregate(X * a + b, y, nodes, scaled)
     np.testing.assert_allclose(
         other.predict_proba(X_test * a + b), one.predict_proba(X_test), atol=1e-5
     )
     tight, loose = (
-        aggregate(X * a + b, y, nodes, LinearDiscriminantAnalysis()),
-        aggregate(X, y, nodes, LinearDiscriminantAnalysis()),
+        fitted_aggregate(X * a + b, y, nodes, LinearDiscriminantAnalysis()),
+        fitted_aggregate(X, y, nodes, LinearDiscriminantAnalysis()),
     )
     np.testing.assert_allclose(
         tight.predict_proba(X_test * a + b), loose.predict_proba(X_test), atol=1e-7
@@ -417,10 +430,10 @@ def test_units_and_zero_of_features_do_not_matter():
 
 
 def test_C_is_that_of_logistic_regression():
-    X, y, X_test, _, nodes = data("cancer", "homogeneous")
+    X, y, X_test, _, nodes = dealt_data("cancer", "homogeneous")
     sizes = []
     for C in (1e-3, 0.1):
-        agg = aggregate(X, y, nodes, C=C)
+        agg = fitted_aggregate(X, y, nodes, C=C)
         pooled_model = LogisticRegression(C=C, max_iter=2000).fit(X, y)
         sizes.append(np.linalg.norm(agg.coef_))
         assert sizes[-1] == pytest.approx(np.linalg.norm(pooled_model.coef_), rel=0.15)

@@ -18,7 +18,7 @@ from helpers.logistic import (
     consensus_of,
     fit,
     fit_consensus,
-    weights,
+    weights_of,
 )
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -163,7 +163,7 @@ def test_constant_nodes(geometry, construction, criterion, intersection):
         nodes=np.append(dataset.nodes, np.full(40, 3)),
     )
     np.testing.assert_array_equal(aggregate.classes_, np.arange(7))
-    assert np.isfinite(weights(aggregate)).all()
+    assert np.isfinite(weights_of(aggregate)).all()
     if geometry == "gram" and criterion == "accuracy":
         # It alone knows rows that lie elsewhere.
         assert np.mean(aggregate.predict(dataset.X_test + 20.0) == 6) > 0.9
@@ -264,7 +264,7 @@ def test_heavier_nodes_are_moved_less():
         fit_consensus(dataset),
         fit_consensus(dataset, node_weight=[10, 10, 10]),
     )
-    np.testing.assert_allclose(weights(tens), weights(equal))
+    np.testing.assert_allclose(weights_of(tens), weights_of(equal))
 
 
 def test_nodes_weighed_by_their_rows():
@@ -278,8 +278,8 @@ def test_nodes_weighed_by_their_rows():
     by_counts = consensus_of(locals_, node_weight=np.bincount(nodes))
     by_counts.fit(X, y, nodes=nodes)
     equal = consensus_of(locals_).fit(X, y, nodes=nodes)
-    np.testing.assert_array_equal(weights(by_rows), weights(by_counts))
-    assert not np.allclose(weights(by_rows), weights(equal), rtol=1e-3)
+    np.testing.assert_array_equal(weights_of(by_rows), weights_of(by_counts))
+    assert not np.allclose(weights_of(by_rows), weights_of(equal), rtol=1e-3)
 
 
 # ---- probabilities ------------------------------------------------------------
@@ -348,7 +348,7 @@ def test_nodes_may_be_written_in_many_ways():
         aggregate_of(named).fit(dataset.X, dataset.y, nodes=nodes) for nodes in forms
     ]
     for aggregate in fitted[1:]:
-        np.testing.assert_array_equal(weights(aggregate), weights(fitted[0]))
+        np.testing.assert_array_equal(weights_of(aggregate), weights_of(fitted[0]))
 
 
 def test_nodes_without_names_are_called_by_their_index():
@@ -358,7 +358,7 @@ def test_nodes_without_names_are_called_by_their_index():
     assert by_index.node_names_ == ["0", "1", "2"]
     by_name = aggregate_of(locals_)
     by_name.fit(dataset.X, dataset.y, nodes=dataset.nodes.astype(str))
-    np.testing.assert_array_equal(weights(by_name), weights(by_index))
+    np.testing.assert_array_equal(weights_of(by_name), weights_of(by_index))
 
 
 def test_names_of_nodes_name_the_simulated_ones():

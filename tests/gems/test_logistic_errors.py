@@ -15,7 +15,7 @@ from helpers.logistic import (
     aggregate_of,
     consensus_of,
     fit,
-    split_off_public,
+    nodes_with_public_rows,
 )
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import NotFittedError
@@ -259,7 +259,7 @@ def test_label_that_no_node_knows(nodes):
 
 def test_public_row_with_a_label_that_no_node_knows():
     dataset = federated("disjoint")
-    nodes, y = split_off_public(dataset, 10), dataset.y.copy()
+    nodes, y = nodes_with_public_rows(dataset, 10), dataset.y.copy()
     y[np.flatnonzero(nodes < 0)[0]] = 9
     with pytest.raises(ValueError, match=r"labels that no node knows: \[9\]"):
         aggregate_of(dataset.fitted(LOCAL)).fit(dataset.X, y, nodes=nodes)

@@ -12,8 +12,8 @@ from helpers.logistic import (
     aggregate_of,
     consensus_of,
     fit_consensus,
-    split_off_public,
-    weights,
+    nodes_with_public_rows,
+    weights_of,
 )
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
@@ -77,7 +77,7 @@ def test_what_the_node_models_depend_on_is_not_mixed_up(count_profiles):
         assert len(count_profiles) == 3, change
         clear_cache()
         fresh = fit_consensus(dataset, on_empty="ignore", **change)
-        np.testing.assert_array_equal(weights(remembered), weights(fresh))
+        np.testing.assert_array_equal(weights_of(remembered), weights_of(fresh))
     count_profiles.clear()
     rows = np.arange(len(dataset.y)) != np.flatnonzero(dataset.nodes == 1)[0]
     aggregate = consensus_of(dataset.fitted(LOCAL), random_state=1)
@@ -137,9 +137,9 @@ def test_memory_keeps_clones_trained_in_simulation(tmp_path):
 
 def test_what_is_kept_is_not_altered():
     dataset = federated("overlapping")
-    nodes = split_off_public(dataset, 60)
+    nodes = nodes_with_public_rows(dataset, 60)
     first = aggregate_of(dataset.fitted(LOCAL)).fit(dataset.X, dataset.y, nodes=nodes)
-    before = weights(first).copy()
+    before = weights_of(first).copy()
     first.coef_[:] = 0
     second = aggregate_of(dataset.fitted(LOCAL)).fit(dataset.X, dataset.y, nodes=nodes)
-    np.testing.assert_array_equal(weights(second), before)
+    np.testing.assert_array_equal(weights_of(second), before)

@@ -13,8 +13,8 @@ from helpers.logistic import (
     aggregate_of,
     consensus_of,
     fit,
-    split_off_public,
-    weights,
+    nodes_with_public_rows,
+    weights_of,
 )
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
@@ -34,7 +34,7 @@ from sklearn.metrics import log_loss
 )
 def test_public_rows_in_fit_fine_tune_the_aggregate(fine_tuning, kind, intersection):
     dataset = federated(kind)
-    nodes = split_off_public(dataset, 60)
+    nodes = nodes_with_public_rows(dataset, 60)
     # Balls leave much to be learned.
     options = {
         "fine_tuning": fine_tuning,
@@ -46,13 +46,15 @@ def test_public_rows_in_fit_fine_tune_the_aggregate(fine_tuning, kind, intersect
     private, public = nodes >= 0, nodes < 0
     after = aggregate_of(dataset.fitted(LOCAL), **options)
     after.fit(dataset.X[private], dataset.y[private], nodes=nodes[private])
-    untuned = weights(after)
+    untuned = weights_of(after)
     assert after.fine_tuning_ is None
     assert after.fine_tune(dataset.X[public], dataset.y[public]) is after
-    np.testing.assert_allclose(weights(in_fit), weights(after), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        weights_of(in_fit), weights_of(after), rtol=1e-9, atol=1e-12
+    )
     tuned = after.fine_tuning_  # None of plain epochs
     moves = tuned is None or 0 < tuned.strength < np.inf
-    assert np.allclose(weights(after), untuned) != moves
+    assert np.allclose(weights_of(after), untuned) != moves
     assert moves or intersection == "likelihood"
     # The scores are those of the model that is handed out.
     for k in range(3):
@@ -78,7 +80,9 @@ def test_fine_tuning_does_not_lose_what_nodes_know(kind, intersection, n_public)
     before, after, alone = [], [], []
     for seed in range(3):
         dataset = federated(kind, seed=seed)
-        nodes = split_off_public(dataset, min(n_public, len(dataset.y) // 2), seed)
+        nodes = nodes_with_public_rows(
+            dataset, min(n_public, len(dataset.y) // 2), seed
+        )
         private, public = nodes >= 0, nodes < 0
         aggregate = aggregate_of(dataset.fitted(LOCAL), intersection=intersection)
         aggregate.fit(dataset.X[private], dataset.y[private], nodes=nodes[private])
@@ -112,21 +116,21 @@ def test_fine_tuning_repairs_a_bad_aggregate(fine_tuning):
 
 def test_fine_tuning_twice_goes_on():
     dataset = federated("disjoint")
-    nodes = split_off_public(dataset, 80)
+    nodes = nodes_with_public_rows(dataset, 80)
     aggregate = aggregate_of(dataset.fitted(LOCAL), fine_tuning="plain")
     aggregate.fit(dataset.X, dataset.y, nodes=nodes)
-    once = weights(aggregate)
+    once = weights_of(aggregate)
     aggregate.fine_tune(dataset.X[nodes < 0], dataset.y[nodes < 0])
-    assert not np.allclose(weights(aggregate), once)
+    assert not np.allclose(weights_of(aggregate), once)
 
 
 def test_fine_tuning_reads_any_kind_of_rows():
     pandas = pytest.importorskip("pandas")
     dataset = federated("disjoint", strings=True)
-    nodes = split_off_public(dataset, 60)
+    nodes = nodes_with_public_rows(dataset, 60)
     X, y = dataset.X[nodes < 0], dataset.y[nodes < 0]
     first, *others = (
-        weights(fit(dataset).fine_tune(convert(X), list(y)))
+        weights_of(fit(dataset).fine_tune(convert(X), list(y)))
         for convert in (np.asarray, np.asfortranarray, csr_matrix, np.ndarray.tolist)
     )
     for other in others:
@@ -143,7 +147,7 @@ def test_fine_tuning_reads_any_kind_of_rows():
 def test_fine_tuning_refuses_labels_that_no_node_knows():
     dataset = federated("disjoint")
     aggregate = fit(dataset)
-    before = weights(aggregate)
+    before = weights_of(aggregate)
     with pytest.raises(ValueError, match=r"labels that no node knows: \[6\]"):
         aggregate.fine_tune(dataset.X[:2], [0, 6])
     with pytest.raises(ValueError, match="expecting 6 features"):
@@ -152,4 +156,4 @@ def test_fine_tuning_refuses_labels_that_no_node_knows():
         aggregate.fine_tune(np.full((2, 6), np.nan), [0, 1])
     with pytest.raises(NotFittedError):
         clone(aggregate).fine_tune(dataset.X, dataset.y)
-    np.testing.assert_array_equal(weights(aggregate), before)
+    np.testing.assert_array_equal(weights_of(aggregate), before)

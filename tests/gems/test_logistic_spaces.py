@@ -18,7 +18,7 @@ from helpers.logistic import (
     consensus_of,
     fit,
     fit_consensus,
-    weights,
+    weights_of,
 )
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -200,7 +200,9 @@ def test_floor_of_one_makes_the_ellipsoid_a_ball():
     dataset = federated("overlapping")
     ball = fit_consensus(dataset, geometry="ball")
     ellipsoid = fit_consensus(dataset, geometry=Ellipsoid(floor=1.0))
-    np.testing.assert_allclose(weights(ellipsoid), weights(ball), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        weights_of(ellipsoid), weights_of(ball), rtol=1e-6, atol=1e-9
+    )
 
 
 def test_more_public_parameters_have_their_effect():
@@ -213,14 +215,18 @@ def test_more_public_parameters_have_their_effect():
         {"scale_logits": False},
     ):
         other = fit_consensus(dataset, **change)
-        assert not np.allclose(weights(other), weights(default), rtol=1e-3), change
+        assert not np.allclose(weights_of(other), weights_of(default), rtol=1e-3), (
+            change
+        )
     small = fit_consensus(dataset, max_radius=1e-3, on_empty="ignore")
     assert {space.radius for space in small.spaces_} == {1e-3}
     shared = federated("overlapping")
     ellipsoid = fit_consensus(shared, geometry="ellipsoid", on_empty="ignore")
     for change in (Ellipsoid(floor=0.9), Ellipsoid(damping=1e-3)):
         other = fit_consensus(shared, geometry=change, on_empty="ignore")
-        assert not np.allclose(weights(other), weights(ellipsoid), rtol=1e-3), change
+        assert not np.allclose(weights_of(other), weights_of(ellipsoid), rtol=1e-3), (
+            change
+        )
     coarse, fine = (fit_consensus(dataset, n_directions=n) for n in (1, 500))
     for a, b in zip(coarse.spaces_, fine.spaces_, strict=True):
         assert a.radius > b.radius
@@ -261,7 +267,7 @@ def test_logits_are_scaled_by_themselves_where_trainers_differ():
         options = {"geometry": geometry, "on_empty": "ignore"}
         expected = fit_consensus(dataset, scale_logits=needed, **options)
         np.testing.assert_array_equal(
-            weights(fit_consensus(dataset, **options)), weights(expected)
+            weights_of(fit_consensus(dataset, **options)), weights_of(expected)
         )
     # A hundredfold difference is none of the data.
     locals_ = dataset.fitted(LOCAL)
@@ -270,8 +276,8 @@ def test_logits_are_scaled_by_themselves_where_trainers_differ():
     scaled = consensus_of(locals_, geometry="ball", scale_logits=True)
     automatic = consensus_of(locals_, geometry="ball")
     np.testing.assert_array_equal(
-        weights(automatic.fit(dataset.X, dataset.y, nodes=dataset.nodes)),
-        weights(scaled.fit(dataset.X, dataset.y, nodes=dataset.nodes)),
+        weights_of(automatic.fit(dataset.X, dataset.y, nodes=dataset.nodes)),
+        weights_of(scaled.fit(dataset.X, dataset.y, nodes=dataset.nodes)),
     )
 
 
@@ -346,7 +352,7 @@ def test_epsilon_matters_only_where_it_binds():
         fit_consensus(dataset, epsilon=0.0),
         fit_consensus(dataset, epsilon=0.3),
     )
-    np.testing.assert_allclose(weights(free), weights(loose), rtol=1e-6)
+    np.testing.assert_allclose(weights_of(free), weights_of(loose), rtol=1e-6)
     # A node of which more is asked pulls the aggregate to itself.
     asking = fit_consensus(dataset, epsilon=[0.3, 1.0, 0.3])
     assert asking.intersection_.found
@@ -387,7 +393,7 @@ def test_conflict_is_warned_of_with_the_names_of_nodes(quarrel):
     with pytest.warns(UserWarning, match="do not intersect"):
         deepest = clone(aggregate).set_params(intersection="deepest")
         deepest.fit(X, y, nodes=nodes)
-    np.testing.assert_allclose(weights(deepest), weights(aggregate))
+    np.testing.assert_allclose(weights_of(deepest), weights_of(aggregate))
 
 
 def test_conflict_is_an_error_where_asked(quarrel):

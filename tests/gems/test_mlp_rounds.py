@@ -16,9 +16,9 @@ from skgems.datasets import partition_by_label
 from skgems.federation import _channel as channel_module
 from skgems.gems._layers import _ClustersOfNodes, _is_lower
 from skgems.local import Member
-from skgems.local._tasks import retrain
 from skgems.moments import ClassMoments, class_moments
 from skgems.networks import Layers
+from skgems.tasks._retrain import retrain
 
 
 def rows_of(n_rows, seed=0, apart=3.0):

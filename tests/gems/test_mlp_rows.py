@@ -51,7 +51,8 @@ def random_network(seed=0, widths=(2, 4, 3), classes=(0, 1, 2), **options):
 def rescaled(model, factors):
     """The same function: units of the first layer larger, their use smaller."""
     coefs = [coef.copy() for coef in model.coefs_]
-    coefs[0], coefs[1] = coefs[0] * factors, coefs[1] / np.array(factors)[:, None]
+    coefs[0] = coefs[0] * factors
+    coefs[1] = coefs[1] / np.array(factors)[:, None]
     biases = [model.intercepts_[0] * factors, *model.intercepts_[1:]]
     return network(coefs, biases, model.classes_, activation=model.activation)
 
@@ -73,7 +74,9 @@ class Call:
 
 @pytest.fixture
 def calls(monkeypatch):
-    partial_fit_of_sklearn, noted_calls = vars(MLPClassifier)["partial_fit"], []
+    """The calls of MLPClassifier.partial_fit that are made during a test."""
+    partial_fit_of_sklearn = vars(MLPClassifier)["partial_fit"]
+    noted_calls = []
 
     def partial_fit(self, X, y, classes=None):
         before = deepcopy([*self.coefs_, *self.intercepts_])
@@ -261,16 +264,20 @@ def test_retraining_is_by_the_nodes_own_settings(calls):
     models = [random_network(seed, **settings) for seed in (0, 1)]
     X, y = rows(60)
     # Equal rows: whichever are in a batch, its gradient is the same.
-    X[:30], y[:30] = [1.0, 1.5], 2
+    X[:30] = [1.0, 1.5]
+    y[:30] = 2
     gems(models, retrain_epochs=2, epsilon=0.0).fit(X, y, nodes=np.arange(60) // 30)
     W, b = calls[0].before
-    speed, speed_b = np.zeros_like(W), np.zeros_like(b)
+    # Momentum by hand: three batches of ten rows an epoch, and the penalty by batch.
+    step_W = np.zeros_like(W)
+    step_b = np.zeros_like(b)
     for call in calls[:2]:  # of node 0
         for _ in range(3):
             residuals = softmax(call.X[0] @ W + b) - np.eye(3)[2]
-            speed = 0.7 * speed - 0.1 * (np.outer(call.X[0], residuals) + 0.05 * W)
-            speed_b = 0.7 * speed_b - 0.1 * residuals
-            W, b = W + speed, b + speed_b
+            step_W = 0.7 * step_W - 0.1 * (np.outer(call.X[0], residuals) + 0.05 * W)
+            step_b = 0.7 * step_b - 0.1 * residuals
+            W = W + step_W
+            b = b + step_b
         np.testing.assert_allclose(call.after[0], W)
         np.testing.assert_allclose(call.after[1], b)
 

@@ -169,7 +169,8 @@ def test_rows_of_no_class_of_the_node_judge_nothing():
 
 @pytest.fixture
 def requests(monkeypatch):
-    answer, exchanges = channel_module.answer, []
+    answer = channel_module.answer
+    exchanges = []
 
     def listening(request, member):
         exchanges.append((member, request))
@@ -207,14 +208,17 @@ def test_no_node_is_told_of_labels_that_it_has_no_rows_of(
     X, y, nodes = X[is_kept], y[is_kept], nodes[is_kept]
     # A row of a class that another node's model has seen, but not this one's.
     fitted_on = np.append(np.ones(len(y), dtype=bool), False)
-    X, y, nodes = np.vstack([X, X[:1]]), np.append(y, "ant"), np.append(nodes, 1)
+    X = np.vstack([X, X[:1]])
+    y = np.append(y, "ant")
+    nodes = np.append(nodes, 1)
     if deep:
         clfs = [MLPClassifier((4,), max_iter=20, random_state=k) for k in range(2)]
         kind = GEMSMLPAggregator
         last = GEMSLogisticAggregator(criterion=criterion, intersection=intersection)
         options = {"last_layer": last}
     else:
-        clfs, kind = [LogisticRegression() for _ in range(2)], GEMSLogisticAggregator
+        clfs = [LogisticRegression() for _ in range(2)]
+        kind = GEMSLogisticAggregator
         options = {"criterion": criterion, "intersection": intersection}
     for k, clf in enumerate(clfs):
         clf.fit(X[fitted_on & (nodes == k)], y[fitted_on & (nodes == k)])
@@ -245,7 +249,8 @@ def test_the_score_on_its_own_scale_is_among_what_a_space_speaks_of(geometry):
     rng = np.random.RandomState(0)
     y = np.arange(120) % 3
     X = rng.normal(size=(120, 3)) + np.eye(3)[y]
-    nodes, seen = np.where(y == 1, np.arange(120) // 3 % 2, y // 2), [[0, 1], [1, 2]]
+    nodes = np.where(y == 1, np.arange(120) // 3 % 2, y // 2)
+    seen = [[0, 1], [1, 2]]
     clfs = [LogisticRegression().fit(X[nodes == k], y[nodes == k]) for k in range(2)]
     agg = GEMSLogisticAggregator(
         clfs,

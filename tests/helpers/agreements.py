@@ -12,32 +12,41 @@ from skgems.federation import Agreement, Message, reply_to
 from skgems.messages import sealed
 
 
-def agreed(n_rounds=3, **more):
-    return Agreement.of(
-        GEMSLogisticAggregator(n_rounds=n_rounds, random_state=0), **more
-    )
+def agreed(n_rounds=3, **terms):
+    """An agreement on rounds of GEMSLogisticAggregator, with further terms if given."""
+    aggregator = GEMSLogisticAggregator(n_rounds=n_rounds, random_state=0)
+    return Agreement.of(aggregator, **terms)
 
 
 def asked(agreement, task, private_key=None, **content):
+    """A request of the server of an agreement, signed where there is a key."""
     return sealed(Message.of(task, **content), agreement, private_key)
 
 
-def judged(W, labels, columns, **more):
-    """Content of a request to judge models."""
-    columns = np.asarray(columns)
-    return {"W": W, "labels": labels, "columns": columns, "factors": np.ones(1), **more}
+def judged(W, labels, columns, **further_fields):
+    """The content of a request to judge the models ``W``."""
+    content = {
+        "W": W,
+        "labels": labels,
+        "columns": np.asarray(columns),
+        "factors": np.ones(1),
+    }
+    return content | further_fields
 
 
 class Node:
-    """A node that keeps what it agreed to, and what it said."""
+    """A node that replies to requests, and remembers what it agreed to and replied."""
 
     def __init__(self, node, agreement=None, **options):
-        self.node, self.state = node, {}
-        self.options = {"name": "lyon", "agreement": agreement, **options}
+        self.node = node  # its classifier, rows and labels
+        self.state = {}
+        self.options = {"name": "lyon", "agreement": agreement} | options
 
     def __call__(self, request):
-        return reply_to(request, *self.node, state=self.state, **self.options)
+        classifier, X, y = self.node
+        return reply_to(request, classifier, X, y, state=self.state, **self.options)
 
     @property
     def log(self):
+        """Entries of its log, one for each request that it replied to or refused."""
         return [json.loads(line) for line in self.state["log.jsonl"].splitlines()]

@@ -24,10 +24,9 @@ from helpers.lattices import rows_of_lattices
 from skgems import GEMSLogisticAggregator
 from skgems.base import BaseAggregator
 from skgems.federation import Agreement, Message, first_request, reply_to
-from skgems.federation._halves import ANSWERS_OF_HALVES
 from skgems.federation._rows import AnyRows, member_of
-from skgems.local import ANSWERS, opened_front
-from skgems.messages import sealed
+from skgems.local import opened_front
+from skgems.messages import TASKS, sealed
 from skgems.moments import ClassMoments
 
 Ask = Callable[[Message], "dict | None"]
@@ -183,7 +182,7 @@ def without_bounds() -> Iterator[None]:
     """Let models be as steep as a server likes."""
     with (
         mock.patch("skgems.local._model_sums._STEEPEST", np.inf),
-        mock.patch("skgems.federation._halves._STEEPEST", np.inf),
+        mock.patch("skgems.tasks._judge._STEEPEST", np.inf),
     ):
         yield
 
@@ -218,10 +217,9 @@ class OpenNode:
                 message.with_fields(front=None),
             )
         member = member_of(AnyRows(), self.classifier, X, self.rows.y, name="lyon")
-        answers = ANSWERS | ANSWERS_OF_HALVES
         with without_bounds(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return dict(answers[message.task](member, **message.content))
+            return dict(TASKS[message.task].answer(member, **message.content))
 
 
 @dataclass(eq=False)

@@ -16,9 +16,10 @@ from skgems.moments import ClassMoments
 # A layer of the server's that lets one row through ------------------------------------
 
 
-# Slope of the steps by which a planted layer tells where a row is, and what is added to
-# features so that a rectifier lets them pass.
-_SLOPE, _SHIFT = 2.0**20, 64.0
+# Slope of the steps by which a planted layer tells where a row is.
+_SLOPE = 2.0**20
+# Added to features so that a rectifier lets them pass; none is so far below zero.
+_SHIFT = 64.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,8 +47,9 @@ class PlantedLayers:
 
 def planted_layers(direction: np.ndarray, thresholds: np.ndarray) -> PlantedLayers:
     """Two layers: steps along a direction, and features behind a gate of two steps."""
-    d, n_bands = len(direction), len(thresholds) - 1
+    d = len(direction)
     n_steps = len(thresholds)
+    n_bands = n_steps - 1
     first = np.zeros((d + 1, d + 2 * n_steps))
     first[np.arange(d), np.arange(d)] = 1.0
     first[-1, :d] = _SHIFT

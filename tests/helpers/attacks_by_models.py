@@ -9,9 +9,10 @@ from helpers.attacked_nodes import LABELS, Ask, HonestSummary, no_guesses
 from skgems import GEMSLogisticAggregator
 from skgems.federation import Message
 
-# Of a model's logits along the direction, beyond any that is honest; and the one that
-# finds most rows of those to which a node answers, from bench_withheld.py.
-STEEP, _LESS_STEEP = 1e6, 60.0
+# Slope of a model's logits along the direction, beyond that of any honest model.
+STEEP = 1e6
+# The slope that finds most rows of those that a node replies to, by bench_withheld.py.
+_LESS_STEEP = 60.0
 
 
 def _steep_models(
@@ -132,12 +133,13 @@ def losses_of_turned_models(ask: Ask, summary: HonestSummary) -> np.ndarray:
 
 def pairs_of_judged(ask: Ask, summary: HonestSummary) -> np.ndarray:
     """Counts of rows that two steep models are both right about."""
-    direction, d = summary.direction(), summary.n_features
+    d = summary.n_features
+    direction = summary.direction()
     thresholds = summary.thresholds(direction, 111)
     cuts = _cuts_of_features(summary)
-    models = [*_steep_models(direction, thresholds)]
+    models = list(_steep_models(direction, thresholds))
     for j in range(d):
-        models += [*_steep_models(np.eye(d)[j], cuts[j])]
+        models += list(_steep_models(np.eye(d)[j], cuts[j]))
     guesses = [no_guesses(summary)]
     for label in LABELS:
         # The rows of other labels are right about nothing.
@@ -149,12 +151,14 @@ def pairs_of_judged(ask: Ask, summary: HonestSummary) -> np.ndarray:
         reply = ask(Message.of("judge", models=numbered))
         if reply is None or len(reply["right"]) < len(models):
             continue
-        n, right = len(thresholds), reply["right"]
+        n = len(thresholds)
+        right = reply["right"]
         alone = np.flatnonzero(-np.diff(np.diagonal(right)[:n]) == 1)
         in_band = right[: n - 1] - right[1:n]
-        above = in_band[alone, n:].reshape(len(alone), *cuts.shape).sum(axis=2)
+        # How many cuts of each feature the row in a band is above.
+        n_above = in_band[alone, n:].reshape(len(alone), *cuts.shape).sum(axis=2)
         width = cuts[:, 1] - cuts[:, 0]
-        guesses.append(cuts[:, 0] + (above - 0.5) * width)
+        guesses.append(cuts[:, 0] + (n_above - 0.5) * width)
     return np.concatenate(guesses)
 
 
@@ -179,8 +183,9 @@ def radii_of_turned_models(ask: Ask, summary: HonestSummary) -> np.ndarray:
     """
     d = summary.n_features
     guesses = [no_guesses(summary)]
-    (*_, honest) = aggregator_of_spaces()._later_requests()
-    bias, turn = 1.0, 1e-7
+    honest_request = aggregator_of_spaces()._later_requests()[-1]
+    bias = 1.0
+    turn = 1e-7
     for column in range(len(LABELS)):
         radii = []
         for j in range(-1, d):  # first as it is
@@ -189,7 +194,7 @@ def radii_of_turned_models(ask: Ask, summary: HonestSummary) -> np.ndarray:
             W[-1, column] = bias
             if j >= 0:
                 W[j, column] += turn
-            content = dict(honest.content) | {
+            content = dict(honest_request.content) | {
                 "model": None,
                 "W": W,
                 "scale_logits": False,
@@ -205,7 +210,7 @@ def radii_of_turned_models(ask: Ask, summary: HonestSummary) -> np.ndarray:
 
 
 def aggregator_of_spaces() -> GEMSLogisticAggregator:
-    """One whose good-enough spaces are asked for by radii of single rows."""
+    """An aggregator whose good-enough spaces are made of radii of single rows."""
     return GEMSLogisticAggregator(
         epsilon=0.5, geometry="ball", construction="certified", random_state=0
     )

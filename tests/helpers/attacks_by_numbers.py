@@ -56,11 +56,12 @@ class PackedDigits:
 
     def rows(self, packed: np.ndarray) -> np.ndarray:
         """Rows that are alone in a band, of sums (n_bands, n_packs)."""
-        whole = np.rint(packed).astype(np.int64)
+        integers = np.rint(packed).astype(np.int64)
         # Each row in a band counts one, before its digits.
-        alone = (whole // self.n_levels**self.n_packed == 1).all(axis=1)
+        n_rows = integers // self.n_levels**self.n_packed
+        integers_of_one_row = integers[(n_rows == 1).all(axis=1)]
         places = self.n_levels ** np.arange(self.n_packed)
-        digits = whole[alone][:, :, None] // places % self.n_levels
+        digits = integers_of_one_row[:, :, None] // places % self.n_levels
         digits = digits.reshape(len(digits), self.n_packs * self.n_packed)
         digits = digits[:, : len(self.lowest)]
         return self.lowest + digits * self.width
@@ -93,13 +94,17 @@ def _layers_of_digits(
 ) -> dict:
     """Units that pack the levels of features, of the rows in one band each."""
     steps = [(direction, threshold) for threshold in thresholds] + digits.steps()
-    slope, n_steps, n_bands = 2.0**10, len(steps), len(thresholds) - 1
+    n_steps = len(steps)
+    n_bands = len(thresholds) - 1
+    slope = 2.0**10  # so that few rows are within the slope of a step
     directions = np.array([step[0] for step in steps]).T
     first = np.zeros((len(direction) + 1, 2 * n_steps))
     first[:-1] = slope * np.tile(directions, 2)
     first[-1] = -slope * np.tile([step[1] for step in steps], 2)
     first[-1, n_steps:] -= 1.0  # a step is the difference of two rectifiers
-    base, n_levels = float(digits.n_levels), digits.n_levels
+    n_levels = digits.n_levels
+    base = float(n_levels)
+    # Larger than all digits, so that a unit is zero outside of its band.
     gate = 2.0 * base ** (digits.n_packed + 1)
     second = np.zeros((2 * n_steps + 1, n_bands * digits.n_packs))
     for column in range(second.shape[1]):
@@ -109,8 +114,8 @@ def _layers_of_digits(
         start = pack * digits.n_packed
         of_pack = range(start, min(start + digits.n_packed, len(direction)))
         for place, j in enumerate(of_pack):
-            at = n_bands + 1 + j * (n_levels - 1)
-            unit[at : at + n_levels - 1] = base**place
+            first_step = n_bands + 1 + j * (n_levels - 1)
+            unit[first_step : first_step + n_levels - 1] = base**place
         second[:-1, column] = np.concatenate([unit, -unit])
         second[-1, column] = base**digits.n_packed - gate
     return {"weights": [first, second], "activation": ["relu", "relu"]}
@@ -124,9 +129,12 @@ def units_in_neurons(ask: Ask, summary: HonestSummary) -> np.ndarray:
     """
     direction = summary.direction()
     for n_units in (6000, summary.n_rows * 3):
-        drawn = summary.drawn(4000, seed=1) @ direction
-        ends = drawn.mean() + np.array([-8.0, 8.0]) * drawn.std()
-        thresholds = np.linspace(*ends, n_units)
+        projections = summary.drawn(4000, seed=1) @ direction
+        center = projections.mean()
+        deviation = projections.std()
+        thresholds = np.linspace(
+            center - 8.0 * deviation, center + 8.0 * deviation, n_units
+        )
         squares = _squares_above(
             ask, np.tile(direction, (n_units, 1)), thresholds, summary
         )
@@ -197,10 +205,11 @@ def _rows_by_turning(
     if squares is None:
         return no_guesses(summary)
     first, *above = squares.reshape(len(places), d, len(offsets)).transpose(2, 0, 1)
-    # The parabola through the sums at 1, 2 and 3 widths, at -1.
+    # What the sum at -1 width has beyond the parabola through those at 1, 2 and 3
+    # widths is the row's own square: how far it is above that threshold.
     missing = first - (6.0 * above[0] - 8.0 * above[1] + 3.0 * above[2])
-    moved = np.sqrt(np.maximum(missing, 0.0)) - width
-    return center + moved / turn
+    shifts = np.sqrt(np.maximum(missing, 0.0)) - width
+    return center + shifts / turn
 
 
 def thresholds_of_sums(ask: Ask, summary: HonestSummary) -> np.ndarray:
@@ -220,15 +229,16 @@ def thresholds_of_sums(ask: Ask, summary: HonestSummary) -> np.ndarray:
 
 
 def thresholds_in_many_exchanges(ask: Ask, summary: HonestSummary) -> np.ndarray:
-    """The same, each threshold in the agreed settings of an exchange of its own."""
+    """Columns and values of single rows: each threshold in an exchange of its own."""
     thresholds = np.linspace(-1.0, 0.0, 101)
-    answered, counts = [], []
+    answered_thresholds = []
+    counts = []
     for threshold in thresholds:
         reply = ask(Message.of("join", **_content_of_threshold(float(threshold))))
         if reply is not None:
-            answered.append(threshold)
+            answered_thresholds.append(threshold)
             counts.append(reply["answers"]["0"]["reply"]["sums"][1])
-    return _lone_values(np.array(answered), np.array(counts))
+    return _lone_values(np.array(answered_thresholds), np.array(counts))
 
 
 def _content_of_threshold(threshold: float) -> dict:
@@ -271,10 +281,10 @@ def differences_of_clusters(ask: Ask, summary: HonestSummary) -> np.ndarray:
 
 
 def _by_plausibility(candidates: np.ndarray, summary: HonestSummary) -> np.ndarray:
-    """As many candidates as there are rows, those that are found again and again first.
+    """As many candidates as there are rows, the most frequent ones first.
 
-    Of those that are found as often a single row is nearer to the mean than a sum of
-    several rows less several others.
+    Among equally frequent ones those nearest to the mean come first, since a sum of
+    several rows less several others lies farther out than a single row.
     """
     distinct, times = np.unique(
         np.round(candidates, 6) + 0.0, axis=0, return_counts=True

@@ -56,15 +56,17 @@ def states_of_front(ask: Ask, summary: HonestSummary) -> np.ndarray:
     state = {k: v for k, v in reply["parts"]["0/0"].items() if k != "statistic"}
     guesses = [no_guesses(summary)]
     for seed in range(12):
-        made_up = _moved_state(state, seed)
+        forged_state = _moved_state(state, seed)
         content["front"] = front | {
             "columns": reply["columns"],
-            "states": {"0/0": made_up},
+            "states": {"0/0": forged_state},
         }
         join = ask(Message.of("join", **content))
         if join is not None:
             moments = join["answers"]["0"]["reply"]["moments"]
-            guesses.append(_rows_of_lone_units(moments, made_up, summary.n_features))
+            guesses.append(
+                _rows_of_lone_units(moments, forged_state, summary.n_features)
+            )
     return np.concatenate(guesses)
 
 
@@ -86,8 +88,9 @@ def _rows_of_lone_units(content: dict, state: dict, n_features: int) -> np.ndarr
         of_group = (moments.columns == group) | (group < 0)
         weighted = moments.counts[of_group, None] * means[of_group]
         products = scatter + weighted.T @ means[of_group]
-        sums, squares = weighted.sum(axis=0)[units], products[units, units]
-        # Of one row alone the square of the sum is the sum of squares.
+        sums = weighted.sum(axis=0)[units]
+        squares = products[units, units]
+        # If a unit is on for one row, the square of the sum is the sum of squares.
         alone = (squares > 1e-4) & (np.abs(sums**2 - squares) < 1e-6 * squares)
         scaled = products[units[alone], :n_features] / sums[alone, None]
         guesses.append(state["means"] + deviations * scaled)
@@ -104,7 +107,8 @@ def _distinct(rows: np.ndarray) -> np.ndarray:
 
 # Planted weights are so small that penalties on them are nothing, and so are gradients:
 # adam divides a gradient by its size unless it is far below 1e-8.
-_PLANTED_WEIGHT, _PLANTED_OUTPUT = 1e-10, 1e-12
+_PLANTED_WEIGHT = 1e-10
+_PLANTED_OUTPUT = 1e-12
 # The rate that the server chooses, as a part of the node's own, so that weights hardly
 # move from one batch to the next. It differs by the optimiser that the node has; a
 # server that does not know asks once for each.
@@ -126,12 +130,13 @@ def _rows_of_steps(weights: np.ndarray, biases: np.ndarray) -> np.ndarray:
     the network has wrong there, which is one half of everything. Between neighbours
     there are the rows in one band; a row alone moves the bias by one such weight.
     """
-    steps, of_biases = np.diff(weights, axis=1), np.diff(biases)
-    sizes = np.abs(of_biases)
-    moved = sizes > 1e-6 * sizes.max(initial=0.0)
-    rows = (steps[:, moved] / of_biases[moved]).T
-    # Those that moved it least are of one row.
-    n_rows = np.round(sizes[moved] / sizes[moved].min(initial=np.inf))
+    steps_of_weights = np.diff(weights, axis=1)
+    steps_of_biases = np.diff(biases)
+    sizes = np.abs(steps_of_biases)
+    has_rows = sizes > 1e-6 * sizes.max(initial=0.0)
+    rows = (steps_of_weights[:, has_rows] / steps_of_biases[has_rows]).T
+    # The smallest steps of a bias are of one row.
+    n_rows = np.round(sizes[has_rows] / sizes[has_rows].min(initial=np.inf))
     return rows[np.argsort(n_rows, kind="stable")]
 
 
@@ -201,7 +206,8 @@ def training_of_linear_model(ask: Ask, summary: HonestSummary) -> np.ndarray:
     for number in range(50):
         direction = summary.direction(seed=number)
         threshold = summary.thresholds(direction, summary.n_rows)[-1]
-        weights, bias = STEEP * direction, -STEEP * threshold
+        weights = STEEP * direction
+        bias = -STEEP * threshold
         reply = ask(
             Message.of(
                 "train",
@@ -214,9 +220,9 @@ def training_of_linear_model(ask: Ask, summary: HonestSummary) -> np.ndarray:
         )
         if reply is None:
             break
-        moved, moved_bias = reply["parameters"]
+        trained_weights, trained_bias = reply["parameters"]
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = (moved[0] - weights) / (moved_bias[0] - bias)
+            ratio = (trained_weights[0] - weights) / (trained_bias[0] - bias)
         row = ratio * (1.0 - n_second) + sum_of_second
         row += (threshold - direction @ row) / (direction @ direction) * direction
         if np.isfinite(row).all():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Digits that nodes hold, and local models that are averaged."""
+"""Digits that nodes hold, and the networks that they fit to them, to be averaged."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from skgems.datasets import partition_by_label, partition_homogeneous
 
 @once
 def digits(n_nodes=3, *, disjoint=False):
+    """Rows, labels and nodes, and rows and labels to test on.
+
+    ``disjoint`` nodes have no label in common.
+    """
     X, y = load_digits(return_X_y=True)
     X = X / 16
     nodes = partition_homogeneous(y, n_nodes=n_nodes, random_state=0)
@@ -23,13 +27,17 @@ def digits(n_nodes=3, *, disjoint=False):
     return X[~test], y[~test], nodes[~test], X[test], y[test]
 
 
-def net(**options):
-    given = {"batch_size": 32, "solver": "sgd", "max_iter": 20, "random_state": 0}
-    return MLPClassifier((32,), **{**given, **options})
+def net(**parameters):
+    """An unfitted network of 32 units."""
+    network = MLPClassifier(
+        (32,), batch_size=32, solver="sgd", max_iter=20, random_state=0
+    )
+    return network.set_params(**parameters)
 
 
 @once
 def locals_of(estimator, X, y, nodes):
+    """A clone for each node, fitted to its rows."""
     return [
         clone(estimator).fit(X[nodes == k], y[nodes == k])
         for k in range(nodes.max() + 1)

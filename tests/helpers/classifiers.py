@@ -11,7 +11,8 @@ from sklearn.datasets import make_classification
 LABELS = np.array(["cat", "dog", "eel", "fox"])
 
 
-def data(n_classes, seed=0):
+def rows_of_classes(n_classes, seed=0):
+    """120 rows of seven features, and labels out of LABELS."""
     X, y = make_classification(
         n_samples=120,
         n_features=7,
@@ -23,7 +24,8 @@ def data(n_classes, seed=0):
     return X, LABELS[y]
 
 
-def fitted(estimator, *args):
+def fitted_quietly(estimator, X, y):
+    """The estimator, fitted without warnings, as of few iterations."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return estimator.fit(*args)
+        return estimator.fit(X, y)

@@ -22,6 +22,7 @@ LABELS = np.array(["NA", "flu", "well"])
 
 
 def rows_of(node):
+    """Rows and labels of a node; nodes are a little shifted against each other."""
     rng = np.random.default_rng(NODES.index(node))
     y = rng.permutation(np.arange(60) % 3)
     X = rng.normal(size=(60, 3)) + 1.5 * np.eye(3)[y] + 0.3 * NODES.index(node)
@@ -29,35 +30,43 @@ def rows_of(node):
 
 
 def classifier(node):
+    """A classifier of a node that knows its features by name."""
     X, y = rows_of(node)
     return LogisticRegression().fit(pandas.DataFrame(X, columns=FEATURES), y)
 
 
 def write_rows(path, X, y, label="diagnosis"):
-    """A table whose columns stand in another order, with one that is no feature."""
+    """Write a table whose columns are in another order, with one that is no feature."""
     with path.open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["weight", label, "patient", "age", "dose"])
-        for i, ((age, dose, weight), own) in enumerate(zip(X, y, strict=True)):
-            cells = [repr(float(v)) for v in (weight, age, dose)]
-            table.writerow([cells[0], own, f"p{i}", *cells[1:]])
+        for i, (row, diagnosis) in enumerate(zip(X, y, strict=True)):
+            # To the last digit.
+            age, dose, weight = (repr(float(number)) for number in row)
+            table.writerow([weight, diagnosis, f"p{i}", age, dose])
 
 
-def to_answer(request, node, *more):
+def to_answer(request, node, *further):
+    """Arguments by which a node answers a request from its files."""
     return [
         *("answer", str(request), "--model", f"{node}.joblib"),
         *("--rows", f"{node}.csv", "--label", "diagnosis", "--name", node, "--radii"),
-        *more,
+        *further,
     ]
 
 
-def start(*more):
-    return main(["start", "study", "--method", "linear", "--nodes", *NODES, *more])
+def start(*further):
+    """Start an exchange of all nodes in the folder "study"; returns the exit status."""
+    return main(["start", "study", "--method", "linear", "--nodes", *NODES, *further])
 
 
 def requests(number):
-    return {n: Path(f"study/requests/{number:03d}-{n}.safetensors") for n in NODES}
+    """Paths of the requests of the message with this number, by the node's name."""
+    return {
+        node: Path(f"study/requests/{number:03d}-{node}.safetensors") for node in NODES
+    }
 
 
 def frames():
+    """The rows of each node as data frames."""
     return [pandas.DataFrame(rows_of(node)[0], columns=FEATURES) for node in NODES]

@@ -21,18 +21,22 @@ class Documents:
     sites: np.ndarray  # (n_rows,)
 
     def of(self, site: str) -> tuple[np.ndarray, np.ndarray]:
-        own = self.sites == site
-        return self.X[own], self.y[own]
+        """Documents of a site, and their labels."""
+        is_at_site = self.sites == site
+        return self.X[is_at_site], self.y[is_at_site]
 
     def pipelines(self, vectorizer=TfidfVectorizer, classifier=LogisticRegression):
         """A pipeline of each site, fitted to its own documents."""
-        return [
-            (site, make_pipeline(vectorizer(), classifier()).fit(*self.of(site)))
-            for site in SITES
-        ]
+        pipelines = []
+        for site in SITES:
+            X, y = self.of(site)
+            pipeline = make_pipeline(vectorizer(), classifier())
+            pipelines.append((site, pipeline.fit(X, y)))
+        return pipelines
 
 
 def documents(n_rows: int = 160, seed: int = 0) -> Documents:
+    """Documents of ten words: four of the topic's own, and six of any topic's."""
     rng = np.random.default_rng(seed)
     words = np.array([f"word{k}" for k in range(80)])
     y = rng.choice(list(TOPICS), n_rows)
@@ -41,5 +45,7 @@ def documents(n_rows: int = 160, seed: int = 0) -> Documents:
         for label in y
     ]
     sites = np.array(SITES)[rng.integers(0, 2, n_rows)]
-    kept = ~((sites == "lyon") & (y == "praise"))
-    return Documents(np.array(texts, dtype=object)[kept], y[kept], sites[kept])
+    # Lyon has no praise.
+    is_held = (sites == "rome") | (y != "praise")
+    X = np.array(texts, dtype=object)
+    return Documents(X=X[is_held], y=y[is_held], sites=sites[is_held])

@@ -72,8 +72,9 @@ class Listed:
         return self.kind.__name__
 
     def make(self, estimators=None, **parameters):
-        given = {"random_state": 0, **self.settings, **parameters}
-        return self.kind(estimators, **given)
+        """An aggregator with the settings of the list, and further parameters."""
+        settings = {"random_state": 0} | self.settings | parameters
+        return self.kind(estimators, **settings)
 
 
 LISTED = [
@@ -174,10 +175,14 @@ LISTED = [
 
 @dataclass(frozen=True, eq=False)
 class Federated:
-    """Rows of several nodes: some fitted their local estimator, the rest judge."""
+    """Rows of several nodes, in three parts.
+
+    ``local_rows`` are what each node fits its local estimator to, ``X`` and ``y`` what
+    an aggregate is fitted to, and others are for tests.
+    """
 
     names: list
-    local_rows: tuple
+    local_rows: tuple  # of pairs of rows and labels, one a node
     X: np.ndarray
     y: np.ndarray
     nodes: np.ndarray
@@ -185,15 +190,18 @@ class Federated:
     y_test: np.ndarray
 
     def fitted(self, local):
+        """Clones of a local estimator, fitted to the local rows of each node."""
         return [fitted(local, X, y) for X, y in self.local_rows]
 
     def named(self, local):
+        """The same as pairs with the names of the nodes."""
         return list(zip(self.names, self.fitted(local), strict=True))
 
 
 @once
-def fitted(estimator, *rows, **parameters):
-    return clone(estimator).fit(*rows, **parameters)
+def fitted(estimator, X, y, **parameters):
+    """A fitted clone of an estimator; fitted once, and copied for further callers."""
+    return clone(estimator).fit(X, y, **parameters)
 
 
 # Labels that each of three nodes holds.
@@ -224,12 +232,25 @@ def federated(kind="disjoint", *, strings=False, n_features=6, seed=0):
     if strings:
         y = LABELS[y]
     purpose = rng.permutation(np.arange(len(y)) % 3)
+    is_local = purpose == 0
+    is_judging = purpose == 1
+    is_test = purpose == 2
     local_rows = tuple(
-        (X[(owner == k) & (purpose == 0)], y[(owner == k) & (purpose == 0)])
+        (X[(owner == k) & is_local], y[(owner == k) & is_local])
         for k in range(len(holdings))
     )
-    judging, test = purpose == 1, purpose == 2
-    arrays = [X[judging], y[judging], owner[judging], X[test], y[test]]
-    for array in [*arrays, *(own for rows in local_rows for own in rows)]:
+    rows = Federated(
+        names=["north", "east", "south"],
+        local_rows=local_rows,
+        X=X[is_judging],
+        y=y[is_judging],
+        nodes=owner[is_judging],
+        X_test=X[is_test],
+        y_test=y[is_test],
+    )
+    arrays = [rows.X, rows.y, rows.nodes, rows.X_test, rows.y_test]
+    for X_local, y_local in local_rows:
+        arrays += [X_local, y_local]
+    for array in arrays:
         array.flags.writeable = False
-    return Federated(["north", "east", "south"], local_rows, *arrays)
+    return rows

@@ -18,33 +18,34 @@ every_kind = pytest.mark.parametrize(
 )
 
 
-def fit(listed, data, estimators=None, **parameters):
+def fit(listed, dataset, estimators=None, **parameters):
     """The aggregate of fitted local estimators on the judging rows."""
     if estimators is None and not parameters:
-        aggregate = listed.make(data.fitted(listed.local))
-        return fitted(aggregate, data.X, data.y, nodes=data.nodes)
+        aggregate = listed.make(dataset.fitted(listed.local))
+        return fitted(aggregate, dataset.X, dataset.y, nodes=dataset.nodes)
     if estimators is None:
-        estimators = data.fitted(listed.local)
+        estimators = dataset.fitted(listed.local)
     aggregate = listed.make(estimators, **parameters)
-    return aggregate.fit(data.X, data.y, nodes=data.nodes)
+    return aggregate.fit(dataset.X, dataset.y, nodes=dataset.nodes)
 
 
-def simulated(listed, data):
+def simulated(listed, dataset):
     """The aggregate of three local estimators that are trained on their rows."""
     aggregate = listed.make([listed.local] * 3)
-    return fitted(aggregate, data.X, data.y, nodes=data.nodes)
+    return fitted(aggregate, dataset.X, dataset.y, nodes=dataset.nodes)
 
 
-def assert_same_model(one, other, X, *, rtol=1e-9, atol=1e-9):
-    np.testing.assert_array_equal(one.classes_, other.classes_)
-    np.testing.assert_array_equal(one.predict(X), other.predict(X))
+def assert_same_model(first, second, X, *, rtol=1e-9, atol=1e-9):
+    """Both have the same classes, and say the same of rows."""
+    np.testing.assert_array_equal(first.classes_, second.classes_)
+    np.testing.assert_array_equal(first.predict(X), second.predict(X))
     np.testing.assert_allclose(
-        one.predict_proba(X), other.predict_proba(X), rtol=rtol, atol=atol
+        first.predict_proba(X), second.predict_proba(X), rtol=rtol, atol=atol
     )
 
 
 def scores_of(classifier, X):
-    """Its decision function, read off its weights where it offers none."""
+    """The decision function of a classifier, from its weights where it has none."""
     if hasattr(classifier, "decision_function"):
         return classifier.decision_function(X)
     logits = read_network(classifier).decision_function(np.asarray(X))
@@ -52,7 +53,7 @@ def scores_of(classifier, X):
 
 
 def zero_weights(classifier):
-    """Set the weights of a classifier to 0 where they are."""
+    """Set all weights of a classifier to 0, in its arrays themselves."""
     arrays = [vars(classifier).get(name) for name in ("coef_", "intercept_")]
     arrays = [array for array in arrays if array is not None]
     for name in ("coefs_", "intercepts_"):

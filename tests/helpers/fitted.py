@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What many tests begin with is fitted once, and is new to each of them."""
+"""Fits that many tests begin with are made once, and copied for each of them."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ import joblib
 
 
 def once(fit):
-    """Keep what a function returns for equal arguments; its callers get copies.
+    """Call a function once for equal arguments; each caller gets a copy.
 
-    Arguments or results that have no pickle, such as local classes, are not kept.
+    Where arguments or results cannot be pickled, as local classes, every caller's call
+    is made.
     """
-    kept = {}
+    pickles = {}  # of results, by the hash of the arguments
 
     @wraps(fit)
-    def copy(*args, **kwargs):
+    def copy_of_fit(*args, **kwargs):
         try:
             key = joblib.hash((args, kwargs))
-            if key not in kept:
-                kept[key] = pickle.dumps(fit(*args, **kwargs))
+            if key not in pickles:
+                pickles[key] = pickle.dumps(fit(*args, **kwargs))
         except (AttributeError, pickle.PicklingError):
             return fit(*args, **kwargs)
-        return pickle.loads(kept[key])
+        return pickle.loads(pickles[key])
 
-    return copy
+    return copy_of_fit

@@ -39,15 +39,22 @@ def rows_of_lattices(moments: ClassMoments) -> np.ndarray:
 
 
 def _short_differences(scatter: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
-    """Whole vectors in the range of a scatter, of the length of differences of rows."""
+    """Vectors of whole numbers that are in the range of a scatter, and short.
+
+    They are as long as differences of two rows, in the unit that is returned, too: the
+    root of the inverse of the scatter.
+    """
     values, vectors = np.linalg.eigh(scatter)
     unit = vectors[:, -rank:] / np.sqrt(np.maximum(values[-rank:], 1e-300))
     if values[-rank] < 1e-9 * values[-1]:  # rows that depend on each other
         return np.zeros((0, len(scatter))), unit
     order = qr(vectors[:, -rank:].T, pivoting=True)[2]
-    pivots, tests = order[:rank], order[rank : rank + int(0.6 * rank) + 4]
-    # From whole numbers at some features to those of all.
+    # A vector is known by its numbers at as many features as the rank says; those at
+    # some further ones tell whether all are whole.
+    pivots = order[:rank]
+    tests = order[rank : rank + int(0.6 * rank) + 4]
     to_all = vectors[:, -rank:] @ np.linalg.inv(vectors[pivots, -rank:])
+    # How much a number that is not whole counts against a length of about one.
     sharpness = 1e6
 
     def places_of(basis: np.ndarray) -> np.ndarray:
@@ -68,7 +75,8 @@ def _reduced_basis(
 ) -> np.ndarray:
     """A basis of short vectors of a lattice (Lenstra, Lenstra and Lovasz)."""
     R = np.linalg.qr(places_of(basis).T, mode="r")
-    k, n_swaps = 1, 0
+    k = 1
+    n_swaps = 0
     while k < len(basis) and n_swaps < _MOST_SWAPS:
         for j in range(k - 1, -1, -1):
             times = np.rint(R[j, k] / R[j, j])
@@ -81,18 +89,21 @@ def _reduced_basis(
         R[:, [k - 1, k]] = R[:, [k, k - 1]]
         c, s = R[[k - 1, k], k - 1] / np.hypot(*R[[k - 1, k], k - 1])
         R[[k - 1, k]] = np.array([[c, s], [-s, c]]) @ R[[k - 1, k]]
-        n_swaps, k = n_swaps + 1, max(k - 1, 1)
+        n_swaps += 1
+        k = max(k - 1, 1)
         if n_swaps % 200 == 0:  # rounding adds up
             R = np.linalg.qr(places_of(basis).T, mode="r")
     return basis
 
 
 def _with_sums(short: np.ndarray, unit: np.ndarray, *, most: int) -> np.ndarray:
-    """Vectors and their negatives, and sums of two that are as short again."""
+    """Vectors and their negatives, and sums of two of them that are as short."""
     all_short = {tuple(sign * vector) for vector in short for sign in (1, -1)}
     new = list(all_short)
     while new and len(all_short) <= most:
-        first, second = np.array(new), np.array(list(all_short))
+        first = np.array(new)
+        second = np.array(list(all_short))
+        # |a + b|^2 = 2 + 2 + 2 ab is 2 again where ab is -1.
         i, j = np.nonzero(np.abs(first @ unit @ (second @ unit).T + 1.0) < 0.05)
         new = list({tuple(vector) for vector in first[i] + second[j]} - all_short)
         all_short |= set(new)
@@ -115,11 +126,12 @@ def _rows_of_differences(
         if len(neighbours):
             second = neighbours[0]
             star += [second, *neighbours[products[second, neighbours] == 1]]
-        from_one_row, size = differences[star], len(star) + 1
+        size = len(star) + 1
         for mean in means[np.rint(counts) == size]:
-            for side in (from_one_row, -from_one_row):
-                first = mean + side.sum(axis=0) / size
-                rows = np.vstack([first, first - side])
+            # Differences and their negatives are alike: try both signs.
+            for from_first in (differences[star], -differences[star]):
+                first = mean + from_first.sum(axis=0) / size
+                rows = np.vstack([first, first - from_first])
                 if np.abs(rows - rows.round()).max() < 0.2:
                     rows_by_cluster.append(rows.round())
     return rows_by_cluster

@@ -23,49 +23,54 @@ forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 
 
 def agreed(tasks=None, **settings):
-    """An agreement of a new exchange, and the first request that it comes with."""
-    agg = GEMSLogisticAggregator(**{"n_rounds": 3, "random_state": 0} | settings)
+    """The agreement of a new exchange, and its first request."""
+    agg = GEMSLogisticAggregator(n_rounds=3, random_state=0).set_params(**settings)
     agreement = Agreement.of(agg)
     if tasks is not None:
         agreement = replace(agreement, tasks=tasks)
     return agreement, sealed(first_request(agg, agg._first_requests()), agreement)
 
 
-def judging(agreement, size=1.0, **content):
-    """A request to judge a model, each of another size."""
+def judging(agreement, size=1.0, **fields):
+    """A request to judge a model; with another size it is another request."""
     W = size * np.vstack([CLF.coef_.T, CLF.intercept_])
     content = {
         "W": np.hstack([-W / 2, W / 2]),
         "labels": ["ill", "well"],
         "columns": np.array([0, 1]),
         "factors": np.ones(1),
-        **content,
     }
-    return sealed(Message.of("evaluate", **content), agreement)
+    return sealed(Message.of("evaluate", **content | fields), agreement)
 
 
 def asked(agreement, task):
+    """A request without content."""
     return sealed(Message.of(task), agreement)
 
 
 def answer(request, state, *, clf=CLF, rows=X, y=Y, **options):
+    """The reply of a node whose ledger is in ``state``, a dict or a folder."""
     return reply_to(request, clf, rows, y, name="lyon", state=state, **options)
 
 
 def log_of(state):
-    data = state["log.jsonl"] if isinstance(state, dict) else None
-    data = (state / "log.jsonl").read_bytes() if data is None else data
-    return [json.loads(line) for line in data.splitlines()]
+    """Entries of the node's log."""
+    if isinstance(state, dict):
+        log = state["log.jsonl"]
+    else:
+        log = (state / "log.jsonl").read_bytes()
+    return [json.loads(line) for line in log.splitlines()]
 
 
 def events(state):
+    """What happened, as the node's log calls it, entry by entry."""
     return [entry["event"] for entry in log_of(state)]
 
 
 class KilledError(BaseException):
-    """As of a process: nothing catches it."""
+    """Stands for the end of a process, in that no handler of errors catches it."""
 
 
-# Six rows of each class, of which nothing may be said where sums are of ten.
+# Six rows of each class: a node says nothing of them where sums are of ten at least.
 FEW = np.r_[np.flatnonzero(Y == "ill")[:6], np.flatnonzero(Y == "well")[:6]]
 FEW_ROWS = {"rows": X[FEW], "y": Y[FEW]}

@@ -13,35 +13,39 @@ GEOMETRIES = ["gram", "ellipsoid", "ball"]
 CONSTRUCTIONS = ["sampled", "certified"]
 CRITERIA = ["accuracy", "log_loss"]
 LOCAL = LogisticRegression(C=10.0, max_iter=1000)
+# The consensus is faster than the likelihood, whose tests are in test_likelihood.py.
+DEFAULTS = {"random_state": 0, "n_directions": 50, "intersection": "consensus"}
 
 
 def aggregate_of(estimators, **parameters):
-    given = {"random_state": 0, "n_directions": 50, **parameters}
-    # What the likelihood is good for is tested next door; this is faster.
-    given.setdefault("intersection", "consensus")
-    return GEMSLogisticAggregator(estimators, **in_parts(given))
+    """An unfitted aggregator; parameters of its parts go by their own names."""
+    return GEMSLogisticAggregator(estimators, **in_parts(DEFAULTS | parameters))
 
 
-def fit(data, **parameters):
-    aggregate = aggregate_of(data.named(LOCAL), **parameters)
-    return aggregate.fit(data.X, data.y, nodes=data.nodes)
+def fit(dataset, **parameters):
+    """The aggregate of logistic regressions that nodes fitted to their local rows."""
+    aggregate = aggregate_of(dataset.named(LOCAL), **parameters)
+    return aggregate.fit(dataset.X, dataset.y, nodes=dataset.nodes)
 
 
 def consensus_of(estimators, **parameters):
-    """Of the spaces alone: the point that moves all nodes least."""
+    """An unfitted aggregator of the spaces alone, whatever the default is."""
     return aggregate_of(estimators, intersection="consensus", **parameters)
 
 
-def fit_consensus(data, **parameters):
-    return fit(data, intersection="consensus", **parameters)
+def fit_consensus(dataset, **parameters):
+    """The same, fitted as by `fit`."""
+    return fit(dataset, intersection="consensus", **parameters)
 
 
-def weights(aggregate):
+def weights_of(aggregate):
+    """Weights and intercepts of an aggregate in one matrix."""
     return np.vstack([aggregate.coef_.T, aggregate.intercept_])
 
 
-def split_off_public(data, n_public, seed=0):
-    rows = np.random.RandomState(seed).permutation(len(data.y))[:n_public]
-    nodes = data.nodes.copy()
+def nodes_with_public_rows(dataset, n_public, seed=0):
+    """The node of each row, where some rows drawn at random are public."""
+    rows = np.random.RandomState(seed).permutation(len(dataset.y))[:n_public]
+    nodes = dataset.nodes.copy()
     nodes[rows] = -1
     return nodes

@@ -45,8 +45,9 @@ class Convolutional(nn.Module):
         return self.output(nn.functional.max_pool2d(maps, 2).flatten(1))
 
 
-def net(module=Dense, **options):
-    given = {
+def net(module=Dense, **parameters):
+    """An unfitted net, trained for three epochs if nothing is said."""
+    defaults = {
         "criterion": nn.CrossEntropyLoss,
         "max_epochs": 3,
         "lr": 0.2,
@@ -55,13 +56,20 @@ def net(module=Dense, **options):
         "train_split": None,
         "verbose": 0,
     }
-    return NeuralNetClassifier(module, **{**given, **options})
+    return NeuralNetClassifier(module, **defaults | parameters)
 
 
-def binary_net(**options):
-    given = {"max_epochs": 3, "lr": 0.2, "batch_size": 32, "train_split": None}
-    given |= {"module__n_outputs": 1, "verbose": 0}
-    return NeuralNetBinaryClassifier(Dense, **{**given, **options})
+def binary_net(**parameters):
+    """An unfitted net of one output."""
+    defaults = {
+        "max_epochs": 3,
+        "lr": 0.2,
+        "batch_size": 32,
+        "train_split": None,
+        "module__n_outputs": 1,
+        "verbose": 0,
+    }
+    return NeuralNetBinaryClassifier(Dense, **defaults | parameters)
 
 
 @once

@@ -17,16 +17,18 @@ every_geometry = pytest.mark.parametrize("geometry", ["gram", "ellipsoid", "ball
 
 
 def layer(n_neurons=6, n_rows=80, n_inputs=5, seed=0, mean=0.0):
+    """Rows, and weights and biases of a layer of neurons in one matrix."""
     rng = np.random.default_rng(seed)
-    X = mean + rng.standard_normal((n_rows, n_inputs)) * rng.uniform(
-        0.2, 3, size=n_inputs
-    )
+    deviations = rng.standard_normal((n_rows, n_inputs))
+    X = mean + deviations * rng.uniform(0.2, 3, size=n_inputs)
     return X, rng.standard_normal((n_inputs + 1, n_neurons))
 
 
 def outputs(X, W, activation):
+    """Outputs of the neurons on rows."""
     return ACTIVATIONS[activation](X @ W[:-1] + W[-1])
 
 
 def matrix(precision):
+    """A precision as a matrix, where it may be the diagonal of one."""
     return np.diag(precision) if precision.ndim == 1 else precision

@@ -15,15 +15,16 @@ import numpy as np
 
 from skgems.local import clear_cache
 
-# Of one mutation: far more than any takes that does not hang.
+# Most seconds that a mutation may take: far more than any takes that does not hang.
 SECONDS = 10.0
-# An error of ours says of what: a field of a summary or reply, an array, a node.
+# An error of ours names what is wrong: a field of a summary or reply, an array, a node.
 _NAMES = re.compile(
     r"\b(summary|describe|counts|moments|class_sums|space|size|evaluate|train|retrain|neurons"
     r"|score|held_out|halves|judge)([.\[]| is no table)|\btask is|[Nn]ode|array|header"
     r"|metadata|message|These bytes|\bclass\b"
 )
-_OWN_WARNINGS = (
+# Beginnings of warnings of ours, which a mutation may lead to.
+_OUR_WARNINGS = (
     "Labels of nodes differ only",
     "Nothing is known of the classes",
     "The good-enough spaces do not intersect",
@@ -40,43 +41,47 @@ _OWN_WARNINGS = (
 
 
 class ViolationError(AssertionError):
-    """A mutation came to what it must not."""
+    """What comes of a mutation is neither a sound model nor a refusal."""
 
 
 @contextmanager
 def bounded():
-    """No longer than some seconds, where the system can say so."""
-    able = hasattr(signal, "setitimer")
-    able = able and threading.current_thread() is threading.main_thread()
+    """Stop what takes too long, where the system has timers, and in its main thread."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or not hasattr(signal, "setitimer"):
+        yield
+        return
 
     def stop(number, frame):
         raise ViolationError(f"takes longer than {SECONDS} s")
 
-    before = signal.signal(signal.SIGALRM, stop) if able else None
-    if able:
-        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    handler_before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
         yield
     finally:
-        if able:
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
-            signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, handler_before)
 
 
 def check_refusal(failure: BaseException, names=_NAMES.search) -> None:
-    own = isinstance(failure, ValueError | TypeError)
+    """Raise ViolationError where an error is not of the kinds that refuse something."""
+    is_refusal = isinstance(failure, ValueError | TypeError)
+    # These are ValueErrors, too, but come from code that took what it should not have.
     if isinstance(failure, np.linalg.LinAlgError | UnicodeError | json.JSONDecodeError):
-        own = "covariance matrix of class" in str(failure)  # as scikit-learn
-    if not own:
+        # One is raised on purpose, as by scikit-learn's quadratic discriminants.
+        is_refusal = "covariance matrix of class" in str(failure)
+    if not is_refusal:
         raise ViolationError(f"raises {type(failure).__name__}: {failure}") from failure
     if not names(str(failure)):
         raise ViolationError(f"names nothing: {failure!r}") from failure
 
 
 def _check_model(fitted, X) -> None:
-    told = [getattr(fitted, name, None) for name in ("coef_", "intercept_")]
-    told += [*getattr(fitted, "coefs_", []), *getattr(fitted, "intercepts_", [])]
-    for array in told:
+    """Raise ViolationError where weights or probabilities are not finite."""
+    weights = [getattr(fitted, name, None) for name in ("coef_", "intercept_")]
+    weights += [*getattr(fitted, "coefs_", []), *getattr(fitted, "intercepts_", [])]
+    for array in weights:
         if array is not None and not np.isfinite(array).all():
             raise ViolationError("makes a model that is not finite")
     if not np.isfinite(fitted.predict_proba(X[:5])).all():
@@ -100,21 +105,21 @@ def outcome_of(attempt, X) -> str:
     start = perf_counter()
     with bounded(), warnings.catch_warnings():
         warnings.simplefilter("error")
-        for text in _OWN_WARNINGS:
+        for text in _OUR_WARNINGS:
             warnings.filterwarnings("ignore", message=f"(?s).*{text}")
         try:
             fitted = attempt()
-            found = "accepted"
+            outcome = "accepted"
         except ViolationError:
             raise
         except Exception as failure:
             check_refusal(failure)
-            found = "refused"
-        if found == "accepted":
+            outcome = "refused"
+        if outcome == "accepted":
             try:
                 _check_model(fitted, X)
             except (RuntimeWarning, ArithmeticError) as failure:
                 raise ViolationError(f"predicts with {failure!r}") from failure
-    if perf_counter() - start > SECONDS:
+    if perf_counter() - start > SECONDS:  # where there is no timer
         raise ViolationError("takes too long")
-    return found
+    return outcome

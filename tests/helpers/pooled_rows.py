@@ -29,7 +29,7 @@ LOADERS = {
 
 @cache
 def split(name, seed=0):
-    """Rows of unit variance to learn from, and others."""
+    """Rows of unit variance and labels to learn from, and others to test on."""
     X, y = LOADERS[name](return_X_y=True)
     X, X_test, y, y_test = train_test_split(
         X, y, test_size=0.4, random_state=seed, stratify=y
@@ -39,8 +39,8 @@ def split(name, seed=0):
 
 
 @once
-def local(kind, X, y):
-    """A classifier of a node's rows; of one class, the one that knows it."""
+def classifier_of_node(kind, X, y):
+    """A classifier fitted to a node's rows, a constant one if they have one class."""
     if len(np.unique(y)) == 1:
         return DummyClassifier().fit(X, y)
     with warnings.catch_warnings():
@@ -48,37 +48,42 @@ def local(kind, X, y):
         return clone(kind).fit(X, y)
 
 
-def locals_of(X, y, nodes, kind=None):
+def classifiers_of_nodes(X, y, nodes, kind=None):
+    """A fitted classifier for each node; where there are several kinds, in turn."""
     kind = LogisticRegression(max_iter=2000) if kind is None else kind
     kinds = kind if isinstance(kind, list) else [kind]
     return [
-        local(kinds[k % len(kinds)], X[nodes == k], y[nodes == k])
+        classifier_of_node(kinds[k % len(kinds)], X[nodes == k], y[nodes == k])
         for k in range(nodes.max() + 1)
     ]
 
 
-def partition(how, y, seed=0):
-    if how == "disjoint":
+def partition(dealing, y, seed=0):
+    """The node of each row, dealt by label, at random, or unevenly."""
+    if dealing == "disjoint":
         return partition_by_label(y, min(len(np.unique(y)), 5))
-    if how == "homogeneous":
+    if dealing == "homogeneous":
         return np.random.RandomState(seed).randint(4, size=len(y))
     return partition_dirichlet(y, 4, alpha=0.3, random_state=seed)
 
 
-def aggregate(X, y, nodes, kind=None, **parameters):
-    clfs = locals_of(X, y, nodes, kind)
-    given = {"random_state": 0, **parameters}
-    return GEMSLogisticAggregator(clfs, **given).fit(X, y, nodes=nodes)
+def fitted_aggregate(X, y, nodes, kind=None, **parameters):
+    """The aggregate, on these rows, of classifiers that nodes fitted to them."""
+    aggregator = GEMSLogisticAggregator(
+        classifiers_of_nodes(X, y, nodes, kind), random_state=0
+    )
+    return aggregator.set_params(**parameters).fit(X, y, nodes=nodes)
 
 
 @cache
-def data(name, how, seed=0):
+def dealt_data(name, dealing, seed=0):
+    """Rows and labels to learn from, others to test on, and nodes of the first."""
     X, y, X_test, y_test = split(name, seed)
-    return X, y, X_test, y_test, partition(how, y, seed)
+    return X, y, X_test, y_test, partition(dealing, y, seed)
 
 
 @cache
-def default(name, how, seed=0):
-    """The aggregate of logistic nodes; do not alter it."""
-    X, y, _, _, nodes = data(name, how, seed)
-    return aggregate(X, y, nodes)
+def default_aggregate(name, dealing, seed=0):
+    """The aggregate of logistic nodes; callers share it, and must not alter it."""
+    X, y, _, _, nodes = dealt_data(name, dealing, seed)
+    return fitted_aggregate(X, y, nodes)

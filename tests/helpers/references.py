@@ -9,7 +9,11 @@ from scipy.special import log_softmax
 
 
 def penalized(X, y, W, precision, strength):
-    """Minimum of the penalized log-loss of the guide, over V_x and V_z by hand."""
+    """The minimum of the penalized log-loss of the guide, by hand.
+
+    Logits are ``x (W + V_x) + z V_z`` where z = x W are the logits before; costs of
+    V_x and V_z go by the precision of features and by the size of logits.
+    """
     rows = np.column_stack([X, np.ones(len(X))])
     offset = rows @ W
     n_params, n_classes = W.shape
@@ -28,6 +32,6 @@ def penalized(X, y, W, precision, strength):
         return loss, (inputs.T @ residuals / len(y) + 2 * costs * V).ravel()
 
     start = np.zeros((n_params + n_classes) * n_classes)
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", tol=1e-12)
-    V = found.x.reshape(-1, n_classes)
+    minimum = minimize(objective, start, jac=True, method="L-BFGS-B", tol=1e-12)
+    V = minimum.x.reshape(-1, n_classes)
     return W + V[:n_params] + W @ V[n_params:]

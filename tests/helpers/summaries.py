@@ -19,15 +19,18 @@ NAMES = ["lyon", "paris", "rome"]
 
 @cache
 def rows():
-    X, y = load_digits(n_class=5, return_X_y=True)
-    X, y = X[:420, 8:40] / 16, np.array(list("abcde"))[y[:420]]
+    """Rows, labels and nodes; only lyon has the label "a"."""
+    X, codes = load_digits(n_class=5, return_X_y=True)
+    X = X[:420, 8:40] / 16
+    y = np.array(list("abcde"))[codes[:420]]
     nodes = np.array(NAMES)[np.arange(420) % 3]
-    nodes[(y == "a")] = "lyon"
+    nodes[y == "a"] = "lyon"
     return X, y, nodes
 
 
 @once
 def classifiers(model=None):
+    """Each node's name, and a clone of the model that is fitted to its rows."""
     X, y, nodes = rows()
     model = LogisticRegression() if model is None else model
     with warnings.catch_warnings():
@@ -39,6 +42,7 @@ def classifiers(model=None):
 
 
 def summaries(agg, locals_, **options):
+    """What each node sends."""
     X, y, nodes = rows()
     return [
         agg.summarize(clf, X[nodes == name], y[nodes == name], name=name, **options)

@@ -13,6 +13,7 @@ from skgems.federation import Message, Nodes, reply_to
 
 
 def numbers(n_rows=300, missing=False):
+    """Four columns of numbers of very different sizes."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n_rows, 4)) * [1, 10, 0.1, 1e3] + [0, 5, 1e2, -4]
     if missing:
@@ -21,6 +22,7 @@ def numbers(n_rows=300, missing=False):
 
 
 def table():
+    """A data frame of numbers, words and codes, with cells missing."""
     rng = np.random.default_rng(1)
     frame = pd.DataFrame(numbers(missing=True), columns=list("abcd"))
     frame["word"] = rng.choice(["red", "green", "blue"], len(frame), p=[0.5, 0.3, 0.2])
@@ -29,56 +31,65 @@ def table():
     return frame
 
 
-# Uneven, and sorted by a column, so that nodes differ.
-def owners(X):
+def node_of_each_row(X):
+    """The node of each row, by the first column: nodes are uneven, and differ."""
     first = X.toarray()[:, 0] if issparse(X) else np.asarray(X)[:, 0].astype(float)
     return np.digitize(np.nan_to_num(first), [-0.5, 0.2])
 
 
-def limits(X):
+def column_limits(X):
+    """The least and the largest number of each column."""
     columns = range(X.shape[1])
     return {j: (float(X[:, j].min()), float(X[:, j].max())) for j in columns}
 
 
 def dense(Z):
+    """Transformed rows as an array, which may be a sparse matrix or a data frame."""
     return Z.toarray() if issparse(Z) else np.asarray(Z, dtype=float)
 
 
-FULL = {"svd_solver": "full"}
+FULL_SVD = {"svd_solver": "full"}
 
 
-def asked(tables, transformer, **options):
-    """A pooled transformer of nodes that are elsewhere."""
+def pooled_over_channel(tables, transformer, **options):
+    """A pooled transformer of nodes that are elsewhere, with a table each.
+
+    ``options`` are those of each node, as of ``reply_to``.
+    """
 
     def ask(requests):
         replies = {}
-        for name, own in requests.items():
-            rows = tables[name], None
+        for name, request in requests.items():
             try:
-                told = reply_to(own.to_bytes(), None, *rows, name=name, **options)
-                replies[name] = Message.from_bytes(told)
-            except ValueError as refused:
-                replies[name] = refused
+                reply = reply_to(
+                    request.to_bytes(), None, tables[name], None, name=name, **options
+                )
+                replies[name] = Message.from_bytes(reply)
+            except ValueError as refusal:
+                replies[name] = refusal
         return replies
 
     channel = Nodes(ask, list(tables), min_rows=options.get("min_rows", 10))
     return PooledTransformer(transformer, summaries=channel)
 
 
-def parts(frame):
-    codes = owners(frame)
-    return {f"node {k}": frame[codes == k] for k in range(3)}
+def table_of_each_node(frame):
+    """Rows of each node, by its name."""
+    nodes = node_of_each_row(frame)
+    return {f"node {k}": frame[nodes == k] for k in range(3)}
 
 
-def agree(transformer, X, *, rtol=1e-8, **options):
-    """The pooled transformer, which does what scikit-learn's fit on all rows does."""
-    pooled = PooledTransformer(transformer, **options).fit(X, nodes=owners(X))
+def assert_pools_like_fit(transformer, X, *, rtol=1e-8, **options):
+    """The pooled transformer does what scikit-learn's fit on all rows does.
+
+    Returns it, fitted.
+    """
+    pooled = PooledTransformer(transformer, **options).fit(X, nodes=node_of_each_row(X))
     reference = clone(transformer).fit(X)
-    ours, theirs = pooled.transform(X), reference.transform(X)
-    ours, theirs = dense(ours), dense(theirs)
-    np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=rtol)
+    Z = dense(pooled.transform(X))
+    np.testing.assert_allclose(Z, dense(reference.transform(X)), rtol=rtol, atol=rtol)
     names = reference.get_feature_names_out()
     assert pooled.get_feature_names_out().tolist() == names.tolist()
     assert type(pooled.to_estimator()) is type(reference)
-    np.testing.assert_array_equal(dense(pooled.transformer_.transform(X)), ours)
+    np.testing.assert_array_equal(dense(pooled.transformer_.transform(X)), Z)
     return pooled

@@ -447,9 +447,9 @@ def test_gradients_are_counted_by_class_where_classes_have_weights():
             shape = NodeShape.of(classifier, X, Y, name="lyon", limits=limits)
             if is_refused:
                 with pytest.raises(LimitError, match="numbers in sums"):
-                    check_cost(request, shape, opened_front)
+                    check_cost(request, shape)
             else:
-                check_cost(request, shape, opened_front)
+                check_cost(request, shape)
 
 
 def test_sums_of_sparse_rows_and_documents_take_no_medians():
@@ -457,9 +457,9 @@ def test_sums_of_sparse_rows_and_documents_take_no_medians():
     n_numbers = 3 * 4 + 2 * 3 * 4 + 3 * 5
     limits = Limits(moment_numbers=n_numbers)
     shape = NodeShape.of(None, csr_matrix(X), Y, name="lyon", limits=limits)
-    check_cost(request, shape, opened_front)
+    check_cost(request, shape)
     with pytest.raises(LimitError, match="numbers in sums"):
-        check_cost(request, NodeShape.of(None, X, Y, name="lyon", limits=limits), None)
+        check_cost(request, NodeShape.of(None, X, Y, name="lyon", limits=limits))
     vectorizer = HashingVectorizer(n_features=4)
     front = {"tree": DocumentFront.of(vectorizer).agreed["tree"], "bounds": None}
     texts = np.array(["fever"] * N_ROWS, dtype=object)
@@ -470,9 +470,9 @@ def test_sums_of_sparse_rows_and_documents_take_no_medians():
         shape = NodeShape.of(None, texts, Y, name="lyon", limits=limits)
         if is_refused:
             with pytest.raises(LimitError, match="numbers in sums"):
-                check_cost(join, shape, opened_front)
+                check_cost(join, shape)
         else:
-            check_cost(join, shape, opened_front)
+            check_cost(join, shape)
 
 
 @pytest.mark.parametrize("box", [False, True])
@@ -495,7 +495,7 @@ def test_sums_of_some_columns_at_a_time_are_those_of_all(box, order, monkeypatch
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_requests_are_within_the_limits(name):
     shape, request = HONEST[name]
-    check_cost(request, shape, opened_front)
+    check_cost(request, shape)
 
 
 @pytest.mark.parametrize(

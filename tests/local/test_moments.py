@@ -7,7 +7,14 @@ import json
 
 import numpy as np
 import pytest
-from helpers.clumps import LABELS, PLAIN, clumps, member, moments, rows_of
+from helpers.clumps import (
+    LABELS,
+    ONE_CLUSTER_A_CLASS,
+    clumps,
+    make_member,
+    moments_reply,
+    rows_of,
+)
 from scipy import sparse
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
@@ -15,7 +22,7 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
 from skgems.federation import Message, Simulation, answer, read_federation
 from skgems.gems import GEMSLogisticAggregator
-from skgems.local import moments as answered
+from skgems.local import moments as moments_task
 from skgems.moments import ClassMoments, moments_kind
 from skgems.networks import HiddenLayers
 
@@ -85,7 +92,7 @@ def assert_gradient(reply, X, y, *, W, labels, counts=None, rtol=1e-9):
 def test_all_of_it_by_hand(mean):
     X, y = rows_of(mean=mean)
     W = fitted(X, y)
-    reply = moments(member(X, y), **PLAIN, model=(W, LABELS))
+    reply = moments_reply(make_member(X, y), model=(W, LABELS))
     assert reply["labels"] == LABELS
     sums = ClassMoments.from_arrays(reply["moments"])
     for c, label in enumerate(LABELS):
@@ -104,7 +111,7 @@ def test_all_of_it_by_hand(mean):
 
 
 def test_the_form_of_the_classifier_is_told():
-    reply = moments(member(estimator=RidgeClassifier(alpha=0.3)), **PLAIN)
+    reply = moments_reply(make_member(estimator=RidgeClassifier(alpha=0.3)))
     assert reply["form"]["kind"] == "ridge" and reply["form"]["alpha"] == 0.3
     assert set(reply) == {"labels", "moments", "form", "scaled"}
 
@@ -112,7 +119,7 @@ def test_the_form_of_the_classifier_is_told():
 def test_labels_are_those_of_rows_in_order():
     X, y = rows_of()
     numbers = np.array([30, -1, 7])[np.searchsorted(LABELS, y)]
-    reply = moments(member(X, numbers), **PLAIN)
+    reply = moments_reply(make_member(X, numbers))
     assert reply["labels"] == [-1, 7, 30]
     json.dumps(reply["labels"])
     expected = [(numbers == label).sum() for label in (-1, 7, 30)]
@@ -124,7 +131,7 @@ def test_rows_of_classes_that_the_model_does_not_know(labels):
     """They are in the moments; of the model they say nothing."""
     X, y = rows_of()
     W = fitted(X, y, labels)
-    reply = moments(member(X, y), **PLAIN, model=(W, labels))
+    reply = moments_reply(make_member(X, y), model=(W, labels))
     assert reply["labels"] == LABELS
     assert reply["moments"]["counts"].sum() == len(y)
     assert reply["gradient"].shape == (5, len(labels))
@@ -132,17 +139,17 @@ def test_rows_of_classes_that_the_model_does_not_know(labels):
 
 
 def test_a_model_of_one_class_or_of_none_of_the_rows_tells_no_gradient():
-    assert "gradient" not in moments(member(), **PLAIN, model=(weights(1), ["a"]))
-    of_other_classes = moments(member(), **PLAIN, model=(weights(2), ["x", "y"]))
+    assert "gradient" not in moments_reply(make_member(), model=(weights(1), ["a"]))
+    of_other_classes = moments_reply(make_member(), model=(weights(2), ["x", "y"]))
     assert "gradient" not in of_other_classes and "factor" not in of_other_classes
-    assert "gradient" not in moments(member(), **PLAIN)
+    assert "gradient" not in moments_reply(make_member())
 
 
 def test_rows_that_nodes_share_count_for_less():
     X, y = rows_of()
     counts = np.random.RandomState(0).choice([1.0, 0.5, 0.25], size=len(y))
     W = fitted(X, y)
-    reply = moments(member(X, y, weights=counts), **PLAIN, model=(W, LABELS))
+    reply = moments_reply(make_member(X, y, weights=counts), model=(W, LABELS))
     sums = ClassMoments.from_arrays(reply["moments"])
     for c, label in enumerate(LABELS):
         rows, w = X[y == label], counts[y == label]
@@ -154,7 +161,7 @@ def test_rows_that_nodes_share_count_for_less():
     assert_gradient(reply, X, y, W=W, labels=LABELS, counts=counts)
     # And where the model does not know all of them.
     W = fitted(X, y, ["a", "c"])
-    reply = moments(member(X, y, weights=counts), **PLAIN, model=(W, ["a", "c"]))
+    reply = moments_reply(make_member(X, y, weights=counts), model=(W, ["a", "c"]))
     assert_gradient(reply, X, y, W=W, labels=["a", "c"], counts=counts)
 
 
@@ -168,10 +175,12 @@ def test_weights_are_those_of_the_rows_that_make_moments():
         "judging": np.arange(60),
     }
     W = fitted(X, y)
-    reply = moments(member(X, y, weights=counts, **roles), **PLAIN, model=(W, LABELS))
-    reply_of_learning = moments(
-        member(X[learning], y[learning], weights=counts[learning]),
-        **PLAIN,
+    reply = moments_reply(
+        make_member(X, y, weights=counts, **roles),
+        model=(W, LABELS),
+    )
+    reply_of_learning = moments_reply(
+        make_member(X[learning], y[learning], weights=counts[learning]),
         model=(W, LABELS),
     )
     np.testing.assert_array_equal(reply["gradient"], reply_of_learning["gradient"])
@@ -183,9 +192,12 @@ def test_weights_are_those_of_the_rows_that_make_moments():
 def test_nothing_is_told_of_fewer_rows_than_min_rows(n_components):
     X, y = rows_of()
     X, y = np.vstack([X[y != "b"], X[y == "b"][:4]]), np.append(y[y != "b"], ["b"] * 4)
-    settings = {**PLAIN, "min_cluster_size": 5, "n_components": n_components}
+    settings = {
+        "min_cluster_size": 5,
+        "n_components": n_components,
+    }
     W = fitted(X, y)
-    reply = moments(member(X, y), **settings, model=(W, LABELS))
+    reply = moments_reply(make_member(X, y), **settings, model=(W, LABELS))
     sums = ClassMoments.from_arrays(reply["moments"])
     assert set(sums.columns) == {0, 2} and sums.counts.min() >= 5
     # Too few for a scatter that is of no class too, and they add to no gradient.
@@ -200,14 +212,14 @@ def test_nothing_is_told_of_fewer_rows_than_min_rows(n_components):
     residuals[np.arange(is_large.sum()), np.searchsorted(LABELS, y[is_large])] -= 1.0
     np.testing.assert_allclose(reply["gradient"][-1], residuals.sum(axis=0), atol=1e-9)
     with pytest.raises(ValueError, match="min_cluster_size=100"):
-        moments(member(X, y), **{**settings, "min_cluster_size": 100})
+        moments_reply(make_member(X, y), **{**settings, "min_cluster_size": 100})
 
 
 def test_kinds():
     X, y = rows_of()
     shapes = {
         kind: ClassMoments.from_arrays(
-            moments(member(), **{**PLAIN, "kind": kind})["moments"]
+            moments_reply(make_member(), kind=kind)["moments"]
         ).scatter.shape
         for kind in ("auto", "class", "shared", "diagonal")
     }
@@ -231,10 +243,10 @@ def test_kinds():
 def test_sparse_rows_are_as_dense_ones(kind, n_components):
     X, y = rows_of(n=120)
     X[np.abs(X) < 1.0] = 0.0
-    settings = {**PLAIN, "kind": kind, "n_components": n_components}
+    settings = {"kind": kind, "n_components": n_components}
     settings.update(model=(fitted(X, y), LABELS))
-    reply_of_dense = moments(member(X, y), **settings)
-    reply_of_sparse = moments(member(sparse.csr_matrix(X), y), **settings)
+    reply_of_dense = moments_reply(make_member(X, y), **settings)
+    reply_of_sparse = moments_reply(make_member(sparse.csr_matrix(X), y), **settings)
     sums, sparse_sums = (
         ClassMoments.from_arrays(reply["moments"])
         for reply in (reply_of_dense, reply_of_sparse)
@@ -250,7 +262,7 @@ def test_sparse_rows_are_as_dense_ones(kind, n_components):
 def test_float32_rows():
     X, y = rows_of(n=600, mean=30.0)
     W = fitted(X, y)
-    reply = moments(member(X.astype(np.float32), y), **PLAIN, model=(W, LABELS))
+    reply = moments_reply(make_member(X.astype(np.float32), y), model=(W, LABELS))
     assert all(
         array.dtype == np.float64
         for name, array in reply["moments"].items()
@@ -258,7 +270,7 @@ def test_float32_rows():
     )
     assert reply["gradient"].dtype == np.float64
     assert_gradient(reply, X, y, W=W, labels=LABELS, rtol=1e-4)
-    sums_in_float64 = moments(member(X, y), **PLAIN)["moments"]
+    sums_in_float64 = moments_reply(make_member(X, y))["moments"]
     triangles, expected = reply["moments"]["triangles"], sums_in_float64["triangles"]
     np.testing.assert_allclose(triangles, expected, atol=1e-3)
 
@@ -268,8 +280,8 @@ def test_gradients_are_made_in_blocks(dtype, monkeypatch):
     import skgems.local._moments as module
 
     X, y = rows_of(n=300)
-    settings = {**PLAIN, "model": (weights(), LABELS)}
-    whole = moments(member(X.astype(dtype), y), **settings)["gradient"]
+    settings = {"model": (weights(), LABELS)}
+    whole = moments_reply(make_member(X.astype(dtype), y), **settings)["gradient"]
     row_blocks = module.row_blocks
     blocks = []
 
@@ -279,7 +291,7 @@ def test_gradients_are_made_in_blocks(dtype, monkeypatch):
 
     monkeypatch.setattr(module, "row_blocks", blocks_of_40_rows)
     np.testing.assert_allclose(
-        moments(member(X.astype(dtype), y), **settings)["gradient"],
+        moments_reply(make_member(X.astype(dtype), y), **settings)["gradient"],
         whole,
         rtol=1e-9 if dtype is np.float64 else 1e-4,
         atol=0 if dtype is np.float64 else 1e-4,
@@ -290,8 +302,8 @@ def test_gradients_are_made_in_blocks(dtype, monkeypatch):
 def test_over_merged_layers():
     X, y = rows_of()
     layers = HiddenLayers([weights(6), weights(5, 6, seed=2)], ["tanh", "relu"])
-    reply = moments(member(), **PLAIN, hidden=layers.as_content())
-    reply_of_outputs = moments(member(layers.outputs(X), y), **PLAIN)
+    reply = moments_reply(make_member(), hidden=layers.as_content())
+    reply_of_outputs = moments_reply(make_member(layers.outputs(X), y))
     for name, array in reply_of_outputs["moments"].items():
         np.testing.assert_array_equal(reply["moments"][name], array)
     assert reply["moments"]["means"].shape == (3, 5)
@@ -299,13 +311,13 @@ def test_over_merged_layers():
 
 def test_as_a_message():
     """By name, over bytes, with the same bits."""
-    settings = {**PLAIN, "n_components": 4, "model": "own"}
+    settings = {**ONE_CLUSTER_A_CLASS, "n_components": 4, "model": "own"}
     request = Message.from_bytes(
         Message.of("moments", **settings, hidden=None).to_bytes()
     )
-    node = member(estimator=LogisticRegression())
+    node = make_member(estimator=LogisticRegression())
     reply = Message.from_bytes(answer(request, node).to_bytes()).content
-    expected = answered(node, **settings)
+    expected = moments_task(node, **settings)
     assert reply["labels"] == expected["labels"] and reply["form"] == expected["form"]
     assert reply["factor"] == expected["factor"]
     np.testing.assert_array_equal(reply["gradient"], expected["gradient"])
@@ -332,19 +344,19 @@ def test_rows_that_are_held_out_do_not_enter():
     held_out = np.random.RandomState(0).random(60) < 0.4
     X, y, nodes, members = federation(held_out)
     for k, node in enumerate(members):
-        sums = ClassMoments.from_arrays(moments(node, **PLAIN)["moments"])
+        sums = ClassMoments.from_arrays(moments_reply(node)["moments"])
         is_own = (nodes == k) & ~held_out
         assert sums.n_rows == is_own.sum()
         np.testing.assert_allclose(sums.origin + sums.mean(), X[is_own].mean(axis=0))
         W = fitted(X, y)
-        reply = moments(node, **PLAIN, model=(W, LABELS))
+        reply = moments_reply(node, model=(W, LABELS))
         assert_gradient(reply, X[is_own], y[is_own], W=W, labels=LABELS)
 
 
 def test_simulated_nodes_tell_of_all_rows_that_they_have():
     X, y, nodes, members = federation(simulation=True)
     for k, node in enumerate(members):
-        sums = ClassMoments.from_arrays(moments(node, **PLAIN)["moments"])
+        sums = ClassMoments.from_arrays(moments_reply(node)["moments"])
         assert len(node.rows("training")[1]) < (nodes == k).sum()
         assert sums.n_rows == (nodes == k).sum()
         np.testing.assert_allclose(
@@ -360,7 +372,7 @@ def test_means_of_clusters_are_told_and_the_scatter_about_them():
     X, places = np.vstack([X, X[:5] + 500.0]), np.append(places, [9] * 5)
     y = np.where(places == 9, "b", "a")
     sums = ClassMoments.from_arrays(
-        moments(member(X, y), **{**PLAIN, "n_components": 4})["moments"]
+        moments_reply(make_member(X, y), n_components=4)["moments"]
     )
     means = sums.origin + sums.means
     order = [
@@ -382,8 +394,13 @@ def test_means_of_clusters_are_told_and_the_scatter_about_them():
 @pytest.mark.parametrize("min_cluster_size", [1, 10, 14])
 def test_clusters_have_at_least_ten_rows_and_min_rows(min_cluster_size):
     X, y = rows_of(n=200)
-    settings = {**PLAIN, "n_components": 16, "min_cluster_size": min_cluster_size}
-    sums = ClassMoments.from_arrays(moments(member(X, y), **settings)["moments"])
+    settings = {
+        "n_components": 16,
+        "min_cluster_size": min_cluster_size,
+    }
+    sums = ClassMoments.from_arrays(
+        moments_reply(make_member(X, y), **settings)["moments"]
+    )
     assert sums.counts.min() >= max(10, min_cluster_size)
     assert sums.n_rows == 200 and len(sums.counts) > 6
 
@@ -391,7 +408,7 @@ def test_clusters_have_at_least_ten_rows_and_min_rows(min_cluster_size):
 def test_it_is_told_of_how_many_rows_the_gradient_is_in_effect():
     X, y = rows_of()
     W = fitted(X, y)
-    reply = moments(member(X, y), **PLAIN, model=(W, LABELS))
+    reply = moments_reply(make_member(X, y), model=(W, LABELS))
     logits = reply["factor"] * (X @ W[:-1] + W[-1])
     residuals = softmax(logits, axis=1) - (y[:, None] == np.array(LABELS))
     sizes = np.abs(residuals).sum(axis=1)

@@ -169,7 +169,9 @@ def test_an_intercept_that_is_not_fitted_is_said():
 )
 def test_a_constant_model_speaks_for_the_classifier_in_whose_place_it_is(unfitted):
     X, _ = rows()
-    constant = fit_local(clone(unfitted), X, np.zeros(len(X)), np.arange(2), seed=0)
+    constant = fit_local(
+        clone(unfitted), X, np.zeros(len(X)), classes=np.arange(2), seed=0
+    )
     assert isinstance(constant, DummyClassifier)
     assert penalty_of(constant) == logistic(C=7.0)
     assert class_weight_of(constant) == "balanced"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.clumps import PLAIN, member, moments, rows_of
+from helpers.clumps import ONE_CLUSTER_A_CLASS, make_member, moments_reply, rows_of
 
 from skgems.federation import Message
 from skgems.local import seed_of_rows
@@ -17,12 +17,14 @@ def test_the_same_rows_have_the_same_clusters_whatever_numpy_drew_before():
     replies = []
     for state in range(2):
         np.random.seed(state)
-        replies.append(moments(member(X, y), **PLAIN | {"n_components": 8})["moments"])
+        replies.append(moments_reply(make_member(X, y), n_components=8)["moments"])
     np.testing.assert_array_equal(replies[0]["means"], replies[1]["means"])
 
 
 def test_no_server_can_have_clusters_drawn_anew():
-    request = Message.of("moments", **PLAIN | {"n_components": 8}, model=None)
+    request = Message.of(
+        "moments", **ONE_CLUSTER_A_CLASS | {"n_components": 8}, model=None
+    )
     check_request(request)
     with pytest.raises(ValueError, match="seed is no field"):
         check_request(Message.of("moments", **request.content, seed=1))

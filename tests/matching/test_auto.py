@@ -35,8 +35,8 @@ def matched(groups, max_units=None):
     return match_at_auto_gamma0(
         partial(match_with, groups, max_units=max_units),
         groups,
-        auto_sigma(groups),
-        max_units,
+        sigma=auto_sigma(groups),
+        max_units=max_units,
     )
 
 
@@ -97,7 +97,7 @@ def test_a_large_or_tiny_sigma_has_a_mass_too():
     groups = neurons(noise=0.05)
     for sigma in (1e-9, 1e9):
         gamma0, match = match_at_auto_gamma0(
-            partial(match_with, groups, sigma=sigma), groups, sigma
+            partial(match_with, groups, sigma=sigma), groups, sigma=sigma
         )
         assert 0 < gamma0 <= 1
         assert len(match.atoms) == 10

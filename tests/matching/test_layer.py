@@ -41,35 +41,38 @@ def spread(precision, n_shared):
 
 def log_posterior(groups, precisions, assignments, *, n_shared, s0, gamma0):
     """Straight from the formula: one atom after the other."""
-    total, J = 0.0, len(groups)
-    for atom in {a for own in assignments for a in own}:
-        linear, precision, users = 0.0, np.full(groups[0].shape[1], s0), 0
-        for V, p, own in zip(groups, precisions, assignments, strict=True):
-            for v, a in zip(V, own, strict=True):
+    total = 0.0
+    J = len(groups)
+    for atom in {a for atoms in assignments for a in atoms}:
+        linear = 0.0
+        precision = np.full(groups[0].shape[1], s0)
+        n_users = 0
+        for V, p, atoms in zip(groups, precisions, assignments, strict=True):
+            p_all = spread(p, n_shared)
+            for v, a in zip(V, atoms, strict=True):
                 if a == atom:
-                    p = spread(p, n_shared)
-                    linear, precision = linear + p * v, precision + p
-                    users += 1
+                    linear = linear + p_all * v
+                    precision = precision + p_all
+                    n_users += 1
         total += 0.5 * np.sum(linear**2 / precision)
-        total += np.log(gamma0) + gammaln(J - users + 1)
-        total += gammaln(users) - gammaln(J + 1)
+        total += np.log(gamma0) + gammaln(J - n_users + 1)
+        total += gammaln(n_users) - gammaln(J + 1)
     return total
 
 
 def best_by_hand(groups, precisions, assignments, group, **model):
     """The best value over all assignments of one group, the others fixed."""
-    others = {a for j, own in enumerate(assignments) if j != group for a in own}
+    used_by_others = {
+        a for j, atoms in enumerate(assignments) if j != group for a in atoms
+    }
     width = len(groups[group])
     fresh = [f"new {i}" for i in range(width)]
-    return max(
-        log_posterior(
-            groups,
-            precisions,
-            [list(c) if j == group else own for j, own in enumerate(assignments)],
-            **model,
-        )
-        for c in permutations([*others, *fresh], width)
-    )
+    objectives = []
+    for choice in permutations([*used_by_others, *fresh], width):
+        changed = list(assignments)
+        changed[group] = list(choice)
+        objectives.append(log_posterior(groups, precisions, changed, **model))
+    return max(objectives)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -86,7 +89,7 @@ def test_no_group_has_a_better_assignment(seed, gamma0):
         random_state=seed,
     )
     assert match.converged
-    assignments = [own.tolist() for own in match.assignments]
+    assignments = [atoms.tolist() for atoms in match.assignments]
     value = log_posterior(groups, precisions, assignments, **model)
     assert match.objective[-1] == pytest.approx(value)
     for group in range(len(groups)):
@@ -101,15 +104,20 @@ def test_every_step_is_the_best_of_all_assignments(seed, gamma0):
     groups, precisions = problem(seed, n_neurons=3, noise=1.0)
     model = {"n_shared": 3, "s0": 0.7, "gamma0": gamma0}
     matcher = _Matcher(
-        groups, precisions, n_shared=3, prior_precision=0.7, gamma0=gamma0
+        groups=groups,
+        precisions=precisions,
+        n_shared=3,
+        prior_precision=0.7,
+        gamma0=gamma0,
     )
     # From a first pass to where steps have changed others' atoms.
     for group in (0, 1, 2, 1, 0, 2):
         matcher.step(group)
-        assignments = [[] if own is None else own.tolist() for own in matcher.rows]
-        present = [V[: len(own)] for V, own in zip(groups, assignments, strict=True)]
-        value = log_posterior(present, precisions, assignments, **model)
-        best = best_by_hand(present, precisions, assignments, group, **model)
+        assignments = [[] if rows is None else rows.tolist() for rows in matcher.rows]
+        # Groups that had no step have no neurons at an atom yet.
+        placed = [V[: len(rows)] for V, rows in zip(groups, assignments, strict=True)]
+        value = log_posterior(placed, precisions, assignments, **model)
+        best = best_by_hand(placed, precisions, assignments, group, **model)
         assert value == pytest.approx(best)
         assert matcher.objective() == pytest.approx(value)
 
@@ -134,9 +142,18 @@ def test_no_sweep_lowers_the_objective(seed, max_units):
 
 def test_gains_are_those_of_the_formula():
     rng = np.random.RandomState(0)
-    V, linear = rng.standard_normal((4, 6)), rng.standard_normal((5, 6))
-    p, q = rng.uniform(0, 2, 4), rng.uniform(0.5, 2, (5, 4))
-    gains = evidence_gains(V, p, linear, q, 3, squares(linear, 3))
+    V = rng.standard_normal((4, 6))
+    linear = rng.standard_normal((5, 6))
+    p = rng.uniform(0, 2, 4)
+    q = rng.uniform(0.5, 2, (5, 4))
+    gains = evidence_gains(
+        V,
+        p,
+        linear=linear,
+        atom_precision=q,
+        n_shared=3,
+        linear_squares=squares(linear, 3),
+    )
     p_all = spread(p, 3)
     for i in range(5):
         q_all = spread(q[i], 3)
@@ -144,7 +161,7 @@ def test_gains_are_those_of_the_formula():
             after = (linear[i] + p_all * V[j]) ** 2 / (q_all + p_all)
             expected = np.sum(after) - np.sum(linear[i] ** 2 / q_all)
             assert gains[j, i] == pytest.approx(expected)
-    first = first_evidence(V, p, 0.5, 3)
+    first = first_evidence(V, p, prior_precision=0.5, n_shared=3)
     np.testing.assert_allclose(first, np.sum((p_all * V) ** 2 / (0.5 + p_all), axis=1))
 
 
@@ -154,13 +171,12 @@ def test_atoms_are_the_modes_of_the_posterior():
         groups, precisions, n_shared=3, prior_precision=0.7, gamma0=1.0, random_state=0
     )
     for atom, mean in enumerate(match.atoms.mean):
-        linear, precision = np.zeros(5), np.full(5, 0.7)
-        for V, p, own in zip(groups, precisions, match.assignments, strict=True):
-            for v in V[own == atom]:
-                linear, precision = (
-                    linear + spread(p, 3) * v,
-                    precision + spread(p, 3),
-                )
+        linear = np.zeros(5)
+        precision = np.full(5, 0.7)
+        for V, p, atoms in zip(groups, precisions, match.assignments, strict=True):
+            for v in V[atoms == atom]:
+                linear = linear + spread(p, 3) * v
+                precision = precision + spread(p, 3)
         np.testing.assert_allclose(mean, linear / precision)
     users = np.bincount(np.concatenate(match.assignments))
     np.testing.assert_array_equal(match.popularity, users)
@@ -179,9 +195,9 @@ def test_copies_are_matched_unit_by_unit():
         random_state=0,
     )
     assert len(match.atoms) == 7
-    for order, own in zip(orders, match.assignments, strict=True):
+    for order, atoms in zip(orders, match.assignments, strict=True):
         # Four copies of precision 2, shrunk by the prior's 0.5.
-        np.testing.assert_allclose(match.atoms.mean[own], V[order] * 8 / 8.5)
+        np.testing.assert_allclose(match.atoms.mean[atoms], V[order] * 8 / 8.5)
 
 
 @pytest.mark.parametrize("gamma0", [1e-30, 1e30])
@@ -253,9 +269,12 @@ def alike(noise, share, n_groups=8):
 @pytest.mark.parametrize("noise, share", [(1.4, 0.3), (1.8, 0.4)])
 def test_the_search_goes_on_from_the_better_start(noise, share):
     groups, precisions, settings = alike(noise, share)
-    order, rng = canonical_order(groups), np.random.RandomState(0)
-    alone = _Search(_Matcher(groups, precisions, **settings), order, rng)
-    alone = alone.matcher.result(alone.run(100, 0.0))
+    search = _Search(
+        _Matcher(groups=groups, precisions=precisions, **settings),
+        order=canonical_order(groups),
+        rng=np.random.RandomState(0),
+    )
+    alone = search.run(max_iter=100, tol=0.0).best_match()
     match = match_layer(groups, precisions, random_state=0, **settings)
     assert match.converged
     assert match.objective[-1] > alone.objective[-1] + 5
@@ -279,7 +298,7 @@ def test_the_best_state_visited_is_returned():
     value = log_posterior(
         groups,
         precisions,
-        [own.tolist() for own in match.assignments],
+        [atoms.tolist() for atoms in match.assignments],
         n_shared=40,
         s0=settings["prior_precision"],
         gamma0=1.0,
@@ -309,7 +328,7 @@ def test_an_earlier_posterior_is_the_prior_of_a_stream():
     settings = {"n_shared": 3, "prior_precision": 0.5, "gamma0": 1.0}
     p = [np.full(3, 2.0)]
     first = match_layer([V], p, **settings)
-    history = History(first.atoms, np.ones((1, 4), dtype=int), 1)
+    history = History(atoms=first.atoms, counts=np.ones((1, 4), dtype=int), n_steps=1)
     again = match_layer([V[::-1]], p, history=history, **settings)
     assert len(again.atoms) == 4
     np.testing.assert_array_equal(again.assignments[0], first.assignments[0][::-1])
@@ -324,28 +343,34 @@ def test_an_earlier_posterior_is_the_prior_of_a_stream():
 @pytest.mark.parametrize("seed", range(4))
 def test_a_step_of_a_stream_is_the_best_of_all_assignments(seed):
     rng = np.random.RandomState(seed)
-    base = Atoms(rng.standard_normal((3, 5)), rng.uniform(1, 3, (3, 3)), 3)
+    base = Atoms(
+        linear=rng.standard_normal((3, 5)),
+        precision=rng.uniform(1, 3, (3, 3)),
+        n_shared=3,
+    )
     groups, precisions = problem(seed, n_groups=2, n_neurons=3)
-    counts, n_steps = rng.randint(0, 3, size=(2, 3)), 2
+    counts = rng.randint(0, 3, size=(2, 3))
+    n_steps = 2
     match = match_layer(
         groups,
         precisions,
         n_shared=3,
         prior_precision=0.7,
         gamma0=1.0,
-        history=History(base, counts, n_steps),
+        history=History(atoms=base, counts=counts, n_steps=n_steps),
         random_state=seed,
     )
 
-    def value(assignments):
+    def objective(assignments):
         total = 0.0
-        for atom in {a for own in assignments for a in own}:
-            linear, precision = np.zeros(5), np.full(5, 0.7)
+        for atom in {a for atoms in assignments for a in atoms}:
+            linear = np.zeros(5)
+            precision = np.full(5, 0.7)
             if atom < 3:
                 linear = base.linear[atom].copy()
                 precision = spread(base.precision[atom], 3)
                 total -= 0.5 * np.sum(linear**2 / precision)
-            users = [j for j, own in enumerate(assignments) if atom in own]
+            users = [j for j, atoms in enumerate(assignments) if atom in atoms]
             for j in users:
                 p = spread(precisions[j], 3)
                 linear = linear + p * groups[j][assignments[j].index(atom)]
@@ -360,12 +385,12 @@ def test_a_step_of_a_stream_is_the_best_of_all_assignments(seed):
                 total -= (len(users) - 1) * np.log(n_steps + 1)
         return total
 
-    found = [own.tolist() for own in match.assignments]
-    assert match.objective[-1] == pytest.approx(value(found))
+    assignments = [atoms.tolist() for atoms in match.assignments]
+    assert match.objective[-1] == pytest.approx(objective(assignments))
     for group in range(2):
-        known = range(max(3, 1 + max(found[1 - group])))
+        atoms_without_it = range(max(3, 1 + max(assignments[1 - group])))
         fresh = range(100, 100 + len(groups[group]))
-        for choice in permutations([*known, *fresh], len(groups[group])):
-            other = list(found)
-            other[group] = list(choice)
-            assert value(other) <= match.objective[-1] + 1e-9
+        for choice in permutations([*atoms_without_it, *fresh], len(groups[group])):
+            changed = list(assignments)
+            changed[group] = list(choice)
+            assert objective(changed) <= match.objective[-1] + 1e-9

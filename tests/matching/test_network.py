@@ -34,9 +34,9 @@ def networks(coefs, intercepts):
     return [Layers(W, b, ("relu", "tanh")) for W, b in pairs]
 
 
-def again(match, coefs, intercepts, order):
-    given = networks(coefs, intercepts)
-    return match_again(given, SHARE, match, layer_order=order, **SETTINGS)
+def matched_again(match, coefs, intercepts, order):
+    trained = networks(coefs, intercepts)
+    return match_again(trained, SHARE, merged=match, layer_order=order, **SETTINGS)
 
 
 @pytest.mark.parametrize("order", ["bottom_up", "top_down"])
@@ -47,35 +47,43 @@ def test_a_change_that_all_nodes_make_is_taken_whole(order):
     coefs = [W + 0.05 * rng.standard_normal(W.shape) for W in merged.coefs]
     intercepts = [b + 0.05 * rng.standard_normal(b.shape) for b in merged.intercepts]
     # Each node may have its units in another order.
-    given, biases = [], []
+    coefs_of_nodes = []
+    intercepts_of_nodes = []
     for _ in range(N_NODES):
-        W, b = list(coefs), list(intercepts)
+        W = list(coefs)
+        b = list(intercepts)
         for layer in range(2):
             units = rng.permutation(W[layer].shape[1])
-            W[layer], b[layer] = W[layer][:, units], b[layer][units]
+            W[layer] = W[layer][:, units]
+            b[layer] = b[layer][units]
             W[layer + 1] = W[layer + 1][units]
-        given.append(tuple(W))
-        biases.append(tuple(b))
-    new = again(match, given, biases, order)
-    found = merged_layers(new)
-    parts = [*found.coefs, *found.intercepts]
-    for part, value in zip(parts, [*coefs, *intercepts], strict=True):
-        np.testing.assert_allclose(part, value, atol=1e-10)
+        coefs_of_nodes.append(tuple(W))
+        intercepts_of_nodes.append(tuple(b))
+    merged_again = merged_layers(
+        matched_again(match, coefs_of_nodes, intercepts_of_nodes, order)
+    )
+    for array, expected in zip(
+        [*merged_again.coefs, *merged_again.intercepts],
+        [*coefs, *intercepts],
+        strict=True,
+    ):
+        np.testing.assert_allclose(array, expected, atol=1e-10)
 
 
 def test_changes_are_averaged_and_a_strange_unit_stays_alone():
     match, rng = first_match("bottom_up")
     merged = merged_layers(match)
-    coefs, intercepts = merged.coefs, merged.intercepts
+    coefs = merged.coefs
+    intercepts_of_nodes = [tuple(merged.intercepts)] * N_NODES
     changes = 0.05 * rng.standard_normal((N_NODES, *coefs[0].shape))
-    given = [(coefs[0] + change, *coefs[1:]) for change in changes]
-    new = again(match, given, [tuple(intercepts)] * N_NODES, "bottom_up")
+    coefs_of_nodes = [(coefs[0] + change, *coefs[1:]) for change in changes]
+    new = matched_again(match, coefs_of_nodes, intercepts_of_nodes, "bottom_up")
     np.testing.assert_allclose(
         merged_layers(new).coefs[0], coefs[0] + changes.mean(axis=0), atol=1e-10
     )
-    given[0][0][:, 0] = 40.0
-    strange = again(match, given, [tuple(intercepts)] * N_NODES, "bottom_up")
+    coefs_of_nodes[0][0][:, 0] = 40.0
+    strange = matched_again(match, coefs_of_nodes, intercepts_of_nodes, "bottom_up")
     n_units = len(match.layers[0].atoms)
     assert len(strange.layers[0].atoms) == n_units + 1
-    own, *others = strange.layers[0].assignments
-    assert all(own[0] not in other for other in others)
+    atoms_of_first, *atoms_of_others = strange.layers[0].assignments
+    assert all(atoms_of_first[0] not in atoms for atoms in atoms_of_others)

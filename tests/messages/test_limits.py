@@ -135,9 +135,9 @@ def nested(depth: int) -> dict:
 def test_tables_are_thirty_two_deep_at_most():
     for what in (nested, lambda depth: {"a": json.loads("[" * depth + "]" * depth)}):
         depth = 33 if what is nested else 32
-        packing._json(json.dumps(what(depth)), "header")
+        packing._table_in_json(json.dumps(what(depth)), "header")
         with pytest.raises(ValueError, match="tables in tables, 33 deep"):
-            packing._json(json.dumps(what(depth + 1)), "header")
+            packing._table_in_json(json.dumps(what(depth + 1)), "header")
     packing._check_name("a" + ".a" * 32)
     with pytest.raises(ValueError, match="in tables that are too deep"):
         packing._check_name("a" + ".a" * 33)

@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_digits
@@ -51,14 +52,35 @@ def digits():
     return X, y[:300]
 
 
-def fit(*steps, X, y):
+def fit_quietly(estimator, X, y):
+    """The estimator, fitted without warnings, as of few iterations."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return make_pipeline(*steps, LogisticRegression(max_iter=20)).fit(X, y)
+        return estimator.fit(X, y)
+
+
+def fit(*steps, X, y):
+    """A fitted pipeline of steps and a logistic regression."""
+    return fit_quietly(make_pipeline(*steps, LogisticRegression(max_iter=20)), X, y)
 
 
 def centred(logits):
+    """Logits without what all of a row have in common, which says nothing."""
     return logits - logits.mean(axis=1, keepdims=True)
+
+
+def assert_same_logits(estimator, X, *, rows=None, rtol=1e-7, atol=0.0):
+    """A network that was read of a pipeline says of rows what the pipeline says.
+
+    ``rows`` are those of the pipeline, where it takes them in another form.
+    """
+    rows = X if rows is None else rows
+    np.testing.assert_allclose(
+        centred(read_network(estimator).decision_function(X)),
+        centred(estimator.decision_function(rows)),
+        rtol=rtol,
+        atol=atol,
+    )
 
 
 AFFINE = {
@@ -89,30 +111,33 @@ AFFINE = {
 def test_affine_steps_are_folded(kind, digits):
     X, y = digits
     pipeline = fit(*AFFINE[kind], X=X, y=y)
-    if "function" not in kind and kind != "float32":  # a lambda cannot be pickled
-        before = pickle.dumps(pipeline)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         network = read_network(pipeline)
-    if "function" not in kind and kind != "float32":
-        assert pickle.dumps(pipeline) == before
     assert network.n_features_in == 20
     assert network.coefs[0].shape == (20, 4)
-    np.testing.assert_allclose(
-        centred(network.decision_function(X)),
-        centred(pipeline.decision_function(X)),
-        rtol=1e-9 if kind != "float32" else 1e-4,
-        atol=1e-9 if kind != "float32" else 1e-4,
-    )
+    tolerance = 1e-4 if kind == "float32" else 1e-9
+    assert_same_logits(pipeline, X, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    # A lambda cannot be pickled.
+    [kind for kind in AFFINE if kind not in ("function", "float32")],
+)
+def test_pipelines_of_affine_steps_are_left_as_they_were(kind, digits):
+    X, y = digits
+    pipeline = fit(*AFFINE[kind], X=X, y=y)
+    before = pickle.dumps(pipeline)
+    read_network(pipeline)
+    assert pickle.dumps(pipeline) == before
 
 
 @pytest.mark.parametrize("hidden", [(5,), (6, 3)])
-def test_steps_before_a_network(hidden, digits):
+def test_steps_before_a_network_are_folded_into_its_first_layer(hidden, digits):
     X, y = digits
     pipeline = make_pipeline(StandardScaler(), MLPClassifier(hidden, max_iter=3))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pipeline.fit(X, y)
+    fit_quietly(pipeline, X, y)
     network = read_network(pipeline)
     assert network.coefs[0].shape == (20, hidden[0])
     np.testing.assert_allclose(
@@ -123,7 +148,7 @@ def test_steps_before_a_network(hidden, digits):
     )
 
 
-def test_steps_before_a_constant_model(digits):
+def test_steps_before_a_constant_model_leave_it_constant(digits):
     X, y = digits
     network = read_network(make_pipeline(PCA(2), DummyClassifier()).fit(X, y))
     np.testing.assert_array_equal(network.coefs[0], np.zeros((20, 4)))
@@ -133,22 +158,15 @@ def test_steps_before_a_constant_model(digits):
 def test_a_large_offset_costs_no_accuracy(offset, digits):
     X, y = digits
     pipeline = fit(StandardScaler(), X=X + offset, y=y)
-    np.testing.assert_allclose(
-        centred(read_network(pipeline).decision_function(X + offset)),
-        centred(pipeline.decision_function(X + offset)),
-        atol=offset * 1e-13,
-        rtol=1e-6,
-    )
+    # Rounding of the rows themselves is some 1e-16 of the offset.
+    assert_same_logits(pipeline, X + offset, atol=offset * 1e-13, rtol=1e-6)
 
 
 def test_dtype_of_the_network_is_kept(digits):
     X, y = digits
     X = X.astype(np.float32)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        clf = MLPClassifier((3,), max_iter=3)
-        pipeline = make_pipeline(StandardScaler(), clf).fit(X, y)
-    network = read_network(pipeline)
+    pipeline = make_pipeline(StandardScaler(), MLPClassifier((3,), max_iter=3))
+    network = read_network(fit_quietly(pipeline, X, y))
     arrays = (*network.coefs, *network.intercepts, network.decision_function(X))
     assert {array.dtype for array in arrays} == {np.dtype(np.float32)}
 
@@ -192,9 +210,7 @@ def test_a_step_that_is_not_affine_is_named(step, digits):
             ("clf", LogisticRegression(max_iter=5)),
         ]
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pipeline.fit(X, y)
+    fit_quietly(pipeline, X, y)
     kind = type(step).__name__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -203,7 +219,7 @@ def test_a_step_that_is_not_affine_is_named(step, digits):
 
 
 @pytest.mark.parametrize("step", [RBFSampler(gamma=0.01), Nystroem(gamma=0.01)])
-def test_where_a_step_that_is_not_affine_belongs(step, digits):
+def test_the_error_about_a_step_that_is_not_affine_says_where_it_belongs(step, digits):
     X, y = digits
     with pytest.raises(ValueError, match="in front of the aggregator") as error:
         read_network(fit(StandardScaler(), step, X=X, y=y))
@@ -212,7 +228,7 @@ def test_where_a_step_that_is_not_affine_belongs(step, digits):
     assert f"make_pipeline({kind}(...), aggregator)" in str(error.value)
 
 
-def test_clipping_far_from_zero_is_found(digits):
+def test_clipping_far_from_zero_is_seen(digits):
     X, y = digits
     pipeline = fit(MinMaxScaler(clip=True), X=X + 1e8, y=y)
     with pytest.raises(ValueError, match="'minmaxscaler'"):
@@ -220,7 +236,7 @@ def test_clipping_far_from_zero_is_found(digits):
 
 
 @pytest.mark.parametrize("categories", [[1990, 2010], [5, 7, 40000]])
-def test_rare_categories_are_found(categories):
+def test_an_encoder_of_categories_far_apart_is_seen_not_to_be_affine(categories):
     rng = np.random.RandomState(0)
     X = rng.choice(categories, size=(60, 2)).astype(float)
     y = np.arange(60) % 2
@@ -237,13 +253,8 @@ def test_the_step_of_a_nested_pipeline_is_named(digits):
         read_network(fit_quietly(pipeline, X, y))
 
 
-def fit_quietly(estimator, X, y):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return estimator.fit(X, y)
-
-
 def refuse(X):
+    """A transformation that fails."""
     raise RuntimeError("only for Mondays")
 
 
@@ -251,11 +262,10 @@ def test_a_step_that_raises_is_named_and_chained(digits):
     X, y = digits
     pipeline = fit(FunctionTransformer(), X=X, y=y)
     pipeline[0].func = refuse
-    with pytest.raises(
-        ValueError, match="'functiontransformer'.*raises RuntimeError"
-    ) as e:
+    message = "'functiontransformer'.*raises RuntimeError"
+    with pytest.raises(ValueError, match=message) as raised:
         read_network(pipeline)
-    assert str(e.value.__cause__) == "only for Mondays"
+    assert str(raised.value.__cause__) == "only for Mondays"
 
 
 def test_a_step_that_drops_rows_is_named(digits):
@@ -266,7 +276,7 @@ def test_a_step_that_drops_rows_is_named(digits):
         read_network(pipeline)
 
 
-def test_a_step_that_depends_on_the_other_rows(digits):
+def test_a_step_that_depends_on_the_other_rows_is_not_affine(digits):
     X, y = digits
     pipeline = fit(FunctionTransformer(lambda X: X - X.mean(axis=0)), X=X, y=y)
     with pytest.raises(
@@ -275,7 +285,7 @@ def test_a_step_that_depends_on_the_other_rows(digits):
         read_network(pipeline, name="ward")
 
 
-def test_unfitted_step(digits):
+def test_a_step_that_is_not_fitted_is_named(digits):
     X, y = digits
     clf = LogisticRegression(max_iter=200).fit(StandardScaler().fit_transform(X), y)
     pipeline = make_pipeline(StandardScaler(), FrozenEstimator(clf))
@@ -284,7 +294,7 @@ def test_unfitted_step(digits):
 
 
 class Halve(TransformerMixin, BaseEstimator):
-    """A user's transformer that keeps nothing, not even n_features_in_."""
+    """A user's transformer without attributes, not even n_features_in_."""
 
     def fit(self, X, y=None):
         return self
@@ -293,49 +303,44 @@ class Halve(TransformerMixin, BaseEstimator):
         return X / 2
 
 
-def test_a_transformer_without_attributes(digits):
+@pytest.mark.parametrize(
+    "steps", [[Halve()], [Halve(), StandardScaler()], [Halve(), Halve()]]
+)
+def test_a_transformer_without_attributes_is_folded(steps, digits):
     X, y = digits
-    for steps in ([Halve()], [Halve(), StandardScaler()], [Halve(), Halve()]):
-        pipeline = fit(*steps, X=X, y=y)
-        assert is_fitted(pipeline)
-        np.testing.assert_allclose(
-            centred(read_network(pipeline).decision_function(X)),
-            centred(pipeline.decision_function(X)),
-        )
+    pipeline = fit(*steps, X=X, y=y)
+    assert is_fitted(pipeline)
+    assert_same_logits(pipeline, X)
 
 
-def test_wrappers_around_and_within(digits):
+def test_wrappers_around_pipelines_and_within_are_opened(digits):
     X, y = digits
     scaler = FrozenEstimator(StandardScaler().fit(X))
     pipeline = make_pipeline(scaler, LogisticRegression())
     search = GridSearchCV(pipeline, {"logisticregression__C": [0.1]}, cv=2)
     fit_quietly(search, X, y)
     for estimator in (search, FrozenEstimator(search)):
-        np.testing.assert_allclose(
-            centred(read_network(estimator).decision_function(X)),
-            centred(search.decision_function(X)),
-        )
+        assert_same_logits(estimator, X)
 
 
-def test_the_probe_is_the_same_every_time(digits):
+def test_reading_is_repeatable_and_draws_no_global_numbers(digits):
     X, y = digits
     pipeline = fit(StandardScaler(), PCA(5), X=X, y=y)
     np.random.seed(1)
     state = np.random.get_state()[1].copy()
-    first, second = read_network(pipeline), read_network(pipeline)
+    first = read_network(pipeline)
+    second = read_network(pipeline)
     np.testing.assert_array_equal(first.coefs[0], second.coefs[0])
     np.testing.assert_array_equal(np.random.get_state()[1], state)
 
 
-def test_small_blocks_give_the_same(digits):
-    from sklearn import config_context
-
+def test_blocks_of_rows_as_small_as_memory_asks_for_give_the_same(digits):
     X, y = digits
     pipeline = fit(StandardScaler(), PCA(5), X=X, y=y)
     one_block = read_network(pipeline)
     with config_context(working_memory=0):
-        blocks = read_network(pipeline)
-    np.testing.assert_allclose(blocks.coefs[0], one_block.coefs[0], rtol=1e-12)
+        small_blocks = read_network(pipeline)
+    np.testing.assert_allclose(small_blocks.coefs[0], one_block.coefs[0], rtol=1e-12)
 
 
 @pytest.mark.parametrize("accepts", ["sparse", "both"])
@@ -344,35 +349,35 @@ def test_wide_sparse_rows_are_never_dense(accepts):
     rng = np.random.RandomState(0)
     X = sparse.random(50, n_features, 1e-3, format="csr", random_state=rng)
     y = np.arange(50) % 3
-    sizes = []
+    dense_sizes = []
 
     def record(X):
-        sizes.append(1 if sparse.issparse(X) else X.size)
+        """Note the size of dense rows; sparse ones may be as many as they like."""
+        if not sparse.issparse(X):
+            dense_sizes.append(X.size)
         if accepts == "sparse" and not sparse.issparse(X):
             raise TypeError("dense")
         return X
 
     steps = [FunctionTransformer(record, accept_sparse=True), MaxAbsScaler()]
     pipeline = make_pipeline(*steps, SGDClassifier(max_iter=2, tol=None)).fit(X, y)
-    sizes.clear()
+    dense_sizes.clear()
     network = read_network(pipeline)
-    assert max(sizes) <= n_features  # one row may be tried
+    assert max(dense_sizes, default=0) <= n_features  # one row may be tried
     np.testing.assert_allclose(
         network.decision_function(X), pipeline.decision_function(X), rtol=1e-9
     )
 
 
-def test_steps_that_take_only_sparse_rows(digits):
+def test_steps_that_take_only_sparse_rows_are_folded(digits):
     X, y = digits
     step = FunctionTransformer(lambda X: X.tocsr() * 2, accept_sparse=True)
-    pipeline = fit(step, X=sparse.csr_matrix(X), y=y)
-    np.testing.assert_allclose(
-        centred(read_network(pipeline).decision_function(X)),
-        centred(pipeline.decision_function(sparse.csr_matrix(X))),
-    )
+    sparse_rows = sparse.csr_matrix(X)
+    pipeline = fit(step, X=sparse_rows, y=y)
+    assert_same_logits(pipeline, X, rows=sparse_rows)
 
 
-def test_sparse_steps_that_bend_are_named():
+def test_sparse_steps_that_are_not_affine_are_named():
     n_features = 10_000
     X = sparse.random(50, n_features, 1e-3, format="csr", random_state=0)
     pipeline = fit(MaxAbsScaler(), Normalizer(), X=X, y=np.arange(50) % 3)
@@ -381,33 +386,29 @@ def test_sparse_steps_that_bend_are_named():
 
 
 def frame_of(X):
+    """A data frame with the columns x0, x1, ..."""
     pd = pytest.importorskip("pandas")
     return pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
 
 
-def test_columns_by_name(digits):
+@pytest.mark.parametrize("output", ["default", "pandas"])
+def test_transformers_of_columns_by_name_are_folded(output, digits):
     X, y = digits
     frame = frame_of(X)
     columns = ColumnTransformer(
         [("a", StandardScaler(), ["x3", "x1"]), ("b", PCA(2), ["x7", "x9", "x11"])],
         remainder="passthrough",
     )
-    for output in ("default", "pandas"):
-        columns.set_output(transform=output)
-        pipeline = fit(columns, MinMaxScaler(), X=frame, y=y)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            network = read_network(pipeline)
-        assert network.feature_names_in.tolist() == frame.columns.tolist()
-        np.testing.assert_allclose(
-            centred(network.decision_function(frame)),
-            centred(pipeline.decision_function(frame)),
-            rtol=1e-9,
-            atol=1e-9,
-        )
+    columns.set_output(transform=output)
+    pipeline = fit(columns, MinMaxScaler(), X=frame, y=y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        network = read_network(pipeline)
+    assert network.feature_names_in.tolist() == frame.columns.tolist()
+    assert_same_logits(pipeline, frame, rtol=1e-9, atol=1e-9)
 
 
-def test_columns_by_name_that_bend(digits):
+def test_transformers_of_columns_by_name_that_are_not_affine_are_named(digits):
     X, y = digits
     union = FeatureUnion([("a", StandardScaler()), ("b", Normalizer())])
     columns = ColumnTransformer([("a", union, ["x3", "x1"])], remainder="passthrough")
@@ -416,16 +417,17 @@ def test_columns_by_name_that_bend(digits):
         read_network(pipeline)
 
 
-def test_text_columns_are_named(digits):
+def test_the_step_that_reads_columns_of_text_is_named(digits):
     X, y = digits
     frame = frame_of(X)
     frame["town"] = np.where(X[:, 0] > 5, "Ely", "Bath")
     columns = ColumnTransformer(
         [("t", OneHotEncoder(), ["town"])], remainder="passthrough"
     )
-    with pytest.raises(ValueError, match="step 'columntransformer'.*raises") as e:
-        read_network(fit(columns, X=frame, y=y))
-    assert e.value.__cause__ is not None
+    pipeline = fit(columns, X=frame, y=y)
+    with pytest.raises(ValueError, match="step 'columntransformer'.*raises") as raised:
+        read_network(pipeline)
+    assert raised.value.__cause__ is not None
 
 
 def test_classes_come_from_the_last_step(digits):
@@ -439,95 +441,114 @@ def test_classes_come_from_the_last_step(digits):
 # ---- the coordinates in which a pipeline's classifier works ---------------------
 
 
-def spread_rows(seed=0):
-    rng = np.random.RandomState(seed)
-    rows = rng.normal(size=(60, 5)) * [1, 10, 0.1, 3, 1] + [100, -5, 0, 7, 2]
-    rows[:, 4] = 2.0  # constant
-    return rows, np.arange(60) % 2
+def rows_of_other_scales():
+    """Rows of five features of very different sizes, the last of them constant."""
+    rng = np.random.RandomState(0)
+    X = rng.normal(size=(60, 5)) * [1, 10, 0.1, 3, 1] + [100, -5, 0, 7, 2]
+    X[:, 4] = 2.0
+    return X, np.arange(60) % 2
 
 
-def coordinates_of(*steps):
-    rows, y = spread_rows()
-    pipeline = make_pipeline(*steps, LogisticRegression()).fit(rows, y)
+def read_coordinates(*steps):
+    """A fitted pipeline of steps and a classifier, and the coordinates read of it."""
+    X, y = rows_of_other_scales()
+    pipeline = make_pipeline(*steps, LogisticRegression()).fit(X, y)
     return pipeline, read_network(pipeline).coordinates
 
 
-def test_a_scaler_says_where_features_are():
-    pipeline, coordinates = coordinates_of(StandardScaler())
-    np.testing.assert_allclose(coordinates.center, pipeline[0].mean_, atol=1e-12)
-    np.testing.assert_allclose(coordinates.scale[:4], pipeline[0].scale_[:4])
+def test_centre_and_scale_are_those_of_a_standard_scaler():
+    (scaler, _), coordinates = read_coordinates(StandardScaler())
+    np.testing.assert_allclose(coordinates.center, scaler.mean_, atol=1e-12)
+    np.testing.assert_allclose(coordinates.scale[:4], scaler.scale_[:4])
     assert np.isnan(coordinates.scale[4])
-    pipeline, coordinates = coordinates_of(MinMaxScaler())
-    np.testing.assert_allclose(coordinates.center, pipeline[0].data_min_, atol=1e-9)
-    np.testing.assert_allclose(coordinates.scale[:4], pipeline[0].data_range_[:4])
+
+
+def test_centre_and_scale_are_those_of_a_scaler_to_a_range():
+    (scaler, _), coordinates = read_coordinates(MinMaxScaler())
+    np.testing.assert_allclose(coordinates.center, scaler.data_min_, atol=1e-9)
+    np.testing.assert_allclose(coordinates.scale[:4], scaler.data_range_[:4])
     assert np.isnan(coordinates.scale[4])
-    pipeline, coordinates = coordinates_of(MaxAbsScaler())
+
+
+def test_a_scaler_by_the_largest_size_has_its_centre_at_zero():
+    (scaler, _), coordinates = read_coordinates(MaxAbsScaler())
     np.testing.assert_allclose(coordinates.center, 0)
-    np.testing.assert_allclose(coordinates.scale, pipeline[0].max_abs_)
+    np.testing.assert_allclose(coordinates.scale, scaler.max_abs_)
 
 
-@pytest.mark.filterwarnings("ignore:Features .* are constant", "ignore:invalid value")
-def test_features_that_are_left_out_have_no_coordinates():
+def test_columns_that_are_dropped_have_no_coordinates():
     columns = ColumnTransformer(
         [("scaled", StandardScaler(), [2, 0]), ("as is", "passthrough", [3])]
     )
-    pipeline, coordinates = coordinates_of(columns)
-    mean = spread_rows()[0].mean(axis=0)
+    _, coordinates = read_coordinates(columns)
+    mean = rows_of_other_scales()[0].mean(axis=0)
     np.testing.assert_allclose(
         coordinates.center[[0, 2, 3]], [mean[0], mean[2], 0], atol=1e-9
     )
-    assert (
-        np.isnan(coordinates.center[[1, 4]]).all()
-        and np.isnan(coordinates.scale[[1, 4]]).all()
-    )
     assert coordinates.scale[3] == 1
-    select = SelectKBest(k=2)
-    for steps in ([StandardScaler(), select], [select, StandardScaler()]):
-        pipeline, coordinates = coordinates_of(*steps)
-        selected = pipeline["selectkbest"].get_support()
-        np.testing.assert_allclose(
-            coordinates.center[selected], mean[selected], atol=1e-9
-        )
-        assert np.isnan(coordinates.center[~selected]).all()
+    assert np.isnan(coordinates.center[[1, 4]]).all()
+    assert np.isnan(coordinates.scale[[1, 4]]).all()
+
+
+@pytest.mark.filterwarnings("ignore:Features .* are constant", "ignore:invalid value")
+@pytest.mark.parametrize("is_scaled_first", [True, False])
+def test_features_that_are_not_selected_have_no_coordinates(is_scaled_first):
+    steps = [StandardScaler(), SelectKBest(k=2)]
+    pipeline, coordinates = read_coordinates(
+        *(steps if is_scaled_first else steps[::-1])
+    )
+    mean = rows_of_other_scales()[0].mean(axis=0)
+    selected = pipeline["selectkbest"].get_support()
+    np.testing.assert_allclose(coordinates.center[selected], mean[selected], atol=1e-9)
+    assert np.isnan(coordinates.center[~selected]).all()
 
 
 def test_steps_that_mix_features_say_no_more_than_the_centre():
-    rows = spread_rows()[0]
+    X, _ = rows_of_other_scales()
     for steps in ([PCA(3)], [StandardScaler(), PCA(3)], [PCA(3), StandardScaler()]):
-        _, coordinates = coordinates_of(*steps)
-        np.testing.assert_allclose(coordinates.center, rows.mean(axis=0), atol=1e-9)
-        scaled = isinstance(steps[0], StandardScaler)
-        expected = rows.std(axis=0) if scaled else np.ones(5)
+        _, coordinates = read_coordinates(*steps)
+        np.testing.assert_allclose(coordinates.center, X.mean(axis=0), atol=1e-9)
+        # Save where each feature is scaled before they are mixed.
+        is_scaled_before = isinstance(steps[0], StandardScaler)
+        expected = X.std(axis=0) if is_scaled_before else np.ones(5)
         np.testing.assert_allclose(coordinates.scale[:4], expected[:4])
 
 
-def test_sparse_steps_are_not_centred():
-    rows, y = spread_rows()
-    wide = sparse.csr_matrix(
-        (np.ones(60), (np.arange(60), np.arange(60) * 80)), (60, 5000)
-    )
-    pipeline = make_pipeline(MaxAbsScaler(), LogisticRegression()).fit(wide, y)
+def test_coordinates_of_sparse_rows_are_not_centred():
+    # One entry a row, 80 columns apart.
+    entries = (np.ones(60), (np.arange(60), np.arange(60) * 80))
+    X = sparse.csr_matrix(entries, (60, 5000))
+    pipeline = make_pipeline(MaxAbsScaler(), LogisticRegression())
+    pipeline.fit(X, np.arange(60) % 2)
     coordinates = read_network(pipeline).coordinates
     np.testing.assert_array_equal(coordinates.center[:80], 0)
     assert coordinates.scale[0] == 1 and np.isnan(coordinates.scale[1])
-    assert read_network(pipeline[-1]).coordinates is None
+
+
+def test_a_classifier_without_steps_has_no_coordinates():
+    X, y = rows_of_other_scales()
+    assert read_network(LogisticRegression().fit(X, y)).coordinates is None
 
 
 def test_layers_go_into_coordinates_and_come_back():
-    rows, _ = spread_rows()
-    pipeline, coordinates = coordinates_of(StandardScaler())
+    X, _ = rows_of_other_scales()
+    pipeline, coordinates = read_coordinates(StandardScaler())
+    classifier = pipeline[-1]
     network = read_network(pipeline)
+    logits = network.decision_function(X)
+    # A node without coordinates, as of a bare classifier, has no say.
     common = Coordinates.common([coordinates, None, coordinates])
-    assert Coordinates.common([None, None]) is None
     inside = common.take_in(network)
-    logits = network.decision_function(rows)
-    np.testing.assert_allclose(inside.decision_function(common.rows(rows)), logits)
-    np.testing.assert_allclose(common.give_back(inside).decision_function(rows), logits)
-    scaled = common.rows(sparse.csr_matrix(rows))
+    np.testing.assert_allclose(inside.decision_function(common.rows(X)), logits)
+    np.testing.assert_allclose(common.give_back(inside).decision_function(X), logits)
+    # Sparse rows are scaled, but not centred.
+    scaled = common.rows(sparse.csr_matrix(X))
     of_scaled = common.left_out().give_back(inside)
     np.testing.assert_allclose(of_scaled.decision_function(scaled), logits)
-    # What the classifier itself works on: its own weights.
-    np.testing.assert_allclose(
-        np.diff(inside.coefs[0])[:4, 0], pipeline[-1].coef_[0, :4]
-    )
-    np.testing.assert_allclose(np.diff(inside.intercepts[0]), pipeline[-1].intercept_)
+    # In its coordinates the network has the weights of the classifier of the pipeline.
+    np.testing.assert_allclose(np.diff(inside.coefs[0])[:4, 0], classifier.coef_[0, :4])
+    np.testing.assert_allclose(np.diff(inside.intercepts[0]), classifier.intercept_)
+
+
+def test_nodes_without_coordinates_have_none_in_common():
+    assert Coordinates.common([None, None]) is None

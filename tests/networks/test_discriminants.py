@@ -8,7 +8,7 @@ import contextlib
 import joblib
 import numpy as np
 import pytest
-from helpers.classifiers import LABELS, data
+from helpers.classifiers import LABELS, rows_of_classes
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from skgems.networks import read_network
@@ -18,18 +18,20 @@ CONSTANTS = np.array([0.1, -3.7, 1 / 3, 1e5 / 7])
 
 def with_constants(n_classes, dtype, apart=0.0):
     """Rows whose last features are constant, but no numbers that are kept exactly."""
-    X, y = data(n_classes)
-    X, y = X[:113], y[:113]  # classes of odd sizes
+    X, y = rows_of_classes(n_classes)
+    X = X[:113]  # so that classes have odd sizes
+    y = y[:113]
     X = X + apart * (y[:, None] == LABELS[np.arange(7) % 4])
     constants = np.broadcast_to(CONSTANTS, (len(X), 4))
     return np.hstack([X, constants]).astype(dtype), y
 
 
 def made_of_rounding(X, y, ulps):
-    """As fitting may leave it: constant features over a deviation that is rounding.
+    """A discriminant as fitting may leave it, with features divided by mere rounding.
 
-    What rounding is differs between machines, so it is put in by hand. The means of
-    classes are so many last places apart there.
+    Constant features have a deviation that is rounding, and large weights for it. As
+    rounding differs between machines, it is put in by hand: means of classes are
+    ``ulps`` last places apart in these features.
     """
     model = LinearDiscriminantAnalysis().fit(X[:, :-4], y)
     rng = np.random.RandomState(0)
@@ -70,16 +72,23 @@ def test_weights_of_constant_features_made_of_rounding_are_left_out(n_classes, d
         labels = network.classes[network.decision_function(X).argmax(axis=1)]
         assert np.mean(labels == plain.predict(X[:, :-4])) > 0.95
     assert joblib.hash(model) == before
-    # What this machine makes of it is read alike, or is an error.
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_what_this_machine_makes_of_constants_is_left_out_or_an_error(n_classes, dtype):
+    X, y = with_constants(n_classes, dtype, apart=10.0)
+    plain = LinearDiscriminantAnalysis().fit(X[:, :-4], y)
+    model = LinearDiscriminantAnalysis().fit(X, y)
     with contextlib.suppress(ValueError):
-        network = read_network(LinearDiscriminantAnalysis().fit(X, y))
+        network = read_network(model)
         assert np.abs(network.coefs[0]).max() < 100
         labels = network.classes[network.decision_function(X).argmax(axis=1)]
         assert np.mean(labels == plain.predict(X[:, :-4])) > 0.95
 
 
-def test_discriminants_that_rounding_does_not_touch_are_as_they_are():
-    X, y = data(3)
+def test_discriminants_without_rounding_are_read_to_the_bit():
+    X, y = rows_of_classes(3)
     X[:, 0] += 1e6  # far from zero, but it varies
     X = np.hstack([X, np.ones((len(X), 1))])  # constant, exactly
     model = LinearDiscriminantAnalysis().fit(X, y)
@@ -94,7 +103,7 @@ def test_discriminants_that_rounding_outweighs_are_an_error():
 
 
 def test_features_constant_within_classes_are_an_error():
-    X, y = data(3)
+    X, y = rows_of_classes(3)
     last_feature = {"cat": 0.1, "dog": 0.3, "eel": 0.7}
     X = np.hstack([X, [[last_feature[label]] for label in y]])
     model = LinearDiscriminantAnalysis().fit(X, y)

@@ -10,6 +10,7 @@ from skgems.networks import Network, union_of_classes
 
 
 def network(classes, seen=None, dtype=np.float64, n_in=2):
+    """A linear network whose weights are 1, 2, 3, ..., row by row."""
     n_outputs = len(classes)
     coef = np.arange(1.0, 1 + n_in * n_outputs).reshape(n_in, n_outputs)
     return Network(
@@ -23,7 +24,7 @@ def network(classes, seen=None, dtype=np.float64, n_in=2):
     )
 
 
-def test_columns_are_placed_and_the_rest_is_zero():
+def test_columns_go_to_their_classes_and_those_of_other_classes_are_zero():
     net = network([5, 1, 3], seen=[True, False, True])
     aligned = net.aligned(np.array([1, 2, 3, 5]))
     np.testing.assert_array_equal(aligned.coefs[0], [[2, 0, 3, 1], [5, 0, 6, 4]])
@@ -52,7 +53,7 @@ def test_outputs_beyond_the_classes_are_left_out():
         (np.array(["x", "y"], dtype=object), ["z", "y"], ["x", "y", "z"]),
     ],
 )
-def test_labels_of_one_type(first, second, union):
+def test_classes_of_all_nodes_are_sorted_by_their_labels(first, second, union):
     nets = [network(first), network(second)]
     classes = union_of_classes(nets)
     assert classes.tolist() == union
@@ -64,7 +65,7 @@ def test_labels_of_one_type(first, second, union):
             np.testing.assert_array_equal(aligned.last[:, place], net.last[:, column])
 
 
-def test_dtype_is_kept():
+def test_aligned_networks_keep_their_dtype():
     aligned = network([1, 0], dtype=np.float32).aligned([0, 1, 2])
     assert aligned.coefs[0].dtype == aligned.intercepts[0].dtype == np.float32
 
@@ -85,6 +86,6 @@ def test_labels_that_cannot_be_sorted_name_two_nodes(labels):
         union_of_classes(nets)
 
 
-def test_an_output_that_nobody_saw_does_not_clash():
+def test_labels_of_outputs_that_no_row_had_need_not_be_sortable():
     nets = [network(["a", "b"]), network([0, 1], seen=[False, False])]
     assert union_of_classes(nets).tolist() == ["a", "b"]

@@ -10,6 +10,7 @@ import pytest
 from scipy import sparse
 from scipy.special import softmax
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from skgems.networks import (
@@ -19,13 +20,23 @@ from skgems.networks import (
     to_mlp_classifier,
 )
 
+# Labels of two and of three classes.
 LABELS = {2: np.array(["no", "yes"]), 3: np.array([2, 5, 7])}
+ACTIVATIONS = {
+    "relu": lambda Z: np.maximum(Z, 0),
+    "tanh": np.tanh,
+    "logistic": lambda Z: 1 / (1 + np.exp(-Z)),
+    "identity": lambda Z: Z,
+}
 
 
 def layers(sizes, dtype=np.float64):
+    """Weights and biases between layers of these sizes."""
     rng = np.random.RandomState(0)
-    coefs = [rng.randn(a, b).astype(dtype) for a, b in zip(sizes, sizes[1:])]  # noqa: B905
-    return coefs, [rng.randn(b).astype(dtype) for b in sizes[1:]]
+    pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
+    coefs = [rng.randn(n_in, n_out).astype(dtype) for n_in, n_out in pairs]
+    intercepts = [rng.randn(n_out).astype(dtype) for _, n_out in pairs]
+    return coefs, intercepts
 
 
 def rows(dtype=np.float64):
@@ -34,35 +45,59 @@ def rows(dtype=np.float64):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_logistic_regression(n_classes, dtype):
+def test_logistic_regression_predicts_what_the_arrays_say(n_classes, dtype):
     (coef,), (intercept,) = layers([5, n_classes], dtype)
-    X, classes = rows(dtype), LABELS[n_classes]
+    X = rows(dtype)
+    classes = LABELS[n_classes]
     estimator = to_logistic_regression(coef.T, intercept, classes)
-    logits = X @ coef + intercept
-    expected = logits[:, 1] - logits[:, 0] if n_classes == 2 else logits
     check_is_fitted(estimator)
-    tolerance = {"rtol": 1e-4, "atol": 1e-6}
-    scores = estimator.decision_function(X)
-    assert scores.dtype == dtype
-    np.testing.assert_allclose(scores, expected, **tolerance)
-    probabilities = estimator.predict_proba(X)
-    np.testing.assert_allclose(probabilities, softmax(logits, 1), **tolerance)
-    assert np.all(estimator.predict(X) == classes[logits.argmax(axis=1)])
     assert estimator.coef_.shape == (1 if n_classes == 2 else n_classes, 5)
     assert estimator.coef_.dtype == dtype
     assert estimator.n_features_in_ == 5
-    again = pickle.loads(pickle.dumps(estimator))
-    np.testing.assert_array_equal(again.predict_proba(X), probabilities)
-    np.testing.assert_allclose(
-        estimator.predict_proba(sparse.csr_matrix(X)), probabilities, **tolerance
+    logits = X @ coef + intercept
+    expected = logits[:, 1] - logits[:, 0] if n_classes == 2 else logits
+    scores = estimator.decision_function(X)
+    assert scores.dtype == dtype
+    # Of float32.
+    np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-6)
+    probabilities = softmax(logits, 1)
+    for rows_of_any_form in (X, sparse.csr_matrix(X)):
+        np.testing.assert_allclose(
+            estimator.predict_proba(rows_of_any_form),
+            probabilities,
+            rtol=1e-4,
+            atol=1e-6,
+        )
+    assert np.all(estimator.predict(X) == classes[logits.argmax(axis=1)])
+
+
+def assert_is_a_plain_estimator(estimator, X, y):
+    """It can be pickled, and its clone is not fitted but can be."""
+    unpickled = pickle.loads(pickle.dumps(estimator))
+    np.testing.assert_array_equal(
+        unpickled.predict_proba(X), estimator.predict_proba(X)
     )
-    assert not hasattr(clone(estimator), "coef_")
-    clone(estimator).fit(X, classes[np.arange(len(X)) % n_classes])
-    coef[:] = 0  # a copy
-    np.testing.assert_array_equal(estimator.predict_proba(X), probabilities)
+    unfitted = clone(estimator)
+    assert unfitted.get_params() == estimator.get_params()
+    with pytest.raises(NotFittedError):
+        check_is_fitted(unfitted)
+    unfitted.fit(X, y)
 
 
-def test_logistic_regression_round_trip_and_names():
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_logistic_regression_that_is_written_is_plain_and_a_copy(n_classes, dtype):
+    (coef,), (intercept,) = layers([5, n_classes], dtype)
+    X = rows(dtype)
+    estimator = to_logistic_regression(coef.T, intercept, LABELS[n_classes])
+    y = LABELS[n_classes][np.arange(len(X)) % n_classes]
+    assert_is_a_plain_estimator(estimator, X, y)
+    before = estimator.predict_proba(X)
+    coef[:] = 0
+    np.testing.assert_array_equal(estimator.predict_proba(X), before)
+
+
+def test_logistic_regression_that_is_written_can_be_read_with_its_names():
     (coef,), (intercept,) = layers([5, 3])
     names = list("abcde")
     estimator = to_logistic_regression(
@@ -86,7 +121,9 @@ def test_logistic_regression_round_trip_and_names():
         (np.ones((1, 5)), np.ones(1), [1], "at least two classes"),
     ],
 )
-def test_logistic_regression_that_does_not_fit(coef, intercept, classes, message):
+def test_shapes_that_do_not_fit_a_logistic_regression_are_errors(
+    coef, intercept, classes, message
+):
     with pytest.raises(ValueError, match=message):
         to_logistic_regression(coef, intercept, classes)
 
@@ -94,56 +131,66 @@ def test_logistic_regression_that_does_not_fit(coef, intercept, classes, message
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("hidden", [(), (4,), (4, 6)])
-@pytest.mark.parametrize("activation", ["relu", "tanh", "logistic", "identity"])
-def test_mlp_classifier(activation, hidden, n_classes, dtype):
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_mlp_classifier_predicts_what_the_arrays_say(
+    activation, hidden, n_classes, dtype
+):
     coefs, intercepts = layers([5, *hidden, n_classes], dtype)
-    X, classes = rows(dtype), LABELS[n_classes]
+    X = rows(dtype)
+    classes = LABELS[n_classes]
     estimator = to_mlp_classifier(Layers(coefs, intercepts, activation), classes)
     check_is_fitted(estimator)
     network = read_network(estimator)
-    assert network.activation == (activation,) * len(hidden) or not hidden
-    logits = network.decision_function(X)
+    assert network.activation == (activation,) * len(hidden)
     Z = X
     for i in range(len(hidden)):
-        Z = Z @ coefs[i] + intercepts[i]
-        Z = {
-            "relu": lambda Z: np.maximum(Z, 0),
-            "tanh": np.tanh,
-            "logistic": lambda Z: 1 / (1 + np.exp(-Z)),
-            "identity": lambda Z: Z,
-        }[activation](Z)
+        Z = ACTIVATIONS[activation](Z @ coefs[i] + intercepts[i])
     logits = Z @ coefs[-1] + intercepts[-1]
     probabilities = estimator.predict_proba(X)
-    np.testing.assert_allclose(probabilities, softmax(logits, 1), rtol=1e-3, atol=1e-6)
     assert probabilities.dtype == dtype
+    np.testing.assert_allclose(probabilities, softmax(logits, 1), rtol=1e-3, atol=1e-6)
     assert np.all(estimator.predict(X) == classes[logits.argmax(axis=1)])
-    again = pickle.loads(pickle.dumps(estimator))
-    np.testing.assert_array_equal(again.predict_proba(X), probabilities)
     np.testing.assert_allclose(
         estimator.predict_proba(sparse.csr_matrix(X)), probabilities, rtol=1e-4
     )
-    assert clone(estimator).get_params() == estimator.get_params()
-    assert not hasattr(clone(estimator), "coefs_")
-    coefs[0][:] = 0  # a copy
-    np.testing.assert_array_equal(estimator.predict_proba(X), probabilities)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("hidden", [(), (4,), (4, 6)])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_mlp_classifier_that_is_written_is_plain_and_a_copy(
+    activation, hidden, n_classes, dtype
+):
+    coefs, intercepts = layers([5, *hidden, n_classes], dtype)
+    X = rows(dtype)
+    classes = LABELS[n_classes]
+    estimator = to_mlp_classifier(Layers(coefs, intercepts, activation), classes)
+    y = classes[np.arange(len(X)) % n_classes]
+    assert_is_a_plain_estimator(estimator, X, y)
+    before = estimator.predict_proba(X)
+    coefs[0][:] = 0
+    np.testing.assert_array_equal(estimator.predict_proba(X), before)
 
 
 def test_mlp_classifier_can_be_trained_further():
     coefs, intercepts = layers([5, 4, 3])
-    X, y = rows(), LABELS[3][np.arange(30) % 3]
+    X = rows()
+    y = LABELS[3][np.arange(30) % 3]
     estimator = to_mlp_classifier(Layers(coefs, intercepts, "relu"), LABELS[3])
     estimator.partial_fit(X, y)
     largest_change = np.abs(estimator.coefs_[0] - coefs[0]).max()
     assert 0 < largest_change < 0.01
 
 
-def test_mlp_classifier_with_one_column_for_two_classes():
+def test_mlp_classifier_of_two_classes_may_have_one_column():
     coefs, intercepts = layers([5, 4, 1])
     estimator = to_mlp_classifier(Layers(coefs, intercepts, "tanh"), LABELS[2])
     np.testing.assert_array_equal(estimator.coefs_[1], coefs[1])
 
 
-def test_mlp_classifier_that_does_not_fit():
+def test_layers_that_do_not_fit_an_mlp_classifier_are_errors():
     coefs, intercepts = layers([5, 4, 4, 3])
     with pytest.raises(ValueError, match="one activation for all hidden layers"):
         to_mlp_classifier(Layers(coefs, intercepts, ("relu", "tanh")), LABELS[3])

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
-from helpers.classifiers import data, fitted
+from helpers.classifiers import fitted_quietly, rows_of_classes
 from scipy.special import expit
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
@@ -36,22 +34,22 @@ from sklearn.svm import SVC, LinearSVC, OneClassSVM
 from skgems.networks import Network, is_fitted, read_network
 
 
-def test_feature_names():
+def test_names_of_features_are_those_of_a_data_frame():
     pd = pytest.importorskip("pandas")
-    X, y = data(3)
+    X, y = rows_of_classes(3)
     frame = pd.DataFrame(X, columns=list("abcdefg"))
     for estimator in (LogisticRegression(), MLPClassifier((3,), max_iter=2)):
-        network = read_network(fitted(estimator, frame, y))
+        network = read_network(fitted_quietly(estimator, frame, y))
         assert network.feature_names_in.tolist() == list("abcdefg")
         assert network.n_features_in == 7
         np.testing.assert_allclose(
             network.decision_function(frame), network.decision_function(X)
         )
-        assert read_network(fitted(estimator, X, y)).feature_names_in is None
+        assert read_network(fitted_quietly(estimator, X, y)).feature_names_in is None
 
 
 def test_a_network_is_returned_as_it_is():
-    X, y = data(3)
+    X, y = rows_of_classes(3)
     network = read_network(LogisticRegression().fit(X, y))
     assert isinstance(network, Network)
     assert read_network(network) is network
@@ -61,20 +59,21 @@ def test_a_network_is_returned_as_it_is():
 
 
 class Lookalike:
-    """Behaves like a linear classifier without being scikit-learn's."""
+    """A linear classifier that is none of scikit-learn's, but has its attributes."""
 
     def fit(self, X, y):
-        inner = LogisticRegression().fit(X, y)
-        self.classes_ = inner.classes_
-        self.coef_, self.intercept_ = inner.coef_, inner.intercept_
+        classifier = LogisticRegression().fit(X, y)
+        self.classes_ = classifier.classes_
+        self.coef_ = classifier.coef_
+        self.intercept_ = classifier.intercept_
         return self
 
     def predict(self, X):
         return self.classes_[(X @ self.coef_.T + self.intercept_).argmax(axis=1)]
 
 
-def test_lookalike_is_read():
-    X, y = data(3)
+def test_a_class_with_the_attributes_of_a_linear_classifier_is_read():
+    X, y = rows_of_classes(3)
     assert not is_fitted(Lookalike())
     estimator = Lookalike().fit(X, y)
     assert is_fitted(estimator)
@@ -96,14 +95,14 @@ def test_lookalike_is_read():
     ],
     ids=lambda estimator: type(estimator).__name__,
 )
-def test_unfitted(estimator):
+def test_classifiers_that_are_not_fitted_are_errors(estimator):
     assert is_fitted(estimator) is False
     with pytest.raises(NotFittedError, match="Node 'ward': this .* is not fitted"):
         read_network(estimator, name="ward")
 
 
-def test_fitted_of_every_kind_is_fitted():
-    X, y = data(2)
+def test_fitted_classifiers_are_seen_to_be_fitted_also_where_none_can_be_read():
+    X, y = rows_of_classes(2)
     for estimator in (
         RandomForestClassifier(2),
         CalibratedClassifierCV(LogisticRegression(), cv=2),
@@ -150,8 +149,8 @@ def test_what_is_no_classifier_is_a_type_error(estimator, message):
     ],
     ids=lambda estimator: type(estimator).__name__,
 )
-def test_other_classifiers_are_refused_with_the_accepted_ones(estimator):
-    X, y = data(2)
+def test_the_error_about_other_classifiers_names_those_that_are_accepted(estimator):
+    X, y = rows_of_classes(2)
     kind = type(estimator).__name__
     with pytest.raises(TypeError, match=f"Node 'ward': {kind} cannot.*MLPClassifier"):
         read_network(estimator.fit(X, y), name="ward")
@@ -163,14 +162,16 @@ def test_other_classifiers_are_refused_with_the_accepted_ones(estimator):
     ids=lambda estimator: type(estimator).__name__,
 )
 def test_multilabel_is_refused(estimator):
-    X, _ = data(2)
+    X, _ = rows_of_classes(2)
     with pytest.raises(ValueError, match="Node 'ward'.*multilabel"):
-        read_network(fitted(estimator, X, (X[:, :2] > 0).astype(int)), name="ward")
+        read_network(
+            fitted_quietly(estimator, X, (X[:, :2] > 0).astype(int)), name="ward"
+        )
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_weights_that_are_not_finite(value):
-    X, y = data(3)
+def test_weights_that_are_not_finite_are_named(value):
+    X, y = rows_of_classes(3)
     linear = LogisticRegression().fit(X, y)
     linear.coef_[1, 2] = value
     with pytest.raises(ValueError, match="Node 'ward': coef_ has 1 values"):
@@ -179,14 +180,14 @@ def test_weights_that_are_not_finite(value):
     linear.intercept_[0] = value
     with pytest.raises(ValueError, match="Node 'ward': intercept_ has 1 values"):
         read_network(linear, name="ward")
-    mlp = fitted(MLPClassifier((3, 3), max_iter=2), X, y)
+    mlp = fitted_quietly(MLPClassifier((3, 3), max_iter=2), X, y)
     mlp.coefs_[1][0, 0] = value
     with pytest.raises(ValueError, match=r"Node 'ward': coefs_\[1\] has 1 values"):
         read_network(mlp, name="ward")
 
 
-def test_coef_that_does_not_fit_the_classes():
-    X, y = data(4)
+def test_a_coef_that_does_not_fit_the_classes_is_an_error():
+    X, y = rows_of_classes(4)
     linear = LogisticRegression().fit(X, y)
     linear.coef_ = linear.coef_[:3]
     linear.intercept_ = linear.intercept_[:3]
@@ -210,16 +211,16 @@ ONE_VS_REST = [
 
 @pytest.mark.parametrize("n_classes", [2, 3, 4])
 @pytest.mark.parametrize("estimator", ONE_VS_REST, ids=lambda e: type(e).__name__)
-@pytest.mark.parametrize("wrap", [FrozenEstimator, Pipeline])
-def test_one_vs_rest_of_linear_classifiers(estimator, n_classes, wrap):
-    X, y = data(n_classes)
-    model = OneVsRestClassifier(estimator).fit(X, y)
-    if wrap is Pipeline:
-        scale = StandardScaler().fit(X)
-        model = Pipeline([("scale", scale), ("model", model)])
-        model[-1].fit(scale.transform(X), y)
+@pytest.mark.parametrize("is_behind_scaler", [False, True])
+def test_one_vs_rest_of_linear_classifiers_is_read(
+    estimator, n_classes, is_behind_scaler
+):
+    X, y = rows_of_classes(n_classes)
+    one_vs_rest = OneVsRestClassifier(estimator)
+    if is_behind_scaler:
+        model = make_pipeline(StandardScaler(), one_vs_rest).fit(X, y)
     else:
-        model = wrap(model)
+        model = FrozenEstimator(one_vs_rest.fit(X, y))
     network = read_network(model)
     assert network.classes.tolist() == np.unique(y).tolist()
     scores = network.decision_function(X)
@@ -232,25 +233,24 @@ def test_one_vs_rest_of_linear_classifiers(estimator, n_classes, wrap):
     has_proba = hasattr(model, "predict_proba")
     assert network.output == ("logistic" if has_proba else "identity")
     if has_proba:
+        # Of two classes there is one score, the difference of the columns.
         probabilities = expit(scores if n_classes > 2 else np.diff(scores) * [-1, 1])
         probabilities /= probabilities.sum(axis=1, keepdims=True)
         np.testing.assert_allclose(probabilities, model.predict_proba(X), atol=1e-12)
 
 
-def test_one_vs_rest_of_one_class():
-    X, y = data(2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = OneVsRestClassifier(LogisticRegression()).fit(X, np.repeat("cat", 120))
-    network = read_network(model)
+def test_one_vs_rest_of_one_class_is_constant():
+    X, _ = rows_of_classes(2)
+    model = OneVsRestClassifier(LogisticRegression())
+    network = read_network(fitted_quietly(model, X, np.repeat("cat", 120)))
     assert network.classes.tolist() == ["cat"] and network.seen.all()
     assert network.is_constant and network.n_features_in == 7
 
 
-def test_one_vs_rest_with_a_class_that_no_row_showed():
-    X, y = data(3)
+def test_one_vs_rest_has_not_seen_a_class_whose_model_is_constant():
+    X, y = rows_of_classes(3)
     model = OneVsRestClassifier(LogisticRegression()).fit(X, y)
-    # As fitting would have left it.
+    # As fitting leaves it where a class has no row.
     model.estimators_[1] = _ConstantPredictor().fit(X, np.array([0]))
     network = read_network(model)
     assert network.seen.tolist() == [True, False, True]
@@ -258,25 +258,36 @@ def test_one_vs_rest_with_a_class_that_no_row_showed():
     np.testing.assert_allclose(scores, model.decision_function(X))
 
 
-def test_one_vs_rest_of_others_is_refused():
-    X, y = data(3)
-    for estimator, kind in (
-        (RandomForestClassifier(2), "RandomForestClassifier"),
-        (MLPClassifier((3,), max_iter=2), "MLPClassifier"),
-        (SVC(), "SVC"),
-    ):
-        model = fitted(OneVsRestClassifier(estimator), X, y)
-        match = f"Node 'ward': OneVsRestClassifier of {kind}.* linear"
-        with pytest.raises(TypeError, match=match):
-            read_network(model, name="ward")
-    several = fitted(
-        OneVsRestClassifier(LogisticRegression()), X, (X[:, :2] > 0).astype(int)
-    )
+@pytest.mark.parametrize(
+    "estimator",
+    [RandomForestClassifier(2), MLPClassifier((3,), max_iter=2), SVC()],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_one_vs_rest_of_classifiers_that_are_not_linear_is_refused(estimator):
+    X, y = rows_of_classes(3)
+    model = fitted_quietly(OneVsRestClassifier(estimator), X, y)
+    kind = type(estimator).__name__
+    message = f"Node 'ward': OneVsRestClassifier of {kind}.* linear"
+    with pytest.raises(TypeError, match=message):
+        read_network(model, name="ward")
+
+
+def test_one_vs_rest_of_several_labels_a_row_is_refused():
+    X, _ = rows_of_classes(3)
+    labels = (X[:, :2] > 0).astype(int)
+    model = fitted_quietly(OneVsRestClassifier(LogisticRegression()), X, labels)
     with pytest.raises(ValueError, match="Node 'ward'.*multilabel"):
-        read_network(several, name="ward")
+        read_network(model, name="ward")
+
+
+def test_one_vs_rest_that_is_not_fitted_is_an_error():
     with pytest.raises(NotFittedError):
         read_network(OneVsRestClassifier(LogisticRegression()), name="ward")
-    spoilt = OneVsRestClassifier(LogisticRegression()).fit(X, y)
-    spoilt.estimators_[2].coef_[0, 0] = np.nan
+
+
+def test_one_vs_rest_with_weights_that_are_not_finite_names_the_estimator():
+    X, y = rows_of_classes(3)
+    model = OneVsRestClassifier(LogisticRegression()).fit(X, y)
+    model.estimators_[2].coef_[0, 0] = np.nan
     with pytest.raises(ValueError, match=r"Node 'ward'.*estimators_\[2\].*not finite"):
-        read_network(spoilt, name="ward")
+        read_network(model, name="ward")

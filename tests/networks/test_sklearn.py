@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers.classifiers import LABELS, data, fitted
+from helpers.classifiers import LABELS, fitted_quietly, rows_of_classes
 from scipy import sparse
 from scipy.special import expit, log_softmax
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -28,7 +28,7 @@ from skgems.networks import read_network
 
 
 def differences(scores):
-    """Scores up to a constant per row; binary ones as the two columns' difference."""
+    """Scores up to a constant in each row; of two classes, their difference."""
     if scores.ndim == 1:
         return scores[:, None]
     if scores.shape[1] == 2:
@@ -57,8 +57,8 @@ LINEAR = {
 @pytest.mark.parametrize("n_classes", [2, 4])
 @pytest.mark.parametrize("kind", LINEAR)
 def test_linear_logits_are_the_decision_function(kind, n_classes):
-    X, y = data(n_classes)
-    estimator = fitted(LINEAR[kind], X, y)
+    X, y = rows_of_classes(n_classes)
+    estimator = fitted_quietly(LINEAR[kind], X, y)
     before = pickle.dumps(estimator)
     network = read_network(estimator)
     assert pickle.dumps(estimator) == before
@@ -76,6 +76,7 @@ def test_linear_logits_are_the_decision_function(kind, n_classes):
 
 
 def link(logits, output):
+    """Probabilities of logits, by the link that a network says it has."""
     if output == "softmax":
         return np.exp(log_softmax(logits, axis=1))
     if logits.shape[1] == 2:
@@ -87,7 +88,8 @@ def link(logits, output):
 
 @pytest.mark.parametrize("n_classes", [2, 4])
 @pytest.mark.parametrize(
-    ("estimator", "outputs"),
+    # The links of two classes, and of four.
+    ("estimator", "links"),
     [
         (LogisticRegression(), ("logistic", "softmax")),
         (SGDClassifier(loss="log_loss", random_state=0), ("logistic", "logistic")),
@@ -97,11 +99,12 @@ def link(logits, output):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_link_gives_the_probabilities(estimator, outputs, n_classes):
-    X, y = data(n_classes)
-    fitted(estimator, X, y)
+def test_link_gives_the_probabilities(estimator, links, n_classes):
+    X, y = rows_of_classes(n_classes)
+    fitted_quietly(estimator, X, y)
     network = read_network(estimator)
-    assert network.output == outputs[n_classes == 4]
+    of_two, of_four = links
+    assert network.output == (of_two if n_classes == 2 else of_four)
     np.testing.assert_allclose(
         link(network.decision_function(X), network.output),
         estimator.predict_proba(X),
@@ -110,8 +113,8 @@ def test_link_gives_the_probabilities(estimator, outputs, n_classes):
     )
 
 
-def test_liblinear_is_one_vs_rest_or_binary():
-    X, y = data(2)
+def test_liblinear_of_two_classes_has_a_logistic_link():
+    X, y = rows_of_classes(2)
     estimator = LogisticRegression(solver="liblinear").fit(X, y)
     network = read_network(estimator)
     assert network.output == "logistic"
@@ -125,8 +128,8 @@ def test_liblinear_is_one_vs_rest_or_binary():
     reason="scikit-learn 1.8 dropped multi_class",
 )
 def test_binary_multinomial_has_twice_the_margin():
-    X, y = data(2)
-    estimator = fitted(LogisticRegression(multi_class="multinomial"), X, y)
+    X, y = rows_of_classes(2)
+    estimator = fitted_quietly(LogisticRegression(multi_class="multinomial"), X, y)
     network = read_network(estimator)
     np.testing.assert_allclose(
         link(network.decision_function(X), network.output), estimator.predict_proba(X)
@@ -139,28 +142,26 @@ def test_binary_multinomial_has_twice_the_margin():
     ids=lambda estimator: type(estimator).__name__,
 )
 def test_scores_without_probabilities_have_the_identity_link(estimator):
-    X, y = data(4)
-    assert read_network(fitted(estimator, X, y)).output == "identity"
+    X, y = rows_of_classes(4)
+    assert read_network(fitted_quietly(estimator, X, y)).output == "identity"
 
 
 @pytest.mark.parametrize("priors", ["uniform", "empirical"])
 @pytest.mark.parametrize("n_classes", [2, 3, 4])
 def test_centroids_that_shrank_to_one_point_tell_no_class_apart(n_classes, priors):
-    X, y = data(n_classes)
+    X, y = rows_of_classes(n_classes)
     clf = NearestCentroid(shrink_threshold=100.0, priors=priors).fit(X, y)
     assert (clf.centroids_ == clf.centroids_[0]).all()
     coef = read_network(clf).coefs[0]
     assert np.ptp(coef, axis=1).max() == 0.0
-    # And those of which one feature did not.
+    # Where they differ in one feature, this alone has weights.
     clf.centroids_[:, 1] += np.arange(n_classes)
     coef = read_network(clf).coefs[0]
-    assert (np.ptp(coef, axis=1) > 0).tolist() == [
-        feature == 1 for feature in range(X.shape[1])
-    ]
+    assert np.flatnonzero(np.ptp(coef, axis=1)).tolist() == [1]
 
 
-def test_binary_is_split_in_two_halves():
-    X, y = data(2)
+def test_weights_of_two_classes_are_split_into_two_halves():
+    X, y = rows_of_classes(2)
     estimator = LogisticRegression().fit(X, y)
     network = read_network(estimator)
     weight = estimator.coef_[0] / 2
@@ -169,8 +170,8 @@ def test_binary_is_split_in_two_halves():
     np.testing.assert_array_equal(network.intercepts[0], [-bias, bias])
 
 
-def test_binary_linear_svc_kernel():
-    X, y = data(2)
+def test_a_support_vector_machine_of_two_classes_with_a_linear_kernel_is_read():
+    X, y = rows_of_classes(2)
     estimator = SVC(kernel="linear").fit(X, y)
     network = read_network(estimator)
     np.testing.assert_allclose(
@@ -179,16 +180,18 @@ def test_binary_linear_svc_kernel():
 
 
 @pytest.mark.parametrize("n_classes", [3, 4])
-def test_one_vs_one_is_refused(n_classes):
-    X, y = data(n_classes)
+def test_a_support_vector_machine_of_several_classes_is_refused(n_classes):
+    X, y = rows_of_classes(n_classes)
     with pytest.raises(ValueError, match="Node 'a': SVC with . classes .*one-vs-one"):
         read_network(SVC(kernel="linear").fit(X, y), name="a")
 
 
-def test_sparse_coef_and_sparse_rows():
-    X, y = data(4)
+def test_sparse_weights_are_read_and_sparse_rows_are_taken():
+    X, y = rows_of_classes(4)
     X[X < 0.5] = 0
-    estimator = fitted(SGDClassifier(penalty="l1", alpha=0.01, random_state=0), X, y)
+    estimator = fitted_quietly(
+        SGDClassifier(penalty="l1", alpha=0.01, random_state=0), X, y
+    )
     dense = read_network(estimator)
     estimator.sparsify()
     network = read_network(estimator)
@@ -201,8 +204,8 @@ def test_sparse_coef_and_sparse_rows():
 
 
 def test_sparse_rows_through_hidden_layers_stay_sparse_at_the_input():
-    X, y = data(4)
-    network = read_network(fitted(MLPClassifier((6,), max_iter=5), X, y))
+    X, y = rows_of_classes(4)
+    network = read_network(fitted_quietly(MLPClassifier((6,), max_iter=5), X, y))
     rows = sparse.csr_matrix(np.where(X > 0.5, X, 0))
     assert network.hidden(rows, 0) is rows
     np.testing.assert_allclose(
@@ -213,14 +216,14 @@ def test_sparse_rows_through_hidden_layers_stay_sparse_at_the_input():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_dtype_is_kept(dtype, n_classes):
-    X, y = data(n_classes)
+    X, y = rows_of_classes(n_classes)
     X = X.astype(dtype)
     for estimator in (
         LogisticRegression(),
         LogisticRegression(fit_intercept=False),
         MLPClassifier((4,), max_iter=5),
     ):
-        network = read_network(fitted(estimator, X, y))
+        network = read_network(fitted_quietly(estimator, X, y))
         if isinstance(estimator, LogisticRegression):
             # scikit-learn 1.6 fits it in float64 whatever X is.
             expected = estimator.coef_.dtype
@@ -236,11 +239,12 @@ def test_dtype_is_kept(dtype, n_classes):
 @pytest.mark.parametrize("activation", ["relu", "tanh", "logistic", "identity"])
 @pytest.mark.parametrize("hidden", [(), (6,), (6, 5, 4)])
 @pytest.mark.parametrize("n_classes", [2, 4])
-def test_mlp(activation, hidden, n_classes):
-    X, y = data(n_classes)
-    estimator = MLPClassifier(hidden, activation=activation, max_iter=20)
-    estimator.set_params(random_state=0)
-    fitted(estimator, X, y)
+def test_networks_are_read_as_copies(activation, hidden, n_classes):
+    X, y = rows_of_classes(n_classes)
+    estimator = MLPClassifier(
+        hidden, activation=activation, max_iter=20, random_state=0
+    )
+    fitted_quietly(estimator, X, y)
     before = pickle.dumps(estimator)
     network = read_network(estimator)
     logits = network.decision_function(X)
@@ -259,8 +263,8 @@ def test_mlp(activation, hidden, n_classes):
 
 
 def test_hidden_gives_what_enters_each_layer():
-    X, y = data(4)
-    network = read_network(fitted(MLPClassifier((6, 5), max_iter=5), X, y))
+    X, y = rows_of_classes(4)
+    network = read_network(fitted_quietly(MLPClassifier((6, 5), max_iter=5), X, y))
     Z = np.maximum(X @ network.coefs[0] + network.intercepts[0], 0)
     np.testing.assert_allclose(network.hidden(X, 1), Z)
     Z = np.maximum(Z @ network.coefs[1] + network.intercepts[1], 0)
@@ -272,8 +276,8 @@ def test_hidden_gives_what_enters_each_layer():
 
 
 @pytest.mark.parametrize("strategy", ["prior", "most_frequent", "stratified"])
-def test_dummy_has_the_priors(strategy):
-    X, y = data(3)
+def test_logits_of_a_dummy_are_its_log_priors(strategy):
+    X, y = rows_of_classes(3)
     estimator = DummyClassifier(strategy=strategy).fit(X, y)
     network = read_network(estimator)
     np.testing.assert_array_equal(network.coefs[0], np.zeros((7, 3)))
@@ -281,28 +285,32 @@ def test_dummy_has_the_priors(strategy):
     assert network.seen.all()
 
 
-def test_dummy_constant_is_ahead_and_uniform_is_level():
-    X, y = data(3)
-    for label in LABELS[:3]:
-        dummy = DummyClassifier(strategy="constant", constant=label).fit(X, y)
-        logits = read_network(dummy).decision_function(X[:2])
-        assert np.all(LABELS[logits.argmax(axis=1)] == label)
-        second, first = np.sort(logits[0])[-2:]
-        assert first > second
+@pytest.mark.parametrize("label", LABELS[:3])
+def test_a_dummy_of_a_constant_has_the_largest_logit_there(label):
+    X, y = rows_of_classes(3)
+    dummy = DummyClassifier(strategy="constant", constant=label).fit(X, y)
+    logits = read_network(dummy).decision_function(X[:2])
+    assert np.all(LABELS[logits.argmax(axis=1)] == label)
+    second_largest, largest = np.sort(logits[0])[-2:]
+    assert largest > second_largest
+
+
+def test_a_uniform_dummy_has_equal_logits():
+    X, y = rows_of_classes(3)
     dummy = DummyClassifier(strategy="uniform").fit(X, y)
     assert np.ptp(read_network(dummy).intercepts[0]) == 0
 
 
-def test_dummy_without_number_of_features():
-    X, y = data(3)
+def test_a_dummy_that_does_not_know_the_number_of_features_is_an_error():
+    X, y = rows_of_classes(3)
     dummy = DummyClassifier().fit(X, y)
     del dummy.n_features_in_
     with pytest.raises(ValueError, match="Node 'ward': DummyClassifier does not know"):
         read_network(dummy, name="ward")
 
 
-def test_dummy_class_of_weight_zero_is_not_seen():
-    X, y = data(3)
+def test_a_dummy_has_not_seen_a_class_of_weight_zero():
+    X, y = rows_of_classes(3)
     dummy = DummyClassifier().fit(X, y, sample_weight=np.where(y == "dog", 0.0, 1.0))
     network = read_network(dummy)
     assert network.seen.tolist() == [True, False, True]
@@ -320,9 +328,9 @@ def test_dummy_class_of_weight_zero_is_not_seen():
     ],
     ids=lambda estimator: type(estimator).__name__,
 )
-def test_one_class(estimator):
-    X, y = data(2)
-    network = read_network(fitted(estimator, X[y == "cat"], y[y == "cat"]))
+def test_classifiers_of_one_class_are_constant(estimator):
+    X, y = rows_of_classes(2)
+    network = read_network(fitted_quietly(estimator, X[y == "cat"], y[y == "cat"]))
     assert network.classes.tolist() == ["cat"]
     assert network.coefs[-1].shape[1] == 1
     assert np.ptp(network.decision_function(X)) == 0

@@ -10,6 +10,17 @@ import threading
 
 import numpy as np
 import pytest
+from helpers.torch_modules import (
+    CHAINS,
+    Absolute,
+    Branching,
+    C,
+    Called,
+    D,
+    Listed,
+    Residual,
+    sequential,
+)
 from scipy.special import expit, softmax
 from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
@@ -21,149 +32,12 @@ from skgems.networks import Layers, is_fitted, read_network, to_module
 
 torch = pytest.importorskip("torch")
 skorch = pytest.importorskip("skorch")
-nn, F = torch.nn, torch.nn.functional
-
-D, C = 6, 3
-
-
-class Listed(nn.Module):
-    """ModuleList, functional activations, view of the input."""
-
-    def __init__(self, sizes=(D, 5, 4, C)):
-        super().__init__()
-        pairs = zip(sizes[:-1], sizes[1:], strict=True)
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairs)
-
-    def forward(self, x):
-        x = x.view(x.size(0), -1)
-        for layer in self.layers[:-1]:
-            x = F.relu(layer(x))
-        return self.layers[-1](x)
-
-
-class Methods(nn.Module):
-    """Tensor methods, a keyword with a default, two outputs."""
-
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Linear(D, 5, bias=False)
-        self.last = nn.Linear(5, C)
-
-    def forward(self, x, double=False):
-        x = x.float().reshape(x.shape[0], -1).contiguous()
-        hidden = self.first(x).tanh()
-        if double:
-            hidden = hidden * 2
-        return self.last(hidden), hidden
-
-
-class Nested(nn.Module):
-    """Modules in modules, dropout of both kinds, noise while training only."""
-
-    def __init__(self):
-        super().__init__()
-        block = nn.Sequential(nn.Linear(D, 5), nn.Sigmoid(), nn.Dropout(0.5))
-        self.body = nn.Sequential(nn.Flatten(), block, nn.Identity())
-        self.last = nn.Linear(5, C)
-
-    def forward(self, x):
-        x = self.body(x)
-        if self.training:
-            x = x + 0.01 * torch.randn_like(x)
-        x = F.dropout(x, 0.3, training=self.training)
-        return F.softmax(self.last(x), dim=-1)
-
-
-class Bare(nn.Module):
-    """Parameters without Linear modules, constant factors, two ways to multiply."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("mean", torch.linspace(-1, 1, D))
-        self.weight = nn.Parameter(torch.randn(5, D))
-        self.bias = nn.Parameter(torch.randn(5))
-        self.last = nn.Parameter(torch.randn(5, C))
-
-    def forward(self, x):
-        if x.dim() > 2 or x.ndim != 2:
-            x = x.flatten(1)
-        n_rows, n_columns = x.shape
-        x = (x.view(n_rows, n_columns) - self.mean) / 3
-        x = torch.relu(F.linear(x, self.weight, bias=self.bias))
-        return 2.0 * (x @ self.last * torch.tensor(0.5)) - self.last[0]
-
-
-class Normed(nn.Module):
-    """BatchNorm before a Linear, after one, and after an activation."""
-
-    def __init__(self, affine=True):
-        super().__init__()
-        norm = {"affine": affine}
-        self.parts = nn.Sequential(
-            nn.BatchNorm1d(D, **norm),
-            nn.Linear(D, 5),
-            nn.BatchNorm1d(5, **norm),
-            nn.ReLU(),
-            nn.BatchNorm1d(5, **norm),
-            nn.Linear(5, 4, bias=False),
-            nn.Tanh(),
-            nn.Linear(4, C),
-            nn.BatchNorm1d(C, **norm),
-        )
-
-    def forward(self, x):
-        return self.parts(x)
-
-
-class Product(nn.Module):
-    """Linear layers in a row."""
-
-    def __init__(self):
-        super().__init__()
-        self.parts = nn.Sequential(
-            nn.Linear(D, 9),
-            nn.Linear(9, 5),
-            nn.ReLU(),
-            nn.Linear(5, 9),
-            nn.Linear(9, C),
-        )
-
-    def forward(self, x):
-        return F.log_softmax(self.parts(x), dim=1)
-
-
-def sequential(*middle):
-    return nn.Sequential(nn.Linear(D, 4), *middle, nn.Linear(4, C))
-
-
-def weight_normed():
-    norm = torch.nn.utils.parametrizations.weight_norm
-    return nn.Sequential(norm(nn.Linear(D, 4)), nn.ReLU(), nn.Linear(4, C))
-
-
-def shared():
-    square = nn.Linear(D, D)
-    return nn.Sequential(square, nn.ReLU(), square, nn.ReLU(), nn.Linear(D, C))
-
-
-CHAINS = {
-    "sequential": (lambda: sequential(nn.ReLU()), 1),
-    "linear": (lambda: nn.Linear(D, C), 0),
-    "listed": (Listed, 2),
-    "methods": (Methods, 1),
-    "nested": (Nested, 1),
-    "bare": (Bare, 1),
-    "normed": (Normed, 2),
-    "normed plain": (lambda: Normed(affine=False), 2),
-    "product": (Product, 1),
-    "weight norm": (weight_normed, 1),
-    "shared": (shared, 2),
-    "sigmoids": (lambda: nn.Sequential(sequential(nn.Tanh()), nn.Sigmoid()), 1),
-}
+nn = torch.nn
+F = torch.nn.functional
 
 
 class CrossEntropy(nn.CrossEntropyLoss):
-    """Of the first output."""
+    """The cross-entropy of the first output, where a module has several."""
 
     def forward(self, output, target):
         first = output[0] if isinstance(output, tuple) else output
@@ -171,15 +45,16 @@ class CrossEntropy(nn.CrossEntropyLoss):
 
 
 def rows(dtype=np.float32):
+    """Sixty rows and their labels, which are drawn at random."""
     rng = np.random.RandomState(0)
     X = rng.standard_normal((60, D)) * 2 + 1
     return X.astype(dtype), rng.randint(0, C, 60)
 
 
-def trained(module, y=None, kind=None, **parameters):
+def trained(module, y=None, *, kind=skorch.NeuralNetClassifier, **parameters):
+    """A net of a module, or of a class of such, fitted to the rows for three epochs."""
     torch.manual_seed(0)
     module = module if isinstance(module, nn.Module) else module()
-    kind = kind or skorch.NeuralNetClassifier
     if kind is skorch.NeuralNetClassifier:
         parameters.setdefault("criterion", CrossEntropy)
     net = kind(module, max_epochs=3, lr=0.1, verbose=0, train_split=None, **parameters)
@@ -188,8 +63,24 @@ def trained(module, y=None, kind=None, **parameters):
 
 
 def raw_output(net, X):
+    """What the module's forward returns for rows, before any link."""
     output = net.forward(X)
     return (output[0] if isinstance(output, tuple) else output).numpy()
+
+
+def assert_network_says_what_the_net_says(net, X, *, rtol=1e-4, atol=1e-5):
+    """Logits are the raw output of a net without a link; bounds are for float32."""
+    np.testing.assert_allclose(
+        read_network(net).decision_function(X), raw_output(net, X), rtol=rtol, atol=atol
+    )
+
+
+# How a module's output follows from logits, where it ends with a link.
+LINKS_AT_THE_END = {
+    "nested": lambda logits: softmax(logits, axis=1),
+    "sigmoids": expit,
+    "product": lambda logits: np.log(softmax(logits, axis=1)),
+}
 
 
 @pytest.mark.parametrize(
@@ -198,31 +89,35 @@ def raw_output(net, X):
     [(kind, False) for kind in CHAINS]
     + [(kind, True) for kind in CHAINS if kind != "methods"],
 )
-def test_chains(kind, double):
+def test_modules_are_read_as_layers_that_say_the_same(kind, double):
     build, n_hidden = CHAINS[kind]
+    dtype = np.dtype(np.float64 if double else np.float32)
     torch.manual_seed(1)
     module = build().double() if double else build()
     net = trained(module)
-    X, _ = rows(np.float64 if double else np.float32)
+    X, _ = rows(dtype)
     network = read_network(net)
     assert network.n_hidden_layers == n_hidden
     assert network.classes.tolist() == [0, 1, 2]
     assert network.n_features_in == D
-    logits = network.decision_function(X)
-    output = raw_output(net, X)
-    tolerance = {"rtol": 1e-9, "atol": 1e-9} if double else {"rtol": 1e-4, "atol": 1e-5}
-    expected = {"nested": softmax(logits, axis=1), "sigmoids": expit(logits)}
-    if kind == "product":
-        logits, output = softmax(logits, axis=1), np.exp(output)
-    np.testing.assert_allclose(expected.get(kind, logits), output, **tolerance)
-    dtype = np.dtype(np.float64 if double else np.float32)
     assert {a.dtype for a in (*network.coefs, *network.intercepts)} == {dtype}
+    logits = network.decision_function(X)
+    link = LINKS_AT_THE_END.get(kind, lambda logits: logits)
+    np.testing.assert_allclose(
+        link(logits),
+        raw_output(net, X),
+        rtol=1e-9 if double else 1e-4,
+        atol=1e-9 if double else 1e-5,
+    )
 
 
 def state(net):
+    """All that reading might change: weights, modes, and attributes of each module."""
+    modules = list(net.module_.modules())
     weights = {k: v.numpy().tobytes() for k, v in net.module_.state_dict().items()}
-    flags = [part.training for part in net.module_.modules()]
-    return weights, flags, [list(vars(part)) for part in net.module_.modules()]
+    is_training = [module.training for module in modules]
+    attributes = [list(vars(module)) for module in modules]
+    return weights, is_training, attributes
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -241,7 +136,11 @@ def test_the_module_is_left_as_it_was(kind, training):
 
 
 def test_a_module_that_cannot_be_read_is_left_as_it_was():
-    for module in (Residual, Branching, lambda: nn.Sequential(nn.Linear(D, C), Odd())):
+    for module in (
+        Residual,
+        Branching,
+        lambda: nn.Sequential(nn.Linear(D, C), Absolute()),
+    ):
         net = trained(module)
         net.module_.train()
         before = state(net)
@@ -250,57 +149,71 @@ def test_a_module_that_cannot_be_read_is_left_as_it_was():
         assert state(net) == before
 
 
-class Meanwhile(nn.Module):
-    """A linear layer; a step of another thread happens while it is traced."""
+class Interrupted(nn.Module):
+    """A linear layer that calls a function, if it has one, in each forward."""
 
-    def __init__(self, step=None):
+    def __init__(self):
         super().__init__()
         self.linear = nn.Linear(D, C)
-        self.step = [step]
+        self.functions = []  # a list, so that torch takes it for no parameter
 
     def forward(self, x):
-        if self.step[0] is not None:
-            self.step[0]()
+        for function in self.functions:
+            function()
         return self.linear(x)
 
 
 def test_modules_of_other_threads_run_while_one_is_traced():
-    other = Meanwhile()
-    rows = torch.ones(1, D)
-    expected = other(rows)
+    other = Interrupted()
+    X = torch.ones(1, D)
+    expected = other(X)
     outputs = []
 
-    def run_other():
-        thread = threading.Thread(target=lambda: outputs.append(other(rows)))
+    def run_other_in_a_thread():
+        thread = threading.Thread(target=lambda: outputs.append(other(X)))
         thread.start()
         thread.join()
 
-    net = trained(Meanwhile)
+    net = trained(Interrupted)
     weight = net.module_.linear.weight.detach().numpy()
-    net.module_.step[0] = run_other
+    net.module_.functions.append(run_other_in_a_thread)
     np.testing.assert_array_equal(read_network(net).coefs[0], weight.T)
     assert len(outputs) == 1
     assert torch.equal(outputs[0], expected)
 
 
 def test_two_threads_trace_and_leave_torch_as_it_was():
-    call = nn.Module.__call__
-    second_begins, first_is_done = threading.Event(), threading.Event()
-    first, second = trained(Meanwhile), trained(Meanwhile)
-    # Where both trace at once, the first is done before the second is.
-    first.module_.step[0] = lambda: second_begins.wait(0.3)
+    call_before = nn.Module.__call__
+    second_has_begun = threading.Event()
+    first_is_done = threading.Event()
+    first = trained(Interrupted)
+    second = trained(Interrupted)
 
-    def begin():
-        second_begins.set()
+    # If both traced at once, the second would begin within the first's trace and end
+    # after it, and so put back what the first had put in place. Waits are in seconds.
+    def wait_for_second():
+        second_has_begun.wait(0.3)
+
+    def begin_and_wait_for_first():
+        second_has_begun.set()
         first_is_done.wait(5)
 
-    second.module_.step[0] = begin
-    thread = threading.Thread(target=lambda: (read_network(first), first_is_done.set()))
-    later = threading.Thread(target=lambda: read_network(second))
-    thread.start(), later.start()
-    thread.join(), later.join()
+    def read_first():
+        read_network(first)
+        first_is_done.set()
+
+    first.module_.functions.append(wait_for_second)
+    second.module_.functions.append(begin_and_wait_for_first)
+    threads = [
+        threading.Thread(target=read_first),
+        threading.Thread(target=lambda: read_network(second)),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert first_is_done.is_set()
-    assert nn.Module.__call__ is call
+    assert nn.Module.__call__ is call_before
 
 
 @pytest.mark.parametrize(
@@ -314,12 +227,14 @@ def test_two_threads_trace_and_leave_torch_as_it_was():
         (nn.Identity(), nn.MultiMarginLoss, "identity"),
     ],
 )
-def test_link(last, criterion, link):
+def test_the_link_follows_from_the_last_module_and_the_criterion(last, criterion, link):
     net = trained(nn.Sequential(nn.Linear(D, C), last), criterion=criterion)
     assert read_network(net).output == link
 
 
 class Squeezed(nn.Module):
+    """A network of one output, whose column of outputs becomes a vector in some way."""
+
     def __init__(self, squeeze, sigmoid=False):
         super().__init__()
         self.parts = nn.Sequential(nn.Linear(D, 4), nn.ReLU(), nn.Linear(4, 1))
@@ -345,7 +260,7 @@ class Squeezed(nn.Module):
     ],
 )
 @pytest.mark.parametrize("sigmoid", [False, True])
-def test_binary_net(squeeze, sigmoid):
+def test_a_net_of_one_output_is_read_however_it_makes_a_vector(squeeze, sigmoid):
     X, y = rows()
     criterion = nn.BCELoss if sigmoid else nn.BCEWithLogitsLoss
     net = trained(
@@ -365,8 +280,7 @@ def test_binary_net(squeeze, sigmoid):
     np.testing.assert_allclose(logits[:, 0], -logits[:, 1])
 
 
-def test_number_of_outputs_must_fit():
-    X, y = rows()
+def test_numbers_of_outputs_that_do_not_fit_are_errors():
     one = skorch.NeuralNetClassifier(nn.Linear(D, 1)).initialize()
     with pytest.raises(ValueError, match="Node 'a'.*one output.*BinaryClassifier"):
         read_network(one, name="a")
@@ -386,14 +300,14 @@ def test_outputs_that_were_never_trained_are_not_seen():
     assert np.flatnonzero(network.seen).tolist() == [3, 4]
 
 
-def test_classes_name_the_columns():
+def test_classes_of_a_net_name_the_columns():
     _, y = rows()
     labels = ["ant", "bee", "cow"]
     net = trained(nn.Linear(D, 3), y=np.where(y > 0, 2, 0), classes=labels)
     network = read_network(net)
     assert network.classes.tolist() == labels
     assert network.seen.tolist() == [True, False, True]
-    # y holds labels where a data set of the user's own encodes them
+    # A data set of the user's own may encode labels, so that the net has seen them.
     net.classes_inferred_ = np.array(["bee", "cow"])
     assert read_network(net).seen.tolist() == [False, True, True]
     net.classes_inferred_ = np.array([0, 9])
@@ -401,7 +315,7 @@ def test_classes_name_the_columns():
         read_network(net)
 
 
-def test_initialized_is_fitted():
+def test_a_net_that_is_initialized_is_fitted():
     net = skorch.NeuralNetClassifier(nn.Linear(D, 3))
     assert is_classifier(net)
     assert is_fitted(net) is False
@@ -409,22 +323,31 @@ def test_initialized_is_fitted():
         read_network(net, name="a")
     net.initialize()
     assert is_fitted(net) is True
-    assert read_network(net).seen.all()  # it does not say what it was trained on
+    assert read_network(net).seen.all()  # it does not know what it was trained on
 
 
-def test_in_a_pipeline_and_frozen():
-    X, y = rows()
-    net = skorch.NeuralNetClassifier(
+def unfitted_net():
+    return skorch.NeuralNetClassifier(
         Listed, max_epochs=2, verbose=0, criterion=nn.CrossEntropyLoss
     )
-    pipeline = make_pipeline(StandardScaler(), net)
-    for estimator in (pipeline.fit(X, y), FrozenEstimator(pipeline)):
+
+
+def test_nets_in_pipelines_are_read_also_frozen():
+    X, y = rows()
+    net = unfitted_net()
+    pipeline = make_pipeline(StandardScaler(), net).fit(X, y)
+    for estimator in (pipeline, FrozenEstimator(pipeline)):
         np.testing.assert_allclose(
             read_network(estimator).decision_function(X),
             raw_output(net, pipeline[0].transform(X)),
             rtol=1e-4,
             atol=1e-5,
         )
+
+
+def test_a_step_that_casts_rows_to_float32_is_folded():
+    X, y = rows()
+    net = unfitted_net()
     cast = FunctionTransformer(lambda X: X.astype(np.float32))
     pipeline = make_pipeline(StandardScaler(), cast, net).fit(X.astype(float), y)
     network = read_network(pipeline)
@@ -434,39 +357,6 @@ def test_in_a_pipeline_and_frozen():
         rtol=1e-4,
         atol=1e-5,
     )
-
-
-class Residual(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner, self.last = nn.Linear(D, D), nn.Linear(D, C)
-
-    def forward(self, x):
-        return self.last(x + F.relu(self.inner(x)))
-
-
-class Branching(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.last = nn.Linear(D, C)
-
-    def forward(self, x):
-        return self.last(x) if x.sum() > 0 else self.last(-x)
-
-
-class Odd(nn.Module):
-    def forward(self, x):
-        return x.abs() + torch.linspace(0, 1, C)
-
-
-class Called(nn.Module):
-    def __init__(self, function, last=None):
-        super().__init__()
-        self.first, self.last = nn.Linear(D, 4), last or nn.Linear(4, C)
-        self.function = function
-
-    def forward(self, x):
-        return self.last(self.function(self.first(x)))
 
 
 @pytest.mark.parametrize(
@@ -515,59 +405,56 @@ class Called(nn.Module):
         type(value).__name__ if isinstance(value, nn.Module) else value[:20]
     ),
 )
-def test_other_operations_are_named(module, message):
+def test_operations_that_cannot_be_read_are_named(module, message):
     net = skorch.NeuralNetClassifier(module, criterion=nn.CrossEntropyLoss)
     with pytest.raises(TypeError, match=f"^Node 'ward': .*{message}"):
         read_network(net.initialize(), name="ward")
 
 
-class Keeping(nn.Module):
-    """Keeps a value of its forward, and works in place where that does no harm."""
+class StoringAnAttribute(nn.Module):
+    """Stores a value of its forward, and works in place where that does no harm."""
 
     def __init__(self):
         super().__init__()
-        self.first, self.last = nn.Linear(D, 4), nn.Linear(4, C)
+        self.first = nn.Linear(D, 4)
+        self.last = nn.Linear(4, C)
         self.activation = nn.ReLU(inplace=True)
-        self.kept = None
+        self.hidden = None
 
     def forward(self, x):
-        self.kept = self.first(x)
-        x = self.activation(self.kept)
+        self.hidden = self.first(x)
+        x = self.activation(self.hidden)
         x += 1
         return self.last(F.relu(x.mul_(2), inplace=True))
 
 
-def test_what_a_forward_keeps_is_put_back():
-    net = skorch.NeuralNetClassifier(Keeping).initialize()
+def test_attributes_that_a_forward_sets_are_put_back():
+    net = skorch.NeuralNetClassifier(StoringAnAttribute).initialize()
     X, _ = rows()
     output = raw_output(net, X)
-    stored = net.module_.kept
+    hidden = net.module_.hidden
     logits = read_network(net).decision_function(X)
-    assert net.module_.kept is stored
+    assert net.module_.hidden is hidden
     np.testing.assert_allclose(logits, output, rtol=1e-4, atol=1e-5)
 
 
-def test_what_the_output_does_not_use_is_ignored():
+def test_operations_that_the_first_output_does_not_use_are_ignored():
     class Auxiliary(Residual):
         def forward(self, x):
             hidden = F.relu(self.inner(x))
             return self.last(hidden), hidden.pow(2) + x
 
-    net = trained(Auxiliary)
     X, _ = rows()
-    np.testing.assert_allclose(
-        read_network(net).decision_function(X), raw_output(net, X), rtol=1e-4, atol=1e-5
-    )
+    assert_network_says_what_the_net_says(trained(Auxiliary), X)
 
 
 @pytest.mark.parametrize("key", ["layers.1.weight", "layers.2.bias"])
-def test_weights_that_are_not_finite(key):
+def test_weights_that_are_not_finite_are_named(key):
     net = trained(Listed)
     with torch.no_grad():
         net.module_.get_parameter(key)[0] = float("nan")
-    with pytest.raises(
-        ValueError, match=f"Node 'ward': {re.escape(key)} of the module"
-    ):
+    message = f"Node 'ward': {re.escape(key)} of the module"
+    with pytest.raises(ValueError, match=message):
         read_network(net, name="ward")
 
 
@@ -577,7 +464,7 @@ def test_half_precision_becomes_float32():
     assert read_network(net).coefs[0].dtype == np.float32
 
 
-def test_a_bare_module_is_to_be_wrapped():
+def test_the_error_about_a_module_without_skorch_says_to_wrap_it():
     for function in (read_network, is_fitted):
         with pytest.raises(TypeError, match="Node 'ward': Listed .* Wrap it in skorch"):
             function(Listed(), name="ward")
@@ -589,40 +476,59 @@ def test_a_regressor_is_refused():
         read_network(net)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_to_module(dtype):
+# ---- layers written as modules --------------------------------------------------
+
+
+def layers_of_three(dtype=np.float64):
+    """Weights and biases of a network of two hidden layers."""
     rng = np.random.RandomState(0)
     coefs = [rng.randn(a, b).astype(dtype) for a, b in ((D, 5), (5, 4), (4, C))]
     intercepts = [rng.randn(b).astype(dtype) for b in (5, 4, C)]
+    return coefs, intercepts
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_modules_that_are_written_say_what_the_layers_say(dtype):
+    coefs, intercepts = layers_of_three(dtype)
     X, _ = rows(dtype)
     Z = np.maximum(X @ coefs[0] + intercepts[0], 0)
     Z = np.tanh(Z @ coefs[1] + intercepts[1])
     logits = Z @ coefs[2] + intercepts[2]
-    links = {
+    expected_outputs = {
         "identity": logits,
         "softmax": softmax(logits, 1),
         "logistic": expit(logits),
     }
-    for output, expected in links.items():
-        module = to_module(Layers(coefs, intercepts, ("relu", "tanh")), output=output)
+    layers = Layers(coefs, intercepts, ("relu", "tanh"))
+    for output, expected in expected_outputs.items():
+        module = to_module(layers, output=output)
         with torch.no_grad():
             outputs = module(torch.from_numpy(X)).numpy()
         assert outputs.dtype == dtype
         np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_modules_that_are_written_can_be_read_and_are_copies(dtype):
+    coefs, intercepts = layers_of_three(dtype)
     module = to_module(Layers(coefs, intercepts, "logistic"))
     network = read_network(skorch.NeuralNetClassifier(module).initialize())
     assert network.activation == ("logistic", "logistic")
-    for read, written in zip(network.coefs, coefs, strict=True):
-        np.testing.assert_array_equal(read, written)
+    for coef_read, coef in zip(network.coefs, coefs, strict=True):
+        np.testing.assert_array_equal(coef_read, coef)
     module[0].weight.data.zero_()
-    assert coefs[0].all()  # a copy
+    assert coefs[0].all()
+
+
+def test_links_and_activations_that_do_not_fit_are_errors():
+    coefs, intercepts = layers_of_three()
     with pytest.raises(ValueError, match="output must be one of"):
         to_module(Layers(coefs, intercepts, "relu"), output="probit")
     with pytest.raises(ValueError, match=r"one name per hidden layer \(2\)"):
         to_module(Layers(coefs, intercepts, ("relu",)))
 
 
-def test_without_torch(monkeypatch):
+def test_the_error_without_torch_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"pip install skgems\[torch\]"):
         to_module(Layers([np.eye(2)], [np.zeros(2)], ()))

@@ -7,7 +7,16 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
-from helpers.digit_networks import TEST, TRAIN, X, Y, deal, fitted, network, permuted
+from helpers.digit_networks import (
+    TEST,
+    TRAIN,
+    X,
+    Y,
+    deal_to_nodes,
+    fitted_networks,
+    make_network,
+    with_units_permuted,
+)
 from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
@@ -23,17 +32,17 @@ from skgems.datasets import partition_homogeneous
 
 @pytest.fixture(scope="module")
 def nodes():
-    return deal()
+    return deal_to_nodes()
 
 
 @pytest.fixture(scope="module")
 def locals_(nodes):
-    return fitted(nodes)
+    return fitted_networks(nodes)
 
 
 @pytest.fixture(scope="module")
 def deep(nodes):
-    return fitted(nodes, [(16, 12), (14, 10), (12, 12)])
+    return fitted_networks(nodes, [(16, 12), (14, 10), (12, 12)])
 
 
 def sorted_units(aggregate):
@@ -48,7 +57,7 @@ def test_without_rows(locals_):
     assert aggregate.score(X[TEST], Y[TEST]) > 0.8
     (units,) = aggregate.n_units_
     assert 20 <= units < 60
-    assert [len(own) for own in aggregate.assignments_[0]] == [20, 20, 20]
+    assert [len(atoms) for atoms in aggregate.assignments_[0]] == [20, 20, 20]
     assert aggregate.popularity_[0].shape == (3, units)
     np.testing.assert_array_equal(aggregate.popularity_[0].sum(axis=1), [20] * 3)
     assert len(aggregate.posterior_[0]) == units
@@ -58,7 +67,7 @@ def test_without_rows(locals_):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_networks_of_usual_starts_on_standardised_rows_are_matched():
     rows = StandardScaler().fit(X[TRAIN]).transform(X)
-    nodes = deal(n_nodes=5)
+    nodes = deal_to_nodes(n_nodes=5)
     locals_ = [
         MLPClassifier(30, max_iter=40, random_state=k).fit(
             rows[TRAIN][nodes == k], Y[TRAIN][nodes == k]
@@ -67,41 +76,41 @@ def test_networks_of_usual_starts_on_standardised_rows_are_matched():
     ]
     aggregate = PFNMAggregator(locals_, random_state=0).fit()
     assert 30 <= aggregate.n_units_[0] < 100
-    alone = np.mean([own.score(rows[TEST], Y[TEST]) for own in locals_])
-    ensemble = np.mean([own.predict_proba(rows[TEST]) for own in locals_], axis=0)
-    together = np.mean(ensemble.argmax(axis=1) == Y[TEST])
+    alone = np.mean([local.score(rows[TEST], Y[TEST]) for local in locals_])
+    mean_proba = np.mean([local.predict_proba(rows[TEST]) for local in locals_], axis=0)
+    ensemble = np.mean(mean_proba.argmax(axis=1) == Y[TEST])
     accuracy = aggregate.score(rows[TEST], Y[TEST])
-    assert accuracy > max(alone + 0.08, together - 0.04)
+    assert accuracy > max(alone + 0.08, ensemble - 0.04)
 
 
 def test_class_counts_help_where_nodes_differ():
-    nodes = deal("dirichlet")
-    locals_ = fitted(nodes)
+    nodes = deal_to_nodes("dirichlet")
+    locals_ = fitted_networks(nodes)
     counts = [np.bincount(Y[TRAIN][nodes == k], minlength=10) for k in range(3)]
     alone = np.mean([local.score(X[TEST], Y[TEST]) for local in locals_])
-    given = PFNMAggregator(locals_, random_state=0).fit(n_class_samples=counts)
-    assert given.score(X[TEST], Y[TEST]) > alone + 0.1
+    by_counts = PFNMAggregator(locals_, random_state=0).fit(n_class_samples=counts)
+    assert by_counts.score(X[TEST], Y[TEST]) > alone + 0.1
     # Rows are counted: the same shares, but for the confidence fitted on them.
-    counted = PFNMAggregator(locals_, random_state=0).fit(X[TRAIN], Y[TRAIN], nodes)
-    np.testing.assert_array_equal(counted.predict(X[TEST]), given.predict(X[TEST]))
+    by_rows = PFNMAggregator(locals_, random_state=0).fit(X[TRAIN], Y[TRAIN], nodes)
+    np.testing.assert_array_equal(by_rows.predict(X[TEST]), by_counts.predict(X[TEST]))
     equal = PFNMAggregator(locals_, class_precision="equal", random_state=0)
     equal.fit(n_class_samples=counts)
     plain = PFNMAggregator(locals_, random_state=0).fit()
     np.testing.assert_array_equal(equal.coefs_[1], plain.coefs_[1])
-    assert not np.allclose(equal.coefs_[1].sum(), given.coefs_[1].sum())
+    assert not np.allclose(equal.coefs_[1].sum(), by_counts.coefs_[1].sum())
 
 
 @pytest.mark.parametrize("order", ["bottom_up", "top_down"])
 def test_order_of_units_and_nodes_does_not_matter(locals_, deep, order):
     settings = {"random_state": 0, "layer_order": order}
     straight = PFNMAggregator(locals_, **settings).fit()
-    others = [permuted(local, seed) for seed, local in enumerate(locals_)]
+    others = [with_units_permuted(local, seed) for seed, local in enumerate(locals_)]
     shuffled = PFNMAggregator([others[k] for k in (2, 0, 1)], **settings).fit()
     np.testing.assert_allclose(
         sorted_units(straight), sorted_units(shuffled), atol=1e-8
     )
     straight = PFNMAggregator(deep, **settings).fit()
-    others = [permuted(local, seed) for seed, local in enumerate(deep)]
+    others = [with_units_permuted(local, seed) for seed, local in enumerate(deep)]
     shuffled = PFNMAggregator([others[k] for k in (2, 0, 1)], **settings).fit()
     assert straight.n_units_ == shuffled.n_units_
     np.testing.assert_allclose(
@@ -114,7 +123,7 @@ def test_copies_and_a_single_network_come_back(locals_, deep, order):
     for local in (locals_[0], deep[0]):
         sizes = tuple(len(b) for b in local.intercepts_[:-1])
         for n in (1, 4):
-            copies = [permuted(local, seed) for seed in range(n)]
+            copies = [with_units_permuted(local, seed) for seed in range(n)]
             aggregate = PFNMAggregator(copies, layer_order=order, random_state=0).fit()
             assert aggregate.n_units_ == sizes
             np.testing.assert_allclose(
@@ -125,14 +134,10 @@ def test_copies_and_a_single_network_come_back(locals_, deep, order):
 def test_with_nothing_matched_it_is_the_ensemble_of_logits(locals_):
     aggregate = PFNMAggregator(locals_, gamma0=1e30, sigma=0.1, sigma0=0.1).fit()
     assert aggregate.n_units_ == (60,)
+    logits = [np.log(local.predict_proba(X[TEST])) for local in locals_]
+    labels = np.argmax(np.mean(logits, axis=0), axis=1)
     # All units are shrunk alike, so only the biases keep it from the mean of logits.
-    agree = np.mean(
-        aggregate.predict(X[TEST])
-        == np.argmax(
-            np.mean([np.log(own.predict_proba(X[TEST])) for own in locals_], 0), axis=1
-        )
-    )
-    assert agree > 0.95
+    assert np.mean(aggregate.predict(X[TEST]) == labels) > 0.95
 
 
 def test_layers_and_widths(deep):
@@ -146,12 +151,12 @@ def test_layers_and_widths(deep):
 
 
 def test_nodes_of_one_unit_or_none_and_zero_weights(nodes, locals_):
-    one = network(1).fit(X[TRAIN][nodes == 0], Y[TRAIN][nodes == 0])
+    one = make_network(1).fit(X[TRAIN][nodes == 0], Y[TRAIN][nodes == 0])
     constant = DummyClassifier().fit(X[:5], np.full(5, Y[0]))
     zero = clone(locals_[1]).fit(X[TRAIN], Y[TRAIN])
     zero.coefs_ = [np.zeros_like(coef) for coef in zero.coefs_]
     aggregate = PFNMAggregator([locals_[0], one, constant, zero]).fit()
-    assert [len(own) for own in aggregate.assignments_[0]] == [20, 1, 0, 20]
+    assert [len(atoms) for atoms in aggregate.assignments_[0]] == [20, 1, 0, 20]
     assert np.isfinite(aggregate.predict_proba(X[TEST])).all()
     only = PFNMAggregator([constant, constant]).fit()
     assert only.n_units_ == ()
@@ -162,7 +167,7 @@ def test_errors_name_the_node(locals_, deep):
     broken = clone(locals_[0]).fit(X[TRAIN], Y[TRAIN])
     broken.coefs_[0][0, 0] = np.nan
     linear = LogisticRegression().fit(X[TRAIN], Y[TRAIN])
-    tanh = network(activation="tanh").fit(X[TRAIN], Y[TRAIN])
+    tanh = make_network(activation="tanh").fit(X[TRAIN], Y[TRAIN])
     cases = [
         ([("a", locals_[0]), ("b", broken)], ValueError, "Node 'b'"),
         ([("a", locals_[0]), ("b", linear)], TypeError, "'b' is a linear model"),
@@ -186,7 +191,7 @@ def test_errors_name_the_node(locals_, deep):
         with pytest.raises(ValueError, match="n_class_samples must hold"):
             PFNMAggregator(locals_).fit(n_class_samples=counts)
     with pytest.raises(ValueError, match="not fitted"):
-        PFNMAggregator([network()]).fit()
+        PFNMAggregator([make_network()]).fit()
 
 
 def test_seeded_and_float32(locals_):
@@ -208,7 +213,7 @@ def test_search_over_sigma_and_mass(locals_):
 
 def test_in_a_pipeline_and_over_jobs(nodes):
     def fit(**parameters):
-        aggregate = PFNMAggregator(network(), random_state=0, **parameters)
+        aggregate = PFNMAggregator(make_network(), random_state=0, **parameters)
         pipeline = make_pipeline(StandardScaler(), aggregate)
         return pipeline.fit(X[TRAIN], Y[TRAIN], pfnmaggregator__nodes=nodes)
 
@@ -240,8 +245,8 @@ def test_a_few_correct_rows_cost_next_to_nothing(locals_, n_rows):
     start = PFNMAggregator(locals_, sigma=3.0, random_state=0).fit()
     before = start.score(X[TEST], Y[TEST])
     for seed in range(5):
-        drawn = np.random.RandomState(seed).permutation(300)[:n_rows]
-        tuned = deepcopy(start).fine_tune(X[drawn], Y[drawn])
+        public = np.random.RandomState(seed).permutation(300)[:n_rows]
+        tuned = deepcopy(start).fine_tune(X[public], Y[public])
         assert tuned.score(X[TEST], Y[TEST]) >= before - 0.02
 
 
@@ -263,7 +268,8 @@ def test_torch_networks():
             verbose=0,
         )
 
-    rows, y = X[:400].astype(np.float32), Y[:400]
+    rows = X[:400].astype(np.float32)
+    y = Y[:400]
     nodes = partition_homogeneous(y, 2, random_state=0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -282,23 +288,23 @@ def test_torch_networks():
 
 
 def tasks(aggregate):
-    return [entry["task"] for entry in aggregate.history_]
+    return [message["task"] for message in aggregate.history_]
 
 
 def test_nodes_count_and_calibrate_where_that_is_needed(nodes, locals_):
-    rows = X[TRAIN], Y[TRAIN], nodes
-    told = ["evaluate"] * 4
+    calibration = ["evaluate"] * 4
     assert PFNMAggregator(locals_).fit().history_ == []
-    assert tasks(PFNMAggregator(locals_).fit(*rows)) == ["counts", *told]
-    assert tasks(PFNMAggregator(locals_, class_precision="equal").fit(*rows)) == told
+    counting = PFNMAggregator(locals_, random_state=0).fit(X[TRAIN], Y[TRAIN], nodes)
+    assert tasks(counting) == ["counts", *calibration]
+    equal = PFNMAggregator(locals_, class_precision="equal")
+    assert tasks(equal.fit(X[TRAIN], Y[TRAIN], nodes)) == calibration
     counts = np.array(
         [np.bincount(Y[TRAIN][nodes == k], minlength=10) for k in range(3)]
     )
-    given = PFNMAggregator(locals_, random_state=0)
-    given.fit(*rows, n_class_samples=counts)
-    assert tasks(given) == told
-    asked = PFNMAggregator(locals_, random_state=0).fit(*rows)
-    for one, two in zip(given.coefs_, asked.coefs_, strict=True):
-        np.testing.assert_array_equal(one, two)
+    by_counts = PFNMAggregator(locals_, random_state=0)
+    by_counts.fit(X[TRAIN], Y[TRAIN], nodes, n_class_samples=counts)
+    assert tasks(by_counts) == calibration
+    for coef, expected in zip(by_counts.coefs_, counting.coefs_, strict=True):
+        np.testing.assert_array_equal(coef, expected)
     alone = PFNMAggregator(locals_[:1], n_rounds=2).fit(X[TRAIN], Y[TRAIN])
     assert tasks(alone) == ["counts", "retrain"]

@@ -5,19 +5,28 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.digit_networks import MOVES, TEST, TRAIN, X, Y, deal, fitted, scaled_nodes
+from helpers.digit_networks import (
+    TEST,
+    TRAIN,
+    TRANSFORMS,
+    X,
+    Y,
+    deal_to_nodes,
+    fitted_networks,
+    scaled_nodes,
+)
 
 from skgems import PFNMAggregator
 
 
 @pytest.fixture(scope="module")
 def nodes():
-    return deal()
+    return deal_to_nodes()
 
 
 @pytest.fixture(scope="module")
 def locals_(nodes):
-    return fitted(nodes)
+    return fitted_networks(nodes)
 
 
 def pfnm(rows, nodes, hidden, way):
@@ -43,16 +52,22 @@ def test_features_may_be_shifted_and_scaled_where_nodes_scale_them(nodes, hidden
     spreads = [X[TRAIN][nodes == k].std(axis=0) for k in range(3)]
     assert np.any((np.min(spreads, axis=0) == 0) & (np.max(spreads, axis=0) > 0))
     plain = pfnm(X, nodes, hidden, way)
-    labels, proba = plain.predict(X[TEST]), plain.predict_proba(X[TEST])
+    labels = plain.predict(X[TEST])
+    proba = plain.predict_proba(X[TEST])
     assert plain.score(X[TEST], Y[TEST]) > 0.8
     for kind in ("by a hundred", "times, by a hundred"):
-        move = MOVES[kind]
-        moved = pfnm(move(X), nodes, hidden, way)
-        assert moved.n_units_ == plain.n_units_
-        np.testing.assert_array_equal(moved.predict(move(X[TEST])), labels)
-        np.testing.assert_allclose(moved.predict_proba(move(X[TEST])), proba, atol=1e-6)
-        for one, other in zip(moved.posterior_, plain.posterior_, strict=True):
-            np.testing.assert_allclose(one.linear, other.linear, atol=1e-5)
+        move = TRANSFORMS[kind]
+        on_other_units = pfnm(move(X), nodes, hidden, way)
+        X_test = move(X[TEST])
+        assert on_other_units.n_units_ == plain.n_units_
+        np.testing.assert_array_equal(on_other_units.predict(X_test), labels)
+        np.testing.assert_allclose(
+            on_other_units.predict_proba(X_test), proba, atol=1e-6
+        )
+        for atoms, expected in zip(
+            on_other_units.posterior_, plain.posterior_, strict=True
+        ):
+            np.testing.assert_allclose(atoms.linear, expected.linear, atol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -60,24 +75,24 @@ def test_coordinates_are_those_that_the_pipelines_work_in(nodes, locals_):
     members = scaled_nodes(X, nodes, (12,))
     scalers = [pipeline[0] for _, pipeline in members]
     aggregate = PFNMAggregator(members, random_state=0).fit()
-    found = aggregate.input_coordinates_
+    coordinates = aggregate.input_coordinates_
     np.testing.assert_allclose(
-        found.center, np.mean([s.mean_ for s in scalers], axis=0), atol=1e-12
+        coordinates.center, np.mean([s.mean_ for s in scalers], axis=0), atol=1e-12
     )
     varying = np.min([s.var_ for s in scalers], axis=0) > 0
     scales = np.median([s.scale_ for s in scalers], axis=0)
-    np.testing.assert_allclose(found.scale[varying], scales[varying])
+    np.testing.assert_allclose(coordinates.scale[varying], scales[varying])
     # The atoms' prior is in them: a lone unit is shrunk towards the centre.
     alone = PFNMAggregator(members[:1], sigma=1.0).fit().posterior_[0].mean
-    own = members[0][1][1]
+    net = members[0][1][1]
     order = PFNMAggregator(members[:1], sigma=1.0).fit().assignments_[0][0]
-    np.testing.assert_allclose(alone[order, 64], own.intercepts_[0] / 2, atol=1e-9)
+    np.testing.assert_allclose(alone[order, 64], net.intercepts_[0] / 2, atol=1e-9)
     # Bare networks have no say, nor have rows.
     assert PFNMAggregator(locals_).fit().input_coordinates_ is None
     mixed = PFNMAggregator([*members, ("bare", locals_[0])]).fit()
-    np.testing.assert_array_equal(mixed.input_coordinates_.center, found.center)
-    given = PFNMAggregator(members, class_precision="equal", random_state=0)
-    given.fit(X[TRAIN], Y[TRAIN], [f"n{k}" for k in nodes])
+    np.testing.assert_array_equal(mixed.input_coordinates_.center, coordinates.center)
+    with_rows = PFNMAggregator(members, class_precision="equal", random_state=0)
+    with_rows.fit(X[TRAIN], Y[TRAIN], [f"n{k}" for k in nodes])
     np.testing.assert_array_equal(
-        given.posterior_[0].linear, aggregate.posterior_[0].linear
+        with_rows.posterior_[0].linear, aggregate.posterior_[0].linear
     )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
+from sklearn.base import clone
 from sklearn.neural_network import MLPClassifier
 
 from skgems import PFNMAggregator
@@ -44,33 +45,35 @@ def centred_logits(aggregate, X):
 
 
 def merged_biases(counts=None, *, seen=((0, 1, 2), (0, 1, 2)), **parameters):
-    """Output biases of two networks of equal units, and their own, centred."""
-    models, own = [], np.zeros((2, 3))
+    """Output biases of two networks of equal units: the merged, and each, centred."""
+    models = []
+    centred_biases = np.zeros((2, 3))
     for k, classes in enumerate(seen):
         bias = np.array([3.0, -1.0, 4.0])[: len(classes)] * (k + 1)
-        own[k, classes] = bias - bias.mean()
+        centred_biases[k, classes] = bias - bias.mean()
         coefs = [np.eye(2), np.eye(2, len(classes))]
         models.append(network(coefs, [np.zeros(2), bias], classes=classes))
     aggregate = PFNMAggregator(models, random_state=0, **parameters)
-    return aggregate.fit(n_class_samples=counts).intercepts_[-1], own
+    aggregate.fit(n_class_samples=counts)
+    return aggregate.intercepts_[-1], centred_biases
 
 
 def test_biases_of_a_class_are_averaged_by_its_rows():
-    merged, own = merged_biases([[1, 5, 2], [3, 5, 6]])
+    merged, biases = merged_biases([[1, 5, 2], [3, 5, 6]])
     share = np.array([[1 / 4, 1 / 2, 1 / 4], [3 / 4, 1 / 2, 3 / 4]])
-    np.testing.assert_allclose(merged, (share * own).sum(axis=0))
+    np.testing.assert_allclose(merged, (share * biases).sum(axis=0))
 
 
 def test_a_class_without_rows_is_of_all_who_know_it_alike():
-    merged, own = merged_biases([[1, 0, 2], [3, 0, 6]])
+    merged, biases = merged_biases([[1, 0, 2], [3, 0, 6]])
     share = np.array([[1 / 4, 1 / 2, 1 / 4], [3 / 4, 1 / 2, 3 / 4]])
-    np.testing.assert_allclose(merged, (share * own).sum(axis=0))
+    np.testing.assert_allclose(merged, (share * biases).sum(axis=0))
 
 
 def test_rows_of_a_class_that_a_network_does_not_know_do_not_count():
-    merged, own = merged_biases([[1, 4, 9], [3, 4, 0]], seen=((0, 1), (0, 1, 2)))
+    merged, biases = merged_biases([[1, 4, 9], [3, 4, 0]], seen=((0, 1), (0, 1, 2)))
     share = np.array([[1 / 4, 1 / 2, 0], [3 / 4, 1 / 2, 1]])
-    np.testing.assert_allclose(merged, (share * own).sum(axis=0))
+    np.testing.assert_allclose(merged, (share * biases).sum(axis=0))
 
 
 def test_an_updates_own_counts_weigh_its_networks():
@@ -91,7 +94,7 @@ def test_an_updates_own_counts_weigh_its_networks():
 def test_in_simulation_the_rows_that_trained_are_counted():
     # Of 19 rows one is held out, of 10 as well: 18 to 9, not 1 to 1.
     counts = np.array([[19, 10, 10], [10, 10, 19]])
-    y = np.concatenate([np.repeat(np.arange(3), own) for own in counts])
+    y = np.concatenate([np.repeat(np.arange(3), of_node) for of_node in counts])
     X = np.random.RandomState(0).normal(size=(len(y), 2)) + y[:, None]
     local = MLPClassifier((3,), solver="lbfgs", alpha=1.0, max_iter=500)
     aggregate = PFNMAggregator([local, local], random_state=0)
@@ -124,8 +127,9 @@ def test_what_is_common_to_the_classes_of_a_node_does_not_matter():
     X = np.random.RandomState(0).normal(size=(20, 3))
     options = {"sigma": 1.0, "random_state": 0}
     plain = PFNMAggregator([a, b], **options).fit()
-    moved = PFNMAggregator([a, shifted(b, [5.0, -3.0, 2.0, 9.0])], **options).fit()
-    np.testing.assert_allclose(moved.predict_proba(X), plain.predict_proba(X))
+    b_shifted = shifted(b, [5.0, -3.0, 2.0, 9.0])
+    aggregate = PFNMAggregator([a, b_shifted], **options).fit()
+    np.testing.assert_allclose(aggregate.predict_proba(X), plain.predict_proba(X))
 
 
 def test_what_is_common_to_the_classes_of_one_new_network_does_not_matter():
@@ -259,29 +263,31 @@ def test_rows_of_classes_without_an_output_teach_nothing_in_rounds():
         random_network(0, **SGD, classes=[1, 2, 3]),
     ]
     nodes = np.arange(len(y)) // 12
-    taught = np.isin(y, [1, 2, 3]) | (nodes == 0)
+    has_output = np.isin(y, [1, 2, 3]) | (nodes == 0)
     # The rows that remain keep their number for the shares of classes.
-    after = [
-        PFNMAggregator(models, n_rounds=2, sigma=0.5, random_state=0).fit(
-            X[kept], y[kept], nodes[kept]
-        )
-        for kept in (np.ones(len(y), dtype=bool), taught)
-    ]
-    np.testing.assert_allclose(after[0].coefs_[0], after[1].coefs_[0])
+    on_all = PFNMAggregator(models, n_rounds=2, sigma=0.5, random_state=0)
+    on_rest = clone(on_all)
+    on_all.fit(X, y, nodes)
+    on_rest.fit(X[has_output], y[has_output], nodes[has_output])
+    np.testing.assert_allclose(on_all.coefs_[0], on_rest.coefs_[0])
 
 
 def test_rounds_train_on_the_rows_that_trained_in_simulation():
     # Rows of a class are equal, so it does not matter which of them are held out.
     counts = np.array([19, 10, 30])
     trained = counts - np.floor(0.1 * counts).astype(int)
-    X, y = np.repeat(np.eye(3), counts, axis=0), np.repeat(np.arange(3), counts)
-    rest = np.repeat(np.eye(3), trained, axis=0), np.repeat(np.arange(3), trained)
+    X = np.repeat(np.eye(3), counts, axis=0)
+    y = np.repeat(np.arange(3), counts)
+    X_trained = np.repeat(np.eye(3), trained, axis=0)
+    y_trained = np.repeat(np.arange(3), trained)
     local = MLPClassifier((4,), activation="tanh").set_params(
-        **{**SGD, "batch_size": len(rest[1]), "tol": 1e9, "n_iter_no_change": 1}
+        **{**SGD, "batch_size": len(y_trained), "tol": 1e9, "n_iter_no_change": 1}
     )
     aggregate = PFNMAggregator([local], n_rounds=2, n_epochs=1, random_state=0)
     aggregate.fit(X, y)
-    expected = step_of_descent(aggregate.estimators_[0], *rest, 0.1 * 0.5)
+    expected = step_of_descent(
+        aggregate.estimators_[0], X_trained, y_trained, 0.1 * 0.5
+    )
     np.testing.assert_allclose(
         aggregate.predict_proba(np.eye(3)), expected.predict_proba(np.eye(3)), rtol=1e-6
     )
@@ -370,7 +376,8 @@ def test_public_rows_do_not_set_the_confidence():
     options = {"class_precision": "equal", "sigma": 0.5, "random_state": 0}
     expected = PFNMAggregator(models, **options).fit(X, y, nodes)
     # One public row of the wrong label is too few to tune on.
-    X, nodes = np.vstack([X, X[:1]]), np.append(nodes, -1)
+    X = np.vstack([X, X[:1]])
+    nodes = np.append(nodes, -1)
     y = np.append(y, (y[0] + 1) % 3)
     aggregate = PFNMAggregator(models, **options).fit(X, y, nodes)
     assert aggregate.fine_tuning_.strength == np.inf
@@ -379,7 +386,8 @@ def test_public_rows_do_not_set_the_confidence():
 
 def test_in_simulation_the_rows_held_out_set_the_confidence():
     rng = np.random.RandomState(0)
-    X, y = rng.normal(size=(120, 3)), rng.randint(3, size=120)
+    X = rng.normal(size=(120, 3))
+    y = rng.randint(3, size=120)
     # Learned by heart: sure of the rows it trained on, and wrong on the others.
     local = MLPClassifier((60,), solver="lbfgs", alpha=1e-6, max_iter=2000)
     aggregate = PFNMAggregator(local, random_state=0)
@@ -407,10 +415,10 @@ def test_public_rows_and_fine_tuning_do_the_same():
     last = deepcopy(aggregate).fine_tune(X, y, layers="last")
     np.testing.assert_array_equal(last.coefs_[0], aggregate.coefs_[0])
     assert np.isfinite(last.fine_tuning_.strength)
-    found = fine_tune_network(X, y, aggregate._layers, random_state=0)
+    expected = fine_tune_network(X, y, aggregate._layers, random_state=0)
     aggregate.fine_tune(X, y)
-    np.testing.assert_array_equal(aggregate.fine_tuning_.losses, found.losses)
-    np.testing.assert_array_equal(aggregate.coefs_[0], found.layers.coefs[0])
+    np.testing.assert_array_equal(aggregate.fine_tuning_.losses, expected.losses)
+    np.testing.assert_array_equal(aggregate.coefs_[0], expected.layers.coefs[0])
 
 
 # ---- streams ------------------------------------------------------------------
@@ -422,8 +430,8 @@ def test_a_node_starts_from_the_units_it_has_used_most():
     favourites = [1, 4, 7, 10]
     aggregate._stream.popularity[0][0, favourites] = 10**9
     start = aggregate.node_init(0, 4, n_fresh=0)
-    drawn = {tuple(unit) for unit in start.coefs_[0].T}
-    assert drawn == {tuple(aggregate.coefs_[0][:, i]) for i in favourites}
+    units = {tuple(unit) for unit in start.coefs_[0].T}
+    assert units == {tuple(aggregate.coefs_[0][:, i]) for i in favourites}
 
 
 def test_another_nodes_units_do_not_count():
@@ -433,17 +441,19 @@ def test_another_nodes_units_do_not_count():
     ).fit()
     aggregate._stream.popularity[0][:] *= 10**9
     start = aggregate.node_init("b", 6, n_fresh=0)
-    own = aggregate.coefs_[0][:, aggregate.assignments_[0][1]]
+    units_of_b = aggregate.coefs_[0][:, aggregate.assignments_[0][1]]
     assert aggregate.n_units_[0] > 6
-    assert {tuple(u) for u in start.coefs_[0].T} == {tuple(u) for u in own.T}
+    assert {tuple(u) for u in start.coefs_[0].T} == {tuple(u) for u in units_of_b.T}
 
 
 @pytest.mark.parametrize(("n_units", "n_fresh"), [(8, 1), (30, 3), (39, 3)])
 def test_a_tenth_of_the_units_of_a_node_is_fresh(n_units, n_fresh):
     aggregate = PFNMAggregator([random_network(0, width=40)], random_state=0).fit()
     start = aggregate.node_init(0, n_units)
-    known = {tuple(unit) for unit in aggregate.coefs_[0].T}
-    fresh = [i for i in range(n_units) if tuple(start.coefs_[0][:, i]) not in known]
+    merged_units = {tuple(unit) for unit in aggregate.coefs_[0].T}
+    fresh = [
+        i for i in range(n_units) if tuple(start.coefs_[0][:, i]) not in merged_units
+    ]
     assert len(fresh) == n_fresh and start.coefs_[0].shape == (3, n_units)
     assert not start.intercepts_[0][fresh].any()
 
@@ -452,8 +462,8 @@ def test_fresh_units_are_small_and_leave_the_network_nearly_as_it_was():
     model = random_network(0, n_features=50, width=50)
     aggregate = PFNMAggregator([model], random_state=0).fit()
     start = aggregate.node_init(0, n_fresh=50)
-    known = {tuple(unit) for unit in aggregate.coefs_[0].T}
-    fresh = [i for i in range(100) if tuple(start.coefs_[0][:, i]) not in known]
+    merged_units = {tuple(unit) for unit in aggregate.coefs_[0].T}
+    fresh = [i for i in range(100) if tuple(start.coefs_[0][:, i]) not in merged_units]
     # As usual: twice one over the numbers of inputs and outputs.
     assert start.coefs_[0][:, fresh].std() == pytest.approx(
         np.sqrt(2 / (50 + 100)), rel=0.1

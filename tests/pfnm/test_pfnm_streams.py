@@ -8,7 +8,15 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers.digit_networks import TEST, TRAIN, X, Y, deal, fitted, network
+from helpers.digit_networks import (
+    TEST,
+    TRAIN,
+    X,
+    Y,
+    deal_to_nodes,
+    fitted_networks,
+    make_network,
+)
 
 from skgems import PFNMAggregator
 from skgems.datasets import partition_homogeneous
@@ -17,47 +25,55 @@ from skgems.networks import Layers, to_mlp_classifier
 
 @pytest.fixture(scope="module")
 def nodes():
-    return deal()
+    return deal_to_nodes()
 
 
 @pytest.fixture(scope="module")
 def locals_(nodes):
-    return fitted(nodes)
+    return fitted_networks(nodes)
 
 
 @pytest.fixture(scope="module")
 def deep(nodes):
-    return fitted(nodes, [(16, 12), (14, 10), (12, 12)])
+    return fitted_networks(nodes, [(16, 12), (14, 10), (12, 12)])
+
+
+def trained_from(aggregate, name, hidden, rows, y):
+    """A node's network of so many units of the merged one, after 30 epochs."""
+    start = aggregate.node_init(name, hidden)
+    assert start.hidden_layer_sizes == hidden
+    start.set_params(learning_rate_init=0.01)
+    for _ in range(30):
+        start.partial_fit(rows, y)
+    return start
 
 
 @pytest.mark.parametrize("order", ["bottom_up", "top_down"])
 @pytest.mark.parametrize("hidden", [(16,), (14, 12)])
-def test_stream(hidden, order):
-    nodes = deal("dirichlet", 2)
+def test_a_stream_of_three_steps(hidden, order):
+    nodes = deal_to_nodes("dirichlet", 2)
     step = partition_homogeneous(Y[TRAIN], 3, random_state=0)
-    aggregate, scores = None, []
-    for s in range(3):
+
+    def rows_of(k, s):
+        of_step = (nodes == k) & (step == s)
+        return X[TRAIN][of_step], Y[TRAIN][of_step]
+
+    first = []
+    for k in range(2):
+        rows, y = rows_of(k, 0)
+        first.append((f"n{k}", make_network(hidden, k).fit(rows, y)))
+    aggregate = PFNMAggregator(first, layer_order=order, random_state=0).fit()
+    scores = [aggregate.score(X[TEST], Y[TEST])]
+    for s in (1, 2):
         batch = []
         for k in range(2):
-            own = (nodes == k) & (step == s)
-            rows, y = X[TRAIN][own], Y[TRAIN][own]
-            if aggregate is None:
-                batch.append((f"n{k}", network(hidden, k).fit(rows, y)))
-                continue
-            start = aggregate.node_init(f"n{k}", hidden)
-            assert start.hidden_layer_sizes == hidden
-            start.set_params(learning_rate_init=0.01)
-            for _ in range(30):
-                start.partial_fit(rows, y)
-            batch.append((f"n{k}", start))
-        if aggregate is None:
-            aggregate = PFNMAggregator(batch, layer_order=order, random_state=0).fit()
-        else:
-            before = [own.copy() for own in aggregate.popularity_]
-            assert aggregate.update(batch) is aggregate
-            for old, new in zip(before, aggregate.popularity_, strict=True):
-                grown = new[:, : old.shape[1]] - old
-                assert grown.min() >= 0 and grown.max() == 1
+            rows, y = rows_of(k, s)
+            batch.append((f"n{k}", trained_from(aggregate, f"n{k}", hidden, rows, y)))
+        before = [uses.copy() for uses in aggregate.popularity_]
+        assert aggregate.update(batch) is aggregate
+        for old, new in zip(before, aggregate.popularity_, strict=True):
+            added = new[:, : old.shape[1]] - old
+            assert added.min() >= 0 and added.max() == 1
         scores.append(aggregate.score(X[TEST], Y[TEST]))
     assert aggregate.n_steps_ == 3
     assert scores[-1] > scores[0] - 0.05
@@ -70,17 +86,18 @@ def test_stream(hidden, order):
 
 def test_the_same_networks_again_change_nothing_but_the_certainty(locals_):
     aggregate = PFNMAggregator(locals_, gamma0=1e-6, random_state=0).fit()
-    before, sure = aggregate.n_units_, aggregate.posterior_[0].precision.copy()
+    n_units = aggregate.n_units_
+    precision = aggregate.posterior_[0].precision.copy()
     labels = aggregate.predict(X[TEST])
     aggregate.update([(str(k), local) for k, local in enumerate(locals_)])
-    assert aggregate.n_units_ == before
-    assert np.all(aggregate.posterior_[0].precision > sure)
+    assert aggregate.n_units_ == n_units
+    assert np.all(aggregate.posterior_[0].precision > precision)
     assert np.mean(aggregate.predict(X[TEST]) == labels) > 0.95
 
 
 def test_a_stream_may_bring_nodes_and_classes(locals_):
-    few = Y[TRAIN] < 6
-    first = network().fit(X[TRAIN][few], Y[TRAIN][few])
+    is_of_six_classes = Y[TRAIN] < 6
+    first = make_network().fit(X[TRAIN][is_of_six_classes], Y[TRAIN][is_of_six_classes])
     aggregate = PFNMAggregator([("a", first)]).fit()
     assert len(aggregate.classes_) == 6
     aggregate.update([("b", locals_[1])])
@@ -148,16 +165,15 @@ def test_a_stream_counts_the_rows_of_all_its_steps(counts, hidden, order):
     members = [(str(k), network) for k, network in enumerate(networks)]
     options = {"sigma": 1.0, "layer_order": order, "random_state": 0}
     once = PFNMAggregator(members, **options).fit(n_class_samples=total)
-    ends = np.cumsum([len(own) for own in counts])
-    batches = [
-        members[end - len(own) : end] for end, own in zip(ends, counts, strict=True)
-    ]
+    ends = np.cumsum([len(batch_counts) for batch_counts in counts])
+    batches = np.split(np.arange(len(members)), ends[:-1])
+    batches = [[members[i] for i in batch] for batch in batches]
     stream = PFNMAggregator(batches[0], **options).fit(n_class_samples=counts[0])
-    for batch, own in zip(batches[1:], counts[1:], strict=True):
-        stream.update(batch, n_class_samples=own)
+    for batch, batch_counts in zip(batches[1:], counts[1:], strict=True):
+        stream.update(batch, n_class_samples=batch_counts)
     assert stream.n_units_ == once.n_units_ == hidden
-    for one, other in zip(output_layer(stream), output_layer(once), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+    for array, expected in zip(output_layer(stream), output_layer(once), strict=True):
+        np.testing.assert_allclose(array, expected, rtol=1e-9, atol=1e-12)
     share = total / total.sum(axis=0)
     centred = biases - biases.mean(axis=1, keepdims=True)
     np.testing.assert_allclose(stream.intercepts_[-1], (share * centred).sum(axis=0))
@@ -174,13 +190,18 @@ def test_without_counts_a_step_counts_as_much_as_another():
         np.testing.assert_allclose(stream.intercepts_[-1], biases.mean(axis=0))
 
 
+def pickled_attributes(aggregate):
+    return {name: pickle.dumps(value) for name, value in vars(aggregate).items()}
+
+
 @pytest.mark.parametrize("order", ["bottom_up", "top_down"])
 def test_an_update_of_a_copy_leaves_the_original(locals_, deep, order):
-    few = Y[TRAIN] < 6
-    old = network((6, 5)).fit(X[TRAIN][few], Y[TRAIN][few])
+    rows = X[TRAIN][Y[TRAIN] < 6]
+    y = Y[TRAIN][Y[TRAIN] < 6]
+    old = make_network((6, 5)).fit(rows, y)
     aggregate = PFNMAggregator([("a", old), ("b", old)], layer_order=order)
-    aggregate.fit(X[TRAIN][few], Y[TRAIN][few])
-    before = {name: pickle.dumps(value) for name, value in vars(aggregate).items()}
+    aggregate.fit(rows, y)
+    before = pickled_attributes(aggregate)
     labels = aggregate.predict_proba(X[TEST])
     for batch in ([("a", old)], [("c", deep[0])], [("b", old), ("c", deep[1])]):
         counts = np.full((len(batch), 6 if batch[-1][1] is old else 10), 5)
@@ -191,8 +212,7 @@ def test_an_update_of_a_copy_leaves_the_original(locals_, deep, order):
             getattr(other, name).clear()
         for array in (*other.coefs_, *other.intercepts_, *other.posterior_):
             getattr(array, "linear", array)[...] = np.nan
-        after = {name: pickle.dumps(value) for name, value in vars(aggregate).items()}
-        assert after == before
+        assert pickled_attributes(aggregate) == before
     np.testing.assert_array_equal(aggregate.predict_proba(X[TEST]), labels)
     # What is published is not what the next step goes on from.
     expected = copy.copy(aggregate).update([("a", old)])
@@ -225,7 +245,7 @@ def test_columns_must_be_the_same_at_all_nodes_and_steps(locals_):
     pandas = pytest.importorskip("pandas")
     columns = [f"x{j}" for j in range(64)]
     first, other = (
-        network(4, tol=1.0).fit(pandas.DataFrame(X[:200], columns=names), Y[:200])
+        make_network(4, tol=1.0).fit(pandas.DataFrame(X[:200], columns=names), Y[:200])
         for names in (columns, columns[::-1])
     )
     with pytest.raises(ValueError, match="'b' was fitted on features"):
@@ -243,11 +263,11 @@ def test_a_stream_goes_on_from_the_whole_network_or_from_some_units(locals_):
     np.testing.assert_allclose(
         start.predict_proba(X[TEST]), aggregate.predict_proba(X[TEST])
     )
-    more = aggregate.node_init("0", n_fresh=3)
-    assert more.hidden_layer_sizes in (
+    with_three_more = aggregate.node_init("0", n_fresh=3)
+    assert with_three_more.hidden_layer_sizes in (
         aggregate.n_units_[0] + 3,
         (aggregate.n_units_[0] + 3,),
     )
-    few = aggregate.node_init(1, 10, n_fresh=0)
-    known = {tuple(unit) for unit in np.round(aggregate.coefs_[0].T, 9)}
-    assert all(tuple(unit) in known for unit in np.round(few.coefs_[0].T, 9))
+    of_ten = aggregate.node_init(1, 10, n_fresh=0)
+    merged_units = {tuple(unit) for unit in np.round(aggregate.coefs_[0].T, 9)}
+    assert all(tuple(unit) in merged_units for unit in np.round(of_ten.coefs_[0].T, 9))

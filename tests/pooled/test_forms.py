@@ -74,14 +74,16 @@ def weights_of(clf):
 
 def centroids_of(clf):
     """Minus the squared distances that `predict` compares, less what is common."""
-    scale, logarithm = 1.0, 0.0
+    scale = 1.0
+    log_priors = 0.0
     if not np.isclose(clf.class_prior_, 1 / len(clf.classes_)).all():
-        scale = clf.within_class_std_dev_
-        scale, logarithm = np.where(scale > 0, scale, 1.0), np.log(clf.class_prior_)
+        deviation = clf.within_class_std_dev_
+        scale = np.where(deviation > 0, deviation, 1.0)
+        log_priors = np.log(clf.class_prior_)
     # Squares of means of 1e6 would cost twelve digits.
     center = clf.centroids_.mean(axis=0)
     Z = (clf.centroids_ - center) / scale
-    W = np.vstack([2 * (Z / scale).T, 2 * logarithm - np.sum(Z**2, axis=1)])
+    W = np.vstack([2 * (Z / scale).T, 2 * log_priors - np.sum(Z**2, axis=1)])
     W[-1] -= center @ W[:-1]
     return W
 
@@ -90,15 +92,17 @@ def least_norm(X, y, n_classes, *, alpha, fit_intercept=True, weights=None):
     """Ridge by the singular values of the rows that are not rounding."""
     weights = np.ones(len(y)) if weights is None else weights
     T = 2.0 * np.eye(n_classes)[y] - 1.0
-    mean, level = np.zeros(X.shape[1]), np.zeros(n_classes)
+    mean = np.zeros(X.shape[1])
+    mean_target = np.zeros(n_classes)
     if fit_intercept:
-        mean, level = weights @ X / weights.sum(), weights @ T / weights.sum()
+        mean = weights @ X / weights.sum()
+        mean_target = weights @ T / weights.sum()
     root = np.sqrt(weights)[:, None]
     U, s, Vt = svd(root * (X - mean), full_matrices=False)
-    kept = s > 1e-9 * s[0]
-    gains = s[kept, None] / (s[kept, None] ** 2 + alpha)
-    W = Vt[kept].T @ (gains * (U[:, kept].T @ (root * (T - level))))
-    W = np.vstack([W, level - mean @ W])
+    is_kept = s > 1e-9 * s[0]
+    gains = s[is_kept, None] / (s[is_kept, None] ** 2 + alpha)
+    W = Vt[is_kept].T @ (gains * (U[:, is_kept].T @ (root * (T - mean_target))))
+    W = np.vstack([W, mean_target - mean @ W])
     return np.outer(W[:, 1], [-0.5, 0.5]) if n_classes == 2 else W
 
 
@@ -112,9 +116,10 @@ def assert_same_model(W, expected, X, *, tolerance=1e-8, shared=True):
     assert np.abs(W[:-1] - expected[:-1]).max() <= tolerance * size
     sizes = np.abs(expected[-1]) + np.abs(X).max(axis=0) @ np.abs(expected[:-1])
     assert (np.abs(W[-1] - expected[-1]) <= tolerance * sizes).all()
-    centered, moved = X - X.mean(axis=0), W[:-1] - expected[:-1]
-    scores = np.abs(centered @ expected[:-1]).max()
-    assert np.abs(centered @ moved).max() <= tolerance * scores
+    centered = X - X.mean(axis=0)
+    largest_score = np.abs(centered @ expected[:-1]).max()
+    differences = centered @ (W[:-1] - expected[:-1])
+    assert np.abs(differences).max() <= tolerance * largest_score
 
 
 partitions = {
@@ -127,9 +132,10 @@ partitions = {
 }
 
 
-def drawn(seed, n_nodes, n_classes, d, mean, by_label, **kwargs):
+def drawn_partition(*, seed, n_nodes, n_classes, d, mean, by_label, flavor="plain"):
+    """Rows, labels, the node of each row, and the number of classes."""
     rng = np.random.default_rng(seed)
-    X, y = rows_of(rng, 20 * d, d, n_classes, mean=mean, **kwargs)
+    X, y = rows_of(rng, 20 * d, d, n_classes, mean=mean, flavor=flavor)
     nodes = y % n_nodes if by_label else rng.integers(n_nodes, size=len(y))
     return X, y, nodes, n_classes
 
@@ -142,15 +148,20 @@ def drawn(seed, n_nodes, n_classes, d, mean, by_label, **kwargs):
     class_weight=st.sampled_from([None, "balanced", "dict"]),
     weighted=st.booleans(),
 )
-def test_ridge_of_any_partition(alpha, fit_intercept, class_weight, weighted, **where):
-    X, y, nodes, n_classes = drawn(**where)
+def test_ridge_of_any_partition(
+    alpha, fit_intercept, class_weight, weighted, **partition
+):
+    X, y, nodes, n_classes = drawn_partition(**partition)
     if class_weight == "dict":
         class_weight = {0: 3.0, 1: 0.25}
-    options = {"alpha": alpha, "fit_intercept": fit_intercept}
-    options["class_weight"] = class_weight
+    options = {
+        "alpha": alpha,
+        "fit_intercept": fit_intercept,
+        "class_weight": class_weight,
+    }
     weights = None
     if weighted and class_weight != "balanced":
-        weights = np.random.default_rng(where["seed"]).uniform(0.1, 3.0, len(y))
+        weights = np.random.default_rng(partition["seed"]).uniform(0.1, 3.0, len(y))
     kind = "shared" if class_weight is None else "class"
     moments = dealt(X, y, nodes, kind, weights)
     W = pooled_ridge(moments, n_classes, **options)
@@ -165,16 +176,17 @@ def test_ridge_of_any_partition(alpha, fit_intercept, class_weight, weighted, **
     **partitions,
     solver=st.sampled_from(["svd", "lsqr", "eigen"]),
     shrinkage=st.sampled_from([None, 0.0, 0.3, 1.0]),
-    own_priors=st.booleans(),
+    has_priors=st.booleans(),
 )
-def test_lda_of_any_partition(solver, shrinkage, own_priors, **where):
-    X, y, nodes, n_classes = drawn(**where)
-    options = {"solver": solver, "shrinkage": None if solver == "svd" else shrinkage}
-    options["priors"] = None
-    if own_priors:
-        priors = np.arange(1.0, n_classes + 1)
-        options["priors"] = priors / priors.sum()
-    kind = "class" if own_priors and solver != "svd" else "shared"
+def test_lda_of_any_partition(solver, shrinkage, has_priors, **partition):
+    X, y, nodes, n_classes = drawn_partition(**partition)
+    priors = np.arange(1.0, n_classes + 1)
+    options = {
+        "solver": solver,
+        "shrinkage": None if solver == "svd" else shrinkage,
+        "priors": priors / priors.sum() if has_priors else None,
+    }
+    kind = "class" if has_priors and solver != "svd" else "shared"
     W = pooled_lda(dealt(X, y, nodes, kind), n_classes, **options)
     pooled = LinearDiscriminantAnalysis(**options).fit(X, y)
     # Means less their mean lose that much in scikit-learn already.
@@ -185,12 +197,14 @@ def test_lda_of_any_partition(solver, shrinkage, own_priors, **where):
 @given(
     **partitions,
     shrink_threshold=st.sampled_from([None, 0.2, 2.0]),
-    priors=st.sampled_from(["uniform", "empirical", "own"]),
+    priors=st.sampled_from(["uniform", "empirical", "ascending"]),
     flavor=st.sampled_from(["plain", "constant"]),
 )
-def test_nearest_centroid_of_any_partition(shrink_threshold, priors, flavor, **where):
-    X, y, nodes, n_classes = drawn(**where, flavor=flavor)
-    if priors == "own":
+def test_nearest_centroid_of_any_partition(
+    shrink_threshold, priors, flavor, **partition
+):
+    X, y, nodes, n_classes = drawn_partition(**partition, flavor=flavor)
+    if priors == "ascending":
         priors = np.arange(1.0, n_classes + 1)
         priors = list(priors / priors.sum())
     options = {"shrink_threshold": shrink_threshold, "priors": priors}
@@ -204,11 +218,11 @@ def test_nearest_centroid_of_any_partition(shrink_threshold, priors, flavor, **w
     for kind in ("diagonal", "shared"):
         W = pooled_nearest_centroid(dealt(X, y, nodes, kind), n_classes, **options)
         # Shrunk centroids are small beside such a mean, and lose digits to it.
-        tolerance = 1e-8 if where["mean"] < 1e6 else 1e-7
+        tolerance = 1e-8 if partition["mean"] < 1e6 else 1e-7
         assert_same_model(W, expected, X, tolerance=tolerance)
-        if where["mean"] < 1e6:  # distances lose too many digits there
-            decided = np.argmax(X @ W[:-1] + W[-1], axis=1)
-            np.testing.assert_array_equal(decided, pooled.predict(X))
+        if partition["mean"] < 1e6:  # distances lose too many digits there
+            predicted = np.argmax(X @ W[:-1] + W[-1], axis=1)
+            np.testing.assert_array_equal(predicted, pooled.predict(X))
 
 
 @settings(max_examples=25, deadline=None)
@@ -217,16 +231,16 @@ def test_nearest_centroid_of_any_partition(shrink_threshold, priors, flavor, **w
     n_nodes=st.integers(1, 6),
     n_classes=st.integers(2, 4),
     flavor=st.sampled_from(["plain", "collinear", "constant"]),
-    few=st.booleans(),
+    few_rows=st.booleans(),
     alpha=st.sampled_from([0.0, 1e-8, 1e-3, 1.0]),
     fit_intercept=st.booleans(),
     mean=st.sampled_from([0.0, 1e3]),
 )
 def test_ridge_of_singular_moments(
-    seed, n_nodes, n_classes, flavor, few, alpha, fit_intercept, mean
+    seed, n_nodes, n_classes, flavor, few_rows, alpha, fit_intercept, mean
 ):
     rng = np.random.default_rng(seed)
-    n, d = (7, 30) if few else (60, 4)
+    n, d = (7, 30) if few_rows else (60, 4)
     if mean and flavor == "collinear":
         mean = 0.0  # adding would round, and the rows vary a little across
     X, y = rows_of(rng, n, d, n_classes, mean=mean, flavor=flavor)
@@ -252,15 +266,17 @@ def test_ridge_of_singular_moments(
     n_nodes=st.integers(1, 6),
     n_classes=st.integers(2, 4),
     flavor=st.sampled_from(["plain", "collinear", "constant"]),
-    few=st.booleans(),
-    own_priors=st.booleans(),
+    few_rows=st.booleans(),
+    has_priors=st.booleans(),
 )
-def test_lda_of_singular_moments(seed, n_nodes, n_classes, flavor, few, own_priors):
+def test_lda_of_singular_moments(
+    seed, n_nodes, n_classes, flavor, few_rows, has_priors
+):
     rng = np.random.default_rng(seed)
-    n, d = (7, 30) if few else (60, 4)
+    n, d = (7, 30) if few_rows else (60, 4)
     X, y = rows_of(rng, n, d, n_classes, flavor=flavor)
     moments = dealt(X, y, rng.integers(n_nodes, size=len(y)))
-    priors = np.full(n_classes, 1 / n_classes) if own_priors else None
+    priors = np.full(n_classes, 1 / n_classes) if has_priors else None
     W = pooled_lda(moments, n_classes, priors=priors)
     pooled = LinearDiscriminantAnalysis(priors=priors).fit(X, y)
     assert_same_model(W, weights_of(pooled), X)
@@ -269,8 +285,8 @@ def test_lda_of_singular_moments(seed, n_nodes, n_classes, flavor, few, own_prio
     counts = np.bincount(y)
     shares = counts / len(y) if priors is None else priors
     means = np.stack([X[y == c].mean(axis=0) for c in range(n_classes)])
-    away = (X - means[y]) * np.sqrt(shares / counts)[y, None]
-    inverse = np.linalg.pinv(away, rcond=1e-9)
+    weighted_deviations = (X - means[y]) * np.sqrt(shares / counts)[y, None]
+    inverse = np.linalg.pinv(weighted_deviations, rcond=1e-9)
     coef = means @ (inverse @ inverse.T)
     intercepts = np.log(shares) - 0.5 * np.sum(means * coef, axis=1)
     expected = np.vstack([coef.T, intercepts])
@@ -288,7 +304,8 @@ def test_no_intercept_and_rows_that_are_exactly_collinear(mean):
     rng = np.random.default_rng(0)
     for _ in range(8):
         Z = mean + np.round(rng.normal(size=(80, 4)) * 2**20) / 2**20
-        X, y = np.column_stack([Z, Z[:, 0] + Z[:, 2]]), rng.integers(3, size=80)
+        X = np.column_stack([Z, Z[:, 0] + Z[:, 2]])
+        y = rng.integers(3, size=80)
         moments = dealt(X, y, rng.integers(3, size=80))
         W = pooled_ridge(moments, 3, alpha=1e-8, fit_intercept=False)
         expected = least_norm(X, y, 3, alpha=1e-8, fit_intercept=False)
@@ -317,9 +334,10 @@ def test_a_thousand_nodes():
     X, y = rows_of(rng, 5000, 8, 6, mean=1e6)
     nodes = rng.permutation(np.arange(len(y)) % 1000)
     moments = dealt(X, y, nodes)
-    weights = {"alpha": 1e-8, "class_weight": "balanced"}
-    W = pooled_ridge(moments, 6, **weights)
-    expected = weights_of(RidgeClassifier(**weights).fit(X, y))
+    W = pooled_ridge(moments, 6, alpha=1e-8, class_weight="balanced")
+    expected = weights_of(
+        RidgeClassifier(alpha=1e-8, class_weight="balanced").fit(X, y)
+    )
     assert_same_model(W, expected, X, shared=False, tolerance=1e-9)
     expected = weights_of(LinearDiscriminantAnalysis().fit(X, y))
     assert_same_model(pooled_lda(moments, 6), expected, X)
@@ -346,17 +364,17 @@ def test_classes_far_apart():
     """A place for all rows would cost the digits that the distances take."""
     rng = np.random.default_rng(0)
     X, y = rows_of(rng, 400, 4, 3)
-    far = X + 1e6 * y[:, None]
+    X_apart = X + 1e6 * y[:, None]
     nodes = rng.integers(4, size=len(y))
-    moments = dealt(far, y, nodes)
+    moments = dealt(X_apart, y, nodes)
     deviations = X - np.stack([X[y == c].mean(axis=0) for c in range(3)])[y]
     within = deviations.T @ deviations / len(y)
     np.testing.assert_allclose(
         moments.by_class().within(), within, rtol=1e-8, atol=1e-9
     )
-    pooled = LinearDiscriminantAnalysis(solver="eigen").fit(far, y)
+    pooled = LinearDiscriminantAnalysis(solver="eigen").fit(X_apart, y)
     W = pooled_lda(moments, 3, solver="eigen")
-    assert_same_model(W, weights_of(pooled), far)
+    assert_same_model(W, weights_of(pooled), X_apart)
 
 
 def test_clusters_do_not_matter():
@@ -383,7 +401,8 @@ def test_one_class_has_nothing_to_decide():
 
 
 def test_rows_without_any_variance():
-    X, y = np.ones((6, 2)), np.array([0, 0, 1, 1, 1, 1])
+    X = np.ones((6, 2))
+    y = np.array([0, 0, 1, 1, 1, 1])
     moments = class_moments(X, y)
     W = pooled_ridge(moments, 2, alpha=0.0)
     np.testing.assert_allclose(W, [[0, 0], [0, 0], [-1 / 6, 1 / 6]])
@@ -403,19 +422,19 @@ def test_priors_that_do_not_sum_to_one_and_priors_of_zero():
 
 
 @pytest.mark.parametrize(
-    ("kind", "n_classes", "make", "match"),
+    ("kind", "n_classes", "parameters", "match"),
     [
         ("shared", 3, {"class_weight": "balanced"}, "scatter of each class"),
         ("diagonal", 3, {}, "moments='diagonal'"),
         ("class", 4, {}, r"no rows of the classes \[3\]"),
-        ("class", 2, {}, "of 3 classes, not 2"),
+        ("class", 2, {}, "of 3 classes, but 2"),
         ("class", 3, {"class_weight": "even"}, "'even' is not known"),
     ],
 )
-def test_ridge_says_what_moments_lack(kind, n_classes, make, match):
+def test_ridge_says_what_moments_lack(kind, n_classes, parameters, match):
     X, y = rows_of(np.random.default_rng(0), 30, 2, 3)
     with pytest.raises(ValueError, match=match):
-        pooled_ridge(class_moments(X, y, kind=kind), n_classes, alpha=1.0, **make)
+        pooled_ridge(class_moments(X, y, kind=kind), n_classes, alpha=1.0, **parameters)
 
 
 def test_lda_says_what_moments_lack():
@@ -438,11 +457,13 @@ def test_lda_says_what_moments_lack():
 
 def test_rows_without_a_mean_are_an_error():
     X, y = rows_of(np.random.default_rng(0), 30, 2, 3)
-    X, y = np.vstack([X, X[:2]]), np.append(y, [3, 4])
-    few = class_moments(X, y, min_cluster_size=2)
-    rest = class_moments(X[:6] + 1.0, np.repeat([3, 4], 3))
+    X = np.vstack([X, X[:2]])
+    y = np.append(y, [3, 4])
+    with_two_classes_of_one_row = class_moments(X, y, min_cluster_size=2)
+    with_more_of_these = class_moments(X[:6] + 1.0, np.repeat([3, 4], 3))
+    moments = merge_moments([with_two_classes_of_one_row, with_more_of_these])
     with pytest.raises(ValueError, match="min_rows"):
-        pooled_ridge(merge_moments([few, rest]), 5, alpha=1.0)
+        pooled_ridge(moments, 5, alpha=1.0)
 
 
 # ---- which classifiers these are -----------------------------------------------
@@ -480,9 +501,9 @@ def test_the_form_of_a_classifier_makes_the_classifier(clf, scatter):
     form = form_of(lyon=clf, paris=clf)
     assert form.is_exact and form.reason == "" and form.scatter == scatter
     nodes = np.arange(len(Y)) % 4
-    W, found = form.fit(dealt(X, Y, nodes, scatter), LABELS)
-    assert found.kind == form.kind and found.parameters == form.parameters
-    assert found.is_exact or clf.priors == "uniform"
+    W, judged = form.fit(dealt(X, Y, nodes, scatter), LABELS)
+    assert judged.kind == form.kind and judged.parameters == form.parameters
+    assert judged.is_exact or clf.priors == "uniform"
     pooled = clf.fit(X, y)
     expected = centroids_of(pooled) if scatter == "diagonal" else weights_of(pooled)
     assert_same_model(W, expected, X, shared=form.kind != "ridge")
@@ -580,8 +601,9 @@ def lda(**options):
 def test_the_reason_names_what_differs_and_where(nodes, reason):
     forms = {}
     for name, clf in nodes.items():
-        unfit = getattr(clf, "covariance_estimator", None) is not None
-        forms[name] = closed_form(clf if unfit else clf.fit(X, y))
+        # A PCA has no covariances to fit to, and the form need not be of a fitted one.
+        cannot_fit = getattr(clf, "covariance_estimator", None) is not None
+        forms[name] = closed_form(clf if cannot_fit else clf.fit(X, y))
     form = common_form(forms)
     assert not form.is_exact and form.reason == reason
     with pytest.raises(ValueError, match="not a function of sums"):
@@ -589,16 +611,15 @@ def test_the_reason_names_what_differs_and_where(nodes, reason):
 
 
 def test_priors_are_those_of_the_classes_of_a_node():
-    some = Y < 2
     priors = [0.4, 0.6]
-    one = closed_form(lda(priors=priors).fit(X[some], y[some]))
-    other = closed_form(lda(priors=priors).fit(X[~(Y == 1)], y[~(Y == 1)]))
-    assert common_form({"a": one, "b": one}).is_exact
-    assert (
-        "priors is [['no', 0.4], ['perhaps'"
-        in common_form({"a": one, "b": other}).reason
-    )
+    forms = []
+    for is_at_node in (Y < 2, Y != 1):
+        clf = lda(priors=priors).fit(X[is_at_node], y[is_at_node])
+        forms.append(closed_form(clf))
+    assert common_form({"a": forms[0], "b": forms[0]}).is_exact
+    differing = common_form({"a": forms[0], "b": forms[1]})
+    assert "priors is [['no', 0.4], ['perhaps'" in differing.reason
     with pytest.raises(ValueError, match="priors are those of the classes"):
-        common_form({"a": one}).fit(class_moments(X, Y), LABELS)
+        common_form({"a": forms[0]}).fit(class_moments(X, Y), LABELS)
     with pytest.raises(ValueError, match="no nodes"):
         common_form({})

@@ -71,7 +71,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWa
 
 
 def rows(kind="gaussian"):
-    """Few features, whole numbers where the classifier counts; texts for labels."""
+    """Few features, expected numbers where the classifier counts; texts for labels."""
     X, y = load_wine(return_X_y=True)
     X = X[:, [0, 1, 3, 6, 9]]
     if kind in ("multinomial", "complement", "bernoulli", "categorical"):
@@ -82,77 +82,99 @@ def rows(kind="gaussian"):
     return X, LABELS[y]
 
 
-def dealt(y, how):
-    if how == "by class":
+def dealt(y, partition):
+    """The node of each row."""
+    if partition == "by class":
         return partition_by_label(y, 3)
-    if how == "dirichlet":
+    if partition == "dirichlet":
         return partition_dirichlet(y, 4, alpha=0.3, random_state=0)
     return np.random.RandomState(0).randint(5, size=len(y))
 
 
-def values(clf, X):
-    if isinstance(clf, GaussianNB | MultinomialNB | ComplementNB | BernoulliNB):
-        return clf.predict_joint_log_proba(X)
-    if isinstance(clf, CategoricalNB):
+def scores(clf, X):
+    """Joint log-likelihoods of naive Bayes, decision values of others."""
+    if hasattr(clf, "predict_joint_log_proba"):
         return clf.predict_joint_log_proba(X)
     return clf.decision_function(X)
 
 
-def assert_is(agg, whole, X, rtol=1e-8, params=True):
-    """Labels, values and fitted attributes are those of a fit on all rows."""
-    plain = agg.to_estimator()
-    assert type(plain) is type(whole)
-    assert not params or plain.get_params() == whole.get_params()
-    np.testing.assert_array_equal(agg.classes_, whole.classes_)
-    np.testing.assert_array_equal(agg.predict(X), whole.predict(X))
-    np.testing.assert_array_equal(plain.predict(X), whole.predict(X))
-    one, other = values(plain, X), values(whole, X)
-    np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol * np.abs(other).max())
-    assert {name for name in vars(whole) if name[-1] == "_"} <= set(vars(plain))
+def assert_close(actual, desired, *, rtol, rtol_of_largest):
+    np.testing.assert_allclose(
+        actual, desired, rtol=rtol, atol=rtol_of_largest * np.abs(desired).max()
+    )
+
+
+def assert_same_fit(agg, expected, X, *, rtol=1e-8, same_params=True):
+    """Labels, scores and fitted attributes are those of a fit on all rows."""
+    exported = agg.to_estimator()
+    assert type(exported) is type(expected)
+    assert not same_params or exported.get_params() == expected.get_params()
+    np.testing.assert_array_equal(agg.classes_, expected.classes_)
+    np.testing.assert_array_equal(agg.predict(X), expected.predict(X))
+    np.testing.assert_array_equal(exported.predict(X), expected.predict(X))
+    assert_close(
+        scores(exported, X), scores(expected, X), rtol=rtol, rtol_of_largest=rtol
+    )
+    fitted_names = {name for name in vars(expected) if name[-1] == "_"}
+    assert fitted_names <= set(vars(exported))
     for name in ("coef_", "means_", "theta_", "var_", "covariance_", "class_prior_"):
-        if hasattr(whole, name):
-            one, other = getattr(plain, name), getattr(whole, name)
-            assert np.shape(one) == np.shape(other), name
-            size = rtol * np.abs(other).max()
-            np.testing.assert_allclose(one, other, rtol=rtol, atol=size)
+        if hasattr(expected, name):
+            actual = getattr(exported, name)
+            desired = getattr(expected, name)
+            assert np.shape(actual) == np.shape(desired), name
+            assert_close(actual, desired, rtol=rtol, rtol_of_largest=rtol)
 
 
-@pytest.mark.parametrize("how", ["by class", "dirichlet", "alike"])
+@pytest.mark.parametrize("partition", ["by class", "dirichlet", "alike"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_is_the_fit_on_all_rows_whatever_nodes_have(kind, how):
+def test_it_is_the_fit_on_all_rows_whatever_nodes_have(kind, partition):
     X, y = rows(kind)
-    agg = PooledAggregator(pooled=KINDS[kind]).fit(X, y, nodes=dealt(y, how))
-    whole = clone(KINDS[kind]).fit(X, y)
-    assert_is(agg, whole, X)
+    nodes = dealt(y, partition)
+    agg = PooledAggregator(pooled=KINDS[kind]).fit(X, y, nodes=nodes)
+    expected = clone(KINDS[kind]).fit(X, y)
+    assert_same_fit(agg, expected, X)
     assert agg.exact_ and agg.pooled_form_.reason == ""
-    assert agg.score(X, y) == whole.score(X, y)
+    assert agg.score(X, y) == expected.score(X, y)
     for method in ("predict_proba", "decision_function"):
-        assert hasattr(agg, method) == hasattr(whole, method)
-        if hasattr(whole, method):
-            one, other = getattr(agg, method)(X), getattr(whole, method)(X)
-            size = 1e-8 * np.abs(other).max()
-            np.testing.assert_allclose(one, other, rtol=1e-7, atol=size)
-    two = y != "c"
+        assert hasattr(agg, method) == hasattr(expected, method)
+        if hasattr(expected, method):
+            assert_close(
+                getattr(agg, method)(X),
+                getattr(expected, method)(X),
+                rtol=1e-7,
+                rtol_of_largest=1e-8,
+            )
+    is_of_two_classes = y != "c"
     if getattr(KINDS[kind], "priors", None) is None and "multi" not in kind:
-        agg.fit(X[two], y[two], nodes=dealt(y, how)[two])
-        assert_is(agg, clone(KINDS[kind]).fit(X[two], y[two]), X)
+        X_of_two = X[is_of_two_classes]
+        y_of_two = y[is_of_two_classes]
+        agg.fit(X_of_two, y_of_two, nodes=nodes[is_of_two_classes])
+        assert_same_fit(agg, clone(KINDS[kind]).fit(X_of_two, y_of_two), X)
 
 
 @pytest.mark.parametrize("size", [1e-140, 1e-100, 1e-30, 1e20])
 @pytest.mark.parametrize(
     "kind",
     [
-        *("ridge", "lda", "lda of priors", "lda eigen", "centroid", "centroid shrunk"),
-        *("gaussian", "gaussian smooth", "multinomial", "complement"),
+        "ridge",
+        "lda",
+        "lda of priors",
+        "lda eigen",
+        "centroid",
+        "centroid shrunk",
+        "gaussian",
+        "gaussian smooth",
+        "multinomial",
+        "complement",
     ],
 )
 def test_units_may_be_as_large_or_small_as_scikit_learn_takes_them(kind, size):
     X, y = rows(kind)
     X = (X - X.min(axis=0)) * size
     agg = PooledAggregator(pooled=KINDS[kind]).fit(X, y, nodes=dealt(y, "alike"))
-    whole = clone(KINDS[kind]).fit(X, y)
-    assert_is(agg, whole, X)
-    if hasattr(whole, "predict_proba"):
+    expected = clone(KINDS[kind]).fit(X, y)
+    assert_same_fit(agg, expected, X)
+    if hasattr(expected, "predict_proba"):
         assert np.isfinite(agg.predict_proba(X)).all()
 
 
@@ -166,9 +188,10 @@ def test_naive_bayes_without_variances_is_an_error(varies, smoothing):
     else:
         X = X * 1e-160 if varies == "too little" else np.ones_like(X)
     agg = PooledAggregator(pooled=GaussianNB(var_smoothing=smoothing))
-    feature, label = (2, "c") if varies == "not in a class" else (0, "a")
-    words = f"feature {feature} does not vary in class '{label}', and var_smoothing="
-    with pytest.raises(ValueError, match=words):
+    place = "feature 0 does not vary in class 'a'"
+    if varies == "not in a class":
+        place = "feature 2 does not vary in class 'c'"
+    with pytest.raises(ValueError, match=f"{place}, and var_smoothing="):
         agg.fit(X, y, nodes=dealt(y, "alike"))
 
 
@@ -176,60 +199,67 @@ def test_naive_bayes_without_variances_is_an_error(varies, smoothing):
 def test_files_are_rows_to_the_bit_and_regions_and_nodes_come_and_go(kind, tmp_path):
     X, y = rows(kind)
     nodes = np.array(["lyon", "paris", "nice"])[dealt(y, "alike") % 3]
-    agg, paths = PooledAggregator(pooled=KINDS[kind], keep_replies=True), []
+    agg = PooledAggregator(pooled=KINDS[kind], keep_replies=True)
+    paths = []
     for name in ("lyon", "nice", "paris"):
-        own = nodes == name
+        at_node = nodes == name
         paths.append(tmp_path / f"{name}.safetensors")
-        agg.summarize(None, X[own], y[own], name=name, min_rows=1).save(paths[-1])
+        summary = agg.summarize(None, X[at_node], y[at_node], name=name, min_rows=1)
+        summary.save(paths[-1])
         assert "There is no classifier" in " ".join(inspect(paths[-1]).words.split())
     by_rows = clone(agg).fit(X, y, nodes=nodes)
     by_files = clone(agg).set_params(estimators=paths).fit()
     np.testing.assert_array_equal(
-        values(by_files.to_estimator(), X), values(by_rows.to_estimator(), X)
+        scores(by_files.to_estimator(), X), scores(by_rows.to_estimator(), X)
     )
     north = agg.merge_summaries(paths[:2], name="north")
     north.save(tmp_path / "north")
-    given = [Summary.load(tmp_path / "north"), paths[2]]
-    whole = clone(KINDS[kind]).fit(X, y)
-    assert_is(clone(agg).set_params(estimators=given).fit(), whole, X)
-    left = clone(agg).set_params(estimators=paths[:2]).fit()
-    kept = nodes != "paris"
-    assert_is(left, clone(KINDS[kind]).fit(X[kept], y[kept]), X)
-    assert_is(pickle.loads(pickle.dumps(left)).update([paths[2]]), whole, X)
-    one = clone(agg).fit(X[kept], y[kept], nodes=nodes[kept])
-    one.update([("paris", None)], X[~kept], y[~kept])
-    assert_is(one, whole, X)
-    assert_is(one.forget("paris"), clone(KINDS[kind]).fit(X[kept], y[kept]), X)
-    assert one.node_names_ == ["lyon", "nice"]
+    region_and_node = [Summary.load(tmp_path / "north"), paths[2]]
+    of_all_rows = clone(KINDS[kind]).fit(X, y)
+    by_region = clone(agg).set_params(estimators=region_and_node).fit()
+    assert_same_fit(by_region, of_all_rows, X)
+    in_north = nodes != "paris"
+    of_north = clone(KINDS[kind]).fit(X[in_north], y[in_north])
+    by_two_files = clone(agg).set_params(estimators=paths[:2]).fit()
+    assert_same_fit(by_two_files, of_north, X)
+    unpickled = pickle.loads(pickle.dumps(by_two_files))
+    assert_same_fit(unpickled.update([paths[2]]), of_all_rows, X)
+    by_rows = clone(agg).fit(X[in_north], y[in_north], nodes=nodes[in_north])
+    by_rows.update([("paris", None)], X[~in_north], y[~in_north])
+    assert_same_fit(by_rows, of_all_rows, X)
+    assert_same_fit(by_rows.forget("paris"), of_north, X)
+    assert by_rows.node_names_ == ["lyon", "nice"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_may_come_in_chunks_and_over_a_channel(kind):
     X, y = rows(kind)
-    nodes, agg = dealt(y, "alike") % 2, PooledAggregator(pooled=KINDS[kind])
-    own = {str(k): (X[nodes == k], y[nodes == k]) for k in range(2)}
+    nodes = dealt(y, "alike") % 2
+    agg = PooledAggregator(pooled=KINDS[kind])
+    rows_by_node = {str(k): (X[nodes == k], y[nodes == k]) for k in range(2)}
 
     def chunks(X, y):
         return lambda: iter(
             [(X[k : k + 20], y[k : k + 20]) for k in range(0, len(X), 20)]
         )
 
-    told = [
-        agg.summarize(None, name=name, chunks=chunks(*rows), min_rows=1)
-        for name, rows in own.items()
+    summaries = [
+        agg.summarize(None, name=name, chunks=chunks(X_node, y_node), min_rows=1)
+        for name, (X_node, y_node) in rows_by_node.items()
     ]
-    whole = clone(KINDS[kind]).fit(
-        *map(np.concatenate, zip(*own.values(), strict=True))
-    )
-    assert_is(clone(agg).set_params(estimators=told).fit(), whole, X)
+    order = np.argsort(nodes, kind="stable")  # one node after the other
+    expected = clone(KINDS[kind]).fit(X[order], y[order])
+    by_summaries = clone(agg).set_params(estimators=summaries).fit()
+    assert_same_fit(by_summaries, expected, X)
 
     def ask(requests):
         for name, request in requests.items():
-            asked = {"name": name, "min_rows": 1}
-            yield name, reply_to(request, None, *own[name], **asked)
+            X_node, y_node = rows_by_node[name]
+            yield name, reply_to(request, None, X_node, y_node, name=name, min_rows=1)
 
-    there = Nodes(ask, ["0", "1"], min_rows=1)
-    assert_is(clone(agg).set_params(estimators=there).fit(), whole, X)
+    channel = Nodes(ask, ["0", "1"], min_rows=1)
+    over_channel = clone(agg).set_params(estimators=channel).fit()
+    assert_same_fit(over_channel, expected, X)
     with pytest.raises(ValueError, match="chunk"):
         agg.summarize(None, X, y, name="a", chunks=chunks(X, y))
 
@@ -237,20 +267,21 @@ def test_rows_may_come_in_chunks_and_over_a_channel(kind):
 @pytest.mark.parametrize("kind", ["ridge", "centroid", "multinomial", "bernoulli"])
 def test_sparse_rows(kind):
     X, y = rows("multinomial")
-    nodes, own = dealt(y, "alike"), clone(KINDS[kind])
+    nodes = dealt(y, "alike")
+    classifier = clone(KINDS[kind])
     if kind == "ridge":
-        own.set_params(solver="sparse_cg", tol=1e-12)
-    agg = PooledAggregator(pooled=own).fit(csr_matrix(X), y, nodes=nodes)
-    whole = clone(KINDS[kind]).fit(X, y)
-    np.testing.assert_array_equal(agg.predict(csr_matrix(X)), whole.predict(X))
-    np.testing.assert_allclose(values(agg.to_estimator(), X), values(whole, X))
+        classifier.set_params(solver="sparse_cg", tol=1e-12)
+    agg = PooledAggregator(pooled=classifier).fit(csr_matrix(X), y, nodes=nodes)
+    expected = clone(KINDS[kind]).fit(X, y)
+    np.testing.assert_array_equal(agg.predict(csr_matrix(X)), expected.predict(X))
+    np.testing.assert_allclose(scores(agg.to_estimator(), X), scores(expected, X))
 
 
 def test_sparse_rows_of_a_classifier_that_takes_dense_ones():
     X, y = rows("multinomial")
     agg = PooledAggregator(pooled=GaussianNB()).fit(csr_matrix(X), y)
-    whole = GaussianNB().fit(X, y)
-    np.testing.assert_array_equal(agg.predict(csr_matrix(X)), whole.predict(X))
+    expected = GaussianNB().fit(X, y)
+    np.testing.assert_array_equal(agg.predict(csr_matrix(X)), expected.predict(X))
     with pytest.raises(TypeError, match="'0'.*categories are numbers of dense"):
         PooledAggregator(pooled=CategoricalNB()).fit(csr_matrix(X), y)
 
@@ -258,17 +289,18 @@ def test_sparse_rows_of_a_classifier_that_takes_dense_ones():
 @pytest.mark.parametrize("kind", ["lda", "qda", "gaussian", "complement"])
 def test_rows_of_few_digits_and_frames(kind):
     X, y = rows(kind)
-    nodes, agg = dealt(y, "alike"), PooledAggregator(pooled=KINDS[kind])
+    nodes = dealt(y, "alike")
+    agg = PooledAggregator(pooled=KINDS[kind])
     small = X.astype(np.float32)
-    whole = clone(KINDS[kind]).fit(small.astype(float), y)
+    expected = clone(KINDS[kind]).fit(small.astype(float), y)
     agg.fit(small, y, nodes=nodes)
     np.testing.assert_allclose(
-        values(agg.to_estimator(), X), values(whole, X), rtol=1e-4
+        scores(agg.to_estimator(), X), scores(expected, X), rtol=1e-4
     )
     frame = pd.DataFrame(X, columns=list("vwxyz"))
     agg.fit(frame, y, nodes=nodes)
-    whole = clone(KINDS[kind]).fit(frame, y)
-    assert_is(agg, whole, frame)
+    expected = clone(KINDS[kind]).fit(frame, y)
+    assert_same_fit(agg, expected, frame)
     assert agg.to_estimator().feature_names_in_.tolist() == list("vwxyz")
 
 
@@ -276,13 +308,13 @@ def test_far_from_zero_digits_are_kept_or_it_says_so():
     X, y = rows()
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     for kind in ("qda", "gaussian", "lda", "ridge"):
-        for far, exact in ((1e4, True), (1e12, False)):
+        for shift, is_exact in ((1e4, True), (1e12, False)):
             agg = PooledAggregator(pooled=KINDS[kind])
-            agg.fit(X + far, y, nodes=dealt(y, "dirichlet"))
-            assert agg.exact_ == exact
-            if exact:
-                whole = clone(KINDS[kind]).fit(X + far, y)
-                assert_is(agg, whole, X + far, 1e-7)
+            agg.fit(X + shift, y, nodes=dealt(y, "dirichlet"))
+            assert agg.exact_ == is_exact
+            if is_exact:
+                expected = clone(KINDS[kind]).fit(X + shift, y)
+                assert_same_fit(agg, expected, X + shift, rtol=1e-7)
             else:
                 assert "rounding may move" in agg.pooled_form_.reason
 
@@ -290,96 +322,112 @@ def test_far_from_zero_digits_are_kept_or_it_says_so():
 def test_what_nodes_have_says_what_it_is_where_they_agree():
     X, y = rows()
     nodes = dealt(y, "alike") % 2
-    own = [(X[nodes == k], y[nodes == k]) for k in range(2)]
-    clfs = [GaussianNB(var_smoothing=1e-3).fit(*rows) for rows in own]
+    X_of = [X[nodes == k] for k in range(2)]
+    y_of = [y[nodes == k] for k in range(2)]
+    clfs = [GaussianNB(var_smoothing=1e-3).fit(X_of[k], y_of[k]) for k in range(2)]
     agg = PooledAggregator(clfs).fit(X, y, nodes=nodes)
-    assert_is(agg, GaussianNB(var_smoothing=1e-3).fit(X, y), X)
+    assert_same_fit(agg, GaussianNB(var_smoothing=1e-3).fit(X, y), X)
     assert agg.estimators_ == clfs and agg.pooled_form_.kind == "GaussianNB"
-    for other, words in [
+    for other, match in [
         (GaussianNB(), "var_smoothing is 0.001 at node '0' and 1e-09 at node '1'"),
         (RidgeClassifier(), "kind of classifier is 'GaussianNB' at node '0'"),
         (LogisticRegression(max_iter=9999), "node '1': LogisticRegression is not"),
         (make_pipeline(StandardScaler(), GaussianNB()), "after steps of a pipeline"),
     ]:
-        agg.set_params(estimators=[clfs[0], other.fit(*own[1])])
-        with pytest.raises(ValueError, match=words):
+        agg.set_params(estimators=[clfs[0], other.fit(X_of[1], y_of[1])])
+        with pytest.raises(ValueError, match=match):
             agg.fit(X, y, nodes=nodes)
-    shares = [GaussianNB(priors=np.array(SHARES)).fit(*rows) for rows in own]
-    agg.set_params(estimators=shares).fit(X, y, nodes=nodes)
-    assert_is(agg, GaussianNB(priors=SHARES).fit(X, y), X, params=False)
+    with_priors = [
+        GaussianNB(priors=np.array(SHARES)).fit(X_of[k], y_of[k]) for k in range(2)
+    ]
+    agg.set_params(estimators=with_priors).fit(X, y, nodes=nodes)
+    assert_same_fit(agg, GaussianNB(priors=SHARES).fit(X, y), X, same_params=False)
     # Whatever they have, if it is said what to make.
-    forest = RandomForestClassifier(3, random_state=0).fit(*own[1])
+    forest = RandomForestClassifier(3, random_state=0).fit(X_of[1], y_of[1])
     agg = PooledAggregator([clfs[0], forest], pooled="NearestCentroid")
-    assert_is(agg.fit(X, y, nodes=nodes), NearestCentroid().fit(X, y), X)
+    assert_same_fit(agg.fit(X, y, nodes=nodes), NearestCentroid().fit(X, y), X)
     # Without nodes a row that two know counts half in each.
-    assert_is(agg.fit(X, y), NearestCentroid().fit(X, y), X)
+    assert_same_fit(agg.fit(X, y), NearestCentroid().fit(X, y), X)
     agg.set_params(pooled="MultinomialNB")
-    assert_is(agg.fit(X, y), MultinomialNB().fit(X, y), X)
+    assert_same_fit(agg.fit(X, y), MultinomialNB().fit(X, y), X)
     assert agg.to_estimator().class_count_.sum() == len(y)
-    with pytest.raises(ValueError, match="nodes elsewhere have to be told"):
-        PooledAggregator().summarize(forest, *own[1], name="a")
-    sent = agg.summarize(forest, *own[1], name="a", min_rows=1)
-    assert not sent.network.has_classifier and not sent.network.coefs[0].any()
+    with pytest.raises(ValueError, match="which nodes elsewhere do not see"):
+        PooledAggregator().summarize(forest, X_of[1], y_of[1], name="a")
+    summary = agg.summarize(forest, X_of[1], y_of[1], name="a", min_rows=1)
+    assert not summary.network.has_classifier
+    assert not summary.network.coefs[0].any()
 
 
 def test_without_anything_it_is_discriminant_analysis_of_one_node():
     X, y = rows()
     agg = PooledAggregator().fit(X, y)
-    assert_is(agg, LinearDiscriminantAnalysis().fit(X, y), X)
+    assert_same_fit(agg, LinearDiscriminantAnalysis().fit(X, y), X)
     assert agg.node_names_ == ["0"]
     # Public rows are those of one more node.
     nodes = np.where(np.arange(len(y)) % 3, "lyon", "public")
-    assert_is(agg.fit(X, y, nodes=nodes), LinearDiscriminantAnalysis().fit(X, y), X)
+    assert_same_fit(
+        agg.fit(X, y, nodes=nodes), LinearDiscriminantAnalysis().fit(X, y), X
+    )
     held_out = np.arange(len(y)) % 4 == 0
     agg.fit(X, y, nodes=nodes, held_out=held_out)
-    kept = ~held_out
-    assert_is(agg, LinearDiscriminantAnalysis().fit(X[kept], y[kept]), X)
+    expected = LinearDiscriminantAnalysis().fit(X[~held_out], y[~held_out])
+    assert_same_fit(agg, expected, X)
 
 
 def test_a_search_asks_nodes_once_and_chooses_as_on_all_rows():
     X, y = rows("multinomial")
-    nodes, alphas = dealt(y, "by class"), [1e-2, 1e3]
+    nodes = dealt(y, "by class")
+    alphas = [1e-2, 1e3]
     search = GridSearchCV(
         PooledAggregator(pooled="MultinomialNB"), {"pooled__alpha": alphas}, cv=3
     ).fit(X, y, nodes=nodes)
-    one = GridSearchCV(MultinomialNB(), {"alpha": alphas}, cv=3).fit(X, y)
+    of_all_rows = GridSearchCV(MultinomialNB(), {"alpha": alphas}, cv=3).fit(X, y)
     for name in ("mean_test_score", "rank_test_score"):
-        np.testing.assert_allclose(search.cv_results_[name], one.cv_results_[name])
+        np.testing.assert_allclose(
+            search.cv_results_[name], of_all_rows.cv_results_[name]
+        )
     # Smoothing is the server's to choose; what is counted is decided at the nodes.
     agg = PooledAggregator(pooled=BernoulliNB(binarize=1.0))
-    sent = agg.summarize(None, X, y, name="lyon")
-    other = PooledAggregator([sent], pooled=BernoulliNB(binarize=1.0, alpha=9.0))
-    assert_is(other.fit(), BernoulliNB(binarize=1.0, alpha=9.0).fit(X, y), X)
-    for own in (BernoulliNB(), MultinomialNB()):
+    summary = agg.summarize(None, X, y, name="lyon")
+    smoothed = PooledAggregator([summary], pooled=BernoulliNB(binarize=1.0, alpha=9.0))
+    assert_same_fit(smoothed.fit(), BernoulliNB(binarize=1.0, alpha=9.0).fit(X, y), X)
+    for of_other_sums in (BernoulliNB(), MultinomialNB()):
         with pytest.raises(ValueError, match="'lyon' was summarized with pooled="):
-            other.set_params(pooled=own).fit()
+            smoothed.set_params(pooled=of_other_sums).fit()
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "multinomial", "lda"])
 def test_classes_of_few_rows_are_left_out_and_that_is_not_exact(kind):
     X, y = rows(kind)
-    nodes, few = np.arange(len(y)) % 2, np.flatnonzero(y == "c")[:45]
-    agg, sent = PooledAggregator(pooled=type(KINDS[kind]).__name__), []
-    kept = np.ones(len(y), dtype=bool)
-    kept[few] = nodes[few] == 1  # node 0 has two or three of the class
+    nodes = np.arange(len(y)) % 2
+    agg = PooledAggregator(pooled=type(KINDS[kind]).__name__)
+    # Node 0 gets two or three rows of the class "c" only.
+    most_of_c = np.flatnonzero(y == "c")[:45]
+    is_dealt = np.ones(len(y), dtype=bool)
+    is_dealt[most_of_c] = nodes[most_of_c] == 1
+    summaries = []
     for k in range(2):
-        own = kept & (nodes == k)
+        at_node = is_dealt & (nodes == k)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ClassesLeftOutWarning)
-            sent.append(agg.summarize(None, X[own], y[own], name=str(k)))
+            summary = agg.summarize(None, X[at_node], y[at_node], name=str(k))
         assert len(caught) == (k == 0)
-    left = kept & ((nodes == 1) | (y != "c"))
-    for given in (sent, [agg.merge_summaries(sent, name="all")]):
-        found = clone(agg).set_params(estimators=given).fit()
-        assert_is(found, type(KINDS[kind])().fit(X[left], y[left]), X)
-        assert not found.exact_ and "min_rows" in found.pooled_form_.reason
-    found = clone(agg).set_params(estimators=sent[:1])
+        summaries.append(summary)
+    is_summed = is_dealt & ((nodes == 1) | (y != "c"))
+    expected = type(KINDS[kind])().fit(X[is_summed], y[is_summed])
+    region = agg.merge_summaries(summaries, name="all")
+    for estimators in (summaries, [region]):
+        aggregate = clone(agg).set_params(estimators=estimators).fit()
+        assert_same_fit(aggregate, expected, X)
+        assert not aggregate.exact_
+        assert "min_rows" in aggregate.pooled_form_.reason
+    without_c = clone(agg).set_params(estimators=summaries[:1])
     with pytest.warns(UserWarning, match=r"No node has rows of the classes \['c'\]"):
-        assert found.fit().classes_.tolist() == ["a", "b"]
+        assert without_c.fit().classes_.tolist() == ["a", "b"]
 
 
 @pytest.mark.parametrize(
-    "pooled, change, words",
+    "pooled, change, match",
     [
         (QuadraticDiscriminantAnalysis(), "one row", "only 1 sample in class c"),
         (QuadraticDiscriminantAnalysis(), "repeated", "covariance matrix of class a"),
@@ -398,7 +446,11 @@ def test_classes_of_few_rows_are_left_out_and_that_is_not_exact(kind):
         (LinearDiscriminantAnalysis(priors=[0.5, 0.5]), "", "there are 3 classes"),
         (LinearDiscriminantAnalysis(n_components=3), "", "n_components cannot be"),
         (LinearDiscriminantAnalysis(), "one class", "classes has to be greater"),
-        (QuadraticDiscriminantAnalysis(priors=[1.0]), "", "priors are 1, but classes"),
+        (
+            QuadraticDiscriminantAnalysis(priors=[1.0]),
+            "",
+            "There are 1 priors, but the classes",
+        ),
         (NearestCentroid(), "constant", "zero variance"),
         (NearestCentroid(metric="manhattan"), "", "metric='manhattan'"),
         (RidgeClassifier(positive=True), "", "positive=True"),
@@ -411,14 +463,14 @@ def test_classes_of_few_rows_are_left_out_and_that_is_not_exact(kind):
         ("LogisticRegression", "", "The 'pooled' parameter"),
     ],
 )
-def test_what_cannot_be_made_says_why(pooled, change, words):
+def test_what_cannot_be_made_says_why(pooled, change, match):
     X, y = rows("multinomial")
     if change == "one row":
-        kept = np.append(np.flatnonzero(y != "c"), np.flatnonzero(y == "c")[0])
-        X, y = X[kept], y[kept]
+        rows_to_fit = np.append(np.flatnonzero(y != "c"), np.flatnonzero(y == "c")[0])
+        X, y = X[rows_to_fit], y[rows_to_fit]
     elif change == "few":
-        kept = np.append(np.flatnonzero(y != "c"), np.flatnonzero(y == "c")[:4])
-        X, y = X[kept], y[kept]
+        rows_to_fit = np.append(np.flatnonzero(y != "c"), np.flatnonzero(y == "c")[:4])
+        X, y = X[rows_to_fit], y[rows_to_fit]
     elif change == "repeated":
         X = np.column_stack([X, X[:, 0]])
     elif change in ("negative", "huge"):
@@ -427,40 +479,42 @@ def test_what_cannot_be_made_says_why(pooled, change, words):
         y = np.full(len(y), "a")
     elif change == "constant":
         X = np.ones_like(X)
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=match):
         PooledAggregator(pooled=pooled).fit(X, y, nodes=["lyon"] * len(y))
 
 
 def test_one_class_is_enough_for_what_scikit_learn_fits_to_one():
     X, y = rows("multinomial")
     y = np.full(len(y), "a")
-    for own in (GaussianNB(), MultinomialNB(), CategoricalNB()):
-        agg = PooledAggregator(pooled=own).fit(X, y)
+    for classifier in (GaussianNB(), MultinomialNB(), CategoricalNB()):
+        agg = PooledAggregator(pooled=classifier).fit(X, y)
         np.testing.assert_allclose(
-            values(agg.to_estimator(), X), values(clone(own).fit(X, y), X)
+            scores(agg.to_estimator(), X), scores(clone(classifier).fit(X, y), X)
         )
 
 
 def test_categories_that_one_node_lacks_are_counted():
     X = np.array([[0, 1], [2, 0], [1, 3], [0, 0], [5, 1], [0, 2]], dtype=float)
-    y, nodes = np.array([0, 1, 0, 1, 1, 0]), [0, 0, 0, 1, 1, 1]
+    y = np.array([0, 1, 0, 1, 1, 0])
+    nodes = [0, 0, 0, 1, 1, 1]
     agg = PooledAggregator(pooled=CategoricalNB()).fit(X, y, nodes=nodes)
-    whole = CategoricalNB().fit(X, y)
-    assert_is(agg, whole, X)
-    for one, other in zip(
-        agg.to_estimator().category_count_, whole.category_count_, strict=True
+    expected = CategoricalNB().fit(X, y)
+    assert_same_fit(agg, expected, X)
+    for counts, expected_counts in zip(
+        agg.to_estimator().category_count_, expected.category_count_, strict=True
     ):
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(counts, expected_counts)
 
 
 def test_unevenly_shared_amounts_of_complements_are_not_called_exact():
     rng = np.random.default_rng(0)
-    X, y = rng.random((60, 3)) + 0.1, np.arange(60) % 2
+    X = rng.random((60, 3)) + 0.1
+    y = np.arange(60) % 2
     X[y == 0, 0] *= 1e12
-    own = ComplementNB(alpha=0.0)
-    agg = PooledAggregator(pooled=own).fit(X, y, nodes=y)
+    classifier = ComplementNB(alpha=0.0)
+    agg = PooledAggregator(pooled=classifier).fit(X, y, nodes=y)
     assert not agg.exact_ and "rounding" in agg.pooled_form_.reason
-    assert PooledAggregator(pooled=own).fit(np.round(X), y, nodes=y).exact_
+    assert PooledAggregator(pooled=classifier).fit(np.round(X), y, nodes=y).exact_
 
 
 def test_it_is_kept_in_folders(tmp_path):
@@ -473,34 +527,55 @@ def test_it_is_kept_in_folders(tmp_path):
     while (fitted := exchange.step()) is None:
         for name, request in exchange.waiting_for.items():
             skgems.answer(request, None, X, y, name=name)
-    assert_is(fitted, clone(agg.pooled).fit(X, y), X)
+    assert_same_fit(fitted, clone(agg.pooled).fit(X, y), X)
 
 
 @pytest.mark.parametrize(
-    "pooled, field, change, words",
+    "pooled, field, change, match",
     [
-        ("BernoulliNB", "sums", lambda own: own + 99.0, "sums are more than the rows"),
-        ("CategoricalNB", "sums", lambda own: own * 0.5, "are not one category a row"),
-        ("CategoricalNB", "sizes", lambda own: own + 1, "sums are .* of a class, not"),
-        ("CategoricalNB", "sizes", lambda own: own + 10**7, "sizes are more than"),
-        ("MultinomialNB", "counts", lambda own: own + 1.0, "are not those of describe"),
-        ("MultinomialNB", "sums", lambda own: -own, "values below 0"),
-        ("MultinomialNB", "sums", lambda own: own[:, 1:], "of a class, not 5"),
+        (
+            "BernoulliNB",
+            "sums",
+            lambda sums: sums + 99.0,
+            "sums are more than the rows",
+        ),
+        (
+            "CategoricalNB",
+            "sums",
+            lambda sums: sums * 0.5,
+            "are not one category a row",
+        ),
+        (
+            "CategoricalNB",
+            "sizes",
+            lambda sizes: sizes + 1,
+            "sums are .* of a class, not",
+        ),
+        ("CategoricalNB", "sizes", lambda sizes: sizes + 10**7, "sizes are more than"),
+        (
+            "MultinomialNB",
+            "counts",
+            lambda counts: counts + 1.0,
+            "are not those of describe",
+        ),
+        ("MultinomialNB", "sums", lambda sums: -sums, "values below 0"),
+        ("MultinomialNB", "sums", lambda sums: sums[:, 1:], "of a class, not 5"),
     ],
 )
-def test_sums_that_cannot_be_are_refused(pooled, field, change, words):
+def test_sums_that_cannot_be_are_refused(pooled, field, change, match):
     X, y = rows("categorical")
-    sent = PooledAggregator(pooled=pooled).summarize(None, X, y, name="lyon")
-    content = copy.deepcopy(dict(sent.message.content))
+    summary = PooledAggregator(pooled=pooled).summarize(None, X, y, name="lyon")
+    content = copy.deepcopy(dict(summary.message.content))
     reply = content["answers"]["0"]["reply"]
     reply[field] = change(np.array(reply[field]))
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=match):
         Summary(Message.of("join", **content))
 
 
 def test_classifiers_that_are_told_of_pooling_are_those_without_weights():
     rng = np.random.default_rng(0)
-    X, y = rng.integers(0, 3, size=(60, 3)), np.arange(60) % 2
+    X = rng.integers(0, 3, size=(60, 3))
+    y = np.arange(60) % 2
     without_weights = {
         name
         for name, kind in CLASSIFIERS.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,8 +15,8 @@ from sklearn.neighbors import NearestCentroid
 
 from skgems.local import closed_form
 from skgems.moments import class_moments, merge_moments
-from skgems.pooled import common_form
-from skgems.pooled._rounding import Sums, discriminant_rounding
+from skgems.pooled import PooledForm, common_form
+from skgems.pooled._rounding import SumPrecision, discriminant_rounding
 
 HARD = [
     "plain",
@@ -36,63 +37,68 @@ HARD = [
 ]
 
 
-def hard_rows(rng, how):
-    n, d = int(rng.choice([12, 30, 80, 300])), int(rng.choice([1, 2, 5, 20, 50]))
+def hard_rows(rng, difficulty):
+    """Rows, labels and the number of classes, with one of the difficulties in HARD."""
+    n = int(rng.choice([12, 30, 80, 300]))
+    d = int(rng.choice([1, 2, 5, 20, 50]))
     n_classes = int(rng.choice([2, 2, 3, 5]))
     # Two rows of a class at least.
     y = np.append(
         np.repeat(np.arange(n_classes), 2), rng.integers(n_classes, size=n - 2)
     )
     X = rng.normal(size=(len(y), d)) + y[:, None] * rng.uniform(0, 1)
-    if how == "scales":
+    if difficulty == "scales":
         X *= 10.0 ** rng.uniform(-4, 4, d)
-    elif how == "repeated":
+    elif difficulty == "repeated":
         X = np.column_stack([X, X[:, 0]])
-    elif how == "nearly repeated":
+    elif difficulty == "nearly repeated":
         noise = 10.0 ** rng.uniform(-9, -1) * rng.normal(size=len(y))
         X = np.column_stack([X, X[:, 0] + noise])
-    elif how == "apart where none vary":
+    elif difficulty == "apart where none vary":
         noise = rng.choice([0.0, 1e-6, 1e-5, 1e-3]) * rng.normal(size=len(y))
         X = np.column_stack([X, X[:, 0] + noise + 10.0 ** rng.uniform(-1, 3) * y])
-    elif how == "one-hot":
+    elif difficulty == "one-hot":
         X = np.eye(d)[rng.integers(d, size=len(y))]
-    elif how == "constant":
+    elif difficulty == "constant":
         X[:, 0] = rng.choice([0.0, 3.0, -0.5, 0.3, 1e6 + 0.1])
-    elif how == "rounded constant":
+    elif difficulty == "rounded constant":
         X[:, 0] = np.where(rng.random(len(y)) < 0.5, 0.3, 0.1 + 0.2)
-    elif how == "constant by class":
+    elif difficulty == "constant by class":
         X[:, 0] = y * rng.choice([1.0, 0.3])
-    elif how == "means":
+    elif difficulty == "means":
         X += 10.0 ** rng.uniform(0, 7, d)
-    elif how == "one mean":
+    elif difficulty == "one mean":
         X[:, 0] += 10.0 ** rng.uniform(3, 9)
-    elif how == "tiny":
+    elif difficulty == "tiny":
         X *= 1e-8
-    elif how == "whole numbers":
+    elif difficulty == "whole numbers":
         X = np.round(3 * X)
-    elif how == "rare":
+    elif difficulty == "rare":
         X = X * (rng.random(X.shape) < 0.05)
-    elif how == "same rows":
+    elif difficulty == "same rows":
         X = X[rng.integers(max(2, n // 4), size=len(y))]
     return X, y, n_classes
 
 
 def hard_classifier(rng, n_classes):
-    priors = rng.uniform(0.1, 1.0, n_classes)
-    priors = rng.choice([True, False]) and (priors / priors.sum()).tolist() or None
+    """A classifier of sums with parameters that are drawn."""
+    weights = rng.uniform(0.1, 1.0, n_classes)
+    priors = rng.choice([True, False]) and (weights / weights.sum()).tolist() or None
     kind = rng.choice(["ridge", "svd", "lsqr", "lsqr", "eigen", "centroid"])
     if kind == "ridge":
-        weight = [None, "balanced", dict(enumerate(rng.uniform(0.1, 9, n_classes)))]
+        by_class = dict(enumerate(rng.uniform(0.1, 9, n_classes)))
+        class_weights = [None, "balanced", by_class]
         return RidgeClassifier(
             alpha=float(rng.choice([0.0, 1.0, 10.0 ** rng.uniform(-9, 3)])),
             fit_intercept=bool(rng.random() < 0.7),
-            class_weight=weight[rng.integers(3)],
+            class_weight=class_weights[rng.integers(3)],
         )
     if kind == "centroid":
         threshold = rng.choice([True, False]) and rng.uniform(0, 2) or None
-        given = "empirical" if priors is None else priors
-        given = "uniform" if rng.random() < 0.1 else given
-        return NearestCentroid(shrink_threshold=threshold, priors=given)
+        centroid_priors = "empirical" if priors is None else priors
+        if rng.random() < 0.1:
+            centroid_priors = "uniform"
+        return NearestCentroid(shrink_threshold=threshold, priors=centroid_priors)
     shrinkage = None
     if kind != "svd":
         shrinkage = [None, 0.1, 1.0, float(rng.uniform())][rng.integers(4)]
@@ -102,15 +108,21 @@ def hard_classifier(rng, n_classes):
     )
 
 
-def decisions(values):
-    """As columns, less what all classes have in common."""
-    if values.ndim == 1:
-        return np.column_stack([-values, values]) / 2
-    return values - values.mean(axis=1, keepdims=True)
+def decisions(scores):
+    """Decision values as columns, less what all classes have in common."""
+    if scores.ndim == 1:
+        return np.column_stack([-scores, scores]) / 2
+    return scores - scores.mean(axis=1, keepdims=True)
+
+
+class Judgement(NamedTuple):
+    form: PooledForm
+    error: float  # of decision values, as a share of the largest
+    n_wrong: int  # labels that are others, where classes are not equal
 
 
 def judge(clf, X, y, nodes, n_classes):
-    """The reason, and by how much decisions and labels are off; None without a fit."""
+    """The pooled form against scikit-learn's fit; None where that is refused."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -126,37 +138,42 @@ def judge(clf, X, y, nodes, n_classes):
     )
     W, form = form.fit(moments.by_class(), np.arange(n_classes))
     assert np.isfinite(W).all()
-    found = decisions(X @ W[:-1] + W[-1])
+    actual = decisions(X @ W[:-1] + W[-1])
     if not np.isfinite(expected).all():
-        return form, np.inf, 1.0
+        return Judgement(form, error=np.inf, n_wrong=1)
     size = np.abs(expected).max()
-    off = np.abs(found - expected).max() / size if size > 0 else np.abs(found).max()
-    top = np.sort(expected, axis=1)
-    clear = top[:, -1] - top[:, -2] > 1e-8 * size
-    return form, off, np.sum((np.argmax(found, axis=1) != labels)[clear])
+    error = np.abs(actual - expected).max()
+    if size > 0:
+        error = error / size
+    ascending = np.sort(expected, axis=1)
+    is_decided = ascending[:, -1] - ascending[:, -2] > 1e-8 * size
+    is_wrong = np.argmax(actual, axis=1) != labels
+    return Judgement(form, error=error, n_wrong=np.sum(is_wrong[is_decided]))
 
 
-@pytest.mark.parametrize("how", HARD)
-def test_what_is_exact_is_the_fit_on_all_rows(how):
-    rng = np.random.default_rng(HARD.index(how))
+@pytest.mark.parametrize("difficulty", HARD)
+def test_what_is_exact_is_the_fit_on_all_rows(difficulty):
+    rng = np.random.default_rng(HARD.index(difficulty))
     n_exact = 0
     for _ in range(15):
-        X, y, n_classes = hard_rows(rng, how)
+        X, y, n_classes = hard_rows(rng, difficulty)
         clf = hard_classifier(rng, n_classes)
         n_nodes = rng.integers(1, 6)
         nodes = rng.integers(n_nodes, size=len(y))
-        nodes = y % n_nodes if rng.random() < 0.3 else nodes
-        judged = judge(clf, X, y, nodes, n_classes)
-        if judged is None:
+        if rng.random() < 0.3:
+            nodes = y % n_nodes
+        judgement = judge(clf, X, y, nodes, n_classes)
+        if judgement is None:
             continue
-        form, off, wrong = judged
+        form = judgement.form
         n_exact += form.is_exact
         if form.is_exact:
-            assert off <= 1e-8 and wrong == 0, (clf, X.shape, n_classes)
+            assert judgement.error <= 1e-8, (clf, X.shape, n_classes)
+            assert judgement.n_wrong == 0, (clf, X.shape, n_classes)
         else:
             assert "condition number" in form.reason or "equal" in form.reason
     # What is easy is not given up.
-    assert how not in ("plain", "whole numbers", "tiny") or n_exact > 6
+    assert difficulty not in ("plain", "whole numbers", "tiny") or n_exact > 6
 
 
 @pytest.mark.parametrize(
@@ -179,7 +196,7 @@ def test_what_rounding_decides_is_not_exact(clf, change):
     rng = np.random.default_rng(0)
     y = np.arange(200) % 3
     X = change(rng.normal(size=(200, 3)) + y[:, None])
-    form, _, _ = judge(clf, X, y, y % 2, 3)
+    form = judge(clf, X, y, y % 2, 3).form
     assert form.kind is not None and "condition number" in form.reason
 
 
@@ -191,20 +208,30 @@ def test_means_drift_by_no_more_than_is_said(n_rows):
     rng = np.random.default_rng(n_rows)
     X = 1e6 + rng.normal(size=(n_rows, 5))
     exact = np.array([math.fsum(column) for column in X.T]) / n_rows
-    drifts = Sums(n_rows, np.abs(exact), X.std(axis=0)).drifts
+    precision = SumPrecision(
+        n_rows=n_rows, means=np.abs(exact), deviations=X.std(axis=0)
+    )
+    mean_errors = precision.mean_errors
     # Row after row, as scikit-learn sums classes.
     summed = np.add.accumulate(X, axis=0)[-1] / n_rows
-    off = np.abs(summed - exact) / X.std(axis=0)
-    assert off.max() > 0
-    assert (off <= drifts).all()
-    assert drifts.max() < 1e-6
+    actual_errors = np.abs(summed - exact) / X.std(axis=0)
+    assert actual_errors.max() > 0
+    assert (actual_errors <= mean_errors).all()
+    assert mean_errors.max() < 1e-6
 
 
-@pytest.mark.parametrize("how_near, undecided", [(2.0, True), (6.0, False)])
-def test_directions_next_to_the_cut_are_not_decided(how_near, undecided):
-    sums = Sums(1000, np.ones(3), np.ones(3))
+@pytest.mark.parametrize("errors_from_cut, undecided", [(2.0, True), (6.0, False)])
+def test_directions_next_to_the_cut_are_not_decided(errors_from_cut, undecided):
+    precision = SumPrecision(n_rows=1000, means=np.ones(3), deviations=np.ones(3))
     tol = 1e-2
-    squares = np.array([tol**2 + how_near * sums.noise, 0.5, 1.0])
-    sizes, W = np.array([1.0, 0.5]), np.ones((3, 2))
-    found = discriminant_rounding(squares, 3, sizes, 0.0, tol, W, sums)
-    assert np.isinf(found.error) == undecided
+    smallest = tol**2 + errors_from_cut * precision.scatter_error
+    rounding = discriminant_rounding(
+        np.ones((3, 2)),
+        squares=np.array([smallest, 0.5, 1.0]),
+        n_directions=3,
+        between_sizes=np.array([1.0, 0.5]),
+        distance_outside=0.0,
+        tol=tol,
+        precision=precision,
+    )
+    assert np.isinf(rounding.error) == undecided

@@ -7,15 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.tables import (
-    FULL,
-    agree,
-    asked,
+    FULL_SVD,
+    assert_pools_like_fit,
+    column_limits,
     dense,
-    limits,
+    node_of_each_row,
     numbers,
-    owners,
-    parts,
+    pooled_over_channel,
     table,
+    table_of_each_node,
 )
 from scipy.sparse import csr_matrix, issparse
 from sklearn.base import clone
@@ -43,9 +43,9 @@ from skgems.steps import RandomFeatures
 
 UNION = FeatureUnion(
     [
-        ("own", "passthrough"),
+        ("as they are", "passthrough"),
         ("sketch", PolynomialCountSketch(n_components=20, random_state=1)),
-        ("axes", PCA(2, **FULL)),
+        ("axes", PCA(2, **FULL_SVD)),
     ]
 )
 
@@ -57,9 +57,9 @@ UNION = FeatureUnion(
         (StandardScaler(with_mean=False), 1),
         (StandardScaler(with_std=False), 1),
         (Normalizer(), 1),
-        (PCA(2, **FULL), 1),
-        (PCA(0.95, **FULL), 1),
-        (make_pipeline(StandardScaler(), PCA(3, whiten=True, **FULL)), 2),
+        (PCA(2, **FULL_SVD), 1),
+        (PCA(0.95, **FULL_SVD), 1),
+        (make_pipeline(StandardScaler(), PCA(3, whiten=True, **FULL_SVD)), 2),
         (make_pipeline(StandardScaler(), RBFSampler(random_state=0)), 1),
         (make_pipeline(StandardScaler(), RBFSampler(gamma="scale", random_state=0)), 2),
         (make_pipeline(StandardScaler(), RandomFeatures(30, random_state=0)), 1),
@@ -68,7 +68,7 @@ UNION = FeatureUnion(
     ids=str,
 )
 def test_of_numbers(transformer, messages):
-    pooled = agree(transformer, numbers())
+    pooled = assert_pools_like_fit(transformer, numbers())
     assert len(pooled.history_) == messages and pooled.errors_ == {}
 
 
@@ -79,21 +79,26 @@ def test_of_numbers(transformer, messages):
         SimpleImputer(),
         SimpleImputer(add_indicator=True),
         SimpleImputer(strategy="constant", fill_value=7.0, add_indicator=True),
-        make_pipeline(SimpleImputer(), StandardScaler(), PCA(2, **FULL)),
+        make_pipeline(SimpleImputer(), StandardScaler(), PCA(2, **FULL_SVD)),
     ],
     ids=str,
 )
 def test_of_missing_numbers(transformer):
-    agree(transformer, numbers(missing=True))
+    assert_pools_like_fit(transformer, numbers(missing=True))
 
 
 def test_pca_keeps_what_scikit_learn_would():
     X = numbers() / [1, 10, 0.1, 1e3]
-    ours = agree(PCA(2, **FULL), X).transformer_
-    theirs = PCA(2, **FULL).fit(X)
+    ours = assert_pools_like_fit(PCA(2, **FULL_SVD), X).transformer_
+    theirs = PCA(2, **FULL_SVD).fit(X)
     for name in (
-        *("mean_", "components_", "explained_variance_", "singular_values_"),
-        *("explained_variance_ratio_", "noise_variance_", "n_samples_"),
+        "mean_",
+        "components_",
+        "explained_variance_",
+        "singular_values_",
+        "explained_variance_ratio_",
+        "noise_variance_",
+        "n_samples_",
     ):
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), 1e-8)
     np.testing.assert_allclose(
@@ -113,8 +118,8 @@ def test_pca_of_equal_variances_warns():
 def test_a_column_constant_but_for_rounding_is_left_as_scikit_learn_leaves_it(offset):
     X = numbers()
     X[:, 1] = 0.1 + offset
-    agree(StandardScaler(), X)
-    agree(StandardScaler(), X.astype(np.float32), rtol=1e-4)
+    assert_pools_like_fit(StandardScaler(), X)
+    assert_pools_like_fit(StandardScaler(), X.astype(np.float32), rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -128,11 +133,11 @@ def test_a_column_constant_but_for_rounding_is_left_as_scikit_learn_leaves_it(of
     ],
     ids=str,
 )
-@pytest.mark.parametrize("told", [False, True])
-def test_over_agreed_bounds(transformer, told):
+@pytest.mark.parametrize("nodes_tell", [False, True])
+def test_over_agreed_bounds(transformer, nodes_tell):
     X = numbers()
-    bounds = "tell" if told else limits(X)
-    agree(transformer, X, bounds=bounds)
+    bounds = "tell" if nodes_tell else column_limits(X)
+    assert_pools_like_fit(transformer, X, bounds=bounds)
 
 
 def test_bounds_of_one_pair_are_those_of_all_columns():
@@ -146,53 +151,71 @@ def test_bounds_follow_a_column_through_scalers_and_selections():
     inner = make_pipeline(SimpleImputer(), StandardScaler(), MinMaxScaler())
     columns = ColumnTransformer([("x", inner, ["d", "b"])])
     bounds = {name: (frame[name].min(), frame[name].max()) for name in "bd"}
-    agree(columns, frame, bounds=bounds)
+    assert_pools_like_fit(columns, frame, bounds=bounds)
 
 
 def test_quantiles_are_as_near_as_is_said():
     X = numbers(3000)
-    wide = max(high - low for low, high in limits(X).values()) / 1000
-    known = {"bounds": limits(X)}
-    robust = PooledTransformer(RobustScaler(), **known).fit(X, nodes=owners(X))
+    bounds = column_limits(X)
+    # A grid has a thousand bins between the bounds of a column.
+    bin_widths = np.array([high - low for low, high in bounds.values()]) / 1000
+    widest_bin = bin_widths.max()
+    robust = PooledTransformer(RobustScaler(), bounds=bounds).fit(
+        X, nodes=node_of_each_row(X)
+    )
     (error,) = robust.errors_.values()
-    assert error == pytest.approx(wide)
-    widths = np.array([high - low for low, high in limits(X).values()]) / 1000
-    away = np.abs(robust.transformer_.center_ - np.median(X, axis=0))
-    assert (away <= 1.01 * widths).all()
-    fitted = PooledTransformer(QuantileTransformer(n_quantiles=20), **known).fit(X)
-    ours, theirs = fitted.transformer_, QuantileTransformer(n_quantiles=20).fit(X)
+    assert error == pytest.approx(widest_bin)
+    differences = np.abs(robust.transformer_.center_ - np.median(X, axis=0))
+    assert (differences <= 1.01 * bin_widths).all()
+    by_quantiles = QuantileTransformer(n_quantiles=20)
+    ours = PooledTransformer(by_quantiles, bounds=bounds).fit(X).transformer_
+    theirs = clone(by_quantiles).fit(X)
     # Inside, where rows are dense; numpy interpolates between two of them.
-    away = np.abs(ours.quantiles_ - theirs.quantiles_)[1:-1]
-    assert (away <= 2 * widths).all()
-    missing = numbers(3000, missing=True)
-    known = {"bounds": (-6e3, 6e3)}
-    median = PooledTransformer(SimpleImputer(strategy="median"), **known).fit(missing)
-    away = median.transformer_.statistics_ - np.nanmedian(missing, axis=0)
-    assert np.abs(away).max() <= 12.0 and list(median.errors_.values()) == [12.0]
-    for own in (
-        KBinsDiscretizer(4, strategy="quantile", quantile_method="linear")
-        if "quantile_method" in KBinsDiscretizer().get_params()
-        else KBinsDiscretizer(4, strategy="quantile"),
-        SplineTransformer(knots="quantile"),
-    ):
-        made = PooledTransformer(own, bounds=limits(X)).fit(X, nodes=owners(X))
-        assert made.transform(X).shape == clone(own).fit(X).transform(X).shape
-        assert list(made.errors_.values()) == [pytest.approx(wide)]
+    differences = np.abs(ours.quantiles_ - theirs.quantiles_)[1:-1]
+    assert (differences <= 2 * bin_widths).all()
+
+
+def test_medians_of_missing_numbers_are_as_near_as_is_said():
+    X = numbers(3000, missing=True)
+    imputer = SimpleImputer(strategy="median")
+    pooled = PooledTransformer(imputer, bounds=(-6e3, 6e3)).fit(X)
+    differences = pooled.transformer_.statistics_ - np.nanmedian(X, axis=0)
+    assert np.abs(differences).max() <= 12.0
+    assert list(pooled.errors_.values()) == [12.0]
+
+
+def bins_of_quantiles():
+    if "quantile_method" in KBinsDiscretizer().get_params():
+        return KBinsDiscretizer(4, strategy="quantile", quantile_method="linear")
+    return KBinsDiscretizer(4, strategy="quantile")
+
+
+@pytest.mark.parametrize(
+    "transformer", [bins_of_quantiles(), SplineTransformer(knots="quantile")], ids=str
+)
+def test_bins_and_knots_at_quantiles_say_how_near_they_are(transformer):
+    X = numbers(3000)
+    bounds = column_limits(X)
+    widest_bin = max(high - low for low, high in bounds.values()) / 1000
+    pooled = PooledTransformer(transformer, bounds=bounds).fit(
+        X, nodes=node_of_each_row(X)
+    )
+    assert pooled.transform(X).shape == clone(transformer).fit_transform(X).shape
+    assert list(pooled.errors_.values()) == [pytest.approx(widest_bin)]
 
 
 def test_ties_are_no_slope():
     X = np.repeat([[0.0], [1.0], [5.0]], 20, axis=0)
-    made = PooledTransformer(RobustScaler(), bounds=(0, 5)).fit(
-        X, nodes=X[:, 0].astype(int)
-    )
-    assert abs(made.transformer_.center_[0] - 1.0) <= 0.005
+    pooled = PooledTransformer(RobustScaler(), bounds=(0, 5))
+    pooled.fit(X, nodes=X[:, 0].astype(int))
+    assert abs(pooled.transformer_.center_[0] - 1.0) <= 0.005
 
 
 COLUMNS = ColumnTransformer(
     [
         (
             "x",
-            make_pipeline(SimpleImputer(), StandardScaler(), PCA(2, **FULL)),
+            make_pipeline(SimpleImputer(), StandardScaler(), PCA(2, **FULL_SVD)),
             ["a", "c", "d"],
         ),
         (
@@ -207,7 +230,7 @@ COLUMNS = ColumnTransformer(
 
 
 def test_of_tables():
-    pooled = agree(COLUMNS, table())
+    pooled = assert_pools_like_fit(COLUMNS, table())
     assert len(pooled.history_) == 3
     assert pooled.feature_names_in_.tolist() == table().columns.tolist()
 
@@ -231,33 +254,34 @@ def test_of_tables():
 )
 def test_of_categories(transformer):
     frame = table()[["a", "word", "code"]]
-    own = ColumnTransformer([("x", transformer, ["word", "code"])])
-    agree(own, frame)
+    assert_pools_like_fit(
+        ColumnTransformer([("x", transformer, ["word", "code"])]), frame
+    )
     # And of arrays of objects.
     rows = frame.to_numpy(dtype=object)
-    agree(ColumnTransformer([("x", transformer, [1, 2])]), rows)
+    assert_pools_like_fit(ColumnTransformer([("x", transformer, [1, 2])]), rows)
 
 
 def test_of_tables_of_every_kind():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {
-            "kind": pd.Categorical(rng.choice(["a", "b"], 90)),
-            "whole": pd.array(rng.integers(0, 3, 90), dtype="Int64"),
-            "truth": rng.random(90) < 0.5,
-            "few": rng.normal(size=90).astype("float32"),
+            "category": pd.Categorical(rng.choice(["a", "b"], 90)),
+            "integer": pd.array(rng.integers(0, 3, 90), dtype="Int64"),
+            "bool": rng.random(90) < 0.5,
+            "float": rng.normal(size=90).astype("float32"),
         }
     )
-    frame.loc[3, "whole"] = pd.NA
+    frame.loc[3, "integer"] = pd.NA
     nodes = np.arange(90) % 3
-    for own, columns in (
-        (StandardScaler(), ["whole", "truth", "few"]),
-        (SimpleImputer(), ["whole", "few"]),
-        (OneHotEncoder(), ["kind", "whole", "truth"]),
+    for transformer, columns in (
+        (StandardScaler(), ["integer", "bool", "float"]),
+        (SimpleImputer(), ["integer", "float"]),
+        (OneHotEncoder(), ["category", "integer", "bool"]),
     ):
         X = frame[columns]
-        ours = PooledTransformer(own).fit(X, nodes=nodes)
-        theirs = clone(own).fit(X)
+        ours = PooledTransformer(transformer).fit(X, nodes=nodes)
+        theirs = clone(transformer).fit(X)
         names = theirs.get_feature_names_out().tolist()
         assert ours.get_feature_names_out().tolist() == names
         np.testing.assert_allclose(
@@ -276,20 +300,28 @@ def test_of_tables_of_every_kind():
 
 def test_of_few_digits_and_of_sparse_rows():
     X = numbers().astype(np.float32)
-    for own in (StandardScaler(), PCA(2, **FULL), RandomFeatures(9, random_state=0)):
-        pooled = PooledTransformer(own).fit(X, nodes=owners(X))
-        reference = clone(own).fit(X)
-        assert pooled.transform(X).dtype == reference.transform(X).dtype
-        away = np.abs(pooled.transform(X) - reference.transform(X)).max(axis=0)
-        assert (away <= 1e-3 * np.abs(reference.transform(X)).max(axis=0)).all()
+    for transformer in (
+        StandardScaler(),
+        PCA(2, **FULL_SVD),
+        RandomFeatures(9, random_state=0),
+    ):
+        actual = (
+            PooledTransformer(transformer)
+            .fit(X, nodes=node_of_each_row(X))
+            .transform(X)
+        )
+        expected = clone(transformer).fit(X).transform(X)
+        assert actual.dtype == expected.dtype
+        differences = np.abs(actual - expected).max(axis=0)
+        assert (differences <= 1e-3 * np.abs(expected).max(axis=0)).all()
     sparse = csr_matrix(np.where(numbers() > 1, numbers(), 0.0))
     if not get_tags(MaxAbsScaler()).input_tags.sparse:  # before scikit-learn 1.7
         with pytest.raises(TypeError, match="Sparse data was passed"):
             PooledTransformer(MaxAbsScaler(), bounds="tell").fit(sparse)
         return
-    made = agree(StandardScaler(with_mean=False), sparse)
-    assert issparse(made.transform(sparse))
-    agree(MaxAbsScaler(), sparse, bounds="tell")
+    scaler = assert_pools_like_fit(StandardScaler(with_mean=False), sparse)
+    assert issparse(scaler.transform(sparse))
+    assert_pools_like_fit(MaxAbsScaler(), sparse, bounds="tell")
 
 
 # ---- nodes that differ -----------------------------------------------------------
@@ -297,76 +329,83 @@ def test_of_few_digits_and_of_sparse_rows():
 
 def test_a_channel_gives_equal_bits():
     frame = table()
-    here = PooledTransformer(COLUMNS).fit(frame, nodes=owners(frame))
-    there = asked(parts(frame), COLUMNS, min_rows=1).fit()
-    for name, own in here._front.states.items():
-        for key, value in own.items():
-            np.testing.assert_equal(there._front.states[name][key], value)
-    assert [own["task"] for own in there.history_] == ["front"] * 3
-    parallel = PooledTransformer(COLUMNS, n_jobs=2).fit(frame, nodes=owners(frame))
-    assert parallel._front.digest == here._front.digest
+    in_process = PooledTransformer(COLUMNS).fit(frame, nodes=node_of_each_row(frame))
+    over_channel = pooled_over_channel(
+        table_of_each_node(frame), COLUMNS, min_rows=1
+    ).fit()
+    for path, state in in_process._front.states.items():
+        for field, value in state.items():
+            np.testing.assert_equal(over_channel._front.states[path][field], value)
+    assert [message["task"] for message in over_channel.history_] == ["front"] * 3
+    parallel = PooledTransformer(COLUMNS, n_jobs=2).fit(
+        frame, nodes=node_of_each_row(frame)
+    )
+    assert parallel._front.digest == in_process._front.digest
 
 
 def test_another_order_of_columns_is_set_right():
     frame = table()
-    tables = parts(frame)
+    tables = table_of_each_node(frame)
     tables["node 1"] = tables["node 1"].iloc[:, ::-1].assign(more=1.0)
     scaled = make_pipeline(SimpleImputer(), StandardScaler())
-    for own in (COLUMNS, ColumnTransformer([("x", scaled, [0, 1, 2, 3])])):
-        there = asked(tables, own, min_rows=1).fit()
+    for transformer in (COLUMNS, ColumnTransformer([("x", scaled, [0, 1, 2, 3])])):
+        pooled = pooled_over_channel(tables, transformer, min_rows=1).fit()
         np.testing.assert_allclose(
-            dense(there.transform(frame)),
-            dense(clone(own).fit(frame).transform(frame)),
+            dense(pooled.transform(frame)),
+            dense(clone(transformer).fit(frame).transform(frame)),
             atol=1e-8,
         )
         reverse = frame.iloc[:, ::-1]
         np.testing.assert_array_equal(
-            dense(there.transform(reverse)), dense(there.transform(frame))
+            dense(pooled.transform(reverse)), dense(pooled.transform(frame))
         )
-    assert there.feature_names_in_.tolist() == frame.columns.tolist()
+        assert pooled.feature_names_in_.tolist() == frame.columns.tolist()
 
 
 @pytest.mark.filterwarnings("ignore:.*values of a single row each")
 def test_missing_columns_are_named_with_the_node():
-    tables = parts(table())
+    tables = table_of_each_node(table())
     tables["node 2"] = tables["node 2"].drop(columns=["c", "code"])
-    for own in (COLUMNS, SimpleImputer(strategy="most_frequent")):
+    for transformer in (COLUMNS, SimpleImputer(strategy="most_frequent")):
         with pytest.raises(ValueError, match=r"ode 'node 2'.*'c'"):
-            asked(tables, own, min_rows=1).fit()
-    fitted = asked(parts(table()), COLUMNS, min_rows=1).fit()
+            pooled_over_channel(tables, transformer, min_rows=1).fit()
+    fitted = pooled_over_channel(table_of_each_node(table()), COLUMNS, min_rows=1).fit()
     with pytest.raises(ValueError, match=r"lacks the columns \['c'\]"):
         fitted.transform(table().drop(columns="c"))
     arrays = {"a": numbers(), "b": numbers()[:, :3]}
     with pytest.raises(ValueError, match="same columns"):
-        asked(arrays, StandardScaler(), min_rows=1).fit()
+        pooled_over_channel(arrays, StandardScaler(), min_rows=1).fit()
 
 
 def test_texts_at_one_node_and_numbers_at_another_are_said():
-    tables = parts(table())
-    tables = {name: own[["code"]] for name, own in tables.items()}
+    tables = table_of_each_node(table())
+    tables = {name: table_of_node[["code"]] for name, table_of_node in tables.items()}
     tables["node 0"] = tables["node 0"].astype(str)
     with pytest.raises(
         ValueError, match=r"'node 1'.*'code' holds numbers here and texts at other"
     ):
-        asked(tables, OneHotEncoder(), min_rows=1).fit()
+        pooled_over_channel(tables, OneHotEncoder(), min_rows=1).fit()
     # A node without a value of the column is on neither side.
     tables["node 1"] = tables["node 1"].astype(object).assign(code=None)
     with pytest.raises(ValueError, match=r"'node 2'.*'code' holds numbers here"):
-        asked(tables, OneHotEncoder(), min_rows=1).fit()
+        pooled_over_channel(tables, OneHotEncoder(), min_rows=1).fit()
 
 
 def test_the_order_of_the_nodes_does_not_matter():
     X = numbers()
-    own = make_pipeline(StandardScaler(), PCA(3, **FULL))
-    first = PooledTransformer(own).fit(X, nodes=owners(X))
-    other = PooledTransformer(own).fit(X, nodes=2 - owners(X))
-    np.testing.assert_allclose(first.transform(X), other.transform(X), atol=1e-10)
+    axes = make_pipeline(StandardScaler(), PCA(3, **FULL_SVD))
+    in_order = PooledTransformer(axes).fit(X, nodes=node_of_each_row(X))
+    reversed_order = PooledTransformer(axes).fit(X, nodes=2 - node_of_each_row(X))
+    np.testing.assert_allclose(
+        in_order.transform(X), reversed_order.transform(X), atol=1e-10
+    )
 
 
 def test_rows_that_are_held_out_or_public_fit_nothing():
-    X, mask = numbers(), np.arange(300) % 3 == 0
-    nodes = owners(X)
-    first = PooledTransformer(StandardScaler()).fit(X, nodes=nodes, held_out=mask)
-    np.testing.assert_allclose(first.transformer_.mean_, X[~mask].mean(axis=0))
+    X = numbers()
+    nodes = node_of_each_row(X)
+    mask = np.arange(300) % 3 == 0
+    held_out = PooledTransformer(StandardScaler()).fit(X, nodes=nodes, held_out=mask)
+    np.testing.assert_allclose(held_out.transformer_.mean_, X[~mask].mean(axis=0))
     public = PooledTransformer(StandardScaler()).fit(X, nodes=np.where(mask, -1, nodes))
-    assert public._front.digest == first._front.digest
+    assert public._front.digest == held_out._front.digest

@@ -8,7 +8,16 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers.tables import FULL, asked, dense, limits, numbers, owners, parts, table
+from helpers.tables import (
+    FULL_SVD,
+    column_limits,
+    dense,
+    node_of_each_row,
+    numbers,
+    pooled_over_channel,
+    table,
+    table_of_each_node,
+)
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
@@ -36,46 +45,48 @@ from skgems.steps import Front, NotPooledError, RandomFeatures, front_of_text
 def test_rare_categories_are_not_told():
     frame = table()
     frame.loc[frame.index[:4], "word"] = "secret"
-    tables = {k: own[["word"]] for k, own in parts(frame).items()}
+    tables = {name: part[["word"]] for name, part in table_of_each_node(frame).items()}
     with pytest.raises(ValueError, match=r"\['word'\] have 20 values of categories"):
-        asked(tables, OneHotEncoder()).fit()
-    known = asked(tables, OneHotEncoder(handle_unknown="ignore")).fit()
-    (labels,) = known.transformer_.categories_
+        pooled_over_channel(tables, OneHotEncoder()).fit()
+    ignoring = pooled_over_channel(tables, OneHotEncoder(handle_unknown="ignore")).fit()
+    (labels,) = ignoring.transformer_.categories_
     assert set(labels[:3]) == {"red", "green", "blue"} and len(labels) == 4
-    assert dense(known.transform(frame[["word"]]))[:4].sum() == 0
-    rare = OneHotEncoder(min_frequency=100, handle_unknown="infrequent_if_exist")
-    rare = asked(tables, rare).fit()
-    assert set(rare.transformer_.infrequent_categories_[0][:2]) == {"blue", "green"}
-    assert dense(rare.transform(frame[["word"]]))[:4].tolist() == [[0, 1]] * 4
+    assert dense(ignoring.transform(frame[["word"]]))[:4].sum() == 0
+    encoder = OneHotEncoder(min_frequency=100, handle_unknown="infrequent_if_exist")
+    grouping = pooled_over_channel(tables, encoder).fit()
+    infrequent = grouping.transformer_.infrequent_categories_[0]
+    assert set(infrequent[:2]) == {"blue", "green"}
+    assert dense(grouping.transform(frame[["word"]]))[:4].tolist() == [[0, 1]] * 4
     reply = PooledTransformer(OneHotEncoder()).summarize(frame[["word"]], name="lyon")
     assert b"secret" not in reply.to_bytes()
     assert reply.content["parts"]["0"]["0"]["withheld"] == 4.0
     frame["word"] = ["red"] * 291 + [None] * 9
     with pytest.raises(ValueError, match=r"\['word'\] have 9 values of categories"):
-        asked({"lyon": frame[["word"]]}, OneHotEncoder()).fit()
+        pooled_over_channel({"lyon": frame[["word"]]}, OneHotEncoder()).fit()
     lonely = {"lyon": frame[["code"]]}
     with pytest.raises(ValueError, match="all categories of a column are infrequent"):
-        asked(lonely, OneHotEncoder(max_categories=1)).fit()
+        pooled_over_channel(lonely, OneHotEncoder(max_categories=1)).fit()
 
 
 def test_counts_on_a_grid_are_multiples_of_min_rows():
-    own = PooledTransformer(RobustScaler(), bounds=(-5e3, 5e3))
-    told = own.summarize(numbers(), name="lyon").content["parts"]["0"]
-    assert (told["cumulative"] % 10 == 0).all() and told["cumulative"].max() == 300
-    exact = own.summarize(numbers(), name="lyon", min_rows=1).content["parts"]["0"]
-    assert (exact["cumulative"] % 10 != 0).any()
+    front = PooledTransformer(RobustScaler(), bounds=(-5e3, 5e3))
+    summary = front.summarize(numbers(), name="lyon")
+    cumulative = summary.content["parts"]["0"]["cumulative"]
+    assert (cumulative % 10 == 0).all() and cumulative.max() == 300
+    of_single_rows = front.summarize(numbers(), name="lyon", min_rows=1)
+    assert (of_single_rows.content["parts"]["0"]["cumulative"] % 10 != 0).any()
 
 
 def test_errors_tell_no_value_of_a_row():
     frame = table()[["word"]]
     tables = {"lyon": frame, "paris": frame.replace("red", "secret")}
     listed = OneHotEncoder(categories=[["red", "green", "blue", np.nan]])
-    own = make_pipeline(listed, StandardScaler(with_mean=False))
+    encoded = make_pipeline(listed, StandardScaler(with_mean=False))
     with pytest.raises(ValueError, match="'paris'.*cannot take values") as refused:
-        asked(tables, own, min_rows=1).fit()
+        pooled_over_channel(tables, encoded, min_rows=1).fit()
     assert "secret" not in str(refused.value)
     with pytest.raises(ValueError, match="'lyon'.*hold texts") as refused:
-        asked(tables, StandardScaler(), min_rows=1).fit()
+        pooled_over_channel(tables, StandardScaler(), min_rows=1).fit()
     assert "red" not in str(refused.value)
     fitted = PooledTransformer(listed).fit(frame)
     request = Message.of("counts", front=fitted.as_front().as_content())
@@ -86,16 +97,17 @@ def test_errors_tell_no_value_of_a_row():
 
 
 def test_few_rows_tell_nothing():
-    for own in (StandardScaler(), PCA(1), OneHotEncoder(), PowerTransformer()):
+    for transformer in (StandardScaler(), PCA(1), OneHotEncoder(), PowerTransformer()):
         with pytest.raises(TooFewRowsError, match="'lyon' has 9 rows"):
-            PooledTransformer(own).summarize(numbers()[:9], name="lyon")
+            PooledTransformer(transformer).summarize(numbers()[:9], name="lyon")
     # A column of which few rows have a value.
     X = numbers()
     X[9:, 1] = np.nan
-    for own in (StandardScaler(), PowerTransformer()):
-        told = PooledTransformer(own).summarize(X, name="lyon").content["parts"]["0"]
-        assert told["counts"].tolist() == [300, 0, 300, 300]
-        assert (np.atleast_2d(told["means"])[:, 1] == 0).all()
+    for transformer in (StandardScaler(), PowerTransformer()):
+        summary = PooledTransformer(transformer).summarize(X, name="lyon")
+        statistics = summary.content["parts"]["0"]
+        assert statistics["counts"].tolist() == [300, 0, 300, 300]
+        assert (np.atleast_2d(statistics["means"])[:, 1] == 0).all()
 
 
 def test_covariances_of_few_rows_are_warned_of():
@@ -103,21 +115,26 @@ def test_covariances_of_few_rows_are_warned_of():
     with pytest.warns(RowsExposedWarning, match="'lyon' sends covariances of 12 rows"):
         PooledTransformer(PCA(2)).summarize(X, name="lyon")
     with pytest.warns(RowsExposedWarning, match="'lyon' sends covariances of 12 rows"):
-        asked({"lyon": X}, PCA(2)).fit()
+        pooled_over_channel({"lyon": X}, PCA(2)).fit()
 
 
 def test_values_of_rows_are_told_by_consent_only():
     tables = {"lyon": numbers()}
-    known = asked(tables, MinMaxScaler()).set_params(bounds="tell")
+    without_consent = pooled_over_channel(tables, MinMaxScaler()).set_params(
+        bounds="tell"
+    )
     with pytest.raises(ValueError, match="'lyon'.*extremes of columns"):
-        known.fit()
-    told = asked(tables, MinMaxScaler(), radii=True).set_params(bounds="tell").fit()
-    assert told.transformer_.data_max_.tolist() == numbers().max(axis=0).tolist()
+        without_consent.fit()
+    with_consent = pooled_over_channel(tables, MinMaxScaler(), radii=True).set_params(
+        bounds="tell"
+    )
+    scaler = with_consent.fit().transformer_
+    assert scaler.data_max_.tolist() == numbers().max(axis=0).tolist()
 
 
 def test_another_front_than_agreed_is_refused(tmp_path):
     state = {}
-    asked({"lyon": numbers()}, StandardScaler(), state=state).fit()
+    pooled_over_channel({"lyon": numbers()}, StandardScaler(), state=state).fit()
     front = Front(PCA(2)).as_content()
     exchange = json.loads(state["log.jsonl"].splitlines()[0])["exchange"]
     request = Message.of("front", front=front).with_envelope(exchange=exchange)
@@ -129,36 +146,41 @@ def test_another_front_than_agreed_is_refused(tmp_path):
 
 
 def test_files_give_what_rows_give(tmp_path):
-    X, nodes = numbers(), owners(numbers())
-    front = PooledTransformer(PCA(2, **FULL))
+    X = numbers()
+    nodes = node_of_each_row(X)
+    front = PooledTransformer(PCA(2, **FULL_SVD))
     paths = []
     for k in range(3):
         paths.append(tmp_path / f"{k}.safetensors")
         front.summarize(X[nodes == k], name=str(k), min_rows=1).save(paths[-1])
-    made = clone(front).set_params(summaries=paths).fit()
-    assert made._front.digest == front.fit(X, nodes=nodes)._front.digest
-    made.save(tmp_path / "front.safetensors")
-    again = PooledTransformer.load(tmp_path / "front.safetensors")
-    assert again._front.digest == made._front.digest
-    np.testing.assert_array_equal(again.transform(X), made.transform(X))
-    copy = pickle.loads(pickle.dumps(made))
-    np.testing.assert_array_equal(copy.transform(X), made.transform(X))
+    by_files = clone(front).set_params(summaries=paths).fit()
+    assert by_files._front.digest == front.fit(X, nodes=nodes)._front.digest
+    by_files.save(tmp_path / "front.safetensors")
+    loaded = PooledTransformer.load(tmp_path / "front.safetensors")
+    assert loaded._front.digest == by_files._front.digest
+    np.testing.assert_array_equal(loaded.transform(X), by_files.transform(X))
+    unpickled = pickle.loads(pickle.dumps(by_files))
+    np.testing.assert_array_equal(unpickled.transform(X), by_files.transform(X))
 
     with pytest.raises(ValueError, match="two summaries of node '0'"):
-        made.set_params(summaries=[paths[0], paths[0]]).fit()
+        by_files.set_params(summaries=[paths[0], paths[0]]).fit()
     with pytest.raises(ValueError, match="another transformer"):
-        made.set_params(summaries=paths, transformer=PCA(3, **FULL)).fit()
+        by_files.set_params(summaries=paths, transformer=PCA(3, **FULL_SVD)).fit()
     with pytest.raises(ValueError, match="no rows and no summaries"):
         PooledTransformer(StandardScaler()).fit()
-    two = PooledTransformer(make_pipeline(StandardScaler(), PCA(2)))
-    sent = [two.summarize(X, name="lyon")]
+
+
+def test_files_that_cannot_be_taken_say_why(tmp_path):
+    of_two_messages = PooledTransformer(make_pipeline(StandardScaler(), PCA(2)))
+    summary = of_two_messages.summarize(numbers(), name="lyon")
     with pytest.raises(ValueError, match="more than one message"):
-        two.set_params(summaries=sent).fit()
-    (tmp_path / "odd.safetensors").write_bytes(Message.of("counts").to_bytes())
+        of_two_messages.set_params(summaries=[summary]).fit()
+    path = tmp_path / "odd.safetensors"
+    path.write_bytes(Message.of("counts").to_bytes())
     with pytest.raises(ValueError, match=r"odd\.safetensors: it is no front"):
-        PooledTransformer.load(tmp_path / "odd.safetensors")
+        PooledTransformer.load(path)
     with pytest.raises(TypeError, match=r"summaries\[0\]"):
-        two.set_params(summaries=[tmp_path / "odd.safetensors"]).fit()
+        of_two_messages.set_params(summaries=[path]).fit()
 
 
 # ---- what cannot be ---------------------------------------------------------------
@@ -182,23 +204,25 @@ def test_files_give_what_rows_give(tmp_path):
             "cannot have weights",
         ),
     ],
-    ids=lambda own: own if isinstance(own, str) else type(own).__name__,
+    ids=lambda case: case if isinstance(case, str) else type(case).__name__,
 )
 def test_what_is_no_function_of_sums_is_refused(transformer, match):
     with pytest.raises(NotPooledError, match=match):
         PooledTransformer(transformer).fit(numbers())
 
 
-@pytest.mark.parametrize("own", [MinMaxScaler(), RobustScaler()], ids=str)
-def test_bounds_are_asked_for(own):
+@pytest.mark.parametrize("scaler", [MinMaxScaler(), RobustScaler()], ids=str)
+def test_bounds_are_asked_for(scaler):
     with pytest.raises(NotPooledError, match="give bounds"):
-        PooledTransformer(own).fit(numbers())
-    some = {0: (-5, 5)}
+        PooledTransformer(scaler).fit(numbers())
+    of_one_column = {0: (-5, 5)}
     with pytest.raises(NotPooledError, match="give bounds"):
-        PooledTransformer(own, bounds=some).fit(numbers())
-    turned = make_pipeline(PCA(2), own)
+        PooledTransformer(scaler, bounds=of_one_column).fit(numbers())
+    after_rotation = make_pipeline(PCA(2), scaler)
     with pytest.raises(NotPooledError, match="give bounds"):
-        PooledTransformer(turned, bounds=limits(numbers())).fit(numbers())
+        PooledTransformer(after_rotation, bounds=column_limits(numbers())).fit(
+            numbers()
+        )
 
 
 def test_a_failed_fit_leaves_it_as_it_was():
@@ -212,9 +236,9 @@ def test_a_failed_fit_leaves_it_as_it_was():
 # ---- what arrives is untrusted ----------------------------------------------------
 
 
-def told(**more):
+def request_of_front(**fields):
     front = {"tree": {"kind": "StandardScaler", "params": {}}, "states": {}}
-    return Message.of("front", front=front | more)
+    return Message.of("front", front=front | fields)
 
 
 DEEP = {"kind": "StandardScaler", "params": {}}
@@ -249,7 +273,7 @@ for _ in range(20):
 )
 def test_odd_requests_are_refused(front):
     with pytest.raises(ValueError, match=r"front\.front"):
-        reply_to(told(**front), None, numbers(), None, name="lyon")
+        reply_to(request_of_front(**front), None, numbers(), None, name="lyon")
 
 
 @pytest.mark.parametrize(
@@ -263,7 +287,7 @@ def test_odd_requests_are_refused(front):
 )
 def test_odd_states_are_errors_of_the_request(state):
     columns = {"text": [False] * 4, "dtype": "float64"}
-    request = told(columns=columns, states={"0": state})
+    request = request_of_front(columns=columns, states={"0": state})
     with pytest.raises((ValueError, TypeError)):
         reply_to(request, None, numbers(), None, name="lyon")
 
@@ -279,43 +303,54 @@ KINDS = {
 }
 
 
+def without(part, key):
+    return {k: v for k, v in part.items() if k != key}
+
+
+def broken_parts(part):
+    """What a hostile node may send in place of the statistics of a step."""
+    yield {**part, "more": 1.0}
+    yield {**part, "statistic": "rows"}
+    yield 3
+    yield without(part, "statistic")
+    for key, value in without(part, "statistic").items():
+        if key not in "0123":  # numbers of columns, which may have no categories
+            yield without(part, key)
+        if not isinstance(value, np.ndarray):
+            yield {**part, key: -1.0}
+            yield {**part, key: "x"}
+            continue
+        if key != "cumulative":  # of which there may be fewer
+            yield {**part, key: value[..., :-1]}
+        yield {**part, key: value + np.nan}
+        yield {**part, key: [1]}
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_odd_replies_are_refused(name):
     bounds = "tell" if name == "extremes" else (-5e3, 5e3)
-    own = PooledTransformer(KINDS[name], bounds=bounds)
-    X = np.round(numbers() / [1, 10, 0.1, 1e3]) if name == "categories" else numbers()
-    X = np.exp(X / 1e4) if name == "box_powers" else X
-    reply = own.summarize(X, name="lyon", min_rows=1)
-    request = Message.of("front", front=own.as_front().as_content())
+    front = PooledTransformer(KINDS[name], bounds=bounds)
+    X = numbers()
+    if name == "categories":
+        X = np.round(X / [1, 10, 0.1, 1e3])
+    elif name == "box_powers":
+        X = np.exp(X / 1e4)
+    reply = front.summarize(X, name="lyon", min_rows=1)
+    request = Message.of("front", front=front.as_front().as_content())
     check_reply(request, reply)
     part = reply.content["parts"]["0"]
     assert part["statistic"] == name
-    odd = [{**part, "more": 1.0}, {**part, "statistic": "rows"}, 3]
-    odd.append({key: value for key, value in part.items() if key != "statistic"})
-    for key, value in part.items():
-        if key == "statistic":
-            continue
-        if key not in "0123":
-            odd.append({k: v for k, v in part.items() if k != key})
-        if isinstance(value, np.ndarray):
-            odd += (
-                [{**part, key: value[..., :-1]}] if key not in ("cumulative",) else []
-            )
-            odd += [{**part, key: value + np.nan}, {**part, key: [1]}]
-        else:
-            odd += [{**part, key: -1.0}, {**part, key: "x"}]
-    for broken in odd:
-        content = {**reply.content, "parts": {"0": broken}}
+    for broken_part in broken_parts(part):
+        content = {**reply.content, "parts": {"0": broken_part}}
         with pytest.raises(ValueError, match=r"front\.parts"):
             check_reply(request, Message.of("front", **content))
     # Of other columns than there are.
-    fewer = own.summarize(X[:, :3], name="paris", min_rows=1)
-    message = Message.of(
-        "front", **{**fewer.content, "columns": reply.content["columns"]}
-    )
+    of_three_columns = front.summarize(X[:, :3], name="paris", min_rows=1)
+    content = {**of_three_columns.content, "columns": reply.content["columns"]}
+    message = Message.of("front", **content)
     message = message.with_envelope(node="paris", to=request.digest)
     with pytest.raises(ValueError, match="'paris' told of"):
-        own.set_params(summaries=[reply, message]).fit()
+        front.set_params(summaries=[reply, message]).fit()
 
 
 def test_large_numbers_are_no_harm():
@@ -329,9 +364,9 @@ def test_large_numbers_are_no_harm():
 
 
 def test_a_front_is_typed():
-    made = front_of_text("StandardScaler | RandomFeatures(50, random_state=0)")
-    own = make_pipeline(StandardScaler(), RandomFeatures(50, random_state=0))
-    assert repr(made) == repr(own)
+    typed = front_of_text("StandardScaler | RandomFeatures(50, random_state=0)")
+    expected = make_pipeline(StandardScaler(), RandomFeatures(50, random_state=0))
+    assert repr(typed) == repr(expected)
     for text in (
         "exit()",
         "StandardScaler(",

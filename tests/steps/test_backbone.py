@@ -385,7 +385,7 @@ def test_backbones_of_all_nodes_can_stand_side_by_side(base):
     front = Front.of(union)
     for k, member in enumerate(nets):
         # The head uses only the 16 features of its own net.
-        head = front.left_of(member, "one")
+        head = front.rest_of(member, name="one")
         used = np.abs(state(head)["0.weight"]).sum(axis=0) > 0
         assert np.flatnonzero(used).tolist() == list(range(16 * k, 16 * k + 16))
         np.testing.assert_allclose(

@@ -129,3 +129,26 @@ def test_one_row_that_is_a_coin_toss_keeps_factors_finite(n_rows):
     while not search.done:
         search = asked(search, lambda u: np.exp(-np.exp(u)))
     np.testing.assert_allclose(search.best, np.log(10 * n_rows), rtol=0.01)
+
+
+@pytest.mark.parametrize("scale", [0.01, 1.0, 30.0])
+def test_grids_find_what_a_search_of_factors_finds(scale):
+    def curve(factors):
+        return np.log1p(np.exp(-factors / scale)) + (factors / scale) ** 1.5
+
+    search = TemperatureSearch(size=1 / scale, n_rows=1e12)
+    n_factors = 0
+    while not search.done:
+        n_factors += len(search.factors)
+        search = search.after(curve(search.factors))
+    fine = np.geomspace(search.best / 1.05, search.best * 1.05, 100001)
+    assert search.best == pytest.approx(fine[np.argmin(curve(fine))], rel=2e-4)
+    assert n_factors == 3 * 17
+
+
+@pytest.mark.parametrize("edge", [1e-3, 1e3])
+def test_factors_stay_within_bounds(edge):
+    search = TemperatureSearch(size=2.0, n_rows=1e300)
+    while not search.done:
+        search = search.after(search.factors * (1.0 if edge < 1 else -1.0))
+    assert search.best == pytest.approx(edge / 2.0)

@@ -1,38 +1,40 @@
-"""What a node answers of halves of its rows: summaries of each, and who is right.
+"""The task "judge": how many rows models label right that other rows have made.
 
-Each node deals its rows of each class into two halves (`halves_of`). Models are made of
-the summaries of one half of all nodes, and judged by the rows of the other, so that no
-model is judged by rows that it was made of. Over the rows i that judge, with the logits
-z_i of a model a, and factors f_k on logits, a node replies
+A model is judged by the rows of the half that did not make it. Over these rows i, with
+the logits z_i of a model a, and factors f_k on logits, a node replies
 
     right[a, b]  = sum_i 1[a labels row i right] 1[b labels row i right]
-    losses[a, k] = sum_i min(-log softmax(f_k z_i)[y_i], -log 1e-15)
+    losses[a, k] = sum_i min(-log softmax(f_k z_i)[y_i], -log 1e-15).
 """
 
-import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 from scipy.special import log_softmax
 
-from ..base import warn_user
-from ..local import (
-    Member,
-    TooFewRowsError,
-    at_node,
-    indices_of,
-    join,
-    opened_front,
+from ..local import Member, NodeShape, at_node, indices_of
+from ..messages import (
+    COMMON,
+    MOST_JUDGED,
+    MOST_ROWS,
+    Array,
+    Each,
+    Labels,
+    Place,
+    Table,
+    Task,
 )
-from ..messages import Message
 from ..networks import linear_logits
-from ..steps import ColumnsError
-from ._nodes import halves_of
-from ._rows import AnyRows, member_of
-from ._warnings import RowsExposedWarning, warn_of_exposed
+from ._halves import HALF_NAMES, half_of_rows, rows_behind_front
+from ._layers import check_classes
+from ._shared import (
+    MIN_ROWS,
+    model_weights,
+    sums_are_of_enough_rows,
+    whole_number,
+    whole_numbers,
+)
 
-HALVES = ("first", "second")
 # A row that a model is sure about, and wrong, costs no more than the logarithm of this:
 # one such row would else decide between models, and an infinite loss cannot be summed.
 _LEAST_PROBABILITY = 1e-15
@@ -47,8 +49,8 @@ _NATS_A_ROW = 0.1
 _ROUNDING_OF_SUMS = 1e-9
 # On logits of models whose probabilities are too sure, or not sure enough: from 1 / 32
 # to 4 in steps of the square root of two.
-FACTORS = 2.0 ** np.arange(-5.0, 2.5, 0.5)
-AS_IT_IS = int(np.flatnonzero(FACTORS == 1.0)[0])  # the index of the factor 1
+LOGIT_FACTORS = 2.0 ** np.arange(-5.0, 2.5, 0.5)
+INDEX_OF_FACTOR_ONE = int(np.flatnonzero(LOGIT_FACTORS == 1.0)[0])
 
 
 def losses_of(logits: np.ndarray, codes: np.ndarray) -> np.ndarray:
@@ -61,82 +63,63 @@ def losses_of(logits: np.ndarray, codes: np.ndarray) -> np.ndarray:
         The column of each row's label; -1 of a label that the model does not know,
         which costs as much as a row can.
     """
-    losses = np.empty(len(FACTORS))
+    losses = np.empty(len(LOGIT_FACTORS))
     rows = np.arange(len(codes))
-    for k, factor in enumerate(FACTORS):
+    for k, factor in enumerate(LOGIT_FACTORS):
         log_proba = log_softmax(factor * logits, axis=1)[rows, codes]
         log_proba = np.where(codes < 0, -np.inf, log_proba)
         losses[k] = -np.maximum(log_proba, np.log(_LEAST_PROBABILITY)).sum()
     return losses
 
 
-def _half_of_rows(member: Member) -> np.ndarray:
-    """The half, 0 or 1, of each row that learns; -1 of those held out: (n_rows,)."""
-    learning_rows = np.arange(len(member.y))[member.learning]
-    return halves_of({member.name: learning_rows}, member.y)
+# ---- rules -------------------------------------------------------------------------
 
 
-def _rows_behind_front(member: Member, front: Mapping | None) -> np.ndarray:
-    """All rows of the node as numbers, transformed if a front is asked for."""
-    if front is None:
-        X, _ = AnyRows()._validated_rows_for_fit(member.X)
-        return X
-    return opened_front(front).transform(member.X)
+def is_one_model(content: Mapping, place: Place) -> None:
+    """A linear model, or one of squared distances; the next has its own classes."""
+    is_linear = content.get("W") is not None
+    are_there = [
+        content.get(name) is not None for name in ("means", "factors", "offsets")
+    ]
+    is_neither_or_both = is_linear == any(are_there)
+    place.deny(is_neither_or_both or len(set(are_there)) > 1, "is not one model")
+    place.lengths.pop("l")
 
 
-def halves(member: Member, *, asked: Mapping[str, Mapping]) -> dict:
-    """Summaries of the first half of the rows and of the second, by number.
-
-    "refused" has, by number, why there are none, in words that tell no value of a row.
-    """
-    half_of_rows = _half_of_rows(member)
-    joins: dict[str, dict] = {}
-    refused: dict[str, str] = {}
-    for number, content in asked.items():
-        try:
-            joins[number] = _joins_of_halves(member, content, half_of_rows=half_of_rows)
-        except ValueError as error:
-            refused[number] = _reason_for_refusal(error, min_rows=member.min_rows)
-    _warn_once_of_exposed(member.name, joins)
-    return {"joins": joins, "refused": refused}
+def judged_are_few(request: Mapping, place: Place) -> None:
+    """No more models are judged at once than there may be candidates."""
+    n_models = len(request["models"])
+    if n_models > MOST_JUDGED:
+        raise place.at("models").wrong(f"are {n_models}, more than {MOST_JUDGED}")
 
 
-def _joins_of_halves(
-    member: Member, content: Mapping, *, half_of_rows: np.ndarray
-) -> dict[str, dict]:
-    """What a first message with this content gets from each half, by its name."""
-    X = _rows_behind_front(member, content.get("front"))
-    joins = {}
-    for half, name in enumerate(HALVES):
-        is_in_half = half_of_rows == half
-        half_member = member_of(
-            AnyRows(), None, X[is_in_half], member.y[is_in_half], name=member.name
-        ).of_large_classes(member.min_rows)
-        joins[name] = join(
-            replace(half_member, min_rows=member.min_rows),
-            **{field: value for field, value in content.items() if field != "front"},
-        )
-    return joins
+def judged_are_rows(content: Mapping, place: Place) -> None:
+    """Counts are of all models, and no more than the rows that judge."""
+    n_models = len(place.asked["models"])
+    right = content["right"]
+    n_rows = content["n_rows"]
+    if right.shape != (n_models, n_models) or len(content["losses"]) != n_models:
+        raise place.at("right").wrong(f"is not of {n_models} models")
+    if np.max(right, initial=0) > n_rows:
+        raise place.at("right").wrong(f"are more than the {n_rows} rows")
+    if n_rows:  # of too few nobody judges
+        sums_are_of_enough_rows(content, n_rows, place)
 
 
-def _warn_once_of_exposed(name: str, joins: Mapping[str, Mapping]) -> None:
-    """Warn of covariances of too few rows once, however many halves have them."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for join_of_half in joins.values():
-            for content in join_of_half.values():
-                warn_of_exposed(name, Message.of("join", **content))
-    if caught:
-        warn_user(str(caught[0].message), RowsExposedWarning)
+# ---- cost and answer ---------------------------------------------------------------
 
 
-def _reason_for_refusal(failure: ValueError, *, min_rows: int) -> str:
-    """Why a node sends no sums: the text of an error may have values or counts."""
-    if isinstance(failure, TooFewRowsError):
-        return f"half of its rows are fewer than min_rows={min_rows} of every class"
-    if isinstance(failure, ColumnsError):
-        return str(failure).rstrip(".")
-    return "the method does not take rows of this kind"
+def _cost(rows: NodeShape, content: Mapping) -> None:
+    request = "the request 'judge'"
+    n_outputs = 0
+    for models in content["models"].values():
+        if models.get("front") is not None:
+            rows.behind_front(models["front"], request)
+        # Each row is judged by one of the two, so the larger one counts.
+        n_classes = max(len(models[half]["labels"]) for half in HALF_NAMES)
+        check_classes(rows, n_classes, request)
+        n_outputs += n_classes
+    rows.check("losses", n_outputs * len(LOGIT_FACTORS), request)
 
 
 def judge(member: Member, *, models: Mapping[str, Mapping]) -> dict:
@@ -145,26 +128,26 @@ def judge(member: Member, *, models: Mapping[str, Mapping]) -> dict:
     Where single rows are protected (``min_rows``), counts and losses are rounded: the
     difference of two models that a server has made is to show no row.
     """
-    half_of_rows = _half_of_rows(member)
+    half = half_of_rows(member)
     class_sizes = member.class_sizes()
     # A class that is large enough has min_rows rows that learn, and these all judge: so
     # either no row judges, or at least min_rows do.
     is_of_large_class = np.array(
         [class_sizes[label] >= member.min_rows for label in member.y.tolist()]
     )
-    judging_rows = np.flatnonzero((half_of_rows >= 0) & is_of_large_class)
-    half_of_judging = half_of_rows[judging_rows]
+    judging_rows = np.flatnonzero((half >= 0) & is_of_large_class)
+    half_of_judging = half[judging_rows]
     y = member.y[judging_rows]
     is_right = np.zeros((len(models), len(judging_rows)))
-    losses = np.zeros((len(models), len(FACTORS)))
+    losses = np.zeros((len(models), len(LOGIT_FACTORS)))
     if len(judging_rows):
         for k, model in enumerate(models.values()):
             with at_node(
                 member.name, "its rows cannot go through the front of a model"
             ):
-                X = _rows_behind_front(member, model.get("front"))[judging_rows]
-            for half, name in enumerate(HALVES):
-                is_judged = half_of_judging != half
+                X = rows_behind_front(member, model.get("front"))[judging_rows]
+            for k_half, name in enumerate(HALF_NAMES):
+                is_judged = half_of_judging != k_half
                 is_right_in_half, losses_in_half = _judged(
                     X[is_judged],
                     y[is_judged],
@@ -230,9 +213,46 @@ def _judged(
     if is_bounded and len(y):
         about_mean = logits - logits.mean(axis=1, keepdims=True)
         root_mean_square = np.sqrt(np.mean(about_mean**2))
-        losses[root_mean_square * FACTORS > _STEEPEST] = np.nan
+        losses[root_mean_square * LOGIT_FACTORS > _STEEPEST] = np.nan
     return logits.argmax(axis=1) == codes, losses
 
 
-# ``function(member, **content)`` returns what is replied, as in `skgems.local.ANSWERS`.
-ANSWERS_OF_HALVES = {"halves": halves, "judge": judge}
+_MODEL_OF_HALF = Table(
+    {
+        "labels": Labels("l"),
+        "W": model_weights("p l", default=None),
+        # Each class's logit is its offset less half the length of a product.
+        "means": Array("l q", default=None),
+        "factors": model_weights("l q q", default=None),
+        "offsets": Array("l", default=None),
+    },
+    is_one_model,
+)
+JUDGE = Task(
+    name="judge",
+    asks="how many rows several models label right, of the half that made none",
+    without="nothing",
+    has_fronts_within=True,
+    request={
+        "models": Each(
+            {
+                "front": COMMON["front"],
+                **dict.fromkeys(HALF_NAMES, _MODEL_OF_HALF),
+            }
+        )
+    },
+    request_rule=judged_are_few,
+    reply={
+        "min_rows": MIN_ROWS,
+        "n_rows": whole_number(high=MOST_ROWS, says="How many rows judge."),
+        "right": whole_numbers(
+            "m m", says="How many rows two models both label right."
+        ),
+        "losses": Array(
+            "m *", low=0.0, nan=True, says="Losses, summed, under some factors."
+        ),
+    },
+    rule=judged_are_rows,
+    cost=_cost,
+    answer=judge,
+)

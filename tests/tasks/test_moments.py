@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rules of sums, moments and sums of classes, on both sides of each bound."""
+"""Moments are of the rows described, and of what was asked for."""
 
 from __future__ import annotations
 
@@ -7,138 +7,40 @@ import numpy as np
 import pytest
 from helpers.rules import BEYOND, WITHIN, check, described, refuse, rows, take, without
 
-from skgems.messages import _rules as rules
 from skgems.moments import ClassMoments, class_moments
+from skgems.tasks._moments import form_is_known, moments_fit
 
-# ---- sums ----------------------------------------------------------------------
+
+def test_a_form_has_the_parameters_of_its_kind():
+    forms = [
+        {"reason": "it is a tree"},
+        {"kind": "ridge", "alpha": 1.0, "fit_intercept": True, "class_weight": None},
+        {"kind": "lda", "solver": "svd", "priors": None, "tol": 1e-4},
+        {"kind": "lda", "solver": "lsqr", "priors": None, "shrinkage": None},
+        {"kind": "nearest_centroid", "shrink_threshold": None, "priors": "uniform"},
+    ]
+    for form in forms:
+        take(form_is_known, form)
+    ridge, svd, lsqr = forms[1:4]
+    for form, match in (
+        ({"reason": "", "kind": "ridge"}, "reason is no field of it beside the reason"),
+        ({"alpha": 1.0}, "kind is missing"),
+        (ridge | {"tol": 1e-4}, "tol is missing, or no parameter of 'ridge'"),
+        (
+            {"kind": "ridge", "alpha": 1.0, "class_weight": None},
+            "fit_intercept is missi",
+        ),
+        (svd | {"shrinkage": None}, "shrinkage is missing, or no parameter of 'lda'"),
+        (lsqr | {"tol": 1e-4}, "tol is missing, or no parameter of 'lda'"),
+        (svd | {"priors": "uniform"}, "priors is no list of labels and weights"),
+    ):
+        refuse(form_is_known, form, match)
 
 
 def sums(kind="class", *, dtype="float64", rank=None, **more) -> dict:
     X, y = rows()
     moments = class_moments(X, y, kind=kind)
     return moments.as_arrays(dtype=dtype, rank=rank) | more
-
-
-@pytest.mark.parametrize("kind", ["class", "shared", "diagonal", "roots"])
-@pytest.mark.parametrize("digits", ["float64", "float16", "rank"])
-def test_honest_sums_are_taken(kind, digits):
-    told = sums(kind)
-    if digits == "float16":
-        told = sums(kind, dtype="float16")
-    elif digits == "rank":
-        told = sums(kind, dtype="float32", rank=1)
-    take(rules.sums_fit, told, lengths={"l": 2})
-
-
-@pytest.mark.parametrize(
-    ("kind", "change", "match"),
-    [
-        ("class", {"counts": np.array([30.0, 0.99])}, "counts are not all of a row at"),
-        (
-            "class",
-            {"counts": np.array([30.0, 1 - 1.1e-6])},
-            "counts are not all of a r",
-        ),
-        ("class", {"counts": np.array([])}, "counts are not all of a row at least"),
-        ("class", {"columns": np.array([0, 2])}, "columns are no classes, or not in"),
-        ("class", {"columns": np.array([1, 0])}, "columns are no classes, or not in"),
-        ("class", {"groups": np.array([0, 2])}, "groups are no classes, or one stands"),
-        ("class", {"groups": np.array([0, 0])}, "groups are no classes, or one stands"),
-        ("class", {"groups": np.array([], int)}, "groups are no classes, or one stan"),
-        ("class", {"groups": np.array([0])}, "groups are without a class that has a m"),
-        ("class", {"means": np.ones((2, 3), "f4")}, "means has the dtype float32"),
-        ("class", {"unit": np.ones(3)}, "unit is no field of it with so many digits"),
-        ("class", {"spreads": np.ones((2, 3))}, "spreads is no field of it with so ma"),
-        ("class", {"scatter": np.ones((2, 3))}, "triangles is missing, or there is mo"),
-        ("shared", {"squares": np.ones((1, 3))}, r"squares has the shape \(1, 3\)"),
-        ("shared", {"squares": np.ones((3, 3))}, r"squares has the shape \(3, 3\)"),
-        ("roots", {"root_groups": None}, "roots is missing, or root_groups is"),
-        ("roots", {"squares": np.ones((2, 3))}, "squares are there, though roots hav"),
-    ],
-)
-def test_sums_that_do_not_fit_are_refused(kind, change, match):
-    refuse(rules.sums_fit, sums(kind) | change, match, lengths={"l": 2})
-
-
-def test_sums_at_the_bounds_are_taken():
-    # Weights and rounding make less than a row of one row.
-    counts = np.array([30.0, 1 - 0.9e-6])
-    take(rules.sums_fit, sums() | {"counts": counts}, lengths={"l": 2})
-    # One matrix of all classes stands for those without their own.
-    some = sums(groups=np.array([-1, 0]))
-    take(rules.sums_fit, some, lengths={"l": 2})
-    # Classes in parts: several means are of one.
-    parts = sums(columns=np.array([1, 1]), groups=np.array([0, 1]))
-    take(rules.sums_fit, parts, lengths={"l": 2})
-
-
-@pytest.mark.parametrize(
-    ("change", "match"),
-    [
-        (
-            {"triangles": np.ones((2, 6))},
-            "triangles is no field of it with so many dig",
-        ),
-        (
-            {"part_squares": np.ones((2, 3))},
-            "part_squares is no field of it with so ma",
-        ),
-        ({"unit": None}, "unit is missing"),
-    ],
-)
-def test_sums_of_few_digits_have_other_fields(change, match):
-    told = sums(dtype="float16")
-    assert {"deviations", "unit", "correlations"} <= set(told)
-    wrong = without(told | change, *(name for name in change if change[name] is None))
-    refuse(rules.sums_fit, wrong, match, lengths={"l": 2})
-
-
-def test_without_matrices_there_are_no_sums():
-    for name in ("triangles", "scatter", "roots"):
-        kind = {"triangles": "class", "scatter": "diagonal"}.get(name, name)
-        told = without(sums(kind), name, "root_groups")
-        match = "triangles is missing, or there is more beside it"
-        refuse(rules.sums_fit, told, match, lengths={"l": 2})
-
-
-def test_matrices_that_are_made_of_few_numbers_take_256_megabytes_at_most():
-    def told(n_groups, n_features):
-        n = np.arange(n_groups)
-        columns = {"columns": n, "groups": n, "counts": np.ones(n_groups)}
-        numbers = np.ones((n_groups, n_features), "f4")
-        means = {"means": numbers, "deviations": numbers, "unit": np.ones(n_features)}
-        origin = np.zeros(n_features)
-        factors = np.ones((n_groups, n_features, 1), "f4")
-        return {"origin": origin, "factors": factors, **columns, **means}
-
-    # 32 Mi numbers of eight bytes.
-    take(rules.sums_fit, told(2, 2**12), lengths={"l": 9})
-    match = "deviations are of 3 matrices of 4096 features, which take too much memory"
-    refuse(rules.sums_fit, told(3, 2**12), match, lengths={"l": 9})
-    # Variances alone are as they are.
-    wide = without(told(3, 2**12), "factors")
-    take(rules.sums_fit, wide, lengths={"l": 9})
-
-
-def test_roots_are_of_their_matrices_and_no_more_than_the_rows():
-    told = sums("roots")
-    groups = told["root_groups"].copy()
-    n_groups = len(told["groups"])
-    groups[-1] = n_groups
-    wrong = told | {"root_groups": groups}
-    refuse(rules.sums_fit, wrong, "root_groups are of no matrix", lengths={"l": 2})
-    n_roots = np.bincount(told["root_groups"], minlength=n_groups)
-    for factor, match in (
-        (WITHIN, None),
-        (BEYOND, "root_groups are more than the rows"),
-    ):
-        few = told | {"group_counts": n_roots / factor}
-        check(rules.sums_fit, few, match, lengths={"l": 2})
-    nothing = told | {"roots": np.ones((0, 3)), "root_groups": np.array([], int)}
-    take(rules.sums_fit, nothing, lengths={"l": 2})
-
-
-# ---- moments -------------------------------------------------------------------
 
 
 def moments_told(kind="class", *, dtype="float64", **more) -> dict:
@@ -161,7 +63,7 @@ def gradient(size=0.0, n_outputs=2) -> np.ndarray:
 def check_moments(told, asked=None, match=None, n_rows=(30, 10)) -> None:
     asked = asked_for() if asked is None else asked
     there = {"asked": asked, "described": described(moments=np.array(n_rows))}
-    check(rules.moments_fit, told, match, **there)
+    check(moments_fit, told, match, **there)
 
 
 @pytest.mark.parametrize("kind", ["class", "shared", "diagonal"])
@@ -241,7 +143,7 @@ def test_class_weights_are_told_where_members_have_them():
 def test_moments_are_of_the_rows_described():
     told = moments_told()
     # Before a node has described itself there is nothing to compare.
-    take(rules.moments_fit, told, asked=asked_for())
+    take(moments_fit, told, asked=asked_for())
     match = "counts are not those of describe.rows"
     check_moments(told, n_rows=(30, 11), match=match)
     check_moments(told, n_rows=(29, 10), match=match)
@@ -272,7 +174,7 @@ def test_rows_of_small_classes_are_in_the_scatter_or_nowhere():
     # Of a class that is not described there is not even one.
     there = {"asked": asked, "described": described()}
     there["described"]["rows"] |= {"labels": ["a"], "moments": np.array([30])}
-    refuse(rules.moments_fit, moments_of_some(1), match, **there)
+    refuse(moments_fit, moments_of_some(1), match, **there)
     few = told["moments"] | {"group_counts": np.array([29.0])}
     check_moments(told | {"moments": few}, asked, n_rows=(30, 4), match=match)
 
@@ -386,76 +288,3 @@ def test_squares_are_those_of_all_classes_and_matrices_definite():
                 moments=arrays | {name: factor * total / 2 * [[1], [1]]}
             )
             check_moments(told, asked_for(kind), wrong)
-
-
-# ---- sums of classes -----------------------------------------------------------
-
-
-def class_sums(kind="values", **more) -> dict:
-    told = {"labels": ["a", "b"], "counts": np.array([30.0, 10.0])}
-    told["sums"] = np.array([[30.0, 0.0, 12.0], [10.0, 5.0, 0.0]])
-    if kind == "categories":  # two features, of two categories and of one
-        told["sums"] = np.array([[30.0, 0.0, 30.0], [4.0, 6.0, 10.0]])
-        told["sizes"] = np.array([2, 1])
-    return told | {"min_rows": 1} | more
-
-
-def check_class_sums(told, kind="values", match=None, n_columns=None) -> None:
-    there = {"asked": {"of": kind}, "described": described()}
-    there["lengths"] = {} if n_columns is None else {"d": n_columns}
-    check(rules.class_sums_fit, told, match, **there)
-
-
-@pytest.mark.parametrize("kind", ["values", "above", "categories"])
-def test_honest_class_sums_are_taken(kind):
-    check_class_sums(class_sums(kind), kind)
-    take(rules.class_sums_fit, class_sums(kind), asked={"of": kind})
-    if kind != "categories":
-        check_class_sums(class_sums(kind), kind, n_columns=3)
-        match = "sums are 3 of a class, not 4"
-        check_class_sums(class_sums(kind), kind, match, n_columns=4)
-
-
-def test_sizes_are_told_of_categories_alone():
-    match = "sizes is missing, or 'values' was asked for"
-    check_class_sums(class_sums("categories"), "values", match)
-    match = "sizes is missing, or 'categories' was asked for"
-    check_class_sums(class_sums(), "categories", match)
-
-
-def test_categories_are_a_million_at_most():
-    sizes = np.array([2**20 - 1, 1])
-    match = r"sums are 3 of a class, not 1\.?0*"
-    check_class_sums(class_sums("categories", sizes=sizes), "categories", match)
-    for sizes in (np.array([2**20, 1]), np.array([2**62, 2**62])):
-        told = class_sums("categories", sizes=sizes)
-        check_class_sums(told, "categories", f"sizes are more than {2**20}")
-
-
-def test_counts_of_rows_are_no_more_than_the_rows():
-    for kind in ("above", "categories"):
-        for factor, match in ((WITHIN, None), (BEYOND, "sums are more than the rows")):
-            told = class_sums(kind)
-            told["sums"] = told["sums"].copy()
-            told["sums"][0, 0] *= factor
-            check_class_sums(told, kind, match)
-    # Values are whatever they are.
-    check_class_sums(class_sums(sums=np.full((2, 3), 1e9)))
-
-
-def test_each_row_has_one_category_of_each_feature():
-    for left, match in ((0.9e-6, None), (1.1e-6, "sums are not one category a row")):
-        told = class_sums("categories")
-        told["sums"] = np.array([[30.0, 0.0, 30.0], [4.0, 6.0 - 10.0 * left, 10.0]])
-        check_class_sums(told, "categories", match)
-    told = class_sums("categories", sizes=np.array([3, 0]))
-    check_class_sums(told, "categories", "sums are not one category a row")
-
-
-def test_class_sums_are_of_the_rows_described():
-    match = "counts are not those of describe.rows"
-    for factor, wrong in ((WITHIN, None), (BEYOND, match), (2.0 - BEYOND, match)):
-        counts = np.array([30.0 * factor, 10.0])
-        check_class_sums(class_sums(counts=counts), match=wrong)
-    told = class_sums(labels=["a", "c"])
-    check_class_sums(told, match=match)

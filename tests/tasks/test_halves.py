@@ -18,7 +18,7 @@ from skgems.federation import (
     halves_of,
     reply_to,
 )
-from skgems.federation._halves import AS_IT_IS, FACTORS
+from skgems.tasks import INDEX_OF_FACTOR_ONE, LOGIT_FACTORS
 
 
 def rows(*n_rows) -> tuple[np.ndarray, np.ndarray]:
@@ -70,7 +70,7 @@ def test_fewer_rows_than_min_rows_judge_nothing(n_learning):
     # Of 11 rows that are right it is told that there are some ten.
     assert reply["right"].tolist() == [[min(n_rows, 10)]]
     assert np.any(reply["losses"] > 0) == (n_rows > 0)
-    assert reply["losses"].shape == (1, len(FACTORS))
+    assert reply["losses"].shape == (1, len(LOGIT_FACTORS))
 
 
 def test_rows_of_classes_smaller_than_min_rows_do_not_judge():
@@ -147,10 +147,11 @@ def test_models_of_squared_distances_judge_by_these():
     logits = squares["offsets"] - 0.5 * np.sum(lengths, axis=2).T
     codes = (y == "b").astype(int)
     assert reply["right"].tolist() == [[np.sum(logits.argmax(axis=1) == codes)]]
-    assert FACTORS[AS_IT_IS] == 1.0
+    assert LOGIT_FACTORS[INDEX_OF_FACTOR_ONE] == 1.0
     losses = -log_softmax(logits, axis=1)[np.arange(30), codes]
     np.testing.assert_allclose(
-        reply["losses"][0, AS_IT_IS], np.minimum(losses, -np.log(1e-15)).sum()
+        reply["losses"][0, INDEX_OF_FACTOR_ONE],
+        np.minimum(losses, -np.log(1e-15)).sum(),
     )
 
 

@@ -4,13 +4,20 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from skgems.federation._halves import ANSWERS_OF_HALVES
-from skgems.local import ANSWERS
-from skgems.messages import TASKS, Message, Table, check_reply, check_request, key_of
+from skgems.messages import (
+    TASKS,
+    Message,
+    Table,
+    check_reply,
+    check_request,
+    key_of,
+    register,
+)
 from skgems.messages import says as says_of
 
 W = np.zeros((3, 2))
@@ -51,7 +58,7 @@ def fields_of(fields, path=""):
 def test_a_task_is_answered_by_a_function_of_its_fields(name):
     if name == "join":  # whose answers are those of other tasks
         return
-    function = (ANSWERS | ANSWERS_OF_HALVES)[name]
+    function = TASKS[name].answer
     parameters = inspect.signature(function).parameters
     takes_more = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     for field, own in TASKS[name].request.items():
@@ -145,3 +152,9 @@ def test_what_is_said_of_a_reply_has_its_figures():
 
 def test_every_reply_says_under_which_bound_it_was_made():
     assert all("min_rows" in task.reply for task in TASKS.values())
+
+
+def test_two_tasks_of_one_name_are_refused():
+    register(TASKS["counts"])  # the same one may come again
+    with pytest.raises(ValueError, match="There is a task 'counts' already"):
+        register(replace(TASKS["counts"], asks="something else"))

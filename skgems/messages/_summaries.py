@@ -1,0 +1,90 @@
+"""What summaries hold: requests, and the reply to each of them, in one message.
+
+A first message, the task "join", has the node's model and counts, and replies to
+requests that need nothing of other nodes. Other messages may hold several of them.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from ._checks import check_reply
+from ._fields import Field, Json, Place, Text, check_fields
+from ._message import Message
+from ._tasks import TASKS
+
+
+class _TaskOfSummary(Field):
+    """The name of a task that may be asked for in a first message."""
+
+    def check(self, value: object, place: Place) -> None:
+        names = tuple(task.name for task in TASKS.values() if task.is_in_summaries)
+        Text(among=names).check(value, place)
+
+
+# Fields of a request within a first message, and of that with its reply.
+REQUEST_WITHIN: Mapping[str, Field] = {"task": _TaskOfSummary(), "asked": Json()}
+_ANSWER_WITHIN: Mapping[str, Field] = {**REQUEST_WITHIN, "reply": Json()}
+
+
+def check_summary(content: Mapping) -> None:
+    """Raise ValueError, which names the field, unless all in a summary is right."""
+    place = Place("summary")
+    check_fields(content, TASKS["join"].reply, place)
+    place.deny(not content["name"], "name", "is empty")
+    described = None
+    for request, reply in pairs_in(content):
+        check_reply(request, reply, described)
+        if request.task == "describe":
+            described = content["describe"]
+
+
+def check_summary_of_request(content: Mapping, request: Mapping) -> None:
+    """Raise ValueError unless a summary is right, and one that was asked for."""
+    check_summary(content)
+    for name in ("method", "settings"):
+        if content[name] != request[name]:
+            raise Place("summary").at(name).wrong("is not what was asked for")
+
+
+def pairs_in(content: Mapping) -> Iterator[tuple[Message, Message]]:
+    """Requests within the first message, each with its reply, which is not checked."""
+    for name in ("describe", "counts"):
+        yield Message.of(name), _reply_within(content, name, content[name])
+    for number, answer in content["answers"].items():
+        check_fields(answer, _ANSWER_WITHIN, Place(f"summary.answers.{number}"))
+        request = Message.of(answer["task"], **answer["asked"])
+        yield request, _reply_within(content, answer["task"], answer["reply"])
+
+
+def _reply_within(content: Mapping, task: str, reply: Mapping) -> Message:
+    """A reply within that to a first message, which has the bound of all of them."""
+    Place(task).deny("min_rows" in reply, "min_rows", "is that of the whole summary")
+    return Message.of(task, min_rows=content["min_rows"], **reply)
+
+
+def requests_in(content: Mapping) -> list[Message]:
+    """Requests within a first one."""
+    return [
+        Message.of(request["task"], **request["asked"])
+        for request in content["requests"].values()
+    ]
+
+
+def joins_in(message: Message) -> list[Mapping]:
+    """Contents of the summaries that a message is or holds, or of requests for them."""
+    task = TASKS.get(message.task)
+    if task is None or task.summaries is None:
+        return []
+    return task.summaries(message.content)
+
+
+def contents_of(request: Message) -> list[Mapping]:
+    """Contents of the models or summaries in a request, or the one of the request."""
+    models = list(request.content.get("models", {}).values())
+    return models or joins_in(request) or [request.content]
+
+
+def least_rows_of(reply: Message) -> int | None:
+    """The smallest bound min_rows in a reply; None of a task that it does not bound."""
+    contents = [*joins_in(reply), reply.content]
+    bounds = [int(content["min_rows"]) for content in contents if "min_rows" in content]
+    return min(bounds, default=None)

@@ -1,0 +1,191 @@
+"""What is matched in one step of a stream of networks, and what earlier steps left."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..federation import Node
+from ..gems import activation_of
+from ..matching import NetworkMatch, widen_classes
+from ..networks import Coordinates, Layers, Network
+
+
+def activations_of(nodes: Sequence[Node]) -> tuple[str, ...]:
+    """Activations of the hidden layers, or an error; none if all are constant."""
+    for node in nodes:
+        if node.network.is_linear and not node.network.is_constant:
+            raise TypeError(
+                f"node {node.name!r} is a linear model; PFNMAggregator matches hidden "
+                "units. Use GEMSLogisticAggregator, or give networks."
+            )
+    return activation_of(nodes)
+
+
+def aligned_networks(
+    networks: Sequence[Network],
+    classes: np.ndarray,
+    *,
+    depth: int,
+    start: np.ndarray | None,
+    centre: bool,
+    dtype: str | None,
+) -> list[Network]:
+    """Networks of one dtype with outputs of ``classes`` and ``depth`` hidden layers.
+
+    A softmax says nothing of what is common to classes. So, with ``centre``, outgoing
+    weights are centred over the classes that a network has seen; after training that
+    began at ``start``, (n_in + 1, n_classes), their change since then is.
+    """
+    aligned = [
+        network.with_empty_layers(depth).aligned(classes) for network in networks
+    ]
+    if centre:
+        aligned = [_centred(network, start) for network in aligned]
+    common_dtype = dtype or np.result_type(
+        *(W.dtype for network in aligned for W in network.coefs)
+    )
+    return [network.astype(common_dtype) for network in aligned]
+
+
+def _centred(network: Network, start: np.ndarray | None) -> Network:
+    last = network.last
+    changes = last
+    # A constant model has other last weights: there is nothing to compare with.
+    if start is not None and len(last) == len(start):
+        changes = last - start
+    seen = network.seen
+    last[:, seen] -= changes[:, seen].mean(axis=1, keepdims=True)
+    return network.with_last(last)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClassShares:
+    """Which part of what is known of each class is whose."""
+
+    of_nodes: np.ndarray  # (n_nodes, n_classes)
+    # (n_classes,): of earlier steps; NaN where a step did not count rows.
+    of_earlier: np.ndarray
+    class_rows: np.ndarray  # (n_classes,): rows so far; NaN where not counted
+
+    @classmethod
+    def of(
+        cls,
+        counts: np.ndarray | None,  # (n_nodes, n_classes); None: not counted
+        *,
+        seen: np.ndarray,  # whether each node has seen each class
+        earlier_rows: np.ndarray,  # (n_classes,), NaN where not counted
+    ) -> "ClassShares":
+        """By rows, where all steps counted them; else nodes that saw a class share."""
+        if counts is None:
+            node_rows = np.zeros(seen.shape)
+            step_rows = np.where(seen.any(axis=0), np.nan, 0.0)
+        else:
+            node_rows = counts
+            step_rows = counts.sum(axis=0)
+        class_rows = earlier_rows + step_rows
+        is_by_rows = class_rows > 0  # not where NaN
+        has_rows = is_by_rows | (node_rows.sum(axis=0) > 0)
+        weights = np.where(has_rows, node_rows, seen)
+        total = np.where(is_by_rows, class_rows, weights.sum(axis=0))
+        of_earlier = np.full(len(class_rows), np.nan)
+        np.divide(earlier_rows, class_rows, out=of_earlier, where=is_by_rows)
+        return cls(
+            of_nodes=weights / np.where(total > 0, total, 1.0),
+            of_earlier=of_earlier,
+            class_rows=class_rows,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stream:
+    """What is known after some steps, each of which matched a batch of networks."""
+
+    names: tuple[str, ...]  # nodes that have taken part
+    # For each hidden layer how often nodes have used units, (n_nodes, n_units).
+    popularity: tuple[np.ndarray, ...]
+    n_steps: int  # batches of networks taken in
+    class_rows: np.ndarray  # rows of each class so far; NaN where not counted
+    coordinates: Coordinates | None = None  # that units are compared in; None: features
+    match: NetworkMatch | None = None  # of the last step, with all before it
+
+    @classmethod
+    def before_any(
+        cls, *, depth: int, n_classes: int, coordinates: Coordinates | None
+    ) -> "Stream":
+        """The stream before its first step, of networks with so many hidden layers."""
+        return cls(
+            names=(),
+            popularity=(np.zeros((0, 0), dtype=np.int64),) * depth,
+            n_steps=0,
+            class_rows=np.zeros(n_classes),
+            coordinates=coordinates,
+        )
+
+    def in_coordinates(self, networks: Sequence[Network]) -> list[Network]:
+        """Networks of features as networks of rows in the stream's coordinates."""
+        if self.coordinates is None:
+            return list(networks)
+        return [self.coordinates.take_in(network) for network in networks]
+
+    def on_features(self, layers: Layers) -> Layers:
+        """The inverse of :meth:`in_coordinates`."""
+        if self.coordinates is None:
+            return layers
+        return self.coordinates.give_back(layers)
+
+    def uses_by(self, name: str) -> list[np.ndarray]:
+        """For each hidden layer how often a node has used units, (n_units,)."""
+        if name in self.names:
+            node = self.names.index(name)
+            return [uses[node] for uses in self.popularity]
+        return [np.zeros(uses.shape[1], dtype=np.int64) for uses in self.popularity]
+
+    def with_classes(self, places: np.ndarray, n_classes: int) -> "Stream":
+        """The same with more classes, the old ones at the indices ``places``."""
+        class_rows = np.zeros(n_classes)
+        class_rows[places] = self.class_rows
+        match = widen_classes(self.match, places=places, n_classes=n_classes)
+        return replace(self, class_rows=class_rows, match=match)
+
+    def centred(self) -> "Stream":
+        """The same with outgoing weights and biases centred over known classes.
+
+        A network alone comes back as it is, number by number, and so is not centred.
+        Beside others, of other rows for each class, what a softmax says nothing of
+        would say something.
+        """
+        match = self.match
+        is_known = match.class_share > 0
+        bias = match.bias.copy()
+        bias[is_known] -= bias[is_known].mean()
+        layers = list(match.layers)
+        if layers:
+            atoms = layers[-1].atoms
+            linear = atoms.linear.copy()
+            outgoing = linear[:, atoms.n_shared :]
+            outgoing[:, is_known] -= outgoing[:, is_known].mean(axis=1, keepdims=True)
+            atoms = replace(atoms, linear=linear)
+            layers[-1] = replace(layers[-1], atoms=atoms)
+        return replace(self, match=replace(match, bias=bias, layers=layers))
+
+    def after(
+        self, match: NetworkMatch, *, names: Sequence[str], class_rows: np.ndarray
+    ) -> "Stream":
+        """The stream after a step that matched the networks of ``names``."""
+        all_names = tuple(dict.fromkeys((*self.names, *names)))
+        nodes = [all_names.index(name) for name in names]
+        popularity = []
+        for earlier, layer in zip(self.popularity, match.layers, strict=True):
+            uses = np.zeros((len(all_names), len(layer.atoms)), dtype=np.int64)
+            uses[: len(earlier), : earlier.shape[1]] = earlier
+            uses[nodes] += layer.uses
+            popularity.append(uses)
+        return replace(
+            self,
+            names=all_names,
+            popularity=tuple(popularity),
+            n_steps=self.n_steps + 1,
+            class_rows=class_rows,
+            match=match,
+        )

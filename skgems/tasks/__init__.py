@@ -1,0 +1,59 @@
+"""All that a server can ask a node: a file for each task.
+
+A file, as that of `COUNTS` or `JOIN`, has the fields of the request and of the reply,
+the rules that these keep, the words that say what leaves, the cost, and the node's
+answer. All tasks are put into the table ``skgems.messages.TASKS``, where other rooms
+look them up. A new task is one file and a line here.
+
+>>> from skgems.tasks import COUNTS
+>>> sorted(COUNTS.reply), COUNTS.asks
+(['counts', 'labels', 'min_rows'], 'how many rows of each class the node may train on')
+"""
+
+from ..messages import register
+from ._class_sums import CLASS_SUMS
+from ._counts import COUNTS
+from ._describe import DESCRIBE
+from ._evaluate import EVALUATE
+from ._front import FRONT
+from ._halves import (
+    HALF_NAMES,
+    HALVES,
+)
+from ._join import JOIN
+from ._judge import (
+    INDEX_OF_FACTOR_ONE,
+    JUDGE,
+    LOGIT_FACTORS,
+    losses_of,
+    most_judging,
+    most_loss,
+)
+from ._moments import MOMENTS
+from ._neurons import NEURONS
+from ._retrain import RETRAIN
+from ._score import SCORE
+from ._shared import MIN_ROWS
+from ._size import SIZE
+from ._space import SPACE
+from ._train import TRAIN
+
+# In the order of an exchange, which is that of an agreement.
+for _task in (
+    FRONT,
+    DESCRIBE,
+    COUNTS,
+    JOIN,
+    HALVES,
+    JUDGE,
+    MOMENTS,
+    CLASS_SUMS,
+    SIZE,
+    SPACE,
+    NEURONS,
+    EVALUATE,
+    SCORE,
+    TRAIN,
+    RETRAIN,
+):
+    register(_task)

@@ -1,0 +1,131 @@
+"""The task "class_sums": sums of features by class, or rows with each category."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from ..local import ChunkedMember, Member, Rows, at_node
+from ..messages import (
+    ABSENT,
+    MOST_ROWS,
+    ROUNDING,
+    Array,
+    Flag,
+    Number,
+    Place,
+    Task,
+    Text,
+)
+from ..moments import LARGEST, MOST_CATEGORIES, ClassSums
+from ._shared import (
+    CLASSES,
+    MIN_ROWS,
+    described_counts,
+    sums,
+    sums_are_of_enough_rows,
+    whole_numbers,
+)
+
+
+def class_sums_fit(content: Mapping, place: Place) -> None:
+    """Sums are of the rows that a node has described, and of the kind asked for."""
+    kind = place.asked.get("of")
+    counts = content["counts"]
+    sums_of_classes = content["sums"]
+    sums_are_of_enough_rows(content, counts, place)
+    _check_number_of_columns(content, place, kind)
+    if kind != "values" and np.any(
+        sums_of_classes > counts[:, None] * (1.0 + ROUNDING)
+    ):
+        raise place.at("sums").wrong("are more than the rows")
+    if kind == "categories":
+        _check_one_category_a_row(content, place)
+    if place.described is None:
+        return
+    described = described_counts(place, "moments", content["labels"])
+    if np.any(np.abs(counts - described) > ROUNDING * described):
+        raise place.at("counts").wrong("are not those of describe.rows")
+
+
+def _check_number_of_columns(content: Mapping, place: Place, kind: str) -> None:
+    if ("sizes" in content) != (kind == "categories"):
+        raise place.at("sizes").wrong(f"is missing, or {kind!r} was asked for")
+    n_sums = content["sums"].shape[1]
+    n_columns = place.lengths.get("d", n_sums)
+    if kind == "categories":
+        n_columns = content["sizes"].sum(dtype=np.float64)
+        if n_columns > MOST_CATEGORIES:
+            raise place.at("sizes").wrong(f"are more than {MOST_CATEGORIES}")
+    if n_sums != n_columns:
+        raise place.at("sums").wrong(f"are {n_sums} of a class, not {n_columns}")
+
+
+def _check_one_category_a_row(content: Mapping, place: Place) -> None:
+    """For each feature the counts of its categories sum to the rows of the class."""
+    counts = content["counts"]
+    sizes = content["sizes"]
+    starts = np.append(0.0, np.cumsum(sizes))[:-1].astype(int)
+    totals = 0.0
+    if sizes.all():
+        totals = np.add.reduceat(content["sums"], starts, axis=1)
+    if np.any(np.abs(totals - counts[:, None]) > ROUNDING * counts[:, None]):
+        raise place.at("sums").wrong("are not one category a row")
+
+
+def class_sums(member: Member, *, of: str, threshold: float | None = None) -> dict:
+    """Reply with what `ClassSums.of` makes of the rows, and whether classes lack."""
+    row_weights = None
+    if member.weights is not None:
+        row_weights = member.weights[member.learning]
+    with at_node(member.name, "its rows cannot be summed"):
+        merged = ClassSums.merged(
+            ClassSums.of(X, y, of=of, threshold=threshold, weights=row_weights)
+            for X, y in _learning_chunks(member)
+        )
+    content = {name: field for name, field in vars(merged).items() if field is not None}
+    content["left_out"] = member.left_out is not None
+    return content
+
+
+def _learning_chunks(member: Member) -> Iterable[tuple[Rows, np.ndarray]]:
+    """Rows that learn and their labels, in one chunk where all are in memory."""
+    if isinstance(member, ChunkedMember):
+        return member.learning_rows()
+    return [member.rows("learning")]
+
+
+CLASS_SUMS = Task(
+    name="class_sums",
+    asks="sums of features by class, or how many rows have each category",
+    most=3,
+    alone=True,
+    is_in_summaries=True,
+    takes_chunks=True,
+    reads="rows",
+    request={
+        "of": Text(("values", "above", "categories")),
+        "threshold": Number(low=-LARGEST, high=LARGEST, default=None),
+    },
+    reply={
+        "min_rows": MIN_ROWS,
+        "labels": CLASSES,
+        "counts": Array(
+            "l", low=0.0, high=float(MOST_ROWS), says="How many rows each has."
+        ),
+        "sums": sums(
+            "l n",
+            low=0.0,
+            says="Sums of each feature by class, or how many rows of the class are "
+            "above a threshold or have each category. Of one row they are the row, of "
+            "a few near it; a category that one row of a class has shows that row.",
+        ),
+        "sizes": whole_numbers(
+            "d",
+            default=ABSENT,
+            says="Of each feature the highest category that a row has, and 1.",
+        ),
+        "left_out": Flag(says="Whether classes of too few rows are left out."),
+    },
+    rule=class_sums_fit,
+    answer=class_sums,
+)

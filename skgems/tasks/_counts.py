@@ -1,0 +1,47 @@
+"""The task "counts": how many rows of each class a node may train on."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..local import Member
+from ..messages import Labels, Place, Task, labels_and_counts
+from ._shared import MIN_ROWS, described_counts, whole_numbers
+
+_TO_TRAIN = "How many rows of each class the node may train on."
+
+
+def _counts_in_words(content: Mapping, reply: Mapping) -> str:
+    return f"{labels_and_counts(content['labels'], content['counts'])}."
+
+
+def counts_are_described(content: Mapping, place: Place) -> None:
+    """Counts are those that the node has described, where it has."""
+    if place.described is None:
+        return
+    described = described_counts(place, "training", content["labels"], unknown=-1)
+    differ = not np.array_equal(described, content["counts"])
+    place.deny(differ, "counts", "are not those of describe.rows")
+
+
+def counts(member: Member) -> dict:
+    """The number of rows that may be trained on, of classes that have any."""
+    labels, counts_by_role = member.row_counts()
+    n_training = counts_by_role["training"]
+    columns = np.flatnonzero(n_training)
+    return {"labels": [labels[k] for k in columns], "counts": n_training[columns]}
+
+
+COUNTS = Task(
+    name="counts",
+    asks="how many rows of each class the node may train on",
+    alone=True,
+    request={},
+    reply={
+        "min_rows": MIN_ROWS,
+        "labels": Labels("l", ordered=True, says=_TO_TRAIN, detail=_counts_in_words),
+        "counts": whole_numbers("l", says=_TO_TRAIN),
+    },
+    rule=counts_are_described,
+    answer=counts,
+)

@@ -1,0 +1,150 @@
+"""The task "front": what a step of transformers, on which all agree, is fitted to."""
+
+from collections.abc import Mapping
+
+from ..local import Member, TooFewRowsError, learning_columns, opened_front
+from ..messages import (
+    ABSENT,
+    Array,
+    Flag,
+    FrontField,
+    Labels,
+    Place,
+    Table,
+    Task,
+    Text,
+    Told,
+    listed,
+)
+from ..moments import LARGEST
+from ..steps import IDENTIFIES, ROLES
+from ._shared import N_ROWS, bound_on_rows, sums
+
+# ---- what fields say in figures ----------------------------------------------------
+
+
+def _parts_in_words(content: Mapping, reply: Mapping) -> str:
+    parts = listed(
+        f"{part['statistic']} (step {path})" for path, part in content["parts"].items()
+    )
+    return f"Here {parts or 'nothing'}."
+
+
+def _roles_in_words(columns: Mapping, reply: Mapping) -> str:
+    labels = columns.get("names") or range(len(columns["roles"]))
+    identifiers = [
+        repr(label)
+        for label, role in zip(labels, columns["roles"], strict=True)
+        if role == IDENTIFIES
+    ]
+    return f"These do: {listed(identifiers)}." if identifiers else "None does."
+
+
+# ---- rules -------------------------------------------------------------------------
+
+
+def roles_are_words(columns: Mapping, place: Place) -> None:
+    """Roles of columns are those that there are."""
+    unknown = sorted(set(columns.get("roles", ())) - set(ROLES), key=str)
+    if unknown:
+        raise place.at("roles").wrong(f"has {unknown[0]!r:.40}, none of {list(ROLES)}")
+
+
+def _forget_number_of_labels(table: Mapping, place: Place) -> None:
+    """Let the next table of categories have another length."""
+    place.lengths.pop("l", None)
+
+
+# ---- fields ------------------------------------------------------------------------
+
+
+def _drops_identifiers(request: Mapping) -> bool:
+    """Whether a request is the first of a front that drops columns."""
+    front = request["front"]
+    return bool(front.get("drop_identifiers")) and front.get("columns") is None
+
+
+_SEEN = "How many columns there are, their names, and which hold texts."
+COLUMNS = {
+    "names": Labels("c", default=None, says=_SEEN),
+    "text": Labels("c", says=_SEEN),
+    "dtype": Text(("float32", "float64"), says=_SEEN),
+    "roles": Labels(
+        "c",
+        when=_drops_identifiers,
+        says="Of each column whether it identifies rows: whether nearly every row has "
+        "a value of its own there.",
+        detail=_roles_in_words,
+    ),
+}
+_COUNTS = Array("d", low=0.0)
+_MEANS = Array("d")
+_ABOUT_MEANS = {"counts": _COUNTS, "means": _MEANS, "squares": sums("d", low=0.0)}
+# A power transform takes columns to the power of four at most.
+_POWERS = {
+    "counts": _COUNTS,
+    "means": Array("p d", high=LARGEST**4),
+    "squares": Array("p d", low=0.0, high=LARGEST**8),
+    "slopes": _MEANS,
+}
+_CATEGORIES = {
+    "labels": Labels("l"),
+    "counts": Array("l", low=0.0),
+    "withheld": N_ROWS,
+    "none": N_ROWS,
+    "nan": N_ROWS,
+}
+# Fields of what each kind of statistic is told by.
+STATISTICS = {
+    "columns": {"n_rows": N_ROWS, **_ABOUT_MEANS},
+    "scatter": {"n_rows": N_ROWS, "mean": _MEANS, "triangle": sums("d(d+1)/2")},
+    "categories": {
+        "n_rows": N_ROWS,
+        "each": Table(_CATEGORIES, rule=_forget_number_of_labels),
+    },
+    "histogram": {"n_rows": N_ROWS, "cumulative": Array("d *", low=0.0)},
+    "powers": _POWERS,
+    "box_powers": _POWERS,
+    "extremes": {"low": _MEANS, "high": _MEANS},
+}
+
+
+def front(member: Member, *, front: Mapping) -> dict:
+    """What the step of a front that waits is fitted to."""
+    X = learning_columns(member)
+    if X.shape[0] < member.min_rows:
+        raise TooFewRowsError(
+            f"Node {member.name!r} has {X.shape[0]} rows, fewer than "
+            f"min_rows={member.min_rows}, so it tells nothing of their columns. Set a "
+            "smaller min_rows if they may be known."
+        )
+    return opened_front(front).tell(X, min_rows=member.min_rows, memo=member.memo)
+
+
+FRONT = Task(
+    name="front",
+    asks="what steps of transformers, on which all agree, are fitted to",
+    often="once for each step that needs rows",
+    most=6,
+    # A node checks what comes back by its own part in it.
+    without="what follows",
+    request={"front": FrontField()},
+    reply={
+        "min_rows": bound_on_rows(
+            "The bound min_rows that the node answered under: of all its rows together "
+            "there are as many at least, and of each category that it tells."
+        ),
+        "columns": Table(COLUMNS, roles_are_words),
+        "again": Flag(default=ABSENT, says=_SEEN),
+        "parts": Told(
+            STATISTICS,
+            says="Of the columns that enter each step. Means and squares about them, "
+            "products for PCA, or sums after some powers: of all rows together. "
+            "Categories of which there are min_rows rows, and how many rows have "
+            "others. Counts on a grid, to multiples of min_rows. The smallest and the "
+            "largest value, which are those of rows, only where that is agreed.",
+            detail=_parts_in_words,
+        ),
+    },
+    answer=front,
+)

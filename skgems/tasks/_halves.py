@@ -1,0 +1,188 @@
+"""The task "halves": summaries of each half of a node's rows, for several methods.
+
+Each node deals its rows of each class into two halves (`halves_of`). Models are made of
+the summaries of one half of all nodes, and judged by the rows of the other, so that no
+model is judged by rows that it was made of.
+"""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from ..base import warn_user
+from ..federation import (
+    AnyRows,
+    RowsExposedWarning,
+    halves_of,
+    member_of,
+    warn_of_exposed,
+)
+from ..local import (
+    Member,
+    NodeShape,
+    TooFewRowsError,
+    check_cost_of_content,
+    opened_front,
+)
+from ..messages import (
+    COMMON,
+    MOST_REASON,
+    Each,
+    Json,
+    Message,
+    Place,
+    Task,
+    Text,
+    check_fields,
+    check_summary_of_request,
+)
+from ..steps import ColumnsError
+from ._join import (
+    FIELDS_OF_REQUEST,
+    check_requests_within,
+    join,
+    sentences_of_summary,
+)
+from ._shared import MIN_ROWS
+
+HALF_NAMES = ("first", "second")
+_FIELDS_OF_PAIR = {name: Json() for name in HALF_NAMES}
+
+
+def _requests_are_summaries(request: Mapping, place: Place) -> None:
+    for content in request["asked"].values():
+        check_requests_within(content)
+
+
+def replies_are_asked_for(content: Mapping, place: Place) -> None:
+    """For each method there are two summaries that it asked for, or a reason."""
+    asked = place.asked["asked"]
+    for number, reason in content["refused"].items():
+        place_of_reason = place.at("refused").at(number)
+        place_of_reason.deny(number not in asked, "was not asked for")
+        place_of_reason.deny(
+            number in content["joins"], "is there, though joins has sums"
+        )
+        Text(most=MOST_REASON).check(reason, place_of_reason)
+    for number, pair in content["joins"].items():
+        place_of_pair = place.at("joins").at(number)
+        place_of_pair.deny(number not in asked, "was not asked for")
+        check_fields(pair, _FIELDS_OF_PAIR, place_of_pair)
+        for summary in pair.values():
+            check_summary_of_request(summary, asked[number])
+
+
+def _summaries(content: Mapping) -> list[Mapping]:
+    """Contents of both summaries for each method, or of the requests for them."""
+    if "joins" in content:
+        pairs = content["joins"].values()
+        return [summary for pair in pairs for summary in pair.values()]
+    return list(content["asked"].values())
+
+
+def _sentences(content: Mapping) -> dict[str, str]:
+    sentences = {
+        f"{number}.{half}.{path}": sentence
+        for number, pair in content["joins"].items()
+        for half, summary in pair.items()
+        for path, sentence in sentences_of_summary(summary).items()
+    }
+    for number, reason in content["refused"].items():
+        sentences[f"{number}.refused"] = f"No summaries are sent: {reason}."
+    return sentences
+
+
+def _cost(rows: NodeShape, content: Mapping) -> None:
+    for request in content["asked"].values():
+        check_cost_of_content("join", request, rows)
+
+
+def half_of_rows(member: Member) -> np.ndarray:
+    """The half, 0 or 1, of each row that learns; -1 of those held out: (n_rows,)."""
+    learning_rows = np.arange(len(member.y))[member.learning]
+    return halves_of({member.name: learning_rows}, member.y)
+
+
+def rows_behind_front(member: Member, front: Mapping | None) -> np.ndarray:
+    """All rows of the node as numbers, transformed if a front is asked for."""
+    if front is None:
+        X, _ = AnyRows()._validated_rows_for_fit(member.X)
+        return X
+    return opened_front(front).transform(member.X)
+
+
+def halves(member: Member, *, asked: Mapping[str, Mapping]) -> dict:
+    """Summaries of the first half of the rows and of the second, by number.
+
+    "refused" has, by number, why there are none, in words that tell no value of a row.
+    """
+    half = half_of_rows(member)
+    joins: dict[str, dict] = {}
+    refused: dict[str, str] = {}
+    for number, content in asked.items():
+        try:
+            joins[number] = _joins_of_halves(member, content, half=half)
+        except ValueError as error:
+            refused[number] = _reason_for_refusal(error, min_rows=member.min_rows)
+    _warn_once_of_exposed(member.name, joins)
+    return {"joins": joins, "refused": refused}
+
+
+def _joins_of_halves(
+    member: Member, content: Mapping, *, half: np.ndarray
+) -> dict[str, dict]:
+    """What a first message with this content gets from each half, by its name."""
+    X = rows_behind_front(member, content.get("front"))
+    joins = {}
+    for k, name in enumerate(HALF_NAMES):
+        is_in_half = half == k
+        member_of_half = member_of(
+            AnyRows(), None, X[is_in_half], member.y[is_in_half], name=member.name
+        ).of_large_classes(member.min_rows)
+        joins[name] = join(
+            replace(member_of_half, min_rows=member.min_rows),
+            **{field: value for field, value in content.items() if field != "front"},
+        )
+    return joins
+
+
+def _warn_once_of_exposed(name: str, joins: Mapping[str, Mapping]) -> None:
+    """Warn of covariances of too few rows once, however many halves have them."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for pair in joins.values():
+            for content in pair.values():
+                warn_of_exposed(name, Message.of("join", **content))
+    if caught:
+        warn_user(str(caught[0].message), RowsExposedWarning)
+
+
+def _reason_for_refusal(failure: ValueError, *, min_rows: int) -> str:
+    """Why a node sends no sums: the text of an error may have values or counts."""
+    if isinstance(failure, TooFewRowsError):
+        return f"half of its rows are fewer than min_rows={min_rows} of every class"
+    if isinstance(failure, ColumnsError):
+        return str(failure).rstrip(".")
+    return "the method does not take rows of this kind"
+
+
+HALVES = Task(
+    name="halves",
+    asks="summaries of each half of the node's rows, for several methods",
+    without="nothing",
+    has_fronts_within=True,
+    request={"asked": Each({"front": COMMON["front"], **FIELDS_OF_REQUEST})},
+    request_rule=_requests_are_summaries,
+    reply={
+        "min_rows": MIN_ROWS,
+        "joins": Json(),
+        "refused": Json(says="Why there are no summaries for some methods."),
+    },
+    rule=replies_are_asked_for,
+    summaries=_summaries,
+    sentences=_sentences,
+    cost=_cost,
+    answer=halves,
+)

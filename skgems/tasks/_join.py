@@ -1,0 +1,130 @@
+"""The task "join": the first message, a summary of a node's model and rows.
+
+It holds what "describe" and "counts" reply, and replies to requests that need nothing
+of other nodes.
+"""
+
+from collections.abc import Mapping
+
+from ..local import Member, NodeShape, check_cost_of_content
+from ..messages import (
+    MOST_NAME,
+    REQUEST_WITHIN,
+    TASKS,
+    Each,
+    Json,
+    Message,
+    Place,
+    Task,
+    Text,
+    check_request,
+    check_summary_of_request,
+    pairs_in,
+    requests_in,
+    says,
+    sentences_of_fields,
+)
+from ..moments import ClassMoments
+from ..progress import tracked
+from ._counts import counts
+from ._describe import describe
+from ._shared import MIN_ROWS
+
+FIELDS_OF_REQUEST = {
+    "method": Text(),
+    "settings": Json(),
+    "requests": Each(REQUEST_WITHIN),
+}
+
+
+def check_requests_within(content: Mapping, place: Place | None = None) -> None:
+    """Raise ValueError for a request that brings a model, or fits no task."""
+    place = Place("join.requests")
+    for number, request in zip(content["requests"], requests_in(content), strict=True):
+        check_request(request)
+        place_of_request = place.at(number)
+        brings_model = "W" in request.content
+        place_of_request.deny(brings_model, "does not ask for the node's own model")
+        # Layers that a server makes up can be on for one row each, so that their
+        # moments are the rows; those of merged units come later.
+        brings_layers = request.content.get("hidden") is not None
+        place_of_request.deny(brings_layers, "asks about hidden layers of the server's")
+
+
+def _check_joined(request: Message, reply: Message) -> None:
+    check_summary_of_request(reply.content, request.content)
+
+
+def sentences_of_summary(content: Mapping) -> dict[str, str]:
+    """What the bound, the model, the counts and the numbered answers say, by path."""
+    bound = {"min_rows": JOIN.reply["min_rows"]}
+    sentences = dict(sentences_of_fields(bound, content, path="summary"))
+    for k, (_, reply) in enumerate(pairs_in(content)):
+        for path, sentence in says(reply).items():
+            if path.endswith(".min_rows"):  # which all of them have in common
+                continue
+            if k < 2:  # model and counts
+                sentences[path] = sentence
+            else:
+                _, _, path_within = path.partition(".")
+                sentences[f"answers.{k - 2}.{path_within}"] = sentence
+    return sentences
+
+
+def _cost(rows: NodeShape, content: Mapping) -> None:
+    for request in requests_in(content):
+        check_cost_of_content(request.task, request.content, rows)
+
+
+def join(
+    member: Member,
+    *,
+    method: str,
+    settings: Mapping,
+    requests: Mapping[str, Mapping],
+    dtype: str = "float64",
+    rank: int | None = None,
+) -> dict:
+    """Reply to all that is asked at first; ``dtype`` and ``rank`` round moments."""
+    answers = {}
+    for number, request in tracked(requests.items(), "statistics", len(requests)):
+        task = TASKS[request["task"]]
+        reply = dict(task.answer(member, **request["asked"]))
+        if task.name == "moments" and (dtype != "float64" or rank):
+            exact = ClassMoments.from_arrays(reply["moments"])
+            reply["moments"] = exact.as_arrays(dtype=dtype, rank=rank)
+        answers[number] = {**request, "reply": reply}
+    return {
+        "name": member.name,
+        "method": method,
+        "settings": settings,
+        "min_rows": member.min_rows,
+        "describe": describe(member),
+        "counts": counts(member),
+        "answers": answers,
+    }
+
+
+JOIN = Task(
+    name="join",
+    asks="a summary: the node's model, how many rows of which class there are, and "
+    "what its rows come to in sums",
+    without="nothing",
+    alone=True,
+    request=FIELDS_OF_REQUEST,
+    request_rule=check_requests_within,
+    reply={
+        "min_rows": MIN_ROWS,
+        "name": Text(most=MOST_NAME),
+        "method": Text(),
+        "settings": Json(),
+        "describe": Json(),
+        "counts": Json(),
+        "answers": Json(),
+    },
+    reply_check=_check_joined,
+    summaries=lambda content: [content],
+    sentences=sentences_of_summary,
+    cost=_cost,
+    answer=join,
+)

@@ -1,0 +1,405 @@
+"""The task "moments": sums over a node's rows, and what its classifier is.
+
+Beside counts, means and products of features there are the gradient of the loss of the
+node's own model, and the kind, penalty and class weights that it was fitted with.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..local import (
+    ChunkedMember,
+    Member,
+    NodeShape,
+    moments,
+    moments_of_chunks,
+)
+from ..messages import (
+    ABSENT,
+    MOST_COUNTED,
+    MOST_ROWS,
+    ROUNDING,
+    Flag,
+    Number,
+    Place,
+    Table,
+    Task,
+    Text,
+    Weights,
+    check_definite,
+)
+from ..moments import (
+    CLUSTER_ROWS,
+    LARGEST,
+    SMALLEST,
+    ClassMoments,
+    moments_kind,
+)
+from ._layers import HIDDEN, behind_layers
+from ._shared import (
+    CLASSES,
+    GRADIENT,
+    MIN_ROWS,
+    MODEL,
+    described_counts,
+    sums,
+    sums_are_of_enough_rows,
+    whole_number,
+)
+from ._sums import FIELDS_OF_SUMS, sums_fit
+
+# Rounding error, relative, of moments that are sent with few digits.
+_ROUNDING_OF_FEW_DIGITS = 5e-2
+# Relative rounding error of a squared distance between rows, in float64.
+_ROUNDING_OF_SQUARES = 1e-12
+# What nodes tell of their models' gradients: one of these, if any.
+_CORRECTIONS = ("gradient", "gradients", "slope", "slopes")
+# Parameters of the classifiers that are functions of sums.
+PARAMETERS_OF_FORMS = {
+    "ridge": ("alpha", "fit_intercept", "class_weight"),
+    "lda": ("solver", "shrinkage", "priors", "tol"),
+    "nearest_centroid": ("shrink_threshold", "priors"),
+}
+# Means are counted from a median of the rows, so that no digits are lost where features
+# are far from 0. It is one of so many rows at most.
+_ROWS_OF_MEDIAN = 25
+# Rows are chosen for it, which is one copy, and numpy sorts another.
+_COPIES_OF_MEDIAN = 2
+
+
+# ---- what fields say in figures ----------------------------------------------------
+
+
+def _form_in_words(form: Mapping, reply: Mapping) -> str:
+    return f"It is {form['kind']!r}." if "kind" in form else ""
+
+
+def _penalty_in_words(penalty: Mapping, reply: Mapping) -> str:
+    words = [f"loss {penalty['loss']!r}"]
+    words += [f"{name}={penalty[name]:g}" for name in ("C", "alpha") if name in penalty]
+    if "fit_intercept" in penalty:
+        words.append(f"fit_intercept={penalty['fit_intercept']}")
+    return f"Here {', '.join(words)}."
+
+
+def _effective_rows_in_words(content: Mapping, reply: Mapping) -> str:
+    return f"Here {content['effective_rows']:.3g}."
+
+
+# ---- rules -------------------------------------------------------------------------
+
+
+def form_is_known(form: Mapping, place: Place) -> None:
+    """A form has all parameters of its kind and no others, or a reason why not."""
+    if "reason" in form:
+        place.deny(len(form) > 1, max(form), "is no field of it beside the reason")
+        return
+    kind = form.get("kind")
+    place.deny(kind is None, "kind", "is missing")
+    parameters = {"kind", *PARAMETERS_OF_FORMS[kind]}
+    if kind == "lda":
+        parameters -= {"shrinkage"} if form.get("solver") == "svd" else {"tol"}
+    for name in sorted(set(form) ^ parameters):
+        raise place.at(name).wrong(f"is missing, or no parameter of {kind!r}")
+    if kind == "lda" and isinstance(form["priors"], str):
+        raise place.at("priors").wrong("is no list of labels and weights")
+
+
+def penalty_is_one(penalty: Mapping, place: Place) -> None:
+    """A penalty has one strength at most; of a loss that is not named it has none."""
+    strengths = {"C", "alpha"} & set(penalty)
+    if len(strengths) > 1:
+        raise place.at("alpha").wrong("is there, though C is")
+    if strengths and penalty["loss"] == "other":
+        raise place.at(min(strengths)).wrong(
+            "is no field of it where the loss is 'other'"
+        )
+
+
+def moments_fit(content: Mapping, place: Place) -> None:
+    """Moments are of the rows that a node has described, and of the kind asked for."""
+    class_moments = ClassMoments.from_arrays(content["moments"])
+    sums_are_of_enough_rows(content, class_moments.counts, place)
+    _check_kind(class_moments, place, n_labels=len(content["labels"]))
+    _check_scatter(class_moments, place)
+    correction = _check_corrections(content, place)
+    if place.described is None:
+        return
+    if "penalty" in content and place.described["network"]["output"] == "none":
+        raise place.at("penalty").wrong("is there, but the node has no classifier")
+    are_of_all_rows = _check_counts(content, class_moments, place)
+    few_digits = "deviations" in content["moments"]
+    rounding = _ROUNDING_OF_FEW_DIGITS if few_digits else ROUNDING
+    if are_of_all_rows:
+        _check_origin(class_moments, place, rounding)
+    if correction is not None:
+        _check_size_of_correction(
+            content[correction], class_moments, place.at(correction), rounding
+        )
+
+
+def _check_corrections(content: Mapping, place: Place) -> str | None:
+    """The name of the correction, if any; ValueError for what was not asked for."""
+    request = place.asked
+    corrections = [name for name in _CORRECTIONS if name in content]
+    for name in corrections[1:]:
+        raise place.at(name).wrong(f"is no field of it beside {corrections[0]}")
+    correction = corrections[0] if corrections else None
+    if ("factor" in content) != (correction in ("gradient", "gradients")):
+        raise place.at("gradient").wrong("is missing, or factor is")
+    class_weight = request.get("class_weight")
+    if correction is not None:
+        if request.get("model", "own") is None:
+            raise place.at(correction).wrong("was not asked for")
+        is_by_class = correction.endswith("s")
+        if is_by_class and not isinstance(class_weight, str):
+            raise place.at(correction).wrong("was not asked for")
+    if "class_weight" in content and class_weight != "members":
+        raise place.at("class_weight").wrong("was not asked for")
+    return correction
+
+
+def _check_counts(content: Mapping, class_moments: ClassMoments, place: Place) -> bool:
+    """Whether counts are all rows described; ValueError if they are not of these."""
+    labels = content["labels"]
+    counts = class_moments.class_counts(len(labels))
+    described = described_counts(place, "moments", labels)
+    # A class of too few rows has no mean; of several nodes not all need have too few.
+    fits = np.abs(counts - described) <= ROUNDING * described
+    if {"slope", "slopes"} & set(content):
+        fits = counts <= described * (1.0 + ROUNDING)
+    if not np.all((counts == 0) | fits):
+        raise place.at("counts").wrong("are not those of describe.rows")
+    # Of a few rows of small classes there is not even the scatter.
+    n_rows = class_moments.group_counts.sum()
+    rounding = ROUNDING * described.sum()
+    if not counts.sum() - rounding <= n_rows <= described.sum() + rounding:
+        raise place.at("group_counts").wrong("are not those of describe.rows")
+    return bool(counts.sum() == described.sum())
+
+
+def _check_size_of_correction(
+    correction: np.ndarray, class_moments: ClassMoments, place: Place, rounding: float
+) -> None:
+    """A gradient is no larger than these rows allow (by Cauchy and Schwarz).
+
+    Of n rows x with residuals of 1 at most it is |sum x r| <= (n sum x^2)^(1/2).
+    """
+    request = place.asked
+    n_rows = class_moments.n_rows
+    squares = _squares(class_moments)
+    squares = squares + class_moments.counts @ class_moments.means**2
+    limit = (1.0 + rounding) * np.sqrt(n_rows * np.append(squares, n_rows))
+    class_weight = request.get("class_weight")
+    if isinstance(class_weight, list):
+        limit *= max([1.0, *(weight for _, weight in class_weight)])
+    # A slope is a gradient less another.
+    is_slope = place.path.rpartition(".")[2].startswith("slope")
+    times = 2.0 if is_slope else 1.0
+    if np.any(np.abs(correction) > times * limit[:, None]):
+        raise place.wrong("is larger than these moments allow")
+    # What a row adds to one output it takes from others.
+    if not is_slope and np.any(np.abs(correction.sum(axis=-1)) > limit * rounding):
+        raise place.wrong("does not sum to 0 over the outputs")
+
+
+def _check_kind(class_moments: ClassMoments, place: Place, *, n_labels: int) -> None:
+    """Raise ValueError for moments of another kind than was asked for."""
+    request = place.asked
+    n_features = class_moments.n_features
+    if class_moments.roots is not None:
+        kind_of_one_row = moments_kind("auto", n_features, n_labels, 1)
+        is_wrong = request["kind"] != "auto" or kind_of_one_row != "roots"
+        place.deny(is_wrong, "roots", "were not asked for")
+        return
+    if request["kind"] == "auto" and request.get("hidden") is not None:
+        return  # a node decides by the numbers that its rows hold
+    kind = moments_kind(request["kind"], n_features, n_labels)
+    if class_moments.is_diagonal != (kind == "diagonal"):
+        name = "scatter" if class_moments.is_diagonal else "triangles"
+        raise place.at(name).wrong(f"is there, but {kind!r} was asked for")
+    if kind == "shared" and class_moments.groups.tolist() != [-1]:
+        raise place.at("groups").wrong("are of classes, but 'shared' was asked for")
+    if kind == "shared" and class_moments.squares is None:
+        raise place.at("squares").wrong("is missing, but 'shared' was asked for")
+
+
+def _squares(class_moments: ClassMoments) -> np.ndarray:
+    """Squares of features about the means, summed over all groups: (n_features,)."""
+    total = class_moments.scatter.sum(axis=0)
+    return total if class_moments.is_diagonal else total.diagonal()
+
+
+def _check_scatter(class_moments: ClassMoments, place: Place) -> None:
+    """Matrices are definite, and squares of classes no more than those of all."""
+    if class_moments.is_diagonal and class_moments.squares is not None:
+        raise place.at("squares").wrong("are there, though scatter has them")
+    if not class_moments.is_diagonal:
+        groups = class_moments.groups.tolist()
+        for group, matrix in zip(groups, class_moments.scatter, strict=True):
+            check_definite(matrix, place.at(f"triangles of group {group}"))
+    largest = _squares(class_moments) * (1.0 + _ROUNDING_OF_FEW_DIGITS)
+    for name in ("squares", "part_squares"):
+        squares = getattr(class_moments, name)
+        if squares is not None and np.any(squares.sum(axis=0) > largest):
+            raise place.at(name).wrong("are more than those of all classes")
+
+
+def _check_origin(class_moments: ClassMoments, place: Place, rounding: float) -> None:
+    """The origin is among the rows: no further from their mean than these allow."""
+    origin = class_moments.origin
+    if not origin.any():
+        return  # as of sparse rows
+    mean = class_moments.mean()
+    about_mean = class_moments.counts @ (class_moments.means - mean) ** 2
+    squares = _squares(class_moments) + about_mean
+    noise = _ROUNDING_OF_SQUARES * class_moments.n_rows * np.square(origin)
+    if np.any(np.square(mean) > squares * (1.0 + rounding) + noise):
+        raise place.at("means").wrong("are further from the origin than counts allow")
+
+
+# ---- fields ------------------------------------------------------------------------
+
+_PARAMETER = Number(high=LARGEST, default=ABSENT)
+FORM = Table(
+    {
+        "reason": Text(default=ABSENT),
+        "kind": Text(tuple(PARAMETERS_OF_FORMS), default=ABSENT),
+        "alpha": _PARAMETER,
+        "fit_intercept": Flag(default=ABSENT),
+        "class_weight": Weights(("balanced",), default=None),
+        "solver": Text(("svd", "lsqr"), default=ABSENT),
+        "shrinkage": Number(high=1.0, default=None),
+        "priors": Weights(("uniform", "empirical"), default=None),
+        "tol": _PARAMETER,
+        "shrink_threshold": Number(high=LARGEST, default=None),
+    },
+    form_is_known,
+    says="Kind and parameters of the classifier; nothing of rows.",
+    detail=_form_in_words,
+)
+PENALTY = Table(
+    {
+        "loss": Text(("log_loss", "hinge", "squared_hinge", "squares", "other")),
+        "C": Number(low=SMALLEST, high=LARGEST, default=ABSENT),
+        "alpha": Number(high=LARGEST, default=ABSENT),
+        "fit_intercept": Flag(default=ABSENT),
+    },
+    penalty_is_one,
+    default=ABSENT,
+    when=lambda request: request.get("penalty"),
+    says="Loss and penalty that the classifier was fitted with; nothing of rows.",
+    detail=_penalty_in_words,
+)
+_BY_CLASS = f"{GRADIENT} Here of the rows of each class by itself."
+
+
+# ---- cost and answer ---------------------------------------------------------------
+
+
+def _cost(rows: NodeShape, content: Mapping) -> None:
+    request = "the request 'moments'"
+    behind = behind_layers(rows, content, request)
+    n_clusters = content["n_components"]
+    rows.check("clusters", n_clusters, request)
+    # No cluster is of fewer rows than CLUSTER_ROWS. Each row of a class has a distance
+    # from each of its clusters.
+    n_rows_of_class = rows.n_rows_of_largest_class
+    most_clusters = min(n_clusters, n_rows_of_class // CLUSTER_ROWS + 1)
+    rows.check("cluster_numbers", most_clusters * n_rows_of_class, request)
+    n_numbers = _n_moment_numbers(rows, content, behind=behind)
+    # Means and variances of clusters.
+    n_vectors = 2 * min(rows.n_classes * most_clusters, rows.n_rows)
+    n_numbers += n_vectors * behind.n_columns
+    n_numbers += _n_gradient_numbers(rows, content, n_columns=behind.n_columns)
+    if not behind.is_sparse:
+        n_median_rows = min(rows.n_rows, _ROWS_OF_MEDIAN)
+        n_numbers += _COPIES_OF_MEDIAN * n_median_rows * behind.n_columns
+    rows.check("moment_numbers", n_numbers, request)
+
+
+def _n_moment_numbers(rows: NodeShape, content: Mapping, *, behind: NodeShape) -> int:
+    """Numbers in the scatter of classes, of rows ``behind`` hidden layers."""
+    n_classes = rows.n_classes
+    n_columns = behind.n_columns
+    kind = moments_kind(
+        content["kind"],
+        n_features=n_columns,
+        n_classes=n_classes,
+        n_rows=rows.n_rows,
+    )
+    n_numbers_of_kind = {
+        "class": n_classes * n_columns**2,
+        "shared": n_columns**2 + n_classes * n_columns,
+        "diagonal": n_classes * n_columns,
+        "roots": rows.n_rows * n_columns,
+    }
+    return n_numbers_of_kind[kind]
+
+
+def _n_gradient_numbers(rows: NodeShape, content: Mapping, *, n_columns: int) -> int:
+    """Numbers in the gradient, or where classes have weights in one for each class."""
+    class_weight = content.get("class_weight")
+    is_by_class = class_weight == "balanced" or (
+        class_weight == "members" and rows.has_class_weights
+    )
+    n_gradients = rows.n_classes if is_by_class else 1
+    return n_gradients * rows.n_classes * (n_columns + 1)
+
+
+def moments_of_member(member: Member, **request: object) -> Mapping:
+    """Moments of rows that are in memory, or come in chunks."""
+    if isinstance(member, ChunkedMember):
+        return moments_of_chunks(member, **request)
+    return moments(member, **request)
+
+
+MOMENTS = Task(
+    name="moments",
+    asks="counts, means and products of features, in sums over the node's rows",
+    most=3,
+    alone=True,
+    is_in_summaries=True,
+    takes_chunks=True,
+    reads="classifier",
+    request={
+        "kind": Text(("auto", "class", "shared", "diagonal")),
+        "n_components": whole_number(low=1, high=MOST_COUNTED),
+        "min_cluster_size": whole_number(high=MOST_ROWS),
+        "model": MODEL["model"],
+        "hidden": HIDDEN,
+        "class_weight": Weights(("members", "balanced"), default=None),
+        # Of the numbers that a node may tell about hidden layers, the part that is for
+        # this message.
+        "share": Number(high=1.0, default=1.0),
+        "penalty": Flag(default=False),
+    },
+    reply={
+        "min_rows": MIN_ROWS,
+        "labels": CLASSES,
+        "moments": Table(FIELDS_OF_SUMS, sums_fit, inline=True),
+        "form": FORM,
+        "scaled": Flag(says="Whether the model scales features."),
+        "factor": Number(default=ABSENT, says="Factor on the model's logits."),
+        "effective_rows": Number(
+            high=LARGEST,
+            default=ABSENT,
+            says="Of how many rows the gradient is, in effect.",
+            detail=_effective_rows_in_words,
+        ),
+        "class_weight": Weights(
+            ("balanced",),
+            default=ABSENT,
+            says="Class weights that the classifier was fitted with.",
+        ),
+        "penalty": PENALTY,
+        "gradient": sums("d+1 k", says=GRADIENT, default=ABSENT),
+        "gradients": sums("l d+1 k", says=_BY_CLASS, default=ABSENT),
+        "slope": sums("d+1 l", says=GRADIENT, default=ABSENT),
+        "slopes": sums("l d+1 l", says=_BY_CLASS, default=ABSENT),
+    },
+    rule=moments_fit,
+    cost=_cost,
+    answer=moments_of_member,
+)

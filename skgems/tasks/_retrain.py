@@ -1,0 +1,257 @@
+"""The task "retrain": layers of a network after training on a node's rows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy.sparse import csr_matrix, issparse
+
+from ..local import Member, NodeShape, Rows, retrain_layers, stacked
+from ..messages import (
+    MOST_COUNTED,
+    Activations,
+    Array,
+    Arrays,
+    Labels,
+    Number,
+    Place,
+    Table,
+    Task,
+)
+from ..moments import (
+    SMALLEST,
+    ClassMoments,
+    draw_rows,
+    mean_log_loss,
+    working_bytes,
+)
+from ..networks import Coordinates, HiddenLayers, Layers
+from ._layers import (
+    HIDDEN,
+    LAYERS,
+    behind_layers,
+    check_classes,
+    layers_fit,
+    numbers_in_words,
+)
+from ._models import check_columns
+from ._rows import rows_of_labels
+from ._shared import AS_A_MODEL, MIN_ROWS, OUTPUTS, SEED, come_together, whole_number
+from ._sums import FIELDS_OF_SUMS, has_matrices, sums_of_others_fit
+from ._train import check_has_not_diverged, loss_in_words
+
+# Rows drawn for each of the node's own, at most: an epoch takes five times as long.
+MOST_DRAWN = 4
+
+
+# ---- rules -------------------------------------------------------------------------
+
+
+def network_and_labels_fit(request: Mapping, place: Place) -> None:
+    """Layers fit each other, and columns, coordinates and other rows fit these."""
+    coefs = request["coefs"]
+    place.deny(not coefs, "coefs", "are not the weights of layers")
+    layers_fit(request, place)
+    come_together(request, "center", "scale", place)
+    center = request.get("center")
+    hidden = request.get("hidden")
+    n_inputs = len(hidden["weights"][0]) - 1 if hidden else len(coefs[0])
+    if center is not None and len(center) != n_inputs:
+        raise place.at("center").wrong("are not one for each feature")
+    n_outputs = coefs[-1].shape[1]
+    check_columns(request.get("columns"), n_outputs, place)
+    if request.get("others") is not None:
+        _check_others(request["others"], coefs, place)
+
+
+def _check_others(others: Mapping, coefs: Sequence[np.ndarray], place: Place) -> None:
+    """Sums of other nodes' rows are variances, of the network's inputs and outputs."""
+    if has_matrices(others):
+        raise place.at("others").wrong("has more than variances of single features")
+    largest = max(others["columns"].max(), others["groups"].max())
+    if len(others["origin"]) != len(coefs[0]) or largest >= coefs[-1].shape[1]:
+        raise place.at("others").wrong("does not fit the network")
+
+
+# ---- cost and answer ---------------------------------------------------------------
+
+
+def _cost(rows: NodeShape, content: Mapping) -> None:
+    request = "the request 'retrain'"
+    coefs = content["coefs"]
+    epochs = content["epochs"]
+    rows.check("epochs", epochs, request)
+    n_inputs = coefs[0].shape[0]
+    n_outputs = coefs[-1].shape[1]
+    check_classes(rows, n_outputs, request)
+    n_units = sum(W.shape[1] for W in coefs[:-1])
+    behind_layers(rows, content, request, n_more_units=n_units)
+    # The time of an epoch goes by the number of parameters. It is said in units of a
+    # network of one hidden layer, which has n_inputs + n_outputs + 1 of them a unit.
+    n_parameters = sum(W.size + W.shape[1] for W in coefs)
+    n_equal_units = n_parameters // (n_inputs + n_outputs + 1)
+    if content.get("others") is not None:
+        # Rows are drawn beside the node's own, which are trained on too.
+        n_equal_units *= 1 + MOST_DRAWN
+    rows.check("epoch_units", epochs * n_equal_units, request)
+
+
+def retrain(
+    member: Member,
+    *,
+    coefs: Sequence[np.ndarray],
+    intercepts: Sequence[np.ndarray],
+    activation: Sequence[str],
+    labels: Sequence,
+    epochs: int,
+    seed: int | None,
+    columns: Sequence[int] | None = None,
+    others: Mapping | None = None,
+    rate_factor: float | None = None,
+    center: np.ndarray | None = None,
+    scale: np.ndarray | None = None,
+    hidden: Mapping | None = None,
+) -> dict:
+    """Train a network that the server sends; layers of ``hidden`` are fixed.
+
+    With ``columns``, the output of each label, it is the whole network, and the reply
+    has its "loss" before training. With ``others``, moments of other nodes' rows, rows
+    are drawn from these and trained on too. With ``center`` and ``scale`` it is a
+    network of rows in these coordinates.
+    """
+    X, outputs, n_own_rows = _training_rows(
+        member, labels=labels, columns=columns, others=others, seed=seed
+    )
+    layers = Layers(coefs, intercepts, tuple(activation))
+    left_out = None
+    if center is not None:
+        coordinates = Coordinates(center=center, scale=scale)
+        X = coordinates.rows(X)
+        if issparse(X):  # what is not done to the rows is done to the weights
+            left_out = coordinates.left_out()
+            layers = left_out.give_back(layers)
+    Z = HiddenLayers.from_content(hidden).outputs(X)
+    loss_before = None
+    if columns is not None and n_own_rows:
+        own_Z = Z if len(outputs) == n_own_rows else Z[:n_own_rows]
+        loss_before = mean_log_loss(layers.logits(own_Z), outputs[:n_own_rows])
+    rate = None
+    if rate_factor is not None:
+        rate = rate_factor * member.model.learning_rate
+    trained = retrain_layers(
+        member.model,
+        layers,
+        Z,
+        outputs,
+        epochs=epochs,
+        learning_rate=rate,
+        random_state=seed,
+    )
+    check_has_not_diverged([*trained.coefs, *trained.intercepts])
+    if left_out is not None:
+        trained = left_out.take_in(trained)
+    reply = {"coefs": list(trained.coefs), "intercepts": list(trained.intercepts)}
+    if loss_before is not None:
+        reply["loss"] = loss_before
+    return reply
+
+
+def _training_rows(
+    member: Member,
+    *,
+    labels: Sequence,
+    columns: Sequence[int] | None,
+    others: Mapping | None,
+    seed: int | None,
+) -> tuple[Rows, np.ndarray, int]:
+    """Rows to train a network on.
+
+    Parameters
+    ----------
+    member : Member
+    labels : sequence of shape (n_labels,)
+        Rows of other labels are not trained on.
+    columns : sequence of int of shape (n_labels,) or None
+        The output of each label; None: they are in the order of outputs.
+    others : mapping or None
+        Moments from which rows of other nodes are drawn.
+    seed : int or None
+        Of the rows that are drawn.
+
+    Returns
+    -------
+    X : {array, CSR matrix} of shape (n_rows, n_features)
+    outputs : ndarray of int of shape (n_rows,)
+        The output of each row's label.
+    n_own_rows : int
+        The first rows are the node's own, those after them were drawn.
+    """
+    X, outputs, _ = rows_of_labels(member, "training", labels)
+    n_own_rows = len(outputs)
+    if columns is not None:
+        outputs = np.asarray(columns)[outputs]
+    if others is not None:
+        X, outputs = _with_rows_of_others(X, outputs, others=others, seed=seed)
+    return X, outputs, n_own_rows
+
+
+def _with_rows_of_others(
+    X: Rows, outputs: np.ndarray, *, others: Mapping, seed: int | None
+) -> tuple[Rows, np.ndarray]:
+    """The node's rows and their outputs, and after these others drawn from moments."""
+    moments_of_others = ClassMoments.from_arrays(others)
+    # They are dense, also where the node's own are not, and are copied twice: they may
+    # take a quarter of working_memory, at 8 bytes a number.
+    n_rows_in_memory = working_bytes() // (4 * 8 * X.shape[1])
+    n_drawn = int(
+        min(
+            moments_of_others.n_rows,
+            MOST_DRAWN * len(outputs),
+            max(n_rows_in_memory, 1),
+        )
+    )
+    X_drawn, outputs_drawn = draw_rows(moments_of_others, n_drawn, random_state=seed)
+    X_drawn = X_drawn.astype(X.dtype)
+    if issparse(X):
+        X_drawn = csr_matrix(X_drawn)
+    return stacked([X, X_drawn]), np.concatenate([outputs, outputs_drawn])
+
+
+_TRAINED = f"The layers after training. {AS_A_MODEL}"
+RETRAIN = Task(
+    name="retrain",
+    asks="layers after training on the node's rows",
+    often="once a layer, or once a round",
+    most=50,
+    reads="classifier",
+    without="nothing",
+    prefer="processes",
+    request={
+        **LAYERS,
+        "activation": Activations(),
+        "labels": Labels("l"),
+        "epochs": whole_number(high=MOST_COUNTED),
+        "seed": SEED,
+        "columns": replace(OUTPUTS, default=None),
+        "others": Table(FIELDS_OF_SUMS, rule=sums_of_others_fit, default=None),
+        "rate_factor": Number(default=None),
+        "center": Array("e", default=None),
+        "scale": Array("e", low=SMALLEST, default=None),
+        "hidden": HIDDEN,
+    },
+    request_rule=network_and_labels_fit,
+    reply={
+        "min_rows": MIN_ROWS,
+        "coefs": Arrays(
+            LAYERS["coefs"].each, "coefs", says=_TRAINED, detail=numbers_in_words
+        ),
+        "intercepts": Arrays(LAYERS["intercepts"].each, "intercepts", says=_TRAINED),
+        "loss": Number(
+            says="Mean log-loss on the rows before.",
+            detail=loss_in_words,
+            when=lambda request: request.get("columns") is not None,
+        ),
+    },
+    cost=_cost,
+    answer=retrain,
+)

@@ -1,0 +1,35 @@
+"""Rows of a node that a task is about."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ..local import Member, Rows, indices_of
+from ..networks import HiddenLayers
+
+
+def layer_inputs(member: Member, role: str, hidden: Mapping | None) -> Rows:
+    """What comes out of hidden layers for the rows that have a role."""
+    X, _ = member.rows(role)
+    return HiddenLayers.from_content(hidden).outputs(X)
+
+
+def rows_of_labels(
+    member: Member, role: str, labels: Sequence
+) -> tuple[Rows, np.ndarray, np.ndarray]:
+    """Rows that have a role and one of some labels.
+
+    Returns
+    -------
+    X : {array, CSR matrix} of shape (n_rows, n_features)
+    codes : ndarray of int of shape (n_rows,)
+        The index of each row's label.
+    rows : ndarray of int of shape (n_rows,)
+        Their indices among all rows that have the role.
+    """
+    X, y = member.rows(role)
+    codes = indices_of(y, labels)
+    rows = np.flatnonzero(codes >= 0)
+    if len(rows) < len(y):  # else no copy is made
+        X = X[rows]
+    return X, codes[rows], rows

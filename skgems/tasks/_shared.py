@@ -1,0 +1,118 @@
+"""Fields that several tasks have, and what these must be to each other."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..messages import (
+    ABSENT,
+    MOST_CLASSES,
+    MOST_ROWS,
+    ROUNDING,
+    Array,
+    Labels,
+    Number,
+    Place,
+    Text,
+)
+from ..moments import LARGEST_SQUARE
+
+
+def whole_number(*, low: int = 0, high: int, **options) -> Number:
+    """A field that holds a whole number between two bounds."""
+    return Number(low=low, high=high, whole=True, **options)
+
+
+def whole_numbers(shape: str, **options) -> Array:
+    """A field that holds an array of whole numbers, none below 0."""
+    return Array(shape, kinds="i", low=0, **options)
+
+
+def sums(shape: str, **options) -> Array:
+    """A field that holds sums of squares or products over rows."""
+    return Array(shape, high=LARGEST_SQUARE, **options)
+
+
+def model_weights(shape: str, **options) -> Array:
+    """A field that holds weights of linear models, of features that may be squares."""
+    return Array(shape, high=LARGEST_SQUARE, least_bytes=2, empty=False, **options)
+
+
+def optional_array(shape: str, **options) -> Array:
+    """A field that may be missing, with numbers of which none is below 0."""
+    return Array(shape, low=0.0, default=ABSENT, **options)
+
+
+SEED = whole_number(high=2**32 - 1, default=None)
+N_ROWS = Number(high=MOST_ROWS)
+# The model that a request is about: the node's own, which it knows, or one that comes
+# along.
+MODEL = {
+    "model": Text(("own",), default=None),
+    "W": model_weights("d+1 k", default=None),
+}
+OUTPUTS = Array("l", kinds="iu", low=0)
+# Labels, and the output of a model that each stands for.
+LABELS_AND_OUTPUTS = {"labels": Labels("l"), "columns": OUTPUTS}
+CLASSES = Labels("l", ordered=True, most=MOST_CLASSES, says="Classes of the rows.")
+
+AS_A_MODEL = (
+    "It says as much about the rows as any model that is trained on them; with as many "
+    "numbers as there are rows perhaps single rows."
+)
+GRADIENT = (
+    "The gradient of a model's loss: a sum of rows, each weighted by what the model "
+    "has wrong there. Of a single row it is that row."
+)
+
+
+def _own_bound(content: Mapping, reply: Mapping) -> str:
+    return f"Here it is {content['min_rows']}."
+
+
+def bound_on_rows(sentence: str) -> Number:
+    """The field of the bound min_rows, whose sentence says what it holds for."""
+    return whole_number(low=1, high=MOST_ROWS, detail=_own_bound, says=sentence)
+
+
+# Comes back with every reply: the bound that the node has set on what it says of rows.
+MIN_ROWS = bound_on_rows(
+    "The bound min_rows that the node answered under: it left out the rows of classes "
+    "that it has fewer of; no cluster is of fewer, nor, in effect, a gradient but that "
+    "of its own model."
+)
+
+
+def one_model(request: Mapping, place: Place) -> None:
+    """A request is about the node's own model, or about one that it brings."""
+    if (request.get("model") is None) == (request.get("W") is None):
+        raise place.at("W").wrong("is missing, or comes beside model='own'")
+
+
+def come_together(content: Mapping, name: str, other: str, place: Place) -> None:
+    """Two fields are both there, or neither is."""
+    is_missing = content.get(name) is None
+    other_is_missing = content.get(other) is None
+    place.deny(is_missing != other_is_missing, other, f"is missing, or {name} is")
+
+
+def sums_are_of_enough_rows(content: Mapping, counts, place: Place) -> None:
+    """No sum is of fewer rows than the bound that a node says it answers under."""
+    smallest = float(np.min(counts))
+    min_rows = content["min_rows"]
+    if smallest < min_rows * (1.0 - ROUNDING):
+        raise place.at("min_rows").wrong(
+            f"is {min_rows}, but there are sums of {smallest:g} rows"
+        )
+
+
+def described_counts(
+    place: Place, role: str, labels: list, *, unknown: float = 0
+) -> np.ndarray:
+    """Numbers of rows of a role that the node has described, for each of some labels.
+
+    ``unknown`` stands for labels that it did not name.
+    """
+    rows = place.described["rows"]
+    counts = dict(zip(rows["labels"], rows[role].tolist(), strict=True))
+    return np.array([counts.get(label, unknown) for label in labels])

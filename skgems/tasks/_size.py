@@ -1,0 +1,56 @@
+"""The task "size": how large the logits of a linear model are on a node's rows."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..local import Member, NodeShape
+from ..messages import Number, Task
+from ..moments import LARGEST, SMALLEST
+from ..spaces import on_one_scale
+from ._layers import HIDDEN, behind_layers, check_classes
+from ._rows import layer_inputs
+from ._shared import MIN_ROWS, MODEL, one_model
+
+
+def _cost(rows: NodeShape, content: Mapping) -> None:
+    request = "the request 'size'"
+    behind_layers(rows, content, request)
+    if content.get("W") is not None:
+        check_classes(rows, content["W"].shape[1], request)
+
+
+def size(
+    member: Member,
+    *,
+    W: np.ndarray | None = None,
+    model: str | None = None,
+    hidden: Mapping | None = None,
+) -> dict:
+    """The size of a linear model's logits: of ``W``, or of the node's "own" model."""
+    X = layer_inputs(member, "moments", hidden)
+    if model == "own":
+        W, _ = member.own_linear()
+    _, logit_size = on_one_scale(W, np.ones(W.shape[1], dtype=bool), X)
+    return {"size": logit_size}
+
+
+SIZE = Task(
+    name="size",
+    asks="how large the logits of a linear model are",
+    alone=True,
+    is_in_summaries=True,
+    request={**MODEL, "hidden": HIDDEN},
+    request_rule=one_model,
+    reply={
+        "min_rows": MIN_ROWS,
+        "size": Number(
+            low=SMALLEST,
+            high=LARGEST,
+            says="How large the model's logits are, one number: nearly nothing of "
+            "rows.",
+        ),
+    },
+    cost=_cost,
+    answer=size,
+)

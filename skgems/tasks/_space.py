@@ -1,0 +1,316 @@
+"""The task "space": how far a linear model may change before it is worse."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from ..local import Member, NodeShape, indices_of, node_space
+from ..messages import (
+    ABSENT,
+    MOST_COUNTED,
+    MOST_ROWS,
+    ROUNDING,
+    Array,
+    Flag,
+    Named,
+    Number,
+    Place,
+    Task,
+    Text,
+    check_definite,
+    counting,
+    rows_in_words,
+)
+from ..moments import LARGEST, SMALLEST, SMALLEST_SQUARE
+from ..networks import HiddenLayers, Network
+from ..spaces import Criterion, Geometry
+from ._layers import HIDDEN, behind_layers, check_classes
+from ._rows import layer_inputs
+from ._shared import (
+    MIN_ROWS,
+    MODEL,
+    SEED,
+    one_model,
+    optional_array,
+    sums,
+    whole_number,
+    whole_numbers,
+)
+
+# Matrices of the size of the model that are in memory where a space is built: the
+# model, its copy on one scale, and what a diagonal metric has for each weight.
+_MATRICES_OF_SPACE = 3
+# Geometries whose spaces need no matrix (n_features, n_features).
+WITHOUT_MATRIX = ("ellipsoid", "ball")
+
+
+# ---- what fields say in figures ----------------------------------------------------
+
+
+def _center_in_words(space: Mapping, reply: Mapping) -> str:
+    n_params, n_outputs = space["center"].shape
+    judging = rows_in_words(int(space["radii_n_rows"]))
+    score = float(space["radii_score"])
+    return f"{n_params} x {n_outputs} numbers; {judging}, score {score:.3g}."
+
+
+def _radii_in_words(space: Mapping, reply: Mapping) -> str:
+    return f"{counting(len(space['radii_radii']), 'distance')}."
+
+
+def _knots_in_words(space: Mapping, reply: Mapping) -> str:
+    return f"At {counting(len(space['radii_knots']), 'distance')}."
+
+
+# ---- rules -------------------------------------------------------------------------
+
+# What metrics of geometries are, and whether radii of criteria are those of losses; of
+# others than ours nothing is known.
+_FAMILIES = {"gram": "gram", "ellipsoid": "diagonal", "ball": "diagonal"}
+_IS_BY_LOSS = {"accuracy": False, "log_loss": True}
+# Fields of a metric of each family; those of one are none of the other.
+_OF_GRAM = ("metric_scatter", "metric_mean", "metric_size")
+_OF_DIAGONAL = ("metric_precision",)
+_ONLY_OF_GRAM = (*_OF_GRAM, "metric_output_weights")
+# Fields of radii that are distances of rows, and of those that are losses.
+_OF_ROWS = ("radii_radii", "radii_may_lose")
+_OF_LOSSES = (
+    "radii_knots",
+    "radii_losses",
+    "radii_slope",
+    "radii_gradient",
+    "radii_curvature",
+)
+
+
+def space_fits(space: Mapping, place: Place) -> None:
+    """A space is around the node's own model, and of the geometry asked for."""
+    request = place.asked
+    n_classes = place.lengths.get("k")
+    most_rows = MOST_ROWS
+    W = request.get("W")
+    if place.described is not None:
+        network = Network.from_content(place.described["network"])
+        most_rows = int(place.described["rows"]["judging"].sum())
+        if not network.n_hidden_layers:
+            W = network.aligned(np.unique(network.classes[network.seen])).last
+    n_outputs = space["center"].shape[1]
+    # One output stands for all other classes, unless nothing is said of them.
+    n_others = min(1, request.get("n_others", 1))
+    if n_classes is not None and n_outputs not in (n_classes, n_classes + n_others):
+        raise place.at("center").wrong(
+            f"has {n_outputs} outputs for {n_classes} classes"
+        )
+    if "outputs" in space and not space["outputs"][: n_outputs - n_others].all():
+        raise place.at("outputs").wrong("are without a class that the model knows")
+    _check_metric(space, place)
+    _check_radii(space, place, most_rows)
+    if W is not None:
+        _check_center(space, W, place)
+
+
+def _has_only(
+    space: Mapping, place: Place, *, needed: Iterable[str], refused: Iterable[str]
+) -> None:
+    """Raise ValueError unless all needed fields are there, and none of the refused."""
+    for name in (*needed, *refused):
+        if name in needed:
+            place.deny(name not in space, name, "is missing")
+        else:
+            place.deny(name in space, name, "is no field of it")
+
+
+def _check_metric(space: Mapping, place: Place) -> None:
+    family = space["family"]
+    family_asked = _FAMILIES.get(place.asked["geometry"]["name"], family)
+    if family_asked != family:
+        raise place.at("family").wrong(
+            f"is {family!r}, but {family_asked!r} was asked for"
+        )
+    if family == "gram":
+        _has_only(space, place, needed=_OF_GRAM, refused=_OF_DIAGONAL)
+        scatter = space["metric_scatter"]
+        if not np.array_equal(scatter, scatter.T):
+            raise place.at("metric_scatter").wrong("is not symmetric")
+        check_definite(scatter, place.at("metric_scatter"))
+        return
+    _has_only(space, place, needed=_OF_DIAGONAL, refused=_ONLY_OF_GRAM)
+    precision = space["metric_precision"]
+    if ((precision > 0) & (precision < SMALLEST_SQUARE)).any():
+        raise place.at("metric_precision").wrong("has values that are all but 0")
+
+
+def _check_radii(space: Mapping, place: Place, most_rows: int) -> None:
+    """Radii are what the criterion makes; the model was tried on so many rows."""
+    is_by_loss = "radii_knots" in space
+    criterion = place.asked["criterion"]["name"]
+    if _IS_BY_LOSS.get(criterion, is_by_loss) != is_by_loss:
+        name = "radii_knots" if is_by_loss else "radii_radii"
+        raise place.at(name).wrong(f"is there, but {criterion} was asked for")
+    n_rows = int(space["radii_n_rows"])
+    place.deny(n_rows > most_rows, "radii_n_rows", "is more than describe.rows has")
+    score = float(space["radii_score"])
+    if is_by_loss:
+        _check_radii_by_loss(space, place, score)
+    else:
+        _check_radii_by_rows(space, place, score=score, n_rows=n_rows)
+
+
+def _check_radii_by_loss(space: Mapping, place: Place, score: float) -> None:
+    _has_only(space, place, needed=_OF_LOSSES, refused=_OF_ROWS)
+    knots = space["radii_knots"]
+    if not len(knots) or knots[0] != 0 or (np.diff(knots) < SMALLEST).any():
+        raise place.at("radii_knots").wrong("do not rise from 0")
+    if abs(space["radii_losses"][0] - score) > ROUNDING * score:
+        raise place.at("radii_losses").wrong("do not begin with the score")
+
+
+def _check_radii_by_rows(
+    space: Mapping, place: Place, *, score: float, n_rows: int
+) -> None:
+    _has_only(space, place, needed=_OF_ROWS, refused=_OF_LOSSES)
+    place.deny(score > 1.0, "radii_score", f"is {score:g}, not between 0 and 1")
+    radii = space["radii_radii"]
+    place.deny((radii[1:] < radii[:-1]).any(), "radii_radii", "are not in their order")
+    may_lose = space["radii_may_lose"]
+    if may_lose[0] != 0 or (may_lose[1:] < may_lose[:-1]).any():
+        raise place.at("radii_may_lose").wrong("does not rise from 0")
+    n_right = int(may_lose[-1])
+    if n_right > n_rows or abs(score - n_right / n_rows) > ROUNDING:
+        raise place.at("radii_score").wrong(
+            f"is {score:g} of {n_rows} rows, not {n_right}"
+        )
+
+
+def _check_center(space: Mapping, W: np.ndarray, place: Place) -> None:
+    """The centre is the model itself, but for its scale and what outputs share."""
+    center = space["center"][:, : W.shape[1]]
+    center = float(space["scale"]) * (center - center.mean(axis=1, keepdims=True))
+    W = W.astype(np.float64)
+    differences = center - (W - W.mean(axis=1, keepdims=True))
+    # Rounding of float32, where that is what the model has.
+    largest = max(np.abs(W).max(), np.abs(center).max())
+    if np.abs(differences).max() > ROUNDING * largest:
+        raise place.at("center").wrong("is not the model itself")
+
+
+# ---- fields ------------------------------------------------------------------------
+
+_METRIC = (
+    "Shape of the space: how far models move the logits of all rows together. With "
+    "'gram' mean and covariance of the features, not by class; with 'ellipsoid' for "
+    "each weight a mean over rows; round with 'ball', which says nothing."
+)
+_RADII = (
+    "How far the model may change before it loses a row: distances, each of one row, "
+    "but not of which."
+)
+_LOSSES = "How the mean log-loss grows with the change: nothing of single rows."
+_RADIUS = Number(infinite=True, default=ABSENT, says=_LOSSES)
+FIELDS_OF_SPACE = {
+    "center": Array(
+        "d+1 o",
+        says="The model once more, and how good it is on the rows that judge.",
+        detail=_center_in_words,
+    ),
+    "scale": Number(low=SMALLEST, high=LARGEST, says="The size of its logits."),
+    "outputs": Array("o", kinds="b", default=ABSENT, says="Which are compared."),
+    "family": Text(("gram", "diagonal"), says=_METRIC),
+    "metric_scatter": sums("d d", says=_METRIC, default=ABSENT),
+    "metric_mean": Array("d", default=ABSENT, says=_METRIC),
+    "metric_size": Number(low=SMALLEST_SQUARE, default=ABSENT, says=_METRIC),
+    "metric_output_weights": Array("o", says=_METRIC, low=SMALLEST, default=ABSENT),
+    "metric_precision": sums("d+1 o", says=_METRIC, low=0.0, default=ABSENT),
+    "radii_n_rows": whole_number(low=1, high=MOST_ROWS, says="How many rows judge."),
+    "radii_score": Number(high=LARGEST, says="How good the model is on them."),
+    "radii_radii": optional_array(
+        "r", says=_RADII, infinite=True, detail=_radii_in_words
+    ),
+    "radii_may_lose": whole_numbers("r+1", says=_RADII, default=ABSENT),
+    "radii_knots": optional_array("q", says=_LOSSES, detail=_knots_in_words),
+    "radii_losses": optional_array("q", says=_LOSSES),
+    "radii_slope": replace(_RADIUS, low=-LARGEST, high=LARGEST),
+    "radii_gradient": _RADIUS,
+    "radii_curvature": _RADIUS,
+}
+# What requests for spaces of models and of units have in common.
+HOW_SPACES_ARE_BUILT = {
+    "geometry": Named(),
+    "construction": Text(("sampled", "certified")),
+    "n_directions": whole_number(low=1, high=MOST_COUNTED),
+    "hidden": HIDDEN,
+}
+
+
+# ---- cost and answer ---------------------------------------------------------------
+
+
+def _cost(rows: NodeShape, content: Mapping) -> None:
+    request = "the request 'space'"
+    behind = behind_layers(rows, content, request)
+    n_outputs = rows.n_classes + content["n_others"]
+    check_classes(rows, n_outputs, request)
+    n_rays = content["n_directions"]
+    rows.check("directions", n_rays, request)
+    rows.check("ray_outputs", n_rays * n_outputs, request)
+    n_numbers = _MATRICES_OF_SPACE * (behind.n_columns + 1) * n_outputs
+    if content["geometry"]["name"] not in WITHOUT_MATRIX:
+        n_numbers += behind.n_columns**2
+    rows.check("moment_numbers", n_numbers, request)
+
+
+def space(
+    member: Member,
+    *,
+    geometry: Mapping,
+    criterion: Mapping,
+    W: np.ndarray | None = None,
+    model: str | None = None,
+    min_cluster_size: int = 1,
+    hidden: Mapping | None = None,
+    **settings: object,
+) -> dict:
+    """The good-enough spaces of a linear model, see `node_space`."""
+    if min_cluster_size > 1:
+        member = member.of_large_classes(min_cluster_size)
+    own_W, own_labels = member.own_linear()
+    X, y = member.rows("judging")
+    # The same rows make the shape, if none are held out: they go through hidden layers
+    # only once.
+    shape_rows = None
+    if not np.array_equal(member.moments, member.judging):
+        shape_rows = layer_inputs(member, "moments", hidden)
+    profile = node_space(
+        own_W if model == "own" else W,
+        HiddenLayers.from_content(hidden).outputs(X),
+        indices_of(y, own_labels),
+        geometry=Geometry.from_settings(geometry),
+        criterion=Criterion.from_settings(criterion),
+        rows=shape_rows,
+        **settings,
+    )
+    return profile.as_arrays()
+
+
+SPACE = Task(
+    name="space",
+    asks="how far a linear model may change before it is worse on the node's rows",
+    alone=True,
+    is_in_summaries=True,
+    reads="classifier",
+    request={
+        **MODEL,
+        "n_others": whole_number(high=MOST_COUNTED),
+        "min_cluster_size": whole_number(high=MOST_ROWS),
+        "criterion": Named(),
+        "scale_logits": Flag(("auto",)),
+        "seed": SEED,
+        **HOW_SPACES_ARE_BUILT,
+    },
+    request_rule=one_model,
+    reply={"min_rows": MIN_ROWS, **FIELDS_OF_SPACE},
+    rule=space_fits,
+    cost=_cost,
+    answer=space,
+)

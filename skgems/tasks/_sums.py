@@ -1,0 +1,264 @@
+"""Sums over rows in messages: counts, means and products of features, by class.
+
+The letters of shapes: n means (parts), g matrices (groups), d features, s classes, r
+directions, l labels.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from ..messages import (
+    ABSENT,
+    MOST_NUMBERS,
+    MOST_ROWS,
+    ROUNDING,
+    Array,
+    Place,
+    counting,
+    listed,
+    rows_in_words,
+)
+from ..moments import LARGEST_FLOAT32, LARGEST_SQUARE, SMALLEST
+from ._shared import come_together, optional_array, sums, whole_numbers
+
+# Matrices of features, of whatever digits.
+_MATRICES = ("triangles", "correlations", "factors")
+# The origin is the median of so many rows, or one of them where there are fewer.
+_FEW_ROWS = 8
+# Fields of moments with all digits, and with few.
+_WITH_ALL_DIGITS = {"triangles", "scatter", "roots", "squares", "part_squares"}
+_WITH_FEW_DIGITS = {"unit", "correlations", "factors", "spreads", "part_spreads"}
+
+
+# ---- what fields say in figures ----------------------------------------------------
+
+
+def _origin_in_words(content: Mapping, reply: Mapping) -> str:
+    if not content["origin"].any():
+        return "Here it is 0."
+    if content["group_counts"].sum() <= _FEW_ROWS:
+        return f"Of {_FEW_ROWS} rows or fewer it may be one of them."
+    return ""
+
+
+def _means_in_words(content: Mapping, reply: Mapping) -> str:
+    counts = content["counts"]
+    columns = content["columns"]
+    labels = reply.get("labels")
+    least = int(np.argmin(counts))
+    n_classes = len(np.unique(columns))
+    label = columns[least] if labels is None else repr(labels[columns[least]])
+    part = "cluster" if len(counts) > n_classes else "class"
+    words = (
+        f"{len(content['origin'])} features, {counting(len(counts), 'mean')} in "
+        f"{counting(n_classes, 'class', 'classes')}. The smallest {part}, of class "
+        f"{label}, has {rows_in_words(counts[least])}."
+    )
+    n_of_one_row = int(np.sum(counts <= 1))
+    if n_of_one_row:
+        means = counting(n_of_one_row, "mean is", "means are")
+        words += f" {means} of one row alone: the row as it is."
+    without_mean = [
+        repr(label) for i, label in enumerate(labels or ()) if i not in columns
+    ]
+    if without_mean:
+        words += f" None of classes of too few rows, by name: {listed(without_mean)}."
+    return words
+
+
+def _scatter_in_words(content: Mapping, reply: Mapping) -> str:
+    groups = content["groups"]
+    sizes = content["group_counts"]
+    labels = reply.get("labels") or range(int(groups.max()) + 1)
+    names = ["all classes" if k < 0 else repr(labels[k]) for k in groups]
+    least = int(np.argmin(sizes))
+    n_of_one_class = int((groups >= 0).sum())
+    if not n_of_one_class:
+        return f"Of all classes together, {rows_in_words(sizes.sum())}."
+    words = (
+        f"For each of {counting(n_of_one_class, 'class', 'classes')}; the fewest rows "
+        f"are those of {names[least]}: {rows_in_words(sizes[least])}."
+    )
+    if n_of_one_class < len(groups):
+        words += " Classes of too few rows are in one more for all of them."
+    return words
+
+
+def _digits_in_words(content: Mapping, reply: Mapping) -> str:
+    words = f"With the digits of {content['means'].dtype}"
+    factors = content.get("factors")
+    if factors is not None:
+        words += f", and a rank of {factors.shape[2]} instead of {factors.shape[1]}"
+    return f"{words}."
+
+
+# ---- rules -------------------------------------------------------------------------
+
+
+def sums_fit(content: Mapping, place: Place) -> None:
+    """Sums are of classes that there are, and of one set of digits."""
+    _check_classes_of_sums(content, place)
+    few_digits = "deviations" in content
+    if not few_digits and content["means"].itemsize < 8:
+        raise place.at("means").wrong(f"has the dtype {content['means'].dtype}")
+    refused = _WITH_ALL_DIGITS if few_digits else _WITH_FEW_DIGITS
+    for name in sorted(refused & set(content)):
+        raise place.at(name).wrong("is no field of it with so many digits")
+    for name in {"squares", "spreads"} & set(content):
+        is_wrong = len(content[name]) != len(np.unique(content["columns"]))
+        place.deny(is_wrong, name, f"has the shape {content[name].shape}")
+    come_together(content, "root_groups", "roots", place)
+    if "roots" in content:
+        _check_roots(content, place)
+    forms = {"triangles", "scatter", "roots"} & set(content)
+    if not few_digits and len(forms) != 1:
+        raise place.at("triangles").wrong("is missing, or there is more beside it")
+    place.deny(few_digits and "unit" not in content, "unit", "is missing")
+    n_groups = len(np.unique(content["groups"]))
+    n_features = len(content["origin"])
+    are_made = {"correlations", "factors"} & set(content)
+    if are_made and n_groups * n_features**2 > MOST_NUMBERS:
+        raise place.at("deviations").wrong(
+            f"are of {n_groups} matrices of {n_features} features, which take too much "
+            "memory"
+        )
+
+
+def _check_classes_of_sums(content: Mapping, place: Place) -> None:
+    n_labels = place.lengths.get("l", MOST_ROWS)
+    counts = content["counts"]
+    columns = content["columns"]
+    groups = content["groups"]
+    if not len(counts) or counts.min() < 1.0 - ROUNDING:
+        raise place.at("counts").wrong("are not all of a row at least")
+    if columns.max() >= n_labels or (np.diff(columns.astype(np.int64)) < 0).any():
+        raise place.at("columns").wrong("are no classes, or not in their order")
+    n_groups = len(np.unique(groups))
+    if not n_groups or groups.max() >= n_labels or n_groups < len(groups):
+        raise place.at("groups").wrong("are no classes, or one stands there twice")
+    if not set(columns.tolist()) <= set(groups.tolist()) and -1 not in groups:
+        raise place.at("groups").wrong("are without a class that has a mean")
+
+
+def _check_roots(content: Mapping, place: Place) -> None:
+    """Each is of a matrix; they are not more than the rows, nor of one class twice."""
+    groups = content["root_groups"]
+    place_of_groups = place.at("root_groups")
+    n_matrices = len(content["groups"])
+    place_of_groups.deny(len(groups) and groups.max() >= n_matrices, "are of no matrix")
+    n_roots = np.bincount(groups, minlength=n_matrices)
+    if np.any(n_roots > content["group_counts"] * (1.0 + ROUNDING)):
+        raise place_of_groups.wrong("are more than the rows")
+    if {"squares", "spreads"} & set(content):
+        raise place.at("squares").wrong("are there, though roots have them")
+
+
+def sums_of_others_fit(content: Mapping, place: Place) -> None:
+    """Sums of the rows of other nodes, whose lengths are not those of the message."""
+    sums_fit(content, replace(place, lengths={}))
+
+
+def has_matrices(content: Mapping) -> bool:
+    """Whether sums have more than variances of single features."""
+    return not set(_MATRICES).isdisjoint(content)
+
+
+# ---- fields ------------------------------------------------------------------------
+
+_VARIANCES = "Variances of single features about these means, for each class."
+_OF_PARTS = (
+    "Variances of single features about each mean: how far the rows of a cluster are "
+    "from it. Of two rows these and the mean are the rows, but for signs."
+)
+_FEWER_DIGITS = "The same with fewer digits."
+_SCATTER = (
+    "Products of the features' deviations from these means, summed: variances and "
+    "covariances. Of two rows or fewer these and the means are the rows; of fewer rows "
+    "than features, rows can be recognised in them."
+)
+
+
+def _number_of_rows(shape: str, sentence: str) -> Array:
+    return Array(shape, low=0.0, high=float(MOST_ROWS), says=sentence)
+
+
+def _with_few_digits(
+    shape: str,
+    sentence: str,
+    *,
+    low: float | None = None,
+    # Of a correlation, which rounding may take beyond 1.
+    high: float = 1.05,
+    detail: Callable | None = None,
+) -> Array:
+    """A field of few digits, which may be missing."""
+    return Array(
+        shape,
+        low=low,
+        high=high,
+        least_bytes=2,
+        default=ABSENT,
+        says=sentence,
+        detail=detail,
+    )
+
+
+FIELDS_OF_SUMS = {
+    "origin": Array(
+        "d",
+        says="The point that means are counted from: of each feature the median of 25 "
+        "rows at most, so next to a value that a row has, or exactly that.",
+        detail=_origin_in_words,
+    ),
+    "columns": whole_numbers("n", says="Class of each mean."),
+    "counts": _number_of_rows("n", "How many rows each mean is of."),
+    "means": Array(
+        "n d",
+        least_bytes=2,
+        says="Means of the features by class, or by clusters of a class. Of one row it "
+        "is the row; the fewer rows, the nearer to each of them.",
+        detail=_means_in_words,
+    ),
+    "groups": Array("g", kinds="i", low=-1, says="Class of each matrix."),
+    "group_counts": _number_of_rows("g", "How many rows each matrix is of."),
+    "triangles": sums(
+        "g d(d+1)/2", default=ABSENT, says=_SCATTER, detail=_scatter_in_words
+    ),
+    "scatter": optional_array(
+        "g d",
+        high=LARGEST_SQUARE,
+        says="Squares of the features' deviations from these means, summed: variances, "
+        "and nothing of how features go together.",
+        detail=_scatter_in_words,
+    ),
+    "squares": sums("s d", says=_VARIANCES, low=0.0, default=ABSENT),
+    "unit": Array(
+        "d",
+        low=SMALLEST,
+        least_bytes=4,
+        default=ABSENT,
+        says="Variances of single features, of all classes together.",
+    ),
+    "deviations": _with_few_digits(
+        "g d", _SCATTER, low=0.0, high=LARGEST_FLOAT32, detail=_scatter_in_words
+    ),
+    "spreads": _with_few_digits("s d", _VARIANCES, low=0.0, high=LARGEST_FLOAT32),
+    "part_squares": sums("n d", says=_OF_PARTS, low=0.0, default=ABSENT),
+    "part_spreads": _with_few_digits("n d", _OF_PARTS, low=0.0, high=LARGEST_FLOAT32),
+    "roots": Array(
+        "r d",
+        least_bytes=4,
+        default=ABSENT,
+        says="As many directions as there are rows, if that is fewer than features, "
+        "whose products sum to the same variances and covariances. They span the rows: "
+        "whoever has them can recognise a row, and find rows of whole numbers.",
+        detail=_scatter_in_words,
+    ),
+    "root_groups": whole_numbers("r", says="Matrix of each direction.", default=ABSENT),
+    "correlations": _with_few_digits(
+        "g d(d-1)/2", _FEWER_DIGITS, detail=_digits_in_words
+    ),
+    "factors": _with_few_digits("g d *", _FEWER_DIGITS, detail=_digits_in_words),
+}

@@ -1,0 +1,127 @@
+"""The task "train": a shared model after training on a node's rows."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from ..local import Member, NodeShape, TooFewRowsError
+from ..messages import (
+    MOST_COUNTED,
+    MOST_ROWS,
+    Array,
+    Arrays,
+    Labels,
+    Number,
+    Task,
+)
+from ._layers import check_classes, numbers_in_words
+from ._rows import rows_of_labels
+from ._shared import AS_A_MODEL, MIN_ROWS, SEED, whole_number
+
+_PARAMETER = Array("...", kinds="fiub", least_bytes=2)
+
+
+def loss_in_words(content: Mapping, reply: Mapping) -> str:
+    """The mean log-loss that a reply holds."""
+    return f"It is {content['loss']:.4g}."
+
+
+def _cost(rows: NodeShape, content: Mapping) -> None:
+    request = "the request 'train'"
+    rows.check("epochs", content["epochs"], request)
+    check_classes(rows, len(content["classes"]), request)
+
+
+def train(
+    member: Member,
+    *,
+    parameters: Sequence[np.ndarray],
+    classes: Sequence,
+    epochs: int,
+    rates: np.ndarray | None,
+    seed: int | None,
+    n_rows: int | None = None,
+) -> dict:
+    """Train the node's classifier from shared parameters; "loss" is that after it."""
+    # Rows of classes that the shared model has no output for cannot train it.
+    X, codes, _ = rows_of_labels(member, "training", classes)
+    if not len(codes):
+        raise ValueError(
+            f"Node {member.name!r} has no rows of the classes that the shared model "
+            "has, so it cannot train it. Give it rows of these classes, or leave the "
+            "node out."
+        )
+    if n_rows is not None and n_rows < X.shape[0]:
+        rows = _draw_rows(member, X.shape[0], n_rows=n_rows, seed=seed)
+        X = X[rows]
+        codes = codes[rows]
+    labels = np.asarray(classes)
+    model = member.model.widened(labels)
+    trained = model.train(
+        X,
+        model.targets(labels)[codes],
+        epochs=epochs,
+        learning_rate=rates,
+        parameters=parameters,
+        random_state=seed,
+    )
+    trained_parameters = trained.parameters()
+    check_has_not_diverged(trained_parameters)
+    probabilities = trained.probabilities(X, labels)[np.arange(len(codes)), codes]
+    smallest = np.finfo(np.float64).tiny  # a probability of 0 has no logarithm
+    loss = -np.mean(np.log(np.maximum(probabilities, smallest)))
+    return {"parameters": trained_parameters, "loss": float(loss)}
+
+
+def _draw_rows(
+    member: Member, n_all_rows: int, *, n_rows: int, seed: int | None
+) -> np.ndarray:
+    """Indices of ``n_rows`` different rows, at random."""
+    if n_rows < member.min_rows:
+        raise TooFewRowsError(
+            f"Node {member.name!r} is to train on {n_rows} rows, fewer than "
+            f"min_rows={member.min_rows}. The server must ask for more rows, or the "
+            "node set a smaller min_rows if they may be known."
+        )
+    # Another number of rows draws others: the difference of two is no row's.
+    rng = np.random.RandomState([seed or 0, n_rows])
+    return rng.choice(n_all_rows, n_rows, replace=False)
+
+
+def check_has_not_diverged(parameters: Iterable[np.ndarray]) -> None:
+    """Raise FloatingPointError for parameters that are not finite."""
+    if not all(np.isfinite(array).all() for array in parameters):
+        raise FloatingPointError(
+            "training diverged: parameters are not finite. Try a smaller learning_rate."
+        )
+
+
+TRAIN = Task(
+    name="train",
+    asks="a shared model after training on the node's rows, and its loss there",
+    often="once a round",
+    most=200,
+    without="nothing",
+    prefer="processes",
+    limits_parameters=False,  # it has as many as the node's own model
+    request={
+        "parameters": Arrays(_PARAMETER),
+        "classes": Labels(),
+        "epochs": whole_number(high=MOST_COUNTED),
+        "rates": Array("*", default=None),
+        "seed": SEED,
+        "n_rows": whole_number(low=1, high=MOST_ROWS, default=None),
+    },
+    reply={
+        "min_rows": MIN_ROWS,
+        "parameters": Arrays(
+            _PARAMETER,
+            "parameters",
+            says=f"The model after training on the rows. {AS_A_MODEL}",
+            detail=numbers_in_words,
+        ),
+        "loss": Number(says="Its mean log-loss on the rows.", detail=loss_in_words),
+    },
+    cost=_cost,
+    answer=train,
+)

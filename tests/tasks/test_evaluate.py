@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Sums over rows that judge models, against plain functions on the same rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.rules import BEYOND, WITHIN, refuse, take
+from helpers.tasks import (
+    ALL_CLASSES,
+    LABELS,
+    MOMENTS,
+    codes,
+    member,
+    model,
+    request_with_hidden_layers,
+)
+from scipy.sparse import csr_matrix
+from sklearn.metrics import log_loss
+from sklearn.neighbors import NearestCentroid
+
+from skgems.federation import Message, reply_to
+from skgems.messages import check_reply
+from skgems.networks import linear_logits, read_network
+from skgems.tasks._evaluate import evaluate, models_are_few, right_are_rows
+from skgems.tuning import TemperatureSearch
+
+
+def judged_models(**more) -> dict:
+    return {"W": np.ones((4, 3)), "columns": np.array([2, 0])} | more
+
+
+def test_seven_models_and_thirty_two_factors_are_the_most():
+    def asked(n_models, n_factors):
+        return judged_models(W=np.ones((n_models, 4, 3)), factors=np.ones(n_factors))
+
+    take(models_are_few, asked(7, 32))
+    # One model of many features is one.
+    take(models_are_few, judged_models(W=np.ones((8, 3)), factors=np.ones(1)))
+    refuse(models_are_few, asked(8, 1), "W are 8 models, more than 7")
+    refuse(models_are_few, asked(1, 33), "factors are more than 32")
+    wrong = asked(7, 32) | {"columns": np.array([3])}
+    refuse(models_are_few, wrong, "columns are more than the 3 outputs")
+
+
+def test_rows_that_are_right_are_among_those_counted():
+    rule = right_are_rows
+    for right in (40.0 * WITHIN, np.array([0.0, 40.0 * WITHIN]), np.array([])):
+        take(rule, {"count": 40.0, "right": right})
+    for right in (40.0 * BEYOND, np.array([0.0, 40.0 * BEYOND])):
+        refuse(rule, {"count": 40.0, "right": right}, "right are more than the 40 rows")
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_evaluate_sums_over_the_rows_that_judge(hidden):
+    node = member(judging=np.arange(5, 25))
+    W, layers = (model(6), request_with_hidden_layers()) if hidden else (model(), {})
+    first = layers["hidden"]["weights"][0] if hidden else None
+    Z = np.tanh(node.X @ first[:-1] + first[-1]) if hidden else node.X
+    logits = linear_logits(Z, W)[5:25]
+    reply = evaluate(node, W=W, **ALL_CLASSES, factors=np.array([0.5, 2.0]), **layers)
+    assert reply["count"] == 20
+    assert reply["right"] == np.sum(logits.argmax(axis=1) == codes(node.y[5:25]))
+    assert "gradient" not in reply
+    centred = logits - logits.mean(axis=1, keepdims=True)
+    assert reply["squares"] == pytest.approx((centred**2).mean(axis=1).sum())
+    for factor, loss in zip((0.5, 2.0), reply["losses"], strict=True):
+        proba = np.exp(factor * logits)
+        proba /= proba.sum(axis=1, keepdims=True)
+        assert loss == pytest.approx(20 * log_loss(node.y[5:25], proba, labels=LABELS))
+
+
+def test_evaluate_counts_rows_by_their_weights():
+    weights = np.linspace(0.1, 1.0, 40)
+    judging = np.arange(10)
+    node = member(judging=judging, weights=weights)
+    request = {"W": model(), "factors": np.ones(1), "gradient": True, **ALL_CLASSES}
+    reply = evaluate(node, **request)
+    assert reply["count"] == pytest.approx(weights[:10].sum())
+    replies_of_rows = [
+        evaluate(member(judging=np.array([i])), **request) for i in judging
+    ]
+    for name in ("squares", "losses", "right", "gradient"):
+        by_hand = sum(weights[i] * replies_of_rows[i][name] for i in judging)
+        np.testing.assert_allclose(reply[name], by_hand)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("convert", [np.asarray, csr_matrix])
+def test_the_gradient_is_that_of_the_loss(hidden, convert):
+    node = member(judging=np.arange(5, 25), weights=np.linspace(0.1, 1.0, 40))
+    node = replace(node, X=convert(node.X))
+    W, layers = (model(6), request_with_hidden_layers()) if hidden else (model(), {})
+    request = {**ALL_CLASSES, "factors": np.ones(1), **layers}
+    reply = evaluate(node, W=W, gradient=True, **request)
+    step = 1e-5
+    by_differences = np.empty_like(W)
+    for index in np.ndindex(W.shape):
+        move = np.zeros_like(W)
+        move[index] = step
+        models = np.stack([W + move, W - move])
+        losses = evaluate(node, W=models, **request)["losses"][:, 0]
+        by_differences[index] = (losses[0] - losses[1]) / (2 * step)
+    np.testing.assert_allclose(reply["gradient"], by_differences, rtol=1e-6, atol=1e-7)
+
+
+def test_a_stack_of_models_is_judged_like_each_of_them():
+    node = member()
+    models = [model(), -3 * model(), np.zeros((5, 3))]
+    request = {**ALL_CLASSES, "factors": np.array([0.5, 1.0, 2.0]), "gradient": True}
+    reply = evaluate(node, W=np.stack(models), **request)
+    shapes = {name: np.shape(array) for name, array in reply.items()}
+    assert shapes == {
+        "count": (),
+        "squares": (3,),
+        "right": (3,),
+        "losses": (3, 3),
+        "gradient": (3, 5, 3),
+    }
+    for k, W in enumerate(models):
+        reply_of_model = evaluate(node, W=W, **request)
+        for name in ("squares", "right", "losses", "gradient"):
+            np.testing.assert_allclose(reply[name][k], reply_of_model[name], rtol=1e-12)
+
+
+def test_losses_of_learning_rows_and_of_held_out_ones():
+    learning = np.arange(2, 9)
+    roles = {"judging": np.arange(3), "moments": learning, "training": learning}
+    weights = np.linspace(0.5, 2.0, len(member().y))
+    node = replace(member(), weights=weights, **roles)
+    models = [model(), -3 * model()]
+    request = {**ALL_CLASSES, "factors": np.ones(1), "W": np.stack(models)}
+    reply = evaluate(node, of="learning", gradient=True, **request)
+    for content, role in ((reply, "moments"), (reply["held_out"], "judging")):
+        node_of_role = replace(node, judging=roles[role])
+        expected = evaluate(node_of_role, **request)
+        for name in ("count", "right", "losses", "squares"):
+            np.testing.assert_allclose(content[name], expected[name], rtol=1e-12)
+        nodes_of_one_row = [
+            replace(node, judging=np.array([i]), weights=np.ones(len(node.y)))
+            for i in roles[role]
+        ]
+        by_row = [evaluate(row, **request)["losses"][:, 0] for row in nodes_of_one_row]
+        by_row = np.array(by_row)
+        gains = weights[roles[role]] @ (by_row - by_row[:, :1]) ** 2
+        np.testing.assert_allclose(content["squared_gains"], gains, rtol=1e-12)
+    assert "gradient" not in reply["held_out"]
+    all_judge = replace(node, judging=learning)
+    expected = evaluate(all_judge, gradient=True, **request)
+    np.testing.assert_allclose(reply["gradient"], expected["gradient"], rtol=1e-12)
+    assert "held_out" not in evaluate(all_judge, of="learning", **request)
+    reply_of_model = evaluate(node, of="learning", **{**request, "W": models[1]})
+    assert reply_of_model["held_out"]["right"] == reply["held_out"]["right"][1]
+
+
+def test_labels_are_told_with_their_columns_and_rows_of_others_left_out():
+    node = member(judging=np.arange(30), weights=np.linspace(0.1, 1.0, 40))
+    W, rows = model(), np.flatnonzero(node.y[:30] != "b")
+    assert len(rows) < 30
+    request = {"factors": np.ones(2), "gradient": True}
+    # The columns of the model are c, a, b.
+    turned = {"labels": ["a", "c"], "columns": np.array([1, 0])}
+    reply = evaluate(node, W=W[:, [2, 0, 1]], **turned, **request)
+    expected = evaluate(replace(node, judging=rows), W=W, **ALL_CLASSES, **request)
+    assert reply["count"] == node.weights[rows].sum() == expected["count"]
+    for name in ("right", "squares", "losses"):
+        np.testing.assert_allclose(reply[name], expected[name])
+    np.testing.assert_allclose(reply["gradient"], expected["gradient"][:, [2, 0, 1]])
+
+
+@pytest.mark.parametrize("unit", [1e-24, 1e24])
+@pytest.mark.parametrize("task", ["evaluate", "moments"])
+def test_logits_may_be_as_large_or_small_as_squares_of_features(task, unit):
+    X, y = unit * member().X, member().y
+    clf = NearestCentroid().fit(X, y)
+    content = {"model": "own", **MOMENTS}
+    if task == "evaluate":
+        factors = TemperatureSearch(size=unit**2, n_rows=len(y)).factors
+        content = {"W": read_network(clf).last, "factors": factors, **ALL_CLASSES}
+    request = Message.of(task, **content)
+    reply = reply_to(request.to_bytes(), clf, X, y, name="lyon", min_rows=1)
+    check_reply(request, Message.from_bytes(reply))

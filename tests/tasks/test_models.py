@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Labels stand for outputs that a model has."""
+
+from __future__ import annotations
+
+import numpy as np
+from helpers.rules import refuse, take
+
+from skgems.tasks._models import columns_are_outputs
+
+
+def model(**more) -> dict:
+    return {"W": np.ones((4, 3)), "columns": np.array([2, 0])} | more
+
+
+def test_columns_are_among_the_outputs():
+    take(columns_are_outputs, model())
+    take(columns_are_outputs, model(W=np.ones((5, 4, 3))))
+    take(columns_are_outputs, {"W": np.ones((4, 3))})
+    wrong = model(columns=np.array([3, 0]))
+    refuse(columns_are_outputs, wrong, "columns are more than the 3 outputs")

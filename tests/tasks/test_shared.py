@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fields that several tasks have in common."""
+
+from __future__ import annotations
+
+import numpy as np
+from helpers.rules import refuse, take
+
+from skgems.tasks._shared import one_model
+
+
+def test_there_is_one_model_and_not_two():
+    W = np.ones((3, 2))
+    take(one_model, {"model": "own"})
+    take(one_model, {"W": W, "model": None})
+    for asked in ({"model": "own", "W": W}, {}, {"model": None, "W": None}):
+        refuse(one_model, asked, "W is missing, or comes beside model='own'")

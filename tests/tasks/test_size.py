@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The size of the logits of a model."""
+
+from __future__ import annotations
+
+import numpy as np
+from helpers.tasks import (
+    member,
+    model,
+)
+
+from skgems.spaces import on_one_scale
+from skgems.tasks._size import size
+
+
+def test_size_is_that_of_centred_logits_on_rows_of_moments():
+    node = member(moments=np.arange(10, 20))
+    is_known = np.array([True, False, True])
+    reply = size(node, W=model()[:, is_known])
+    assert reply["size"] == on_one_scale(model(), is_known, node.X[10:20])[1]
+    assert reply["size"] != on_one_scale(model(), is_known, node.X)[1]
