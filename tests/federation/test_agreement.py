@@ -253,8 +253,8 @@ def test_the_larger_min_rows_holds_of_the_node_and_the_agreement(node):
         reply = at_node(sealed(join, server))
         return reply.content["describe"]["rows"]["labels"]
 
-    both = ["benign", "malignant"]
-    assert labels_of_reply(agreed_rows=10, rows_of_node=10) == both
+    all_classes = ["benign", "malignant"]
+    assert labels_of_reply(agreed_rows=10, rows_of_node=10) == all_classes
     assert labels_of_reply(agreed_rows=40, rows_of_node=10) == ["malignant"]
     assert labels_of_reply(agreed_rows=10, rows_of_node=40) == ["malignant"]
 

@@ -519,21 +519,21 @@ def test_broken_replies_of_an_exchange_are_refused(tmp_path, name):
     tasks = set()
     while (fitted := exchange.step()) is None:
         reply = skgems.answer(exchange.waiting_for["lyon"], clf, X, y, name="lyon")
-        whole = reply.read_bytes()
-        message = Message.from_bytes(whole)
+        content = reply.read_bytes()
+        message = Message.from_bytes(content)
         tasks.add(message.task)
         if name == "cut short":
-            broken = whole[:-1]
+            broken = content[:-1]
         elif name == "grown":
-            broken = whole + b"\0"
+            broken = content + b"\0"
         elif name == "flipped":
-            broken = whole[:8] + bytes([whole[8] ^ 1]) + whole[9:]
+            broken = content[:8] + bytes([content[8] ^ 1]) + content[9:]
         else:
             broken = replace(message, task="train").to_bytes()
         reply.write_bytes(broken)
         with pytest.raises(ValueError, match=str(reply)):
             exchange.step()
-        reply.write_bytes(whole)
+        reply.write_bytes(content)
     assert tasks >= {"join", "evaluate"}
     assert np.isfinite(fitted.coef_).all()
 
