@@ -51,6 +51,7 @@ def node():
 
 @pytest.fixture(scope="module")
 def digits():
+    """Rows, labels and the node of each of three; one has the digits 0 and 1 alone."""
     X, y = load_digits(return_X_y=True)
     nodes = np.arange(len(y)) % 3
     nodes[np.isin(y, [0, 1])] = 0
@@ -60,7 +61,7 @@ def digits():
 # ---- min_rows -----------------------------------------------------------------------
 
 
-def test_no_cluster_is_of_fewer_rows_than_the_node_allows():
+def test_no_cluster_has_fewer_rows_than_the_node_allows():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((130, 4))
     y = np.array(["well"] * 129 + ["ill"])
@@ -71,8 +72,8 @@ def test_no_cluster_is_of_fewer_rows_than_the_node_allows():
     assert reply["labels"] == ["ill", "well"]
     means = reply["moments"]["means"] + reply["moments"]["origin"]
     assert np.abs(means[:, None] - X).max(axis=2).min() > 1e-3
-    loose = reply_to(request, clf, X, y, name="lyon").content
-    assert 10 <= loose["moments"]["counts"].min() < 50
+    of_ten = reply_to(request, clf, X, y, name="lyon").content
+    assert 10 <= of_ten["moments"]["counts"].min() < 50
 
 
 # ---- what is agreed -----------------------------------------------------------------
@@ -84,15 +85,18 @@ def test_what_is_not_agreed_is_refused_before_rows_are_looked_at(node, monkeypat
     agg = GEMSLogisticAggregator(n_rounds=3, random_state=0)
     join = first_request(agg, agg._first_requests())
 
-    def never(*args, **kwargs):
+    def raise_error(*args, **kwargs):
         raise AssertionError("rows are looked at")
 
-    monkeypatch.setattr("skgems.federation._replying.member_of", never)
-    other = agreed()
+    monkeypatch.setattr("skgems.federation._replying.member_of", raise_error)
+    other_server = agreed()
     W = np.zeros((31, 2))
     cases = [
         (Message.of("counts"), "it is of no exchange, agreed is"),
-        (asked(other, "counts"), f"of the exchange '{other.exchange}', agreed is"),
+        (
+            asked(other_server, "counts"),
+            f"of the exchange '{other_server.exchange}', agreed is",
+        ),
         (asked(server, "counts"), "the task 'counts' is not agreed; agreed are"),
         (asked(server, "size", W=W), "the task 'size' is not agreed"),
     ]
@@ -103,10 +107,8 @@ def test_what_is_not_agreed_is_refused_before_rows_are_looked_at(node, monkeypat
         request = first_request(aggregator, aggregator._first_requests())
         words = f"its settings have {name}={value}, agreed is {name}="
         cases.append((sealed(request, server), words))
-    lists = first_request(ModelAveragingAggregator(), [])
-    cases.append(
-        (sealed(lists, server), "its method is 'ModelAveragingAggre.*, agreed")
-    )
+    of_other_method = sealed(first_request(ModelAveragingAggregator(), []), server)
+    cases.append((of_other_method, "its method is 'ModelAveragingAggre.*, agreed"))
     for request, words in cases:
         with pytest.raises(NotAgreedError, match=words):
             at_node(request)
@@ -125,21 +127,15 @@ def test_each_task_is_answered_as_often_as_agreed(node):
         for W_of_request in W
     ]
     first = at_node(requests[0])
-    for _ in range(3):  # the same one costs nothing
+    for _ in range(3):  # a request that comes again is not counted again
         assert at_node(requests[0]).to_bytes() == first.to_bytes()
     at_node(requests[1])
     with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times, and has"):
         at_node(requests[2])
-    criterion = {"name": "accuracy"}
-    for k, W_of_request in enumerate(W[:2]):
-        content = judged(W_of_request, ["benign"], [0], criterion=criterion)
-        del content["factors"]
-        request = asked(server, "score", **content)
-        if k == 0:
-            at_node(request)
-        else:  # who is a member is not decided by a second one
-            with pytest.raises(NotAgreedError, match="'score' was agreed 1 times"):
-                at_node(request)
+    at_node(asked(server, "score", **score_content(W[0])))
+    # A score was agreed once.
+    with pytest.raises(NotAgreedError, match="'score' was agreed 1 times"):
+        at_node(asked(server, "score", **score_content(W[1])))
     replies = [line for line in at_node.log if "reply" in line]
     assert [line["task"] for line in replies] == ["evaluate", "evaluate", "score"]
     assert replies[0]["request"] == requests[0].digest
@@ -147,89 +143,120 @@ def test_each_task_is_answered_as_often_as_agreed(node):
     assert "How many rows are right" in replies[0]["says"]["evaluate.right"]
 
 
-def test_what_one_node_keeps_is_not_sent_for_another(node):
+def test_the_state_of_one_node_is_not_used_for_another(node):
     server = agreed()
     at_node = Node(node, server)
-    request = asked(server, "score", **scored(node))
+    request = asked(server, "score", **score_content())
     at_node(request)
     at_node.options["name"] = "paris"
     with pytest.raises(NotAgreedError, match="is of node 'lyon', not of 'paris'"):
         at_node(request)
 
 
-def test_a_request_that_fails_at_the_node_counts(node):
+def test_a_request_that_fails_at_the_node_is_counted(node):
     clf, X, y = node
     server = agreed(n_rounds=2)
     at_node = Node((clf, X[:9], y[:9]), server)
-    W = np.zeros((2, 31, 2))
-    W[1] = 1.0
-    for W_of_request in W[:1]:
-        with pytest.raises(ValueError, match="fewer than min_rows=10"):
-            at_node(asked(server, "evaluate", **judged(W_of_request, ["benign"], [0])))
+    of_zeros = judged(np.zeros((31, 2)), ["benign"], [0])
+    with pytest.raises(ValueError, match="fewer than min_rows=10"):
+        at_node(asked(server, "evaluate", **of_zeros))
+    of_ones = judged(np.ones((31, 2)), ["benign"], [0])
     with pytest.raises(NotAgreedError, match="agreed 1 times"):
-        at_node(asked(server, "evaluate", **judged(W[1], ["benign"], [0])))
+        at_node(asked(server, "evaluate", **of_ones))
 
 
-def test_distances_of_single_rows_need_consent(node):
-    agg = GEMSLogisticAggregator(epsilon=0.9, random_state=0)
+def aggregator_with_radii():
+    """An aggregator that asks for the radii at which single rows are lost."""
+    return GEMSLogisticAggregator(epsilon=0.9, random_state=0)
+
+
+def test_radii_of_single_rows_are_not_sent_without_an_agreement_or_consent(node):
+    clf, X, y = node
+    agg = aggregator_with_radii()
+    request = replace(first_request(agg, agg._first_requests()), envelope={})
+    with pytest.raises(NotAgreedError, match="numbers of single rows"):
+        reply_to(request, clf, X, y, name="lyon")
+    reply_to(request, clf, X, y, name="lyon", radii=True)
+
+
+def test_radii_of_single_rows_are_sent_under_an_agreement_on_them(node):
+    agg = aggregator_with_radii()
     server = Agreement.of(agg)
     assert server.radii and "Numbers of single rows" in server.says["radii"]
-    request = first_request(agg, agg._first_requests())
-    plain = replace(request, envelope={})
+    request = sealed(first_request(agg, agg._first_requests()), server)
     with pytest.raises(NotAgreedError, match="numbers of single rows"):
-        reply_to(plain, *node, name="lyon")
-    reply_to(plain, *node, name="lyon", radii=True)
-    with pytest.raises(NotAgreedError, match="numbers of single rows"):
-        Node(node, replace(server, radii=False))(sealed(request, server))
-    # By a person who has accepted them, or by the node's own word.
-    Node(node, server)(sealed(request, server))
-    with pytest.raises(NotAgreedError, match="numbers of single rows"):
-        Node(node)(sealed(request, server))
-    Node(node, radii=True)(sealed(request, server))
-    # A curve of mean losses is of no row.
-    mean = GEMSLogisticAggregator(epsilon=0.9, criterion="log_loss", random_state=0)
-    mean_request = first_request(mean, mean._first_requests(classes=None))
-    reply_to(replace(mean_request, envelope={}), *node, name="lyon")
+        Node(node, replace(server, radii=False))(request)
+    Node(node, server)(request)
 
 
-def test_rows_are_of_the_classes_and_features_agreed(node):
+def test_an_agreement_that_nobody_has_read_needs_consent_to_radii(node):
+    agg = aggregator_with_radii()
+    server = Agreement.of(agg)
+    request = sealed(first_request(agg, agg._first_requests()), server)
+    with pytest.raises(NotAgreedError, match="numbers of single rows"):
+        Node(node)(request)
+    Node(node, radii=True)(request)
+
+
+def test_mean_losses_need_no_consent_to_radii(node):
+    clf, X, y = node
+    agg = GEMSLogisticAggregator(epsilon=0.9, criterion="log_loss", random_state=0)
+    request = first_request(agg, agg._first_requests(classes=None))
+    reply_to(replace(request, envelope={}), clf, X, y, name="lyon")
+
+
+def test_rows_of_a_class_that_is_not_agreed_are_refused(node):
     server = agreed(classes=["benign", "unknown"])
     with pytest.raises(
         NotAgreedError, match="have the classes \\['malignant'\\], agree"
     ):
-        Node(node, server)(asked(server, "score", **scored(node)))
+        Node(node, server)(asked(server, "score", **score_content()))
+
+
+def test_rows_of_features_that_are_not_agreed_are_refused(node):
     pandas = pytest.importorskip("pandas")
     clf, X, y = node
     frame = pandas.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
-    named = clone(clf).fit(frame, y), frame, y
+    node_with_names = (clone(clf).fit(frame, y), frame, y)
     server = agreed(feature_names=[f"z{j}" for j in range(X.shape[1])])
+    request = asked(server, "score", **score_content())
     with pytest.raises(NotAgreedError, match="have the features \\['x0'.*, agreed are"):
-        Node(named, server)(asked(server, "score", **scored(node)))
+        Node(node_with_names, server)(request)
     server = agreed(feature_names=list(frame.columns), classes=["benign", "malignant"])
-    assert Node(named, server)(asked(server, "score", **scored(node))).task == "score"
+    request = asked(server, "score", **score_content())
+    assert Node(node_with_names, server)(request).task == "score"
 
 
-def scored(node):
-    W = np.zeros((node[1].shape[1] + 1, 2))
+def score_content(W=None):
+    """The content of a request to score a model, of zeros if none is given."""
+    if W is None:
+        W = np.zeros((31, 2))
     content = judged(W, ["benign"], [0], criterion={"name": "accuracy"})
     del content["factors"]
     return content
 
 
-def test_min_rows_are_the_larger_of_the_node_s_and_those_agreed(node):
+def test_the_larger_min_rows_holds_of_the_node_and_the_agreement(node):
     clf, X, y = node
     left_out_rows = np.flatnonzero(y == "benign")[38:]
-    rows = clf, np.delete(X, left_out_rows, axis=0), np.delete(y, left_out_rows)
+    node_of_38_benign = (
+        clf,
+        np.delete(X, left_out_rows, axis=0),
+        np.delete(y, left_out_rows),
+    )
     agg = GEMSLogisticAggregator(random_state=0)
     join = first_request(agg, agg._first_requests())
 
-    def labels(agreed_rows, rows_of_node):
+    def labels_of_reply(*, agreed_rows, rows_of_node):
         server = Agreement.of(agg, min_rows=agreed_rows)
-        reply = Node(rows, server, min_rows=rows_of_node)(sealed(join, server)).content
-        return reply["describe"]["rows"]["labels"]
+        at_node = Node(node_of_38_benign, server, min_rows=rows_of_node)
+        reply = at_node(sealed(join, server))
+        return reply.content["describe"]["rows"]["labels"]
 
-    assert labels(10, 10) == ["benign", "malignant"]
-    assert labels(40, 10) == labels(10, 40) == ["malignant"]
+    all_classes = ["benign", "malignant"]
+    assert labels_of_reply(agreed_rows=10, rows_of_node=10) == all_classes
+    assert labels_of_reply(agreed_rows=40, rows_of_node=10) == ["malignant"]
+    assert labels_of_reply(agreed_rows=10, rows_of_node=40) == ["malignant"]
 
 
 def test_no_value_of_a_row_is_in_an_error(node):
@@ -241,7 +268,8 @@ def test_no_value_of_a_row_is_in_an_error(node):
     ) as caught:
         reply_to(Message.of("counts"), clf, texts, y, name="lyon")
     assert "1970" not in str(caught.value)
-    assert "1970" in str(caught.value.__cause__)  # for whoever is at the node
+    # The cause stays at the node, where whoever runs it may see rows.
+    assert "1970" in str(caught.value.__cause__)
 
 
 # ---- who asks -----------------------------------------------------------------------
@@ -252,15 +280,15 @@ def test_requests_are_signed_by_the_server_that_was_agreed(node, tmp_path):
     for name in ("server", "other"):
         signing_keys(tmp_path / name)
     server = agreed(public_key=public_key_of(tmp_path / "server").decode())
-    content = scored(node)
+    content = score_content()
     with pytest.raises(SignatureError, match="it is not signed"):
         Node(node, server)(asked(server, "score", **content))
     with pytest.raises(SignatureError, match="by another key"):
         Node(node, server)(asked(server, "score", tmp_path / "other", **content))
-    good = asked(server, "score", tmp_path / "server", **content)
+    signed = asked(server, "score", tmp_path / "server", **content)
     with pytest.raises(SignatureError, match="of another message"):
-        Node(node, server)(good.with_envelope(node="lyon"))
-    assert Node(node, server)(good).task == "score"
+        Node(node, server)(signed.with_envelope(node="lyon"))
+    assert Node(node, server)(signed).task == "score"
 
 
 def test_an_exchange_is_signed_both_ways(digits, tmp_path):
@@ -279,14 +307,16 @@ def test_an_exchange_is_signed_both_ways(digits, tmp_path):
         public_keys=keys,
         private_key=tmp_path / "server",
     )
-    accepted = folder / "agreement.json"
-    assert Agreement.load(accepted).public_key == (tmp_path / "server.pub").read_text()
+    agreement = folder / "agreement.json"
+    assert Agreement.load(agreement).public_key == (tmp_path / "server.pub").read_text()
     clfs = {
         name: LogisticRegression(max_iter=300).fit(X[nodes == k], y[nodes == k])
         for k, name in enumerate(names)
     }
     while (fitted := exchange.step()) is None:
-        before = {n: path.read_bytes() for n, path in exchange.waiting_for.items()}
+        signed_requests = {
+            name: path.read_bytes() for name, path in exchange.waiting_for.items()
+        }
         for k, (name, request) in enumerate(exchange.waiting_for.items()):
             skgems.answer(
                 request,
@@ -294,16 +324,17 @@ def test_an_exchange_is_signed_both_ways(digits, tmp_path):
                 X[nodes == k],
                 y[nodes == k],
                 name=name,
-                agreement=accepted,
+                agreement=agreement,
                 state=tmp_path / f"state of {name}",
                 private_key=tmp_path / name,
             )
-        again = skgems.Exchange(
+        # Another process that opens the exchange makes the same signatures.
+        reopened = skgems.Exchange(
             folder, public_keys=keys, private_key=tmp_path / "server"
         )
-        again.step(leave_out=())
+        reopened.step(leave_out=())
         for name, path in exchange.waiting_for.items():
-            assert path.read_bytes() == before[name]  # the same signature
+            assert path.read_bytes() == signed_requests[name]
     direct = clone(agg).set_params(estimators=list(clfs.items()))
     direct.fit(X, y, nodes=nodes)
     assert fitted.score(X, y) == pytest.approx(direct.score(X, y), abs=0.01)
@@ -313,63 +344,79 @@ def test_replies_of_an_older_exchange_are_not_used(digits, tmp_path):
     X, y, nodes = digits
     agg = GEMSLogisticAggregator(random_state=0)
     names = ["lyon", "paris", "rome"]
-    for folder in ("old", "new"):
-        exchange = skgems.Exchange(tmp_path / folder, agg, nodes=names)
-        assert exchange.step() is None
-        if folder == "old":
-            for k, (name, request) in enumerate(exchange.waiting_for.items()):
-                X_node = X[nodes == k]
-                y_node = y[nodes == k]
-                clf = LogisticRegression(max_iter=300).fit(X_node, y_node)
-                skgems.answer(request, clf, X_node, y_node, name=name)
-            assert exchange.step() is not None
+    old = skgems.Exchange(tmp_path / "old", agg, nodes=names)
+    assert old.step() is None
+    for k, (name, request) in enumerate(old.waiting_for.items()):
+        X_node = X[nodes == k]
+        y_node = y[nodes == k]
+        clf = LogisticRegression(max_iter=300).fit(X_node, y_node)
+        skgems.answer(request, clf, X_node, y_node, name=name)
+    assert old.step() is not None
+    new = skgems.Exchange(tmp_path / "new", agg, nodes=names)
+    assert new.step() is None
     for path in (tmp_path / "old" / "replies").iterdir():
         (tmp_path / "new" / "replies" / path.name).write_bytes(path.read_bytes())
-    assert exchange.step() is None
-    assert list(exchange.waiting_for) == names
-    assert all("is of another exchange" in note for note in exchange.notes)
+    assert new.step() is None
+    assert list(new.waiting_for) == names
+    assert all("is of another exchange" in note for note in new.notes)
 
 
-# ---- without a file -----------------------------------------------------------------
+# ---- without the file of an agreement -----------------------------------------------
+
+
+def join_in_two_rounds():
+    """The first request of an aggregator with two rounds."""
+    agg = GEMSLogisticAggregator(n_rounds=2, random_state=0)
+    return first_request(agg, agg._first_requests())
+
+
+def node_bound_by_first_request(node, server):
+    """A node without the file of an agreement, after a first request and a score."""
+    at_node = Node(node)
+    at_node(sealed(join_in_two_rounds(), server))
+    at_node(asked(server, "score", **score_content()))
+    return at_node
 
 
 def test_without_a_file_the_first_request_binds(node):
-    at_node = Node(node)
     server = agreed(n_rounds=2)
     with pytest.raises(NotAgreedError, match="nothing is agreed yet, and the request"):
-        at_node(asked(server, "score", **scored(node)))
-    agg = GEMSLogisticAggregator(n_rounds=2, random_state=0)
-    join = first_request(agg, agg._first_requests())
-    at_node(sealed(join, server))
+        Node(node)(asked(server, "score", **score_content()))
+    at_node = node_bound_by_first_request(node, server)
     assert Agreement.from_json(at_node.log[0]["agreement"]) == server
-    at_node(asked(server, "score", **scored(node)))
-    # A server that begins again does not begin to count again.
-    again = agreed(n_rounds=2)
-    at_node(sealed(join, again))
-    other = scored(node) | {"W": np.ones((node[1].shape[1] + 1, 2))}
+
+
+def test_without_a_file_a_server_that_begins_again_is_still_counted(node):
+    at_node = node_bound_by_first_request(node, agreed(n_rounds=2))
+    restarted_server = agreed(n_rounds=2)
+    at_node(sealed(join_in_two_rounds(), restarted_server))
+    request = asked(restarted_server, "score", **score_content(np.ones((31, 2))))
     with pytest.raises(NotAgreedError, match="'score' was agreed 1 times"):
-        at_node(asked(again, "score", **other))
-    changed = replace(server, tasks={**server.tasks, "score": 5})
+        at_node(request)
+
+
+def test_without_a_file_a_server_cannot_change_what_is_agreed(node):
+    server = agreed(n_rounds=2)
+    at_node = node_bound_by_first_request(node, server)
+    changed_server = replace(server, tasks={**server.tasks, "score": 5})
+    other_join = join_in_two_rounds().content
+    other_join["requests"] = {}
+    request = sealed(Message.of("join", **other_join), changed_server)
     with pytest.raises(NotAgreedError, match="'join' was agreed 1 times"):
-        at_node(sealed(_again(join), changed))
+        at_node(request)
+
+
+def test_a_state_is_not_used_under_another_agreement(node):
+    server = agreed(n_rounds=2)
+    at_node = node_bound_by_first_request(node, server)
+    changed_server = replace(server, tasks={**server.tasks, "score": 5})
+    under_changed_agreement = Node(node, changed_server)
+    under_changed_agreement.state = at_node.state
     with pytest.raises(NotAgreedError, match="what is kept here .state. is of"):
-        _with(at_node, changed)(asked(server, "score", **scored(node)))
+        under_changed_agreement(asked(server, "score", **score_content()))
 
 
-def _again(join):
-    """The first request, which asks for something else."""
-    content = join.content
-    content["requests"] = {}
-    return Message.of("join", **content)
-
-
-def _with(at_node, agreement):
-    other = Node(at_node.node, agreement)
-    other.state = at_node.state
-    return other
-
-
-def test_what_a_server_offers_is_bounded(node):
+def test_without_a_file_a_server_cannot_offer_too_many_requests(node):
     agg = GEMSLogisticAggregator(n_rounds=1000, random_state=0)
     server = Agreement.of(agg)
     join = first_request(agg, agg._first_requests())
@@ -378,11 +425,16 @@ def test_what_a_server_offers_is_bounded(node):
     assert Node(node, server)(sealed(join, server)).task == "join"
 
 
-def test_an_agreement_needs_somebody_who_counts(node):
+def test_an_agreement_needs_a_state_that_counts_requests(node):
+    clf, X, y = node
     with pytest.raises(ValueError, match="give state .--state., too"):
-        reply_to(Message.of("counts"), *node, name="lyon", agreement=agreed())
+        reply_to(Message.of("counts"), clf, X, y, name="lyon", agreement=agreed())
+
+
+def test_an_agreement_of_another_type_is_an_error(node):
+    clf, X, y = node
     with pytest.raises(TypeError, match="agreement must be an Agreement or the path"):
-        reply_to(Message.of("counts"), *node, name="lyon", agreement=3, state={})
+        reply_to(Message.of("counts"), clf, X, y, name="lyon", agreement=3, state={})
 
 
 @pytest.mark.parametrize(
@@ -410,8 +462,7 @@ def test_an_agreement_needs_somebody_who_counts(node):
     ],
     ids=str,
 )
-def test_an_honest_exchange_meets_its_own_agreement(digits, aggregator, hidden):
-    """Without a file, and with one, of every method."""
+def test_an_honest_exchange_keeps_to_its_own_agreement(digits, aggregator, hidden):
     X, y, nodes = digits
     model = LogisticRegression()
     if hidden is not None:
@@ -447,7 +498,7 @@ def test_an_honest_exchange_meets_its_own_agreement(digits, aggregator, hidden):
     assert states[0]["log.jsonl"]
 
 
-def test_a_search_needs_an_agreement_on_more(digits):
+def test_a_search_needs_an_agreement_on_several_fits(digits):
     X, y, nodes = digits
     clfs = [
         LogisticRegression(max_iter=300).fit(X[nodes == k], y[nodes == k])
@@ -455,7 +506,7 @@ def test_a_search_needs_an_agreement_on_more(digits):
     ]
     agg = GEMSLogisticAggregator(n_rounds=2, random_state=0)
 
-    def fits(agreement):
+    def fit_with_two_penalties(agreement):
         states = [{}, {}, {}]
 
         def ask(requests):
@@ -476,6 +527,6 @@ def test_a_search_needs_an_agreement_on_more(digits):
         for C in (1.0, 0.1):
             clone(agg).set_params(estimators=channel, C=C).fit()
 
-    fits(Agreement.of(agg, fits=2))
+    fit_with_two_penalties(Agreement.of(agg, fits=2))
     with pytest.raises(ValueError, match="the task 'evaluate' was agreed 1 times"):
-        fits(None)
+        fit_with_two_penalties(None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A node makes the requests itself from the agreed settings, and answers no others."""
+"""A node answers only the requests that follow from the agreed settings."""
 
 from __future__ import annotations
 
@@ -31,91 +31,94 @@ from skgems.spaces import Accuracy, Ball, Sampled
 
 @pytest.fixture(scope="module")
 def node():
+    """A node's classifier and rows, of five features and two classes."""
     X, y = load_breast_cancer(return_X_y=True)
     X = StandardScaler().fit_transform(X)[:200, :5]
     y = np.where(y[:200] == 1, "benign", "malignant")
     return LogisticRegression().fit(X, y), X, y
 
 
-def ask(node, request, agreement, state=None):
-    state = {} if state is None else state
-    return reply_to(sealed(request, agreement), *node, name="lyon", state=state)
+def ask(node, request, agreement):
+    """The reply of a node that has a new state, to a request under an agreement."""
+    clf, X, y = node
+    return reply_to(sealed(request, agreement), clf, X, y, name="lyon", state={})
 
 
-def joined(aggregator):
+def join_of(aggregator):
+    """The first request of an aggregator."""
     return first_request(aggregator, aggregator._first_requests())
 
 
-LAYER = {"weights": [np.eye(6, 5)], "activation": ["relu"]}
-CHANGED = {
+HIDDEN_LAYER = {"weights": [np.eye(6, 5)], "activation": ["relu"]}
+# Fields of a first request that are not those of the agreed settings.
+CHANGED_FIELDS = {
     "kind": {"kind": "shared"},
     "more clusters": {"n_components": 10**5},
     "smaller clusters": {"min_cluster_size": 1},
-    "no model": {"model": None},
+    "without the model": {"model": None},
     "class weights": {"class_weight": [["malignant", 1000.0]]},
-    "a dtype": {"n_components": 16.0},
+    "another type": {"n_components": 16.0},
 }
 
 
 @pytest.mark.parametrize("has_agreement", [True, False])
-@pytest.mark.parametrize("name", CHANGED)
+@pytest.mark.parametrize("name", CHANGED_FIELDS)
 def test_a_first_request_of_other_content_is_refused(node, name, has_agreement):
     aggregator = GEMSLogisticAggregator(min_cluster_size=50, random_state=0)
-    honest = joined(aggregator)
+    honest = join_of(aggregator)
     agreement = Agreement.of(aggregator)
-    changed_fields = dict(honest.content["requests"]["0"]["asked"]) | CHANGED[name]
-    content = {
-        **honest.content,
-        "requests": {"0": {"task": "moments", "asked": changed_fields}},
-    }
+    fields = dict(honest.content["requests"]["0"]["asked"]) | CHANGED_FIELDS[name]
+    content = honest.content
+    content["requests"] = {"0": {"task": "moments", "asked": fields}}
+    changed = Message.of("join", **content)
     with pytest.raises(ValueError, match="does not ask|n_components is"):
         if has_agreement:
-            ask(node, Message.of("join", **content), agreement)
+            ask(node, changed, agreement)
         else:
-            reply_to(Message.of("join", **content), *node, name="lyon")
+            clf, X, y = node
+            reply_to(changed, clf, X, y, name="lyon")
     assert ask(node, honest, agreement).content["name"] == "lyon"
 
 
 def test_layers_that_a_server_makes_up_are_refused_in_a_first_message(node):
     aggregator = GEMSLogisticAggregator(random_state=0)
-    content = joined(aggregator).content
-    fields_with_layers = content["requests"]["0"]["asked"] | {
-        "hidden": LAYER,
-        "model": None,
-    }
-    content["requests"] = {"0": {"task": "moments", "asked": fields_with_layers}}
+    content = join_of(aggregator).content
+    fields = content["requests"]["0"]["asked"] | {"hidden": HIDDEN_LAYER, "model": None}
+    content["requests"] = {"0": {"task": "moments", "asked": fields}}
     with pytest.raises(ValueError, match="hidden layers of the server's"):
         ask(node, Message.of("join", **content), Agreement.of(aggregator))
 
 
 @pytest.mark.parametrize("n_requests", [0, 2, 400])
-def test_as_many_first_requests_are_answered_as_the_method_makes(node, n_requests):
+def test_more_or_fewer_first_requests_than_the_method_makes_are_refused(
+    node, n_requests
+):
     aggregator = GEMSLogisticAggregator(random_state=0)
-    content = joined(aggregator).content
-    one = content["requests"]["0"]
-    content["requests"] = {str(k): one for k in range(n_requests)}
+    content = join_of(aggregator).content
+    request = content["requests"]["0"]
+    content["requests"] = {str(k): request for k in range(n_requests)}
     with pytest.raises(
         NotAgreedError, match=f"makes {n_requests} requests, .* makes 1"
     ):
         ask(node, Message.of("join", **content), Agreement.of(aggregator))
 
 
-def test_thresholds_of_sums_are_those_agreed(node):
+def test_thresholds_of_sums_that_are_not_agreed_are_refused(node):
     aggregator = PooledAggregator(pooled=BernoulliNB(binarize=0.5))
     agreement = Agreement.of(aggregator)
-    content = joined(aggregator).content
-    thresholds = [{"of": "above", "threshold": t} for t in np.linspace(-3.0, 3.0, 5)]
+    content = join_of(aggregator).content
     content["requests"] = {
-        str(k): {"task": "class_sums", "asked": fields}
-        for k, fields in enumerate(thresholds)
+        str(k): {"task": "class_sums", "asked": {"of": "above", "threshold": threshold}}
+        for k, threshold in enumerate(np.linspace(-3.0, 3.0, 5))
     }
     with pytest.raises(NotAgreedError, match="threshold=0.5, now threshold=-3.0"):
         ask(node, Message.of("join", **content), agreement)
 
 
-def test_the_halves_of_rows_are_asked_what_was_agreed(node):
+def halves_agreed_on():
+    """An agreement on halves for one method, and the content of its first request."""
     aggregator = GEMSLogisticAggregator(random_state=0)
-    content = joined(aggregator).content
+    content = join_of(aggregator).content
     method = {
         "method": content["method"],
         "settings": content["settings"],
@@ -127,19 +130,35 @@ def test_the_halves_of_rows_are_asked_what_was_agreed(node):
         settings={"methods": [method], "fronts": []},
         tasks={"halves": 1, "moments": 1},
     )
-    honest = Message.of("halves", asked={"0": content})
-    check_is_derived(honest, agreement)
-    changed = content["requests"]["0"]["asked"] | {"n_components": 99}
-    hostile = {**content, "requests": {"0": {"task": "moments", "asked": changed}}}
+    return agreement, content
+
+
+def test_halves_of_rows_may_be_asked_the_first_request_that_is_agreed():
+    agreement, content = halves_agreed_on()
+    check_is_derived(Message.of("halves", asked={"0": content}), agreement)
+
+
+def test_halves_of_rows_are_not_asked_with_other_fields():
+    agreement, content = halves_agreed_on()
+    fields = content["requests"]["0"]["asked"] | {"n_components": 99}
+    changed = {**content, "requests": {"0": {"task": "moments", "asked": fields}}}
     with pytest.raises(NotAgreedError, match="n_components=16, now n_components=99"):
-        check_is_derived(Message.of("halves", asked={"0": hostile}), agreement)
-    other = {**content, "settings": content["settings"] | {"moments": "class"}}
+        check_is_derived(Message.of("halves", asked={"0": changed}), agreement)
+
+
+def test_halves_of_rows_are_not_asked_with_other_settings():
+    agreement, content = halves_agreed_on()
+    settings = content["settings"] | {"moments": "class"}
+    changed = {**content, "settings": settings}
     with pytest.raises(NotAgreedError, match="is not agreed"):
-        check_is_derived(Message.of("halves", asked={"0": other}), agreement)
-    # Of several methods first messages are all that is asked.
-    alone = Message.of("moments", **content["requests"]["0"]["asked"])
+        check_is_derived(Message.of("halves", asked={"0": changed}), agreement)
+
+
+def test_an_agreement_on_several_methods_allows_only_their_first_requests():
+    agreement, content = halves_agreed_on()
+    moments_alone = Message.of("moments", **content["requests"]["0"]["asked"])
     with pytest.raises(NotAgreedError, match="does not ask for it"):
-        check_is_derived(alone, agreement)
+        check_is_derived(moments_alone, agreement)
 
 
 AGGREGATORS = {
@@ -170,41 +189,55 @@ AGGREGATORS = {
 
 @pytest.mark.parametrize("name", AGGREGATORS)
 def test_requests_made_of_agreed_settings_are_those_of_the_aggregator(name):
-    """Whatever the server's aggregator asks first, the node makes to the byte."""
     aggregator = AGGREGATORS[name]
     agreement = Agreement.from_json(Agreement.of(aggregator).to_json())
     node_aggregator = type(aggregator)._of_settings(
         aggregator._settings_at_nodes(), agreement.further_settings
     )
-    for requests in ("_first_requests", "_later_requests"):
-        expected = [key_of(request) for request in getattr(aggregator, requests)()]
-        if aggregator.random_state is None:
-            continue  # seeds of later requests for spaces are drawn anew
-        assert [
-            key_of(request) for request in getattr(node_aggregator, requests)()
-        ] == expected
-    check_is_derived(joined(aggregator), agreement)
+    if aggregator.random_state is not None:  # else seeds of spaces are drawn anew
+        assert keys_of(node_aggregator._first_requests()) == keys_of(
+            aggregator._first_requests()
+        )
+        assert keys_of(node_aggregator._later_requests()) == keys_of(
+            aggregator._later_requests()
+        )
+    check_is_derived(join_of(aggregator), agreement)
 
 
-def test_a_later_request_is_one_of_the_method_whatever_layers_it_is_about():
+def keys_of(requests):
+    """Keys that are equal where the contents of requests are."""
+    return [key_of(request) for request in requests]
+
+
+def test_a_later_request_of_the_method_may_be_about_any_layers():
     aggregator = GEMSMLPAggregator(n_rounds=2, random_state=0)
     agreement = Agreement.of(aggregator)
     of_last, clusters = aggregator._later_requests()
     check_is_derived(clusters, agreement)
-    check_is_derived(Message.of("moments", **of_last.content, hidden=LAYER), agreement)
-    for name, value in {"kind": "class", "n_components": 999}.items():
-        changed = Message.of(
-            "moments", **of_last.content | {name: value, "hidden": LAYER}
-        )
-        with pytest.raises(NotAgreedError, match=f"now {name}={value!r}"):
-            check_is_derived(changed, agreement)
+    check_is_derived(
+        Message.of("moments", **of_last.content, hidden=HIDDEN_LAYER), agreement
+    )
+
+
+@pytest.mark.parametrize(("field", "value"), [("kind", "class"), ("n_components", 999)])
+def test_a_later_request_with_other_fields_is_refused(field, value):
+    aggregator = GEMSMLPAggregator(n_rounds=2, random_state=0)
+    agreement = Agreement.of(aggregator)
+    of_last, _ = aggregator._later_requests()
+    fields = of_last.content | {field: value, "hidden": HIDDEN_LAYER}
+    with pytest.raises(NotAgreedError, match=f"now {field}={value!r}"):
+        check_is_derived(Message.of("moments", **fields), agreement)
+
+
+def test_a_later_request_of_another_task_is_refused():
+    agreement = Agreement.of(GEMSMLPAggregator(n_rounds=2, random_state=0))
     sums = Message.of("class_sums", of="above", threshold=0.0)
     with pytest.raises(NotAgreedError, match="does not ask for it: class_sums"):
         check_is_derived(sums, agreement)
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "changed_settings",
     [
         {"geometry": {"name": "unknown"}},
         {"geometry": 3},
@@ -215,16 +248,16 @@ def test_a_later_request_is_one_of_the_method_whatever_layers_it_is_about():
         {"random_state": "x"},
     ],
 )
-def test_settings_that_no_aggregator_has_are_refused(changed):
+def test_settings_that_no_aggregator_has_are_refused(changed_settings):
     aggregator = GEMSLogisticAggregator(random_state=0)
-    content = joined(aggregator).content
-    content["settings"] = content["settings"] | changed
+    content = join_of(aggregator).content
+    content["settings"] = content["settings"] | changed_settings
     with pytest.raises(NotAgreedError, match="settings of GEMSLogis.* cannot be read"):
         check_is_derived(Message.of("join", **content), None)
 
 
 def test_a_method_that_the_node_does_not_know_is_refused():
-    content = joined(GEMSLogisticAggregator(random_state=0)).content
+    content = join_of(GEMSLogisticAggregator(random_state=0)).content
     content["method"] = "BaseAggregator"
     with pytest.raises(NotAgreedError, match="'BaseAggregator' is not known at this"):
         check_is_derived(Message.of("join", **content), None)

@@ -40,7 +40,7 @@ def state_folder(tmp_path):
     return tmp_path / "kept"
 
 
-def test_rows_that_change_within_an_exchange(state):
+def test_rows_that_change_within_an_exchange_are_refused(state):
     agreement, join = agreed()
     answer(join, state)
     one = X.copy()
@@ -63,7 +63,7 @@ def test_rows_that_change_within_an_exchange(state):
     answer(judging(agreement), state)
 
 
-def test_equal_rows_of_another_container_are_the_same(state):
+def test_equal_rows_in_another_container_are_the_same_rows(state):
     pandas = pytest.importorskip("pandas")
     agreement, _ = agreed({"evaluate": 9})
     whole_numbers = np.round(10 * X)
@@ -83,7 +83,7 @@ def test_equal_rows_of_another_container_are_the_same(state):
 
 
 @pytest.mark.parametrize("kind", ["sparse", "table"])
-def test_rows_of_any_kind_are_known_again(kind, state_folder):
+def test_sparse_rows_and_tables_are_recognised(kind, state_folder):
     pandas = pytest.importorskip("pandas")
     agreement, _ = agreed({"evaluate": 3})
     if kind == "sparse":
@@ -105,7 +105,7 @@ def test_rows_of_any_kind_are_known_again(kind, state_folder):
         answer(judging(agreement, 3.0), state_folder, clf=clf, rows=other)
 
 
-def test_rows_may_be_mended_until_something_was_answered(state):
+def test_rows_may_change_until_a_request_was_answered(state):
     agreement, join = agreed()
     with pytest.raises(ValueError, match="fewer than min_rows"):
         answer(join, state, **FEW_ROWS)

@@ -40,7 +40,8 @@ from skgems.federation import Agreement, Message, Nodes, reply_to
 from skgems.steps import RandomFeatures, front_of_text
 
 
-def table(n_rows=400):
+def table_with_gaps(n_rows=400):
+    """Four columns of numbers, one of words, with gaps; and labels of three classes."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, n_rows)
     frame = pd.DataFrame(rng.normal(size=(n_rows, 4)), columns=list("abcd"))
@@ -52,10 +53,11 @@ def table(n_rows=400):
     return frame, np.array(["none", "mild", "severe"])[y]
 
 
-X, Y = table()
-# Of two classes each, so that no node has all.
-NODES = np.where(Y == "none", 0, np.where(Y == "mild", 1, np.arange(len(Y)) % 2))
-NAMED = np.array(["lyon", "paris"])[NODES]
+X, Y = table_with_gaps()
+# The node of each row: lyon has no row of "mild", and paris none of "none".
+NODES = np.array(["lyon", "paris"])[
+    np.where(Y == "none", 0, np.where(Y == "mild", 1, np.arange(len(Y)) % 2))
+]
 FRONT = ColumnTransformer(
     [
         ("x", make_pipeline(SimpleImputer(), StandardScaler()), list("abcd")),
@@ -70,11 +72,12 @@ LINEAR = GEMSLogisticAggregator(
 
 
 def rows_of(name):
-    return X[NAMED == name], Y[NAMED == name]
+    """The rows and labels of a node."""
+    return X[NODES == name], Y[NODES == name]
 
 
-def channel_to_nodes():
-    """A channel to nodes that fit the agreed classifier themselves."""
+def channel_to(clfs):
+    """A channel to nodes that have these classifiers, by name."""
 
     def ask(requests):
         replies = {}
@@ -82,7 +85,7 @@ def channel_to_nodes():
             X_of_node, y_of_node = rows_of(name)
             reply = reply_to(
                 request.to_bytes(),
-                LOGISTIC,
+                clfs[name],
                 X_of_node,
                 y_of_node,
                 name=name,
@@ -94,8 +97,14 @@ def channel_to_nodes():
     return Nodes(ask, ["lyon", "paris"], min_rows=1)
 
 
-def test_of_all_rows_it_is_nearly_the_pooled_pipeline():
-    agg = clone(LINEAR).fit(X, Y, nodes=NAMED)
+def summary_of(agg, name, clf):
+    """The summary of a node for an aggregator."""
+    X_of_node, y_of_node = rows_of(name)
+    return agg.summarize(clf, X_of_node, y_of_node, name=name, min_rows=1)
+
+
+def test_the_front_and_score_are_about_those_of_a_pipeline_of_all_rows():
+    agg = clone(LINEAR).fit(X, Y, nodes=NODES)
     pooled = make_pipeline(clone(FRONT), clone(LOGISTIC)).fit(X, Y)
     np.testing.assert_allclose(
         agg.front_.transform(X), pooled[0].transform(X), atol=1e-9
@@ -106,40 +115,61 @@ def test_of_all_rows_it_is_nearly_the_pooled_pipeline():
     assert agg.feature_names_in_.tolist() == X.columns.tolist()
 
 
-def test_what_comes_out_is_a_plain_pipeline():
-    agg = clone(LINEAR).fit(X, Y, nodes=NAMED)
-    plain = agg.to_estimator()
-    np.testing.assert_array_equal(plain.predict_proba(X), agg.predict_proba(X))
-    assert "skgems" not in pickle.dumps(plain).decode("latin1")
-    assert plain.feature_names_in_.tolist() == X.columns.tolist()
+def test_the_aggregate_can_be_made_a_scikit_learn_pipeline():
+    agg = clone(LINEAR).fit(X, Y, nodes=NODES)
+    pipeline = agg.to_estimator()
+    np.testing.assert_array_equal(pipeline.predict_proba(X), agg.predict_proba(X))
+    assert "skgems" not in pickle.dumps(pipeline).decode("latin1")
+    assert pipeline.feature_names_in_.tolist() == X.columns.tolist()
+
+
+def test_an_aggregate_with_a_front_can_be_pickled():
+    agg = clone(LINEAR).fit(X, Y, nodes=NODES)
     copy = pickle.loads(pickle.dumps(agg))
     np.testing.assert_array_equal(copy.predict_proba(X), agg.predict_proba(X))
 
 
-def test_channels_and_files_give_equal_bits(tmp_path):
-    in_process = clone(LINEAR).fit(X, Y, nodes=NAMED)
-    over = clone(LINEAR).set_params(estimators=channel_to_nodes()).fit()
-    assert [entry["task"] for entry in over.history_] == ["front", "front", "join"]
-    np.testing.assert_array_equal(over.coef_, in_process.coef_)
-    over.ask_scores()
-    assert over.node_scores_["n_rows"] == in_process.node_scores_["n_rows"]
-    assert over.node_scores_["aggregate"] == in_process.node_scores_["aggregate"]
+def test_a_channel_has_the_bits_and_scores_of_a_fit_in_one_process():
+    in_process = clone(LINEAR).fit(X, Y, nodes=NODES)
+    # Nodes fit the agreed classifier themselves.
+    channel = channel_to({"lyon": LOGISTIC, "paris": LOGISTIC})
+    agg = clone(LINEAR).set_params(estimators=channel).fit()
+    assert [entry["task"] for entry in agg.history_] == ["front", "front", "join"]
+    np.testing.assert_array_equal(agg.coef_, in_process.coef_)
+    agg.ask_scores()
+    assert agg.node_scores_["n_rows"] == in_process.node_scores_["n_rows"]
+    assert agg.node_scores_["aggregate"] == in_process.node_scores_["aggregate"]
 
-    front = PooledTransformer(FRONT).fit(X, nodes=NAMED)
+
+def test_files_of_a_front_and_of_summaries_have_the_bits_of_a_fit_in_one_process(
+    tmp_path,
+):
+    in_process = clone(LINEAR).fit(X, Y, nodes=NODES)
+    front = PooledTransformer(FRONT).fit(X, nodes=NODES)
     front.save(tmp_path / "front.safetensors")
     front = PooledTransformer.load(tmp_path / "front.safetensors")
     agg = clone(LINEAR).set_params(front=front)
-    sent = []
+    paths = []
     for name in ("lyon", "paris"):
-        X_of_node, y_of_node = rows_of(name)
-        clf = clone(LOGISTIC).fit(front.transform(X_of_node), y_of_node)
-        sent.append(tmp_path / name)
-        agg.summarize(clf, X_of_node, y_of_node, name=name, min_rows=1).save(sent[-1])
-    agg.set_params(estimators=sent).fit()
+        paths.append(tmp_path / name)
+        summary_of(agg, name, classifier_behind(front, name)).save(paths[-1])
+    agg.set_params(estimators=paths).fit()
     np.testing.assert_array_equal(agg.coef_, in_process.coef_)
     np.testing.assert_array_equal(agg.predict_proba(X), in_process.predict_proba(X))
 
-    other = PooledTransformer(FRONT).fit(X[:-20], nodes=NAMED[:-20])
+
+def classifier_behind(front, name):
+    """A classifier of the features that a fitted front makes of a node's rows."""
+    X_of_node, y_of_node = rows_of(name)
+    return clone(LOGISTIC).fit(front.transform(X_of_node), y_of_node)
+
+
+def test_summaries_are_refused_behind_another_front():
+    front = fitted_front()
+    agg = clone(LINEAR).set_params(front=front)
+    clf = classifier_behind(front, "lyon")
+    agg.set_params(estimators=[summary_of(agg, "lyon", clf)])
+    other = PooledTransformer(FRONT).fit(X[:-20], nodes=NODES[:-20])
     with pytest.raises(ValueError, match="summarized with front="):
         agg.set_params(front=other).fit()
     with pytest.raises(ValueError, match="summarized with front="):
@@ -147,17 +177,16 @@ def test_channels_and_files_give_equal_bits(tmp_path):
     with pytest.raises(ValueError, match="The front is not fitted"):
         agg.set_params(front=FRONT).fit()
     with pytest.raises(ValueError, match="'lyon': the front is not fitted"):
-        agg.summarize(clf, X_of_node, y_of_node, name="lyon")
+        summary_of(agg, "lyon", clf)
 
 
-def test_an_exchange_fits_it_within_its_agreement(tmp_path):
+def test_an_exchange_fits_the_front_within_its_agreement(tmp_path):
     agg = clone(LINEAR).set_params(estimators=None, n_rounds=2)
     exchange = Exchange(tmp_path / "exchange", agg, nodes=["lyon", "paris"])
-    assert exchange.channel.agreement.settings["front"]["tree"]["kind"] == (
-        "ColumnTransformer"
-    )
+    tree = exchange.channel.agreement.settings["front"]["tree"]
+    assert tree["kind"] == "ColumnTransformer"
     while (fitted := exchange.step()) is None:
-        exchange = Exchange(tmp_path / "exchange")  # as after a new start
+        exchange = Exchange(tmp_path / "exchange")  # as a server that is started anew
         exchange.step()
         for name, request in exchange.waiting_for.items():
             X_of_node, y_of_node = rows_of(name)
@@ -172,29 +201,41 @@ def test_an_exchange_fits_it_within_its_agreement(tmp_path):
             )
     tasks = [entry["task"] for entry in fitted.history_]
     assert tasks == ["front", "front", "join", "evaluate"]
-    in_process = clone(LINEAR).fit(X, Y, nodes=NAMED)
+    in_process = clone(LINEAR).fit(X, Y, nodes=NODES)
     assert fitted.score(X, Y) >= in_process.score(X, Y) - 0.02
+
+
+def test_an_exchange_needs_an_unfitted_front(tmp_path):
+    agg = clone(LINEAR).set_params(estimators=None, n_rounds=2)
     with pytest.raises(ValueError, match="give it unfitted"):
-        Exchange(tmp_path / "b", agg.set_params(front=_fitted()), nodes=["lyon"])
+        Exchange(
+            tmp_path / "exchange", agg.set_params(front=fitted_front()), nodes=["lyon"]
+        )
 
 
-def _fitted():
-    return PooledTransformer(FRONT).fit(X, nodes=NAMED)
+def fitted_front():
+    """The front, fitted to the rows of all nodes."""
+    return PooledTransformer(FRONT).fit(X, nodes=NODES)
 
 
-def test_bounds_that_are_told_need_an_agreement_that_says_so():
+def test_an_agreement_says_whether_bounds_of_columns_are_sent():
     front = PooledTransformer(MinMaxScaler(), bounds="tell")
     agg = GEMSLogisticAggregator(front=front)
     assert Agreement.of(agg).radii and not Agreement.of(LINEAR).radii
-    assert Agreement.of(agg).tasks["front"] == 2
+
+
+def test_an_agreement_counts_the_messages_of_a_front():
+    front = PooledTransformer(MinMaxScaler(), bounds="tell")
+    assert Agreement.of(GEMSLogisticAggregator(front=front)).tasks["front"] == 2
     assert Agreement.of(LINEAR, fits=3).tasks["front"] == 9
     of_seed = GEMSLogisticAggregator(front=RandomFeatures(random_state=0))
     assert Agreement.of(of_seed).tasks["front"] == 2
 
 
-def test_searches_go_over_its_parameters():
+def test_parameters_of_the_front_can_be_searched_over():
     digits, labels = load_digits(return_X_y=True)
-    digits, labels = digits[:600], labels[:600]
+    digits = digits[:600]
+    labels = labels[:600]
     nodes = labels % 2
     front = make_pipeline(StandardScaler(), PCA(5, svd_solver="full"))
     search = GridSearchCV(
@@ -207,90 +248,87 @@ def test_searches_go_over_its_parameters():
     assert search.best_estimator_.front_[-1].n_components_ == 20
 
 
-def test_a_fitted_front_stays_as_it_is():
-    front = _fitted()
+def test_a_frozen_front_is_not_fitted_again():
+    front = fitted_front()
     agg = GEMSLogisticAggregator(LOGISTIC, front=FrozenEstimator(front), random_state=0)
-    agg = clone(agg).fit(X[:200], Y[:200], nodes=NAMED[:200])
+    agg = clone(agg).fit(X[:200], Y[:200], nodes=NODES[:200])
     assert agg._front is front._front
-    members = []
-    for name in ("lyon", "paris"):
-        X_of_node, y_of_node = rows_of(name)
-        members.append(
-            (name, clone(LOGISTIC).fit(front.transform(X_of_node), y_of_node))
-        )
+
+
+def test_classifiers_behind_a_fitted_front_are_aggregated_as_in_one_process():
+    front = fitted_front()
+    members = [(name, classifier_behind(front, name)) for name in ("lyon", "paris")]
     fitted = GEMSLogisticAggregator(members, front=front, random_state=0)
-    fitted.fit(X, Y, nodes=NAMED)
-    in_process = clone(LINEAR).fit(X, Y, nodes=NAMED)
+    fitted.fit(X, Y, nodes=NODES)
+    in_process = clone(LINEAR).fit(X, Y, nodes=NODES)
     np.testing.assert_array_equal(fitted.coef_, in_process.coef_)
 
 
 @pytest.mark.parametrize("way", ["rows", "files", "channel"])
-def test_members_may_begin_with_it(way):
-    front = _fitted()
-    members = {}
-    plain = {}  # the same classifiers without the front
+def test_pipelines_that_begin_with_the_front_are_taken_behind_it(way):
+    front = fitted_front()
+    pipelines = pipelines_of(front)
+    agg = GEMSLogisticAggregator(front=front, random_state=0)
+    members = [(name, classifier_behind(front, name)) for name in pipelines]
+    expected = clone(agg).set_params(estimators=members, front=front)
+    expected.fit(X, Y, nodes=NODES)
+    if way == "rows":
+        agg.set_params(estimators=list(pipelines.items())).fit(X, Y, nodes=NODES)
+    if way == "files":
+        summaries = [summary_of(agg, name, clf) for name, clf in pipelines.items()]
+        agg.set_params(estimators=summaries).fit()
+    if way == "channel":
+        agg.set_params(estimators=channel_to(pipelines)).fit()
+    np.testing.assert_array_equal(agg.coef_, expected.coef_)
+
+
+def pipelines_of(front):
+    """A pipeline of each node, by name, that begins with a fitted front."""
+    pipelines = {}
     for name in ("lyon", "paris"):
         X_of_node, y_of_node = rows_of(name)
-        members[name] = make_pipeline(FrozenEstimator(front), clone(LOGISTIC))
-        members[name].fit(X_of_node, y_of_node)
-        plain[name] = clone(LOGISTIC).fit(front.transform(X_of_node), y_of_node)
-    agg = GEMSLogisticAggregator(front=front, random_state=0)
-    expected = clone(agg).set_params(estimators=list(plain.items()), front=front)
-    expected.fit(X, Y, nodes=NAMED)
-    if way == "rows":
-        agg.set_params(estimators=list(members.items())).fit(X, Y, nodes=NAMED)
-    if way == "files":
-        sent = [
-            agg.summarize(clf, *rows_of(name), name=name, min_rows=1)
-            for name, clf in members.items()
-        ]
-        agg.set_params(estimators=sent).fit()
-    if way == "channel":
+        pipeline = make_pipeline(FrozenEstimator(front), clone(LOGISTIC))
+        pipelines[name] = pipeline.fit(X_of_node, y_of_node)
+    return pipelines
 
-        def ask(requests):
-            return {
-                name: reply_to(
-                    request, members[name], *rows_of(name), name=name, min_rows=1
-                )
-                for name, request in requests.items()
-            }
 
-        agg.set_params(estimators=Nodes(ask, list(members), min_rows=1)).fit()
-    np.testing.assert_array_equal(agg.coef_, expected.coef_)
-    # Behind another front they are not taken apart, and an encoder is no affine step.
-    other = PooledTransformer(FRONT).fit(X[:-20], nodes=NAMED[:-20])
+def test_pipelines_that_begin_with_another_front_are_refused():
+    """An encoder is no affine step that could be merged into the classifier."""
+    members = pipelines_of(fitted_front())
+    other = PooledTransformer(FRONT).fit(X[:-20], nodes=NODES[:-20])
     with pytest.raises((TypeError, ValueError)):
-        GEMSLogisticAggregator(list(members.items()), front=other).fit(X, Y, NAMED)
+        GEMSLogisticAggregator(list(members.items()), front=other).fit(X, Y, NODES)
 
 
-def test_rows_of_the_server_go_through_it():
-    agg = clone(LINEAR).fit(X, Y, nodes=NAMED)
+def test_rows_for_fine_tuning_go_through_the_front():
+    agg = clone(LINEAR).fit(X, Y, nodes=NODES)
     agg.fine_tune(X[:100], Y[:100])
     assert agg.fine_tuning_ is not None and agg.score(X, Y) > 0.8
-    public = NAMED.astype(object)
+
+
+def test_public_rows_go_through_the_front_but_do_not_fit_it():
+    public = NODES.astype(object)
     public[:100] = "public"
     tuned = clone(LINEAR).fit(X, Y, nodes=public)
     assert tuned.fine_tuning_ is not None and tuned.score(X, Y) > 0.8
-    # They fit nothing of it.
-    front = PooledTransformer(FRONT).fit(X[100:], nodes=NAMED[100:])
+    front = PooledTransformer(FRONT).fit(X[100:], nodes=NODES[100:])
     assert tuned._front.digest == front._front.digest
 
 
-def test_spaces_are_those_of_its_features():
-    agg = clone(LINEAR).set_params(epsilon=0.5).fit(X, Y, nodes=NAMED)
+def test_spaces_are_of_the_features_that_the_front_makes():
+    agg = clone(LINEAR).set_params(epsilon=0.5).fit(X, Y, nodes=NODES)
     assert agg.spaces_[0].center.shape[0] == agg.front_.transform(X[:1]).shape[1] + 1
-    plain = clone(LINEAR).fit(X, Y, nodes=NAMED)
-    spaces = plain.good_enough_spaces(X, Y, NAMED)
+    without_spaces = clone(LINEAR).fit(X, Y, nodes=NODES)
+    spaces = without_spaces.good_enough_spaces(X, Y, NODES)
     assert spaces[0].center.shape == agg.spaces_[0].center.shape
 
 
-def test_chunks_go_through_it():
-    front = _fitted()
-    name = "lyon"
+def test_rows_in_chunks_go_through_the_front():
+    front = fitted_front()
     agg = clone(LINEAR).set_params(front=front, n_components=1)
-    X_of_node, y_of_node = rows_of(name)
-    clf = clone(LOGISTIC).fit(front.transform(X_of_node), y_of_node)
-    at_once = agg.summarize(clf, X_of_node, y_of_node, name=name)
+    X_of_node, y_of_node = rows_of("lyon")
+    clf = classifier_behind(front, "lyon")
+    at_once = agg.summarize(clf, X_of_node, y_of_node, name="lyon")
 
     def chunks():
         return (
@@ -298,10 +336,10 @@ def test_chunks_go_through_it():
             for i in range(0, len(X_of_node), 60)
         )
 
-    in_chunks = agg.summarize(clf, name=name, chunks=chunks)
-    ours = agg.set_params(estimators=[in_chunks]).fit().coef_
-    theirs = agg.set_params(estimators=[at_once]).fit().coef_
-    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
+    in_chunks = agg.summarize(clf, name="lyon", chunks=chunks)
+    coef_of_chunks = agg.set_params(estimators=[in_chunks]).fit().coef_
+    coef = agg.set_params(estimators=[at_once]).fit().coef_
+    np.testing.assert_allclose(coef_of_chunks, coef, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -315,19 +353,19 @@ def test_chunks_go_through_it():
     ids=lambda aggregator: type(aggregator).__name__,
 )
 @pytest.mark.filterwarnings("ignore")
-def test_of_every_aggregator(aggregator):
-    agg = clone(aggregator).set_params(front=FRONT).fit(X, Y, nodes=NAMED)
+def test_every_aggregator_takes_a_front_as_if_rows_had_its_features(aggregator):
+    agg = clone(aggregator).set_params(front=FRONT).fit(X, Y, nodes=NODES)
     Z = agg.front_.transform(X)
-    inner = clone(aggregator).fit(Z, Y, nodes=NAMED)
-    np.testing.assert_array_equal(agg.predict_proba(X), inner.predict_proba(Z))
-    assert agg.n_features_in_ == 5 and inner.n_features_in_ == 7
+    of_features = clone(aggregator).fit(Z, Y, nodes=NODES)
+    np.testing.assert_array_equal(agg.predict_proba(X), of_features.predict_proba(Z))
+    assert agg.n_features_in_ == 5 and of_features.n_features_in_ == 7
     if hasattr(agg, "to_estimator"):
-        plain = agg.to_estimator()
-        np.testing.assert_allclose(plain.predict_proba(X), agg.predict_proba(X))
+        pipeline = agg.to_estimator()
+        np.testing.assert_allclose(pipeline.predict_proba(X), agg.predict_proba(X))
 
 
-def test_a_kernel_machine_of_one_message():
-    # Two rings, which no linear model tells apart.
+def test_random_features_as_a_front_make_a_kernel_machine():
+    # Two rings, which no linear model separates.
     rng = np.random.default_rng(0)
     angle = rng.uniform(0, 2 * np.pi, 600)
     y = np.arange(600) % 2
@@ -340,15 +378,15 @@ def test_a_kernel_machine_of_one_message():
     assert clone(agg).set_params(front=None).fit(rows, y, nodes).score(rows, y) < 0.7
 
 
-def test_a_front_that_is_none_is_refused():
+def test_fronts_that_are_no_known_transformers_are_refused():
     with pytest.raises(ValueError, match="'front' parameter of"):
-        GEMSLogisticAggregator(LOGISTIC, front="scale").fit(X, Y, nodes=NAMED)
+        GEMSLogisticAggregator(LOGISTIC, front="scale").fit(X, Y, nodes=NODES)
     with pytest.raises(ValueError, match="no function of sums"):
-        agg = GEMSLogisticAggregator(LOGISTIC, front=_UnknownTransformer())
-        agg.fit(X, Y, nodes=NAMED)
+        agg = GEMSLogisticAggregator(LOGISTIC, front=UnknownTransformer())
+        agg.fit(X, Y, nodes=NODES)
 
 
-class _UnknownTransformer:
+class UnknownTransformer:
     def fit(self, X):
         return self
 
@@ -356,7 +394,7 @@ class _UnknownTransformer:
         return X
 
 
-def test_on_the_command_line(tmp_path, monkeypatch, capsys):
+def test_the_command_line_takes_a_front(tmp_path, monkeypatch, capsys):
     pytest.importorskip("skops")
     monkeypatch.chdir(tmp_path)
     front = "SimpleImputer | StandardScaler | RandomFeatures(20, random_state=0)"
@@ -364,14 +402,15 @@ def test_on_the_command_line(tmp_path, monkeypatch, capsys):
     for name, (table_of_node, labels) in tables.items():
         numbers = table_of_node.drop(columns="word").assign(label=labels)
         numbers.to_csv(f"{name}.csv", index=False)
-    joblib.dump(LOGISTIC, "clf.joblib")  # which is not fitted
+    joblib.dump(LOGISTIC, "clf.joblib")  # unfitted, nodes fit it
     start = ["start", "work", "--method", "linear", "--nodes", *tables]
     start += ["--min-rows", "1"]
     assert main([*start, "--front", front, "--set", "random_state=0"]) == 0
     common = ["--label", "label", "--model", "clf.joblib", "--yes", "--min-rows", "1"]
-    code = 3  # replies are missing
+    replies_missing = 3  # the exit code
+    code = replies_missing
     n_messages = 0
-    while code == 3:
+    while code == replies_missing:
         n_messages += 1
         for name in tables:
             request = f"work/requests/{n_messages:03d}-{name}.safetensors"
@@ -388,35 +427,38 @@ def test_on_the_command_line(tmp_path, monkeypatch, capsys):
     model = skops.io.load("model.skops", trusted=trusted)
     numbers = X.drop(columns="word")
     in_process = clone(LINEAR).set_params(front=front_of_text(front))
-    in_process.fit(numbers, Y, nodes=NAMED)
+    in_process.fit(numbers, Y, nodes=NODES)
     np.testing.assert_allclose(
         model.predict_proba(numbers), in_process.predict_proba(numbers), atol=1e-9
     )
     assert main([*start, "--front", "exit()"]) == 1
 
 
-def test_nodes_without_classifiers_need_none():
+def test_a_linear_aggregate_behind_a_front_needs_no_classifiers():
     agg = clone(LINEAR).set_params(estimators=[("lyon", None), ("paris", None)])
-    agg.fit(X, Y, nodes=NAMED)
-    assert agg.score(X, Y) >= clone(LINEAR).fit(X, Y, nodes=NAMED).score(X, Y) - 0.03
+    agg.fit(X, Y, nodes=NODES)
+    assert agg.score(X, Y) >= clone(LINEAR).fit(X, Y, nodes=NODES).score(X, Y) - 0.03
+
+
+def test_a_pooled_classifier_behind_a_front_is_the_pipeline_of_all_rows():
     of_sums = PooledAggregator(pooled=LinearDiscriminantAnalysis(), front=FRONT)
-    of_sums.fit(X, Y, nodes=NAMED)
+    of_sums.fit(X, Y, nodes=NODES)
     pooled = make_pipeline(clone(FRONT), LinearDiscriminantAnalysis()).fit(X, Y)
     assert (of_sums.predict(X) == pooled.predict(X)).all()
     assert (of_sums.to_estimator().predict(X) == pooled.predict(X)).all()
-    front = _fitted()
+
+
+def test_a_pooled_classifier_of_summaries_behind_a_front_is_that_of_all_rows():
+    front = fitted_front()
     agg = PooledAggregator(pooled=GaussianNB(), front=front)
-    sent = [
-        agg.summarize(None, *rows_of(name), name=name, min_rows=1)
-        for name in ("lyon", "paris")
-    ]
-    agg.set_params(estimators=sent).fit()
-    pooled_bayes = GaussianNB().fit(pooled[0].transform(X), Y)
+    summaries = [summary_of(agg, name, None) for name in ("lyon", "paris")]
+    agg.set_params(estimators=summaries).fit()
+    pooled_bayes = GaussianNB().fit(clone(FRONT).fit_transform(X), Y)
     assert (agg.predict(X) == pooled_bayes.predict(front.transform(X))).all()
 
 
-def test_nodes_come_and_go():
-    front = _fitted()
+def test_behind_a_fitted_front_nodes_can_be_added_and_forgotten():
+    front = fitted_front()
 
     def aggregate_of(estimators=None):
         return PooledAggregator(
@@ -424,49 +466,59 @@ def test_nodes_come_and_go():
         )
 
     agg = aggregate_of()
-    sent = {
-        name: agg.summarize(None, *rows_of(name), name=name, min_rows=1)
-        for name in ("lyon", "paris")
-    }
-    agg.set_params(estimators=[sent["lyon"]]).fit().update([sent["paris"]])
-    at_once = aggregate_of(list(sent.values())).fit()
+    lyon = summary_of(agg, "lyon", None)
+    paris = summary_of(agg, "paris", None)
+    agg.set_params(estimators=[lyon]).fit().update([paris])
+    at_once = aggregate_of([lyon, paris]).fit()
     np.testing.assert_array_equal(agg.predict_proba(X), at_once.predict_proba(X))
     assert agg.n_features_in_ == 5 and agg.to_estimator().predict(X).shape == Y.shape
-    alone = aggregate_of([sent["lyon"]]).fit()
+    of_lyon = aggregate_of([lyon]).fit()
     np.testing.assert_array_equal(
-        agg.forget("paris").predict_proba(X), alone.predict_proba(X)
+        agg.forget("paris").predict_proba(X), of_lyon.predict_proba(X)
     )
-    # What a node told of its columns stays in a front that was fitted here.
-    fitted_here = PooledAggregator(pooled=GaussianNB(), front=FRONT, keep_replies=True)
-    fitted_here.fit(X, Y, nodes=NAMED)
+
+
+def test_a_node_that_the_front_was_fitted_to_cannot_be_forgotten():
+    """The statistics of its columns would stay in the front."""
+    agg = PooledAggregator(pooled=GaussianNB(), front=FRONT, keep_replies=True)
+    agg.fit(X, Y, nodes=NODES)
     with pytest.raises(ValueError, match="fitted to what node 'lyon' told"):
-        fitted_here.forget("lyon")
+        agg.forget("lyon")
 
 
-def test_members_of_rows_before_the_front_draw_a_warning():
+def penguins_of_two_islands():
+    """Measurements, species and islands of penguins, of which two are the nodes."""
     X, y, islands = load_penguins()
     is_used = islands != "Torgersen"
-    X, y, islands = X[is_used], y[is_used], islands[is_used]
-    raw = [
-        (name, LinearDiscriminantAnalysis().fit(X[is_of_node], y[is_of_node]))
+    return X[is_used], y[is_used], islands[is_used]
+
+
+def classifiers_of_islands(kind, X, y, islands):
+    """Pairs of an island and a classifier of its rows."""
+    return [
+        (name, kind().fit(X[islands == name], y[islands == name]))
         for name in ("Biscoe", "Dream")
-        for is_of_node in [islands == name]
     ]
-    agg = GEMSLogisticAggregator(raw, front=StandardScaler(), random_state=0)
+
+
+def test_classifiers_of_rows_before_the_front_are_warned_of():
+    X, y, islands = penguins_of_two_islands()
+    members = classifiers_of_islands(LinearDiscriminantAnalysis, X, y, islands)
+    agg = GEMSLogisticAggregator(members, front=StandardScaler(), random_state=0)
     with pytest.warns(UserWarning, match="before the front") as caught:
         agg.fit(X, y, nodes=islands)
     assert "after the front its classifier labels" in str(caught[0].message)
+
+
+def test_classifiers_of_rows_after_the_front_are_not_warned_of():
+    X, y, islands = penguins_of_two_islands()
     front = PooledTransformer(StandardScaler()).fit(X, nodes=islands)
     Z = front.transform(X)
-    behind = [
-        (name, LogisticRegression().fit(Z[is_of_node], y[is_of_node]))
-        for name in ("Biscoe", "Dream")
-        for is_of_node in [islands == name]
-    ]
-    GEMSLogisticAggregator(behind, front=front).fit(X, y, nodes=islands)  # no warning
+    members = classifiers_of_islands(LogisticRegression, Z, y, islands)
+    GEMSLogisticAggregator(members, front=front).fit(X, y, nodes=islands)
 
 
-def test_a_module_does_not_lose_the_front():
+def test_a_network_with_a_front_cannot_be_made_a_module():
     pytest.importorskip("torch")
     X, y, islands = load_penguins()
     nets = MLPClassifier((4,), solver="lbfgs", max_iter=500, random_state=0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rows that are held out score, and do nothing else."""
+"""Rows that are held out score models, and are used for nothing else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from skgems import (
 )
 from skgems.spaces import gram_metric
 
-LOCAL = LogisticRegression(C=10.0, max_iter=1000)
+LOGISTIC = LogisticRegression(C=10.0, max_iter=1000)
 NET = MLPClassifier(
     6,
     learning_rate_init=0.01,
@@ -31,16 +31,18 @@ NET = MLPClassifier(
 
 @pytest.fixture
 def sample():
+    """Rows of three nodes."""
     return federated("overlapping")
 
 
 @pytest.fixture
 def mask(sample):
+    """The rows that are held out, about 40 %."""
     return np.random.RandomState(0).uniform(size=len(sample.y)) < 0.4
 
 
 def relabelled(sample, rows):
-    """Labels in which those of some rows go round within their node."""
+    """Labels of all rows; those of some rows are exchanged within their node."""
     y = sample.y.copy()
     for node in np.unique(sample.nodes):
         rows_of_node = np.flatnonzero((sample.nodes == node) & rows)
@@ -48,66 +50,74 @@ def relabelled(sample, rows):
     return y
 
 
-def test_linear_models_are_judged_on_them_and_measured_on_the_others(sample, mask):
-    locals_ = sample.fitted(LOCAL)
+def test_held_out_rows_judge_linear_models_and_the_others_make_their_metric(
+    sample, mask
+):
+    local_classifiers = sample.fitted(LOGISTIC)
 
     def fit(y):
         agg = GEMSLogisticAggregator(
-            locals_, intersection="consensus", random_state=0, on_empty="ignore"
+            local_classifiers,
+            intersection="consensus",
+            random_state=0,
+            on_empty="ignore",
         )
         return agg.fit(sample.X, y, nodes=sample.nodes, held_out=mask)
 
     agg = fit(sample.y)
     for k, space in enumerate(agg.spaces_):
-        is_of_node = sample.nodes == k
-        expected = gram_metric(sample.X[is_of_node & ~mask])
+        in_node = sample.nodes == k
+        expected = gram_metric(sample.X[in_node & ~mask])
         np.testing.assert_allclose(space.metric.gram, expected.gram, rtol=1e-12)
-        judging = is_of_node & mask
+        judging = in_node & mask
         scores = agg.node_scores_
         assert scores["n_rows"][k] == judging.sum()
-        assert scores["local"][k] == locals_[k].score(
+        assert scores["local"][k] == local_classifiers[k].score(
             sample.X[judging], sample.y[judging]
         )
         assert scores["aggregate"][k] == agg.score(sample.X[judging], sample.y[judging])
-    # Labels of the others do not matter, theirs do.
+    # Only labels of rows that are held out matter.
     np.testing.assert_array_equal(fit(relabelled(sample, ~mask)).coef_, agg.coef_)
     assert fit(relabelled(sample, mask)).node_scores_["local"] != scores["local"]
 
 
-def test_the_likeliest_model_is_made_of_the_others(sample, mask):
-    locals_ = sample.fitted(LOCAL)
+def test_the_likeliest_model_is_made_of_rows_that_are_not_held_out(sample, mask):
+    local_classifiers = sample.fitted(LOGISTIC)
 
     def fit(y):
-        agg = GEMSLogisticAggregator(locals_, random_state=0)
+        agg = GEMSLogisticAggregator(local_classifiers, random_state=0)
         return agg.fit(sample.X, y, nodes=sample.nodes, held_out=mask)
 
     agg = fit(sample.y)
-    judged = fit(relabelled(sample, mask))
+    judged_by_other_labels = fit(relabelled(sample, mask))
     assert agg.likelihood_.n_rows == np.sum(~mask)
     assert agg.node_scores_["n_rows"] == np.bincount(sample.nodes[mask]).tolist()
-    np.testing.assert_array_equal(judged.coef_, agg.coef_)
-    assert judged.node_scores_["aggregate"] != agg.node_scores_["aggregate"]
+    np.testing.assert_array_equal(judged_by_other_labels.coef_, agg.coef_)
+    assert (
+        judged_by_other_labels.node_scores_["aggregate"]
+        != agg.node_scores_["aggregate"]
+    )
     assert not np.allclose(fit(relabelled(sample, ~mask)).coef_, agg.coef_)
 
 
-def test_networks_are_judged_on_them_and_trained_on_the_others(sample, mask):
-    locals_ = sample.fitted(NET)
+def test_held_out_rows_judge_networks_and_the_others_retrain_them(sample, mask):
+    local_classifiers = sample.fitted(NET)
 
     def fit(X, y):
         last = GEMSLogisticAggregator(intersection="consensus", on_empty="ignore")
         agg = GEMSMLPAggregator(
-            locals_, retrain_epochs=2, last_layer=last, random_state=0
+            local_classifiers, retrain_epochs=2, last_layer=last, random_state=0
         )
         return agg.fit(X, y, nodes=sample.nodes, held_out=mask)
 
     agg = fit(sample.X, sample.y)
-    other = fit(sample.X, relabelled(sample, mask))
-    np.testing.assert_array_equal(agg.coefs_[0], other.coefs_[0])
-    for one, two in zip(agg.spaces_, other.spaces_, strict=True):
-        np.testing.assert_array_equal(one.center, two.center)
-        np.testing.assert_array_equal(one.metric.gram, two.metric.gram)
-    assert agg.node_scores_["local"] != other.node_scores_["local"]
-    # They shape no hidden space either.
+    judged = fit(sample.X, relabelled(sample, mask))
+    np.testing.assert_array_equal(agg.coefs_[0], judged.coefs_[0])
+    for space, other_space in zip(agg.spaces_, judged.spaces_, strict=True):
+        np.testing.assert_array_equal(space.center, other_space.center)
+        np.testing.assert_array_equal(space.metric.gram, other_space.metric.gram)
+    assert agg.node_scores_["local"] != judged.node_scores_["local"]
+    # Spaces of hidden layers do not depend on held out rows either.
     X = sample.X.copy()
     X[mask] += 10.0
     np.testing.assert_array_equal(
@@ -119,43 +129,43 @@ def test_networks_are_judged_on_them_and_trained_on_the_others(sample, mask):
 
 
 @pytest.mark.parametrize("n_rounds", [1, 2])
-def test_the_moments_of_networks_are_of_the_others(sample, mask, n_rounds):
-    locals_ = sample.fitted(NET)
+def test_moments_of_networks_are_of_rows_that_are_not_held_out(sample, mask, n_rounds):
+    local_classifiers = sample.fitted(NET)
 
     def fit(y):
         agg = GEMSMLPAggregator(
-            locals_, n_rounds=n_rounds, retrain_epochs=1, random_state=0
+            local_classifiers, n_rounds=n_rounds, retrain_epochs=1, random_state=0
         )
         return agg.fit(sample.X, y, nodes=sample.nodes, held_out=mask)
 
     agg = fit(sample.y)
     judged = fit(relabelled(sample, mask))
     assert agg.last_layer_.likelihood_.n_rows == np.sum(~mask)
-    for one, other in zip(agg.coefs_, judged.coefs_, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for layer, other_layer in zip(agg.coefs_, judged.coefs_, strict=True):
+        np.testing.assert_array_equal(layer, other_layer)
     assert agg.node_scores_["aggregate"] != judged.node_scores_["aggregate"]
     assert not np.allclose(fit(relabelled(sample, ~mask)).coefs_[-1], agg.coefs_[-1])
 
 
-def test_they_are_not_counted(sample, mask):
+@pytest.mark.parametrize("kind", [ModelAveragingAggregator, EnsembleAggregator])
+def test_weights_by_class_counts_do_not_count_held_out_rows(sample, mask, kind):
     rest = ~mask
-    locals_ = sample.fitted(LOCAL)
-    for kind in (ModelAveragingAggregator, EnsembleAggregator):
-        agg = kind(locals_, weights="class_counts")
-        agg.fit(sample.X, sample.y, nodes=sample.nodes, held_out=mask)
-        other = kind(locals_, weights="class_counts")
-        other.fit(sample.X[rest], sample.y[rest], nodes=sample.nodes[rest])
-        np.testing.assert_array_equal(
-            agg.predict_proba(sample.X_test), other.predict_proba(sample.X_test)
-        )
-        everything = kind(locals_, weights="class_counts")
-        everything.fit(sample.X, sample.y, nodes=sample.nodes)
-        assert not np.array_equal(
-            agg.predict_proba(sample.X_test), everything.predict_proba(sample.X_test)
-        )
+    local_classifiers = sample.fitted(LOGISTIC)
+    agg = kind(local_classifiers, weights="class_counts")
+    agg.fit(sample.X, sample.y, nodes=sample.nodes, held_out=mask)
+    of_rest = kind(local_classifiers, weights="class_counts")
+    of_rest.fit(sample.X[rest], sample.y[rest], nodes=sample.nodes[rest])
+    np.testing.assert_array_equal(
+        agg.predict_proba(sample.X_test), of_rest.predict_proba(sample.X_test)
+    )
+    of_all_rows = kind(local_classifiers, weights="class_counts")
+    of_all_rows.fit(sample.X, sample.y, nodes=sample.nodes)
+    assert not np.array_equal(
+        agg.predict_proba(sample.X_test), of_all_rows.predict_proba(sample.X_test)
+    )
 
 
-def test_pfnm_counts_the_others_and_calibrates_on_them(sample, mask):
+def test_pfnm_calibrates_on_held_out_rows_and_counts_the_others(sample, mask):
     nets = sample.fitted(NET)
     agg = PFNMAggregator(nets, random_state=0)
     agg.fit(sample.X, sample.y, nodes=sample.nodes, held_out=mask)
@@ -167,7 +177,7 @@ def test_pfnm_counts_the_others_and_calibrates_on_them(sample, mask):
     np.testing.assert_allclose(agg.coefs_[0], plain.coefs_[0])
     factor = agg.coefs_[-1] / plain.coefs_[-1]
     np.testing.assert_allclose(factor, factor[0, 0])
-    # The factor is the one under which their labels are most likely.
+    # Under this factor the labels of held out rows are most likely.
     logits = plain.decision_function(sample.X[mask])
 
     def loss(factor):
@@ -180,19 +190,20 @@ def test_pfnm_counts_the_others_and_calibrates_on_them(sample, mask):
     assert loss(best) < min(loss(1.3 * best), loss(best / 1.3))
 
 
-def test_rounds_do_not_train_on_them(sample, mask):
+def test_rounds_do_not_train_on_held_out_rows(sample, mask):
     agg = ModelAveragingAggregator(
         sample.fitted(NET), n_rounds=2, local_epochs=1, random_state=0
     )
     agg.fit(sample.X, sample.y, nodes=sample.nodes, held_out=mask)
     rest = ~mask
-    other = ModelAveragingAggregator(
+    of_rest = ModelAveragingAggregator(
         sample.fitted(NET), n_rounds=2, local_epochs=1, random_state=0
-    ).fit(sample.X[rest], sample.y[rest], nodes=sample.nodes[rest])
-    np.testing.assert_array_equal(agg.coefs_[0], other.coefs_[0])
+    )
+    of_rest.fit(sample.X[rest], sample.y[rest], nodes=sample.nodes[rest])
+    np.testing.assert_array_equal(agg.coefs_[0], of_rest.coefs_[0])
 
 
-def test_without_rows_there_is_nothing_to_hold_out(sample):
-    agg = ModelAveragingAggregator(sample.fitted(LOCAL))
+def test_held_out_without_rows_is_an_error(sample):
+    agg = ModelAveragingAggregator(sample.fitted(LOGISTIC))
     with pytest.raises(ValueError, match="held_out describe the rows of X"):
         agg.fit(held_out=[True])

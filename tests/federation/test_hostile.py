@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Files and fields that hostile nodes may send: each is refused in bounds."""
+"""Hostile files and fields are refused, in little time and memory."""
 
 from __future__ import annotations
 
@@ -17,174 +17,229 @@ import pytest
 from helpers import hostile, mutations
 from helpers.broken import MISSING
 from helpers.broken import put as put_at
-from scipy import sparse
-from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.neural_network import MLPClassifier
 
 import skgems
-from skgems import GEMSLogisticAggregator, ModelAveragingAggregator, PFNMAggregator
+from skgems import GEMSLogisticAggregator
 from skgems.federation import Message, Summary
 from skgems.messages import check_start, read_bytes
 from skgems.spaces import Sampled
 
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 
-FEW = {"construction": Sampled(8), "random_state": 0}
-
 
 @pytest.fixture(scope="module")
 def kinds():
+    """Summaries to change, by the kind of moments and spaces that they have."""
     return {kind.name: kind for kind in hostile.kinds()}
 
 
 @pytest.fixture(scope="module")
 def talks():
+    """Requests and replies to change."""
     return hostile.talks()
 
 
-def aggregator(**params):
-    return GEMSLogisticAggregator(**{**FEW, **params})
+def aggregator(construction=None, **parameters):
+    """An aggregator whose spaces are made in little time, of eight samples."""
+    if construction is None:
+        construction = Sampled(8)
+    return GEMSLogisticAggregator(
+        construction=construction, random_state=0, **parameters
+    )
 
 
 def refusals(path):
-    """What `load` and a fit on the path, which reads as it goes, say of a file."""
-    found = []
+    """The errors of `Summary.load` and of a fit, which reads the file part by part."""
+    errors = []
     agg = aggregator(estimators=[path], epsilon=0.4, on_empty="ignore")
     for attempt in (lambda: Summary.load(path), agg.fit):
         with pytest.raises(ValueError) as caught:
             attempt()
         assert not isinstance(caught.value, np.linalg.LinAlgError)
-        found.append(str(caught.value))
-    return found
+        errors.append(str(caught.value))
+    return errors
 
 
-def changed(message, *, arrays=None, settings=None):
-    """A message with other arrays, by how their names end, and other settings."""
-    told, plain = dict(message.arrays), json.loads(json.dumps(message.settings))
+def bytes_of_changed(message, *, arrays=None, settings=None):
+    """The bytes of a message after changes.
+
+    `arrays` has the end of a name and a function of each array whose name ends so; it
+    returns None to leave the array out. `settings` is a function that changes these.
+    """
+    new_arrays = dict(message.arrays)
     for end, change in (arrays or {}).items():
-        names = [name for name in told if name.endswith(end)]
+        names = [name for name in new_arrays if name.endswith(end)]
         assert names, end
         for name in names:
-            new = change(np.array(told.pop(name)))
-            if new is not None:
-                told[name] = np.asarray(new, order="C")
+            array = change(np.array(new_arrays.pop(name)))
+            if array is not None:
+                new_arrays[name] = np.asarray(array, order="C")
+    new_settings = json.loads(json.dumps(message.settings))
     if settings is not None:
-        settings(plain)
-    return mutations.packed(
-        {"version": message.version, "task": message.task, "settings": plain}, told
-    )
+        settings(new_settings)
+    header = {"version": message.version, "task": message.task}
+    return mutations.packed(header | {"settings": new_settings}, new_arrays)
 
 
-# ---- files that are none ---------------------------------------------------
+# ---- files that are no messages ---------------------------------------------------
 
 
-def header_of(text) -> bytes:
+def file_of_header(text) -> bytes:
+    """A file that has a header of this text, and no arrays."""
     text = text if isinstance(text, bytes) else text.encode("utf-8")
     return struct.pack("<Q", len(text)) + text
 
 
-def metadata(about) -> str:
-    return json.dumps({"__metadata__": {"skgems": about}})
+def header_with_metadata(metadata) -> str:
+    """The text of a header without arrays."""
+    return json.dumps({"__metadata__": {"skgems": metadata}})
 
 
-def entry(shape, offsets, dtype="F64", about="{}"):
-    header = json.loads(metadata(about))
+def file_of_array(shape, offsets, dtype="F64"):
+    """A file whose header has an array "a", whose bytes do not follow."""
+    header = json.loads(header_with_metadata("{}"))
     header["a"] = {"dtype": dtype, "shape": shape, "data_offsets": offsets}
-    return header_of(json.dumps(header))
+    return file_of_header(json.dumps(header))
 
 
-def same(told):
-    """A file of an empty array, which others are said to equal."""
-    about = {"__metadata__": {"skgems": json.dumps({"same": told})}}
-    array = {"dtype": "F64", "shape": [0], "data_offsets": [0, 0]}
-    return header_of(json.dumps(about | {"a": array}))
+def file_of_equal_arrays(original_of_copy):
+    """A file of an empty array "a", and of others that are said to equal an array."""
+    header = json.loads(header_with_metadata(json.dumps({"same": original_of_copy})))
+    header["a"] = {"dtype": "F64", "shape": [0], "data_offsets": [0, 0]}
+    return file_of_header(json.dumps(header))
 
 
-NOT_FILES = {
+# Bytes that are no message, and a part of the error that says why.
+NOT_MESSAGES = {
     "empty": (b"", "it has 0 bytes"),
     "seven bytes": (b"1234567", "it has 7 bytes"),
     "a longer header than there is": (struct.pack("<Q", 2**60) + b"{}", "its header"),
     "pickle": (b"\x80\x04\x95" + bytes(60), "its header"),
-    "no json": (header_of("{"), "its header cannot be read"),
-    "no utf-8": (header_of(b"\xff\xfe{\x00}\x00"), "its header cannot be read"),
-    "no table": (header_of("[]"), "its header is no table"),
-    "no metadata": (header_of("{}"), "its header has no metadata"),
-    "metadata of others": (header_of('{"__metadata__": {"x": "y"}}'), "no metadata"),
-    "metadata that is no text": (header_of(metadata({})), "its metadata is no text"),
-    "NaN": (header_of(metadata('{"version": NaN}')), "NaN is no number of JSON"),
-    "a key twice": (header_of('{"a": 1, "a": 2}'), "stand there twice"),
+    "no json": (file_of_header("{"), "its header cannot be read"),
+    "no utf-8": (file_of_header(b"\xff\xfe{\x00}\x00"), "its header cannot be read"),
+    "no table": (file_of_header("[]"), "its header is no table"),
+    "no metadata": (file_of_header("{}"), "its header has no metadata"),
+    "metadata of others": (
+        file_of_header('{"__metadata__": {"x": "y"}}'),
+        "no metadata",
+    ),
+    "metadata that is no text": (
+        file_of_header(header_with_metadata({})),
+        "its metadata is no text",
+    ),
+    "NaN": (
+        file_of_header(header_with_metadata('{"version": NaN}')),
+        "NaN is no number of JSON",
+    ),
+    "a key twice": (file_of_header('{"a": 1, "a": 2}'), "stand there twice"),
     "4 MB of keys": (
-        header_of("{" + ", ".join(['"a": 0'] * (2**22 // 8 - 8)) + "}"),
+        file_of_header("{" + ", ".join(['"a": 0'] * (2**22 // 8 - 8)) + "}"),
         "stand there twice",
     ),
-    "4 MB of lists": (header_of("[" * (2**22 - 1)), "its header cannot be read"),
+    "4 MB of lists": (file_of_header("[" * (2**22 - 1)), "its header cannot be read"),
     "lists in lists": (
-        header_of(metadata('{"settings": ' + "[" * 300 + "]" * 300 + "}")),
+        file_of_header(
+            header_with_metadata('{"settings": ' + "[" * 300 + "]" * 300 + "}")
+        ),
         "tables in tables",
     ),
-    "digits": (header_of(metadata('{"version": 1' + "0" * 9999 + "}")), "metadata"),
-    "2**60 elements": (entry([2**60], [0, 2**63]), "'a' has the shape"),
-    "2**32 squared": (entry([2**32, 2**32], [0, 0]), "'a' of shape"),
-    "five dimensions": (entry([1] * 5, [0, 8]), "'a' has the shape"),
-    "a negative shape": (entry([-1], [0, 8]), "'a' has the shape"),
-    "a shape of floats": (entry([1.0], [0, 8]), "'a' has the shape"),
-    "offsets beyond": (entry([1], [0, 8]), "its arrays take 8 bytes, 0 are there"),
-    "offsets backwards": (entry([1], [8, 0]), "'a' of shape"),
-    "a gap": (entry([1], [8, 16]) + bytes(16), "overlap, or leave gaps"),
-    "bytes behind": (entry([1], [0, 8]) + bytes(9), "9 are there"),
-    "another dtype": (entry([1], [0, 2], "BF16") + bytes(2), "'a' has the dtype"),
+    "digits": (
+        file_of_header(header_with_metadata('{"version": 1' + "0" * 9999 + "}")),
+        "metadata",
+    ),
+    "2**60 elements": (file_of_array([2**60], [0, 2**63]), "'a' has the shape"),
+    "2**32 squared": (file_of_array([2**32, 2**32], [0, 0]), "'a' of shape"),
+    "five dimensions": (file_of_array([1] * 5, [0, 8]), "'a' has the shape"),
+    "a negative shape": (file_of_array([-1], [0, 8]), "'a' has the shape"),
+    "a shape of floats": (file_of_array([1.0], [0, 8]), "'a' has the shape"),
+    "offsets beyond": (
+        file_of_array([1], [0, 8]),
+        "its arrays take 8 bytes, 0 are there",
+    ),
+    "offsets backwards": (file_of_array([1], [8, 0]), "'a' of shape"),
+    "a gap": (file_of_array([1], [8, 16]) + bytes(16), "overlap, or leave gaps"),
+    "bytes behind": (file_of_array([1], [0, 8]) + bytes(9), "9 are there"),
+    "another dtype": (
+        file_of_array([1], [0, 2], "BF16") + bytes(2),
+        "'a' has the dtype",
+    ),
     "a deep name": (
-        header_of('{"__metadata__": {"skgems": "{}"}, "' + "a." * 10**5 + '": 0}'),
+        file_of_header('{"__metadata__": {"skgems": "{}"}, "' + "a." * 10**5 + '": 0}'),
         "tables that are too deep",
     ),
-    "an array twice": (same({"a": "a"}), "array 'a' is said to equal 'a'"),
-    "equal to none": (same({"b": "c"}), "array 'b' is said to equal 'c'"),
-    "equal to a number": (same({"b": 0}), "array 'b' is said to equal 0"),
-    "no version": (header_of(metadata("{}")), "version None"),
-    "another version": (header_of(metadata('{"version": 1}')), "version 1"),
-    "a version of truth": (header_of(metadata('{"version": true}')), "version True"),
+    "an array twice": (
+        file_of_equal_arrays({"a": "a"}),
+        "array 'a' is said to equal 'a'",
+    ),
+    "equal to none": (
+        file_of_equal_arrays({"b": "c"}),
+        "array 'b' is said to equal 'c'",
+    ),
+    "equal to a number": (
+        file_of_equal_arrays({"b": 0}),
+        "array 'b' is said to equal 0",
+    ),
+    "no version": (file_of_header(header_with_metadata("{}")), "version None"),
+    "another version": (
+        file_of_header(header_with_metadata('{"version": 1}')),
+        "version 1",
+    ),
+    "a version of truth": (
+        file_of_header(header_with_metadata('{"version": true}')),
+        "version True",
+    ),
     "a header of more": (
-        header_of(metadata('{"version": 3, "task": "a", "settings": {}, "more": 1}')),
+        file_of_header(
+            header_with_metadata(
+                '{"version": 3, "task": "a", "settings": {}, "more": 1}'
+            )
+        ),
         "its header has 'more'",
     ),
-    "no task": (header_of(metadata('{"version": 3}')), "names no task"),
+    "no task": (
+        file_of_header(header_with_metadata('{"version": 3}')),
+        "names no task",
+    ),
 }
 
 
-@pytest.mark.parametrize("name", NOT_FILES)
-def test_what_is_no_message_is_refused_in_bounds(tmp_path, name):
-    data, match = NOT_FILES[name]
+@pytest.mark.parametrize("name", NOT_MESSAGES)
+def test_files_that_are_no_messages_are_refused_in_little_time_and_memory(
+    tmp_path, name
+):
+    content, match = NOT_MESSAGES[name]
     path = tmp_path / "lyon.safetensors"
-    path.write_bytes(data)
+    path.write_bytes(content)
     start = perf_counter()
-    if len(data) < 2**20:  # it is slow
+    if len(content) < 2**20:  # tracing many small objects is slow
         tracemalloc.start()
     try:
-        told = refusals(path)
+        errors = refusals(path)
         assert tracemalloc.get_traced_memory()[1] < 2**24
     finally:
         tracemalloc.stop()
     assert perf_counter() - start < 20
-    for text in told:
+    for text in errors:
         assert str(path) in text
         assert match in text
+        # What is quoted of a file is cut.
         assert len(text) < 600 + len(str(path))
 
 
-@pytest.mark.parametrize("what", ["folder", "link", "pipe", "device", "socket"])
-@pytest.mark.skipif(os.name != "posix", reason="what there is on posix")
-def test_what_is_no_file_is_refused(tmp_path, monkeypatch, what):
-    monkeypatch.chdir(tmp_path)  # addresses of sockets are short
+@pytest.mark.parametrize("kind", ["folder", "link", "pipe", "device", "socket"])
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such paths")
+def test_paths_that_are_no_files_are_refused(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)  # as the path of a socket must be short
     path = tmp_path / "lyon.safetensors"
-    if what == "folder":
+    if kind == "folder":
         path.mkdir()
-    elif what == "link":
+    elif kind == "link":
         (tmp_path / "other").write_bytes(b"")
         path.symlink_to(tmp_path / "other")
-    elif what == "pipe":
+    elif kind == "pipe":
         os.mkfifo(path)
-    elif what == "device":
+    elif kind == "device":
         path = os.devnull
     else:
         with socket.socket(socket.AF_UNIX) as server:
@@ -197,7 +252,7 @@ def test_what_is_no_file_is_refused(tmp_path, monkeypatch, what):
 def test_a_large_file_is_refused_before_it_is_read(tmp_path):
     path = tmp_path / "lyon.safetensors"
     with open(path, "wb") as file:
-        file.truncate(2**31)  # takes no room
+        file.truncate(2**31)  # a sparse file, which takes no room on a disk
     tracemalloc.start()
     try:
         assert all("its header" in text for text in refusals(path))
@@ -211,14 +266,14 @@ def test_a_large_file_is_refused_before_it_is_read(tmp_path):
         read_bytes(path, most=10, look=check_start)
 
 
-def test_a_name_of_an_array_for_each_setting_takes_no_time():
-    header, names = {}, [f"a.x{i}" for i in range(20_000)]
-    for name in names:
-        header[name] = {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]}
-    told = {"version": 3, "task": "join", "settings": {"a": {}}}
-    header["__metadata__"] = {"skgems": json.dumps(told)}
+def test_20_000_arrays_in_one_table_are_read_in_little_time():
+    names = [f"a.x{i}" for i in range(20_000)]
+    array = {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]}
+    header = dict.fromkeys(names, array)
+    message = {"version": 3, "task": "join", "settings": {"a": {}}}
+    header["__metadata__"] = {"skgems": json.dumps(message)}
     start = perf_counter()
-    message = Message.from_bytes(header_of(json.dumps(header)))
+    message = Message.from_bytes(file_of_header(json.dumps(header)))
     assert len(message.content["a"]) == len(names)
     assert perf_counter() - start < 5
 
@@ -226,25 +281,32 @@ def test_a_name_of_an_array_for_each_setting_takes_no_time():
 # ---- fields that are wrong -------------------------------------------------
 
 
-def put(where, value):
-    """Put a value at ``"a.b.0"`` of the settings."""
+def tables_at(tables, part):
+    """The tables that tables have at a key; or the answers to the task of this name."""
+    tables_of_key = [table[part] for table in tables if part in table]
+    if tables_of_key or part not in ("moments", "space"):
+        return tables_of_key
+    answers = [answer for table in tables for answer in table.values()]
+    return [answer for answer in answers if answer.get("task") == part]
+
+
+def put(place, value):
+    """The change that puts a value at a place of the settings, as ``"a.b.c"``."""
 
     def change(settings):
-        *path, last = where.split(".")
+        *path, last = place.split(".")
         tables = [settings]
         for part in path:
-            found = [table[part] for table in tables if part in table]
-            if part in ("moments", "space"):  # all answers to a task
-                own = [t for table in tables for t in table.values()]
-                found = found or [t for t in own if t.get("task") == part]
-            tables = found
+            tables = tables_at(tables, part)
         for table in tables:
             table[last] = value
 
     return {"settings": change}
 
 
-def one(value):
+def with_first_number(value):
+    """The change that puts a number at the first place of an array."""
+
     def change(array):
         array.flat[0] = value
         return array
@@ -252,17 +314,18 @@ def one(value):
     return change
 
 
-def wide(array):
-    """Not positive: products larger than the squares allow."""
-    array[:, 1] = 10 * array.max()
-    return array
+def with_large_products(triangles):
+    """Products of features that are larger than their squares allow."""
+    triangles[:, 1] = 10 * triangles.max()
+    return triangles
 
 
-def skewed(array):
+def not_symmetric(array):
     array[0, 1] += 1.0
     return array
 
 
+# Changes of a message, and a part of the error that says what is wrong with it.
 FIELDS = {
     "missing table": (
         put("answers.moments.reply.form", {}),
@@ -302,27 +365,31 @@ FIELDS = {
         "moments.group_counts are not those of describe.rows",
     ),
     "products without squares": (
-        {"arrays": {".triangles": one(0.0)}},
+        {"arrays": {".triangles": with_first_number(0.0)}},
         "moments.triangles of group 0 has products of a feature without squares",
     ),
     "large in few digits": (
-        {"arrays": {"coefs.0": lambda a: one(1e16)(a.astype(np.float32))}},
+        {
+            "arrays": {
+                "coefs.0": lambda a: with_first_number(1e16)(a.astype(np.float32))
+            }
+        },
         "describe.network.coefs[0] has 1 values above 1e+15",
     ),
     "radii out of order": (
-        {"arrays": {"radii_radii": one(np.inf)}},
+        {"arrays": {"radii_radii": with_first_number(np.inf)}},
         "space.radii_radii are not in their order",
     ),
     "not symmetric": (
-        {"arrays": {"metric_scatter": skewed}},
+        {"arrays": {"metric_scatter": not_symmetric}},
         "space.metric_scatter is not symmetric",
     ),
     "not positive": (
-        {"arrays": {".triangles": wide}},
+        {"arrays": {".triangles": with_large_products}},
         "moments.triangles of group 0 has a negative eigenvalue",
     ),
     "negative squares": (
-        {"arrays": {".triangles": one(-1.0)}},
+        {"arrays": {".triangles": with_first_number(-1.0)}},
         "moments.triangles of group 0 has negative squares",
     ),
     "means beyond counts": (
@@ -330,15 +397,15 @@ FIELDS = {
         "moments.means are further from the origin than counts allow",
     ),
     "fewer rows": (
-        {"arrays": {"moments.counts": one(3.0)}},
+        {"arrays": {"moments.counts": with_first_number(3.0)}},
         "moments.counts are not those of describe.rows",
     ),
     "part of a row": (
-        {"arrays": {"moments.counts": one(1e-320)}},
+        {"arrays": {"moments.counts": with_first_number(1e-320)}},
         "moments.counts are not all of a row at least",
     ),
     "a huge gradient": (
-        {"arrays": {"gradient": one(1e9)}},
+        {"arrays": {"gradient": with_first_number(1e9)}},
         "moments.gradient is larger than these moments allow",
     ),
     "labels that take much memory": (
@@ -366,7 +433,7 @@ FIELDS = {
         "moments.triangles is there, but 'diagonal' was asked for",
     ),
     "counts that differ": (
-        {"arrays": {"counts.counts": one(7)}},
+        {"arrays": {"counts.counts": with_first_number(7)}},
         "counts.counts are not those of describe.rows",
     ),
     "another task": (put("answers.moments.task", "train"), "summary.answers.0.task is"),
@@ -387,14 +454,14 @@ FIELDS = {
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_every_field_is_checked_on_load_and_on_use(tmp_path, kinds, name):
-    how, match = FIELDS[name]
+    changes, match = FIELDS[name]
     path = tmp_path / "lyon.safetensors"
-    path.write_bytes(changed(kinds["gram, within"].summary.message, **how))
+    path.write_bytes(bytes_of_changed(kinds["gram, within"].summary.message, **changes))
     with pytest.raises(ValueError) as caught:
         Summary.load(path)
     assert f"{path}: {match}" in str(caught.value)
-    if ".asked." in str(how.get("settings")) or "asked" in match:
-        return  # the fit asks something else
+    if "asked" in match:
+        return  # the fit does not ask for the same
     with pytest.raises(ValueError) as caught:
         kinds["gram, within"].fit(path)
     if "asked again" not in str(caught.value):
@@ -407,32 +474,41 @@ def test_every_field_is_checked_on_load_and_on_use(tmp_path, kinds, name):
         (".squares", lambda a: None, "moments.squares is missing, but 'shared' was"),
         (".squares", lambda a: 2 * a, "moments.squares are more than those of all"),
         (".squares", lambda a: a[1:], "moments.squares has the shape"),
-        ("radii_knots", one(1e-9), "space.radii_knots do not rise from 0"),
-        ("radii_losses", one(99.0), "space.radii_losses do not begin with the score"),
+        (
+            "radii_knots",
+            with_first_number(1e-9),
+            "space.radii_knots do not rise from 0",
+        ),
+        (
+            "radii_losses",
+            with_first_number(99.0),
+            "space.radii_losses do not begin with the score",
+        ),
     ],
 )
-def test_fields_of_other_kinds_are_checked(tmp_path, kinds, field, change, match):
+def test_fields_that_only_other_kinds_have_are_checked(
+    tmp_path, kinds, field, change, match
+):
     path = tmp_path / "lyon.safetensors"
     message = kinds["shared, ellipsoid, log-loss"].summary.message
-    path.write_bytes(changed(message, arrays={field: change}))
+    path.write_bytes(bytes_of_changed(message, arrays={field: change}))
     with pytest.raises(ValueError) as caught:
         Summary.load(path)
     assert f"{path}: {match}" in str(caught.value)
 
 
-def test_a_region_says_no_more_than_its_moments_allow():
+def test_a_region_with_a_larger_slope_than_its_moments_allow_is_refused():
     X, y = hostile.data()
     agg = aggregator()
     clf = LogisticRegression().fit(X, y)
-    rows = {"a": slice(0, None, 2), "b": slice(1, None, 2)}
-    nodes = [
-        agg.summarize(clf, X[own], y[own], name=name, min_rows=1)
-        for name, own in rows.items()
+    summaries = [
+        agg.summarize(clf, X[::2], y[::2], name="a", min_rows=1),
+        agg.summarize(clf, X[1::2], y[1::2], name="b", min_rows=1),
     ]
-    region = agg.merge_summaries(nodes, name="region")
-    whole = changed(region.message, arrays={"slope": lambda a: a + 1e4})
+    region = agg.merge_summaries(summaries, name="region")
+    content = bytes_of_changed(region.message, arrays={"slope": lambda a: a + 1e4})
     with pytest.raises(ValueError, match="slope is larger than these moments allow"):
-        Summary(Message.from_bytes(whole))
+        Summary(Message.from_bytes(content))
 
 
 @pytest.mark.parametrize("name", ["cut short", "flipped", "grown", "of another kind"])
@@ -440,30 +516,31 @@ def test_broken_replies_of_an_exchange_are_refused(tmp_path, name):
     X, y = hostile.data()
     exchange = skgems.Exchange(tmp_path, aggregator(n_rounds=3), nodes=["lyon"])
     clf = LogisticRegression().fit(X, y)
-    asked_for = set()
+    tasks = set()
     while (fitted := exchange.step()) is None:
         reply = skgems.answer(exchange.waiting_for["lyon"], clf, X, y, name="lyon")
-        whole = reply.read_bytes()
-        message = Message.from_bytes(whole)
-        asked_for.add(message.task)
+        content = reply.read_bytes()
+        message = Message.from_bytes(content)
+        tasks.add(message.task)
         if name == "cut short":
-            broken = whole[:-1]
+            broken = content[:-1]
         elif name == "grown":
-            broken = whole + b"\0"
+            broken = content + b"\0"
         elif name == "flipped":
-            broken = whole[:8] + bytes([whole[8] ^ 1]) + whole[9:]
+            broken = content[:8] + bytes([content[8] ^ 1]) + content[9:]
         else:
             broken = replace(message, task="train").to_bytes()
         reply.write_bytes(broken)
         with pytest.raises(ValueError, match=str(reply)):
             exchange.step()
-        reply.write_bytes(whole)
-    assert asked_for >= {"join", "evaluate"}
+        reply.write_bytes(content)
+    assert tasks >= {"join", "evaluate"}
     assert np.isfinite(fitted.coef_).all()
 
 
 def test_a_file_that_changes_while_it_is_used_is_refused(tmp_path, kinds):
-    kind, path = kinds["gram, within"], tmp_path / "lyon.safetensors"
+    kind = kinds["gram, within"]
+    path = tmp_path / "lyon.safetensors"
     kind.summary.save(path)
     file = Summary.at(path)
     kind.honest.save(path)
@@ -471,177 +548,73 @@ def test_a_file_that_changes_while_it_is_used_is_refused(tmp_path, kinds):
         kind.fit(file)
 
 
-def test_nodes_whose_labels_would_be_taken_for_each_other_are_refused():
+def test_truth_values_and_numbers_as_labels_of_two_nodes_are_refused():
     X, y = hostile.data()
     agg = aggregator()
-    sent = []
+    summaries = []
     for name, labels in (("lyon", y % 2 == 0), ("paris", y)):
         clf = LogisticRegression().fit(X, labels)
-        sent.append(agg.summarize(clf, X, labels, name=name))
+        summaries.append(agg.summarize(clf, X, labels, name=name))
     with pytest.raises(ValueError, match="Node 'lyon' has truth values for labels"):
-        agg.set_params(estimators=sent).fit()
+        agg.set_params(estimators=summaries).fit()
 
 
 @pytest.mark.parametrize("name", ["a__x", "public", "estimators", "epsilon"])
-def test_names_that_nodes_must_not_have(kinds, name):
+def test_names_of_parameters_cannot_be_names_of_nodes(kinds, name):
     kind = kinds["gram, within"]
-    whole = changed(kind.summary.message, **put("name", name))
+    content = bytes_of_changed(kind.summary.message, **put("name", name))
     with pytest.raises(ValueError, match=f"{name!r} cannot be the name of a node"):
-        kind.fit(Summary(Message.from_bytes(whole)))
+        kind.fit(Summary(Message.from_bytes(content)))
 
 
 @pytest.mark.parametrize("value", [None, [], {}, "x", True, 10**300])
-def test_settings_of_other_kinds_name_the_node(kinds, value):
+def test_settings_of_another_type_are_refused_with_the_name_of_the_node(kinds, value):
     kind = kinds["gram, within"]
-    whole = changed(kind.summary.message, **put("settings.geometry", value))
+    content = bytes_of_changed(kind.summary.message, **put("settings.geometry", value))
     with pytest.raises(ValueError, match="Node 'lyon' was summarized with geometry="):
-        kind.fit(Summary(Message.from_bytes(whole)))
+        kind.fit(Summary(Message.from_bytes(content)))
 
 
 # ---- mutations -------------------------------------------------------------
 
 
 def test_mutated_summaries_are_refused_or_make_a_finite_model(kinds):
-    told, names = Counter(), list(kinds)
+    outcomes = Counter()
+    names = list(kinds)
     for i in range(300):
         rng = np.random.default_rng([1, i])
         kind = kinds[names[i % len(names)]]
         other = kinds[names[int(rng.integers(len(names)))]]
-        _, whole = mutations.mutated(kind.summary.message, other.honest.message, rng)
-        told[hostile.tried(kind, whole)] += 1
-    assert told["refused on load"] > 180
-    assert told["accepted"] > 12
+        _, content = mutations.mutated(kind.summary.message, other.honest.message, rng)
+        outcomes[hostile.tried(kind, content)] += 1
+    # Of 300: most mutations are wrong, and some change nothing that matters.
+    assert outcomes["refused on load"] > 180
+    assert outcomes["accepted"] > 12
 
 
 def test_mutated_replies_are_refused_or_make_a_finite_model(talks):
-    told = Counter()
+    outcomes = Counter()
     for i in range(20):
         rng = np.random.default_rng([2, i])
-        told[hostile.tried_reply(talks[i % len(talks)], rng)[1]] += 1
-    assert told["refused"] > 4
+        _, outcome = hostile.tried_reply(talks[i % len(talks)], rng)
+        outcomes[outcome] += 1
+    assert outcomes["refused"] > 4
 
 
 def test_mutated_requests_are_refused_or_answered(talks, tmp_path):
-    told, asked = Counter(), hostile.requests(talks)
-    assert {request.task for request, _ in asked} >= {"join", "evaluate", "train"}
+    outcomes = Counter()
+    requests = hostile.requests(talks)
+    assert {request.task for request, _ in requests} >= {"join", "evaluate", "train"}
     for i in range(80):
-        rng, (request, member) = np.random.default_rng([3, i]), asked[i % len(asked)]
-        told[hostile.tried_request(request, member, tmp_path, rng)[1]] += 1
-    assert told["refused"] > 20
-
-
-# ---- honest nodes ----------------------------------------------------------
-
-
-def rows_of(kind):
-    X, y = hostile.data()
-    rng = np.random.default_rng(0)
-    if kind == "sparse":
-        X = sparse.csr_matrix(np.where(np.abs(X) > 1.5, X, 0.0))
-    elif kind == "sparse, float32":
-        X = sparse.csr_matrix(np.where(np.abs(X) > 1.5, X, 0.0).astype(np.float32))
-    elif kind == "constant features":
-        X[:, [0, 3]] = [7.0, 0.0]
-    elif kind == "features that are equal":
-        X[:, 1] = X[:, 0]
-    elif kind == "more features than rows":
-        X = rng.normal(size=(24, 40))
-        y = np.arange(24) % 4
-    elif kind == "float32":
-        X = X.astype(np.float32)
-    elif kind == "far from 0":
-        X = 1e6 + X
-    elif kind == "units":
-        X = X * 10.0 ** np.array([-12, -3, 0, 6, 12])
-    elif kind == "rows that are equal":
-        X = X[:4].repeat(15, axis=0)
-        y = y[:4].repeat(15)
-    elif kind == "texts":
-        y = np.array(["é", "b c", "", "Z"])[y]
-    elif kind == "truth":
-        y = y > 1
-    elif kind == "floats":
-        y = y * 2.0 - 1.0
-    elif kind == "negative":
-        y = y - 2**62
-    elif kind == "uneven":
-        kept = (y > 0) | (np.arange(60) < 9)
-        X, y = X[kept], y[kept]
-    return X, y
-
-
-ROWS = [
-    *("plain", "sparse", "sparse, float32", "constant features"),
-    *("features that are equal", "more features than rows", "float32", "far from 0"),
-    *("units", "rows that are equal", "texts", "truth", "floats", "negative"),
-    "uneven",
-]
-HOW = {
-    "plain": ({}, {}),
-    "held out": ({}, {"held_out": True}),
-    "ball": ({"geometry": "ball", "moments": "shared"}, {"space": True}),
-    "ellipsoid": ({"geometry": "ellipsoid", "moments": "diagonal"}, {"space": True}),
-    "log-loss": (
-        {"criterion": "log_loss", "construction": "certified"},
-        {"classes": True},
-    ),
-    "log-loss, sampled": ({"criterion": "log_loss"}, {"classes": True}),
-    "few rows of a class": ({"min_cluster_size": 5, "n_components": 3}, {}),
-    "float16": ({}, {"dtype": "float16", "space": True}),
-    "rank": ({}, {"rank": 1}),
-    "clusters": ({"n_components": 4, "scale_logits": False}, {}),
-}
-
-
-# Each kind of rows as it comes, and each way to summarize with three kinds.
-HONEST = [(kind, "plain") for kind in ROWS]
-for number, how in enumerate(HOW):
-    HONEST += [(ROWS[(4 * number + more) % len(ROWS)], how) for more in (1, 6)]
-    HONEST += [("plain", how)]
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("kind", "how"), sorted(set(HONEST)))
-def test_honest_summaries_are_taken(kind, how):
-    X, y = rows_of(kind)
-    params, given = HOW[how]
-    given = dict(given, min_rows=1)
-    if "classes" in given:
-        given["classes"] = np.unique(y)
-    if "held_out" in given:
-        given["held_out"] = np.arange(len(y)) % 3 == 0
-    agg = aggregator(**params)
-    clf = LogisticRegression(max_iter=1000).fit(X, y)
-    if how == "ball" and kind == "plain":
-        clf = DummyClassifier().fit(X, y)
-    summary = agg.summarize(clf, X, y, name="lyon", **given)
-    again = Summary(Message.from_bytes(summary.message.to_bytes()))
-    assert again.n_rows == summary.n_rows
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", ["plain", "float32", "texts", "truth", "sparse"])
-@pytest.mark.parametrize("agg", [PFNMAggregator(), ModelAveragingAggregator()])
-def test_honest_networks_are_taken(kind, agg):
-    X, y = rows_of(kind)
-    net = MLPClassifier((3,), max_iter=10, random_state=0).fit(X, y)
-    for clf in (net, DummyClassifier().fit(X, y)):
-        summary = agg.summarize(clf, X, y, name="lyon")
-        Summary(Message.from_bytes(summary.message.to_bytes()))
+        rng = np.random.default_rng([3, i])
+        request, member = requests[i % len(requests)]
+        _, outcome = hostile.tried_request(request, member, tmp_path, rng)
+        outcomes[outcome] += 1
+    assert outcomes["refused"] > 20
 
 
 def test_a_network_without_names_of_features_is_taken(kinds):
-    kind, where = kinds["gram, within"], ("describe", "network", "feature_names")
-    content = put_at(kind.summary.message.content, where, MISSING)
+    kind = kinds["gram, within"]
+    place = ("describe", "network", "feature_names")
+    content = put_at(kind.summary.message.content, place, MISSING)
     assert np.isfinite(kind.fit(Summary(Message.of("join", **content))).coef_).all()
-
-
-def test_one_class_is_taken():
-    X, y = hostile.data()
-    agg = aggregator()
-    ones = np.ones(len(y), dtype=int)
-    clf = DummyClassifier().fit(X, ones)
-    sent = [agg.summarize(clf, X, ones, name="lyon")]
-    sent.append(agg.summarize(LogisticRegression().fit(X, y), X, y, name="paris"))
-    fitted = agg.set_params(estimators=sent).fit()
-    assert fitted.classes_.tolist() == [0, 1, 2, 3]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a node counts, answers and keeps, within an exchange and across exchanges."""
+"""A node counts and keeps what it answers, within and across exchanges."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from skgems.federation import (
 )
 from skgems.messages import sealed
 
-# Of a process that has threads, which those that are forked here do not use.
+# Python warns of forks in a process with threads; the children here use none.
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 
 
@@ -50,24 +50,26 @@ def _without_waiting_for_the_disk(monkeypatch):
 
 @pytest.fixture(params=["folder", "mapping"])
 def state(request, tmp_path):
+    """Where a node keeps its ledger: a folder, or a mapping in memory."""
     return tmp_path / "kept" if request.param == "folder" else {}
 
 
 @pytest.fixture
 def folder(tmp_path):
+    """Where a node keeps its ledger on a disk."""
     return tmp_path / "kept"
 
 
-# ---- what counts -------------------------------------------------------------------
+# ---- within an exchange ------------------------------------------------------------
 
 
-def test_an_error_of_the_rows_counts_once_and_may_be_mended(state):
+def test_a_request_that_fails_counts_once_and_can_be_asked_again(state):
     agreement, _ = agreed({"evaluate": 2})
     accepted = replace(agreement, min_rows=2)
     for _ in range(3):
         with pytest.raises(ValueError, match="fewer than min_rows=10"):
             answer(judging(accepted), state, agreement=accepted, **FEW_ROWS)
-    # Another request is another look at the rows.
+    # Another request counts as well, as its error says something about the rows.
     with pytest.raises(ValueError, match="fewer than min_rows=10"):
         answer(judging(accepted, 2.0), state, **FEW_ROWS)
     with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times"):
@@ -75,8 +77,8 @@ def test_an_error_of_the_rows_counts_once_and_may_be_mended(state):
     assert events(state) == ["opened"] + ["begun", "failed"] * 4
     assert "TooFewRowsError" in log_of(state)[-1]["error"]
     # What was advised helps: the same requests are answered, and no others.
-    for size in (1.0, 2.0):
-        answer(judging(accepted, size), state, min_rows=2, **FEW_ROWS)
+    answer(judging(accepted, 1.0), state, min_rows=2, **FEW_ROWS)
+    answer(judging(accepted, 2.0), state, min_rows=2, **FEW_ROWS)
     with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times"):
         answer(judging(accepted, 3.0), state, min_rows=2, **FEW_ROWS)
 
@@ -96,34 +98,57 @@ def test_a_smaller_min_rows_is_not_advised_where_it_does_not_help(state):
             )
         assert "Set a smaller" not in str(caught.value)
         assert "no setting of the node changes" in str(caught.value)
-    # As it says: another agreement, which the owner accepts.
-    other, _ = agreed({"evaluate": 1})
-    other = replace(other, min_rows=2)
-    options = {"agreement": other, "min_rows": 2} | FEW_ROWS
+
+
+def test_another_agreement_with_a_smaller_min_rows_needs_the_owner(state):
+    agreement, _ = agreed({"evaluate": 1})
+    with pytest.raises(ValueError, match="has fewer than min_rows=10 rows"):
+        answer(judging(agreement), state, agreement=agreement, **FEW_ROWS)
+    agreement_of_two, _ = agreed({"evaluate": 1})
+    agreement_of_two = replace(agreement_of_two, min_rows=2)
+    request = judging(agreement_of_two)
     with pytest.raises(RowsAskedAgainError, match="with other min_rows"):
-        answer(judging(other), state, **options)
+        answer(request, state, agreement=agreement_of_two, min_rows=2, **FEW_ROWS)
     with pytest.warns(RowsAskedAgainWarning):
-        answer(judging(other), state, again=True, **options)
+        answer(
+            request,
+            state,
+            agreement=agreement_of_two,
+            min_rows=2,
+            again=True,
+            **FEW_ROWS,
+        )
 
 
-def test_it_is_said_that_a_kept_reply_stays_without_small_classes(state):
-    agreement, join = agreed()
-    with_few_well = np.r_[np.flatnonzero(Y == "ill"), np.flatnonzero(Y == "well")[:5]]
-    X_few = X[with_few_well]
-    y_few = Y[with_few_well]
+def test_a_smaller_min_rows_does_not_change_a_reply_that_is_kept(state):
+    _, join = agreed()
+    X_few, y_few = rows_of_five_well()
     with pytest.warns(ClassesLeftOutWarning, match="changes only others") as caught:
         first = answer(join, state, rows=X_few, y=y_few)
     assert "Set a smaller" not in str(caught[0].message)
-    again = answer(join, state, min_rows=2, rows=X_few, y=y_few)
-    assert again.to_bytes() == first.to_bytes()
+    second = answer(join, state, min_rows=2, rows=X_few, y=y_few)
+    assert second.to_bytes() == first.to_bytes()
+
+
+def test_without_a_ledger_a_smaller_min_rows_is_advised_for_small_classes():
+    _, join = agreed()
+    X_few, y_few = rows_of_five_well()
     with pytest.warns(ClassesLeftOutWarning, match="Set a smaller min_rows"):
         reply_to(join, CLF, X_few, y_few, name="lyon")
 
 
-def test_what_is_refused_leaves_nothing(state):
+def rows_of_five_well():
+    """All rows that are ill, and five that are well."""
+    rows = np.r_[np.flatnonzero(Y == "ill"), np.flatnonzero(Y == "well")[:5]]
+    return X[rows], Y[rows]
+
+
+def test_a_request_that_is_refused_is_not_in_the_ledger(state):
     agreement, _ = agreed({"counts": 1})
-    odd = sealed(Message.of("counts", more=3), agreement)
-    for request in (odd, asked(agreement, "describe"), Message.of("counts")):
+    with_another_field = sealed(Message.of("counts", more=3), agreement)
+    of_another_task = asked(agreement, "describe")
+    of_no_exchange = Message.of("counts")
+    for request in (with_another_field, of_another_task, of_no_exchange):
         with pytest.raises(ValueError, match=r"no field|not agreed|of no exchange"):
             answer(request, state, agreement=agreement)
     if isinstance(state, dict):
@@ -132,19 +157,19 @@ def test_what_is_refused_leaves_nothing(state):
         assert not (state / "log.jsonl").exists()
 
 
-def test_requests_of_equal_content_are_one(state):
+def test_requests_of_equal_content_count_once(state):
     agreement, _ = agreed({"evaluate": 1})
     first = answer(judging(agreement), state, agreement=agreement)
-    # A default that is written out, and an envelope.
+    # The same with a default written out, and in another envelope.
     request = judging(agreement, of="judging").with_envelope(number="7")
-    again = answer(request, state)
-    assert again.digest == first.digest
-    assert again.envelope["to"] == request.digest != first.envelope["to"]
+    second = answer(request, state)
+    assert second.digest == first.digest
+    assert second.envelope["to"] == request.digest != first.envelope["to"]
     assert events(state) == ["opened", "begun", "ended"]
 
 
-def test_what_is_declined_is_neither_counted_nor_kept(state):
-    agreement, join = agreed()
+def test_a_reply_that_the_owner_declines_is_neither_counted_nor_kept(state):
+    _, join = agreed()
     replies_shown = []
 
     def confirm(reply):
@@ -154,7 +179,7 @@ def test_what_is_declined_is_neither_counted_nor_kept(state):
     with pytest.raises(ReplyDeclinedError, match="'lyon' was declined: nothing was"):
         answer(join, state, confirm=confirm)
     assert "ended" not in events(state)
-    # So that it can be made anew with what its owner prefers.
+    # So the owner can make it anew, with another min_rows.
     second = answer(join, state, confirm=confirm, min_rows=20)
     assert second.digest != replies_shown[0].digest
     with pytest.raises(ReplyDeclinedError):
@@ -171,48 +196,66 @@ def test_another_exchange_of_the_same_rows_needs_the_owner(state):
     other, other_join = agreed(n_components=2, random_state=3)
     with pytest.raises(RowsAskedAgainError) as caught:
         answer(other_join, state)
-    words = str(caught.value)
-    assert f"{first.exchange} was answered join once, evaluate once" in words
-    assert "may ask join once, evaluate 2 times, score once" in words
-    assert "with other settings.n_components, settings.random_state." in words
-    assert "again=True (--again)" in words
+    error = str(caught.value)
+    assert f"{first.exchange} was answered join once, evaluate once" in error
+    assert "may ask join once, evaluate 2 times, score once" in error
+    assert "with other settings.n_components, settings.random_state." in error
+    assert "again=True (--again)" in error
     assert isinstance(caught.value, NotAgreedError)
-    # It does not matter under whose agreement.
+    # Nor is it answered where the node has the file of the agreement.
     with pytest.raises(RowsAskedAgainError):
         answer(other_join, state, agreement=other)
+
+
+def test_an_exchange_that_the_owner_accepts_goes_on_beside_the_first(state):
+    first, join = agreed()
+    answer(join, state)
+    answer(judging(first), state)
+    other, other_join = agreed(n_components=2, random_state=3)
     with pytest.warns(RowsAskedAgainWarning, match="can be subtracted from each other"):
         answer(other_join, state, agreement=other, again=True)
-    # Once accepted it goes on, and so does the other.
+    # The owner is asked once.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         answer(judging(other), state)
         answer(judging(first, 2.0), state)
-    # Rows that were not asked about are nobody's.
-    third, third_join = agreed(n_components=2, random_state=4)
-    answer(third_join, state, rows=X + 1.0)
+    with pytest.raises(RowsAskedAgainError, match=r"asked about before \(2 times\)"):
+        answer(agreed(random_state=5)[1], state)
+
+
+def test_an_exchange_about_other_rows_does_not_need_the_owner(state):
+    _, join = agreed()
+    answer(join, state)
+    _, second_join = agreed(n_components=2, random_state=3)
+    with pytest.warns(RowsAskedAgainWarning):
+        answer(second_join, state, again=True)
+    _, join_about_other_rows = agreed(n_components=2, random_state=4)
+    answer(join_about_other_rows, state, rows=X + 1.0)
+    # Nor does it count as an exchange about the first rows.
     with pytest.raises(RowsAskedAgainError, match=r"asked about before \(2 times\)"):
         answer(agreed(random_state=5)[1], state)
 
 
 def test_a_killed_start_of_an_accepted_exchange_stays_accepted(state, monkeypatch):
-    answer(agreed()[1], state)
-    other, join = agreed(n_components=2)
+    _, join = agreed()
+    answer(join, state)
+    _, other_join = agreed(n_components=2)
 
-    def killed(*given):
+    def raise_killed(*args):
         raise KilledError
 
     with monkeypatch.context() as patch:
-        patch.setattr(_replying, "answer", killed)
+        patch.setattr(_replying, "answer", raise_killed)
         with pytest.warns(RowsAskedAgainWarning), pytest.raises(KilledError):
-            answer(join, state, again=True)
-    answer(join, state)
+            answer(other_join, state, again=True)
+    answer(other_join, state)
 
 
-def test_the_same_exchange_again_adds_nothing_and_counts_on(state):
+def test_an_exchange_on_the_same_terms_gets_the_kept_replies_and_counts_on(state):
     first, join = agreed()
     first_reply = answer(join, state)
     answer(judging(first, 1.0), state)
-    # A server that lost all begins anew: what it asks again it is told again.
+    # A server that has lost everything begins anew, and gets the same reply.
     second, second_join = agreed()
     reply = answer(second_join, state)
     assert reply.digest == first_reply.digest
@@ -226,31 +269,31 @@ def test_the_same_exchange_again_adds_nothing_and_counts_on(state):
             answer(judging(agreement, 3.0), state)
     assert f"The exchange '{first.exchange}' had the same terms" in str(caught.value)
     assert events(state).count("ended") == 3
-    third, join = agreed()
+    third, third_join = agreed()
     with pytest.warns(RowsAskedAgainWarning, match="on the same terms"):
-        answer(join, state, agreement=third, again=True)
+        answer(third_join, state, agreement=third, again=True)
     answer(judging(third, 3.0), state)
 
 
-def test_many_exchanges_with_other_seeds_are_one_and_errors(state):
-    n_answered = 0
-    for seed in range(20):
-        try:
-            answer(agreed(random_state=seed)[1], state)
-            n_answered += 1
-        except RowsAskedAgainError:
-            pass
-    assert n_answered == 1
+def test_only_the_first_of_many_exchanges_with_other_seeds_is_answered(state):
+    _, join = agreed(random_state=0)
+    answer(join, state)
+    for seed in range(1, 20):
+        _, join = agreed(random_state=seed)
+        with pytest.raises(RowsAskedAgainError):
+            answer(join, state)
 
 
-def test_errors_in_other_exchanges_are_looks_at_the_rows(state):
+def test_an_exchange_that_ended_in_an_error_counts_as_one_about_the_rows(state):
+    _, join = agreed()
     with pytest.raises(ValueError, match="fewer than min_rows"):
-        answer(agreed()[1], state, **FEW_ROWS)
+        answer(join, state, **FEW_ROWS)
+    _, other_join = agreed(random_state=1)
     with pytest.raises(RowsAskedAgainError):
-        answer(agreed(random_state=1)[1], state, **FEW_ROWS)
+        answer(other_join, state, **FEW_ROWS)
 
 
-def test_again_needs_a_ledger():
+def test_answering_again_needs_a_ledger():
     with pytest.raises(ValueError, match=r"give state \(--state\), too"):
         reply_to(Message.of("counts"), CLF, X, Y, name="lyon", again=True)
 
@@ -258,17 +301,22 @@ def test_again_needs_a_ledger():
 # ---- what a person reads -----------------------------------------------------------
 
 
-def test_the_owner_reads_what_was_said(folder):
+def test_inspect_shows_the_owner_what_the_node_has_sent(folder):
     agreement, join = agreed()
     answer(join, folder)
     answer(judging(agreement), folder)
+    _, other_join = agreed(n_components=1)
     with pytest.warns(RowsAskedAgainWarning):
-        answer(agreed(n_components=1)[1], folder, again=True)
+        answer(other_join, folder, again=True)
     inspected = inspect(folder)
-    assert (inspected.kind, inspected.node) == ("ledger", "lyon")
-    words = str(inspected)
-    assert "the ledger of node 'lyon'" in words and "about 60 rows." in words
-    assert "How many rows of which class judge" in words
-    assert "5 evaluate.right" in words
+    assert inspected.kind == "ledger"
+    assert inspected.node == "lyon"
+    text = str(inspected)
+    assert "the ledger of node 'lyon'" in text and "about 60 rows." in text
+    assert "How many rows of which class judge" in text
+    assert "5 evaluate.right" in text
+
+
+def test_inspect_refuses_a_folder_without_a_ledger(folder):
     with pytest.raises(ValueError, match="a folder without a ledger"):
         inspect(folder.parent)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reading nodes, dealing rows to them, holding rows out."""
+"""Nodes of rows are read, rows are dealt to nodes, and rows are held out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NAMES = ["north", "east"]
     ],
     ids=repr,
 )
-def test_node_codes(nodes):
+def test_nodes_by_index_or_name_have_the_same_codes(nodes):
     codes = node_codes(nodes, NAMES, 4)
     assert codes.dtype == np.int64
     np.testing.assert_array_equal(codes, [0, 1, -1, 1])
@@ -53,35 +53,41 @@ def test_no_rows_have_no_codes():
     assert node_codes([], NAMES, 0).shape == (0,)
 
 
-@pytest.mark.parametrize("bad", [2, -2, 0.5, np.nan, "west", None, True, "-1", "0 "])
-def test_entry_that_is_no_node(bad):
+@pytest.mark.parametrize(
+    "no_node", [2, -2, 0.5, np.nan, "west", None, True, "-1", "0 "]
+)
+def test_an_index_or_name_of_no_node_is_an_error(no_node):
     with pytest.raises(ValueError, match="which is no node. Known nodes: ") as error:
-        node_codes(["north", bad, "public"], NAMES, 3)
-    assert repr(bad) in str(error.value)
-    assert ('with names, the public sample is "public"' in str(error.value)) == (
-        bad == "-1"
-    )
+        node_codes(["north", no_node, "public"], NAMES, 3)
+    text = str(error.value)
+    assert repr(no_node) in text
+    advises_public = 'with names, the public sample is "public"' in text
+    assert advises_public == (no_node == "-1")
 
 
 @pytest.mark.parametrize("nodes", [3, "north", np.zeros((3, 2)), [[0, 1]] * 3])
-def test_nodes_of_a_shape_that_cannot_be(nodes):
+def test_nodes_of_another_shape_are_an_error(nodes):
     with pytest.raises(ValueError, match="one index or name per row"):
         node_codes(nodes, NAMES, 3)
 
 
-def test_nodes_of_the_wrong_length():
+def test_nodes_of_another_length_than_the_rows_are_an_error():
     with pytest.raises(ValueError, match="length 2, but X has 3 rows"):
         node_codes([0, 1], NAMES, 3)
 
 
-def test_what_marks_public_rows():
-    assert all(is_public(v) for v in (-1, -1.0, np.int8(-1), "public"))
-    assert not any(is_public(v) for v in (0, 1.0, "-1", "Public", None, True, np.nan))
+def test_minus_one_and_public_mark_public_rows():
+    assert all(is_public(node) for node in (-1, -1.0, np.int8(-1), "public"))
+    others = (0, 1.0, "-1", "Public", None, True, np.nan)
+    assert not any(is_public(node) for node in others)
 
 
-def test_names_of_nodes_that_nothing_else_names():
+def test_nodes_without_classifiers_are_named_by_the_nodes_of_rows():
     assert node_names_of([2, 0, -1], 3) == ["0", "1", "2"]
     assert node_names_of(np.array(["b", "a", "public"]), 3) == ["a", "b"]
+
+
+def test_nodes_of_rows_that_name_no_nodes_are_an_error():
     with pytest.raises(ValueError, match="every row as public"):
         node_names_of([-1, -1], 2)
     with pytest.raises(ValueError, match="holds -2; indices of nodes start at 0"):
@@ -107,7 +113,7 @@ def test_rows_are_dealt_evenly(n_nodes):
         assert np.any(codes != deal_rows(y, n_nodes, RandomState(1)))
 
 
-def test_too_few_rows_to_deal():
+def test_dealing_fewer_rows_than_nodes_is_an_error():
     with pytest.raises(ValueError, match="3 unfitted classifiers.*n_samples=2 rows"):
         deal_rows(np.array([0, 1]), 3, RandomState(0))
 
@@ -128,21 +134,26 @@ def test_nothing_is_held_out_where_a_class_is_too_small(fraction, counts):
 
 
 @pytest.mark.parametrize("n_jobs", [None, 2])
-def test_what_a_clone_raises_names_its_node(n_jobs):
+def test_an_error_of_a_clone_names_its_node(n_jobs):
     X = np.arange(24.0).reshape(12, 2)
     y = np.arange(12) % 2
     members = [("north", LogisticRegression()), ("south", LogisticRegression(C=-1.0))]
     aggregate = EnsembleAggregator(members, n_jobs=n_jobs)
     with pytest.raises(ValueError, match="Node 'south': LogisticRegression cannot be "):
         aggregate.fit(X, y, nodes=np.repeat([0, 1], 6))
-    rounds = ModelAveragingAggregator(
-        [("north", MLPClassifier()), ("south", MLPClassifier(alpha=-1.0))], n_rounds=1
-    )
+
+
+def test_an_error_of_a_clone_in_rounds_names_its_node():
+    X = np.arange(24.0).reshape(12, 2)
+    y = np.arange(12) % 2
+    members = [("north", MLPClassifier()), ("south", MLPClassifier(alpha=-1.0))]
+    rounds = ModelAveragingAggregator(members, n_rounds=1)
     with pytest.raises(ValueError, match="Node 'south': MLPClassifier cannot be fit"):
         rounds.fit(X, y, nodes=np.repeat([0, 1], 6))
 
 
-def members_with_labels(*labels_of_nodes):
+def members_with_labels(labels_of_nodes):
+    """Classifiers of up to three nodes, each fitted to its labels."""
     X = np.arange(6.0).reshape(3, 2)
     names = ["north", "east", "south"]
     return [
@@ -153,7 +164,7 @@ def members_with_labels(*labels_of_nodes):
 
 @pytest.mark.parametrize("other", ["cat", "Cat ", " CAT", "cAt"])
 def test_labels_that_differ_in_case_or_blanks_draw_a_warning(other):
-    members = members_with_labels(["Cat", "dog"], ["dog", "ant"], ["ant", other])
+    members = members_with_labels([["Cat", "dog"], ["dog", "ant"], ["ant", other]])
     match = rf"'Cat' \(node 'north'\) and '{other}' \(node 'south'\)"
     with pytest.warns(UserWarning, match=match) as caught:
         EnsembleAggregator(members).fit()
@@ -168,11 +179,11 @@ def test_labels_that_differ_in_case_or_blanks_draw_a_warning(other):
 @pytest.mark.parametrize(
     "labels",
     [
-        [["Cat", "cat"], ["cat", "dog"]],  # a node that tells them apart
+        [["Cat", "cat"], ["cat", "dog"]],  # the first node has both
         [["new york", "dog"], ["newyork", "dog"]],
         [["cat", "dog"], ["cat", "dog"]],
         [[1, 2], [2, 3]],
     ],
 )
-def test_labels_that_are_meant_to_differ_draw_none(labels):
-    EnsembleAggregator(members_with_labels(*labels)).fit()
+def test_labels_that_are_meant_to_differ_draw_no_warning(labels):
+    EnsembleAggregator(members_with_labels(labels)).fit()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Channels from outside: a function that reaches nodes, and the nodes behind it."""
+"""Channels that users write: a function that reaches nodes, and these nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pickle
 import threading
 import warnings
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pytest
@@ -42,7 +42,8 @@ NAMES = ["lyon", "paris", "rome"]
 
 
 @cache
-def rows():
+def rows_of_nodes():
+    """Digits of three nodes, of which lyon has no "e"."""
     X, y = load_digits(n_class=5, return_X_y=True)
     nodes = np.array(NAMES)[np.arange(len(y)) % 3]
     is_seen = ~((nodes == "lyon") & (y == 4))
@@ -50,32 +51,32 @@ def rows():
 
 
 @cache
-def models(kind):
-    X, y, nodes = rows()
-    fitted = {}
+def local_models(kind):
+    """The fitted classifier of each node, by name."""
+    X, y, nodes = rows_of_nodes()
+    classifiers = {}
     for k, name in enumerate(NAMES):
-        is_of_node = nodes == name
+        in_node = nodes == name
         clf = {
             "linear": LogisticRegression(),
             "sgd": SGDClassifier(loss="log_loss", random_state=0),
             "network": MLPClassifier((8,), max_iter=60, random_state=k),
-            "alike": MLPClassifier((8,), max_iter=60, random_state=7),
+            "same start": MLPClassifier((8,), max_iter=60, random_state=7),
         }[kind]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            fitted[name] = clf.fit(X[is_of_node], y[is_of_node])
-    return fitted
+            classifiers[name] = clf.fit(X[in_node], y[in_node])
+    return classifiers
 
 
 class Wire:
-    """Nodes behind bytes, which count what they are asked, and may be broken."""
+    """Nodes that are reached by bytes. It notes what they are asked, and may fail."""
 
-    def __init__(self, kind="linear", **options):
+    def __init__(self, kind="linear"):
         self.kind = kind
-        self.options = options
-        self.calls = []  # the task of each, and who is asked
+        self.calls = []  # the task of each, and the names of nodes that are asked
         self.broken = {}  # what comes in place of replies, by name and task
-        self.lock = threading.Lock()  # which cannot be copied
+        self.lock = threading.Lock()  # as transports have it, so no copy is possible
 
     def __call__(self, requests):
         tasks = {request.task for request in requests.values()}
@@ -83,26 +84,29 @@ class Wire:
         return {name: self.of(name, request) for name, request in requests.items()}
 
     def of(self, name, request):
+        """The reply of a node, or what comes in its place."""
         failure = self.broken.get((name, request.task))
         if failure is not None:
             return failure
-        X, y, nodes = rows()
-        is_of_node = nodes == name
+        X, y, nodes = rows_of_nodes()
+        in_node = nodes == name
         reply_bytes = reply_to(
             request.to_bytes(),
-            models(self.kind)[name],
-            X[is_of_node],
-            y[is_of_node],
+            local_models(self.kind)[name],
+            X[in_node],
+            y[in_node],
             name=name,
-            **{"radii": True, **self.options},
+            radii=True,
         )
         return Message.from_bytes(reply_bytes)
 
 
-def nodes_of(wire, **options):
+def nodes_behind(wire, **options):
+    """The channel to all nodes behind a wire."""
     return Nodes(wire, NAMES, **options)
 
 
+# An aggregator, and the kind of classifiers of nodes.
 CASES = {
     "one message": (GEMSLogisticAggregator(random_state=0), "linear"),
     "spaces": (GEMSLogisticAggregator(epsilon=0.8, random_state=0), "linear"),
@@ -123,7 +127,7 @@ CASES = {
     "networks": (GEMSMLPAggregator(random_state=0), "network"),
     "rounds of networks": (GEMSMLPAggregator(n_rounds=2, random_state=0), "network"),
     "matching": (PFNMAggregator(n_rounds=2, random_state=0), "network"),
-    "averages": (ModelAveragingAggregator(n_rounds=2, random_state=0), "alike"),
+    "averages": (ModelAveragingAggregator(n_rounds=2, random_state=0), "same start"),
     "averages of linear models": (ModelAveragingAggregator(random_state=0), "sgd"),
 }
 
@@ -133,10 +137,10 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_a_channel_has_the_bits_of_a_fit_in_one_process(case):
     agg, kind = CASES[case]
-    X, y, nodes = rows()
+    X, y, nodes = rows_of_nodes()
     wire = Wire(kind)
-    over_channel = clone(agg).set_params(estimators=nodes_of(wire)).fit()
-    in_process = clone(agg).set_params(estimators=list(models(kind).items()))
+    over_channel = clone(agg).set_params(estimators=nodes_behind(wire)).fit()
+    in_process = clone(agg).set_params(estimators=list(local_models(kind).items()))
     in_process.fit(X, y, nodes=nodes)
     np.testing.assert_array_equal(
         over_channel.decision_function(X), in_process.decision_function(X)
@@ -148,66 +152,58 @@ def test_a_channel_has_the_bits_of_a_fit_in_one_process(case):
     ]
     assert over_channel.history_[0]["task"] == "join"
     assert "score" not in [task for task, _ in wire.calls]
-    # What depends on the other nodes is not kept.
+    # Replies that depend on other nodes are not kept.
     records = over_channel.estimators.records.values()
-    tasks_in_records = {
-        request.task for record in records for request in record.requests
-    }
-    assert (
-        tasks_in_records
-        == {name for name in tasks_in_records if TASKS[name].alone}
-        >= {"join", "describe"}
-    )
+    kept_tasks = {request.task for record in records for request in record.requests}
+    assert kept_tasks >= {"join", "describe"}
+    assert all(TASKS[task].alone for task in kept_tasks)
 
 
-def test_a_linear_model_takes_one_message():
-    for agg in (
-        GEMSLogisticAggregator(random_state=0),
-        GEMSLogisticAggregator(epsilon=0.8, random_state=0),
-    ):
-        wire = Wire()
-        agg.set_params(estimators=nodes_of(wire)).fit()
-        assert wire.calls == [("join", NAMES)]
+@pytest.mark.parametrize("parameters", [{}, {"epsilon": 0.8}])
+def test_a_linear_model_takes_one_message(parameters):
+    wire = Wire()
+    GEMSLogisticAggregator(nodes_behind(wire), random_state=0, **parameters).fit()
+    assert wire.calls == [("join", NAMES)]
 
 
-def test_losses_over_classes_that_are_not_known_yet_take_a_second_message():
+def test_spaces_by_log_loss_take_a_second_message_as_they_depend_on_all_classes():
     agg, _ = CASES["spaces by losses"]
     wire = Wire()
-    clone(agg).set_params(estimators=nodes_of(wire)).fit()
+    clone(agg).set_params(estimators=nodes_behind(wire)).fit()
     assert [task for task, _ in wire.calls] == ["join", "space"]
 
 
 # ---- nodes that fail -----------------------------------------------------------
 
 
-def test_those_who_fail_are_asked_once_more_all_together():
+def test_nodes_that_fail_are_asked_once_more_together_and_left_out():
     wire = Wire()
     wire.broken = {(name, "join"): OSError("gone") for name in NAMES[:2]}
-    channel = nodes_of(wire)
+    channel = nodes_behind(wire)
     with pytest.warns(UserWarning, match="failed twice in message 1") as caught:
         agg = GEMSLogisticAggregator(channel, random_state=0).fit()
     assert wire.calls == [("join", NAMES), ("join", NAMES[:2])]
     assert agg.node_names_ == ["rome"]
     assert agg.history_[0]["left_out"] == NAMES[:2]
-    named = [str(w.message) for w in caught if "failed twice" in str(w.message)]
-    assert [text.split("'")[1] for text in named] == NAMES[:2]
+    messages = [str(w.message) for w in caught if "failed twice" in str(w.message)]
+    assert [message.split("'")[1] for message in messages] == NAMES[:2]
 
 
 def test_fewer_nodes_than_a_channel_needs_are_an_error():
     wire = Wire()
     wire.broken = {("lyon", "join"): OSError("gone")}
-    channel = nodes_of(wire, min_nodes=3)
+    channel = nodes_behind(wire, min_nodes=3)
     with pytest.raises(
         TooFewNodesError, match="Only 2 of 3 nodes.*'lyon': OSError: gone"
     ):
         GEMSLogisticAggregator(channel, random_state=0).fit()
 
 
-def test_what_is_wrong_at_a_node_is_raised_with_its_name():
+def test_a_value_error_of_a_node_is_raised_with_its_name():
     wire = Wire()
     wire.broken = {("rome", "join"): ValueError("rows are missing")}
     with pytest.raises(ValueError, match="node 'rome': rows are missing"):
-        GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
+        GEMSLogisticAggregator(nodes_behind(wire), random_state=0).fit()
     assert len(wire.calls) == 1
 
 
@@ -221,34 +217,38 @@ def test_what_is_wrong_at_a_node_is_raised_with_its_name():
         ),
     ],
 )
-def test_replies_that_are_none(reply, words):
+def test_replies_of_another_type_or_task_are_refused(reply, words):
     wire = Wire()
     wire.broken = {("rome", "join"): reply}
     with pytest.raises((ValueError, TypeError), match=words):
-        GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
+        GEMSLogisticAggregator(nodes_behind(wire), random_state=0).fit()
 
 
 def test_a_reply_under_another_name_is_refused():
     wire = Wire()
-    answered = wire.of
+    reply_of = wire.of
 
-    def swapped(name, request):
-        return answered("paris" if name == "rome" else name, request)
+    def reply_of_paris_for_rome(name, request):
+        return reply_of("paris" if name == "rome" else name, request)
 
-    wire.of = swapped
+    wire.of = reply_of_paris_for_rome
     with pytest.raises(ValueError, match="node 'rome': envelope.node is 'paris'"):
-        GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
+        GEMSLogisticAggregator(nodes_behind(wire), random_state=0).fit()
 
 
 def test_a_node_that_is_left_out_on_purpose_is_not_asked_again():
     wire = Wire()
     wire.broken = {("rome", "join"): LeftOutError("for good")}
-    agg = GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
+    agg = GEMSLogisticAggregator(nodes_behind(wire), random_state=0).fit()
     assert wire.calls == [("join", NAMES)]
     assert agg.history_[0]["left_out"] == ["rome"]
+
+
+def test_a_fit_ends_if_every_node_is_left_out_on_purpose():
+    wire = Wire()
     wire.broken = {(name, "join"): LeftOutError("for good") for name in NAMES}
     with pytest.raises(TooFewNodesError, match="Every node is left out of message 1"):
-        GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
+        GEMSLogisticAggregator(nodes_behind(wire), random_state=0).fit()
 
 
 @pytest.mark.parametrize("case", ["averages", "matching", "networks"])
@@ -257,17 +257,19 @@ def test_a_node_that_did_not_join_is_not_asked_later(case):
     wire = Wire(kind)
     wire.broken = {("rome", "join"): OSError("gone")}
     with pytest.warns(UserWarning, match="'rome' failed twice in message 1"):
-        fitted = clone(agg).set_params(estimators=nodes_of(wire)).fit()
+        fitted = clone(agg).set_params(estimators=nodes_behind(wire)).fit()
     assert fitted.node_names_ == NAMES[:2]
     assert all(names == NAMES[:2] for _, names in wire.calls[2:])
-    other = clone(agg).set_params(estimators=Nodes(Wire(kind), NAMES[:2])).fit()
-    X = rows()[0]
-    np.testing.assert_array_equal(fitted.predict_proba(X), other.predict_proba(X))
+    of_two_nodes = clone(agg).set_params(estimators=Nodes(Wire(kind), NAMES[:2])).fit()
+    X, _, _ = rows_of_nodes()
+    np.testing.assert_array_equal(
+        fitted.predict_proba(X), of_two_nodes.predict_proba(X)
+    )
 
 
 @pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
 @pytest.mark.parametrize(
-    "case, task, nth",
+    "case, task, n_answered",
     [
         ("spaces by losses", "space", 0),
         ("networks", "neurons", 0),
@@ -275,106 +277,112 @@ def test_a_node_that_did_not_join_is_not_asked_later(case):
         ("rounds of networks", "moments", 2),
     ],
 )
-def test_a_node_that_dies_in_a_later_message_is_as_if_it_never_came(case, task, nth):
+def test_after_a_node_has_died_in_a_later_message_the_fit_is_that_without_it(
+    case, task, n_answered
+):
     agg, kind = CASES[case]
     wire = Wire(kind)
     requests_of_task = []
-    answered = wire.of
+    reply_of = wire.of
 
-    def dying(name, request):
+    def reply_until_paris_dies(name, request):
         if name == "paris" and request.task == task:
             requests_of_task.append(request)
-            if len(requests_of_task) > nth:
+            if len(requests_of_task) > n_answered:
                 return OSError("gone")
-        return answered(name, request)
+        return reply_of(name, request)
 
-    wire.of = dying
-    X, y, nodes = rows()
-    agg = clone(agg).set_params(estimators=nodes_of(wire))
+    wire.of = reply_until_paris_dies
+    X, y, nodes = rows_of_nodes()
+    agg = clone(agg).set_params(estimators=nodes_behind(wire))
     with pytest.warns(UserWarning, match="'paris' failed twice.*left out from there"):
         fitted = agg.fit(X, y, nodes=nodes)
-    other = clone(agg).set_params(estimators=Nodes(Wire(kind), NAMES[::2]))
+    without_paris = clone(agg).set_params(estimators=Nodes(Wire(kind), NAMES[::2]))
     is_of_others = nodes != "paris"
-    other.fit(X[is_of_others], y[is_of_others], nodes=nodes[is_of_others])
-    np.testing.assert_array_equal(fitted.predict_proba(X), other.predict_proba(X))
+    without_paris.fit(X[is_of_others], y[is_of_others], nodes=nodes[is_of_others])
+    np.testing.assert_array_equal(
+        fitted.predict_proba(X), without_paris.predict_proba(X)
+    )
     assert fitted.node_names_ == NAMES[::2]
     np.testing.assert_array_equal(
-        fitted.node_scores_["aggregate"], other.node_scores_["aggregate"]
+        fitted.node_scores_["aggregate"], without_paris.node_scores_["aggregate"]
     )
-    # Its history has both beginnings; who is left is asked to join once.
+    # The history has the messages before and after; the others join only once.
     left_out = [entry["left_out"] for entry in fitted.history_]
     assert left_out.count(["paris"]) == 1 and left_out.count([]) == len(left_out) - 1
-    n_calls = len(fitted.history_) + 1  # it was asked once more
+    n_calls = len(fitted.history_) + 1  # paris was asked once more
     assert len(wire.calls) == n_calls
     assert [name for name, _ in wire.calls].count("join") == 1
     assert not hasattr(fitted, "_begun")
 
 
-def test_too_few_that_are_left_end_a_fit():
+def test_a_fit_ends_if_too_few_nodes_are_left():
     wire = Wire("network")
     wire.broken = {("paris", "neurons"): OSError("gone")}
-    agg = GEMSMLPAggregator(nodes_of(wire, min_nodes=3), random_state=0)
+    agg = GEMSMLPAggregator(nodes_behind(wire, min_nodes=3), random_state=0)
     with pytest.raises(TooFewNodesError, match="Only 2 of 3 nodes.*'paris': OSError"):
         agg.fit()
     assert not hasattr(agg, "_begun") and not hasattr(agg, "classes_")
-    # Where all of them die nothing is left to begin with.
+
+
+def test_a_fit_ends_if_every_node_dies_in_a_later_message():
+    wire = Wire("network")
+    agg = GEMSMLPAggregator(nodes_behind(wire), random_state=0)
     wire.broken = {(name, "neurons"): OSError("gone") for name in NAMES}
     with pytest.raises(TooFewNodesError, match="Every node failed twice in message"):
-        agg.set_params(estimators=nodes_of(wire)).fit()
+        agg.fit()
 
 
-def test_rows_by_index_are_those_of_the_channels_nodes():
-    X, y, nodes = rows()
+def test_indices_of_rows_count_all_nodes_of_a_channel_though_one_is_left_out():
+    X, y, nodes = rows_of_nodes()
     codes = np.array([NAMES.index(name) for name in nodes])
     wire = Wire()
     wire.broken = {("lyon", "join"): OSError("gone")}
-    agg = GEMSLogisticAggregator(nodes_of(wire), random_state=0)
+    agg = GEMSLogisticAggregator(nodes_behind(wire), random_state=0)
     with pytest.warns(UserWarning, match="'lyon' failed twice"):
         by_index = agg.fit(X, y, nodes=codes).node_scores_
     with pytest.warns(UserWarning, match="'lyon' failed twice"):
         by_name = agg.fit(X, y, nodes=nodes).node_scores_
     assert by_index["node"] == by_name["node"] == NAMES[1:]
-    assert (
-        by_index["n_rows"]
-        == by_name["n_rows"]
-        == [int((nodes == name).sum()) for name in NAMES[1:]]
-    )
+    n_rows = [int((nodes == name).sum()) for name in NAMES[1:]]
+    assert by_index["n_rows"] == by_name["n_rows"] == n_rows
 
 
-def test_later_replies_are_checked_by_what_a_node_has_described():
+def test_a_later_reply_about_more_rows_than_the_node_has_is_refused():
     agg, _ = CASES["spaces by losses"]
     wire = Wire()
-    answered = wire.of
+    reply_of = wire.of
 
-    def of_more_rows(name, request):
-        reply = answered(name, request)
+    def reply_of_more_rows(name, request):
+        reply = reply_of(name, request)
         if request.task != "space":
             return reply
         content = reply.content
         content["radii_n_rows"] = content["radii_n_rows"] + 10**6
         return Message.of("space", **content)
 
-    wire.of = of_more_rows
+    wire.of = reply_of_more_rows
     with pytest.raises(ValueError, match="node 'lyon': space.radii_n_rows"):
-        clone(agg).set_params(estimators=nodes_of(wire)).fit()
+        clone(agg).set_params(estimators=nodes_behind(wire)).fit()
 
 
 def test_a_first_reply_under_other_settings_is_refused():
     wire = Wire()
-    answered = wire.of
+    reply_of = wire.of
 
-    def of_other_settings(name, request):
-        reply = answered(name, request)
-        content = reply.content
+    def reply_under_other_settings(name, request):
+        content = reply_of(name, request).content
         content["settings"] = {**content["settings"], "n_components": 1}
         return Message.of("join", **content)
 
-    wire.of = of_other_settings
+    wire.of = reply_under_other_settings
     with pytest.raises(ValueError, match="summary.settings is not what was asked"):
-        GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
+        GEMSLogisticAggregator(nodes_behind(wire), random_state=0).fit()
 
 
-def test_a_node_of_which_nothing_comes_is_left_out():
+def test_a_node_whose_reply_is_missing_is_left_out():
+    wire = Wire()
+
     def ask(requests):
         return {
             name: wire.of(name, request)
@@ -382,21 +390,21 @@ def test_a_node_of_which_nothing_comes_is_left_out():
             if name != "rome"
         }
 
-    wire = Wire()
     with pytest.warns(UserWarning, match="'rome' failed twice.*no reply came"):
         agg = GEMSLogisticAggregator(Nodes(ask, NAMES), random_state=0).fit()
     assert agg.node_names_ == NAMES[:2]
 
 
-def test_pairs_as_they_come_are_put_in_order():
+def test_replies_may_come_one_by_one_in_any_order():
+    wire = Wire()
+
     def ask(requests):
         for name in reversed(list(requests)):
             yield name, wire.of(name, requests[name])
 
-    wire = Wire()
     agg = GEMSLogisticAggregator(Nodes(ask, NAMES), random_state=0).fit()
-    other = GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
-    np.testing.assert_array_equal(agg.coef_, other.coef_)
+    expected = GEMSLogisticAggregator(nodes_behind(wire), random_state=0).fit()
+    np.testing.assert_array_equal(agg.coef_, expected.coef_)
     assert agg.node_names_ == NAMES
 
 
@@ -404,11 +412,11 @@ def test_pairs_as_they_come_are_put_in_order():
 
 
 @pytest.mark.parametrize("case", ["one message", "spaces", "networks"])
-def test_scores_are_asked_for_where_they_are_wanted(case):
+def test_nodes_behind_a_channel_score_only_when_ask_scores_is_called(case):
     agg, kind = CASES[case]
-    X, y, nodes = rows()
+    X, y, nodes = rows_of_nodes()
     wire = Wire(kind)
-    over_channel = clone(agg).set_params(estimators=nodes_of(wire)).fit()
+    over_channel = clone(agg).set_params(estimators=nodes_behind(wire)).fit()
     assert np.isnan(over_channel.node_scores_["aggregate"]).all()
     n_messages = len(wire.calls)
     assert over_channel.ask_scores() is over_channel
@@ -416,12 +424,20 @@ def test_scores_are_asked_for_where_they_are_wanted(case):
     assert [entry["task"] for entry in over_channel.history_] == [
         task for task, _ in wire.calls
     ]
-    in_process = clone(agg).set_params(estimators=list(models(kind).items()))
+    in_process = clone(agg).set_params(estimators=list(local_models(kind).items()))
     in_process.fit(X, y, nodes=nodes)
     for name in ("n_rows", "local", "aggregate", "on_own_scale"):
         np.testing.assert_array_equal(
             over_channel.node_scores_[name], in_process.node_scores_[name], err_msg=name
         )
+
+
+def test_ask_scores_needs_a_channel():
+    X, y, nodes = rows_of_nodes()
+    in_process = GEMSLogisticAggregator(
+        list(local_models("linear").items()), random_state=0
+    )
+    in_process.fit(X, y, nodes=nodes)
     with pytest.raises(
         ValueError, match="asked for scores only after a fit over a channel"
     ):
@@ -432,9 +448,9 @@ def test_scores_are_asked_for_where_they_are_wanted(case):
     "failure",
     [OSError("gone"), ValueError("odd"), Message.of("score", score=np.array(2.0))],
 )
-def test_a_node_that_dies_in_the_report_costs_its_line(failure):
+def test_a_node_that_fails_to_score_is_left_out_of_the_scores_alone(failure):
     wire = Wire()
-    agg = GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
+    agg = GEMSLogisticAggregator(nodes_behind(wire), random_state=0).fit()
     coef = agg.coef_.copy()
     wire.broken = {("paris", "score"): failure}
     with pytest.warns(UserWarning, match="Node 'paris' failed twice in message 1"):
@@ -444,68 +460,78 @@ def test_a_node_that_dies_in_the_report_costs_its_line(failure):
     np.testing.assert_array_equal(agg.coef_, coef)
 
 
-def test_every_node_may_die_in_the_report_of_a_fit_in_process(monkeypatch):
+def test_a_fit_in_process_is_complete_though_no_node_can_score(monkeypatch):
     from skgems.federation import _channel
 
     answer = _channel.answer
 
-    def dying(request, member):
+    def answer_all_but_scores(request, member):
         if request.task == "score":
             raise OSError("gone")
         return answer(request, member)
 
-    monkeypatch.setattr(_channel, "answer", dying)
-    X, y, nodes = rows()
-    agg = GEMSLogisticAggregator(list(models("linear").items()), random_state=0)
+    monkeypatch.setattr(_channel, "answer", answer_all_but_scores)
+    X, y, nodes = rows_of_nodes()
+    agg = GEMSLogisticAggregator(list(local_models("linear").items()), random_state=0)
     with pytest.warns(UserWarning, match="failed twice in message 2"):
         agg.fit(X, y, nodes=nodes)
-    assert (
-        np.isnan(agg.node_scores_["aggregate"]).all() and np.isfinite(agg.coef_).all()
-    )
+    assert np.isnan(agg.node_scores_["aggregate"]).all()
+    assert np.isfinite(agg.coef_).all()
 
 
 # ---- records -------------------------------------------------------------------
 
 
-def test_a_search_asks_once():
-    X, y, nodes = rows()
+def test_a_search_over_parameters_of_the_server_asks_nodes_once():
+    X, y, nodes = rows_of_nodes()
     wire = Wire()
-    agg = GEMSLogisticAggregator(nodes_of(wire), epsilon=0.5, random_state=0)
+    agg = GEMSLogisticAggregator(nodes_behind(wire), epsilon=0.5, random_state=0)
     grid = {"epsilon": [0.3, 0.5], "C": [0.1, 1.0]}
     search = GridSearchCV(agg, grid, cv=2).fit(X, y, nodes=nodes)
     assert wire.calls == [("join", NAMES)]
-    # Rows that score are those that are here.
+    # The rows that score are those of the server.
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-    agg.set_params(n_components=4).fit()
-    assert len(wire.calls) == 2  # what is decided at the nodes is asked anew
 
 
-def test_clone_carries_a_channel_and_pickle_drops_its_transport():
+def test_another_parameter_of_what_nodes_send_asks_them_again():
     wire = Wire()
-    agg = GEMSLogisticAggregator(nodes_of(wire), random_state=0)
+    agg = GEMSLogisticAggregator(nodes_behind(wire), epsilon=0.5, random_state=0).fit()
+    assert len(wire.calls) == 1
+    agg.set_params(n_components=4).fit()
+    assert len(wire.calls) == 2
+
+
+def test_a_clone_has_the_same_channel():
+    agg = GEMSLogisticAggregator(nodes_behind(Wire()), random_state=0)
     assert clone(agg).estimators is agg.estimators
-    agg.fit()
-    other = pickle.loads(pickle.dumps(agg))
-    np.testing.assert_array_equal(other.coef_, agg.coef_)
-    # What is known is enough for a fit, and nobody can be asked for more.
-    np.testing.assert_array_equal(clone(other).fit().coef_, agg.coef_)
+
+
+def test_a_pickled_channel_has_the_replies_but_cannot_ask():
+    wire = Wire()
+    agg = GEMSLogisticAggregator(nodes_behind(wire), random_state=0).fit()
+    unpickled = pickle.loads(pickle.dumps(agg))
+    np.testing.assert_array_equal(unpickled.coef_, agg.coef_)
+    # The kept replies are enough for the same fit, but not for rounds.
+    np.testing.assert_array_equal(clone(unpickled).fit().coef_, agg.coef_)
     with pytest.raises(RuntimeError, match="pickled, which keeps names and records"):
-        clone(other).set_params(n_rounds=2).fit()
+        clone(unpickled).set_params(n_rounds=2).fit()
     assert len(wire.calls) == 1
 
 
-def test_a_node_behind_a_channel_is_forgotten_and_others_come():
+def test_a_node_behind_a_channel_can_be_forgotten_and_come_back_as_a_summary():
     wire = Wire()
-    agg = GEMSLogisticAggregator(nodes_of(wire), keep_replies=True, random_state=0)
+    agg = GEMSLogisticAggregator(nodes_behind(wire), keep_replies=True, random_state=0)
     agg.fit().forget("paris")
-    other = GEMSLogisticAggregator(Nodes(wire, ["lyon", "rome"]), random_state=0).fit()
-    np.testing.assert_array_equal(agg.coef_, other.coef_)
+    without_paris = GEMSLogisticAggregator(
+        Nodes(wire, ["lyon", "rome"]), random_state=0
+    )
+    np.testing.assert_array_equal(agg.coef_, without_paris.fit().coef_)
     assert agg.node_names_ == ["lyon", "rome"]
     assert b"paris" not in pickle.dumps(agg)
-    X, y, nodes = rows()
-    is_of_paris = nodes == "paris"
+    X, y, nodes = rows_of_nodes()
+    in_paris = nodes == "paris"
     summary = GEMSLogisticAggregator(random_state=0).summarize(
-        models("linear")["paris"], X[is_of_paris], y[is_of_paris], name="paris"
+        local_models("linear")["paris"], X[in_paris], y[in_paris], name="paris"
     )
     with_all_nodes = GEMSLogisticAggregator(
         Nodes(wire, ["lyon", "rome", "paris"]), random_state=0
@@ -515,7 +541,7 @@ def test_a_node_behind_a_channel_is_forgotten_and_others_come():
     )
 
 
-def test_names_are_read_once_a_fit():
+def test_names_of_nodes_are_read_once_in_a_fit():
     wire = Wire()
     n_reads = 0
 
@@ -526,77 +552,79 @@ def test_names_are_read_once_a_fit():
 
     GEMSLogisticAggregator(Nodes(wire, names), n_rounds=3, random_state=0).fit()
     assert n_reads == 1
-    for wrong in (["a", "a"], [""], [3]):
-        with pytest.raises(ValueError, match="must be different texts"):
-            GEMSLogisticAggregator(Nodes(wire, wrong), random_state=0).fit()
 
 
-def test_methods_that_need_classifiers_say_so():
+@pytest.mark.parametrize("names", [["a", "a"], [""], [3]])
+def test_names_of_nodes_must_be_different_texts(names):
+    with pytest.raises(ValueError, match="must be different texts"):
+        GEMSLogisticAggregator(Nodes(Wire(), names), random_state=0).fit()
+
+
+def test_methods_that_need_classifiers_refuse_a_channel():
     with pytest.raises(TypeError, match="EnsembleAggregator needs the classifiers"):
-        EnsembleAggregator(nodes_of(Wire())).fit()
+        EnsembleAggregator(nodes_behind(Wire())).fit()
 
 
-def test_a_diagram_of_a_channel():
-    agg = GEMSLogisticAggregator(nodes_of(Wire()))
+def test_a_diagram_shows_the_nodes_of_a_channel():
+    agg = GEMSLogisticAggregator(nodes_behind(Wire()))
     assert "lyon" in agg._repr_html_() and "lyon" in repr(agg)
 
 
 # ---- the node's side -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["folder", "object"])
-def test_a_request_that_comes_again_gets_the_logged_reply(kind, tmp_path, monkeypatch):
-    X, y, nodes = rows()
-    is_of_lyon = nodes == "lyon"
-    agreed = Agreement.of(GEMSLogisticAggregator(random_state=0))
-    agreed = replace(agreed, tasks={"counts": 1, "describe": 1})
-    request = Message.of("counts").with_envelope(exchange=agreed.exchange)
-    reply_of_lyon = partial(
-        reply_to,
-        estimator=models("linear")["lyon"],
-        X=X[is_of_lyon],
-        y=y[is_of_lyon],
+def reply_of_lyon(request, state=None, agreement=None):
+    """The reply of the node lyon, as a program at the node makes it."""
+    X, y, nodes = rows_of_nodes()
+    in_lyon = nodes == "lyon"
+    return reply_to(
+        request,
+        local_models("linear")["lyon"],
+        X[in_lyon],
+        y[in_lyon],
         name="lyon",
-        state=tmp_path / "log" if kind == "folder" else {},
-        agreement=agreed,
+        state=state,
+        agreement=agreement,
     )
-    first = reply_of_lyon(request)
 
-    def never(*args, **kwargs):
+
+@pytest.mark.parametrize("kind", ["folder", "object"])
+def test_a_request_that_comes_again_gets_the_kept_reply(kind, tmp_path, monkeypatch):
+    agreement = Agreement.of(GEMSLogisticAggregator(random_state=0))
+    agreement = replace(agreement, tasks={"counts": 1, "describe": 1})
+    request = Message.of("counts").with_envelope(exchange=agreement.exchange)
+    state = tmp_path / "log" if kind == "folder" else {}
+    first = reply_of_lyon(request, state=state, agreement=agreement)
+
+    def raise_error(*args, **kwargs):
         raise AssertionError("rows are not looked at")
 
-    monkeypatch.setattr("skgems.federation._replying.member_of", never)
-    again = reply_of_lyon(request.to_bytes())
-    assert again == first.to_bytes()
-    other = Message.of("describe").with_envelope(exchange=agreed.exchange)
+    monkeypatch.setattr("skgems.federation._replying.member_of", raise_error)
+    second = reply_of_lyon(request.to_bytes(), state=state, agreement=agreement)
+    assert second == first.to_bytes()
+    other = Message.of("describe").with_envelope(exchange=agreement.exchange)
     with pytest.raises(AssertionError, match="not looked at"):
-        reply_of_lyon(other)
+        reply_of_lyon(other, state=state, agreement=agreement)
 
 
-def test_requests_for_others_and_bytes_that_are_none():
-    X, y, nodes = rows()
-    is_of_lyon = nodes == "lyon"
-    reply_of_lyon = partial(
-        reply_to,
-        estimator=models("linear")["lyon"],
-        X=X[is_of_lyon],
-        y=y[is_of_lyon],
-        name="lyon",
-    )
+def test_a_node_refuses_requests_for_another_and_bytes_that_are_no_message():
     request = Message("counts", envelope={"node": "rome"})
     with pytest.raises(ValueError, match="for node 'rome', not for 'lyon'"):
         reply_of_lyon(request)
     with pytest.raises(ValueError, match="no message of skgems"):
         reply_of_lyon(b"rows, please")
+
+
+def test_the_envelope_of_a_reply_names_its_node_and_request():
     reply = reply_of_lyon(Message.of("counts"))
     assert reply.envelope == {"node": "lyon", "to": Message.of("counts").digest}
 
 
-def test_a_plan_of_ones_own():
+def test_users_can_run_plans_of_their_own():
     def plan():
         replies = yield Message.of("counts")
         return {name: int(reply.content["counts"].sum()) for name, reply in replies}
 
-    _, _, nodes = rows()
-    n_rows_of_nodes = run(plan(), nodes_of(Wire()))
+    _, _, nodes = rows_of_nodes()
+    n_rows_of_nodes = run(plan(), nodes_behind(Wire()))
     assert n_rows_of_nodes == {name: int(np.sum(nodes == name)) for name in NAMES}

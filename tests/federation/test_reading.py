@@ -24,7 +24,7 @@ def mask(sample):
     return np.random.RandomState(0).uniform(size=len(sample.y)) < 0.4
 
 
-def test_what_rows_are_for(sample, mask):
+def test_held_out_rows_judge_and_the_others_train_and_are_summed(sample, mask):
     agg = GEMSLogisticAggregator(sample.fitted(LOCAL))
     nodes = np.where(np.arange(len(sample.y)) % 5 == 0, -1, sample.nodes)
     federation = read_federation(agg, sample.X, sample.y, nodes, mask)
@@ -35,7 +35,7 @@ def test_what_rows_are_for(sample, mask):
         np.testing.assert_array_equal(
             node.judging_rows, np.flatnonzero((nodes == k) & mask)
         )
-    # Public rows that are held out tune nothing.
+    # Public rows that are held out are not used for fine-tuning.
     np.testing.assert_array_equal(
         federation.public_rows, np.flatnonzero((nodes == -1) & ~mask)
     )

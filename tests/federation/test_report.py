@@ -58,7 +58,7 @@ def networks():
         ]
 
 
-def test_scores_are_those_of_the_rows_that_are_given():
+def test_a_report_on_rows_scores_the_models_on_these_rows():
     agg = GEMSLogisticAggregator(MEMBERS, random_state=0).fit(
         X_LEARN, Y_LEARN, nodes=ISLANDS_LEARN
     )
@@ -85,7 +85,7 @@ def test_scores_are_those_of_the_rows_that_are_given():
     assert len(report.messages) == len(agg.history_)
 
 
-def test_without_rows_it_tells_what_the_fit_has_measured():
+def test_a_report_without_rows_has_the_scores_of_the_fit():
     agg = GEMSLogisticAggregator(MEMBERS, epsilon=0.9, random_state=0)
     agg.fit(X_LEARN, Y_LEARN, nodes=ISLANDS_LEARN)
     nodes = agg.report().nodes
@@ -102,7 +102,7 @@ def test_without_rows_it_tells_what_the_fit_has_measured():
     assert "own" not in by_loss.report().nodes  # no accuracies
 
 
-def test_what_is_to_be_doubted():
+def test_doubts_are_about_nodes_that_lose_and_models_outside_of_spaces():
     vote = EnsembleAggregator(MEMBERS).fit()
     report = vote.report(X[TEST], Y[TEST], ISLANDS[TEST])
     assert "node 'Biscoe' loses" in report.doubts[0]
@@ -123,7 +123,7 @@ def test_what_is_to_be_doubted():
     assert all(name in doubts[0] for name in outside)
 
 
-def test_it_shows_as_html_and_markdown_and_a_frame():
+def test_a_report_is_shown_as_html_markdown_and_a_frame():
     pytest.importorskip("pandas")
     odd = [("<b>&lyon", MEMBERS[0][1]), ("paris", MEMBERS[1][1])]
     report = EnsembleAggregator(odd).fit().report(X, Y)
@@ -164,7 +164,7 @@ def test_files_and_a_card(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_of_every_aggregator(networks):
+def test_every_aggregator_has_a_report(networks):
     fitted = [
         GEMSMLPAggregator(networks, random_state=0).fit(X, Y, nodes=ISLANDS),
         PFNMAggregator(networks, random_state=0, max_iter=3).fit(X, Y, nodes=ISLANDS),
@@ -182,12 +182,12 @@ def test_of_every_aggregator(networks):
         assert agg.report().nodes["node"] == NAMES
 
 
-# ---- what the fit has warned of ----------------------------------------------------
+# ---- warnings of the fit as doubts -----------------------------------------------
 
 ILL = np.array(["ill", "Ill"])
 
 
-def alike():
+def labels_that_differ_in_case():
     """Two nodes whose labels differ in case, and their rows."""
     rng = np.random.default_rng(0)
     codes = np.arange(80) % 2
@@ -198,7 +198,7 @@ def alike():
 
 
 def members_of(model):
-    A, b, nodes = alike()
+    A, b, nodes = labels_that_differ_in_case()
     return [(f"n{k}", clone(model).fit(A[nodes == k], b[nodes == k])) for k in (0, 1)]
 
 
@@ -220,8 +220,8 @@ FITS = {
 
 
 @pytest.mark.parametrize("name", FITS)
-def test_every_aggregator_tells_of_what_its_fit_has_warned_of(name, tmp_path):
-    A, b, nodes = alike()
+def test_warnings_of_the_fit_of_every_aggregator_are_doubts(name, tmp_path):
+    A, b, nodes = labels_that_differ_in_case()
     agg = FITS[name]()
     rows_of_fit = (A,) if name == "distillation" else (A, b, nodes)
     for action in ("always", "ignore"):  # whatever is shown of them
@@ -264,7 +264,7 @@ def test_every_aggregator_tells_of_what_its_fit_has_warned_of(name, tmp_path):
 
 
 def test_a_student_that_has_not_converged_is_doubted():
-    A, _, _ = alike()
+    A, _, _ = labels_that_differ_in_case()
     teachers = [("all", LogisticRegression().fit(A, A[:, 0] > 1.0))]
     student = LogisticRegression(max_iter=1)
     agg = DistillationAggregator(teachers, student=student, random_state=0)
@@ -290,7 +290,7 @@ def few_of_a_class(min_rows):
     return agg.set_params(estimators=summaries)
 
 
-def test_classes_that_are_never_predicted_are_told(tmp_path):
+def test_classes_that_are_never_predicted_are_doubts(tmp_path):
     agg = few_of_a_class(min_rows=10)
     with pytest.warns(UserWarning, match=r"Nothing is known of the classes \['rare'\]"):
         agg.fit()
@@ -305,7 +305,7 @@ def test_classes_that_are_never_predicted_are_told(tmp_path):
     assert not [doubt for doubt in agg.report().doubts if "never predicted" in doubt]
 
 
-def test_classes_that_sums_lack_are_told():
+def test_classes_without_sums_are_doubts():
     agg = PooledAggregator(pooled=GaussianNB())
     summaries = []
     for summary in few_of_a_class(min_rows=10).estimators:
@@ -322,7 +322,7 @@ def test_classes_that_sums_lack_are_told():
 
 
 def test_doubts_are_those_of_the_last_fit_update_or_forget():
-    A, b, nodes = alike()
+    A, b, nodes = labels_that_differ_in_case()
     well = members_of(LogisticRegression())
     agg = GEMSLogisticAggregator(well[:1], keep_replies=True, random_state=0)
     agg.fit(A[nodes == 0], b[nodes == 0])
@@ -336,7 +336,7 @@ def test_doubts_are_those_of_the_last_fit_update_or_forget():
 
 def test_a_node_s_own_warnings_are_no_doubts_of_the_server():
     """Else a report would depend on whether nodes are in this process."""
-    A, b, nodes = alike()
+    A, b, nodes = labels_that_differ_in_case()
     b = np.where(b == "well", "well", "ill")
     with_few_rare = np.r_[0:40, 40:75][np.r_[0:40, 40:75] != 1]
     b[40:44] = "rare"
@@ -358,7 +358,7 @@ def test_a_node_s_own_warnings_are_no_doubts_of_the_server():
 
 
 def test_the_one_call_tells_of_candidates_no_warnings_that_are_hidden():
-    A, b, nodes = alike()
+    A, b, nodes = labels_that_differ_in_case()
     b = np.where(b == "well", "well", "ill")
     # Four nodes, of which two have the rows of the two others.
     X_twice = np.vstack([A, A])
@@ -402,7 +402,7 @@ def test_a_legend_says_what_columns_are_and_of_which_rows(tmp_path):
 def test_a_legend_of_files_tells_rows_of_the_file_from_rows_that_score():
     agg = GEMSLogisticAggregator(epsilon=0.5, random_state=0)
     rows = {"lyon": slice(0, 40), "paris": slice(40, 80)}
-    A, b, _ = alike()
+    A, b, _ = labels_that_differ_in_case()
     b = np.where(b == "well", "well", "ill")
     summaries = [
         agg.summarize(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What cannot be summarized, and what a summary cannot answer."""
+"""Errors about nodes that cannot be summarized and requests that summaries lack."""
 
 from __future__ import annotations
 
@@ -27,150 +27,191 @@ from skgems.federation import AskAgainError, ClassesLeftOutWarning
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 
 
-def test_names_methods_and_missing_rows():
-    X, y, nodes = rows()
+def test_a_summary_keeps_its_name_which_no_other_node_has():
     agg = GEMSLogisticAggregator(random_state=0)
-    locals_ = classifiers()
-    sent = summaries(agg, locals_)
+    node_summaries = summaries(agg, classifiers())
     with pytest.raises(ValueError, match="'nice' has a summary whose name is 'lyon'"):
-        agg.set_params(estimators=[("nice", sent[0])]).fit()
-    assert agg.set_params(estimators=[("lyon", sent[0])]).fit().node_names_ == ["lyon"]
+        agg.set_params(estimators=[("nice", node_summaries[0])]).fit()
+    assert agg.set_params(
+        estimators=[("lyon", node_summaries[0])]
+    ).fit().node_names_ == ["lyon"]
     with pytest.raises(ValueError, match="two nodes of the same name"):
-        agg.set_params(estimators=[sent[0], sent[0]]).fit()
+        agg.set_params(estimators=[node_summaries[0], node_summaries[0]]).fit()
+
+
+def test_summaries_for_another_method_are_refused():
+    X, y, _ = rows()
+    node_summaries = summaries(GEMSLogisticAggregator(random_state=0), classifiers())
     with pytest.raises(ValueError, match="for GEMSLogisticAggregator, not for PFNM"):
-        PFNMAggregator(sent).fit()
+        PFNMAggregator(node_summaries).fit()
     with pytest.raises(TypeError, match="EnsembleAggregator needs the classifiers"):
-        EnsembleAggregator(sent).fit(X, y)
+        EnsembleAggregator(node_summaries).fit(X, y)
     with pytest.raises(TypeError, match="GEMSMLPAggregator needs the classifiers"):
-        GEMSMLPAggregator(sent).fit()
+        GEMSMLPAggregator(node_summaries).fit()
+
+
+def test_classifiers_beside_summaries_need_rows():
+    agg = GEMSLogisticAggregator(random_state=0)
+    local_classifiers = classifiers()
+    node_summaries = summaries(agg, local_classifiers)
     with pytest.raises(ValueError, match=r"Nodes \['paris'\] are fitted classifiers"):
-        agg.set_params(estimators=[sent[0], locals_[1]]).fit()
+        agg.set_params(estimators=[node_summaries[0], local_classifiers[1]]).fit()
+
+
+def test_files_of_summaries_are_a_list_of_paths_that_exist():
+    agg = GEMSLogisticAggregator(random_state=0)
+    node_summaries = summaries(agg, classifiers())
     with pytest.raises(TypeError, match="Give a list"):
         agg.set_params(estimators=("a.safetensors", "b.safetensors")).fit()
-    words = "Node 'nice': 'nowhere' is taken for the file of a summary"
-    with pytest.raises(FileNotFoundError, match=words):
-        agg.set_params(estimators=[sent[0], ("nice", "nowhere")]).fit()
+    error = "Node 'nice': 'nowhere' is taken for the file of a summary"
+    with pytest.raises(FileNotFoundError, match=error):
+        agg.set_params(estimators=[node_summaries[0], ("nice", "nowhere")]).fit()
 
 
-def test_a_failed_fit_leaves_no_trace():
+def test_a_fit_that_fails_sets_no_attributes():
     agg = GEMSLogisticAggregator(random_state=0)
-    sent = summaries(agg, classifiers())
-    agg.set_params(estimators=sent, random_state=1)
-    before = dict(vars(agg))
+    node_summaries = summaries(agg, classifiers())
+    agg.set_params(estimators=node_summaries, random_state=1)
+    attributes = dict(vars(agg))
     with pytest.raises(ValueError):
         agg.fit()
-    assert vars(agg) == before
+    assert vars(agg) == attributes
 
 
-def test_what_a_summary_cannot_answer():
+def test_summaries_cannot_be_asked_again_in_rounds():
     agg = GEMSLogisticAggregator(random_state=0)
-    sent = summaries(agg, classifiers())
+    node_summaries = summaries(agg, classifiers())
     with pytest.raises(AskAgainError, match=r"'lyon' .*\(evaluate.*skgems.Exchange"):
-        agg.set_params(estimators=sent, n_rounds=3).fit()
+        agg.set_params(estimators=node_summaries, n_rounds=3).fit()
+    # Nor can a method of several rounds be summarized for.
     with pytest.raises(ValueError, match="n_rounds=3 asks nodes more than once"):
         summaries(agg, classifiers())
 
 
 def tasks_of(summary):
+    """The tasks that a summary has answers to."""
     return {request.task for request in summary.requests}
 
 
-def test_a_space_is_told_where_it_is_needed_or_asked_for(tmp_path):
+def summaries_without_and_with_spaces():
+    """Summaries of the same nodes, without spaces and with them."""
     agg = GEMSLogisticAggregator(random_state=0)
-    bare = summaries(agg, classifiers())
-    sent = summaries(agg, classifiers(), space=True)
-    for summary in bare:
+    without_spaces = summaries(agg, classifiers())
+    with_spaces = summaries(agg, classifiers(), space=True)
+    return without_spaces, with_spaces
+
+
+def test_a_summary_has_a_space_if_it_is_asked_for():
+    without_spaces, with_spaces = summaries_without_and_with_spaces()
+    for summary in without_spaces:
         assert tasks_of(summary) == {"describe", "counts", "moments"}
-    assert tasks_of(sent[0]) == tasks_of(bare[0]) | {"space"}
-    for needs in (
-        GEMSLogisticAggregator(random_state=0, epsilon=0.5),
-        GEMSLogisticAggregator(random_state=0, intersection="consensus"),
-    ):
-        assert "space" in tasks_of(summaries(needs, classifiers())[1])
-        sent[1].save(tmp_path / "paris")
-        mixed = [sent[0], bare[1], bare[2]]
-        with pytest.raises(ValueError, match=r"\['paris', 'rome'\] .* space=True"):
-            needs.set_params(estimators=mixed).fit()
-        needs.set_params(estimators=[sent[0], tmp_path / "paris", sent[2]]).fit()
-        assert len(needs.spaces_) == 3
-    agg.set_params(estimators=sent).fit()
+    assert tasks_of(with_spaces[0]) == tasks_of(without_spaces[0]) | {"space"}
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"epsilon": 0.5}, {"intersection": "consensus"}]
+)
+def test_methods_that_need_spaces_ask_for_them_and_refuse_summaries_without(
+    parameters, tmp_path
+):
+    without_spaces, with_spaces = summaries_without_and_with_spaces()
+    agg = GEMSLogisticAggregator(random_state=0, **parameters)
+    assert "space" in tasks_of(summaries(agg, classifiers())[1])
+    mixed = [with_spaces[0], without_spaces[1], without_spaces[2]]
+    with pytest.raises(ValueError, match=r"\['paris', 'rome'\] .* space=True"):
+        agg.set_params(estimators=mixed).fit()
+    with_spaces[1].save(tmp_path / "paris")
+    agg.set_params(estimators=[with_spaces[0], tmp_path / "paris", with_spaces[2]])
+    assert len(agg.fit().spaces_) == 3
+
+
+def test_good_enough_spaces_need_summaries_with_spaces():
+    without_spaces, with_spaces = summaries_without_and_with_spaces()
+    agg = GEMSLogisticAggregator(with_spaces, random_state=0).fit()
     assert agg.spaces_ is None and len(agg.good_enough_spaces()) == 3
-    agg.set_params(estimators=bare).fit()
+    agg.set_params(estimators=without_spaces).fit()
     with pytest.raises(ValueError, match=r"\['lyon', 'paris', 'rome'\] .* space=True"):
         agg.good_enough_spaces()
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
-def test_a_search_over_epsilon_needs_spaces_and_says_so():
+def test_a_search_over_epsilon_needs_summaries_with_spaces():
     X, y, _ = rows()
     agg = GEMSLogisticAggregator(random_state=0)
     grid = {"epsilon": [0.3, 0.5]}
-    bare = clone(agg).set_params(estimators=summaries(agg, classifiers()))
+    without_spaces = clone(agg).set_params(estimators=summaries(agg, classifiers()))
     with pytest.raises(ValueError, match=r"\['lyon', 'paris', 'rome'\] .* space=True"):
-        GridSearchCV(bare, grid, cv=2).fit(X, y)
-    sent = clone(agg).set_params(estimators=summaries(agg, classifiers(), space=True))
-    assert GridSearchCV(sent, grid, cv=2).fit(X, y).best_score_ > 0.8
+        GridSearchCV(without_spaces, grid, cv=2).fit(X, y)
+    node_summaries = summaries(agg, classifiers(), space=True)
+    with_spaces = clone(agg).set_params(estimators=node_summaries)
+    assert GridSearchCV(with_spaces, grid, cv=2).fit(X, y).best_score_ > 0.8
 
 
-def few_rows(n_rows=9):
-    """Where the node in Paris has few rows of the class "c"."""
+def rows_with_few_of_a_class():
+    """Rows of which the node in Paris has nine of the class "c"."""
     X, y, nodes = rows()
-    deleted = np.flatnonzero((nodes == "paris") & (y == "c"))[n_rows:]
-    return tuple(np.delete(array, deleted, axis=0) for array in (X, y, nodes))
+    deleted = np.flatnonzero((nodes == "paris") & (y == "c"))[9:]
+    return (
+        np.delete(X, deleted, axis=0),
+        np.delete(y, deleted),
+        np.delete(nodes, deleted),
+    )
 
 
 def summaries_of_few(agg, model, **options):
     """Summaries of nodes, and their classifiers by name, where Paris has few rows."""
-    X, y, nodes = few_rows()
-    sent = []
+    X, y, nodes = rows_with_few_of_a_class()
+    node_summaries = []
     members = []
     for name in NAMES:
-        is_of_node = nodes == name
-        X_of_node = X[is_of_node]
-        y_of_node = y[is_of_node]
+        in_node = nodes == name
+        X_of_node = X[in_node]
+        y_of_node = y[in_node]
         clf = clone(model).fit(X_of_node, y_of_node)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ClassesLeftOutWarning)
-            sent.append(agg.summarize(clf, X_of_node, y_of_node, name=name, **options))
+            node_summaries.append(
+                agg.summarize(clf, X_of_node, y_of_node, name=name, **options)
+            )
         members.append((name, clf))
-    return sent, members
+    return node_summaries, members
 
 
-def test_a_node_stays_that_has_few_rows_of_a_class():
-    X, y, nodes = few_rows()
+def test_a_node_with_few_rows_of_a_class_is_used_without_these_rows():
+    X, y, nodes = rows_with_few_of_a_class()
     agg = GEMSLogisticAggregator(random_state=0)
-    sent, members = summaries_of_few(agg, LogisticRegression())
-    by_files = clone(agg).set_params(estimators=sent).fit()
+    node_summaries, members = summaries_of_few(agg, LogisticRegression())
+    by_summaries = clone(agg).set_params(estimators=node_summaries).fit()
     by_rows = clone(agg).set_params(estimators=members).fit(X, y, nodes=nodes)
-    assert by_files.node_names_ == NAMES
-    assert by_files.score(X, y) > by_rows.score(X, y) - 0.01
-    # It is the model of the rows without these, of which the classifier knows.
+    assert by_summaries.node_names_ == NAMES
+    assert by_summaries.score(X, y) > by_rows.score(X, y) - 0.01
+    # The classifier still knows the class, though its few rows are left out.
     is_sent = (nodes != "paris") | (y != "c")
     without = clone(agg).set_params(estimators=members)
     without.fit(X[is_sent], y[is_sent], nodes=nodes[is_sent])
-    np.testing.assert_array_equal(by_files.coef_, without.coef_)
+    np.testing.assert_array_equal(by_summaries.coef_, without.coef_)
 
 
-def test_what_is_left_out_is_not_exact():
+def test_an_aggregate_without_the_rows_of_a_small_class_is_not_exact():
     agg = GEMSLogisticAggregator(random_state=0)
-    sent, _ = summaries_of_few(agg, RidgeClassifier())
-    fitted = clone(agg).set_params(estimators=sent).fit()
+    node_summaries, _ = summaries_of_few(agg, RidgeClassifier())
+    fitted = clone(agg).set_params(estimators=node_summaries).fit()
     assert not fitted.exact_ and "too few rows" in fitted.pooled_form_.reason
     sent_of_all, _ = summaries_of_few(agg, RidgeClassifier(), min_rows=9)
     assert fitted.set_params(estimators=sent_of_all).fit().exact_
 
 
-def test_a_rare_class_that_no_classifier_knows_is_left_out_too():
+def test_a_small_class_that_no_classifier_knows_is_left_out_too():
     X, y, nodes = rows()
     agg = GEMSLogisticAggregator(random_state=0)
-    sent = []
+    node_summaries = []
     for name, clf in classifiers():
         X_of_node = X[nodes == name]
         y_of_node = y[nodes == name].astype("<U8")
         y_of_node[np.flatnonzero(y_of_node == "c")[:2]] = "other"
         with pytest.warns(ClassesLeftOutWarning, match=r"\{'other': 2\}"):
-            sent.append(agg.summarize(clf, X_of_node, y_of_node, name=name))
-    agg.set_params(estimators=sent).fit()
+            node_summaries.append(agg.summarize(clf, X_of_node, y_of_node, name=name))
+    agg.set_params(estimators=node_summaries).fit()
     assert agg.classes_.tolist() == list("abcde") and agg.score(X, y) > 0.9
 
 
@@ -183,13 +224,13 @@ def test_a_rare_class_that_no_classifier_knows_is_left_out_too():
     ],
     ids=["class_counts", "n_samples", "pfnm"],
 )
-def test_averages_and_matches_of_classes_of_few_rows(agg):
+def test_averages_and_matched_networks_of_small_classes_have_probabilities(agg):
     net = MLPClassifier((6,), max_iter=30, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        sent, _ = summaries_of_few(agg, net)
-    X, y, _ = few_rows()
-    proba = agg.set_params(estimators=sent).fit().predict_proba(X)
+        node_summaries, _ = summaries_of_few(agg, net)
+    X, y, _ = rows_with_few_of_a_class()
+    proba = agg.set_params(estimators=node_summaries).fit().predict_proba(X)
     assert proba.shape == (len(y), 5) and np.isfinite(proba).all()
     np.testing.assert_allclose(proba.sum(axis=1), 1.0)
 
@@ -204,15 +245,16 @@ def test_averages_and_matches_of_classes_of_few_rows(agg):
         ({"rank": 0}, "rank must be"),
     ],
 )
-def test_arguments_of_summarize(arguments, words):
+def test_wrong_arguments_of_summarize_are_errors(arguments, words):
     X, y, _ = rows()
-    name, clf = classifiers()[0]
+    _, clf = classifiers()[0]
+    arguments = {"name": "lyon", **arguments}
     with pytest.raises(ValueError, match=words):
-        GEMSLogisticAggregator().summarize(clf, X, y, **{"name": name, **arguments})
+        GEMSLogisticAggregator().summarize(clf, X, y, **arguments)
 
 
-def test_classifiers_that_cannot_be_summarized():
-    X, y, nodes = rows()
+def test_classifiers_that_cannot_be_summarized_are_errors():
+    X, y, _ = rows()
     agg = GEMSLogisticAggregator()
     with pytest.raises(ValueError, match="'lyon': the classifier is not fitted"):
         agg.summarize(LogisticRegression(), X, y, name="lyon")
@@ -229,7 +271,7 @@ def test_classifiers_that_cannot_be_summarized():
         agg.summarize(LogisticRegression().fit(X, dates), X, dates, name="lyon")
 
 
-def test_log_loss_needs_the_number_of_classes():
+def test_a_space_by_log_loss_needs_the_classes():
     agg = GEMSLogisticAggregator(criterion="log_loss", random_state=0)
     with pytest.raises(ValueError, match=r"counts the classes.*classes=\[...\]"):
         summaries(agg, classifiers(), space=True)

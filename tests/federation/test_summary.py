@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a summary tells, in which bytes, and what of it exposes rows."""
+"""The content of a summary, its bytes, and warnings of what exposes rows."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from skgems.spaces import Gram
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 
 
-# ---- what is told, and as which bytes ---------------------------------------------
+# ---- content and bytes -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [str, int, float, bool])
-def test_labels_come_back_as_what_they_were(kind, tmp_path):
+def test_labels_come_back_with_the_same_type(kind, tmp_path):
     X, y, _ = rows()
-    labels = np.array([kind(v) for v in (y == "a")]) if kind is not str else y
+    labels = y if kind is str else np.array([kind(is_a) for is_a in y == "a"])
     agg = GEMSLogisticAggregator(random_state=0)
     clf = LogisticRegression().fit(X, labels)
     agg.summarize(clf, X, labels, name="lyon").save(tmp_path / "lyon")
@@ -37,29 +37,32 @@ def test_labels_come_back_as_what_they_were(kind, tmp_path):
     assert set(fitted.predict(X).tolist()) <= set(labels.tolist())
 
 
-def test_names_of_features_are_told_and_compared(tmp_path):
+def summary_of_table(name, table):
+    """The summary of a node whose features have the names of the table's columns."""
+    _, y, nodes = rows()
+    in_node = nodes == name
+    clf = LogisticRegression().fit(table[in_node], y[in_node])
+    agg = GEMSLogisticAggregator(random_state=0)
+    return agg.summarize(clf, table[in_node], y[in_node], name=name)
+
+
+def test_names_of_features_are_sent_and_compared():
     pandas = pytest.importorskip("pandas")
-    X, y, nodes = rows()
-    frame = pandas.DataFrame(X, columns=[f"f{i}" for i in range(X.shape[1])])
-    agg = GEMSLogisticAggregator(random_state=0)
-    sent = []
-    for name in NAMES:
-        rows_of_node = frame[nodes == name]
-        clf = LogisticRegression().fit(rows_of_node, y[nodes == name])
-        sent.append(agg.summarize(clf, rows_of_node, y[nodes == name], name=name))
-    fitted = agg.set_params(estimators=sent).fit()
-    assert fitted.feature_names_in_.tolist() == list(frame.columns)
-    other = frame.rename(columns={"f0": "f1", "f1": "f0"})[nodes == "rome"]
-    clf = LogisticRegression().fit(other, y[nodes == "rome"])
-    odd = agg.summarize(clf, other, y[nodes == "rome"], name="rome")
+    X, _, _ = rows()
+    table = pandas.DataFrame(X, columns=[f"f{i}" for i in range(X.shape[1])])
+    node_summaries = [summary_of_table(name, table) for name in NAMES]
+    agg = GEMSLogisticAggregator(node_summaries, random_state=0).fit()
+    assert agg.feature_names_in_.tolist() == list(table.columns)
+    renamed = table.rename(columns={"f0": "f1", "f1": "f0"})
+    of_renamed = summary_of_table("rome", renamed)
     with pytest.raises(ValueError, match="node 'rome' was fitted on features"):
-        agg.set_params(estimators=[sent[0], odd]).fit()
+        agg.set_params(estimators=[node_summaries[0], of_renamed]).fit()
 
 
-def test_no_row_is_in_a_file(tmp_path):
-    X, y, nodes = rows()
+def test_a_file_has_no_row_and_nothing_that_is_pickled(tmp_path):
+    X, _, nodes = rows()
     agg = GEMSLogisticAggregator(random_state=0)
-    (summary, *_) = summaries(agg, classifiers())
+    summary = summaries(agg, classifiers())[0]
     summary.save(tmp_path / "lyon")
     content = (tmp_path / "lyon").read_bytes()
     for row in X[nodes == "lyon"]:
@@ -67,50 +70,54 @@ def test_no_row_is_in_a_file(tmp_path):
     assert b"pickle" not in content and b"sklearn" not in content
 
 
-def test_a_file_is_written_at_once_and_replaced(tmp_path):
+def test_a_saved_file_is_replaced_and_leaves_no_other_files(tmp_path):
     agg = GEMSLogisticAggregator(random_state=0)
-    one, other, _ = summaries(agg, classifiers())
-    path = tmp_path / "told.safetensors"
-    one.save(path)
-    other.save(path)
+    of_lyon, of_paris, _ = summaries(agg, classifiers())
+    path = tmp_path / "node.safetensors"
+    of_lyon.save(path)
+    of_paris.save(path)
     assert Summary.load(path).name == "paris"
-    assert os.listdir(tmp_path) == ["told.safetensors"]
+    assert os.listdir(tmp_path) == ["node.safetensors"]
     with pytest.raises(OSError):
-        one.save(tmp_path / "nowhere" / "told.safetensors")
+        of_lyon.save(tmp_path / "nowhere" / "node.safetensors")
 
 
-def test_equal_arrays_are_told_once():
+def test_equal_arrays_are_sent_once():
     agg = GEMSLogisticAggregator(random_state=0)
     message = summaries(agg, classifiers(), space=True)[0].message
     spaces = [name for name in message.arrays if name.endswith("metric_scatter")]
     assert len(spaces) == 2
-    one, other = (message.arrays[name] for name in spaces)
-    assert np.array_equal(one, other)
+    first, second = (message.arrays[name] for name in spaces)
+    assert np.array_equal(first, second)
     header = int.from_bytes(message.to_bytes()[:8], "little")
-    assert len(message.to_bytes()) - header < message.n_bytes - one.nbytes
-    again = Message.from_bytes(message.to_bytes())
+    assert len(message.to_bytes()) - header < message.n_bytes - first.nbytes
+    from_bytes = Message.from_bytes(message.to_bytes())
     for name, array in message.arrays.items():
-        assert np.array_equal(again.arrays[name], array, equal_nan=True)
-        assert again.arrays[name].dtype == array.dtype
+        assert np.array_equal(from_bytes.arrays[name], array, equal_nan=True)
+        assert from_bytes.arrays[name].dtype == array.dtype
 
 
+# The share of the bytes, and the mean error of probabilities, are at most as large.
 @pytest.mark.parametrize(
-    "options, most, close",
+    "options, largest_share, largest_error",
     [
         ({"dtype": "float32"}, 0.65, 1e-5),
         ({"dtype": "float16"}, 0.4, 0.02),
         ({"rank": 8, "dtype": "float32"}, 0.5, 0.2),
     ],
 )
-def test_fewer_bytes_cost_little(options, most, close):
-    X, y, nodes = rows()
+def test_fewer_bytes_cost_little_of_the_probabilities(
+    options, largest_share, largest_error
+):
+    X, _, _ = rows()
     agg = GEMSLogisticAggregator(moments="class", random_state=0)
     exact = summaries(agg, classifiers(), space=False)
     rounded = summaries(agg, classifiers(), space=False, **options)
-    assert len(rounded[0].message.to_bytes()) < most * len(exact[0].message.to_bytes())
+    n_bytes = len(exact[0].message.to_bytes())
+    assert len(rounded[0].message.to_bytes()) < largest_share * n_bytes
     reference = clone(agg).set_params(estimators=exact).fit().predict_proba(X)
     probabilities = clone(agg).set_params(estimators=rounded).fit().predict_proba(X)
-    assert np.abs(probabilities - reference).mean() < close
+    assert np.abs(probabilities - reference).mean() < largest_error
 
 
 def test_a_model_of_fewer_digits_is_not_called_exact():
@@ -118,19 +125,20 @@ def test_a_model_of_fewer_digits_is_not_called_exact():
     ridges = {n: RidgeClassifier().fit(X[nodes == n], y[nodes == n]) for n in NAMES}
     agg = GEMSLogisticAggregator(random_state=0)
     for dtype in ("float64", "float32"):
-        sent = [
+        node_summaries = [
             agg.summarize(ridges[n], X[nodes == n], y[nodes == n], name=n, dtype=dtype)
             for n in NAMES
         ]
-        fitted = clone(agg).set_params(estimators=sent).fit()
+        fitted = clone(agg).set_params(estimators=node_summaries).fit()
         assert fitted.pooled_form_.kind == "ridge"
         assert fitted.exact_ == (dtype == "float64")
     assert "fewer digits" in fitted.pooled_form_.reason
 
 
-def test_a_summary_shows_who_and_what():
-    (summary, *_) = summaries(GEMSLogisticAggregator(random_state=0), classifiers())
-    n_rows = int(np.sum(rows()[2] == "lyon"))
+def test_a_summary_shows_its_node_rows_classes_and_requests():
+    summary = summaries(GEMSLogisticAggregator(random_state=0), classifiers())[0]
+    _, y, nodes = rows()
+    n_rows = int(np.sum(nodes == "lyon"))
     assert repr(summary) == (
         f"Summary('lyon' for GEMSLogisticAggregator: {n_rows} rows, classes "
         "['a', 'b', 'c', 'd', 'e'])"
@@ -140,27 +148,30 @@ def test_a_summary_shows_who_and_what():
         "counts",
         "moments",
     ]
-    _, y, nodes = rows()
     assert summary.row_counts["labels"] == sorted(set(y[nodes == "lyon"].tolist()))
+
+
+def test_the_network_of_a_summary_has_the_logits_of_its_last_layer():
+    summary = summaries(GEMSLogisticAggregator(random_state=0), classifiers())[0]
+    X, _, _ = rows()
     np.testing.assert_array_equal(
-        linear_logits(rows()[0], summary.network.last),
-        summary.network.decision_function(rows()[0]),
+        linear_logits(X, summary.network.last), summary.network.decision_function(X)
     )
 
 
 def test_the_aggregator_is_not_changed_by_summarize():
     agg = GEMSLogisticAggregator(geometry=Gram(ridge=0.1), random_state=0)
-    before = dict(vars(agg))
+    attributes = dict(vars(agg))
     summaries(agg, classifiers())
-    assert vars(agg) == before
+    assert vars(agg) == attributes
 
 
-# ---- what exposes rows ------------------------------------------------------------
+# ---- warnings of what exposes rows --------------------------------------------------
 
 
 @pytest.mark.filterwarnings("default::skgems.federation.RowsExposedWarning")
 @pytest.mark.parametrize(
-    "settings, options, exposed",
+    "parameters, options, exposes_rows",
     [
         ({"moments": "class"}, {}, True),
         ({"moments": "class"}, {"dtype": "float16", "rank": 3}, True),
@@ -169,23 +180,30 @@ def test_the_aggregator_is_not_changed_by_summarize():
         ({"moments": "diagonal"}, {}, False),
     ],
 )
-def test_covariances_of_few_rows_are_warned_of(settings, options, exposed):
+def test_covariances_of_fewer_rows_than_varying_features_are_warned_of(
+    parameters, options, exposes_rows
+):
     X, y, nodes = rows()
-    agg = GEMSLogisticAggregator(random_state=0, **settings)
+    agg = GEMSLogisticAggregator(random_state=0, **parameters)
     name, clf = classifiers()[1]
-    is_of_node = nodes == name
-    is_of_node[np.flatnonzero(is_of_node & (y == "b"))[14:]] = False
-    counts = {c: np.sum(is_of_node & (y == c)) for c in "bcde"}
-    spread = {c: np.sum(np.ptp(X[is_of_node & (y == c)], axis=0) > 0) for c in "bcde"}
-    exposed_classes = [c for c in "bcde" if counts[c] <= spread[c]]
+    in_node = nodes == name
+    # Of class "b" there are 14 rows.
+    in_node[np.flatnonzero(in_node & (y == "b"))[14:]] = False
+    rows_of_class = {label: X[in_node & (y == label)] for label in "bcde"}
+    counts = {label: len(X_class) for label, X_class in rows_of_class.items()}
+    exposed_classes = [
+        label
+        for label, X_class in rows_of_class.items()
+        if len(X_class) <= np.sum(np.ptp(X_class, axis=0) > 0)
+    ]
     assert 0 < len(exposed_classes) < 4
-    if not exposed:
+    if not exposes_rows:
         with warnings.catch_warnings():
             warnings.simplefilter("error", RowsExposedWarning)
-            agg.summarize(clf, X[is_of_node], y[is_of_node], name=name, **options)
+            agg.summarize(clf, X[in_node], y[in_node], name=name, **options)
         return
     with pytest.warns(RowsExposedWarning, match="'paris' sends covariances") as caught:
-        agg.summarize(clf, X[is_of_node], y[is_of_node], name=name, **options)
+        agg.summarize(clf, X[in_node], y[in_node], name=name, **options)
     (warning,) = (w for w in caught if w.category is RowsExposedWarning)
     for label in "bcde":
         is_named = f"'{label}': {counts[label]}" in str(warning.message)
@@ -196,38 +214,58 @@ def test_covariances_of_few_rows_are_warned_of(settings, options, exposed):
 @pytest.mark.filterwarnings("error::skgems.federation.RowsExposedWarning")
 @pytest.mark.parametrize("options", [{}, {"dtype": "float16"}, {"rank": 2}])
 @pytest.mark.parametrize("n_rows", [11, 12, 13])
-def test_rows_are_few_up_to_as_many_as_features(n_rows, options):
+def test_as_many_rows_as_varying_features_are_still_warned_of(n_rows, options):
     rng = np.random.default_rng(0)
     X = np.c_[rng.standard_normal((n_rows + 40, 12)), np.ones(n_rows + 40)]
     y = np.repeat([0, 1], [n_rows, 40])
     clf = LogisticRegression().fit(X, y)
     agg = GEMSLogisticAggregator(moments="class", min_cluster_size=5, random_state=0)
-    expected = nullcontext()
-    if n_rows <= 12:  # one of the features is constant
-        expected = pytest.warns(RowsExposedWarning, match=rf"\{{0: {n_rows}\}} rows")
-    with expected:
+    # Twelve features vary, and one is constant.
+    expected_warning = nullcontext()
+    if n_rows <= 12:
+        expected_warning = pytest.warns(
+            RowsExposedWarning, match=rf"\{{0: {n_rows}\}} rows"
+        )
+    with expected_warning:
         agg.summarize(clf, X, y, name="lyon", **options)
 
 
 # ---- as scikit-learn handles estimators ------------------------------------------
 
 
-def test_copies_pickles_jobs_and_diagrams(tmp_path):
-    X, _, _ = rows()
-    agg = GEMSLogisticAggregator(random_state=0)
-    sent = summaries(agg, classifiers())
-    for summary in sent:
+@pytest.fixture
+def paths(tmp_path):
+    """Paths of the files of all nodes' summaries."""
+    for summary in summaries(GEMSLogisticAggregator(random_state=0), classifiers()):
         summary.save(tmp_path / summary.name)
-    paths = [str(tmp_path / name) for name in NAMES]
-    fitted = clone(agg).set_params(estimators=paths).fit()
-    parallel = clone(agg).set_params(estimators=paths, n_jobs=2).fit()
-    assert np.array_equal(parallel.coef_, fitted.coef_)
-    again = pickle.loads(pickle.dumps(fitted))
-    assert np.array_equal(again.predict_proba(X), fitted.predict_proba(X))
-    assert pickle.loads(pickle.dumps(sent[0])).name == "lyon"
+    return [str(tmp_path / name) for name in NAMES]
+
+
+def test_parallel_jobs_on_files_have_the_same_bits(paths):
+    serial = GEMSLogisticAggregator(paths, random_state=0).fit()
+    parallel = GEMSLogisticAggregator(paths, random_state=0, n_jobs=2).fit()
+    assert np.array_equal(parallel.coef_, serial.coef_)
+
+
+def test_summaries_and_aggregates_of_files_can_be_pickled(paths):
+    X, _, _ = rows()
+    agg = GEMSLogisticAggregator(paths, random_state=0).fit()
+    unpickled = pickle.loads(pickle.dumps(agg))
+    assert np.array_equal(unpickled.predict_proba(X), agg.predict_proba(X))
+    summary = Summary.load(paths[0])
+    assert pickle.loads(pickle.dumps(summary)).name == "lyon"
+
+
+def test_paths_of_files_are_parameters_that_are_cloned(paths):
     named = GEMSLogisticAggregator([("lyon", paths[0]), ("rome", paths[2])])
     assert named.get_params()["rome"] == paths[2]
     assert clone(named).estimators == named.estimators
-    mixed = GEMSLogisticAggregator([classifiers()[0][1], paths[1], sent[2]])
+
+
+def test_diagrams_show_files_summaries_and_classifiers(paths):
+    fitted = GEMSLogisticAggregator(paths, random_state=0).fit()
+    named = GEMSLogisticAggregator([("lyon", paths[0]), ("rome", paths[2])])
+    classifier = classifiers()[0][1]
+    mixed = GEMSLogisticAggregator([classifier, paths[1], Summary.load(paths[2])])
     for aggregator in (fitted, named, mixed):
         assert "rome" in aggregator._repr_html_()

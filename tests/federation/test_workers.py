@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Nodes that are asked by workers: the same bits, wherever these are."""
+"""Nodes that are asked by parallel workers reply with the same bits."""
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -19,49 +20,77 @@ REQUEST = Message.of(
 )
 
 
-def nodes(n_nodes, n_rows=60):
+@dataclass(frozen=True)
+class LocalNodes:
+    """Rows of several nodes, and their classifiers by name."""
+
+    X: np.ndarray
+    y: np.ndarray
+    nodes: np.ndarray  # (n_rows,), the number of the node
+    clfs: list
+
+    def members(self):
+        """The nodes as members of a channel in this process."""
+        return [
+            Member.of(name, clf, self.X[self.nodes == k], self.y[self.nodes == k])
+            for k, (name, clf) in enumerate(self.clfs)
+        ]
+
+    def fit(self, n_jobs=None):
+        """A fit in two rounds, for which nothing is in the cache."""
+        clear_cache()
+        agg = GEMSLogisticAggregator(
+            self.clfs, random_state=0, n_rounds=2, n_jobs=n_jobs
+        )
+        return agg.fit(self.X, self.y, nodes=self.nodes)
+
+
+def local_nodes(n_nodes, n_rows=60):
+    """Nodes of three classes, each with a logistic regression."""
     rng = np.random.default_rng(0)
     y = np.arange(n_nodes * n_rows) % 3
     X = rng.normal(size=(len(y), 4)) + rng.normal(size=(3, 4))[y]
-    of_rows = np.repeat(np.arange(n_nodes), n_rows)
+    nodes = np.repeat(np.arange(n_nodes), n_rows)
     clfs = [
-        (str(k), LogisticRegression().fit(X[of_rows == k], y[of_rows == k]))
+        (str(k), LogisticRegression().fit(X[nodes == k], y[nodes == k]))
         for k in range(n_nodes)
     ]
-    return X, y, of_rows, clfs
+    return LocalNodes(X=X, y=y, nodes=nodes, clfs=clfs)
 
 
 def members(n_nodes):
-    X, y, of_rows, clfs = nodes(n_nodes)
-    return [
-        Member.of(name, clf, X[of_rows == k], y[of_rows == k])
-        for k, (name, clf) in enumerate(clfs)
-    ]
+    """So many nodes as members of a channel."""
+    return local_nodes(n_nodes).members()
 
 
-def ask(channel):
+def gradients_of(channel):
+    """The gradient in the reply of each node of a channel."""
     replies = dict(channel.ask(dict.fromkeys(channel.names, REQUEST)))
     return {name: reply.content["gradient"] for name, reply in replies.items()}
 
 
 @pytest.mark.parametrize("n_nodes", [3, 40])
-def test_what_other_processes_reply_is_kept_in_this_one(n_nodes, monkeypatch):
-    channels = [
-        InProcess(members(n_nodes), recalls=True, n_jobs=n_jobs) for n_jobs in (2, None)
-    ]
-    first = ask(channels[0])
-    assert list(first) == channels[0].names
-    monkeypatch.setattr("skgems.federation._channel.answer", None)  # nobody is asked
-    for channel in channels:
-        again = ask(channel)
-        assert all(again[name] is gradient for name, gradient in first.items())
-    # Some are known, the others are asked.
-    monkeypatch.undo()
+def test_replies_of_other_processes_are_kept_in_this_one(n_nodes, monkeypatch):
+    parallel = InProcess(members(n_nodes), recalls=True, n_jobs=2)
+    serial = InProcess(members(n_nodes), recalls=True)
+    gradients = gradients_of(parallel)
+    assert list(gradients) == parallel.names
+    # From here on it would be an error to ask a node.
+    monkeypatch.setattr("skgems.federation._channel.answer", None)
+    for channel in (parallel, serial):
+        kept_gradients = gradients_of(channel)
+        for name, gradient in gradients.items():
+            assert kept_gradients[name] is gradient
+
+
+@pytest.mark.parametrize("n_nodes", [3, 40])
+def test_only_nodes_without_a_kept_reply_are_asked(n_nodes):
+    gradients_of(InProcess(members(n_nodes), recalls=True, n_jobs=2))
     larger_channel = InProcess(members(n_nodes + 2), recalls=True, n_jobs=2)
-    gradients = ask(larger_channel)
+    gradients = gradients_of(larger_channel)
     assert list(gradients) == larger_channel.names
     clear_cache()
-    for name, gradient in ask(InProcess(members(n_nodes + 2))).items():
+    for name, gradient in gradients_of(InProcess(members(n_nodes + 2))).items():
         assert np.array_equal(gradient, gradients[name])
 
 
@@ -76,63 +105,59 @@ def test_many_nodes_are_asked_in_processes_and_few_in_threads(monkeypatch):
     monkeypatch.setattr(_channel, "Parallel", parallel)
     monkeypatch.setattr(_channel, "delayed", lambda f: lambda *args: (f, args, {}))
     for n_nodes in (31, 32):
-        ask(InProcess(members(n_nodes), n_jobs=2))
+        gradients_of(InProcess(members(n_nodes), n_jobs=2))
     assert prefers == ["threads", "processes"]
 
 
-def test_what_a_worker_raises_is_of_its_node():
+def test_an_error_in_a_worker_is_the_reply_of_its_node_alone():
     members_with_one_empty = members(40)
     members_with_one_empty[7] = Member.of(
         "7", members_with_one_empty[7].picklable.estimator, np.zeros((0, 4)), []
     )
     channel = InProcess(members_with_one_empty, recalls=True, n_jobs=2)
-    for _ in range(2):  # what failed is not kept
+    for _ in range(2):  # errors are not kept, but raised again
         replies = dict(channel.ask(dict.fromkeys(channel.names, REQUEST)))
         assert isinstance(replies.pop("7"), ValueError)
         assert all(isinstance(reply, Message) for reply in replies.values())
 
 
-def fitted(X, y, of_rows, clfs, **options):
-    clear_cache()
-    agg = GEMSLogisticAggregator(clfs, random_state=0, n_rounds=2, **options)
-    return agg.fit(X, y, nodes=of_rows)
-
-
 @pytest.mark.parametrize("backend", ["loky", "threading"])
 @pytest.mark.parametrize("n_nodes", [3, 40])
-def test_bits_do_not_depend_on_workers(backend, n_nodes):
-    rows_and_models = nodes(n_nodes)
-    alone = fitted(*rows_and_models)
+def test_a_fit_with_two_workers_has_the_bits_of_one_process(backend, n_nodes):
+    nodes = local_nodes(n_nodes)
+    serial = nodes.fit()
     with parallel_config(backend=backend):
-        agg = fitted(*rows_and_models, n_jobs=2)
-    assert np.array_equal(agg.coef_, alone.coef_)
-    assert np.array_equal(agg.intercept_, alone.intercept_)
+        agg = nodes.fit(n_jobs=2)
+    assert np.array_equal(agg.coef_, serial.coef_)
+    assert np.array_equal(agg.intercept_, serial.intercept_)
 
 
-def test_workers_of_more_threads_have_the_bits_of_one():
+def test_workers_with_several_threads_have_the_bits_of_one_thread():
     from threadpoolctl import threadpool_limits
 
     rng = np.random.default_rng(0)
     y = np.arange(3 * 4000) % 3
     X = rng.normal(size=(len(y), 150)) + rng.normal(size=(3, 150))[y]
-    of_rows = np.arange(len(y)) // 4000
-    clfs = [
-        LogisticRegression(max_iter=500, C=1e-3).fit(X[of_rows == k], y[of_rows == k])
-        for k in range(3)
-    ]
+    number_of_node = np.arange(len(y)) // 4000
+    clfs = []
+    for k in range(3):
+        in_node = number_of_node == k
+        clf = LogisticRegression(max_iter=500, C=1e-3)
+        clfs.append(clf.fit(X[in_node], y[in_node]))
+    nodes = LocalNodes(X=X, y=y, nodes=number_of_node, clfs=clfs)
     with threadpool_limits(1):
-        alone = fitted(X, y, of_rows, clfs)
+        serial = nodes.fit()
         with parallel_config(backend="loky", inner_max_num_threads=2):
-            agg = fitted(X, y, of_rows, clfs, n_jobs=2)
-    assert np.array_equal(agg.coef_, alone.coef_)
+            agg = nodes.fit(n_jobs=2)
+    assert np.array_equal(agg.coef_, serial.coef_)
 
 
-def test_dask_has_the_bits_of_one_process():
+def test_a_fit_on_dask_has_the_bits_of_one_process():
     distributed = pytest.importorskip("distributed")
-    rows_and_models = nodes(6)
-    alone = fitted(*rows_and_models)
+    nodes = local_nodes(6)
+    serial = nodes.fit()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what dask does with ports and threads
+        warnings.simplefilter("ignore")  # of dask, about ports and threads
         with (
             distributed.LocalCluster(
                 n_workers=2, threads_per_worker=1, dashboard_address=None
@@ -140,6 +165,6 @@ def test_dask_has_the_bits_of_one_process():
             distributed.Client(cluster),
             parallel_config(backend="dask"),
         ):
-            agg = fitted(*rows_and_models, n_jobs=-1)
-    assert np.array_equal(agg.coef_, alone.coef_)
-    assert np.array_equal(agg.intercept_, alone.intercept_)
+            agg = nodes.fit(n_jobs=-1)
+    assert np.array_equal(agg.coef_, serial.coef_)
+    assert np.array_equal(agg.intercept_, serial.intercept_)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Clusters of the rows of each class, whatever the units and the zero of features."""
+"""Clusters of the rows of each class do not depend on the units of features."""
 
 from __future__ import annotations
 
@@ -10,79 +10,100 @@ from helpers.clumps import LABELS, clumps, rows_of
 from skgems.moments import cluster_classes
 
 
-def same(one, other):
-    """Whether two clusterings are the same but for numbers."""
-    pairs = set(zip(one.tolist(), other.tolist(), strict=True))
-    return len(pairs) == len(set(one)) == len(set(other))
+def are_same_clusters(labels, other_labels):
+    """Whether two clusterings differ only in the numbers of their clusters."""
+    pairs = set(zip(labels.tolist(), other_labels.tolist(), strict=True))
+    return len(pairs) == len(set(labels)) == len(set(other_labels))
 
 
-def test_clumps_are_found_in_each_class():
+def test_each_clump_of_a_class_is_a_cluster():
     X, places = clumps()
     y = np.repeat([0, 1], 20)
     parts = cluster_classes(X, y, 2, 4, random_state=0)
-    assert same(parts, places)
+    assert are_same_clusters(parts, places)
     assert len(np.unique(cluster_classes(X, y, 1, 4, random_state=0))) == 2
 
 
-def test_small_clusters_are_dissolved():
+def test_rows_of_clusters_that_are_too_small_join_the_nearest_others():
     """Rows of a clump that is too small go to the nearest of the others."""
     X, places = clumps()
-    X, places = np.vstack([X, X[:2] + 1000.0]), np.append(places, [4, 4])
-    # The two are nearest to this clump.
+    X = np.vstack([X, X[:2] + 1000.0])
+    places = np.append(places, [4, 4])
     centers = [X[places == p].mean(axis=0) for p in range(4)]
     nearest = np.argmin([np.linalg.norm(X[-1] - c) for c in centers])
     parts = cluster_classes(X, np.zeros(42, dtype=int), 5, 4, random_state=0)
     sizes = np.bincount(parts)
     assert sizes.min() >= 4
     assert parts[-1] == parts[-2] == parts[np.flatnonzero(places == nearest)[0]]
-    # Where two rows are enough they are a cluster.
+    # They are a cluster where two rows are enough for one.
     parts = cluster_classes(X, np.zeros(42, dtype=int), 5, 2, random_state=0)
     assert parts[-1] == parts[-2] and (parts == parts[-1]).sum() == 2
 
 
 def test_equal_rows_are_one_cluster():
-    X, y = np.ones((20, 2)), np.zeros(20, dtype=int)
+    X = np.ones((20, 2))
+    y = np.zeros(20, dtype=int)
     assert len(np.unique(cluster_classes(X, y, 4, 4, random_state=0))) == 1
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_units_and_zero_of_features_change_no_cluster(dtype):
+def clusters_in_units(unit, zero, *, dtype=np.float64):
+    """Clusters of 300 rows whose features are ``unit * X + zero``."""
     X, y = rows_of(n=300)
     codes = np.searchsorted(LABELS, y)
-    reference = cluster_classes(X.astype(dtype), codes, 8, 4, random_state=0)
+    rows = (X * unit + zero).astype(dtype)
+    return cluster_classes(rows, codes, 8, 4, random_state=0)
+
+
+@pytest.mark.parametrize(
+    ("unit", "zero"),
+    [(64.0, 0.0), (1.0, 1000.0), (np.array([0.01, 1, 50, 3000]), -70.0)],
+)
+def test_units_and_zero_of_features_change_no_cluster(unit, zero):
+    reference = clusters_in_units(1.0, 0.0)
     assert len(np.unique(reference)) > 15
-    for a, b in ((64.0, 0.0), (1.0, 1000.0), (np.array([0.01, 1, 50, 3000]), -70.0)):
-        if dtype == np.float32 and not np.isscalar(a):
-            continue  # single rows change sides by rounding
-        if dtype == np.float32 and b:
-            b = 8.0
-        scaled = (X * a + b).astype(dtype)
-        parts = cluster_classes(scaled, codes, 8, 4, random_state=0)
-        if dtype == np.float32 and b:
-            # Rounding of single rows.
-            agree = np.mean(parts == reference)
-            assert agree > 0.98
-        else:
-            assert same(parts, reference)
+    assert are_same_clusters(clusters_in_units(unit, zero), reference)
 
 
-def test_features_count_in_deviations_within_classes():
-    """A feature of large units and no clumps hides none of the clumps of another."""
+def test_units_of_float32_rows_change_no_cluster():
+    reference = clusters_in_units(1.0, 0.0, dtype=np.float32)
+    assert len(np.unique(reference)) > 15
+    assert are_same_clusters(clusters_in_units(64.0, 0.0, dtype=np.float32), reference)
+
+
+def test_another_zero_of_float32_rows_moves_only_single_rows():
+    """Those that are nearly as far from two clusters, as the sums round."""
+    reference = clusters_in_units(1.0, 0.0, dtype=np.float32)
+    parts = clusters_in_units(1.0, 8.0, dtype=np.float32)
+    assert np.mean(parts == reference) > 0.98
+
+
+def two_clumps_in_the_second_feature():
+    """Rows whose first feature has large units and no clumps."""
     rng = np.random.RandomState(0)
     places = np.arange(80) % 2
     X = np.column_stack(
         [1e5 * rng.normal(size=80), places + 0.05 * rng.normal(size=80)]
     )
+    return X, places
+
+
+def test_a_feature_in_large_units_does_not_hide_the_clumps_of_another():
+    X, places = two_clumps_in_the_second_feature()
     parts = cluster_classes(X, np.zeros(80, dtype=int), 2, 4, random_state=0)
-    agree = np.mean(parts == places)
-    assert max(agree, 1 - agree) > 0.6
-    X[:, 0] = 7.0  # a constant feature is in no cluster's way
-    assert same(
+    # Clusters have no order, so that they may agree as 0 with 1, and 1 with 0.
+    agreement = np.mean(parts == places)
+    assert max(agreement, 1 - agreement) > 0.6
+
+
+def test_a_constant_feature_does_not_disturb_clusters():
+    X, places = two_clumps_in_the_second_feature()
+    X[:, 0] = 7.0
+    assert are_same_clusters(
         cluster_classes(X, np.zeros(80, dtype=int), 2, 4, random_state=0), places
     )
 
 
-def test_clusters_of_many_rows_are_those_of_a_sample():
+def test_many_rows_are_clustered_as_well_as_few():
     X, places = clumps(n=4000)
     parts = cluster_classes(X, np.zeros(4000, dtype=int), 4, 4, random_state=0)
-    assert same(parts, places)
+    assert are_same_clusters(parts, places)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rows drawn from moments have these moments."""
+"""Rows that are drawn from moments have these moments."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 from skgems.moments import SHARED, class_moments, draw_rows, merge_moments
 
 
-def moments_of_parts(kind, seed=0, n_rows=4000):
-    rng = np.random.default_rng(seed)
+def moments_of_parts(kind, n_rows=4000):
+    """Moments of three classes of two parts each, and a feature without spread."""
+    rng = np.random.default_rng(0)
     y = rng.choice(3, n_rows, p=[0.6, 0.3, 0.1])
     parts = 2 * y + rng.integers(0, 2, n_rows)
     X = 5.0 * rng.normal(size=(6, 3))[parts] + 1e3
@@ -19,13 +20,16 @@ def moments_of_parts(kind, seed=0, n_rows=4000):
 
 
 @pytest.mark.parametrize("kind", ["class", "diagonal"])
-def test_parts_are_drawn_as_often_and_as_wide_as_they_are(kind):
+def test_drawn_rows_have_the_counts_means_and_variances_of_classes(kind):
     moments = moments_of_parts(kind)
     X, y = draw_rows(moments, 60_000, random_state=0)
     drawn_moments = class_moments(X, y, kind="diagonal").by_class()
     expected = moments.by_class()
-    shares = [m.counts / m.counts.sum() for m in (drawn_moments, expected)]
-    np.testing.assert_allclose(*shares, atol=0.01)
+    np.testing.assert_allclose(
+        drawn_moments.counts / drawn_moments.counts.sum(),
+        expected.counts / expected.counts.sum(),
+        atol=0.01,
+    )
     np.testing.assert_allclose(
         drawn_moments.origin + drawn_moments.means,
         expected.origin + expected.means,
@@ -39,26 +43,29 @@ def test_parts_are_drawn_as_often_and_as_wide_as_they_are(kind):
     np.testing.assert_allclose(drawn_variances, variances, rtol=0.08, atol=1e-9)
 
 
-def test_a_seed_says_what_is_drawn():
+def test_equal_seeds_draw_equal_rows():
     moments = moments_of_parts("diagonal")
-    one, two, other = (draw_rows(moments, 50, random_state=s) for s in (1, 1, 2))
-    np.testing.assert_array_equal(one[0], two[0])
-    assert not np.array_equal(one[0], other[0])
+    X, _ = draw_rows(moments, 50, random_state=1)
+    X_of_equal_seed, _ = draw_rows(moments, 50, random_state=1)
+    X_of_other_seed, _ = draw_rows(moments, 50, random_state=2)
+    np.testing.assert_array_equal(X, X_of_equal_seed)
+    assert not np.array_equal(X, X_of_other_seed)
 
 
-def test_classes_without_variances_have_those_of_all():
+def test_classes_without_variances_are_drawn_with_those_of_all_rows():
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(400, 1)) * 3.0, np.arange(400) % 2
+    X = rng.normal(size=(400, 1)) * 3.0
+    y = np.arange(400) % 2
     shared = class_moments(X, y, kind="shared")
     drawn_rows, labels = draw_rows(shared, 20_000, random_state=0)
     for label in (0, 1):
         assert drawn_rows[labels == label].std() == pytest.approx(3.0, rel=0.1)
-    alone = class_moments(X[:1], y[:1], kind="diagonal")
-    merged = merge_moments([class_moments(X, y, kind="diagonal"), alone])
+    of_one_row = class_moments(X[:1], y[:1], kind="diagonal")
+    merged = merge_moments([class_moments(X, y, kind="diagonal"), of_one_row])
     assert np.isfinite(draw_rows(merged, 10, random_state=0)[0]).all()
 
 
-def test_a_class_has_its_own_variances_beside_those_of_others():
+def test_a_class_is_drawn_with_its_own_variances_beside_a_shared_scatter():
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1, 2], [60, 4, 4])
     X = rng.standard_normal((68, 2)) * np.where(y == 0, 1.0, 100.0)[:, None]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Parts that become one say in sums what they said before."""
+"""Parts are merged into fewer, without a change to the sums of classes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import pytest
 from skgems.moments import class_moments, fewer_parts
 
 
-def parts_of(kind="class", n_rows=240):
+def rows_and_moments(kind="class", n_rows=240):
+    """Rows at two places a class, and their moments in parts of two rows."""
     rng = np.random.default_rng(0)
     y = np.sort(rng.choice(3, n_rows, p=[0.7, 0.28, 0.02]))
     centres = 20.0 * rng.standard_normal((6, 3))
-    # Parts of two rows, at two places a class, and a feature that is constant.
+    # The last feature is constant.
     X = centres[2 * y + (np.arange(n_rows) // 2) % 2] + rng.standard_normal((n_rows, 3))
     X[:, 2] = 3.0
     return X, y, class_moments(X, y, kind=kind, parts=np.arange(n_rows) // 2 + 200 * y)
@@ -21,8 +22,8 @@ def parts_of(kind="class", n_rows=240):
 
 @pytest.mark.parametrize("kind", ["class", "shared", "diagonal"])
 @pytest.mark.parametrize("most", [1, 6, 40])
-def test_sums_stay_what_they_are(kind, most):
-    X, y, moments = parts_of(kind)
+def test_sums_of_classes_do_not_change(kind, most):
+    X, y, moments = rows_and_moments(kind)
     fewer = fewer_parts(moments, most)
     assert 3 <= len(fewer.columns) <= max(most, 3)
     merged = fewer.by_class()
@@ -35,25 +36,29 @@ def test_sums_stay_what_they_are(kind, most):
     np.testing.assert_allclose(merged.scatter, expected.scatter, atol=1e-12 * size)
 
 
-def test_what_is_few_enough_stays_as_it_is():
-    _, _, moments = parts_of()
+def test_moments_of_few_enough_parts_stay_as_they_are():
+    _, _, moments = rows_and_moments()
     assert fewer_parts(moments, len(moments.columns)) is moments
     assert fewer_parts(moments, len(moments.columns) - 1) is not moments
 
 
-def test_places_are_found_in_any_order_and_units():
-    X, y, moments = parts_of("diagonal")
+def test_parts_at_one_place_are_merged_in_any_order_and_units():
+    X, y, moments = rows_and_moments("diagonal")
     fewer = fewer_parts(moments, 6)
     order = np.random.default_rng(1).permutation(len(y))
     parts = (np.arange(len(y)) // 2 + 200 * y)[order]
     units = np.array([1024.0, 0.125, 1.0])
-    again = class_moments(X[order] * units, y[order], kind="diagonal", parts=parts)
-    again = fewer_parts(again, 6)
+    moments_in_units = class_moments(
+        X[order] * units, y[order], kind="diagonal", parts=parts
+    )
+    fewer_in_units = fewer_parts(moments_in_units, 6)
 
-    def means_in_units(merged, unit):
-        sorted_means = (merged.origin + merged.means) * unit
-        return sorted_means[np.lexsort((sorted_means[:, 0].round(3), merged.columns))]
+    def sorted_means_in_units(merged, unit):
+        means = (merged.origin + merged.means) * unit
+        return means[np.lexsort((means[:, 0].round(3), merged.columns))]
 
     np.testing.assert_allclose(
-        means_in_units(again, 1.0), means_in_units(fewer, units), rtol=1e-9
+        sorted_means_in_units(fewer_in_units, 1.0),
+        sorted_means_in_units(fewer, units),
+        rtol=1e-9,
     )

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The log-loss of Gaussian rows: against drawn rows, and its own differences."""
+"""The expected log-loss of Gaussian rows, against drawn rows and differences."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -11,11 +12,11 @@ import pytest
 from skgems.moments import GaussianLoss, class_moments, log_losses, merge_moments
 from skgems.moments import _gaussian as gaussian
 
-N_DRAWN = 10**5
+N_DRAWN = 10**5  # rows a class, for standard errors below 2 % of the loss
 KINDS = ["class", "shared", "diagonal"]
 
 
-def moments_of(kind="class", n_classes=4, d=3, n=240, n_parts=1, mean=0.0, seed=0):
+def moments_of_rows(kind="class", *, n_classes=4, d=3, n=240, n_parts=1, seed=0):
     """Moments of rows whose classes differ in place, shape and number."""
     rng = np.random.default_rng(seed)
     y = np.sort(rng.integers(n_classes, size=n) * rng.integers(2, size=n))
@@ -24,16 +25,17 @@ def moments_of(kind="class", n_classes=4, d=3, n=240, n_parts=1, mean=0.0, seed=
     centers = 1.5 * rng.standard_normal((n_classes, d))
     X = np.einsum("ij,ijk->ik", rng.standard_normal((n, d)), shapes[y]) + centers[y]
     parts = y * n_parts + rng.integers(n_parts, size=n)
-    return class_moments(X + mean, y, kind=kind, parts=parts)
+    return class_moments(X, y, kind=kind, parts=parts)
 
 
-def model(moments, n_classes=4, size=0.8, seed=1):
+def drawn_model(moments, n_classes=4, *, size=0.8, seed=1):
+    """Weights (n_features + 1, n_classes) with the standard deviation `size`."""
     rng = np.random.default_rng(seed)
     return size * rng.standard_normal((moments.n_features + 1, n_classes))
 
 
 def class_covariance(moments, column):
-    """Of a class about its parts' means, by hand."""
+    """Covariance of a class about the means of its parts, by its definition."""
     is_own_group = moments.groups == column
     if is_own_group.any():
         scatter = (
@@ -48,11 +50,22 @@ def class_covariance(moments, column):
     return np.diag(scatter) if scatter.ndim == 1 else scatter
 
 
+class DrawnLoss(NamedTuple):
+    """A loss estimated from drawn rows, with standard errors."""
+
+    value: float
+    gradient: np.ndarray  # as the weights
+    value_error: float
+    gradient_error: np.ndarray  # as the weights
+
+
 def loss_of_drawn_rows(moments, W, seed=2):
-    """Loss and gradient on drawn rows, and what each of these may be off by."""
+    """Loss and gradient of `N_DRAWN` rows for each class."""
     rng = np.random.default_rng(seed)
-    value, value_variance = 0.0, 0.0
-    gradient, variance = np.zeros_like(W), np.zeros_like(W)
+    value = 0.0
+    value_variance = 0.0
+    gradient = np.zeros_like(W)
+    gradient_variance = np.zeros_like(W)
     for column in np.unique(moments.columns):
         parts = np.flatnonzero(moments.columns == column)
         count = moments.counts[parts].sum()
@@ -66,12 +79,17 @@ def loss_of_drawn_rows(moments, W, seed=2):
         mean = rows.T @ residuals / N_DRAWN
         squares = (rows**2).T @ residuals**2 / N_DRAWN
         gradient += count * mean
-        variance += count**2 * (squares - mean**2) / N_DRAWN
-    return value, gradient, np.sqrt(value_variance), np.sqrt(variance)
+        gradient_variance += count**2 * (squares - mean**2) / N_DRAWN
+    return DrawnLoss(
+        value=value,
+        gradient=gradient,
+        value_error=np.sqrt(value_variance),
+        gradient_error=np.sqrt(gradient_variance),
+    )
 
 
-def differences(function, W, step=1e-5):
-    """Central differences of a function's value."""
+def central_differences(function, W, step=1e-5):
+    """Gradient at W of the first value that a function returns."""
     gradient = np.zeros_like(W)
     for index in np.ndindex(*W.shape):
         move = np.zeros_like(W)
@@ -83,40 +101,42 @@ def differences(function, W, step=1e-5):
 @pytest.mark.parametrize("n_classes", [2, 4])
 @pytest.mark.parametrize("n_parts", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_is_the_mean_over_drawn_rows(kind, n_parts, n_classes):
-    moments = moments_of(kind, n_classes, n_parts=n_parts)
+def test_the_loss_is_the_mean_over_drawn_rows(kind, n_parts, n_classes):
+    moments = moments_of_rows(kind, n_classes=n_classes, n_parts=n_parts)
     assert len(moments.columns) == n_parts * n_classes
-    W = model(moments, n_classes)
+    W = drawn_model(moments, n_classes)
     value, gradient = GaussianLoss(moments, n_classes).value_and_gradient(W)
-    expected, slope, error, slope_error = loss_of_drawn_rows(moments, W)
-    # 2 to 32 numbers: 5 standard errors are passed by chance once in 50,000 runs. The
+    estimate = loss_of_drawn_rows(moments, W)
+    # One of 2 to 32 numbers is off by 5 standard errors in one of 50,000 runs. The
     # points that stand for the Gaussians are off by about as much as the drawn rows.
-    assert abs(value - expected) < 5 * error < 0.02 * value
+    assert abs(value - estimate.value) < 5 * estimate.value_error < 0.02 * value
     largest = np.abs(gradient).max()
-    assert (np.abs(gradient - slope) < 5 * slope_error + 0.005 * largest).all()
-    assert slope_error.max() < 0.02 * np.abs(gradient).max()
+    differences = np.abs(gradient - estimate.gradient)
+    assert (differences < 5 * estimate.gradient_error + 0.005 * largest).all()
+    assert estimate.gradient_error.max() < 0.02 * largest
 
 
 @pytest.mark.parametrize("case", ["anywhere", "equal columns", "zero", "far"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_gradient_is_that_of_the_value(kind, case):
-    moments = moments_of(kind, n_parts=2)
-    W = model(moments, size=4.0 if case == "far" else 0.8)
+def test_the_gradient_is_the_derivative_of_the_value(kind, case):
+    moments = moments_of_rows(kind, n_parts=2)
+    W = drawn_model(moments, size=4.0 if case == "far" else 0.8)
     if case == "equal columns":
         W[:, 1:3] = W[:, :1]
     if case == "zero":
         W[:] = 0.0
     loss = GaussianLoss(moments, 4)
     gradient = loss.value_and_gradient(W)[1]
-    expected = differences(loss.value_and_gradient, W)
+    expected = central_differences(loss.value_and_gradient, W)
     np.testing.assert_allclose(gradient, expected, atol=1e-6 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_gradient_of_some_parts_and_outputs(kind):
-    # Which parts are alike depends on all of them.
-    moments = replace(moments_of(kind, n_parts=2), part_squares=None)
-    loss, W = GaussianLoss(moments, 4), model(moments)
+def test_the_loss_of_some_parts_and_outputs_is_as_if_there_were_no_others(kind):
+    # Without squares of parts: which parts share a covariance depends on all of them.
+    moments = replace(moments_of_rows(kind, n_parts=2), part_squares=None)
+    loss = GaussianLoss(moments, 4)
+    W = drawn_model(moments)
     outputs = np.array([True, False, True, True])
     parts = np.array([0, 4, 5, 7])
 
@@ -124,10 +144,10 @@ def test_the_gradient_of_some_parts_and_outputs(kind):
         return loss.value_and_gradient(W, parts=parts, outputs=outputs)
 
     value, gradient = loss_of_parts(W)
-    expected = differences(loss_of_parts, W)
+    expected = central_differences(loss_of_parts, W)
     np.testing.assert_allclose(gradient, expected, atol=1e-6 * np.abs(expected).max())
     assert (gradient[:, 1] == 0).all()
-    # The same as where there are no other parts and outputs.
+    # Class 1 has no output, so that class 2 becomes 1, and class 3 becomes 2.
     fewer = moments_of_parts(moments, parts, np.array([0, -1, 1, 2]))
     value_alone, gradient_alone = GaussianLoss(fewer, 3).value_and_gradient(
         W[:, outputs]
@@ -137,6 +157,7 @@ def test_the_gradient_of_some_parts_and_outputs(kind):
 
 
 def moments_of_parts(moments, parts, new_columns):
+    """Moments that have some parts alone, with other numbers for the classes."""
     in_parts = (moments.groups < 0) | np.isin(moments.groups, moments.columns[parts])
     groups = moments.groups[in_parts]
     squares = moments.squares
@@ -160,125 +181,148 @@ def moments_of_parts(moments, parts, new_columns):
     )
 
 
-def test_parts_add_up():
-    moments = moments_of(n_parts=3)
-    loss, W = GaussianLoss(moments, 4), model(moments)
+def test_the_losses_of_parts_add_up():
+    moments = moments_of_rows(n_parts=3)
+    loss = GaussianLoss(moments, 4)
+    W = drawn_model(moments)
     value, gradient = loss.value_and_gradient(W)
-    halves = np.arange(0, 12, 2), np.arange(1, 12, 2)
-    sums = [loss.value_and_gradient(W, parts=parts) for parts in halves]
-    assert value == pytest.approx(sum(v for v, _ in sums), rel=1e-12)
-    np.testing.assert_allclose(gradient, sum(g for _, g in sums), atol=1e-10)
+    even_value, even_gradient = loss.value_and_gradient(W, parts=np.arange(0, 12, 2))
+    odd_value, odd_gradient = loss.value_and_gradient(W, parts=np.arange(1, 12, 2))
+    assert value == pytest.approx(even_value + odd_value, rel=1e-12)
+    np.testing.assert_allclose(gradient, even_gradient + odd_gradient, atol=1e-10)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_shift_common_to_all_outputs_changes_nothing(kind):
-    moments = moments_of(kind)
-    loss, W = GaussianLoss(moments, 4), model(moments)
-    shift = 10.0 * model(moments, 1, seed=3)
+    moments = moments_of_rows(kind)
+    loss = GaussianLoss(moments, 4)
+    W = drawn_model(moments)
+    shift = 10.0 * drawn_model(moments, 1, seed=3)
     value, gradient = loss.value_and_gradient(W)
-    other, same = loss.value_and_gradient(W + shift)
-    assert other == pytest.approx(value, rel=1e-10)
-    np.testing.assert_allclose(same, gradient, atol=1e-9 * np.abs(gradient).max())
+    shifted_value, shifted_gradient = loss.value_and_gradient(W + shift)
+    assert shifted_value == pytest.approx(value, rel=1e-10)
+    np.testing.assert_allclose(
+        shifted_gradient, gradient, atol=1e-9 * np.abs(gradient).max()
+    )
     np.testing.assert_allclose(gradient.sum(axis=1), 0.0, atol=1e-9)
 
 
 def test_parts_in_another_order_are_the_same_but_for_rounding():
-    moments = moments_of(n_parts=3)
+    moments = moments_of_rows(n_parts=3)
     order = np.random.default_rng(0).permutation(12)
     groups = np.random.default_rng(1).permutation(4)
-    other = replace(
+    reordered = replace(
         moments.some_parts(order),
         groups=moments.groups[groups],
         group_counts=moments.group_counts[groups],
         scatter=moments.scatter[groups],
     )
-    W = model(moments)
+    W = drawn_model(moments)
     value, gradient = GaussianLoss(moments, 4).value_and_gradient(W)
-    again, same = GaussianLoss(other, 4).value_and_gradient(W)
-    assert again == pytest.approx(value, rel=1e-13)
-    np.testing.assert_allclose(same, gradient, atol=1e-12 * np.abs(gradient).max())
+    value_reordered, gradient_reordered = GaussianLoss(reordered, 4).value_and_gradient(
+        W
+    )
+    assert value_reordered == pytest.approx(value, rel=1e-13)
+    np.testing.assert_allclose(
+        gradient_reordered, gradient, atol=1e-12 * np.abs(gradient).max()
+    )
 
 
 def test_a_class_without_a_scatter_has_that_of_all_rows():
-    moments = moments_of("class")
-    small = replace(moments, groups=np.where(moments.groups == 2, -1, moments.groups))
-    W = model(moments)
+    moments = moments_of_rows("class")
+    without_scatter_of_2 = replace(
+        moments, groups=np.where(moments.groups == 2, -1, moments.groups)
+    )
+    W = drawn_model(moments)
     scatter = moments.scatter.copy()
     scatter[2] = moments.group_counts[2] * moments.within()
-    value, gradient = GaussianLoss(small, 4).value_and_gradient(W)
-    other = replace(moments, scatter=scatter)
-    again, same = GaussianLoss(other, 4).value_and_gradient(W)
-    assert value == pytest.approx(again, rel=1e-12)
+    value, gradient = GaussianLoss(without_scatter_of_2, 4).value_and_gradient(W)
+    with_scatter_of_all = replace(moments, scatter=scatter)
+    expected, expected_gradient = GaussianLoss(
+        with_scatter_of_all, 4
+    ).value_and_gradient(W)
+    assert value == pytest.approx(expected, rel=1e-12)
     assert value != pytest.approx(GaussianLoss(moments, 4).value_and_gradient(W)[0])
-    np.testing.assert_allclose(gradient, same, atol=1e-10 * np.abs(same).max())
+    np.testing.assert_allclose(
+        gradient, expected_gradient, atol=1e-10 * np.abs(expected_gradient).max()
+    )
 
 
-def test_twice_the_rows_are_twice_the_loss():
-    moments = moments_of()
-    W = model(moments)
+def test_twice_the_rows_have_twice_the_loss():
+    moments = moments_of_rows()
+    W = drawn_model(moments)
     value, gradient = GaussianLoss(moments, 4).value_and_gradient(W)
     for twice in (moments.weighted(2.0), merge_moments([moments, moments])):
-        other, same = GaussianLoss(twice, 4).value_and_gradient(W)
-        assert other == pytest.approx(2 * value, rel=1e-12)
-        np.testing.assert_allclose(same, 2 * gradient, atol=1e-10)
+        twice_value, twice_gradient = GaussianLoss(twice, 4).value_and_gradient(W)
+        assert twice_value == pytest.approx(2 * value, rel=1e-12)
+        np.testing.assert_allclose(twice_gradient, 2 * gradient, atol=1e-10)
 
 
 def test_many_parts_are_worked_on_in_blocks():
     # More than 64 parts a class of 1024 points each do not fit into one block.
-    moments = moments_of(n_parts=100, n=4000)
+    moments = moments_of_rows(n_parts=100, n=4000)
     assert np.bincount(moments.columns).max() > 64
-    loss, W = GaussianLoss(moments, 4), model(moments)
+    loss = GaussianLoss(moments, 4)
+    W = drawn_model(moments)
     gradient = loss.value_and_gradient(W)[1]
-    move = model(moments, seed=5)
-    ahead, behind = (loss.value_and_gradient(W + h * move)[0] for h in (1e-5, -1e-5))
+    move = drawn_model(moments, seed=5)
+    ahead = loss.value_and_gradient(W + 1e-5 * move)[0]
+    behind = loss.value_and_gradient(W - 1e-5 * move)[0]
     assert np.vdot(gradient, move) == pytest.approx((ahead - behind) / 2e-5, rel=1e-6)
 
 
-def test_logits_in_the_thousands_are_finite_and_turn_back():
-    moments = moments_of()
+def test_loss_and_gradient_are_finite_where_logits_are_in_the_thousands():
+    moments = moments_of_rows()
     loss = GaussianLoss(moments, 4)
-    W = 1e4 * model(moments)
+    W = 1e4 * drawn_model(moments)
     value, gradient = loss.value_and_gradient(W)
     assert np.isfinite(value) and np.isfinite(gradient).all()
+    # Smaller logits have a smaller loss, and the gradient leads there.
     assert value > loss.value_and_gradient(0.5 * W)[0]
     assert np.vdot(gradient, W) > 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_output_has_no_loss(kind):
-    moments = moments_of(kind, n_classes=1)
-    value, gradient = GaussianLoss(moments, 1).value_and_gradient(model(moments, 1))
+def test_a_single_class_has_no_loss(kind):
+    moments = moments_of_rows(kind, n_classes=1)
+    value, gradient = GaussianLoss(moments, 1).value_and_gradient(
+        drawn_model(moments, 1)
+    )
     assert value == pytest.approx(0.0, abs=1e-9)
     np.testing.assert_allclose(gradient, 0.0, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_curvature_is_about_that_of_the_gradient(kind):
-    """It preconditions the search; its scale and shape are to be right, not digits."""
-    moments = moments_of(kind, n_parts=2)
-    loss, W = GaussianLoss(moments, 4), model(moments, size=0.3)
+def test_the_curvature_is_the_second_derivative_within_a_factor_of_two(kind):
+    """It only preconditions the search, so it need not be exact."""
+    moments = moments_of_rows(kind, n_parts=2)
+    loss = GaussianLoss(moments, 4)
+    W = drawn_model(moments, size=0.3)
     matrix = loss.curvature(W, np.ones(4, dtype=bool))[0]
     size = moments.n_features + 1
-    # Of whole moments one in the mean over outputs, else the diagonal of each.
+    # One matrix, the mean over outputs; or for variances the diagonal for each output.
     assert matrix.shape == ((size, 4) if kind == "diagonal" else (size, size))
     seconds = np.empty((4, size, size))
     for output in range(4):
         for j in range(size):
             move = np.zeros_like(W)
             move[j, output] = 1e-4
-            ahead, behind = (loss.value_and_gradient(W + h * move)[1] for h in (1, -1))
+            ahead = loss.value_and_gradient(W + move)[1]
+            behind = loss.value_and_gradient(W - move)[1]
             seconds[output, :, j] = (ahead - behind)[:, output] / 2e-4
     if kind == "diagonal":
         ratios = np.diagonal(seconds, axis1=1, axis2=2).T / matrix
     else:
         ratios = np.linalg.eigvals(np.linalg.solve(matrix, seconds.mean(axis=0))).real
+    # A factor of two costs a search few steps.
     assert 0.5 < ratios.min() and ratios.max() < 2.0
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_curvature_between_outputs_is_that_of_the_intercepts(kind):
-    moments = moments_of(kind, n_parts=3)
-    loss, W = GaussianLoss(moments, 4), model(moments)
+def test_the_curvature_between_outputs_is_the_second_derivative_of_intercepts(kind):
+    moments = moments_of_rows(kind, n_parts=3)
+    loss = GaussianLoss(moments, 4)
+    W = drawn_model(moments)
     between = loss.curvature(W, np.ones(4, dtype=bool))[1]
     expected = np.empty((4, 4))
     for j in range(4):
@@ -286,7 +330,7 @@ def test_the_curvature_between_outputs_is_that_of_the_intercepts(kind):
         move[-1, j] = 1e-5
         ahead = loss.value_and_gradient(W + move)[1]
         expected[j] = (ahead - loss.value_and_gradient(W - move)[1])[-1] / 2e-5
-    # Of fewer points.
+    # It is computed from fewer points than the gradient, hence 5 %.
     np.testing.assert_allclose(between, expected, atol=0.05 * expected.diagonal().max())
     np.testing.assert_allclose(
         between.sum(axis=0), 0.0, atol=1e-9 * len(moments.counts)
@@ -296,19 +340,18 @@ def test_the_curvature_between_outputs_is_that_of_the_intercepts(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_classes_that_are_decided_have_a_curvature(kind):
-    # All probabilities are 0 or 1, but for rounding.
-    moments = moments_of(kind)
-    W = 1e3 * model(moments)
+def test_the_curvature_is_finite_where_all_probabilities_are_0_or_1(kind):
+    moments = moments_of_rows(kind)
+    W = 1e3 * drawn_model(moments)
     matrix = GaussianLoss(moments, 4).curvature(W, np.ones(4, dtype=bool))[0]
     assert np.isfinite(matrix).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_very_many_classes_have_the_covariance_of_all(monkeypatch, kind):
-    moments = moments_of(kind)
-    W = model(moments)
-    before, _ = GaussianLoss(moments, 4).value_and_gradient(W)
+def test_with_very_many_classes_each_has_the_covariance_of_all_rows(monkeypatch, kind):
+    moments = moments_of_rows(kind)
+    W = drawn_model(moments)
+    value_by_class, _ = GaussianLoss(moments, 4).value_and_gradient(W)
     monkeypatch.setattr(gaussian, "_MOST_WORK", 0)
     loss = GaussianLoss(moments, 4)
     value, gradient = loss.value_and_gradient(W)
@@ -319,10 +362,12 @@ def test_very_many_classes_have_the_covariance_of_all(monkeypatch, kind):
         scatter=moments.scatter.sum(axis=0)[None],
         squares=None,
     )
-    again, same = GaussianLoss(of_all, 4).value_and_gradient(W)
-    assert value == pytest.approx(again, rel=1e-12)
-    assert value != pytest.approx(before, rel=1e-6)
-    np.testing.assert_allclose(gradient, same, atol=1e-10 * np.abs(same).max())
+    expected, expected_gradient = GaussianLoss(of_all, 4).value_and_gradient(W)
+    assert value == pytest.approx(expected, rel=1e-12)
+    assert value != pytest.approx(value_by_class, rel=1e-6)
+    np.testing.assert_allclose(
+        gradient, expected_gradient, atol=1e-10 * np.abs(expected_gradient).max()
+    )
     all_outputs = np.ones(4, dtype=bool)
     np.testing.assert_allclose(
         loss.curvature(W, all_outputs)[0],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a node says of its loss: by class, weighted, and the share that is taken."""
+"""The loss that a node sends: by class, weighted, and the share of its gradient."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from skgems.moments import NodeLoss, class_moments, share_of_gradient
 
 
-def node_loss(gradient, slope=None):
+def node_loss_of(gradient, slope=None):
+    """The loss of a node of 60 rows; 90 rows of all nodes have its model."""
     rng = np.random.default_rng(0)
     moments = class_moments(rng.standard_normal((60, 3)), np.arange(60) % 3)
     W = rng.standard_normal((4, 3))
@@ -18,7 +19,7 @@ def node_loss(gradient, slope=None):
 
 def test_gradients_by_class_are_summed_with_the_weights_of_classes():
     by_class = np.random.default_rng(1).standard_normal((3, 4, 3))
-    node = node_loss(by_class, 2.0 * by_class)
+    node = node_loss_of(by_class, 2.0 * by_class)
     assert node.is_by_class
     plain = node.of_classes(None)
     assert not plain.is_by_class
@@ -28,13 +29,13 @@ def test_gradients_by_class_are_summed_with_the_weights_of_classes():
     expected = by_class[0] + 2.0 * by_class[2]
     np.testing.assert_allclose(weighted.gradient, expected)
     np.testing.assert_allclose(weighted.slope, 2.0 * expected)
-    # What is summed already stays as it is.
+    # A gradient that is summed already stays as it is.
     assert plain.of_classes(weights).gradient is plain.gradient
 
 
-def test_a_weight_is_as_many_times_the_rows_and_the_same_model():
+def test_a_weight_multiplies_rows_and_gradients_but_not_the_model():
     gradient = np.random.default_rng(1).standard_normal((4, 3))
-    node = node_loss(gradient)
+    node = node_loss_of(gradient)
     twice = node.weighted(2.0)
     assert twice.moments.n_rows == 120.0
     assert twice.n_alike == 180.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Sums of the rows of parts, against each part's rows by hand."""
+"""Sums of the rows of each part, against sums of the rows of one part alone."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from skgems.moments._part_sums import median_of_rows, sum_parts
 GROUP_OF_PART = np.array([1, 0, 1, 2])
 
 
-def rows_in_parts(n_rows=200, n_features=3):
+def weighted_rows_in_parts(n_rows=200, n_features=3):
+    """Rows, the part of each of them, and their weights."""
     rng = np.random.default_rng(0)
     part_of_row = rng.permutation(np.arange(n_rows) % 4)
     X = rng.standard_normal((n_rows, n_features)) + 10.0 * part_of_row[:, None]
     return X, part_of_row, rng.uniform(0.5, 2.0, n_rows)
 
 
-def scatter_of_part(X, weights):
+def weighted_scatter(X, weights):
+    """Scatter matrix of rows about their mean."""
     mean = np.average(X, axis=0, weights=weights)
     return (weights[:, None] * (X - mean)).T @ (X - mean)
 
@@ -30,7 +32,7 @@ def scatter_of_part(X, weights):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("is_diagonal", [False, True])
 def test_sums_are_those_of_the_rows_of_each_part(to_rows, weighted, is_diagonal):
-    X, part_of_row, weights = rows_in_parts()
+    X, part_of_row, weights = weighted_rows_in_parts()
     if not weighted:
         weights = np.ones(len(X))
     sums = sum_parts(
@@ -46,20 +48,21 @@ def test_sums_are_those_of_the_rows_of_each_part(to_rows, weighted, is_diagonal)
     for part, group in enumerate(GROUP_OF_PART):
         in_part = part_of_row == part
         mean = np.average(X[in_part], axis=0, weights=weights[in_part])
-        of_part = scatter_of_part(X[in_part], weights[in_part])
+        scatter_of_part = weighted_scatter(X[in_part], weights[in_part])
         assert sums.counts[part] == pytest.approx(weights[in_part].sum())
         np.testing.assert_allclose(sums.shifts[part] + sums.means[part], mean)
-        np.testing.assert_allclose(sums.squares[part], of_part.diagonal(), rtol=1e-9)
-        scatter[group] += of_part
+        squares = scatter_of_part.diagonal()
+        np.testing.assert_allclose(sums.squares[part], squares, rtol=1e-9)
+        scatter[group] += scatter_of_part
     if is_diagonal:
         scatter = np.einsum("gii->gi", scatter)
     np.testing.assert_allclose(sums.scatter, scatter, atol=1e-9)
 
 
-def test_blocks_make_the_same_sums():
-    X, part_of_row, _ = rows_in_parts(n_rows=40_000, n_features=40)
+def test_small_blocks_of_rows_make_the_same_sums_as_large_ones():
+    X, part_of_row, _ = weighted_rows_in_parts(n_rows=40_000, n_features=40)
 
-    def summed():
+    def sums_of_rows():
         return sum_parts(
             X,
             part_of_row,
@@ -71,15 +74,15 @@ def test_blocks_make_the_same_sums():
         )
 
     with config_context(working_memory=1024):
-        large_blocks = summed()
+        large_blocks = sums_of_rows()
     with config_context(working_memory=1):
-        small_blocks = summed()
+        small_blocks = sums_of_rows()
     assert small_blocks.squares is None
     np.testing.assert_allclose(small_blocks.means, large_blocks.means, atol=1e-12)
     np.testing.assert_allclose(small_blocks.scatter, large_blocks.scatter, rtol=1e-9)
 
 
-def test_the_origin_is_a_row_only_where_rows_may_be_told():
+def test_the_origin_of_few_rows_is_a_median_where_no_row_may_be_sent():
     X = np.array([[1.0, 5.0], [2.0, 5.0], [4.0, 5.0]])
     rows = np.arange(3)
     np.testing.assert_array_equal(median_of_rows(X, rows), X[0])

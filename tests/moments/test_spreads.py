@@ -18,12 +18,13 @@ from skgems.moments import (
     merge_moments,
 )
 
-C, D = 3, 5
+C = 3  # classes
+D = 5  # features
 
 
-def rows(seed=0, n=600):
-    """Parts of a class that are alike in correlations, and far apart in spread."""
-    rng = np.random.default_rng(seed)
+def rows_in_parts(n=600):
+    """Parts of a class have the same correlations, and very different variances."""
+    rng = np.random.default_rng(0)
     y = np.sort(rng.integers(C, size=n))
     parts = 3 * y + rng.integers(3, size=n)
     mixing = np.eye(D) + 0.4 * rng.standard_normal((D, D))
@@ -32,49 +33,57 @@ def rows(seed=0, n=600):
     return X, y, parts
 
 
-def moments(form=np.asarray, kind="class", **options):
-    X, y, parts = rows()
-    return class_moments(form(X), y, kind=kind, parts=parts, **options)
+def divided_moments(*, form=np.asarray, kind="class", weights=None):
+    """Class moments of these rows, in three parts a class."""
+    X, y, parts = rows_in_parts()
+    return class_moments(form(X), y, kind=kind, parts=parts, weights=weights)
 
 
 @pytest.mark.parametrize("form", [np.asarray, csr_matrix])
 @pytest.mark.parametrize("kind", ["class", "shared", "diagonal"])
 @pytest.mark.parametrize("weights", [None, np.linspace(0.5, 2.0, 600)])
 def test_squares_of_parts_are_those_of_their_rows(form, kind, weights):
-    X, y, parts = rows()
-    sums = moments(form, kind, weights=weights)
+    X, y, parts = rows_in_parts()
+    divided = divided_moments(form=form, kind=kind, weights=weights)
     w = np.ones(len(y)) if weights is None else weights
     for k, part in enumerate(np.unique(parts)):
         in_part = parts == part
         mean = np.average(X[in_part], axis=0, weights=w[in_part])
         squares = w[in_part] @ (X[in_part] - mean) ** 2
-        np.testing.assert_allclose(sums.part_squares[k], squares, rtol=1e-9)
-    # Together they are the diagonals.
-    total = sums.scatter.sum(axis=0)
+        np.testing.assert_allclose(divided.part_squares[k], squares, rtol=1e-9)
+    # Their sum is the diagonal of the sum of scatters.
+    total = divided.scatter.sum(axis=0)
     total = total if kind == "diagonal" else total.diagonal()
-    np.testing.assert_allclose(sums.part_squares.sum(axis=0), total, rtol=1e-9)
+    np.testing.assert_allclose(divided.part_squares.sum(axis=0), total, rtol=1e-9)
 
 
-def test_undivided_classes_have_none():
-    X, y, _ = rows()
+def test_undivided_classes_have_no_squares_of_parts():
+    X, y, _ = rows_in_parts()
     assert class_moments(X, y).part_squares is None
 
 
-def test_they_are_kept_by_what_is_done_to_parts():
-    divided = moments()
+def test_squares_of_parts_are_weighted_and_dropped_with_the_scatter():
+    divided = divided_moments()
     assert (divided.weighted(2.0).part_squares == 2 * divided.part_squares).all()
     assert divided.without_scatter().part_squares is None
-    # Merged parts have what lies between them besides.
+
+
+def test_squares_of_merged_parts_include_what_lies_between_the_parts():
+    divided = divided_moments()
     by_class = divided.by_class()
-    X, y, _ = rows()
-    direct = np.stack(
+    X, y, _ = rows_in_parts()
+    squares_of_classes = np.stack(
         [((X[y == c] - X[y == c].mean(axis=0)) ** 2).sum(0) for c in (0, 1, 2)]
     )
-    np.testing.assert_allclose(by_class.part_squares, direct, rtol=1e-9)
+    np.testing.assert_allclose(by_class.part_squares, squares_of_classes, rtol=1e-9)
     fewer = fewer_parts(divided, 6)
     total = fewer.part_squares.sum(axis=0)
     np.testing.assert_allclose(total, np.einsum("gii->i", fewer.scatter), rtol=1e-9)
-    merged = merge_moments([divided, moments()])
+
+
+def test_squares_of_parts_are_merged_if_all_nodes_have_them():
+    divided = divided_moments()
+    merged = merge_moments([divided, divided_moments()])
     assert merged.part_squares.shape == (18, D)
     assert merge_moments([divided, divided.by_class()]).part_squares is not None
     undivided = replace(divided, part_squares=None)
@@ -83,19 +92,20 @@ def test_they_are_kept_by_what_is_done_to_parts():
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize("kind", ["class", "diagonal"])
-def test_they_come_back_from_arrays(dtype, kind):
-    divided = moments(kind=kind)
+def test_squares_of_parts_come_back_from_a_message(dtype, kind):
+    divided = divided_moments(kind=kind)
     arrays = divided.as_arrays(dtype=dtype)
     assert ("part_squares" in arrays) == (dtype == "float64")
-    back = ClassMoments.from_arrays(arrays).part_squares
+    part_squares = ClassMoments.from_arrays(arrays).part_squares
     tolerance = {"float64": 0.0, "float32": 1e-5, "float16": 5e-3}[dtype]
-    np.testing.assert_allclose(back, divided.part_squares, rtol=tolerance)
+    np.testing.assert_allclose(part_squares, divided.part_squares, rtol=tolerance)
 
 
 def loss_of_drawn_rows(W):
-    """Log-loss of many rows of the very Gaussians."""
-    X, y, parts = rows(n=600)
-    total, rng = 0.0, np.random.default_rng(3)
+    """Log-loss of many rows that are drawn from a Gaussian for each part."""
+    X, _, parts = rows_in_parts()
+    rng = np.random.default_rng(3)
+    total = 0.0
     for part in np.unique(parts):
         rows_of_part = X[parts == part]
         covariance = np.cov(rows_of_part.T, bias=True)
@@ -107,43 +117,45 @@ def loss_of_drawn_rows(W):
     return total
 
 
-def test_the_loss_is_nearer_to_that_of_the_rows():
-    rng, divided = np.random.default_rng(1), moments()
-    divided = divided.about(np.zeros(D))
+def test_with_variances_of_parts_the_loss_is_nearer_to_that_of_the_rows():
+    rng = np.random.default_rng(1)
+    divided = divided_moments().about(np.zeros(D))
     of_classes = GaussianLoss(replace(divided, part_squares=None), C)
     of_parts = GaussianLoss(divided, C)
     for _ in range(3):
         W = 0.7 * rng.standard_normal((D + 1, C))
         expected = loss_of_drawn_rows(W)
-        errors = [
-            abs(loss.value_and_gradient(W)[0] - expected)
-            for loss in (of_classes, of_parts)
-        ]
-        assert errors[1] < errors[0] / 2
+        error_of_classes = abs(of_classes.value_and_gradient(W)[0] - expected)
+        error_of_parts = abs(of_parts.value_and_gradient(W)[0] - expected)
+        assert error_of_parts < error_of_classes / 2
 
 
 @pytest.mark.parametrize("kind", ["class", "shared", "diagonal"])
-def test_the_gradient_is_that_of_the_loss(kind):
-    loss = GaussianLoss(moments(kind=kind), C)
+def test_the_gradient_is_the_derivative_of_the_loss(kind):
+    loss = GaussianLoss(divided_moments(kind=kind), C)
     rng = np.random.default_rng(2)
     W = 0.5 * rng.standard_normal((D + 1, C))
-    value, gradient = loss.value_and_gradient(W)
+    gradient = loss.value_and_gradient(W)[1]
     for _ in range(4):
         step = 1e-5 * rng.standard_normal(W.shape)
-        change = [loss.value_and_gradient(W + s * step)[0] for s in (1, -1)]
-        slope = (change[0] - change[1]) / 2
+        ahead = loss.value_and_gradient(W + step)[0]
+        behind = loss.value_and_gradient(W - step)[0]
+        slope = (ahead - behind) / 2
         np.testing.assert_allclose(slope, np.vdot(gradient, step), rtol=1e-3, atol=1e-6)
-    # Of some parts it is theirs.
-    halves = [
-        loss.value_and_gradient(W, parts=some_parts)[0]
-        for some_parts in (np.arange(4), np.arange(4, 9))
-    ]
-    np.testing.assert_allclose(sum(halves), value, rtol=1e-9)
 
 
-def test_a_class_keeps_its_variances():
-    """In the mean over its rows; what rows of its own add is the class's too."""
-    divided = moments()
+@pytest.mark.parametrize("kind", ["class", "shared", "diagonal"])
+def test_the_losses_of_parts_add_up(kind):
+    loss = GaussianLoss(divided_moments(kind=kind), C)
+    W = 0.5 * np.random.default_rng(2).standard_normal((D + 1, C))
+    of_first_parts = loss.value_and_gradient(W, parts=np.arange(4))[0]
+    of_last_parts = loss.value_and_gradient(W, parts=np.arange(4, 9))[0]
+    value = loss.value_and_gradient(W)[0]
+    np.testing.assert_allclose(of_first_parts + of_last_parts, value, rtol=1e-9)
+
+
+def test_a_class_keeps_its_variances_in_the_mean_over_its_rows():
+    divided = divided_moments()
     assigned = GaussianLoss(divided, C)._part_covariances
     for c, group in enumerate(divided.scatter):
         in_class = divided.columns == c
@@ -154,30 +166,38 @@ def test_a_class_keeps_its_variances():
             )
         )
         np.testing.assert_allclose(mean, group.diagonal(), rtol=0.05)
-        # Far apart as they are, none has the covariance of another.
+        # Variances of parts differ so much that no two share a covariance.
         assert len(set(assigned.of_part[in_class])) == in_class.sum()
 
 
-def test_the_order_of_parts_and_units_of_features_do_not_matter():
-    divided = moments()
+def test_the_order_of_parts_does_not_matter():
+    divided = divided_moments()
     W = 0.5 * np.random.default_rng(4).standard_normal((D + 1, C))
     value = GaussianLoss(divided, C).value_and_gradient(W)[0]
     order = np.random.default_rng(5).permutation(9)
-    mixed = divided.some_parts(order)
-    other = GaussianLoss(mixed, C).value_and_gradient(W)[0]
-    np.testing.assert_allclose(other, value, rtol=1e-9)
-    X, y, parts = rows()
+    reordered = divided.some_parts(order)
+    value_reordered = GaussianLoss(reordered, C).value_and_gradient(W)[0]
+    np.testing.assert_allclose(value_reordered, value, rtol=1e-9)
+
+
+def test_units_of_features_do_not_matter():
+    divided = divided_moments()
+    W = 0.5 * np.random.default_rng(4).standard_normal((D + 1, C))
+    value = GaussianLoss(divided, C).value_and_gradient(W)[0]
+    X, y, parts = rows_in_parts()
     units = np.array([1e-3, 1.0, 1e3, 7.0, 0.1])
     scaled = class_moments(X * units, y, parts=parts)
     V = np.vstack([W[:-1] / units[:, None], W[-1]])
-    origin = divided.origin @ W[:-1] - scaled.origin @ V[:-1]
-    other = GaussianLoss(scaled, C).value_and_gradient(V)[0]
-    np.testing.assert_allclose(other, value, rtol=1e-6)
-    np.testing.assert_allclose(origin, 0.0, atol=1e-9)
+    value_in_units = GaussianLoss(scaled, C).value_and_gradient(V)[0]
+    np.testing.assert_allclose(value_in_units, value, rtol=1e-6)
+    # The origin is scaled as the rows are, so that V needs no other intercept.
+    np.testing.assert_allclose(
+        scaled.origin @ V[:-1], divided.origin @ W[:-1], atol=1e-9
+    )
 
 
-def test_parts_that_are_alike_change_nothing():
-    divided = moments()
+def test_equal_variances_of_parts_give_the_loss_of_undivided_classes():
+    divided = divided_moments()
     class_squares = (
         divided.counts[:, None]
         * (np.einsum("gii->gi", divided.scatter) / divided.group_counts[:, None])[
@@ -188,16 +208,17 @@ def test_parts_that_are_alike_change_nothing():
     of_classes = GaussianLoss(replace(divided, part_squares=None), C)
     assert len(np.unique(GaussianLoss(divided, C)._part_covariances.of_part)) > C
     of_equal_parts = GaussianLoss(replace(divided, part_squares=class_squares), C)
-    one, other = (loss.value_and_gradient(W) for loss in (of_classes, of_equal_parts))
-    # There are half as many points where classes are divided.
+    value, gradient = of_classes.value_and_gradient(W)
+    value_of_parts, gradient_of_parts = of_equal_parts.value_and_gradient(W)
+    # Half as many points stand for a Gaussian where classes are divided, hence 2 %.
     assert of_equal_parts.n_points == of_classes.n_points // 2
-    np.testing.assert_allclose(one[0], other[0], rtol=5e-3)
-    difference = np.abs(one[1] - other[1]).max()
-    assert difference < 0.02 * np.abs(one[1]).max()
+    np.testing.assert_allclose(value, value_of_parts, rtol=5e-3)
+    difference = np.abs(gradient - gradient_of_parts).max()
+    assert difference < 0.02 * np.abs(gradient).max()
 
 
-def test_constant_features_have_no_spread():
-    X, y, parts = rows()
+def test_constant_features_have_no_variance_in_any_part():
+    X, y, parts = rows_in_parts()
     X[:, 2] = 3.0
     sums = class_moments(X, y, parts=parts)
     assert not sums.part_squares[:, 2].any()

@@ -12,23 +12,26 @@ from skgems.moments import Likelihood, NodeLoss, Span, class_moments, merge_mome
 KINDS = ["class", "shared", "diagonal"]
 
 
-def rows(n_classes=3, n_features=4, n_rows=300):
+def labelled_rows(n_classes=3, n_features=4, n_rows=300):
+    """Gaussian rows whose mean is not 0."""
     rng = np.random.default_rng(0)
     y = np.arange(n_rows) % n_classes
     means = rng.normal(size=(n_classes, n_features)) + 1.0
     return means[y] + rng.normal(size=(n_rows, n_features)), y
 
 
-def likelihood_of(X, y, kind, zero_row, **parameters):
+def likelihood_of(X, y, *, kind, zero_row, scaled=True, C=1.0):
+    """The likelihood of two nodes that have every other row each."""
     nodes = [
         NodeLoss(class_moments(X[in_node], y[in_node], kind=kind), np.unique(y))
         for in_node in (slice(0, None, 2), slice(1, None, 2))
     ]
     n_classes = len(np.unique(y))
-    return Likelihood.of(nodes, n_classes, zero_row=zero_row, **parameters)
+    return Likelihood.of(nodes, n_classes, zero_row=zero_row, scaled=scaled, C=C)
 
 
 def logits_at(likelihood, W, row):
+    """Logits at a row, of weights about the origin."""
     W = likelihood.to_rows(W)
     return row @ W[:-1] + W[-1]
 
@@ -36,12 +39,12 @@ def logits_at(likelihood, W, row):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("scaled", [False, True])
-def test_it_is_the_likeliest_of_those_with_no_logits_at_the_row(
+def test_the_minimum_is_the_likeliest_model_with_logits_0_at_the_row(
     kind, n_classes, scaled
 ):
-    X, y = rows(n_classes)
+    X, y = labelled_rows(n_classes)
     zero = np.array([0.0, 0.5, 0.0, -1.0])
-    likelihood = likelihood_of(X, y, kind, zero, scaled=scaled, C=2.0)
+    likelihood = likelihood_of(X, y, kind=kind, zero_row=zero, scaled=scaled, C=2.0)
     W = likelihood.minimize(tol=1e-13)
     np.testing.assert_allclose(logits_at(likelihood, W, zero), 0.0, atol=1e-9)
     least = likelihood.value_and_gradient(W)[0]
@@ -52,36 +55,48 @@ def test_it_is_the_likeliest_of_those_with_no_logits_at_the_row(
         np.testing.assert_allclose(logits_at(likelihood, other, zero), 0.0, atol=1e-9)
         assert likelihood.value_and_gradient(other)[0] > least
     # With an intercept there is a likelier one.
-    free = likelihood_of(X, y, kind, None, scaled=scaled, C=2.0)
+    free = likelihood_of(X, y, kind=kind, zero_row=None, scaled=scaled, C=2.0)
     assert free.value_and_gradient(free.minimize())[0] < least - 1.0
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_feature_that_is_constant_there_has_no_weight_and_one_that_is_not_has(kind):
-    X, y = rows()
-    X[:, 1], X[:, 2] = 2.0, 3.0
-    y[:150] = 0
-    zero = np.array([0.0, 2.0, 0.0, 0.0])
-    likelihood = likelihood_of(X, y, kind, zero, scaled=False)
-    W = likelihood.minimize()
+def test_a_constant_feature_has_weights_if_the_row_has_another_value(kind):
+    X, y, zero = rows_with_constant_features()
+    W = likelihood_of(X, y, kind=kind, zero_row=zero, scaled=False).minimize()
+    # Feature 1 has the value of the row, and feature 2 has not.
     assert not W[1].any() and np.abs(W[2]).max() > 0.1
-    # An unpenalised one is an intercept.
-    loose = likelihood_of(X, y, kind, zero, scaled=False, C=1e9)
-    free = likelihood_of(X, y, kind, None, scaled=False, C=1e9)
-    contrasts = []
-    for unpenalised in (loose, free):
-        V = unpenalised.to_rows(unpenalised.minimize(tol=1e-12))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_constant_feature_without_penalty_is_an_intercept(kind):
+    X, y, zero = rows_with_constant_features()
+
+    def contrasts_of(zero_row):
+        likelihood = likelihood_of(
+            X, y, kind=kind, zero_row=zero_row, scaled=False, C=1e9
+        )
+        V = likelihood.to_rows(likelihood.minimize(tol=1e-12))
         logits = X @ V[:-1] + V[-1]
-        contrasts.append(logits - logits.mean(axis=1, keepdims=True))
-    np.testing.assert_allclose(contrasts[0], contrasts[1], atol=1e-2)
+        return logits - logits.mean(axis=1, keepdims=True)
+
+    np.testing.assert_allclose(contrasts_of(zero), contrasts_of(None), atol=1e-2)
+
+
+def rows_with_constant_features():
+    """Rows with two constant features, and a row that has the value of the first."""
+    X, y = labelled_rows()
+    X[:, 1] = 2.0
+    X[:, 2] = 3.0
+    y[:150] = 0
+    return X, y, np.array([0.0, 2.0, 0.0, 0.0])
 
 
 def test_rounding_of_a_constant_gives_it_no_weight():
-    X, y = rows()
+    X, y = labelled_rows()
     X[:, 1] = 0.1
     zero = X.mean(axis=0)
     zero[1] = 0.1 * (1.0 + 1e-14)
-    likelihood = likelihood_of(X, y, "class", zero, scaled=True, C=1e12)
+    likelihood = likelihood_of(X, y, kind="class", zero_row=zero, C=1e12)
     assert likelihood.lever[1] == 0 and not likelihood.moving[1]
     W = likelihood.minimize()
     assert not W[1].any() and np.isfinite(W).all()
@@ -95,35 +110,41 @@ def test_rounding_of_a_constant_gives_it_no_weight():
 def test_searches_end_nearer_to_the_minimum_under_a_weak_penalty(
     C, tol, expected, monkeypatch
 ):
-    seen = []
+    tolerances = []
 
-    def watched(*args, options, **more):
-        seen.append(options["ftol"])
-        return minimize(*args, options=options, **more)
+    def minimize_and_note_tolerance(*args, options, **keywords):
+        tolerances.append(options["ftol"])
+        return minimize(*args, options=options, **keywords)
 
-    monkeypatch.setattr("skgems.moments._likelihood.minimize", watched)
-    likelihood_of(*rows(), "class", None, C=C).minimize(tol=tol, max_iter=30)
-    assert seen[0] == pytest.approx(expected)
+    name = "skgems.moments._likelihood.minimize"
+    monkeypatch.setattr(name, minimize_and_note_tolerance)
+    X, y = labelled_rows()
+    likelihood = likelihood_of(X, y, kind="class", zero_row=None, C=C)
+    likelihood.minimize(tol=tol, max_iter=30)
+    assert tolerances[0] == pytest.approx(expected)
 
 
-def test_a_row_that_is_not_known_is_the_mean():
-    X, y = rows()
+def test_a_row_of_nan_stands_for_the_mean_of_all_rows():
+    X, y = labelled_rows()
     y[:150] = 0
+    mean = X.mean(axis=0)
     unknown = np.full(X.shape[1], np.nan)
-    likelihood, about_mean = (
-        likelihood_of(X, y, "class", row) for row in (unknown, X.mean(axis=0))
-    )
-    W, other = likelihood.minimize(), about_mean.minimize()
-    np.testing.assert_allclose(logits_at(likelihood, W, X.mean(axis=0)), 0.0, atol=1e-9)
-    np.testing.assert_allclose(W, other, atol=1e-9)
+    of_unknown = likelihood_of(X, y, kind="class", zero_row=unknown)
+    of_mean = likelihood_of(X, y, kind="class", zero_row=mean)
+    W = of_unknown.minimize()
+    np.testing.assert_allclose(logits_at(of_unknown, W, mean), 0.0, atol=1e-9)
+    np.testing.assert_allclose(W, of_mean.minimize(), atol=1e-9)
 
 
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("is_partly_unknown", [False, True])
-def test_in_coordinates_of_fewer_directions_it_is_the_same(scaled, is_partly_unknown):
+def test_in_the_span_of_few_rows_the_minimum_is_that_in_all_features(
+    scaled, is_partly_unknown
+):
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(60, 300)) + 1.0, np.arange(60) % 3
-    X[:, 7] = 5.0  # a constant, which is an intercept
+    X = rng.normal(size=(60, 300)) + 1.0
+    y = np.arange(60) % 3
+    X[:, 7] = 5.0  # a constant feature stands for an intercept
     X += 2.0 * np.eye(3, 300)[y]
     zero = np.zeros(300)
     if is_partly_unknown:

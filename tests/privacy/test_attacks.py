@@ -40,40 +40,44 @@ from skgems import GEMSLogisticAggregator, GEMSMLPAggregator, PooledAggregator
 from skgems.federation import Agreement, Message
 from skgems.messages import TASKS
 
-N_ROWS = 100
+N_ROWS = 100  # of the node that is attacked
 # Features of the median row by which an attack may be ahead, since guesses are drawn.
 MARGIN = 1
-# Rows of a hundred that it may find: with as few bits as a model has that the server
-# was agreed to ask about, single rows far outside.
+# Rows of a hundred that an attack may find beyond those that the summary reveals: a few
+# rows lie far outside, where the few questions of an agreement are enough.
 FEW_ROWS = 5
 
 
 @cache
-def rows_of(sort: str) -> Rows:
+def attacked_rows(sort: str) -> Rows:
+    """A hundred rows whose features are of a sort, as "continuous"."""
     return breast_cancer_rows(sort, N_ROWS)
 
 
 @cache
-def summary_of(sort: str) -> HonestSummary:
-    return HonestSummary.of(rows_of(sort))
+def honest_summary(sort: str) -> HonestSummary:
+    """What an honest server knows of these rows."""
+    return HonestSummary.of(attacked_rows(sort))
 
 
-def whole_rows(rows: Rows, guesses: np.ndarray) -> int:
-    """How many rows are found in every feature."""
+def n_rows_found(rows: Rows, guesses: np.ndarray) -> int:
+    """The number of rows whose features are all guessed right."""
     return int(np.sum(features_found(rows, guesses) == rows.n_features))
 
 
-def median_found(rows: Rows, guesses: np.ndarray) -> float:
+def median_features_found(rows: Rows, guesses: np.ndarray) -> float:
+    """The number of features that are guessed right, in the median over rows."""
     return float(np.median(features_found(rows, guesses)))
 
 
 def id_of(attack: Attack) -> str:
+    """The name of an attack, its kind of node and the method of its agreement."""
     return f"{attack.name}, {attack.node.__name__}, {attack.agreement(10).method}"
 
 
 PROTECTED = [attack for attack in ATTACKS if not attack.is_trusted]
 TRUSTED = [attack for attack in ATTACKS if attack.is_trusted]
-# Without protections one attack is the same under whatever agreement.
+# Without protections an attack does not depend on the agreement.
 DISTINCT = list({attack.play: attack for attack in ATTACKS}.values())
 
 
@@ -81,14 +85,15 @@ DISTINCT = list({attack.play: attack for attack in ATTACKS}.values())
 
 
 def test_every_task_has_an_attack_or_a_reason_why_it_has_none():
-    attacked = {task for attack in ATTACKS for task in attack.tasks}
-    attacked |= {"class_sums"}  # thresholds, which find values, have their own tests
-    assert attacked | WITHOUT_ATTACK.keys() == TASKS.keys()
-    assert not attacked & WITHOUT_ATTACK.keys()
+    attacked_tasks = {task for attack in ATTACKS for task in attack.tasks}
+    # Attacks by thresholds find values and no rows, and have tests of their own.
+    attacked_tasks |= {"class_sums"}
+    assert attacked_tasks | WITHOUT_ATTACK.keys() == TASKS.keys()
+    assert not attacked_tasks & WITHOUT_ATTACK.keys()
 
 
 @pytest.mark.parametrize("task", WITHOUT_ATTACK)
-def test_a_task_without_an_attack_has_nothing_to_fill_in(task):
+def test_requests_of_a_task_without_an_attack_have_no_fields(task):
     assert dict(TASKS[task].request) == {}
 
 
@@ -96,28 +101,34 @@ def test_a_task_without_an_attack_has_nothing_to_fill_in(task):
 
 
 @pytest.mark.parametrize("sort", SORTS)
-def test_the_rows_themselves_are_found_and_their_means_are_not(sort):
-    rows = rows_of(sort)
-    assert whole_rows(rows, rows.X) == N_ROWS
-    assert whole_rows(rows, rows.X[:7]) >= 7
+def test_the_measure_counts_rows_as_found_and_their_means_as_not_found(sort):
+    rows = attacked_rows(sort)
+    assert n_rows_found(rows, rows.X) == N_ROWS
+    assert n_rows_found(rows, rows.X[:7]) >= 7
     means = np.array([rows.X[rows.y == label].mean(axis=0) for label in set(rows.y)])
-    assert median_found(rows, means) < rows.n_features - 2
-    # As rows can be, so that nothing is gained or lost by a guess between two values.
+    assert median_features_found(rows, means) < rows.n_features - 2
+    # Guesses are rounded to values that rows can have; the rows themselves stay.
     np.testing.assert_array_equal(rounded_to_sort(rows.X, sort), rows.X)
 
 
 @pytest.mark.parametrize("sort", SORTS)
 def test_every_server_has_as_many_guesses_as_there_are_rows(sort):
-    summary = summary_of(sort)
+    summary = honest_summary(sort)
     assert summary.guesses().shape == (N_ROWS, 30)
-    own = np.arange(3 * 30.0).reshape(3, 30)
-    completed = summary.completed(own)
+    guesses_of_attack = np.arange(3 * 30.0).reshape(3, 30)
+    completed = summary.completed(guesses_of_attack)
     assert completed.shape == (N_ROWS, 30)
-    np.testing.assert_array_equal(completed[:3], own)
-    # The honest guesses are better than those of the means alone.
-    rows = rows_of(sort)
+    np.testing.assert_array_equal(completed[:3], guesses_of_attack)
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_guesses_by_the_summary_are_no_worse_than_class_means(sort):
+    summary = honest_summary(sort)
+    rows = attacked_rows(sort)
     means = summary.moments.origin + summary.moments.means
-    assert median_found(rows, summary.guesses()) >= median_found(rows, means)
+    assert median_features_found(rows, summary.guesses()) >= median_features_found(
+        rows, means
+    )
 
 
 # Attacks ------------------------------------------------------------------------------
@@ -126,65 +137,81 @@ def test_every_server_has_as_many_guesses_as_there_are_rows(sort):
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize("attack", DISTINCT, ids=lambda attack: attack.name)
 def test_an_attack_finds_rows_where_nothing_protects_them(attack, sort):
-    rows, summary = rows_of(sort), summary_of(sort)
-    before = whole_rows(rows, summary.guesses())
+    rows = attacked_rows(sort)
+    summary = honest_summary(sort)
+    found_by_summary = n_rows_found(rows, summary.guesses())
     guesses = attack.without_protection(rows, summary)
-    assert whole_rows(rows, guesses) >= before + attack.finds
+    assert n_rows_found(rows, guesses) >= found_by_summary + attack.finds
 
 
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize("attack", PROTECTED, ids=id_of)
 def test_under_an_agreement_rows_come_no_nearer_than_by_the_summary(attack, sort):
-    rows, summary = rows_of(sort), summary_of(sort)
-    honest = summary.guesses()
+    rows = attacked_rows(sort)
+    summary = honest_summary(sort)
     guesses = attack.under_agreement(rows, summary)
-    assert median_found(rows, guesses) <= median_found(rows, honest) + MARGIN
-    assert whole_rows(rows, guesses) <= whole_rows(rows, honest) + FEW_ROWS
+    assert_no_nearer_than_by_summary(rows, summary, guesses)
+
+
+def assert_no_nearer_than_by_summary(rows, summary, guesses):
+    """Guesses of an attack are hardly better than those by the honest summary."""
+    honest = summary.guesses()
+    assert (
+        median_features_found(rows, guesses)
+        <= median_features_found(rows, honest) + MARGIN
+    )
+    assert n_rows_found(rows, guesses) <= n_rows_found(rows, honest) + FEW_ROWS
 
 
 @pytest.mark.parametrize(
     "attack", [attack for attack in PROTECTED if not attack.needs_min_rows], ids=id_of
 )
-def test_single_rows_may_be_known_and_still_no_more_is_asked_than_agreed(attack):
-    """What an agreement allows is a bound by itself, and not by ``min_rows`` alone."""
-    rows, summary = rows_of("continuous"), summary_of("continuous")
-    honest = summary.guesses()
+def test_an_agreement_protects_rows_even_where_min_rows_is_1(attack):
+    rows = attacked_rows("continuous")
+    summary = honest_summary("continuous")
     guesses = attack.under_agreement(rows, summary, min_rows=1)
-    assert median_found(rows, guesses) <= median_found(rows, honest) + MARGIN
-    assert whole_rows(rows, guesses) <= whole_rows(rows, honest) + FEW_ROWS
+    assert_no_nearer_than_by_summary(rows, summary, guesses)
 
 
 @pytest.mark.parametrize("min_rows", [1, 50])
 @pytest.mark.parametrize("attack", TRUSTED, ids=id_of)
 def test_an_agreement_on_training_or_on_merged_layers_means_trust(attack, min_rows):
-    """As the page on privacy says: whoever mends it changes the page."""
-    rows, summary = rows_of("continuous"), summary_of("continuous")
-    before = whole_rows(rows, summary.guesses())
+    """The guide's page on privacy says so: a change of this changes the page."""
+    rows = attacked_rows("continuous")
+    summary = honest_summary("continuous")
+    found_by_summary = n_rows_found(rows, summary.guesses())
     guesses = attack.under_agreement(rows, summary, min_rows=min_rows)
-    assert whole_rows(rows, guesses) >= before + attack.finds
+    assert n_rows_found(rows, guesses) >= found_by_summary + attack.finds
 
 
 # Values of columns --------------------------------------------------------------------
 
 
-def test_counts_above_thresholds_of_the_servers_tell_values():
-    rows, summary = rows_of("continuous"), summary_of("continuous")
+def test_counts_above_thresholds_of_the_server_reveal_values():
+    rows = attacked_rows("continuous")
+    summary = honest_summary("continuous")
     values = thresholds_of_sums(OpenNode(rows, None).ask, summary)
     columns = values[:, 0].astype(int)
     nearest = [
         np.abs(rows.X[:, column] - value).min()
         for column, value in zip(columns, values[:, 1], strict=True)
     ]
-    # Of 1500 values of that class.
+    # The class has 1500 values; features have unit variance.
     assert len(values) > 1000 and max(nearest) < 0.003
+
+
+def test_thresholds_that_are_not_agreed_reveal_no_values():
+    rows = attacked_rows("continuous")
+    summary = honest_summary("continuous")
     aggregator = PooledAggregator(pooled=BernoulliNB(binarize=0.0))
     node = AgreedNode(rows, None, Agreement.of(aggregator))
     assert len(thresholds_of_sums(node.ask, summary)) == 0
     assert "does not ask" in node.refusals[0]
 
 
-def test_thresholds_in_as_many_exchanges_tell_no_values_either():
-    rows, summary = rows_of("continuous"), summary_of("continuous")
+def test_one_threshold_in_each_of_many_exchanges_reveals_no_values_either():
+    rows = attacked_rows("continuous")
+    summary = honest_summary("continuous")
     values = thresholds_in_many_exchanges(OpenNode(rows, None).ask, summary)
     assert len(values) > 100
     agreement = Agreement.of(PooledAggregator(pooled=BernoulliNB()))
@@ -197,11 +224,12 @@ def test_thresholds_in_as_many_exchanges_tell_no_values_either():
 # Halves -------------------------------------------------------------------------------
 
 
-def test_halves_of_whole_numbers_say_what_sums_of_fewer_rows_than_features_say():
-    """An honest server is told this, too: the node is warned of it."""
-    rows, summary = rows_of("integer"), summary_of("integer")
+def test_halves_of_fewer_rows_than_features_reveal_rows_of_whole_numbers():
+    """To an honest server as well: the node is warned of it."""
+    rows = attacked_rows("integer")
+    summary = honest_summary("integer")
     (attack,) = (each for each in ATTACKS if each.tasks == ("halves",))
-    found = {}
+    guesses_of_min_rows = {}
     for min_rows in (10, 26):
         node = AgreedNode(
             rows,
@@ -209,53 +237,53 @@ def test_halves_of_whole_numbers_say_what_sums_of_fewer_rows_than_features_say()
             attack.agreement(min_rows),
             min_rows=min_rows,
         )
-        found[min_rows] = lattices_of_halves(node.ask, summary)
-    honest = whole_rows(rows, summary.guesses())
-    assert whole_rows(rows, summary.completed(found[10])) >= honest + 20
-    # Each half has 25 rows of a class.
-    assert len(found[26]) == 0
+        guesses_of_min_rows[min_rows] = lattices_of_halves(node.ask, summary)
+    found_by_summary = n_rows_found(rows, summary.guesses())
+    guesses = summary.completed(guesses_of_min_rows[10])
+    assert n_rows_found(rows, guesses) >= found_by_summary + 20
+    # Each half has 25 rows of a class, which are fewer than 26.
+    assert len(guesses_of_min_rows[26]) == 0
 
 
 # What is refused, and what is not -----------------------------------------------------
 
 
-@pytest.mark.parametrize("where", ["hidden", "beside"])
-def test_hidden_layers_are_refused_under_a_method_that_merges_none(where):
-    rows = rows_of("continuous")
+@pytest.mark.parametrize("place", ["hidden", "beside"])
+def test_hidden_layers_are_refused_under_a_method_that_merges_none(place):
+    rows = attacked_rows("continuous")
     (attack,) = (each for each in ATTACKS if each.play is layers_in_score)
     node = AgreedNode(rows, attack.classifier(rows), attack.agreement(10))
     model = {"W": np.eye(4, 2), "columns": np.array([0, 1])}
     hidden = {"weights": [np.eye(31, 3)], "activation": ["relu"]}
     plain = {"W": np.eye(31, 2), "columns": np.array([0, 1])}
-    asked = {
+    model_of_place = {
         "hidden": model | {"hidden": hidden},
         "beside": plain | {"beside": model | {"hidden": hidden}},
     }
     criterion = {"name": "log_loss"}
     labels = ["benign", "malignant"]
-    content = asked[where] | {"criterion": criterion, "labels": labels}
+    content = model_of_place[place] | {"criterion": criterion, "labels": labels}
     assert node.ask(Message.of("score", **content)) is None
     assert "merges none" in node.refusals[0]
-    # Nothing was counted, so that the honest question is still answered.
+    # The refused request does not count, so that an honest one is still answered.
     content = plain | {"beside": plain, "criterion": criterion, "labels": labels}
     assert node.ask(Message.of("score", **content)) is not None
 
 
-def test_hidden_layers_are_those_of_methods_that_merge_them():
+def test_only_methods_for_networks_merge_hidden_layers():
     assert GEMSMLPAggregator._merges_layers
     assert not GEMSLogisticAggregator._merges_layers
 
 
 def test_a_node_is_asked_about_no_more_units_than_its_network_has():
-    rows, summary = rows_of("continuous"), summary_of("continuous")
+    rows = attacked_rows("continuous")
     agreement = Agreement.of(GEMSMLPAggregator(random_state=0))
     node = AgreedNode(rows, network_of_node(rows, n_units=20), agreement)
-    units_in_neurons(node.ask, summary)
+    units_in_neurons(node.ask, honest_summary("continuous"))
     assert "is asked about 6000 units of a layer" in node.refusals[0]
     assert "its own network has 20 at most" in node.refusals[0]
-    weights = np.zeros((31, 20))
-    asked = {
-        "weights": weights,
+    content = {
+        "weights": np.zeros((31, 20)),
         "activation": "relu",
         "epsilon": 0.1,
         "max_radius": 1e4,
@@ -263,22 +291,26 @@ def test_a_node_is_asked_about_no_more_units_than_its_network_has():
         "construction": "certified",
         "n_directions": 1,
     }
-    node.ask(Message.of("neurons", **asked))
+    node.ask(Message.of("neurons", **content))
     assert node.n_answered == 1
-    # Nor does a bound hold where single rows may be known.
+
+
+def test_a_node_is_asked_about_any_number_of_units_where_min_rows_is_1():
+    rows = attacked_rows("continuous")
     agreement = Agreement.of(GEMSMLPAggregator(random_state=0), min_rows=1)
-    node = AgreedNode(rows, node.classifier, agreement, min_rows=1)
-    assert len(units_in_neurons(node.ask, summary)) > 20
+    net = network_of_node(rows, n_units=20)
+    node = AgreedNode(rows, net, agreement, min_rows=1)
+    assert len(units_in_neurons(node.ask, honest_summary("continuous"))) > 20
 
 
-def test_more_rows_than_planted_units_are_what_hides_a_row_in_training():
-    """And not min_rows: of 400 rows a hundred units find few."""
+def test_training_reveals_fewer_rows_if_there_are_fewer_planted_units_than_rows():
+    """Which protects rows here, and not min_rows: there are 400 rows."""
     rows = breast_cancer_rows("continuous", 400)
     summary = HonestSummary.of(rows)
     agreement = Agreement.of(GEMSMLPAggregator(random_state=0))
-    found = {}
+    n_found = {}
     for n_units in (100, 1000):
         node = AgreedNode(rows, network_of_node(rows, n_units=20), agreement)
         guesses = training_of_planted_layers(node.ask, summary, n_units=n_units)
-        found[n_units] = whole_rows(rows, summary.completed(guesses))
-    assert found[100] < 40 and found[1000] > 160
+        n_found[n_units] = n_rows_found(rows, summary.completed(guesses))
+    assert n_found[100] < 40 and n_found[1000] > 160

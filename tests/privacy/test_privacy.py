@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the page on privacy says of summaries is so, for better and for worse."""
+"""What the guide's page on privacy says that summaries reveal, and do not, is true."""
 
 from __future__ import annotations
 
@@ -18,96 +18,113 @@ from skgems.spaces._margins import Margins
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 
 
-def rows_of(sizes, seed=0):
+def digits_of(sizes):
+    """Digits in grey values 0 to 16; `sizes` has the number of rows of each label."""
     X, y = load_digits(return_X_y=True)
-    rng = np.random.RandomState(seed)
-    rows = [
+    rng = np.random.RandomState(0)
+    rows_by_label = [
         rng.choice(np.flatnonzero(y == label), size, replace=False)
         for label, size in sizes.items()
     ]
-    rows = np.concatenate(rows)
+    rows = np.concatenate(rows_by_label)
     return X[rows], y[rows]
 
 
-def summarized(sizes, *, params=None, **options):
-    X, y = rows_of(sizes)
+def summary_of_digits(sizes, *, params=None, **options):
+    """Rows, divided by 16, their labels and their summary with these options."""
+    X, y = digits_of(sizes)
     clf = LogisticRegression(max_iter=2000).fit(X / 16, y)
     aggregator = GEMSLogisticAggregator(random_state=0, **(params or {}))
     return X / 16, y, aggregator.summarize(clf, X / 16, y, name="lyon", **options)
 
 
-def told(summary, task="moments"):
+def answer_to(summary, task):
+    """The answer to a task that is in a summary: what was asked, and the reply."""
     answers = summary.message.content["answers"].values()
-    return next(answer["reply"] for answer in answers if answer["task"] == task)
+    return next(answer for answer in answers if answer["task"] == task)
 
 
 def moments_of(summary):
-    return ClassMoments.from_arrays(told(summary)["moments"])
+    """The class moments of a summary."""
+    return ClassMoments.from_arrays(answer_to(summary, "moments")["reply"]["moments"])
 
 
-def test_two_rows_of_a_class_are_told_as_they_are():
-    X, y, summary = summarized({3: 2, 8: 30}, min_rows=1)
+def forty_other_threes(X):
+    """Rows of the digit 3 that are not among the rows X."""
+    digits, labels = load_digits(return_X_y=True)
+    threes = digits[labels == 3] / 16
+    is_in_X = (threes[:, None] == X).all(axis=2).any(axis=1)
+    return threes[~is_in_X][:40]
+
+
+def test_a_summary_reveals_the_two_rows_of_a_class():
+    X, y, summary = summary_of_digits({3: 2, 8: 30}, min_rows=1)
     moments = moments_of(summary)
     mean = (moments.origin + moments.means)[moments.columns == 0].ravel()
     values, vectors = np.linalg.eigh(moments.scatter[0])
     half = np.sqrt(values[-1] / 2) * vectors[:, -1]
-    found = np.sort([mean - half, mean + half], axis=0)
-    np.testing.assert_allclose(found, np.sort(X[y == 3], axis=0), atol=1e-12)
+    guesses = np.sort([mean - half, mean + half], axis=0)
+    np.testing.assert_allclose(guesses, np.sort(X[y == 3], axis=0), atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype, slack", [("float64", 1e-9), ("float16", 0.1)])
-def test_scatter_of_fewer_rows_than_features_tells_its_rows_from_others(dtype, slack):
-    X, y, summary = summarized(
+def test_the_scatter_of_fewer_rows_than_features_tells_its_rows_from_others(
+    dtype, slack
+):
+    X, y, summary = summary_of_digits(
         {3: 10, 8: 30}, params={"n_components": 1}, dtype=dtype, space=False
     )
     moments = moments_of(summary)
     mean = (moments.origin + moments.means)[0]
-    away = np.linalg.eigh(moments.scatter[0])[1][:, : 64 - 9]
-    data, labels = load_digits(return_X_y=True)
-    distances = np.linalg.norm((data[labels == 3] / 16 - mean) @ away, axis=1)
-    own = (data[labels == 3, None] / 16 == X[y == 3]).all(axis=2).any(axis=1)
-    assert own.sum() == 10
-    assert distances[own].max() < slack < 0.5 < distances[~own].min()
+    # Ten rows vary in nine directions about their mean: 0 in all others of the 64.
+    without_variance = np.linalg.eigh(moments.scatter[0])[1][:, : 64 - 9]
+    digits, labels = load_digits(return_X_y=True)
+    threes = digits[labels == 3] / 16
+    distances = np.linalg.norm((threes - mean) @ without_variance, axis=1)
+    is_in_node = (threes[:, None] == X[y == 3]).all(axis=2).any(axis=1)
+    assert is_in_node.sum() == 10
+    assert distances[is_in_node].max() < slack < 0.5 < distances[~is_in_node].min()
 
 
-def test_radii_of_certified_spaces_say_whether_a_row_was_there():
-    X, y, summary = summarized(
+def test_radii_of_certified_spaces_reveal_whether_a_node_has_a_row():
+    X, y, summary = summary_of_digits(
         {3: 40, 8: 40},
         params={"construction": "certified"},
         classes=[3, 8],
         space=True,
     )
-    profile = SpaceProfile.from_arrays(told(summary, "space"), Accuracy(), "certified")
-    data, labels = load_digits(return_X_y=True)
-    others = data[labels == 3] / 16
-    others = others[~(others[:, None] == X).all(axis=2).any(axis=1)][:40]
+    arrays = answer_to(summary, "space")["reply"]
+    profile = SpaceProfile.from_arrays(arrays, Accuracy(), "certified")
 
-    def found(row, label):
-        own = accuracy_profile(
+    def has_radius_of(row, label):
+        """Whether the space has the radius at which this row is lost."""
+        radii_of_row = accuracy_profile(
             row[None],
             np.array([label]),
             profile.center,
             profile.metric,
             construction="certified",
         ).radii
-        return bool(len(own)) and np.abs(profile.radii.radii / own - 1).min() < 1e-9
+        if not len(radii_of_row):
+            return False
+        return np.abs(profile.radii.radii / radii_of_row - 1).min() < 1e-9
 
-    assert all(found(row, 0) for row in X[y == 3])
-    assert not any(found(row, 0) for row in others)
+    assert all(has_radius_of(row, 0) for row in X[y == 3])
+    assert not any(has_radius_of(row, 0) for row in forty_other_threes(X))
 
 
-def test_rays_that_are_told_by_their_seed_find_most_rows_in_sampled_radii():
-    X, y, summary = summarized({3: 40, 5: 40, 8: 40}, classes=[3, 5, 8], space=True)
-    profile = SpaceProfile.from_arrays(told(summary, "space"), Accuracy(), "sampled")
-    answers = summary.message.content["answers"].values()
-    seed = next(a["asked"]["seed"] for a in answers if a["task"] == "space")
-    data, labels = load_digits(return_X_y=True)
-    others = data[labels == 3] / 16
-    others = others[~(others[:, None] == X).all(axis=2).any(axis=1)][:40]
+def test_sampled_radii_reveal_most_rows_to_who_knows_the_seed_of_the_rays():
+    X, y, summary = summary_of_digits(
+        {3: 40, 5: 40, 8: 40}, classes=[3, 5, 8], space=True
+    )
+    answer_about_space = answer_to(summary, "space")
+    seed = answer_about_space["asked"]["seed"]
+    arrays = answer_about_space["reply"]
+    profile = SpaceProfile.from_arrays(arrays, Accuracy(), "sampled")
 
-    def found(row, label):
-        own = row[None], np.array([label])
-        node = Margins(*own, profile.center, profile.metric)
+    def has_radius_of(row, label):
+        """Whether the space has a radius at which this row is lost along a ray."""
+        node = Margins(row[None], np.array([label]), profile.center, profile.metric)
         if not node.right[0]:
             return False
         inverse = np.zeros_like(node.margins)
@@ -124,11 +141,9 @@ def test_rays_that_are_told_by_their_seed_find_most_rows_in_sampled_radii():
         return np.abs(np.outer(radii, rates) - 1).min() < 1e-9
 
     codes = np.searchsorted([3, 5, 8], y)
-    assert np.mean([found(*pair) for pair in zip(X, codes, strict=True)]) > 0.5
-    assert not any(found(row, 0) for row in others)
-
-
-LEFT_OUT = "Node 'lyon' leaves the classes {} out"
+    is_revealed = [has_radius_of(row, code) for row, code in zip(X, codes, strict=True)]
+    assert np.mean(is_revealed) > 0.5
+    assert not any(has_radius_of(row, 0) for row in forty_other_threes(X))
 
 
 @pytest.mark.parametrize(
@@ -140,26 +155,26 @@ LEFT_OUT = "Node 'lyon' leaves the classes {} out"
     ],
     ids=str,
 )
-def test_nothing_of_a_class_of_few_rows_is_told(params):
-    X, y = rows_of({1: 1, 2: 9, 3: 12, 8: 60})
+def test_a_summary_does_not_depend_on_classes_of_few_rows(params):
+    X, y = digits_of({1: 1, 2: 9, 3: 12, 8: 60})
     clf = LogisticRegression(max_iter=2000).fit(X / 16, y)
     agg = GEMSLogisticAggregator(random_state=0, **params)
 
     def bytes_of(X, y):
-        with pytest.warns(
-            ClassesLeftOutWarning, match=LEFT_OUT.format(r"\{1: 1, 2: \d\}")
-        ):
+        warning = r"Node 'lyon' leaves the classes \{1: 1, 2: \d\} out"
+        with pytest.warns(ClassesLeftOutWarning, match=warning):
             summary = agg.summarize(clf, X, y, name="lyon")
         return summary.message.to_bytes()
 
-    # Neither what is summed nor a difference of sums depends on them.
-    first, few = bytes_of(X / 16, y), y < 3
-    assert bytes_of(np.where(few[:, None], 100.0 - X, X / 16), y) == first
-    fewer = ~few | (np.arange(len(y)) % 3 == 0)
-    assert bytes_of(X[fewer] / 16, y[fewer]) == first
+    is_of_small_class = y < 3
+    with_other_values = np.where(is_of_small_class[:, None], 100.0 - X, X / 16)
+    assert bytes_of(with_other_values, y) == bytes_of(X / 16, y)
+    is_taken = ~is_of_small_class | (np.arange(len(y)) % 3 == 0)
+    assert bytes_of(X[is_taken] / 16, y[is_taken]) == bytes_of(X / 16, y)
 
 
-TASKS = {
+# Requests about the classes 1, 3 and 8 of digits, by task.
+REQUESTS = {
     "describe": {},
     "counts": {},
     "moments": {
@@ -185,46 +200,53 @@ TASKS = {
 }
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", REQUESTS)
 @pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
-def test_nothing_of_it_is_told_to_any_request(task, tmp_path):
-    X, y = rows_of({1: 3, 3: 12, 8: 60})
+def test_no_reply_depends_on_a_class_of_few_rows(task, tmp_path):
+    X, y = digits_of({1: 3, 3: 12, 8: 60})
     clf = LogisticRegression(max_iter=2000).fit(X / 16, y)
     request = tmp_path / "request.safetensors"
-    request.write_bytes(Message.of(task, **TASKS[task]).to_bytes())
+    request.write_bytes(Message.of(task, **REQUESTS[task]).to_bytes())
 
-    def told(*rows, **options):
-        to = tmp_path / "reply.safetensors"
-        return answer(request, clf, *rows, name="lyon", to=to, **options).read_bytes()
+    def reply_of(X, y, min_rows=10):
+        path = tmp_path / "reply.safetensors"
+        reply = answer(request, clf, X, y, name="lyon", to=path, min_rows=min_rows)
+        return reply.read_bytes()
 
-    # One row less, and the others are other rows.
-    other = np.where(y[:, None] == 1, 100.0 - X, X / 16)[1:], y[1:]
-    assert told(X / 16, y) == told(*other)
-    assert told(X / 16, y, min_rows=1) != told(*other, min_rows=1)
+    # One row of the class less, and the others have other values.
+    X_other = np.where(y[:, None] == 1, 100.0 - X, X / 16)[1:]
+    y_other = y[1:]
+    assert reply_of(X / 16, y) == reply_of(X_other, y_other)
+    # Which the reply would depend on if single rows might be sent.
+    assert reply_of(X / 16, y, min_rows=1) != reply_of(X_other, y_other, min_rows=1)
 
 
-def test_a_node_that_has_no_class_of_enough_rows_refuses():
+def test_a_node_without_a_class_of_min_rows_sends_no_summary():
     with pytest.raises(TooFewRowsError, match=r"min_rows=10 rows of.*\{3: 9, 8: 4\}"):
-        summarized({3: 9, 8: 4})
+        summary_of_digits({3: 9, 8: 4})
 
 
-def test_rows_that_only_score_do_not_make_up_for_rows_that_are_told():
-    X, y = rows_of({3: 12, 8: 30})
+def test_rows_that_only_score_do_not_count_for_min_rows():
+    X, y = digits_of({3: 12, 8: 30})
     clf = LogisticRegression(max_iter=2000).fit(X / 16, y)
-    agg, held_out = GEMSLogisticAggregator(random_state=0), np.zeros(42, dtype=bool)
+    agg = GEMSLogisticAggregator(random_state=0)
+    # Of class 3, two of twelve rows are summed; three rows of class 8 only score.
+    held_out = np.zeros(42, dtype=bool)
     held_out[2:15] = True
-    with pytest.warns(ClassesLeftOutWarning, match=LEFT_OUT.format(r"\{3: 2\}")):
-        few = agg.summarize(clf, X / 16, y, name="lyon", held_out=held_out)
-    assert few.message.content["describe"]["rows"]["judging"].tolist() == [3]
-    # Nothing would be left to score by.
+    with pytest.warns(
+        ClassesLeftOutWarning, match=r"Node 'lyon' leaves the classes \{3: 2\} out"
+    ):
+        summary = agg.summarize(clf, X / 16, y, name="lyon", held_out=held_out)
+    assert summary.message.content["describe"]["rows"]["judging"].tolist() == [3]
+    # Without these three no rows are left to score by.
     held_out[12:] = False
     with pytest.raises(TooFewRowsError, match=r"\{3: 2\}, and no others .* judging"):
         agg.summarize(clf, X / 16, y, name="lyon", held_out=held_out)
 
 
 @pytest.mark.parametrize("kind", ["class", "shared", "diagonal"])
-def test_no_count_is_told_below_min_rows(kind):
-    _, _, summary = summarized(
+def test_no_count_is_sent_below_min_cluster_size(kind):
+    _, _, summary = summary_of_digits(
         {1: 3, 2: 5, 3: 12, 8: 60},
         params={"moments": kind, "min_cluster_size": 10},
         min_rows=1,
@@ -235,8 +257,8 @@ def test_no_count_is_told_below_min_rows(kind):
     assert set(moments.columns) == {2, 3}
 
 
-def test_small_classes_of_enough_rows_together_share_a_scatter():
-    _, _, summary = summarized(
+def test_small_classes_that_have_enough_rows_together_share_a_scatter():
+    _, _, summary = summary_of_digits(
         {1: 6, 2: 7, 3: 12, 8: 60}, params={"min_cluster_size": 10}, min_rows=1
     )
     moments = moments_of(summary)
@@ -245,8 +267,8 @@ def test_small_classes_of_enough_rows_together_share_a_scatter():
 
 
 @pytest.mark.parametrize("geometry", ["gram", "ellipsoid"])
-def test_a_space_and_moments_do_not_tell_a_small_class_by_their_difference(geometry):
-    X, y, summary = summarized(
+def test_a_space_less_the_moments_does_not_reveal_a_small_class(geometry):
+    X, y, summary = summary_of_digits(
         {1: 1, 3: 12, 8: 60},
         params={
             "min_cluster_size": 10,
@@ -256,17 +278,16 @@ def test_a_space_and_moments_do_not_tell_a_small_class_by_their_difference(geome
         min_rows=1,
         space=True,
     )
-    profile = told(summary, "space")
-    assert profile["radii_n_rows"] == 72
+    space = answer_to(summary, "space")["reply"]
+    assert space["radii_n_rows"] == 72
     if geometry == "gram":
-        # Else the sum of all rows less those of told classes would be the row.
-        np.testing.assert_allclose(profile["metric_mean"], X[y > 1].mean(axis=0))
+        # The sum of all rows, less the sums of classes 3 and 8, would be the one row.
+        np.testing.assert_allclose(space["metric_mean"], X[y > 1].mean(axis=0))
 
 
-def test_a_fit_on_such_summaries_is_that_on_rows():
-    sizes = {1: 4, 3: 20, 8: 40}
-    X, y, summary = summarized(
-        sizes,
+def test_a_fit_on_a_summary_without_small_classes_is_that_on_rows():
+    X, y, summary = summary_of_digits(
+        {1: 4, 3: 20, 8: 40},
         params={"min_cluster_size": 10},
         min_rows=1,
         classes=[1, 3, 8],
@@ -285,17 +306,24 @@ def test_a_fit_on_such_summaries_is_that_on_rows():
     np.testing.assert_array_equal(by_rows.coef_, by_summary.coef_)
 
 
-def test_the_origin_is_no_row_where_few_are_not_to_be_told():
+def test_the_origin_is_no_row_where_single_rows_may_not_be_sent():
     X = np.random.RandomState(0).standard_normal((6, 4))
     y = np.array([0, 0, 0, 0, 0, 1])
     moments = class_moments(X, y, min_cluster_size=3)
     assert not (moments.origin == X).all(axis=1).any()
-    # Nor does it depend on a class of too few.
-    again = class_moments(np.vstack([X[:5], X[5:] + 100]), y, min_cluster_size=3)
-    np.testing.assert_array_equal(moments.origin, again.origin)
 
 
-def test_rounding_of_float32_rows_is_not_taken_for_a_false_summary():
+def test_the_origin_does_not_depend_on_a_class_of_few_rows():
+    X = np.random.RandomState(0).standard_normal((6, 4))
+    y = np.array([0, 0, 0, 0, 0, 1])
+    moments = class_moments(X, y, min_cluster_size=3)
+    X_other = np.vstack([X[:5], X[5:] + 100])
+    other_moments = class_moments(X_other, y, min_cluster_size=3)
+    np.testing.assert_array_equal(moments.origin, other_moments.origin)
+
+
+def test_summaries_of_float32_rows_are_not_refused_for_their_rounding():
+    # Sixty copies of eight features: sums whose rounding adds up.
     rng = np.random.RandomState(0)
     X = np.hstack([3 * rng.standard_normal((200, 8))] * 60)
     X = (X + 0.01 * rng.standard_normal(X.shape) + 5).astype(np.float32)

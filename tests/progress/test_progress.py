@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How far a long run is."""
+"""Lines and bars that show how far a long run is."""
 
 import logging
 import sys
@@ -13,7 +13,7 @@ from skgems.progress import LOGGER, _progress, say, showing, tracked
 
 
 @pytest.fixture
-def slow(monkeypatch):
+def slow_clock(monkeypatch):
     """A clock that goes on by a second each time it is read, and no tqdm."""
     seconds = iter(range(1000))
     monkeypatch.setattr(_progress, "perf_counter", lambda: float(next(seconds)))
@@ -21,25 +21,27 @@ def slow(monkeypatch):
 
 
 def test_nothing_is_shown_unless_it_is_asked_for(capsys):
-    items = [1, 2, 3]
-    assert tracked(items, "nodes") is items
+    nodes = [1, 2, 3]
+    assert tracked(nodes, "nodes") is nodes
     with showing(0):
-        assert tracked(items, "nodes") is items
+        assert tracked(nodes, "nodes") is nodes
         say("a line")
-    with showing(1), showing(0):  # what is asked for outside holds within
-        assert list(tracked(iter(items), "nodes", total=3)) == items  # quick: no bar
-        assert tracked(items, "nodes") is not items
-    assert tracked(items, "nodes") is items
+    # An inner run shows what the outer one was asked to show.
+    with showing(1), showing(0):
+        # A run that ends within the delay shows no bar.
+        assert list(tracked(iter(nodes), "nodes", total=3)) == nodes
+        assert tracked(nodes, "nodes") is not nodes
+    assert tracked(nodes, "nodes") is nodes
     assert capsys.readouterr() == ("", "")
 
 
-def test_it_is_not_shown_any_more_after_an_error():
+def test_nothing_is_shown_after_an_error_has_ended_a_run():
     with pytest.raises(KeyError), showing(True):
         raise KeyError
     assert tracked([1], "nodes") == [1]
 
 
-def test_lines_where_there_is_no_tqdm(slow, capsys):
+def test_lines_are_shown_where_tqdm_is_not_installed(slow_clock, capsys):
     with showing(1):
         assert list(tracked(range(6), "nodes")) == list(range(6))
     lines = capsys.readouterr().err.splitlines()
@@ -47,7 +49,9 @@ def test_lines_where_there_is_no_tqdm(slow, capsys):
     assert len(lines) == 2  # every two seconds, and none at the end
 
 
-def test_lines_go_to_handlers_that_take_them(slow, caplog, capsys):
+def test_lines_go_to_handlers_of_the_logger_and_otherwise_to_stderr(
+    slow_clock, caplog, capsys
+):
     with caplog.at_level(logging.INFO, logger="skgems"), showing(True):
         list(tracked(range(6), "files"))
         say("done")
@@ -60,18 +64,19 @@ def test_lines_go_to_handlers_that_take_them(slow, caplog, capsys):
     assert LOGGER.name == "skgems"
 
 
-def test_a_node_shows_what_it_sums(slow, capsys):
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_a_verbose_node_shows_its_progress_through_statistics(
+    verbose, slow_clock, capsys
+):
     X, y = load_iris(return_X_y=True)
     clf = LinearDiscriminantAnalysis().fit(X, y)
-    for verbose in (0, 1):
-        agg = GEMSLogisticAggregator(epsilon=0.9, random_state=0, verbose=verbose)
-        summary = agg.summarize(clf, X, y, name="lyon")
-        told = capsys.readouterr().err
-        assert ("statistics: 2 of" in told) == bool(verbose)
-        assert len(summary.requests) > 2
+    agg = GEMSLogisticAggregator(epsilon=0.9, random_state=0, verbose=verbose)
+    summary = agg.summarize(clf, X, y, name="lyon")
+    assert ("statistics: 2 of" in capsys.readouterr().err) == bool(verbose)
+    assert len(summary.requests) > 2
 
 
-def test_a_bar_where_tqdm_is_installed(capsys, monkeypatch):
+def test_a_bar_is_shown_where_tqdm_is_installed(capsys, monkeypatch):
     tqdm = pytest.importorskip("tqdm")
     monkeypatch.setattr(_progress, "_DELAY", 0)
     with showing(2):

@@ -147,7 +147,7 @@ def test_what_enters_the_last_layer_comes_out_and_the_head_predicts_as_the_net(e
     assert head.classes_.tolist() == classifier.classes_.tolist()
 
 
-def test_of_a_binary_net_and_of_a_module_that_is_not_traced():
+def test_the_head_of_a_binary_net_predicts_as_the_net():
     binary = NeuralNetBinaryClassifier(
         Residual, module__n_outputs=1, max_epochs=1, train_split=None, verbose=0
     )
@@ -157,19 +157,22 @@ def test_of_a_binary_net_and_of_a_module_that_is_not_traced():
     layers = Backbone(binary).fit(X)
     probabilities = head_of(layers).predict_proba(layers.transform(X))
     np.testing.assert_allclose(probabilities, binary.predict_proba(X), atol=1e-6)
+
+
+def test_the_head_of_a_module_that_cannot_be_traced_predicts_as_the_net():
     branching = Backbone(trained(Branching, max_epochs=1)).fit(X)
     probabilities = head_of(branching).predict_proba(branching.transform(X))
     np.testing.assert_allclose(probabilities, branching.net.predict_proba(X), atol=1e-6)
 
 
-def test_of_a_bare_module_the_outputs_come_out():
+def test_a_bare_module_is_used_as_a_whole():
     layers = nn.Sequential(nn.Linear(64, 7), nn.Tanh()).double()
     Z = Backbone(layers).fit(X).transform(X)
     assert Z.dtype == np.float64
     np.testing.assert_allclose(Z, layers(torch.as_tensor(X).double()).detach().numpy())
 
 
-def test_rows_of_images_come_as_they_are():
+def test_rows_may_be_images():
     flat = trained(Convolutional, module__n_outputs=6, max_epochs=1)
     of_images = net(Convolutional, module__flat=False, module__n_outputs=6).initialize()
     of_images.module_.load_state_dict(flat.module_.state_dict())
@@ -177,7 +180,7 @@ def test_rows_of_images_come_as_they_are():
     np.testing.assert_array_equal(Z, Backbone(flat).fit_transform(X))
 
 
-def test_the_net_is_not_altered(base):
+def test_the_net_of_a_backbone_is_not_changed(base):
     classifier = trained(max_epochs=1)
     classifier.module_.train()
     classifier.module_.norm.eval()
@@ -209,7 +212,7 @@ def test_digests_are_equal_where_layers_are():
     assert [weights, buffers] == digest(lambda m: m.last.weight.mul_(2.0))
     assert [weights, buffers] == digest(lambda m: m.norm.num_batches_tracked.add_(1))
     assert [weights, buffers] == digest(module__n_outputs=6, module__end=None)
-    # Statistics are told from weights.
+    # The digest has a part for weights, and one for running statistics.
     other_statistics = digest(lambda m: m.norm.running_mean.add_(1.0))
     assert other_statistics[0] == weights
     assert other_statistics[1] != buffers
@@ -222,7 +225,7 @@ def test_digests_are_equal_where_layers_are():
     bare = trained(max_epochs=0).module_
     bare.last = nn.Identity()
     assert Backbone(bare).digest_ == f"{weights}-{buffers}"
-    # Of other kinds, with the same numbers.
+    # Layers of another kind may have the same weights.
     assert digest(module__stride=2)[0] != weights
     assert digest(lambda m: m.add_module("end", nn.Softmax(1)))[0] != weights
 
@@ -309,7 +312,7 @@ def test_every_way_has_the_same_bits_and_no_weight_of_the_layers_is_sent(
     assert any(digest_of_layers in request.to_bytes() for request, _ in exchanged)
 
 
-def test_an_exchange_takes_it(nets, base, backbone, tmp_path):
+def test_an_exchange_takes_a_backbone(nets, base, backbone, tmp_path):
     exchange = Exchange(tmp_path, linear(None, Backbone(base)), nodes=NAMES)
     while (aggregate := exchange.step()) is None:
         for name, request in exchange.waiting_for.items():
@@ -375,13 +378,13 @@ def test_a_classifier_of_features_is_taken_as_it_is(nets, backbone):
     np.testing.assert_allclose(agg.coef_, expected.coef_, rtol=1e-3, atol=1e-4)
 
 
-def test_own_layers_side_by_side(base):
+def test_backbones_of_all_nodes_can_stand_side_by_side(base):
     nets = [trained(seed=k, rows=NODES == k) for k in range(3)]
     union = FeatureUnion([(n, Backbone(o)) for n, o in zip(NAMES, nets, strict=True)])
     Z = union.fit(X).transform(X)
     front = Front.of(union)
     for k, member in enumerate(nets):
-        # What a net knows stands in its own columns.
+        # The head uses only the 16 features of its own net.
         head = front.rest_of(member, name="one")
         used = np.abs(state(head)["0.weight"]).sum(axis=0) > 0
         assert np.flatnonzero(used).tolist() == list(range(16 * k, 16 * k + 16))
@@ -397,7 +400,7 @@ def test_own_layers_side_by_side(base):
     assert of_rows_alone.coef_.shape == (6, 48)
 
 
-def test_steps_before_it_and_searches(nets, base):
+def test_a_backbone_may_come_after_other_steps_and_in_searches(nets, base):
     scaled = make_pipeline(StandardScaler(with_std=False), Backbone(base))
     agg = PooledAggregator(None, front=scaled).fit(X, Y, nodes=NODES)
     Z = make_pipeline(StandardScaler(with_std=False), Backbone(base)).fit_transform(X)
@@ -409,8 +412,8 @@ def test_steps_before_it_and_searches(nets, base):
     assert search.best_estimator_.front.net is base
     inside = make_pipeline(Backbone(base), PooledAggregator(None))
     inside.fit(X, Y, pooledaggregator__nodes=NODES)
-    plain = PooledAggregator(None, front=Backbone(base)).fit(X, Y, nodes=NODES)
-    assert (inside.predict(X) == plain.predict(X)).mean() > 0.99
+    as_front = PooledAggregator(None, front=Backbone(base)).fit(X, Y, nodes=NODES)
+    assert (inside.predict(X) == as_front.predict(X)).mean() > 0.99
 
 
 def test_last_layers_are_trained_in_rounds(nets, backbone):

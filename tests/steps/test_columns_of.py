@@ -22,7 +22,8 @@ from skgems.steps import ColumnsOf, Front, NotPooledError, auto_front
 NODES = np.array(["lyon", "oslo", "rome"])
 
 
-def table(n_rows=150):
+def table_with_gaps(n_rows=150):
+    """Two columns of numbers and two of texts."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {
@@ -42,11 +43,12 @@ def nodes_of(frame):
     return NODES[np.arange(len(frame)) % 3]
 
 
-def by_node(frame):
+def tables_of_nodes(frame):
+    """The rows of each node, by name."""
     return {name: frame[nodes_of(frame) == name] for name in NODES}
 
 
-def fitted_apart(front, tables, **options):
+def fit_over_channel(front, tables, min_rows=10):
     """A front fitted over a channel, and the names and requests that were sent."""
     requests_sent = []
 
@@ -56,19 +58,24 @@ def fitted_apart(front, tables, **options):
             requests_sent.append((name, request))
             try:
                 reply = reply_to(
-                    request.to_bytes(), None, tables[name], None, name=name, **options
+                    request.to_bytes(),
+                    None,
+                    tables[name],
+                    None,
+                    name=name,
+                    min_rows=min_rows,
                 )
                 replies[name] = Message.from_bytes(reply)
             except ValueError as error:
                 replies[name] = error
         return replies
 
-    nodes = Nodes(ask, list(tables), min_rows=options.get("min_rows", 10))
+    nodes = Nodes(ask, list(tables), min_rows=min_rows)
     return PooledTransformer(front, summaries=nodes).fit(), requests_sent
 
 
 def listed_front():
-    """The front that nobody could write before columns are known."""
+    """The same front with the names of columns, which are not known before."""
     numbers = make_pipeline(
         StandardScaler(), SimpleImputer(strategy="constant", fill_value=0.0)
     )
@@ -78,32 +85,38 @@ def listed_front():
 
 
 def test_the_front_of_any_table_is_that_of_its_columns():
-    frame = table()
+    frame = table_with_gaps()
     reference = listed_front().fit(frame)
     in_process = PooledTransformer(auto_front()).fit(frame, nodes=nodes_of(frame))
-    apart, requests = fitted_apart(auto_front(), by_node(frame), min_rows=1)
-    for front in (in_process, apart):
+    over_channel, requests = fit_over_channel(
+        auto_front(), tables_of_nodes(frame), min_rows=1
+    )
+    for front in (in_process, over_channel):
         np.testing.assert_allclose(
             front.transform(frame), reference.transform(frame), atol=1e-9
         )
-        plain = front.to_estimator()
-        assert [columns for _, _, columns in plain.transformers] == [
-            *(["age", "crp"], ["job", "town"])
-        ]
-        assert (
-            plain.get_feature_names_out().tolist()
-            == reference.get_feature_names_out().tolist()
+        estimator = front.to_estimator()
+        columns = [columns for _, _, columns in estimator.transformers]
+        assert columns == [["age", "crp"], ["job", "town"]]
+        names = estimator.get_feature_names_out().tolist()
+        assert names == reference.get_feature_names_out().tolist()
+        np.testing.assert_array_equal(
+            estimator.transform(frame), front.transform(frame)
         )
-        np.testing.assert_array_equal(plain.transform(frame), front.transform(frame))
-    assert [name for name, _ in requests] == NODES.tolist()  # in one message
+    # Each node got one message.
+    assert [name for name, _ in requests] == NODES.tolist()
 
 
-def test_scikit_learn_takes_it_for_a_selector_of_its_own():
-    frame = table()
-    plain = auto_front().fit(frame)
+def test_scikit_learn_can_fit_a_front_whose_columns_are_chosen_by_kind():
+    frame = table_with_gaps()
+    fitted = auto_front().fit(frame)
     np.testing.assert_allclose(
-        plain.transform(frame), listed_front().fit_transform(frame), atol=1e-9
+        fitted.transform(frame), listed_front().fit_transform(frame), atol=1e-9
     )
+
+
+def test_columns_of_a_kind_are_chosen_from_a_table_and_can_be_compared():
+    frame = table_with_gaps()
     chosen = ColumnsOf("texts", without=["town"])
     assert chosen(frame) == ["job"] and ColumnsOf("numbers")(np.eye(2)) == [0, 1]
     for same in (copy.deepcopy(chosen), pickle.loads(pickle.dumps(chosen))):
@@ -115,20 +128,22 @@ def test_scikit_learn_takes_it_for_a_selector_of_its_own():
 
 
 @pytest.mark.parametrize("lacking", ["numbers", "texts"])
-def test_tables_of_numbers_or_of_texts_alone(lacking):
-    frame = table()[["job", "town"] if lacking == "numbers" else ["age", "crp"]]
+def test_a_branch_without_columns_is_left_out(lacking):
+    frame = table_with_gaps()[
+        ["job", "town"] if lacking == "numbers" else ["age", "crp"]
+    ]
     front = PooledTransformer(auto_front()).fit(frame, nodes=nodes_of(frame))
     assert len(front.to_estimator().transformers_) == 1
     np.testing.assert_allclose(
         front.transform(frame), auto_front().fit_transform(frame), atol=1e-9
     )
-    only = ColumnTransformer([("x", StandardScaler(), ColumnsOf(lacking))])
+    of_lacking = ColumnTransformer([("x", StandardScaler(), ColumnsOf(lacking))])
     with pytest.raises(ValueError, match="no column is left"):
-        PooledTransformer(only).fit(frame)
+        PooledTransformer(of_lacking).fit(frame)
 
 
 def test_columns_without_names_are_chosen_by_place():
-    frame = table()
+    frame = table_with_gaps()
     rows = frame.to_numpy(dtype=object)
     front = PooledTransformer(auto_front()).fit(rows, nodes=nodes_of(frame))
     np.testing.assert_allclose(
@@ -137,8 +152,8 @@ def test_columns_without_names_are_chosen_by_place():
     assert front.to_estimator().transformers[1][2] == [1, 3]
 
 
-def test_it_stands_wherever_columns_of_rows_do():
-    frame = table()
+def test_columns_are_chosen_by_kind_only_before_all_other_steps():
+    frame = table_with_gaps()
     inner = ColumnTransformer(
         [
             ("x", SimpleImputer(), ColumnsOf("numbers")),
@@ -173,14 +188,14 @@ def test_branches_that_are_all_dropped_leave_no_column():
 
 def test_a_column_transformer_without_branches_is_refused():
     with pytest.raises(NotPooledError, match="has no transformers"):
-        PooledTransformer(ColumnTransformer([])).fit(table())
+        PooledTransformer(ColumnTransformer([])).fit(table_with_gaps())
 
 
-def test_a_selector_of_one_table_is_refused_and_the_other_named():
+def test_columns_of_is_advised_for_a_selector_of_scikit_learn():
     chosen = make_column_selector(dtype_include="number")
     front = ColumnTransformer([("x", StandardScaler(), chosen)])
     with pytest.raises(NotPooledError, match=r"ColumnsOf\('numbers'\)"):
-        PooledTransformer(front).fit(table())
+        PooledTransformer(front).fit(table_with_gaps())
 
 
 @pytest.mark.parametrize(
@@ -195,7 +210,7 @@ def test_a_selector_of_one_table_is_refused_and_the_other_named():
     ],
     ids=str,
 )
-def test_what_a_message_says_of_columns_is_checked(columns):
+def test_wrong_columns_in_a_message_are_refused(columns):
     content = json.loads(json.dumps(Front(auto_front()).as_content()))
     assert Front.from_content(content).agreed == Front(auto_front()).agreed
     content["tree"]["steps"][1][2] = columns
@@ -206,61 +221,62 @@ def test_what_a_message_says_of_columns_is_checked(columns):
 # ---- nodes that differ -----------------------------------------------------------
 
 
-def test_a_column_that_is_empty_at_a_node_is_that_of_the_others():
-    frame = table()
+def test_a_column_that_is_empty_at_a_node_has_the_kind_it_has_at_the_others():
+    frame = table_with_gaps()
     frame.loc[nodes_of(frame) == "oslo", "job"] = np.nan
     frame["job"] = frame["job"].astype(object)
-    tables = by_node(frame)
+    tables = tables_of_nodes(frame)
     tables["oslo"] = tables["oslo"].astype({"job": float})  # as pandas reads it
-    front, requests = fitted_apart(auto_front(), tables, min_rows=1)
+    front, requests = fit_over_channel(auto_front(), tables, min_rows=1)
     np.testing.assert_allclose(
         front.transform(frame), listed_front().fit_transform(frame), atol=1e-9
     )
     assert [name for name, _ in requests] == [*NODES, "oslo"]
 
 
-def test_numbers_where_others_have_texts_are_named_with_the_node():
-    tables = by_node(table())
+def test_texts_at_one_node_in_a_column_of_numbers_are_an_error_that_names_it():
+    tables = tables_of_nodes(table_with_gaps())
     tables["rome"] = tables["rome"].astype({"age": object})
     tables["rome"].iloc[3, 0] = "<20"
     with (
         pytest.warns(UserWarning, match=r"'age' holds texts at the nodes \['rome'\]"),
         pytest.raises(ValueError, match="'lyon'.*'age' holds numbers here and texts"),
     ):
-        fitted_apart(auto_front(), tables)
+        fit_over_channel(auto_front(), tables)
 
 
-def test_numbers_where_others_have_texts_in_rows_without_names():
+def test_numbers_at_one_node_in_a_column_of_texts_are_an_error_that_names_it():
     tables = {
-        name: rows.to_numpy(dtype=object) for name, rows in by_node(table()).items()
+        name: rows.to_numpy(dtype=object)
+        for name, rows in tables_of_nodes(table_with_gaps()).items()
     }
     tables["rome"][:, 3] = 1.0
     with pytest.raises(ValueError, match="'rome'.*the column 3 holds numbers here"):
-        fitted_apart(auto_front(), tables)
+        fit_over_channel(auto_front(), tables)
 
 
-def test_a_column_that_others_lack_is_warned_of():
-    tables = by_node(table())
+def test_a_column_that_only_one_node_has_is_warned_of_and_not_used():
+    tables = tables_of_nodes(table_with_gaps())
     tables["rome"] = tables["rome"].assign(more=1.0)
     with pytest.warns(UserWarning, match=r"'more' of the nodes \['rome'\] is not used"):
-        front, _ = fitted_apart(auto_front(), tables)
-    assert front.feature_names_in_.tolist() == table().columns.tolist()
+        front, _ = fit_over_channel(auto_front(), tables)
+    assert front.feature_names_in_.tolist() == table_with_gaps().columns.tolist()
 
 
 @pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
-def test_texts_before_a_step_of_numbers_are_named_with_nodes():
+def test_texts_before_a_step_that_takes_numbers_are_an_error_that_names_the_nodes():
     front = make_pipeline(SimpleImputer(), StandardScaler())
     message = r"\['lyon', 'oslo', 'rome'\]: SimpleImputer.*\['job', 'town'\] hold texts"
     with pytest.raises(ValueError, match=message):
-        fitted_apart(front, by_node(table()))
+        fit_over_channel(front, tables_of_nodes(table_with_gaps()))
     filled = make_pipeline(SimpleImputer(strategy="most_frequent"), PCA(2))
     with pytest.raises(ValueError, match=r"PCA takes numbers.*\['job', 'town'\]"):
-        fitted_apart(filled, by_node(table()), min_rows=1)
+        fit_over_channel(filled, tables_of_nodes(table_with_gaps()), min_rows=1)
 
 
 def test_kinds_of_categories_are_compared_at_the_server_too():
-    """Of nodes that do not look at their rows as ours do."""
-    frame = table()[["town"]]
+    """As a node may run other code, which does not compare them."""
+    frame = table_with_gaps()[["town"]]
     request = Message.of("front", front=Front(OneHotEncoder()).as_content())
     replies = {}
     for name, rows in (("lyon", frame), ("oslo", frame.assign(town=1.0))):
@@ -273,14 +289,14 @@ def test_kinds_of_categories_are_compared_at_the_server_too():
         front.advanced(parts)
 
 
-# ---- columns of which nodes tell nothing -----------------------------------------
+# ---- columns of which nodes send no values -----------------------------------------
 
 
-def test_a_column_that_tells_rows_apart_is_left_out_with_a_word():
-    frame = table()
-    tables = by_node(frame.assign(patient=[f"p{k}" for k in range(len(frame))]))
+def test_a_column_of_texts_that_identify_rows_is_left_out_with_a_warning():
+    frame = table_with_gaps()
+    tables = tables_of_nodes(frame.assign(patient=[f"p{k}" for k in range(len(frame))]))
     with pytest.warns(UserWarning, match=r"leaves out the columns \['patient'\]"):
-        front, _ = fitted_apart(auto_front(), tables)
+        front, _ = fit_over_channel(auto_front(), tables)
     names = front.get_feature_names_out().tolist()
     assert "texts__town_Oslo" in names
     assert not [name for name in names if "patient" in name]
@@ -288,33 +304,33 @@ def test_a_column_that_tells_rows_apart_is_left_out_with_a_word():
     Z = front.transform(rows)
     assert Z.shape[1] == len(names)
     np.testing.assert_array_equal(front.to_estimator().transform(rows), Z)
-    # And the node takes the same rows through what the server sends.
+    # The front that the server sends does the same at a node.
     content = front.as_front().as_content()
     at_node = Front.from_content(content).transform(tables["rome"])
     np.testing.assert_array_equal(at_node, Z[nodes_of(frame) == "rome"])
 
 
-def test_gaps_are_told_though_no_value_is():
+def test_gaps_are_a_category_though_no_value_is_sent():
     rows = pd.DataFrame({"code": [*map(str, range(30)), *[np.nan] * 30]})
     encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-    front, _ = fitted_apart(encoder, {"lyon": rows})
+    front, _ = fit_over_channel(encoder, {"lyon": rows})
     np.testing.assert_array_equal(front.transform(rows)[:, 0], np.arange(60) >= 30)
 
 
 @pytest.mark.parametrize("of_places", [False, True])
-def test_columns_of_codes_of_which_none_is_told(of_places):
+def test_an_encoder_leaves_out_a_column_of_which_no_value_is_sent(of_places):
     rows = pd.DataFrame({"code": np.arange(60), "kind": np.arange(60) % 2})
     encoder = OneHotEncoder(handle_unknown="ignore")
     X = rows.to_numpy() if of_places else rows
     tables = {"lyon": X, "oslo": X}
     with pytest.warns(UserWarning, match="leaves out the columns"):
-        front, _ = fitted_apart(encoder, tables)
+        front, _ = fit_over_channel(encoder, tables)
     assert front.transform(X).shape == (60, 2)
     with pytest.warns(UserWarning, match="leaves out the columns"):
         code_alone = X[:, :1] if of_places else X[["code"]]
-        front_of_none, _ = fitted_apart(encoder, {"lyon": code_alone})
+        front_of_none, _ = fit_over_channel(encoder, {"lyon": code_alone})
     assert front_of_none.transform(code_alone).shape == (60, 0)
     for strict in (OneHotEncoder(), OrdinalEncoder()):
         name = 0 if of_places else "'code'"
         with pytest.raises(ValueError, match=rf"\[{name}\] have 120 values"):
-            fitted_apart(strict, tables)
+            fit_over_channel(strict, tables)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A vectorizer that learns nothing from rows is a front of documents."""
+"""Vectorizers that learn nothing from rows, as fronts for documents."""
 
 from __future__ import annotations
 
@@ -40,40 +40,73 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-def hashing():
+def hashing_vectorizer():
+    """A vectorizer that learns nothing."""
     return HashingVectorizer(n_features=128)
 
 
-def linear(members=None, front=None):
-    front = hashing() if front is None else front
+def linear_aggregator(members=None, front=None):
+    """A linear aggregator behind a vectorizer."""
+    front = hashing_vectorizer() if front is None else front
     return GEMSLogisticAggregator(members, front=front, random_state=0)
 
 
-def fitted_to_numbers(corpus):
-    """The aggregate of the same classifiers and of the rows after the vectorizer."""
-    heads = [(site, member[-1]) for site, member in corpus.pipelines(hashing)]
-    aggregate = GEMSLogisticAggregator(heads, random_state=0)
-    return aggregate.fit(hashing().transform(corpus.X), corpus.y, nodes=corpus.sites)
+def channel_of(corpus, pipelines=None):
+    """A channel to nodes that have documents, and pipelines if there are some."""
+
+    def ask(requests):
+        replies = {}
+        for site, request in requests.items():
+            X, y = corpus.of(site)
+            clf = None if pipelines is None else pipelines[site]
+            replies[site] = reply_to(request, clf, X, y, name=site)
+        return replies
+
+    return Nodes(ask, SITES)
+
+
+def summary_of(corpus, site, clf=None, front=None):
+    """The summary of a site for a linear aggregator."""
+    X, y = corpus.of(site)
+    return linear_aggregator(front=front).summarize(clf, X, y, name=site)
+
+
+MEMBERS_WITHOUT_CLASSIFIERS = [(site, None) for site in SITES]
+
+
+def fit_after_vectorizer(corpus):
+    """The aggregate of the same classifiers, on the numbers that a vectorizer makes."""
+    classifiers = [
+        (site, member[-1]) for site, member in corpus.pipelines(hashing_vectorizer)
+    ]
+    aggregate = GEMSLogisticAggregator(classifiers, random_state=0)
+    return aggregate.fit(
+        hashing_vectorizer().transform(corpus.X), corpus.y, nodes=corpus.sites
+    )
 
 
 @pytest.mark.parametrize("form", ["list", "array", "Series"])
 def test_fitted_pipelines_behind_an_equal_vectorizer_are_merged(form):
     corpus = documents()
-    X = {"list": corpus.X.tolist(), "array": corpus.X}.get(form)
+    X = corpus.X
+    if form == "list":
+        X = corpus.X.tolist()
     if form == "Series":
         X = pytest.importorskip("pandas").Series(corpus.X)
-    aggregate = linear(corpus.pipelines(hashing)).fit(X, corpus.y, nodes=corpus.sites)
-    expected = fitted_to_numbers(corpus)
+    aggregate = linear_aggregator(corpus.pipelines(hashing_vectorizer)).fit(
+        X, corpus.y, nodes=corpus.sites
+    )
+    expected = fit_after_vectorizer(corpus)
     np.testing.assert_array_equal(aggregate.coef_, expected.coef_)
     assert not hasattr(aggregate, "n_features_in_")
     np.testing.assert_array_equal(
         aggregate.predict_proba(X),
-        expected.predict_proba(hashing().transform(corpus.X)),
+        expected.predict_proba(hashing_vectorizer().transform(corpus.X)),
     )
-    plain = aggregate.to_estimator()
-    assert type(plain[0]) is HashingVectorizer
+    pipeline = aggregate.to_estimator()
+    assert type(pipeline[0]) is HashingVectorizer
     np.testing.assert_array_equal(
-        plain.predict(corpus.X.tolist()), aggregate.predict(X)
+        pipeline.predict(corpus.X.tolist()), aggregate.predict(X)
     )
 
 
@@ -81,7 +114,7 @@ def test_a_pipeline_behind_another_vectorizer_is_an_error_that_says_what_to_do()
     corpus = documents()
     other = HashingVectorizer(n_features=128, norm="l1")
     with pytest.raises(ValueError, match="Node 'lyon'.*HashingVectorizer.*front="):
-        linear(corpus.pipelines(hashing), other).fit(
+        linear_aggregator(corpus.pipelines(hashing_vectorizer), other).fit(
             corpus.X, corpus.y, nodes=corpus.sites
         )
 
@@ -89,7 +122,7 @@ def test_a_pipeline_behind_another_vectorizer_is_an_error_that_says_what_to_do()
 @pytest.mark.parametrize("frozen", ["pipeline", "vectorizer"])
 def test_frozen_pipelines_are_merged_too(frozen):
     corpus = documents()
-    members = corpus.pipelines(hashing)
+    members = corpus.pipelines(hashing_vectorizer)
     if frozen == "pipeline":
         members = [(site, FrozenEstimator(member)) for site, member in members]
     else:
@@ -97,82 +130,81 @@ def test_frozen_pipelines_are_merged_too(frozen):
             (site, make_pipeline(FrozenEstimator(member[0]), member[-1]))
             for site, member in members
         ]
-    aggregate = linear(members).fit(corpus.X, corpus.y, nodes=corpus.sites)
-    np.testing.assert_array_equal(aggregate.coef_, fitted_to_numbers(corpus).coef_)
+    aggregate = linear_aggregator(members).fit(corpus.X, corpus.y, nodes=corpus.sites)
+    np.testing.assert_array_equal(aggregate.coef_, fit_after_vectorizer(corpus).coef_)
 
 
-@pytest.mark.parametrize("members", ["none", "unfitted"])
-def test_nodes_without_fitted_classifiers(members):
+@pytest.mark.parametrize("estimators", [None, LogisticRegression()])
+def test_nodes_need_no_fitted_classifiers(estimators):
     corpus = documents()
-    estimators = None if members == "none" else LogisticRegression()
-    aggregate = linear(estimators).fit(corpus.X, corpus.y, nodes=corpus.sites)
+    aggregate = linear_aggregator(estimators).fit(
+        corpus.X, corpus.y, nodes=corpus.sites
+    )
     assert aggregate.score(corpus.X.tolist(), corpus.y) > 0.9
 
 
-def test_nodes_that_are_apart_need_no_more_messages():
+def test_a_channel_to_pipelines_takes_one_message_and_has_the_same_bits():
     corpus = documents()
-    pipelines = dict(corpus.pipelines(hashing))
-    expected = linear(list(pipelines.items())).fit(
+    pipelines = dict(corpus.pipelines(hashing_vectorizer))
+    expected = linear_aggregator(list(pipelines.items())).fit(
         corpus.X, corpus.y, nodes=corpus.sites
     )
-
-    def ask(requests):
-        return {
-            name: reply_to(request, pipelines[name], *corpus.of(name), name=name)
-            for name, request in requests.items()
-        }
-
-    over_channel = linear(Nodes(ask, SITES)).fit()
+    over_channel = linear_aggregator(channel_of(corpus, pipelines)).fit()
     np.testing.assert_array_equal(over_channel.coef_, expected.coef_)
     assert [entry["task"] for entry in over_channel.history_] == ["join"]
-    agreed = linear()
-    summaries = [agreed.summarize(pipelines[s], *corpus.of(s), name=s) for s in SITES]
-    of_files = clone(agreed).set_params(estimators=summaries).fit()
-    np.testing.assert_array_equal(of_files.coef_, expected.coef_)
+
+
+def test_summaries_of_pipelines_have_the_same_bits_and_their_vectorizer():
+    corpus = documents()
+    pipelines = dict(corpus.pipelines(hashing_vectorizer))
+    expected = linear_aggregator(list(pipelines.items())).fit(
+        corpus.X, corpus.y, nodes=corpus.sites
+    )
+    summaries = [summary_of(corpus, site, pipelines[site]) for site in SITES]
+    of_summaries = linear_aggregator(summaries).fit()
+    np.testing.assert_array_equal(of_summaries.coef_, expected.coef_)
     with pytest.raises(ValueError, match="summarized with front=HashingVectorizer"):
-        linear(summaries, HashingVectorizer(n_features=64)).fit()
+        linear_aggregator(summaries, HashingVectorizer(n_features=64)).fit()
 
 
-def test_files_of_pairs_of_words(tmp_path):
+def test_files_of_documents_in_pairs_of_words_have_the_same_bits(tmp_path):
     corpus = documents()
     pairs = HashingVectorizer(n_features=64, ngram_range=(1, 2))
     paths = [tmp_path / site for site in SITES]
     for site, path in zip(SITES, paths, strict=True):
-        linear(front=pairs).summarize(None, *corpus.of(site), name=site).save(path)
-    of_files = linear(paths, pairs).fit()
-    members = [(site, None) for site in SITES]
-    expected = linear(members, pairs).fit(corpus.X, corpus.y, nodes=corpus.sites)
+        summary_of(corpus, site, front=pairs).save(path)
+    of_files = linear_aggregator(paths, pairs).fit()
+    expected = linear_aggregator(MEMBERS_WITHOUT_CLASSIFIERS, pairs)
+    expected.fit(corpus.X, corpus.y, nodes=corpus.sites)
     np.testing.assert_array_equal(of_files.coef_, expected.coef_)
 
 
-def test_an_exchange_of_documents(tmp_path):
+def test_an_exchange_of_documents_has_the_same_bits(tmp_path):
     corpus = documents()
-    pipelines = dict(corpus.pipelines(hashing))
-    ranged = HashingVectorizer(n_features=64, ngram_range=(1, 2), norm=None)
-    Exchange(tmp_path, linear(front=ranged), nodes=SITES).step()
-    exchange = Exchange(tmp_path)  # a server started anew
+    pairs = HashingVectorizer(n_features=64, ngram_range=(1, 2), norm=None)
+    Exchange(tmp_path, linear_aggregator(front=pairs), nodes=SITES).step()
+    exchange = Exchange(tmp_path)  # a server that is started anew
     while (fitted := exchange.step()) is None:
         for name, request in exchange.waiting_for.items():
-            answer(request, None, *corpus.of(name), name=name)
-    members = [(site, None) for site in SITES]
-    expected = linear(members, ranged).fit(corpus.X, corpus.y, nodes=corpus.sites)
+            X, y = corpus.of(name)
+            answer(request, None, X, y, name=name)
+    expected = linear_aggregator(MEMBERS_WITHOUT_CLASSIFIERS, pairs)
+    expected.fit(corpus.X, corpus.y, nodes=corpus.sites)
     np.testing.assert_array_equal(fitted.coef_, expected.coef_)
-    assert pipelines.keys() == set(SITES)
 
 
-def test_dicts_go_through_a_hasher():
+def test_a_hasher_is_a_front_for_dicts():
     corpus = documents()
     rows = [dict.fromkeys(text.split(), 1) for text in corpus.X]
     hasher = FeatureHasher(n_features=128)
-    members = [(site, None) for site in SITES]
-    aggregate = linear(members, hasher).fit(rows, corpus.y, nodes=corpus.sites)
-    expected = GEMSLogisticAggregator(members, random_state=0).fit(
-        hasher.transform(rows), corpus.y, nodes=corpus.sites
-    )
+    aggregate = linear_aggregator(MEMBERS_WITHOUT_CLASSIFIERS, hasher)
+    aggregate.fit(rows, corpus.y, nodes=corpus.sites)
+    expected = GEMSLogisticAggregator(MEMBERS_WITHOUT_CLASSIFIERS, random_state=0)
+    expected.fit(hasher.transform(rows), corpus.y, nodes=corpus.sites)
     np.testing.assert_array_equal(aggregate.coef_, expected.coef_)
 
 
-def test_naive_bayes_of_all_documents():
+def test_a_pooled_naive_bayes_is_that_of_all_documents():
     corpus = documents()
     counts = HashingVectorizer(n_features=128, alternate_sign=False, norm=None)
     aggregate = PooledAggregator(pooled=MultinomialNB(), front=counts)
@@ -183,76 +215,94 @@ def test_naive_bayes_of_all_documents():
     )
 
 
-def test_averages_and_votes_of_documents():
+@pytest.mark.parametrize("kind", [ModelAveragingAggregator, EnsembleAggregator])
+def test_averages_and_votes_of_pipelines_are_those_after_the_vectorizer(kind):
     corpus = documents()
-    members = corpus.pipelines(hashing)
-    heads = [(site, member[-1]) for site, member in members]
-    numbers = hashing().transform(corpus.X)
-    for kind in (ModelAveragingAggregator, EnsembleAggregator):
-        aggregate = kind(members, front=hashing())
-        aggregate.fit(corpus.X, corpus.y, nodes=corpus.sites)
-        expected = kind(heads).fit(numbers, corpus.y, nodes=corpus.sites)
-        np.testing.assert_array_equal(
-            aggregate.predict_proba(corpus.X), expected.predict_proba(numbers)
-        )
+    members = corpus.pipelines(hashing_vectorizer)
+    classifiers = [(site, member[-1]) for site, member in members]
+    numbers = hashing_vectorizer().transform(corpus.X)
+    aggregate = kind(members, front=hashing_vectorizer())
+    aggregate.fit(corpus.X, corpus.y, nodes=corpus.sites)
+    expected = kind(classifiers).fit(numbers, corpus.y, nodes=corpus.sites)
+    np.testing.assert_array_equal(
+        aggregate.predict_proba(corpus.X), expected.predict_proba(numbers)
+    )
 
 
 def test_combine_makes_a_linear_model_behind_the_front():
     corpus = documents()
-    members = corpus.pipelines()
-    settings = {"nodes": corpus.sites, "front": hashing(), "random_state": 0}
-    of_rows = combine(X=corpus.X.tolist(), y=corpus.y, **settings)
+    of_rows = combine(
+        X=corpus.X.tolist(),
+        y=corpus.y,
+        nodes=corpus.sites,
+        front=hashing_vectorizer(),
+        random_state=0,
+    )
     assert [entry["name"] for entry in of_rows.choice_.table] == ["linear"]
     assert of_rows.score(corpus.X, corpus.y) > 0.8
-    of_members = combine(members, corpus.X.tolist(), corpus.y, **settings)
-    assert [entry["name"] for entry in of_members.choice_.table] == [
-        *("linear", "vote", "vote by classes", "stack")
-    ]
+
+
+def test_combine_tries_a_linear_model_and_votes_of_pipelines_with_a_front():
+    corpus = documents()
+    of_members = combine(
+        corpus.pipelines(),
+        corpus.X.tolist(),
+        corpus.y,
+        nodes=corpus.sites,
+        front=hashing_vectorizer(),
+        random_state=0,
+    )
+    candidates = [entry["name"] for entry in of_members.choice_.table]
+    assert candidates == ["linear", "vote", "vote by classes", "stack"]
     assert not any(entry["error"] for entry in of_members.choice_.table)
 
 
-def test_combine_of_documents_that_are_apart():
+def test_combine_makes_a_linear_model_of_documents_behind_a_channel():
     corpus = documents()
+    aggregate = combine(channel_of(corpus), front=hashing_vectorizer(), random_state=0)
+    assert aggregate.choice_.name == "linear"
+    assert not aggregate.choice_.looks_at_members
+    assert "nobody judged it" in aggregate.choice_.doubts[0]
+    assert aggregate.score(corpus.X, corpus.y) > 0.9
 
-    def ask(requests):
-        return {
-            name: reply_to(request, None, *corpus.of(name), name=name)
-            for name, request in requests.items()
-        }
 
-    over_channel = combine(Nodes(ask, SITES), front=hashing(), random_state=0)
-    assert (
-        over_channel.choice_.name == "linear"
-        and not over_channel.choice_.looks_at_members
+def test_combine_makes_a_linear_model_of_summaries_of_documents():
+    corpus = documents()
+    summaries = [summary_of(corpus, site) for site in SITES]
+    aggregate = combine(summaries, front=hashing_vectorizer(), random_state=0)
+    np.testing.assert_array_equal(
+        aggregate.coef_, linear_aggregator(summaries).fit().coef_
     )
-    assert "nobody judged it" in over_channel.choice_.doubts[0]
-    summaries = [
-        linear().summarize(None, *corpus.of(site), name=site) for site in SITES
-    ]
-    of_files = combine(summaries, front=hashing(), random_state=0)
-    np.testing.assert_array_equal(of_files.coef_, linear(summaries).fit().coef_)
-    assert (
-        min(of_files.score(corpus.X, corpus.y), over_channel.score(corpus.X, corpus.y))
-        > 0.9
-    )
+    assert aggregate.score(corpus.X, corpus.y) > 0.9
+
+
+def test_combine_advises_a_front_for_documents_behind_a_channel():
     with pytest.raises(ValueError, match="X holds documents.*HashingVectorizer"):
-        combine(Nodes(ask, SITES), random_state=0)
+        combine(channel_of(documents()), random_state=0)
 
 
-def test_combine_lets_pipelines_vote():
+@pytest.mark.parametrize("form", ["list", "array"])
+def test_combine_lets_pipelines_vote_without_a_front(form):
     corpus = documents()
-    members = corpus.pipelines()
-    settings = {"nodes": corpus.sites, "random_state": 0}
-    for X in (corpus.X.tolist(), corpus.X):
-        aggregate = combine(members, X, corpus.y, **settings)
-        assert [entry["name"] for entry in aggregate.choice_.table] == [
-            *("vote", "vote by classes", "stack")
-        ]
-        assert not any(entry["error"] for entry in aggregate.choice_.table)
-        assert aggregate.score(X, corpus.y) > 0.8
-    assert combine(members).predict(corpus.X[:2]).shape == (2,)
+    X = corpus.X.tolist() if form == "list" else corpus.X
+    aggregate = combine(
+        corpus.pipelines(), X, corpus.y, nodes=corpus.sites, random_state=0
+    )
+    candidates = [entry["name"] for entry in aggregate.choice_.table]
+    assert candidates == ["vote", "vote by classes", "stack"]
+    assert not any(entry["error"] for entry in aggregate.choice_.table)
+    assert aggregate.score(X, corpus.y) > 0.8
+
+
+def test_combine_lets_pipelines_vote_without_rows():
+    corpus = documents()
+    assert combine(corpus.pipelines()).predict(corpus.X[:2]).shape == (2,)
+
+
+def test_combine_advises_a_front_for_documents_without_pipelines():
+    corpus = documents()
     with pytest.raises(ValueError, match="documents.*front=HashingVectorizer"):
-        combine(X=corpus.X, y=corpus.y, **settings)
+        combine(X=corpus.X, y=corpus.y, nodes=corpus.sites, random_state=0)
 
 
 # ---- what cannot be a front -------------------------------------------------------
@@ -263,7 +313,7 @@ def test_a_vectorizer_that_learns_is_no_front(kind):
     corpus = documents()
     message = f"{kind.__name__} learns from rows.*EnsembleAggregator"
     with pytest.raises(NotPooledError, match=message):
-        linear(front=kind()).fit(corpus.X, corpus.y, nodes=corpus.sites)
+        linear_aggregator(front=kind()).fit(corpus.X, corpus.y, nodes=corpus.sites)
 
 
 @pytest.mark.parametrize(
@@ -280,14 +330,15 @@ def test_a_vectorizer_that_learns_is_no_front(kind):
         {"dtype": np.float32},
     ],
 )
-def test_parameters_that_cannot_be_sent(params):
+def test_vectorizers_with_parameters_that_cannot_be_sent_are_no_fronts(params):
     corpus = documents()
     (name,) = params
     with pytest.raises(NotPooledError, match=rf"\({name}=.*cannot be sent") as raised:
-        linear(front=HashingVectorizer(**params)).fit(corpus.X, corpus.y)
+        linear_aggregator(front=HashingVectorizer(**params)).fit(corpus.X, corpus.y)
     assert "n_features, ngram_range" in str(raised.value)
 
 
+# Contents of messages that are no front.
 WRONG = [
     {"tree": {"kind": "HashingVectorizer", "params": {"input": "filename"}}},
     {"tree": {"kind": "HashingVectorizer", "params": {"token_pattern": "(a+)+$"}}},
@@ -312,47 +363,49 @@ WRONG = [
 
 
 @pytest.mark.parametrize("content", WRONG, ids=repr)
-def test_a_front_in_a_message_is_not_trusted(content):
+def test_a_wrong_front_in_a_message_is_refused(content):
     with pytest.raises(ValueError, match="is no front|cannot be sent|is no table"):
         front_of_content(content)
     request = Message.of("front", front=content)
     with pytest.raises(ValueError, match="front"):
-        reply_to(request, None, *documents().of("lyon"), name="lyon")
+        X, y = documents().of("lyon")
+        reply_to(request, None, X, y, name="lyon")
 
 
 def test_a_front_comes_back_from_a_message():
     front = HashingVectorizer(n_features=64, ngram_range=(1, 2), stop_words="english")
     content = DocumentFront.of(front).as_content()
-    again = front_of_content(content)
-    assert again.transformer.get_params() == front.get_params()
-    assert again.digest == DocumentFront.of(clone(front)).digest
-    assert again.digest != DocumentFront.of(hashing()).digest
+    from_message = front_of_content(content)
+    assert from_message.transformer.get_params() == front.get_params()
+    assert from_message.digest == DocumentFront.of(clone(front)).digest
+    assert from_message.digest != DocumentFront.of(hashing_vectorizer()).digest
 
 
 # ---- errors -----------------------------------------------------------------------
 
 
-def test_gaps_among_documents_are_an_error_without_the_text_of_others():
+def test_the_error_about_a_missing_document_does_not_quote_the_others():
     corpus = documents()
     X, y = corpus.of("lyon")
     X = [*X[:-1], None]
     with pytest.raises(ValueError, match="Node 'lyon': some documents") as raised:
-        linear().summarize(None, X, y, name="lyon")
+        linear_aggregator().summarize(None, X, y, name="lyon")
     assert "word" not in str(raised.value)
     assert raised.value.__cause__ is None and raised.value.__suppress_context__
-    aggregate = linear().fit(corpus.X, corpus.y, nodes=corpus.sites)
+    aggregate = linear_aggregator().fit(corpus.X, corpus.y, nodes=corpus.sites)
     with pytest.raises(ValueError, match="some documents are not such") as raised:
         aggregate.predict(X)
     assert raised.value.__cause__ is None and raised.value.__suppress_context__
 
 
-@pytest.mark.parametrize("X", ["table", "numbers"])
-def test_a_front_of_documents_takes_no_tables(X):
+@pytest.mark.parametrize(
+    "table", [np.array([["a", "b"]], dtype=object), np.zeros((3, 2))]
+)
+def test_a_front_of_documents_takes_no_tables(table):
     corpus = documents()
-    aggregate = linear().fit(corpus.X, corpus.y, nodes=corpus.sites)
-    rows = np.zeros((3, 2)) if X == "numbers" else np.array([["a", "b"]], dtype=object)
+    aggregate = linear_aggregator().fit(corpus.X, corpus.y, nodes=corpus.sites)
     with pytest.raises(ValueError, match="takes documents, one a row.*column of doc"):
-        aggregate.predict(rows)
+        aggregate.predict(table)
 
 
 @pytest.mark.parametrize(
@@ -364,9 +417,9 @@ def test_a_front_of_documents_takes_no_tables(X):
         ModelAveragingAggregator,
     ],
 )
-def test_pipelines_that_cannot_be_read_are_told_of_front_and_votes(kind):
+def test_for_pipelines_without_a_front_a_front_or_votes_are_advised(kind):
     corpus = documents()
-    for vectorizer in (hashing, TfidfVectorizer):
+    for vectorizer in (hashing_vectorizer, TfidfVectorizer):
         members = corpus.pipelines(vectorizer)
         with pytest.raises(ValueError, match="front=.*EnsembleAggregator") as raised:
             kind(members).fit(corpus.X, corpus.y, nodes=corpus.sites)
@@ -376,23 +429,29 @@ def test_pipelines_that_cannot_be_read_are_told_of_front_and_votes(kind):
             kind(members).fit()
 
 
-def test_a_node_that_summarizes_documents_is_told_so():
+def test_a_front_is_advised_for_a_summary_of_documents_and_helps():
     corpus = documents()
-    member = dict(corpus.pipelines(hashing))["lyon"]
+    pipeline = dict(corpus.pipelines(hashing_vectorizer))["lyon"]
+    X, y = corpus.of("lyon")
     aggregate = GEMSLogisticAggregator(random_state=0)
-    with pytest.raises(ValueError, match="Node 'lyon': X holds documents.*front=") as e:
-        aggregate.summarize(member, *corpus.of("lyon"), name="lyon")
-    assert "word" not in str(e.value)
-    # What it says works.
-    aggregate.set_params(front=hashing())
-    assert aggregate.summarize(member, *corpus.of("lyon"), name="lyon").name == "lyon"
+    message = "Node 'lyon': X holds documents.*front="
+    with pytest.raises(ValueError, match=message) as raised:
+        aggregate.summarize(pipeline, X, y, name="lyon")
+    assert "word" not in str(raised.value)
+    aggregate.set_params(front=hashing_vectorizer())
+    assert aggregate.summarize(pipeline, X, y, name="lyon").name == "lyon"
 
 
-def test_other_fronts_take_no_documents():
+@pytest.mark.parametrize("front", [StandardScaler(), make_pipeline(StandardScaler())])
+def test_fronts_of_columns_take_no_documents(front):
     corpus = documents()
-    for front in (StandardScaler(), make_pipeline(StandardScaler())):
-        with pytest.raises(ValueError, match="takes columns.*HashingVectorizer") as e:
-            linear(front=front).fit(corpus.X, corpus.y, nodes=corpus.sites)
-        assert "word1" not in str(e.value)
+    message = "takes columns.*HashingVectorizer"
+    with pytest.raises(ValueError, match=message) as raised:
+        linear_aggregator(front=front).fit(corpus.X, corpus.y, nodes=corpus.sites)
+    assert "word1" not in str(raised.value)
+
+
+def test_a_pooled_transformer_of_columns_takes_no_documents():
+    corpus = documents()
     with pytest.raises(ValueError, match="takes columns.*HashingVectorizer"):
         PooledTransformer(StandardScaler()).fit(corpus.X)

@@ -14,7 +14,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, RobustScaler, StandardScaler
 
 from skgems import GEMSLogisticAggregator, PooledTransformer
 from skgems.datasets import load_penguins
@@ -93,8 +93,8 @@ def test_what_rows_say_of_a_column(column, expected):
     assert role(column) == expected
 
 
-def tables():
-    """Tables that people measured, by name."""
+def measured_tables():
+    """Tables of measurements, which have no identifiers, by name."""
     tables_by_name = {"penguins": load_penguins(as_frame=True)[0]}
     for name in ("iris", "wine", "breast_cancer", "digits", "linnerud"):
         bunch = getattr(datasets, f"load_{name}")(as_frame=True)
@@ -106,10 +106,11 @@ def tables():
 
 
 def test_no_measurement_is_taken_for_an_identifier():
+    """Neither of rows that are dealt to five nodes, nor of thirds in sorted order."""
     rng = np.random.default_rng(0)
-    for name, table in tables().items():
-        five = rng.integers(0, 5, len(table))
-        parts = [table[five == k] for k in range(5)]
+    for name, table in measured_tables().items():
+        nodes = rng.integers(0, 5, len(table))
+        parts = [table[nodes == k] for k in range(5)]
         assert set(column_roles(table)) == {DESCRIBES}, name
         roles = agreed_roles([column_roles(part) for part in parts])
         assert not {IDENTIFIES, IN_ORDER} & {*roles}, name
@@ -122,9 +123,9 @@ def test_no_measurement_is_taken_for_an_identifier():
 
 def test_nodes_of_too_few_rows_do_not_vote():
     def agreed(*roles):
-        """What nodes that have one column say together of it."""
-        (role_of_all,) = agreed_roles([(role,) for role in roles])
-        return role_of_all
+        """The common role of a column that has these roles at the nodes."""
+        (common_role,) = agreed_roles([(role,) for role in roles])
+        return common_role
 
     assert agreed(IDENTIFIES, UNCLEAR, UNCLEAR) == IDENTIFIES
     assert agreed(IDENTIFIES, DESCRIBES) == DESCRIBES
@@ -134,7 +135,7 @@ def test_nodes_of_too_few_rows_do_not_vote():
     assert agreed(UNCLEAR) == UNCLEAR
 
 
-# ---- fronts that leave them out ------------------------------------------------
+# ---- fronts that leave out identifiers -------------------------------------------
 
 
 def identified_rows(n=300):
@@ -146,7 +147,9 @@ def identified_rows(n=300):
     return frame, np.array(["lyon", "oslo"])[np.arange(n) % 2]
 
 
-def channel(parts, exchanged=None, **options):
+def channel_to(parts, exchanged=None):
+    """A channel to nodes that have these tables; requests and replies are noted."""
+
     def ask(requests):
         replies = {}
         for name, request in requests.items():
@@ -156,10 +159,11 @@ def channel(parts, exchanged=None, **options):
                 exchanged.append((request, replies[name]))
         return replies
 
-    return Nodes(ask, sorted(parts), **options)
+    return Nodes(ask, sorted(parts))
 
 
-def parts_of(frame, nodes):
+def tables_of_nodes(frame, nodes):
+    """The rows of each node, by name."""
     return {name: frame[nodes == name] for name in np.unique(nodes)}
 
 
@@ -167,41 +171,45 @@ SCALED = make_pipeline(SimpleImputer(), StandardScaler())
 
 
 @pytest.mark.parametrize("as_array", [False, True])
-def test_a_front_leaves_them_out(as_array):
+def test_a_front_leaves_out_the_columns_that_identify_rows(as_array):
     frame, nodes = identified_rows()
-    frame = frame.drop(columns="name") if as_array else frame
-    X = frame.to_numpy() if as_array else frame
+    if as_array:
+        X = frame.drop(columns="name").to_numpy()
+        left_out = r"\[1\]"
+        names = ["x0", "x2", "x3"]
+    else:
+        X = frame
+        left_out = r"\['number', 'name'\]"
+        names = ["a", "b", "c"]
     front = PooledTransformer(SCALED, drop_identifiers=True)
-    left_out = r"\[1\]" if as_array else r"\['number', 'name'\]"
     with pytest.warns(IdentifierWarning, match=f"{left_out} are left out"):
         front.fit(X, nodes=nodes)
     expected = clone(SCALED).fit_transform(frame[["a", "b", "c"]])
     np.testing.assert_allclose(front.transform(X), expected, atol=1e-12)
-    plain = front.to_estimator()
-    np.testing.assert_array_equal(plain.transform(X), front.transform(X))
+    estimator = front.to_estimator()
+    np.testing.assert_array_equal(estimator.transform(X), front.transform(X))
     assert front.n_features_in_ == X.shape[1]
-    names = ["x0", "x2", "x3"] if as_array else ["a", "b", "c"]
-    assert plain.get_feature_names_out().tolist() == names
+    assert estimator.get_feature_names_out().tolist() == names
     with pytest.warns(IdentifierWarning):
-        other = clone(front).fit(X, nodes=nodes)
-    assert other._front.digest == front._front.digest
+        fitted_clone = clone(front).fit(X, nodes=nodes)
+    assert fitted_clone._front.digest == front._front.digest
 
 
 def test_nothing_is_left_out_where_nothing_identifies_rows():
     X = load_penguins()[0]
     front = PooledTransformer(SCALED, drop_identifiers=True).fit(X)
-    plain = PooledTransformer(SCALED).fit(X)
-    np.testing.assert_array_equal(front.transform(X), plain.transform(X))
-    assert type(front.to_estimator()) is type(plain.to_estimator())
+    of_all_columns = PooledTransformer(SCALED).fit(X)
+    np.testing.assert_array_equal(front.transform(X), of_all_columns.transform(X))
+    assert type(front.to_estimator()) is type(of_all_columns.to_estimator())
 
 
-def test_over_a_channel_a_node_says_so_instead_of_sending_values():
+def test_over_a_channel_nodes_say_which_columns_identify_rows_and_send_no_values():
     frame, nodes = identified_rows()
-    parts = parts_of(frame, nodes)
+    parts = tables_of_nodes(frame, nodes)
     exchanged = []
-    parts["oslo"] = parts["oslo"].iloc[:, ::-1]  # in another order
+    parts["oslo"] = parts["oslo"].iloc[:, ::-1]  # columns in another order
     front = PooledTransformer(SCALED, drop_identifiers=True)
-    front.set_params(summaries=channel(parts, exchanged))
+    front.set_params(summaries=channel_to(parts, exchanged))
     with pytest.warns(IdentifierWarning, match=r"\['number', 'name'\]"):
         front.fit()
     with pytest.warns(IdentifierWarning):
@@ -218,27 +226,28 @@ def test_over_a_channel_a_node_says_so_instead_of_sending_values():
     roles = exchanged[0][1].content["columns"]["roles"]
     assert roles == [DESCRIBES, IDENTIFIES, DESCRIBES, DESCRIBES, IDENTIFIES]
     assert "These do: 'number', 'name'." in says(exchanged[0][1])["front.columns.roles"]
-    # Whoever is not asked does not say it.
-    plain = []
-    PooledTransformer(
-        OneHotEncoder(handle_unknown="ignore"),
-        summaries=channel(
-            {"lyon": pd.DataFrame({"word": RNG.choice(WORDS, 90)})}, plain
-        ),
-    ).fit()
-    assert "roles" not in plain[0][1].content["columns"]
 
 
-def test_a_node_that_found_others_is_asked_again():
+def test_nodes_do_not_say_which_columns_identify_rows_if_they_are_not_asked():
+    exchanged = []
+    parts = {"lyon": pd.DataFrame({"word": RNG.choice(WORDS, 90)})}
+    encoder = OneHotEncoder(handle_unknown="ignore")
+    PooledTransformer(encoder, summaries=channel_to(parts, exchanged)).fit()
+    _, reply = exchanged[0]
+    assert "roles" not in reply.content["columns"]
+
+
+def test_a_node_that_has_found_other_identifiers_is_asked_again():
     frame, nodes = identified_rows(90)
-    nodes[80:] = "rome"  # has too few rows to say it of texts, or numbers its own
+    nodes[80:] = "rome"  # has too few rows to find identifiers
+    # In bern the number of the row is a constant, so it does not identify rows.
     nodes[60:80] = "bern"
     frame.loc[nodes == "bern", "number"] = 7
-    parts = parts_of(frame[["a", "number", "b"]], nodes)
+    parts = tables_of_nodes(frame[["a", "number", "b"]], nodes)
     exchanged = []
     front = PooledTransformer(StandardScaler(), drop_identifiers=True)
     with pytest.warns(IdentifierWarning, match=r"\['number'\]"):
-        front.set_params(summaries=channel(parts, exchanged)).fit()
+        front.set_params(summaries=channel_to(parts, exchanged)).fit()
     names = [reply.envelope["node"] for _, reply in exchanged]
     assert names == ["bern", "lyon", "oslo", "rome", "bern"]
     expected = StandardScaler().fit(frame[["a", "b"]])
@@ -247,11 +256,11 @@ def test_a_node_that_found_others_is_asked_again():
     )
 
 
-def test_files_leave_them_out(tmp_path):
+def test_a_front_of_files_leaves_out_identifiers_and_can_be_saved(tmp_path):
     frame, nodes = identified_rows()
     front = PooledTransformer(StandardScaler(), drop_identifiers=True)
     frame = frame.drop(columns="name")
-    for name, part in parts_of(frame, nodes).items():
+    for name, part in tables_of_nodes(frame, nodes).items():
         front.summarize(part, name=name).save(tmp_path / name)
     with pytest.warns(IdentifierWarning, match=r"\['number'\]"):
         front.set_params(summaries=[tmp_path / "lyon", tmp_path / "oslo"]).fit()
@@ -263,7 +272,7 @@ def test_files_leave_them_out(tmp_path):
         front.set_params(drop_identifiers=False).fit()
 
 
-def test_bounds_stay_with_their_columns():
+def test_bounds_of_columns_stay_with_them_when_others_are_left_out():
     frame, nodes = identified_rows()
     X = frame[["number", "a", "b"]].to_numpy()
     spread = PooledTransformer(
@@ -273,8 +282,6 @@ def test_bounds_stay_with_their_columns():
         spread.fit(X, nodes=nodes)
     limits = spread._front.limits(spread._front.columns)
     assert limits[:, 1].tolist() == [-9, 9] and np.isnan(limits[:, [0, 2]]).all()
-    from sklearn.preprocessing import RobustScaler
-
     bounded = PooledTransformer(
         RobustScaler(), bounds={1: (-9, 9), 2: (-5, 5)}, drop_identifiers=True
     )
@@ -293,36 +300,46 @@ def test_whole_numbers_in_order_that_may_be_a_measurement_are_kept_with_a_warnin
     assert front.transform(frame[["a", "price"]]).shape == (300, 2)
 
 
-def test_what_it_cannot_do_is_said():
+def test_a_table_of_identifiers_alone_is_an_error():
     frame, nodes = identified_rows()
     front = PooledTransformer(StandardScaler(), drop_identifiers=True)
     with pytest.raises(ValueError, match=r"All columns, \['number', 'name'\], ident"):
         front.fit(frame[["number", "name"]], nodes=nodes)
-    listed = ColumnTransformer([("x", StandardScaler(), ["a"])])
-    places = ColumnsOf("numbers", without=[0])  # which are others once some are left
-    chosen = ColumnTransformer([("x", StandardScaler(), places)])
-    for steps in (listed, make_pipeline(listed, PCA(1)), chosen):
-        with pytest.raises(NotPooledError, match="ColumnTransformer needs the columns"):
-            front.set_params(transformer=steps).fit(frame)
 
 
-def test_requests_that_drop_what_they_may_not_are_refused():
+LISTED_COLUMNS = ColumnTransformer([("x", StandardScaler(), ["a"])])
+# The first column is another one once identifiers are left out.
+COLUMNS_BY_PLACE = ColumnTransformer(
+    [("x", StandardScaler(), ColumnsOf("numbers", without=[0]))]
+)
+
+
+@pytest.mark.parametrize(
+    "steps", [LISTED_COLUMNS, make_pipeline(LISTED_COLUMNS, PCA(1)), COLUMNS_BY_PLACE]
+)
+def test_identifiers_are_not_dropped_before_a_column_transformer(steps):
+    frame, _ = identified_rows()
+    front = PooledTransformer(steps, drop_identifiers=True)
+    with pytest.raises(NotPooledError, match="ColumnTransformer needs the columns"):
+        front.fit(frame)
+
+
+def test_requests_with_wrong_columns_to_leave_out_are_refused():
     content = PooledTransformer(StandardScaler()).as_front().as_content()
-    tree = ColumnTransformer([("x", StandardScaler(), ["a"])])
-    listed = PooledTransformer(tree).as_front().as_content()
+    listed = PooledTransformer(LISTED_COLUMNS).as_front().as_content()
     columns = {"text": [False, False], "dtype": "float64"}
-    odd = [
+    wrong_fronts = [
         content | {"drop_identifiers": 1},
         listed | {"drop_identifiers": True},
         content | {"columns": columns | {"left_out": [True, True]}},
         content | {"columns": columns | {"left_out": [True]}},
     ]
-    for front in odd:
+    for front in wrong_fronts:
         with pytest.raises(ValueError, match=r"front\.front"):
             check_request(Message.of("front", front=front))
 
 
-def test_replies_with_other_words_are_refused():
+def test_replies_with_unknown_roles_of_columns_are_refused():
     front = PooledTransformer(StandardScaler(), drop_identifiers=True)
     X = load_penguins()[0]
     reply = front.summarize(X, name="lyon")
@@ -339,12 +356,13 @@ def test_replies_with_other_words_are_refused():
         check_reply(request, Message.of("front", **content))
 
 
-def test_nodes_hold_the_server_to_what_is_agreed():
+def test_dropping_identifiers_is_agreed_and_nothing_else_is_answered():
     front = PooledTransformer(StandardScaler())
     dropping = PooledTransformer(StandardScaler(), drop_identifiers=True)
     X, y, _ = load_penguins()
     is_whole = ~np.isnan(X).any(axis=1)
-    X, y = X[is_whole], y[is_whole]
+    X = X[is_whole]
+    y = y[is_whole]
     for accepted, requested in ((front, dropping), (dropping, front)):
         agreement = Agreement.of(GEMSLogisticAggregator(front=accepted))
         request = Message.of("front", front=requested.as_front().as_content())
@@ -355,32 +373,41 @@ def test_nodes_hold_the_server_to_what_is_agreed():
             reply_to(request, None, X, y, name="lyon", state={}, agreement=agreement)
 
 
-# ---- encoders of the user's ----------------------------------------------------
+# ---- encoders of columns that identify rows --------------------------------------
 
 
 ENCODER = OneHotEncoder(handle_unknown="ignore")
 
 
-def test_an_encoder_of_identifiers_warns():
+def test_an_encoder_of_identifiers_is_warned_of():
     frame, nodes = identified_rows()
     front = PooledTransformer(ColumnTransformer([("x", ENCODER, ["name"])]))
     with pytest.warns(IdentifierWarning, match=r"OneHotEncoder encodes .*\['name'\]"):
         front.fit(frame, nodes=nodes)
     assert front.transform(frame).shape == (300, 300)
+
+
+def test_an_encoder_of_words_is_not_warned_of():
+    frame, nodes = identified_rows()
+    frame["word"] = RNG.choice(WORDS, 300)
+    words = ColumnTransformer([("x", ENCODER, ["word"])])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        frame["word"] = RNG.choice(WORDS, 300)
-        words = ColumnTransformer([("x", ENCODER, ["word"])])
         PooledTransformer(words).fit(frame, nodes=nodes)
 
 
-def test_a_node_sends_no_values_of_rare_ones_and_warns_of_those_it_sends():
+def test_a_node_sends_no_values_that_fewer_than_min_rows_rows_have():
     frame, _ = identified_rows()
     front = PooledTransformer(ColumnTransformer([("x", ENCODER, ["name"])]))
     summary = front.summarize(frame, name="lyon")
     assert b"P00" not in summary.to_bytes()
     with pytest.warns(UserWarning, match=r"leaves out the columns \['name'\]: none of"):
         clone(front).set_params(summaries=[summary]).fit()
+
+
+def test_a_node_is_warned_if_it_sends_values_of_single_rows():
+    frame, _ = identified_rows()
+    front = PooledTransformer(ColumnTransformer([("x", ENCODER, ["name"])]))
     with pytest.warns(
         RowsExposedWarning, match=r"'lyon' sends the values .*\['name'\]"
     ):
