@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 
+from sphinx.application import Sphinx
 from sphinx_gallery.sorting import ExplicitOrder
 
 import skgems
@@ -43,14 +44,14 @@ html_css_files = ["skgems.css"]
 # These pages have none below them.
 html_sidebars = {page: [] for page in ("index", "getting_started", "changelog")}
 
-# Formulas without a network: MathJax goes out with the pages, from a package that holds
-# its files. The one with SVG has its glyphs inside.
+# MathJax goes out with the pages, from a package that holds its files, so that formulas
+# are shown without a network. The SVG variant is one file, which contains its glyphs.
 _mathjax = files("mathjax") / "static" / "mathjax" / "es5" / "tex-svg.js"
 html_static_path = ["_static", str(_mathjax)]
 mathjax_path = "tex-svg.js"
 
-# As the story goes: the simplest first, then files, messages, networks. An example that
-# is not listed stops the build.
+# The order of the gallery: the simplest first, then files, messages and networks. An
+# example that is not listed here stops the build.
 GALLERY = [
     "plot_two_hospitals.py",
     "plot_what_a_summary_says.py",
@@ -81,46 +82,53 @@ warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
 
 
 def table_of_tasks() -> str:
-    """The table of tasks as reStructuredText: for each what goes out and comes back."""
+    """The table of tasks as reStructuredText: for each its request and its reply."""
     lines = []
     for name, task in TASKS.items():
         lines += [f"``{name}``", f"  Asks for {task.asks}; {task.often}."]
-        lines += ["", f"  *Goes out*: {_listed(task.request)}.", ""]
+        lines += ["", f"  *Goes out*: {_request_fields(task.request)}.", ""]
         lines += ["  *Comes back*:", ""]
-        parts: dict[str, list[str]] = {}
-        for path, field in _leaves(task.reply):
-            parts.setdefault(field.says, []).append(f"``{path}``{_shape(field)}")
-        for sentence, paths in parts.items():
-            lines.append(
-                f"  - {', '.join(paths)}" + (f": {sentence}" if sentence else "")
-            )
+        # Fields that say the same about rows share a line.
+        fields_by_sentence: dict[str, list[str]] = {}
+        for path, field in _described_fields(task.reply):
+            fields_of_sentence = fields_by_sentence.setdefault(field.says, [])
+            fields_of_sentence.append(f"``{path}``{_shape_in_brackets(field)}")
+        for sentence, fields in fields_by_sentence.items():
+            listed = ", ".join(fields)
+            lines.append(f"  - {listed}: {sentence}" if sentence else f"  - {listed}")
         lines.append("")
     return "\n".join(lines)
 
 
-def _leaves(fields: Mapping[str, Field], path="") -> Iterator[tuple[str, Field]]:
+def _described_fields(
+    fields: Mapping[str, Field], prefix: str = ""
+) -> Iterator[tuple[str, Field]]:
+    """Fields with their paths. A table without a sentence is replaced by its fields."""
     for name, field in fields.items():
         if isinstance(field, Table) and not field.says:
-            yield from _leaves(field.fields, path if field.inline else f"{path}{name}.")
+            # The name of a table that is written inline is in no path.
+            inner_prefix = prefix if field.inline else f"{prefix}{name}."
+            yield from _described_fields(field.fields, inner_prefix)
         else:
-            yield path + name, field
+            yield prefix + name, field
 
 
-def _listed(fields: Mapping[str, Field]) -> str:
-    named = [
-        f"``{name}``{_shape(field)}"
-        + ("" if field.default is REQUIRED else " (optional)")
-        for name, field in fields.items()
-    ]
-    return ", ".join(named) or "nothing"
+def _request_fields(fields: Mapping[str, Field]) -> str:
+    """The names of the fields of a request, in one line."""
+    words = []
+    for name, field in fields.items():
+        optional = "" if field.default is REQUIRED else " (optional)"
+        words.append(f"``{name}``{_shape_in_brackets(field)}{optional}")
+    return ", ".join(words) or "nothing"
 
 
-def _shape(field: Field) -> str:
+def _shape_in_brackets(field: Field) -> str:
+    """`` (n x d or any)`` for the shape ``"n d | *"``; nothing for any shape."""
     shape = getattr(field, "shape", "")
     if not shape.strip(" *."):
         return ""
-    shape = " or ".join(" x ".join(part.split()) for part in shape.split("|"))
-    return f" ({shape.replace('*', 'any')})"
+    alternatives = [" x ".join(shape.split()) for shape in shape.split("|")]
+    return f" ({' or '.join(alternatives).replace('*', 'any')})"
 
 
 # The table of the guide's page of messages.
@@ -133,24 +141,33 @@ def changelog_as_rst() -> str:
     """CHANGELOG.md from its first version on, as reStructuredText."""
     text = (Path(__file__).parents[1] / "CHANGELOG.md").read_text(encoding="utf-8")
     text = text[text.index("\n## ") :]
+    # [words](address) becomes `words <address>`__.
     text = re.sub(r"\[([^]\n]+)\]\((https?://[^)]+)\)", r"`\1 <\2>`__", text)
-    return re.sub(r"(?m)^(###?) \[?(.+?)\]?( - .+)?$", _underlined, text)
+    # The brackets of "## [0.1] - 2026-01-01" are no part of the title.
+    return re.sub(r"(?m)^(###?) \[?(.+?)\]?( - .+)?$", _underlined_heading, text)
 
 
-def _underlined(heading: re.Match[str]) -> str:
-    title = heading[2] + (heading[3] or "")
-    return title + "\n" + {"##": "-", "###": "~"}[heading[1]] * len(title) + "\n"
+def _underlined_heading(heading: re.Match[str]) -> str:
+    level, version, date = heading.groups(default="")
+    title = version + date
+    underline = {"##": "-", "###": "~"}[level] * len(title)
+    return f"{title}\n{underline}\n"
 
 
 _changes = _tasks.parent / "changelog.inc"
 _changes.write_text(changelog_as_rst(), encoding="utf-8")
 
 
-def skip_foreign_members(app, what, name, obj, skip, options):
-    """Leave out what classes inherit from scikit-learn: its links lead nowhere here."""
-    module = getattr(obj, "__module__", None)
+def skip_foreign_members(  # noqa: PLR0917
+    app: Sphinx, kind: str, name: str, member: object, skip: bool, options: object
+) -> bool:
+    """Leave out members inherited from scikit-learn, whose links lead nowhere here.
+
+    Sphinx calls it with these six arguments, by position.
+    """
+    module = getattr(member, "__module__", None)
     return skip or (module is not None and not module.startswith("skgems"))
 
 
-def setup(app):
+def setup(app: Sphinx) -> None:
     app.connect("autodoc-skip-member", skip_foreign_members)

@@ -3,12 +3,14 @@
 Rounds of training between averages
 ===================================
 
-One average of networks is poor where they started apart, and where nodes saw other
-rows. In co-learning nodes train again from the average: the learning rate starts anew
-in every round, and the rounds get longer once the shared model has settled.
+One average of networks is poor where they started from different weights, and where the
+nodes saw different rows. In co-learning the nodes train again from the average, in
+rounds: the learning rate starts anew in every round, and the rounds get longer once the
+shared model has settled.
 """
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
@@ -47,18 +49,20 @@ for schedule in ("cyclical", "exponential"):
             scores.append(aggregate.score(X_test, y_test))
         name = f"{schedule}, {epochs}"
         curves[name] = scores
-        sent = sum(
-            entry["bytes_sent"] + entry["bytes_received"]
-            for entry in aggregate.history_
+        # `aggregate` is the one of most rounds; `history_` has one entry a message.
+        n_bytes = sum(
+            message["bytes_sent"] + message["bytes_received"]
+            for message in aggregate.history_
         )
-        total = sum(entry["epochs"] for entry in aggregate.history_)
-        print(f"{name:24} {scores[-1]:.3f}  {total:3} epochs, {sent / 1e6:.1f} MB")
+        n_epochs = sum(message["epochs"] for message in aggregate.history_)
+        megabytes = n_bytes / 1e6
+        print(f"{name:24} {scores[-1]:.3f}  {n_epochs:3} epochs, {megabytes:.1f} MB")
 
 # %%
-# What it is compared with
-# ------------------------
-# Networks that started from different weights draw a warning, which is what the first
-# line of the table is there to show.
+# Models to compare it with
+# -------------------------
+# One average of networks that started from different weights draws a warning. Here it
+# is ignored, since the first line of the table shows just how poor that average is.
 
 import warnings  # noqa: E402
 
@@ -67,26 +71,26 @@ from sklearn.exceptions import ConvergenceWarning  # noqa: E402
 from skgems.averaging import StartedApartWarning  # noqa: E402
 
 
-def train(k, seed):
-    local = MLPClassifier(**{**net.get_params(), "random_state": seed})
-    return local.fit(X[nodes == k], y[nodes == k])
+def train_at_node(k, seed):
+    local_net = clone(net).set_params(random_state=seed)
+    return local_net.fit(X[nodes == k], y[nodes == k])
 
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", ConvergenceWarning)
     net.set_params(max_iter=16, learning_rate_init=0.02)
-    apart = [train(k, seed=k) for k in range(5)]
-    alike = [train(k, seed=0) for k in range(5)]
-    pooled = MLPClassifier(**net.get_params()).fit(X, y)
+    different_starts = [train_at_node(k, seed=k) for k in range(5)]
+    equal_starts = [train_at_node(k, seed=0) for k in range(5)]
+    pooled = clone(net).fit(X, y)
     warnings.simplefilter("ignore", StartedApartWarning)
-    average_apart = ModelAveragingAggregator(apart).fit()
-others = {
-    "one average, apart": average_apart.score(X_test, y_test),
-    "one average": ModelAveragingAggregator(alike).fit().score(X_test, y_test),
-    "ensemble": EnsembleAggregator(apart).fit().score(X_test, y_test),
-    "pooled rows": pooled.score(X_test, y_test),
-}
-for name, score in others.items():
+    models = {
+        "one average, apart": ModelAveragingAggregator(different_starts).fit(),
+        "one average": ModelAveragingAggregator(equal_starts).fit(),
+        "ensemble": EnsembleAggregator(different_starts).fit(),
+        "pooled rows": pooled,
+    }
+score_of = {name: model.score(X_test, y_test) for name, model in models.items()}
+for name, score in score_of.items():
     print(f"{name:24} {score:.3f}")
 
 # %%
@@ -99,7 +103,7 @@ figure, ax = plt.subplots(layout="constrained")
 for name, scores in curves.items():
     ax.plot(ROUNDS, scores, marker="o", label=name)
 for name, colour in (("ensemble", "0.6"), ("pooled rows", "0.2")):
-    ax.axhline(others[name], color=colour, linestyle=":", label=name)
+    ax.axhline(score_of[name], color=colour, linestyle=":", label=name)
 ax.set(xlabel="rounds", ylabel="test accuracy", xscale="log")
 ax.set_xticks(ROUNDS, [str(n) for n in ROUNDS])
 ax.xaxis.set_minor_locator(plt.NullLocator())

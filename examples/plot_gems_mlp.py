@@ -3,11 +3,14 @@
 Networks become one: which neurons merged
 =========================================
 
-Two parties have each trained a small network on digits, of which they have very unequal
-shares. Nobody's rows leave. :class:`~skgems.GEMSMLPAggregator` merges the hidden layers
-neuron by neuron: neurons that do nearly the same become one, be they of one party or of
-both; those that never fire are dropped, the others kept.
+Two parties have each trained a small network on handwritten digits, and their shares of
+the ten digits are very unequal. No rows leave the parties.
+:class:`~skgems.GEMSMLPAggregator` merges the hidden layers neuron by neuron: neurons
+that do nearly the same become one, whether they come from one party or from both;
+neurons that never fire are dropped, and the others are kept.
 """
+
+from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -19,8 +22,8 @@ from skgems import GEMSMLPAggregator
 from skgems.datasets import partition_dirichlet
 
 # %%
-# Two parties, other shares of every digit
-# ----------------------------------------
+# Two parties with unequal shares of every digit
+# ----------------------------------------------
 X, y = load_digits(return_X_y=True)
 X = X / 16.0
 X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_state=0)
@@ -46,59 +49,81 @@ print({name: report[name] for name in ("n_in", "kept", "merged", "dropped", "n_u
 # %%
 # Which neurons merged
 # --------------------
-# The units that have neurons of both parties, those of fewest neurons first. Lines lead
-# from the neurons of node 0, above, and of node 1, below, to the unit that they became.
-# A picture shows what each of the 8 x 8 pixels does to a neuron, its weight times the
-# pixel's standard deviation: blue where ink makes it fire, red where ink keeps it
-# silent. Weights alone would show borders, where there is never ink and any weight will
-# do.
+# The picture shows six units that have neurons of both parties, those of the fewest
+# neurons. Lines lead from the neurons of node 0, above, and of node 1, below, to the
+# unit that they became. A square shows what each of the 8 x 8 pixels does to a neuron,
+# its weight times the pixel's standard deviation: blue where ink makes it fire, red
+# where ink keeps it silent. Weights alone would show borders, where there is never ink
+# and any weight will do.
 #
-# Some pairs have found much the same stroke, though each party trained on its own from
-# first weights of its own, and the unit is between the two. The more neurons a unit
+# Some pairs have learnt much the same stroke, though the parties trained independently,
+# from different first weights, and the unit is between the two. The more neurons a unit
 # has, the less they have in common.
-colors = {"0": "tab:orange", "1": "tab:green"}
-shared = [
-    (unit, {node: [i for name, i in members if name == node] for node in colors})
-    for unit, members in enumerate(report["members"])
-    if {name for name, _ in members} == set(colors)
-]
-print(f"{len(shared)} of {report['n_units']} units have neurons of both nodes")
-shared = sorted(shared, key=lambda pair: sum(map(len, pair[1].values())))[:6]
+colors = {"0": "tab:orange", "1": "tab:green"}  # by the name of the node
 
 
-def draw(ax, weights, x, y, color):
+@dataclass(kw_only=True)
+class SharedUnit:
+    """A unit of the aggregate that has neurons of both nodes."""
+
+    unit: int
+    neurons: dict[str, list[int]]  # by the name of the node
+
+    @property
+    def n_neurons(self):
+        return sum(len(neurons) for neurons in self.neurons.values())
+
+    @property
+    def width(self):
+        """In squares, of the wider of the two lines of neurons."""
+        return max(len(neurons) for neurons in self.neurons.values())
+
+
+shared_units = []
+for unit, members in enumerate(report["members"]):
+    neurons = {node: [i for name, i in members if name == node] for node in colors}
+    if all(neurons.values()):
+        shared_units.append(SharedUnit(unit=unit, neurons=neurons))
+print(f"{len(shared_units)} of {report['n_units']} units have neurons of both nodes")
+drawn_units = sorted(shared_units, key=lambda shared: shared.n_neurons)[:6]
+
+
+def draw_square(ax, weights, x, y, color):
     effect = weights * X_train.std(axis=0)
-    picture = ax.inset_axes([x - 0.45, y - 0.45, 0.9, 0.9], transform=ax.transData)
+    square = ax.inset_axes([x - 0.45, y - 0.45, 0.9, 0.9], transform=ax.transData)
     limit = np.abs(effect).max()
-    picture.imshow(effect.reshape(8, 8), cmap="RdBu", vmin=-limit, vmax=limit)
-    picture.set(xticks=[], yticks=[])
-    picture.spines[:].set(color=color, linewidth=2.5)
+    square.imshow(effect.reshape(8, 8), cmap="RdBu", vmin=-limit, vmax=limit)
+    square.set(xticks=[], yticks=[])
+    square.spines[:].set(color=color, linewidth=2.5)
 
 
-widths = [max(map(len, own.values())) for _, own in shared]
-total = sum(widths) + 0.5 * (len(widths) - 1)
-fig, ax = plt.subplots(figsize=(0.75 * total + 1.2, 3.9), layout="constrained")
-ax.set(xlim=(-0.5, total - 0.5), ylim=(-0.5, 3.5), aspect="equal")
+gap = 0.5  # between units, in squares
+total_width = sum(shared.width for shared in drawn_units) + gap * (len(drawn_units) - 1)
+fig, ax = plt.subplots(figsize=(0.75 * total_width + 1.2, 3.9), layout="constrained")
+ax.set(xlim=(-0.5, total_width - 0.5), ylim=(-0.5, 3.5), aspect="equal")
 ax.spines[:].set_visible(False)
 ax.set_xticks([])
 ax.set_yticks([3, 1.5, 0], ["node 0", "merged", "node 1"])
 ax.tick_params(length=0)
 left = 0.0
-for (unit, own), width in zip(shared, widths, strict=True):
-    center = left + (width - 1) / 2
+for shared in drawn_units:
+    center = left + (shared.width - 1) / 2
     for node, height in (("0", 3.0), ("1", 0.0)):
-        for place, neuron in enumerate(own[node]):
-            x = center + place - (len(own[node]) - 1) / 2
+        neurons = shared.neurons[node]
+        incoming_weights = networks[int(node)].coefs_[0]
+        for place, neuron in enumerate(neurons):
+            x = center + place - (len(neurons) - 1) / 2
             ax.plot([x, center], [height, 1.5], color=colors[node], linewidth=2)
-            draw(ax, networks[int(node)].coefs_[0][:, neuron], x, height, colors[node])
-    draw(ax, aggregate.coefs_[0][:, unit], center, 1.5, "black")
-    left += width + 0.5
+            draw_square(ax, incoming_weights[:, neuron], x, height, colors[node])
+    draw_square(ax, aggregate.coefs_[0][:, shared.unit], center, 1.5, "black")
+    left += shared.width + gap
 ax.set_title("Neurons of two nodes that became one unit")
 
 # %%
-# How small may it be?
-# --------------------
-# ``max_units`` goes on merging, cheapest first.
+# How small may the network be?
+# -----------------------------
+# With ``max_units`` units are merged until no more than so many are left. The pairs go
+# first whose merging changes the network least.
 sizes = [5, 10, 15, 20, 30, 40, 50]
 scores = []
 for size in sizes:

@@ -3,12 +3,13 @@
 How near one message comes to the pooled model
 ==============================================
 
-Nodes fit linear models on rows of their own and send one message. The model to reach
-is the one that is fitted on all rows at one place. This example deals three data sets
-over nodes in five ways and shows how many points of accuracy each way of making one
-model lies below it: averaged weights, the soft vote, linear discriminant analysis made
-of sums, the consensus of good-enough spaces, and the likeliest model for the moments
-that nodes send, which is the default of :class:`~skgems.GEMSLogisticAggregator`.
+Nodes fit linear models on rows of their own and send one message. The model to reach is
+the *pooled* model, which is fitted on all rows at one place. This example deals three
+data sets over nodes in five ways, and makes one model in five ways: averaged weights,
+the soft vote, linear discriminant analysis made of sums, the consensus of good-enough
+spaces, and the likeliest model for the moments that nodes send, which is the default of
+:class:`~skgems.GEMSLogisticAggregator`. It shows how many points of accuracy each of
+them lies below the pooled model.
 """
 
 import numpy as np
@@ -30,13 +31,13 @@ from skgems.pooled import PooledForm
 # %%
 # Five ways to deal rows over nodes
 # ---------------------------------
-# In the last one a third of the classes is dealt over eight nodes and the others are at
-# one each: what eight nodes say of few classes must not drown what the others know.
+# In the last one, eight nodes share the rows of a third of the classes, and two more
+# nodes have another third each: the many nodes of few classes must not outvote the two.
 
 
-def crowd(y):
-    groups = [group.tolist() for group in np.array_split(np.unique(y), 3)]
-    return partition_by_label(y, [groups[0]] * 8 + groups[1:], random_state=0)
+def eight_nodes_of_few_classes(y):
+    few, *others = [third.tolist() for third in np.array_split(np.unique(y), 3)]
+    return partition_by_label(y, [few] * 8 + others, random_state=0)
 
 
 PARTITIONS = {
@@ -48,22 +49,23 @@ PARTITIONS = {
         y, 5, alpha=0.5, min_size=3, random_state=0
     ),
     "alike,\n5 nodes": lambda y: partition_homogeneous(y, 5, random_state=0),
-    "8 nodes of few\nclasses, 2 others": crowd,
+    "8 nodes of few\nclasses, 2 others": eight_nodes_of_few_classes,
 }
 
 # %%
 # Five ways to make one model
 # ---------------------------
-# A node of one class has nothing to fit: its model always says that class.
+# A node of one class has nothing to fit: its model always predicts that class. Each
+# method returns the function that predicts.
 
 
-def local_model(X, y):
-    several = len(np.unique(y)) > 1
-    model = LogisticRegression(max_iter=1000) if several else DummyClassifier()
-    return model.fit(X, y)
+def fit_local_model(X, y):
+    if len(np.unique(y)) == 1:
+        return DummyClassifier().fit(X, y)
+    return LogisticRegression(max_iter=1000).fit(X, y)
 
 
-def averaging(clfs, X, y, nodes):
+def average_weights(clfs, X, y, nodes):
     return ModelAveragingAggregator(clfs).fit().predict
 
 
@@ -71,11 +73,12 @@ def soft_vote(clfs, X, y, nodes):
     return EnsembleAggregator(clfs).fit().predict
 
 
-def lda(clfs, X, y, nodes):
+def lda_from_sums(clfs, X, y, nodes):
     """Counts, means and scatter add up over nodes: the same LDA for any partition."""
-    told = [class_moments(X[nodes == k], y[nodes == k]) for k in range(len(clfs))]
+    moments = [class_moments(X[nodes == k], y[nodes == k]) for k in range(len(clfs))]
     classes = np.unique(y)
-    W, _ = PooledForm("lda").fit(merge_moments(told), classes)
+    W, _ = PooledForm("lda").fit(merge_moments(moments), classes)
+    # The last row of W has the intercepts.
     return lambda rows: classes[np.argmax(rows @ W[:-1] + W[-1], axis=1)]
 
 
@@ -89,9 +92,9 @@ def likelihood(clfs, X, y, nodes):
 
 
 METHODS = {
-    "averaged weights": averaging,
+    "averaged weights": average_weights,
     "soft vote": soft_vote,
-    "LDA from sums": lda,
+    "LDA from sums": lda_from_sums,
     "consensus": consensus,
     "likelihood": likelihood,
 }
@@ -101,58 +104,67 @@ METHODS = {
 # -----------------------------
 
 
-def gaps(X, y):
-    """For each partition and method, of one data set."""
+def points_below_pooled(X, y):
+    """An array of shape (n_partitions, n_methods) for one data set."""
     X, X_test, y, y_test = train_test_split(
         X, y, test_size=0.3, stratify=y, random_state=0
     )
     scaler = StandardScaler().fit(X)
     X, X_test = scaler.transform(X), scaler.transform(X_test)
-    pooled = local_model(X, y).score(X_test, y_test)
-    table = np.empty((len(PARTITIONS), len(METHODS)))
-    for i, deal in enumerate(PARTITIONS.values()):
-        nodes = deal(y)
+    accuracy_of_pooled = fit_local_model(X, y).score(X_test, y_test)
+    points = np.empty((len(PARTITIONS), len(METHODS)))
+    for i, partition in enumerate(PARTITIONS.values()):
+        nodes = partition(y)
         clfs = [
-            local_model(X[nodes == k], y[nodes == k]) for k in range(nodes.max() + 1)
+            fit_local_model(X[nodes == k], y[nodes == k])
+            for k in range(nodes.max() + 1)
         ]
         for j, method in enumerate(METHODS.values()):
             predict = method(clfs, X, y, nodes)
-            table[i, j] = 100 * (pooled - np.mean(predict(X_test) == y_test))
-    return table
+            accuracy = np.mean(predict(X_test) == y_test)
+            points[i, j] = 100 * (accuracy_of_pooled - accuracy)
+    return points
 
 
-tables = np.stack(
-    [gaps(*load(return_X_y=True)) for load in (load_digits, load_wine, load_iris)]
+points = np.stack(
+    [
+        points_below_pooled(*load(return_X_y=True))
+        for load in (load_digits, load_wine, load_iris)
+    ]
 )
-means = tables.mean(axis=0)
+means = points.mean(axis=0)  # over data sets
 print(f"{'points below pooled, mean':32}", *METHODS)
 for partition, row in zip(PARTITIONS, means, strict=True):
+    cells = [
+        f"{mean:{len(method)}.1f}" for method, mean in zip(METHODS, row, strict=True)
+    ]
     name = partition.replace("\n", " ")
-    columns = zip(METHODS, row, strict=True)
-    print(f"{name:32}", *(f"{value:{len(m)}.1f}" for m, value in columns))
+    print(f"{name:32}", *cells)
 
 # %%
 # One picture
 # -----------
-# Bars are the mean over the three data sets, dots the data sets. Below zero is better
-# than pooled: test rows are few, and pooled is not the best of all models.
+# Bars are the means over the three data sets, dots the single data sets. A figure below
+# zero is better than the pooled model: test rows are few, and the pooled model is not
+# the best of all models.
 
 import matplotlib.pyplot as plt  # noqa: E402
 
 plt.rcParams["font.size"] = 11
 figure, ax = plt.subplots(figsize=(7.2, 5), layout="constrained")
 colours = ["0.75", "0.6", "tab:green", "tab:blue", "tab:orange"]
-width, places = 0.16, np.arange(len(PARTITIONS))
+width = 0.16  # of a bar, so that five fill most of the distance of two groups
+centers = np.arange(len(PARTITIONS))
 for j, (name, colour) in enumerate(zip(METHODS, colours, strict=True)):
-    at = places + (j - 2) * width
-    ax.bar(at, means[:, j], width, color=colour, label=name)
-    for table in tables:
-        ax.plot(at, table[:, j], ".", color="0.2", markersize=4)
+    places = centers + (j - 2) * width
+    ax.bar(places, means[:, j], width, color=colour, label=name)
+    for points_of_data_set in points:
+        ax.plot(places, points_of_data_set[:, j], ".", color="0.2", markersize=4)
 ax.axhline(0, color="0.2", linewidth=1)
 ax.set_yscale("symlog", linthresh=5, linscale=1.5)
 ticks = [0, 1, 2, 5, 10, 20, 50]
 ax.set_yticks(ticks, [str(tick) for tick in ticks])
-ax.set_xticks(places, PARTITIONS)
+ax.set_xticks(centers, PARTITIONS)
 ax.set(ylabel="points of accuracy below pooled", ylim=(-4, 80))
 figure.legend(ncols=3, loc="outside upper center", frameon=False)
 plt.show()

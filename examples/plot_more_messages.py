@@ -3,10 +3,10 @@
 A few more messages, and a node that leaves
 ===========================================
 
-One message of moments comes near the model that is fitted on all rows at one place. Who
-may ask the hospitals a few times more gets that model itself, in far fewer messages
-than averaging takes. And a hospital that leaves is forgotten: what the others sent is
-summed anew, without asking them.
+One message of moments comes near the model that is fitted on all rows at one place. A
+server that may ask the hospitals a few times more gets that model itself, in far fewer
+messages than averaging takes. And a hospital that leaves can be forgotten: the sums
+that the other hospitals sent are added up anew, without asking them again.
 """
 
 from copy import deepcopy
@@ -37,75 +37,78 @@ pooled = LogisticRegression(max_iter=5000, tol=1e-8).fit(X, y)
 # %%
 # Messages
 # --------
-# Each hospital has two digits. The test loss after so many messages, above that of the
-# model that is fitted on all rows.
+# Each hospital has two digits. The picture shows by how much the test loss after so
+# many messages is above that of the model that is fitted on all rows.
 
 MESSAGES = [1, 3, 5, 8]
 
 
-def excess(model):
+def excess_loss(model):
     loss = log_loss(y_test, model.predict_proba(X_test))
     return loss - log_loss(y_test, pooled.predict_proba(X_test))
 
 
-descended = [
-    excess(
-        GEMSLogisticAggregator(members, n_rounds=n, random_state=0).fit(
-            X, y, nodes=nodes
-        )
-    )
-    for n in MESSAGES
-]
-sgd = SGDClassifier(loss="log_loss", random_state=0)
-averaged = [
-    excess(
-        ModelAveragingAggregator(
-            [(name, sgd) for name in NAMES], n_rounds=n, random_state=0
-        ).fit(X, y, nodes=nodes)
-    )
-    for n in MESSAGES
-]
+# An unfitted classifier a node: averaging trains it in rounds.
+unfitted = [(name, SGDClassifier(loss="log_loss", random_state=0)) for name in NAMES]
+losses_of_likelihood = []
+losses_of_averaging = []
+for n in MESSAGES:
+    likelihood = GEMSLogisticAggregator(members, n_rounds=n, random_state=0)
+    losses_of_likelihood.append(excess_loss(likelihood.fit(X, y, nodes=nodes)))
+    averaging = ModelAveragingAggregator(unfitted, n_rounds=n, random_state=0)
+    losses_of_averaging.append(excess_loss(averaging.fit(X, y, nodes=nodes)))
 figure, axis = plt.subplots(figsize=(6, 3.5), layout="constrained")
-axis.plot(MESSAGES, averaged, "o-", color="#eda100", label="averaging in rounds")
-axis.plot(MESSAGES, descended, "o-", color="#2a78d6", label="likelihood, n_rounds")
+axis.plot(
+    MESSAGES, losses_of_averaging, "o-", color="#eda100", label="averaging in rounds"
+)
+axis.plot(
+    MESSAGES, losses_of_likelihood, "o-", color="#2a78d6", label="likelihood, n_rounds"
+)
 axis.axhline(0, color="black", linewidth=1)
 axis.set(xlabel="messages", ylabel="log-loss above pooled (nats)")
 axis.legend(frameon=False)
-for n, ours, theirs in zip(MESSAGES, descended, averaged, strict=True):
-    print(f"{n} messages: {ours:6.3f} nats above pooled, averaging {theirs:6.3f}")
+for n, loss, loss_of_averaging in zip(
+    MESSAGES, losses_of_likelihood, losses_of_averaging, strict=True
+):
+    print(
+        f"{n} messages: {loss:6.3f} nats above pooled, "
+        f"averaging {loss_of_averaging:6.3f}"
+    )
 
 # %%
 # Leaving
 # -------
-# How far probabilities move on each hospital's rows when one of them is forgotten. The
-# model that forgot is the one that never knew it, to the bit.
+# The second picture shows how far probabilities move on each hospital's rows when one
+# of the hospitals is forgotten. The model that forgot it is the model that would have
+# been fitted without it, to the bit.
 
 aggregate = GEMSLogisticAggregator(members, random_state=0, keep_replies=True)
 aggregate.fit(X, y, nodes=nodes)
 
 
-def probabilities(model):
-    """Of all ten digits, those that nobody knows being 0."""
-    found = np.zeros((len(X), 10))
-    found[:, model.classes_] = model.predict_proba(X)
-    return found
+def probabilities_of_digits(model):
+    """An array of one column a digit; a digit that the model does not know has 0."""
+    probabilities = np.zeros((len(X), 10))
+    probabilities[:, model.classes_] = model.predict_proba(X)
+    return probabilities
 
 
-before = probabilities(aggregate)
-moved, apart = np.zeros((5, 5)), np.zeros(5)
+before = probabilities_of_digits(aggregate)
+changes = np.zeros((5, 5))  # by the hospital that left, and that of the rows
 for i, leaving in enumerate(NAMES):
-    after = probabilities(deepcopy(aggregate).forget(leaving))
-    others = [(name, clf) for name, clf in members if name != leaving]
-    stay = nodes != leaving
-    never = GEMSLogisticAggregator(others, random_state=0)
-    never.fit(X[stay], y[stay], nodes=nodes[stay])
-    apart[i] = np.abs(after - probabilities(never)).max()
+    after = probabilities_of_digits(deepcopy(aggregate).forget(leaving))
+    remaining = [(name, clf) for name, clf in members if name != leaving]
+    stays = nodes != leaving
+    fitted_without = GEMSLogisticAggregator(remaining, random_state=0)
+    fitted_without.fit(X[stays], y[stays], nodes=nodes[stays])
+    # Equal to the bit, therefore no tolerance.
+    assert np.array_equal(after, probabilities_of_digits(fitted_without))
+    # Half the sum of absolute changes: the share of probability that moves.
     change = np.abs(after - before).sum(axis=1) / 2
-    moved[i] = [change[nodes == name].mean() for name in NAMES]
-assert not apart.any()  # to the bit
+    changes[i] = [change[nodes == name].mean() for name in NAMES]
 figure, axis = plt.subplots(figsize=(6, 4), layout="constrained")
-image = axis.imshow(moved, cmap="Blues", vmin=0, vmax=1)
-for i, row in enumerate(moved):
+image = axis.imshow(changes, cmap="Blues", vmin=0, vmax=1)
+for i, row in enumerate(changes):
     for j, value in enumerate(row):
         color = "white" if value > 0.5 else "black"
         axis.text(j, i, f"{value:.2f}", ha="center", va="center", color=color)

@@ -23,11 +23,13 @@ from skgems.plotting import MatchingDisplay
 # %%
 # Five parties
 # ------------
-# Their digits differ, in number and in kind: Dirichlet shares of each class.
+# Their digits differ, in number and in kind: the shares of each class are drawn from a
+# Dirichlet distribution.
 
 X, y = load_digits(return_X_y=True)
 X = X / 16
-X_train, y_train, X_test, y_test = X[:1300], y[:1300], X[1300:], y[1300:]
+X_train, X_test = np.split(X, [1300])
+y_train, y_test = np.split(y, [1300])
 nodes = partition_dirichlet(y_train, 5, alpha=0.5, min_size=100, random_state=0)
 
 
@@ -45,16 +47,17 @@ counts = np.array([np.bincount(y_train[nodes == k], minlength=10) for k in range
 # %%
 # One network of matched units
 # ----------------------------
-# No rows are needed. What is known of a class goes by how many rows of it a node had.
+# No rows are needed, but the number of rows per class and node: where a node had more
+# rows of a class, its outgoing weights of that class count more.
 
 aggregate = PFNMAggregator(networks, random_state=0).fit(n_class_samples=counts)
 
 
-def averaged():
-    """The plain mean of the weights, unit by unit."""
-    hidden = np.mean([n.coefs_[0] for n in networks], axis=0)
-    bias = np.mean([n.intercepts_[0] for n in networks], axis=0)
-    Z = np.maximum(X_test @ hidden + bias, 0)
+def predict_by_averaged_weights():
+    """Predict by the plain mean of the weights, unit by unit."""
+    coefs = np.mean([network.coefs_[0] for network in networks], axis=0)
+    intercepts = np.mean([network.intercepts_[0] for network in networks], axis=0)
+    Z = np.maximum(X_test @ coefs + intercepts, 0)
     logits = np.zeros((len(X_test), 10))
     for network in networks:
         labels = network.classes_
@@ -62,40 +65,44 @@ def averaged():
     return logits.argmax(axis=1)
 
 
-def ensemble():
-    """The mean of the nodes' probabilities."""
-    total = np.zeros((len(X_test), 10))
+def predict_by_ensemble():
+    """Predict by the mean of the nodes' probabilities."""
+    probabilities = np.zeros((len(X_test), 10))
     for network in networks:
-        total[:, network.classes_] += network.predict_proba(X_test)
-    return total.argmax(axis=1)
+        probabilities[:, network.classes_] += network.predict_proba(X_test)
+    return probabilities.argmax(axis=1)
 
 
-n_local = sum(network.coefs_[0].shape[1] for network in networks)
-table = {
-    "local network (mean)": (np.mean([n.score(X_test, y_test) for n in networks]), 40),
-    "averaged weights": (accuracy_score(y_test, averaged()), 40),
-    "ensemble": (accuracy_score(y_test, ensemble()), n_local),
-    "PFNM": (aggregate.score(X_test, y_test), aggregate.n_units_[0]),
-}
-for sigma in (0.5, 2.0):
-    other = PFNMAggregator(networks, sigma=sigma, random_state=0)
-    other.fit(n_class_samples=counts)
-    table[f"PFNM, sigma={sigma}"] = other.score(X_test, y_test), other.n_units_[0]
+def print_line(name, accuracy, n_units):
+    print(f"{name:<24}{accuracy:>14.3f}{n_units:>14}")
+
+
 print(f"{'':<24}{'test accuracy':>14}{'hidden units':>14}")
-for name, (score, units) in table.items():
-    print(f"{name:<24}{score:>14.3f}{units:>14}")
+mean_accuracy = np.mean([network.score(X_test, y_test) for network in networks])
+print_line("local network (mean)", mean_accuracy, 40)
+accuracy = accuracy_score(y_test, predict_by_averaged_weights())
+print_line("averaged weights", accuracy, 40)
+accuracy = accuracy_score(y_test, predict_by_ensemble())
+print_line("ensemble", accuracy, 5 * 40)
+print_line("PFNM", aggregate.score(X_test, y_test), aggregate.n_units_[0])
+for sigma in (0.5, 2.0):
+    variant = PFNMAggregator(networks, sigma=sigma, random_state=0)
+    variant.fit(n_class_samples=counts)
+    accuracy = variant.score(X_test, y_test)
+    print_line(f"PFNM, sigma={sigma}", accuracy, variant.n_units_[0])
 
 # %%
 # Which units form which
 # ----------------------
-# Each column is a unit of the merged network, the most shared ones first.
+# Each column is a unit of the merged network. Units that most parties share come first.
 
 import matplotlib.pyplot as plt  # noqa: E402
 
 display = MatchingDisplay.from_estimator(aggregate)
 
 # %%
-# The incoming weights of the most shared units, and the local units they are made of.
+# The incoming weights of the units that most parties share, and of the local units that
+# were matched to them.
 
 display.plot_units((8, 8), n_units=10)
 

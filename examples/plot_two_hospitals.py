@@ -3,15 +3,15 @@
 One classifier of parties that keep their rows
 ==============================================
 
-Three islands have measured penguins, and each has fitted a classifier of its own. No
-island has all three species, so no classifier can be right everywhere. The rows stay on
-the islands. Each sends one small file, and :class:`~skgems.GEMSLogisticAggregator`
+Three islands have measured penguins, and each has fitted its own classifier. No island
+has all three species, so no classifier can be right everywhere. The rows stay on the
+islands. Each island sends one small file, and :class:`~skgems.GEMSLogisticAggregator`
 makes one classifier of the files.
 
-It is compared with what else could be done: keep the classifiers of the islands, let
-them vote, average their weights, make a linear discriminant analysis of sums, or bring
-the rows to one place after all. Then the same with handwritten digits: five parties,
-two digits each.
+This classifier is compared with the alternatives: to keep the classifiers of the
+islands, to let them vote, to average their weights, to make a linear discriminant
+analysis of sums, or to bring the rows to one place after all. Then the same is done
+with handwritten digits: five parties, two digits each.
 """
 
 import sys
@@ -38,7 +38,8 @@ from skgems.datasets import load_penguins, partition_by_label
 # %%
 # Three islands
 # -------------
-# Bill, flippers and mass tell the species. Who lives where:
+# Bill, flippers and mass tell the species. The table shows how many penguins of each
+# species live on each island.
 
 X, y, islands = load_penguins()
 species = np.unique(y)
@@ -50,101 +51,117 @@ for island in np.unique(islands):
 # %%
 # What a party does
 # -----------------
-# It fits a classifier on its own rows, as it always did. Torgersen has one species, and
-# says that one.
+# It fits a classifier on its own rows, as it always did. Torgersen has one species
+# only, and its classifier always predicts that one.
 
 
-def fitted(X, y):
+def fit_classifier(X, y):
     if len(np.unique(y)) == 1:
         return DummyClassifier().fit(X, y)
     return make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
 
 
 # %%
-# Then ``summarize`` makes the file of the classifier and of sums over the rows. This
-# file is all that leaves. What it says about the rows, and what to choose where it says
-# too much, is shown in :ref:`sphx_glr_auto_examples_plot_what_a_summary_says.py`.
+# Then ``summarize`` puts the classifier and sums over the rows into a file. This file
+# is all that leaves. What it says about the rows, and what to choose where it says too
+# much, is shown in :ref:`sphx_glr_auto_examples_plot_what_a_summary_says.py`.
 
 
-def sent(agg, clf, X, y, name, folder):
-    """Write the file of one party; return its path."""
-    path = Path(folder) / f"{name}.safetensors"
-    agg.summarize(clf, X, y, name=str(name)).save(path)
-    return path
+def write_file(aggregator, clf, X, y, *, name, path):
+    aggregator.summarize(clf, X, y, name=str(name)).save(path)
 
 
 # %%
-# What can be made of that
-# ------------------------
-# At the server a list of files stands where fitted classifiers would, and ``fit`` needs
+# What the server does
+# --------------------
+# At the server a list of files takes the place of fitted classifiers, and ``fit`` needs
 # no rows.
 
 
+def fit_from_files(aggregator, paths):
+    aggregator.set_params(estimators=paths).fit()
+
+
+# %%
+# What to compare it with
+# -----------------------
+# Each party's own classifier, an ensemble, averaged weights, a linear discriminant
+# analysis made of sums, and the classifier that all rows at one place would give.
+
+
 def compare(X, y, nodes, X_test, y_test):
-    """Accuracy on test rows of every way to get one classifier, and bytes sent."""
+    """Test accuracies of all classifiers by name, and the mean size of a file in kB."""
     names = np.unique(nodes)
-    clfs = [fitted(X[nodes == name], y[nodes == name]) for name in names]
-    agg = GEMSLogisticAggregator(random_state=0)
+    clfs = [fit_classifier(X[nodes == name], y[nodes == name]) for name in names]
+    aggregator = GEMSLogisticAggregator(random_state=0)
     with tempfile.TemporaryDirectory() as folder:
-        paths = [
-            sent(agg, clf, X[nodes == name], y[nodes == name], name, folder)
-            for name, clf in zip(names, clfs, strict=True)
-        ]
-        size = np.mean([path.stat().st_size for path in paths])
-        agg.set_params(estimators=paths).fit()
-    made = {
-        **{f"{name} alone": clf for name, clf in zip(names, clfs, strict=True)},
+        paths = [Path(folder) / f"{name}.safetensors" for name in names]
+        for name, clf, path in zip(names, clfs, paths, strict=True):
+            rows = nodes == name
+            write_file(aggregator, clf, X[rows], y[rows], name=name, path=path)
+        kilobytes = np.mean([path.stat().st_size for path in paths]) / 1000
+        fit_from_files(aggregator, paths)
+    lda = PooledAggregator(pooled=LinearDiscriminantAnalysis())
+    models = {f"{name} alone": clf for name, clf in zip(names, clfs, strict=True)}
+    models |= {
         "vote": EnsembleAggregator(clfs).fit(),
         "averaged weights": ModelAveragingAggregator(clfs).fit(),
-        "LDA from sums": PooledAggregator(pooled=LinearDiscriminantAnalysis()).fit(
-            X, y, nodes=nodes
-        ),
-        "skgems, one file each": agg,
-        "all rows at one place": fitted(X, y),
+        "LDA from sums": lda.fit(X, y, nodes=nodes),
+        "skgems, one file each": aggregator,
+        "all rows at one place": fit_classifier(X, y),
     }
-    scores = {name: model.score(X_test, y_test) for name, model in made.items()}
-    return scores | {"kilobytes a party": size / 1000}
+    accuracies = {name: model.score(X_test, y_test) for name, model in models.items()}
+    return accuracies, kilobytes
 
 
-def mean_of_folds(X, y, nodes, n_splits, n_repeats):
-    """Every row is a test row once in every repeat."""
+def cross_validate(X, y, nodes, *, n_splits, n_repeats):
+    """The means of all that `compare` returns; each row is tested once a repeat."""
     folds = RepeatedStratifiedKFold(
         n_splits=n_splits, n_repeats=n_repeats, random_state=0
     )
-    runs = [
-        compare(X[train], y[train], nodes[train], X[test], y[test])
-        for train, test in folds.split(X, y)
-    ]
-    return {name: np.mean([run[name] for run in runs]) for name in runs[0]}
+    accuracies_of_folds = []
+    kilobytes_of_folds = []
+    for train, test in folds.split(X, y):
+        accuracies, kilobytes = compare(
+            X[train], y[train], nodes[train], X_test=X[test], y_test=y[test]
+        )
+        accuracies_of_folds.append(accuracies)
+        kilobytes_of_folds.append(kilobytes)
+    mean_accuracies = {
+        name: np.mean([accuracies[name] for accuracies in accuracies_of_folds])
+        for name in accuracies_of_folds[0]
+    }
+    return mean_accuracies, np.mean(kilobytes_of_folds)
 
 
-def show(title, table):
-    """Print a table, and take the size of the files out of it."""
-    kilobytes = table.pop("kilobytes a party")
+def print_table(title, accuracies, kilobytes):
     print(f"\n{title}, test accuracy")
-    for name, score in table.items():
-        print(f"  {name:<24}{score:.3f}")
+    for name, accuracy in accuracies.items():
+        print(f"  {name:<24}{accuracy:.3f}")
     print(f"  a file has {kilobytes:.0f} kB")
 
 
 # %%
 # Penguins
 # --------
-# The means of five times five folds. A vote knows no better than one island. The
-# classifier of the files is as good as one of all rows.
+# The means of five times five folds. A vote is no better than the classifier of one
+# island. The classifier made of the files is as good as the one fitted on all rows.
 
-tables = {"penguins": mean_of_folds(X, y, islands, 5, 5)}
-show("penguins", tables["penguins"])
+tables = {}  # accuracies by classifier, for each data set
+tables["penguins"], kilobytes = cross_validate(X, y, islands, n_splits=5, n_repeats=5)
+print_table("penguins", tables["penguins"], kilobytes)
 
 # %%
 # Digits
 # ------
-# Five parties know two digits each. Here an average of weights is spoiled as well.
+# Five parties have two digits each. Here the average of weights is poor as well.
 
 X, y = load_digits(return_X_y=True)
-digits = np.array([f"party {k}" for k in partition_by_label(y, 5, random_state=0)])
-tables["digits"] = mean_of_folds(X / 16, y, digits, 3, 1)
-show("digits", tables["digits"])
+parties = np.array([f"party {k}" for k in partition_by_label(y, 5, random_state=0)])
+tables["digits"], kilobytes = cross_validate(
+    X / 16, y, parties, n_splits=3, n_repeats=1
+)
+print_table("digits", tables["digits"], kilobytes)
 
 # %%
 # One picture
@@ -154,9 +171,9 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 plt.rcParams["font.size"] = 14
 figure, ax = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
-labels, values = zip(*tables["penguins"].items(), strict=True)
+labels = list(tables["penguins"])
 colours = ["tab:orange" if label.startswith("skgems") else "0.7" for label in labels]
-bars = ax.barh(labels, values, color=colours)
+bars = ax.barh(labels, list(tables["penguins"].values()), color=colours)
 ax.bar_label(bars, fmt="%.3f", padding=3)
 ax.set_title("penguins: test accuracy", x=0.3)
 ax.set(xlim=(0, 1.2), xticks=[])

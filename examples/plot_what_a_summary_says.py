@@ -3,14 +3,15 @@
 What a summary says about the rows
 ==================================
 
-A summary holds no rows, but sums over rows. How much do these say? Here an attacker
-reads summaries, nothing else, and tries two things: to *reconstruct* rows, and to find
-out whether a row that he has in hand was *among* them. Of few rows both succeed
-completely, with the defaults. What each choice helps is measured. See :ref:`privacy`
-for what to choose.
+A summary holds no rows, but it holds sums over rows. How much do these sums say? Here
+an attacker reads summaries, nothing else, and tries two things: to *reconstruct* rows,
+and to find out whether a row that he has in hand was *among* the rows of the node. With
+the defaults and few rows, both succeed completely. The example measures how much each
+setting helps against it. See :ref:`privacy` for what to choose.
 """
 
 import warnings
+from dataclasses import dataclass, field
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -25,283 +26,429 @@ from skgems.moments import ClassMoments
 from skgems.spaces import Accuracy, SpaceProfile, accuracy_profile
 
 PIXELS, LABELS = load_digits(return_X_y=True)
-DIGITS = [3, 5, 8]
+N_PIXELS = PIXELS.shape[1]
+LARGEST_PIXEL = 16  # pixels are whole numbers from 0 to 16; nodes divide them by it
+DIGITS = [3, 5, 8]  # the classes 0, 1 and 2 of every node here
 
 
-def node(n, seed=0):
-    """Rows of a node with so many of each of three digits; and all others."""
+def draw_node(n_rows_per_digit, seed=0):
+    """Draw the rows of a node: so many of each of three digits.
+
+    Returns X, y, and for each digit the places in PIXELS that the node does not have.
+    """
     rng = np.random.RandomState(seed)
-    drawn = [rng.permutation(np.flatnonzero(LABELS == digit)) for digit in DIGITS]
-    own = np.concatenate([rows[:n] for rows in drawn])
-    return PIXELS[own] / 16, LABELS[own], [rows[n:] for rows in drawn]
+    shuffled = [rng.permutation(np.flatnonzero(LABELS == digit)) for digit in DIGITS]
+    places = np.concatenate([digit[:n_rows_per_digit] for digit in shuffled])
+    places_elsewhere = [digit[n_rows_per_digit:] for digit in shuffled]
+    return PIXELS[places] / LARGEST_PIXEL, LABELS[places], places_elsewhere
 
 
-def summarize(X, y, params=None, **options):
-    """What a node sends, where min_rows lets it."""
+def summarize(X, y, params=None, *, space=False, **options):
+    """Summarize a classifier fitted on these rows, as a node does, however few."""
     classifier = LogisticRegression(max_iter=1000).fit(X, y)
     aggregator = GEMSLogisticAggregator(random_state=0, **(params or {}))
-    options = {"min_rows": 1, "space": False} | options
-    with warnings.catch_warnings():  # it says that rows can be found; here they shall
+    with warnings.catch_warnings():
+        # The warning is right: that rows can be reconstructed is shown here.
         warnings.simplefilter("ignore", RowsExposedWarning)
-        return aggregator.summarize(classifier, X, y, name="node", **options)
+        return aggregator.summarize(
+            classifier, X, y, name="node", min_rows=1, space=space, **options
+        )
 
 
-def told(summary, task="moments"):
-    """One answer out of the summary."""
+def reply_to_task(summary, task):
+    """The node's reply to one task, out of all that its summary holds."""
     answers = summary.message.content["answers"].values()
     return next(answer["reply"] for answer in answers if answer["task"] == task)
+
+
+def moments_in(summary):
+    """The counts, means and scatters of the classes."""
+    return ClassMoments.from_arrays(reply_to_task(summary, "moments")["moments"])
 
 
 # %%
 # Rows from moments
 # -----------------
 # The scatter of n rows about their mean has n - 1 directions, those between the rows.
-# So rows are known but for a rotation within these; of two rows there is only a sign,
-# and both are known. That pixels are whole numbers does the rest. Whole-numbered
-# vectors along the scatter's directions are a *lattice*, in which, measured by the
-# inverse of the scatter, all rows are equally far apart: the squared distance is 2, and
-# no shorter vector is likely. Reduction of the lattice (LLL) finds these differences,
-# and the mean of a class, or cluster, the rows.
+# So the rows are known up to a rotation within these directions. With two rows there is
+# only a sign to guess, and either sign gives both rows. With more rows, it helps that
+# pixels are whole numbers. The whole-numbered vectors along the scatter's directions
+# form a *lattice*. Measured by the inverse of the scatter, all rows are equally far
+# apart there: the squared distance of two rows is 2, and a shorter vector is unlikely.
+# Reduction of the lattice (the algorithm of Lenstra, Lenstra and Lovász, LLL) finds
+# these differences. The mean of a class, or of a cluster in it, then gives the rows.
+#
+# Why 2: let D be the centred rows, of full rank n - 1. Then D pinv(D'D) D' is the
+# projection I - 11'/n, so that (x_i - x_j)' pinv(D'D) (x_i - x_k) is 2 for j = k, and 1
+# for j != k. Differences of other rows have products 0.
 
 
-def reduced(U, embed):
-    """A basis of short vectors; U are whole numbers, embed gives their places."""
-    R, k, swaps = np.linalg.qr(embed(U).T, mode="r"), 1, 0
-    while k < len(U) and swaps < 12000:
+def reduce_lattice(basis, embed):
+    """Make the vectors of a lattice's basis short, in place, by LLL.
+
+    ``basis`` holds whole numbers, one vector a row; ``embed`` maps these to vectors
+    whose Euclidean length is the one to be made short.
+    """
+    R = np.linalg.qr(embed(basis).T, mode="r")
+    k = 1
+    n_swaps = 0
+    # A lattice of 40 rows takes some 10,000 swaps; one that takes more is given up.
+    while k < len(basis) and n_swaps < 12000:
+        # Subtract from vector k what it has along those before it.
         for j in range(k - 1, -1, -1):
-            times = np.rint(R[j, k] / R[j, j])
-            U[k] -= times * U[j]
-            R[:, k] -= times * R[:, j]
+            multiple = np.rint(R[j, k] / R[j, j])
+            basis[k] -= multiple * basis[j]
+            R[:, k] -= multiple * R[:, j]
+        # Lovász' condition. With 0.99 in place of 1 the swaps surely come to an end.
         if R[k, k] ** 2 + R[k - 1, k] ** 2 >= 0.99 * R[k - 1, k - 1] ** 2:
             k += 1
             continue
-        U[[k - 1, k]], R[:, [k - 1, k]] = U[[k, k - 1]], R[:, [k, k - 1]]
-        turn = R[[k - 1, k], k - 1] / np.hypot(*R[[k - 1, k], k - 1])
-        turn = np.array([turn, [-turn[1], turn[0]]])
-        R[[k - 1, k]] = turn @ R[[k - 1, k]]
-        swaps, k = swaps + 1, max(k - 1, 1)
-        if swaps % 200 == 0:  # of rounding
-            R = np.linalg.qr(embed(U).T, mode="r")
-    return U
+        # Vector k is the shorter one, so that it goes first.
+        basis[[k - 1, k]] = basis[[k, k - 1]]
+        R[:, [k - 1, k]] = R[:, [k, k - 1]]
+        # A rotation of two lines of R makes it triangular again.
+        cosine_sine = R[[k - 1, k], k - 1] / np.hypot(*R[[k - 1, k], k - 1])
+        rotation = np.array([cosine_sine, [-cosine_sine[1], cosine_sine[0]]])
+        R[[k - 1, k]] = rotation @ R[[k - 1, k]]
+        n_swaps += 1
+        k = max(k - 1, 1)
+        if n_swaps % 200 == 0:  # before errors of rounding add up
+            R = np.linalg.qr(embed(basis).T, mode="r")
+    return basis
 
 
-def differences(scatter, rank, sharpness):
-    """Whole vectors of squared length 2 by the inverse of a scatter of low rank."""
-    values, vectors = np.linalg.eigh(scatter)
-    if values[-rank] < 1e-9 * values[-1]:  # rows that are not independent
-        return np.zeros((0, len(scatter))), vectors
-    V, unit = vectors[:, -rank:], vectors[:, -rank:] / np.sqrt(values[-rank:])
-    order = qr(V.T, pivoting=True)[2]
-    pivots, tests = order[:rank], order[rank : rank + int(0.6 * rank) + 4]
-    T = V @ np.linalg.inv(V[pivots])  # from whole numbers at pivots to all pixels
+def differences_of_rows(directions, whitening, sharpness):
+    """Find whole-numbered vectors that have the squared length 2.
 
-    def embed(U):
-        Z = U[:, :rank]
-        missed = Z @ T[tests].T - U[:, rank:]
-        return np.hstack([Z @ (T.T @ unit), sharpness * missed])
+    ``directions`` (n_pixels, rank) are those of the scatter, and ``whitening`` the same
+    divided by the roots of the scatter's eigenvalues: ``z @ whitening`` has the squared
+    length z' pinv(scatter) z.
+    """
+    rank = directions.shape[1]
+    order = qr(directions.T, pivoting=True)[2]
+    # Whole numbers at the pivots determine a vector at all pixels. It must be whole
+    # there, too, which is tested at as many pixels as leave few false vectors.
+    pivots = order[:rank]
+    tested_pixels = order[rank : rank + int(0.6 * rank) + 4]
+    pivots_to_pixels = directions @ np.linalg.inv(directions[pivots])
 
-    U = np.eye(rank + len(tests))
-    U[:rank, rank:] = np.rint(T[tests].T)
-    Z = np.rint(reduced(U, embed)[:, :rank] @ T.T)
-    lengths = np.einsum("ij,ij->i", Z @ unit, Z @ unit)
-    known = {tuple(s * z) for z in Z[np.abs(lengths - 2) < 0.1] for s in (1, -1)}
-    new = list(known)
-    while new and len(known) <= rank * (
-        rank + 1
-    ):  # sums of two that are as short again
-        one, other = np.array(new), np.array(list(known))
-        i, j = np.nonzero(np.abs(one @ unit @ (other @ unit).T + 1) < 0.05)
-        new = list({tuple(z) for z in one[i] + other[j]} - known)
-        known |= set(new)
-    return np.array(sorted(known)).reshape(-1, len(scatter)), unit
+    def embed(basis):
+        at_pivots = basis[:, :rank]
+        not_whole = at_pivots @ pivots_to_pixels[tested_pixels].T - basis[:, rank:]
+        whitened = at_pivots @ (pivots_to_pixels.T @ whitening)
+        return np.hstack([whitened, sharpness * not_whole])
+
+    basis = np.eye(rank + len(tested_pixels))
+    basis[:rank, rank:] = np.rint(pivots_to_pixels[tested_pixels].T)
+    short = np.rint(reduce_lattice(basis, embed)[:, :rank] @ pivots_to_pixels.T)
+    squared_lengths = np.einsum("ij,ij->i", short @ whitening, short @ whitening)
+    are_differences = np.abs(squared_lengths - 2) < 0.1
+    differences = {
+        tuple(sign * vector) for vector in short[are_differences] for sign in (1, -1)
+    }
+    # The reduced basis has n - 1 differences, or fewer. The others are sums of two:
+    # (x_i - x_j) + (x_j - x_k), whose product is -1.
+    n_all_differences = rank * (rank + 1)
+    newest = list(differences)
+    while newest and len(differences) <= n_all_differences:
+        firsts = np.array(newest)
+        seconds = np.array(list(differences))
+        products = firsts @ whitening @ (seconds @ whitening).T
+        i, j = np.nonzero(np.abs(products + 1) < 0.05)
+        sums = {tuple(vector) for vector in firsts[i] + seconds[j]}
+        newest = list(sums - differences)
+        differences |= set(newest)
+    return np.array(sorted(differences)).reshape(-1, len(directions))
 
 
-def found_rows(moments, c, sharpness=1e6):
-    """Rows of a class as whole numbers of 0 to 16, as far as they can be found."""
-    own = moments.columns == c
-    if len(moments.groups) == 1:  # the scatter of all classes: rows of all
-        own[:] = True
-    counts, means = moments.counts[own], 16 * (moments.origin + moments.means)[own]
+def connected_to(start, products):
+    """Mark the differences that lead to one another by products that are not 0."""
+    cluster = np.arange(len(products)) == start
+    while True:
+        neighbours = (products[cluster] != 0).any(axis=0) | cluster
+        if neighbours.sum() == cluster.sum():
+            return cluster
+        cluster = neighbours
+
+
+def star_in(cluster, products):
+    """Indices of all differences x_i - x_j with the same x_i (or the same x_j)."""
+    first = np.argmax(cluster)
+    beside_first = np.flatnonzero(cluster & (products[first] == 1))
+    if not len(beside_first):
+        return [first]
+    # A second difference decides which of its two rows they have in common.
+    second = beside_first[0]
+    return [first, second, *beside_first[products[second, beside_first] == 1]]
+
+
+def rows_of_star(star, means):
+    """Rows x_i and x_j from the differences x_i - x_j, and the mean of these rows.
+
+    The mean may be any of ``means``, and the differences may all have the other sign:
+    what gives whole numbers from 0 to 16 is right.
+    """
+    rows_of_all_means = []
+    for mean in means:
+        for from_center in (star, -star):
+            # x_i is the mean of the rows plus the mean of all x_i - x_j, 0 included.
+            center = mean + from_center.sum(axis=0) / (len(star) + 1)
+            rows = np.vstack([center, center - from_center])
+            are_whole = np.abs(rows - rows.round()).max() < 0.2
+            if are_whole and rows.min() > -0.5 and rows.max() < LARGEST_PIXEL + 0.5:
+                rows_of_all_means.append(rows.round())
+    return rows_of_all_means
+
+
+def reconstruct_rows(moments, class_index, sharpness=1e6):
+    """The rows of a class as whole numbers from 0 to 16, as many as can be found."""
+    is_of_class = moments.columns == class_index
+    if len(moments.groups) == 1:  # one scatter for all classes: the rows of all
+        is_of_class[:] = True
+    counts = moments.counts[is_of_class]
+    means = LARGEST_PIXEL * (moments.origin + moments.means)[is_of_class]
+    no_rows = np.zeros((0, moments.n_features))
     rank = int(counts.sum()) - len(counts)
     if moments.is_diagonal or not 0 < rank < moments.n_features:
-        return np.zeros((0, moments.n_features))
-    scatter = 256 * moments.scatter[min(c, len(moments.groups) - 1)]
-    Z, unit = differences(scatter, rank, sharpness)
-    products, found = np.rint((Z @ unit) @ (Z @ unit).T), []
-    left = np.ones(len(Z), dtype=bool)
-    while left.any():
-        # Those of one cluster hang together; those from one row have products 1.
-        part = np.arange(len(Z)) == np.argmax(left)
-        while (more := (products[part] != 0).any(axis=0) | part).sum() > part.sum():
-            part = more
-        left &= ~part
-        star = [np.argmax(part)]
-        beside = np.flatnonzero(part & (products[star[0]] == 1))
-        if len(beside):
-            third = beside[0]
-            star += [third, *beside[products[third, beside] == 1]]
-        away, n = Z[star], len(star) + 1
-        for mean in means[counts == n]:
-            for side in (away, -away):
-                first = mean + side.sum(axis=0) / n
-                rows = np.vstack([first, first - side])
-                whole = np.abs(rows - rows.round()).max() < 0.2
-                if whole and rows.min() > -0.5 and rows.max() < 16.5:
-                    found.append(rows.round())
-    return np.vstack(found) if found else np.zeros((0, moments.n_features))
+        return no_rows
+    group = min(class_index, len(moments.groups) - 1)
+    scatter = LARGEST_PIXEL**2 * moments.scatter[group]
+    eigenvalues, eigenvectors = np.linalg.eigh(scatter)
+    if eigenvalues[-rank] < 1e-9 * eigenvalues[-1]:  # rows that are not independent
+        return no_rows
+    directions = eigenvectors[:, -rank:]
+    whitening = directions / np.sqrt(eigenvalues[-rank:])
+    differences = differences_of_rows(directions, whitening, sharpness)
+    products = np.rint((differences @ whitening) @ (differences @ whitening).T)
+
+    reconstructed = []
+    is_open = np.ones(len(differences), dtype=bool)
+    while is_open.any():
+        cluster = connected_to(np.argmax(is_open), products)
+        is_open &= ~cluster
+        star = differences[star_in(cluster, products)]
+        reconstructed += rows_of_star(star, means[counts == len(star) + 1])
+    return np.vstack(reconstructed) if reconstructed else no_rows
 
 
 # %%
-# The same for digits of which 2, 5, 10 and 20 were summed: above what the node has,
-# below what the attacker found.
+# Here are digits of which 2, 5, 10 and 20 were summed. The upper line of each pair
+# shows what the node has, the lower one what the attacker found.
 
 figure, axes = plt.subplots(8, 10, figsize=(7, 6), layout="constrained")
-for pair, n in zip(axes.reshape(4, 2, 10), [2, 5, 10, 20], strict=True):
-    X, y, _ = node(n)
-    moments = ClassMoments.from_arrays(told(summarize(X, y))["moments"])
-    found = found_rows(moments, 0)
-    true = 16 * X[y == DIGITS[0]]
-    for i, column in enumerate(pair.T):
-        shown = [true[i : i + 1], np.zeros((0, 64))]
-        if i < n and len(found):
-            shown[1] = found[[np.argmin(np.abs(found - true[i]).sum(axis=1))]]
-        for axis, rows in zip(column, shown, strict=True):
-            axis.set(xticks=[], yticks=[], frame_on=False)
-            if len(rows):
-                axis.imshow(rows.reshape(8, 8), cmap="gray_r", vmin=0, vmax=16)
-    pair[0, 0].set_ylabel(f"{n} rows", fontsize=8)
-    pair[1, 0].set_ylabel("found", fontsize=8)
+for axes_of_pair, n in zip(axes.reshape(4, 2, 10), [2, 5, 10, 20], strict=True):
+    X, y, _ = draw_node(n)
+    found_rows = reconstruct_rows(moments_in(summarize(X, y)), class_index=0)
+    true_rows = LARGEST_PIXEL * X[y == DIGITS[0]]
+    for axis in axes_of_pair.flat:
+        axis.set(xticks=[], yticks=[], frame_on=False)
+    for (upper, lower), true_row in zip(axes_of_pair.T, true_rows, strict=False):
+        upper.imshow(true_row.reshape(8, 8), cmap="gray_r", vmin=0, vmax=LARGEST_PIXEL)
+        if len(found_rows):
+            nearest = np.argmin(np.abs(found_rows - true_row).sum(axis=1))
+            image = found_rows[nearest].reshape(8, 8)
+            lower.imshow(image, cmap="gray_r", vmin=0, vmax=LARGEST_PIXEL)
+    axes_of_pair[0, 0].set_ylabel(f"{n} rows", fontsize=8)
+    axes_of_pair[1, 0].set_ylabel("found", fontsize=8)
 
 # %%
-# How many of the n rows of a digit are found exactly, by what is sent.
+# The table shows how many of the n rows of a digit are found exactly, by what the node
+# chose to send.
 
-CHOICES = {
-    "default": ({}, {}),
-    "n_components=1": ({"n_components": 1}, {}),
-    'dtype="float32"': ({}, {"dtype": "float32"}),
-    'dtype="float16"': ({}, {"dtype": "float16"}),
-    "rank=5": ({}, {"rank": 5}),
-    'moments="shared"': ({"moments": "shared"}, {}),
-    'moments="diagonal"': ({"moments": "diagonal"}, {}),
-}
+
+@dataclass(kw_only=True)
+class Choice:
+    """What a node may choose: settings that all agreed on, and options of its own."""
+
+    name: str
+    params: dict = field(default_factory=dict)  # of the aggregator
+    options: dict = field(default_factory=dict)  # of `summarize`
+    # Weight of the test for whole numbers. The fewer digits are sent, the less sharp
+    # the test can be.
+    sharpness: float = 1e6
+
+
+CHOICES = [
+    Choice(name="default"),
+    Choice(name="n_components=1", params={"n_components": 1}),
+    Choice(name='dtype="float32"', options={"dtype": "float32"}, sharpness=1e3),
+    Choice(name='dtype="float16"', options={"dtype": "float16"}, sharpness=20.0),
+    Choice(name="rank=5", options={"rank": 5}),
+    Choice(name='moments="shared"', params={"moments": "shared"}),
+    Choice(name='moments="diagonal"', params={"moments": "diagonal"}),
+]
 ROWS = [2, 5, 10, 20, 40]
 print(f"{'rows found of':20s}", *(f"{n:4d}" for n in ROWS))
-for choice, (params, options) in CHOICES.items():
-    hits = []
+for choice in CHOICES:
+    n_found = []
     for n in ROWS:
-        X, y, _ = node(n)
-        moments = told(summarize(X, y, params, **options))["moments"]
-        moments, own = ClassMoments.from_arrays(moments), 16 * X[y == DIGITS[0]]
-        sharpness = {"float32": 1e3, "float16": 20.0}.get(options.get("dtype"), 1e6)
-        found = found_rows(moments, 0, sharpness)
-        hits.append(int((own[:, None] == found).all(axis=2).any(axis=1).sum()))
-    print(f"{choice:20s}", *(f"{hit:4d}" for hit in hits))
+        X, y, _ = draw_node(n)
+        moments = moments_in(summarize(X, y, choice.params, **choice.options))
+        found_rows = reconstruct_rows(moments, 0, choice.sharpness)
+        true_rows = LARGEST_PIXEL * X[y == DIGITS[0]]
+        are_equal = (true_rows[:, None] == found_rows).all(axis=2)
+        n_found.append(int(are_equal.any(axis=1).sum()))
+    print(f"{choice.name:20s}", *(f"{number:4d}" for number in n_found))
 
 # %%
 # Was this row among them?
 # ------------------------
-# The attacker has 40 other rows of each digit, and says of others whether they are the
-# node's, by
+# The attacker has 40 other rows of each digit. He is shown further rows, and says
+# whether they are the node's, by
 #
-# - how confident the node's classifier is, which it shows whatever else it sends;
-# - how much closer they are to the mean that was sent, or a mean of clusters,
-#   than to that of the rows that the attacker has;
-# - how much they agree with the gradient of the classifier's loss;
-# - how far they are from the directions of the scatter.
+# - how confident the node's classifier is, which can be seen whatever else is sent;
+# - how much closer a row is to the mean that was sent, or to the mean of a cluster,
+#   than to the mean of the rows that the attacker has;
+# - how much a row agrees with the gradient of the classifier's loss;
+# - how far a row is from the directions of the scatter.
 #
-# Areas under the ROC curve: 0.5 is a guess, 1 is knowledge.
+# Each gives a score, which is larger for rows that are rather the node's. The table
+# shows areas under the ROC curve: 0.5 is a guess, 1 is knowledge.
 
 
-def areas(n, params, options, n_draws=3):
-    """By classifier, means, gradient and scatter."""
-    found = []
+def confidence(rows, class_index, network):
+    """The margin of the logit of the class over the largest other logit."""
+    logits = rows @ network.coefs[-1] + network.intercepts[-1]
+    others = np.delete(logits, class_index, axis=1)
+    return logits[:, class_index] - others.max(axis=1)
+
+
+def closeness_to_means(rows, means, attackers_mean, precision):
+    """The log-likelihood ratio of two normal distributions, for the closest mean."""
+    ratios = [
+        (rows - (mean + attackers_mean) / 2) @ precision @ (mean - attackers_mean)
+        for mean in means
+    ]
+    return np.max(ratios, axis=0)
+
+
+def closeness_to_scatter(rows, class_index, means, moments):
+    """Minus the distance from the directions of the scatter.
+
+    NaN where the scatter was not sent, or has all directions.
+    """
+    unknown = np.full(len(rows), np.nan)
+    if moments.is_diagonal:
+        return unknown
+    group = min(class_index, len(moments.groups) - 1)
+    has_scatter_of_its_own = len(moments.groups) > 1
+    n_means = len(means) if has_scatter_of_its_own else len(moments.counts)
+    rank = int(moments.group_counts[group]) - n_means
+    if rank >= N_PIXELS:
+        return unknown
+    eigenvectors = np.linalg.eigh(moments.scatter[group])[1]
+    without_scatter = eigenvectors[:, : N_PIXELS - rank]
+    distances = [
+        np.linalg.norm((rows - mean) @ without_scatter, axis=1) for mean in means
+    ]
+    return -np.min(distances, axis=0)
+
+
+def membership_scores(rows, class_index, attackers_rows, summary):
+    """The scores of rows of one class by each attack, in the order of ATTACKS."""
+    moments = moments_in(summary)
+    gradient = reply_to_task(summary, "moments")["gradient"]
+    attackers_mean = attackers_rows.mean(axis=0)
+    # Some pixels are constant among the attacker's rows, and 40 rows have not all
+    # directions: a little of the identity makes the covariance invertible.
+    covariance = np.cov(attackers_rows.T) + 0.01 * np.eye(N_PIXELS)
+    precision = np.linalg.inv(covariance)
+    means = (moments.origin + moments.means)[moments.columns == class_index]
+    slope = gradient[:-1, class_index]  # without that of the intercept
+    return [
+        confidence(rows, class_index, summary.network),
+        closeness_to_means(rows, means, attackers_mean, precision),
+        (moments.origin - rows) @ precision @ slope,
+        closeness_to_scatter(rows, class_index, means, moments),
+    ]
+
+
+def areas_under_curves(n, choice, n_draws=3):
+    """The mean AUC of each attack over digits and draws of the node's rows."""
+    areas = []
     for seed in range(n_draws):
-        X, y, others = node(n, seed)
-        summary = summarize(X, y, params, **options)
-        moments = ClassMoments.from_arrays(told(summary)["moments"])
-        gradient = told(summary)["gradient"]
-        W, b = summary.network.coefs[-1], summary.network.intercepts[-1]
-        for c, digit in enumerate(DIGITS):
-            known, fresh = np.split(PIXELS[others[c][:80]] / 16, 2)
-            tried = np.vstack([X[y == digit], fresh])
-            is_own = np.arange(len(tried)) < n
-            logits = tried @ W + b
-            confidence = logits[:, c] - np.delete(logits, c, axis=1).max(axis=1)
-            base = known.mean(axis=0)
-            precision = np.linalg.inv(np.cov(known.T) + 0.01 * np.eye(64))
-            own = moments.columns == c
-            means = (moments.origin + moments.means)[own]
-            closer = [
-                (tried - (mean + base) / 2) @ precision @ (mean - base)
-                for mean in means
-            ]
-            slope = (moments.origin - tried) @ precision @ gradient[:-1, c]
-            result = [confidence, np.max(closer, axis=0), slope]
-            if not moments.is_diagonal:
-                g = min(c, len(moments.groups) - 1)
-                parts = own.sum() if len(moments.groups) > 1 else len(moments.counts)
-                rank = int(moments.group_counts[g]) - parts
-                if rank < 64:
-                    away = np.linalg.eigh(moments.scatter[g])[1][:, : 64 - rank]
-                    far = [np.linalg.norm((tried - m) @ away, axis=1) for m in means]
-                    result.append(-np.min(far, axis=0))
-            scores = [roc_auc_score(is_own, score) for score in result]
-            found.append(scores + [np.nan] * (4 - len(scores)))
-    return np.mean(found, axis=0)
+        X, y, places_elsewhere = draw_node(n, seed)
+        summary = summarize(X, y, choice.params, **choice.options)
+        for class_index, digit in enumerate(DIGITS):
+            elsewhere = PIXELS[places_elsewhere[class_index][:80]] / LARGEST_PIXEL
+            attackers_rows, rows_of_nobody = np.split(elsewhere, 2)
+            rows = np.vstack([X[y == digit], rows_of_nobody])
+            is_member = np.arange(len(rows)) < n
+            areas.append(
+                [
+                    np.nan if np.isnan(score).any() else roc_auc_score(is_member, score)
+                    for score in membership_scores(
+                        rows, class_index, attackers_rows, summary
+                    )
+                ]
+            )
+    return np.mean(areas, axis=0)
 
 
 SIZES = [5, 10, 20, 40, 80]
-WAYS = ["classifier", "means", "gradient", "scatter"]
+ATTACKS = ["classifier", "means", "gradient", "scatter"]
 table = {
-    choice: np.array([areas(n, *given) for n in SIZES])
-    for choice, given in CHOICES.items()
-    if choice != 'dtype="float32"'
+    choice.name: np.array([areas_under_curves(n, choice) for n in SIZES])
+    for choice in CHOICES
+    if choice.name != 'dtype="float32"'
 }
 print(f"\n{'AUC, rows a class':31s}", *(f"{n:5d}" for n in SIZES))
-for choice, values in table.items():
-    for way, row in zip(WAYS, values.T, strict=True):
-        if not np.isnan(row).all():
-            print(f"{choice:20s}{way:11s}", *(f"{value:5.2f}" for value in row))
+for name, areas_by_size in table.items():
+    for attack, areas in zip(ATTACKS, areas_by_size.T, strict=True):
+        if not np.isnan(areas).all():
+            print(f"{name:20s}{attack:11s}", *(f"{area:5.2f}" for area in areas))
 figure, axis = plt.subplots(figsize=(6.5, 3.8), layout="constrained")
 LINES = [
-    ("default", 3, "scatter", "#c1272d", "-"),
-    ("rank=5", 3, "scatter, rank=5", "#c1272d", "--"),
-    ('moments="shared"', 3, 'scatter, moments="shared"', "#c1272d", ":"),
-    ("default", 1, "means of clusters", "#2a78d6", "-"),
-    ("n_components=1", 1, "means, n_components=1", "#2a78d6", "--"),
-    ("default", 0, "the classifier alone", "#777777", "-"),
+    ("default", "scatter", "scatter", "#c1272d", "-"),
+    ("rank=5", "scatter", "scatter, rank=5", "#c1272d", "--"),
+    ('moments="shared"', "scatter", 'scatter, moments="shared"', "#c1272d", ":"),
+    ("default", "means", "means of clusters", "#2a78d6", "-"),
+    ("n_components=1", "means", "means, n_components=1", "#2a78d6", "--"),
+    ("default", "classifier", "the classifier alone", "#777777", "-"),
 ]
-for choice, way, label, color, style in LINES:
-    values = table[choice][:, way]
-    axis.plot(SIZES, values, color=color, linestyle=style, label=label)
+for name, attack, label, color, style in LINES:
+    areas = table[name][:, ATTACKS.index(attack)]
+    axis.plot(SIZES, areas, color=color, linestyle=style, label=label)
 axis.set(xlabel="rows of the class", ylabel="AUC of membership", ylim=(0.45, 1.02))
 axis.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 
 # %%
 # Radii
 # -----
-# With the accuracy as criterion a space says how far the model may move before it
-# loses rows. Certified radii are functions of single rows, sent to the last digit:
-# whoever has a row computes its radius and looks for it.
+# With the accuracy as criterion a good-enough space says how far the model may move
+# before it loses rows. Certified radii are functions of single rows, and are sent to
+# the last digit: whoever has a row computes its radius and looks for it.
 
-X, y, others = node(40)
+X, y, places_elsewhere = draw_node(40)
 summary = summarize(X, y, {"construction": "certified"}, space=True, classes=DIGITS)
-profile = SpaceProfile.from_arrays(told(summary, "space"), Accuracy(), "certified")
-
-
-def has_radius(row, c):
-    """Whether a row's own radius is among those told."""
-    place = profile.center, profile.metric
-    own = accuracy_profile(row[None], np.array([c]), *place, construction="certified")
-    return any(
-        np.abs(profile.radii.radii / own.radii - 1).min() < 1e-9 for _ in own.radii
-    )
-
-
-own = np.mean(
-    [has_radius(*pair) for pair in zip(X, np.searchsorted(DIGITS, y), strict=True)]
+profile = SpaceProfile.from_arrays(
+    reply_to_task(summary, "space"), Accuracy(), "certified"
 )
-fresh = PIXELS[others[0][:40]] / 16
-no_own = np.mean([has_radius(row, 0) for row in fresh])
-print(f"\nradius is told of {own:.0%} of the node's rows, {no_own:.0%} of others")
+
+
+def has_radius_in_summary(row, class_index):
+    """Whether the radius of this row is one of those that were sent."""
+    profile_of_row = accuracy_profile(
+        row[None],
+        np.array([class_index]),
+        profile.center,
+        profile.metric,
+        construction="certified",
+    )
+    if not len(profile_of_row.radii):  # predicted wrongly, so that it has no radius
+        return False
+    ratios = profile.radii.radii / profile_of_row.radii
+    return np.abs(ratios - 1).min() < 1e-9
+
+
+class_indices = np.searchsorted(DIGITS, y)
+share_of_members = np.mean(
+    [has_radius_in_summary(row, c) for row, c in zip(X, class_indices, strict=True)]
+)
+rows_of_nobody = PIXELS[places_elsewhere[0][:40]] / LARGEST_PIXEL
+share_of_others = np.mean([has_radius_in_summary(row, 0) for row in rows_of_nobody])
+print(
+    f"\nthe summary has the radii of {share_of_members:.0%} of the node's rows, "
+    f"and of {share_of_others:.0%} of other rows"
+)
 plt.show()

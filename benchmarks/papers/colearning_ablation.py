@@ -114,7 +114,7 @@ def measure_cells(trial: Trial) -> Iterator[Cell]:
     start = local_model(started)
 
     def accuracy_of_parameters(parameters) -> float:
-        return start.with_parameters(parameters).own.score(X_test, y_test)
+        return start.with_parameters(parameters).classifier.score(X_test, y_test)
 
     def train_alone(rows: np.ndarray):
         return start.train(
@@ -123,7 +123,7 @@ def measure_cells(trial: Trial) -> Iterator[Cell]:
             epochs=options.epochs,
             learning_rate=learning_rates(options.learning_rate, options.epochs),
             random_state=trial.number,
-        ).own
+        ).classifier
 
     local_models = [train_alone(rows) for rows in rows_of_nodes]
     vote = EnsembleAggregator(local_models).fit()
@@ -137,7 +137,7 @@ def measure_cells(trial: Trial) -> Iterator[Cell]:
         "averaged once": averaged.score(X_test, y_test),
     }
     members = [
-        Member.of(str(k), start.own, X[rows], y[rows])
+        Member.of(str(k), start.classifier, X[rows], y[rows])
         for k, rows in enumerate(rows_of_nodes)
     ]
     for first_length in options.local_epochs:

@@ -70,67 +70,93 @@ def test_networks_are_averaged_layer_by_layer():
         )
 
 
-def test_a_class_is_averaged_over_the_nodes_that_know_it():
+@pytest.fixture
+def rows_of_two_nodes():
+    """Rows of the digits 0 to 2, and of the digits 1 to 3."""
     X, y, _, _, _ = digits()
-    shares = [y <= 2, (y >= 1) & (y <= 3)]
-    models = [LogisticRegression().fit(X[rows], y[rows]) for rows in shares]
-    one, other = models
+    return [(X[rows], y[rows]) for rows in (y <= 2, (y >= 1) & (y <= 3))]
+
+
+def weighted_mean(first, second):
+    """With the weights of the two nodes, which are 1 and 3."""
+    return (first + 3 * second) / 4
+
+
+def test_a_class_is_averaged_over_the_nodes_that_know_it(rows_of_two_nodes):
+    models = [LogisticRegression().fit(X, y) for X, y in rows_of_two_nodes]
+    first, second = models
     aggregate = ModelAveragingAggregator(models, weights=[1.0, 3.0]).fit()
     np.testing.assert_array_equal(aggregate.classes_, [0, 1, 2, 3])
-    by_hand = [
-        one.coef_[0],
-        (one.coef_[1] + 3 * other.coef_[0]) / 4,
-        (one.coef_[2] + 3 * other.coef_[1]) / 4,
-        other.coef_[2],
+    expected = [
+        first.coef_[0],
+        weighted_mean(first.coef_[1], second.coef_[0]),
+        weighted_mean(first.coef_[2], second.coef_[1]),
+        second.coef_[2],
     ]
-    np.testing.assert_allclose(aggregate.coef_, by_hand)
+    np.testing.assert_allclose(aggregate.coef_, expected)
 
 
-def test_networks_share_hidden_units_and_average_outputs_of_those_who_know():
-    X, y, _, _, _ = digits()
-    shares = [y <= 2, (y >= 1) & (y <= 3)]
-    models = [net().fit(X[rows], y[rows]) for rows in shares]
-    one, other = models
+def test_networks_share_hidden_units_and_average_outputs_of_those_who_know(
+    rows_of_two_nodes,
+):
+    models = [net().fit(X, y) for X, y in rows_of_two_nodes]
+    first, second = models
     aggregate = ModelAveragingAggregator(models, weights=[1.0, 3.0]).fit()
-    hidden = (one.coefs_[0] + 3 * other.coefs_[0]) / 4
-    np.testing.assert_allclose(aggregate.coefs_[0], hidden)
-    by_hand = [
-        one.intercepts_[1][0],
-        (one.intercepts_[1][1] + 3 * other.intercepts_[1][0]) / 4,
-        (one.intercepts_[1][2] + 3 * other.intercepts_[1][1]) / 4,
-        other.intercepts_[1][2],
+    np.testing.assert_allclose(
+        aggregate.coefs_[0], weighted_mean(first.coefs_[0], second.coefs_[0])
+    )
+    outputs_of_first = first.intercepts_[1]
+    outputs_of_second = second.intercepts_[1]
+    expected = [
+        outputs_of_first[0],
+        weighted_mean(outputs_of_first[1], outputs_of_second[0]),
+        weighted_mean(outputs_of_first[2], outputs_of_second[1]),
+        outputs_of_second[2],
     ]
-    np.testing.assert_allclose(aggregate.intercepts_[1], by_hand)
+    np.testing.assert_allclose(aggregate.intercepts_[1], expected)
 
 
-def test_weights_by_rows_and_by_classes():
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ("equal", 1.5),
+        ("n_samples", (2 * 1 + 4 * 2) / 6),
+        # Class 0 has a row at each node, class 1 one row and three: their averages are
+        # 1.5 and 1.75. Half of the coefficient belongs to either class.
+        ("class_counts", (1.5 + 1.75) / 2),
+    ],
+)
+def test_weights_by_rows_and_by_classes(weights, expected):
+    """The first model has the coefficient 1, the second has 2."""
     X = np.array([[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]])
-    y, nodes = np.array([0, 1, 0, 1, 1, 1]), np.array([0, 0, 1, 1, 1, 1])
-    models = [
-        SGDClassifier(random_state=k).fit(X % (k + 2), y, coef_init=None)
-        for k in range(2)
-    ]
-    for k, model in enumerate(models):
-        model.coef_, model.intercept_ = np.full((1, 1), 1.0 + k), np.zeros(1)
-
-    def coef(weights):
-        aggregate = ModelAveragingAggregator(models, weights=weights)
-        return aggregate.fit(X, y, nodes=nodes).coef_[0, 0]
-
-    assert coef("equal") == pytest.approx(1.5)
-    assert coef("n_samples") == pytest.approx((2 * 1 + 4 * 2) / 6)
-    # Class 0: one row each; class 1: one row and three. A class has half of w.
-    assert coef("class_counts") == pytest.approx((1.5 + 1.75) / 2)
+    y = np.array([0, 1, 0, 1, 1, 1])
+    nodes = np.array([0, 0, 1, 1, 1, 1])
+    models = []
+    for coefficient in (1.0, 2.0):
+        model = SGDClassifier(random_state=0).fit(X, y)
+        model.coef_ = np.full((1, 1), coefficient)
+        model.intercept_ = np.zeros(1)
+        models.append(model)
+    aggregate = ModelAveragingAggregator(models, weights=weights)
+    aggregate.fit(X, y, nodes=nodes)
+    assert aggregate.coef_[0, 0] == pytest.approx(expected)
 
 
-def test_weights_that_cannot_be():
+def test_weights_by_rows_need_rows():
     X, y, nodes, _, _ = digits()
     models = locals_of(LogisticRegression(), X, y, nodes)
     with pytest.raises(ValueError, match="counts rows: give fit the rows"):
         ModelAveragingAggregator(models, weights="n_samples").fit()
-    for weights in ([1.0, 2.0], [1.0, 0.0, 1.0], [1.0, np.inf, 1.0], [[1.0]]):
-        with pytest.raises(ValueError, match=r"one positive number per node \(3\)"):
-            ModelAveragingAggregator(models, weights=weights).fit()
+
+
+@pytest.mark.parametrize(
+    "weights", [[1.0, 2.0], [1.0, 0.0, 1.0], [1.0, np.inf, 1.0], [[1.0]]], ids=str
+)
+def test_weights_are_one_positive_number_per_node(weights):
+    X, y, nodes, _, _ = digits()
+    models = locals_of(LogisticRegression(), X, y, nodes)
+    with pytest.raises(ValueError, match=r"one positive number per node \(3\)"):
+        ModelAveragingAggregator(models, weights=weights).fit()
 
 
 @pytest.mark.parametrize("weights", ["equal", "n_samples", "class_counts", [1, 5, 9]])
@@ -148,48 +174,65 @@ def test_equal_models_average_to_themselves(weights, local, n_classes):
     aggregate.fit(X, y, nodes=nodes)
     np.testing.assert_array_equal(aggregate.predict(X_test), model.predict(X_test))
     if hasattr(model, "coef_"):
-        own = np.atleast_2d(model.coef_)
-        np.testing.assert_allclose(aggregate.coef_, own, rtol=1e-12)
+        expected = np.atleast_2d(model.coef_)
+        np.testing.assert_allclose(aggregate.coef_, expected, rtol=1e-12)
         np.testing.assert_allclose(aggregate.intercept_, model.intercept_, rtol=1e-12)
     else:
-        for mean, own in zip(aggregate.coefs_, model.coefs_, strict=True):
-            np.testing.assert_allclose(mean, own, rtol=1e-12)
+        for mean, expected in zip(aggregate.coefs_, model.coefs_, strict=True):
+            np.testing.assert_allclose(mean, expected, rtol=1e-12)
 
 
-def large_model(kind, rng):
-    if kind == "network":
-        model = MLPClassifier((800,), max_iter=1).fit(np.eye(10), range(10))
-        model.coefs_ = [rng.normal(size=c.shape) for c in model.coefs_]
-        return model
+def large_network(rng):
+    network = MLPClassifier((800,), max_iter=1).fit(np.eye(10), range(10))
+    network.coefs_ = [rng.normal(size=coef.shape) for coef in network.coefs_]
+    return network
+
+
+def large_linear_model(rng, order):
     model = LogisticRegression()
-    model.coef_ = np.array(rng.normal(size=(10, 2_000)), order=kind)
+    model.coef_ = np.array(rng.normal(size=(10, 2_000)), order=order)
     model.intercept_ = rng.normal(size=10)
-    model.classes_, model.n_features_in_ = np.arange(10), 2_000
+    model.classes_ = np.arange(10)
+    model.n_features_in_ = 2_000
     return model
+
+
+def peak_memory_of(fit):
+    """Bytes that a function needs at most while it runs."""
+    tracemalloc.start()
+    fit()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak
+
+
+# Three models of 10 times 2,000 numbers, and 100 KiB for all else.
+MOST_BYTES = 3 * 8 * 2_000 * 10 + 100 * 2**10
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_linear_models_are_averaged_in_the_memory_of_three(order):
+    rng = np.random.RandomState(0)
+    models = [large_linear_model(rng, order) for _ in range(20)]
+    first_coef = models[0].coef_.copy()
+    aggregate = ModelAveragingAggregator(models).fit()
+    assert peak_memory_of(aggregate.fit) < MOST_BYTES
+    expected = np.mean([model.coef_ for model in models], axis=0)
+    np.testing.assert_allclose(aggregate.coef_, expected)
+    np.testing.assert_array_equal(models[0].coef_, first_coef)
 
 
 # Networks of random weights have nothing in common.
 @pytest.mark.filterwarnings("ignore::skgems.averaging.StartedApartWarning")
-@pytest.mark.parametrize("kind", ["C", "F", "network"])
-def test_memory_is_that_of_three_models(kind):
+def test_networks_are_averaged_in_the_memory_of_three():
     rng = np.random.RandomState(0)
-    models = [large_model(kind, rng) for _ in range(20)]
-    given = models[0].coef_.copy() if kind != "network" else models[0].coefs_[0].copy()
-    aggregate = ModelAveragingAggregator(models).fit()
-    tracemalloc.start()
-    aggregate.fit()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    # And 100 KiB for all else.
-    assert peak < 3 * 8 * 2_000 * 10 + 100 * 2**10
-    if kind == "network":
-        expected = np.mean([model.coefs_[0] for model in models], axis=0)
-        np.testing.assert_allclose(aggregate.coefs_[0], expected)
-        np.testing.assert_array_equal(models[0].coefs_[0], given)
-    else:
-        expected = np.mean([model.coef_ for model in models], axis=0)
-        np.testing.assert_allclose(aggregate.coef_, expected)
-        np.testing.assert_array_equal(models[0].coef_, given)
+    networks = [large_network(rng) for _ in range(20)]
+    first_coef = networks[0].coefs_[0].copy()
+    aggregate = ModelAveragingAggregator(networks).fit()
+    assert peak_memory_of(aggregate.fit) < MOST_BYTES
+    expected = np.mean([network.coefs_[0] for network in networks], axis=0)
+    np.testing.assert_allclose(aggregate.coefs_[0], expected)
+    np.testing.assert_array_equal(networks[0].coefs_[0], first_coef)
 
 
 @pytest.mark.parametrize("local", [LogisticRegression(), net(max_iter=1)])
@@ -202,15 +245,24 @@ def test_weights_that_are_not_finite_name_the_node(local):
         ModelAveragingAggregator(models).fit()
 
 
-def test_unequal_shapes_point_to_what_can():
+def test_networks_of_different_shapes_are_an_error_that_names_pfnm():
     X, y, nodes, _, _ = digits(2)
-    narrow, wide = locals_of(net(), X, y, nodes)
+    narrow = locals_of(net(), X, y, nodes)[0]
     wide = MLPClassifier((9,), max_iter=1).fit(X, y)
     with pytest.raises(ValueError, match="'a' and 'b'.*PFNMAggregator"):
         ModelAveragingAggregator([("a", narrow), ("b", wide)]).fit()
+
+
+def test_networks_of_different_activations_are_an_error():
+    X, y, nodes, _, _ = digits(2)
+    relu = locals_of(net(), X, y, nodes)[0]
     tanh = net(activation="tanh").fit(X, y)
     with pytest.raises(ValueError, match="different activations"):
-        ModelAveragingAggregator([narrow, tanh]).fit()
+        ModelAveragingAggregator([relu, tanh]).fit()
+
+
+def test_classifiers_without_weights_are_an_error():
+    X, y, _, _, _ = digits(2)
     with pytest.raises(TypeError, match="Node '0': DecisionTreeClassifier"):
         ModelAveragingAggregator([DecisionTreeClassifier().fit(X, y)]).fit()
 
@@ -231,35 +283,42 @@ def test_permuted_copies_average_to_the_network_only_if_aligned():
     assert plain.score(X_test, y_test) < model.score(X_test, y_test) - 0.1
 
 
-def test_every_layer_of_every_node_is_put_in_the_order_of_the_first():
+def shuffled_copy(model, seed):
+    """The same network of two hidden layers with units in another order."""
+    rng = np.random.RandomState(seed)
+    first_order = rng.permutation(12)
+    second_order = rng.permutation(9)
+    shuffled = pickle.loads(pickle.dumps(model))
+    W_1, W_2, W_3 = model.coefs_
+    shuffled.coefs_ = [
+        W_1[:, first_order],
+        W_2[np.ix_(first_order, second_order)],
+        W_3[second_order],
+    ]
+    b_1, b_2, b_3 = model.intercepts_
+    shuffled.intercepts_ = [b_1[first_order], b_2[second_order], b_3]
+    return shuffled
+
+
+@pytest.mark.parametrize("n_rounds", [0, 1])
+def test_every_layer_of_every_node_is_put_in_the_order_of_the_first(n_rounds):
     X, y, _, X_test, _ = digits()
     model = MLPClassifier((12, 9), max_iter=5, random_state=0).fit(X, y)
-    models = [model]
-    for seed in (1, 2, 3):
-        rng = np.random.RandomState(seed)
-        one, two = rng.permutation(12), rng.permutation(9)
-        shuffled = pickle.loads(pickle.dumps(model))
-        a, b, c = model.coefs_
-        shuffled.coefs_ = [a[:, one], b[np.ix_(one, two)], c[two]]
-        u, v, w = model.intercepts_
-        shuffled.intercepts_ = [u[one], v[two], w]
-        models.append(shuffled)
-    for n_rounds in (0, 1):
-        aggregate = ModelAveragingAggregator(
-            models,
-            align="permutation",
-            n_rounds=n_rounds,
-            local_epochs=1,
-            learning_rate=1e-12,
-        )
-        # Rounds at no rate show where training would start.
-        aggregate.fit(X, y, nodes=np.arange(len(y)) % 4)
-        np.testing.assert_allclose(
-            aggregate.predict_proba(X_test), model.predict_proba(X_test), atol=1e-7
-        )
+    aggregate = ModelAveragingAggregator(
+        [model, *(shuffled_copy(model, seed) for seed in (1, 2, 3))],
+        align="permutation",
+        n_rounds=n_rounds,
+        local_epochs=1,
+        # Rounds at next to no rate show where training would start.
+        learning_rate=1e-12,
+    )
+    aggregate.fit(X, y, nodes=np.arange(len(y)) % 4)
+    np.testing.assert_allclose(
+        aggregate.predict_proba(X_test), model.predict_proba(X_test), atol=1e-7
+    )
 
 
-def test_pipelines_are_folded():
+def test_scalers_of_pipelines_are_folded_into_the_average():
     X, y, nodes, X_test, _ = digits()
     X = X + 0.01 * np.random.RandomState(0).normal(size=X.shape)
     model = make_pipeline(StandardScaler(), LogisticRegression())
@@ -273,29 +332,26 @@ def test_pipelines_are_folded():
 
 
 @pytest.mark.filterwarnings("ignore::skgems.averaging.StartedApartWarning")
-def test_common_start_is_what_makes_networks_average():
+def test_networks_of_a_common_start_have_a_better_average():
     X, y, _, X_test, y_test = digits()
-    scores = {
-        common: ModelAveragingAggregator(
-            [net(random_state=None, max_iter=4, learning_rate_init=0.1)] * 3,
-            common_init=common,
-            random_state=0,
+    score_of = {}
+    for common_init in (True, False):
+        unfitted = net(random_state=None, max_iter=4, learning_rate_init=0.1)
+        aggregate = ModelAveragingAggregator(
+            [unfitted] * 3, common_init=common_init, random_state=0
         )
-        .fit(X, y)
-        .score(X_test, y_test)
-        for common in (True, False)
-    }
-    assert scores[True] > scores[False] + 0.1
+        score_of[common_init] = aggregate.fit(X, y).score(X_test, y_test)
+    assert score_of[True] > score_of[False] + 0.1
 
 
 # ---- networks that started apart ----------------------------------------------
 
 
-def digit_networks(seeds, hidden=(32,), **options):
+def digit_networks(seeds, hidden=(32,), **params):
     """One network for each seed, each on digits of its own."""
     X, y, nodes, _, _ = digits(len(seeds), disjoint=True)
     return [
-        MLPClassifier(hidden, random_state=seed, max_iter=20, **options).fit(
+        MLPClassifier(hidden, random_state=seed, max_iter=20, **params).fit(
             X[nodes == k], y[nodes == k]
         )
         for k, seed in enumerate(seeds)
@@ -306,17 +362,21 @@ def digit_networks(seeds, hidden=(32,), **options):
 def test_networks_that_started_apart_draw_a_warning(hidden):
     networks = digit_networks([0, 0, 1], hidden)
     members = list(zip(["north", "east", "south"], networks, strict=True))
-    with pytest.warns(StartedApartWarning) as caught:
+    with pytest.warns(StartedApartWarning) as records:
         ModelAveragingAggregator(members).fit()
-    assert len(caught) == 1
-    assert caught[0].filename == __file__
-    text = str(caught[0].message)
+    (record,) = records
+    assert record.filename == __file__
+    text = str(record.message)
     assert "'north' are like those of 'south' by chance" in text
     assert "'east'" not in text
     assert "align='permutation'" in text
     assert "PFNMAggregator" in text
     assert len(text.splitlines()) <= 3
-    ModelAveragingAggregator(members, align="permutation").fit()
+
+
+def test_networks_that_are_aligned_draw_no_warning():
+    networks = digit_networks([0, 0, 1])
+    ModelAveragingAggregator(networks, align="permutation").fit()
 
 
 def test_warning_of_many_nodes_names_a_few():
@@ -326,40 +386,53 @@ def test_warning_of_many_nodes_names_a_few():
 
 
 @pytest.mark.parametrize(
-    "options",
+    "params",
     [{}, {"solver": "sgd", "learning_rate_init": 0.1}, {"solver": "lbfgs", "alpha": 1}],
 )
-def test_networks_that_started_alike_draw_none(options):
-    networks = digit_networks([3, 3], **options)
+def test_networks_that_started_alike_draw_no_warning(params):
+    networks = digit_networks([3, 3], **params)
     ModelAveragingAggregator(networks).fit()
     ModelAveragingAggregator([networks[0], networks[0]]).fit()
 
 
-def test_where_nothing_can_start_apart_there_is_no_warning():
+def test_one_network_draws_no_warning():
+    ModelAveragingAggregator(digit_networks([0])).fit()
+
+
+def test_rounds_draw_no_warning():
     X, y, nodes, _, _ = digits(2)
-    one, other = digit_networks([0, 1])
-    ModelAveragingAggregator([one]).fit()
-    ModelAveragingAggregator([one, other], n_rounds=1).fit(X, y, nodes=nodes)
+    networks = digit_networks([0, 1])
+    ModelAveragingAggregator(networks, n_rounds=1).fit(X, y, nodes=nodes)
+
+
+def test_networks_that_the_aggregator_starts_draw_no_warning():
+    X, y, _, _, _ = digits(2)
     ModelAveragingAggregator([net(random_state=None)] * 2, random_state=0).fit(X, y)
+
+
+def test_linear_models_draw_no_warning():
+    X, y, _, _, _ = digits(2)
     linear = [SGDClassifier(random_state=k).fit(X, y) for k in (0, 1)]
     ModelAveragingAggregator(linear).fit()
 
 
-def test_one_unit_does_not_tell_and_draws_no_warning():
+def test_networks_of_one_unit_draw_no_warning():
+    """A single unit does not show where it started."""
     ModelAveragingAggregator(digit_networks([0, 1], (1,))).fit()
 
 
 def test_each_of_nine_starts_is_told_from_the_first():
     X, y, nodes, _, _ = digits(2)
-    own, others = (np.flatnonzero(nodes == k)[:200] for k in range(2))
-    networks = [
-        MLPClassifier((30,), random_state=seed, max_iter=20).fit(X[rows], y[rows])
-        for seed, rows in enumerate([own] + [others] * 9)
-    ]
-    of_one_start = MLPClassifier((30,), random_state=0, max_iter=20)
-    networks.append(of_one_start.fit(X[others], y[others]))
-    names = [str(k) for k in range(11)]
-    for name, network in zip(names[1:10], networks[1:10], strict=True):
-        with pytest.warns(StartedApartWarning, match=f"'0' are like those of '{name}'"):
-            ModelAveragingAggregator([("0", networks[0]), (name, network)]).fit()
-    ModelAveragingAggregator([networks[0], networks[10]]).fit()
+    rows_of_first, rows_of_others = (np.flatnonzero(nodes == k)[:200] for k in range(2))
+
+    def fit_network(seed, rows):
+        network = MLPClassifier((30,), random_state=seed, max_iter=20)
+        return network.fit(X[rows], y[rows])
+
+    first = fit_network(0, rows_of_first)
+    for seed in range(1, 10):
+        other = fit_network(seed, rows_of_others)
+        with pytest.warns(StartedApartWarning, match=f"'0' are like those of '{seed}'"):
+            ModelAveragingAggregator([("0", first), (str(seed), other)]).fit()
+    of_the_same_start = fit_network(0, rows_of_others)
+    ModelAveragingAggregator([first, of_the_same_start]).fit()

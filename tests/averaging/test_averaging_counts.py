@@ -31,23 +31,34 @@ def start_of(n_classes, n_features=2, **parameters):
 def rows_of(counts, seed):
     """As many rows of each class as counts say."""
     y = np.repeat(np.arange(len(counts)), counts)
-    return np.random.RandomState(seed).normal(size=(len(y), 2)) + y[:, None], y
+    X = np.random.RandomState(seed).normal(size=(len(y), 2)) + y[:, None]
+    return X, y
 
 
-def alone(model, X, y, **parameters):
-    """What one node makes of a model in a round."""
-    given = {"n_rounds": 1, "local_epochs": 1, "random_state": 0, **parameters}
-    aggregate = ModelAveragingAggregator([model], **given).fit(X, y)
-    return aggregate.coef_, aggregate.intercept_
-
-
-def together(models, parts, **parameters):
-    """What several nodes make of their models in a round."""
+def stacked(parts):
+    """The rows, labels and nodes of several parts of rows."""
     X = np.vstack([X for X, _ in parts])
     y = np.concatenate([y for _, y in parts])
     nodes = np.repeat(np.arange(len(parts)), [len(y) for _, y in parts])
-    given = {"n_rounds": 1, "local_epochs": 1, "random_state": 0, **parameters}
-    aggregate = ModelAveragingAggregator(models, **given).fit(X, y, nodes=nodes)
+    return X, y, nodes
+
+
+def train_at_one_node(model, X, y, *, local_epochs=1):
+    """The weights and intercepts that one node makes of a model in a round."""
+    aggregate = ModelAveragingAggregator(
+        [model], n_rounds=1, local_epochs=local_epochs, random_state=0
+    )
+    aggregate.fit(X, y)
+    return aggregate.coef_, aggregate.intercept_
+
+
+def train_together(models, parts, *, local_epochs=1, **params):
+    """The weights and intercepts that several nodes make of their models in a round."""
+    X, y, nodes = stacked(parts)
+    aggregate = ModelAveragingAggregator(
+        models, n_rounds=1, local_epochs=local_epochs, random_state=0
+    )
+    aggregate.set_params(**params).fit(X, y, nodes=nodes)
     return aggregate.coef_, aggregate.intercept_
 
 
@@ -56,25 +67,28 @@ def together(models, parts, **parameters):
 
 def test_one_output_for_two_classes_counts_by_the_rarer_of_them():
     start = start_of(2)
+    # The rarer class has one row at the first node, and three at the second.
     parts = [rows_of([9, 1], 0), rows_of([3, 4], 1)]
-    (a, bias_a), (b, bias_b) = (alone(start, *part) for part in parts)
-    coef, intercept = together([start] * 2, parts, weights="class_counts")
-    np.testing.assert_allclose(coef, (1 * a + 3 * b) / 4, rtol=1e-6)
-    np.testing.assert_allclose(intercept, (1 * bias_a + 3 * bias_b) / 4, rtol=1e-6)
+    coef_1, intercept_1 = train_at_one_node(start, *parts[0])
+    coef_2, intercept_2 = train_at_one_node(start, *parts[1])
+    coef, intercept = train_together([start] * 2, parts, weights="class_counts")
+    np.testing.assert_allclose(coef, (1 * coef_1 + 3 * coef_2) / 4, rtol=1e-6)
+    expected = (1 * intercept_1 + 3 * intercept_2) / 4
+    np.testing.assert_allclose(intercept, expected, rtol=1e-6)
 
 
 def test_in_rounds_a_class_counts_by_its_rows_where_asked():
-    start, counts = start_of(3), np.array([[5, 1, 2], [1, 6, 2]])
-    parts = [rows_of(own, seed) for seed, own in enumerate(counts)]
-    trained = [alone(start, *part) for part in parts]
-    coef, intercept = together([start] * 2, parts, weights="class_counts")
-    share = counts / counts.sum(axis=0)
+    start = start_of(3)
+    counts = np.array([[5, 1, 2], [1, 6, 2]])
+    parts = [rows_of(counts[0], 0), rows_of(counts[1], 1)]
+    coef_1, intercept_1 = train_at_one_node(start, *parts[0])
+    coef_2, intercept_2 = train_at_one_node(start, *parts[1])
+    coef, intercept = train_together([start] * 2, parts, weights="class_counts")
+    share_1, share_2 = counts / counts.sum(axis=0)
     np.testing.assert_allclose(
-        coef, sum(w[:, None] * a for w, (a, _) in zip(share, trained, strict=True))
+        coef, share_1[:, None] * coef_1 + share_2[:, None] * coef_2
     )
-    np.testing.assert_allclose(
-        intercept, sum(w * b for w, (_, b) in zip(share, trained, strict=True))
-    )
+    np.testing.assert_allclose(intercept, share_1 * intercept_1 + share_2 * intercept_2)
 
 
 def test_in_rounds_a_class_counts_at_all_nodes_with_other_weights():
@@ -83,23 +97,22 @@ def test_in_rounds_a_class_counts_at_all_nodes_with_other_weights():
     parts = [rows_of([4, 4, 4], 0), rows_of([0, 3, 3], 1)]
     merged = ModelAveragingAggregator(models, weights=[1.0, 3.0]).fit()
     start = linear(merged.coef_, merged.intercept_, np.arange(3))
-    (a, _), (b, _) = (alone(start, *part) for part in parts)
-    coef, _ = together(models, parts, weights=[1.0, 3.0])
-    np.testing.assert_allclose(coef, (a + 3 * b) / 4, rtol=1e-6, atol=1e-9)
+    coef_1, _ = train_at_one_node(start, *parts[0])
+    coef_2, _ = train_at_one_node(start, *parts[1])
+    coef, _ = train_together(models, parts, weights=[1.0, 3.0])
+    np.testing.assert_allclose(coef, (coef_1 + 3 * coef_2) / 4, rtol=1e-6, atol=1e-9)
 
 
-def test_in_rounds_every_node_keeps_its_own_trainer():
-    models = [start_of(3, C=0.01), start_of(3, C=100.0)]
+def test_in_rounds_every_node_trains_with_the_parameters_of_its_own_model():
+    weak, strong = start_of(3, C=0.01), start_of(3, C=100.0)
     parts = [rows_of([4, 4, 4], 0), rows_of([3, 5, 4], 1)]
-    options = {"local_epochs": 5}
-    (a, _), (b, _) = (
-        alone(model, *part, **options)
-        for model, part in zip(models, parts, strict=True)
-    )
-    coef, _ = together(models, parts, **options)
-    np.testing.assert_allclose(coef, (a + b) / 2, rtol=1e-6)
-    swapped, _ = alone(models[1], *parts[0], **options)
-    assert not np.allclose(swapped, a, rtol=0.1)
+    coef_1, _ = train_at_one_node(weak, *parts[0], local_epochs=5)
+    coef_2, _ = train_at_one_node(strong, *parts[1], local_epochs=5)
+    coef, _ = train_together([weak, strong], parts, local_epochs=5)
+    np.testing.assert_allclose(coef, (coef_1 + coef_2) / 2, rtol=1e-6)
+    # With the other penalty the first node would have other weights.
+    of_other_penalty, _ = train_at_one_node(strong, *parts[0], local_epochs=5)
+    assert not np.allclose(of_other_penalty, coef_1, rtol=0.1)
 
 
 def test_rows_of_one_class_at_every_node_count_as_rows():
@@ -107,35 +120,42 @@ def test_rows_of_one_class_at_every_node_count_as_rows():
     start = SGDClassifier(
         loss="log_loss", alpha=0.0, learning_rate="constant", eta0=0.01
     ).partial_fit(np.eye(2), [0, 1], classes=[0, 1])
-    start.coef_[:], start.intercept_[:] = 0.5, 0.0
+    start.coef_[:] = 0.5
+    start.intercept_[:] = 0.0
     # Equal rows: their order, which the seed draws, does not matter.
     parts = [
         (np.full((2, 2), [1.0, 0.5]), np.zeros(2, dtype=int)),
         (np.full((6, 2), [0.2, 2.0]), np.ones(6, dtype=int)),
     ]
 
-    def trained(X, y, rate=0.01):
-        w, b = np.full(2, 0.5), 0.0
+    def descend(X, y, rate=0.01):
+        """Stochastic gradient descent of the logistic loss, by hand."""
+        w = np.full(2, 0.5)
+        b = 0.0
         for x, label in zip(X, y, strict=True):
             slope = 1 / (1 + np.exp(-(x @ w + b))) - label
-            w, b = w - rate * slope * x, b - rate * slope
+            w = w - rate * slope * x
+            b = b - rate * slope
         return w
 
-    coef, _ = together([start] * 2, parts, weights="class_counts", schedule="constant")
-    a, b = (trained(*part) for part in parts)
-    np.testing.assert_allclose(coef[0], (2 * a + 6 * b) / 8)
+    coef, _ = train_together(
+        [start] * 2, parts, weights="class_counts", schedule="constant"
+    )
+    expected = (2 * descend(*parts[0]) + 6 * descend(*parts[1])) / 8
+    np.testing.assert_allclose(coef[0], expected)
 
 
 def test_the_loss_of_a_round_is_the_mean_over_the_rows_trained_on():
-    start, parts = start_of(3), [rows_of([4, 4, 4], 0), rows_of([2, 2, 2], 1)]
-    X = np.vstack([X for X, _ in parts])
-    y = np.concatenate([y for _, y in parts])
+    start = start_of(3)
+    parts = [rows_of([4, 4, 4], 0), rows_of([2, 2, 2], 1)]
+    X, y, nodes = stacked(parts)
     aggregate = ModelAveragingAggregator(
         [("a", start), ("b", start)], n_rounds=1, local_epochs=2
-    ).fit(X, y, nodes=["a"] * 12 + ["b"] * 6)
-    for name, (X, y) in zip("ab", parts, strict=True):
-        trained = linear(*alone(start, X, y, local_epochs=2), np.arange(3))
-        proba = trained.predict_proba(X)[np.arange(len(y)), y]
+    ).fit(X, y, nodes=np.array(["a", "b"])[nodes])
+    for name, (X_node, y_node) in zip("ab", parts, strict=True):
+        coef, intercept = train_at_one_node(start, X_node, y_node, local_epochs=2)
+        trained = linear(coef, intercept, np.arange(3))
+        proba = trained.predict_proba(X_node)[np.arange(len(y_node)), y_node]
         loss = aggregate.history_[0]["loss"][name]
         assert loss == pytest.approx(-np.log(proba).mean())
 
@@ -144,14 +164,12 @@ def test_rounds_start_at_the_average_of_aligned_units():
     rng = np.random.RandomState(0)
     coefs = [rng.normal(size=(2, 5)), rng.normal(size=(5, 3))]
     biases = [rng.normal(size=5), rng.normal(size=3)]
+    layers = Layers(coefs, biases, "tanh")
     order = np.roll(np.arange(5), 2)
-    models = [
-        to_mlp_classifier(Layers(*layers, "tanh"), np.arange(3))
-        for layers in (
-            (coefs, biases),
-            ([coefs[0][:, order], coefs[1][order]], [biases[0][order], biases[1]]),
-        )
-    ]
+    shuffled = Layers(
+        [coefs[0][:, order], coefs[1][order]], [biases[0][order], biases[1]], "tanh"
+    )
+    models = [to_mlp_classifier(net, np.arange(3)) for net in (layers, shuffled)]
     X, y = rows_of([4, 4, 4], 0)
     # At a rate of next to nothing the start is what comes back.
     aggregate = ModelAveragingAggregator(
@@ -167,39 +185,45 @@ def test_rounds_start_at_the_average_of_aligned_units():
 def test_weights_stay_with_their_nodes_where_one_is_constant():
     classes = np.arange(3)
     constant = DummyClassifier(strategy="most_frequent").fit(np.eye(2), [1, 1])
-    a, b = start_of(3), linear(np.eye(3)[:, :2], np.ones(3), classes)
-    aggregate = ModelAveragingAggregator([constant, a, b], weights=[50.0, 1.0, 3.0])
-    aggregate.fit()
-    np.testing.assert_allclose(aggregate.coef_, (a.coef_ + 3 * b.coef_) / 4)
+    first = start_of(3)
+    second = linear(np.eye(3)[:, :2], np.ones(3), classes)
+    aggregate = ModelAveragingAggregator(
+        [constant, first, second], weights=[50.0, 1.0, 3.0]
+    ).fit()
+    np.testing.assert_allclose(aggregate.coef_, (first.coef_ + 3 * second.coef_) / 4)
 
 
-def counted(counts, weights, classes=((0, 1, 2), (0, 1, 2))):
-    """Average of two models of equal columns 1 and 2, by counts of rows."""
-    models = [
-        linear(np.full((len(own), 1), 1.0 + k), np.zeros(len(own)), np.array(own))
-        for k, own in enumerate(classes)
-    ]
-    y = np.concatenate([np.repeat(np.arange(3), own) for own in counts])
+def average_by_class_counts(counts, classes=((0, 1, 2), (0, 1, 2))):
+    """The coefficient of each class, 1 at the first node and 2 at the second, averaged.
+
+    ``counts`` has the rows of the classes 0, 1 and 2 at both nodes, ``classes`` those
+    that the nodes' models know.
+    """
+    models = []
+    for coefficient, labels in zip((1.0, 2.0), classes, strict=True):
+        coef = np.full((len(labels), 1), coefficient)
+        models.append(linear(coef, np.zeros(len(labels)), np.array(labels)))
+    y = np.concatenate([np.repeat(np.arange(3), n_rows) for n_rows in counts])
     nodes = np.repeat([0, 1], np.sum(counts, axis=1))
-    aggregate = ModelAveragingAggregator(models, weights=weights)
+    aggregate = ModelAveragingAggregator(models, weights="class_counts")
     return aggregate.fit(np.zeros((len(y), 1)), y, nodes=nodes).coef_[:, 0]
 
 
-def test_a_class_that_no_row_shows_is_of_all_who_know_it_alike():
-    coef = counted([[3, 1, 0], [1, 1, 0]], "class_counts")
+def test_a_class_without_rows_is_averaged_with_equal_weights():
+    coef = average_by_class_counts([[3, 1, 0], [1, 1, 0]])
     np.testing.assert_allclose(coef, [(3 + 2) / 4, 1.5, 1.5])
 
 
 def test_rows_of_a_class_that_a_node_does_not_know_do_not_count():
     classes = ((0, 1, 2), (0, 3, 4))
-    coef = counted([[1, 1, 1], [3, 9, 9]], "class_counts", classes)
+    coef = average_by_class_counts([[1, 1, 1], [3, 9, 9]], classes)
     np.testing.assert_allclose(coef, [(1 + 6) / 4, 1.0, 1.0, 2.0, 2.0])
 
 
-def test_a_class_with_rows_only_where_nobody_knows_it_is_of_all_who_do():
+def test_a_class_with_rows_only_where_its_model_lacks_it_is_of_those_that_know_it():
     # Class 2 is known to node 0, but only node 1 has rows of it.
     classes = ((0, 1, 2), (0, 1, 3))
-    coef = counted([[2, 2, 0], [2, 2, 5]], "class_counts", classes)
+    coef = average_by_class_counts([[2, 2, 0], [2, 2, 5]], classes)
     np.testing.assert_allclose(coef, [1.5, 1.5, 1.0, 2.0])
 
 
@@ -215,7 +239,8 @@ def test_hidden_units_count_by_all_rows_of_a_node_where_classes_are_counted():
         )
         for k in range(2)
     ]
-    y, nodes = np.array([0, 1, 2, 2, 0, 0, 0, 1]), np.array([0] * 2 + [1] * 6)
+    y = np.array([0, 1, 2, 2, 0, 0, 0, 1])
+    nodes = np.array([0] * 2 + [1] * 6)
     aggregate = ModelAveragingAggregator(models, weights="class_counts")
     aggregate.fit(np.zeros((8, 1)), y, nodes=nodes)
     assert aggregate.coefs_[0][0, 0] == pytest.approx((2 * 1 + 6 * 2) / 8)
@@ -226,13 +251,14 @@ def test_hidden_units_count_by_all_rows_of_a_node_where_classes_are_counted():
 def test_public_rows_count_for_no_node():
     models = [start_of(3), deepcopy(start_of(3))]
     models[1].coef_ = models[0].coef_ + 1.0
-    y, nodes = np.array([0, 1, 2, 0, *[2] * 5]), np.array([0, 1, 1, 1, *[-1] * 5])
+    y = np.array([0, 1, 2, 0, *[2] * 5])
+    nodes = np.array([0, 1, 1, 1, *[-1] * 5])
     aggregate = ModelAveragingAggregator(models, weights="n_samples")
     aggregate.fit(np.zeros((9, 2)), y, nodes=nodes)
     np.testing.assert_allclose(aggregate.coef_, models[0].coef_ + 0.75)
 
 
-def test_probabilities_in_a_list_of_one_are_those_of_the_model():
+def test_the_average_of_one_model_has_its_probabilities():
     model = start_of(3)
     aggregate = ModelAveragingAggregator([model]).fit()
     X = np.array([[1.0, -2.0], [3.0, 0.5]])

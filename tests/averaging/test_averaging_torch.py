@@ -18,9 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from skgems import (
     DistillationAggregator,
     EnsembleAggregator,
-    GEMSMLPAggregator,
     ModelAveragingAggregator,
-    PFNMAggregator,
 )
 from skgems.averaging import StartedApartWarning
 
@@ -48,9 +46,16 @@ MODULES = {
 every_module = pytest.mark.parametrize("module", MODULES)
 
 
-def rounds(estimators, **options):
-    given = {"n_rounds": 3, "local_epochs": 2, "learning_rate": 0.2, "random_state": 0}
-    return ModelAveragingAggregator(estimators, **{**given, **options})
+def rounds(estimators, *, n_rounds=3, local_epochs=2, **params):
+    """An aggregator that averages in rounds, at a rate that suits these nets."""
+    agg = ModelAveragingAggregator(
+        estimators,
+        n_rounds=n_rounds,
+        local_epochs=local_epochs,
+        learning_rate=0.2,
+        random_state=0,
+    )
+    return agg.set_params(**params)
 
 
 # ---- at once ------------------------------------------------------------------
@@ -63,15 +68,17 @@ def test_nets_are_averaged_parameter_by_parameter(module):
     aggregate = ModelAveragingAggregator(nets, weights=[1.0, 2.0, 5.0]).fit()
     states = [state(model) for model in nets]
     for name, array in state(aggregate.net_).items():
-        given = [own[name] for own in states]
+        arrays_of_nodes = [state_of_node[name] for state_of_node in states]
         if array.dtype.kind == "f":
-            expected = np.average(given, axis=0, weights=[1.0, 2.0, 5.0])
+            expected = np.average(arrays_of_nodes, axis=0, weights=[1.0, 2.0, 5.0])
             np.testing.assert_allclose(array, expected, rtol=1e-5, atol=1e-6)
-        else:  # a counter is that of the node that counts most
-            assert array == given[2]
-    reference = aggregate.net_.predict_proba(X_test)
+        else:  # a counter is that of the node of the largest weight
+            assert array == arrays_of_nodes[2]
     np.testing.assert_allclose(
-        aggregate.predict_proba(X_test), reference, rtol=1e-4, atol=1e-6
+        aggregate.predict_proba(X_test),
+        aggregate.net_.predict_proba(X_test),
+        rtol=1e-4,
+        atol=1e-6,
     )
 
 
@@ -80,12 +87,13 @@ def test_counters_are_those_of_the_node_with_most_rows():
     nodes = np.digitize(np.arange(len(y)), [60, 300])
     nets = fitted(net(Convolutional), X, y, nodes)
     counts = [int(state(model)["norm.num_batches_tracked"]) for model in nets]
-    assert counts[1] == max(counts) and counts[1] > counts[0]
+    assert counts[1] == max(counts) > counts[0]
     aggregate = ModelAveragingAggregator(nets).fit(X, y, nodes=nodes)
     assert state(aggregate.net_)["norm.num_batches_tracked"] == counts[1]
     trained = rounds(nets, n_rounds=1).fit(X, y, nodes=nodes)
-    further = 2 * -(-240 // 32)
-    assert state(trained.net_)["norm.num_batches_tracked"] == counts[1] + further
+    # Two epochs of its 240 rows, in batches of 32.
+    n_batches = 2 * -(-240 // 32)
+    assert state(trained.net_)["norm.num_batches_tracked"] == counts[1] + n_batches
 
 
 @every_module
@@ -103,94 +111,111 @@ def test_equal_nets_average_to_themselves(module):
 @pytest.mark.parametrize("module", ["dense", "convolutional"])
 def test_outputs_are_averaged_over_the_nodes_that_know_the_class(module):
     X, y, _, _, _ = digits()
-    holdings = [y <= 1, y >= 1]
     nets = []
     with torch.random.fork_rng():
-        for rows in holdings:
+        for rows in (y <= 1, y >= 1):  # the second class is at both nodes
             torch.manual_seed(0)
             nets.append(net(**MODULES[module]).fit(X[rows], y[rows]))
     aggregate = ModelAveragingAggregator(nets).fit()
     for name in ("output.weight", "output.bias"):
-        one, other = (state(model)[name] for model in nets)
-        expected = np.stack([one[0], (one[1] + other[1]) / 2, other[2]])
+        first, second = (state(model)[name] for model in nets)
+        expected = np.stack([first[0], (first[1] + second[1]) / 2, second[2]])
         np.testing.assert_allclose(state(aggregate.net_)[name], expected, rtol=1e-5)
 
 
-def test_images_are_taken_as_they_are():
+def test_images_stay_arrays_of_four_dimensions():
     X, y, nodes, X_test, y_test = digits()
-    X, X_test = (rows.reshape(-1, 1, 8, 8) for rows in (X, X_test))
+    X = X.reshape(-1, 1, 8, 8)
+    X_test = X_test.reshape(-1, 1, 8, 8)
     nets = fitted(net(Convolutional, module__flat=False), X, y, nodes)
     aggregate = ModelAveragingAggregator(nets).fit()
     assert aggregate.predict_proba(X_test).shape == (len(X_test), 3)
     trained = rounds(nets).fit(X, y, nodes=nodes)
     assert trained.score(X_test, y_test) > 0.9
-    hard = EnsembleAggregator(nets, voting="hard", random_state=0).fit()
-    assert hard.score(X_test, y_test) > 0.9
+    ensemble = EnsembleAggregator(nets, voting="hard", random_state=0).fit()
+    assert ensemble.score(X_test, y_test) > 0.9
+
+
+def test_images_are_refused_where_estimators_take_none():
+    X, y, nodes, _, _ = digits()
+    X = X.reshape(-1, 1, 8, 8)
     with pytest.raises(ValueError, match="dim 4.*LogisticRegression"):
         ModelAveragingAggregator(LogisticRegression()).fit(X, y, nodes=nodes)
 
 
-def test_binary_nets():
-    X, y, nodes, X_test, y_test = digits(2)
+def test_binary_nets_are_averaged_by_their_rows():
+    X, y, nodes, X_test, _ = digits(2)
     nets = fitted(binary_net(), X, y.astype(np.float32), nodes)
     aggregate = ModelAveragingAggregator(nets, weights="n_samples")
     aggregate.fit(X, y, nodes=nodes)
-    sizes = np.bincount(nodes)
+    n_rows = np.bincount(nodes)
     for name, array in state(aggregate.net_).items():
-        given = [state(model)[name] for model in nets]
-        np.testing.assert_allclose(
-            array, np.average(given, axis=0, weights=sizes), rtol=1e-4, atol=1e-6
+        expected = np.average(
+            [state(model)[name] for model in nets], axis=0, weights=n_rows
         )
+        np.testing.assert_allclose(array, expected, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(
         aggregate.predict_proba(X_test), aggregate.net_.predict_proba(X_test), atol=1e-5
     )
-    for estimators in (nets, binary_net()):
-        trained = rounds(estimators).fit(X, y, nodes=nodes)
-        assert trained.score(X_test, y_test) > 0.95
-        assert trained.decision_function(X_test).ndim == 1
+
+
+@pytest.mark.parametrize("are_fitted", [True, False])
+def test_binary_nets_are_trained_in_rounds(are_fitted):
+    X, y, nodes, X_test, y_test = digits(2)
+    estimators = binary_net()
+    if are_fitted:
+        estimators = fitted(binary_net(), X, y.astype(np.float32), nodes)
+    trained = rounds(estimators).fit(X, y, nodes=nodes)
+    assert trained.score(X_test, y_test) > 0.95
+    assert trained.decision_function(X_test).ndim == 1
+
+
+def test_binary_nets_know_the_labels_0_and_1_only():
+    X, y, nodes, _, _ = digits(2)
     with pytest.raises(ValueError, match="knows the labels 0 and 1 only.*'one'"):
         rounds(binary_net()).fit(X, NAMES[y], nodes=nodes)
 
 
-def test_chains_of_dense_layers_become_plain_classifiers():
+@pytest.mark.parametrize(("normalise", "n_rounds"), [(False, 0), (True, 1)])
+def test_chains_of_dense_layers_become_plain_classifiers(normalise, n_rounds):
     X, y, nodes, X_test, _ = digits()
-    for estimators, n_rounds in (
-        (fitted(net(), X, y, nodes), 0),
-        (fitted(net(module__normalise=True), X, y, nodes), 1),
-    ):
-        aggregate = rounds(estimators, n_rounds=n_rounds).fit(X, y, nodes=nodes)
-        expected = aggregate.predict_proba(X_test)
-        plain = aggregate.to_estimator()
-        assert isinstance(plain, MLPClassifier)
-        assert [coef.shape for coef in aggregate.coefs_] == [(64, 8), (8, 3)]
-        np.testing.assert_allclose(plain.predict_proba(X_test), expected, atol=1e-5)
-        module = aggregate.to_module()
-        assert isinstance(module, Dense)
-        with torch.no_grad():
-            logits = module(torch.as_tensor(X_test))
-        np.testing.assert_allclose(logits.softmax(1).numpy(), expected, atol=1e-5)
+    nets = fitted(net(module__normalise=normalise), X, y, nodes)
+    aggregate = rounds(nets, n_rounds=n_rounds).fit(X, y, nodes=nodes)
+    expected = aggregate.predict_proba(X_test)
+    plain = aggregate.to_estimator()
+    assert isinstance(plain, MLPClassifier)
+    assert [coef.shape for coef in aggregate.coefs_] == [(64, 8), (8, 3)]
+    np.testing.assert_allclose(plain.predict_proba(X_test), expected, atol=1e-5)
+    module = aggregate.to_module()
+    assert isinstance(module, Dense)
+    with torch.no_grad():
+        logits = module(torch.as_tensor(X_test))
+    np.testing.assert_allclose(logits.softmax(1).numpy(), expected, atol=1e-5)
 
 
-def test_other_modules_stay_what_they_are():
+def test_other_modules_become_copies_of_their_kind():
     X, y, nodes, X_test, _ = digits()
     nets = fitted(net(Convolutional), X, y, nodes)
     aggregate = ModelAveragingAggregator(nets).fit()
-    assert aggregate.network_ is None and not hasattr(aggregate, "coefs_")
+    assert aggregate.network_ is None
+    assert not hasattr(aggregate, "coefs_")
     expected = aggregate.predict_proba(X_test)
-    plain, module = aggregate.to_estimator(), aggregate.to_module()
-    assert type(plain) is type(nets[0]) and isinstance(module, Convolutional)
-    np.testing.assert_allclose(plain.predict_proba(X_test), expected, atol=1e-6)
+    exported_net = aggregate.to_estimator()
+    module = aggregate.to_module()
+    assert type(exported_net) is type(nets[0])
+    assert isinstance(module, Convolutional)
+    np.testing.assert_allclose(exported_net.predict_proba(X_test), expected, atol=1e-6)
     with torch.no_grad():
         logits = module(torch.as_tensor(X_test))
         np.testing.assert_allclose(logits.softmax(1).numpy(), expected, atol=1e-5)
-        # They are copies.
-        for copy in (plain.module_, module):
-            for parameter in copy.parameters():
+        # What is done to them leaves the aggregate as it is.
+        for exported_module in (exported_net.module_, module):
+            for parameter in exported_module.parameters():
                 parameter.zero_()
     np.testing.assert_array_equal(aggregate.predict_proba(X_test), expected)
 
 
-def test_permuted_units_come_together():
+def test_permuted_units_are_aligned_where_this_is_asked_for():
     X, y, _, X_test, _ = digits()
     model = fitted(net(), X, y, np.zeros(len(y), dtype=int))[0]
     shuffled = pickle.loads(pickle.dumps(model))
@@ -211,73 +236,116 @@ def test_permuted_units_come_together():
     assert np.abs(difference).max() > 0.05
 
 
-def test_nets_and_plain_networks_of_equal_shape():
+def test_a_net_and_a_plain_network_of_equal_shape_are_averaged():
     X, y, nodes, X_test, _ = digits()
     model = fitted(net(), X, y, nodes)[0]
-    same = ModelAveragingAggregator([model]).fit().to_estimator()
-    both = ModelAveragingAggregator([same, model]).fit()
-    assert both.net_ is None
+    plain = ModelAveragingAggregator([model]).fit().to_estimator()
+    aggregate = ModelAveragingAggregator([plain, model]).fit()
+    assert aggregate.net_ is None
     np.testing.assert_allclose(
-        both.predict_proba(X_test), model.predict_proba(X_test), atol=1e-5
+        aggregate.predict_proba(X_test), model.predict_proba(X_test), atol=1e-5
     )
-    # In rounds parameters of one library mean nothing to the other.
+
+
+def test_a_net_and_a_plain_network_are_not_trained_in_rounds():
+    """Parameters of one library mean nothing to the other."""
+    X, y, nodes, _, _ = digits()
+    model = fitted(net(), X, y, nodes)[0]
+    plain = ModelAveragingAggregator([model]).fit().to_estimator()
     with pytest.raises(TypeError, match="'0' and '1' have MLPClassifier and NeuralNet"):
-        rounds([same, model]).fit(X, y, nodes=nodes % 2)
+        rounds([plain, model]).fit(X, y, nodes=nodes % 2)
 
 
-def test_modules_that_cannot_be_averaged():
+# The classifiers of two nodes that cannot be averaged, and the error.
+NOT_AVERAGED = {
+    "numbers of outputs": (
+        net(Convolutional),
+        net(Convolutional, module__n_outputs=4),
+        ValueError,
+        r"'a' and 'b'.*'output.bias': \(3,\)",
+    ),
+    "kinds of modules": (
+        net(Convolutional),
+        net(),
+        ValueError,
+        "'a' and 'b' have parameters of different names",
+    ),
+    "widths": (
+        net(),
+        net(module__width=9),
+        ValueError,
+        "'a' and 'b' have different shapes.*PFNMAggr",
+    ),
+    "orders of classes": (
+        net(Convolutional),
+        net(Convolutional, classes=[2, 1, 0]),
+        ValueError,
+        "outputs of nodes 'a' and 'b' stand for different",
+    ),
+    "libraries": (
+        LogisticRegression(),
+        net(Convolutional),
+        TypeError,
+        r"Nodes \['b'\] have torch modules, node 'a' has",
+    ),
+}
+
+
+@pytest.mark.parametrize("difference", NOT_AVERAGED)
+def test_classifiers_that_differ_too_much_are_not_averaged(difference):
+    first, second, kind_of_error, message = NOT_AVERAGED[difference]
+    X, y, _, _, _ = digits(n_nodes=2)
+    estimators = [("a", clone(first).fit(X, y)), ("b", clone(second).fit(X, y))]
+    with pytest.raises(kind_of_error, match=message):
+        ModelAveragingAggregator(estimators).fit()
+
+
+def test_modules_that_are_no_chains_of_layers_are_not_aligned():
     X, y, nodes, _, _ = digits(n_nodes=2)
-    one, other = fitted(net(Convolutional), X, y, nodes)
-    dense, wide = fitted(net(), X, y, nodes)[0], fitted(net(), X, y, nodes)[0]
-    wide = net(module__width=9).fit(X, y)
-    four = net(Convolutional, module__n_outputs=4).fit(X, y)
-    named = net(Convolutional, classes=[2, 1, 0]).fit(X, y)
-    plain = LogisticRegression().fit(X, y)
-    for others, error, message in (
-        ([one, four], ValueError, r"'a' and 'b'.*'output.bias': \(3,\)"),
-        ([one, dense], ValueError, "'a' and 'b' have parameters of different names"),
-        ([dense, wide], ValueError, "'a' and 'b' have different shapes.*PFNMAggr"),
-        ([one, named], ValueError, "outputs of nodes 'a' and 'b' stand for different"),
-        ([plain, other], TypeError, r"Nodes \['b'\] have torch modules, node 'a' has"),
-    ):
-        given = list(zip("ab", others, strict=True))
-        with pytest.raises(error, match=message):
-            ModelAveragingAggregator(given).fit()
+    nets = fitted(net(Convolutional), X, y, nodes)
     with pytest.raises(ValueError, match="align='permutation'.*node '0' is none"):
-        ModelAveragingAggregator([one, other], align="permutation").fit()
+        ModelAveragingAggregator(nets, align="permutation").fit()
     with pytest.raises(ValueError, match="with rounds of skorch nets"):
-        rounds([one, other], align="permutation").fit(X, y, nodes=nodes)
+        rounds(nets, align="permutation").fit(X, y, nodes=nodes)
+
+
+def test_only_equal_modules_are_trained_in_rounds():
+    X, y, nodes, _, _ = digits(n_nodes=2)
+    nets = [net().fit(X, y), net(module__width=9).fit(X, y)]
     with pytest.raises(ValueError, match="Only equal modules.*PFNMAggregator"):
-        rounds([dense, wide]).fit(X, y, nodes=nodes)
+        rounds(nets).fit(X, y, nodes=nodes)
 
 
 # ---- rounds -------------------------------------------------------------------
 
 
 @every_module
-@pytest.mark.parametrize("known", ["columns", "names"])
-def test_rounds_of_fitted_nets(module, known):
+@pytest.mark.parametrize("labels", [np.arange(3), NAMES], ids=["columns", "names"])
+def test_rounds_train_fitted_nets_further_and_leave_them_as_they_are(module, labels):
     X, y, nodes, X_test, y_test = digits()
-    options = MODULES[module]
-    if known == "names":
-        options = {**options, "classes": NAMES.tolist()}
-    nets = fitted(net(max_epochs=1, lr=0.02, **options), X, y, nodes)
-    before = [state(model) for model in nets]
-    labels = NAMES if known == "names" else np.arange(3)
+    classes = None if labels is not NAMES else NAMES.tolist()
+    unfitted = net(max_epochs=1, lr=0.02, classes=classes, **MODULES[module])
+    nets = fitted(unfitted, X, y, nodes)
+    states = [state(model) for model in nets]
     aggregate = rounds(nets, local_epochs=5).fit(X, labels[y], nodes=nodes)
     np.testing.assert_array_equal(aggregate.classes_, np.unique(labels))
     assert aggregate.score(X_test, labels[y_test]) > 0.9
     # Where there are counters, the node with most rows has to be found first.
-    trained = [entry for entry in aggregate.history_ if entry["task"] == "train"]
-    counted = {array.dtype.kind for array in before[0].values()} != {"f"}
-    assert len(aggregate.history_) - len(trained) == counted
-    losses = [np.mean(list(entry["loss"].values())) for entry in trained]
+    rounds_of_training = [
+        message for message in aggregate.history_ if message["task"] == "train"
+    ]
+    has_counters = {array.dtype.kind for array in states[0].values()} != {"f"}
+    n_other_messages = len(aggregate.history_) - len(rounds_of_training)
+    assert n_other_messages == has_counters
+    losses = [np.mean(list(message["loss"].values())) for message in rounds_of_training]
     assert losses[-1] < losses[0]
-    size = sum(array.nbytes for array in before[0].values())
-    assert 3 * size < trained[0]["bytes_received"] < 3 * size + 200
-    for model, kept in zip(nets, before, strict=True):
+    # Each of three nodes sends all parameters, and little else.
+    n_bytes = sum(array.nbytes for array in states[0].values())
+    n_received = rounds_of_training[0]["bytes_received"]
+    assert 3 * n_bytes < n_received < 3 * n_bytes + 200
+    for model, state_before in zip(nets, states, strict=True):
         for name, array in state(model).items():
-            np.testing.assert_array_equal(array, kept[name].copy())
+            np.testing.assert_array_equal(array, state_before[name].copy())
 
 
 @pytest.mark.parametrize("n_rounds", [0, 2])
@@ -290,29 +358,33 @@ def test_simulation_with_labels_of_any_kind(n_rounds, labels):
     aggregate.fit(X.astype(np.float64), labels[y], nodes=nodes)
     np.testing.assert_array_equal(aggregate.classes_, np.unique(labels))
     assert aggregate.score(X_test, labels[y_test]) > 0.9
-    assert not hasattr(unfitted, "module_") and unfitted.classes is None
+    assert not hasattr(unfitted, "module_")
+    assert unfitted.classes is None
 
 
-def test_labels_that_outputs_cannot_stand_for():
-    X, y, nodes, _, _ = digits()
-    for unfitted, message in (
+@pytest.mark.parametrize("n_rounds", [0, 1])
+@pytest.mark.parametrize(
+    ("unfitted", "message"),
+    [
         (net(module__n_outputs=5), "5 outputs, which cannot stand for the 3 labels"),
         (net(classes=["one", "two", "ten"]), r"do not hold the labels \['three'\]"),
-    ):
-        for n_rounds in (0, 1):
-            with pytest.raises(ValueError, match=message):
-                rounds(unfitted, n_rounds=n_rounds).fit(X, NAMES[y], nodes=nodes)
+    ],
+)
+def test_labels_that_outputs_cannot_stand_for_are_an_error(unfitted, message, n_rounds):
+    X, y, nodes, _, _ = digits()
+    with pytest.raises(ValueError, match=message):
+        rounds(unfitted, n_rounds=n_rounds).fit(X, NAMES[y], nodes=nodes)
 
 
-def test_outputs_without_rows_are_no_classes():
+@pytest.mark.parametrize("n_rounds", [0, 1])
+def test_outputs_without_rows_are_no_classes(n_rounds):
     X, y, nodes, X_test, _ = digits()
-    for n_rounds in (0, 1):
-        aggregate = rounds(net(module__n_outputs=10), n_rounds=n_rounds)
-        aggregate.fit(X, y, nodes=nodes)
-        np.testing.assert_array_equal(aggregate.classes_, [0, 1, 2])
-        proba = aggregate.predict_proba(X_test)
-        assert proba.shape == (len(X_test), 3)
-        np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=1e-5)
+    aggregate = rounds(net(module__n_outputs=10), n_rounds=n_rounds)
+    aggregate.fit(X, y, nodes=nodes)
+    np.testing.assert_array_equal(aggregate.classes_, [0, 1, 2])
+    proba = aggregate.predict_proba(X_test)
+    assert proba.shape == (len(X_test), 3)
+    np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=1e-5)
 
 
 def test_nodes_of_one_class_learn_the_others_in_rounds():
@@ -328,10 +400,10 @@ def test_nodes_of_one_class_learn_the_others_in_rounds():
 
 @pytest.mark.parametrize("common", [True, False])
 @pytest.mark.parametrize("n_rounds", [0, 1])
-def test_same_seed_same_result(common, n_rounds):
+def test_equal_seeds_give_equal_models(common, n_rounds):
     X, y, nodes, X_test, _ = digits()
 
-    def proba(seed):
+    def predict_with(seed):
         aggregate = rounds(
             net(Convolutional),
             n_rounds=n_rounds,
@@ -340,10 +412,10 @@ def test_same_seed_same_result(common, n_rounds):
         )
         return aggregate.fit(X, y, nodes=nodes).predict_proba(X_test)
 
-    one = proba(0)
-    torch.manual_seed(5)  # the generator of all is of no importance
-    np.testing.assert_array_equal(one, proba(0))
-    assert not np.array_equal(one, proba(1))
+    proba = predict_with(seed=0)
+    torch.manual_seed(5)  # torch's global generator has no effect
+    np.testing.assert_array_equal(proba, predict_with(seed=0))
+    assert not np.array_equal(proba, predict_with(seed=1))
 
 
 @pytest.mark.filterwarnings("ignore:.*worker stopped while some jobs:UserWarning")
@@ -354,22 +426,25 @@ def test_workers_train_as_this_process_does():
 
     X, y, nodes, X_test, _ = digits(n_nodes=2)
 
-    def proba(n_jobs):
+    def predict_with(n_jobs):
         simulated = ModelAveragingAggregator(
             net(Scripted), n_jobs=n_jobs, random_state=0
         )
         simulated.fit(X, y, nodes=nodes)
         trained = rounds(simulated.estimators_, n_rounds=1, n_jobs=n_jobs)
         trained.fit(X, y, nodes=nodes)
-        assert all(isinstance(n.module_, Scripted) for n in simulated.estimators_)
-        return np.stack([a.predict_proba(X_test) for a in (simulated, trained)])
+        for local_net in simulated.estimators_:
+            assert isinstance(local_net.module_, Scripted)
+        return np.stack(
+            [simulated.predict_proba(X_test), trained.predict_proba(X_test)]
+        )
 
-    # Sums of several threads are rounded otherwise.
-    np.testing.assert_allclose(proba(2), proba(None), atol=1e-4)
+    # Sums of several threads are rounded differently.
+    np.testing.assert_allclose(predict_with(2), predict_with(None), atol=1e-4)
 
 
 class Unreliable(type(net())):
-    """Fails to train where a pixel says so, or goes astray."""
+    """A net that fails to train where a pixel is 99, and diverges where it is -99."""
 
     def partial_fit(self, X, y=None, **params):
         if np.any(X[:, 0] == 99):
@@ -398,7 +473,8 @@ def test_a_node_that_fails_is_left_out(mark, message):
     named = [(name, clone(local)) for name in ("north", "east", "south")]
     with pytest.warns(UserWarning, match=f"'east' failed twice.*{message}"):
         aggregate = rounds(named).fit(X, y, nodes=nodes)
-    assert [entry["left_out"] for entry in aggregate.history_] == [["east"]] * 3
+    left_out = [message["left_out"] for message in aggregate.history_]
+    assert left_out == [["east"]] * 3
     assert set(aggregate.history_[0]["loss"]) == {"north", "south"}
     assert aggregate.score(X_test, y_test) > 0.8
     X[:, 0] = mark
@@ -406,20 +482,20 @@ def test_a_node_that_fails_is_left_out(mark, message):
         rounds(named).fit(X, y, nodes=nodes)
 
 
-def test_without_a_rate_nets_have_their_own():
+def test_without_a_learning_rate_nets_use_their_own():
     X, y, nodes, _, _ = digits()
     changes = {}
     for lr in (1e-6, 0.2):
         nets = fitted(net(lr=lr, max_epochs=1), X, y, nodes)
         aggregate = rounds(nets, n_rounds=1, learning_rate=None)
-        (entry,) = aggregate.fit(X, y, nodes=nodes).history_
-        assert entry["learning_rates"] is None
-        changes[lr] = entry["change"]
+        (message,) = aggregate.fit(X, y, nodes=nodes).history_
+        assert message["learning_rates"] is None
+        changes[lr] = message["change"]
     assert changes[1e-6] < 1e-3 < changes[0.2]
 
 
-def test_lazy_layers_and_modules_that_cannot_be_traced():
-    class Odd(nn.Module):
+def test_modules_with_lazy_layers_that_cannot_be_traced_are_averaged():
+    class Branching(nn.Module):
         def __init__(self):
             super().__init__()
             self.hidden = nn.LazyLinear(12)
@@ -431,7 +507,7 @@ def test_lazy_layers_and_modules_that_cannot_be_traced():
             return self.output(torch.relu(self.hidden(X)))
 
     X, y, nodes, X_test, y_test = digits()
-    aggregate = rounds(net(Odd)).fit(X, NAMES[y], nodes=nodes)
+    aggregate = rounds(net(Branching)).fit(X, NAMES[y], nodes=nodes)
     assert aggregate.network_ is None
     assert aggregate.score(X_test, NAMES[y_test]) > 0.9
 
@@ -439,62 +515,81 @@ def test_lazy_layers_and_modules_that_cannot_be_traced():
 # ---- scikit-learn's protocols, and the other yardsticks -----------------------
 
 
-def test_clone_pickle_search_and_pipeline():
-    X, y, nodes, X_test, y_test = digits()
+def test_a_search_over_nets_keeps_the_fitted_nets():
+    X, y, nodes, X_test, _ = digits()
     nets = fitted(net(Convolutional), X, y, nodes)
     search = GridSearchCV(
         rounds(nets), {"n_rounds": [0, 1], "decay": [0.25, 1.0]}, cv=2
     )
-    search.fit(X, y, nodes=nodes)
-    best = search.best_estimator_
-    assert all(a is b for a, b in zip(best.estimators_, nets, strict=True))
-    for copy in (pickle.loads(pickle.dumps(best)), clone(best).fit(X, y, nodes=nodes)):
+    best = search.fit(X, y, nodes=nodes).best_estimator_
+    for estimator, fitted_net in zip(best.estimators_, nets, strict=True):
+        assert estimator is fitted_net
+    unpickled = pickle.loads(pickle.dumps(best))
+    refitted = clone(best).fit(X, y, nodes=nodes)
+    for copy in (unpickled, refitted):
         np.testing.assert_allclose(
             copy.predict_proba(X_test), best.predict_proba(X_test), atol=1e-5
         )
-    pipe = make_pipeline(StandardScaler(), rounds(net(Convolutional)))
-    pipe.fit(X, y, modelaveragingaggregator__nodes=nodes)
-    assert pipe.score(X_test, y_test) > 0.9
 
 
-def test_ensembles_and_students_of_nets():
+def test_nets_are_trained_in_rounds_in_a_pipeline():
+    X, y, nodes, X_test, y_test = digits()
+    pipeline = make_pipeline(StandardScaler(), rounds(net(Convolutional)))
+    pipeline.fit(X, y, modelaveragingaggregator__nodes=nodes)
+    assert pipeline.score(X_test, y_test) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("local", "labels"),
+    [
+        (net(Convolutional), NAMES),
+        (make_pipeline(StandardScaler(), net()), np.arange(3)),
+    ],
+    ids=["net", "pipeline"],
+)
+def test_ensembles_of_nets_are_trained_in_simulation(local, labels):
     X, y, nodes, X_test, y_test = digits()
     double = X.astype(np.float64)
-    piped = make_pipeline(StandardScaler(), net())
-    for local in (net(Convolutional), piped):
-        labels = NAMES if local is not piped else np.arange(3)
-        ensemble = EnsembleAggregator(local, random_state=0)
-        ensemble.fit(double, labels[y], nodes=nodes)
-        assert ensemble.score(X_test.astype(np.float64), labels[y_test]) > 0.9
-        again = clone(ensemble).fit(double, labels[y], nodes=nodes)
-        np.testing.assert_array_equal(
-            ensemble.predict_proba(X_test), again.predict_proba(X_test)
-        )
+    ensemble = EnsembleAggregator(local, random_state=0)
+    ensemble.fit(double, labels[y], nodes=nodes)
+    assert ensemble.score(X_test.astype(np.float64), labels[y_test]) > 0.9
+    refitted = clone(ensemble).fit(double, labels[y], nodes=nodes)
+    np.testing.assert_array_equal(
+        ensemble.predict_proba(X_test), refitted.predict_proba(X_test)
+    )
+
+
+def test_a_student_may_be_a_net_whose_weights_the_seed_decides():
+    X, y, nodes, X_test, y_test = digits()
     members = [
         LogisticRegression().fit(X[nodes == k], NAMES[y[nodes == k]]) for k in (0, 1)
     ]
-    students = [
-        DistillationAggregator(members, student=net(), random_state=seed).fit(double)
-        for seed in (0, 0, 1)
-    ]
-    assert students[0].score(X_test, NAMES[y_test]) > 0.8
-    one, same, other = (student.predict_proba(X_test) for student in students)
-    np.testing.assert_array_equal(one, same)
-    assert not np.array_equal(one, other)
+
+    def fit_student(seed):
+        agg = DistillationAggregator(members, student=net(), random_state=seed)
+        return agg.fit(X.astype(np.float64))
+
+    student = fit_student(seed=0)
+    assert student.score(X_test, NAMES[y_test]) > 0.8
+    proba = student.predict_proba(X_test)
+    np.testing.assert_array_equal(proba, fit_student(seed=0).predict_proba(X_test))
+    assert not np.array_equal(proba, fit_student(seed=1).predict_proba(X_test))
     with torch.no_grad():
-        logits = students[0].to_module()(torch.as_tensor(X_test))
-    np.testing.assert_allclose(logits.softmax(1).numpy(), one, atol=1e-5)
+        logits = student.to_module()(torch.as_tensor(X_test))
+    np.testing.assert_allclose(logits.softmax(1).numpy(), proba, atol=1e-5)
 
 
 @pytest.mark.parametrize("n_rounds", [0, 1])
-@pytest.mark.parametrize("what", ["conv.weight", "norm.running_var"])
-def test_what_is_not_finite_names_node_and_parameter(what, n_rounds):
+@pytest.mark.parametrize("parameter", ["conv.weight", "norm.running_var"])
+def test_the_error_of_values_that_are_not_finite_names_node_and_parameter(
+    parameter, n_rounds
+):
     X, y, nodes, _, _ = digits()
     nets = fitted(net(Convolutional), X, y, nodes)
     with torch.no_grad():
-        nets[1].module_.state_dict()[what].view(-1)[0] = np.nan
+        nets[1].module_.state_dict()[parameter].view(-1)[0] = np.nan
     members = list(zip(["north", "east", "south"], nets, strict=True))
-    match = f"Node 'east': {what} of the module has 1 values that are not finite"
+    match = f"Node 'east': {parameter} of the module has 1 values that are not finite"
     with pytest.raises(ValueError, match=match):
         ModelAveragingAggregator(members, n_rounds=n_rounds).fit(X, y, nodes=nodes)
     with pytest.raises(ValueError, match=match):
@@ -503,7 +598,7 @@ def test_what_is_not_finite_names_node_and_parameter(what, n_rounds):
         DistillationAggregator(members).fit(X)
 
 
-def test_a_mask_of_infinities_is_no_fault():
+def test_a_mask_of_infinities_is_no_error():
     class Masked(Convolutional):
         def __init__(self):
             super().__init__()
@@ -516,85 +611,50 @@ def test_a_mask_of_infinities_is_no_fault():
     EnsembleAggregator(nets).fit().predict(X_test)
 
 
-# ---- torch's own generator ----------------------------------------------------
+# ---- nets that started apart -------------------------------------------------------
 
-
-class Dropping(nn.Sequential):
-    """With dropout, and perhaps an error at its first rows in training."""
-
-    def __init__(self, n_outputs=3, broken=False):
-        hidden = [nn.Linear(64, 8), nn.ReLU(), nn.Dropout(0.5)]
-        super().__init__(*hidden, nn.Linear(8, n_outputs))
-        self.broken = broken
-
-    def forward(self, X):
-        if self.broken and self.training:
-            raise RuntimeError("out of order")
-        return super().forward(X)
-
-
-GENERATORS = {
-    "average": lambda nets, rows: ModelAveragingAggregator(nets).fit(),
-    "rounds": lambda nets, rows: rounds(nets).fit(*rows),
-    "simulation": lambda nets, rows: ModelAveragingAggregator(net(Dropping)).fit(*rows),
-    "simulated rounds": lambda nets, rows: rounds(net(Dropping)).fit(*rows),
-    "convolutional": lambda nets, rows: (
-        rounds(net(Convolutional)).fit(*rows).predict_proba(rows[0])
-    ),
-    "ensemble": lambda nets, rows: EnsembleAggregator(nets).fit(*rows).predict(rows[0]),
-    "distillation": lambda nets, rows: DistillationAggregator(nets).fit(*rows),
-    "pfnm": lambda nets, rows: PFNMAggregator(nets, n_rounds=2).fit(*rows),
-    "pfnm stream": lambda nets, rows: (
-        PFNMAggregator(nets).fit().update([("0", nets[1])]).to_module()
-    ),
-    "gems": lambda nets, rows: (
-        GEMSMLPAggregator(nets, random_state=0).fit(*rows).to_module()
-    ),
+# Wider than the other nets, where layers are dense.
+WIDE_MODULES = {
+    "dense": {"module": Dense, "module__width": 24},
+    "normalised": {
+        "module": Dense,
+        "module__normalise": True,
+        "module__width": 24,
+    },
+    "convolutional": {"module": Convolutional},
 }
 
 
-@pytest.mark.parametrize("way", GENERATORS)
-def test_the_generator_of_torch_is_left_as_it_was(way):
+def warnings_of_average(nets):
+    """The kinds of warnings that the average of some nets draws."""
+    with warnings.catch_warnings(record=True) as records:
+        warnings.simplefilter("always")
+        ModelAveragingAggregator(nets).fit()
+    return [record.category for record in records]
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        ("dense", [StartedApartWarning]),
+        ("normalised", [StartedApartWarning]),
+        # Neither alignment nor PFNM is for modules that are no chains of dense layers.
+        ("convolutional", []),
+    ],
+)
+def test_nets_of_dense_layers_that_started_apart_draw_a_warning(module, expected):
     X, y, nodes, _, _ = digits()
-    nets = fitted(net(Dropping, max_epochs=1), X, y, nodes)
-    before = torch.random.get_rng_state()
-    GENERATORS[way](nets, (X, y, nodes))
-    assert torch.equal(torch.random.get_rng_state(), before)
-
-
-def test_the_generator_of_torch_is_left_where_nodes_fail():
-    X, y, nodes, _, _ = digits()
-    nets = fitted(net(Dropping, max_epochs=1), X, y, nodes)
-    nets[1].module_.broken = True
-    before = torch.random.get_rng_state()
-    with pytest.warns(UserWarning, match="out of order"):
-        rounds(nets).fit(X, y, nodes)
-    assert torch.equal(torch.random.get_rng_state(), before)
-    for model in nets:
-        model.module_.broken = True
-    with pytest.raises(RuntimeError), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        rounds(nets).fit(X, y, nodes)
-    with pytest.raises(RuntimeError):
-        PFNMAggregator(nets, n_rounds=2).fit(X, y, nodes)
-    assert torch.equal(torch.random.get_rng_state(), before)
-
-
-@pytest.mark.parametrize("module", ["dense", "normalised", "convolutional"])
-def test_nets_of_dense_layers_that_started_apart_draw_a_warning(module):
-    X, y, nodes, _, _ = digits()
-    given = dict(MODULES[module])
-    if module != "convolutional":
-        given["module__width"] = 24
-    ModelAveragingAggregator(fitted(net(**given), X, y, nodes)).fit()
-    apart = []
+    nets = []
     with torch.random.fork_rng():
         for k in range(2):
             torch.manual_seed(k)
-            apart.append(net(**given).fit(X[nodes == k], y[nodes == k]))
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        ModelAveragingAggregator(apart).fit()
-    kinds = [warning.category for warning in caught]
-    # Neither alignment nor PFNM is for modules that are no chains of dense layers.
-    assert kinds == ([] if module == "convolutional" else [StartedApartWarning])
+            unfitted = net(**WIDE_MODULES[module])
+            nets.append(unfitted.fit(X[nodes == k], y[nodes == k]))
+    assert warnings_of_average(nets) == expected
+
+
+@every_module
+def test_nets_that_started_from_equal_weights_draw_no_warning(module):
+    X, y, nodes, _, _ = digits()
+    nets = fitted(net(**WIDE_MODULES[module]), X, y, nodes)
+    assert warnings_of_average(nets) == []

@@ -113,9 +113,9 @@ def test_rounds_start_at_the_average_of_fitted_models():
         still.decision_function(X_test), at_once.decision_function(X_test), atol=1e-6
     )
     assert still.history_[0]["change"] < 1e-8
-    after = [array for m in models for array in m.coefs_]
-    for one, other in zip(before, after, strict=True):
-        np.testing.assert_array_equal(one, other)
+    after = [array for model in models for array in model.coefs_]
+    for array, expected in zip(after, before, strict=True):
+        np.testing.assert_array_equal(array, expected)
 
 
 def test_rounds_widen_models_to_all_classes():
@@ -132,17 +132,17 @@ def test_rounds_widen_models_to_all_classes():
 
 
 @pytest.mark.slow  # as test_common_searches.py, of more settings
-def test_same_seed_same_result_whatever_n_jobs():
+def test_equal_seeds_give_equal_models_whatever_n_jobs():
     X, y, _, X_test, _ = digits()
 
-    def proba(seed, n_jobs=None):
+    def predict_with(seed, n_jobs=None):
         aggregate = ModelAveragingAggregator(
             [net(random_state=None)] * 3, n_rounds=2, n_jobs=n_jobs, random_state=seed
         )
         return aggregate.fit(X[:300], y[:300]).predict_proba(X_test)
 
-    np.testing.assert_array_equal(proba(0), proba(0, n_jobs=2))
-    assert not np.array_equal(proba(0), proba(1))
+    np.testing.assert_array_equal(predict_with(0), predict_with(0, n_jobs=2))
+    assert not np.array_equal(predict_with(0), predict_with(1))
 
 
 class Unreliable(SGDClassifier):
@@ -230,41 +230,42 @@ def test_what_cannot_train_is_named_before_anything_is_trained():
 def test_rounds_need_parameters_that_mean_the_same():
     X, y, nodes, X_test, y_test = digits()
     # As many features as classes: the arrays would even fit.
-    X, X_test = X[:, 20:30], X_test[:, 20:30]
-    layers, linear = MLPClassifier(()), LogisticRegression()
-    for given in ([layers, linear, linear], [linear, linear, layers]):
+    X = X[:, 20:30]
+    X_test = X_test[:, 20:30]
+    network = MLPClassifier(())
+    linear = LogisticRegression()
+    for estimators in ([network, linear, linear], [linear, linear, network]):
         with pytest.raises(TypeError, match="MLPClassifier.*whose parameters differ"):
-            ModelAveragingAggregator(given, n_rounds=1).fit(X, y, nodes=nodes)
-    both = ModelAveragingAggregator(
-        [SGDClassifier(loss="log_loss"), linear, linear], n_rounds=3, random_state=0
-    )
-    assert both.fit(X, y, nodes=nodes).score(X_test, y_test) > 0.6
+            ModelAveragingAggregator(estimators, n_rounds=1).fit(X, y, nodes=nodes)
+    # Those of two kinds of linear models do.
+    two_kinds = [SGDClassifier(loss="log_loss"), linear, linear]
+    aggregate = ModelAveragingAggregator(two_kinds, n_rounds=3, random_state=0)
+    assert aggregate.fit(X, y, nodes=nodes).score(X_test, y_test) > 0.6
 
 
 def test_constant_nodes_train_as_the_others_do():
     X, y, _, X_test, y_test = digits()
-    rest = y != 3
+    is_3 = y == 3
     models = [
-        DummyClassifier().fit(X[~rest], y[~rest]),
-        *(SGDClassifier(max_iter=9).fit(X[rest], y[rest]) for _ in range(2)),
+        DummyClassifier().fit(X[is_3], y[is_3]),
+        *(SGDClassifier(max_iter=9).fit(X[~is_3], y[~is_3]) for _ in range(2)),
     ]
-    nodes = np.where(rest, 1 + np.arange(len(y)) % 2, 0)
+    nodes = np.where(is_3, 0, 1 + np.arange(len(y)) % 2)
     aggregate = ModelAveragingAggregator(
         models, n_rounds=10, local_epochs=1, learning_rate=0.1, random_state=0
     ).fit(X, y, nodes=nodes)
-    of_three = y_test == 3
-    assert np.mean(aggregate.predict(X_test[of_three]) == 3) > 0.5
+    assert np.mean(aggregate.predict(X_test[y_test == 3]) == 3) > 0.5
     at_once = ModelAveragingAggregator(models).fit()
-    assert not at_once.coef_[3].any()  # what has one class says nothing of it
+    assert not at_once.coef_[3].any()  # a constant model has no weights
 
 
 @pytest.mark.parametrize("common", [True, False])
 def test_first_weights_come_from_the_random_state(common):
     X, y, _, _, _ = digits()
 
-    def first(seed=0, **options):
+    def first_weights(seed=0):
         aggregate = ModelAveragingAggregator(
-            [net(random_state=None, **options)] * 2,
+            [net(random_state=None)] * 2,
             n_rounds=1,
             local_epochs=1,
             learning_rate=1e-12,
@@ -273,28 +274,28 @@ def test_first_weights_come_from_the_random_state(common):
         )
         return aggregate.fit(X[:200], y[:200]).coefs_[0]
 
-    np.testing.assert_array_equal(first(), first())
-    assert not np.allclose(first(), first(seed=1))
+    np.testing.assert_array_equal(first_weights(), first_weights())
+    assert not np.allclose(first_weights(), first_weights(seed=1))
     # The mean of two random matrices is smaller than either.
-    assert (np.std(first()) > 0.9 * np.sqrt(2 / (64 + 32))) == common
+    assert (np.std(first_weights()) > 0.9 * np.sqrt(2 / (64 + 32))) == common
 
 
 def test_first_weights_are_those_of_an_estimators_own_seed():
     X, y, _, _, _ = digits()
-    starts = [
-        ModelAveragingAggregator(
-            [net(random_state=own)] * 2,
+
+    def first_weights(seed_of_net, seed):
+        aggregate = ModelAveragingAggregator(
+            [net(random_state=seed_of_net)] * 2,
             n_rounds=1,
             local_epochs=1,
             learning_rate=1e-12,
             random_state=seed,
         )
-        .fit(X[:200], y[:200])
-        .coefs_[0]
-        for own, seed in ((3, 0), (3, 1), (4, 0))
-    ]
-    np.testing.assert_allclose(starts[0], starts[1], atol=1e-9)
-    assert not np.allclose(starts[0], starts[2])
+        return aggregate.fit(X[:200], y[:200]).coefs_[0]
+
+    start = first_weights(3, seed=0)
+    np.testing.assert_allclose(start, first_weights(3, seed=1), atol=1e-9)
+    assert not np.allclose(start, first_weights(4, seed=0))
 
 
 def test_rounds_need_rows_of_their_own():
@@ -319,25 +320,38 @@ def test_search_over_rounds_and_decay():
     assert search.best_params_["n_rounds"] == 3
 
 
-def test_clone_pickle_export_and_pipeline():
-    X, y, nodes, X_test, _ = digits()
-    models = locals_of(net(), X, y, nodes)
-    pipe = make_pipeline(
-        StandardScaler(),
-        ModelAveragingAggregator(
-            models, n_rounds=1, learning_rate=0.1, weights="n_samples", random_state=0
-        ),
+@pytest.fixture
+def fitted_pipeline():
+    X, y, nodes, _, _ = digits()
+    aggregate = ModelAveragingAggregator(
+        locals_of(net(), X, y, nodes),
+        n_rounds=1,
+        learning_rate=0.1,
+        weights="n_samples",
+        random_state=0,
     )
-    pipe.fit(X, y, modelaveragingaggregator__nodes=nodes)
-    expected = pipe.predict_proba(X_test)
-    again = clone(pipe).fit(X, y, modelaveragingaggregator__nodes=nodes)
-    np.testing.assert_array_equal(again.predict_proba(X_test), expected)
-    stored = pickle.loads(pickle.dumps(pipe))
-    np.testing.assert_array_equal(stored.predict_proba(X_test), expected)
-    scaler, aggregate = pipe[0], pipe[1]
+    pipeline = make_pipeline(StandardScaler(), aggregate)
+    return pipeline.fit(X, y, modelaveragingaggregator__nodes=nodes)
+
+
+def test_a_pipeline_is_cloned_and_pickled(fitted_pipeline):
+    X, y, nodes, X_test, _ = digits()
+    expected = fitted_pipeline.predict_proba(X_test)
+    refitted = clone(fitted_pipeline).fit(X, y, modelaveragingaggregator__nodes=nodes)
+    np.testing.assert_array_equal(refitted.predict_proba(X_test), expected)
+    unpickled = pickle.loads(pickle.dumps(fitted_pipeline))
+    np.testing.assert_array_equal(unpickled.predict_proba(X_test), expected)
+
+
+def test_an_aggregate_in_a_pipeline_is_exported(fitted_pipeline):
+    _, _, _, X_test, _ = digits()
+    scaler, aggregate = fitted_pipeline[0], fitted_pipeline[1]
     plain = aggregate.to_estimator()
     assert type(plain) is MLPClassifier
-    np.testing.assert_allclose(plain.predict_proba(scaler.transform(X_test)), expected)
+    np.testing.assert_allclose(
+        plain.predict_proba(scaler.transform(X_test)),
+        fitted_pipeline.predict_proba(X_test),
+    )
 
 
 @pytest.mark.parametrize(
@@ -362,19 +376,24 @@ def test_early_stopping_and_large_batches_are_no_obstacle():
         [local] * 2, n_rounds=2, local_epochs=2, learning_rate=0.1, random_state=0
     )
     assert aggregate.fit(X, y).score(X_test, y_test) > 0.15
-    assert local.early_stopping and local.batch_size == 2000
+    assert local.early_stopping
+    assert local.batch_size == 2000
 
 
-def test_two_classes_in_rounds():
+@pytest.mark.parametrize(
+    "local",
+    [net(), SGDClassifier(loss="log_loss"), LogisticRegression()],
+    ids=lambda local: type(local).__name__,
+)
+def test_rounds_of_two_classes_have_one_logit(local):
     X, y, _, X_test, y_test = digits()
-    X, y = X[y < 2], np.array(["no", "yes"])[y[y < 2]]
-    for local in (net(), SGDClassifier(loss="log_loss"), LogisticRegression()):
-        aggregate = ModelAveragingAggregator(
-            [local] * 3, n_rounds=3, learning_rate=0.1, random_state=0
-        ).fit(X, y)
-        expected = np.array(["no", "yes"])[y_test[y_test < 2]]
-        assert aggregate.score(X_test[y_test < 2], expected) > 0.98
-        assert aggregate.decision_function(X_test).ndim == 1
+    names = np.array(["no", "yes"])
+    aggregate = ModelAveragingAggregator(
+        [local] * 3, n_rounds=3, learning_rate=0.1, random_state=0
+    ).fit(X[y < 2], names[y[y < 2]])
+    expected = names[y_test[y_test < 2]]
+    assert aggregate.score(X_test[y_test < 2], expected) > 0.98
+    assert aggregate.decision_function(X_test).ndim == 1
 
 
 def test_convergence_warnings_are_those_of_the_local_estimators_only():

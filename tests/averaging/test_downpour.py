@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Downpour SGD: pushes of older models, and the server's steps."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -16,166 +20,269 @@ X, Y = load_digits(return_X_y=True)
 X = X[:400] / 16
 Y = Y[:400]
 NODES = np.arange(400) % 3
-PLAIN = {"schedule": "constant", "epochs": "fixed", "local_epochs": 1}
 
 
-def net():
-    given = {"batch_size": 20, "solver": "sgd", "momentum": 0.0, "random_state": 0}
-    return MLPClassifier((8,), **given)
+def small_net():
+    return MLPClassifier(
+        (8,), batch_size=20, solver="sgd", momentum=0.0, random_state=0
+    )
 
 
-def fitted(server, n_rounds=4, **options):
-    given = {"learning_rate": 0.1, "random_state": 0, **PLAIN, **options}
-    agg = ModelAveragingAggregator([net()] * 3, n_rounds=n_rounds, server=server)
-    return agg.set_params(**given).fit(X, Y, nodes=NODES)
+def fit_rounds(server, n_rounds=4):
+    """Rounds of one epoch at a constant rate, at three nodes."""
+    agg = ModelAveragingAggregator(
+        [small_net()] * 3,
+        n_rounds=n_rounds,
+        server=server,
+        learning_rate=0.1,
+        schedule="constant",
+        epochs="fixed",
+        local_epochs=1,
+        random_state=0,
+    )
+    return agg.fit(X, Y, nodes=NODES)
 
 
-def driven(server, nodes, n_rounds=3, start=(0.0, 10.0)):
-    """Run the plan by hand: what was asked, and the last model."""
-    start = [np.array([own]) for own in start] + [np.array(3)]
-    weights = dict.fromkeys(nodes, 1.0)
-    rng, asked = np.random.RandomState(0), []
-    plan = server.plan(start, weights, [0, 1], rng, n_rounds=n_rounds, rate=0.5)
+@dataclass(kw_only=True)
+class Drive:
+    """What a plan asked of the nodes, and what it returned."""
+
+    requests: list  # of each round, by the name of the node
+    model: list  # two parameters of one number, and a counter
+    rounds: list
+
+
+def drive(server, pushes, *, n_rounds):
+    """Run a server's plan by hand: ``pushes`` are functions of a request, by node."""
+    start = [np.array([0.0]), np.array([10.0]), np.array(3)]
+    plan = server.plan(
+        start,
+        dict.fromkeys(pushes, 1.0),
+        [0, 1],
+        np.random.RandomState(0),
+        n_rounds=n_rounds,
+        rate=0.5,
+    )
+    requests_of_rounds = []
     requests = next(plan)
     while True:
-        asked.append(requests)
-        replies = (
-            (name, Message.of("train", parameters=push(own), loss=1.0))
-            for (name, own), push in zip(requests.items(), nodes.values(), strict=True)
-        )
+        requests_of_rounds.append(requests)
+        replies = [
+            (
+                name,
+                Message.of("train", parameters=pushes[name](request), loss=1.0),
+            )
+            for name, request in requests.items()
+        ]
         try:
             requests = plan.send(replies)
         except StopIteration as stop:
-            return asked, *stop.value
+            model, rounds = stop.value
+            return Drive(requests=requests_of_rounds, model=model, rounds=rounds)
 
 
-def moving(by):
+def push_by(change):
+    """A node whose training adds a number to all parameters, and one to the counter."""
+
     def push(request):
         *arrays, counter = request.content["parameters"]
-        return [*(own + by for own in arrays), np.asarray(counter + 1)]
+        return [*(array + change for array in arrays), np.asarray(counter + 1)]
 
     return push
 
 
+def first_parameters(requests):
+    """The first parameter of the model that each node is sent in one round."""
+    return [request.content["parameters"][0][0] for request in requests.values()]
+
+
+def floats_of(model):
+    """The two parameters of a model without its counter."""
+    return [array[0] for array in model[:2]]
+
+
 def test_whole_epochs_without_staleness_are_averages_of_rounds():
-    own, averaged = fitted(Downpour()), fitted(None)
-    for new, old in zip(own.coefs_, averaged.coefs_, strict=True):
-        np.testing.assert_allclose(new, old, rtol=1e-6, atol=1e-9)
-    assert [entry["epochs"] for entry in own.history_] == [1] * 4
-    assert [entry["learning_rates"] for entry in own.history_] == [[0.1]] * 4
-    assert all(entry["change"] > 0 for entry in own.history_)
+    downpour = fit_rounds(Downpour())
+    averaged = fit_rounds(None)
+    for coefs, expected in zip(downpour.coefs_, averaged.coefs_, strict=True):
+        np.testing.assert_allclose(coefs, expected, rtol=1e-6, atol=1e-9)
+    assert [entry["epochs"] for entry in downpour.history_] == [1] * 4
+    assert [entry["learning_rates"] for entry in downpour.history_] == [[0.1]] * 4
+    assert all(entry["change"] > 0 for entry in downpour.history_)
 
 
 def test_the_server_steps_by_the_mean_of_changes():
-    nodes = {"a": moving(1.0), "b": moving(3.0)}
-    asked, model, rounds = driven(Downpour(rate=0.5), nodes, n_rounds=1)
-    np.testing.assert_allclose([own[0] for own in model[:2]], [1.0, 11.0])
-    assert model[2] == 4 and len(rounds) == len(asked) == 1  # a counter is one node's
+    pushes = {"a": push_by(1.0), "b": push_by(3.0)}
+    run = drive(Downpour(rate=0.5), pushes, n_rounds=1)
+    # Half of the mean change, which is 2.
+    np.testing.assert_allclose(floats_of(run.model), [1.0, 11.0])
+    assert len(run.rounds) == len(run.requests) == 1
 
 
-def test_adam_steps_by_its_rate_at_first_and_by_its_moments_then():
-    nodes = {"a": moving(-2.0), "b": moving(-4.0)}
+def test_a_counter_is_that_of_one_node():
+    pushes = {"a": push_by(1.0), "b": push_by(3.0)}
+    run = drive(Downpour(rate=0.5), pushes, n_rounds=1)
+    assert run.model[2] == 4  # it was 3
+
+
+def test_steps_of_adam_are_as_long_as_its_rate_where_changes_are_equal():
+    pushes = {"a": push_by(-2.0), "b": push_by(-4.0)}
     server = Downpour(optimizer="adam", rate=0.1)
-    _, model, _ = driven(server, nodes, n_rounds=1)
-    np.testing.assert_allclose([own[0] for own in model[:2]], [-0.1, 9.9])
-    # Of equal changes every step is as long.
-    _, model, _ = driven(server, nodes, n_rounds=5)
-    np.testing.assert_allclose([own[0] for own in model[:2]], [-0.5, 9.5])
-    changes = iter([1.0, -1.0, 3.0])
-    _, model, _ = driven(server, {"a": lambda own: moving(next(changes))(own)}, 3)
+    after_one = drive(server, pushes, n_rounds=1).model
+    np.testing.assert_allclose(floats_of(after_one), [-0.1, 9.9])
+    after_five = drive(server, pushes, n_rounds=5).model
+    np.testing.assert_allclose(floats_of(after_five), [-0.5, 9.5])
+
+
+def test_steps_of_adam_are_those_of_its_paper():
+    changes = [1.0, -1.0, 3.0]
+    upcoming = iter(changes)
+    server = Downpour(optimizer="adam", rate=0.1)
+    pushes = {"a": lambda request: push_by(next(upcoming))(request)}
+    model = drive(server, pushes, n_rounds=3).model
+    # m and v are running means of changes and of their squares; w is the parameter.
     m = v = w = 0.0
-    for t, change in enumerate([1.0, -1.0, 3.0], start=1):
-        m, v = 0.9 * m + 0.1 * change, 0.999 * v + 0.001 * change**2
+    for t, change in enumerate(changes, start=1):
+        m = 0.9 * m + 0.1 * change
+        v = 0.999 * v + 0.001 * change**2
         w += 0.1 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
     np.testing.assert_allclose(model[0], w)
 
 
-def test_nodes_have_pulled_models_of_at_most_so_many_rounds_before():
-    nodes = {name: moving(1.0) for name in "abcd"}
-    asked, _, _ = driven(Downpour(staleness=2), nodes, n_rounds=12)
-    ages = []
-    for number, requests in enumerate(asked):
-        # The first parameter counts the rounds that it has seen, as each adds one.
-        seen = [own.content["parameters"][0][0] for own in requests.values()]
-        ages += [number - own for own in seen]
-    assert set(ages) == {0.0, 1.0, 2.0}
-    fresh, _, _ = driven(Downpour(), nodes, n_rounds=3)
-    for number, requests in enumerate(fresh):
-        models = [own.content["parameters"][0][0] for own in requests.values()]
-        assert models == [float(number)] * 4
-        assert len({id(own) for own in requests.values()}) == 1  # one message for all
+def test_nodes_push_from_models_of_at_most_so_many_rounds_before():
+    pushes = {name: push_by(1.0) for name in "abcd"}
+    run = drive(Downpour(staleness=2), pushes, n_rounds=12)
+    ages = set()
+    for round_number, requests in enumerate(run.requests):
+        # The first parameter counts the rounds before its model, as each adds one.
+        ages |= {round_number - parameter for parameter in first_parameters(requests)}
+    assert ages == {0.0, 1.0, 2.0}
 
 
-def test_a_push_is_of_so_many_rows_drawn_anew(monkeypatch):
-    seen = []
-    real = MLPClassifier._fit
+def test_without_staleness_all_nodes_get_the_newest_model_in_one_message():
+    pushes = {name: push_by(1.0) for name in "abcd"}
+    run = drive(Downpour(), pushes, n_rounds=3)
+    for round_number, requests in enumerate(run.requests):
+        assert first_parameters(requests) == [float(round_number)] * 4
+        assert len({id(request) for request in requests.values()}) == 1
 
-    def spied(self, X, y, **options):
-        seen.append(X.copy())
-        return real(self, X, y, **options)
 
-    monkeypatch.setattr(MLPClassifier, "_fit", spied)
-    fitted(Downpour(n_rows=40), n_rounds=2)
-    drawn = [own for own in seen if len(own) == 40]
-    assert len(drawn) == 6 and len({own.tobytes() for own in drawn}) == 6
-    rows = {row.tobytes() for row in X[NODES == 0]}
-    assert {row.tobytes() for row in drawn[0]} <= rows
-    fitted(Downpour(n_rows=10**6), n_rounds=1)
-    assert len(seen[-1]) == np.sum(NODES == 2)  # no more than there are
+@pytest.fixture
+def fitted_rows(monkeypatch):
+    """The rows of each call of fit of a network, while a test runs."""
+    rows_of_calls = []
+    fit = MLPClassifier._fit
+
+    def fit_and_note(self, X, y, **options):
+        rows_of_calls.append(X.copy())
+        return fit(self, X, y, **options)
+
+    monkeypatch.setattr(MLPClassifier, "_fit", fit_and_note)
+    return rows_of_calls
+
+
+def test_a_push_is_of_so_many_rows_drawn_anew(fitted_rows):
+    fit_rounds(Downpour(n_rows=40), n_rounds=2)
+    batches = [rows for rows in fitted_rows if len(rows) == 40]
+    # Three nodes, two rounds, and never the same rows.
+    assert len(batches) == 6
+    assert len({rows.tobytes() for rows in batches}) == 6
+    rows_of_first_node = {row.tobytes() for row in X[NODES == 0]}
+    assert {row.tobytes() for row in batches[0]} <= rows_of_first_node
+
+
+def test_a_push_is_of_no_more_rows_than_the_node_has(fitted_rows):
+    fit_rounds(Downpour(n_rows=10**6), n_rounds=1)
+    assert len(fitted_rows[-1]) == np.sum(NODES == 2)
+
+
+def request_for_push(net, n_rows):
+    """A request to train this net for one epoch on so many rows."""
+    return Message.of(
+        "train",
+        parameters=[*net.coefs_, *net.intercepts_],
+        seed=0,
+        classes=np.unique(Y).tolist(),
+        epochs=1,
+        rates=None,
+        n_rows=n_rows,
+    )
+
+
+def member_with_min_rows(net):
+    return Member.of("lyon", net, X, Y, min_rows=10)
 
 
 def test_a_node_refuses_pushes_of_few_rows():
-    own = net().partial_fit(X, Y, classes=np.unique(Y))
-    content = {"parameters": [*own.coefs_, *own.intercepts_], "seed": 0}
-    content |= {"classes": np.unique(Y).tolist(), "epochs": 1, "rates": None}
-    few = Member.of("lyon", own, X, Y, min_rows=10)
+    net = small_net().partial_fit(X, Y, classes=np.unique(Y))
     with pytest.raises(ValueError, match="lyon.*5 rows, fewer than min_rows=10"):
-        answer(Message.of("train", **content, n_rows=5), few)
-    replies = [answer(Message.of("train", **content, n_rows=k), few) for k in (10, 11)]
-    # What one more row adds is not to be had: other rows are drawn.
-    plain = few.model.widened(np.unique(Y))
-    for k, reply in zip((10, 11), replies, strict=True):
-        rows = np.random.RandomState([0, k]).choice(len(X), k, replace=False)
-        trained = plain.train(
-            X[rows],
-            plain.targets(np.unique(Y))[np.searchsorted(np.unique(Y), Y[rows])],
-            parameters=content["parameters"],
-            epochs=1,
-            learning_rate=None,
-            random_state=0,
-        )
-        for ours, theirs in zip(
-            reply.content["parameters"], trained.parameters(), strict=True
-        ):
-            np.testing.assert_array_equal(ours, theirs)
+        answer(request_for_push(net, 5), member_with_min_rows(net))
+
+
+@pytest.mark.parametrize("n_rows", [10, 11])
+def test_rows_of_a_push_are_drawn_by_their_number(n_rows):
+    """So that the server cannot subtract what one row more adds."""
+    net = small_net().partial_fit(X, Y, classes=np.unique(Y))
+    member = member_with_min_rows(net)
+    request = request_for_push(net, n_rows)
+    reply = answer(request, member)
+    rows = np.random.RandomState([0, n_rows]).choice(len(X), n_rows, replace=False)
+    model = member.model.widened(np.unique(Y))
+    codes = np.searchsorted(np.unique(Y), Y[rows])
+    trained = model.train(
+        X[rows],
+        model.targets(np.unique(Y))[codes],
+        parameters=request.content["parameters"],
+        epochs=1,
+        learning_rate=None,
+        random_state=0,
+    )
+    for array, expected in zip(
+        reply.content["parameters"], trained.parameters(), strict=True
+    ):
+        np.testing.assert_array_equal(array, expected)
 
 
 def test_a_channel_gives_equal_bits():
-    server = Downpour(n_rows=60, staleness=2, optimizer="adam", rate=0.01)
     names = ["0", "1", "2"]
-    start = [net().partial_fit(X[:40], Y[:40], classes=np.unique(Y)) for _ in names]
+    nets = [
+        small_net().partial_fit(X[:40], Y[:40], classes=np.unique(Y)) for _ in names
+    ]
 
     def ask(requests):
-        found = {}
+        replies = {}
         for name, request in requests.items():
             rows = NODES == int(name)
-            given = start[int(name)], X[rows], Y[rows]
-            found[name] = reply_to(request, *given, name=name, min_rows=1)
-        return found
+            replies[name] = reply_to(
+                request, nets[int(name)], X[rows], Y[rows], name=name, min_rows=1
+            )
+        return replies
 
-    how = {"n_rounds": 3, "learning_rate": 0.1, "random_state": 0, "server": server}
-    far = ModelAveragingAggregator(Nodes(ask, names, min_rows=1), **how).fit()
-    here = ModelAveragingAggregator(start, **how).fit(X, Y, nodes=NODES)
-    for one, other in zip(far.coefs_, here.coefs_, strict=True):
-        np.testing.assert_array_equal(one, other)
+    in_process = ModelAveragingAggregator(
+        nets,
+        n_rounds=3,
+        learning_rate=0.1,
+        random_state=0,
+        server=Downpour(n_rows=60, staleness=2, optimizer="adam", rate=0.01),
+    )
+    channel = Nodes(ask, names, min_rows=1)
+    over_channel = clone(in_process).set_params(estimators=channel).fit()
+    in_process.fit(X, Y, nodes=NODES)
+    for coefs, expected in zip(over_channel.coefs_, in_process.coefs_, strict=True):
+        np.testing.assert_array_equal(coefs, expected)
 
 
-def test_it_is_a_part_that_is_cloned_searched_and_checked():
-    agg = ModelAveragingAggregator([net()] * 3, n_rounds=2, server=Downpour(50))
+def test_a_server_is_cloned_and_searched_as_a_part():
+    agg = ModelAveragingAggregator([small_net()] * 3, n_rounds=2, server=Downpour(50))
     agg.set_params(server__staleness=3)
-    other = clone(agg)
-    assert other.server is not agg.server and other.server.staleness == 3
-    assert other.get_params()["server__n_rows"] == 50
+    copy = clone(agg)
+    assert copy.server is not agg.server
+    assert copy.server.staleness == 3
+    assert copy.get_params()["server__n_rows"] == 50
+
+
+def test_parameters_of_a_server_are_checked():
+    agg = ModelAveragingAggregator([small_net()] * 3, n_rounds=2, server=Downpour(50))
     with pytest.raises(ValueError, match="'staleness' parameter of Downpour"):
         agg.set_params(server__staleness=-1).fit(X, Y, nodes=NODES)
     with pytest.raises(ValueError, match="'server' parameter"):

@@ -22,116 +22,210 @@ from skgems.federation import IdentifierWarning, NodesDisagreeWarning
 
 
 def rings(n=400):
-    """Which no linear model tells apart."""
+    """Two circles around each other, which no linear model tells apart."""
     rng = np.random.default_rng(0)
-    angle, y = rng.uniform(0, 2 * np.pi, n), np.arange(n) % 2
+    angle = rng.uniform(0, 2 * np.pi, n)
+    y = np.arange(n) % 2
     rows = np.c_[np.cos(angle), np.sin(angle)] * (1.0 + y)[:, None]
-    return rows + 0.1 * rng.normal(size=rows.shape), y, (rows[:, 0] > 0).astype(int)
+    nodes = (rows[:, 0] > 0).astype(int)
+    return rows + 0.1 * rng.normal(size=rows.shape), y, nodes
 
 
-def forests():
+def fit_members(classifier):
+    """Pairs of a node's name and a clone, fitted to its rows."""
     return [
-        (name, RandomForestClassifier(10, random_state=0).fit(X[own], Y[own]))
+        (name, clone(classifier).fit(X[NODES == name], Y[NODES == name]))
         for name in NAMES
-        for own in [NODES == name]
     ]
 
 
-def test_of_rows_alone():
+def fit_forests():
+    return fit_members(RandomForestClassifier(10, random_state=0))
+
+
+def combine_small(estimators=None, *, X, y, nodes, front=None):
+    """Combine with few candidates."""
+    return combine(estimators, X, y, nodes, front=front, budget="small", random_state=0)
+
+
+# ---- rows without classifiers ------------------------------------------------------
+
+
+def test_rows_without_classifiers_give_a_model_and_a_table_of_candidates():
     agg = combine(X=X, y=Y, nodes=NODES, random_state=0)
     choice = agg.choice_
-    assert agg.score(X, Y) > 0.98 and agg.node_names_ == NAMES
-    assert not choice.looks_at_members and choice.n_rows == len(Y)
-    names = [own["name"] for own in choice.table]
-    assert (
-        names[:2] == ["linear, as it comes", "linear"]
-        and "1000 features" in names
-        and "vote" not in names
-    )
-    chosen = choice.to_frame().loc[choice.name]
-    best = choice.to_frame().accuracy.max()
-    assert chosen.accuracy >= best - chosen.standard_error
+    assert agg.score(X, Y) > 0.98
+    assert agg.node_names_ == NAMES
+    assert not choice.looks_at_members
+    assert choice.n_rows == len(Y)
+    names = [entry["name"] for entry in choice.table]
+    assert names[:2] == ["linear, as it comes", "linear"]
+    assert "1000 features" in names
+    assert "vote" not in names
+    table = choice.to_frame()
+    chosen = table.loc[choice.name]
+    assert chosen.accuracy >= table.accuracy.max() - chosen.standard_error
     text = str(choice)
-    assert f"* {choice.name} " in text and len(text.splitlines()) > len(names)
-    again = combine(X=X, y=Y, nodes=NODES, random_state=0)
-    np.testing.assert_array_equal(again.predict_proba(X), agg.predict_proba(X))
+    assert f"* {choice.name} " in text
+    assert len(text.splitlines()) > len(names)
+
+
+def test_equal_seeds_give_equal_models():
+    first = combine(X=X, y=Y, nodes=NODES, random_state=0)
+    second = combine(X=X, y=Y, nodes=NODES, random_state=0)
+    np.testing.assert_array_equal(second.predict_proba(X), first.predict_proba(X))
 
 
 def test_features_win_where_no_linear_model_can():
     rows, y, nodes = rings()
     choice = combine(X=rows, y=y, nodes=nodes, random_state=0).choice_
     table = choice.to_frame()
-    assert table.loc["linear"].accuracy < 0.7 < 0.9 < table.loc[choice.name].accuracy
+    assert table.loc["linear"].accuracy < 0.7
+    assert table.loc[choice.name].accuracy > 0.9
     assert choice.name != "linear"
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_of_members_of_all_kinds():
-    agg = combine(forests(), X, Y, NODES, random_state=0)
+def test_a_small_budget_tries_no_features():
+    rows, y, nodes = rings(120)
+    choice = combine_small(X=rows, y=y, nodes=nodes).choice_
+    assert not any("features" in entry["name"] for entry in choice.table)
+
+
+def combine_noisy_rings():
+    """Rows, labels and nodes, and the aggregate, in which features are too sure."""
+    rows, y, nodes = rings(120)
+    noise = np.random.default_rng(0).normal(size=(len(y), 8))
+    rows = np.hstack([rows, noise])
+    return rows, y, nodes, combine(X=rows, y=y, nodes=nodes, random_state=0)
+
+
+def test_logits_of_features_are_multiplied_where_they_are_too_sure():
+    rows, y, nodes, agg = combine_noisy_rings()
+    choice = agg.choice_
+    assert choice.name.startswith("1000")
+    assert choice.factor < 1.0
+    plain = clone(agg).fit(rows, y, nodes=nodes)
+    np.testing.assert_allclose(
+        agg.decision_function(rows),
+        choice.factor * plain.decision_function(rows),
+        rtol=1e-9,
+    )
+    exported = agg.to_estimator().predict_proba(rows)
+    np.testing.assert_allclose(exported, agg.predict_proba(rows), rtol=1e-9)
+    assert not agg.exact_
+    assert "multiplied" in agg.pooled_form_.reason
+
+
+def test_other_logits_are_not_multiplied():
+    *_, agg = combine_noisy_rings()
     table = agg.choice_.to_frame()
-    assert table.looks_at_members.sum() == 4
-    assert (table.accuracy[table.looks_at_members] > 0.5).all()
-    nets = [
-        (name, MLPClassifier((8,), max_iter=200, random_state=0).fit(X[own], Y[own]))
-        for name in NAMES
-        for own in [NODES == name]
-    ]
-    small = combine(nets, X, Y, NODES, budget="small", random_state=0)
-    table = small.choice_.to_frame()
-    assert "merged networks" in table.index and "matched networks" not in table.index
-
-
-def test_members_go_by_their_names_and_not_by_their_places():
-    # Sorted names of nodes stand in another order than the estimators.
-    members, small = forests()[::-1], {"budget": "small", "random_state": 0}
-    table = combine(members, X, Y, NODES, **small).choice_.to_frame()
-    same = combine(forests(), X, Y, NODES, **small).choice_.to_frame()
-    assert table.loc["vote"].accuracy == same.loc["vote"].accuracy
-    with pytest.raises(ValueError, match=r"do not match: \['cork', 'rome'\]"):
-        combine([*forests()[:2], ("cork", forests()[2][1])], X, Y, NODES)
-    with pytest.raises(ValueError, match="Node '0' is a summary"):
-        combine(["a.safetensors"], X, Y, NODES)
+    names = table.index.str
+    may_be_too_sure = names.startswith("1000") | names.startswith("quadratic")
+    assert (table.factor[~may_be_too_sure] == 1.0).all()
 
 
 def test_warnings_of_the_fit_are_doubts():
     rng = np.random.default_rng(0)
-    rows, nodes = rng.normal(size=(600, 2)), np.arange(600) % 3
+    rows = rng.normal(size=(600, 2))
+    nodes = np.arange(600) % 3
     y = (rows[:, 0] > 0) ^ (nodes == 2)  # one node has the opposite rule
-    with pytest.warns(NodesDisagreeWarning) as caught:
+    with pytest.warns(NodesDisagreeWarning) as records:
         choice = combine(X=rows, y=y, nodes=nodes, random_state=0).choice_
-    assert {str(own.message) for own in caught} <= {*choice.doubts}
+    assert {str(record.message) for record in records} <= {*choice.doubts}
 
 
-def test_without_rows_forests_vote():
-    members = [*forests(), ("cork", DummyClassifier().fit(X[:3], ["ant"] * 3))]
-    agg = combine(members)
-    assert isinstance(agg, EnsembleAggregator) and agg.node_names_ == NAMES
+def test_an_unknown_budget_is_an_error():
+    with pytest.raises(ValueError, match="'small', 'fast' or 'thorough'"):
+        combine(X=X, y=Y, budget="huge")
+
+
+def test_few_rows_that_judge_are_a_doubt():
+    choice = combine(X=X[:80], y=Y[:80], nodes=NODES[:80], random_state=0).choice_
+    assert choice.doubts[0] == "only 80 rows judged"
+    assert choice.looks_at_members is False
+
+
+# ---- classifiers -------------------------------------------------------------------
+
+
+def test_forests_are_combined_in_four_ways():
+    agg = combine(fit_forests(), X, Y, NODES, random_state=0)
+    table = agg.choice_.to_frame()
+    assert table.looks_at_members.sum() == 4
+    assert (table.accuracy[table.looks_at_members] > 0.5).all()
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_small_budget_merges_networks_but_does_not_match_them():
+    networks = fit_members(MLPClassifier((8,), max_iter=200, random_state=0))
+    agg = combine_small(networks, X=X, y=Y, nodes=NODES)
+    names = agg.choice_.to_frame().index
+    assert "merged networks" in names
+    assert "matched networks" not in names
+
+
+def test_members_go_by_their_names_and_not_by_their_places():
+    reversed_members = fit_forests()[::-1]
+    table = combine_small(reversed_members, X=X, y=Y, nodes=NODES).choice_.to_frame()
+    # Here sorted names of nodes stand in the order of the estimators.
+    in_order = combine_small(fit_forests(), X=X, y=Y, nodes=NODES).choice_.to_frame()
+    assert table.loc["vote"].accuracy == in_order.loc["vote"].accuracy
+
+
+def test_names_of_members_must_be_those_of_nodes():
+    *others, (_, last) = fit_forests()
+    with pytest.raises(ValueError, match=r"do not match: \['cork', 'rome'\]"):
+        combine([*others, ("cork", last)], X, Y, NODES)
+
+
+def test_summaries_do_not_go_with_rows():
+    with pytest.raises(ValueError, match="Node '0' is a summary"):
+        combine(["a.safetensors"], X, Y, NODES)
+
+
+def test_forests_vote_where_no_rows_judge():
+    constant = DummyClassifier().fit(X[:3], ["ant"] * 3)
+    agg = combine([*fit_forests(), ("cork", constant)])
+    assert isinstance(agg, EnsembleAggregator)
+    assert agg.node_names_ == NAMES
     assert "nobody judged it" in agg.choice_.doubts[0]
     assert "['cork']" in agg.choice_.doubts[1]
-    whole = EnsembleAggregator(forests()).fit()
-    np.testing.assert_array_equal(agg.predict_proba(X), whole.predict_proba(X))
+    vote = EnsembleAggregator(fit_forests()).fit()
+    np.testing.assert_array_equal(agg.predict_proba(X), vote.predict_proba(X))
+
+
+def test_a_member_of_one_class_is_not_enough():
+    constant = DummyClassifier().fit(X[:3], ["ant"] * 3)
     with pytest.raises(ValueError, match="knows a single class"):
-        combine(members[-1:])
+        combine([("cork", constant)])
+
+
+def test_nothing_to_combine_is_an_error():
     with pytest.raises(ValueError, match="nothing to combine"):
         combine()
 
 
 @pytest.mark.filterwarnings("ignore:.*fewer rows than features")
-def test_of_files_it_is_the_linear_model(tmp_path):
-    own = GEMSLogisticAggregator(random_state=0)
-    for name in NAMES:
+def test_files_of_linear_models_become_the_linear_model(tmp_path):
+    linear = GEMSLogisticAggregator(random_state=0)
+    paths = [tmp_path / name for name in NAMES]
+    for (name, classifier), path in zip(
+        fit_members(LogisticRegression(max_iter=500)), paths, strict=True
+    ):
         rows = NODES == name
-        local = LogisticRegression(max_iter=500).fit(X[rows], Y[rows])
-        sent = own.summarize(local, X[rows], Y[rows], name=name, min_rows=1)
-        sent.save(tmp_path / name)
-    files = [tmp_path / name for name in NAMES]
-    agg = combine(files, random_state=0)
-    assert agg.choice_.name == "linear" and "nobody judged it" in agg.choice_.doubts[0]
-    theirs = own.set_params(estimators=files).fit()
-    np.testing.assert_array_equal(agg.coef_, theirs.coef_)
+        summary = linear.summarize(classifier, X[rows], Y[rows], name=name, min_rows=1)
+        summary.save(path)
+    agg = combine(paths, random_state=0)
+    assert agg.choice_.name == "linear"
+    assert "nobody judged it" in agg.choice_.doubts[0]
+    expected = linear.set_params(estimators=paths).fit()
+    np.testing.assert_array_equal(agg.coef_, expected.coef_)
 
 
-def test_tables_with_texts_and_missing_values():
+# ---- tables ------------------------------------------------------------------------
+
+
+def test_tables_with_texts_and_missing_values_become_a_pipeline():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(300, 2)), columns=["size", "age"])
     frame["word"] = rng.choice(["red", "green", "blue"], 300)
@@ -142,57 +236,34 @@ def test_tables_with_texts_and_missing_values():
     assert isinstance(agg.to_estimator(), Pipeline)
 
 
-def test_a_small_budget_and_probabilities_that_are_not_too_sure():
-    rows, y, nodes = rings(120)
-    small = combine(X=rows, y=y, nodes=nodes, budget="small", random_state=0).choice_
-    assert not any("features" in own["name"] for own in small.table)
-    rng = np.random.default_rng(0)
-    rows = np.hstack([rows, rng.normal(size=(len(y), 8))])
-    agg = combine(X=rows, y=y, nodes=nodes, random_state=0)
-    table = agg.choice_.to_frame()
-    assert agg.choice_.name.startswith("1000") and agg.choice_.factor < 1.0
-    kernel = table.index.str.startswith("1000")
-    too_sure = kernel | table.index.str.startswith("quadratic")
-    assert (table.factor[~too_sure] == 1.0).all()
-    plain = clone(agg).fit(rows, y, nodes=nodes)
-    ours, theirs = agg.decision_function(rows), plain.decision_function(rows)
-    np.testing.assert_allclose(ours, agg.choice_.factor * theirs, rtol=1e-9)
-    exported = agg.to_estimator().predict_proba(rows)
-    np.testing.assert_allclose(exported, agg.predict_proba(rows), rtol=1e-9)
-    assert not agg.exact_ and "multiplied" in agg.pooled_form_.reason
-
-
-def test_what_it_cannot_use_is_said():
-    with pytest.raises(ValueError, match="'small', 'fast' or 'thorough'"):
-        combine(X=X, y=Y, budget="huge")
-    few = combine(X=X[:80], y=Y[:80], nodes=NODES[:80], random_state=0)
-    assert few.choice_.doubts[0] == "only 80 rows judged"
-    assert few.choice_.looks_at_members is False
-
-
-def words(n=300):
-    """A table of texts of which two tell the label together."""
+def table_of_words(n=300):
+    """Four columns of letters, of which two tell the label together; three nodes."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({f"c{k}": rng.choice([*"abc"], n) for k in range(4)})
-    return frame, ((frame.c0 == "a") ^ (frame.c1 == "b")).astype(int).to_numpy()
+    y = ((frame.c0 == "a") ^ (frame.c1 == "b")).astype(int).to_numpy()
+    return frame, y, np.arange(n) % 3
 
 
-def test_tables_of_texts_alone():
-    frame, y = words()
-    nodes = np.arange(len(y)) % 3
-    agg = combine(X=frame, y=y, nodes=nodes, budget="small", random_state=0)
-    assert agg.score(frame, y) > 0.9 and not agg.choice_.doubts
-    array = combine(
-        X=frame.to_numpy(object), y=y, nodes=nodes, budget="small", random_state=0
-    )
+def test_tables_of_texts_only_are_encoded():
+    frame, y, nodes = table_of_words()
+    agg = combine_small(X=frame, y=y, nodes=nodes)
+    assert agg.score(frame, y) > 0.9
+    assert not agg.choice_.doubts
+    exported = agg.to_estimator()
+    np.testing.assert_allclose(exported.predict_proba(frame), agg.predict_proba(frame))
+
+
+def test_arrays_of_texts_are_encoded_as_tables_are():
+    frame, y, nodes = table_of_words()
+    array = frame.to_numpy(object)
+    of_frame = combine_small(X=frame, y=y, nodes=nodes)
+    of_array = combine_small(X=array, y=y, nodes=nodes)
     np.testing.assert_allclose(
-        array.predict_proba(frame.to_numpy(object)), agg.predict_proba(frame)
+        of_array.predict_proba(array), of_frame.predict_proba(frame)
     )
-    plain = agg.to_estimator()
-    np.testing.assert_allclose(plain.predict_proba(frame), agg.predict_proba(frame))
 
 
-def encoded_trees(frame, y, nodes):
+def fit_trees_behind_encoders(frame, y, nodes):
     return [
         make_pipeline(
             OneHotEncoder(handle_unknown="ignore"), DecisionTreeClassifier()
@@ -201,22 +272,33 @@ def encoded_trees(frame, y, nodes):
     ]
 
 
+def front_of_numbers():
+    """A front that cannot take the letters of the table."""
+    return ColumnTransformer([("x", StandardScaler(), ["c0", "c2"])])
+
+
 def test_candidates_that_fail_beside_members_are_doubts():
-    frame, y = words()
-    nodes = np.arange(len(y)) % 3
-    front = ColumnTransformer([("x", StandardScaler(), ["c0", "c2"])])
-    members = encoded_trees(frame, y, nodes)
-    given = {"nodes": nodes, "front": front, "budget": "small", "random_state": 0}
-    choice = combine(members, frame, y, **given).choice_
+    frame, y, nodes = table_of_words()
+    members = fit_trees_behind_encoders(frame, y, nodes)
+    agg = combine_small(members, X=frame, y=y, nodes=nodes, front=front_of_numbers())
+    choice = agg.choice_
     assert choice.looks_at_members
     (doubt,) = choice.doubts
     assert "['linear', 'linear, bent'" in doubt
     assert "Nodes ['0', '1', '2']: StandardScaler takes numbers, but the" in doubt
+
+
+def test_candidates_that_all_fail_are_an_error():
+    frame, y, nodes = table_of_words()
     with pytest.raises(ValueError, match=r"'2'\]: StandardScaler .*\['c0', 'c2'\]"):
-        combine(X=frame, y=y, **given)
+        combine_small(X=frame, y=y, nodes=nodes, front=front_of_numbers())
+
+
+# ---- columns that identify rows ----------------------------------------------------
 
 
 def patients(n=210):
+    """Ages, whether the patients came back, and their hospitals."""
     rng = np.random.default_rng(0)
     y = rng.choice(["back", "no"], n)
     frame = pd.DataFrame({"age": rng.normal(60, 9, n) + 9 * (y == "back")})
@@ -224,6 +306,7 @@ def patients(n=210):
     return frame, y, nodes
 
 
+# Functions of the number of rows.
 IDS = {
     "text": lambda n: [f"P{k:05d}" for k in range(n)],
     "in order": lambda n: 5000 + np.arange(n),
@@ -237,23 +320,25 @@ def test_a_number_of_the_patient_is_left_out(kind, with_text):
     frame, y, nodes = patients()
     if with_text:
         frame["ward"] = np.random.default_rng(1).choice(["er", "icu"], len(y))
+    plain_frame = frame.copy()
     frame.insert(0, "id", IDS[kind](len(y)))
-    small = {"budget": "small", "random_state": 0}
-    with pytest.warns(IdentifierWarning, match=r"\['id'\] are left out") as caught:
-        agg = combine(X=frame, y=y, nodes=nodes, **small)
-    without = frame.drop(columns="id")
-    plain = combine(X=without, y=y, nodes=nodes, **small)
-    (warning,) = caught
-    assert warning.filename == __file__
+    with pytest.warns(IdentifierWarning, match=r"\['id'\] are left out") as records:
+        # Not by `combine_small`: the warning names the line that calls combine.
+        agg = combine(X=frame, y=y, nodes=nodes, budget="small", random_state=0)
+    (record,) = records
+    assert record.filename == __file__
+    plain = combine_small(X=plain_frame, y=y, nodes=nodes)
     (doubt,) = set(agg.choice_.doubts) - set(plain.choice_.doubts)
     assert "['id'] are left out" in doubt
-    names = [own["name"] for own in agg.choice_.table]
-    assert names == [own["name"] for own in plain.choice_.table]
+    names = [entry["name"] for entry in agg.choice_.table]
+    assert names == [entry["name"] for entry in plain.choice_.table]
     assert agg.choice_.name == plain.choice_.name
-    np.testing.assert_allclose(agg.predict_proba(frame), plain.predict_proba(without))
+    np.testing.assert_allclose(
+        agg.predict_proba(frame), plain.predict_proba(plain_frame)
+    )
     exported = agg.to_estimator()
-    other = frame.assign(id=np.roll(frame["id"], 9))
-    np.testing.assert_array_equal(exported.predict(other), agg.predict(frame))
+    with_other_ids = frame.assign(id=np.roll(frame["id"], 9))
+    np.testing.assert_array_equal(exported.predict(with_other_ids), agg.predict(frame))
     assert agg.n_features_in_ == frame.shape[1]
 
 
@@ -261,40 +346,66 @@ def test_an_identifier_is_known_from_all_rows_where_nodes_have_few():
     frame, y, _ = patients(120)
     frame["id"] = IDS["text"](120)
     with pytest.warns(IdentifierWarning, match=r"\['id'\]"):
-        combine(X=frame, y=y, nodes=np.arange(120) % 12, budget="small", random_state=0)
-    # Which each node has once, but all have: that is what nodes could send.
+        combine_small(X=frame, y=y, nodes=np.arange(120) % 12)
+
+
+def test_identifiers_that_each_node_has_once_are_known():
+    """Though all nodes have the same: that is what nodes could send."""
+    frame, y, _ = patients(120)
     frame["id"] = np.array(IDS["text"](40))[np.arange(120) // 3]
     with pytest.warns(IdentifierWarning, match=r"\['id'\]"):
-        combine(X=frame, y=y, nodes=np.arange(120) % 3, budget="small", random_state=0)
+        combine_small(X=frame, y=y, nodes=np.arange(120) % 3)
 
 
-def test_a_front_of_the_users_decides_by_itself():
+def test_columns_that_all_identify_rows_are_an_error():
+    frame, y, nodes = patients()
+    frame["id"] = IDS["text"](len(y))
+    with pytest.raises(ValueError, match=r"All columns, \['id'\], identify rows"):
+        combine_small(X=frame[["id"]], y=y, nodes=nodes)
+
+
+def test_a_front_of_the_users_keeps_numbers_in_order():
     frame, y, nodes = patients()
     frame["id"] = IDS["in order"](len(y))
-    given = {"nodes": nodes, "budget": "small", "random_state": 0}
-    agg = combine(X=frame, y=y, front=StandardScaler(), **given)
-    assert agg.front_.n_features_in_ == 2 and not agg.choice_.doubts
+    agg = combine_small(X=frame, y=y, nodes=nodes, front=StandardScaler())
+    assert agg.front_.n_features_in_ == 2
+    assert not agg.choice_.doubts
+
+
+def test_a_front_of_the_users_that_encodes_identifiers_is_a_doubt():
+    frame, y, nodes = patients()
     frame["id"] = IDS["text"](len(y))
     front = make_column_transformer(
         (StandardScaler(), ["age"]),
         (OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["id"]),
     )
     with pytest.warns(IdentifierWarning, match=r"encodes the columns \['id'\]"):
-        agg = combine(X=frame, y=y, front=front, **given)
-    assert any("['id'], which identify rows" in own for own in agg.choice_.doubts)
-    with pytest.raises(ValueError, match=r"All columns, \['id'\], identify rows"):
-        combine(X=frame[["id"]], y=y, **given)
+        agg = combine_small(X=frame, y=y, nodes=nodes, front=front)
+    assert any("['id'], which identify rows" in doubt for doubt in agg.choice_.doubts)
 
 
-def test_measurements_in_order_are_kept():
+def sorted_patients():
+    """Patients by age, with whole numbers of years that rise, too."""
     frame, y, nodes = patients()
     frame = frame.sort_values("age")
     frame["years"] = np.sort(np.random.default_rng(0).integers(18, 95, len(y)))
-    given = {"nodes": nodes, "budget": "small", "random_state": 0}
-    agg = combine(X=frame, y=y, **given)
-    assert not isinstance(getattr(agg, "front_", None), ColumnTransformer)
-    prices = np.sort(np.random.default_rng(0).choice(10**7, len(y), replace=False))
+    return frame, y, nodes
+
+
+def leaves_out_columns(agg):
+    return isinstance(getattr(agg, "front_", None), ColumnTransformer)
+
+
+def test_measurements_in_order_are_kept():
+    frame, y, nodes = sorted_patients()
+    assert not leaves_out_columns(combine_small(X=frame, y=y, nodes=nodes))
+
+
+def test_whole_numbers_of_which_none_is_there_twice_are_kept_with_a_warning():
+    frame, y, nodes = sorted_patients()
+    rng = np.random.default_rng(0)
+    frame["price"] = np.sort(rng.choice(10**7, len(y), replace=False))
     with pytest.warns(IdentifierWarning, match=r"\['price'\] hold whole numbers that"):
-        agg = combine(X=frame.assign(price=prices), y=y, **given)
+        agg = combine_small(X=frame, y=y, nodes=nodes)
     assert "leave them out" in agg.choice_.doubts[-1]
-    assert not isinstance(getattr(agg, "front_", None), ColumnTransformer)
+    assert not leaves_out_columns(agg)

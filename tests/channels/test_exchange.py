@@ -14,10 +14,12 @@ from helpers.exchanges import (
     LINEAR,
     NAMES,
     NET,
-    answered,
-    begun,
-    classifiers,
-    rows,
+    answer_waiting,
+    begin_exchange,
+    classifiers_of_nodes,
+    digit_rows,
+    fit_in_process,
+    rows_at,
 )
 from sklearn.base import clone
 from sklearn.covariance import LedoitWolf
@@ -38,183 +40,222 @@ from skgems.spaces import Ellipsoid
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 
 
-def run(folder, agg, locals_):
-    """A whole exchange; the server is started anew for each step."""
+def run_exchange(folder, agg, classifiers):
+    """The aggregate of an exchange in which the server starts anew for each step."""
     exchange = skgems.Exchange(folder, agg, nodes=NAMES, report=True, min_rows=1)
-    steps = 0
-    while (fitted := exchange.step()) is None:
+    for _ in range(40):  # more steps than any method takes
+        fitted = exchange.step()
+        if fitted is not None:
+            return fitted
         # No gradient is kept back, as none is in one process.
-        answered(exchange, locals_, min_rows=1)
-        exchange, steps = skgems.Exchange(folder, report=True), steps + 1
-        assert steps < 40
-    return fitted
+        answer_waiting(exchange, classifiers, min_rows=1)
+        exchange = skgems.Exchange(folder, report=True)
+    raise AssertionError("The exchange does not come to an end.")
 
 
 @pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
 @pytest.mark.parametrize("case", CASES)
 def test_an_exchange_has_the_bits_of_a_fit_in_one_process(case, tmp_path):
     agg, model = CASES[case]
-    locals_ = classifiers(model)
-    fitted = run(tmp_path, agg, locals_)
-    X, y, nodes = rows()
-    direct = clone(agg).set_params(estimators=list(locals_.items()))
-    direct.fit(X, y, nodes=nodes)
-    assert np.array_equal(fitted.predict_proba(X), direct.predict_proba(X))
+    classifiers = classifiers_of_nodes(model)
+    fitted = run_exchange(tmp_path, agg, classifiers)
+    in_process = fit_in_process(agg, classifiers)
+    X, _, _ = digit_rows()
+    np.testing.assert_array_equal(fitted.predict_proba(X), in_process.predict_proba(X))
     assert fitted.node_names_ == NAMES
     # What is asked of each node alone comes with the first message.
-    request = tmp_path / "requests" / "001-lyon.safetensors"
-    asked = Message.from_bytes(request.read_bytes())
-    first = {own["task"] for own in asked.content["requests"].values()} | {"counts"}
-    tasks = [entry["task"] for entry in direct.history_]
-    tasks = ["join", *(task for task in tasks if task not in first)]
-    assert [entry["task"] for entry in fitted.history_] == tasks
-    if hasattr(direct, "node_scores_"):
-        ours, theirs = fitted.node_scores_, direct.node_scores_
-        for name in ("n_rows", "local", "aggregate", "loss"):
-            np.testing.assert_array_equal(ours[name], theirs[name])
-        np.testing.assert_array_equal(ours["radius"], theirs["radius"])
+    request = Message.from_bytes(
+        (tmp_path / "requests" / "001-lyon.safetensors").read_bytes()
+    )
+    parts = request.content["requests"].values()
+    first_tasks = {"counts", *(part["task"] for part in parts)}
+    later_tasks = [
+        message["task"]
+        for message in in_process.history_
+        if message["task"] not in first_tasks
+    ]
+    assert [message["task"] for message in fitted.history_] == ["join", *later_tasks]
+    if hasattr(in_process, "node_scores_"):
+        for name in ("n_rows", "local", "aggregate", "loss", "radius"):
+            np.testing.assert_array_equal(
+                fitted.node_scores_[name], in_process.node_scores_[name]
+            )
 
 
-def test_replies_are_missing_late_and_repeated(tmp_path):
+# ---- replies that are missing, late or sent again ----------------------------------
+
+
+def finish(exchange, classifiers):
+    """The aggregate, when nodes have answered all that is asked from now on."""
+    while (fitted := exchange.step()) is None:
+        answer_waiting(exchange, classifiers)
+    return fitted
+
+
+def check_is_that_of_one_process(fitted, agg, classifiers):
+    in_process = fit_in_process(agg, classifiers)
+    np.testing.assert_array_equal(fitted.coef_, in_process.coef_)
+
+
+def test_a_node_whose_reply_is_missing_keeps_its_request(tmp_path):
     agg = GEMSLogisticAggregator(n_rounds=2, random_state=0)
-    locals_ = classifiers(LINEAR)
+    classifiers = classifiers_of_nodes(LINEAR)
     exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
     assert exchange.step() is None
     assert list(exchange.waiting_for) == NAMES
-    first = dict(exchange.waiting_for)
-    answered(exchange, locals_, ["lyon", "rome"])
+    request_of_paris = exchange.waiting_for[NAMES[1]]
+    answer_waiting(exchange, classifiers, ["lyon", "rome"])
     assert exchange.step() is None
-    assert list(exchange.waiting_for) == NAMES[1:2]
     # Nobody is asked the same again in other words.
-    assert exchange.waiting_for[NAMES[1]] == first[NAMES[1]]
-    answered(exchange, locals_)
+    assert exchange.waiting_for == {NAMES[1]: request_of_paris}
+    answer_waiting(exchange, classifiers)
     assert exchange.step() is None
     assert list(exchange.waiting_for) == NAMES
-    # The first reply once more, and one under the wrong number.
-    exchange.waiting_for, second = first, exchange.waiting_for
-    answered(exchange, locals_, ["lyon"])
+    check_is_that_of_one_process(finish(exchange, classifiers), agg, classifiers)
+
+
+def test_a_reply_to_another_request_is_noted_and_not_used(tmp_path):
+    agg = GEMSLogisticAggregator(n_rounds=2, random_state=0)
+    classifiers = classifiers_of_nodes(LINEAR)
+    exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
+    exchange.step()
+    answer_waiting(exchange, classifiers)
+    exchange.step()
+    second_requests = dict(exchange.waiting_for)
     replies = tmp_path / "replies"
     shutil.copy(replies / "001-lyon.safetensors", replies / "002-lyon.safetensors")
     assert exchange.step() is None
-    assert exchange.waiting_for == second
+    assert exchange.waiting_for == second_requests
     (note,) = exchange.notes
     assert "002-lyon.safetensors replies to another request" in note
-    answered(exchange, locals_)
+    answer_waiting(exchange, classifiers)
     while (fitted := exchange.step()) is None:
         assert exchange.notes == []
-        answered(exchange, locals_)
-    X, y, nodes = rows()
-    direct = clone(agg).set_params(estimators=list(locals_.items()))
-    direct.fit(X, y, nodes=nodes)
-    assert np.array_equal(fitted.coef_, direct.coef_)
+        answer_waiting(exchange, classifiers)
+    check_is_that_of_one_process(fitted, agg, classifiers)
+
+
+def test_an_equal_reply_that_comes_again_changes_nothing(tmp_path):
+    agg = GEMSLogisticAggregator(n_rounds=2, random_state=0)
+    classifiers = classifiers_of_nodes(LINEAR)
+    exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
+    exchange.step()
+    first_request = exchange.waiting_for["lyon"]
+    answer_waiting(exchange, classifiers)
+    exchange.step()
+    second_requests = dict(exchange.waiting_for)
+    X, y = rows_at("lyon")
+    skgems.answer(first_request, classifiers["lyon"], X, y, name="lyon", radii=True)
+    assert exchange.step() is None
+    assert exchange.waiting_for == second_requests
+    assert exchange.notes == []
+    check_is_that_of_one_process(finish(exchange, classifiers), agg, classifiers)
 
 
 def test_a_reply_may_keep_the_name_that_its_node_gave_it(tmp_path):
-    agg, locals_ = GEMSLogisticAggregator(random_state=0), classifiers(LINEAR)
+    agg = GEMSLogisticAggregator(random_state=0)
     exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
     assert exchange.step() is None
-    answered(exchange, locals_)
+    answer_waiting(exchange, classifiers_of_nodes(LINEAR))
     for path in list((tmp_path / "replies").iterdir()):
         path.rename(path.with_name(f"reply-{path.name}"))
     fitted = exchange.step()
-    assert fitted is not None and sorted(fitted.node_names_) == sorted(NAMES)
+    assert sorted(fitted.node_names_) == sorted(NAMES)
 
 
 @pytest.mark.filterwarnings("ignore::skgems.federation.PenaltyWarning")
 def test_a_node_that_replies_anew_changes_what_is_asked(tmp_path):
     agg = GEMSLogisticAggregator(n_rounds=2, C=1.0, random_state=0)
-    locals_ = classifiers(LINEAR)
-    exchange = begun(tmp_path, agg)
-    first = dict(exchange.waiting_for)
+    classifiers = classifiers_of_nodes(LINEAR)
+    exchange = begin_exchange(tmp_path, agg)
+    first_request = exchange.waiting_for["lyon"]
     for _ in range(2):
-        answered(exchange, locals_)
+        answer_waiting(exchange, classifiers)
         exchange.step()
-    X, y, nodes = rows()
-    own = nodes == "lyon"
-    locals_["lyon"] = LogisticRegression(C=0.01).fit(X[own], y[own])
-    given = {"name": "lyon", "radii": True}
-    skgems.answer(first["lyon"], locals_["lyon"], X[own], y[own], **given)
-    for _ in range(9):
-        if (fitted := exchange.step()) is not None:
-            break
-        answered(exchange, locals_)
-    direct = clone(agg).set_params(estimators=list(locals_.items()))
-    direct.fit(X, y, nodes=nodes)
-    assert np.array_equal(fitted.coef_, direct.coef_)
+    X, y = rows_at("lyon")
+    classifiers["lyon"] = LogisticRegression(C=0.01).fit(X, y)
+    skgems.answer(first_request, classifiers["lyon"], X, y, name="lyon", radii=True)
+    check_is_that_of_one_process(finish(exchange, classifiers), agg, classifiers)
+
+
+# ---- nodes that are left out -------------------------------------------------------
 
 
 def test_nodes_are_left_out_one_after_the_other(tmp_path):
-    exchange = begun(tmp_path)
-    answered(exchange, classifiers(LINEAR), ["lyon"])
+    exchange = begin_exchange(tmp_path)
+    answer_waiting(exchange, classifiers_of_nodes(LINEAR), ["lyon"])
     assert exchange.step(leave_out=["rome"]) is None
     assert list(exchange.waiting_for) == NAMES[1:2]
-    other = skgems.Exchange(tmp_path, report=True)
-    assert other.step(leave_out=NAMES[1:2]) is None
+    second_server = skgems.Exchange(tmp_path, report=True)
+    assert second_server.step(leave_out=NAMES[1:2]) is None
     exchange.step()
     assert list(exchange.waiting_for) == ["lyon"]
     assert exchange.waiting_for["lyon"].name.startswith("002-")
 
 
-def without_rome(agg, locals_):
-    """Fitted in one process, on the nodes and rows of the others."""
-    X, y, nodes = rows()
-    there = nodes != "rome"
-    direct = clone(agg).set_params(estimators=list(locals_.items())[:2])
-    return direct.fit(X[there], y[there], nodes=nodes[there])
+def fit_without_rome(agg, classifiers):
+    """Fitted in one process to the classifiers and rows of the two other nodes."""
+    X, y, nodes = digit_rows()
+    rows = nodes != "rome"
+    in_process = clone(agg).set_params(estimators=list(classifiers.items())[:2])
+    return in_process.fit(X[rows], y[rows], nodes=nodes[rows])
 
 
 def test_nodes_are_left_out_of_the_first_message(tmp_path):
     agg = GEMSLogisticAggregator(random_state=0)
-    locals_ = classifiers(LINEAR)
+    classifiers = classifiers_of_nodes(LINEAR)
     exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
     exchange.step()
-    answered(exchange, locals_, NAMES[:2])
+    answer_waiting(exchange, classifiers, NAMES[:2])
     while (fitted := exchange.step(leave_out=["rome"])) is None:
-        answered(exchange, locals_)
-    direct = without_rome(agg, locals_)
-    assert np.array_equal(fitted.coef_, direct.coef_)
+        answer_waiting(exchange, classifiers)
+    expected = fit_without_rome(agg, classifiers)
+    np.testing.assert_array_equal(fitted.coef_, expected.coef_)
     # A reply that comes too late is not looked at.
-    X, y, nodes = rows()
-    own = X[nodes == "rome"], y[nodes == "rome"]
+    X, y = rows_at("rome")
     request = tmp_path / "requests" / "001-rome.safetensors"
-    skgems.answer(request, locals_["rome"], *own, name="rome")
-    assert np.array_equal(skgems.Exchange(tmp_path).step().coef_, fitted.coef_)
+    skgems.answer(request, classifiers["rome"], X, y, name="rome")
+    refitted = skgems.Exchange(tmp_path).step()
+    np.testing.assert_array_equal(refitted.coef_, fitted.coef_)
 
 
-def test_nodes_are_left_out_of_a_round(tmp_path):
+def test_nodes_that_are_left_out_of_a_round_are_back_in_the_next(tmp_path):
     agg = ModelAveragingAggregator(n_rounds=2, random_state=0)
-    locals_ = classifiers(NET)
+    classifiers = classifiers_of_nodes(NET)
     exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
     exchange.step()
-    answered(exchange, locals_)
+    answer_waiting(exchange, classifiers)
     exchange.step()
-    answered(exchange, locals_, NAMES[:2])
+    answer_waiting(exchange, classifiers, NAMES[:2])
     assert exchange.step(leave_out=["rome"]) is None
-    assert list(exchange.waiting_for) == NAMES  # back in the next round
-    answered(exchange, locals_)
+    assert list(exchange.waiting_for) == NAMES
+    answer_waiting(exchange, classifiers)
     fitted = exchange.step()
-    assert [entry["left_out"] for entry in fitted.history_] == [[], ["rome"], []]
+    left_out = [message["left_out"] for message in fitted.history_]
+    assert left_out == [[], ["rome"], []]
 
 
-def test_nodes_are_left_out_of_a_message_that_needs_all(tmp_path):
-    agg, locals_ = GEMSMLPAggregator(random_state=0), classifiers(NET)
+def test_nodes_that_are_left_out_of_a_message_that_needs_all_are_gone(tmp_path):
+    agg = GEMSMLPAggregator(random_state=0)
+    classifiers = classifiers_of_nodes(NET)
     exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
     exchange.step()
-    answered(exchange, locals_)
+    answer_waiting(exchange, classifiers)
     exchange.step()
-    answered(exchange, locals_, NAMES[:2])
-    # The replies of the others to what they are asked again are there.
+    answer_waiting(exchange, classifiers, NAMES[:2])
+    # The other nodes are asked the next message: their replies to what they are asked
+    # again without rome are there.
     assert exchange.step(leave_out=["rome"]) is None
     assert list(exchange.waiting_for) == NAMES[:2]
     assert exchange.waiting_for["lyon"].name.startswith("003-")
-    while (fitted := exchange.step()) is None:
-        answered(exchange, locals_)
-    X, direct = rows()[0], without_rome(agg, locals_)
-    assert np.array_equal(fitted.predict_proba(X), direct.predict_proba(X))
+    fitted = finish(exchange, classifiers)
+    expected = fit_without_rome(agg, classifiers)
+    X, _, _ = digit_rows()
+    np.testing.assert_array_equal(fitted.predict_proba(X), expected.predict_proba(X))
     assert fitted.node_names_ == NAMES[:2]
 
 
-def test_all_left_out(tmp_path):
+def test_who_is_left_out_is_checked(tmp_path):
     agg = GEMSLogisticAggregator(random_state=0)
     exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
     with pytest.raises(TooFewNodesError, match="Every node is left out"):
@@ -223,22 +264,45 @@ def test_all_left_out(tmp_path):
         exchange.step(leave_out=["nice"])
 
 
-def test_a_folder_knows_what_it_is(tmp_path):
-    agg = GEMSMLPAggregator(
+# ---- what a folder keeps -----------------------------------------------------------
+
+
+@pytest.fixture
+def network_aggregator():
+    return GEMSMLPAggregator(
         geometry=Ellipsoid(floor=0.3),
         last_layer=GEMSLogisticAggregator(epsilon=[0.1, 0.2, 0.3]),
     )
-    exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
-    again = skgems.Exchange(tmp_path)
-    assert again.nodes == NAMES
-    assert repr(again.aggregator.geometry) == "Ellipsoid(floor=0.3)"
-    assert again.aggregator.last_layer.epsilon == [0.1, 0.2, 0.3]
+
+
+def test_a_folder_keeps_nodes_method_and_parameters(tmp_path, network_aggregator):
+    exchange = skgems.Exchange(tmp_path, network_aggregator, nodes=NAMES)
+    reopened = skgems.Exchange(tmp_path)
+    assert reopened.nodes == NAMES
+    assert repr(reopened.aggregator.geometry) == "Ellipsoid(floor=0.3)"
+    assert reopened.aggregator.last_layer.epsilon == [0.1, 0.2, 0.3]
     # A seed was drawn once, for all steps.
-    assert again.aggregator.random_state == exchange.aggregator.random_state >= 0
-    # How it is computed, and where, is no part of what is.
-    here = clone(agg).set_params(n_jobs=2, verbose=True, memory=str(tmp_path / "cache"))
-    skgems.Exchange(tmp_path, here, nodes=NAMES)
+    seed = exchange.aggregator.random_state
+    assert seed >= 0
+    assert reopened.aggregator.random_state == seed
+
+
+def test_jobs_words_and_cache_may_differ_from_step_to_step(
+    tmp_path, network_aggregator
+):
+    """How and where is computed is no part of what is."""
+    skgems.Exchange(tmp_path, network_aggregator, nodes=NAMES)
+    cache = str(tmp_path / "cache")
+    agg = clone(network_aggregator).set_params(n_jobs=2, verbose=True, memory=cache)
+    skgems.Exchange(tmp_path, agg, nodes=NAMES)
     assert "cache" not in (tmp_path / "exchange.json").read_text()
+
+
+def test_a_folder_does_not_go_on_with_other_nodes_or_parameters(
+    tmp_path, network_aggregator
+):
+    agg = network_aggregator
+    skgems.Exchange(tmp_path, agg, nodes=NAMES)
     with pytest.raises(ValueError, match="begun with the nodes"):
         skgems.Exchange(tmp_path, agg, nodes=NAMES[:2])
     with pytest.raises(ValueError, match="begun with another method"):
@@ -270,82 +334,113 @@ def test_a_folder_knows_what_it_is(tmp_path):
         ),
     ],
 )
-def test_what_cannot_begin(agg, nodes, words, tmp_path):
+def test_an_exchange_that_cannot_begin_makes_no_folder(agg, nodes, words, tmp_path):
     with pytest.raises(ValueError, match=words):
         skgems.Exchange(tmp_path / "new", agg, nodes=nodes)
     assert not (tmp_path / "new").exists()
 
 
-def test_a_broken_folder(tmp_path):
+def test_a_file_that_is_no_state_of_an_exchange_is_refused(tmp_path):
     (tmp_path / "exchange.json").write_text("[]")
     with pytest.raises(ValueError, match="exchange.json: it is no exchange"):
         skgems.Exchange(tmp_path)
+
+
+def test_the_state_of_another_version_is_refused(tmp_path):
     (tmp_path / "exchange.json").write_text(json.dumps({"version": 99}))
     with pytest.raises(ValueError, match="version 99"):
         skgems.Exchange(tmp_path)
 
 
+def check_changed_state_is_refused(folder, change):
+    """An exchange with a state that somebody changed does not go on, nor write it."""
+    begin_exchange(folder)
+    path = folder / "exchange.json"
+    state = json.loads(path.read_text())
+    change(state)
+    path.write_text(json.dumps(state))
+    with pytest.raises(ValueError, match="exchange.json: it is no exchange of skgems"):
+        skgems.Exchange(folder)
+    assert json.loads(path.read_text()) == state
+
+
 @pytest.mark.parametrize(
-    "changed",
+    "fields",
     [
-        *({"nodes": None}, {"nodes": "lyon"}, {"nodes": ["a", "a"]}, {"nodes": []}),
-        *({"left_out": []}, {"messages": [1]}),
-        *({"params": []}, {"params": {"zzz": 1}}),
-        *({"params": {"memory": "."}}, {"params": {"estimators": ["/etc/passwd"]}}),
-        *({"params": {"geometry": {"foo": {}}}}, {"method": "os.system"}),
-        {"params": {"pooled": {"part": "SVC", "params": {}}}},
+        {"nodes": None},
+        {"nodes": "lyon"},
+        {"nodes": ["a", "a"]},
+        {"nodes": []},
+        {"left_out": []},
+        {"messages": [1]},
     ],
 )
-def test_a_folder_that_somebody_changed(changed, tmp_path):
-    begun(tmp_path)
-    place = tmp_path / "exchange.json"
-    state = json.loads(place.read_text())
-    own = {name: changed[name] for name in {"params", "method"} & set(changed)}
-    state |= changed | {"aggregator": state["aggregator"] | own}
-    place.write_text(json.dumps(state))
-    with pytest.raises(ValueError, match="exchange.json: it is no exchange of skgems"):
-        skgems.Exchange(tmp_path)
-    assert json.loads(place.read_text()) == state
+def test_a_state_with_changed_fields_is_refused(fields, tmp_path):
+    check_changed_state_is_refused(tmp_path, lambda state: state.update(fields))
 
 
-# ---- several servers, and what lies in the way --------------------------------------
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"params": []},
+        {"params": {"zzz": 1}},
+        {"params": {"memory": "."}},
+        {"params": {"estimators": ["/etc/passwd"]}},
+        {"params": {"geometry": {"foo": {}}}},
+        {"params": {"pooled": {"part": "SVC", "params": {}}}},
+        {"method": "os.system"},
+    ],
+)
+def test_a_state_with_a_changed_aggregator_is_refused(fields, tmp_path):
+    check_changed_state_is_refused(
+        tmp_path, lambda state: state["aggregator"].update(fields)
+    )
+
+
+# ---- several servers, and links in place of folders ---------------------------------
 
 
 def test_a_second_server_is_refused(tmp_path):
     pytest.importorskip("fcntl")
-    exchange = begun(tmp_path)
+    exchange = begin_exchange(tmp_path)
     with exchange.channel.alone():
         with pytest.raises(ValueError, match="another server is at work in this fold"):
             skgems.Exchange(tmp_path)
-        other = exchange.channel.alone()  # who is alone may say so again
-        with other:
+        with exchange.channel.alone():  # who is alone may say so again
             pass
     assert skgems.Exchange(tmp_path).nodes == NAMES
 
 
-def test_of_servers_that_begin_at_once_one_does(tmp_path):
+def test_one_of_two_servers_that_begin_at_once_is_refused(tmp_path):
     pytest.importorskip("fcntl")
-    begun_by, refused = [], []
+    seeds_that_began = []
+    refusals = []
 
-    def begin(seed):
+    def begin(folder, seed):
         try:
             agg = GEMSLogisticAggregator(random_state=seed)
             skgems.Exchange(folder, agg, nodes=NAMES)
-            begun_by.append(seed)
-        except ValueError as exc:
-            refused.append(str(exc))
+            seeds_that_began.append(seed)
+        except ValueError as error:
+            refusals.append(str(error))
 
+    # Who comes first is chance.
     for attempt in range(20):
         folder = tmp_path / str(attempt)
-        servers = [threading.Thread(target=begin, args=(seed,)) for seed in (1, 2)]
+        servers = [
+            threading.Thread(target=begin, args=(folder, seed)) for seed in (1, 2)
+        ]
         for server in servers:
             server.start()
         for server in servers:
             server.join()
-        assert len(begun_by) == attempt + 1
-        kept = json.loads((folder / "exchange.json").read_text())
-        assert kept["aggregator"]["params"]["random_state"] == begun_by[-1]
-    assert all("another server" in text or "has begun with" in text for text in refused)
+        assert len(seeds_that_began) == attempt + 1
+        state = json.loads((folder / "exchange.json").read_text())
+        assert state["aggregator"]["params"]["random_state"] == seeds_that_began[-1]
+    assert all(
+        "another server" in refusal or "has begun with" in refusal
+        for refusal in refusals
+    )
 
 
 @pytest.mark.parametrize("name", ["requests", "replies"])
@@ -355,7 +450,7 @@ def test_a_folder_that_is_a_link_is_refused(name, tmp_path):
     (tmp_path / "study").mkdir()
     (tmp_path / "study" / name).symlink_to(elsewhere)
     with pytest.raises(ValueError, match=f"{name}: it is a symbolic link"):
-        begun(tmp_path / "study")
+        begin_exchange(tmp_path / "study")
     assert not list(elsewhere.iterdir())
 
 

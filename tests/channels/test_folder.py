@@ -14,10 +14,11 @@ from helpers.exchanges import (
     LINEAR,
     NAMES,
     NET,
-    answered,
-    begun,
-    classifiers,
-    rows,
+    answer_waiting,
+    begin_exchange,
+    classifiers_of_nodes,
+    digit_rows,
+    rows_at,
 )
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
@@ -33,108 +34,179 @@ from skgems.moments import ClassMoments, class_moments
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 
 
+def answer_at_lyon(request, classifier=None, **options):
+    """The path of the reply of lyon with its own rows, and with its own classifier."""
+    X, y = rows_at("lyon")
+    if classifier is None:
+        classifier = classifiers_of_nodes(LINEAR)["lyon"]
+    return skgems.answer(request, classifier, X, y, name="lyon", **options)
+
+
 def test_a_request_is_for_one_node(tmp_path):
-    exchange = begun(tmp_path)
-    X, y, nodes = rows()
-    clf = classifiers(LINEAR)["lyon"]
+    request = begin_exchange(tmp_path).waiting_for["lyon"]
+    classifier = classifiers_of_nodes(LINEAR)["lyon"]
+    X, y, _ = digit_rows()
     with pytest.raises(ValueError, match="for node 'lyon', not for 'nice'"):
-        skgems.answer(exchange.waiting_for["lyon"], clf, X, y, name="nice")
+        skgems.answer(request, classifier, X, y, name="nice")
 
 
-def other(request, *, task=None, drop=(), **changed):
-    """Put a request in place of one that a server wrote."""
-    asked = Message.from_bytes(request.read_bytes())
-    content = {k: v for k, v in asked.content.items() if k not in drop} | changed
-    wrong = Message.of(task or asked.task, **content)
-    request.write_bytes(replace(wrong, envelope=asked.envelope).to_bytes())
+# ---- requests that a node refuses --------------------------------------------------
 
 
-NO_JOIN = ("method", "settings", "requests")
-W = np.zeros((33, 4))
-REQUESTS = {
-    "tasks that say more": (
-        {"requests": {"0": {"task": "train", "asked": {}}}},
-        r"join\.requests\.0\.task is 'train', none of",
-    ),
-    "a model that is not the node's": (
-        {"requests": {"0": {"task": "size", "asked": {"W": np.zeros((33, 4))}}}},
-        r"join\.requests\.0 does not ask for the node's own model",
-    ),
-    # Which would tell classes of a single row, whatever the node's min_rows.
-    "a way round min_rows": (
-        {"min_rows": 1},
-        r"join\.min_rows is no field of it",
-    ),
-    "columns beyond the outputs": (
-        {
-            **{"task": "evaluate", "drop": NO_JOIN, "W": W, "labels": list("abcd")},
-            **{"columns": np.array([0, 1, 2, 4]), "factors": np.ones(1)},
-        },
-        r"evaluate\.columns are more than the 4 outputs",
-    ),
-    "layers without their activations": (
-        {
-            **{"task": "size", "drop": NO_JOIN, "W": W},
-            "hidden": {"weights": [np.zeros((33, 32))], "activation": []},
-        },
-        r"size\.hidden\.activation is not one for each layer",
-    ),
-    "covariances of other nodes' rows": (
-        {
-            **{"task": "retrain", "drop": NO_JOIN, "labels": list("abcd"), "seed": 0},
-            **{"coefs": [W[1:]], "intercepts": [W[0]], "activation": [], "epochs": 1},
-            "others": class_moments(np.eye(32), np.zeros(32, int)).as_arrays(),
-        },
-        r"retrain\.others has more than variances",
-    ),
-}
+def overwrite_message(path, task, content):
+    """Put another message into a file, in the envelope of the one that is there."""
+    envelope = Message.from_bytes(path.read_bytes()).envelope
+    message = replace(Message.of(task, **content), envelope=envelope)
+    path.write_bytes(message.to_bytes())
 
 
-@pytest.mark.parametrize("name", REQUESTS)
-def test_a_node_answers_no_request_that_is_not_as_it_should_be(name, tmp_path):
-    changed, words = REQUESTS[name]
-    exchange = begun(tmp_path)
-    X, y, nodes = rows()
-    own = nodes == "lyon"
-    request = exchange.waiting_for["lyon"]
-    other(request, **changed)
-    clf = DummyClassifier().fit(X[own], y[own])
+def overwrite_fields(path, **fields):
+    """Change some fields of the message in a file."""
+    message = Message.from_bytes(path.read_bytes())
+    overwrite_message(path, message.task, message.content | fields)
+
+
+def check_refused(request, words):
+    """Lyon does not answer a request in a folder, and inspect says that it is wrong."""
+    X, y = rows_at("lyon")
+    constant = DummyClassifier().fit(X, y)
     with pytest.raises(ValueError, match=rf"001-lyon\.safetensors: {words}"):
-        skgems.answer(request, clf, X[own], y[own], name="lyon")
-    assert not list((tmp_path / "replies").iterdir())
+        answer_at_lyon(request, constant)
+    replies = request.parents[1] / "replies"
+    assert not list(replies.iterdir())
     with pytest.raises(ValueError, match=r"001-lyon\.safetensors: "):
         inspect(request)
 
 
+W = np.zeros((33, 4))  # a model of 32 features, an intercept and four classes
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        pytest.param(
+            {"requests": {"0": {"task": "train", "asked": {}}}},
+            r"join\.requests\.0\.task is 'train', none of",
+            id="tasks that say more",
+        ),
+        pytest.param(
+            {"requests": {"0": {"task": "size", "asked": {"W": W}}}},
+            r"join\.requests\.0 does not ask for the node's own model",
+            id="a model that is not the node's",
+        ),
+        # It would send classes of a single row, whatever the node's min_rows.
+        pytest.param(
+            {"min_rows": 1},
+            r"join\.min_rows is no field of it",
+            id="a way round min_rows",
+        ),
+    ],
+)
+def test_a_node_answers_no_malformed_first_request(fields, words, tmp_path):
+    request = begin_exchange(tmp_path).waiting_for["lyon"]
+    overwrite_fields(request, **fields)
+    check_refused(request, words)
+
+
+@pytest.mark.parametrize(
+    ("task", "content", "words"),
+    [
+        pytest.param(
+            "evaluate",
+            {
+                "W": W,
+                "labels": list("abcd"),
+                "columns": np.array([0, 1, 2, 4]),
+                "factors": np.ones(1),
+            },
+            r"evaluate\.columns are more than the 4 outputs",
+            id="columns beyond the outputs",
+        ),
+        pytest.param(
+            "size",
+            {
+                "W": W,
+                "hidden": {"weights": [np.zeros((33, 32))], "activation": []},
+            },
+            r"size\.hidden\.activation is not one for each layer",
+            id="layers without their activations",
+        ),
+        pytest.param(
+            "retrain",
+            {
+                "labels": list("abcd"),
+                "seed": 0,
+                "coefs": [W[1:]],
+                "intercepts": [W[0]],
+                "activation": [],
+                "epochs": 1,
+                "others": class_moments(np.eye(32), np.zeros(32, int)).as_arrays(),
+            },
+            r"retrain\.others has more than variances",
+            id="covariances of other nodes' rows",
+        ),
+    ],
+)
+def test_a_node_answers_no_malformed_request_in_place_of_the_first(
+    task, content, words, tmp_path
+):
+    request = begin_exchange(tmp_path).waiting_for["lyon"]
+    overwrite_message(request, task, content)
+    check_refused(request, words)
+
+
 def test_errors_that_are_not_made_of_a_text_name_the_request(tmp_path, monkeypatch):
-    def odd(*args, **kwargs):
+    def raise_decode_error(*args, **kwargs):
         raise UnicodeDecodeError("utf-8", b"", 0, 1, "odd")
 
-    request = begun(tmp_path).waiting_for["lyon"]
-    monkeypatch.setattr("skgems.channels._folder.reply_to", odd)
+    request = begin_exchange(tmp_path).waiting_for["lyon"]
+    monkeypatch.setattr("skgems.channels._folder.reply_to", raise_decode_error)
     with pytest.raises(ValueError, match=r"001-lyon\.safetensors: .*odd"):
         skgems.answer(request, None, None, None, name="lyon")
 
 
-@pytest.mark.parametrize("chosen", [[0], [1, 2], []])
-def test_a_node_says_what_the_method_asks_for_and_nothing_else(chosen, tmp_path):
-    exchange = begun(tmp_path, GEMSLogisticAggregator(epsilon=0.8, random_state=0))
-    X, y, nodes = rows()
-    own, request = nodes == "lyon", exchange.waiting_for["lyon"]
-    asked = Message.from_bytes(request.read_bytes()).content["requests"]
-    some = {str(k): asked[str(own)] for k, own in enumerate(chosen)}
-    other(request, requests=some)
-    clf = DummyClassifier().fit(X[own], y[own])
-    at_lyon = {"name": "lyon", "radii": True}
-    if chosen != [0]:  # moments alone, or all of them, are what the method may ask
-        with pytest.raises(
-            NotAgreedError, match="the first message makes|does not ask"
-        ):
-            skgems.answer(request, clf, X[own], y[own], **at_lyon)
-        return
-    reply = skgems.answer(request, clf, X[own], y[own], **at_lyon)
+def request_for_some_parts(folder, kept_parts):
+    """Lyon's first request for moments and two spaces, with some of the three only."""
+    agg = GEMSLogisticAggregator(epsilon=0.8, random_state=0)
+    request = begin_exchange(folder, agg).waiting_for["lyon"]
+    parts = Message.from_bytes(request.read_bytes()).content["requests"]
+    kept = {str(k): parts[str(part)] for k, part in enumerate(kept_parts)}
+    overwrite_fields(request, requests=kept)
+    return request
+
+
+def test_a_node_answers_a_request_for_moments_without_spaces(tmp_path):
+    request = request_for_some_parts(tmp_path, [0])
+    reply = answer_at_lyon(request, DummyClassifier().fit(*rows_at("lyon")), radii=True)
     tasks = [request.task for request in Summary.load(reply).requests]
     assert tasks == ["describe", "counts", "moments"]
+
+
+@pytest.mark.parametrize("kept_parts", [[1, 2], []])
+def test_a_node_refuses_parts_that_the_method_does_not_ask_for(kept_parts, tmp_path):
+    request = request_for_some_parts(tmp_path, kept_parts)
+    constant = DummyClassifier().fit(*rows_at("lyon"))
+    with pytest.raises(NotAgreedError, match="the first message makes|does not ask"):
+        answer_at_lyon(request, constant, radii=True)
+
+
+def test_a_node_of_few_rows_refuses_unless_it_says_so(tmp_path):
+    request = begin_exchange(tmp_path).waiting_for["rome"]
+    X, y = rows_at("rome")
+    X, y = X[:12], y[:12]
+    classifier = LogisticRegression().fit(X, y)
+    with pytest.raises(
+        TooFewRowsError, match="^Node 'rome' has fewer than min_rows=10"
+    ):
+        skgems.answer(request, classifier, X, y, name="rome")
+    replies = tmp_path / "replies"
+    assert not list(replies.iterdir())
+    with pytest.warns(UserWarning, match="'rome' answers with min_rows=1, but the"):
+        skgems.answer(request, classifier, X, y, name="rome", min_rows=1)
+    assert len(list(replies.iterdir())) == 1
+
+
+# ---- files -------------------------------------------------------------------------
 
 
 def test_no_two_names_meet_in_one_file(tmp_path):
@@ -152,199 +224,258 @@ def test_no_two_names_meet_in_one_file(tmp_path):
     exchange = skgems.Exchange(tmp_path, agg, nodes=names)
     exchange.step()
     assert list(exchange.waiting_for) == names
-    written = set(exchange.waiting_for.values())
-    assert set((tmp_path / "requests").iterdir()) == written
-    assert len(written) == len(names)
+    paths = set(exchange.waiting_for.values())
+    assert set((tmp_path / "requests").iterdir()) == paths
+    assert len(paths) == len(names)
     for name, path in exchange.waiting_for.items():
         assert inspect(path).node == name
 
 
-def test_where_a_reply_goes(tmp_path):
-    exchange = begun(tmp_path / "server")
-    X, y, nodes = rows()
-    clf, own = classifiers(LINEAR)["lyon"], nodes == "lyon"
-    request = exchange.waiting_for["lyon"]
-    there = tmp_path / "there"
-    there.mkdir()
-    sent = shutil.copy(request, there / "asked.safetensors")
-    given = sent, clf, X[own], y[own]
-    assert skgems.answer(*given, name="lyon") == there / "reply-asked.safetensors"
+@pytest.fixture
+def exchange(tmp_path):
+    return begin_exchange(tmp_path / "server")
+
+
+@pytest.fixture
+def carried_request(exchange, tmp_path):
+    """Lyon's request, in a folder at lyon and under another name."""
+    folder = tmp_path / "lyon"
+    folder.mkdir()
+    path = folder / "asked.safetensors"
+    shutil.copy(exchange.waiting_for["lyon"], path)
+    return path
+
+
+def test_the_reply_to_a_request_that_was_carried_lies_beside_it(carried_request):
+    reply = answer_at_lyon(carried_request)
+    assert reply == carried_request.with_name("reply-asked.safetensors")
+
+
+def test_a_reply_does_not_take_the_place_of_its_request(carried_request):
     with pytest.raises(ValueError, match="would take the place of the request"):
-        skgems.answer(*given, name="lyon", to=there)
-    (tmp_path / "out").mkdir()
-    out = tmp_path / "out" / "asked.safetensors"
-    assert skgems.answer(*given, name="lyon", to=tmp_path / "out") == out
-    path = skgems.answer(*given, name="lyon", to=there / "x")
-    assert path == there / "x"
-    shutil.copy(path, tmp_path / "server" / "replies" / request.name)
+        answer_at_lyon(carried_request, to=carried_request.parent)
+
+
+def test_a_reply_in_a_given_folder_has_the_name_of_its_request(
+    carried_request, tmp_path
+):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    reply = answer_at_lyon(carried_request, to=folder)
+    assert reply == folder / "asked.safetensors"
+
+
+def test_a_reply_of_any_name_is_taken_when_it_was_carried_back(
+    exchange, carried_request, tmp_path
+):
+    reply = answer_at_lyon(carried_request, to=carried_request.with_name("x"))
+    assert reply == carried_request.with_name("x")
+    name_of_request = exchange.waiting_for["lyon"].name
+    shutil.copy(reply, tmp_path / "server" / "replies" / name_of_request)
     exchange.step()
     assert list(exchange.waiting_for) == NAMES[1:]
 
 
-def test_a_node_of_few_rows_refuses(tmp_path):
-    exchange = begun(tmp_path)
-    X, y, nodes = rows()
-    own = np.flatnonzero(nodes == "rome")[:12]
-    clf = LogisticRegression().fit(X[own], y[own])
-    request = exchange.waiting_for["rome"]
-    with pytest.raises(
-        TooFewRowsError, match="^Node 'rome' has fewer than min_rows=10"
-    ):
-        skgems.answer(request, clf, X[own], y[own], name="rome")
-    assert not list((tmp_path / "replies").iterdir())
-    with pytest.warns(UserWarning, match="'rome' answers with min_rows=1, but the"):
-        skgems.answer(request, clf, X[own], y[own], name="rome", min_rows=1)
-    assert len(list((tmp_path / "replies").iterdir())) == 1
-
-
-def test_partial_files_of_killed_writes_are_removed(tmp_path):
-    exchange = begun(tmp_path)
-    partial = [
-        tmp_path / ".exchange.json-abcdefgh",
-        tmp_path / "requests" / ".001-lyon.safetensors-a_b3c4d5",
-    ]
-    replies = tmp_path / "replies"
-    old, new, others = (
-        replies / f".001-{name}.safetensors-abcdefg{k}"
-        for k, name in enumerate(("lyon", "lyon", "rome"))
-    )
-    for path in (*partial, old, new, others):
+@pytest.fixture
+def partial_replies(exchange):
+    """Files that writes of replies have left, by the node and whether they are old."""
+    replies = exchange.waiting_for["lyon"].parents[1] / "replies"
+    paths = {
+        "lyon, old": replies / ".001-lyon.safetensors-abcdefg0",
+        "lyon, new": replies / ".001-lyon.safetensors-abcdefg1",
+        "rome, old": replies / ".001-rome.safetensors-abcdefg2",
+    }
+    for path in paths.values():
         path.write_bytes(b"half")
-    for path in (old, others):
-        os.utime(path, (0, 0))
-    skgems.Exchange(tmp_path).step()
-    assert not any(path.exists() for path in partial)
-    # Nodes may be writing their replies, of which one was begun long ago.
-    assert old.exists() and new.exists()
-    X, y, nodes = rows()
-    own = nodes == "lyon"
-    clf = classifiers(LINEAR)["lyon"]
-    skgems.answer(exchange.waiting_for["lyon"], clf, X[own], y[own], name="lyon")
-    assert not old.exists()
-    assert new.exists() and others.exists()
+    for key in ("lyon, old", "rome, old"):
+        os.utime(paths[key], (0, 0))
+    return paths
+
+
+def test_the_server_removes_its_own_partial_files_only(partial_replies, tmp_path):
+    folder = tmp_path / "server"
+    partial_files_of_server = [
+        folder / ".exchange.json-abcdefgh",
+        folder / "requests" / ".001-lyon.safetensors-a_b3c4d5",
+    ]
+    for path in partial_files_of_server:
+        path.write_bytes(b"half")
+    skgems.Exchange(folder).step()
+    assert not any(path.exists() for path in partial_files_of_server)
+    # Nodes may be writing their replies at this moment.
+    assert all(path.exists() for path in partial_replies.values())
+
+
+def test_a_node_removes_old_partial_files_of_its_own_reply_only(
+    exchange, partial_replies
+):
+    answer_at_lyon(exchange.waiting_for["lyon"])
+    assert not partial_replies["lyon, old"].exists()
+    # Another process may be writing the same reply.
+    assert partial_replies["lyon, new"].exists()
+    assert partial_replies["rome, old"].exists()
+
+
+# ---- rows that are left out or held out --------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
 def test_a_class_of_few_rows_is_left_out_of_every_message(tmp_path):
-    X, y, nodes = rows()
-    clfs = classifiers(LINEAR)
-    few = np.flatnonzero((nodes == "rome") & (y == "c"))[9:]
-    X, y, nodes = (np.delete(array, few, axis=0) for array in (X, y, nodes))
+    X, y, nodes = digit_rows()
+    is_c_at_rome = (nodes == "rome") & (y == "c")
+    # Nine are left, one fewer than min_rows.
+    removed = np.flatnonzero(is_c_at_rome)[9:]
+    classifiers = classifiers_of_nodes(LINEAR)
     agg = GEMSLogisticAggregator(n_rounds=3, epsilon=0.5, random_state=0)
     exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
     while (fitted := exchange.step()) is None:
         for name, request in exchange.waiting_for.items():
-            own = X[nodes == name], y[nodes == name]
-            skgems.answer(request, clfs[name], *own, name=name, radii=True)
-    left = (nodes != "rome") | (y != "c")
-    direct = clone(agg).set_params(estimators=list(clfs.items()))
-    direct.fit(X[left], y[left], nodes=nodes[left])
-    np.testing.assert_array_equal(fitted.coef_, direct.coef_)
+            rows = np.setdiff1d(np.flatnonzero(nodes == name), removed)
+            skgems.answer(
+                request, classifiers[name], X[rows], y[rows], name=name, radii=True
+            )
+    in_process = clone(agg).set_params(estimators=list(classifiers.items()))
+    in_process.fit(X[~is_c_at_rome], y[~is_c_at_rome], nodes=nodes[~is_c_at_rome])
+    np.testing.assert_array_equal(fitted.coef_, in_process.coef_)
     assert fitted.node_names_ == NAMES
 
 
-def test_a_reply_must_be_of_what_was_asked(tmp_path):
-    exchange = begun(tmp_path)
-    X, y, nodes = rows()
-    own = nodes == "lyon"
-    clf = classifiers(LINEAR)["lyon"]
-    request = exchange.waiting_for["lyon"]
-    path = skgems.answer(request, clf, X[own], y[own], name="lyon")
+def test_rows_that_nodes_hold_out_are_held_out_in_every_message(tmp_path):
+    agg = GEMSLogisticAggregator(epsilon=0.7, on_empty="ignore", random_state=0)
+    exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES, report=True)
+    X, y, nodes = digit_rows()
+    held_out = np.arange(len(y)) % 3 == 0
+    classifiers = classifiers_of_nodes(LINEAR)
+    while (fitted := exchange.step()) is None:
+        for name, request in exchange.waiting_for.items():
+            rows = nodes == name
+            skgems.answer(
+                request,
+                classifiers[name],
+                X[rows],
+                y[rows],
+                name=name,
+                held_out=held_out[rows],
+                radii=True,
+            )
+    in_process = clone(agg).set_params(estimators=list(classifiers.items()))
+    in_process.fit(X, y, nodes=nodes, held_out=held_out)
+    np.testing.assert_array_equal(fitted.coef_, in_process.coef_)
+    assert fitted.node_scores_["n_rows"] == in_process.node_scores_["n_rows"]
+
+
+# ---- replies that the server refuses -----------------------------------------------
+
+
+@pytest.fixture
+def answered_exchange(tmp_path):
+    """An exchange whose first requests all nodes have answered."""
+    exchange = begin_exchange(tmp_path)
+    answer_waiting(exchange, classifiers_of_nodes(LINEAR))
+    return exchange
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("name", "rome", r"001-lyon.safetensors: summary.name is 'rome'"),
+        ("method", "PFNMAggregator", "summary.method is not what was asked"),
+        ("settings", {"min_cluster_size": 3}, "summary.settings is not what was asked"),
+    ],
+)
+def test_a_summary_must_be_of_what_was_asked(
+    answered_exchange, tmp_path, field, value, words
+):
+    path = tmp_path / "replies" / "001-lyon.safetensors"
     honest = Message.from_bytes(path.read_bytes())
+    if field == "settings":
+        value = honest.settings["settings"] | value
+    changed = replace(honest, settings=honest.settings | {field: value})
+    path.write_bytes(changed.to_bytes())
+    with pytest.raises(ValueError, match=words):
+        answered_exchange.step()
+    path.write_bytes(honest.to_bytes())
+    assert answered_exchange.step() is None  # scores are asked for
 
-    def sent(**changed):
-        settings = {**honest.settings, **changed}
-        envelope = dict(honest.envelope)
-        told = Message(honest.task, settings, honest.arrays, envelope=envelope)
-        path.write_bytes(told.to_bytes())
 
-    settings = {**honest.settings["settings"], "min_cluster_size": 3}
-    for changed, words in (
-        ({"name": "rome"}, r"001-lyon.safetensors: summary.name is 'rome'"),
-        ({"method": "PFNMAggregator"}, "summary.method is not what was asked"),
-        ({"settings": settings}, "summary.settings is not what was asked"),
-    ):
-        sent(**changed)
-        answered(exchange, classifiers(LINEAR), NAMES[1:])
-        with pytest.raises(ValueError, match=words):
-            exchange.step()
-    sent()
-    assert exchange.step() is None  # scores are asked for
-    # All are asked the same: one's reply could stand for another's.
-    answered(exchange, classifiers(LINEAR))
-    replies = [
-        tmp_path / "replies" / f"002-{name}.safetensors" for name in ("lyon", "rome")
-    ]
-    shutil.copy(*replies[::-1])
+def test_the_reply_of_another_node_is_refused(answered_exchange, tmp_path):
+    answered_exchange.step()
+    # All are asked for the same scores: one's reply could stand for another's.
+    answer_waiting(answered_exchange, classifiers_of_nodes(LINEAR))
+    replies = tmp_path / "replies"
+    shutil.copy(replies / "002-rome.safetensors", replies / "002-lyon.safetensors")
     with pytest.raises(ValueError, match="002-lyon.*: envelope.node is 'rome', not"):
-        exchange.step()
+        answered_exchange.step()
 
 
-def put(name, change):
-    """Change a field that was told; None takes it away."""
-
-    def changed(told, asked):
-        value = change(told.get(name), asked) if callable(change) else change
-        rest = {key: own for key, own in told.items() if key != name}
-        return rest if value is None else rest | {name: value}
-
-    return changed
+def set_field(name, value):
+    """A function that sets one field of the content of a reply."""
+    return lambda content: content | {name: value}
 
 
-def skewed(matrix, asked):
+def change_field(name, change):
+    """A function that replaces one field of the content of a reply."""
+    return lambda content: content | {name: change(content[name])}
+
+
+def make_asymmetric(matrix):
     return matrix + np.triu(np.full(matrix.shape, matrix.max()), 1)
 
 
-def of_features(told, asked):
+def send_variances_only(content):
     """Variances, where covariances were asked for."""
-    sums = dict(told["moments"])
-    matrix = ClassMoments.from_arrays(sums).scatter
-    del sums["triangles"], sums["squares"]
-    return told | {"moments": sums | {"scatter": np.einsum("gii->gi", matrix)}}
+    moments = dict(content["moments"])
+    scatter = ClassMoments.from_arrays(moments).scatter
+    del moments["triangles"], moments["squares"]
+    moments["scatter"] = np.einsum("gii->gi", scatter)
+    return content | {"moments": moments}
 
 
-# For each task: how a reply is altered, and what is said of it.
-REPLIES = {
+# By method and task: what is said of a reply, and how its content is made wrong.
+WRONG_REPLIES = {
     "further": {
         "evaluate": {
-            "right are more than the": put("right", lambda v, _: v + 1e4),
+            "right are more than the": change_field("right", lambda n: n + 1e4),
         },
     },
     "consensus": {
         "evaluate": {
-            "right are more than the": put("right", 1e4),
+            "right are more than the": set_field("right", 1e4),
         },
         "score": {
-            "score is there without rows": put("n_rows", 0),
+            "score is there without rows": set_field("n_rows", 0),
         },
     },
     "hidden layers": {
         "neurons": {
-            "precision is not symmetric": put("precision", skewed),
-            "precision has negative squares": put("precision", lambda v, _: -v),
+            "precision is not symmetric": change_field("precision", make_asymmetric),
+            "precision has negative squares": change_field("precision", np.negative),
         },
         "moments": {
-            "scatter is there, but 'shared' was asked for": of_features,
-            "gradient is missing": put("factor", 1.0),
+            "scatter is there, but 'shared' was asked for": send_variances_only,
+            "gradient is missing": set_field("factor", 1.0),
         },
     },
     "spaces": {
         "space": {
-            "center is not the model itself": put("center", lambda v, _: 2 * v),
-            "radii_score is 0": put("radii_score", lambda v, _: 0.5 * v),
-            "family is 'diagonal', but": put("family", "diagonal"),
+            "center is not the model itself": change_field("center", lambda W: 2 * W),
+            "radii_score is 0": change_field("radii_score", lambda score: 0.5 * score),
+            "family is 'diagonal', but": set_field("family", "diagonal"),
         },
     },
     "rounds": {
         "train": {
-            "parameters are not 4 arrays": put("parameters", lambda v, _: v[:-1]),
+            "parameters are not 4 arrays": change_field(
+                "parameters", lambda arrays: arrays[:-1]
+            ),
         },
     },
 }
 CONSENSUS = GEMSLogisticAggregator(
     intersection="consensus", on_empty="ignore", random_state=0
 )
-ASKING = {
+# Each with the model that nodes fit.
+METHODS = {
     "further": (GEMSLogisticAggregator(n_rounds=3, random_state=0), LINEAR),
     "consensus": (CONSENSUS, LINEAR),
     "hidden layers": CASES["hidden layers"],
@@ -353,41 +484,22 @@ ASKING = {
 }
 
 
-@pytest.mark.parametrize("name", REPLIES)
+@pytest.mark.parametrize("name", WRONG_REPLIES)
 def test_fields_of_a_reply_must_go_together(name, tmp_path):
-    agg, model = ASKING[name]
-    left, locals_ = dict(REPLIES[name]), classifiers(model)
-    exchange = begun(tmp_path, agg)
-    while left:
-        answered(exchange, locals_)
+    agg, model = METHODS[name]
+    classifiers = classifiers_of_nodes(model)
+    exchange = begin_exchange(tmp_path, agg)
+    open_tasks = dict(WRONG_REPLIES[name])
+    while open_tasks:
+        answer_waiting(exchange, classifiers)
         request = exchange.waiting_for["lyon"]
-        asked = Message.from_bytes(request.read_bytes())
+        task = Message.from_bytes(request.read_bytes()).task
         reply = tmp_path / "replies" / request.name
         honest = Message.from_bytes(reply.read_bytes())
-        for words, change in left.pop(asked.task, {}).items():
-            told = Message.of(asked.task, **change(honest.content, asked.content))
-            reply.write_bytes(replace(told, envelope=honest.envelope).to_bytes())
-            with pytest.raises(ValueError, match=rf"{reply}: {asked.task}\.{words}"):
+        for words, change in open_tasks.pop(task, {}).items():
+            overwrite_message(reply, task, change(honest.content))
+            with pytest.raises(ValueError, match=rf"{reply}: {task}\.{words}"):
                 exchange.step()
         reply.write_bytes(honest.to_bytes())
-        assert exchange.step() is None or not left
-
-
-def test_rows_of_images_and_held_out_rows(tmp_path):
-    agg = GEMSLogisticAggregator(epsilon=0.7, on_empty="ignore", random_state=0)
-    exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES, report=True)
-    X, y, nodes = rows()
-    held_out, locals_ = np.arange(len(y)) % 3 == 0, classifiers(LINEAR)
-    while (fitted := exchange.step()) is None:
-        for name, request in exchange.waiting_for.items():
-            own = nodes == name
-            skgems.answer(
-                *(request, locals_[name], X[own], y[own]),
-                name=name,
-                held_out=held_out[own],
-                radii=True,
-            )
-    direct = clone(agg).set_params(estimators=list(locals_.items()))
-    direct.fit(X, y, nodes=nodes, held_out=held_out)
-    assert np.array_equal(fitted.coef_, direct.coef_)
-    assert fitted.node_scores_["n_rows"] == direct.node_scores_["n_rows"]
+        fitted = exchange.step()
+        assert fitted is None or not open_tasks

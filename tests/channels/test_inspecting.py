@@ -30,101 +30,150 @@ def path(tmp_path):
     return tmp_path / "lyon.safetensors"
 
 
-def seen(path, clf=None, told=None, **params):
-    agg = skgems.GEMSLogisticAggregator(random_state=0, **params)
-    clf = (LogisticRegression() if clf is None else clf).fit(X, y)
-    summary = agg.summarize(clf, X, y, name="lyon", **(told or {}))
+def summarize(path, agg=None, classifier=None, **options):
+    """Save a summary of lyon's rows; ``options`` are those of `summarize`."""
+    agg = skgems.GEMSLogisticAggregator(random_state=0) if agg is None else agg
+    classifier = LogisticRegression() if classifier is None else classifier
+    summary = agg.summarize(classifier.fit(X, y), X, y, name="lyon", **options)
     summary.save(path)
-    return summary, inspect(path)
+    return summary
 
 
-def test_a_summary_by_class(path):
-    summary, found = seen(path, told={"space": True})
-    assert (found.kind, found.task, found.node) == ("summary", "join", "lyon")
-    assert found.method == "GEMSLogisticAggregator" and found.checked
-    assert found.settings == summary.settings
-    assert found.n_bytes == path.stat().st_size
+def sentences_of_summary(path, agg=None, classifier=None, **options):
+    """What inspect says of each field of a summary of lyon's rows."""
+    summarize(path, agg, classifier, **options)
+    return inspect(path).says
+
+
+def test_an_inspection_has_kind_settings_and_arrays_of_a_summary(path):
+    summary = summarize(path, space=True)
+    inspection = inspect(path)
+    assert inspection.kind == "summary"
+    assert inspection.task == "join"
+    assert inspection.node == "lyon"
+    assert inspection.method == "GEMSLogisticAggregator"
+    assert inspection.checked
+    assert inspection.settings == summary.settings
+    assert inspection.n_bytes == path.stat().st_size
     arrays = summary.message.arrays
-    assert [array["path"] for array in found.arrays] == sorted(arrays)
-    for array in found.arrays:
-        own = arrays[array["path"]]
-        assert array["shape"] == list(own.shape) and array["bytes"] == own.nbytes
-        assert array["dtype"] == str(own.dtype)
-    says = found.says
+    assert [described["path"] for described in inspection.arrays] == sorted(arrays)
+    for described in inspection.arrays:
+        array = arrays[described["path"]]
+        assert described["shape"] == list(array.shape)
+        assert described["bytes"] == array.nbytes
+        assert described["dtype"] == str(array.dtype)
+
+
+def test_every_array_of_a_summary_has_a_sentence(path):
+    summary = summarize(path, space=True)
+    says = inspect(path).says
+    for name in summary.message.arrays:
+        field = name.replace(".reply.moments", "").replace(".reply", "")
+        field = re.sub(r"(coefs|intercepts)[.]0$", r"\1", field)
+        assert field in says, name
+
+
+def test_sentences_about_the_model_and_the_rows(path):
+    says = sentences_of_summary(path, space=True)
     model = says["describe.network.coefs"]
     assert model.endswith("15 numbers in 1 layer, of 4 features.")
-    seen_labels = says["describe.network.labels"]
-    assert seen_labels.endswith("It has seen 'ill', 'rare', 'well'.")
+    labels = says["describe.network.labels"]
+    assert labels.endswith("It has seen 'ill', 'rare', 'well'.")
     assert says["describe.rows.labels"] == (
         "How many rows of which class judge, make moments and train. 'ill' 30, 'rare' "
         "11, 'well' 40. The smallest class is 'rare', of 11 rows."
     )
     assert says["counts.labels"].endswith("train on. 'ill' 30, 'rare' 11, 'well' 40.")
+
+
+def test_sentences_about_moments(path):
+    arrays = summarize(path, space=True).message.arrays
+    says = inspect(path).says
     counts = arrays["answers.0.reply.moments.counts"]
-    least = ["ill", "rare", "well"][
-        arrays["answers.0.reply.moments.columns"][np.argmin(counts)]
-    ]
+    columns = arrays["answers.0.reply.moments.columns"]
+    label_of_smallest = list(SIZES)[columns[np.argmin(counts)]]
     assert says["answers.0.means"].endswith(
         f"4 features, {len(counts)} means in 3 classes. The smallest cluster, of class "
-        f"'{least}', has {counts.min():g} rows."
+        f"'{label_of_smallest}', has {counts.min():g} rows."
     )
     assert "variances and covariances" in says["answers.0.triangles"]
     assert says["answers.0.triangles"].endswith(
         "For each of 3 classes; the fewest rows are those of 'rare': 11 rows."
     )
     assert "sum of rows" in says["answers.0.gradient"]
-    assert "mean and covariance of the features" in says["answers.1.metric_scatter"]
-    radii = arrays["answers.1.reply.radii_radii"]
-    assert says["answers.1.radii_radii"].endswith(f"of which. {len(radii)} distances.")
     assert "of 25 rows at most" in says["answers.0.origin"]
     assert "8 rows or fewer" not in says["answers.0.origin"]
-    # Every array has a sentence.
-    for name in arrays:
-        part = name.replace(".reply.moments", "").replace(".reply", "")
-        part = re.sub(r"(coefs|intercepts)[.]0$", r"\1", part)
-        assert part in says, name
 
 
-@pytest.mark.parametrize(
-    "moments, field, words",
-    [
-        ("shared", "triangles", "Of all classes together, 81 rows."),
-        ("diagonal", "scatter", "For each of 3 classes; the fewest rows are those of"),
-    ],
+def test_sentences_about_spaces(path):
+    arrays = summarize(path, space=True).message.arrays
+    says = inspect(path).says
+    assert "mean and covariance of the features" in says["answers.1.metric_scatter"]
+    n_radii = len(arrays["answers.1.reply.radii_radii"])
+    assert says["answers.1.radii_radii"].endswith(f"of which. {n_radii} distances.")
+
+
+def without_clusters(moments):
+    return skgems.GEMSLogisticAggregator(
+        moments=moments, n_components=1, random_state=0
+    )
+
+
+SENTENCE_ON_MEANS = (
+    "4 features, 3 means in 3 classes. The smallest class, of class 'rare', has 11 "
+    "rows."
 )
-def test_kinds_of_moments(path, moments, field, words):
-    _, found = seen(path, moments=moments, n_components=1)
-    says = found.says
-    assert words in says[f"answers.0.{field}"]
-    assert ("nothing of how features" in says[f"answers.0.{field}"]) == (
-        field == "scatter"
-    )
-    assert says["answers.0.means"].endswith(
-        "4 features, 3 means in 3 classes. The smallest class, of class 'rare', has 11 "
-        "rows."
-    )
-    words = "Variances of single features about these means, for each class."
-    assert says.get("answers.0.squares") == (words if moments == "shared" else None)
-    few = seen(path, moments=moments, told={"dtype": "float16"})[1].says
-    assert few.get("answers.0.spreads") == (words if moments == "shared" else None)
+SENTENCE_ON_VARIANCES = (
+    "Variances of single features about these means, for each class."
+)
 
 
-def test_few_digits_and_a_low_rank(path):
-    says = seen(path, told={"dtype": "float16"})[1].says
+def test_moments_of_all_classes_together_are_said_to_be_so(path):
+    agg = without_clusters("shared")
+    says = sentences_of_summary(path, agg)
+    assert "Of all classes together, 81 rows." in says["answers.0.triangles"]
+    assert "nothing of how features" not in says["answers.0.triangles"]
+    assert says["answers.0.means"].endswith(SENTENCE_ON_MEANS)
+    assert says["answers.0.squares"] == SENTENCE_ON_VARIANCES
+    says = sentences_of_summary(path, agg, dtype="float16")
+    assert says["answers.0.spreads"] == SENTENCE_ON_VARIANCES
+
+
+def test_variances_are_said_to_tell_nothing_of_features_together(path):
+    agg = without_clusters("diagonal")
+    says = sentences_of_summary(path, agg)
+    words = "For each of 3 classes; the fewest rows are those of"
+    assert words in says["answers.0.scatter"]
+    assert "nothing of how features" in says["answers.0.scatter"]
+    assert says["answers.0.means"].endswith(SENTENCE_ON_MEANS)
+    assert "answers.0.squares" not in says
+    says = sentences_of_summary(path, agg, dtype="float16")
+    assert "answers.0.spreads" not in says
+
+
+def test_few_digits_are_said_to_be_few(path):
+    says = sentences_of_summary(path, dtype="float16")
     assert says["answers.0.correlations"].endswith("With the digits of float16.")
     assert "variances and covariances" in says["answers.0.deviations"]
-    says = seen(path, told={"dtype": "float32", "rank": 1})[1].says
+
+
+def test_a_low_rank_is_named_beside_the_number_of_features(path):
+    says = sentences_of_summary(path, dtype="float32", rank=1)
     assert says["answers.0.factors"].endswith(
         "With the digits of float32, and a rank of 1 instead of 4."
     )
-    assert "answers.0.deviations" not in seen(path)[1].says
 
 
-def test_a_row_that_is_told_as_it_is(path):
+def test_moments_in_full_have_no_sentence_about_compact_ones(path):
+    assert "answers.0.deviations" not in sentences_of_summary(path)
+
+
+def test_a_row_that_is_sent_as_it_is_is_named(path):
+    rows = np.array([[1.0], [2.0], [5.0]])
+    labels = ["no", "no", "yes"]
     agg = skgems.GEMSLogisticAggregator(random_state=0)
-    few, labels = np.array([[1.0], [2.0], [5.0]]), ["no", "no", "yes"]
-    clf = LogisticRegression().fit(few, labels)
-    agg.summarize(clf, few, labels, name="lyon", min_rows=1).save(path)
+    clf = LogisticRegression().fit(rows, labels)
+    agg.summarize(clf, rows, labels, name="lyon", min_rows=1).save(path)
     says = inspect(path).says
     assert "1 mean is of one row alone: the row as it is." in says["answers.0.means"]
     assert "Of two rows or fewer" in says["answers.0.triangles"]
@@ -132,140 +181,209 @@ def test_a_row_that_is_told_as_it_is(path):
     assert "'yes', of 1 row." in says["describe.rows.labels"]
 
 
-def test_geometries_criteria_and_forms(path):
-    says = seen(path, geometry="ball", epsilon=0.5)[1].says
+def test_sentences_say_what_a_geometry_sends(path):
+    agg = skgems.GEMSLogisticAggregator(geometry="ball", epsilon=0.5, random_state=0)
+    says = sentences_of_summary(path, agg)
     assert "round with 'ball'" in says["answers.2.metric_precision"]
-    says = seen(path, geometry="ellipsoid", epsilon=0.5)[1].says
+    agg.set_params(geometry="ellipsoid")
+    says = sentences_of_summary(path, agg)
     assert "one number" in says["answers.1.size"]
-    told = {"classes": list(SIZES), "space": True}
-    says = seen(path, criterion="log_loss", told=told)[1].says
+
+
+def test_radii_of_a_loss_say_nothing_of_single_rows(path):
+    agg = skgems.GEMSLogisticAggregator(criterion="log_loss", random_state=0)
+    says = sentences_of_summary(path, agg, classes=list(SIZES), space=True)
     assert "nothing of single rows" in says["answers.1.radii_knots"]
-    says = seen(path, RidgeClassifier())[1].says
+
+
+def test_sentences_name_the_form_of_a_linear_model(path):
+    says = sentences_of_summary(path, classifier=RidgeClassifier())
     assert says["answers.0.form"].endswith("It is 'ridge'.")
-    says = seen(path, make_pipeline(StandardScaler(), LogisticRegression()))[1].says
+
+
+def test_scalers_of_a_pipeline_are_said_to_be_sent(path):
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression())
+    says = sentences_of_summary(path, classifier=pipeline)
     assert "mean and deviation of the rows" in says["describe.network.center"]
 
 
-def all_of_networks(agg, folder):
-    """What inspect says of each request and reply, by task."""
+# ---- requests and replies ----------------------------------------------------------
+
+
+def inspect_exchange_of_networks(agg, folder):
+    """What inspect returns for a request and a reply of each task, by the task."""
     rows = {"lyon": slice(0, None, 2), "nice": slice(1, None, 2)}
     exchange = Exchange(folder, agg, nodes=list(rows), report=True, min_rows=1)
-    found = {}
+    inspections = {}
     while exchange.step() is None:
-        for name, request in exchange.waiting_for.items():
-            own = X[rows[name]], y[rows[name]]
+        for name, path_of_request in exchange.waiting_for.items():
+            X_node, y_node = X[rows[name]], y[rows[name]]
             net = MLPClassifier((5,), solver="lbfgs", max_iter=5000, random_state=0)
-            reply = answer(
-                request, net.fit(*own), *own, name=name, min_rows=1, radii=True
+            path_of_reply = answer(
+                path_of_request,
+                net.fit(X_node, y_node),
+                X_node,
+                y_node,
+                name=name,
+                min_rows=1,
+                radii=True,
             )
-            asked, told = inspect(request), inspect(reply)
-            assert asked.kind == "request" and asked.node == told.node == name
-            assert told.checked
-            assert told == inspect(reply, request=request)
-            found.setdefault(asked.task, (asked, told))
-    return found
+            request = inspect(path_of_request)
+            reply = inspect(path_of_reply)
+            assert request.kind == "request"
+            assert request.node == reply.node == name
+            assert reply.checked
+            assert reply == inspect(path_of_reply, request=path_of_request)
+            inspections.setdefault(request.task, (request, reply))
+    return inspections
 
 
-def test_every_request_and_reply_of_networks(tmp_path):
-    last = skgems.GEMSLogisticAggregator(intersection="consensus", on_empty="ignore")
-    agg = skgems.GEMSMLPAggregator(last_layer=last, random_state=0)
-    found = all_of_networks(agg, tmp_path)
-    assert set(found) == {"join", "neurons", "retrain", "space", "evaluate", "score"}
-    join, summary = found["join"]
-    assert join.method == "GEMSMLPAggregator" and "requests.0" not in join.says
-    asked, told = found["neurons"]
-    assert "Brings 25 numbers of models" in asked.says["arrays"]
-    assert "of the numbers that enter the layer" in told.says["neurons.precision"]
-    assert told.says["neurons.sizes"].endswith("on average. 5 units.")
-    _, told = found["retrain"]
-    size = sum(np.prod(array["shape"]) for array in told.arrays)
-    assert told.says["retrain.coefs"].endswith(f"{size} numbers.")
-    _, told = found["evaluate"]
-    n_rows = told.settings["count"]
-    assert told.says["evaluate.count"].endswith(f"{n_rows:g} rows, 1 model.")
-    _, told = found["score"]
-    assert f" Of {told.settings['n_rows']} rows: " in told.says["score.score"]
+def test_every_request_and_reply_of_networks_has_sentences(tmp_path):
+    last_layer = skgems.GEMSLogisticAggregator(
+        intersection="consensus", on_empty="ignore"
+    )
+    agg = skgems.GEMSMLPAggregator(last_layer=last_layer, random_state=0)
+    inspections = inspect_exchange_of_networks(agg, tmp_path)
+    assert set(inspections) == {
+        "join",
+        "neurons",
+        "retrain",
+        "space",
+        "evaluate",
+        "score",
+    }
+    request, _ = inspections["join"]
+    assert request.method == "GEMSMLPAggregator"
+    assert "requests.0" not in request.says
+    request, reply = inspections["neurons"]
+    assert "Brings 25 numbers of models" in request.says["arrays"]
+    assert "of the numbers that enter the layer" in reply.says["neurons.precision"]
+    assert reply.says["neurons.sizes"].endswith("on average. 5 units.")
+    _, reply = inspections["retrain"]
+    n_numbers = sum(np.prod(array["shape"]) for array in reply.arrays)
+    assert reply.says["retrain.coefs"].endswith(f"{n_numbers} numbers.")
+    _, reply = inspections["evaluate"]
+    n_rows = reply.settings["count"]
+    assert reply.says["evaluate.count"].endswith(f"{n_rows:g} rows, 1 model.")
+    _, reply = inspections["score"]
+    assert f" Of {reply.settings['n_rows']} rows: " in reply.says["score.score"]
 
 
 def test_rounds_of_a_merged_network_bring_clusters_of_others(tmp_path):
     agg = skgems.GEMSMLPAggregator(n_rounds=2, retrain_epochs=1, random_state=0)
-    found = all_of_networks(agg, tmp_path)
-    assert set(found) == {"join", "neurons", "moments", "retrain", "evaluate", "score"}
-    asked, told = found["retrain"]
-    assert "clusters of other nodes' rows" in asked.says["others"]
-    loss = float(next(iter(told.settings[n] for n in ("loss",))))
-    assert told.says["retrain.loss"].endswith(f"before. It is {loss:.4g}.")
+    inspections = inspect_exchange_of_networks(agg, tmp_path)
+    assert set(inspections) == {
+        "join",
+        "neurons",
+        "moments",
+        "retrain",
+        "evaluate",
+        "score",
+    }
+    request, reply = inspections["retrain"]
+    assert "clusters of other nodes' rows" in request.says["others"]
+    loss = float(reply.settings["loss"])
+    assert reply.says["retrain.loss"].endswith(f"before. It is {loss:.4g}.")
 
 
-def test_replies_of_averages_and_further_messages(tmp_path):
-    clf = LogisticRegression().fit(X, y)
-    for agg, task in (
-        (skgems.ModelAveragingAggregator(n_rounds=2, random_state=0), "train"),
-        (skgems.GEMSLogisticAggregator(n_rounds=2, random_state=0), "evaluate"),
-    ):
-        folder = tmp_path / task
-        exchange = Exchange(folder, agg, nodes=["lyon"])
-        exchange.step()
-        if task == "evaluate":
-            first = inspect(exchange.waiting_for["lyon"])
-            asked = "kind='auto', n_components=16, min_cluster_size=1"
-            assert asked in first.says["requests.0"]
-            assert "requests.1" not in first.says
-        answer(exchange.waiting_for["lyon"], clf, X, y, name="lyon")
-        exchange.step()
-        held_out = np.arange(81) % 4 == 0
-        request = exchange.waiting_for["lyon"]
-        given = {} if task == "train" else {"held_out": held_out, "min_rows": 8}
-        reply = answer(request, clf, X, y, name="lyon", radii=True, **given)
-        says = inspect(reply).says
-        if task == "train":
-            loss = load_message(reply).settings["loss"]
-            assert says["train.loss"].endswith(f"on the rows. It is {loss:.4g}.")
-            assert says["train.parameters"].endswith("15 numbers.")
-        else:
-            assert "Of a single row it is that row" in says["evaluate.gradient"]
-            assert says["evaluate.held_out"].endswith("that are held out. 21 rows.")
-            assert "less that of the first" in says["evaluate.squared_gains"]
-
-
-# ---- what is wrong -------------------------------------------------------------
+def begin_exchange_of_lyon(agg, folder):
+    exchange = Exchange(folder, agg, nodes=["lyon"])
+    exchange.step()
+    return exchange
 
 
 @pytest.fixture
-def mail(tmp_path):
-    """A request for a score, and the reply."""
+def fitted_classifier():
+    return LogisticRegression().fit(X, y)
+
+
+def test_sentences_of_a_round_of_averaging(tmp_path, fitted_classifier):
+    agg = skgems.ModelAveragingAggregator(n_rounds=2, random_state=0)
+    exchange = begin_exchange_of_lyon(agg, tmp_path)
+    answer(exchange.waiting_for["lyon"], fitted_classifier, X, y, name="lyon")
+    exchange.step()
+    request = exchange.waiting_for["lyon"]
+    reply = answer(request, fitted_classifier, X, y, name="lyon", radii=True)
+    says = inspect(reply).says
+    loss = load_message(reply).settings["loss"]
+    assert says["train.loss"].endswith(f"on the rows. It is {loss:.4g}.")
+    assert says["train.parameters"].endswith("15 numbers.")
+
+
+def test_sentences_of_a_further_message_of_moments(tmp_path, fitted_classifier):
+    agg = skgems.GEMSLogisticAggregator(n_rounds=2, random_state=0)
+    exchange = begin_exchange_of_lyon(agg, tmp_path)
+    first_request = exchange.waiting_for["lyon"]
+    says = inspect(first_request).says
+    words = "kind='auto', n_components=16, min_cluster_size=1"
+    assert words in says["requests.0"]
+    assert "requests.1" not in says
+    answer(first_request, fitted_classifier, X, y, name="lyon")
+    exchange.step()
+    reply = answer(
+        exchange.waiting_for["lyon"],
+        fitted_classifier,
+        X,
+        y,
+        name="lyon",
+        held_out=np.arange(81) % 4 == 0,
+        min_rows=8,
+        radii=True,
+    )
+    says = inspect(reply).says
+    assert "Of a single row it is that row" in says["evaluate.gradient"]
+    assert says["evaluate.held_out"].endswith("that are held out. 21 rows.")
+    assert "less that of the first" in says["evaluate.squared_gains"]
+
+
+# ---- files that are wrong ----------------------------------------------------------
+
+
+@pytest.fixture
+def request_and_reply(tmp_path, fitted_classifier):
+    """Files of a request for a score, and of the reply."""
     agg = skgems.GEMSLogisticAggregator(random_state=0)
-    clf = LogisticRegression().fit(X, y)
     exchange = Exchange(tmp_path, agg, nodes=["lyon"], report=True)
     while exchange.step() is None:
         request = exchange.waiting_for["lyon"]
-        reply = answer(request, clf, X, y, name="lyon", radii=True)
+        reply = answer(request, fitted_classifier, X, y, name="lyon", radii=True)
         if load_message(request).task == "score":
             return request, reply
-    raise AssertionError
+    raise AssertionError("No score was asked for.")
 
 
-def rewrite(path, **changes):
+def rewrite_message(path, **changes):
+    """Change attributes of the message in a file."""
     write_bytes(path, replace(load_message(path), **changes).to_bytes())
 
 
-def test_replies_are_checked_by_their_requests(mail, tmp_path):
-    request, reply = mail
-    away = tmp_path / "away" / "mine.safetensors"
-    away.parent.mkdir()
-    away.write_bytes(reply.read_bytes())
-    found = inspect(away)
-    assert not found.checked
-    assert "Not checked in full: its request is not here." in str(found)
-    assert inspect(away, request=request).checked
-    assert "Not checked" not in str(inspect(reply))
-    beside = away.with_name("reply-002.safetensors")
-    beside.write_bytes(reply.read_bytes())
-    beside.with_name("002.safetensors").write_bytes(request.read_bytes())
-    assert inspect(beside).checked
+def test_a_reply_away_from_its_request_is_not_checked_in_full(
+    request_and_reply, tmp_path
+):
+    request, reply = request_and_reply
+    moved = tmp_path / "away" / "mine.safetensors"
+    moved.parent.mkdir()
+    moved.write_bytes(reply.read_bytes())
+    inspection = inspect(moved)
+    assert not inspection.checked
+    assert "Not checked in full: its request is not here." in str(inspection)
+    assert inspect(moved, request=request).checked
     with pytest.raises(ValueError, match="mine.safetensors: it is no reply to .*001-"):
-        inspect(away, request=request.with_name("001-lyon.safetensors"))
-    rewrite(reply, arrays={"score": np.array(-1.0)})
+        inspect(moved, request=request.with_name("001-lyon.safetensors"))
+
+
+def test_the_request_of_a_reply_is_looked_for_beside_it(request_and_reply, tmp_path):
+    request, reply = request_and_reply
+    assert "Not checked" not in str(inspect(reply))
+    moved = tmp_path / "reply-002.safetensors"
+    moved.write_bytes(reply.read_bytes())
+    (tmp_path / "002.safetensors").write_bytes(request.read_bytes())
+    assert inspect(moved).checked
+
+
+def test_a_field_out_of_its_bounds_is_named(request_and_reply):
+    _, reply = request_and_reply
+    rewrite_message(reply, arrays={"score": np.array(-1.0)})
     with pytest.raises(ValueError, match="replies.*score.score is -1.0, not between"):
         inspect(reply)
 
@@ -281,18 +399,20 @@ def test_replies_are_checked_by_their_requests(mail, tmp_path):
         ),
     ],
 )
-def test_files_that_are_wrong(mail, tmp_path, changes, words):
-    for path in mail:
-        away = tmp_path / path.parent.name.upper()
-        away.write_bytes(path.read_bytes())
-        rewrite(away, **changes)
-        with pytest.raises(ValueError, match=words) as raised:
-            inspect(away)
-        assert str(away) in str(raised.value)
+def test_errors_of_requests_and_replies_name_file_and_field(
+    request_and_reply, tmp_path, changes, words
+):
+    for path in request_and_reply:
+        moved = tmp_path / path.parent.name.upper()
+        moved.write_bytes(path.read_bytes())
+        rewrite_message(moved, **changes)
+        with pytest.raises(ValueError, match=words) as error:
+            inspect(moved)
+        assert str(moved) in str(error.value)
 
 
 @pytest.mark.parametrize(
-    "changes, words",
+    "fields, words",
     [
         ({"method": 3}, "join.method is no text"),
         ({"requests": {"1": {}}}, "join.requests are not numbered from 0"),
@@ -301,67 +421,83 @@ def test_files_that_are_wrong(mail, tmp_path, changes, words):
         ({"settings": [1]}, "join.settings is no table"),
     ],
 )
-def test_first_requests_that_are_wrong(tmp_path, changes, words):
+def test_errors_of_first_requests_name_the_field(tmp_path, fields, words):
     agg = skgems.GEMSLogisticAggregator(epsilon=0.5, random_state=0)
-    exchange = Exchange(tmp_path, agg, nodes=["lyon"])
-    exchange.step()
-    path = exchange.waiting_for["lyon"]
-    says = inspect(path).says["requests.1"]
-    assert "geometry='gram', criterion='accuracy'" in says
-    rewrite(path, settings={**load_message(path).settings, **changes})
+    path = begin_exchange_of_lyon(agg, tmp_path).waiting_for["lyon"]
+    settings = load_message(path).settings
+    rewrite_message(path, settings={**settings, **fields})
     with pytest.raises(ValueError, match=words):
         inspect(path)
 
 
-def test_a_summary_that_is_wrong(path):
-    summary, _ = seen(path)
-    arrays = dict(summary.message.arrays)
+def test_a_first_request_says_which_spaces_it_asks_for(tmp_path):
+    agg = skgems.GEMSLogisticAggregator(epsilon=0.5, random_state=0)
+    path = begin_exchange_of_lyon(agg, tmp_path).waiting_for["lyon"]
+    says = inspect(path).says
+    assert "geometry='gram', criterion='accuracy'" in says["requests.1"]
+
+
+def test_errors_of_summaries_name_file_and_field(path):
+    arrays = dict(summarize(path).message.arrays)
     arrays["counts.counts"] = arrays["counts.counts"] + 1
-    rewrite(path, arrays=arrays)
+    rewrite_message(path, arrays=arrays)
     with pytest.raises(ValueError, match="lyon.safetensors: counts.counts are not"):
         inspect(path)
 
 
-def test_names_do_not_steer_a_terminal(path):
-    clf = LogisticRegression().fit(X, y)
+# ---- what is printed ---------------------------------------------------------------
+
+
+def test_names_do_not_steer_a_terminal(path, fitted_classifier):
     agg = skgems.GEMSLogisticAggregator(random_state=0)
-    message = agg.summarize(clf, X, y, name="ly\x1b[2Jon").message
+    message = agg.summarize(fitted_classifier, X, y, name="ly\x1b[2Jon").message
     settings = dict(message.settings, method="GEMS\x1b[2J")
     write_bytes(path, replace(message, settings=settings).to_bytes())
     text = str(inspect(path))
-    assert "\x1b" not in text and r"ly\x1b[2Jon" in text and r"GEMS\x1b" in text
+    assert "\x1b" not in text
+    assert r"ly\x1b[2Jon" in text
+    assert r"GEMS\x1b" in text
 
 
-@pytest.mark.parametrize("settings", [{}, {"epsilon": 0.5}, {"intersection": "hinge"}])
-def test_a_first_request_asks_for_spaces_where_they_are_needed(settings, tmp_path):
-    agg = skgems.GEMSLogisticAggregator(random_state=0, **settings)
-    exchange = Exchange(tmp_path, agg, nodes=["lyon"])
-    exchange.step()
-    request = exchange.waiting_for["lyon"]
-    asked = " ".join(inspect(request).says.values())
-    assert ("how far a linear model may change" in asked) == bool(settings)
-    clf = LogisticRegression().fit(X, y)
-    says = inspect(answer(request, clf, X, y, name="lyon", radii=True)).says
-    assert any(part.endswith(".family") for part in says) == bool(settings)
+@pytest.mark.parametrize(
+    ("agg", "needs_spaces"),
+    [
+        (skgems.GEMSLogisticAggregator(random_state=0), False),
+        (skgems.GEMSLogisticAggregator(epsilon=0.5, random_state=0), True),
+        (skgems.GEMSLogisticAggregator(intersection="hinge", random_state=0), True),
+    ],
+)
+def test_a_first_request_asks_for_spaces_where_they_are_needed(
+    agg, needs_spaces, tmp_path, fitted_classifier
+):
+    request = begin_exchange_of_lyon(agg, tmp_path).waiting_for["lyon"]
+    sentences = " ".join(inspect(request).says.values())
+    assert ("how far a linear model may change" in sentences) == needs_spaces
+    reply = answer(request, fitted_classifier, X, y, name="lyon", radii=True)
+    says = inspect(reply).says
+    assert any(field.endswith(".family") for field in says) == needs_spaces
 
 
-def test_the_page_and_json(path):
-    _, found = seen(path, told={"space": True})
-    page = str(found)
-    assert page.startswith(found.words)
-    assert (
-        f"{found.n_bytes:,} bytes: a header and {len(found.arrays)} arrays"
-        in found.words
-    )
+def test_the_printed_page_has_all_parts(path):
+    summarize(path, space=True)
+    inspection = inspect(path)
+    page = str(inspection)
+    assert page.startswith(inspection.words)
+    n_arrays = len(inspection.arrays)
+    words = f"{inspection.n_bytes:,} bytes: a header and {n_arrays} arrays"
+    assert words in inspection.words
     # The same sentence about two spaces is one.
     assert page.count("Shape of the space") == 1
     lines = page.splitlines()
-    line = next(n for n in lines if n.startswith("  describe.network.coefs.0"))
-    assert line.split() == [
-        *("describe.network.coefs.0", "4", "x", "3", "float64", "96", "bytes")
-    ]
+    (line,) = [line for line in lines if line.startswith("  describe.network.coefs.0")]
+    assert line.split() == "describe.network.coefs.0 4 x 3 float64 96 bytes".split()
     assert "  n_components = 16" in lines
-    assert json.loads(json.dumps(asdict(found)))["says"] == found.says
+
+
+def test_an_inspection_can_be_written_as_json(path):
+    summarize(path, space=True)
+    inspection = inspect(path)
+    assert json.loads(json.dumps(asdict(inspection)))["says"] == inspection.says
 
 
 def test_a_message_of_nothing_is_no_request(path):

@@ -9,53 +9,65 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.hospital_tables import N_ROWS, csv, table, written
+from helpers.hospital_tables import N_ROWS, csv_text, hospital_table, write_rows
 
 from skgems._cli._dialects import Dialect
 from skgems._cli._tables import read_table
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch):
+    """An empty folder in which commands are typed, where nobody can be asked."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     return tmp_path
 
 
-def test_columns_that_nobody_needs_are_not_looked_at(here):
-    frame = table().assign(menge="1.234,5", x=1)
+@pytest.mark.parametrize("choice", [{"drop": ["menge"]}, {"only": ["alter", "crp"]}])
+def test_columns_that_nobody_needs_are_not_looked_at(folder, choice):
+    frame = hospital_table().assign(menge="1.234,5", x=1)
     frame.columns = [*frame.columns[:-1], "menge"]
-    written(csv(frame))
-    for more in ({"drop": ["menge"]}, {"only": ["alter", "crp"]}):
-        made = read_table("rows.csv", Dialect(), as_written=["diagnose"], **more)
-        assert set(made.frame.columns) >= {"alter", "crp"}
-        assert "menge" not in made.frame.columns
-    assert made.unused == ["größe", "station", "menge", "menge"]
+    write_rows(csv_text(frame))
+    table = read_table("rows.csv", Dialect(), as_written=["diagnose"], **choice)
+    assert set(table.frame.columns) >= {"alter", "crp"}
+    assert "menge" not in table.frame.columns
+    if "only" in choice:
+        assert table.unused == ["größe", "station", "menge", "menge"]
 
 
-def test_files_of_other_kinds(here):
-    for name, message in (("rows.xlsx", "Save a sheet of Excel as CSV"), ("r.txt", "")):
-        Path(name).write_text("")
-        with pytest.raises(ValueError, match=f"^{name}: rows are in .*{message}"):
-            read_table(name, Dialect(), as_written=[])
+@pytest.mark.parametrize(
+    ("name", "advice"), [("rows.xlsx", "Save a sheet of Excel as CSV"), ("r.txt", "")]
+)
+def test_files_that_are_no_csv_are_refused(folder, name, advice):
+    Path(name).write_text("")
+    with pytest.raises(ValueError, match=f"^{name}: rows are in .*{advice}"):
+        read_table(name, Dialect(), as_written=[])
+
+
+def test_a_file_that_is_not_there_is_named(folder):
     with pytest.raises(FileNotFoundError, match="none.csv: there is no such file"):
         read_table("none.csv", Dialect(), as_written=[])
-    written(csv(sep="\t"))
+
+
+def test_a_file_of_tabs_may_be_called_tsv(folder):
+    write_rows(csv_text(sep="\t"))
     Path("rows.csv").rename("rows.tsv")
     assert len(read_table("rows.tsv", Dialect(), as_written=[]).frame) == N_ROWS
 
 
-def test_words_for_separators():
-    signs = {
-        "tab": "\t",
-        r"\t": "\t",
-        "semicolon": ";",
-        "bar": "|",
-        "comma": ",",
-        "~": "~",
-    }
-    for word, sign in signs.items():
-        assert Dialect.of({"sep": word}).sep == sign
+@pytest.mark.parametrize(
+    ("word", "sign"),
+    [
+        ("tab", "\t"),
+        (r"\t", "\t"),
+        ("semicolon", ";"),
+        ("bar", "|"),
+        ("comma", ","),
+        ("~", "~"),
+    ],
+)
+def test_separators_may_be_typed_as_words_or_signs(word, sign):
+    assert Dialect.of({"sep": word}).sep == sign
 
 
 @pytest.mark.parametrize(
@@ -72,7 +84,7 @@ def test_words_for_separators():
     ],
     ids=str,
 )
-def test_words_that_say_nothing(settings, message):
+def test_a_wrong_dialect_is_refused_with_its_field(settings, message):
     with pytest.raises(ValueError, match=message):
         Dialect.of(settings)
 

@@ -37,47 +37,62 @@ pandas = pytest.importorskip("pandas")
 # ---- rows and models -----------------------------------------------------------
 
 
-def test_rows_are_as_the_model_knows_them(work):
+REPLY = Path("study/replies/001-lyon.safetensors")
+
+
+def answer_at_lyon(*options):
+    """Answer the first request of the study; the exit code."""
+    return main(to_answer(requests(1)["lyon"], "lyon", *options))
+
+
+@pytest.mark.parametrize(
+    ("labels", "texts"),
+    [
+        (np.array([1, 2, 3]), np.array(["1", "2.0", "03"])),
+        (np.array([False, True, True]), np.array(["no", "True", "1"])),
+    ],
+)
+def test_texts_of_a_table_are_the_labels_of_the_model(work, labels, texts):
     """Numbers, truth values and held-out rows, out of a table of texts."""
-    for labels, texts in (
-        (np.array([1, 2, 3]), ["1", "2.0", "03"]),
-        (np.array([False, True, True]), ["no", "True", "1"]),
-    ):
-        X, y = rows_of("lyon")
-        code = np.searchsorted(LABELS, y)
-        clf = LogisticRegression().fit(X, labels[code])
-        joblib.dump(clf, "lyon.joblib")
-        write_rows(work / "lyon.csv", X, np.array(texts)[code])
-        table = pandas.read_csv("lyon.csv", dtype=str)[["diagnosis", *FEATURES]]
-        table["late"] = np.where(np.arange(60) < 24, "yes", "no")
-        table.to_csv("lyon.csv", index=False)
-        start("--set", "random_state=0")
-        more = ["--held-out", "late", "--to", "lyon.safetensors", "--yes"]
-        assert main(to_answer(requests(1)["lyon"], "lyon", *more)) == 0
-        told = Summary.load("lyon.safetensors")
-        expected = skgems.GEMSLogisticAggregator(random_state=0).summarize(
-            clf, X, labels[code], name="lyon", held_out=np.arange(60) < 24
-        )
-        assert told.row_counts["labels"] == np.unique(labels).tolist()
-        assert told.message.settings == expected.message.settings
-        for name, array in expected.message.arrays.items():
-            np.testing.assert_array_equal(told.message.arrays[name], array, name)
+    X, y = rows_of("lyon")
+    codes = np.searchsorted(LABELS, y)
+    clf = LogisticRegression().fit(X, labels[codes])
+    joblib.dump(clf, "lyon.joblib")
+    write_rows(work / "lyon.csv", X, texts[codes])
+    table = pandas.read_csv("lyon.csv", dtype=str)[["diagnosis", *FEATURES]]
+    held_out = np.arange(60) < 24
+    table["late"] = np.where(held_out, "yes", "no")
+    table.to_csv("lyon.csv", index=False)
+    start("--set", "random_state=0")
+    assert answer_at_lyon("--held-out", "late", "--to", "x.safetensors", "--yes") == 0
+    summary = Summary.load("x.safetensors")
+    expected = skgems.GEMSLogisticAggregator(random_state=0).summarize(
+        clf, X, labels[codes], name="lyon", held_out=held_out
+    )
+    assert summary.row_counts["labels"] == np.unique(labels).tolist()
+    assert summary.message.settings == expected.message.settings
+    for name, array in expected.message.arrays.items():
+        np.testing.assert_array_equal(summary.message.arrays[name], array, name)
 
 
 def test_limits_are_set_by_the_node(work, capsys):
     start("--set", "n_components=300")
-    argv = to_answer(requests(1)["lyon"], "lyon", "--yes")
-    assert main(argv) == 1
+    assert answer_at_lyon("--yes") == 1
     error = capsys.readouterr().err
     assert "asks for 300 clusters of a class, more than the limit clusters=256" in error
-    assert main([*argv, "--limit", "clusters=299", "epochs=5"]) == 1
+    assert answer_at_lyon("--yes", "--limit", "clusters=299", "epochs=5") == 1
     assert "--limit clusters=300" in capsys.readouterr().err
-    assert main([*argv, "--limit", "clusters=300", "epochs=5"]) == 0
-    assert main([*argv, "--limit", "cluster=300"]) == 1
+    assert answer_at_lyon("--yes", "--limit", "clusters=300", "epochs=5") == 0
+
+
+def test_an_unknown_limit_is_refused_with_an_example(work, capsys):
+    start()
+    assert answer_at_lyon("--yes", "--limit", "cluster=300") == 1
     assert "write NAME=NUMBER, such as epochs=5000" in capsys.readouterr().err
 
 
-def break_cell(text):
+def split_cell(text):
+    """The table with one more cell in line 5, and one fewer at its end."""
     lines = text.splitlines()
     lines[4] = lines[4].replace(",p3,", ",p3,many,", 1).rpartition(",")[0]
     return "\n".join(lines)
@@ -86,32 +101,47 @@ def break_cell(text):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (lambda t: t.replace("age", "Age", 1), "features that are no columns: 'age'"),
         (
-            lambda t: t.replace("diagnosis", "d", 1),
+            lambda text: text.replace("age", "Age", 1),
+            "features that are no columns: 'age'",
+        ),
+        (
+            lambda text: text.replace("diagnosis", "d", 1),
             "no column 'diagnosis'; columns are ",
         ),
-        (lambda t: t.replace(",", "~"), "nothing separates its lines into columns"),
-        (break_cell, "'age' hold texts, but the model takes numbers: 'many' in line 5"),
         (
-            lambda t: t.replace(",flu,", ",,", 1),
+            lambda text: text.replace(",", "~"),
+            "nothing separates its lines into columns",
+        ),
+        (split_cell, "'age' hold texts, but the model takes numbers: 'many' in line 5"),
+        (
+            lambda text: text.replace(",flu,", ",,", 1),
             "column 'diagnosis' is empty in 1 of 60 rows, the first in line ",
         ),
-        (lambda t: t.partition("\n")[0], "there are no rows"),
-        (lambda t: t.replace("\n0", "\n0,0", 1), "has 6 cells, but line 1 has 5 names"),
-        (lambda t: t.replace("weight,", "", 1), "more cells (5) than line 1 has names"),
-        (lambda t: "", "lyon.csv: the file is empty"),
+        (lambda text: text.partition("\n")[0], "there are no rows"),
+        (
+            lambda text: text.replace("\n0", "\n0,0", 1),
+            "has 6 cells, but line 1 has 5 names",
+        ),
+        (
+            lambda text: text.replace("weight,", "", 1),
+            "more cells (5) than line 1 has names",
+        ),
+        (lambda text: "", "lyon.csv: the file is empty"),
     ],
 )
-def test_rows_that_are_wrong(work, capsys, change, message):
+def test_an_error_of_a_table_is_one_line_and_no_reply_is_written(
+    work, capsys, change, message
+):
     start()
     capsys.readouterr()
     table = work / "lyon.csv"
     table.write_text(change(table.read_text()))
-    assert main(to_answer(requests(1)["lyon"], "lyon")) == 1
-    err = capsys.readouterr().err
-    assert err.startswith("skgems: error: ") and err.count("\n") == 1
-    assert message in err
+    assert answer_at_lyon() == 1
+    error = capsys.readouterr().err
+    assert error.startswith("skgems: error: ")
+    assert error.count("\n") == 1
+    assert message in error
     assert not list(Path("study/replies").iterdir())
 
 
@@ -119,80 +149,92 @@ def test_classes_of_few_rows_are_left_out_by_name(work, capsys):
     start()
     table = work / "lyon.csv"
     table.write_text(table.read_text().replace("flu", "cold", 3))
-    assert main(to_answer(requests(1)["lyon"], "lyon")) == 0
-    told = capsys.readouterr()
-    assert "leaves the classes {'cold': 3} out" in told.err
-    assert " ".join(told.out.split()).count("too few rows, by name: 'cold'.") == 1
+    assert answer_at_lyon() == 0
+    printed = capsys.readouterr()
+    assert "leaves the classes {'cold': 3} out" in printed.err
+    sentence = "too few rows, by name: 'cold'."
+    assert " ".join(printed.out.split()).count(sentence) == 1
 
 
 @pytest.mark.parametrize(
-    "known, texts, told",
+    ("labels", "texts", "words"),
     [
         (np.array([False, True, False]), LABELS, "False"),
         (np.array([1, 2, 3]), np.array(["1.5", "2", "3"]), "1, 2, 3"),
         (np.array([1, 2, 3]), np.array(["1", "two", "3"]), "1, 2, 3"),
     ],
 )
-def test_labels_that_are_none_of_the_models(work, capsys, known, texts, told):
+def test_texts_that_are_no_labels_of_the_model_are_an_error(
+    work, capsys, labels, texts, words
+):
     X, y = rows_of("lyon")
-    code = np.searchsorted(LABELS, y)
-    y, right = texts[code], known[code]
-    joblib.dump(LogisticRegression().fit(X, right), "lyon.joblib")
-    write_rows(work / "lyon.csv", X, y)
+    codes = np.searchsorted(LABELS, y)
+    joblib.dump(LogisticRegression().fit(X, labels[codes]), "lyon.joblib")
+    write_rows(work / "lyon.csv", X, texts[codes])
     start()
-    assert main(to_answer(requests(1)["lyon"], "lyon", "--drop", "patient")) == 1
-    err = capsys.readouterr().err
-    assert re.search(rf"has '.*' in line \d+, but classes of the model are {told}", err)
+    assert answer_at_lyon("--drop", "patient") == 1
+    pattern = rf"has '.*' in line \d+, but classes of the model are {words}"
+    assert re.search(pattern, capsys.readouterr().err)
 
 
-def test_labels_that_are_written_in_another_way(work, capsys):
+def test_labels_that_are_all_unknown_to_the_model_are_an_error(work, capsys):
     start()
-    request, table = requests(1)["lyon"], work / "lyon.csv"
-    text = table.read_text()
-    table.write_text(re.sub(r",(NA|flu|well),", r",x\1,", text))
-    assert main(to_answer(request, "lyon")) == 1
-    err = capsys.readouterr().err
-    assert "Node 'lyon': its classifier has seen none of the labels of its rows" in err
-    assert (
-        "'xNA', 'xflu', 'xwell'; the classifier was fitted on the classes 'NA'" in err
-    )
+    table = work / "lyon.csv"
+    table.write_text(re.sub(r",(NA|flu|well),", r",x\1,", table.read_text()))
+    assert answer_at_lyon() == 1
+    error = capsys.readouterr().err
+    words = "Node 'lyon': its classifier has seen none of the labels of its rows"
+    assert words in error
+    words = "'xNA', 'xflu', 'xwell'; the classifier was fitted on the classes 'NA'"
+    assert words in error
     assert not list(Path("study/replies").iterdir())
-    table.write_text(text.replace(",flu,", ",xflu,"))
-    assert main(to_answer(request, "lyon")) == 0
-    err = capsys.readouterr().err
-    assert "skgems: warning: Node 'lyon' has rows of the classes 'xflu', which" in err
 
 
-def test_the_bound_is_agreed_at_the_start(work, capsys):
-    start("--set", "random_state=0")
+def test_a_label_that_is_unknown_to_the_model_draws_a_warning(work, capsys):
+    start()
+    table = work / "lyon.csv"
+    table.write_text(table.read_text().replace(",flu,", ",xflu,"))
+    assert answer_at_lyon() == 0
+    words = "skgems: warning: Node 'lyon' has rows of the classes 'xflu', which"
+    assert words in capsys.readouterr().err
+
+
+def answer_with_min_rows_5_at_nice():
+    """Answer all first requests; the other nodes have the default, 10."""
     for node, request in requests(1).items():
-        more = ["--min-rows", "5"] if node == "nice" else []
-        assert main(to_answer(request, node, *more)) == 0
-    said = capsys.readouterr()
-    assert "Here it is 5." in said.out and "Here it is 10." in said.out
-    assert "'nice' answers with min_rows=5, but the server offers min_rows=10" in (
-        said.err
-    )
-    refused = "Node 'nice' answered with min_rows=5, but all parties have agreed on"
+        options = ["--min-rows", "5"] if node == "nice" else []
+        assert main(to_answer(request, node, *options)) == 0
+
+
+def test_a_bound_below_the_agreed_one_is_refused(work, capsys):
+    start("--set", "random_state=0")
+    answer_with_min_rows_5_at_nice()
+    printed = capsys.readouterr()
+    assert "Here it is 5." in printed.out
+    assert "Here it is 10." in printed.out
+    words = "'nice' answers with min_rows=5, but the server offers min_rows=10"
+    assert words in printed.err
+    words = "Node 'nice' answered with min_rows=5, but all parties have agreed on"
     for folder in ("study", "study/replies"):
         assert main(["combine", folder, "--out", "model.skops"]) == 1
-        assert refused in capsys.readouterr().err
-    shutil.rmtree("study")
+        assert words in capsys.readouterr().err
+
+
+def test_a_lower_bound_is_agreed_at_the_start(work, capsys):
     start("--min-rows", "5")
     assert main(["inspect", "study/agreement.json"]) == 0
     assert "min_rows=5 or more" in " ".join(capsys.readouterr().out.split())
-    for node, request in requests(1).items():
-        more = ["--min-rows", "5"] if node == "nice" else []
-        assert main(to_answer(request, node, *more)) == 0
+    answer_with_min_rows_5_at_nice()
     capsys.readouterr()
     for folder in ("study", "study/replies"):
         assert main(["combine", folder, "--out", "model.skops"]) == 0
-        lines = capsys.readouterr().out.splitlines()
-        place = lines[1].index("min rows")
-        assert [own[place:].split()[0] for own in lines[2:5]] == ["10", "5", "10"]
+        _, head, *lines = capsys.readouterr().out.splitlines()
+        column = head.index("min rows")
+        bounds = [line[column:].split()[0] for line in lines[:3]]
+        assert bounds == ["10", "5", "10"]
 
 
-# ---- what is written -----------------------------------------------------------
+# ---- replies that are written ------------------------------------------------------
 
 
 class Terminal(io.StringIO):
@@ -200,92 +242,100 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_reply_is_written_once_it_was_seen(work, capsys, monkeypatch):
+def test_a_reply_is_written_when_somebody_has_seen_it_and_typed_yes(
+    work, capsys, monkeypatch
+):
     start("--set", "random_state=0")
-    argv = to_answer(requests(1)["lyon"], "lyon")
-    reply = Path("study/replies/001-lyon.safetensors")
     # Return alone is no.
     monkeypatch.setattr(sys, "stdin", Terminal("\nno\nyes\n"))
-    assert main(argv) == 1
+    assert answer_at_lyon() == 1
     assert "Nothing was written." in capsys.readouterr().out
-    assert main(argv) == 1
-    told = capsys.readouterr().out
-    assert "'NA' 20, 'flu' 20, 'well' 20" in told
-    assert "Nothing was written." in told
-    assert not reply.exists()
-    assert main(argv) == 0
-    assert f"Written to {reply}. Nothing has been sent" in capsys.readouterr().out
-    data = reply.read_bytes()
-    assert Summary.load(reply).name == "lyon"
-    monkeypatch.setattr(sys, "stdin", io.StringIO())
-    assert main(argv) == 1
-    assert f"{reply}: it is there already; --yes" in capsys.readouterr().err
-    reply.write_bytes(b"")
-    assert main([*argv, "--yes"]) == 0
-    assert Summary.load(reply).n_rows == 60
-    assert len(reply.read_bytes()) == len(data)
+    assert answer_at_lyon() == 1
+    printed = capsys.readouterr().out
+    assert "'NA' 20, 'flu' 20, 'well' 20" in printed
+    assert "Nothing was written." in printed
+    assert not REPLY.exists()
+    assert answer_at_lyon() == 0
+    assert f"Written to {REPLY}. Nothing has been sent" in capsys.readouterr().out
+    assert Summary.load(REPLY).name == "lyon"
 
 
-def test_what_is_declined_is_not_kept_either(work, capsys, monkeypatch):
+def test_a_reply_that_is_there_is_replaced_only_by_yes(work, capsys):
     start("--set", "random_state=0")
-    argv = [*to_answer(requests(1)["lyon"], "lyon"), "--state", "kept"]
-    monkeypatch.setattr(sys, "stdin", Terminal("no\nyes\nyes\n"))
-    assert main(argv) == 1
-    assert "Nothing was written." in capsys.readouterr().out
-    # Whoever saw it wants larger clusters, and has another reply.
-    assert main([*argv, "--min-rows", "20"]) == 0
-    reply = Path("study/replies/001-lyon.safetensors")
-    careful = reply.read_bytes()
-    assert main(argv) == 0
-    assert reply.read_bytes() == careful  # that of the ledger
+    assert answer_at_lyon("--yes") == 0
+    n_bytes = len(REPLY.read_bytes())
     capsys.readouterr()
-    assert main(["inspect", "kept"]) == 0
+    assert answer_at_lyon() == 1
+    assert f"{REPLY}: it is there already; --yes" in capsys.readouterr().err
+    REPLY.write_bytes(b"")
+    assert answer_at_lyon("--yes") == 0
+    assert Summary.load(REPLY).n_rows == 60
+    assert len(REPLY.read_bytes()) == n_bytes
+
+
+def test_a_reply_that_is_declined_is_not_in_the_ledger_either(
+    work, capsys, monkeypatch
+):
+    start("--set", "random_state=0")
+    monkeypatch.setattr(sys, "stdin", Terminal("no\nyes\nyes\n"))
+    assert answer_at_lyon("--state", "ledger") == 1
+    assert "Nothing was written." in capsys.readouterr().out
+    # The node wants larger clusters, and has another reply.
+    assert answer_at_lyon("--state", "ledger", "--min-rows", "20") == 0
+    reply_of_large_clusters = REPLY.read_bytes()
+    assert answer_at_lyon("--state", "ledger") == 0
+    assert REPLY.read_bytes() == reply_of_large_clusters  # that of the ledger
+    capsys.readouterr()
+    assert main(["inspect", "ledger"]) == 0
     assert "the ledger of node 'lyon'" in capsys.readouterr().out
 
 
-def test_another_exchange_of_the_same_rows_is_accepted(work, capsys):
+def test_another_exchange_of_the_same_rows_has_to_be_accepted(work, capsys):
     start("--set", "random_state=0")
-    answer = to_answer(requests(1)["lyon"], "lyon", "--state", "kept")
-    assert main(answer) == 0
+    assert answer_at_lyon("--state", "ledger") == 0
     shutil.rmtree("study")
     start("--set", "random_state=0", "n_components=1")
     capsys.readouterr()
-    assert main(answer) == 1
-    told = capsys.readouterr().err
-    assert "with other settings.n_components" in told and "(--again)" in told
-    assert main([*answer, "--again"]) == 0
+    assert answer_at_lyon("--state", "ledger") == 1
+    error = capsys.readouterr().err
+    assert "with other settings.n_components" in error
+    assert "(--again)" in error
+    assert answer_at_lyon("--state", "ledger", "--again") == 0
     assert "have been asked about before" in capsys.readouterr().err
 
 
-def test_replies_that_are_signed(work, capsys):
+# ---- signatures --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", ["study", "study/replies"])
+def test_replies_have_to_be_signed_by_their_nodes(work, capsys, folder):
     pytest.importorskip("cryptography")
     start("--set", "random_state=0")
     Path("keys").mkdir()
     for node in NODES:
         assert main(["keys", f"keys/{node}"]) == 0
         assert main(to_answer(requests(1)[node], node, "--key", f"keys/{node}")) == 0
-    assert main(["keys", "keys/lyon"]) == 1  # a key is never replaced
+    combine = ["combine", folder, "--out", "m.skops", "--public-keys", "keys"]
+    assert main(combine) == 0
     capsys.readouterr()
-    for folder, code in (("study", 0), ("study/replies", 0)):
-        argv = ["combine", folder, "--out", "m.skops", "--public-keys", "keys"]
-        assert main(argv) == code
-        # By the key of another.
-        reply = to_answer(requests(1)["lyon"], "lyon", "--yes", "--key", "keys/nice")
-        assert main(reply) == 0
-        assert main(argv) == 1
-        err = capsys.readouterr().err
-        assert "its signature is of another message, or by another key" in err
-        # By none.
-        assert main(to_answer(requests(1)["lyon"], "lyon", "--yes")) == 0
-        assert main(argv) == 1
-        assert "001-lyon.safetensors: it is not signed" in capsys.readouterr().err
-        reply[-1] = "keys/lyon"
-        assert main(reply) == 0
+    assert answer_at_lyon("--yes", "--key", "keys/nice") == 0
+    assert main(combine) == 1
+    words = "its signature is of another message, or by another key"
+    assert words in capsys.readouterr().err
+    assert answer_at_lyon("--yes") == 0
+    assert main(combine) == 1
+    assert "001-lyon.safetensors: it is not signed" in capsys.readouterr().err
 
 
-def test_no_key_of_another_folder(work, capsys):
+def test_a_key_is_never_replaced(work):
+    pytest.importorskip("cryptography")
+    assert main(["keys", "lyon"]) == 0
+    assert main(["keys", "lyon"]) == 1
+
+
+def test_a_name_leads_to_no_key_in_another_folder(work, capsys):
     agg = skgems.GEMSLogisticAggregator(random_state=0)
-    X, y = rows_of("lyon")
+    _, y = rows_of("lyon")
     agg.summarize(classifier("lyon"), frames()[0], y, name="../a").save("a.safetensors")
     Path("keys").mkdir()
     Path("a.pub").write_text("")
@@ -293,46 +343,61 @@ def test_no_key_of_another_folder(work, capsys):
     assert "there is no public key '../a.pub'" in capsys.readouterr().err
 
 
-def saved(path, name, shift=0):
-    """A summary of Lyon's rows, under any name."""
+def save_summary_signed_by_mallory(path, name, *, shift=0):
+    """A summary of lyon's rows under any name; labels are shifted by so many."""
     X, y = rows_of("lyon")
     y = np.roll(LABELS, shift)[np.searchsorted(LABELS, y)]
     clf = LogisticRegression().fit(X, y)
     agg = skgems.GEMSLogisticAggregator(random_state=0)
     agg.summarize(clf, X, y, name=name).save(path)
-    return Path(path)
+    sign(path, "keys/mallory")
 
 
-def test_a_summary_is_signed_by_the_node_that_it_names(work, capsys, monkeypatch):
-    """Though the file is changed as soon as it is read, which is once."""
+@pytest.fixture
+def keys_of_lyon_and_mallory(work):
     pytest.importorskip("cryptography")
     Path("keys").mkdir()
     for node in ("lyon", "mallory"):
         main(["keys", f"keys/{node}"])
     Path("sent").mkdir()
-    path = saved("sent/a.safetensors", "lyon", shift=1)
-    sign(path, "keys/mallory")
-    evil = path.read_bytes()
-    argv = ["combine", "sent", "--out", "m.skops", "--public-keys", "keys"]
+
+
+COMBINE_SENT = ["combine", "sent", "--out", "m.skops", "--public-keys", "keys"]
+
+
+def test_a_summary_is_signed_by_the_node_that_it_names(
+    keys_of_lyon_and_mallory, capsys
+):
+    save_summary_signed_by_mallory("sent/a.safetensors", "lyon")
     capsys.readouterr()
-    assert main(argv) == 1  # lyon's name, mallory's key
+    assert main(COMBINE_SENT) == 1
     assert "sent/a.safetensors: its signature is of another" in capsys.readouterr().err
     assert not Path("m.skops").exists()
-    saved(path, "mallory")
-    sign(path, "keys/mallory")
-    opened, reads = os.open, []
 
-    def changing(name, *args, **more):
-        number = opened(name, *args, **more)
+
+def test_a_summary_that_is_changed_after_its_check_is_not_used(
+    keys_of_lyon_and_mallory, capsys, monkeypatch
+):
+    """A file is read once, so that what was checked is what is used."""
+    path = Path("sent/a.safetensors")
+    save_summary_signed_by_mallory(path, "lyon", shift=1)
+    forged = path.read_bytes()
+    save_summary_signed_by_mallory(path, "mallory")
+    open_file = os.open
+    reads = []
+
+    def open_and_replace(name, *args, **options):
+        descriptor = open_file(name, *args, **options)
         if Path(name) == path:
             reads.append(name)
-            Path("new").write_bytes(evil)
+            Path("new").write_bytes(forged)
             os.replace("new", path)
-        return number
+        return descriptor
 
+    capsys.readouterr()
     with monkeypatch.context() as patched:
-        patched.setattr(os, "open", changing)
-        assert main(argv) == 0
+        patched.setattr(os, "open", open_and_replace)
+        assert main(COMBINE_SENT) == 0
     assert len(reads) == 1
     assert "mallory" in capsys.readouterr().out
 
@@ -347,9 +412,10 @@ def test_names_of_others_do_not_steer_the_terminal(work, capsys):
         summary = agg.summarize(LogisticRegression().fit(X, y), X, y, name=name)
         summary.save(f"sent/{len(name)}.safetensors")
     assert main(["combine", "sent", "--out", "m.skops"]) == 0
-    start = ["start", "other", "--method", "linear", "--nodes", steering, "b"]
-    assert main(start) == 0
-    told = capsys.readouterr()
-    assert "\\x1b[2J" in told.out
-    assert "\x1b" not in told.out + told.err and "\r" not in told.out + told.err
-    assert "every space\nwell" not in told.out
+    argv = ["start", "other", "--method", "linear", "--nodes", steering, "b"]
+    assert main(argv) == 0
+    printed = capsys.readouterr()
+    assert "\\x1b[2J" in printed.out
+    assert "\x1b" not in printed.out + printed.err
+    assert "\r" not in printed.out + printed.err
+    assert "every space\nwell" not in printed.out

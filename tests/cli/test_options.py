@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Options that all commands share: a configuration, and how much is said."""
 
+from __future__ import annotations
+
 import io
 import json
 import os
@@ -30,6 +32,7 @@ set = {random_state = 0, n_components = 2, intersection = "likelihood"}
 
 @pytest.fixture
 def work(tmp_path, monkeypatch):
+    """A folder with the tables and models of two nodes, and what they share."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     rng = np.random.default_rng(0)
@@ -44,31 +47,40 @@ def work(tmp_path, monkeypatch):
     return tmp_path
 
 
-def start(*more):
-    return main(["start", "study", "--config", "shared.toml", *more])
+def start(*options):
+    """Start a study by the configuration; the exit code."""
+    return main(["start", "study", "--config", "shared.toml", *options])
 
 
-def answer(node, *more):
+def answer(node, *options):
+    """Answer the first request by the configuration; the exit code."""
     request = f"study/requests/001-{node}.safetensors"
-    given = ["--model", f"{node}.joblib", "--rows", f"{node}.csv", "--name", node]
-    return main(["answer", request, *given, "--config=shared.toml", *more])
+    rows = ["--model", f"{node}.joblib", "--rows", f"{node}.csv", "--name", node]
+    return main(["answer", request, *rows, "--config=shared.toml", *options])
 
 
-def test_what_all_set_alike_stands_in_one_file(work, capsys):
-    assert start("--set", "n_components=1") == 0
+def combine(*options):
+    """Make the model of the study; the exit code."""
+    return main(["combine", "study", "--out", "m.skops", *options])
+
+
+def test_a_study_runs_by_what_stands_in_one_configuration(work, capsys):
+    assert start() == 0
     assert Folder(work / "study").names == ["lyon", "nice"]
-    # What is typed comes before what is in the file, option by option.
-    params = json.loads(Path("study/exchange.json").read_text())["aggregator"]["params"]
-    assert params["n_components"] == 1 and params["random_state"] != 0
     assert answer("lyon") == 0
-    out = capsys.readouterr().out
-    assert "Columns that the model does not know" not in out  # patient is dropped
+    printed = capsys.readouterr().out
+    assert "Columns that the model does not know" not in printed  # patient is dropped
+    assert answer("nice") == 0
+    assert combine("--config", "shared.toml") == 0
+
+
+def test_a_typed_option_takes_the_place_of_the_whole_option_of_the_file(work, capsys):
+    assert start("--set", "n_components=1") == 0
+    params = json.loads(Path("study/exchange.json").read_text())["aggregator"]["params"]
+    assert params["n_components"] == 1
+    assert params["random_state"] != 0
     assert answer("nice", "--label", "a") == 1
     assert "the model has features that are no columns: 'a'" in capsys.readouterr().err
-    assert answer("nice") == 0
-    assert (
-        main(["combine", "study", "--out", "m.skops", "--config", "shared.toml"]) == 0
-    )
 
 
 @pytest.mark.parametrize(
@@ -93,28 +105,38 @@ def test_a_configuration_decides_nothing_that_is_a_nodes_own(work, capsys, text,
     assert not list(Path("study/replies").iterdir())
 
 
-def test_without_a_configuration_it_says_that_there_is_none(work, capsys):
+def test_a_configuration_that_is_not_there_is_named(work, capsys):
     assert main(["start", "study", "--config", "none.toml"]) == 1
     assert "none.toml" in capsys.readouterr().err
 
 
-def test_quiet_says_warnings_and_errors_only(work, capsys, monkeypatch):
+def test_quiet_prints_nothing_where_all_is_well(work, capsys):
     assert start("--quiet") == 0
     assert answer("lyon", "--quiet") == 0
-    out = ["combine", "study", "--out", "m.skops", "--quiet"]
-    assert main(out) == 3
+    assert combine("--quiet") == 3
     assert answer("nice", "--quiet") == 0
-    assert main(out) == 0
-    assert capsys.readouterr() == ("", "") and Path("m.skops").exists()
+    assert combine("--quiet") == 0
+    assert capsys.readouterr() == ("", "")
+    assert Path("m.skops").exists()
+
+
+def test_quiet_prints_errors(work, capsys):
+    start("--quiet")
+    answer("lyon", "--quiet")
     assert answer("lyon", "--quiet") == 1
     assert "--yes replaces it" in capsys.readouterr().err
+
+
+def test_quiet_needs_yes_at_a_terminal(work, capsys, monkeypatch):
+    """Nobody would see the question."""
 
     class Terminal(io.StringIO):
         def isatty(self):
             return True
 
+    start("--quiet")
     monkeypatch.setattr(sys, "stdin", Terminal())
-    assert answer("lyon", "--quiet") == 1  # nobody would see what is asked
+    assert answer("lyon", "--quiet") == 1
     assert "it needs --yes" in capsys.readouterr().err
     assert answer("lyon", "--quiet", "--yes") == 0
 
@@ -122,23 +144,30 @@ def test_quiet_says_warnings_and_errors_only(work, capsys, monkeypatch):
 def test_verbose_tells_of_progress_on_the_standard_error(work, capsys):
     assert start() == answer("lyon") == answer("nice") == 0
     capsys.readouterr()
-    out = ["combine", "study", "--out", "m.skops"]
-    assert main(out) == 0
+    assert combine() == 0
     plain = capsys.readouterr()
-    assert main([*out, "--verbose"]) == 0
-    told = capsys.readouterr()
-    assert told.out == plain.out and plain.err == ""
-    assert "[skgems] message 1 (join): node lyon" in told.err
+    assert plain.err == ""
+    assert combine("--verbose") == 0
+    verbose = capsys.readouterr()
+    assert verbose.out == plain.out
+    assert "[skgems] message 1 (join): node lyon" in verbose.err
 
 
-def test_a_shell_completes_commands_and_options(tmp_path):
+@pytest.mark.parametrize(
+    ("line", "completions"),
+    [("skgems combine --le", ["--leave-out"]), ("skgems st", ["start"])],
+)
+def test_a_shell_completes_commands_and_options(tmp_path, line, completions):
     pytest.importorskip("argcomplete")
-    line, words, found = "skgems combine --le", {}, tmp_path / "found"
-    more = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n"}
-    more["_ARGCOMPLETE_STDOUT_FILENAME"] = str(found)
-    for given in (line, "skgems st"):
-        more |= {"COMP_LINE": given, "COMP_POINT": str(len(given))}
-        script = "from skgems._cli import main; main()"
-        subprocess.run([sys.executable, "-c", script], env=os.environ | more)
-        words[given] = found.read_text().split()
-    assert words == {line: ["--leave-out"], "skgems st": ["start"]}
+    path = tmp_path / "completions"
+    environment = {
+        **os.environ,
+        "_ARGCOMPLETE": "1",
+        "_ARGCOMPLETE_IFS": "\n",
+        "_ARGCOMPLETE_STDOUT_FILENAME": str(path),
+        "COMP_LINE": line,
+        "COMP_POINT": str(len(line)),
+    }
+    script = "from skgems._cli import main; main()"
+    subprocess.run([sys.executable, "-c", script], env=environment)
+    assert path.read_text().split() == completions

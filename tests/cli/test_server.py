@@ -33,67 +33,77 @@ pandas = pytest.importorskip("pandas")
 skops_io = pytest.importorskip("skops.io")
 
 
-# ---- as processes --------------------------------------------------------------
+def answer_all(number):
+    """Have all nodes answer one message."""
+    for node, path in requests(number).items():
+        assert main(to_answer(path, node)) == 0
 
 
-def begin(work, *argv):
-    return subprocess.Popen(
+def first_words(lines):
+    return [line.split()[0] for line in lines if line]
+
+
+# ---- one message -------------------------------------------------------------------
+
+
+def check_reply_was_described(code, out, err):
+    assert code == 0
+    assert err == ""
+    assert "'NA' 20, 'flu' 20, 'well' 20" in out
+    assert "Columns that the model does not know, not used: 'patient'." in out
+    assert "Nothing has been sent" in out
+
+
+def test_a_node_answers_in_a_process_of_its_own(work):
+    start("--set", "random_state=0")
+    argv = to_answer(requests(1)["lyon"], "lyon")
+    process = subprocess.run(
         [sys.executable, "-m", "skgems._cli", *map(str, argv)],
         cwd=work,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
+        timeout=120,
+    )
+    check_reply_was_described(process.returncode, process.stdout, process.stderr)
+
+
+def test_a_request_for_another_node_is_refused(work, capsys):
+    start("--set", "random_state=0")
+    capsys.readouterr()
+    request_of_lyon = requests(1)["lyon"]
+    assert main(to_answer(request_of_lyon, "paris", "--to", "wrong.safetensors")) == 1
+    printed = capsys.readouterr()
+    words = "Columns that the model does not know, not used: 'patient'.\n"
+    assert printed.out == words
+    assert printed.err == (
+        "skgems: error: study/requests/001-lyon.safetensors: this request is for node "
+        "'lyon', not for 'paris'.\n"
     )
 
 
-def run(capsys, argv):
-    code = main(argv)
-    return (code, *capsys.readouterr())
-
-
-def end(process):
-    out, err = process.communicate(timeout=120)
-    return process.returncode, out, err
-
-
-def test_three_nodes_and_a_server(work, capsys):
+def test_replies_of_three_nodes_become_the_model_of_one_process(work, capsys):
     start("--set", "random_state=0", "C=0.5")
     out = capsys.readouterr().out
-    for path in requests(1).values():
+    for node, path in requests(1).items():
         assert f"{path} (task 'join')" in out
-    asked = [to_answer(path, node) for node, path in requests(1).items()]
-    elsewhere = "--to", "wrong.safetensors"
-    asked.append(to_answer(requests(1)["lyon"], "paris", *elsewhere))
-    # One as a process of its own, the others like it.
-    answered = [end(begin(work, *asked[0])), *(run(capsys, argv) for argv in asked[1:])]
-    *answered, refused = answered
-    for code, out, err in answered:
-        assert (code, err) == (0, "")
-        assert "'NA' 20, 'flu' 20, 'well' 20" in out
-        assert "Columns that the model does not know, not used: 'patient'." in out
-        assert "Nothing has been sent" in out
-    assert refused == (
-        1,
-        "Columns that the model does not know, not used: 'patient'.\n",
-        "skgems: error: study/requests/001-lyon.safetensors: this request is for node "
-        "'lyon', not for 'paris'.\n",
-    )
-    # What they replied are summaries, of which a model can be made at once.
+        code = main(to_answer(path, node))
+        check_reply_was_described(code, *capsys.readouterr())
+    # The replies are summaries, of which a model can be made at once.
     argv = ["combine", "study/replies", "--out", "model.skops", "--set", "C=0.5"]
-    code, out, err = run(capsys, argv)
-    assert (code, err) == (0, "")
-    lines = out.splitlines()
-    assert [line.split()[:2] for line in lines[2:5]] == [[n, "60"] for n in NODES]
-    assert "NA, flu, well" in lines[2]
+    assert main(argv) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    lines = printed.out.splitlines()[2:5]
+    assert [line.split()[:2] for line in lines] == [[node, "60"] for node in NODES]
+    assert "NA, flu, well" in lines[0]
 
     agg = skgems.GEMSLogisticAggregator(C=0.5, random_state=0)
-    agg.set_params(
-        estimators=[
-            agg.summarize(classifier(node), X, rows_of(node)[1], name=node)
-            for node, X in zip(NODES, frames(), strict=True)
-        ]
-    ).fit()
+    summaries = [
+        agg.summarize(classifier(node), X, rows_of(node)[1], name=node)
+        for node, X in zip(NODES, frames(), strict=True)
+    ]
+    agg.set_params(estimators=summaries).fit()
     model = skops_io.load(work / "model.skops")
     assert type(model) is LogisticRegression
     X = pandas.concat(frames())
@@ -102,117 +112,159 @@ def test_three_nodes_and_a_server(work, capsys):
     np.testing.assert_array_equal(model.feature_names_in_, FEATURES)
 
 
-# ---- in rounds -----------------------------------------------------------------
+# ---- rounds ------------------------------------------------------------------------
 
 
-def test_an_exchange_in_rounds(work, capsys):
+def fit_in_process():
+    """What the study in rounds fits, in one process."""
+    agg = skgems.GEMSLogisticAggregator(
+        [(node, classifier(node)) for node in NODES], n_rounds=3, random_state=0
+    )
+    y = np.concatenate([rows_of(node)[1] for node in NODES])
+    return agg.fit(pandas.concat(frames()), y, nodes=np.repeat(NODES, 60))
+
+
+def test_an_exchange_in_rounds_becomes_the_model_of_one_process(work, capsys):
     assert start("--set", "n_rounds=3", "random_state=0") == 0
     tasks = []
     combine = ["combine", "study", "--report", "--out", "model.joblib"]
     while (code := main(combine)) == 3:
         out = capsys.readouterr().out
         number = len(tasks) + 1
-        waiting = requests(number)
-        assert [line.split()[0] for line in out.splitlines()[-3:]] == NODES
-        assert all(str(path) in out for path in waiting.values())
+        assert first_words(out.splitlines()[-3:]) == NODES
+        assert all(str(path) in out for path in requests(number).values())
         assert not Path("model.joblib").exists()
-        tasks.append(inspect(waiting["lyon"]).task)
-        for node, path in waiting.items():
-            assert main(to_answer(path, node)) == 0
+        tasks.append(inspect(requests(number)["lyon"]).task)
+        answer_all(number)
     assert code == 0
     assert tasks == ["join", "evaluate", "evaluate", "score"]
-    nodes = [(node, classifier(node)) for node in NODES]
-    X, y = pandas.concat(frames()), np.concatenate([rows_of(n)[1] for n in NODES])
-    agg = skgems.GEMSLogisticAggregator(nodes, n_rounds=3, random_state=0)
-    agg.fit(X, y, nodes=np.repeat(NODES, 60))
+    agg = fit_in_process()
     model = joblib.load("model.joblib")
     expected = agg.to_estimator()
     np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9)
     np.testing.assert_allclose(model.intercept_, expected.intercept_, rtol=1e-9)
-    table = capsys.readouterr().out.splitlines()
-    table = table[next(k for k, own in enumerate(table) if own.startswith("node")) :]
+
+    lines = capsys.readouterr().out.splitlines()
+    while not lines[0].startswith("node"):
+        del lines[0]
     scores = agg.node_scores_
-    for node, line, own, combined in zip(
-        NODES, table[1:4], scores["local"], scores["aggregate"], strict=True
+    for node, line, local, aggregate in zip(
+        NODES, lines[1:4], scores["local"], scores["aggregate"], strict=True
     ):
-        assert line.split() == [
-            *(node, "60", "NA,", "flu,", "well"),
-            *(f"{own:.3f}", f"{combined:.3f}"),
-            f"{combined - own:.3f}",
-            *line.split()[-3:],
+        # Three more cells follow.
+        assert line.split()[:-3] == [
+            node,
+            "60",
+            "NA,",
+            "flu,",
+            "well",
+            f"{local:.3f}",
+            f"{aggregate:.3f}",
+            f"{aggregate - local:.3f}",
         ]
-    assert any(f"{len(tasks)} messages, " in own for own in table)
+    assert any(f"{len(tasks)} messages, " in line for line in lines)
 
 
-def test_a_node_can_be_left_out(work, capsys):
+@pytest.fixture
+def printed_without_paris(work, capsys):
+    """What is printed at the end of a study in two messages, without one node."""
     start("--set", "n_rounds=2", "random_state=0")
-    for number in (1, 2):
-        for node in NODES[:2]:
+    for number, options in ((1, ["--leave-out", "paris"]), (2, [])):
+        for node in ("lyon", "nice"):
             assert main(to_answer(requests(number)[node], node)) == 0
-        more = ["--leave-out", "paris"] if number == 1 else []
-        code = main(["combine", "study", "--out", "m.skops", *more])
+        code = main(["combine", "study", "--out", "m.skops", *options])
     assert code == 0
-    out = capsys.readouterr().out
-    assert "Left out: paris." in out
-    # Later replies lie beside the summaries.
+    return capsys.readouterr().out
+
+
+def test_a_node_that_is_left_out_is_not_in_the_table(printed_without_paris):
+    assert "Left out: paris." in printed_without_paris
+    lines = printed_without_paris.splitlines()
+    while not lines[0].startswith("node"):
+        del lines[0]
+    assert first_words(lines[:4]) == ["node", "lyon", "nice"]
+
+
+def test_replies_to_later_messages_lie_beside_the_summaries(
+    printed_without_paris, capsys
+):
     assert main(["combine", "study/replies", "--out", "s.skops"]) == 0
-    later = capsys.readouterr().out
-    unused = "study/replies/002-lyon.safetensors replies to 'evaluate', is no summary"
-    assert unused in later
-    assert [line.split()[:2] for line in later.splitlines()[4:6]] == [
-        *(["lyon", "60"], ["nice", "60"])
-    ]
-    shown = out.splitlines()
-    first = next(k for k, own in enumerate(shown) if own.startswith("node"))
-    assert [line.split()[0] for line in shown[first : first + 4] if line] == [
-        *("node", "lyon", "nice")
-    ]
+    out = capsys.readouterr().out
+    words = "study/replies/002-lyon.safetensors replies to 'evaluate', is no summary"
+    assert words in out
+    lines = out.splitlines()[4:6]
+    assert [line.split()[:2] for line in lines] == [["lyon", "60"], ["nice", "60"]]
 
 
-def test_the_folder_of_replies_is_one_of_summaries(work, capsys):
+# ---- summaries in a folder ---------------------------------------------------------
+
+
+@pytest.fixture
+def folder_of_replies(work, capsys):
+    """Replies of three nodes with spaces in the folder of the work."""
     start("--set", "random_state=0", "epsilon=0.5")
     for node, path in requests(1).items():
         assert main(to_answer(path, node, "--to", f"{node}.safetensors")) == 0
     capsys.readouterr()
-    argv = ["combine", ".", "--out", "m.skops", "--leave-out", "nice"]
-    given = ["intersection=deepest", "epsilon=[0.75, 0.6]"]
-    assert main([*argv, "--method", "linear", "--set", *given]) == 0
+
+
+def combine_without(*nodes, options=()):
+    argv = ["combine", ".", "--out", "m.skops", "--leave-out", *nodes]
+    return main([*argv, *options])
+
+
+def test_replies_are_combined_as_summaries_with_other_settings(
+    folder_of_replies, capsys
+):
+    settings = ["--set", "intersection=deepest", "epsilon=[0.75, 0.6]"]
+    options = ["--method", "linear", *settings]
+    assert combine_without("nice", options=options) == 0
     out = capsys.readouterr().out
     agg = skgems.GEMSLogisticAggregator(
         [Summary.load("lyon.safetensors"), Summary.load("paris.safetensors")],
-        **{"random_state": 0, "epsilon": [0.75, 0.6], "intersection": "deepest"},
+        random_state=0,
+        epsilon=[0.75, 0.6],
+        intersection="deepest",
     ).fit()
     assert agg.intersection_.found
-    far = f"{agg.intersection_.max_distance**0.5:.3g}"
-    assert f"space of every node, {far} radii from the centre of one" in out
-    assert [line.split()[0] for line in out.splitlines()[2:4]] == ["lyon", "paris"]
+    distance = f"{agg.intersection_.max_distance**0.5:.3g}"
+    assert f"space of every node, {distance} radii from the centre of one" in out
+    assert first_words(out.splitlines()[2:4]) == ["lyon", "paris"]
     np.testing.assert_allclose(skops_io.load("m.skops").coef_, agg.coef_, rtol=1e-9)
-    assert main([*argv, "lyon", "paris"]) == 1
+
+
+def test_not_all_summaries_can_be_left_out(folder_of_replies, capsys):
+    assert combine_without("nice", "lyon", "paris") == 1
     assert "--leave-out leaves no node" in capsys.readouterr().err
-    assert main([*argv, "rome"]) == 1
+
+
+def test_a_summary_that_is_left_out_must_be_there(folder_of_replies, capsys):
+    assert combine_without("nice", "rome") == 1
     assert "there is no summary of ['rome']" in capsys.readouterr().err
-    assert main([*argv, "--method", "averaging"]) == 1
-    assert "was summarized for GEMSLogisticAggregator, not for Model" in (
-        capsys.readouterr().err
-    )
 
 
-def test_proved_that_there_is_no_such_model(work, capsys):
+def test_summaries_are_for_one_method(folder_of_replies, capsys):
+    assert combine_without("nice", options=["--method", "averaging"]) == 1
+    words = "was summarized for GEMSLogisticAggregator, not for Model"
+    assert words in capsys.readouterr().err
+
+
+def test_a_proof_that_no_model_is_in_all_spaces_is_printed(work, capsys):
+    # The labels of one node are others.
     X, y = rows_of("paris")
     write_rows(work / "paris.csv", X, np.roll(LABELS, 1)[np.searchsorted(LABELS, y)])
-    own = pandas.read_csv("paris.csv", keep_default_na=False)
-    joblib.dump(LogisticRegression().fit(own[FEATURES], own.diagnosis), "paris.joblib")
+    table = pandas.read_csv("paris.csv", keep_default_na=False)
+    clf = LogisticRegression().fit(table[FEATURES], table.diagnosis)
+    joblib.dump(clf, "paris.joblib")
     start("--set", "random_state=0", "epsilon=0.7")
-    for node, path in requests(1).items():
-        assert main(to_answer(path, node)) == 0
+    answer_all(1)
     capsys.readouterr()
     argv = ["combine", "study/replies", "--out", "m.skops", "--set", "epsilon=0.7"]
     assert main(argv) == 0
-    told = capsys.readouterr()
-    assert (
-        "Proof: no model is in the good-enough space of every node; any is" in told.out
-    )
-    assert told.err.startswith("skgems: warning: ")
+    printed = capsys.readouterr()
+    words = "Proof: no model is in the good-enough space of every node; any is"
+    assert words in printed.out
+    assert printed.err.startswith("skgems: warning: ")
     Path("m.skops").unlink()
     assert main([*argv, "on_empty=raise"]) == 1
     assert capsys.readouterr().err.startswith("skgems: error: ")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A stack whose members travel by skops, and whose rows stay where they are."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
@@ -11,9 +13,10 @@ from skgems import EnsembleAggregator
 
 X, Y = load_digits(n_class=6, return_X_y=True)
 Y = np.array(["ant", "bee", "cat", "dog", "elk", "fox"])[Y]
-CODES = (np.unique(Y, return_inverse=True)[1] + np.arange(len(Y)) % 2) % 3
-NODES = np.array(["bern", "oslo", "rome"])[CODES]
-KINDS = {
+# Each node has rows of four of the six digits.
+NODE_OF_ROW = (np.unique(Y, return_inverse=True)[1] + np.arange(len(Y)) % 2) % 3
+NODES = np.array(["bern", "oslo", "rome"])[NODE_OF_ROW]
+CLASSIFIERS = {
     "bern": RandomForestClassifier(10, random_state=0),
     "oslo": SVC(),
     "rome": HistGradientBoostingClassifier(max_iter=5, random_state=0),
@@ -23,71 +26,93 @@ KINDS = {
 @pytest.fixture(scope="module")
 def members(tmp_path_factory):
     """Members as they come out of files in which nothing is executed."""
-    io = pytest.importorskip("skops.io")
-    folder, found = tmp_path_factory.mktemp("members"), []
-    for name, kind in KINDS.items():
-        own = NODES == name
+    skops_io = pytest.importorskip("skops.io")
+    folder = tmp_path_factory.mktemp("members")
+    members = []
+    for name, classifier in CLASSIFIERS.items():
         path = folder / f"{name}.skops"
-        io.dump(kind.fit(X[own], Y[own]), path)
-        types = io.get_untrusted_types(file=path)
-        known = ("sklearn.", "_loss.")  # a person looks
-        assert all(own.startswith(known) for own in types)
-        found.append((name, io.load(path, trusted=types)))
-    return found
+        skops_io.dump(classifier.fit(X[NODES == name], Y[NODES == name]), path)
+        types = skops_io.get_untrusted_types(file=path)
+        # What a person would trust, who looks at the types.
+        assert all(kind.startswith(("sklearn.", "_loss.")) for kind in types)
+        members.append((name, skops_io.load(path, trusted=types)))
+    return members
 
 
-def summaries(members, folder, **options):
-    stack = EnsembleAggregator(members, combine="stack", random_state=0)
+def stack_of(members, summaries=None):
+    return EnsembleAggregator(
+        members, combine="stack", summaries=summaries, random_state=0
+    )
+
+
+def save_summaries(members, folder):
+    """The paths of one summary a node, of the log-odds of these members."""
+    stack = stack_of(members)
     paths = []
-    for name in KINDS:
-        own = NODES == name
-        sent = stack.summarize_odds(X[own], Y[own], name=name, **options)
-        paths.append(folder / f"{name}.safetensors")
-        sent.save(paths[-1])
+    for name in CLASSIFIERS:
+        rows = NODES == name
+        summary = stack.summarize_odds(X[rows], Y[rows], name=name, min_rows=1)
+        path = folder / f"{name}.safetensors"
+        summary.save(path)
+        paths.append(path)
     return paths
 
 
 @pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_files_give_the_stack_of_rows(members, tmp_path):
-    paths = summaries(members, tmp_path, min_rows=1)
-    own = {"combine": "stack", "random_state": 0}
-    apart = EnsembleAggregator(members, summaries=paths, **own).fit()
-    there = EnsembleAggregator(members, **own).fit(X, Y, nodes=NODES)
-    np.testing.assert_array_equal(apart.predict_proba(X), there.predict_proba(X))
-    assert apart.score(X, Y) > 0.95
-    exported = apart.to_estimator()
-    np.testing.assert_allclose(exported.predict_proba(X), apart.predict_proba(X))
+    of_files = stack_of(members, save_summaries(members, tmp_path)).fit()
+    of_rows = stack_of(members).fit(X, Y, nodes=NODES)
+    np.testing.assert_array_equal(of_files.predict_proba(X), of_rows.predict_proba(X))
+    assert of_files.score(X, Y) > 0.95
+    exported = of_files.to_estimator()
+    np.testing.assert_allclose(exported.predict_proba(X), of_files.predict_proba(X))
 
 
 @pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
-def test_members_in_another_order_are_an_error(members, tmp_path):
-    paths = summaries(members[::-1], tmp_path, min_rows=1)
-    own = EnsembleAggregator(members, combine="stack", random_state=0)
+def test_summaries_of_members_in_another_order_are_an_error(members, tmp_path):
+    paths = save_summaries(members[::-1], tmp_path)
     with pytest.raises(ValueError, match="'rome: .*but members here have .*'bern: "):
-        own.set_params(summaries=paths).fit()
-    other = tmp_path / "other"
-    other.mkdir()
-    mixed = [paths[0], *summaries(members, other, min_rows=1)[1:]]
-    with pytest.raises(ValueError, match="was fitted on features"):
-        own.set_params(summaries=mixed).fit()
-    with pytest.raises(ValueError, match="give fit X, y and nodes, or summaries"):
-        EnsembleAggregator(members, combine="stack").fit()
+        stack_of(members, paths).fit()
 
 
 @pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
-def test_held_out_rows_and_small_classes_are_in_no_sum(members):
-    stack = EnsembleAggregator(members, combine="stack", random_state=0)
-    own = NODES == "oslo"
-    rows, y = X[own], Y[own]
+def test_summaries_of_different_orders_of_members_are_an_error(members, tmp_path):
+    in_order = tmp_path / "in order"
+    reversed_order = tmp_path / "reversed"
+    in_order.mkdir()
+    reversed_order.mkdir()
+    first, *_ = save_summaries(members[::-1], reversed_order)
+    _, *others = save_summaries(members, in_order)
+    with pytest.raises(ValueError, match="was fitted on features"):
+        stack_of(members, [first, *others]).fit()
+
+
+def test_a_stack_needs_rows_or_summaries(members):
+    with pytest.raises(ValueError, match="give fit X, y and nodes, or summaries"):
+        stack_of(members).fit()
+
+
+@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
+def test_held_out_rows_are_in_no_sum(members):
+    rows = X[NODES == "oslo"]
+    y = Y[NODES == "oslo"]
     held_out = np.arange(len(y)) % 3 == 0
-    moved = np.where(held_out[:, None], 16.0 - rows, rows)
-    sent = [
-        stack.summarize_odds(some, y, name="oslo", held_out=held_out).message.digest
-        for some in (rows, moved)
+    changed_rows = np.where(held_out[:, None], 16.0 - rows, rows)
+    digests = [
+        stack_of(members)
+        .summarize_odds(rows_of_node, y, name="oslo", held_out=held_out)
+        .message.digest
+        for rows_of_node in (rows, changed_rows)
     ]
-    assert sent[0] == sent[1]
-    first = y == y[0]
-    few = np.concatenate([np.flatnonzero(first)[:30], np.flatnonzero(~first)[:6]])
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
+def test_classes_of_few_rows_are_in_no_sum(members):
+    rows = X[NODES == "oslo"]
+    y = Y[NODES == "oslo"]
+    is_first = y == y[0]
+    places = np.append(np.flatnonzero(is_first)[:30], np.flatnonzero(~is_first)[:6])
     with pytest.warns(UserWarning, match="leaves the classes"):
-        small = stack.summarize_odds(rows[few], y[few], name="oslo")
-    assert small.row_counts["labels"] == [y[0]]
+        summary = stack_of(members).summarize_odds(rows[places], y[places], name="oslo")
+    assert summary.row_counts["labels"] == [y[0]]

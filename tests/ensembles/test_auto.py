@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Votes or a stack, by halves of the rows; members that take tables; boosting."""
 
+from __future__ import annotations
+
 import joblib
 import numpy as np
 import pandas as pd
@@ -36,145 +38,208 @@ def table(n=240):
     return X, y, np.arange(n) % 3
 
 
-def of_tables(model):
-    words = OneHotEncoder(sparse_output=False, handle_unknown="ignore")
-    columns = make_column_transformer((words, ["word"]), remainder="passthrough")
-    return make_pipeline(columns, model)
+def behind_encoder(classifier):
+    """A pipeline that encodes the words of a table, and keeps its numbers."""
+    encoder = OneHotEncoder(sparse_output=False, handle_unknown="ignore")
+    columns = make_column_transformer((encoder, ["word"]), remainder="passthrough")
+    return make_pipeline(columns, classifier)
 
 
-def fitted_to(model, X, y, nodes):
+def fit_members(make_classifier, X, y, nodes):
+    """Pairs of the name of node k and ``make_classifier(k)``, fitted to its rows."""
     return [
-        (f"node {k}", model(k).fit(X[nodes == k], y[nodes == k]))
+        (f"node {k}", make_classifier(k).fit(X[nodes == k], y[nodes == k]))
         for k in np.unique(nodes)
     ]
 
 
-def forest(k):
+def make_forest(k):
     return RandomForestClassifier(15, random_state=int(k))
 
 
-def test_what_is_right_about_most_of_the_other_half_is_taken():
-    # Who knows two digits votes for one of them, whatever is shown.
+def make_logistic(k):
+    return LogisticRegression()
+
+
+def accuracies_of(choice):
+    """The accuracy of each candidate by its name."""
+    return {entry["name"]: entry["accuracy"] for entry in choice.table}
+
+
+def test_the_stack_is_taken_where_it_is_right_about_most_of_the_other_half():
+    # A node that has two digits votes for one of them, whatever is shown.
     X, y = load_digits(return_X_y=True)
     nodes = (y + np.arange(len(y)) % 2) % 10
     train = np.arange(len(y)) % 3 > 0
-    members = fitted_to(
-        lambda k: LogisticRegression(), X[train], y[train], nodes[train]
-    )
+    members = fit_members(make_logistic, X[train], y[train], nodes[train])
     before = joblib.hash(members)
-    given = {"random_state": 0}
-    auto = EnsembleAggregator(members, combine="auto", **given)
+    auto = EnsembleAggregator(members, combine="auto", random_state=0)
     auto.fit(X[train], y[train], nodes=nodes[train])
     assert joblib.hash(members) == before
-    scores = {own["name"]: own["accuracy"] for own in auto.choice_.table}
-    assert list(scores) == ["vote", "vote by classes", "stack"]
-    assert auto.choice_.name == "stack" and scores["stack"] > scores["vote"] + 0.05
-    stack = EnsembleAggregator(members, combine="stack", **given)
+    accuracies = accuracies_of(auto.choice_)
+    assert list(accuracies) == ["vote", "vote by classes", "stack"]
+    assert auto.choice_.name == "stack"
+    assert accuracies["stack"] > accuracies["vote"] + 0.05
+    stack = EnsembleAggregator(members, combine="stack", random_state=0)
     stack.fit(X[train], y[train], nodes=nodes[train])
-    ours, theirs = (own.predict_proba(X[~train]) for own in (auto, stack))
-    np.testing.assert_array_equal(ours, theirs)
-    exported = auto.to_estimator().predict(X)
-    np.testing.assert_array_equal(exported, auto.predict(X))
+    np.testing.assert_array_equal(
+        auto.predict_proba(X[~train]), stack.predict_proba(X[~train])
+    )
+    np.testing.assert_array_equal(auto.to_estimator().predict(X), auto.predict(X))
 
 
 def test_a_vote_is_taken_where_a_stack_is_no_better():
     X, y, _ = blobs()
     nodes = np.arange(len(y)) % 3
-    members = fitted_to(lambda k: LogisticRegression(), X, y, nodes)
+    members = fit_members(make_logistic, X, y, nodes)
     auto = EnsembleAggregator(members, combine="auto", random_state=0)
     auto.fit(X, y, nodes=nodes)
-    assert auto.choice_.name == "vote" and not hasattr(auto, "to_estimator")
+    assert auto.choice_.name == "vote"
+    assert not hasattr(auto, "to_estimator")
     vote = EnsembleAggregator(members, random_state=0).fit()
     np.testing.assert_array_equal(auto.predict_proba(X), vote.predict_proba(X))
-    again = auto.fit(X, y, nodes=nodes).choice_.table
-    accuracies = [own["accuracy"] for own in again]
-    tried = EnsembleAggregator(members, combine="auto", random_state=0)
-    tried.fit(X, y, nodes=nodes)
-    assert [own["accuracy"] for own in tried.choice_.table] == accuracies
+
+
+def test_a_refit_and_a_new_fit_judge_alike():
+    X, y, _ = blobs()
+    nodes = np.arange(len(y)) % 3
+    members = fit_members(make_logistic, X, y, nodes)
+    auto = EnsembleAggregator(members, combine="auto", random_state=0)
+    auto.fit(X, y, nodes=nodes)
+    accuracies = accuracies_of(auto.fit(X, y, nodes=nodes).choice_)
+    new = EnsembleAggregator(members, combine="auto", random_state=0)
+    new.fit(X, y, nodes=nodes)
+    assert accuracies_of(new.choice_) == accuracies
 
 
 def test_rows_that_are_held_out_choose_nothing():
     X, y, nodes = blobs()
-    members = fitted_to(lambda k: LogisticRegression(), X, y, nodes)
-    held_out, turned = np.arange(len(y)) % 3 == 0, y.copy()
-    turned[held_out] = "ant"
-    found = []
-    for labels in (y, turned):
+    members = fit_members(make_logistic, X, y, nodes)
+    held_out = np.arange(len(y)) % 3 == 0
+    wrong_where_held_out = np.where(held_out, "ant", y)
+    accuracies = []
+    for labels in (y, wrong_where_held_out):
         auto = EnsembleAggregator(members, combine="auto", random_state=0)
         auto.fit(X, labels, nodes=nodes, held_out=held_out)
-        found.append([own["accuracy"] for own in auto.choice_.table])
+        accuracies.append(accuracies_of(auto.choice_))
         assert auto.choice_.n_rows == np.sum(~held_out)
-    assert found[0] == found[1]
+    assert accuracies[0] == accuracies[1]
+
+
+def test_a_choice_needs_rows():
+    members = fit_members(make_logistic, *blobs())
     with pytest.raises(ValueError, match="give fit X, y and nodes"):
         EnsembleAggregator(members, combine="auto").fit()
 
 
-def test_a_stack_of_two_classes():
+def test_a_stack_of_two_classes_has_two_probabilities():
     X, y, nodes = blobs(n_classes=2)
-    members = fitted_to(forest, X, y, nodes)
+    members = fit_members(make_forest, X, y, nodes)
     stack = EnsembleAggregator(members, combine="stack").fit(X, y, nodes=nodes)
-    assert stack.score(X, y) > 0.9 and stack.predict_proba(X).shape == (len(y), 2)
-    plain = stack.to_estimator().predict_proba(X)
-    np.testing.assert_allclose(stack.predict_proba(X), plain, rtol=1e-9)
+    assert stack.score(X, y) > 0.9
+    assert stack.predict_proba(X).shape == (len(y), 2)
+    exported = stack.to_estimator().predict_proba(X)
+    np.testing.assert_allclose(stack.predict_proba(X), exported, rtol=1e-9)
 
 
 def test_a_stack_has_the_classes_of_the_rows():
     X, y, nodes = blobs()
-    members = fitted_to(lambda k: LogisticRegression(), X, y, nodes)
-    some = y != "bee"
+    members = fit_members(make_logistic, X, y, nodes)
+    rows = y != "bee"
     stack = EnsembleAggregator(members, combine="stack")
-    stack.fit(X[some], y[some], nodes=nodes[some])
+    stack.fit(X[rows], y[rows], nodes=nodes[rows])
     assert stack.classes_.tolist() == ["ant", "cat", "dog"]
-    assert stack.score(X[some], y[some]) > 0.8
+    assert stack.score(X[rows], y[rows]) > 0.8
 
 
-def test_members_take_tables_as_they_are():
-    X, y, nodes = table()
-    members = fitted_to(lambda k: of_tables(forest(k)), X, y, nodes)
+# ---- tables ------------------------------------------------------------------------
+
+
+def fit_members_of_tables():
+    return fit_members(lambda k: behind_encoder(make_forest(k)), *table())
+
+
+def test_a_vote_of_members_that_take_tables_is_the_mean_of_their_probabilities():
+    X, _, _ = table()
+    members = fit_members_of_tables()
     vote = EnsembleAggregator(members, random_state=0).fit()
-    own = np.mean([member.predict_proba(X) for _, member in members], axis=0)
-    np.testing.assert_allclose(vote.predict_proba(X), own, rtol=1e-9, atol=1e-300)
-    for options in ({"combine": "stack"}, {"combine": "auto"}, {"voting": "hard"}):
-        agg = EnsembleAggregator(members, random_state=0, **options)
-        agg.fit(X, y, nodes=nodes)
-        assert agg.feature_names_in_.tolist() == ["age", "size", "word"]
-        assert agg.score(X, y) > 0.9
-        alone = [agg.predict(X.iloc[[k]])[0] for k in range(9)]  # ties fall alike
-        assert alone == agg.predict(X.iloc[:9]).tolist()
-        with pytest.raises(ValueError, match="same order"):
-            agg.predict(X[["word", "age", "size"]])
-    choice = combine(members, X, y, nodes=[f"node {k}" for k in nodes], random_state=0)
-    frame = choice.choice_.to_frame()
-    assert frame.loc["stack"].accuracy > 0.7 and not frame.error.any()
+    expected = np.mean([member.predict_proba(X) for _, member in members], axis=0)
+    np.testing.assert_allclose(vote.predict_proba(X), expected, rtol=1e-9, atol=1e-300)
+
+
+@pytest.mark.parametrize(
+    "params", [{"combine": "stack"}, {"combine": "auto"}, {"voting": "hard"}]
+)
+def test_ensembles_of_members_that_take_tables_take_tables(params):
+    X, y, nodes = table()
+    agg = EnsembleAggregator(fit_members_of_tables(), random_state=0)
+    agg.set_params(**params).fit(X, y, nodes=nodes)
+    assert agg.feature_names_in_.tolist() == ["age", "size", "word"]
+    assert agg.score(X, y) > 0.9
+    # Ties fall alike, whichever rows are beside a row.
+    row_by_row = [agg.predict(X.iloc[[k]])[0] for k in range(9)]
+    assert row_by_row == agg.predict(X.iloc[:9]).tolist()
+    with pytest.raises(ValueError, match="same order"):
+        agg.predict(X[["word", "age", "size"]])
+
+
+def test_combine_judges_members_that_take_tables():
+    X, y, nodes = table()
+    agg = combine(
+        fit_members_of_tables(),
+        X,
+        y,
+        nodes=[f"node {k}" for k in nodes],
+        random_state=0,
+    )
+    frame = agg.choice_.to_frame()
+    assert frame.loc["stack"].accuracy > 0.7
+    assert not frame.error.any()
 
 
 def test_clones_are_trained_on_tables():
     X, y, nodes = table()
-    given = of_tables(DecisionTreeClassifier(random_state=0))
-    agg = EnsembleAggregator(given).fit(X, y, nodes=nodes)
-    own = [own for _, own in fitted_to(lambda k: given, X, y, nodes)][-1:]
-    theirs = agg.estimators_[-1].predict(X)
-    np.testing.assert_array_equal(theirs, own[0].predict(X))
+    pipeline = behind_encoder(DecisionTreeClassifier(random_state=0))
+    agg = EnsembleAggregator(pipeline).fit(X, y, nodes=nodes)
+    is_last = nodes == 2
+    expected = pipeline.fit(X[is_last], y[is_last])
+    np.testing.assert_array_equal(agg.estimators_[-1].predict(X), expected.predict(X))
 
 
-def test_boosting_of_another_library():
+# ---- another library ---------------------------------------------------------------
+
+
+@pytest.fixture
+def boosting_members():
+    """Rows, labels and nodes, and boosting of two libraries."""
     lightgbm = pytest.importorskip("lightgbm")
     X, y, nodes = blobs(900)
     X[::13, 1] = np.nan
-    kinds = [
-        lambda: lightgbm.LGBMClassifier(n_estimators=8, verbose=-1, n_jobs=1),
-        lambda: HistGradientBoostingClassifier(max_iter=8, random_state=0),
-    ]
-    members = fitted_to(lambda k: kinds[k % 2](), X, y, nodes)
-    known = {own.classes_.tolist()[0] for _, own in members}
-    assert len(known) > 1  # they differ in what they know
-    nan = EnsembleAggregator(members[1::2]).fit()
-    assert nan.predict(X[:26]).shape == (26,)
+
+    def make_boosting(k):
+        if k % 2:
+            return HistGradientBoostingClassifier(max_iter=8, random_state=0)
+        return lightgbm.LGBMClassifier(n_estimators=8, verbose=-1, n_jobs=1)
+
+    members = fit_members(make_boosting, X, y, nodes)
+    # They differ in what they know.
+    assert len({classifier.classes_[0] for _, classifier in members}) > 1
+    return X, y, nodes, members
+
+
+def test_boosting_takes_missing_values_in_an_ensemble(boosting_members):
+    X, _, _, members = boosting_members
+    vote = EnsembleAggregator(members[1::2]).fit()
+    assert vote.predict(X[:26]).shape == (26,)
+
+
+def test_boosting_of_another_library_votes_and_is_stacked(boosting_members):
+    X, y, nodes, members = boosting_members
     X = np.nan_to_num(X)
-    for options in ({}, {"combine": "stack"}):
-        agg = EnsembleAggregator(members, **options).fit(X, y, nodes=nodes)
-        assert agg.classes_.tolist() == ["ant", "bee", "cat", "dog"]
-    assert agg.score(X, y) > 0.85
-    scaled = make_pipeline(StandardScaler(), LogisticRegression())
-    pooled = scaled.fit(X, y).score(X, y)
-    assert agg.score(X, y) > pooled - 0.05
+    vote = EnsembleAggregator(members).fit(X, y, nodes=nodes)
+    assert vote.classes_.tolist() == ["ant", "bee", "cat", "dog"]
+    stack = EnsembleAggregator(members, combine="stack").fit(X, y, nodes=nodes)
+    assert stack.classes_.tolist() == ["ant", "bee", "cat", "dog"]
+    assert stack.score(X, y) > 0.85
+    pooled = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+    assert stack.score(X, y) > pooled.score(X, y) - 0.05

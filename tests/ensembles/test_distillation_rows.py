@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -23,7 +24,8 @@ class Teacher:
     n_features_in_ = 1
 
     def __init__(self, classes, table):
-        self.classes_, self.table = np.array(classes), np.array(table)
+        self.classes_ = np.array(classes)
+        self.table = np.array(table)
 
     def fit(self, X, y):
         return self
@@ -35,33 +37,58 @@ class Teacher:
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
 
-class Weighted(LogisticRegression):
-    """Keeps what it is shown."""
+class WeightedStudent(LogisticRegression):
+    """A classifier that notes the rows, labels and weights that it is fitted on."""
 
     def fit(self, X, y, sample_weight=None):
-        self.shown_ = X[:, 0].copy(), y.copy(), sample_weight.copy()
+        self.rows_ = X[:, 0].copy()
+        self.labels_ = y.copy()
+        self.weights_ = sample_weight.copy()
         return super().fit(X, y, sample_weight=sample_weight)
 
 
-class Unweighted(KNeighborsClassifier):
-    """Keeps what it is shown; takes no weights."""
+class WeightedStump(DecisionTreeClassifier):
+    """The same as a tree, which takes any number of classes."""
+
+    def fit(self, X, y, sample_weight=None):
+        self.rows_ = X[:, 0].copy()
+        self.labels_ = y.copy()
+        self.weights_ = sample_weight.copy()
+        return super().fit(X, y, sample_weight=sample_weight)
+
+
+class UnweightedStudent(KNeighborsClassifier):
+    """A classifier that takes no weights, and notes rows and labels."""
 
     def fit(self, X, y):
-        self.shown_ = X[:, 0].copy(), y.copy()
+        self.rows_ = X[:, 0].copy()
+        self.labels_ = y.copy()
+        self.weights_ = np.ones(len(y))
         return super().fit(X, y)
 
 
-def numbered(n_rows):
+def numbered_rows(n_rows):
     return np.arange(float(n_rows))[:, None]
 
 
-def shown(student, n_rows, classes):
-    """Weight of each class for each row that the student was fitted on."""
-    rows, labels, *weight = student.shown_
-    amounts = weight[0] if weight else np.ones(len(rows))
-    table = np.zeros((n_rows, len(classes)))
-    np.add.at(table, (rows.astype(int), np.searchsorted(classes, labels)), amounts)
-    return table
+def weights_seen_by(student, n_rows, classes):
+    """The weight of each class for each row that the student was fitted on."""
+    weights = np.zeros((n_rows, len(classes)))
+    columns = np.searchsorted(classes, student.labels_)
+    np.add.at(weights, (student.rows_.astype(int), columns), student.weights_)
+    return weights
+
+
+def distill(teachers, student, n_rows, **params):
+    """An aggregate that was fitted on numbered rows."""
+    aggregate = DistillationAggregator(teachers, student=student, **params)
+    return aggregate.fit(numbered_rows(n_rows))
+
+
+def weights_of_soft_targets(teachers, student, n_rows, **params):
+    """The weights that the student sees for each numbered row and class."""
+    aggregate = distill(teachers, student, n_rows, **params)
+    return weights_seen_by(aggregate.student_, n_rows, aggregate.classes_)
 
 
 # ---- soft targets -------------------------------------------------------------
@@ -69,152 +96,138 @@ def shown(student, n_rows, classes):
 
 def test_a_weighted_student_sees_each_class_by_its_probability():
     table = [[0.9, 0.1, 0.0], [0.05, 0.94, 0.01], [0.3, 0.3, 0.4]]
-    aggregate = DistillationAggregator(
-        [Teacher(["a", "b", "c"], table)], student=Weighted()
-    ).fit(numbered(3))
-    seen = shown(aggregate.student_, 3, aggregate.classes_)
-    np.testing.assert_allclose(seen, table)
+    teacher = Teacher(["a", "b", "c"], table)
+    weights = weights_of_soft_targets([teacher], WeightedStudent(), 3)
+    np.testing.assert_allclose(weights, table)
 
 
-def test_what_is_left_out_as_negligible_leaves_rows_of_equal_weight():
+def test_rows_have_equal_weights_where_negligible_classes_are_left_out():
     table = [[0.9991, 0.0009, 0.0], [0.0008, 0.0008, 0.9984]]
-    aggregate = DistillationAggregator(
-        [Teacher([0, 1, 2], table)], student=Weighted()
-    ).fit(numbered(2))
-    seen = shown(aggregate.student_, 2, aggregate.classes_)
-    np.testing.assert_allclose(seen, [[1, 0, 0], [0, 0, 1]])
+    teacher = Teacher([0, 1, 2], table)
+    weights = weights_of_soft_targets([teacher], WeightedStudent(), 2)
+    np.testing.assert_allclose(weights, [[1, 0, 0], [0, 0, 1]])
 
 
 def test_a_row_is_shown_however_little_each_of_its_classes_matters():
-    class Stump(DecisionTreeClassifier):
-        def fit(self, X, y, sample_weight=None):
-            self.shown_ = X[:, 0].copy(), y.copy(), sample_weight.copy()
-            return super().fit(X, y, sample_weight=sample_weight)
-
     table = np.full((3, 1250), 1 / 1250)
-    aggregate = DistillationAggregator(
-        [Teacher(np.arange(1250), table)], student=Stump(max_depth=1)
-    ).fit(numbered(3))
-    seen = shown(aggregate.student_, 3, aggregate.classes_)
-    np.testing.assert_allclose(seen, table)
+    teacher = Teacher(np.arange(1250), table)
+    weights = weights_of_soft_targets([teacher], WeightedStump(max_depth=1), 3)
+    np.testing.assert_allclose(weights, table)
 
 
-def test_another_student_sees_ten_copies_of_each_row_in_proportion():
+def test_a_student_without_weights_sees_ten_copies_of_each_row_in_proportion():
     table = [[0.58, 0.37, 0.05], [0.26, 0.26, 0.48], [0.0, 0.0, 1.0]]
-    aggregate = DistillationAggregator(
-        [Teacher([0, 1, 2], table)], student=Unweighted(3)
-    ).fit(numbered(3))
-    seen = shown(aggregate.student_, 3, aggregate.classes_)
+    teacher = Teacher([0, 1, 2], table)
+    copies = weights_of_soft_targets([teacher], UnweightedStudent(3), 3)
     # Rounded down, then up where most is missing.
-    np.testing.assert_array_equal(seen[[0, 2]], [[6, 4, 0], [0, 0, 10]])
-    assert sorted(seen[1]) == [2, 3, 5]
+    np.testing.assert_array_equal(copies[[0, 2]], [[6, 4, 0], [0, 0, 10]])
+    assert sorted(copies[1]) == [2, 3, 5]
 
 
 def test_copies_of_a_row_are_mixed_with_others():
-    table = np.full((20, 2), 0.5)
-    aggregate = DistillationAggregator(
-        [Teacher([0, 1], table)], student=Unweighted(3)
-    ).fit(numbered(20))
-    rows, labels = aggregate.student_.shown_
-    assert np.mean(np.diff(rows) == 0) < 0.2
-    # Each copy has kept its own label.
-    np.testing.assert_array_equal(
-        shown(aggregate.student_, 20, aggregate.classes_), np.full((20, 2), 5)
-    )
+    teacher = Teacher([0, 1], np.full((20, 2), 0.5))
+    student = distill([teacher], UnweightedStudent(3), 20).student_
+    assert np.mean(np.diff(student.rows_) == 0) < 0.2
+    # Each copy has its own label still.
+    copies = weights_seen_by(student, 20, [0, 1])
+    np.testing.assert_array_equal(copies, np.full((20, 2), 5))
 
 
-@pytest.mark.parametrize("weights", [[1.0, 3.0], [5.0, 1.0]])
-def test_weights_of_nodes_are_those_of_the_ensemble(weights):
-    members = [
+@pytest.mark.parametrize(("first", "second"), [(1.0, 3.0), (5.0, 1.0)])
+def test_weights_of_nodes_are_those_of_the_ensemble(first, second):
+    teachers = [
         Teacher([0, 1], [[0.8, 0.2], [0.4, 0.6]]),
         Teacher([1, 2], [[0.5, 0.5], [0.1, 0.9]]),
     ]
-    aggregate = DistillationAggregator(members, student=Weighted(), weights=weights)
-    seen = shown(aggregate.fit(numbered(2)).student_, 2, np.arange(3))
-    a, b = weights
-    said = np.array(
+    weights = weights_of_soft_targets(
+        teachers, WeightedStudent(), 2, weights=[first, second]
+    )
+    sums = np.array(
         [
-            [0.8 * a, 0.2 * a + 0.5 * b, 0.5 * b],
-            [0.4 * a, 0.6 * a + 0.1 * b, 0.9 * b],
+            [0.8 * first, 0.2 * first + 0.5 * second, 0.5 * second],
+            [0.4 * first, 0.6 * first + 0.1 * second, 0.9 * second],
         ]
     )
-    np.testing.assert_allclose(seen, said / (a + b))
+    np.testing.assert_allclose(weights, sums / (first + second))
 
 
-def test_votes_are_counted_where_asked():
-    members = [
+def test_a_hard_vote_counts_votes():
+    teachers = [
         Teacher([0, 1], [[0.6, 0.4], [0.1, 0.9]]),
         Teacher([0, 1], [[0.6, 0.4], [0.6, 0.4]]),
         Teacher([0, 1], [[0.0, 1.0], [0.6, 0.4]]),
     ]
-    aggregate = DistillationAggregator(members, student=Weighted(), voting="hard")
-    seen = shown(aggregate.fit(numbered(2)).student_, 2, np.arange(2))
-    np.testing.assert_allclose(seen, [[2 / 3, 1 / 3]] * 2, atol=2e-6)
+    weights = weights_of_soft_targets(teachers, WeightedStudent(), 2, voting="hard")
+    np.testing.assert_allclose(weights, [[2 / 3, 1 / 3]] * 2, atol=2e-6)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_ties_fall_as_in_the_ensemble_of_the_same_seed(seed):
-    X = numbered(200)
-    members = [Teacher([0, 1], np.eye(2)[np.full(200, k)]) for k in (0, 1)]
-    options = {"voting": "hard", "random_state": seed}
-    ensemble = EnsembleAggregator(members, **options).fit()
-    aggregate = DistillationAggregator(members, student=Weighted(), **options).fit(X)
+    teachers = [Teacher([0, 1], np.eye(2)[np.full(200, k)]) for k in (0, 1)]
+    ensemble = EnsembleAggregator(teachers, voting="hard", random_state=seed).fit()
+    weights = weights_of_soft_targets(
+        teachers, WeightedStudent(), 200, voting="hard", random_state=seed
+    )
     # Half a vote each, but for what breaks the tie.
-    seen = shown(aggregate.student_, 200, np.arange(2))
-    np.testing.assert_array_equal(seen.argmax(axis=1), ensemble.predict(X))
+    expected = ensemble.predict(numbered_rows(200))
+    np.testing.assert_array_equal(weights.argmax(axis=1), expected)
 
 
 def test_agreement_is_the_share_of_rows_with_the_ensembles_label():
     table = [[0.9, 0.1]] * 5 + [[0.2, 0.8]] * 3
-    # A stump of one leaf says class 0 of all rows.
+    # A stump of one leaf predicts class 0 for all rows.
     student = DecisionTreeClassifier(min_samples_leaf=8)
     X = np.zeros((8, 1))
 
-    class ByOrder(Teacher):
+    class TeacherOfEqualRows(Teacher):
+        """Gives the i-th row the i-th probabilities, whatever the row holds."""
+
         def predict_proba(self, X):
             return self.table[: len(X)]
 
-    aggregate = DistillationAggregator([ByOrder([0, 1], table)], student=student)
+    teacher = TeacherOfEqualRows([0, 1], table)
+    aggregate = DistillationAggregator([teacher], student=student)
     assert aggregate.fit(X).agreement_ == 5 / 8
 
 
 # ---- the student --------------------------------------------------------------
 
 
-def soft_rows():
+def teacher_and_rows():
+    """A teacher that is sure of nothing, and its rows."""
     table = np.random.RandomState(0).dirichlet([1, 1], size=40)
-    return Teacher([0, 1], table), numbered(40)
+    return Teacher([0, 1], table), numbered_rows(40)
 
 
 @pytest.mark.parametrize("nested", [False, True])
 def test_the_students_seed_comes_from_the_random_state(nested):
-    teacher, X = soft_rows()
+    teacher, X = teacher_and_rows()
     student = ExtraTreeClassifier(max_depth=3)
     if nested:
         student = make_pipeline(StandardScaler(), student)
 
-    def told(seed):
+    def predict_with(seed):
         aggregate = DistillationAggregator([teacher], student=student)
         aggregate.set_params(random_state=seed)
         return aggregate.fit(X).predict_proba(X)
 
-    np.testing.assert_array_equal(told(3), told(3))
-    assert not np.array_equal(told(3), told(4))
+    np.testing.assert_array_equal(predict_with(3), predict_with(3))
+    assert not np.array_equal(predict_with(3), predict_with(4))
 
 
-def test_a_seed_of_the_students_own_is_kept():
-    teacher, X = soft_rows()
+def test_a_student_with_a_seed_keeps_it():
+    teacher, X = teacher_and_rows()
     student = ExtraTreeClassifier(max_depth=3, random_state=7)
-    told = [
+    first, second = (
         DistillationAggregator([teacher], student=student, random_state=seed).fit(X)
         for seed in (0, 1)
-    ]
-    assert told[0].student_.random_state == 7
-    np.testing.assert_array_equal(told[0].predict_proba(X), told[1].predict_proba(X))
+    )
+    assert first.student_.random_state == 7
+    np.testing.assert_array_equal(first.predict_proba(X), second.predict_proba(X))
 
 
-def test_warnings_of_ones_own_student_are_heard():
-    teacher, X = soft_rows()
+def test_warnings_of_a_student_reach_the_user():
+    teacher, X = teacher_and_rows()
     student = MLPClassifier((2,), max_iter=1, random_state=0)
     with pytest.warns(ConvergenceWarning):
         DistillationAggregator([teacher], student=student).fit(X)
@@ -225,11 +238,11 @@ def test_a_module_has_an_output_for_classes_the_student_was_not_shown():
     table = [[0.9, 0.0, 0.1], [0.1, 0.0, 0.9]]
     aggregate = DistillationAggregator(
         [Teacher([0, 1, 2], table)], student=LogisticRegression()
-    ).fit(numbered(2))
-    logits = aggregate.to_module()(torch.tensor(numbered(2))).detach().numpy()
-    known = logits[:, [0, 2]]
-    proba = np.exp(known) / np.exp(known).sum(axis=1, keepdims=True)
+    ).fit(numbered_rows(2))
+    logits = aggregate.to_module()(torch.tensor(numbered_rows(2))).detach().numpy()
     assert logits.shape == (2, 3)
+    # The student was shown the classes 0 and 2.
+    proba = softmax(logits[:, [0, 2]], axis=1)
     np.testing.assert_allclose(
-        proba, aggregate.predict_proba(numbered(2))[:, [0, 2]], rtol=1e-6
+        proba, aggregate.predict_proba(numbered_rows(2))[:, [0, 2]], rtol=1e-6
     )

@@ -95,16 +95,12 @@ def words_of(document):
 def test_lists_of_words_vote():
     data = documents()
     rows = [text.split()[: 4 + k % 3] for k, text in enumerate(data.X)]
-    members = [
-        (
-            site,
-            make_pipeline(CountVectorizer(analyzer=words_of), MultinomialNB()).fit(
-                [row for row, own in zip(rows, data.sites, strict=True) if own == site],
-                data.of(site)[1],
-            ),
-        )
-        for site in SITES
-    ]
+    members = []
+    for site in SITES:
+        rows_of_site = [rows[k] for k in np.flatnonzero(data.sites == site)]
+        _, labels = data.of(site)
+        pipeline = make_pipeline(CountVectorizer(analyzer=words_of), MultinomialNB())
+        members.append((site, pipeline.fit(rows_of_site, labels)))
     aggregate = EnsembleAggregator(members).fit(rows, data.y, nodes=data.sites)
     np.testing.assert_allclose(
         aggregate.predict_proba(rows), mean_probabilities(members, rows)
@@ -135,9 +131,11 @@ def test_ties_of_documents_fall_either_way():
     rows = [*data.X, *map(bytes, map(str.encode, data.X))]
     assert 0.3 < np.mean(aggregate.predict(rows) == "bill") < 0.7
     dicts = [{"word": k, "other": text} for k, text in enumerate(data.X)]
-    turned = [dict(reversed(own.items())) for own in dicts]
+    reversed_dicts = [dict(reversed(row.items())) for row in dicts]
     assert 0.3 < np.mean(aggregate.predict(dicts) == "bill") < 0.7
-    np.testing.assert_array_equal(aggregate.predict(turned), aggregate.predict(dicts))
+    np.testing.assert_array_equal(
+        aggregate.predict(reversed_dicts), aggregate.predict(dicts)
+    )
 
 
 def test_votes_weighted_by_classes_count_documents():
@@ -158,9 +156,9 @@ def test_pipelines_are_trained_at_simulated_nodes(form):
     local = make_pipeline(TfidfVectorizer(), LogisticRegression())
     aggregate = EnsembleAggregator(local, random_state=0).fit(X, y, nodes=data.sites)
     rome = data.sites == "rome"
-    own = clone(local).fit(data.X[rome], y[rome])
+    expected = clone(local).fit(data.X[rome], y[rome])
     np.testing.assert_array_equal(
-        aggregate.estimators_[1].predict_proba(data.X), own.predict_proba(data.X)
+        aggregate.estimators_[1].predict_proba(data.X), expected.predict_proba(data.X)
     )
 
 

@@ -33,30 +33,51 @@ NAMES = ["lyon", "paris sur/seine", "rome"]
 
 
 @cache
-def rows():
+def digit_rows():
+    """Rows, labels, and the node of each row; class "a" is at lyon only."""
     X, y = load_digits(n_class=4, return_X_y=True)
-    X, y = X[:300, 8:40] / 16, np.array(list("abcd"))[y[:300]]
+    X = X[:300, 8:40] / 16
+    y = np.array(list("abcd"))[y[:300]]
     nodes = np.array(NAMES)[np.arange(300) % 3]
     nodes[y == "a"] = "lyon"
     return X, y, nodes
 
 
+def rows_at(name):
+    """The rows and labels of one node."""
+    X, y, nodes = digit_rows()
+    return X[nodes == name], y[nodes == name]
+
+
 @once
-def classifiers(model):
-    X, y, nodes = rows()
+def classifiers_of_nodes(model):
+    """One clone of the model a node, by the node's name, fitted to its rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return {n: clone(model).fit(X[nodes == n], y[nodes == n]) for n in NAMES}
+        return {name: clone(model).fit(*rows_at(name)) for name in NAMES}
 
 
-def answered(exchange, locals_, names=None, *, radii=True, **options):
-    """Have nodes answer all that waits for them."""
-    X, y, nodes = rows()
-    options["radii"] = radii
+def answer_waiting(exchange, classifiers, names=NAMES, *, min_rows=10):
+    """Have the nodes of these names answer the requests that wait for them."""
     for name, request in exchange.waiting_for.items():
-        if names is None or name in names:
-            own = X[nodes == name], y[nodes == name]
-            skgems.answer(request, locals_[name], *own, name=name, **options)
+        if name in names:
+            X, y = rows_at(name)
+            skgems.answer(
+                request,
+                classifiers[name],
+                X,
+                y,
+                name=name,
+                min_rows=min_rows,
+                radii=True,
+            )
+
+
+def fit_in_process(agg, classifiers):
+    """A clone of the aggregator, fitted to the same classifiers and rows at once."""
+    X, y, nodes = digit_rows()
+    in_process = clone(agg).set_params(estimators=list(classifiers.items()))
+    return in_process.fit(X, y, nodes=nodes)
 
 
 LINEAR = LogisticRegression()
@@ -121,8 +142,9 @@ CASES = {
 }
 
 
-def begun(tmp_path, agg=None):
+def begin_exchange(folder, agg=None):
+    """An exchange whose first requests are written, and wait for all nodes."""
     agg = GEMSLogisticAggregator(random_state=0) if agg is None else agg
-    exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES, report=True)
+    exchange = skgems.Exchange(folder, agg, nodes=NAMES, report=True)
     exchange.step()
     return exchange

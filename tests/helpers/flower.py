@@ -17,21 +17,25 @@ from helpers.fitted import once
 NAMES = ["lyon", "paris", "rome"]
 
 
-def rows():
+def digit_rows():
+    """Rows, labels, and the index of the node of each row."""
     X, y = load_digits(n_class=5, return_X_y=True)
     # Fewer features than a node has rows of a class.
-    X, y = X[:300, 2::6] / 16, np.array(list("abcde"))[y[:300]]
+    X = X[:300, 2::6] / 16
+    y = np.array(list("abcde"))[y[:300]]
     return X, y, np.arange(300) % 3
 
 
-def of_node(k):
-    X, y, nodes = rows()
-    own = (nodes == k) & (y != "abc"[k])
-    return X[own], y[own]
+def rows_at(k):
+    """The rows of node k, which lacks one class."""
+    X, y, nodes = digit_rows()
+    is_row = (nodes == k) & (y != "abc"[k])
+    return X[is_row], y[is_row]
 
 
 @once
-def models(kind):
+def classifiers_of_nodes(kind):
+    """One fitted classifier a node; those of "alike" start from equal weights."""
     make = {
         "linear": lambda k: LogisticRegression(),
         "sgd": lambda k: SGDClassifier(loss="log_loss", random_state=k),
@@ -40,19 +44,27 @@ def models(kind):
     }[kind]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return [make(k).fit(*of_node(k)) for k in range(3)]
+        return [make(k).fit(*rows_at(k)) for k in range(3)]
 
 
-def in_one_process(aggregator, members):
-    """The aggregator fitted on dicts as ``load`` of a client app returns them."""
-    X, y = (np.concatenate([own[key] for own in members]) for key in "Xy")
-    names = [own["name"] for own in members]
-    nodes = np.repeat(names, [len(own["y"]) for own in members])
-    estimators = [(own["name"], own["estimator"]) for own in members]
-    return clone(aggregator).set_params(estimators=estimators).fit(X, y, nodes=nodes)
-
-
-def member(name, kind="linear"):
+def node_fields(name, kind="linear"):
+    """The dict that ``load`` of a client app returns for one node."""
     k = NAMES.index(name)
-    X, y = of_node(k)
-    return {"estimator": models(kind)[k], "X": X, "y": y, "name": name}
+    X, y = rows_at(k)
+    return {"estimator": classifiers_of_nodes(kind)[k], "X": X, "y": y, "name": name}
+
+
+def fit_in_process(aggregator, fields_of_nodes):
+    """The aggregator fitted at once on what ``load`` returns for each of some nodes."""
+    names = [fields["name"] for fields in fields_of_nodes]
+    n_rows = [len(fields["y"]) for fields in fields_of_nodes]
+    estimators = [(fields["name"], fields["estimator"]) for fields in fields_of_nodes]
+    return (
+        clone(aggregator)
+        .set_params(estimators=estimators)
+        .fit(
+            np.concatenate([fields["X"] for fields in fields_of_nodes]),
+            np.concatenate([fields["y"] for fields in fields_of_nodes]),
+            nodes=np.repeat(names, n_rows),
+        )
+    )

@@ -14,7 +14,8 @@ pandas = pytest.importorskip("pandas")
 N_ROWS = 60
 
 
-def table():
+def hospital_table():
+    """Measures, a ward and a diagnosis of sixty patients, as a DataFrame."""
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame({"alter": rng.integers(20, 90, N_ROWS)})
     frame["größe"] = np.round(rng.normal(1.7, 0.1, N_ROWS), 2)
@@ -24,9 +25,12 @@ def table():
     return frame
 
 
-def written(text, encoding="utf-8"):
+def write_rows(text, encoding="utf-8"):
+    """Write a text to rows.csv, in the folder in which commands are typed."""
     Path("rows.csv").write_bytes(text.encode(encoding))
 
 
-def csv(frame=None, **options):
-    return (table() if frame is None else frame).to_csv(index=False, **options)
+def csv_text(frame=None, **options):
+    """A table as CSV; ``options`` are those of `DataFrame.to_csv`."""
+    frame = hospital_table() if frame is None else frame
+    return frame.to_csv(index=False, **options)

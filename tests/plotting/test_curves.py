@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Pictures of many fits: what is drawn is what each fit came to."""
 
+from __future__ import annotations
+
 from copy import deepcopy
 
 import numpy as np
@@ -35,16 +37,30 @@ from skgems.plotting import (  # noqa: E402
 )
 
 X, Y, ISLANDS = load_penguins()
-THERE = ISLANDS != "Torgersen"
-X, Y, ISLANDS = StandardScaler().fit_transform(X)[THERE], Y[THERE], ISLANDS[THERE]
+# On Torgersen there is one species only.
+HAS_TWO_SPECIES = ISLANDS != "Torgersen"
+X = StandardScaler().fit_transform(X)[HAS_TWO_SPECIES]
+Y = Y[HAS_TWO_SPECIES]
+ISLANDS = ISLANDS[HAS_TWO_SPECIES]
 NAMES = ["Biscoe", "Dream"]
-ROWS = [(X[name == ISLANDS], Y[name == ISLANDS]) for name in NAMES]
-MEMBERS = [(n, LogisticRegression().fit(*r)) for n, r in zip(NAMES, ROWS, strict=True)]
-TEST = X[::2], Y[::2]
+X_TEST = X[::2]
+Y_TEST = Y[::2]
+TEST = (X_TEST, Y_TEST)
+
+
+def fit_members(classifier):
+    """Pairs of the name of an island and a clone, fitted to its rows."""
+    return [
+        (name, clone(classifier).fit(X[ISLANDS == name], Y[ISLANDS == name]))
+        for name in NAMES
+    ]
+
+
+MEMBERS = fit_members(LogisticRegression())
 
 
 @pytest.fixture(autouse=True)
-def closed():
+def _close_figures():
     yield
     plt.close("all")
 
@@ -57,136 +73,232 @@ def fitted():
 
 @pytest.fixture(scope="module")
 def networks():
-    net = MLPClassifier(6, solver="lbfgs", alpha=0.1, max_iter=200, random_state=0)
-    return [(n, clone(net).fit(*r)) for n, r in zip(NAMES, ROWS, strict=True)]
+    return fit_members(
+        MLPClassifier(6, solver="lbfgs", alpha=0.1, max_iter=200, random_state=0)
+    )
 
 
-def texts(display):
+def legend_of(display):
     return [text.get_text() for text in display.ax_.get_legend().texts]
 
 
+# ---- levels of good-enough spaces --------------------------------------------------
+
+
 def test_levels_are_fitted_one_by_one(fitted):
-    agg, levels = GEMSLogisticAggregator(MEMBERS, random_state=0), [0.7, 0.9, 1.0]
-    given = {"epsilons": levels, "test": TEST}
-    display = EpsilonDisplay.from_estimator(agg, X, Y, ISLANDS, **given)
-    assert display.found[1] == "found" and display.found[2] == "no space"
-    assert display.scores[1] == fitted.score(*TEST)
+    agg = GEMSLogisticAggregator(MEMBERS, random_state=0)
+    display = EpsilonDisplay.from_estimator(
+        agg, X, Y, ISLANDS, epsilons=[0.7, 0.9, 1.0], test=TEST
+    )
+    assert display.found[1] == "found"
+    assert display.scores[1] == fitted.score(X_TEST, Y_TEST)
+    assert display.found[2] == "no space"
     assert np.isnan(display.scores[2])
-    assert texts(display) == ["in all spaces", "a node has no space"]
-    found = np.array(["empty", "unknown"])
-    both = EpsilonDisplay(np.array([0.5, 0.6]), np.ones(2), found)
-    drawn = both.plot(ax=display.ax_).ax_.collections[-2:]
-    assert [own.get_offsets()[0, 0] for own in drawn] == [0.5, 0.6]
-    nothing = EpsilonDisplay(np.array([1.1]), np.array([np.nan]), found[:1]).plot()
-    assert texts(nothing) == ["proved that none is"]
+    assert legend_of(display) == ["in all spaces", "a node has no space"]
+
+
+def test_levels_are_drawn_into_axes_that_exist():
+    axes = plt.figure().subplots()
+    display = EpsilonDisplay(
+        np.array([0.5, 0.6]), np.ones(2), np.array(["empty", "unknown"])
+    )
+    marks = display.plot(ax=axes).ax_.collections
+    assert [mark.get_offsets()[0, 0] for mark in marks] == [0.5, 0.6]
+
+
+def test_a_level_without_a_score_stands_in_the_legend():
+    display = EpsilonDisplay(
+        np.array([1.1]), np.array([np.nan]), np.array(["empty"])
+    ).plot()
+    assert legend_of(display) == ["proved that none is"]
 
 
 def test_each_of_two_nodes_may_have_a_level_of_its_own():
-    agg = GEMSLogisticAggregator(MEMBERS, geometry="ball", random_state=0)
-    agg.set_params(intersection="hinge")
-    given = {"epsilons": [0.5, 0.97], "by_node": True, "test": TEST}
-    display = EpsilonDisplay.from_estimator(agg, X, Y, ISLANDS, **given)
+    agg = GEMSLogisticAggregator(
+        MEMBERS, geometry="ball", intersection="hinge", random_state=0
+    )
+    levels = np.array([0.5, 0.97])
+    display = EpsilonDisplay.from_estimator(
+        agg, X, Y, ISLANDS, epsilons=levels.tolist(), by_node=True, test=TEST
+    )
     assert display.scores.shape == display.found.shape == (2, 2)
-    own = clone(agg).set_params(epsilon=[0.97, 0.5], on_empty="ignore")
-    own.fit(X, Y, nodes=ISLANDS)
-    assert display.scores[1, 0] == own.score(*TEST)
+    refitted = clone(agg).set_params(epsilon=[0.97, 0.5], on_empty="ignore")
+    refitted.fit(X, Y, nodes=ISLANDS)
+    assert display.scores[1, 0] == refitted.score(X_TEST, Y_TEST)
     assert display.ax_.get_xlabel() == "epsilon of Biscoe"
     assert display.ax_.get_ylabel() == "epsilon of Dream"
     marks = display.ax_.collections[0]
-    there = display.found == "found"
-    np.testing.assert_array_equal(marks.get_array(), display.scores[there])
-    places = np.argwhere(there)
-    np.testing.assert_array_equal(marks.get_offsets(), np.array([0.5, 0.97])[places])
+    has_point = display.found == "found"
+    np.testing.assert_array_equal(marks.get_array(), display.scores[has_point])
+    np.testing.assert_array_equal(marks.get_offsets(), levels[np.argwhere(has_point)])
 
 
-def test_messages_are_drawn_over_what_was_sent():
+# ---- rounds ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fitted_in_rounds():
     agg = GEMSLogisticAggregator(MEMBERS, n_rounds=3, random_state=0)
-    agg.fit(X, Y, nodes=ISLANDS)
-    silent = ModelAveragingAggregator(MEMBERS).fit(X, Y, nodes=ISLANDS)
-    display = RoundsDisplay.from_estimator({"ours": agg, "averaged": silent})
-    (line,) = display.ax_.get_lines()  # averages of one round tell no accuracy
-    entries = [own for own in agg.history_ if own["accuracy"] is not None]
-    assert list(line.get_ydata()) == [own["accuracy"] for own in entries]
-    first = agg.history_[0]["bytes_received"] + entries[0]["bytes_received"]
-    assert line.get_xdata()[0] == pytest.approx(first / 1e6)
-    two = RoundsDisplay({"a": agg.history_, "b": agg.history_}, "objective").plot()
-    styles = {line.get_linestyle() for line in two.ax_.get_lines()}
-    assert len(styles) == 2 and two.ax_.get_ylabel() == "objective"
-    assert texts(RoundsDisplay.from_estimator(agg)) == ["GEMSLogisticAggregator"]
+    return agg.fit(X, Y, nodes=ISLANDS)
+
+
+def test_accuracies_of_messages_are_drawn_over_the_bytes_sent(fitted_in_rounds):
+    # An average of one round has no accuracy in its history, and no line.
+    averaged = ModelAveragingAggregator(MEMBERS).fit(X, Y, nodes=ISLANDS)
+    display = RoundsDisplay.from_estimator(
+        {"ours": fitted_in_rounds, "averaged": averaged}
+    )
+    (line,) = display.ax_.get_lines()
+    history = fitted_in_rounds.history_
+    judged = [message for message in history if message["accuracy"] is not None]
+    assert list(line.get_ydata()) == [message["accuracy"] for message in judged]
+    n_bytes = history[0]["bytes_received"] + judged[0]["bytes_received"]
+    assert line.get_xdata()[0] == pytest.approx(n_bytes / 1e6)
+
+
+def test_lines_of_two_methods_have_different_styles(fitted_in_rounds):
+    history = fitted_in_rounds.history_
+    display = RoundsDisplay({"a": history, "b": history}, "objective").plot()
+    styles = {line.get_linestyle() for line in display.ax_.get_lines()}
+    assert len(styles) == 2
+    assert display.ax_.get_ylabel() == "objective"
+
+
+def test_one_estimator_stands_in_the_legend_by_its_class(fitted_in_rounds):
+    display = RoundsDisplay.from_estimator(fitted_in_rounds)
+    assert legend_of(display) == ["GEMSLogisticAggregator"]
+
+
+# ---- public rows -------------------------------------------------------------------
 
 
 def test_tuning_takes_the_first_rows_and_alters_nothing(fitted):
-    before, rows = fitted.coef_.copy(), np.argsort(np.arange(len(Y)) % 7)
-    given = {"sizes": [0, 40], "test": TEST, "alone": LinearDiscriminantAnalysis()}
+    coef_before = fitted.coef_.copy()
+    order = np.argsort(np.arange(len(Y)) % 7)
     averaged = ModelAveragingAggregator(MEMBERS).fit(X, Y, nodes=ISLANDS)
-    models = {"ours": fitted, "averaged": averaged}
-    display = FineTuningDisplay.from_estimator(models, X[rows], Y[rows], **given)
-    np.testing.assert_array_equal(fitted.coef_, before)
-    first = X[rows[:40]], Y[rows[:40]]
-    tuned, alone = deepcopy(fitted).fine_tune(*first), LinearDiscriminantAnalysis()
-    expected = [fitted.score(*TEST), tuned.score(*TEST)]
+    display = FineTuningDisplay.from_estimator(
+        {"ours": fitted, "averaged": averaged},
+        X[order],
+        Y[order],
+        sizes=[0, 40],
+        test=TEST,
+        alone=LinearDiscriminantAnalysis(),
+    )
+    np.testing.assert_array_equal(fitted.coef_, coef_before)
+    X_first = X[order[:40]]
+    y_first = Y[order[:40]]
+    tuned = deepcopy(fitted).fine_tune(X_first, y_first)
+    expected = [fitted.score(X_TEST, Y_TEST), tuned.score(X_TEST, Y_TEST)]
     assert display.scores["ours"].tolist() == expected
-    assert display.scores["averaged"].tolist() == [averaged.score(*TEST)] * 2
-    found = display.scores["public rows alone"]
-    assert np.isnan(found[0]) and found[1] == alone.fit(*first).score(*TEST)
-    assert [line.get_label() for line in display.ax_.get_lines()] == texts(display)
-    assert display.ax_.get_lines()[0].get_ydata().tolist() == expected
+    # An average cannot be tuned.
+    score_of_average = averaged.score(X_TEST, Y_TEST)
+    assert display.scores["averaged"].tolist() == [score_of_average] * 2
+    lda = LinearDiscriminantAnalysis().fit(X_first, y_first)
+    score_of_no_rows, score_of_lda = display.scores["public rows alone"]
+    assert np.isnan(score_of_no_rows)
+    assert score_of_lda == lda.score(X_TEST, Y_TEST)
+    lines = display.ax_.get_lines()
+    assert [line.get_label() for line in lines] == legend_of(display)
+    assert lines[0].get_ydata().tolist() == expected
+
+
+# ---- sizes -------------------------------------------------------------------------
+
+
+def sizes_of_networks():
+    """The numbers of weights and biases of the network of each island."""
+    n_features = X.shape[1]
+    sizes = []
+    for name in NAMES:
+        # Two classes have two outputs, once a classifier is read.
+        n_outputs = max(2, len(np.unique(Y[ISLANDS == name])))
+        sizes.append(n_features * 6 + 6 + 6 * n_outputs + n_outputs)
+    return sizes
 
 
 def test_sizes_are_weights_and_biases(fitted, networks):
     vote = EnsembleAggregator(networks).fit(X, Y, nodes=ISLANDS)
-    models = {"ours": fitted, "vote": vote, "Biscoe": networks[0][1]}
-    display = SizeAccuracyDisplay.from_estimator(models, *TEST)
-    # Two classes have two outputs, once a classifier is read.
-    n, known = X.shape[1], [max(2, len(np.unique(own[1]))) for own in ROWS]
-    sizes = [n * 6 + 6 + 6 * own + own for own in known]
-    assert display.sizes["ours"] == 3 * (n + 1)
+    _, network_of_biscoe = networks[0]
+    models = {"ours": fitted, "vote": vote, "Biscoe": network_of_biscoe}
+    display = SizeAccuracyDisplay.from_estimator(models, X_TEST, Y_TEST)
+    sizes = sizes_of_networks()
+    assert display.sizes["ours"] == 3 * (X.shape[1] + 1)
     assert display.sizes["Biscoe"] == sizes[0]
     assert display.sizes["vote"] == sum(sizes)
-    assert display.scores["vote"] == vote.score(*TEST)
+    assert display.scores["vote"] == vote.score(X_TEST, Y_TEST)
+    marks = [mark.get_offsets()[0] for mark in display.ax_.collections]
+    expected = zip(display.sizes.values(), display.scores.values(), strict=True)
+    np.testing.assert_array_equal(marks, list(expected))
+
+
+def test_the_size_of_a_stack_has_its_last_model(networks):
     stack = EnsembleAggregator(networks, combine="stack").fit(X, Y, nodes=ISLANDS)
-    weights = SizeAccuracyDisplay.from_estimator(stack, *TEST).sizes.values()
-    last = stack.stack_.to_estimator()
-    assert list(weights) == [sum(sizes) + last.coef_.size + last.intercept_.size]
-    drawn = [own.get_offsets()[0] for own in display.ax_.collections]
-    pairs = zip(display.sizes.values(), display.scores.values(), strict=True)
-    np.testing.assert_array_equal(drawn, list(pairs))
+    display = SizeAccuracyDisplay.from_estimator(stack, X_TEST, Y_TEST)
+    last_model = stack.stack_.to_estimator()
+    size_of_last_model = last_model.coef_.size + last_model.intercept_.size
+    expected = sum(sizes_of_networks()) + size_of_last_model
+    assert list(display.sizes.values()) == [expected]
+
+
+# ---- gaps to the pooled model ------------------------------------------------------
 
 
 def test_gaps_are_points_below_the_pooled_model():
-    alike, pooled = np.arange(len(Y)) % 2, LinearDiscriminantAnalysis()
-    agg = PooledAggregator(pooled="LinearDiscriminantAnalysis")
-    simple = ModelAveragingAggregator(LinearDiscriminantAnalysis())
-    models = {"ours": agg, "averaged": simple}
-    given = {"pooled": pooled, "partitions": {"apart": ISLANDS, "alike": alike}}
-    display = GapDisplay.from_estimator(models, X, Y, **given, test=TEST)
+    lda = LinearDiscriminantAnalysis()
+    averaging = ModelAveragingAggregator(LinearDiscriminantAnalysis())
+    display = GapDisplay.from_estimator(
+        {
+            "ours": PooledAggregator(pooled="LinearDiscriminantAnalysis"),
+            "averaged": averaging,
+        },
+        X,
+        Y,
+        pooled=lda,
+        partitions={"apart": ISLANDS, "alike": np.arange(len(Y)) % 2},
+        test=TEST,
+    )
     assert display.gaps["ours"] == {"apart": [0.0], "alike": [0.0]}
-    own = clone(simple).fit(X, Y, nodes=ISLANDS).score(*TEST)
-    mark = clone(pooled).fit(X, Y).score(*TEST)
-    assert display.gaps["averaged"]["apart"] == [100 * (mark - own)]
-    own = {"ours": {"alike": [1.0, 3.0]}, "other": {"apart": [2.0], "alike": [0.0]}}
-    display = GapDisplay(own).plot()
+    averaged = clone(averaging).fit(X, Y, nodes=ISLANDS)
+    score_of_average = averaged.score(X_TEST, Y_TEST)
+    score_of_pooled = clone(lda).fit(X, Y).score(X_TEST, Y_TEST)
+    expected = 100 * (score_of_pooled - score_of_average)
+    assert display.gaps["averaged"]["apart"] == [expected]
+
+
+def test_gaps_of_two_methods_stand_beside_each_other_at_each_partition():
+    gaps = {"ours": {"alike": [1.0, 3.0]}, "other": {"apart": [2.0], "alike": [0.0]}}
+    display = GapDisplay(gaps).plot()
     names = [label.get_text() for label in display.ax_.get_yticklabels()]
     assert names == ["alike", "apart"]
-    lines, marks, _, others = display.ax_.collections
-    assert marks.get_offsets()[:, 0].tolist() == [2.0]
-    np.testing.assert_array_equal(lines.get_segments()[0][:, 0], [2.0, 3.0])
+    ranges, means_of_ours, _, means_of_other = display.ax_.collections
+    # The mean of one and three points, on a line from it to the worst.
+    assert means_of_ours.get_offsets()[:, 0].tolist() == [2.0]
+    np.testing.assert_array_equal(ranges.get_segments()[0][:, 0], [2.0, 3.0])
     # The second method's marks stand at the same partitions, a little lower.
-    np.testing.assert_allclose(others.get_offsets(), [[2.0, -1.1], [0.0, -0.1]])
+    expected = [[2.0, -1.1], [0.0, -0.1]]
+    np.testing.assert_allclose(means_of_other.get_offsets(), expected)
+
+
+# ---- units of merged networks ------------------------------------------------------
 
 
 def test_units_of_merged_networks_are_those_of_the_report(networks):
     agg = GEMSMLPAggregator(networks, max_units=6, random_state=0)
     agg.fit(X, Y, nodes=ISLANDS)
-    display, report = MatchingDisplay.from_estimator(agg), agg.layer_report_[0]
+    display = MatchingDisplay.from_estimator(agg)
+    report = agg.layer_report_[0]
     for unit, members in enumerate(report["members"]):
         for name, neuron in members:
             assert display.assignments[NAMES.index(name)][neuron] == unit
         assert display.popularity_[unit] == len({name for name, _ in members})
-    dropped = report["dropped_neurons"]
-    unplaced = sum(int(np.sum(own < 0)) for own in display.assignments)
-    assert unplaced == len(dropped)
+    n_without_unit = sum(np.sum(units < 0) for units in display.assignments)
+    assert n_without_unit == len(report["dropped_neurons"])
+
+
+def test_units_of_matched_networks_are_those_of_the_aggregator(networks):
     matched = PFNMAggregator(networks, random_state=0).fit(X, Y, nodes=ISLANDS)
     display = MatchingDisplay.from_estimator(matched)
-    for found, own in zip(display.assignments, matched.assignments_[0], strict=True):
-        np.testing.assert_array_equal(found, own)
+    for units, expected in zip(
+        display.assignments, matched.assignments_[0], strict=True
+    ):
+        np.testing.assert_array_equal(units, expected)

@@ -16,12 +16,14 @@ CENTERS = np.array([[1.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 1]])
 
 
 def draw(seed, n_rows):
+    """Rows of three normal classes, and their labels."""
     rng = np.random.default_rng(seed)
     y = rng.integers(3, size=n_rows)
     return rng.standard_normal((n_rows, 4)) + CENTERS[y], y
 
 
-def told(shift=0.0):
+def likelihood_and_minimum(shift=0.0):
+    """The likelihood of one node of 3,000 rows, and the weights that minimize it."""
     X, y = draw(100, 3000)
     X = X + shift
     likelihood = Likelihood.of([NodeLoss(class_moments(X, y), np.arange(3))], 3)
@@ -29,54 +31,58 @@ def told(shift=0.0):
 
 
 def test_rows_like_those_of_the_nodes_count_for_no_more():
-    """By chance some lower their own loss: half of these draws do."""
-    likelihood, W = told()
-    by_chance = 0
+    """Though by chance half of these draws lower their own loss."""
+    likelihood, W = likelihood_and_minimum()
+    n_lower_by_chance = 0
     for seed in range(8):
-        found = tune_likelihood(likelihood, *draw(seed, 60), W, random_state=0)
-        assert found.strength in (0.0, 1.0)
-        by_chance += np.argmin(found.losses) > 1
-    assert by_chance > 2
+        X, y = draw(seed, 60)
+        tuned = tune_likelihood(likelihood, X, y, W, random_state=0)
+        assert tuned.strength in (0.0, 1.0)
+        n_lower_by_chance += np.argmin(tuned.losses) > 1
+    assert n_lower_by_chance > 2
 
 
-def test_rows_of_another_world_count_for_more():
-    likelihood, W = told()
+def test_rows_of_other_labels_count_for_more():
+    likelihood, W = likelihood_and_minimum()
     X, y = draw(0, 300)
-    found = tune_likelihood(likelihood, X, (y + 1) % 3, W, random_state=0)
-    assert found.strength > 10
-    assert np.isclose(found.strength, RATIOS * 3000 / 300).any()
+    tuned = tune_likelihood(likelihood, X, (y + 1) % 3, W, random_state=0)
+    assert tuned.strength > 10
+    assert np.isclose(tuned.strength, RATIOS * 3000 / 300).any()
 
 
 @pytest.mark.parametrize("n_rows", [1, FEW_ROWS])
 def test_few_rows_count_as_what_they_are(n_rows):
-    likelihood, W = told(shift=3.0)
+    likelihood, W = likelihood_and_minimum(shift=3.0)
     X, y = draw(0, n_rows)
-    X, y = X + 3.0, (y + 1) % 3
-    found = tune_likelihood(likelihood, X, y, W, random_state=0)
-    assert found.strength == 1.0 and found.losses.size == 0
+    X = X + 3.0
+    y = (y + 1) % 3
+    tuned = tune_likelihood(likelihood, X, y, W, random_state=0)
+    assert tuned.strength == 1.0
+    assert tuned.losses.size == 0
 
     def total(W):
         value, _ = likelihood.value_and_gradient(likelihood.from_rows(W))
         return value + n_rows * mean_log_loss(linear_logits(X, W), y)
 
-    assert total(found.W) < total(W)
+    assert total(tuned.W) < total(W)
     rng = np.random.default_rng(0)
     for _ in range(5):
         step = 0.01 * rng.standard_normal(W.shape)
-        slope = total(found.W + step) - total(found.W - step)
-        curvature = total(found.W + step) + total(found.W - step) - 2 * total(found.W)
+        slope = total(tuned.W + step) - total(tuned.W - step)
+        curvature = total(tuned.W + step) + total(tuned.W - step) - 2 * total(tuned.W)
         assert abs(slope) < curvature
 
 
 def test_losses_of_the_start_and_of_each_strength():
-    likelihood, W = told()
+    likelihood, W = likelihood_and_minimum()
     X, y = draw(0, 60)
-    found = tune_likelihood(likelihood, X, y, W, random_state=0)
-    assert found.losses[0] == pytest.approx(mean_log_loss(linear_logits(X, W), y))
-    assert len(found.losses) == 2 + np.sum(RATIOS * 3000 / 60 > 1)
+    tuned = tune_likelihood(likelihood, X, y, W, random_state=0)
+    assert tuned.losses[0] == pytest.approx(mean_log_loss(linear_logits(X, W), y))
+    assert len(tuned.losses) == 2 + np.sum(RATIOS * 3000 / 60 > 1)
     # Next to 3,000 rows 40 of their kind move little; what counts for more, more.
-    moved = np.abs(found.losses[1:] - found.losses[0])
-    assert moved[0] < 0.02 < 0.1 < moved.max()
+    changes = np.abs(tuned.losses[1:] - tuned.losses[0])
+    assert changes[0] < 0.02
+    assert changes.max() > 0.1
 
 
 def test_rows_count_for_more_if_they_are_sure():

@@ -88,9 +88,10 @@ def test_choice_of_the_strength_is_reported(truth):
     assert tuned.losses[0] == pytest.approx(np.log(N_CLASSES))
     (chosen,) = np.flatnonzero(tuned.strength == STRENGTHS)
     assert tuned.losses[1 + chosen] < min(0.6 * tuned.losses[0], 0.5)
-    kept = fine_tune_linear(*rows_of(truth, 20), truth, EVEN, random_state=0)
-    if kept.strength == np.inf:
-        np.testing.assert_array_equal(kept.W, truth)
+    X, y = rows_of(truth, 20)
+    from_truth = fine_tune_linear(X, y, truth, EVEN, random_state=0)
+    if from_truth.strength == np.inf:
+        np.testing.assert_array_equal(from_truth.W, truth)
 
 
 def test_one_row_is_too_few(truth):
@@ -133,12 +134,13 @@ def test_dense_sparse_and_single_precision_agree(truth, n_rows):
     np.testing.assert_array_equal(start, before[1])
 
 
-def test_progress_is_told(truth, capsys):
+def test_progress_is_printed(truth, capsys):
     X, y = rows_of(truth, 60)
     with showing(True):
         fine_tune_linear(X, y, np.zeros_like(truth), EVEN, random_state=0)
-    told = capsys.readouterr().err.splitlines()
-    assert told and all("fine-tuning" in message for message in told)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines
+    assert all("fine-tuning" in line for line in lines)
 
 
 # ---- what is fitted, and chosen ------------------------------------------------
@@ -206,8 +208,9 @@ def test_losses_are_those_of_rows_that_did_not_train(truth):
         loss_sum = 0.0
         for train, test in folds:
             assert not set(train) & set(test)
-            own = rows[train], y[train], offset[train]
-            change = fit_rows(*own, strength=STRENGTHS[k])
+            change = fit_rows(
+                rows[train], y[train], offset[train], strength=STRENGTHS[k]
+            )
             W = start + to_weights(change)
             np.testing.assert_allclose(
                 linear_logits(X, W), offset + rows @ change, atol=1e-8

@@ -11,27 +11,28 @@ import pytest
 from skgems.tuning import mean_parameters
 
 
-def models(n=5, dtype=np.float64, seed=0):
-    rng = np.random.RandomState(seed)
+def random_models(n_models=5, dtype=np.float64):
+    """Models of two arrays each."""
+    rng = np.random.RandomState(0)
     return [
         [rng.normal(size=(4, 3)).astype(dtype), rng.normal(size=3).astype(dtype)]
-        for _ in range(n)
+        for _ in range(n_models)
     ]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_it_is_the_weighted_mean(dtype):
-    given, weights = models(dtype=dtype), [1.0, 2.0, 0.0, 4.0, 0.5]
-    mean = mean_parameters(zip(given, weights, strict=True))
-    tolerance = 1e-5 if dtype == np.float32 else 1e-12
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-5), (float, 1e-12)])
+def test_parameters_are_the_weighted_mean(dtype, tolerance):
+    models = random_models(dtype=dtype)
+    weights = [1.0, 2.0, 0.0, 4.0, 0.5]
+    mean = mean_parameters(zip(models, weights, strict=True))
     for i, array in enumerate(mean):
-        expected = np.average([m[i] for m in given], axis=0, weights=weights)
+        expected = np.average([model[i] for model in models], axis=0, weights=weights)
         np.testing.assert_allclose(array, expected, rtol=tolerance, atol=tolerance)
         assert array.dtype == dtype
 
 
 def test_equal_models_come_back():
-    model = models(1)[0]
+    (model,) = random_models(1)
     mean = mean_parameters((model, 0.1) for _ in range(7))
     for array, expected in zip(mean, model, strict=True):
         np.testing.assert_allclose(array, expected, rtol=1e-14)
@@ -39,56 +40,64 @@ def test_equal_models_come_back():
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 40.0])
 def test_only_the_ratio_of_weights_matters(scale):
-    given, weights = models(3), np.array([1.0, 2.0, 5.0])
-    one = mean_parameters(zip(given, weights.tolist(), strict=True))
-    other = mean_parameters(zip(given, (scale * weights).tolist(), strict=True))
-    for a, b in zip(one, other, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-12)
+    models = random_models(3)
+    weights = [1.0, 2.0, 5.0]
+    scaled_weights = [scale * weight for weight in weights]
+    mean = mean_parameters(zip(models, scaled_weights, strict=True))
+    expected_mean = mean_parameters(zip(models, weights, strict=True))
+    for array, expected in zip(mean, expected_mean, strict=True):
+        np.testing.assert_allclose(array, expected, rtol=1e-12)
 
 
-def test_weights_of_rows():
-    given = [[np.array([[1.0, 1.0], [1.0, 1.0]])], [np.array([[5.0, 5.0], [9.0, 9.0]])]]
+def test_each_line_of_an_array_may_have_its_own_weight():
+    models = [
+        [np.array([[1.0, 1.0], [1.0, 1.0]])],
+        [np.array([[5.0, 5.0], [9.0, 9.0]])],
+    ]
     weights = [[np.array([[1.0], [0.0]])], [np.array([[3.0], [0.0]])]]
-    (mean,) = mean_parameters(zip(given, weights, strict=True))
-    # Nobody speaks for the second row.
+    (mean,) = mean_parameters(zip(models, weights, strict=True))
+    # The second line has no weight in any model.
     np.testing.assert_array_equal(mean, [[4.0, 4.0], [0.0, 0.0]])
 
 
-def test_integers_are_those_of_the_largest_node():
-    given = [[np.array(3)], [np.array(8)], [np.array(5)]]
-    (mean,) = mean_parameters(zip(given, [1.0, 4.0, 4.0], strict=True))
-    assert mean == 8 and mean.dtype.kind == "i"
+def test_integers_are_those_of_the_first_model_of_the_largest_weight():
+    models = [[np.array(3)], [np.array(8)], [np.array(5)]]
+    (mean,) = mean_parameters(zip(models, [1.0, 4.0, 4.0], strict=True))
+    assert mean == 8
+    assert mean.dtype.kind == "i"
 
 
 def test_layouts_and_dtypes_may_differ():
-    a, b = np.arange(6.0).reshape(2, 3), np.ones((2, 3), dtype=np.float32)
-    expected = (a + b) / 2
-    for one in (a, np.asfortranarray(a), np.repeat(a, 2, axis=1)[:, ::2]):
-        for order in ([one, b], [b, one]):
-            (mean,) = mean_parameters(([m], 1.0) for m in order)
+    doubles = np.arange(6.0).reshape(2, 3)
+    floats = np.ones((2, 3), dtype=np.float32)
+    expected = (doubles + floats) / 2
+    not_contiguous = np.repeat(doubles, 2, axis=1)[:, ::2]
+    for array in (doubles, np.asfortranarray(doubles), not_contiguous):
+        for pair in ([array, floats], [floats, array]):
+            (mean,) = mean_parameters(([parameter], 1.0) for parameter in pair)
             np.testing.assert_allclose(mean, expected)
             assert mean.dtype == np.float64
 
 
-def test_what_is_given_is_not_altered():
-    given = models(2)
-    copies = [[array.copy() for array in model] for model in given]
-    mean_parameters((model, 1.0) for model in given)
-    for model, copy in zip(given, copies, strict=True):
+def test_models_are_not_altered():
+    models = random_models(2)
+    copies = [[array.copy() for array in model] for model in models]
+    mean_parameters((model, 1.0) for model in models)
+    for model, copy in zip(models, copies, strict=True):
         for array, expected in zip(model, copy, strict=True):
             np.testing.assert_array_equal(array, expected)
 
 
-def test_memory_of_three_models_not_of_all():
+def test_memory_is_that_of_three_models_not_of_all():
     size = 200_000
     tracemalloc.start()
     mean_parameters(([np.full(size, float(k))], 1.0) for k in range(30))
-    peak = tracemalloc.get_traced_memory()[1]
+    _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 3.1 * 8 * size
+    assert peak < 3.1 * 8 * size  # 0.1 for all else
 
 
-def test_errors_name_the_model():
+def test_errors_name_the_model_by_its_place():
     good = [np.zeros(2), np.zeros(3)]
     with pytest.raises(ValueError, match="no model"):
         mean_parameters([])

@@ -41,18 +41,20 @@ def test_mean_log_loss(model):
 
 
 @pytest.mark.parametrize("factor", [0.03, 1.0, 40.0])
-def test_temperature_is_found_again(factor):
+def test_the_factor_of_logits_that_were_divided_is_fitted(factor):
     rng = np.random.RandomState(0)
     truth = 2.0 * rng.standard_normal((4000, 3))
     y = np.array([rng.choice(3, p=p) for p in softmax(truth, axis=1)])
     # An offset of a row changes nothing.
-    given = truth / factor + rng.standard_normal((4000, 1))
-    found = fit_inverse_temperature(given, y)
-    assert found == pytest.approx(factor, rel=0.1)
+    divided = truth / factor + rng.standard_normal((4000, 1))
+    fitted = fit_inverse_temperature(divided, y)
+    assert fitted == pytest.approx(factor, rel=0.1)
     best = minimize_scalar(
-        lambda f: mean_log_loss(f * given, y), bounds=(0, 3 * factor), method="bounded"
+        lambda f: mean_log_loss(f * divided, y),
+        bounds=(0, 3 * factor),
+        method="bounded",
     )
-    assert found == pytest.approx(best.x, rel=0.01)
+    assert fitted == pytest.approx(best.x, rel=0.01)
 
 
 def test_temperature_is_finite_whatever_the_rows():
@@ -112,7 +114,7 @@ def test_a_grid_is_followed_by_one_about_its_best(lowest):
 
 @pytest.mark.parametrize("size", [1.0, 30.0])
 @pytest.mark.parametrize("lowest", [-1.2, 0.3, 2.0])
-def test_the_lowest_point_of_a_parabola_is_found_at_once(lowest, size):
+def test_the_lowest_point_of_a_parabola_is_reached_in_one_step(lowest, size):
     n_rows = 50.0
 
     def loss(u):  # without the prior

@@ -10,20 +10,30 @@ from skgems.channels import client_app
 
 
 def load(context):
-    """What this node answers with; all of it is decided by its own configuration."""
-    own = context.node_config
-    if "rows" not in own:
-        return simulated(own["partition-id"], own["num-partitions"])
-    with np.load(own["rows"]) as rows:
+    """The arguments of `reply_to` at this node, all from its own configuration."""
+    config = context.node_config
+    if "rows" not in config:
+        return load_simulated(config["partition-id"], config["num-partitions"])
+    with np.load(config["rows"]) as rows:
         X, y = rows["X"], rows["y"]
-    node = {"name": own["name"], "estimator": joblib.load(own["model"]), "X": X, "y": y}
-    # What was agreed, and where this hospital keeps what it said.
-    node |= {"agreement": own.get("agreement"), "state": own.get("state")}
-    return node | {"min_rows": own.get("min-rows", 10)}
+    return {
+        "name": config["name"],
+        "estimator": joblib.load(config["model"]),
+        "X": X,
+        "y": y,
+        # What was agreed, and where this hospital keeps what it said.
+        "agreement": config.get("agreement"),
+        "state": config.get("state"),
+        "min_rows": config.get("min-rows", 10),
+    }
 
 
-def simulated(k, n_nodes):
-    """A node of a simulation: an island's penguins, or a part of those of one."""
+def load_simulated(k, n_nodes):
+    """Node k of a simulation: an island's penguins, or a share of them.
+
+    Three nodes are one island each. Where there are more, the nodes k, k + 3, k + 6 and
+    so on share the penguins of one island.
+    """
     from sklearn.dummy import DummyClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -32,13 +42,19 @@ def simulated(k, n_nodes):
     from skgems.datasets import load_penguins
 
     X, y, islands = load_penguins()
-    name = np.unique(islands)[k % 3]
-    own = np.flatnonzero(islands == name)[k // 3 :: 1 + (n_nodes - 1 - k % 3) // 3]
-    X, y = X[own], y[own]
-    clf = make_pipeline(StandardScaler(), LogisticRegression())
-    clf = DummyClassifier() if len(np.unique(y)) == 1 else clf
-    name = name if k < 3 else f"{name} {k // 3 + 1}"
-    return {"name": str(name), "estimator": clf.fit(X, y), "X": X, "y": y}
+    island = np.unique(islands)[k % 3]
+    n_nodes_of_island = 1 + (n_nodes - 1 - k % 3) // 3
+    rows = np.flatnonzero(islands == island)[k // 3 :: n_nodes_of_island]
+    if len(np.unique(y[rows])) == 1:
+        clf = DummyClassifier()
+    else:
+        clf = make_pipeline(StandardScaler(), LogisticRegression())
+    return {
+        "name": str(island if k < 3 else f"{island} {k // 3 + 1}"),
+        "estimator": clf.fit(X[rows], y[rows]),
+        "X": X[rows],
+        "y": y[rows],
+    }
 
 
 app = client_app(load)

@@ -9,21 +9,21 @@ from skgems import GEMSLogisticAggregator
 from skgems.channels import server_app
 
 
-def make(context):
-    """An aggregator that is not fitted; it asks whoever is connected."""
+def make_aggregator(context):
+    """An aggregator that is not fitted; it asks all nodes that are connected."""
     return GEMSLogisticAggregator(
         n_rounds=context.run_config["n-rounds"], random_state=0
     )
 
 
-def done(fitted, context):
-    """Tell of the messages, and keep the aggregate."""
-    print("Nodes:", *fitted.node_names_)
-    for entry in fitted.history_:
-        left_out = f", without {entry['left_out']}" if entry["left_out"] else ""
-        print(f"{entry['task']}: {entry['seconds']:.1f} s{left_out}")
+def report_and_save(aggregate, context):
+    """Print what each message took, and write the aggregate to a file."""
+    print("Nodes:", *aggregate.node_names_)
+    for message in aggregate.history_:
+        left_out = f", without {message['left_out']}" if message["left_out"] else ""
+        print(f"{message['task']}: {message['seconds']:.1f} s{left_out}")
     if context.run_config["to"]:
-        joblib.dump(fitted, context.run_config["to"])
+        joblib.dump(aggregate, context.run_config["to"])
 
 
-app = server_app(make, done, min_nodes=2, timeout=90)
+app = server_app(make_aggregator, report_and_save, min_nodes=2, timeout=90)
