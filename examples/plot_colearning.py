@@ -81,7 +81,7 @@ with warnings.catch_warnings():
     net.set_params(max_iter=16, learning_rate_init=0.02)
     different_starts = [train_at_node(k, seed=k) for k in range(5)]
     equal_starts = [train_at_node(k, seed=0) for k in range(5)]
-    pooled = clone(net).fit(X, y)
+    pooled = clone(net).set_params(random_state=0).fit(X, y)
     warnings.simplefilter("ignore", StartedApartWarning)
     models = {
         "one average, apart": ModelAveragingAggregator(different_starts).fit(),

@@ -24,7 +24,7 @@ from _common import (
     Trial,
     baselines,
 )
-from gems2019_table5 import AS_PAPER
+from gems2019_table5 import AS_PAPER, epsilon_of_paper
 from gems2019_table6 import as_paper
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
@@ -67,9 +67,10 @@ class Models:
 def unfitted_aggregators(kind: str, models: list, options: Namespace) -> tuple:
     """Ours, and the paper's way."""
     if kind == "softmax":
+        epsilon = epsilon_of_paper(options.of)
         return (
             GEMSLogisticAggregator(models, random_state=0),
-            GEMSLogisticAggregator(models, random_state=0, **AS_PAPER),
+            GEMSLogisticAggregator(models, random_state=0, epsilon=epsilon, **AS_PAPER),
         )
     return (
         GEMSMLPAggregator(models, random_state=0),
