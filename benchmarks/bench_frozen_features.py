@@ -79,8 +79,8 @@ OF_MODELS = {
     "averaged weights": lambda clfs: ModelAveragingAggregator(clfs).fit(),
     "soft vote": lambda clfs: EnsembleAggregator(clfs).fit(),
 }
-POOLED_RIDGE = PooledForm("ridge", {"alpha": 1.0})
-POOLED_LDA = PooledForm("lda")
+POOLED_RIDGE = PooledForm(kind="ridge", parameters={"alpha": 1.0})
+POOLED_LDA = PooledForm(kind="lda")
 OF_SUMS = {
     "ridge from sums": lambda sums: POOLED_RIDGE.fit(sums, range(10))[0],
     "LDA from sums": lambda sums: POOLED_LDA.fit(sums, range(10))[0],

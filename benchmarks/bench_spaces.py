@@ -133,7 +133,9 @@ def make_spaces(kind: str, n_spaces: int) -> list[GoodEnoughSpace]:
         else:
             weights = np.where(np.arange(N_CLASSES) // 2 == seed, 1.0, 0.1)
             metric = gram_metric(X, output_weights=weights)
-        spaces.append(GoodEnoughSpace(center, metric, 1.0, 0.7))
+        spaces.append(
+            GoodEnoughSpace(center=center, metric=metric, radius=1.0, epsilon=0.7)
+        )
     return spaces
 
 
@@ -145,7 +147,12 @@ def time_intersections(kind: str, n_spaces: int, goal: str, runs: int) -> None:
         # Unequal, so that some bounds bind and others do not.
         shares = np.linspace(1.0, 1.2, n_spaces)
         spaces = [
-            GoodEnoughSpace(s.center, s.metric, reach * depth * share, 0.7)
+            GoodEnoughSpace(
+                center=s.center,
+                metric=s.metric,
+                radius=reach * depth * share,
+                epsilon=0.7,
+            )
             for s, share in zip(unit, shares, strict=True)
         ]
         for method in ("deepest", "consensus"):

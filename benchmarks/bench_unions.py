@@ -157,7 +157,9 @@ def spaces_around(
     """A network's spaces for all epsilons."""
     flat = flat_weights(net)
     metric = metric_around(flat, n_units, X)
-    unit_ball = GoodEnoughSpace(flat[:, None], metric, radius=1.0, epsilon=0.0)
+    unit_ball = GoodEnoughSpace(
+        center=flat[:, None], metric=metric, radius=1.0, epsilon=0.0
+    )
     on_surface = unit_ball.sample(N_DIRECTIONS, random_state=seed)[:, :, 0]
     net_accuracy = accuracies(flat[None], n_units, X, y)[0]
     radius = 0.01
@@ -170,7 +172,12 @@ def spaces_around(
         is_good &= worst_accuracy >= EPSILONS * net_accuracy
         radii[is_good] = radius
     return [
-        GoodEnoughSpace(flat[:, None], metric, radius, epsilon * net_accuracy)
+        GoodEnoughSpace(
+            center=flat[:, None],
+            metric=metric,
+            radius=radius,
+            epsilon=epsilon * net_accuracy,
+        )
         for radius, epsilon in zip(radii, EPSILONS, strict=True)
     ]
 

@@ -156,7 +156,7 @@ def relu_units(X, n_units=200, seed=0):
 def fit_lda_from_sums(Z):
     """Return the function that predicts."""
     moments = [class_moments(Z[nodes == k], y[nodes == k]) for k in range(5)]
-    W, _ = PooledForm("lda").fit(merge_moments(moments), range(10))
+    W, _ = PooledForm(kind="lda").fit(merge_moments(moments), range(10))
     # The last row of W has the intercepts.
     return lambda Z: np.argmax(Z @ W[:-1] + W[-1], axis=1)
 

@@ -77,7 +77,7 @@ def lda_from_sums(clfs, X, y, nodes):
     """Counts, means and scatter add up over nodes: the same LDA for any partition."""
     moments = [class_moments(X[nodes == k], y[nodes == k]) for k in range(len(clfs))]
     classes = np.unique(y)
-    W, _ = PooledForm("lda").fit(merge_moments(moments), classes)
+    W, _ = PooledForm(kind="lda").fit(merge_moments(moments), classes)
     # The last row of W has the intercepts.
     return lambda rows: classes[np.argmax(rows @ W[:-1] + W[-1], axis=1)]
 

@@ -31,7 +31,7 @@ _WIDTH = 88  # characters of a printed line
 _END_OF_SENTENCE = re.compile(r"(?<=[.]) (?=\S)")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Inspected:
     """What is in a file; ``str`` of it is a page for people.
 

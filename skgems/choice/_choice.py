@@ -19,7 +19,7 @@ _LEGEND = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Choice:
     """What was tried, what was taken, and what to doubt.
 

@@ -127,7 +127,7 @@ def ask_inverse_temperature(request: Callable[[np.ndarray], Any]) -> Generator:
         return None
     if start.root_mean_square == 0:  # all logits are 0, whatever the factor
         return 1.0
-    search = TemperatureSearch(start.root_mean_square, start.n_rows)
+    search = TemperatureSearch(size=start.root_mean_square, n_rows=start.n_rows)
     while not search.done:
         evaluated = yield from _ask_losses(request, search.factors)
         search = search.after(evaluated.mean_losses)

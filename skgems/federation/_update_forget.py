@@ -21,7 +21,7 @@ from ._record import Record
 from ._summary import Summary
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class KeptReplies:
     """All that a later fit needs of nodes that it does not ask."""
 

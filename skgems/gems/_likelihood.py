@@ -344,7 +344,7 @@ class LikelihoodStage(LinearStage):
         if class_weight is not None:
             # Other functions of sums know no weights of classes.
             reason = f"class_weight={class_weight!r} is given."
-            return PooledForm(None, reason=reason), class_weight
+            return PooledForm(kind=None, reason=reason), class_weight
         return form, None
 
     def _warn_of_classes(self, classes: np.ndarray, seen: np.ndarray) -> None:
@@ -503,10 +503,10 @@ def _form_of_classifiers(
 ) -> PooledForm:
     """What the nodes' classifiers are as a function of sums, if they are one."""
     if has_layers:
-        return PooledForm(None, reason="networks are not functions of sums.")
+        return PooledForm(kind=None, reason="networks are not functions of sums.")
     forms = {node.name: node.form for node in node_sums if node.form is not None}
     if not forms:
-        return PooledForm(None, reason="no node has a model of two classes.")
+        return PooledForm(kind=None, reason="no node has a model of two classes.")
     form = common_form(forms)
     rounded = [node.name for node in node_sums if node.is_rounded]
     if rounded and form.kind is not None:

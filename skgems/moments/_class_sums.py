@@ -20,7 +20,7 @@ from ._rows import Rows, indicator
 MOST_CATEGORIES = 2**20
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ClassSums:
     """Sums over rows by class, which add up over nodes."""
 
@@ -59,7 +59,7 @@ class ClassSums:
         if of == "categories":
             X, sizes = _one_hot_categories(X)
         sums = safe_sparse_dot(one_hot, X.astype(np.float64), dense_output=True)
-        return cls(labels.tolist(), counts, sums, sizes)
+        return cls(labels=labels.tolist(), counts=counts, sums=sums, sizes=sizes)
 
     @classmethod
     def merged(cls, several: "Iterable[ClassSums]") -> "ClassSums":
@@ -104,7 +104,7 @@ class ClassSums:
             else:
                 columns = _columns_of_categories(addend.sizes, sizes)
             total_sums[np.ix_(rows, columns)] += addend.sums
-        return ClassSums(labels, counts, total_sums, sizes)
+        return ClassSums(labels=labels, counts=counts, sums=total_sums, sizes=sizes)
 
 
 def _columns_of_categories(sizes: np.ndarray, all_sizes: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from ._class_moments import ClassMoments
 from ._span import Span
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class NodeLoss:
     """Moments of a node's rows, and the gradient of its loss at its own model."""
 

@@ -131,7 +131,7 @@ class SpacesDisplay(Display):
     >>> from skgems.spaces import GoodEnoughSpace, ball_metric, intersect
     >>> metric = ball_metric(2, [True, True])
     >>> spaces = [
-    ...     GoodEnoughSpace(center, metric, 1.0, epsilon=0.9)
+    ...     GoodEnoughSpace(center=center, metric=metric, radius=1.0, epsilon=0.9)
     ...     for center in (np.zeros((2, 2)), np.eye(2))
     ... ]
     >>> point = intersect(spaces).point

@@ -96,7 +96,7 @@ def _linear_form(classifier: ClassifierMixin, classes: np.ndarray | None) -> Poo
             f"{classifier!r} cannot be made of sums: {form['reason']}. Set that "
             "parameter to another value."
         )
-    return PooledForm(form.pop("kind"), form)
+    return PooledForm(kind=form.pop("kind"), parameters=form)
 
 
 def _make_linear(

@@ -28,7 +28,7 @@ _MOST_NAMED = 3
 _SAME_COUNT = 1e-9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PooledForm:
     """The classifier of sums, or a reason: none, or rounding above 1e-8 of values."""
 
@@ -116,13 +116,13 @@ def common_form(forms: Mapping[str, Mapping]) -> PooledForm:
         raise ValueError("There are no nodes.")
     reasons = {name: form["reason"] for name, form in forms.items() if "reason" in form}
     if reasons:
-        return PooledForm(None, reason=_join(_group_nodes(reasons), "{} at {}"))
+        return PooledForm(kind=None, reason=_join(_group_nodes(reasons), "{} at {}"))
     difference = _first_difference(forms)
     if difference:
-        return PooledForm(None, reason=difference)
+        return PooledForm(kind=None, reason=difference)
     form = next(iter(forms.values()))
     parameters = {key: value for key, value in form.items() if key != "kind"}
-    return PooledForm(form["kind"], parameters)
+    return PooledForm(kind=form["kind"], parameters=parameters)
 
 
 def _first_difference(forms: Mapping[str, Mapping]) -> str:

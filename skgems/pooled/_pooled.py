@@ -394,9 +394,9 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
         classes = federation.classes[columns]
         fitted, rounding_reason = pooled_fit(self._classifier(), sums, classes)
         form = PooledForm(
-            type(fitted).__name__,
-            fitted.get_params(),
-            pooled_sums.reason or rounding_reason,
+            kind=type(fitted).__name__,
+            parameters=fitted.get_params(),
+            reason=pooled_sums.reason or rounding_reason,
         )
         attributes = {
             **federation.attributes(),

@@ -41,7 +41,7 @@ _RIDGE_BETWEEN_NODES = 1e-9
 _DECIMALS_OF_SHARES = 12
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class GramMetric:
     r"""Squared length of changes of logits: one matrix of the features, about a mean.
 
@@ -68,7 +68,7 @@ class GramMetric:
     --------
     >>> import numpy as np
     >>> from skgems.spaces import GramMetric
-    >>> metric = GramMetric(np.array([[2.0]]), mean=np.array([3.0]))
+    >>> metric = GramMetric(scatter=np.array([[2.0]]), mean=np.array([3.0]))
     >>> metric.gram
     array([[11.,  3.],
            [ 3.,  1.]])
@@ -130,7 +130,7 @@ class GramMetric:
             )
         mean = matrix[:-1, -1] / size
         scatter = matrix[:-1, :-1] - size * np.outer(mean, mean)
-        return cls(scatter, mean=mean, output_weights=output_weights, size=size)
+        return cls(scatter=scatter, mean=mean, output_weights=output_weights, size=size)
 
     def of_outputs(self, places: np.ndarray) -> "GramMetric":
         """The metric, of the same matrix, of the outputs at some places."""
@@ -505,7 +505,7 @@ def _sum_of_grams(metrics: Sequence[GramMetric], weights: np.ndarray) -> GramMet
     for key, weight in scatter_weights.items():
         # In place, without a copy of any scatter.
         linalg.blas.daxpy(scatters[key].ravel(), scatter.ravel(), a=weight)
-    return GramMetric(scatter, mean=mean, size=size)
+    return GramMetric(scatter=scatter, mean=mean, size=size)
 
 
 def _on_params(

@@ -222,8 +222,12 @@ def intersect(
     >>> from skgems.spaces import GoodEnoughSpace, ball_metric, intersect
     >>> metric = ball_metric(2, np.array([True]))
     >>> spaces = [
-    ...     GoodEnoughSpace(np.array([[0.0], [0.0]]), metric, radius=1.0, epsilon=0.9),
-    ...     GoodEnoughSpace(np.array([[4.0], [0.0]]), metric, radius=3.5, epsilon=0.9),
+    ...     GoodEnoughSpace(
+    ...         center=np.array([[0.0], [0.0]]), metric=metric, radius=1.0, epsilon=0.9
+    ...     ),
+    ...     GoodEnoughSpace(
+    ...         center=np.array([[4.0], [0.0]]), metric=metric, radius=3.5, epsilon=0.9
+    ...     ),
     ... ]
     >>> both = intersect(spaces)
     >>> both.found, both.point.ravel().round(3)

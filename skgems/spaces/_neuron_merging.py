@@ -168,7 +168,7 @@ def _costs_of_groups(pool: NeuronPool, groups: list[np.ndarray]) -> np.ndarray:
 # ---- the layer -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class MergedLayer:
     """One layer made of the neurons of several nodes, listed node after node."""
 

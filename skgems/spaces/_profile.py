@@ -118,9 +118,9 @@ class SpaceProfile:
                 "model itself reaches, with some room."
             )
         return GoodEnoughSpace(
-            self.center,
+            center=self.center,
             # A copy: factors that are computed later are not to stay with the profile.
-            replace(self.metric),
+            metric=replace(self.metric),
             radius=radius,
             epsilon=float(epsilon),
             criterion=self.criterion.name,

@@ -100,7 +100,7 @@ def ridged(
         raise ValueError(f"ridge must be finite and at least 0, got {ridge}.")
     scatter = moments.covariance.copy()
     scatter[np.diag_indices_from(scatter)] *= 1.0 + ridge
-    return GramMetric(scatter, mean=moments.mean, output_weights=output_weights)
+    return GramMetric(scatter=scatter, mean=moments.mean, output_weights=output_weights)
 
 
 def gram_metric(
@@ -110,7 +110,7 @@ def gram_metric(
     return ridged(row_moments(X), ridge, output_weights=output_weights)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class GoodEnoughSpace:
     """The models within a radius of a centre, good enough for one node.
 
@@ -137,7 +137,9 @@ class GoodEnoughSpace:
     >>> import numpy as np
     >>> from skgems.spaces import GoodEnoughSpace, ball_metric
     >>> metric = ball_metric(2, np.array([True, True]))
-    >>> space = GoodEnoughSpace(np.zeros((2, 2)), metric, radius=2.0, epsilon=0.9)
+    >>> space = GoodEnoughSpace(
+    ...     center=np.zeros((2, 2)), metric=metric, radius=2.0, epsilon=0.9
+    ... )
     >>> space.contains(np.full((2, 2), 0.9)), space.contains(np.full((2, 2), 1.1))
     (True, False)
     """

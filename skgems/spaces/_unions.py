@@ -110,7 +110,10 @@ def intersect_unions(
     >>> metric = ball_metric(1, np.array([True]))
     >>> def union(*centers):
     ...     models = [np.array([[center]]) for center in centers]
-    ...     return [GoodEnoughSpace(W, metric, radius=1.0, epsilon=0.9) for W in models]
+    ...     return [
+    ...         GoodEnoughSpace(center=W, metric=metric, radius=1.0, epsilon=0.9)
+    ...         for W in models
+    ...     ]
     >>> both = intersect_unions([union(0.0, 10.0), union(5.0, 11.0)])
     >>> both.found, both.choice, both.point
     (True, (1, 1), array([[10.5]]))

@@ -43,7 +43,7 @@ def tune_likelihood(
     n_rows = X.shape[0]
     if n_rows <= FEW_ROWS:
         fitted = _fit(likelihood, X, y, W, strength=1.0)
-        return FineTuned(fitted, 1.0, np.empty(0))
+        return FineTuned(W=fitted, strength=1.0, losses=np.empty(0))
     strengths = np.append(RATIOS * likelihood.n_rows / n_rows, 1.0)
     strengths = np.unique(np.maximum(strengths, 1.0))
     folds = deal_folds(y, _N_SPLITS, check_random_state(random_state))
@@ -68,10 +68,10 @@ def tune_likelihood(
         say(f"fine-tuning: strength {strength:.3g}, log-loss {loss:.4f}")
     best = best_if_sure_of_more(row_losses)
     if best == 0:
-        return FineTuned(W, 0.0, mean_losses)
+        return FineTuned(W=W, strength=0.0, losses=mean_losses)
     strength = strengths[best - 1]
     fitted = _fit(likelihood, X, y, W, strength=strength)
-    return FineTuned(fitted, float(strength), mean_losses)
+    return FineTuned(W=fitted, strength=float(strength), losses=mean_losses)
 
 
 def best_if_sure_of_more(row_losses: np.ndarray) -> int:

@@ -33,7 +33,7 @@ from ._penalised import (
 STRENGTHS = np.geomspace(10.0, 1e-3, 9)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FineTuned:
     """A linear model after fine-tuning, and how its penalty was chosen."""
 
@@ -71,18 +71,20 @@ def fine_tune_linear(
     """
     folds = deal_folds(y, n_splits, check_random_state(random_state))
     if folds is None:
-        return FineTuned(W, np.inf, np.full(len(STRENGTHS) + 1, np.inf))
+        return FineTuned(
+            W=W, strength=np.inf, losses=np.full(len(STRENGTHS) + 1, np.inf)
+        )
     offset = linear_logits(X, W).astype(np.float64)
     rows, to_weights = _coordinates(X, offset, W, precision)
     row_losses = _cross_validate(rows, y, offset, folds)
     losses = row_losses.mean(axis=1)
     best = first_within_one_error(row_losses)  # 0: the untouched model
     if best == 0:
-        return FineTuned(W, np.inf, losses)
+        return FineTuned(W=W, strength=np.inf, losses=losses)
     change = None
     for strength in STRENGTHS[:best]:
         change = fit_rows(rows, y, offset, strength=strength, start=change)
-    return FineTuned(W + to_weights(change), float(strength), losses)
+    return FineTuned(W=W + to_weights(change), strength=float(strength), losses=losses)
 
 
 def _cross_validate(

@@ -51,7 +51,7 @@ N_STEPS = 60  # at most
 _TINY = np.finfo(np.float32).tiny  # keeps divisors off zero
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FineTunedNetwork:
     """A network after fine-tuning, and how its penalties were chosen."""
 
@@ -106,7 +106,9 @@ def fine_tune_network(
     strengths = np.full(len(losses), np.inf)
     folds = deal_folds(y, n_splits, check_random_state(random_state))
     if folds is None or layers.n_outputs < 2 or len(np.unique(y)) < 2:
-        return FineTunedNetwork(layers, strengths, losses, 1.0)
+        return FineTunedNetwork(
+            layers=layers, strengths=strengths, losses=losses, factor=1.0
+        )
     rows = X
     tuned = layers
     if coordinates is not None:
@@ -128,11 +130,15 @@ def fine_tune_network(
             *_, tuned = islice(_path(rows, y, tuned, first), best)
             strengths[step] = NETWORK_STRENGTHS[best - 1]
     if np.isinf(strengths).all():
-        return FineTunedNetwork(layers, strengths, losses, 1.0)
+        return FineTunedNetwork(
+            layers=layers, strengths=strengths, losses=losses, factor=1.0
+        )
     if coordinates is not None:
         tuned = _given_back(tuned, coordinates, is_sparse=issparse(rows))
     tuned = tuned.scaled(factor).astype(layers.dtype)
-    return FineTunedNetwork(tuned, strengths, losses, factor)
+    return FineTunedNetwork(
+        layers=tuned, strengths=strengths, losses=losses, factor=factor
+    )
 
 
 def _taken_in(layers: Layers, coordinates: Coordinates, *, is_sparse: bool) -> Layers:
@@ -361,4 +367,6 @@ def train_plainly(
     trained = Layers(net.coefs_, net.intercepts_, layers.activation)
     trained = trained.astype(layers.coefs[-1].dtype).expanded(n_classes)
     losses = np.empty((0, len(NETWORK_STRENGTHS) + 1))
-    return FineTunedNetwork(trained, np.zeros(1), losses, 1.0)
+    return FineTunedNetwork(
+        layers=trained, strengths=np.zeros(1), losses=losses, factor=1.0
+    )

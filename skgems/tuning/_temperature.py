@@ -23,7 +23,7 @@ _LEAST_FACTOR = 1e-3  # in units of 1 / size, as the largest
 _LARGEST_FACTOR = 1e3
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class TemperatureSearch:
     """A search by grids, whose mean losses nodes or rows tell between its steps."""
 
@@ -105,7 +105,7 @@ def fit_inverse_temperature(logits: np.ndarray, y: np.ndarray) -> float:
     # model, which no factor makes better.
     if size <= np.finfo(np.float64).eps * largest or logits.shape[1] < 2:
         return 1.0
-    search = TemperatureSearch(size, y.shape[0])
+    search = TemperatureSearch(size=size, n_rows=y.shape[0])
     # From the largest, so that no exponential is above 1.
     logits = logits - logits.max(axis=1, keepdims=True)
     mean_of_labels = logits[np.arange(len(y)), y].mean()

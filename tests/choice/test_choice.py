@@ -44,7 +44,9 @@ def test_no_candidate_that_could_be_made_is_an_error():
 def test_what_is_printed_is_whole_and_explained():
     long = " ".join(f"column {k} of the table is odd;" for k in range(40))
     table = entry("linear"), entry("bent", long), entry("vote", accuracy=None)
-    choice = Choice("linear", table, 300, ("few rows judged", long))
+    choice = Choice(
+        name="linear", table=table, n_rows=300, doubts=("few rows judged", long)
+    )
     lines = str(choice).splitlines()
     assert max(map(len, lines)) <= 88
     text = " ".join(str(choice).split())

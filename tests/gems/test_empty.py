@@ -124,7 +124,12 @@ def test_a_warning_tries_no_more_than_it_takes_to_name_a_pair(dataset, looked):
 def intervals(n_spaces, radius=0.4):
     metric = ball_metric(1, np.array([True]))
     return [
-        GoodEnoughSpace(np.array([[float(center)]]), metric, radius=radius, epsilon=0.9)
+        GoodEnoughSpace(
+            center=np.array([[float(center)]]),
+            metric=metric,
+            radius=radius,
+            epsilon=0.9,
+        )
         for center in range(n_spaces)
     ]
 
@@ -157,7 +162,10 @@ def test_spaces_that_touch_are_not_announced_as_empty():
     gap = 2.0 * np.linalg.norm(center)
     spaces = [
         GoodEnoughSpace(
-            sign * center, metric, radius=gap / 2 * (1 - 1e-12), epsilon=0.9
+            center=sign * center,
+            metric=metric,
+            radius=gap / 2 * (1 - 1e-12),
+            epsilon=0.9,
         )
         for sign in (-1.0, 1.0)
     ]
@@ -178,7 +186,10 @@ def test_the_hinge_of_an_empty_intersection_is_minimised(seed):
     metric = ball_metric(3, np.array([True, True]))
     spaces = [
         GoodEnoughSpace(
-            3 * rng.standard_normal((3, 2)), metric, rng.uniform(0.2, 1.5), 0.9
+            center=3 * rng.standard_normal((3, 2)),
+            metric=metric,
+            radius=rng.uniform(0.2, 1.5),
+            epsilon=0.9,
         )
         for _ in range(4)
     ]
@@ -199,7 +210,12 @@ def test_radii_of_very_different_size_give_no_warning():
     metric = ball_metric(2, np.array([True, True]))
     for ratio in (1e-8, 1e8):
         spaces = [
-            GoodEnoughSpace(np.full((2, 2), coordinate), metric, radius, 0.9)
+            GoodEnoughSpace(
+                center=np.full((2, 2), coordinate),
+                metric=metric,
+                radius=radius,
+                epsilon=0.9,
+            )
             for coordinate, radius in ((0.0, 1.0), (0.5, ratio), (1.0, 1.0))
         ]
         with warnings.catch_warnings():

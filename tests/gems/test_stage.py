@@ -48,7 +48,7 @@ class Silent(Geometry):
     in_logits = True
 
     def metric(self, moments, center, known, scale, rows=None):
-        return GramMetric(moments.covariance + np.eye(3), moments.mean)
+        return GramMetric(scatter=moments.covariance + np.eye(3), mean=moments.mean)
 
 
 def profiles(known_classes, geometry, criterion, construction, scale_logits=True):

@@ -25,7 +25,7 @@ def node_of(X, y, columns, W, *, kind="class"):
     is_known = np.isin(y, columns)
     known_columns = np.searchsorted(columns, y[is_known])
     gradient = rows[is_known].T @ log_losses(rows[is_known] @ W, known_columns)[1]
-    return NodeLoss(moments, columns, W, gradient)
+    return NodeLoss(moments=moments, columns=columns, W=W, gradient=gradient)
 
 
 def nodes_of(X, y, owners, *, kind="class", seed=3):
@@ -38,6 +38,6 @@ def nodes_of(X, y, owners, *, kind="class", seed=3):
         W = 0.5 * rng.standard_normal((X.shape[1] + 1, len(columns)))
         node = node_of(X[in_node], y[in_node], columns, W, kind=kind)
         if len(columns) == 1:
-            node = NodeLoss(node.moments, columns)
+            node = NodeLoss(moments=node.moments, columns=columns)
         nodes.append(node)
     return nodes

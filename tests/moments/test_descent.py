@@ -23,7 +23,9 @@ def skewed_rows(seed=0, n_rows=300):
 
 def likelihood_of(X, y, *, kind="class", n_classes=N_CLASSES):
     """The likelihood of one node that sends the moments of these rows."""
-    node = NodeLoss(class_moments(X, y, kind=kind), np.arange(n_classes))
+    node = NodeLoss(
+        moments=class_moments(X, y, kind=kind), columns=np.arange(n_classes)
+    )
     return Likelihood.of([node], n_classes, C=1.0, scaled=False)
 
 
@@ -151,7 +153,12 @@ def two_node_losses():
     for in_node in (slice(0, 120), slice(120, None)):
         moments = class_moments(X[in_node], y[in_node])
         nodes.append(
-            NodeLoss(moments, np.arange(3), drawn_model(in_node.start), drawn_model(9))
+            NodeLoss(
+                moments=moments,
+                columns=np.arange(3),
+                W=drawn_model(in_node.start),
+                gradient=drawn_model(9),
+            )
         )
     return nodes
 

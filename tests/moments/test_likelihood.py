@@ -143,7 +143,7 @@ def test_the_gradient_is_the_derivative_of_the_value(kind):
 def test_the_penalty_is_that_of_logistic_regression(n_classes):
     """With two classes (-w/2, w/2) costs what w does."""
     X, y = labelled_rows(n_classes=n_classes, scale=np.array([1.0, 7.0, 0.1]))
-    node = NodeLoss(class_moments(X, y), np.arange(n_classes))
+    node = NodeLoss(moments=class_moments(X, y), columns=np.arange(n_classes))
     W = centred(np.random.default_rng(0).standard_normal((4, n_classes)))
     weak, strong = (Likelihood.of([node], n_classes, C=C) for C in (1e12, 0.5))
     penalty = strong.value_and_gradient(W)[0] - weak.value_and_gradient(W)[0]
@@ -154,7 +154,9 @@ def test_the_penalty_is_that_of_logistic_regression(n_classes):
 
 def test_models_have_the_same_logits_on_rows_and_about_the_origin():
     X, y = labelled_rows(mean=30.0)
-    likelihood = Likelihood.of([NodeLoss(class_moments(X, y), np.arange(3))], 3)
+    likelihood = Likelihood.of(
+        [NodeLoss(moments=class_moments(X, y), columns=np.arange(3))], 3
+    )
     W = np.random.default_rng(0).standard_normal((4, 3))
     inside = likelihood.from_rows(W)
     about = X - likelihood.loss.moments.origin
@@ -251,7 +253,10 @@ def test_logistic_regression_is_recovered_where_classes_are_gaussian(n_classes, 
     X = X * [1e-3, 1.0, 50.0] + [3.0, -40.0, 1e4]
     owners = rng.integers(4, size=n)
     nodes = [
-        NodeLoss(class_moments(X[owners == k], y[owners == k]), np.arange(n_classes))
+        NodeLoss(
+            moments=class_moments(X[owners == k], y[owners == k]),
+            columns=np.arange(n_classes),
+        )
         for k in range(4)
     ]
     likelihood = Likelihood.of(nodes, n_classes, C=C)
@@ -297,7 +302,7 @@ def standard_errors(X, logits, C):
 
 def test_a_smaller_C_recovers_a_smaller_model():
     X, y = labelled_rows(3000)
-    node = NodeLoss(class_moments(X, y), np.arange(3))
+    node = NodeLoss(moments=class_moments(X, y), columns=np.arange(3))
     sizes = []
     for C in (1e-4, 1e-3, 1e-2, 1.0):
         likelihood = Likelihood.of([node], 3, C=C)
@@ -399,10 +404,15 @@ def test_constant_features_do_not_change_the_weights_of_others(kind):
     X[:, 1] = 7.3
     X_varying = np.delete(X, 1, axis=1)
     without_constant = Likelihood.of(
-        [NodeLoss(class_moments(X_varying, y, kind=kind), np.arange(3))], 3
+        [
+            NodeLoss(
+                moments=class_moments(X_varying, y, kind=kind), columns=np.arange(3)
+            )
+        ],
+        3,
     )
     with_constant = Likelihood.of(
-        [NodeLoss(class_moments(X, y, kind=kind), np.arange(3))], 3
+        [NodeLoss(moments=class_moments(X, y, kind=kind), columns=np.arange(3))], 3
     )
     np.testing.assert_allclose(
         np.delete(with_constant.minimize(), 1, axis=0),
@@ -413,7 +423,7 @@ def test_constant_features_do_not_change_the_weights_of_others(kind):
 
 def test_a_class_without_rows_at_any_node_is_never_likely():
     X, y = labelled_rows(n_classes=2)
-    node = NodeLoss(class_moments(X, 2 * y), np.array([0, 2]))
+    node = NodeLoss(moments=class_moments(X, 2 * y), columns=np.array([0, 2]))
     likelihood = Likelihood.of([node], 4)
     assert likelihood.seen.tolist() == [True, False, True, False]
     W = likelihood.to_rows(likelihood.minimize())
@@ -422,7 +432,9 @@ def test_a_class_without_rows_at_any_node_is_never_likely():
     proba = softmax(logits, axis=1)
     assert proba[:, [1, 3]].max() < 1e-12
     # The others have the model of two classes, whose penalty is half as large.
-    alone = Likelihood.of([NodeLoss(class_moments(X, y), np.arange(2))], 2, C=2.0)
+    alone = Likelihood.of(
+        [NodeLoss(moments=class_moments(X, y), columns=np.arange(2))], 2, C=2.0
+    )
     two = on_rows(alone, alone.minimize())
     np.testing.assert_allclose(centred(W[:, [0, 2]]), two, atol=1e-3)
 
@@ -442,13 +454,13 @@ def test_a_class_that_only_gradients_have_does_not_disturb_the_others():
     moved_W = node.W.copy()
     moved_W[-1] -= shift @ node.W[:-1]
     gradient[:-1] += np.outer(shift, gradient[-1])
-    node = NodeLoss(moments, node.columns, moved_W, gradient)
+    node = NodeLoss(moments=moments, columns=node.columns, W=moved_W, gradient=gradient)
     likelihood = Likelihood.of([node], 3)
     minimum = likelihood.minimize()
     assert likelihood.seen.tolist() == [True, True, False]
     # The slope has a part that is common to all outputs. It must not drive weights.
     assert np.abs(minimum[:, :2]).max() < 50
-    two = Likelihood.of([NodeLoss(moments, np.arange(2))], 3)
+    two = Likelihood.of([NodeLoss(moments=moments, columns=np.arange(2))], 3)
 
     def proba_of_first_two(V):
         return softmax((X @ V[:-1] + V[-1])[:, :2], axis=1)
@@ -464,7 +476,9 @@ def test_nodes_of_one_class_each_make_the_model_of_all_rows():
     nodes = nodes_of(X, y, y)
     assert all(node.W is None or node.gradient is None for node in nodes)
     likelihood = Likelihood.of(nodes, 3)
-    together = Likelihood.of([NodeLoss(class_moments(X, y), np.arange(3))], 3)
+    together = Likelihood.of(
+        [NodeLoss(moments=class_moments(X, y), columns=np.arange(3))], 3
+    )
     minimum = on_rows(likelihood, likelihood.minimize())
     np.testing.assert_allclose(
         minimum, on_rows(together, together.minimize()), atol=1e-6
@@ -479,7 +493,9 @@ def test_nodes_of_one_class_each_make_the_model_of_all_rows():
 
 def test_an_added_loss_is_minimised_too():
     X, y = labelled_rows()
-    likelihood = Likelihood.of([NodeLoss(class_moments(X, y), np.arange(3))], 3)
+    likelihood = Likelihood.of(
+        [NodeLoss(moments=class_moments(X, y), columns=np.arange(3))], 3
+    )
     target = np.random.default_rng(0).standard_normal((4, 3))
 
     def heavy(W):
@@ -490,7 +506,9 @@ def test_an_added_loss_is_minimised_too():
 
 def test_the_loss_of_rows_at_the_server_can_be_added():
     X, y = labelled_rows()
-    likelihood = Likelihood.of([NodeLoss(class_moments(X, y), np.arange(3))], 3)
+    likelihood = Likelihood.of(
+        [NodeLoss(moments=class_moments(X, y), columns=np.arange(3))], 3
+    )
     added_rows, labels = labelled_rows(seed=9)
     extended_rows = np.column_stack(
         [added_rows - likelihood.loss.moments.origin, np.ones(600)]
@@ -509,7 +527,9 @@ def test_the_loss_of_rows_at_the_server_can_be_added():
 @pytest.mark.parametrize("factor", [0.01, 3.0, 200.0])
 def test_the_temperature_makes_up_for_the_size_of_logits(factor):
     X, y = labelled_rows(6000)
-    likelihood = Likelihood.of([NodeLoss(class_moments(X, y), np.arange(3))], 3)
+    likelihood = Likelihood.of(
+        [NodeLoss(moments=class_moments(X, y), columns=np.arange(3))], 3
+    )
     W = likelihood.from_rows(pooled_logistic_regression(X, y, 1.0))
     best = likelihood.inverse_temperature(W)
     assert likelihood.inverse_temperature(factor * W) == pytest.approx(
@@ -529,7 +549,7 @@ def test_the_temperature_makes_up_for_the_size_of_logits(factor):
 def test_the_discriminant_analysis_is_that_of_all_rows(kind):
     X, y = labelled_rows(mean=10.0, scale=np.array([1.0, 9.0, 0.1]))
     likelihood = Likelihood.of(
-        [NodeLoss(class_moments(X, y, kind=kind), np.arange(3))], 3
+        [NodeLoss(moments=class_moments(X, y, kind=kind), columns=np.arange(3))], 3
     )
     W = likelihood.discriminant_analysis()
     about = X - X.mean(axis=0)
@@ -557,7 +577,9 @@ def test_for_gaussian_rows_the_value_is_the_loss_of_these_rows():
         rng.standard_normal((n, 2)) * [1.0, 2.0]
         + np.array([[0, 0], [2, 1], [-1, 3]])[y]
     )
-    likelihood = Likelihood.of([NodeLoss(class_moments(X, y), np.arange(3))], 3, C=1e9)
+    likelihood = Likelihood.of(
+        [NodeLoss(moments=class_moments(X, y), columns=np.arange(3))], 3, C=1e9
+    )
     W = rng.standard_normal((3, 3))
     logits = X @ W[:-1] + W[-1]
     losses = logsumexp(logits, axis=1) - logits[np.arange(n), y]
@@ -575,7 +597,7 @@ def test_variances_keep_more_parts_than_matrices():
 
     def number_of_parts(kind):
         moments = class_moments(X, y, kind=kind, parts=np.arange(700))
-        likelihood = Likelihood.of([NodeLoss(moments, np.arange(2))], 2)
+        likelihood = Likelihood.of([NodeLoss(moments=moments, columns=np.arange(2))], 2)
         return len(likelihood.loss.moments.counts)
 
     assert number_of_parts("diagonal") == 700

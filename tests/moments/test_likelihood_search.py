@@ -16,7 +16,7 @@ from skgems.moments._likelihood import Coordinates, _as_sure_as_likely
 def likelihood_of_variances():
     """A likelihood of one node, without corrections and nearly without penalty."""
     X, y = labelled_rows(300)
-    node = NodeLoss(class_moments(X, y, kind="diagonal"), np.arange(3))
+    node = NodeLoss(moments=class_moments(X, y, kind="diagonal"), columns=np.arange(3))
     return Likelihood.of([node], 3, C=1e4)
 
 
@@ -51,7 +51,9 @@ def test_corrections_that_promise_a_loss_below_zero_are_halved_until_they_do_not
 
 def test_a_search_can_end_where_the_loss_is_low_enough():
     X, y = labelled_rows(300)
-    likelihood = Likelihood.of([NodeLoss(class_moments(X, y), np.arange(3))], 3)
+    likelihood = Likelihood.of(
+        [NodeLoss(moments=class_moments(X, y), columns=np.arange(3))], 3
+    )
 
     def loss(W):
         return (
@@ -72,7 +74,7 @@ def test_coordinates_of_the_search_stand_for_the_same_models(kind):
     X, y = labelled_rows(300)
     X[:, 1] = 7.0  # a constant feature has no weight to search for
     likelihood = Likelihood.of(
-        [NodeLoss(class_moments(X, y, kind=kind), np.arange(3))], 4
+        [NodeLoss(moments=class_moments(X, y, kind=kind), columns=np.arange(3))], 4
     )
     rng = np.random.default_rng(0)
     W = rng.standard_normal((4, 4)) * likelihood.seen
@@ -94,7 +96,9 @@ def test_coordinates_make_the_loss_as_steep_for_all_outputs():
     n = 4000
     y = rng.integers(4, size=n)
     X = rng.standard_normal((n, 6)) + np.array([[0.0], [0.6], [9.0], [18.0]])[y]
-    likelihood = Likelihood.of([NodeLoss(class_moments(X, y), np.arange(4))], 4)
+    likelihood = Likelihood.of(
+        [NodeLoss(moments=class_moments(X, y), columns=np.arange(4))], 4
+    )
     W = likelihood.minimize()
     coordinates = Coordinates(likelihood, W, curvature=0.0)
     assert coordinates.between[0, 0] > 2 * coordinates.between[3, 3]
@@ -114,7 +118,9 @@ def test_the_search_starts_no_worse_than_from_weights_of_zero(C):
     X = means[y] + 0.01 * rng.normal(size=(60, 30))
     moments = class_moments(X, y, kind="class")
     no_model = np.zeros((31, 15))
-    likelihood = Likelihood.of([NodeLoss(moments, np.arange(15), no_model)], 15, C=C)
+    likelihood = Likelihood.of(
+        [NodeLoss(moments=moments, columns=np.arange(15), W=no_model)], 15, C=C
+    )
     loss = likelihood.value_and_gradient
     start = _as_sure_as_likely(likelihood.discriminant_analysis(), loss)
     assert loss(start)[0] <= loss(no_model)[0]

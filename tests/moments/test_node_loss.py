@@ -14,7 +14,14 @@ def node_loss_of(gradient, slope=None):
     rng = np.random.default_rng(0)
     moments = class_moments(rng.standard_normal((60, 3)), np.arange(60) % 3)
     W = rng.standard_normal((4, 3))
-    return NodeLoss(moments, np.arange(3), W, gradient, slope, n_alike=90.0)
+    return NodeLoss(
+        moments=moments,
+        columns=np.arange(3),
+        W=W,
+        gradient=gradient,
+        slope=slope,
+        n_alike=90.0,
+    )
 
 
 def test_gradients_by_class_are_summed_with_the_weights_of_classes():

@@ -150,9 +150,11 @@ def models_of_nodes(X, y, nodes, V):
         centred_rows = X[nodes == k] - moments.origin
         residuals = softmax(centred_rows @ W[:-1], axis=1) - np.eye(3)[y[nodes == k]]
         gradient = np.vstack([centred_rows.T @ residuals, residuals.sum(axis=0)])
-        losses.append(NodeLoss(moments, np.arange(3), W, gradient))
+        losses.append(
+            NodeLoss(moments=moments, columns=np.arange(3), W=W, gradient=gradient)
+        )
     likelihood = Likelihood.of(losses, 3)
-    discriminant, _ = PooledForm("lda").fit(merge_moments(all_moments), range(3))
+    discriminant, _ = PooledForm(kind="lda").fit(merge_moments(all_moments), range(3))
     return Models(
         likelihood=likelihood,
         likeliest=likelihood.minimize(),
@@ -227,7 +229,7 @@ def test_features_whose_squares_underflow_are_constant(form):
     merged = merge_moments(moments_of_nodes(X_in_form, y, nodes))
     assert (merged.variances() > 0).tolist() == [True, False, True]
     assert row_moments(X_in_form).covariance[1, 1] == 0
-    W = Likelihood.of([NodeLoss(merged, np.arange(3))], 3).minimize()
+    W = Likelihood.of([NodeLoss(moments=merged, columns=np.arange(3))], 3).minimize()
     assert np.isfinite(W).all()
     assert not W[1].any()
 

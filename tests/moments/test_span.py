@@ -125,7 +125,9 @@ def moments_and_losses(n_classes=C):
         R = P / P.sum(axis=1, keepdims=True) - np.eye(n_classes)[y]
         gradient = np.vstack([(X - moments.origin).T @ R, R.sum(axis=0)])
         all_moments.append(moments)
-        losses.append(NodeLoss(moments, classes, W, gradient))
+        losses.append(
+            NodeLoss(moments=moments, columns=classes, W=W, gradient=gradient)
+        )
     return all_moments, losses
 
 

@@ -23,7 +23,10 @@ def labelled_rows(n_classes=3, n_features=4, n_rows=300):
 def likelihood_of(X, y, *, kind, zero_row, scaled=True, C=1.0):
     """The likelihood of two nodes that have every other row each."""
     nodes = [
-        NodeLoss(class_moments(X[in_node], y[in_node], kind=kind), np.unique(y))
+        NodeLoss(
+            moments=class_moments(X[in_node], y[in_node], kind=kind),
+            columns=np.unique(y),
+        )
         for in_node in (slice(0, None, 2), slice(1, None, 2))
     ]
     n_classes = len(np.unique(y))
@@ -156,7 +159,7 @@ def test_in_the_span_of_few_rows_the_minimum_is_that_in_all_features(
     classes = np.arange(3)
     in_span = Likelihood.of(
         [
-            NodeLoss(moments, classes).in_span(span, of_span)
+            NodeLoss(moments=moments, columns=classes).in_span(span, of_span)
             for moments, of_span in zip(of_roots, moments_in_span, strict=True)
         ],
         3,
@@ -168,7 +171,10 @@ def test_in_the_span_of_few_rows_the_minimum_is_that_in_all_features(
         share=0.0,
     )
     in_features = Likelihood.of(
-        [NodeLoss(moments.with_matrices(3), classes) for moments in of_roots],
+        [
+            NodeLoss(moments=moments.with_matrices(3), columns=classes)
+            for moments in of_roots
+        ],
         3,
         scaled=scaled,
         zero_row=zero,

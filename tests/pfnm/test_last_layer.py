@@ -46,7 +46,12 @@ def test_it_is_the_likeliest_for_moments_of_the_matched_units(hidden):
         class_moments(Z[simulated.nodes == k], simulated.y[simulated.nodes == k])
         for k in range(3)
     ]
-    losses = [NodeLoss(m, np.unique(m.columns), None, None, None) for m in moments]
+    losses = [
+        NodeLoss(
+            moments=m, columns=np.unique(m.columns), W=None, gradient=None, slope=None
+        )
+        for m in moments
+    ]
     likelihood = Likelihood.of(losses, len(agg.classes_), scaled=True)
     W = likelihood.to_rows(likelihood.minimize(tol=1e-10))
     logits = Z @ W[:-1] + W[-1]

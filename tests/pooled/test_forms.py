@@ -30,7 +30,9 @@ def pooled(kind, moments, n_classes, **parameters):
     """W of the pooled classifier of a kind."""
     if isinstance(parameters.get("priors"), list):  # numbers, not pairs with labels
         parameters["priors"] = np.array(parameters["priors"])
-    return PooledForm(kind, parameters).fit(moments, range(n_classes))[0]
+    return PooledForm(kind=kind, parameters=parameters).fit(moments, range(n_classes))[
+        0
+    ]
 
 
 pooled_ridge = partial(pooled, "ridge")

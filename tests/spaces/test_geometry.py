@@ -191,7 +191,7 @@ class LedoitWolf(Geometry, name="ledoit_wolf_of_spaces"):
         covariance = moments.covariance
         size = np.trace(covariance) / len(covariance)
         shrunk = (1 - share) * covariance + share * size * np.eye(len(covariance))
-        return GramMetric(shrunk, moments.mean)
+        return GramMetric(scatter=shrunk, mean=moments.mean)
 
     def neuron_metric(self, moments, centers, slopes, rows=None):
         return self.metric(moments, centers, None, 1.0, rows).gram

@@ -354,9 +354,17 @@ def test_gram_too_large_says_its_size_and_what_to_use():
         (lambda: DiagonalMetric(np.full((2, 2), np.nan)), "finite"),
         (lambda: DiagonalMetric(-np.ones((2, 2))), "negative"),
         (lambda: GramMetric.of(np.ones((2, 3))), "square"),
-        (lambda: GramMetric(np.ones((2, 3)), np.zeros(2)), "square"),
-        (lambda: GramMetric(np.eye(2), np.zeros(3)), "mean must have shape"),
-        (lambda: GramMetric(np.eye(2), np.zeros(2), None, 0.0), "size must be"),
+        (lambda: GramMetric(scatter=np.ones((2, 3)), mean=np.zeros(2)), "square"),
+        (
+            lambda: GramMetric(scatter=np.eye(2), mean=np.zeros(3)),
+            "mean must have shape",
+        ),
+        (
+            lambda: GramMetric(
+                scatter=np.eye(2), mean=np.zeros(2), output_weights=None, size=0.0
+            ),
+            "size must be",
+        ),
         (lambda: GramMetric.of(np.eye(2), np.array([1.0, 0.0])), "above 0"),
         (lambda: ball_metric(3, np.array([1, 0])), "boolean mask"),
         (

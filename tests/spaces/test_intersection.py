@@ -45,7 +45,11 @@ def make_spaces(family, n_spaces=4, *, seed=0, reach=1.0, n_params=4, n_outputs=
             )
         step = rng.standard_normal(base.shape)
         radius = reach * rng.uniform(0.5, 1.5) * np.sqrt(metric.squared_norm(step))
-        spaces.append(GoodEnoughSpace(base + step, metric, radius, 0.9))
+        spaces.append(
+            GoodEnoughSpace(
+                center=base + step, metric=metric, radius=radius, epsilon=0.9
+            )
+        )
     return spaces
 
 
@@ -183,7 +187,12 @@ def test_cases_hold_both_found_and_empty():
 def balls(*centers_and_radii, n_outputs=1):
     metric = ball_metric(2, np.ones(n_outputs, dtype=bool))
     return [
-        GoodEnoughSpace(np.full((2, n_outputs), [[x], [0.0]]), metric, radius, 0.9)
+        GoodEnoughSpace(
+            center=np.full((2, n_outputs), [[x], [0.0]]),
+            metric=metric,
+            radius=radius,
+            epsilon=0.9,
+        )
         for x, radius in centers_and_radii
     ]
 
@@ -241,7 +250,12 @@ def test_touching_spaces(method):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_one_space_and_copies_of_it(method, family):
     space = make_spaces(family)[0]
-    copy = GoodEnoughSpace(space.center.copy(), space.metric, 2 * space.radius, 0.9)
+    copy = GoodEnoughSpace(
+        center=space.center.copy(),
+        metric=space.metric,
+        radius=2 * space.radius,
+        epsilon=0.9,
+    )
     for spaces in ([space], [space, space], [space, copy, copy]):
         intersection = intersect(spaces, method=method)
         check_proof(spaces, intersection)
@@ -257,7 +271,10 @@ def test_bounds_meet_for_radii_of_every_size(family, spread):
     for _ in range(5):
         shrunk = [
             GoodEnoughSpace(
-                s.center, s.metric, s.radius * spread ** rng.uniform(0, 1), 0.9
+                center=s.center,
+                metric=s.metric,
+                radius=s.radius * spread ** rng.uniform(0, 1),
+                epsilon=0.9,
             )
             for s in spaces
         ]
@@ -276,7 +293,10 @@ def test_many_spaces():
     # Larger, so that they meet.
     growth = np.sqrt(1.5 * intersection.max_distance)
     larger = [
-        GoodEnoughSpace(s.center, s.metric, growth * s.radius, 0.9) for s in spaces
+        GoodEnoughSpace(
+            center=s.center, metric=s.metric, radius=growth * s.radius, epsilon=0.9
+        )
+        for s in spaces
     ]
     intersection = intersect(larger)
     check_proof(larger, intersection)
@@ -287,7 +307,12 @@ def test_outputs_that_only_idle_nodes_know():
     # Nodes 0 and 1 settle the deepest point; output 1 is known to the others only.
     def space(x, precision, radius):
         center = np.array([[x, 10 * x]])
-        return GoodEnoughSpace(center, DiagonalMetric(np.array([precision])), radius, 0)
+        return GoodEnoughSpace(
+            center=center,
+            metric=DiagonalMetric(np.array([precision])),
+            radius=radius,
+            epsilon=0,
+        )
 
     spaces = [
         space(0.0, [1.0, 0.0], 1.0),
@@ -307,7 +332,10 @@ def test_parameters_free_everywhere_stay_at_the_mean(method):
     rng = np.random.default_rng(0)
     metric = ball_metric(3, np.array([True, False]))
     spaces = [
-        GoodEnoughSpace(rng.standard_normal((3, 2)), metric, 3.0, 0.9) for _ in range(3)
+        GoodEnoughSpace(
+            center=rng.standard_normal((3, 2)), metric=metric, radius=3.0, epsilon=0.9
+        )
+        for _ in range(3)
     ]
     point = intersect(spaces, method=method).point
     mean = np.mean([space.center for space in spaces], axis=0)
@@ -346,7 +374,9 @@ def test_units_of_the_parameters_do_not_matter(method, family, reach):
         else:
             gram = space.metric.gram / units / units.T
             metric = GramMetric.of(gram, space.metric.output_weights)
-        return GoodEnoughSpace(space.center * units, metric, space.radius, 0.9)
+        return GoodEnoughSpace(
+            center=space.center * units, metric=metric, radius=space.radius, epsilon=0.9
+        )
 
     rescaled = intersect([rescale(space) for space in spaces], method=method)
     np.testing.assert_allclose(rescaled.point / units, intersection.point, atol=1e-6)
@@ -354,12 +384,12 @@ def test_units_of_the_parameters_do_not_matter(method, family, reach):
     # Nor does the unit of all distances.
     louder = [
         GoodEnoughSpace(
-            s.center,
-            DiagonalMetric(9 * s.metric.precision)
+            center=s.center,
+            metric=DiagonalMetric(9 * s.metric.precision)
             if family == "diagonal"
             else GramMetric.of(9 * s.metric.gram, s.metric.output_weights),
-            3 * s.radius,
-            0.9,
+            radius=3 * s.radius,
+            epsilon=0.9,
         )
         for s in spaces
     ]
@@ -433,7 +463,10 @@ def test_conflicts_are_the_pairs_that_do_not_meet(family):
 def test_spaces_may_meet_in_pairs_and_not_together():
     corners = np.array([[0.0, 0.0], [2.0, 0.0], [1.0, np.sqrt(3.0)]])
     metric = ball_metric(2, np.array([True]))
-    spaces = [GoodEnoughSpace(c[:, None], metric, 1.1, 0.9) for c in corners]
+    spaces = [
+        GoodEnoughSpace(center=c[:, None], metric=metric, radius=1.1, epsilon=0.9)
+        for c in corners
+    ]
     intersection = intersect(spaces)
     assert not intersection.found and intersection.conflicts == []
     assert intersection.lower_bound > 1

@@ -85,7 +85,11 @@ def spaces_of(kind, n_spaces=3, reach=0.7, seed=0):
         length = np.sqrt(metric.squared_norm(step))
         # The base is in all of them, by more or less.
         radius = (1.0 + reach * rng.uniform()) * length
-        spaces.append(GoodEnoughSpace(base + step, metric, radius, 0.9))
+        spaces.append(
+            GoodEnoughSpace(
+                center=base + step, metric=metric, radius=radius, epsilon=0.9
+            )
+        )
     return spaces
 
 
@@ -143,7 +147,14 @@ def test_weights_are_the_multipliers(kind):
     loss = SoftmaxLoss()
     spaces = spaces_of(kind, 4)
     first = spaces[0]
-    spaces.append(GoodEnoughSpace(first.center, first.metric, 10 * first.radius, 0.9))
+    spaces.append(
+        GoodEnoughSpace(
+            center=first.center,
+            metric=first.metric,
+            radius=10 * first.radius,
+            epsilon=0.9,
+        )
+    )
     intersection = likeliest(spaces, loss.minimize, loss.best(), N_ROWS)
     pulls = [
         2 * s.metric.apply(intersection.point - s.center) / s.radius**2 for s in spaces
@@ -176,7 +187,14 @@ def test_bounds_of_very_unequal_units(kind):
             other = GramMetric.of(factor**2 * metric.gram)
         else:
             other = DiagonalMetric(factor**2 * metric.precision)
-        scaled.append(GoodEnoughSpace(space.center, other, factor * space.radius, 0.9))
+        scaled.append(
+            GoodEnoughSpace(
+                center=space.center,
+                metric=other,
+                radius=factor * space.radius,
+                epsilon=0.9,
+            )
+        )
     intersection = likeliest(scaled, loss.minimize, loss.best(), N_ROWS)
     np.testing.assert_allclose(intersection.point, reference, atol=1e-4)
 
@@ -187,7 +205,12 @@ def test_a_model_in_all_spaces_is_left_as_it_is(kind):
     start = loss.best()
     n_searches = loss.n_searches
     wide = [
-        GoodEnoughSpace(s.center, s.metric, s.distance(start) * 1.001, 0.9)
+        GoodEnoughSpace(
+            center=s.center,
+            metric=s.metric,
+            radius=s.distance(start) * 1.001,
+            epsilon=0.9,
+        )
         for s in spaces_of(kind)
     ]
     intersection = likeliest(wide, loss.minimize, start, N_ROWS)
@@ -201,7 +224,9 @@ def test_a_model_in_all_spaces_is_left_as_it_is(kind):
 def test_that_there_is_no_intersection_is_proved(kind):
     loss = SoftmaxLoss()
     spaces = [
-        GoodEnoughSpace(s.center, s.metric, 0.2 * s.radius, 0.9)
+        GoodEnoughSpace(
+            center=s.center, metric=s.metric, radius=0.2 * s.radius, epsilon=0.9
+        )
         for s in spaces_of(kind)
     ]
     start = loss.best()
@@ -233,7 +258,10 @@ def test_an_intersection_that_is_nearly_a_point(kind):
     deepest = intersect(spaces, method="deepest")
     shrink = np.sqrt(deepest.max_distance) * (1 + 1e-3)
     tight = [
-        GoodEnoughSpace(s.center, s.metric, shrink * s.radius, 0.9) for s in spaces
+        GoodEnoughSpace(
+            center=s.center, metric=s.metric, radius=shrink * s.radius, epsilon=0.9
+        )
+        for s in spaces
     ]
     intersection = likeliest(tight, loss.minimize, loss.best(), N_ROWS)
     assert intersection.found

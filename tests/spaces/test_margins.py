@@ -60,7 +60,7 @@ def test_rays_of_one_seed_are_drawn_once_for_all_nodes(monkeypatch, memory):
                 scatter = np.cov(X.T) + np.diag([0.2, 0.2, 0.2, 0.2, 0.0])
                 rays = Rays(
                     X,
-                    metric=GramMetric(scatter, X.mean(axis=0)),
+                    metric=GramMetric(scatter=scatter, mean=X.mean(axis=0)),
                     columns=np.arange(3),
                     n_outputs=4,
                     n_directions=50,

@@ -22,7 +22,7 @@ def test_outputs_are_copied_by_hand():
     )
     center = np.array([[1.0, -1.0, 0.0], [2.0, 1.0, -3.0]])
     metric = GramMetric(
-        np.array([[2.0]]), mean=np.array([5.0]), output_weights=[1.0, 1.0, 0.2]
+        scatter=np.array([[2.0]]), mean=np.array([5.0]), output_weights=[1.0, 1.0, 0.2]
     )
     profile = SpaceProfile(
         center=center,
@@ -71,7 +71,7 @@ def test_outputs_about_which_a_node_says_nothing_by_hand():
     assert profile.of_outputs(np.array([1, 0, -1])).last_is_free
     assert not wide.last_is_free
     # A constrained output that is not compared is not free.
-    gram = GramMetric(np.array([[2.0]]), np.array([5.0]))
+    gram = GramMetric(scatter=np.array([[2.0]]), mean=np.array([5.0]))
     silent = replace(profile, metric=gram, outputs=np.array([True, False]))
     assert not silent.last_is_free
     assert silent.of_outputs(np.array([1, 0, 1])).outputs.tolist() == [

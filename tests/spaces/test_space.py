@@ -32,7 +32,7 @@ def make_space(kind, radius=2.5, seed=0):
     else:
         weights = np.array([1.0, 0.1, 2.0]) if kind == "weighted gram" else None
         metric = GramMetric.of(np.cov(rng.standard_normal((4, 20))), weights)
-    return GoodEnoughSpace(center, metric, radius, 0.8)
+    return GoodEnoughSpace(center=center, metric=metric, radius=radius, epsilon=0.8)
 
 
 def make_rows(seed=0, n_rows=60, n_outputs=3):
@@ -225,4 +225,9 @@ def test_bad_arguments(change, error, message):
 )
 def test_bad_spaces(center, radius, message):
     with pytest.raises(ValueError, match=message):
-        GoodEnoughSpace(center, ball_metric(2, np.array([True, True])), radius, 0.9)
+        GoodEnoughSpace(
+            center=center,
+            metric=ball_metric(2, np.array([True, True])),
+            radius=radius,
+            epsilon=0.9,
+        )

@@ -45,7 +45,12 @@ def random_unions(seed: int, kind: str, reach: float, sizes=(3, 2, 4)):
         typical = np.sqrt(metric.squared_norm(rng.standard_normal((20, 3, 2))).mean())
         radii = reach * typical * rng.uniform(0.7, 1.3, size)
         pairs = zip(centers, radii, strict=True)
-        unions.append([GoodEnoughSpace(W, metric, r, 0.9) for W, r in pairs])
+        unions.append(
+            [
+                GoodEnoughSpace(center=W, metric=metric, radius=r, epsilon=0.9)
+                for W, r in pairs
+            ]
+        )
     return unions
 
 
@@ -111,7 +116,12 @@ def test_spaces_that_meet_two_by_two_only_are_proved_empty():
     corners = np.array([[0.0, 0.0], [2.0, 0.0], [1.0, np.sqrt(3.0)]])
     unions = [
         [
-            GoodEnoughSpace((corner + offset)[:, None], metric, 1.1, 0.9)
+            GoodEnoughSpace(
+                center=(corner + offset)[:, None],
+                metric=metric,
+                radius=1.1,
+                epsilon=0.9,
+            )
             for offset in (0, 50)
         ]
         for corner in corners
@@ -146,7 +156,12 @@ def test_a_hidden_choice_among_a_million_is_found():
         centers[places[-1]] = hidden
         radii = 0.05 * np.sqrt(metric.squared_norm(centers - centers.mean(axis=0)))
         pairs = zip(centers, radii, strict=True)
-        unions.append([GoodEnoughSpace(W, metric, r, 0.9) for W, r in pairs])
+        unions.append(
+            [
+                GoodEnoughSpace(center=W, metric=metric, radius=r, epsilon=0.9)
+                for W, r in pairs
+            ]
+        )
     union_intersection = intersect_unions(unions)
     assert union_intersection.found and union_intersection.choice == tuple(places)
     assert union_intersection.n_searched < 200
@@ -201,7 +216,12 @@ def test_the_limit_leaves_it_undecided():
 def test_what_all_but_touches_is_not_decided_or_found():
     metric = ball_metric(1, np.array([True]))
     unions = [
-        [GoodEnoughSpace(np.array([[0.1 * k]]), metric, 0.05, 0.9)] for k in range(2)
+        [
+            GoodEnoughSpace(
+                center=np.array([[0.1 * k]]), metric=metric, radius=0.05, epsilon=0.9
+            )
+        ]
+        for k in range(2)
     ]
     assert not intersect_unions(unions).empty
 
@@ -235,12 +255,18 @@ def test_wrong_input_names_the_node():
     with pytest.raises(ValueError, match="Space 4 of node 2 has radius 0"):
         intersect_unions(without_radius)
     of_other_shape = GoodEnoughSpace(
-        np.zeros((2, 2)), ball_metric(2, np.ones(2, bool)), 1.0, 0.9
+        center=np.zeros((2, 2)),
+        metric=ball_metric(2, np.ones(2, bool)),
+        radius=1.0,
+        epsilon=0.9,
     )
     with pytest.raises(ValueError, match=r"Space 2 of node 1 has parameters \(2, 2\)"):
         intersect_unions([unions[0], [*unions[1], of_other_shape], unions[2]])
     of_other_family = GoodEnoughSpace(
-        np.zeros((3, 2)), GramMetric(np.eye(2), np.zeros(2)), 1.0, 1
+        center=np.zeros((3, 2)),
+        metric=GramMetric(scatter=np.eye(2), mean=np.zeros(2)),
+        radius=1.0,
+        epsilon=1,
     )
     with pytest.raises(TypeError, match="2 of node 1: gram"):
         intersect_unions([unions[0], [*unions[1], of_other_family], unions[2]])

@@ -89,7 +89,7 @@ def test_factors_on_small_logits_are_those_that_a_message_may_hold(size):
     at_one = fit_inverse_temperature(logits, y)
     expected = min(at_one / size, LARGEST_SQUARE)
     assert factor == pytest.approx(expected)
-    search = TemperatureSearch(size, 60)
+    search = TemperatureSearch(size=size, n_rows=60)
     assert search.factors.max() <= LARGEST_SQUARE
 
 
