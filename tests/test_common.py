@@ -15,8 +15,8 @@ from helpers.every_estimator import (
     every_estimator,
     every_kind,
     fit,
+    fit_simulated,
     scores_of,
-    simulated,
 )
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -124,7 +124,7 @@ def test_one_model_knows_what_all_nodes_know(listed, kind, strings):
     dataset = federated(kind, strings=strings)
     if kind == "single":
         # A node of one label cannot fit its classifier: simulation makes it constant.
-        aggregate = simulated(listed, dataset)
+        aggregate = fit_simulated(listed, dataset)
     else:
         aggregate = fit(listed, dataset, dataset.fitted(listed.local))
     np.testing.assert_array_equal(aggregate.classes_, np.unique(dataset.y))

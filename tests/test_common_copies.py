@@ -14,7 +14,7 @@ from helpers.every_estimator import (
     assert_same_model,
     every_estimator,
     fit,
-    simulated,
+    fit_simulated,
     zero_weights,
 )
 from sklearn import config_context
@@ -52,7 +52,7 @@ def first_of_local_grid(listed):
 def test_no_step_alters_a_local_estimator(listed, kind):
     dataset = federated(kind)
     if kind == "single":
-        locals_ = simulated(listed, dataset).estimators_
+        locals_ = fit_simulated(listed, dataset).estimators_
     else:
         locals_ = dataset.fitted(listed.local)
     before = hashes_of(locals_)

@@ -11,7 +11,7 @@ from helpers.every_estimator import (
     every_estimator,
     every_kind,
     fit,
-    simulated,
+    fit_simulated,
 )
 from scipy import sparse
 from sklearn.base import clone
@@ -42,7 +42,7 @@ def rounding_of(kind):
 def test_order_of_nodes_does_not_matter(listed, kind):
     dataset = federated(kind)
     if kind == "single":
-        locals_ = simulated(listed, dataset).estimators_
+        locals_ = fit_simulated(listed, dataset).estimators_
     else:
         locals_ = dataset.fitted(listed.local)
     order = [2, 0, 1]
@@ -62,7 +62,7 @@ def test_order_of_rows_does_not_matter(listed, kind):
         pytest.skip("nodes of one label make ties, which no model can be fitted to")
     dataset = federated(kind)
     if kind == "single":
-        locals_ = simulated(listed, dataset).estimators_
+        locals_ = fit_simulated(listed, dataset).estimators_
     else:
         locals_ = dataset.fitted(listed.local)
     order = np.random.RandomState(1).permutation(len(dataset.y))
@@ -77,7 +77,7 @@ def test_order_of_rows_does_not_matter(listed, kind):
 @every_kind
 def test_renaming_labels_in_their_order_renames_predictions(listed, kind):
     dataset = federated(kind)
-    make = simulated if kind == "single" else fit
+    make = fit_simulated if kind == "single" else fit
     of_numbers = make(listed, dataset)
     of_strings = make(listed, federated(kind, strings=True))
     np.testing.assert_array_equal(LABELS[of_numbers.classes_], of_strings.classes_)

@@ -10,7 +10,8 @@ rows, and `intersect` finds a model in several; `build_neuron_spaces` and
 >>> metric = ball_metric(2, np.array([True, True]))
 >>> centers = [np.array([[-1.0, 1.0], [0.0, 0.0]]), np.array([[-3.0, 3.0], [0.0, 0.0]])]
 >>> spaces = [
-...     GoodEnoughSpace(center=W, metric=metric, radius=2.0, epsilon=0.9) for W in centers
+...     GoodEnoughSpace(center=W, metric=metric, radius=2.0, epsilon=0.9)
+...     for W in centers
 ... ]
 >>> found = intersect(spaces)
 >>> found.found, [bool(space.distance(found.point) <= 2.0 + 1e-6) for space in spaces]

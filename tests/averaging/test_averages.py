@@ -8,7 +8,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from helpers.averaged import digits, locals_of, net
+from helpers.averaged import digits, fit_locals, make_net
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import (
     LogisticRegression,
@@ -44,7 +44,7 @@ LINEAR = [
 @pytest.mark.parametrize("local", LINEAR, ids=lambda local: type(local).__name__)
 def test_linear_models_are_averaged_without_rows(local):
     X, y, nodes, X_test, _ = digits()
-    models = locals_of(local, X, y, nodes)
+    models = fit_locals(local, X, y, nodes)
     aggregate = ModelAveragingAggregator(models).fit()
     np.testing.assert_allclose(
         aggregate.coef_, np.mean([m.coef_ for m in models], axis=0)
@@ -58,7 +58,7 @@ def test_linear_models_are_averaged_without_rows(local):
 
 def test_networks_are_averaged_layer_by_layer():
     X, y, nodes, _, _ = digits()
-    models = locals_of(net(), X, y, nodes)
+    models = fit_locals(make_net(), X, y, nodes)
     aggregate = ModelAveragingAggregator(models).fit()
     for layer in range(2):
         np.testing.assert_allclose(
@@ -99,7 +99,7 @@ def test_a_class_is_averaged_over_the_nodes_that_know_it(rows_of_two_nodes):
 def test_networks_share_hidden_units_and_average_outputs_of_those_who_know(
     rows_of_two_nodes,
 ):
-    models = [net().fit(X, y) for X, y in rows_of_two_nodes]
+    models = [make_net().fit(X, y) for X, y in rows_of_two_nodes]
     first, second = models
     aggregate = ModelAveragingAggregator(models, weights=[1.0, 3.0]).fit()
     np.testing.assert_allclose(
@@ -144,7 +144,7 @@ def test_weights_by_rows_and_by_classes(weights, expected):
 
 def test_weights_by_rows_need_rows():
     X, y, nodes, _, _ = digits()
-    models = locals_of(LogisticRegression(), X, y, nodes)
+    models = fit_locals(LogisticRegression(), X, y, nodes)
     with pytest.raises(ValueError, match="counts rows: give fit the rows"):
         ModelAveragingAggregator(models, weights="n_samples").fit()
 
@@ -154,7 +154,7 @@ def test_weights_by_rows_need_rows():
 )
 def test_weights_are_one_positive_number_per_node(weights):
     X, y, nodes, _, _ = digits()
-    models = locals_of(LogisticRegression(), X, y, nodes)
+    models = fit_locals(LogisticRegression(), X, y, nodes)
     with pytest.raises(ValueError, match=r"one positive number per node \(3\)"):
         ModelAveragingAggregator(models, weights=weights).fit()
 
@@ -162,14 +162,14 @@ def test_weights_are_one_positive_number_per_node(weights):
 @pytest.mark.parametrize("weights", ["equal", "n_samples", "class_counts", [1, 5, 9]])
 @pytest.mark.parametrize(
     "local",
-    [net(max_iter=3), SGDClassifier(), RidgeClassifier(), LogisticRegression()],
+    [make_net(max_iter=3), SGDClassifier(), RidgeClassifier(), LogisticRegression()],
     ids=lambda local: type(local).__name__,
 )
 @pytest.mark.parametrize("n_classes", [2, 10])
 def test_equal_models_average_to_themselves(weights, local, n_classes):
     X, y, nodes, X_test, _ = digits()
     X, y, nodes = X[y < n_classes], y[y < n_classes], nodes[y < n_classes]
-    model = locals_of(local, X, y, np.zeros(len(y), dtype=int))[0]
+    model = fit_locals(local, X, y, np.zeros(len(y), dtype=int))[0]
     aggregate = ModelAveragingAggregator([model] * 3, weights=weights)
     aggregate.fit(X, y, nodes=nodes)
     np.testing.assert_array_equal(aggregate.predict(X_test), model.predict(X_test))
@@ -235,10 +235,10 @@ def test_networks_are_averaged_in_the_memory_of_three():
     np.testing.assert_array_equal(networks[0].coefs_[0], first_coef)
 
 
-@pytest.mark.parametrize("local", [LogisticRegression(), net(max_iter=1)])
+@pytest.mark.parametrize("local", [LogisticRegression(), make_net(max_iter=1)])
 def test_weights_that_are_not_finite_name_the_node(local):
     X, y, nodes, _, _ = digits()
-    models = locals_of(local, X, y, nodes)
+    models = fit_locals(local, X, y, nodes)
     weights = models[1].coef_ if hasattr(models[1], "coef_") else models[1].coefs_[0]
     weights[2, 3] = np.nan
     with pytest.raises(ValueError, match="Node '1': coef.* not finite"):
@@ -247,7 +247,7 @@ def test_weights_that_are_not_finite_name_the_node(local):
 
 def test_networks_of_different_shapes_are_an_error_that_names_pfnm():
     X, y, nodes, _, _ = digits(2)
-    narrow = locals_of(net(), X, y, nodes)[0]
+    narrow = fit_locals(make_net(), X, y, nodes)[0]
     wide = MLPClassifier((9,), max_iter=1).fit(X, y)
     with pytest.raises(ValueError, match="'a' and 'b'.*PFNMAggregator"):
         ModelAveragingAggregator([("a", narrow), ("b", wide)]).fit()
@@ -255,8 +255,8 @@ def test_networks_of_different_shapes_are_an_error_that_names_pfnm():
 
 def test_networks_of_different_activations_are_an_error():
     X, y, nodes, _, _ = digits(2)
-    relu = locals_of(net(), X, y, nodes)[0]
-    tanh = net(activation="tanh").fit(X, y)
+    relu = fit_locals(make_net(), X, y, nodes)[0]
+    tanh = make_net(activation="tanh").fit(X, y)
     with pytest.raises(ValueError, match="different activations"):
         ModelAveragingAggregator([relu, tanh]).fit()
 
@@ -269,8 +269,8 @@ def test_classifiers_without_weights_are_an_error():
 
 def test_permuted_copies_average_to_the_network_only_if_aligned():
     X, y, _, X_test, y_test = digits()
-    model = net().fit(X, y)
-    shuffled = net().fit(X, y)
+    model = make_net().fit(X, y)
+    shuffled = make_net().fit(X, y)
     order = np.random.RandomState(1).permutation(32)
     shuffled.coefs_ = [model.coefs_[0][:, order], model.coefs_[1][order]]
     shuffled.intercepts_ = [model.intercepts_[0][order], model.intercepts_[1]]
@@ -322,7 +322,7 @@ def test_scalers_of_pipelines_are_folded_into_the_average():
     X, y, nodes, X_test, _ = digits()
     X = X + 0.01 * np.random.RandomState(0).normal(size=X.shape)
     model = make_pipeline(StandardScaler(), LogisticRegression())
-    models = locals_of(model, X, y, nodes)
+    models = fit_locals(model, X, y, nodes)
     aggregate = ModelAveragingAggregator(models).fit()
     np.testing.assert_allclose(
         aggregate.decision_function(X_test),
@@ -336,7 +336,7 @@ def test_networks_of_a_common_start_have_a_better_average():
     X, y, _, X_test, y_test = digits()
     score_of = {}
     for common_init in (True, False):
-        unfitted = net(random_state=None, max_iter=4, learning_rate_init=0.1)
+        unfitted = make_net(random_state=None, max_iter=4, learning_rate_init=0.1)
         aggregate = ModelAveragingAggregator(
             [unfitted] * 3, common_init=common_init, random_state=0
         )
@@ -407,7 +407,9 @@ def test_rounds_draw_no_warning():
 
 def test_networks_that_the_aggregator_starts_draw_no_warning():
     X, y, _, _, _ = digits(2)
-    ModelAveragingAggregator([net(random_state=None)] * 2, random_state=0).fit(X, y)
+    ModelAveragingAggregator([make_net(random_state=None)] * 2, random_state=0).fit(
+        X, y
+    )
 
 
 def test_linear_models_draw_no_warning():

@@ -28,11 +28,11 @@ pytest.importorskip("skorch")
 from helpers.nets import (  # noqa: E402
     Convolutional,
     Dense,
-    binary_net,
     digits,
-    fitted,
-    net,
-    state,
+    fit_nets,
+    make_binary_net,
+    make_net,
+    state_of_module,
 )
 from torch import nn  # noqa: E402
 
@@ -64,10 +64,10 @@ def rounds(estimators, *, n_rounds=3, local_epochs=2, **params):
 @every_module
 def test_nets_are_averaged_parameter_by_parameter(module):
     X, y, nodes, X_test, _ = digits()
-    nets = fitted(net(**MODULES[module]), X, y, nodes)
+    nets = fit_nets(make_net(**MODULES[module]), X, y, nodes)
     aggregate = ModelAveragingAggregator(nets, weights=[1.0, 2.0, 5.0]).fit()
-    states = [state(model) for model in nets]
-    for name, array in state(aggregate.net_).items():
+    states = [state_of_module(model) for model in nets]
+    for name, array in state_of_module(aggregate.net_).items():
         arrays_of_nodes = [state_of_node[name] for state_of_node in states]
         if array.dtype.kind == "f":
             expected = np.average(arrays_of_nodes, axis=0, weights=[1.0, 2.0, 5.0])
@@ -85,24 +85,29 @@ def test_nets_are_averaged_parameter_by_parameter(module):
 def test_counters_are_those_of_the_node_with_most_rows():
     X, y, _, _, _ = digits()
     nodes = np.digitize(np.arange(len(y)), [60, 300])
-    nets = fitted(net(Convolutional), X, y, nodes)
-    counts = [int(state(model)["norm.num_batches_tracked"]) for model in nets]
+    nets = fit_nets(make_net(Convolutional), X, y, nodes)
+    counts = [int(state_of_module(model)["norm.num_batches_tracked"]) for model in nets]
     assert counts[1] == max(counts) > counts[0]
     aggregate = ModelAveragingAggregator(nets).fit(X, y, nodes=nodes)
-    assert state(aggregate.net_)["norm.num_batches_tracked"] == counts[1]
+    assert state_of_module(aggregate.net_)["norm.num_batches_tracked"] == counts[1]
     trained = rounds(nets, n_rounds=1).fit(X, y, nodes=nodes)
     # Two epochs of its 240 rows, in batches of 32.
     n_batches = 2 * -(-240 // 32)
-    assert state(trained.net_)["norm.num_batches_tracked"] == counts[1] + n_batches
+    assert (
+        state_of_module(trained.net_)["norm.num_batches_tracked"]
+        == counts[1] + n_batches
+    )
 
 
 @every_module
 def test_equal_nets_average_to_themselves(module):
     X, y, _, X_test, _ = digits()
-    model = fitted(net(**MODULES[module]), X, y, np.zeros(len(y), dtype=int))[0]
+    model = fit_nets(make_net(**MODULES[module]), X, y, np.zeros(len(y), dtype=int))[0]
     aggregate = ModelAveragingAggregator([model] * 4, weights=[0.1, 0.2, 3, 4]).fit()
-    for name, array in state(aggregate.net_).items():
-        np.testing.assert_allclose(array, state(model)[name], rtol=1e-6, atol=1e-7)
+    for name, array in state_of_module(aggregate.net_).items():
+        np.testing.assert_allclose(
+            array, state_of_module(model)[name], rtol=1e-6, atol=1e-7
+        )
     np.testing.assert_allclose(
         aggregate.predict_proba(X_test), model.predict_proba(X_test), atol=1e-5
     )
@@ -115,19 +120,21 @@ def test_outputs_are_averaged_over_the_nodes_that_know_the_class(module):
     with torch.random.fork_rng():
         for rows in (y <= 1, y >= 1):  # the second class is at both nodes
             torch.manual_seed(0)
-            nets.append(net(**MODULES[module]).fit(X[rows], y[rows]))
+            nets.append(make_net(**MODULES[module]).fit(X[rows], y[rows]))
     aggregate = ModelAveragingAggregator(nets).fit()
     for name in ("output.weight", "output.bias"):
-        first, second = (state(model)[name] for model in nets)
+        first, second = (state_of_module(model)[name] for model in nets)
         expected = np.stack([first[0], (first[1] + second[1]) / 2, second[2]])
-        np.testing.assert_allclose(state(aggregate.net_)[name], expected, rtol=1e-5)
+        np.testing.assert_allclose(
+            state_of_module(aggregate.net_)[name], expected, rtol=1e-5
+        )
 
 
 def test_images_stay_arrays_of_four_dimensions():
     X, y, nodes, X_test, y_test = digits()
     X = X.reshape(-1, 1, 8, 8)
     X_test = X_test.reshape(-1, 1, 8, 8)
-    nets = fitted(net(Convolutional, module__flat=False), X, y, nodes)
+    nets = fit_nets(make_net(Convolutional, module__flat=False), X, y, nodes)
     aggregate = ModelAveragingAggregator(nets).fit()
     assert aggregate.predict_proba(X_test).shape == (len(X_test), 3)
     trained = rounds(nets).fit(X, y, nodes=nodes)
@@ -145,13 +152,13 @@ def test_images_are_refused_where_estimators_take_none():
 
 def test_binary_nets_are_averaged_by_their_rows():
     X, y, nodes, X_test, _ = digits(2)
-    nets = fitted(binary_net(), X, y.astype(np.float32), nodes)
+    nets = fit_nets(make_binary_net(), X, y.astype(np.float32), nodes)
     aggregate = ModelAveragingAggregator(nets, weights="n_samples")
     aggregate.fit(X, y, nodes=nodes)
     n_rows = np.bincount(nodes)
-    for name, array in state(aggregate.net_).items():
+    for name, array in state_of_module(aggregate.net_).items():
         expected = np.average(
-            [state(model)[name] for model in nets], axis=0, weights=n_rows
+            [state_of_module(model)[name] for model in nets], axis=0, weights=n_rows
         )
         np.testing.assert_allclose(array, expected, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(
@@ -162,9 +169,9 @@ def test_binary_nets_are_averaged_by_their_rows():
 @pytest.mark.parametrize("are_fitted", [True, False])
 def test_binary_nets_are_trained_in_rounds(are_fitted):
     X, y, nodes, X_test, y_test = digits(2)
-    estimators = binary_net()
+    estimators = make_binary_net()
     if are_fitted:
-        estimators = fitted(binary_net(), X, y.astype(np.float32), nodes)
+        estimators = fit_nets(make_binary_net(), X, y.astype(np.float32), nodes)
     trained = rounds(estimators).fit(X, y, nodes=nodes)
     assert trained.score(X_test, y_test) > 0.95
     assert trained.decision_function(X_test).ndim == 1
@@ -173,13 +180,13 @@ def test_binary_nets_are_trained_in_rounds(are_fitted):
 def test_binary_nets_know_the_labels_0_and_1_only():
     X, y, nodes, _, _ = digits(2)
     with pytest.raises(ValueError, match="knows the labels 0 and 1 only.*'one'"):
-        rounds(binary_net()).fit(X, NAMES[y], nodes=nodes)
+        rounds(make_binary_net()).fit(X, NAMES[y], nodes=nodes)
 
 
 @pytest.mark.parametrize(("normalise", "n_rounds"), [(False, 0), (True, 1)])
 def test_chains_of_dense_layers_become_plain_classifiers(normalise, n_rounds):
     X, y, nodes, X_test, _ = digits()
-    nets = fitted(net(module__normalise=normalise), X, y, nodes)
+    nets = fit_nets(make_net(module__normalise=normalise), X, y, nodes)
     aggregate = rounds(nets, n_rounds=n_rounds).fit(X, y, nodes=nodes)
     expected = aggregate.predict_proba(X_test)
     plain = aggregate.to_estimator()
@@ -195,7 +202,7 @@ def test_chains_of_dense_layers_become_plain_classifiers(normalise, n_rounds):
 
 def test_other_modules_become_copies_of_their_kind():
     X, y, nodes, X_test, _ = digits()
-    nets = fitted(net(Convolutional), X, y, nodes)
+    nets = fit_nets(make_net(Convolutional), X, y, nodes)
     aggregate = ModelAveragingAggregator(nets).fit()
     assert aggregate.network_ is None
     assert not hasattr(aggregate, "coefs_")
@@ -217,7 +224,7 @@ def test_other_modules_become_copies_of_their_kind():
 
 def test_permuted_units_are_aligned_where_this_is_asked_for():
     X, y, _, X_test, _ = digits()
-    model = fitted(net(), X, y, np.zeros(len(y), dtype=int))[0]
+    model = fit_nets(make_net(), X, y, np.zeros(len(y), dtype=int))[0]
     shuffled = pickle.loads(pickle.dumps(model))
     order = torch.as_tensor([3, 0, 7, 1, 2, 6, 5, 4])
     with torch.no_grad():
@@ -238,7 +245,7 @@ def test_permuted_units_are_aligned_where_this_is_asked_for():
 
 def test_a_net_and_a_plain_network_of_equal_shape_are_averaged():
     X, y, nodes, X_test, _ = digits()
-    model = fitted(net(), X, y, nodes)[0]
+    model = fit_nets(make_net(), X, y, nodes)[0]
     plain = ModelAveragingAggregator([model]).fit().to_estimator()
     aggregate = ModelAveragingAggregator([plain, model]).fit()
     assert aggregate.net_ is None
@@ -250,7 +257,7 @@ def test_a_net_and_a_plain_network_of_equal_shape_are_averaged():
 def test_a_net_and_a_plain_network_are_not_trained_in_rounds():
     """Parameters of one library mean nothing to the other."""
     X, y, nodes, _, _ = digits()
-    model = fitted(net(), X, y, nodes)[0]
+    model = fit_nets(make_net(), X, y, nodes)[0]
     plain = ModelAveragingAggregator([model]).fit().to_estimator()
     with pytest.raises(TypeError, match="'0' and '1' have MLPClassifier and NeuralNet"):
         rounds([plain, model]).fit(X, y, nodes=nodes % 2)
@@ -259,32 +266,32 @@ def test_a_net_and_a_plain_network_are_not_trained_in_rounds():
 # The classifiers of two nodes that cannot be averaged, and the error.
 NOT_AVERAGED = {
     "numbers of outputs": (
-        net(Convolutional),
-        net(Convolutional, module__n_outputs=4),
+        make_net(Convolutional),
+        make_net(Convolutional, module__n_outputs=4),
         ValueError,
         r"'a' and 'b'.*'output.bias': \(3,\)",
     ),
     "kinds of modules": (
-        net(Convolutional),
-        net(),
+        make_net(Convolutional),
+        make_net(),
         ValueError,
         "'a' and 'b' have parameters of different names",
     ),
     "widths": (
-        net(),
-        net(module__width=9),
+        make_net(),
+        make_net(module__width=9),
         ValueError,
         "'a' and 'b' have different shapes.*PFNMAggr",
     ),
     "orders of classes": (
-        net(Convolutional),
-        net(Convolutional, classes=[2, 1, 0]),
+        make_net(Convolutional),
+        make_net(Convolutional, classes=[2, 1, 0]),
         ValueError,
         "outputs of nodes 'a' and 'b' stand for different",
     ),
     "libraries": (
         LogisticRegression(),
-        net(Convolutional),
+        make_net(Convolutional),
         TypeError,
         r"Nodes \['b'\] have torch modules, node 'a' has",
     ),
@@ -302,7 +309,7 @@ def test_classifiers_that_differ_too_much_are_not_averaged(difference):
 
 def test_modules_that_are_no_chains_of_layers_are_not_aligned():
     X, y, nodes, _, _ = digits(n_nodes=2)
-    nets = fitted(net(Convolutional), X, y, nodes)
+    nets = fit_nets(make_net(Convolutional), X, y, nodes)
     with pytest.raises(ValueError, match="align='permutation'.*node '0' is none"):
         ModelAveragingAggregator(nets, align="permutation").fit()
     with pytest.raises(ValueError, match="with rounds of skorch nets"):
@@ -311,7 +318,7 @@ def test_modules_that_are_no_chains_of_layers_are_not_aligned():
 
 def test_only_equal_modules_are_trained_in_rounds():
     X, y, nodes, _, _ = digits(n_nodes=2)
-    nets = [net().fit(X, y), net(module__width=9).fit(X, y)]
+    nets = [make_net().fit(X, y), make_net(module__width=9).fit(X, y)]
     with pytest.raises(ValueError, match="Only equal modules.*PFNMAggregator"):
         rounds(nets).fit(X, y, nodes=nodes)
 
@@ -324,9 +331,9 @@ def test_only_equal_modules_are_trained_in_rounds():
 def test_rounds_train_fitted_nets_further_and_leave_them_as_they_are(module, labels):
     X, y, nodes, X_test, y_test = digits()
     classes = None if labels is not NAMES else NAMES.tolist()
-    unfitted = net(max_epochs=1, lr=0.02, classes=classes, **MODULES[module])
-    nets = fitted(unfitted, X, y, nodes)
-    states = [state(model) for model in nets]
+    unfitted = make_net(max_epochs=1, lr=0.02, classes=classes, **MODULES[module])
+    nets = fit_nets(unfitted, X, y, nodes)
+    states = [state_of_module(model) for model in nets]
     aggregate = rounds(nets, local_epochs=5).fit(X, labels[y], nodes=nodes)
     np.testing.assert_array_equal(aggregate.classes_, np.unique(labels))
     assert aggregate.score(X_test, labels[y_test]) > 0.9
@@ -344,7 +351,7 @@ def test_rounds_train_fitted_nets_further_and_leave_them_as_they_are(module, lab
     n_received = rounds_of_training[0]["bytes_received"]
     assert 3 * n_bytes < n_received < 3 * n_bytes + 200
     for model, state_before in zip(nets, states, strict=True):
-        for name, array in state(model).items():
+        for name, array in state_of_module(model).items():
             np.testing.assert_array_equal(array, state_before[name].copy())
 
 
@@ -352,7 +359,7 @@ def test_rounds_train_fitted_nets_further_and_leave_them_as_they_are(module, lab
 @pytest.mark.parametrize("labels", [NAMES, np.array([3, 5, 7]), np.array([0, 2, 1])])
 def test_simulation_with_labels_of_any_kind(n_rounds, labels):
     X, y, nodes, X_test, y_test = digits()
-    unfitted = net(Convolutional, max_epochs=6)
+    unfitted = make_net(Convolutional, max_epochs=6)
     aggregate = rounds(unfitted, n_rounds=n_rounds, local_epochs=3)
     # Rows of double precision, as most are.
     aggregate.fit(X.astype(np.float64), labels[y], nodes=nodes)
@@ -366,8 +373,14 @@ def test_simulation_with_labels_of_any_kind(n_rounds, labels):
 @pytest.mark.parametrize(
     ("unfitted", "message"),
     [
-        (net(module__n_outputs=5), "5 outputs, which cannot stand for the 3 labels"),
-        (net(classes=["one", "two", "ten"]), r"do not hold the labels \['three'\]"),
+        (
+            make_net(module__n_outputs=5),
+            "5 outputs, which cannot stand for the 3 labels",
+        ),
+        (
+            make_net(classes=["one", "two", "ten"]),
+            r"do not hold the labels \['three'\]",
+        ),
     ],
 )
 def test_labels_that_outputs_cannot_stand_for_are_an_error(unfitted, message, n_rounds):
@@ -379,7 +392,7 @@ def test_labels_that_outputs_cannot_stand_for_are_an_error(unfitted, message, n_
 @pytest.mark.parametrize("n_rounds", [0, 1])
 def test_outputs_without_rows_are_no_classes(n_rounds):
     X, y, nodes, X_test, _ = digits()
-    aggregate = rounds(net(module__n_outputs=10), n_rounds=n_rounds)
+    aggregate = rounds(make_net(module__n_outputs=10), n_rounds=n_rounds)
     aggregate.fit(X, y, nodes=nodes)
     np.testing.assert_array_equal(aggregate.classes_, [0, 1, 2])
     proba = aggregate.predict_proba(X_test)
@@ -390,7 +403,7 @@ def test_outputs_without_rows_are_no_classes(n_rounds):
 def test_nodes_of_one_class_learn_the_others_in_rounds():
     X, y, _, X_test, y_test = digits()
     nodes = np.where(y == 2, 1, np.where(np.arange(len(y)) % 2, 0, 2))
-    simulated = ModelAveragingAggregator(net(Convolutional), random_state=0)
+    simulated = ModelAveragingAggregator(make_net(Convolutional), random_state=0)
     simulated.fit(X, y, nodes=nodes)  # node 1 has a constant model
     np.testing.assert_array_equal(simulated.classes_, [0, 1, 2])
     aggregate = rounds(simulated.estimators_, n_rounds=15, local_epochs=1)
@@ -405,7 +418,7 @@ def test_equal_seeds_give_equal_models(common, n_rounds):
 
     def predict_with(seed):
         aggregate = rounds(
-            net(Convolutional),
+            make_net(Convolutional),
             n_rounds=n_rounds,
             common_init=common,
             random_state=seed,
@@ -428,7 +441,7 @@ def test_workers_train_as_this_process_does():
 
     def predict_with(n_jobs):
         simulated = ModelAveragingAggregator(
-            net(Scripted), n_jobs=n_jobs, random_state=0
+            make_net(Scripted), n_jobs=n_jobs, random_state=0
         )
         simulated.fit(X, y, nodes=nodes)
         trained = rounds(simulated.estimators_, n_rounds=1, n_jobs=n_jobs)
@@ -443,7 +456,7 @@ def test_workers_train_as_this_process_does():
     np.testing.assert_allclose(predict_with(2), predict_with(None), atol=1e-4)
 
 
-class Unreliable(type(net())):
+class Unreliable(type(make_net())):
     """A net that fails to train where a pixel is 99, and diverges where it is -99."""
 
     def partial_fit(self, X, y=None, **params):
@@ -486,7 +499,7 @@ def test_without_a_learning_rate_nets_use_their_own():
     X, y, nodes, _, _ = digits()
     changes = {}
     for lr in (1e-6, 0.2):
-        nets = fitted(net(lr=lr, max_epochs=1), X, y, nodes)
+        nets = fit_nets(make_net(lr=lr, max_epochs=1), X, y, nodes)
         aggregate = rounds(nets, n_rounds=1, learning_rate=None)
         (message,) = aggregate.fit(X, y, nodes=nodes).history_
         assert message["learning_rates"] is None
@@ -507,7 +520,7 @@ def test_modules_with_lazy_layers_that_cannot_be_traced_are_averaged():
             return self.output(torch.relu(self.hidden(X)))
 
     X, y, nodes, X_test, y_test = digits()
-    aggregate = rounds(net(Branching)).fit(X, NAMES[y], nodes=nodes)
+    aggregate = rounds(make_net(Branching)).fit(X, NAMES[y], nodes=nodes)
     assert aggregate.network_ is None
     assert aggregate.score(X_test, NAMES[y_test]) > 0.9
 
@@ -517,7 +530,7 @@ def test_modules_with_lazy_layers_that_cannot_be_traced_are_averaged():
 
 def test_a_search_over_nets_keeps_the_fitted_nets():
     X, y, nodes, X_test, _ = digits()
-    nets = fitted(net(Convolutional), X, y, nodes)
+    nets = fit_nets(make_net(Convolutional), X, y, nodes)
     search = GridSearchCV(
         rounds(nets), {"n_rounds": [0, 1], "decay": [0.25, 1.0]}, cv=2
     )
@@ -534,7 +547,7 @@ def test_a_search_over_nets_keeps_the_fitted_nets():
 
 def test_nets_are_trained_in_rounds_in_a_pipeline():
     X, y, nodes, X_test, y_test = digits()
-    pipeline = make_pipeline(StandardScaler(), rounds(net(Convolutional)))
+    pipeline = make_pipeline(StandardScaler(), rounds(make_net(Convolutional)))
     pipeline.fit(X, y, modelaveragingaggregator__nodes=nodes)
     assert pipeline.score(X_test, y_test) > 0.9
 
@@ -542,8 +555,8 @@ def test_nets_are_trained_in_rounds_in_a_pipeline():
 @pytest.mark.parametrize(
     ("local", "labels"),
     [
-        (net(Convolutional), NAMES),
-        (make_pipeline(StandardScaler(), net()), np.arange(3)),
+        (make_net(Convolutional), NAMES),
+        (make_pipeline(StandardScaler(), make_net()), np.arange(3)),
     ],
     ids=["net", "pipeline"],
 )
@@ -566,7 +579,7 @@ def test_a_student_may_be_a_net_whose_weights_the_seed_decides():
     ]
 
     def fit_student(seed):
-        agg = DistillationAggregator(members, student=net(), random_state=seed)
+        agg = DistillationAggregator(members, student=make_net(), random_state=seed)
         return agg.fit(X.astype(np.float64))
 
     student = fit_student(seed=0)
@@ -585,7 +598,7 @@ def test_the_error_of_values_that_are_not_finite_names_node_and_parameter(
     parameter, n_rounds
 ):
     X, y, nodes, _, _ = digits()
-    nets = fitted(net(Convolutional), X, y, nodes)
+    nets = fit_nets(make_net(Convolutional), X, y, nodes)
     with torch.no_grad():
         nets[1].module_.state_dict()[parameter].view(-1)[0] = np.nan
     members = list(zip(["north", "east", "south"], nets, strict=True))
@@ -605,7 +618,7 @@ def test_a_mask_of_infinities_is_no_error():
             self.register_buffer("mask", torch.tensor([0.0, -float("inf")]))
 
     X, y, nodes, X_test, _ = digits()
-    nets = fitted(net(Masked), X, y, nodes)
+    nets = fit_nets(make_net(Masked), X, y, nodes)
     average = ModelAveragingAggregator(nets).fit()
     assert average.to_module().mask.tolist() == [0.0, -float("inf")]
     EnsembleAggregator(nets).fit().predict(X_test)
@@ -648,7 +661,7 @@ def test_nets_of_dense_layers_that_started_apart_draw_a_warning(module, expected
     with torch.random.fork_rng():
         for k in range(2):
             torch.manual_seed(k)
-            unfitted = net(**WIDE_MODULES[module])
+            unfitted = make_net(**WIDE_MODULES[module])
             nets.append(unfitted.fit(X[nodes == k], y[nodes == k]))
     assert warnings_of_average(nets) == expected
 
@@ -656,5 +669,5 @@ def test_nets_of_dense_layers_that_started_apart_draw_a_warning(module, expected
 @every_module
 def test_nets_that_started_from_equal_weights_draw_no_warning(module):
     X, y, nodes, _, _ = digits()
-    nets = fitted(net(**WIDE_MODULES[module]), X, y, nodes)
+    nets = fit_nets(make_net(**WIDE_MODULES[module]), X, y, nodes)
     assert warnings_of_average(nets) == []

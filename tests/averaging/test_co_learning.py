@@ -10,7 +10,7 @@ from unittest import SkipTest
 
 import numpy as np
 import pytest
-from helpers.averaged import digits, locals_of, net
+from helpers.averaged import digits, fit_locals, make_net
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
@@ -37,7 +37,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 @pytest.mark.parametrize(
     "local",
-    [net(), net(solver="adam"), SGDClassifier(loss="log_loss"), LogisticRegression()],
+    [
+        make_net(),
+        make_net(solver="adam"),
+        SGDClassifier(loss="log_loss"),
+        LogisticRegression(),
+    ],
     ids=["sgd", "adam", "linear", "logistic"],
 )
 def test_rounds_come_close_to_pooled_rows(local):
@@ -74,7 +79,7 @@ def test_rounds_come_close_to_pooled_rows(local):
 def test_history_tells_epochs_rates_and_bytes(schedule, rates, epochs):
     X, y, _, _, _ = digits()
     aggregate = ModelAveragingAggregator(
-        [("a", net()), ("b", net())],
+        [("a", make_net()), ("b", make_net())],
         n_rounds=2,
         local_epochs=2,
         learning_rate=0.2,
@@ -103,7 +108,7 @@ def test_history_tells_epochs_rates_and_bytes(schedule, rates, epochs):
 
 def test_rounds_start_at_the_average_of_fitted_models():
     X, y, nodes, X_test, _ = digits()
-    models = locals_of(net(), X, y, nodes)
+    models = fit_locals(make_net(), X, y, nodes)
     before = [array.copy() for m in models for array in m.coefs_]
     at_once = ModelAveragingAggregator(models).fit()
     still = ModelAveragingAggregator(
@@ -120,7 +125,7 @@ def test_rounds_start_at_the_average_of_fitted_models():
 
 def test_rounds_widen_models_to_all_classes():
     X, y, nodes, X_test, y_test = digits(5, disjoint=True)
-    models = locals_of(net(learning_rate_init=0.1), X, y, nodes)
+    models = fit_locals(make_net(learning_rate_init=0.1), X, y, nodes)
     assert models[0].coefs_[-1].shape[1] == 1
     aggregate = ModelAveragingAggregator(
         models, n_rounds=12, local_epochs=2, learning_rate=0.1, random_state=0
@@ -137,7 +142,10 @@ def test_equal_seeds_give_equal_models_whatever_n_jobs():
 
     def predict_with(seed, n_jobs=None):
         aggregate = ModelAveragingAggregator(
-            [net(random_state=None)] * 3, n_rounds=2, n_jobs=n_jobs, random_state=seed
+            [make_net(random_state=None)] * 3,
+            n_rounds=2,
+            n_jobs=n_jobs,
+            random_state=seed,
         )
         return aggregate.fit(X[:300], y[:300]).predict_proba(X_test)
 
@@ -204,16 +212,19 @@ def test_what_cannot_train_in_rounds():
     for local, message in (
         (RidgeClassifier(), "RidgeClassifier cannot go on training.*What can: MLP"),
         (Perceptron(), "Perceptron cannot go on training"),
-        (net(solver="lbfgs"), "MLPClassifier.solver='lbfgs'.*cannot go on training"),
+        (
+            make_net(solver="lbfgs"),
+            "MLPClassifier.solver='lbfgs'.*cannot go on training",
+        ),
         (LogisticRegression(solver="liblinear", max_iter=9), "cannot go on|liblinear"),
         (piped, "make_pipeline.StandardScaler.., aggregator"),
     ):
         if "liblinear" in message:
             rows = y < 2
-            models = locals_of(local, X[rows], y[rows], nodes[rows])
+            models = fit_locals(local, X[rows], y[rows], nodes[rows])
         else:
             rows = slice(None)
-            models = locals_of(local, X, y, nodes)
+            models = fit_locals(local, X, y, nodes)
         with pytest.raises(TypeError, match=message):
             ModelAveragingAggregator(models, n_rounds=1).fit(
                 X[rows], y[rows], nodes=nodes[rows]
@@ -265,7 +276,7 @@ def test_first_weights_come_from_the_random_state(common):
 
     def first_weights(seed=0):
         aggregate = ModelAveragingAggregator(
-            [net(random_state=None)] * 2,
+            [make_net(random_state=None)] * 2,
             n_rounds=1,
             local_epochs=1,
             learning_rate=1e-12,
@@ -285,7 +296,7 @@ def test_first_weights_are_those_of_an_estimators_own_seed():
 
     def first_weights(seed_of_net, seed):
         aggregate = ModelAveragingAggregator(
-            [net(random_state=seed_of_net)] * 2,
+            [make_net(random_state=seed_of_net)] * 2,
             n_rounds=1,
             local_epochs=1,
             learning_rate=1e-12,
@@ -300,7 +311,7 @@ def test_first_weights_are_those_of_an_estimators_own_seed():
 
 def test_rounds_need_rows_of_their_own():
     X, y, nodes, _, _ = digits()
-    models = locals_of(LogisticRegression(), X, y, nodes)
+    models = fit_locals(LogisticRegression(), X, y, nodes)
     aggregate = ModelAveragingAggregator(models, n_rounds=1)
     with pytest.raises(ValueError, match="no rows of theirs to ask for a shared model"):
         aggregate.fit()
@@ -311,7 +322,7 @@ def test_rounds_need_rows_of_their_own():
 def test_search_over_rounds_and_decay():
     X, y, _, _, _ = digits()
     search = GridSearchCV(
-        ModelAveragingAggregator([net()] * 2, learning_rate=0.1, random_state=0),
+        ModelAveragingAggregator([make_net()] * 2, learning_rate=0.1, random_state=0),
         {"n_rounds": [1, 3], "decay": [0.25, 1.0]},
         cv=2,
         error_score="raise",
@@ -324,7 +335,7 @@ def test_search_over_rounds_and_decay():
 def fitted_pipeline():
     X, y, nodes, _, _ = digits()
     aggregate = ModelAveragingAggregator(
-        locals_of(net(), X, y, nodes),
+        fit_locals(make_net(), X, y, nodes),
         n_rounds=1,
         learning_rate=0.1,
         weights="n_samples",
@@ -356,7 +367,10 @@ def test_an_aggregate_in_a_pipeline_is_exported(fitted_pipeline):
 
 @pytest.mark.parametrize(
     "local",
-    [net(random_state=3), LogisticRegression()],  # SGD has another rate for sparse rows
+    [
+        make_net(random_state=3),
+        LogisticRegression(),
+    ],  # SGD has another rate for sparse rows
     ids=lambda local: type(local).__name__,
 )
 def test_sparse_rows_train_as_dense_ones(local):
@@ -371,7 +385,7 @@ def test_sparse_rows_train_as_dense_ones(local):
 
 def test_early_stopping_and_large_batches_are_no_obstacle():
     X, y, _, X_test, y_test = digits()
-    local = net(early_stopping=True, batch_size=2000, learning_rate_init=0.1)
+    local = make_net(early_stopping=True, batch_size=2000, learning_rate_init=0.1)
     aggregate = ModelAveragingAggregator(
         [local] * 2, n_rounds=2, local_epochs=2, learning_rate=0.1, random_state=0
     )
@@ -382,7 +396,7 @@ def test_early_stopping_and_large_batches_are_no_obstacle():
 
 @pytest.mark.parametrize(
     "local",
-    [net(), SGDClassifier(loss="log_loss"), LogisticRegression()],
+    [make_net(), SGDClassifier(loss="log_loss"), LogisticRegression()],
     ids=lambda local: type(local).__name__,
 )
 def test_rounds_of_two_classes_have_one_logit(local):

@@ -16,7 +16,7 @@ from skgems import (
 torch = pytest.importorskip("torch")
 pytest.importorskip("skorch")
 
-from helpers.nets import Convolutional, digits, fitted, net  # noqa: E402
+from helpers.nets import Convolutional, digits, fit_nets, make_net  # noqa: E402
 from torch import nn  # noqa: E402
 
 
@@ -45,10 +45,12 @@ class Dropping(nn.Sequential):
 FITS = {
     "average": lambda nets, rows: ModelAveragingAggregator(nets).fit(),
     "rounds": lambda nets, rows: rounds(nets).fit(*rows),
-    "simulation": lambda nets, rows: ModelAveragingAggregator(net(Dropping)).fit(*rows),
-    "simulated rounds": lambda nets, rows: rounds(net(Dropping)).fit(*rows),
+    "simulation": lambda nets, rows: ModelAveragingAggregator(make_net(Dropping)).fit(
+        *rows
+    ),
+    "simulated rounds": lambda nets, rows: rounds(make_net(Dropping)).fit(*rows),
     "convolutional": lambda nets, rows: (
-        rounds(net(Convolutional)).fit(*rows).predict_proba(rows[0])
+        rounds(make_net(Convolutional)).fit(*rows).predict_proba(rows[0])
     ),
     "ensemble": lambda nets, rows: EnsembleAggregator(nets).fit(*rows).predict(rows[0]),
     "distillation": lambda nets, rows: DistillationAggregator(nets).fit(*rows),
@@ -65,7 +67,7 @@ FITS = {
 @pytest.mark.parametrize("fit", FITS)
 def test_the_generator_of_torch_is_left_as_it_was(fit):
     X, y, nodes, _, _ = digits()
-    nets = fitted(net(Dropping, max_epochs=1), X, y, nodes)
+    nets = fit_nets(make_net(Dropping, max_epochs=1), X, y, nodes)
     before = torch.random.get_rng_state()
     FITS[fit](nets, (X, y, nodes))
     assert torch.equal(torch.random.get_rng_state(), before)
@@ -73,7 +75,7 @@ def test_the_generator_of_torch_is_left_as_it_was(fit):
 
 def test_the_generator_of_torch_is_left_where_a_node_fails():
     X, y, nodes, _, _ = digits()
-    nets = fitted(net(Dropping, max_epochs=1), X, y, nodes)
+    nets = fit_nets(make_net(Dropping, max_epochs=1), X, y, nodes)
     nets[1].module_.broken = True
     before = torch.random.get_rng_state()
     with pytest.warns(UserWarning, match="out of order"):
@@ -84,7 +86,7 @@ def test_the_generator_of_torch_is_left_where_a_node_fails():
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_generator_of_torch_is_left_where_all_nodes_fail():
     X, y, nodes, _, _ = digits()
-    nets = fitted(net(Dropping, max_epochs=1), X, y, nodes)
+    nets = fit_nets(make_net(Dropping, max_epochs=1), X, y, nodes)
     for model in nets:
         model.module_.broken = True
     before = torch.random.get_rng_state()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.fitted import once
+from helpers.fitted import call_once
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.neural_network import MLPClassifier
@@ -58,7 +58,7 @@ FITS = {
 }
 
 
-@once
+@call_once
 def mlps(dtypes):
     return [
         MLPClassifier((5,), max_iter=20, tol=1.0, random_state=0).fit(
@@ -68,7 +68,7 @@ def mlps(dtypes):
     ]
 
 
-@once
+@call_once
 def nets(dtypes):
     torch = pytest.importorskip("torch")
     skorch = pytest.importorskip("skorch")

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.estimators import fitted
+from helpers.estimators import fit_once
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import (
@@ -434,7 +434,7 @@ def test_columns_whose_likeliest_power_is_0_predict_the_same(method):
 def members(classifier, n_classes):
     X, y = rows("numbers", n_classes)
     return [
-        (str(k), fitted(classifier, X[ALL][NODES == k], y[ALL][NODES == k]))
+        (str(k), fit_once(classifier, X[ALL][NODES == k], y[ALL][NODES == k]))
         for k in range(2)
     ]
 

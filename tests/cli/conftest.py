@@ -14,12 +14,17 @@ import pytest
 def home(tmp_path_factory):
     """Tables and models of all nodes."""
     # Imported here, as it skips the tests of a file where pandas is missing.
-    from helpers.command_line import NODES, classifier, rows_of, write_rows
+    from helpers.command_line import (
+        NODES,
+        classifier_of_named_features,
+        rows_of,
+        write_rows,
+    )
 
     folder = tmp_path_factory.mktemp("home")
     for node in NODES:
         write_rows(folder / f"{node}.csv", *rows_of(node))
-        joblib.dump(classifier(node), folder / f"{node}.joblib")
+        joblib.dump(classifier_of_named_features(node), folder / f"{node}.joblib")
     return folder
 
 

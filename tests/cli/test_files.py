@@ -7,7 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.command_line import requests, rows_of, start, to_answer, write_rows
+from helpers.command_line import (
+    answer_arguments,
+    paths_of_requests,
+    rows_of,
+    start_study,
+    write_rows,
+)
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import FunctionTransformer
 
@@ -17,10 +23,10 @@ skops_io = pytest.importorskip("skops.io")
 
 
 def test_models_in_skops_files(work, capsys):
-    start()
+    start_study()
     X, y = rows_of("lyon")
     skops_io.dump(LogisticRegression().fit(X[:, [2, 0, 1]], y), "lyon.skops")
-    argv = to_answer(requests(1)["lyon"], "lyon", "--drop", "patient")
+    argv = answer_arguments(paths_of_requests(1)["lyon"], "lyon", "--drop", "patient")
     argv[argv.index("lyon.joblib")] = "lyon.skops"
     assert main(argv) == 0
     # It knows no names, so all depends on the order of columns.
@@ -33,17 +39,17 @@ def test_models_in_skops_files(work, capsys):
 
 
 def test_a_model_that_cannot_be_read(work, capsys):
-    start()
+    start_study()
     Path("lyon.joblib").write_bytes(b"\x80nothing")
-    assert main(to_answer(requests(1)["lyon"], "lyon")) == 1
+    assert main(answer_arguments(paths_of_requests(1)["lyon"], "lyon")) == 1
     assert "lyon.joblib: the model cannot be read: " in capsys.readouterr().err
 
 
 def test_missing_packages_are_named(work, capsys, monkeypatch):
-    start()
+    start_study()
     monkeypatch.setitem(sys.modules, "skops.io", None)
     assert main(["combine", "study", "--out", "m.skops"]) == 1
     assert "the package skops: pip install skgems[cli]." in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "pandas", None)
-    assert main(to_answer(requests(1)["lyon"], "lyon")) == 1
+    assert main(answer_arguments(paths_of_requests(1)["lyon"], "lyon")) == 1
     assert "the package pandas: pip install skgems[cli]." in capsys.readouterr().err

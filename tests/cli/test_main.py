@@ -9,7 +9,13 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from helpers.command_line import LABELS, NODES, requests, start, to_answer
+from helpers.command_line import (
+    LABELS,
+    NODES,
+    answer_arguments,
+    paths_of_requests,
+    start_study,
+)
 
 import skgems
 from skgems._cli import main
@@ -55,19 +61,24 @@ pandas = pytest.importorskip("pandas")
             ["start", "study", "--method", "averaging", "--nodes", *NODES],
             "this exchange has begun with another method",
         ),
-        (to_answer("study/requests/001-lyon.safetensors", "rome"), "rome.joblib"),
         (
-            to_answer(
+            answer_arguments("study/requests/001-lyon.safetensors", "rome"),
+            "rome.joblib",
+        ),
+        (
+            answer_arguments(
                 "study/requests/001-lyon.safetensors", "lyon", "--min-rows", "21"
             ),
             "min_rows=21 rows of the classes {'NA': 20, 'flu': 20, 'well': 20}",
         ),
         (
-            to_answer("study/requests/001-lyon.safetensors", "lyon", "--drop", "name"),
+            answer_arguments(
+                "study/requests/001-lyon.safetensors", "lyon", "--drop", "name"
+            ),
             "there is no column 'name'; columns are 'weight', 'diagnosis'",
         ),
         (
-            to_answer(
+            answer_arguments(
                 "study/requests/001-lyon.safetensors", "lyon", "--held-out", "patient"
             ),
             "column 'patient' has 'p0', which is neither true nor false",
@@ -75,7 +86,7 @@ pandas = pytest.importorskip("pandas")
     ],
 )
 def test_what_is_wrong_is_one_line_and_the_code_1(work, capsys, argv, message):
-    start()
+    start_study()
     capsys.readouterr()
     assert main(argv) == 1
     err = capsys.readouterr().err
@@ -85,8 +96,12 @@ def test_what_is_wrong_is_one_line_and_the_code_1(work, capsys, argv, message):
 
 
 def test_inspect_prints_what_the_function_finds(work, capsys):
-    start("--set", "random_state=0")
-    main(to_answer(requests(1)["lyon"], "lyon", "--to", "lyon.safetensors"))
+    start_study("--set", "random_state=0")
+    main(
+        answer_arguments(
+            paths_of_requests(1)["lyon"], "lyon", "--to", "lyon.safetensors"
+        )
+    )
     capsys.readouterr()
     assert main(["inspect", "lyon.safetensors"]) == 0
     assert capsys.readouterr().out == f"{inspect('lyon.safetensors')}\n"
@@ -96,7 +111,7 @@ def test_inspect_prints_what_the_function_finds(work, capsys):
     assert told["n_bytes"] == Path("lyon.safetensors").stat().st_size
     assert told["arrays"] == list(inspect("lyon.safetensors").arrays)
     assert told["settings"]["n_components"] == 16
-    other = str(requests(1)["nice"])
+    other = str(paths_of_requests(1)["nice"])
     # A summary needs no request to be checked.
     assert main(["inspect", "lyon.safetensors", "--request", other]) == 0
 
@@ -168,8 +183,10 @@ def test_errors_do_not_steer_a_terminal(work, capsys):
 
 def test_rows_in_parquet(work, capsys, monkeypatch):
     """Whatever reads them; where nothing does it says what would."""
-    start("--set", "random_state=0")
-    argv = to_answer(requests(1)["lyon"], "lyon", "--to", "lyon.safetensors")
+    start_study("--set", "random_state=0")
+    argv = answer_arguments(
+        paths_of_requests(1)["lyon"], "lyon", "--to", "lyon.safetensors"
+    )
     argv[argv.index("lyon.csv")] = "lyon.parquet"
     Path("lyon.parquet").touch()
     table = pandas.read_csv("lyon.csv", keep_default_na=False)
@@ -186,9 +203,9 @@ def test_rows_in_parquet(work, capsys, monkeypatch):
 
 
 def test_the_report_is_written_as_a_page(work, capsys):
-    start("--set", "random_state=0")
-    for node, path in requests(1).items():
-        assert main(to_answer(path, node)) == 0
+    start_study("--set", "random_state=0")
+    for node, path in paths_of_requests(1).items():
+        assert main(answer_arguments(path, node)) == 0
     argv = ["combine", "study/replies", "--out", "m.skops"]
     assert main([*argv, "--report", "report.html"]) == 0
     out, page = capsys.readouterr().out, Path("report.html").read_text("utf-8")

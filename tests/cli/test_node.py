@@ -17,12 +17,12 @@ from helpers.command_line import (
     FEATURES,
     LABELS,
     NODES,
-    classifier,
-    frames,
-    requests,
+    answer_arguments,
+    classifier_of_named_features,
+    frames_of_nodes,
+    paths_of_requests,
     rows_of,
-    start,
-    to_answer,
+    start_study,
     write_rows,
 )
 from sklearn.linear_model import LogisticRegression
@@ -42,7 +42,7 @@ REPLY = Path("study/replies/001-lyon.safetensors")
 
 def answer_at_lyon(*options):
     """Answer the first request of the study; the exit code."""
-    return main(to_answer(requests(1)["lyon"], "lyon", *options))
+    return main(answer_arguments(paths_of_requests(1)["lyon"], "lyon", *options))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_texts_of_a_table_are_the_labels_of_the_model(work, labels, texts):
     held_out = np.arange(60) < 24
     table["late"] = np.where(held_out, "yes", "no")
     table.to_csv("lyon.csv", index=False)
-    start("--set", "random_state=0")
+    start_study("--set", "random_state=0")
     assert answer_at_lyon("--held-out", "late", "--to", "x.safetensors", "--yes") == 0
     summary = Summary.load("x.safetensors")
     expected = skgems.GEMSLogisticAggregator(random_state=0).summarize(
@@ -76,7 +76,7 @@ def test_texts_of_a_table_are_the_labels_of_the_model(work, labels, texts):
 
 
 def test_limits_are_set_by_the_node(work, capsys):
-    start("--set", "n_components=300")
+    start_study("--set", "n_components=300")
     assert answer_at_lyon("--yes") == 1
     error = capsys.readouterr().err
     assert "asks for 300 clusters of a class, more than the limit clusters=256" in error
@@ -86,7 +86,7 @@ def test_limits_are_set_by_the_node(work, capsys):
 
 
 def test_an_unknown_limit_is_refused_with_an_example(work, capsys):
-    start()
+    start_study()
     assert answer_at_lyon("--yes", "--limit", "cluster=300") == 1
     assert "write NAME=NUMBER, such as epochs=5000" in capsys.readouterr().err
 
@@ -133,7 +133,7 @@ def split_cell(text):
 def test_an_error_of_a_table_is_one_line_and_no_reply_is_written(
     work, capsys, change, message
 ):
-    start()
+    start_study()
     capsys.readouterr()
     table = work / "lyon.csv"
     table.write_text(change(table.read_text()))
@@ -146,7 +146,7 @@ def test_an_error_of_a_table_is_one_line_and_no_reply_is_written(
 
 
 def test_classes_of_few_rows_are_left_out_by_name(work, capsys):
-    start()
+    start_study()
     table = work / "lyon.csv"
     table.write_text(table.read_text().replace("flu", "cold", 3))
     assert answer_at_lyon() == 0
@@ -171,14 +171,14 @@ def test_texts_that_are_no_labels_of_the_model_are_an_error(
     codes = np.searchsorted(LABELS, y)
     joblib.dump(LogisticRegression().fit(X, labels[codes]), "lyon.joblib")
     write_rows(work / "lyon.csv", X, texts[codes])
-    start()
+    start_study()
     assert answer_at_lyon("--drop", "patient") == 1
     pattern = rf"has '.*' in line \d+, but classes of the model are {words}"
     assert re.search(pattern, capsys.readouterr().err)
 
 
 def test_labels_that_are_all_unknown_to_the_model_are_an_error(work, capsys):
-    start()
+    start_study()
     table = work / "lyon.csv"
     table.write_text(re.sub(r",(NA|flu|well),", r",x\1,", table.read_text()))
     assert answer_at_lyon() == 1
@@ -191,7 +191,7 @@ def test_labels_that_are_all_unknown_to_the_model_are_an_error(work, capsys):
 
 
 def test_a_label_that_is_unknown_to_the_model_draws_a_warning(work, capsys):
-    start()
+    start_study()
     table = work / "lyon.csv"
     table.write_text(table.read_text().replace(",flu,", ",xflu,"))
     assert answer_at_lyon() == 0
@@ -201,13 +201,13 @@ def test_a_label_that_is_unknown_to_the_model_draws_a_warning(work, capsys):
 
 def answer_with_min_rows_5_at_nice():
     """Answer all first requests; the other nodes have the default, 10."""
-    for node, request in requests(1).items():
+    for node, request in paths_of_requests(1).items():
         options = ["--min-rows", "5"] if node == "nice" else []
-        assert main(to_answer(request, node, *options)) == 0
+        assert main(answer_arguments(request, node, *options)) == 0
 
 
 def test_a_bound_below_the_agreed_one_is_refused(work, capsys):
-    start("--set", "random_state=0")
+    start_study("--set", "random_state=0")
     answer_with_min_rows_5_at_nice()
     printed = capsys.readouterr()
     assert "Here it is 5." in printed.out
@@ -221,7 +221,7 @@ def test_a_bound_below_the_agreed_one_is_refused(work, capsys):
 
 
 def test_a_lower_bound_is_agreed_at_the_start(work, capsys):
-    start("--min-rows", "5")
+    start_study("--min-rows", "5")
     assert main(["inspect", "study/agreement.json"]) == 0
     assert "min_rows=5 or more" in " ".join(capsys.readouterr().out.split())
     answer_with_min_rows_5_at_nice()
@@ -245,7 +245,7 @@ class Terminal(io.StringIO):
 def test_a_reply_is_written_when_somebody_has_seen_it_and_typed_yes(
     work, capsys, monkeypatch
 ):
-    start("--set", "random_state=0")
+    start_study("--set", "random_state=0")
     # Return alone is no.
     monkeypatch.setattr(sys, "stdin", Terminal("\nno\nyes\n"))
     assert answer_at_lyon() == 1
@@ -261,7 +261,7 @@ def test_a_reply_is_written_when_somebody_has_seen_it_and_typed_yes(
 
 
 def test_a_reply_that_is_there_is_replaced_only_by_yes(work, capsys):
-    start("--set", "random_state=0")
+    start_study("--set", "random_state=0")
     assert answer_at_lyon("--yes") == 0
     n_bytes = len(REPLY.read_bytes())
     capsys.readouterr()
@@ -276,7 +276,7 @@ def test_a_reply_that_is_there_is_replaced_only_by_yes(work, capsys):
 def test_a_reply_that_is_declined_is_not_in_the_ledger_either(
     work, capsys, monkeypatch
 ):
-    start("--set", "random_state=0")
+    start_study("--set", "random_state=0")
     monkeypatch.setattr(sys, "stdin", Terminal("no\nyes\nyes\n"))
     assert answer_at_lyon("--state", "ledger") == 1
     assert "Nothing was written." in capsys.readouterr().out
@@ -291,10 +291,10 @@ def test_a_reply_that_is_declined_is_not_in_the_ledger_either(
 
 
 def test_another_exchange_of_the_same_rows_has_to_be_accepted(work, capsys):
-    start("--set", "random_state=0")
+    start_study("--set", "random_state=0")
     assert answer_at_lyon("--state", "ledger") == 0
     shutil.rmtree("study")
-    start("--set", "random_state=0", "n_components=1")
+    start_study("--set", "random_state=0", "n_components=1")
     capsys.readouterr()
     assert answer_at_lyon("--state", "ledger") == 1
     error = capsys.readouterr().err
@@ -310,11 +310,18 @@ def test_another_exchange_of_the_same_rows_has_to_be_accepted(work, capsys):
 @pytest.mark.parametrize("folder", ["study", "study/replies"])
 def test_replies_have_to_be_signed_by_their_nodes(work, capsys, folder):
     pytest.importorskip("cryptography")
-    start("--set", "random_state=0")
+    start_study("--set", "random_state=0")
     Path("keys").mkdir()
     for node in NODES:
         assert main(["keys", f"keys/{node}"]) == 0
-        assert main(to_answer(requests(1)[node], node, "--key", f"keys/{node}")) == 0
+        assert (
+            main(
+                answer_arguments(
+                    paths_of_requests(1)[node], node, "--key", f"keys/{node}"
+                )
+            )
+            == 0
+        )
     combine = ["combine", folder, "--out", "m.skops", "--public-keys", "keys"]
     assert main(combine) == 0
     capsys.readouterr()
@@ -336,7 +343,9 @@ def test_a_key_is_never_replaced(work):
 def test_a_name_leads_to_no_key_in_another_folder(work, capsys):
     agg = skgems.GEMSLogisticAggregator(random_state=0)
     _, y = rows_of("lyon")
-    agg.summarize(classifier("lyon"), frames()[0], y, name="../a").save("a.safetensors")
+    agg.summarize(
+        classifier_of_named_features("lyon"), frames_of_nodes()[0], y, name="../a"
+    ).save("a.safetensors")
     Path("keys").mkdir()
     Path("a.pub").write_text("")
     assert main(["combine", ".", "--out", "m.skops", "--public-keys", "keys"]) == 1

@@ -14,12 +14,12 @@ from helpers.command_line import (
     FEATURES,
     LABELS,
     NODES,
-    classifier,
-    frames,
-    requests,
+    answer_arguments,
+    classifier_of_named_features,
+    frames_of_nodes,
+    paths_of_requests,
     rows_of,
-    start,
-    to_answer,
+    start_study,
     write_rows,
 )
 from sklearn.linear_model import LogisticRegression
@@ -35,8 +35,8 @@ skops_io = pytest.importorskip("skops.io")
 
 def answer_all(number):
     """Have all nodes answer one message."""
-    for node, path in requests(number).items():
-        assert main(to_answer(path, node)) == 0
+    for node, path in paths_of_requests(number).items():
+        assert main(answer_arguments(path, node)) == 0
 
 
 def first_words(lines):
@@ -55,8 +55,8 @@ def check_reply_was_described(code, out, err):
 
 
 def test_a_node_answers_in_a_process_of_its_own(work):
-    start("--set", "random_state=0")
-    argv = to_answer(requests(1)["lyon"], "lyon")
+    start_study("--set", "random_state=0")
+    argv = answer_arguments(paths_of_requests(1)["lyon"], "lyon")
     process = subprocess.run(
         [sys.executable, "-m", "skgems._cli", *map(str, argv)],
         cwd=work,
@@ -69,10 +69,13 @@ def test_a_node_answers_in_a_process_of_its_own(work):
 
 
 def test_a_request_for_another_node_is_refused(work, capsys):
-    start("--set", "random_state=0")
+    start_study("--set", "random_state=0")
     capsys.readouterr()
-    request_of_lyon = requests(1)["lyon"]
-    assert main(to_answer(request_of_lyon, "paris", "--to", "wrong.safetensors")) == 1
+    request_of_lyon = paths_of_requests(1)["lyon"]
+    assert (
+        main(answer_arguments(request_of_lyon, "paris", "--to", "wrong.safetensors"))
+        == 1
+    )
     printed = capsys.readouterr()
     words = "Columns that the model does not know, not used: 'patient'.\n"
     assert printed.out == words
@@ -83,11 +86,11 @@ def test_a_request_for_another_node_is_refused(work, capsys):
 
 
 def test_replies_of_three_nodes_become_the_model_of_one_process(work, capsys):
-    start("--set", "random_state=0", "C=0.5")
+    start_study("--set", "random_state=0", "C=0.5")
     out = capsys.readouterr().out
-    for node, path in requests(1).items():
+    for node, path in paths_of_requests(1).items():
         assert f"{path} (task 'join')" in out
-        code = main(to_answer(path, node))
+        code = main(answer_arguments(path, node))
         check_reply_was_described(code, *capsys.readouterr())
     # The replies are summaries, of which a model can be made at once.
     argv = ["combine", "study/replies", "--out", "model.skops", "--set", "C=0.5"]
@@ -100,13 +103,15 @@ def test_replies_of_three_nodes_become_the_model_of_one_process(work, capsys):
 
     agg = skgems.GEMSLogisticAggregator(C=0.5, random_state=0)
     summaries = [
-        agg.summarize(classifier(node), X, rows_of(node)[1], name=node)
-        for node, X in zip(NODES, frames(), strict=True)
+        agg.summarize(
+            classifier_of_named_features(node), X, rows_of(node)[1], name=node
+        )
+        for node, X in zip(NODES, frames_of_nodes(), strict=True)
     ]
     agg.set_params(estimators=summaries).fit()
     model = skops_io.load(work / "model.skops")
     assert type(model) is LogisticRegression
-    X = pandas.concat(frames())
+    X = pandas.concat(frames_of_nodes())
     np.testing.assert_array_equal(model.predict(X), agg.predict(X))
     np.testing.assert_allclose(model.predict_proba(X), agg.predict_proba(X), atol=1e-12)
     np.testing.assert_array_equal(model.feature_names_in_, FEATURES)
@@ -118,23 +123,25 @@ def test_replies_of_three_nodes_become_the_model_of_one_process(work, capsys):
 def fit_in_process():
     """What the study in rounds fits, in one process."""
     agg = skgems.GEMSLogisticAggregator(
-        [(node, classifier(node)) for node in NODES], n_rounds=3, random_state=0
+        [(node, classifier_of_named_features(node)) for node in NODES],
+        n_rounds=3,
+        random_state=0,
     )
     y = np.concatenate([rows_of(node)[1] for node in NODES])
-    return agg.fit(pandas.concat(frames()), y, nodes=np.repeat(NODES, 60))
+    return agg.fit(pandas.concat(frames_of_nodes()), y, nodes=np.repeat(NODES, 60))
 
 
 def test_an_exchange_in_rounds_becomes_the_model_of_one_process(work, capsys):
-    assert start("--set", "n_rounds=3", "random_state=0") == 0
+    assert start_study("--set", "n_rounds=3", "random_state=0") == 0
     tasks = []
     combine = ["combine", "study", "--report", "--out", "model.joblib"]
     while (code := main(combine)) == 3:
         out = capsys.readouterr().out
         number = len(tasks) + 1
         assert first_words(out.splitlines()[-3:]) == NODES
-        assert all(str(path) in out for path in requests(number).values())
+        assert all(str(path) in out for path in paths_of_requests(number).values())
         assert not Path("model.joblib").exists()
-        tasks.append(inspect(requests(number)["lyon"]).task)
+        tasks.append(inspect(paths_of_requests(number)["lyon"]).task)
         answer_all(number)
     assert code == 0
     assert tasks == ["join", "evaluate", "evaluate", "score"]
@@ -168,10 +175,10 @@ def test_an_exchange_in_rounds_becomes_the_model_of_one_process(work, capsys):
 @pytest.fixture
 def printed_without_paris(work, capsys):
     """What is printed at the end of a study in two messages, without one node."""
-    start("--set", "n_rounds=2", "random_state=0")
+    start_study("--set", "n_rounds=2", "random_state=0")
     for number, options in ((1, ["--leave-out", "paris"]), (2, [])):
         for node in ("lyon", "nice"):
-            assert main(to_answer(requests(number)[node], node)) == 0
+            assert main(answer_arguments(paths_of_requests(number)[node], node)) == 0
         code = main(["combine", "study", "--out", "m.skops", *options])
     assert code == 0
     return capsys.readouterr().out
@@ -202,9 +209,9 @@ def test_replies_to_later_messages_lie_beside_the_summaries(
 @pytest.fixture
 def folder_of_replies(work, capsys):
     """Replies of three nodes with spaces in the folder of the work."""
-    start("--set", "random_state=0", "epsilon=0.5")
-    for node, path in requests(1).items():
-        assert main(to_answer(path, node, "--to", f"{node}.safetensors")) == 0
+    start_study("--set", "random_state=0", "epsilon=0.5")
+    for node, path in paths_of_requests(1).items():
+        assert main(answer_arguments(path, node, "--to", f"{node}.safetensors")) == 0
     capsys.readouterr()
 
 
@@ -256,7 +263,7 @@ def test_a_proof_that_no_model_is_in_all_spaces_is_printed(work, capsys):
     table = pandas.read_csv("paris.csv", keep_default_na=False)
     clf = LogisticRegression().fit(table[FEATURES], table.diagnosis)
     joblib.dump(clf, "paris.joblib")
-    start("--set", "random_state=0", "epsilon=0.7")
+    start_study("--set", "random_state=0", "epsilon=0.7")
     answer_all(1)
     capsys.readouterr()
     argv = ["combine", "study/replies", "--out", "m.skops", "--set", "epsilon=0.7"]

@@ -94,12 +94,12 @@ def _mutate_summaries(options, outcomes: Outcomes) -> None:
         rng = np.random.default_rng([options.seed, i])
         kind = kinds[i % len(kinds)]
         other = kinds[int(rng.integers(len(kinds)))]
-        mutation, content = mutations.mutated(
+        mutation, content = mutations.mutate_at_random(
             kind.summary.message, other.honest.message, rng
         )
         start = perf_counter()
         try:
-            outcome = hostile.tried(kind, content)
+            outcome = hostile.outcome_of_summary(kind, content)
         except ViolationError as error:
             outcome = "VIOLATION"
             outcomes.violations.append(Violation(i, kind.name, mutation, error))
@@ -141,7 +141,7 @@ def _costs(options) -> int:
     for i in range(options.first, options.first + options.limits):
         draw = costly.DRAWS[i % len(costly.DRAWS)]
         case = draw(np.random.default_rng([options.seed, i]))
-        cost = costly.measured(case)
+        cost = costly.measure_cost(case)
         allowed_seconds = costly.LEAST_SECONDS
         if cost.seconds > allowed_seconds:
             allowed_seconds = costly.seconds_allowed(case)
@@ -167,7 +167,7 @@ def _mutate_exchanges(options, outcomes: Outcomes) -> None:
     from helpers import hostile
     from helpers.outcomes import ViolationError
 
-    talks = hostile.talks()
+    talks = hostile.methods_of_rounds()
     requests = hostile.requests(talks)
     with tempfile.TemporaryDirectory() as folder:
         for i in range(options.replies + options.requests):
@@ -178,9 +178,9 @@ def _mutate_exchanges(options, outcomes: Outcomes) -> None:
             name = f"reply, {talk.name}" if is_reply else f"request, {request.task}"
             try:
                 if is_reply:
-                    _, outcome = hostile.tried_reply(talk, rng)
+                    _, outcome = hostile.outcome_of_mutated_reply(talk, rng)
                 else:
-                    _, outcome = hostile.tried_request(
+                    _, outcome = hostile.outcome_of_mutated_request(
                         request, member, Path(folder), rng
                     )
             except ViolationError as error:

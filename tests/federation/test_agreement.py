@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.agreements import Node, agreed, asked, judged
+from helpers.agreements import Node, agreement_on_rounds, judging_content, request_under
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegression
@@ -80,7 +80,7 @@ def test_no_cluster_has_fewer_rows_than_the_node_allows():
 
 
 def test_what_is_not_agreed_is_refused_before_rows_are_looked_at(node, monkeypatch):
-    server = agreed()
+    server = agreement_on_rounds()
     at_node = Node(node, server)
     agg = GEMSLogisticAggregator(n_rounds=3, random_state=0)
     join = first_request(agg, agg._first_requests())
@@ -89,16 +89,19 @@ def test_what_is_not_agreed_is_refused_before_rows_are_looked_at(node, monkeypat
         raise AssertionError("rows are looked at")
 
     monkeypatch.setattr("skgems.federation._replying.member_of", raise_error)
-    other_server = agreed()
+    other_server = agreement_on_rounds()
     W = np.zeros((31, 2))
     cases = [
         (Message.of("counts"), "it is of no exchange, agreed is"),
         (
-            asked(other_server, "counts"),
+            request_under(other_server, "counts"),
             f"of the exchange '{other_server.exchange}', agreed is",
         ),
-        (asked(server, "counts"), "the task 'counts' is not agreed; agreed are"),
-        (asked(server, "size", W=W), "the task 'size' is not agreed"),
+        (
+            request_under(server, "counts"),
+            "the task 'counts' is not agreed; agreed are",
+        ),
+        (request_under(server, "size", W=W), "the task 'size' is not agreed"),
     ]
     changed_settings = {"random_state": 1, "n_components": 10**5, "min_cluster_size": 3}
     for name, value in changed_settings.items():
@@ -118,12 +121,14 @@ def test_what_is_not_agreed_is_refused_before_rows_are_looked_at(node, monkeypat
 
 
 def test_each_task_is_answered_as_often_as_agreed(node):
-    server = agreed(n_rounds=3)
+    server = agreement_on_rounds(n_rounds=3)
     assert server.tasks == {"join": 1, "evaluate": 2, "score": 1}
     at_node = Node(node, server)
     W = np.random.RandomState(0).standard_normal((3, 31, 2))
     requests = [
-        asked(server, "evaluate", **judged(W_of_request, ["benign"], [0]))
+        request_under(
+            server, "evaluate", **judging_content(W_of_request, ["benign"], [0])
+        )
         for W_of_request in W
     ]
     first = at_node(requests[0])
@@ -132,10 +137,10 @@ def test_each_task_is_answered_as_often_as_agreed(node):
     at_node(requests[1])
     with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times, and has"):
         at_node(requests[2])
-    at_node(asked(server, "score", **score_content(W[0])))
+    at_node(request_under(server, "score", **score_content(W[0])))
     # A score was agreed once.
     with pytest.raises(NotAgreedError, match="'score' was agreed 1 times"):
-        at_node(asked(server, "score", **score_content(W[1])))
+        at_node(request_under(server, "score", **score_content(W[1])))
     replies = [line for line in at_node.log if "reply" in line]
     assert [line["task"] for line in replies] == ["evaluate", "evaluate", "score"]
     assert replies[0]["request"] == requests[0].digest
@@ -144,9 +149,9 @@ def test_each_task_is_answered_as_often_as_agreed(node):
 
 
 def test_the_state_of_one_node_is_not_used_for_another(node):
-    server = agreed()
+    server = agreement_on_rounds()
     at_node = Node(node, server)
-    request = asked(server, "score", **score_content())
+    request = request_under(server, "score", **score_content())
     at_node(request)
     at_node.options["name"] = "paris"
     with pytest.raises(NotAgreedError, match="is of node 'lyon', not of 'paris'"):
@@ -155,14 +160,14 @@ def test_the_state_of_one_node_is_not_used_for_another(node):
 
 def test_a_request_that_fails_at_the_node_is_counted(node):
     clf, X, y = node
-    server = agreed(n_rounds=2)
+    server = agreement_on_rounds(n_rounds=2)
     at_node = Node((clf, X[:9], y[:9]), server)
-    of_zeros = judged(np.zeros((31, 2)), ["benign"], [0])
+    of_zeros = judging_content(np.zeros((31, 2)), ["benign"], [0])
     with pytest.raises(ValueError, match="fewer than min_rows=10"):
-        at_node(asked(server, "evaluate", **of_zeros))
-    of_ones = judged(np.ones((31, 2)), ["benign"], [0])
+        at_node(request_under(server, "evaluate", **of_zeros))
+    of_ones = judging_content(np.ones((31, 2)), ["benign"], [0])
     with pytest.raises(NotAgreedError, match="agreed 1 times"):
-        at_node(asked(server, "evaluate", **of_ones))
+        at_node(request_under(server, "evaluate", **of_ones))
 
 
 def aggregator_with_radii():
@@ -206,11 +211,11 @@ def test_mean_losses_need_no_consent_to_radii(node):
 
 
 def test_rows_of_a_class_that_is_not_agreed_are_refused(node):
-    server = agreed(classes=["benign", "unknown"])
+    server = agreement_on_rounds(classes=["benign", "unknown"])
     with pytest.raises(
         NotAgreedError, match="have the classes \\['malignant'\\], agree"
     ):
-        Node(node, server)(asked(server, "score", **score_content()))
+        Node(node, server)(request_under(server, "score", **score_content()))
 
 
 def test_rows_of_features_that_are_not_agreed_are_refused(node):
@@ -218,12 +223,14 @@ def test_rows_of_features_that_are_not_agreed_are_refused(node):
     clf, X, y = node
     frame = pandas.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
     node_with_names = (clone(clf).fit(frame, y), frame, y)
-    server = agreed(feature_names=[f"z{j}" for j in range(X.shape[1])])
-    request = asked(server, "score", **score_content())
+    server = agreement_on_rounds(feature_names=[f"z{j}" for j in range(X.shape[1])])
+    request = request_under(server, "score", **score_content())
     with pytest.raises(NotAgreedError, match="have the features \\['x0'.*, agreed are"):
         Node(node_with_names, server)(request)
-    server = agreed(feature_names=list(frame.columns), classes=["benign", "malignant"])
-    request = asked(server, "score", **score_content())
+    server = agreement_on_rounds(
+        feature_names=list(frame.columns), classes=["benign", "malignant"]
+    )
+    request = request_under(server, "score", **score_content())
     assert Node(node_with_names, server)(request).task == "score"
 
 
@@ -231,7 +238,7 @@ def score_content(W=None):
     """The content of a request to score a model, of zeros if none is given."""
     if W is None:
         W = np.zeros((31, 2))
-    content = judged(W, ["benign"], [0], criterion={"name": "accuracy"})
+    content = judging_content(W, ["benign"], [0], criterion={"name": "accuracy"})
     del content["factors"]
     return content
 
@@ -279,13 +286,15 @@ def test_requests_are_signed_by_the_server_that_was_agreed(node, tmp_path):
     pytest.importorskip("cryptography")
     for name in ("server", "other"):
         signing_keys(tmp_path / name)
-    server = agreed(public_key=public_key_of(tmp_path / "server").decode())
+    server = agreement_on_rounds(public_key=public_key_of(tmp_path / "server").decode())
     content = score_content()
     with pytest.raises(SignatureError, match="it is not signed"):
-        Node(node, server)(asked(server, "score", **content))
+        Node(node, server)(request_under(server, "score", **content))
     with pytest.raises(SignatureError, match="by another key"):
-        Node(node, server)(asked(server, "score", tmp_path / "other", **content))
-    signed = asked(server, "score", tmp_path / "server", **content)
+        Node(node, server)(
+            request_under(server, "score", tmp_path / "other", **content)
+        )
+    signed = request_under(server, "score", tmp_path / "server", **content)
     with pytest.raises(SignatureError, match="of another message"):
         Node(node, server)(signed.with_envelope(node="lyon"))
     assert Node(node, server)(signed).task == "score"
@@ -374,29 +383,31 @@ def node_bound_by_first_request(node, server):
     """A node without the file of an agreement, after a first request and a score."""
     at_node = Node(node)
     at_node(sealed(join_in_two_rounds(), server))
-    at_node(asked(server, "score", **score_content()))
+    at_node(request_under(server, "score", **score_content()))
     return at_node
 
 
 def test_without_a_file_the_first_request_binds(node):
-    server = agreed(n_rounds=2)
+    server = agreement_on_rounds(n_rounds=2)
     with pytest.raises(NotAgreedError, match="nothing is agreed yet, and the request"):
-        Node(node)(asked(server, "score", **score_content()))
+        Node(node)(request_under(server, "score", **score_content()))
     at_node = node_bound_by_first_request(node, server)
     assert Agreement.from_json(at_node.log[0]["agreement"]) == server
 
 
 def test_without_a_file_a_server_that_begins_again_is_still_counted(node):
-    at_node = node_bound_by_first_request(node, agreed(n_rounds=2))
-    restarted_server = agreed(n_rounds=2)
+    at_node = node_bound_by_first_request(node, agreement_on_rounds(n_rounds=2))
+    restarted_server = agreement_on_rounds(n_rounds=2)
     at_node(sealed(join_in_two_rounds(), restarted_server))
-    request = asked(restarted_server, "score", **score_content(np.ones((31, 2))))
+    request = request_under(
+        restarted_server, "score", **score_content(np.ones((31, 2)))
+    )
     with pytest.raises(NotAgreedError, match="'score' was agreed 1 times"):
         at_node(request)
 
 
 def test_without_a_file_a_server_cannot_change_what_is_agreed(node):
-    server = agreed(n_rounds=2)
+    server = agreement_on_rounds(n_rounds=2)
     at_node = node_bound_by_first_request(node, server)
     changed_server = replace(server, tasks={**server.tasks, "score": 5})
     other_join = join_in_two_rounds().content
@@ -407,13 +418,13 @@ def test_without_a_file_a_server_cannot_change_what_is_agreed(node):
 
 
 def test_a_state_is_not_used_under_another_agreement(node):
-    server = agreed(n_rounds=2)
+    server = agreement_on_rounds(n_rounds=2)
     at_node = node_bound_by_first_request(node, server)
     changed_server = replace(server, tasks={**server.tasks, "score": 5})
     under_changed_agreement = Node(node, changed_server)
     under_changed_agreement.state = at_node.state
     with pytest.raises(NotAgreedError, match="what is kept here .state. is of"):
-        under_changed_agreement(asked(server, "score", **score_content()))
+        under_changed_agreement(request_under(server, "score", **score_content()))
 
 
 def test_without_a_file_a_server_cannot_offer_too_many_requests(node):
@@ -428,7 +439,14 @@ def test_without_a_file_a_server_cannot_offer_too_many_requests(node):
 def test_an_agreement_needs_a_state_that_counts_requests(node):
     clf, X, y = node
     with pytest.raises(ValueError, match="give state .--state., too"):
-        reply_to(Message.of("counts"), clf, X, y, name="lyon", agreement=agreed())
+        reply_to(
+            Message.of("counts"),
+            clf,
+            X,
+            y,
+            name="lyon",
+            agreement=agreement_on_rounds(),
+        )
 
 
 def test_an_agreement_of_another_type_is_an_error(node):

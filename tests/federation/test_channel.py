@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from helpers.fitted import once
+from helpers.fitted import call_once
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, SGDClassifier
@@ -57,7 +57,7 @@ def rows():
     return X[:300] / 16, labels, np.arange(300) % N_NODES
 
 
-@once
+@call_once
 def models(seed=None, scaled=False, hidden=(8,)):
     X, y, nodes = rows()
     fitted = []
@@ -75,7 +75,7 @@ def models(seed=None, scaled=False, hidden=(8,)):
     return fitted
 
 
-@once
+@call_once
 def nets():
     torch = pytest.importorskip("torch")
     skorch = pytest.importorskip("skorch")

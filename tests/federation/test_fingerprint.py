@@ -8,7 +8,16 @@ import os
 
 import numpy as np
 import pytest
-from helpers.ledgers import FEW_ROWS, X, Y, agreed, answer, events, judging, log_of
+from helpers.ledgers import (
+    FEW_ROWS,
+    X,
+    Y,
+    answer,
+    begin_exchange,
+    events_of_log,
+    judging_request,
+    log_of,
+)
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
@@ -41,7 +50,7 @@ def state_folder(tmp_path):
 
 
 def test_rows_that_change_within_an_exchange_are_refused(state):
-    agreement, join = agreed()
+    agreement, join = begin_exchange()
     answer(join, state)
     one = X.copy()
     one[7, 1] += 1e-9
@@ -56,16 +65,16 @@ def test_rows_that_change_within_an_exchange_are_refused(state):
     ]
     for changed in changes:
         with pytest.raises(RowsChangedError, match="Answer with the rows of before"):
-            answer(judging(agreement), state, **changed)
+            answer(judging_request(agreement), state, **changed)
         # What was kept is given without a look at them.
         answer(join, state, **changed)
-    assert events(state) == ["opened", "begun", "ended"]
-    answer(judging(agreement), state)
+    assert events_of_log(state) == ["opened", "begun", "ended"]
+    answer(judging_request(agreement), state)
 
 
 def test_equal_rows_in_another_container_are_the_same_rows(state):
     pandas = pytest.importorskip("pandas")
-    agreement, _ = agreed({"evaluate": 9})
+    agreement, _ = begin_exchange({"evaluate": 9})
     whole_numbers = np.round(10 * X)
     clf = LogisticRegression().fit(whole_numbers, Y)
     containers = [
@@ -77,15 +86,15 @@ def test_equal_rows_in_another_container_are_the_same_rows(state):
     ]
     for k, rows in enumerate(containers):
         y = [Y, Y.tolist(), Y.astype(object), pandas.Series(Y), Y][k]
-        request = judging(agreement, 1.0 + k)
+        request = judging_request(agreement, 1.0 + k)
         answer(request, state, agreement=agreement, clf=clf, rows=rows, y=y)
-    assert events(state).count("ended") == len(containers)
+    assert events_of_log(state).count("ended") == len(containers)
 
 
 @pytest.mark.parametrize("kind", ["sparse", "table"])
 def test_sparse_rows_and_tables_are_recognised(kind, state_folder):
     pandas = pytest.importorskip("pandas")
-    agreement, _ = agreed({"evaluate": 3})
+    agreement, _ = begin_exchange({"evaluate": 3})
     if kind == "sparse":
         rows, other = (sparse.csr_array(np.round(part)) for part in (X, X + 1))
         same = rows.copy()
@@ -99,27 +108,33 @@ def test_sparse_rows_and_tables_are_recognised(kind, state_folder):
         same = rows.copy()
         other = rows.assign(c=0.0)
         clf = LogisticRegression().fit(rows, Y)
-    answer(judging(agreement), state_folder, agreement=agreement, clf=clf, rows=rows)
-    answer(judging(agreement, 2.0), state_folder, clf=clf, rows=same)
+    answer(
+        judging_request(agreement),
+        state_folder,
+        agreement=agreement,
+        clf=clf,
+        rows=rows,
+    )
+    answer(judging_request(agreement, 2.0), state_folder, clf=clf, rows=same)
     with pytest.raises(RowsChangedError):
-        answer(judging(agreement, 3.0), state_folder, clf=clf, rows=other)
+        answer(judging_request(agreement, 3.0), state_folder, clf=clf, rows=other)
 
 
 def test_rows_may_change_until_a_request_was_answered(state):
-    agreement, join = agreed()
+    agreement, join = begin_exchange()
     with pytest.raises(ValueError, match="fewer than min_rows"):
         answer(join, state, **FEW_ROWS)
     answer(join, state)
-    answer(judging(agreement), state)
+    answer(judging_request(agreement), state)
     assert [entry["n_rows"] for entry in log_of(state) if "n_rows" in entry] == [12, 60]
 
 
 def test_another_classifier_is_another_exchange(state):
-    _, join = agreed()
+    _, join = begin_exchange()
     first = answer(join, state)
     other = LogisticRegression(C=0.1).fit(X, Y)
     assert answer(join, state, clf=other).to_bytes() == first.to_bytes()
-    _, again = agreed()
+    _, again = begin_exchange()
     with pytest.raises(RowsAskedAgainError, match="with other classifier"):
         answer(again, state, clf=other)
     with pytest.warns(RowsAskedAgainWarning):

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from helpers import hostile, mutations
 from helpers.broken import MISSING
-from helpers.broken import put as put_at
+from helpers.broken import with_value_at as put_at
 from sklearn.linear_model import LogisticRegression
 
 import skgems
@@ -37,7 +37,7 @@ def kinds():
 @pytest.fixture(scope="module")
 def talks():
     """Requests and replies to change."""
-    return hostile.talks()
+    return hostile.methods_of_rounds()
 
 
 def aggregator(construction=None, **parameters):
@@ -79,7 +79,7 @@ def bytes_of_changed(message, *, arrays=None, settings=None):
     if settings is not None:
         settings(new_settings)
     header = {"version": message.version, "task": message.task}
-    return mutations.packed(header | {"settings": new_settings}, new_arrays)
+    return mutations.pack_file(header | {"settings": new_settings}, new_arrays)
 
 
 # ---- files that are no messages ---------------------------------------------------
@@ -585,8 +585,10 @@ def test_mutated_summaries_are_refused_or_make_a_finite_model(kinds):
         rng = np.random.default_rng([1, i])
         kind = kinds[names[i % len(names)]]
         other = kinds[names[int(rng.integers(len(names)))]]
-        _, content = mutations.mutated(kind.summary.message, other.honest.message, rng)
-        outcomes[hostile.tried(kind, content)] += 1
+        _, content = mutations.mutate_at_random(
+            kind.summary.message, other.honest.message, rng
+        )
+        outcomes[hostile.outcome_of_summary(kind, content)] += 1
     # Of 300: most mutations are wrong, and some change nothing that matters.
     assert outcomes["refused on load"] > 180
     assert outcomes["accepted"] > 12
@@ -596,7 +598,7 @@ def test_mutated_replies_are_refused_or_make_a_finite_model(talks):
     outcomes = Counter()
     for i in range(20):
         rng = np.random.default_rng([2, i])
-        _, outcome = hostile.tried_reply(talks[i % len(talks)], rng)
+        _, outcome = hostile.outcome_of_mutated_reply(talks[i % len(talks)], rng)
         outcomes[outcome] += 1
     assert outcomes["refused"] > 4
 
@@ -608,7 +610,7 @@ def test_mutated_requests_are_refused_or_answered(talks, tmp_path):
     for i in range(80):
         rng = np.random.default_rng([3, i])
         request, member = requests[i % len(requests)]
-        _, outcome = hostile.tried_request(request, member, tmp_path, rng)
+        _, outcome = hostile.outcome_of_mutated_request(request, member, tmp_path, rng)
         outcomes[outcome] += 1
     assert outcomes["refused"] > 20
 

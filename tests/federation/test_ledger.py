@@ -15,12 +15,12 @@ from helpers.ledgers import (
     KilledError,
     X,
     Y,
-    agreed,
     answer,
-    asked,
-    events,
-    judging,
+    begin_exchange,
+    events_of_log,
+    judging_request,
     log_of,
+    request_without_content,
 )
 
 from skgems.channels import inspect
@@ -64,33 +64,33 @@ def folder(tmp_path):
 
 
 def test_a_request_that_fails_counts_once_and_can_be_asked_again(state):
-    agreement, _ = agreed({"evaluate": 2})
+    agreement, _ = begin_exchange({"evaluate": 2})
     accepted = replace(agreement, min_rows=2)
     for _ in range(3):
         with pytest.raises(ValueError, match="fewer than min_rows=10"):
-            answer(judging(accepted), state, agreement=accepted, **FEW_ROWS)
+            answer(judging_request(accepted), state, agreement=accepted, **FEW_ROWS)
     # Another request counts as well, as its error says something about the rows.
     with pytest.raises(ValueError, match="fewer than min_rows=10"):
-        answer(judging(accepted, 2.0), state, **FEW_ROWS)
+        answer(judging_request(accepted, 2.0), state, **FEW_ROWS)
     with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times"):
-        answer(judging(accepted, 3.0), state, **FEW_ROWS)
-    assert events(state) == ["opened"] + ["begun", "failed"] * 4
+        answer(judging_request(accepted, 3.0), state, **FEW_ROWS)
+    assert events_of_log(state) == ["opened"] + ["begun", "failed"] * 4
     assert "TooFewRowsError" in log_of(state)[-1]["error"]
     # What was advised helps: the same requests are answered, and no others.
-    answer(judging(accepted, 1.0), state, min_rows=2, **FEW_ROWS)
-    answer(judging(accepted, 2.0), state, min_rows=2, **FEW_ROWS)
+    answer(judging_request(accepted, 1.0), state, min_rows=2, **FEW_ROWS)
+    answer(judging_request(accepted, 2.0), state, min_rows=2, **FEW_ROWS)
     with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times"):
-        answer(judging(accepted, 3.0), state, min_rows=2, **FEW_ROWS)
+        answer(judging_request(accepted, 3.0), state, min_rows=2, **FEW_ROWS)
 
 
 def test_a_smaller_min_rows_is_not_advised_where_it_does_not_help(state):
-    agreement, _ = agreed({"evaluate": 1})
+    agreement, _ = begin_exchange({"evaluate": 1})
     for min_rows in (20, 10, 1):
         with pytest.raises(
             ValueError, match="has fewer than min_rows=10 rows"
         ) as caught:
             answer(
-                judging(agreement),
+                judging_request(agreement),
                 state,
                 agreement=agreement,
                 min_rows=min_rows,
@@ -101,12 +101,12 @@ def test_a_smaller_min_rows_is_not_advised_where_it_does_not_help(state):
 
 
 def test_another_agreement_with_a_smaller_min_rows_needs_the_owner(state):
-    agreement, _ = agreed({"evaluate": 1})
+    agreement, _ = begin_exchange({"evaluate": 1})
     with pytest.raises(ValueError, match="has fewer than min_rows=10 rows"):
-        answer(judging(agreement), state, agreement=agreement, **FEW_ROWS)
-    agreement_of_two, _ = agreed({"evaluate": 1})
+        answer(judging_request(agreement), state, agreement=agreement, **FEW_ROWS)
+    agreement_of_two, _ = begin_exchange({"evaluate": 1})
     agreement_of_two = replace(agreement_of_two, min_rows=2)
-    request = judging(agreement_of_two)
+    request = judging_request(agreement_of_two)
     with pytest.raises(RowsAskedAgainError, match="with other min_rows"):
         answer(request, state, agreement=agreement_of_two, min_rows=2, **FEW_ROWS)
     with pytest.warns(RowsAskedAgainWarning):
@@ -121,7 +121,7 @@ def test_another_agreement_with_a_smaller_min_rows_needs_the_owner(state):
 
 
 def test_a_smaller_min_rows_does_not_change_a_reply_that_is_kept(state):
-    _, join = agreed()
+    _, join = begin_exchange()
     X_few, y_few = rows_of_five_well()
     with pytest.warns(ClassesLeftOutWarning, match="changes only others") as caught:
         first = answer(join, state, rows=X_few, y=y_few)
@@ -131,7 +131,7 @@ def test_a_smaller_min_rows_does_not_change_a_reply_that_is_kept(state):
 
 
 def test_without_a_ledger_a_smaller_min_rows_is_advised_for_small_classes():
-    _, join = agreed()
+    _, join = begin_exchange()
     X_few, y_few = rows_of_five_well()
     with pytest.warns(ClassesLeftOutWarning, match="Set a smaller min_rows"):
         reply_to(join, CLF, X_few, y_few, name="lyon")
@@ -144,9 +144,9 @@ def rows_of_five_well():
 
 
 def test_a_request_that_is_refused_is_not_in_the_ledger(state):
-    agreement, _ = agreed({"counts": 1})
+    agreement, _ = begin_exchange({"counts": 1})
     with_another_field = sealed(Message.of("counts", more=3), agreement)
-    of_another_task = asked(agreement, "describe")
+    of_another_task = request_without_content(agreement, "describe")
     of_no_exchange = Message.of("counts")
     for request in (with_another_field, of_another_task, of_no_exchange):
         with pytest.raises(ValueError, match=r"no field|not agreed|of no exchange"):
@@ -158,18 +158,18 @@ def test_a_request_that_is_refused_is_not_in_the_ledger(state):
 
 
 def test_requests_of_equal_content_count_once(state):
-    agreement, _ = agreed({"evaluate": 1})
-    first = answer(judging(agreement), state, agreement=agreement)
+    agreement, _ = begin_exchange({"evaluate": 1})
+    first = answer(judging_request(agreement), state, agreement=agreement)
     # The same with a default written out, and in another envelope.
-    request = judging(agreement, of="judging").with_envelope(number="7")
+    request = judging_request(agreement, of="judging").with_envelope(number="7")
     second = answer(request, state)
     assert second.digest == first.digest
     assert second.envelope["to"] == request.digest != first.envelope["to"]
-    assert events(state) == ["opened", "begun", "ended"]
+    assert events_of_log(state) == ["opened", "begun", "ended"]
 
 
 def test_a_reply_that_the_owner_declines_is_neither_counted_nor_kept(state):
-    _, join = agreed()
+    _, join = begin_exchange()
     replies_shown = []
 
     def confirm(reply):
@@ -178,7 +178,7 @@ def test_a_reply_that_the_owner_declines_is_neither_counted_nor_kept(state):
 
     with pytest.raises(ReplyDeclinedError, match="'lyon' was declined: nothing was"):
         answer(join, state, confirm=confirm)
-    assert "ended" not in events(state)
+    assert "ended" not in events_of_log(state)
     # So the owner can make it anew, with another min_rows.
     second = answer(join, state, confirm=confirm, min_rows=20)
     assert second.digest != replies_shown[0].digest
@@ -190,10 +190,10 @@ def test_a_reply_that_the_owner_declines_is_neither_counted_nor_kept(state):
 
 
 def test_another_exchange_of_the_same_rows_needs_the_owner(state):
-    first, join = agreed()
+    first, join = begin_exchange()
     answer(join, state)
-    answer(judging(first), state)
-    other, other_join = agreed(n_components=2, random_state=3)
+    answer(judging_request(first), state)
+    other, other_join = begin_exchange(n_components=2, random_state=3)
     with pytest.raises(RowsAskedAgainError) as caught:
         answer(other_join, state)
     error = str(caught.value)
@@ -208,38 +208,38 @@ def test_another_exchange_of_the_same_rows_needs_the_owner(state):
 
 
 def test_an_exchange_that_the_owner_accepts_goes_on_beside_the_first(state):
-    first, join = agreed()
+    first, join = begin_exchange()
     answer(join, state)
-    answer(judging(first), state)
-    other, other_join = agreed(n_components=2, random_state=3)
+    answer(judging_request(first), state)
+    other, other_join = begin_exchange(n_components=2, random_state=3)
     with pytest.warns(RowsAskedAgainWarning, match="can be subtracted from each other"):
         answer(other_join, state, agreement=other, again=True)
     # The owner is asked once.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        answer(judging(other), state)
-        answer(judging(first, 2.0), state)
+        answer(judging_request(other), state)
+        answer(judging_request(first, 2.0), state)
     with pytest.raises(RowsAskedAgainError, match=r"asked about before \(2 times\)"):
-        answer(agreed(random_state=5)[1], state)
+        answer(begin_exchange(random_state=5)[1], state)
 
 
 def test_an_exchange_about_other_rows_does_not_need_the_owner(state):
-    _, join = agreed()
+    _, join = begin_exchange()
     answer(join, state)
-    _, second_join = agreed(n_components=2, random_state=3)
+    _, second_join = begin_exchange(n_components=2, random_state=3)
     with pytest.warns(RowsAskedAgainWarning):
         answer(second_join, state, again=True)
-    _, join_about_other_rows = agreed(n_components=2, random_state=4)
+    _, join_about_other_rows = begin_exchange(n_components=2, random_state=4)
     answer(join_about_other_rows, state, rows=X + 1.0)
     # Nor does it count as an exchange about the first rows.
     with pytest.raises(RowsAskedAgainError, match=r"asked about before \(2 times\)"):
-        answer(agreed(random_state=5)[1], state)
+        answer(begin_exchange(random_state=5)[1], state)
 
 
 def test_a_killed_start_of_an_accepted_exchange_stays_accepted(state, monkeypatch):
-    _, join = agreed()
+    _, join = begin_exchange()
     answer(join, state)
-    _, other_join = agreed(n_components=2)
+    _, other_join = begin_exchange(n_components=2)
 
     def raise_killed(*args):
         raise KilledError
@@ -252,43 +252,43 @@ def test_a_killed_start_of_an_accepted_exchange_stays_accepted(state, monkeypatc
 
 
 def test_an_exchange_on_the_same_terms_gets_the_kept_replies_and_counts_on(state):
-    first, join = agreed()
+    first, join = begin_exchange()
     first_reply = answer(join, state)
-    answer(judging(first, 1.0), state)
+    answer(judging_request(first, 1.0), state)
     # A server that has lost everything begins anew, and gets the same reply.
-    second, second_join = agreed()
+    second, second_join = begin_exchange()
     reply = answer(second_join, state)
     assert reply.digest == first_reply.digest
     assert reply.envelope["exchange"] == second.exchange
-    answer(judging(second, 1.0), state)
-    answer(judging(second, 2.0), state)
+    answer(judging_request(second, 1.0), state)
+    answer(judging_request(second, 2.0), state)
     for agreement in (first, second):
         with pytest.raises(
             NotAgreedError, match="'evaluate' was agreed 2 times"
         ) as caught:
-            answer(judging(agreement, 3.0), state)
+            answer(judging_request(agreement, 3.0), state)
     assert f"The exchange '{first.exchange}' had the same terms" in str(caught.value)
-    assert events(state).count("ended") == 3
-    third, third_join = agreed()
+    assert events_of_log(state).count("ended") == 3
+    third, third_join = begin_exchange()
     with pytest.warns(RowsAskedAgainWarning, match="on the same terms"):
         answer(third_join, state, agreement=third, again=True)
-    answer(judging(third, 3.0), state)
+    answer(judging_request(third, 3.0), state)
 
 
 def test_only_the_first_of_many_exchanges_with_other_seeds_is_answered(state):
-    _, join = agreed(random_state=0)
+    _, join = begin_exchange(random_state=0)
     answer(join, state)
     for seed in range(1, 20):
-        _, join = agreed(random_state=seed)
+        _, join = begin_exchange(random_state=seed)
         with pytest.raises(RowsAskedAgainError):
             answer(join, state)
 
 
 def test_an_exchange_that_ended_in_an_error_counts_as_one_about_the_rows(state):
-    _, join = agreed()
+    _, join = begin_exchange()
     with pytest.raises(ValueError, match="fewer than min_rows"):
         answer(join, state, **FEW_ROWS)
-    _, other_join = agreed(random_state=1)
+    _, other_join = begin_exchange(random_state=1)
     with pytest.raises(RowsAskedAgainError):
         answer(other_join, state, **FEW_ROWS)
 
@@ -302,10 +302,10 @@ def test_answering_again_needs_a_ledger():
 
 
 def test_inspect_shows_the_owner_what_the_node_has_sent(folder):
-    agreement, join = agreed()
+    agreement, join = begin_exchange()
     answer(join, folder)
-    answer(judging(agreement), folder)
-    _, other_join = agreed(n_components=1)
+    answer(judging_request(agreement), folder)
+    _, other_join = begin_exchange(n_components=1)
     with pytest.warns(RowsAskedAgainWarning):
         answer(other_join, folder, again=True)
     inspected = inspect(folder)

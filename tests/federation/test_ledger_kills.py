@@ -16,12 +16,12 @@ import pytest
 from helpers.ledgers import (
     KilledError,
     X,
-    agreed,
     answer,
-    asked,
-    events,
+    begin_exchange,
+    events_of_log,
     forks,
-    judging,
+    judging_request,
+    request_without_content,
 )
 
 from skgems.federation import (
@@ -99,8 +99,8 @@ def killed_at(point, call):
 @forks
 @pytest.mark.skipif(sys.gettrace() is not None, reason="lines are traced already")
 def test_a_kill_at_any_point_neither_counts_nor_locks_out(tmp_path):
-    agreement, _ = agreed({"counts": 1, "describe": 1})
-    request = asked(agreement, "counts")
+    agreement, _ = begin_exchange({"counts": 1, "describe": 1})
+    request = request_without_content(agreement, "counts")
     expected = answer(request, tmp_path / "whole", agreement=agreement).to_bytes()
 
     def call(folder):
@@ -115,10 +115,12 @@ def test_a_kill_at_any_point_neither_counts_nor_locks_out(tmp_path):
         suffixes.update(path.suffix for path in folder.glob("*"))
         again = answer(request, folder, agreement=agreement)
         assert again.to_bytes() == expected
-        assert events(folder).count("ended") == 1
-        assert "failed" not in events(folder)
+        assert events_of_log(folder).count("ended") == 1
+        assert "failed" not in events_of_log(folder)
         assert not list(folder.glob(".*")) and not (folder / "ledger.writing").exists()
-        answer(asked(agreement, "describe"), folder, agreement=agreement)
+        answer(
+            request_without_content(agreement, "describe"), folder, agreement=agreement
+        )
         join = Message.of(
             "join", method="GEMSLogisticAggregator", settings={}, requests={}
         )
@@ -134,7 +136,7 @@ def test_a_kill_at_any_point_neither_counts_nor_locks_out(tmp_path):
 )
 def test_kills_at_any_time_neither_count_nor_lock_out(n_kills, tmp_path, monkeypatch):
     monkeypatch.undo()  # as it is where power may fail, too
-    agreement, join = agreed()
+    agreement, join = begin_exchange()
     rng = random.Random(n_kills)
     start = time.monotonic()
     expected = answer(join, tmp_path / "whole").to_bytes()
@@ -149,11 +151,11 @@ def test_kills_at_any_time_neither_count_nor_lock_out(n_kills, tmp_path, monkeyp
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         assert answer(join, folder).to_bytes() == expected
-        assert events(folder).count("ended") == 1
+        assert events_of_log(folder).count("ended") == 1
         for size in (1.0, 2.0):
-            answer(judging(agreement, size), folder)
+            answer(judging_request(agreement, size), folder)
         with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times"):
-            answer(judging(agreement, 3.0), folder)
+            answer(judging_request(agreement, 3.0), folder)
 
 
 class Mapping(dict):
@@ -179,8 +181,8 @@ class Mapping(dict):
 
 
 def test_a_kill_at_any_use_of_a_mapping_neither_counts_nor_locks_out():
-    agreement, _ = agreed({"counts": 1})
-    request = asked(agreement, "counts")
+    agreement, _ = begin_exchange({"counts": 1})
+    request = request_without_content(agreement, "counts")
     expected = answer(request, {}, agreement=agreement)
     for n_uses in range(100):
         state = Mapping()
@@ -191,14 +193,14 @@ def test_a_kill_at_any_use_of_a_mapping_neither_counts_nor_locks_out():
             state.n_uses_left = np.inf
             again = answer(request, state, agreement=agreement)
             assert again.to_bytes() == expected.to_bytes()
-            assert events(state).count("ended") == 1
+            assert events_of_log(state).count("ended") == 1
         else:
             break
     assert n_uses > 6
 
 
 def test_an_interrupt_does_not_count(state, monkeypatch):
-    agreement, _ = agreed({"counts": 1})
+    agreement, _ = begin_exchange({"counts": 1})
 
     def interrupted(*arguments):
         raise KeyboardInterrupt
@@ -206,14 +208,16 @@ def test_an_interrupt_does_not_count(state, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(_replying, "answer", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            answer(asked(agreement, "counts"), state, agreement=agreement)
-    assert events(state) == ["opened", "begun"]
-    assert answer(asked(agreement, "counts"), state).task == "counts"
-    assert events(state) == ["opened", "begun", "begun", "ended"]
+            answer(
+                request_without_content(agreement, "counts"), state, agreement=agreement
+            )
+    assert events_of_log(state) == ["opened", "begun"]
+    assert answer(request_without_content(agreement, "counts"), state).task == "counts"
+    assert events_of_log(state) == ["opened", "begun", "begun", "ended"]
 
 
 def test_what_was_interrupted_counts_for_nothing_else_either(state, monkeypatch):
-    agreement, _ = agreed({"evaluate": 1})
+    agreement, _ = begin_exchange({"evaluate": 1})
 
     def interrupted(*arguments):
         raise KeyboardInterrupt
@@ -221,12 +225,12 @@ def test_what_was_interrupted_counts_for_nothing_else_either(state, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(_replying, "answer", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            answer(judging(agreement, 1.0), state, agreement=agreement)
+            answer(judging_request(agreement, 1.0), state, agreement=agreement)
     # Neither of another request, nor of another exchange.
-    answer(agreed(random_state=1)[1], state, rows=X + 1.0)
-    answer(judging(agreement, 2.0), state)
+    answer(begin_exchange(random_state=1)[1], state, rows=X + 1.0)
+    answer(judging_request(agreement, 2.0), state)
     with pytest.raises(NotAgreedError, match=r"answered 1\.$"):
-        answer(judging(agreement, 3.0), state)
+        answer(judging_request(agreement, 3.0), state)
 
 
 def test_an_interrupted_exchange_is_no_earlier_one(state, monkeypatch):
@@ -236,10 +240,10 @@ def test_an_interrupted_exchange_is_no_earlier_one(state, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(_replying, "answer", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            answer(agreed()[1], state)
-    answer(agreed(random_state=1)[1], state)
+            answer(begin_exchange()[1], state)
+    answer(begin_exchange(random_state=1)[1], state)
     with pytest.raises(RowsAskedAgainError):
-        answer(agreed()[1], state)
+        answer(begin_exchange()[1], state)
 
 
 # ---- many at once ------------------------------------------------------------------
@@ -248,7 +252,7 @@ def test_an_interrupted_exchange_is_no_earlier_one(state, monkeypatch):
 @forks
 @pytest.mark.parametrize("n_agreed", [2, 5])
 def test_processes_answer_together_what_was_agreed(n_agreed, folder):
-    agreement, join = agreed(n_rounds=n_agreed + 1)
+    agreement, join = begin_exchange(n_rounds=n_agreed + 1)
     answer(join, folder)
     start = time.monotonic() + 0.1
     pids = []
@@ -258,7 +262,7 @@ def test_processes_answer_together_what_was_agreed(n_agreed, folder):
             status = 4
             try:
                 time.sleep(max(0.0, start - time.monotonic()))
-                answer(judging(agreement, 1.0 + k), folder)
+                answer(judging_request(agreement, 1.0 + k), folder)
                 status = 0
             except NotAgreedError:
                 status = 3
@@ -267,19 +271,19 @@ def test_processes_answer_together_what_was_agreed(n_agreed, folder):
         pids.append(pid)
     codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
     assert sorted(codes) == [0] * n_agreed + [3] * (8 - n_agreed)
-    assert events(folder).count("ended") == 1 + n_agreed
+    assert events_of_log(folder).count("ended") == 1 + n_agreed
     with pytest.raises(NotAgreedError, match=f"was agreed {n_agreed} times"):
-        answer(judging(agreement, 20.0), folder)
+        answer(judging_request(agreement, 20.0), folder)
 
 
 def test_threads_answer_together_what_was_agreed(folder):
-    agreement, join = agreed()
+    agreement, join = begin_exchange()
     answer(join, folder)
     answers = []
 
     def ask(size):
         try:
-            answers.append(answer(judging(agreement, size), folder))
+            answers.append(answer(judging_request(agreement, size), folder))
         except NotAgreedError as exc:
             answers.append(exc)
 
@@ -292,14 +296,16 @@ def test_threads_answer_together_what_was_agreed(folder):
 
 
 def test_whoever_waits_too_long_is_told_so(folder, monkeypatch):
-    agreement, _ = agreed({"counts": 1})
+    agreement, _ = begin_exchange({"counts": 1})
     monkeypatch.setattr(_ledger_store, "LOCK_TIMEOUT", 0.05)
     with (
         open_ledger(folder),
         pytest.raises(LedgerBusyError, match=r"more than 0.05 seconds. Nothing was"),
     ):
-        answer(asked(agreement, "counts"), folder, agreement=agreement)
-    answer(asked(agreement, "counts"), folder, agreement=agreement)
+        answer(
+            request_without_content(agreement, "counts"), folder, agreement=agreement
+        )
+    answer(request_without_content(agreement, "counts"), folder, agreement=agreement)
 
 
 LOCKING = """
@@ -318,13 +324,17 @@ def test_a_thread_that_comes_in_between_opens_the_ledger_to_no_process(
     folder, monkeypatch
 ):
     """A process that closes a file of its own loses the locks that it has on it."""
-    agreement, _ = agreed({"counts": 1})
+    agreement, _ = begin_exchange({"counts": 1})
     monkeypatch.setattr(_ledger_store, "LOCK_TIMEOUT", 0.05)
     busy = []
 
     def ask():
         try:
-            answer(asked(agreement, "counts"), folder, agreement=agreement)
+            answer(
+                request_without_content(agreement, "counts"),
+                folder,
+                agreement=agreement,
+            )
         except LedgerBusyError as exc:
             busy.append(exc)
 

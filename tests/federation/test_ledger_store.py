@@ -12,7 +12,16 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from helpers.ledgers import X, Y, agreed, answer, asked, events, forks, judging
+from helpers.ledgers import (
+    X,
+    Y,
+    answer,
+    begin_exchange,
+    events_of_log,
+    forks,
+    judging_request,
+    request_without_content,
+)
 from sklearn.linear_model import LogisticRegression
 
 from skgems.federation import (
@@ -102,7 +111,7 @@ def rubbish(name):
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_what_is_damaged_is_said_and_nothing_answered(damage, words, folder):
-    agreement, join = agreed()
+    agreement, join = begin_exchange()
     answer(join, folder)
     damage(folder)
     with pytest.raises(LedgerDamagedError, match=words):
@@ -110,21 +119,21 @@ def test_what_is_damaged_is_said_and_nothing_answered(damage, words, folder):
     if "reply" not in words:
         for again in (False, True):
             with pytest.raises(LedgerDamagedError, match=words):
-                answer(judging(agreement), folder, again=again)
+                answer(judging_request(agreement), folder, again=again)
 
 
 def test_what_is_advised_for_damage_helps(folder):
-    agreement, join = agreed()
+    agreement, join = begin_exchange()
     first = answer(join, folder).to_bytes()
     cut("log.jsonl", 30)(folder)
     (folder / "log.jsonl").unlink()
     assert answer(join, folder).to_bytes() == first
-    assert events(folder) == ["opened", "begun", "ended"]
+    assert events_of_log(folder) == ["opened", "begun", "ended"]
     # A reply is computed anew, and is the same.
     (path,) = folder.glob("*.safetensors")
     path.unlink()
     assert answer(join, folder).to_bytes() == first and path.exists()
-    assert [event for event in events(folder) if event == "ended"] == ["ended"]
+    assert [event for event in events_of_log(folder) if event == "ended"] == ["ended"]
     path.unlink()
     other = LogisticRegression(C=0.1).fit(X, Y)
     with pytest.raises(LedgerDamagedError, match=r"anew is not the same.*not sent"):
@@ -133,8 +142,8 @@ def test_what_is_advised_for_damage_helps(folder):
     rubbish("ledger.head")(folder)
     (folder / "ledger.head").unlink()
     with pytest.warns(RowsAskedAgainWarning, match=r"ledger.head is missing"):
-        answer(judging(agreement), folder, again=True)
-    answer(judging(agreement), folder)
+        answer(judging_request(agreement), folder, again=True)
+    answer(judging_request(agreement), folder)
 
 
 @pytest.mark.parametrize(
@@ -147,21 +156,21 @@ def test_what_is_advised_for_damage_helps(folder):
     ],
 )
 def test_a_log_in_a_mapping_that_is_damaged(damage, words):
-    agreement, join = agreed()
+    agreement, join = begin_exchange()
     state = {}
     answer(join, state)
     log = state["log.jsonl"]
     state["log.jsonl"] = damage(log)
     with pytest.raises(LedgerDamagedError, match=words):
-        answer(judging(agreement), state)
+        answer(judging_request(agreement), state)
     # Without its last line, as is advised, what that line was to record is not counted.
     state["log.jsonl"] = log[: log[:-1].rindex(b"\n") + 1]
     answer(join, state)
-    assert events(state) == ["opened", "begun", "begun", "ended"]
+    assert events_of_log(state) == ["opened", "begun", "begun", "ended"]
 
 
 def test_entries_are_only_ever_added(folder):
-    answer(agreed()[1], folder)
+    answer(begin_exchange()[1], folder)
     with closing(sqlite3.connect(folder / "ledger.sqlite")) as database:
         for statement in ("UPDATE entries SET line = ''", "DELETE FROM entries"):
             with pytest.raises(sqlite3.IntegrityError, match="are only ever added"):
@@ -169,38 +178,38 @@ def test_entries_are_only_ever_added(folder):
 
 
 def test_a_ledger_of_another_version_is_not_read(folder):
-    agreement, join = agreed()
+    agreement, join = begin_exchange()
     answer(join, folder)
     with closing(sqlite3.connect(folder / "ledger.sqlite")) as database:
         database.execute("PRAGMA user_version = 99")
     with pytest.raises(LedgerError, match="it is a ledger of version 99, and this"):
-        answer(judging(agreement), folder)
+        answer(judging_request(agreement), folder)
 
 
 # ---- copies and older ones ---------------------------------------------------------
 
 
 def test_a_copy_is_not_answered_from_beside_the_ledger(folder, tmp_path):
-    agreement, join = agreed()
+    agreement, join = begin_exchange()
     answer(join, folder)
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
-    for request in (join, judging(agreement)):
+    for request in (join, judging_request(agreement)):
         with pytest.raises(LedgerCopiedError, match="is a copy.*answer with that one"):
             answer(request, copy)
-    answer(judging(agreement), folder)
+    answer(judging_request(agreement), folder)
     renamed = folder.rename(tmp_path / "moved")  # which is no copy
-    answer(judging(agreement, 2.0), renamed)
+    answer(judging_request(agreement, 2.0), renamed)
 
 
 @pytest.mark.parametrize("way", ["folder", "files", "database", "without head"])
 def test_an_older_ledger_is_recognised(way, folder, tmp_path):
-    agreement, join = agreed()
+    agreement, join = begin_exchange()
     answer(join, folder)
     backup = tmp_path / "backup"
     shutil.copytree(folder, backup)
-    answer(judging(agreement, 1.0), folder)
-    answer(judging(agreement, 2.0), folder)
+    answer(judging_request(agreement, 1.0), folder)
+    answer(judging_request(agreement, 2.0), folder)
     if way == "folder":
         shutil.rmtree(folder)
         shutil.copytree(backup, folder)
@@ -213,29 +222,29 @@ def test_an_older_ledger_is_recognised(way, folder, tmp_path):
         (folder / "ledger.head").unlink()
     kinds = {"database": LedgerOlderError}
     with pytest.raises(kinds.get(way, LedgerCopiedError), match="again=True") as caught:
-        answer(judging(agreement, 3.0), folder)
+        answer(judging_request(agreement, 3.0), folder)
     assert "--again" in str(caught.value)
     # Its owner accepts it, once, and is told so.
     with pytest.warns(RowsAskedAgainWarning, match="used nevertheless, by again=True"):
-        answer(judging(agreement, 3.0), folder, again=True)
-    answer(judging(agreement, 4.0), folder)
-    assert "accepted" in events(folder)
+        answer(judging_request(agreement, 3.0), folder, again=True)
+    answer(judging_request(agreement, 4.0), folder)
+    assert "accepted" in events_of_log(folder)
     with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times"):
-        answer(judging(agreement, 5.0), folder)
+        answer(judging_request(agreement, 5.0), folder)
     if way == "database":  # what the lost entries were can still be read
         replaced_log = (folder / "log.replaced.jsonl").read_bytes()
         assert replaced_log.count(b'"ended"') == 3
 
 
 def test_a_database_that_was_removed_is_missed(folder):
-    agreement, join = agreed()
+    agreement, join = begin_exchange()
     answer(join, folder)
     (folder / "ledger.sqlite").unlink()
     with pytest.raises(LedgerOlderError, match="does not have the 3 entries that"):
-        answer(judging(agreement), folder)
+        answer(judging_request(agreement), folder)
     (folder / "ledger.head").unlink()
     with pytest.raises(LedgerOlderError, match="lacks entries that .*log.jsonl has"):
-        answer(judging(agreement), folder)
+        answer(judging_request(agreement), folder)
 
 
 # ---- files -------------------------------------------------------------------------
@@ -243,7 +252,7 @@ def test_a_database_that_was_removed_is_missed(folder):
 
 @forks
 def test_processes_that_begin_together_make_one_ledger(folder):
-    agreement, join = agreed()
+    agreement, join = begin_exchange()
     pids = []
     for _ in range(6):
         pid = os.fork()
@@ -257,17 +266,17 @@ def test_processes_that_begin_together_make_one_ledger(folder):
         pids.append(pid)
     codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
     assert codes == [0] * 6
-    answer(judging(agreement), folder)
-    assert events(folder) == ["opened", "begun", "ended"] + ["begun", "ended"]
+    answer(judging_request(agreement), folder)
+    assert events_of_log(folder) == ["opened", "begun", "ended"] + ["begun", "ended"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
 def test_what_is_kept_is_private_to_the_node(tmp_path):
-    agreement, join = agreed()
+    agreement, join = begin_exchange()
     wide = tmp_path / "wide"
     wide.mkdir(mode=0o755)
     for folder in (tmp_path / "new", wide):
-        for request in (join, judging(agreement)):
+        for request in (join, judging_request(agreement)):
             answer(request, folder)
         with open_ledger(folder):  # its journal, too
             pass
@@ -278,7 +287,7 @@ def test_what_is_kept_is_private_to_the_node(tmp_path):
 
 
 def test_partial_files_of_a_killed_write_are_removed(folder):
-    agreement, join = agreed()
+    agreement, join = begin_exchange()
     answer(join, folder)
     (path,) = folder.glob("*.safetensors")
     names = [
@@ -290,22 +299,22 @@ def test_partial_files_of_a_killed_write_are_removed(folder):
     others = [".notes-abcdefgh", f".{path.name}-old", "notes"]  # nothing of ours
     for name in names + others:
         (folder / name).write_bytes(b"half")
-    answer(judging(agreement), folder)
+    answer(judging_request(agreement), folder)
     assert not [name for name in names if (folder / name).exists()]
     assert all((folder / name).exists() for name in others)
 
 
 def test_a_folder_that_cannot_be_used(tmp_path):
-    agreement, _ = agreed({"counts": 1})
+    agreement, _ = begin_exchange({"counts": 1})
     path = tmp_path / "file"
     path.write_bytes(b"")
     with pytest.raises(FileExistsError):
-        answer(asked(agreement, "counts"), path, agreement=agreement)
+        answer(request_without_content(agreement, "counts"), path, agreement=agreement)
 
 
 @pytest.mark.parametrize("error", [OSError("No space left"), KeyboardInterrupt()])
 def test_a_log_that_cannot_be_written_is_made_whole_later(error, folder, monkeypatch):
-    agreement, join = agreed()
+    agreement, join = begin_exchange()
     append = _ledger_store.FolderStore._append_to_log
 
     def failing(store, lines):
@@ -317,15 +326,17 @@ def test_a_log_that_cannot_be_written_is_made_whole_later(error, folder, monkeyp
         patch.setattr(_ledger_store.FolderStore, "_append_to_log", failing)
         with pytest.raises(type(error)):
             answer(join, folder)
-    assert events(folder) == ["opened", "begun"]
+    assert events_of_log(folder) == ["opened", "begun"]
     answer(join, folder)
-    answer(judging(agreement), folder)
-    assert events(folder) == ["opened", "begun", "ended"] + ["begun", "ended"]
+    answer(judging_request(agreement), folder)
+    assert events_of_log(folder) == ["opened", "begun", "ended"] + ["begun", "ended"]
 
 
 def test_without_sqlite_it_is_said_what_to_do(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "sqlite3", None)
-    agreement, _ = agreed({"counts": 1})
+    agreement, _ = begin_exchange({"counts": 1})
     with pytest.raises(ImportError, match="this Python has no module sqlite3"):
-        answer(asked(agreement, "counts"), folder, agreement=agreement)
-    answer(asked(agreement, "counts"), {}, agreement=agreement)
+        answer(
+            request_without_content(agreement, "counts"), folder, agreement=agreement
+        )
+    answer(request_without_content(agreement, "counts"), {}, agreement=agreement)

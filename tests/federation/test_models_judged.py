@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.agreements import Node, agreed, asked, judged
+from helpers.agreements import Node, agreement_on_rounds, judging_content, request_under
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegression
@@ -60,7 +60,7 @@ def direction(node):
 
 def test_so_many_models_are_not_judged(node, direction):
     W = steps(np.linspace(-8, 8, 4001), direction, 1e5)
-    content = judged(W, ["malignant"], [0], gradient=True)
+    content = judging_content(W, ["malignant"], [0], gradient=True)
     with pytest.raises(ValueError, match="evaluate.W are 4001 models, more than 7"):
         reply_to(Message.of("evaluate", **content), *node, name="lyon")
 
@@ -70,7 +70,7 @@ def test_a_few_at_a_time_show_no_row(node, direction, scale):
     """Neither by steepness nor by patience, in as many messages as may be agreed."""
     clf, X, y = node
     rows = X[y == "malignant"]
-    server = agreed(n_rounds=26)
+    server = agreement_on_rounds(n_rounds=26)
     at_node = Node(node, server)
     # Between the rows that lie farthest out, where one row at a time would come in.
     places = np.sort(rows @ direction)[-30:]
@@ -79,8 +79,8 @@ def test_a_few_at_a_time_show_no_row(node, direction, scale):
     unbounded_gradients = []
     for few_thresholds in np.array_split(thresholds, 5):
         W = steps(few_thresholds, direction, scale)
-        content = judged(W, ["malignant"], [0], gradient=True)
-        reply = at_node(asked(server, "evaluate", **content)).content
+        content = judging_content(W, ["malignant"], [0], gradient=True)
+        reply = at_node(request_under(server, "evaluate", **content)).content
         gradients.append(reply["gradient"])
         member = Member.of("lyon", clf, X, y)
         slopes = W[:, :-1, 1] @ X.T
@@ -107,14 +107,16 @@ def _unbounded(member, *, W, **content):
 def test_counts_of_rows_that_are_right_are_rounded(node, direction):
     clf, X, y = node
     places = np.sort(X @ direction)[::9]
-    server = agreed(n_rounds=26)
+    server = agreement_on_rounds(n_rounds=26)
     counts = []
     at_node = Node(node, server, min_rows=20)
     for few_places in np.array_split(places, 4):
-        content = judged(
+        content = judging_content(
             steps(few_places, direction, 1.0), ["malignant", "benign"], [0, 1]
         )
-        counts.extend(at_node(asked(server, "evaluate", **content)).content["right"])
+        counts.extend(
+            at_node(request_under(server, "evaluate", **content)).content["right"]
+        )
     exact = evaluate(Member.of("a", clf, X, y), **content)["right"]
     assert (np.array(counts) % 20 == 0).all() and (exact % 20 != 0).any()
     assert np.abs(np.array(counts[-len(exact) :]) - exact).max() <= 10
@@ -128,7 +130,7 @@ def test_effective_rows_are_those_of_gradients_and_of_their_differences(node):
     W = np.vstack([clf.coef_.T, clf.intercept_])
     W = np.hstack([-W / 2, W / 2])
     models = np.stack([0.5 * W, 0.6 * W, 2.0 * W])
-    content = judged(models, ["benign", "malignant"], [0, 1], gradient=True)
+    content = judging_content(models, ["benign", "malignant"], [0, 1], gradient=True)
     member = Member.of("lyon", clf, X, y, min_rows=2)
     evaluated = evaluate(member, **content)
     codes = (y == "malignant").astype(int)
@@ -227,7 +229,9 @@ def test_models_that_are_too_steep_are_not_taken(digits):
     logits = X[nodes == 0] @ W[0, :-1] + W[0, -1]
     W /= np.sqrt(np.mean(logits**2))
     W *= np.array([19.0, 1.0, 21.0])[:, None, None]
-    content = judged(W[[0, 0, 2]], list(range(10)), np.arange(10), gradient=True)
+    content = judging_content(
+        W[[0, 0, 2]], list(range(10)), np.arange(10), gradient=True
+    )
     content["W"][1] = 0.0
     content["factors"] = np.array([1.0, 2.0])
     content["W"][2] = W[0] * 21.0 / 19.0

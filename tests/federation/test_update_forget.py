@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from helpers.fitted import once
+from helpers.fitted import call_once
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -49,7 +49,7 @@ def members(names=NAMES, kind=None):
     return [(name, local_classifier(name, kind)) for name in names]
 
 
-@once
+@call_once
 def local_classifier(name, kind):
     """A clone that is fitted to the rows of a node."""
     X, y, nodes = all_rows()

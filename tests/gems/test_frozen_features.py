@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.fitted import once
+from helpers.fitted import call_once
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import load_digits
@@ -79,7 +79,7 @@ FEATURES = {
 }
 
 
-@once
+@call_once
 def heads(Z, model=None):
     model = LogisticRegression(max_iter=2000) if model is None else model
     return [

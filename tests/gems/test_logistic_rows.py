@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 from helpers.parts import in_parts
-from helpers.references import penalized
+from helpers.references import minimum_of_penalized_loss
 from scipy.special import softmax
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -207,7 +207,7 @@ def test_public_rows_move_cheap_weights_first(intersection, epsilon):
     aggregate.fine_tune(X_public, y_public)
     strength = aggregate.fine_tuning_.strength
     assert np.isfinite(strength)
-    expected = penalized(X_public, y_public, W, costs, strength)
+    expected = minimum_of_penalized_loss(X_public, y_public, W, costs, strength)
     rows = np.column_stack([X, np.ones(len(X))])
     np.testing.assert_allclose(
         aggregate.predict_proba(X), softmax(rows @ expected, axis=1), atol=2e-3

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 from helpers.estimators import ON_FEW_UNITS, federated
-from helpers.fitted import once
+from helpers.fitted import call_once
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -32,7 +32,7 @@ def network(hidden=(12,), seed=0, **parameters):
     return MLPClassifier(hidden, random_state=seed, **settings)
 
 
-@once
+@call_once
 def fitted(dataset, hidden=(12,), **parameters):
     return [
         network(hidden, seed=k, **parameters).fit(X, y)

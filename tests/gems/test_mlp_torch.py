@@ -8,7 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers.estimators import LABELS, ON_FEW_UNITS, federated, fitted
+from helpers.estimators import LABELS, ON_FEW_UNITS, federated, fit_once
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -67,7 +67,7 @@ def networks(dataset, hidden=(12,), activation="relu"):
     widths = hidden if isinstance(hidden, list) else [hidden] * len(dataset.local_rows)
     kind = MLPClassifier(activation=activation, solver="lbfgs", alpha=0.1, max_iter=500)
     return [
-        fitted(kind.set_params(hidden_layer_sizes=width, random_state=k), X, y)
+        fit_once(kind.set_params(hidden_layer_sizes=width, random_state=k), X, y)
         for k, (width, (X, y)) in enumerate(
             zip(widths, dataset.local_rows, strict=True)
         )

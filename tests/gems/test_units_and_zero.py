@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.estimators import fitted
+from helpers.estimators import fit_once
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
@@ -31,7 +31,7 @@ LOCALS = {
 
 def fit(kind, rows, **parameters):
     clfs = [
-        fitted(
+        fit_once(
             make_pipeline(StandardScaler(), LOCALS[kind]),
             rows[TRAIN][NODES == k],
             Y[TRAIN][NODES == k],

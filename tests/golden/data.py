@@ -298,7 +298,7 @@ def binary_nets(rows, hidden=(8,)):
 def convolutional_nets(rows, n_outputs, **parameters):
     """Skorch nets with a convolution and batch normalisation, of seeded weights."""
     import torch
-    from helpers.nets import Convolutional, net
+    from helpers.nets import Convolutional, make_net
 
     nets = []
     for seed in range(len(rows.local)):
@@ -306,7 +306,7 @@ def convolutional_nets(rows, n_outputs, **parameters):
         with torch.random.fork_rng():
             torch.manual_seed(0)
             settings["module__n_outputs"] = n_outputs
-            own = net(Convolutional, **settings).initialize()
+            own = make_net(Convolutional, **settings).initialize()
         rng = np.random.RandomState(seed)
         with torch.no_grad():
             for name, value in own.module_.state_dict().items():

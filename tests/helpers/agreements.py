@@ -12,18 +12,18 @@ from skgems.federation import Agreement, Message, reply_to
 from skgems.messages import sealed
 
 
-def agreed(n_rounds=3, **terms):
+def agreement_on_rounds(n_rounds=3, **terms):
     """An agreement on rounds of GEMSLogisticAggregator, with further terms if given."""
     aggregator = GEMSLogisticAggregator(n_rounds=n_rounds, random_state=0)
     return Agreement.of(aggregator, **terms)
 
 
-def asked(agreement, task, private_key=None, **content):
+def request_under(agreement, task, private_key=None, **content):
     """A request of the server of an agreement, signed where there is a key."""
     return sealed(Message.of(task, **content), agreement, private_key)
 
 
-def judged(W, labels, columns, **further_fields):
+def judging_content(W, labels, columns, **further_fields):
     """The content of a request to judge the models ``W``."""
     content = {
         "W": W,

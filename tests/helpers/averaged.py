@@ -8,11 +8,11 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
 
-from helpers.fitted import once
+from helpers.fitted import call_once
 from skgems.datasets import partition_by_label, partition_homogeneous
 
 
-@once
+@call_once
 def digits(n_nodes=3, *, disjoint=False):
     """Rows, labels and nodes, and rows and labels to test on.
 
@@ -27,7 +27,7 @@ def digits(n_nodes=3, *, disjoint=False):
     return X[~test], y[~test], nodes[~test], X[test], y[test]
 
 
-def net(**parameters):
+def make_net(**parameters):
     """An unfitted network of 32 units."""
     network = MLPClassifier(
         (32,), batch_size=32, solver="sgd", max_iter=20, random_state=0
@@ -35,8 +35,8 @@ def net(**parameters):
     return network.set_params(**parameters)
 
 
-@once
-def locals_of(estimator, X, y, nodes):
+@call_once
+def fit_locals(estimator, X, y, nodes):
     """A clone for each node, fitted to its rows."""
     return [
         clone(estimator).fit(X[nodes == k], y[nodes == k])

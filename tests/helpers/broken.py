@@ -79,18 +79,18 @@ LEAVES = [
 ]
 
 
-def told_in(pairs, leaf: Leaf) -> list[Pair]:
+def messages_with_field(pairs, leaf: Leaf) -> list[Pair]:
     """Those of some messages that have a field."""
     return [
         pair
         for pair in pairs
         if pair.request.task == leaf.task
-        and (value := at(pair.content(leaf.side), leaf.path)) is not MISSING
+        and (value := value_at(pair.content(leaf.side), leaf.path)) is not MISSING
         and value is not None
     ]
 
 
-def at(content, path):
+def value_at(content, path):
     """What stands at a path, or MISSING."""
     for part in path:
         if not isinstance(content, Mapping) or part not in content:
@@ -99,22 +99,22 @@ def at(content, path):
     return content
 
 
-def put(content, path, value):
+def with_value_at(content, path, value):
     """A copy of a table with something else at a path; MISSING takes it away."""
     first, *rest = path
     if rest:
-        value = put(content[first], rest, value)
+        value = with_value_at(content[first], rest, value)
     left = {key: own for key, own in content.items() if key != first}
     return left if value is MISSING else left | {first: value}
 
 
-def broken(leaf: Leaf, pair: Pair) -> Iterator[tuple[str, dict, set[str]]]:
+def broken_contents(leaf: Leaf, pair: Pair) -> Iterator[tuple[str, dict, set[str]]]:
     """What is wrong, a content with it, and the names of which an error has one."""
     content, field, own = pair.content(leaf.side), leaf.field, {leaf.name}
-    value = at(content, leaf.path)
+    value = value_at(content, leaf.path)
 
     def told(new):
-        return put(content, leaf.path, new) if leaf.path else new
+        return with_value_at(content, leaf.path, new) if leaf.path else new
 
     if isinstance(field, Table):
         yield "a field more", told({**value, "more": 0}), {f"{leaf.name}.more"}
@@ -150,7 +150,7 @@ def _known(leaf, pair) -> dict[str, set[str]]:
     for other in LEAVES:
         if other.task != leaf.task or (other.side, leaf.side) == ("reply", "request"):
             continue
-        value = at(pair.content(other.side), other.path)
+        value = value_at(pair.content(other.side), other.path)
         for letter, _ in _lengths(other.field, value):
             # Labels of a request are not those of its reply.
             if other.side == leaf.side or letter != "l":

@@ -24,7 +24,7 @@ def rows_of_classes(n_classes, seed=0):
     return X, LABELS[y]
 
 
-def fitted_quietly(estimator, X, y):
+def fit_quietly(estimator, X, y):
     """The estimator, fitted without warnings, as of few iterations."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -15,7 +15,7 @@ LABELS = ["a", "b", "c"]
 ONE_CLUSTER_A_CLASS = {"kind": "class", "n_components": 1, "min_cluster_size": 1}
 
 
-def rows_of(n=60, d=4, seed=0, mean=0.0):
+def labelled_rows(n=60, d=4, seed=0, mean=0.0):
     """Rows of three classes whose means differ, and their labels."""
     rng = np.random.RandomState(seed)
     y = np.append([0, 1, 2], rng.randint(3, size=n - 3))
@@ -26,12 +26,12 @@ def rows_of(n=60, d=4, seed=0, mean=0.0):
 def make_member(X=None, y=None, estimator=None, **roles):
     """A node that fits a classifier to its rows, by default one that ignores them."""
     if X is None:
-        X, y = rows_of()
+        X, y = labelled_rows()
     classifier = DummyClassifier() if estimator is None else estimator
     return Member.of("lyon", classifier.fit(X, y), X, y, **roles)
 
 
-def with_model(member, W, labels):
+def member_with_model(member, W, labels):
     """A member whose own model has the weights W, and a column for each label."""
 
     class MemberWithModel(Member):
@@ -51,10 +51,10 @@ def moments_reply(member, *, model=None, **settings):
     if model is None:
         return moments(member, **settings)
     W, labels = model
-    return moments(with_model(member, W, labels), model="own", **settings)
+    return moments(member_with_model(member, W, labels), model="own", **settings)
 
 
-def clumps(n=40, d=2, n_clumps=4, seed=0, apart=50.0):
+def rows_in_clumps(n=40, d=2, n_clumps=4, seed=0, apart=50.0):
     """Rows of one class in clumps that lie far apart, and the clump of each row."""
     rng = np.random.RandomState(seed)
     clump_of_row = np.repeat(np.arange(n_clumps), n // n_clumps)

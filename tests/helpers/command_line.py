@@ -29,7 +29,7 @@ def rows_of(node):
     return X, LABELS[y]
 
 
-def classifier(node):
+def classifier_of_named_features(node):
     """A classifier of a node that knows its features by name."""
     X, y = rows_of(node)
     return LogisticRegression().fit(pandas.DataFrame(X, columns=FEATURES), y)
@@ -46,7 +46,7 @@ def write_rows(path, X, y, label="diagnosis"):
             table.writerow([weight, diagnosis, f"p{i}", age, dose])
 
 
-def to_answer(request, node, *further):
+def answer_arguments(request, node, *further):
     """Arguments by which a node answers a request from its files."""
     return [
         *("answer", str(request), "--model", f"{node}.joblib"),
@@ -55,18 +55,18 @@ def to_answer(request, node, *further):
     ]
 
 
-def start(*further):
+def start_study(*further):
     """Start an exchange of all nodes in the folder "study"; returns the exit status."""
     return main(["start", "study", "--method", "linear", "--nodes", *NODES, *further])
 
 
-def requests(number):
+def paths_of_requests(number):
     """Paths of the requests of the message with this number, by the node's name."""
     return {
         node: Path(f"study/requests/{number:03d}-{node}.safetensors") for node in NODES
     }
 
 
-def frames():
+def frames_of_nodes():
     """The rows of each node as data frames."""
     return [pandas.DataFrame(rows_of(node)[0], columns=FEATURES) for node in NODES]

@@ -56,7 +56,7 @@ class Costly:
             )
 
 
-def rows(n_rows: int, n_columns: int, n_classes: int = 2, *, rng) -> tuple:
+def separated_rows(n_rows: int, n_columns: int, n_classes: int = 2, *, rng) -> tuple:
     """Rows of classes that are apart, each class with as many rows as others."""
     y = np.arange(n_rows) % n_classes
     X = rng.standard_normal((n_rows, n_columns))
@@ -83,7 +83,7 @@ def network(X, y, n_units: int = 100) -> MLPClassifier:
         return fitted.fit(X[:200], y[:200])
 
 
-def at_node(limit, request, X, y, estimator="linear") -> Costly:
+def node_of(limit, request, X, y, estimator="linear") -> Costly:
     if estimator == "linear":
         estimator = linear(X.shape[1], len(np.unique(y)))
     return Costly(limit=limit, request=request, estimator=estimator, X=X, y=y)
@@ -212,41 +212,49 @@ Draw = Callable[[np.random.Generator], Costly]
 
 
 def _methods(rng) -> Costly:
-    return at_node("methods", halves(LIMITS.methods), *rows(4000, 30, 3, rng=rng))
+    return node_of(
+        "methods", halves(LIMITS.methods), *separated_rows(4000, 30, 3, rng=rng)
+    )
 
 
 def _classes(rng) -> Costly:
     n_rays = LIMITS.ray_outputs // LIMITS.classes
     request = space(n_others=LIMITS.classes - 2, n_directions=n_rays)
-    return at_node("classes", request, *rows(5000, 30, rng=rng))
+    return node_of("classes", request, *separated_rows(5000, 30, rng=rng))
 
 
 def _parameters(rng) -> Costly:
     n_columns = LIMITS.parameters // (7 * 1000) - 1
-    return at_node(
-        "parameters", evaluate(7, n_columns, 1000, 32), *rows(300, n_columns, rng=rng)
+    return node_of(
+        "parameters",
+        evaluate(7, n_columns, 1000, 32),
+        *separated_rows(300, n_columns, rng=rng),
     )
 
 
 def _parameters_of_a_front(rng) -> Costly:
     n_columns = LIMITS.parameters // LIMITS.step_size
     step = features(LIMITS.step_size, passthrough=False)
-    return at_node("parameters", front(step), *rows(300, n_columns, rng=rng))
+    return node_of("parameters", front(step), *separated_rows(300, n_columns, rng=rng))
 
 
 def _losses(rng) -> Costly:
     n_rows = int(rng.choice([1000, LIMITS.row_outputs // 1000]))
-    return at_node("losses", evaluate(7, 20, 1000, 32), *rows(n_rows, 20, rng=rng))
+    return node_of(
+        "losses", evaluate(7, 20, 1000, 32), *separated_rows(n_rows, 20, rng=rng)
+    )
 
 
 def _losses_of_halves(rng) -> Costly:
     n_models = LIMITS.losses // (15 * 1000)
-    return at_node("losses", judge(n_models, 20, 1000), *rows(10_000, 20, rng=rng))
+    return node_of(
+        "losses", judge(n_models, 20, 1000), *separated_rows(10_000, 20, rng=rng)
+    )
 
 
 def _row_outputs(rng) -> Costly:
     n_rows = LIMITS.row_outputs // 1000
-    return at_node("row_outputs", score(20, 1000), *rows(n_rows, 20, rng=rng))
+    return node_of("row_outputs", score(20, 1000), *separated_rows(n_rows, 20, rng=rng))
 
 
 def _row_outputs_of_a_space(rng) -> Costly:
@@ -254,23 +262,23 @@ def _row_outputs_of_a_space(rng) -> Costly:
     request = space(
         n_others=n_classes - 2, n_directions=LIMITS.ray_outputs // n_classes
     )
-    X, y = rows(LIMITS.row_outputs // n_classes, 20, rng=rng)
-    return at_node("row_outputs", request, X, y)
+    X, y = separated_rows(LIMITS.row_outputs // n_classes, 20, rng=rng)
+    return node_of("row_outputs", request, X, y)
 
 
 def _epochs(rng) -> Costly:
-    X, y = rows(int(rng.choice([60, 2000])), 20, rng=rng)
+    X, y = separated_rows(int(rng.choice([60, 2000])), 20, rng=rng)
     classifier = network(X, y)
-    return at_node("epochs", train(classifier, LIMITS.epochs), X, y, classifier)
+    return node_of("epochs", train(classifier, LIMITS.epochs), X, y, classifier)
 
 
 def _epoch_units(rng) -> Costly:
     epochs = int(rng.choice([5, 200, LIMITS.epochs]))
     n_columns = int(rng.choice([4, 50]))
-    X, y = rows(1000, n_columns, rng=rng)
+    X, y = separated_rows(1000, n_columns, rng=rng)
     n_units = LIMITS.epoch_units // epochs - 1
     request = retrain([n_columns, n_units, 2], epochs)
-    return at_node("epoch_units", request, X, y, network(X, y))
+    return node_of("epoch_units", request, X, y, network(X, y))
 
 
 def _hidden_numbers(rng) -> Costly:
@@ -278,20 +286,22 @@ def _hidden_numbers(rng) -> Costly:
     n_units = min(LIMITS.hidden_numbers // n_rows, LIMITS.moment_numbers // 60)
     hidden = layers(n_columns, n_units)
     request = moments(hidden=hidden, model=None, n_components=1)
-    return at_node("hidden_numbers", request, *rows(n_rows, n_columns, rng=rng))
+    return node_of(
+        "hidden_numbers", request, *separated_rows(n_rows, n_columns, rng=rng)
+    )
 
 
 def _clusters(rng) -> Costly:
-    X, y = rows(int(rng.choice([5000, 40_000])), 50, rng=rng)
-    return at_node("clusters", moments(n_components=LIMITS.clusters), X, y)
+    X, y = separated_rows(int(rng.choice([5000, 40_000])), 50, rng=rng)
+    return node_of("clusters", moments(n_components=LIMITS.clusters), X, y)
 
 
 def _cluster_numbers(rng) -> Costly:
     n_clusters = int(rng.choice([16, LIMITS.clusters]))
-    X, y = rows(LIMITS.cluster_numbers // n_clusters, 4, 1, rng=rng)
+    X, y = separated_rows(LIMITS.cluster_numbers // n_clusters, 4, 1, rng=rng)
     # All of one class but for a few rows.
     y[:20] = 1
-    return at_node("cluster_numbers", moments(n_components=n_clusters), X, y)
+    return node_of("cluster_numbers", moments(n_components=n_clusters), X, y)
 
 
 def _moment_numbers(rng) -> Costly:
@@ -299,38 +309,40 @@ def _moment_numbers(rng) -> Costly:
     n_matrices = n_classes if kind == "class" else 1
     n_columns = int(np.sqrt(LIMITS.moment_numbers / n_matrices)) - 40
     request = moments(kind=kind, n_components=1)
-    return at_node("moment_numbers", request, *rows(600, n_columns, n_classes, rng=rng))
+    return node_of(
+        "moment_numbers", request, *separated_rows(600, n_columns, n_classes, rng=rng)
+    )
 
 
 def _moment_numbers_of_a_space(rng) -> Costly:
     n_columns = int(np.sqrt(LIMITS.moment_numbers)) - 10
-    return at_node("moment_numbers", space(), *rows(400, n_columns, rng=rng))
+    return node_of("moment_numbers", space(), *separated_rows(400, n_columns, rng=rng))
 
 
 def _directions(rng) -> Costly:
     criterion = str(rng.choice(["accuracy", "log_loss"]))
     request = space(n_directions=LIMITS.directions, criterion={"name": criterion})
-    return at_node("directions", request, *rows(6000, 50, 10, rng=rng))
+    return node_of("directions", request, *separated_rows(6000, 50, 10, rng=rng))
 
 
 def _ray_units(rng) -> Costly:
     n_rays = int(rng.choice([500, LIMITS.directions]))
-    X, y = rows(2000, 50, rng=rng)
+    X, y = separated_rows(2000, 50, rng=rng)
     n_units = LIMITS.ray_units // n_rays
     request = neurons(50, n_units, n_rays)
     # A node is asked about no more units than its own network has.
-    return at_node("ray_units", request, X, y, network(X, y, n_units))
+    return node_of("ray_units", request, X, y, network(X, y, n_units))
 
 
 def _step_size(rng) -> Costly:
     step = features(LIMITS.step_size)
-    return at_node("step_size", front(step), *rows(9900, 20, rng=rng))
+    return node_of("step_size", front(step), *separated_rows(9900, 20, rng=rng))
 
 
 def _step_size_of_a_sketch(rng) -> Costly:
     step = PolynomialCountSketch(degree=LIMITS.step_size, n_components=50)
     step.set_params(random_state=0)
-    return at_node("step_size", front(step), *rows(60, 20, rng=rng))
+    return node_of("step_size", front(step), *separated_rows(60, 20, rng=rng))
 
 
 def _front_columns(rng) -> Costly:
@@ -341,20 +353,22 @@ def _front_columns(rng) -> Costly:
             for k in range(n_steps)
         ]
     )
-    return at_node("front_columns", front(union), *rows(980, 20, rng=rng))
+    return node_of("front_columns", front(union), *separated_rows(980, 20, rng=rng))
 
 
 def _power_columns(rng) -> Costly:
     n_columns = LIMITS.power_columns
     steps = make_pipeline(features(n_columns, passthrough=False), PowerTransformer())
-    return at_node("power_columns", front(steps), *rows(2000, 20, rng=rng))
+    return node_of("power_columns", front(steps), *separated_rows(2000, 20, rng=rng))
 
 
 def _front_numbers(rng) -> Costly:
     n_rows = int(rng.choice([60_000, 15_000]))
     n_columns = LIMITS.front_numbers // n_rows - 40
-    return at_node(
-        "front_numbers", front(features(n_columns)), *rows(n_rows, 20, rng=rng)
+    return node_of(
+        "front_numbers",
+        front(features(n_columns)),
+        *separated_rows(n_rows, 20, rng=rng),
     )
 
 
@@ -362,21 +376,21 @@ def _front_numbers_of_scaling(rng) -> Costly:
     # What waits looks at what came before.
     n_rows, n_columns = 60_000, LIMITS.front_numbers // 60_000 - 20
     steps = make_pipeline(features(n_columns), StandardScaler())
-    return at_node("front_numbers", front(steps), *rows(n_rows, 20, rng=rng))
+    return node_of("front_numbers", front(steps), *separated_rows(n_rows, 20, rng=rng))
 
 
 def _front_numbers_of_a_pca(rng) -> Costly:
     n_columns = int(np.sqrt(LIMITS.front_numbers / 3)) - 200
     steps = make_pipeline(features(n_columns, passthrough=False), PCA())
-    return at_node("front_numbers", front(steps), *rows(300, 20, rng=rng))
+    return node_of("front_numbers", front(steps), *separated_rows(300, 20, rng=rng))
 
 
 def _front_numbers_of_splines(rng) -> Costly:
     n_knots = 1200
     step = SplineTransformer(n_knots=n_knots, knots="uniform")
     n_rows = LIMITS.front_numbers // (n_knots * 21) - 90
-    X, y = rows(n_rows, 20, rng=rng)
-    return at_node("front_numbers", front(step, bounds=(-9.0, 9.0)), X, y)
+    X, y = separated_rows(n_rows, 20, rng=rng)
+    return node_of("front_numbers", front(step, bounds=(-9.0, 9.0)), X, y)
 
 
 DRAWS: list[Draw] = [
@@ -420,7 +434,7 @@ class Cost:
     outcome: str
 
 
-def measured(costly: Costly, *, most_gigabytes: int = 6) -> Cost:
+def measure_cost(costly: Costly, *, most_gigabytes: int = 6) -> Cost:
     """Peak memory and processor time of a reply, in a forked process."""
     import resource  # which not all systems have
 

@@ -14,7 +14,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-from helpers.fitted import once
+from helpers.fitted import call_once
 from skgems import (
     DistillationAggregator,
     EnsembleAggregator,
@@ -191,15 +191,15 @@ class Federated:
 
     def fitted(self, local):
         """Clones of a local estimator, fitted to the local rows of each node."""
-        return [fitted(local, X, y) for X, y in self.local_rows]
+        return [fit_once(local, X, y) for X, y in self.local_rows]
 
     def named(self, local):
         """The same as pairs with the names of the nodes."""
         return list(zip(self.names, self.fitted(local), strict=True))
 
 
-@once
-def fitted(estimator, X, y, **parameters):
+@call_once
+def fit_once(estimator, X, y, **parameters):
     """A fitted clone of an estimator; fitted once, and copied for further callers."""
     return clone(estimator).fit(X, y, **parameters)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import StratifiedKFold
 
-from helpers.estimators import LISTED, fitted
+from helpers.estimators import LISTED, fit_once
 from skgems.networks import read_network
 
 CV = StratifiedKFold(2, shuffle=True, random_state=0)
@@ -22,17 +22,17 @@ def fit(listed, dataset, estimators=None, **parameters):
     """The aggregate of fitted local estimators on the judging rows."""
     if estimators is None and not parameters:
         aggregate = listed.make(dataset.fitted(listed.local))
-        return fitted(aggregate, dataset.X, dataset.y, nodes=dataset.nodes)
+        return fit_once(aggregate, dataset.X, dataset.y, nodes=dataset.nodes)
     if estimators is None:
         estimators = dataset.fitted(listed.local)
     aggregate = listed.make(estimators, **parameters)
     return aggregate.fit(dataset.X, dataset.y, nodes=dataset.nodes)
 
 
-def simulated(listed, dataset):
+def fit_simulated(listed, dataset):
     """The aggregate of three local estimators that are trained on their rows."""
     aggregate = listed.make([listed.local] * 3)
-    return fitted(aggregate, dataset.X, dataset.y, nodes=dataset.nodes)
+    return fit_once(aggregate, dataset.X, dataset.y, nodes=dataset.nodes)
 
 
 def assert_same_model(first, second, X, *, rtol=1e-9, atol=1e-9):

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import skgems
-from helpers.fitted import once
+from helpers.fitted import call_once
 from skgems import (
     GEMSLogisticAggregator,
     GEMSMLPAggregator,
@@ -49,7 +49,7 @@ def rows_at(name):
     return X[nodes == name], y[nodes == name]
 
 
-@once
+@call_once
 def classifiers_of_nodes(model):
     """One clone of the model a node, by the node's name, fitted to its rows."""
     with warnings.catch_warnings():

@@ -9,7 +9,7 @@ from functools import wraps
 import joblib
 
 
-def once(fit):
+def call_once(fit):
     """Call a function once for equal arguments; each caller gets a copy.
 
     Where arguments or results cannot be pickled, as local classes, every caller's call

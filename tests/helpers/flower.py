@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.neural_network import MLPClassifier
 
-from helpers.fitted import once
+from helpers.fitted import call_once
 
 NAMES = ["lyon", "paris", "rome"]
 
@@ -33,7 +33,7 @@ def rows_at(k):
     return X[is_row], y[is_row]
 
 
-@once
+@call_once
 def classifiers_of_nodes(kind):
     """One fitted classifier a node; those of "alike" start from equal weights."""
     make = {

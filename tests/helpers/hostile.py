@@ -19,9 +19,9 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, SplineTransformer, StandardScaler
 
-from helpers.broken import Pair, put
-from helpers.mutations import mutated
-from helpers.outcomes import bounded, check_refusal, outcome_of
+from helpers.broken import Pair, with_value_at
+from helpers.mutations import mutate_at_random
+from helpers.outcomes import check_refusal, limit_time, outcome_of
 from skgems import (
     GEMSLogisticAggregator,
     GEMSMLPAggregator,
@@ -171,7 +171,7 @@ def kinds() -> list[Kind]:
 # ---- summaries -------------------------------------------------------------
 
 
-def tried(kind: Kind, whole: bytes) -> str:
+def outcome_of_summary(kind: Kind, whole: bytes) -> str:
     """What comes of the bytes of a summary: "refused on load" or "in fit"."""
     where = "on load"
 
@@ -189,7 +189,7 @@ def tried(kind: Kind, whole: bytes) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Talk:
+class MethodOfRounds:
     """A method that asks more than once, and its nodes."""
 
     name: str
@@ -224,7 +224,7 @@ class Talk:
         return copy.copy(self.aggregator).set_params(estimators=channel).fit()
 
 
-def talks() -> list[Talk]:
+def methods_of_rounds() -> list[MethodOfRounds]:
     """One of each method that asks more than once."""
     X, y = data()
     net = MLPClassifier((4,), max_iter=20, random_state=0)
@@ -269,11 +269,11 @@ def talks() -> list[Talk]:
                 member = replace(member, min_rows=2)
             members.append(member)
         name = f"{type(aggregator).__name__} {len(found)}"
-        found.append(Talk(name, aggregator, members, X))
+        found.append(MethodOfRounds(name, aggregator, members, X))
     return found
 
 
-def tried_reply(talk: Talk, rng) -> tuple[str, str]:
+def outcome_of_mutated_reply(talk: MethodOfRounds, rng) -> tuple[str, str]:
     """A mutation of one of the replies of a node, and what comes of it."""
     if talk.name not in _n_replies:
         _n_replies[talk.name] = 0
@@ -290,7 +290,7 @@ def tried_reply(talk: Talk, rng) -> tuple[str, str]:
         left -= 1
         if left != -1:
             return whole
-        what, changed = mutated(told, told, rng)
+        what, changed = mutate_at_random(told, told, rng)
         return changed
 
     found = outcome_of(lambda: talk.fit(change), talk.rows)
@@ -312,17 +312,19 @@ def honest_pairs() -> list[Pair]:
         content = summary.message.content
         found += [Pair(*pair, content["describe"]) for pair in pairs_in(content)]
     named = ("network", "feature_names"), list("abcde")
-    described = Message.of("describe", **put(found[0].reply.content, *named))
+    described = Message.of("describe", **with_value_at(found[0].reply.content, *named))
     found.append(Pair(found[0].request, described))
     for own, drop in ((StandardScaler(), True), (OneHotEncoder(), False)):
         front = PooledTransformer(own, drop_identifiers=drop)
         reply = front.summarize(data()[0].round(), name="lyon", min_rows=1)
         names = [f"x{j}" for j in range(len(reply.content["columns"]["text"]))]
-        content = put(reply.content, ("columns", "names"), names) | {"again": False}
+        content = with_value_at(reply.content, ("columns", "names"), names) | {
+            "again": False
+        }
         request = Message.of("front", front=front.as_front().as_content())
         found.append(Pair(request, Message.of("front", **content)))
     found += choice_pairs()
-    for talk in talks():
+    for talk in methods_of_rounds():
         described = {}
 
         def hear(name, request, reply, described=described):
@@ -365,7 +367,9 @@ def choice_pairs() -> list[Pair]:
 _requests: dict[str, tuple[Message, str]] = {}
 
 
-def requests(talks: list[Talk]) -> list[tuple[Message, object, np.ndarray, object]]:
+def requests(
+    talks: list[MethodOfRounds],
+) -> list[tuple[Message, object, np.ndarray, object]]:
     """Requests of every task, each with a node's classifier and its rows."""
     members = {}
     _requests.clear()
@@ -394,13 +398,15 @@ def requests(talks: list[Talk]) -> list[tuple[Message, object, np.ndarray, objec
     return found + [(_requests[task][0], members[task]) for task in sorted(members)]
 
 
-def tried_request(request: Message, member, folder, rng) -> tuple[str, str]:
+def outcome_of_mutated_request(
+    request: Message, member, folder, rng
+) -> tuple[str, str]:
     """A mutation of a request, and what comes of it at a node."""
-    what, whole = mutated(request, request, rng, side="request")
+    what, whole = mutate_at_random(request, request, rng, side="request")
     path = folder / "request.safetensors"
     path.write_bytes(whole)
     clear_cache()
-    with bounded(), warnings.catch_warnings():
+    with limit_time(), warnings.catch_warnings():
         # What a model says that is out of all bounds harms who sent it.
         warnings.simplefilter("ignore")
         try:

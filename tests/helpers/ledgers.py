@@ -22,7 +22,7 @@ CLF = LogisticRegression().fit(X, Y)
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 
 
-def agreed(tasks=None, **settings):
+def begin_exchange(tasks=None, **settings):
     """The agreement of a new exchange, and its first request."""
     agg = GEMSLogisticAggregator(n_rounds=3, random_state=0).set_params(**settings)
     agreement = Agreement.of(agg)
@@ -31,7 +31,7 @@ def agreed(tasks=None, **settings):
     return agreement, sealed(first_request(agg, agg._first_requests()), agreement)
 
 
-def judging(agreement, size=1.0, **fields):
+def judging_request(agreement, size=1.0, **fields):
     """A request to judge a model; with another size it is another request."""
     W = size * np.vstack([CLF.coef_.T, CLF.intercept_])
     content = {
@@ -43,7 +43,7 @@ def judging(agreement, size=1.0, **fields):
     return sealed(Message.of("evaluate", **content | fields), agreement)
 
 
-def asked(agreement, task):
+def request_without_content(agreement, task):
     """A request without content."""
     return sealed(Message.of(task), agreement)
 
@@ -62,7 +62,7 @@ def log_of(state):
     return [json.loads(line) for line in log.splitlines()]
 
 
-def events(state):
+def events_of_log(state):
     """What happened, as the node's log calls it, entry by entry."""
     return [entry["event"] for entry in log_of(state)]
 

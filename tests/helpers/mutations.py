@@ -10,7 +10,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from helpers.broken import LEAVES, Pair, at, broken, put, told_in
+from helpers.broken import (
+    LEAVES,
+    Pair,
+    broken_contents,
+    messages_with_field,
+    value_at,
+    with_value_at,
+)
 from skgems.federation import Message
 
 _NUMBERS = (
@@ -229,13 +236,13 @@ def _encoded(message, settings, arrays) -> bytes:
     told = {"version": message.version, "task": message.task, "settings": settings}
     if message.envelope:
         told["envelope"] = dict(message.envelope)
-    return packed(told, arrays)
+    return pack_file(told, arrays)
 
 
 _CODES = {"b": "BOOL", "i": "I", "u": "U", "f": "F"}
 
 
-def packed(told, arrays, *, change=None) -> bytes:
+def pack_file(told, arrays, *, change=None) -> bytes:
     """A file of safetensors, whatever is in it; `change` sees the header."""
     header, body = {"__metadata__": {"skgems": json.dumps(told)}}, b""
     for name, array in arrays.items():
@@ -285,7 +292,7 @@ def mutate_header(message: Message, rng) -> tuple[str, bytes]:
 
     settings, arrays = dict(message.settings), dict(message.arrays)
     told = {"version": message.version, "task": message.task, "settings": settings}
-    return "header", packed(told, arrays, change=change)
+    return "header", pack_file(told, arrays, change=change)
 
 
 def mutate_bytes(whole: bytes, other: bytes, rng) -> tuple[str, bytes]:
@@ -318,18 +325,22 @@ def mutate_field(message: Message, side: str, rng) -> tuple[str, bytes]:
         for number, told in content["answers"].items():
             tables.append((("answers", number, "reply"), told["task"]))
     path, task = _pick(rng, tables)
-    part = Message.of(task, **at(content, path))
+    part = Message.of(task, **value_at(content, path))
     pair = Pair(part, part)
-    found = [leaf for leaf in LEAVES if leaf.side == side and told_in([pair], leaf)]
+    found = [
+        leaf
+        for leaf in LEAVES
+        if leaf.side == side and messages_with_field([pair], leaf)
+    ]
     if not found:
         return mutate_message(message, message, rng)
-    _, new, _ = _pick(rng, list(broken(_pick(rng, found), pair)))
-    new = put(content, path, new) if path else new
+    _, new, _ = _pick(rng, list(broken_contents(_pick(rng, found), pair)))
+    new = with_value_at(content, path, new) if path else new
     whole = Message.of(message.task, **new)
     return "field", replace(whole, envelope=message.envelope).to_bytes()
 
 
-def mutated(message, other, rng, side="reply") -> tuple[str, bytes]:
+def mutate_at_random(message, other, rng, side="reply") -> tuple[str, bytes]:
     """One mutation of a message, and what it was."""
     draw = rng.random()
     if draw < 0.15:

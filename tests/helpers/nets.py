@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
-from helpers.fitted import once
+from helpers.fitted import call_once
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("skorch")
@@ -45,7 +45,7 @@ class Convolutional(nn.Module):
         return self.output(nn.functional.max_pool2d(maps, 2).flatten(1))
 
 
-def net(module=Dense, **parameters):
+def make_net(module=Dense, **parameters):
     """An unfitted net, trained for three epochs if nothing is said."""
     defaults = {
         "criterion": nn.CrossEntropyLoss,
@@ -59,7 +59,7 @@ def net(module=Dense, **parameters):
     return NeuralNetClassifier(module, **defaults | parameters)
 
 
-def binary_net(**parameters):
+def make_binary_net(**parameters):
     """An unfitted net of one output."""
     defaults = {
         "max_epochs": 3,
@@ -72,7 +72,7 @@ def binary_net(**parameters):
     return NeuralNetBinaryClassifier(Dense, **defaults | parameters)
 
 
-@once
+@call_once
 def digits(n_classes=3, n_nodes=3):
     """Rows of digits, their labels and nodes, and rows to test on."""
     X, y = load_digits(n_class=n_classes, return_X_y=True)
@@ -82,8 +82,8 @@ def digits(n_classes=3, n_nodes=3):
     return X[~test], y[~test], nodes[~test], X[test], y[test]
 
 
-@once
-def fitted(estimator, X, y, nodes):
+@call_once
+def fit_nets(estimator, X, y, nodes):
     """Nets of the nodes, fitted from equal first weights."""
     nets = []
     with torch.random.fork_rng():
@@ -93,7 +93,7 @@ def fitted(estimator, X, y, nodes):
     return nets
 
 
-def state(model):
+def state_of_module(model):
     """Parameters and buffers of a net's module by name."""
     module = getattr(model, "module_", model)
     return {name: value.numpy() for name, value in module.state_dict().items()}

@@ -29,6 +29,6 @@ def outputs(X, W, activation):
     return ACTIVATIONS[activation](X @ W[:-1] + W[-1])
 
 
-def matrix(precision):
+def as_matrix(precision):
     """A precision as a matrix, where it may be the diagonal of one."""
     return np.diag(precision) if precision.ndim == 1 else precision

@@ -45,7 +45,7 @@ class ViolationError(AssertionError):
 
 
 @contextmanager
-def bounded():
+def limit_time():
     """Stop what takes too long, where the system has timers, and in its main thread."""
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or not hasattr(signal, "setitimer"):
@@ -103,7 +103,7 @@ def outcome_of(attempt, X) -> str:
     """
     clear_cache()
     start = perf_counter()
-    with bounded(), warnings.catch_warnings():
+    with limit_time(), warnings.catch_warnings():
         warnings.simplefilter("error")
         for text in _OUR_WARNINGS:
             warnings.filterwarnings("ignore", message=f"(?s).*{text}")

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
-from helpers.fitted import once
+from helpers.fitted import call_once
 from skgems import GEMSLogisticAggregator
 from skgems.datasets import partition_by_label, partition_dirichlet
 
@@ -38,7 +38,7 @@ def split(name, seed=0):
     return scaler.transform(X), y, scaler.transform(X_test), y_test
 
 
-@once
+@call_once
 def classifier_of_node(kind, X, y):
     """A classifier fitted to a node's rows, a constant one if they have one class."""
     if len(np.unique(y)) == 1:

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 
-def penalized(X, y, W, precision, strength):
+def minimum_of_penalized_loss(X, y, W, precision, strength):
     """The minimum of the penalized log-loss of the guide, by hand.
 
     Logits are ``x (W + V_x) + z V_z`` where z = x W are the logits before; costs of

@@ -12,23 +12,23 @@ from skgems.messages._fields import Place
 WITHIN, BEYOND = 1.0 + 0.9e-6, 1.0 + 1.1e-6
 
 
-def take(rule, content, **place) -> Place:
+def assert_taken(rule, content, **place) -> Place:
     there = Place("told", **place)
     rule(content, there)
     return there
 
 
-def refuse(rule, content, match, **place) -> None:
+def assert_refused(rule, content, match, **place) -> None:
     with pytest.raises(ValueError, match=rf"^told\.?{match}"):
-        take(rule, content, **place)
+        assert_taken(rule, content, **place)
 
 
-def check(rule, content, match: str | None, **place) -> None:
+def assert_outcome(rule, content, match: str | None, **place) -> None:
     """A content is taken, or refused in these words."""
     if match is None:
-        take(rule, content, **place)
+        assert_taken(rule, content, **place)
     else:
-        refuse(rule, content, match, **place)
+        assert_refused(rule, content, match, **place)
 
 
 ROLES = ("judging", "moments", "training")

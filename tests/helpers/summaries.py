@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from helpers.fitted import once
+from helpers.fitted import call_once
 
 NAMES = ["lyon", "paris", "rome"]
 
@@ -28,7 +28,7 @@ def rows():
     return X, y, nodes
 
 
-@once
+@call_once
 def classifiers(model=None):
     """Each node's name, and a clone of the model that is fitted to its rows."""
     X, y, nodes = rows()

@@ -12,7 +12,7 @@ from skgems import PooledTransformer
 from skgems.federation import Message, Nodes, reply_to
 
 
-def numbers(n_rows=300, missing=False):
+def table_of_numbers(n_rows=300, missing=False):
     """Four columns of numbers of very different sizes."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n_rows, 4)) * [1, 10, 0.1, 1e3] + [0, 5, 1e2, -4]
@@ -21,10 +21,10 @@ def numbers(n_rows=300, missing=False):
     return X
 
 
-def table():
+def mixed_table():
     """A data frame of numbers, words and codes, with cells missing."""
     rng = np.random.default_rng(1)
-    frame = pd.DataFrame(numbers(missing=True), columns=list("abcd"))
+    frame = pd.DataFrame(table_of_numbers(missing=True), columns=list("abcd"))
     frame["word"] = rng.choice(["red", "green", "blue"], len(frame), p=[0.5, 0.3, 0.2])
     frame.loc[rng.random(len(frame)) < 0.1, "word"] = np.nan
     frame["code"] = rng.integers(0, 4, len(frame))
@@ -43,7 +43,7 @@ def column_limits(X):
     return {j: (float(X[:, j].min()), float(X[:, j].max())) for j in columns}
 
 
-def dense(Z):
+def as_dense(Z):
     """Transformed rows as an array, which may be a sparse matrix or a data frame."""
     return Z.toarray() if issparse(Z) else np.asarray(Z, dtype=float)
 
@@ -86,10 +86,12 @@ def assert_pools_like_fit(transformer, X, *, rtol=1e-8, **options):
     """
     pooled = PooledTransformer(transformer, **options).fit(X, nodes=node_of_each_row(X))
     reference = clone(transformer).fit(X)
-    Z = dense(pooled.transform(X))
-    np.testing.assert_allclose(Z, dense(reference.transform(X)), rtol=rtol, atol=rtol)
+    Z = as_dense(pooled.transform(X))
+    np.testing.assert_allclose(
+        Z, as_dense(reference.transform(X)), rtol=rtol, atol=rtol
+    )
     names = reference.get_feature_names_out()
     assert pooled.get_feature_names_out().tolist() == names.tolist()
     assert type(pooled.to_estimator()) is type(reference)
-    np.testing.assert_array_equal(dense(pooled.transformer_.transform(X)), Z)
+    np.testing.assert_array_equal(as_dense(pooled.transformer_.transform(X)), Z)
     return pooled

@@ -12,7 +12,7 @@ from skgems.networks import HiddenLayers
 LABELS = ["a", "b", "c"]
 
 
-def member(**roles):
+def make_member(**roles):
     """A node of forty rows of four features, whose classifier ignores them."""
     rng = np.random.RandomState(0)
     X = rng.normal(size=(40, 4))
@@ -20,7 +20,7 @@ def member(**roles):
     return Member.of("lyon", DummyClassifier().fit(X, y), X, y, **roles)
 
 
-def model(n_inputs=4):
+def make_model(n_inputs=4):
     """Weights and intercepts of a linear model of the three classes."""
     return np.random.RandomState(1).normal(size=(n_inputs + 1, 3))
 
@@ -37,6 +37,6 @@ ALL_CLASSES = {"labels": LABELS, "columns": np.arange(3)}
 MOMENTS = {"kind": "auto", "n_components": 1, "min_cluster_size": 1}
 
 
-def codes(y):
+def class_codes(y):
     """The column of each row's label."""
     return np.searchsorted(LABELS, y)

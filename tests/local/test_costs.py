@@ -49,7 +49,7 @@ from skgems.steps import Columns, DocumentFront, RandomFeatures, front_size
 from skgems.steps._statistics import STATISTICS
 
 N_ROWS, N_COLUMNS, N_CLASSES = 90, 4, 3
-X, Y = costly.rows(N_ROWS, N_COLUMNS, N_CLASSES, rng=np.random.default_rng(0))
+X, Y = costly.separated_rows(N_ROWS, N_COLUMNS, N_CLASSES, rng=np.random.default_rng(0))
 NET = costly.network(X, Y, n_units=5)
 HIDDEN = costly.layers(N_COLUMNS, 6, 7)
 
@@ -578,6 +578,6 @@ def test_every_limit_is_drawn_by_the_fuzzer():
 @pytest.mark.parametrize("name", ["_methods", "_clusters", "_ray_units"])
 def test_requests_at_the_limits_take_a_gigabyte_at_most(name):
     request_at_limit = getattr(costly, name)(np.random.default_rng(1))
-    cost = costly.measured(request_at_limit)
+    cost = costly.measure_cost(request_at_limit)
     assert cost.outcome.startswith("answered")
     assert 0 <= cost.megabytes < costly.MOST_MEGABYTES

@@ -60,15 +60,15 @@ def mlp(**options):
 
 
 def dense_net(**options):
-    from helpers.nets import net
+    from helpers.nets import make_net
 
-    return net(**options)
+    return make_net(**options)
 
 
 def convolutional_net():
-    from helpers.nets import Convolutional, net
+    from helpers.nets import Convolutional, make_net
 
-    return net(Convolutional)
+    return make_net(Convolutional)
 
 
 KINDS = {
@@ -426,7 +426,7 @@ def net_that_ends(end, widths=(64, 8, 3), seed=0):
     """A net whose module ends with a link, trained from the seed's weights."""
     torch = pytest.importorskip("torch")
     pytest.importorskip("skorch")
-    from helpers.nets import net
+    from helpers.nets import make_net
 
     nn, (link, criterion) = torch.nn, ENDS[end]
     with torch.random.fork_rng(devices=[]):
@@ -435,7 +435,7 @@ def net_that_ends(end, widths=(64, 8, 3), seed=0):
         for shape in zip(widths[:-1], widths[1:], strict=True):
             parts += [nn.Linear(*shape), nn.ReLU()]
         parts = parts[:-1] + ([getattr(nn, link)(dim=-1)] if link else [])
-        return net(
+        return make_net(
             nn.Sequential(*parts), criterion=getattr(nn, criterion), batch_size=16
         ).initialize()
 
@@ -468,7 +468,7 @@ def test_other_layers_are_trained_as_the_nets_own_would_be(end, carried):
 def test_asking_and_training_leave_the_generator_of_torch():
     torch = pytest.importorskip("torch")
     pytest.importorskip("skorch")
-    from helpers.nets import net
+    from helpers.nets import make_net
 
     class Dropping(torch.nn.Sequential):
         def __init__(self, broken=False):
@@ -483,8 +483,8 @@ def test_asking_and_training_leave_the_generator_of_torch():
             return hidden
 
     with torch.random.fork_rng(devices=[]):
-        model = local_model(net(Dropping).fit(X, y))
-        broken = local_model(net(Dropping, module__broken=True).initialize())
+        model = local_model(make_net(Dropping).fit(X, y))
+        broken = local_model(make_net(Dropping, module__broken=True).initialize())
     layers = model.layers()
     steps = {
         "probabilities": lambda: model.probabilities(X, [0, 1, 2]),
@@ -493,7 +493,9 @@ def test_asking_and_training_leave_the_generator_of_torch():
         "upper": lambda: model.carrying(layers.above(1)).train(
             X[:, :8], y, epochs=1, random_state=0
         ),
-        "start": lambda: local_model(net(Dropping)).start(X, y, classes=np.arange(3)),
+        "start": lambda: local_model(make_net(Dropping)).start(
+            X, y, classes=np.arange(3)
+        ),
         "network": lambda: model.network(),
         "failing": lambda: broken.train(X, y, epochs=1, random_state=0),
         "failing answer": lambda: broken.probabilities(X, [0, 1, 2]),

@@ -10,10 +10,10 @@ import pytest
 from helpers.clumps import (
     LABELS,
     ONE_CLUSTER_A_CLASS,
-    clumps,
+    labelled_rows,
     make_member,
     moments_reply,
-    rows_of,
+    rows_in_clumps,
 )
 from scipy import sparse
 from scipy.optimize import minimize_scalar
@@ -90,7 +90,7 @@ def assert_gradient(reply, X, y, *, W, labels, counts=None, rtol=1e-9):
 
 @pytest.mark.parametrize("mean", [0.0, 1e3])
 def test_all_of_it_by_hand(mean):
-    X, y = rows_of(mean=mean)
+    X, y = labelled_rows(mean=mean)
     W = fitted(X, y)
     reply = moments_reply(make_member(X, y), model=(W, LABELS))
     assert reply["labels"] == LABELS
@@ -117,7 +117,7 @@ def test_the_form_of_the_classifier_is_told():
 
 
 def test_labels_are_those_of_rows_in_order():
-    X, y = rows_of()
+    X, y = labelled_rows()
     numbers = np.array([30, -1, 7])[np.searchsorted(LABELS, y)]
     reply = moments_reply(make_member(X, numbers))
     assert reply["labels"] == [-1, 7, 30]
@@ -129,7 +129,7 @@ def test_labels_are_those_of_rows_in_order():
 @pytest.mark.parametrize("labels", [["a", "c"], ["b", "c", "z"]])
 def test_rows_of_classes_that_the_model_does_not_know(labels):
     """They are in the moments; of the model they say nothing."""
-    X, y = rows_of()
+    X, y = labelled_rows()
     W = fitted(X, y, labels)
     reply = moments_reply(make_member(X, y), model=(W, labels))
     assert reply["labels"] == LABELS
@@ -146,7 +146,7 @@ def test_a_model_of_one_class_or_of_none_of_the_rows_tells_no_gradient():
 
 
 def test_rows_that_nodes_share_count_for_less():
-    X, y = rows_of()
+    X, y = labelled_rows()
     counts = np.random.RandomState(0).choice([1.0, 0.5, 0.25], size=len(y))
     W = fitted(X, y)
     reply = moments_reply(make_member(X, y, weights=counts), model=(W, LABELS))
@@ -166,7 +166,7 @@ def test_rows_that_nodes_share_count_for_less():
 
 
 def test_weights_are_those_of_the_rows_that_make_moments():
-    X, y = rows_of()
+    X, y = labelled_rows()
     counts = np.random.RandomState(0).choice([1.0, 0.5, 0.25], size=len(y))
     learning = np.sort(np.random.RandomState(1).permutation(60)[:40])
     roles = {
@@ -190,7 +190,7 @@ def test_weights_are_those_of_the_rows_that_make_moments():
 
 @pytest.mark.parametrize("n_components", [1, 4])
 def test_nothing_is_told_of_fewer_rows_than_min_rows(n_components):
-    X, y = rows_of()
+    X, y = labelled_rows()
     X, y = np.vstack([X[y != "b"], X[y == "b"][:4]]), np.append(y[y != "b"], ["b"] * 4)
     settings = {
         "min_cluster_size": 5,
@@ -216,7 +216,7 @@ def test_nothing_is_told_of_fewer_rows_than_min_rows(n_components):
 
 
 def test_kinds():
-    X, y = rows_of()
+    X, y = labelled_rows()
     shapes = {
         kind: ClassMoments.from_arrays(
             moments_reply(make_member(), kind=kind)["moments"]
@@ -241,7 +241,7 @@ def test_kinds():
 @pytest.mark.parametrize("kind", ["class", "diagonal"])
 @pytest.mark.parametrize("n_components", [1, 3])
 def test_sparse_rows_are_as_dense_ones(kind, n_components):
-    X, y = rows_of(n=120)
+    X, y = labelled_rows(n=120)
     X[np.abs(X) < 1.0] = 0.0
     settings = {"kind": kind, "n_components": n_components}
     settings.update(model=(fitted(X, y), LABELS))
@@ -260,7 +260,7 @@ def test_sparse_rows_are_as_dense_ones(kind, n_components):
 
 
 def test_float32_rows():
-    X, y = rows_of(n=600, mean=30.0)
+    X, y = labelled_rows(n=600, mean=30.0)
     W = fitted(X, y)
     reply = moments_reply(make_member(X.astype(np.float32), y), model=(W, LABELS))
     assert all(
@@ -279,7 +279,7 @@ def test_float32_rows():
 def test_gradients_are_made_in_blocks(dtype, monkeypatch):
     import skgems.local._moments as module
 
-    X, y = rows_of(n=300)
+    X, y = labelled_rows(n=300)
     settings = {"model": (weights(), LABELS)}
     whole = moments_reply(make_member(X.astype(dtype), y), **settings)["gradient"]
     row_blocks = module.row_blocks
@@ -300,7 +300,7 @@ def test_gradients_are_made_in_blocks(dtype, monkeypatch):
 
 
 def test_over_merged_layers():
-    X, y = rows_of()
+    X, y = labelled_rows()
     layers = HiddenLayers([weights(6), weights(5, 6, seed=2)], ["tanh", "relu"])
     reply = moments_reply(make_member(), hidden=layers.as_content())
     reply_of_outputs = moments_reply(make_member(layers.outputs(X), y))
@@ -329,7 +329,7 @@ def test_as_a_message():
 
 
 def federation(held_out=None, simulation=None, **parameters):
-    X, y = rows_of()
+    X, y = labelled_rows()
     nodes = np.arange(60) % 2
     clfs = [LogisticRegression().fit(X[nodes == k], y[nodes == k]) for k in range(2)]
     aggregate = GEMSLogisticAggregator(clfs, **parameters)
@@ -368,7 +368,7 @@ def test_simulated_nodes_tell_of_all_rows_that_they_have():
 
 
 def test_means_of_clusters_are_told_and_the_scatter_about_them():
-    X, places = clumps()
+    X, places = rows_in_clumps()
     X, places = np.vstack([X, X[:5] + 500.0]), np.append(places, [9] * 5)
     y = np.where(places == 9, "b", "a")
     sums = ClassMoments.from_arrays(
@@ -393,7 +393,7 @@ def test_means_of_clusters_are_told_and_the_scatter_about_them():
 
 @pytest.mark.parametrize("min_cluster_size", [1, 10, 14])
 def test_clusters_have_at_least_ten_rows_and_min_rows(min_cluster_size):
-    X, y = rows_of(n=200)
+    X, y = labelled_rows(n=200)
     settings = {
         "n_components": 16,
         "min_cluster_size": min_cluster_size,
@@ -406,7 +406,7 @@ def test_clusters_have_at_least_ten_rows_and_min_rows(min_cluster_size):
 
 
 def test_it_is_told_of_how_many_rows_the_gradient_is_in_effect():
-    X, y = rows_of()
+    X, y = labelled_rows()
     W = fitted(X, y)
     reply = moments_reply(make_member(X, y), model=(W, LABELS))
     logits = reply["factor"] * (X @ W[:-1] + W[-1])

@@ -5,7 +5,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.clumps import ONE_CLUSTER_A_CLASS, make_member, moments_reply, rows_of
+from helpers.clumps import (
+    ONE_CLUSTER_A_CLASS,
+    labelled_rows,
+    make_member,
+    moments_reply,
+)
 
 from skgems.federation import Message
 from skgems.local import seed_of_rows
@@ -13,7 +18,7 @@ from skgems.messages import check_request
 
 
 def test_the_same_rows_have_the_same_clusters_whatever_numpy_drew_before():
-    X, y = rows_of(n=300)
+    X, y = labelled_rows(n=300)
     replies = []
     for state in range(2):
         np.random.seed(state)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from helpers.agreements import agreed
+from helpers.agreements import agreement_on_rounds
 
 from skgems.channels import inspect
 from skgems.federation import Agreement
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 def test_a_person_reads_it(tmp_path):
     path = tmp_path / "agreement.json"
-    server = agreed(nodes=["lyon", "paris"], classes=["ill", "well"])
+    server = agreement_on_rounds(nodes=["lyon", "paris"], classes=["ill", "well"])
     server.save(path)
     assert Agreement.load(path) == server
     words = str(inspect(path))
@@ -45,7 +45,7 @@ def test_a_person_reads_it(tmp_path):
 )
 def test_what_is_no_agreement(change, words, tmp_path):
     path = tmp_path / "agreement.json"
-    content = {**json.loads(agreed().to_json()), **change}
+    content = {**json.loads(agreement_on_rounds().to_json()), **change}
     path.write_text(json.dumps(content))
     with pytest.raises(ValueError, match=f"agreement.json: {words}"):
         Agreement.load(path)

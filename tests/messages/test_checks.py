@@ -7,7 +7,7 @@ import re
 
 import pytest
 from helpers import hostile
-from helpers.broken import LEAVES, broken, told_in
+from helpers.broken import LEAVES, broken_contents, messages_with_field
 
 from skgems.messages import Message, check_reply, check_request
 
@@ -35,14 +35,16 @@ def test_honest_messages_have_every_field_and_are_taken(pairs):
     for pair in pairs:
         check("request", pair, pair.request)
         check("reply", pair, pair.reply)
-    assert [str(leaf) for leaf in LEAVES if not told_in(pairs, leaf)] == UNSENT
+    assert [
+        str(leaf) for leaf in LEAVES if not messages_with_field(pairs, leaf)
+    ] == UNSENT
 
 
 @pytest.mark.parametrize("leaf", [o for o in LEAVES if str(o) not in UNSENT], ids=str)
 def test_what_is_wrong_with_a_field_is_refused_under_its_name(pairs, leaf):
     tried, odd = set(), []
-    for pair in told_in(pairs, leaf):
-        for what, content, names in broken(leaf, pair):
+    for pair in messages_with_field(pairs, leaf):
+        for what, content, names in broken_contents(leaf, pair):
             if what in tried:
                 continue
             tried.add(what)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.clumps import LABELS, clumps, rows_of
+from helpers.clumps import LABELS, labelled_rows, rows_in_clumps
 
 from skgems.moments import cluster_classes
 
@@ -17,7 +17,7 @@ def are_same_clusters(labels, other_labels):
 
 
 def test_each_clump_of_a_class_is_a_cluster():
-    X, places = clumps()
+    X, places = rows_in_clumps()
     y = np.repeat([0, 1], 20)
     parts = cluster_classes(X, y, 2, 4, random_state=0)
     assert are_same_clusters(parts, places)
@@ -26,7 +26,7 @@ def test_each_clump_of_a_class_is_a_cluster():
 
 def test_rows_of_clusters_that_are_too_small_join_the_nearest_others():
     """Rows of a clump that is too small go to the nearest of the others."""
-    X, places = clumps()
+    X, places = rows_in_clumps()
     X = np.vstack([X, X[:2] + 1000.0])
     places = np.append(places, [4, 4])
     centers = [X[places == p].mean(axis=0) for p in range(4)]
@@ -48,7 +48,7 @@ def test_equal_rows_are_one_cluster():
 
 def clusters_in_units(unit, zero, *, dtype=np.float64):
     """Clusters of 300 rows whose features are ``unit * X + zero``."""
-    X, y = rows_of(n=300)
+    X, y = labelled_rows(n=300)
     codes = np.searchsorted(LABELS, y)
     rows = (X * unit + zero).astype(dtype)
     return cluster_classes(rows, codes, 8, 4, random_state=0)
@@ -104,6 +104,6 @@ def test_a_constant_feature_does_not_disturb_clusters():
 
 
 def test_many_rows_are_clustered_as_well_as_few():
-    X, places = clumps(n=4000)
+    X, places = rows_in_clumps(n=4000)
     parts = cluster_classes(X, np.zeros(4000, dtype=int), 4, 4, random_state=0)
     assert are_same_clusters(parts, places)

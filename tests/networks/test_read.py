@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.classifiers import fitted_quietly, rows_of_classes
+from helpers.classifiers import fit_quietly, rows_of_classes
 from scipy.special import expit
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
@@ -39,13 +39,13 @@ def test_names_of_features_are_those_of_a_data_frame():
     X, y = rows_of_classes(3)
     frame = pd.DataFrame(X, columns=list("abcdefg"))
     for estimator in (LogisticRegression(), MLPClassifier((3,), max_iter=2)):
-        network = read_network(fitted_quietly(estimator, frame, y))
+        network = read_network(fit_quietly(estimator, frame, y))
         assert network.feature_names_in.tolist() == list("abcdefg")
         assert network.n_features_in == 7
         np.testing.assert_allclose(
             network.decision_function(frame), network.decision_function(X)
         )
-        assert read_network(fitted_quietly(estimator, X, y)).feature_names_in is None
+        assert read_network(fit_quietly(estimator, X, y)).feature_names_in is None
 
 
 def test_a_network_is_returned_as_it_is():
@@ -164,9 +164,7 @@ def test_the_error_about_other_classifiers_names_those_that_are_accepted(estimat
 def test_multilabel_is_refused(estimator):
     X, _ = rows_of_classes(2)
     with pytest.raises(ValueError, match="Node 'ward'.*multilabel"):
-        read_network(
-            fitted_quietly(estimator, X, (X[:, :2] > 0).astype(int)), name="ward"
-        )
+        read_network(fit_quietly(estimator, X, (X[:, :2] > 0).astype(int)), name="ward")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -180,7 +178,7 @@ def test_weights_that_are_not_finite_are_named(value):
     linear.intercept_[0] = value
     with pytest.raises(ValueError, match="Node 'ward': intercept_ has 1 values"):
         read_network(linear, name="ward")
-    mlp = fitted_quietly(MLPClassifier((3, 3), max_iter=2), X, y)
+    mlp = fit_quietly(MLPClassifier((3, 3), max_iter=2), X, y)
     mlp.coefs_[1][0, 0] = value
     with pytest.raises(ValueError, match=r"Node 'ward': coefs_\[1\] has 1 values"):
         read_network(mlp, name="ward")
@@ -242,7 +240,7 @@ def test_one_vs_rest_of_linear_classifiers_is_read(
 def test_one_vs_rest_of_one_class_is_constant():
     X, _ = rows_of_classes(2)
     model = OneVsRestClassifier(LogisticRegression())
-    network = read_network(fitted_quietly(model, X, np.repeat("cat", 120)))
+    network = read_network(fit_quietly(model, X, np.repeat("cat", 120)))
     assert network.classes.tolist() == ["cat"] and network.seen.all()
     assert network.is_constant and network.n_features_in == 7
 
@@ -265,7 +263,7 @@ def test_one_vs_rest_has_not_seen_a_class_whose_model_is_constant():
 )
 def test_one_vs_rest_of_classifiers_that_are_not_linear_is_refused(estimator):
     X, y = rows_of_classes(3)
-    model = fitted_quietly(OneVsRestClassifier(estimator), X, y)
+    model = fit_quietly(OneVsRestClassifier(estimator), X, y)
     kind = type(estimator).__name__
     message = f"Node 'ward': OneVsRestClassifier of {kind}.* linear"
     with pytest.raises(TypeError, match=message):
@@ -275,7 +273,7 @@ def test_one_vs_rest_of_classifiers_that_are_not_linear_is_refused(estimator):
 def test_one_vs_rest_of_several_labels_a_row_is_refused():
     X, _ = rows_of_classes(3)
     labels = (X[:, :2] > 0).astype(int)
-    model = fitted_quietly(OneVsRestClassifier(LogisticRegression()), X, labels)
+    model = fit_quietly(OneVsRestClassifier(LogisticRegression()), X, labels)
     with pytest.raises(ValueError, match="Node 'ward'.*multilabel"):
         read_network(model, name="ward")
 

@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers.classifiers import LABELS, fitted_quietly, rows_of_classes
+from helpers.classifiers import LABELS, fit_quietly, rows_of_classes
 from scipy import sparse
 from scipy.special import expit, log_softmax
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -58,7 +58,7 @@ LINEAR = {
 @pytest.mark.parametrize("kind", LINEAR)
 def test_linear_logits_are_the_decision_function(kind, n_classes):
     X, y = rows_of_classes(n_classes)
-    estimator = fitted_quietly(LINEAR[kind], X, y)
+    estimator = fit_quietly(LINEAR[kind], X, y)
     before = pickle.dumps(estimator)
     network = read_network(estimator)
     assert pickle.dumps(estimator) == before
@@ -101,7 +101,7 @@ def link(logits, output):
 )
 def test_link_gives_the_probabilities(estimator, links, n_classes):
     X, y = rows_of_classes(n_classes)
-    fitted_quietly(estimator, X, y)
+    fit_quietly(estimator, X, y)
     network = read_network(estimator)
     of_two, of_four = links
     assert network.output == (of_two if n_classes == 2 else of_four)
@@ -129,7 +129,7 @@ def test_liblinear_of_two_classes_has_a_logistic_link():
 )
 def test_binary_multinomial_has_twice_the_margin():
     X, y = rows_of_classes(2)
-    estimator = fitted_quietly(LogisticRegression(multi_class="multinomial"), X, y)
+    estimator = fit_quietly(LogisticRegression(multi_class="multinomial"), X, y)
     network = read_network(estimator)
     np.testing.assert_allclose(
         link(network.decision_function(X), network.output), estimator.predict_proba(X)
@@ -143,7 +143,7 @@ def test_binary_multinomial_has_twice_the_margin():
 )
 def test_scores_without_probabilities_have_the_identity_link(estimator):
     X, y = rows_of_classes(4)
-    assert read_network(fitted_quietly(estimator, X, y)).output == "identity"
+    assert read_network(fit_quietly(estimator, X, y)).output == "identity"
 
 
 @pytest.mark.parametrize("priors", ["uniform", "empirical"])
@@ -189,7 +189,7 @@ def test_a_support_vector_machine_of_several_classes_is_refused(n_classes):
 def test_sparse_weights_are_read_and_sparse_rows_are_taken():
     X, y = rows_of_classes(4)
     X[X < 0.5] = 0
-    estimator = fitted_quietly(
+    estimator = fit_quietly(
         SGDClassifier(penalty="l1", alpha=0.01, random_state=0), X, y
     )
     dense = read_network(estimator)
@@ -205,7 +205,7 @@ def test_sparse_weights_are_read_and_sparse_rows_are_taken():
 
 def test_sparse_rows_through_hidden_layers_stay_sparse_at_the_input():
     X, y = rows_of_classes(4)
-    network = read_network(fitted_quietly(MLPClassifier((6,), max_iter=5), X, y))
+    network = read_network(fit_quietly(MLPClassifier((6,), max_iter=5), X, y))
     rows = sparse.csr_matrix(np.where(X > 0.5, X, 0))
     assert network.hidden(rows, 0) is rows
     np.testing.assert_allclose(
@@ -223,7 +223,7 @@ def test_dtype_is_kept(dtype, n_classes):
         LogisticRegression(fit_intercept=False),
         MLPClassifier((4,), max_iter=5),
     ):
-        network = read_network(fitted_quietly(estimator, X, y))
+        network = read_network(fit_quietly(estimator, X, y))
         if isinstance(estimator, LogisticRegression):
             # scikit-learn 1.6 fits it in float64 whatever X is.
             expected = estimator.coef_.dtype
@@ -244,7 +244,7 @@ def test_networks_are_read_as_copies(activation, hidden, n_classes):
     estimator = MLPClassifier(
         hidden, activation=activation, max_iter=20, random_state=0
     )
-    fitted_quietly(estimator, X, y)
+    fit_quietly(estimator, X, y)
     before = pickle.dumps(estimator)
     network = read_network(estimator)
     logits = network.decision_function(X)
@@ -264,7 +264,7 @@ def test_networks_are_read_as_copies(activation, hidden, n_classes):
 
 def test_hidden_gives_what_enters_each_layer():
     X, y = rows_of_classes(4)
-    network = read_network(fitted_quietly(MLPClassifier((6, 5), max_iter=5), X, y))
+    network = read_network(fit_quietly(MLPClassifier((6, 5), max_iter=5), X, y))
     Z = np.maximum(X @ network.coefs[0] + network.intercepts[0], 0)
     np.testing.assert_allclose(network.hidden(X, 1), Z)
     Z = np.maximum(Z @ network.coefs[1] + network.intercepts[1], 0)
@@ -330,7 +330,7 @@ def test_a_dummy_has_not_seen_a_class_of_weight_zero():
 )
 def test_classifiers_of_one_class_are_constant(estimator):
     X, y = rows_of_classes(2)
-    network = read_network(fitted_quietly(estimator, X[y == "cat"], y[y == "cat"]))
+    network = read_network(fit_quietly(estimator, X[y == "cat"], y[y == "cat"]))
     assert network.classes.tolist() == ["cat"]
     assert network.coefs[-1].shape[1] == 1
     assert np.ptp(network.decision_function(X)) == 0

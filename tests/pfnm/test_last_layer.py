@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.estimators import federated, fitted
+from helpers.estimators import federated, fit_once
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
@@ -21,7 +21,7 @@ def networks(simulated, hidden=(8,)):
     unfitted = MLPClassifier(
         hidden, solver="lbfgs", alpha=0.1, max_iter=2000, random_state=0
     )
-    return [fitted(clone(unfitted), X, y) for X, y in simulated.local_rows]
+    return [fit_once(clone(unfitted), X, y) for X, y in simulated.local_rows]
 
 
 ONE_COMPONENT = GEMSLogisticAggregator(n_components=1)

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.estimators import fitted
+from helpers.estimators import fit_once
 from scipy.sparse import coo_array, csr_matrix, issparse
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
@@ -87,7 +87,7 @@ class Rows:
 
     def fitted(self, classifier) -> list:
         return [
-            (name, fitted(classifier, *part))
+            (name, fit_once(classifier, *part))
             for name, part in zip(NAMES, self.parts, strict=True)
         ]
 

@@ -8,14 +8,14 @@ import pandas as pd
 import pytest
 from helpers.tables import (
     FULL_SVD,
+    as_dense,
     assert_pools_like_fit,
     column_limits,
-    dense,
+    mixed_table,
     node_of_each_row,
-    numbers,
     pooled_over_channel,
-    table,
     table_of_each_node,
+    table_of_numbers,
 )
 from scipy.sparse import csr_matrix, issparse
 from sklearn.base import clone
@@ -68,7 +68,7 @@ UNION = FeatureUnion(
     ids=str,
 )
 def test_of_numbers(transformer, messages):
-    pooled = assert_pools_like_fit(transformer, numbers())
+    pooled = assert_pools_like_fit(transformer, table_of_numbers())
     assert len(pooled.history_) == messages and pooled.errors_ == {}
 
 
@@ -84,11 +84,11 @@ def test_of_numbers(transformer, messages):
     ids=str,
 )
 def test_of_missing_numbers(transformer):
-    assert_pools_like_fit(transformer, numbers(missing=True))
+    assert_pools_like_fit(transformer, table_of_numbers(missing=True))
 
 
 def test_pca_keeps_what_scikit_learn_would():
-    X = numbers() / [1, 10, 0.1, 1e3]
+    X = table_of_numbers() / [1, 10, 0.1, 1e3]
     ours = assert_pools_like_fit(PCA(2, **FULL_SVD), X).transformer_
     theirs = PCA(2, **FULL_SVD).fit(X)
     for name in (
@@ -116,7 +116,7 @@ def test_pca_of_equal_variances_warns():
 
 @pytest.mark.parametrize("offset", [0.0, 1e6])
 def test_a_column_constant_but_for_rounding_is_left_as_scikit_learn_leaves_it(offset):
-    X = numbers()
+    X = table_of_numbers()
     X[:, 1] = 0.1 + offset
     assert_pools_like_fit(StandardScaler(), X)
     assert_pools_like_fit(StandardScaler(), X.astype(np.float32), rtol=1e-4)
@@ -135,19 +135,19 @@ def test_a_column_constant_but_for_rounding_is_left_as_scikit_learn_leaves_it(of
 )
 @pytest.mark.parametrize("nodes_tell", [False, True])
 def test_over_agreed_bounds(transformer, nodes_tell):
-    X = numbers()
+    X = table_of_numbers()
     bounds = "tell" if nodes_tell else column_limits(X)
     assert_pools_like_fit(transformer, X, bounds=bounds)
 
 
 def test_bounds_of_one_pair_are_those_of_all_columns():
-    X = numbers()
+    X = table_of_numbers()
     scaler = PooledTransformer(MinMaxScaler(), bounds=(-1e4, 1e4)).fit(X)
     np.testing.assert_allclose(scaler.transform(X), (X + 1e4) / 2e4)
 
 
 def test_bounds_follow_a_column_through_scalers_and_selections():
-    frame = table()
+    frame = mixed_table()
     inner = make_pipeline(SimpleImputer(), StandardScaler(), MinMaxScaler())
     columns = ColumnTransformer([("x", inner, ["d", "b"])])
     bounds = {name: (frame[name].min(), frame[name].max()) for name in "bd"}
@@ -155,7 +155,7 @@ def test_bounds_follow_a_column_through_scalers_and_selections():
 
 
 def test_quantiles_are_as_near_as_is_said():
-    X = numbers(3000)
+    X = table_of_numbers(3000)
     bounds = column_limits(X)
     # A grid has a thousand bins between the bounds of a column.
     bin_widths = np.array([high - low for low, high in bounds.values()]) / 1000
@@ -176,7 +176,7 @@ def test_quantiles_are_as_near_as_is_said():
 
 
 def test_medians_of_missing_numbers_are_as_near_as_is_said():
-    X = numbers(3000, missing=True)
+    X = table_of_numbers(3000, missing=True)
     imputer = SimpleImputer(strategy="median")
     pooled = PooledTransformer(imputer, bounds=(-6e3, 6e3)).fit(X)
     differences = pooled.transformer_.statistics_ - np.nanmedian(X, axis=0)
@@ -194,7 +194,7 @@ def bins_of_quantiles():
     "transformer", [bins_of_quantiles(), SplineTransformer(knots="quantile")], ids=str
 )
 def test_bins_and_knots_at_quantiles_say_how_near_they_are(transformer):
-    X = numbers(3000)
+    X = table_of_numbers(3000)
     bounds = column_limits(X)
     widest_bin = max(high - low for low, high in bounds.values()) / 1000
     pooled = PooledTransformer(transformer, bounds=bounds).fit(
@@ -230,9 +230,9 @@ COLUMNS = ColumnTransformer(
 
 
 def test_of_tables():
-    pooled = assert_pools_like_fit(COLUMNS, table())
+    pooled = assert_pools_like_fit(COLUMNS, mixed_table())
     assert len(pooled.history_) == 3
-    assert pooled.feature_names_in_.tolist() == table().columns.tolist()
+    assert pooled.feature_names_in_.tolist() == mixed_table().columns.tolist()
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_of_tables():
     ids=str,
 )
 def test_of_categories(transformer):
-    frame = table()[["a", "word", "code"]]
+    frame = mixed_table()[["a", "word", "code"]]
     assert_pools_like_fit(
         ColumnTransformer([("x", transformer, ["word", "code"])]), frame
     )
@@ -285,7 +285,10 @@ def test_of_tables_of_every_kind():
         names = theirs.get_feature_names_out().tolist()
         assert ours.get_feature_names_out().tolist() == names
         np.testing.assert_allclose(
-            dense(ours.transform(X)), dense(theirs.transform(X)), rtol=1e-6, atol=1e-6
+            as_dense(ours.transform(X)),
+            as_dense(theirs.transform(X)),
+            rtol=1e-6,
+            atol=1e-6,
         )
     # Whole numbers stay such, in lists too, and numbers are no names of columns.
     X = rng.integers(0, 5, size=(90, 3))
@@ -299,7 +302,7 @@ def test_of_tables_of_every_kind():
 
 
 def test_of_few_digits_and_of_sparse_rows():
-    X = numbers().astype(np.float32)
+    X = table_of_numbers().astype(np.float32)
     for transformer in (
         StandardScaler(),
         PCA(2, **FULL_SVD),
@@ -314,7 +317,7 @@ def test_of_few_digits_and_of_sparse_rows():
         assert actual.dtype == expected.dtype
         differences = np.abs(actual - expected).max(axis=0)
         assert (differences <= 1e-3 * np.abs(expected).max(axis=0)).all()
-    sparse = csr_matrix(np.where(numbers() > 1, numbers(), 0.0))
+    sparse = csr_matrix(np.where(table_of_numbers() > 1, table_of_numbers(), 0.0))
     if not get_tags(MaxAbsScaler()).input_tags.sparse:  # before scikit-learn 1.7
         with pytest.raises(TypeError, match="Sparse data was passed"):
             PooledTransformer(MaxAbsScaler(), bounds="tell").fit(sparse)
@@ -328,7 +331,7 @@ def test_of_few_digits_and_of_sparse_rows():
 
 
 def test_a_channel_gives_equal_bits():
-    frame = table()
+    frame = mixed_table()
     in_process = PooledTransformer(COLUMNS).fit(frame, nodes=node_of_each_row(frame))
     over_channel = pooled_over_channel(
         table_of_each_node(frame), COLUMNS, min_rows=1
@@ -344,41 +347,43 @@ def test_a_channel_gives_equal_bits():
 
 
 def test_another_order_of_columns_is_set_right():
-    frame = table()
+    frame = mixed_table()
     tables = table_of_each_node(frame)
     tables["node 1"] = tables["node 1"].iloc[:, ::-1].assign(more=1.0)
     scaled = make_pipeline(SimpleImputer(), StandardScaler())
     for transformer in (COLUMNS, ColumnTransformer([("x", scaled, [0, 1, 2, 3])])):
         pooled = pooled_over_channel(tables, transformer, min_rows=1).fit()
         np.testing.assert_allclose(
-            dense(pooled.transform(frame)),
-            dense(clone(transformer).fit(frame).transform(frame)),
+            as_dense(pooled.transform(frame)),
+            as_dense(clone(transformer).fit(frame).transform(frame)),
             atol=1e-8,
         )
         reverse = frame.iloc[:, ::-1]
         np.testing.assert_array_equal(
-            dense(pooled.transform(reverse)), dense(pooled.transform(frame))
+            as_dense(pooled.transform(reverse)), as_dense(pooled.transform(frame))
         )
         assert pooled.feature_names_in_.tolist() == frame.columns.tolist()
 
 
 @pytest.mark.filterwarnings("ignore:.*values of a single row each")
 def test_missing_columns_are_named_with_the_node():
-    tables = table_of_each_node(table())
+    tables = table_of_each_node(mixed_table())
     tables["node 2"] = tables["node 2"].drop(columns=["c", "code"])
     for transformer in (COLUMNS, SimpleImputer(strategy="most_frequent")):
         with pytest.raises(ValueError, match=r"ode 'node 2'.*'c'"):
             pooled_over_channel(tables, transformer, min_rows=1).fit()
-    fitted = pooled_over_channel(table_of_each_node(table()), COLUMNS, min_rows=1).fit()
+    fitted = pooled_over_channel(
+        table_of_each_node(mixed_table()), COLUMNS, min_rows=1
+    ).fit()
     with pytest.raises(ValueError, match=r"lacks the columns \['c'\]"):
-        fitted.transform(table().drop(columns="c"))
-    arrays = {"a": numbers(), "b": numbers()[:, :3]}
+        fitted.transform(mixed_table().drop(columns="c"))
+    arrays = {"a": table_of_numbers(), "b": table_of_numbers()[:, :3]}
     with pytest.raises(ValueError, match="same columns"):
         pooled_over_channel(arrays, StandardScaler(), min_rows=1).fit()
 
 
 def test_texts_at_one_node_and_numbers_at_another_are_said():
-    tables = table_of_each_node(table())
+    tables = table_of_each_node(mixed_table())
     tables = {name: table_of_node[["code"]] for name, table_of_node in tables.items()}
     tables["node 0"] = tables["node 0"].astype(str)
     with pytest.raises(
@@ -392,7 +397,7 @@ def test_texts_at_one_node_and_numbers_at_another_are_said():
 
 
 def test_the_order_of_the_nodes_does_not_matter():
-    X = numbers()
+    X = table_of_numbers()
     axes = make_pipeline(StandardScaler(), PCA(3, **FULL_SVD))
     in_order = PooledTransformer(axes).fit(X, nodes=node_of_each_row(X))
     reversed_order = PooledTransformer(axes).fit(X, nodes=2 - node_of_each_row(X))
@@ -402,7 +407,7 @@ def test_the_order_of_the_nodes_does_not_matter():
 
 
 def test_rows_that_are_held_out_or_public_fit_nothing():
-    X = numbers()
+    X = table_of_numbers()
     nodes = node_of_each_row(X)
     mask = np.arange(300) % 3 == 0
     held_out = PooledTransformer(StandardScaler()).fit(X, nodes=nodes, held_out=mask)

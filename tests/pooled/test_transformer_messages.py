@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from helpers.tables import (
     FULL_SVD,
+    as_dense,
     column_limits,
-    dense,
+    mixed_table,
     node_of_each_row,
-    numbers,
     pooled_over_channel,
-    table,
     table_of_each_node,
+    table_of_numbers,
 )
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
@@ -43,7 +43,7 @@ from skgems.steps import Front, NotPooledError, RandomFeatures, front_of_text
 
 
 def test_rare_categories_are_not_told():
-    frame = table()
+    frame = mixed_table()
     frame.loc[frame.index[:4], "word"] = "secret"
     tables = {name: part[["word"]] for name, part in table_of_each_node(frame).items()}
     with pytest.raises(ValueError, match=r"\['word'\] have 20 values of categories"):
@@ -51,12 +51,12 @@ def test_rare_categories_are_not_told():
     ignoring = pooled_over_channel(tables, OneHotEncoder(handle_unknown="ignore")).fit()
     (labels,) = ignoring.transformer_.categories_
     assert set(labels[:3]) == {"red", "green", "blue"} and len(labels) == 4
-    assert dense(ignoring.transform(frame[["word"]]))[:4].sum() == 0
+    assert as_dense(ignoring.transform(frame[["word"]]))[:4].sum() == 0
     encoder = OneHotEncoder(min_frequency=100, handle_unknown="infrequent_if_exist")
     grouping = pooled_over_channel(tables, encoder).fit()
     infrequent = grouping.transformer_.infrequent_categories_[0]
     assert set(infrequent[:2]) == {"blue", "green"}
-    assert dense(grouping.transform(frame[["word"]]))[:4].tolist() == [[0, 1]] * 4
+    assert as_dense(grouping.transform(frame[["word"]]))[:4].tolist() == [[0, 1]] * 4
     reply = PooledTransformer(OneHotEncoder()).summarize(frame[["word"]], name="lyon")
     assert b"secret" not in reply.to_bytes()
     assert reply.content["parts"]["0"]["0"]["withheld"] == 4.0
@@ -70,15 +70,15 @@ def test_rare_categories_are_not_told():
 
 def test_counts_on_a_grid_are_multiples_of_min_rows():
     front = PooledTransformer(RobustScaler(), bounds=(-5e3, 5e3))
-    summary = front.summarize(numbers(), name="lyon")
+    summary = front.summarize(table_of_numbers(), name="lyon")
     cumulative = summary.content["parts"]["0"]["cumulative"]
     assert (cumulative % 10 == 0).all() and cumulative.max() == 300
-    of_single_rows = front.summarize(numbers(), name="lyon", min_rows=1)
+    of_single_rows = front.summarize(table_of_numbers(), name="lyon", min_rows=1)
     assert (of_single_rows.content["parts"]["0"]["cumulative"] % 10 != 0).any()
 
 
 def test_errors_tell_no_value_of_a_row():
-    frame = table()[["word"]]
+    frame = mixed_table()[["word"]]
     tables = {"lyon": frame, "paris": frame.replace("red", "secret")}
     listed = OneHotEncoder(categories=[["red", "green", "blue", np.nan]])
     encoded = make_pipeline(listed, StandardScaler(with_mean=False))
@@ -99,9 +99,11 @@ def test_errors_tell_no_value_of_a_row():
 def test_few_rows_tell_nothing():
     for transformer in (StandardScaler(), PCA(1), OneHotEncoder(), PowerTransformer()):
         with pytest.raises(TooFewRowsError, match="'lyon' has 9 rows"):
-            PooledTransformer(transformer).summarize(numbers()[:9], name="lyon")
+            PooledTransformer(transformer).summarize(
+                table_of_numbers()[:9], name="lyon"
+            )
     # A column of which few rows have a value.
-    X = numbers()
+    X = table_of_numbers()
     X[9:, 1] = np.nan
     for transformer in (StandardScaler(), PowerTransformer()):
         summary = PooledTransformer(transformer).summarize(X, name="lyon")
@@ -119,7 +121,7 @@ def test_covariances_of_few_rows_are_warned_of():
 
 
 def test_values_of_rows_are_told_by_consent_only():
-    tables = {"lyon": numbers()}
+    tables = {"lyon": table_of_numbers()}
     without_consent = pooled_over_channel(tables, MinMaxScaler()).set_params(
         bounds="tell"
     )
@@ -129,24 +131,26 @@ def test_values_of_rows_are_told_by_consent_only():
         bounds="tell"
     )
     scaler = with_consent.fit().transformer_
-    assert scaler.data_max_.tolist() == numbers().max(axis=0).tolist()
+    assert scaler.data_max_.tolist() == table_of_numbers().max(axis=0).tolist()
 
 
 def test_another_front_than_agreed_is_refused(tmp_path):
     state = {}
-    pooled_over_channel({"lyon": numbers()}, StandardScaler(), state=state).fit()
+    pooled_over_channel(
+        {"lyon": table_of_numbers()}, StandardScaler(), state=state
+    ).fit()
     front = Front(PCA(2)).as_content()
     exchange = json.loads(state["log.jsonl"].splitlines()[0])["exchange"]
     request = Message.of("front", front=front).with_envelope(exchange=exchange)
     with pytest.raises(NotAgreedError, match="is not agreed"):
-        reply_to(request, None, numbers(), None, name="lyon", state=state)
+        reply_to(request, None, table_of_numbers(), None, name="lyon", state=state)
 
 
 # ---- files -----------------------------------------------------------------------
 
 
 def test_files_give_what_rows_give(tmp_path):
-    X = numbers()
+    X = table_of_numbers()
     nodes = node_of_each_row(X)
     front = PooledTransformer(PCA(2, **FULL_SVD))
     paths = []
@@ -172,7 +176,7 @@ def test_files_give_what_rows_give(tmp_path):
 
 def test_files_that_cannot_be_taken_say_why(tmp_path):
     of_two_messages = PooledTransformer(make_pipeline(StandardScaler(), PCA(2)))
-    summary = of_two_messages.summarize(numbers(), name="lyon")
+    summary = of_two_messages.summarize(table_of_numbers(), name="lyon")
     with pytest.raises(ValueError, match="more than one message"):
         of_two_messages.set_params(summaries=[summary]).fit()
     path = tmp_path / "odd.safetensors"
@@ -208,28 +212,28 @@ def test_files_that_cannot_be_taken_say_why(tmp_path):
 )
 def test_what_is_no_function_of_sums_is_refused(transformer, match):
     with pytest.raises(NotPooledError, match=match):
-        PooledTransformer(transformer).fit(numbers())
+        PooledTransformer(transformer).fit(table_of_numbers())
 
 
 @pytest.mark.parametrize("scaler", [MinMaxScaler(), RobustScaler()], ids=str)
 def test_bounds_are_asked_for(scaler):
     with pytest.raises(NotPooledError, match="give bounds"):
-        PooledTransformer(scaler).fit(numbers())
+        PooledTransformer(scaler).fit(table_of_numbers())
     of_one_column = {0: (-5, 5)}
     with pytest.raises(NotPooledError, match="give bounds"):
-        PooledTransformer(scaler, bounds=of_one_column).fit(numbers())
+        PooledTransformer(scaler, bounds=of_one_column).fit(table_of_numbers())
     after_rotation = make_pipeline(PCA(2), scaler)
     with pytest.raises(NotPooledError, match="give bounds"):
-        PooledTransformer(after_rotation, bounds=column_limits(numbers())).fit(
-            numbers()
+        PooledTransformer(after_rotation, bounds=column_limits(table_of_numbers())).fit(
+            table_of_numbers()
         )
 
 
 def test_a_failed_fit_leaves_it_as_it_was():
-    front = PooledTransformer(StandardScaler()).fit(numbers())
+    front = PooledTransformer(StandardScaler()).fit(table_of_numbers())
     before = front._front.digest
     with pytest.raises(NotPooledError):
-        front.set_params(transformer=Nystroem()).fit(numbers())
+        front.set_params(transformer=Nystroem()).fit(table_of_numbers())
     assert front._front.digest == before
 
 
@@ -273,7 +277,7 @@ for _ in range(20):
 )
 def test_odd_requests_are_refused(front):
     with pytest.raises(ValueError, match=r"front\.front"):
-        reply_to(request_of_front(**front), None, numbers(), None, name="lyon")
+        reply_to(request_of_front(**front), None, table_of_numbers(), None, name="lyon")
 
 
 @pytest.mark.parametrize(
@@ -289,7 +293,7 @@ def test_odd_states_are_errors_of_the_request(state):
     columns = {"text": [False] * 4, "dtype": "float64"}
     request = request_of_front(columns=columns, states={"0": state})
     with pytest.raises((ValueError, TypeError)):
-        reply_to(request, None, numbers(), None, name="lyon")
+        reply_to(request, None, table_of_numbers(), None, name="lyon")
 
 
 KINDS = {
@@ -330,7 +334,7 @@ def broken_parts(part):
 def test_odd_replies_are_refused(name):
     bounds = "tell" if name == "extremes" else (-5e3, 5e3)
     front = PooledTransformer(KINDS[name], bounds=bounds)
-    X = numbers()
+    X = table_of_numbers()
     if name == "categories":
         X = np.round(X / [1, 10, 0.1, 1e3])
     elif name == "box_powers":

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.neurons import every_geometry, layer, matrix, outputs
+from helpers.neurons import as_matrix, every_geometry, layer, outputs
 
 from skgems.spaces import Gram, build_neuron_spaces, merge_neurons, neuron_importances
 from skgems.spaces._neuron_pool import NeuronPool
@@ -58,7 +58,7 @@ def test_every_neuron_is_accounted_for(geometry, n_clusters, max_units, epsilon)
 def distances(spaces, w):
     """Of one weight vector from every centre."""
     delta = w[:, None] - spaces.centers
-    return np.sqrt(np.sum(delta * (matrix(spaces.precision) @ delta), axis=0))
+    return np.sqrt(np.sum(delta * (as_matrix(spaces.precision) @ delta), axis=0))
 
 
 @every_geometry
@@ -148,7 +148,7 @@ def grouped(spaces, merged, importances=None):
         masses = np.concatenate([a / a.mean() for a in importances])
     for unit in range(merged.n_units):
         members = np.flatnonzero(merged.unit == unit)
-        precisions = [matrix(spaces[k].precision) for k in merged.node[members]]
+        precisions = [as_matrix(spaces[k].precision) for k in merged.node[members]]
         yield unit, precisions, centers[:, members], masses[members]
 
 
@@ -211,7 +211,7 @@ def test_costs_of_all_pairs_whatever_the_size_of_a_nodes_rows(geometry, size):
     np.testing.assert_array_equal(costs, costs.T)
     one, other = np.triu_indices(9, 1)
     centers = np.hstack([space.centers for space in spaces])
-    inverses = [np.linalg.inv(matrix(space.precision)) for space in spaces]
+    inverses = [np.linalg.inv(as_matrix(space.precision)) for space in spaces]
     for i, j, cost in zip(one, other, costs[one, other], strict=True):
         delta = centers[:, i] - centers[:, j]
         sum_of_inverses = inverses[int(i >= 4)] + inverses[int(j >= 4)]
@@ -435,7 +435,7 @@ def test_metrics_that_differ_in_their_inputs_only_are_diagonal_together(geometry
         spaces.append(space)
     pool = NeuronPool(spaces, homogeneous=False, outgoing=None)
     costs = pool.pair_costs(np.arange(16))
-    inverses = [np.linalg.inv(matrix(space.precision)) for space in spaces]
+    inverses = [np.linalg.inv(as_matrix(space.precision)) for space in spaces]
     for i in range(16):
         for j in range(i):
             delta = pool.centers[:, i] - pool.centers[:, j]

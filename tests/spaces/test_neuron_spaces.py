@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.neurons import ACTIVATIONS, every_geometry, layer, matrix, outputs
+from helpers.neurons import ACTIVATIONS, as_matrix, every_geometry, layer, outputs
 from scipy import sparse
 from sklearn import config_context
 from sklearn.utils import check_random_state
@@ -24,7 +24,7 @@ def change(X, one, other, activation):
 
 def on_surface(spaces, neuron, directions):
     """Weights on the surface of one neuron's space."""
-    P = matrix(spaces.precision)
+    P = as_matrix(spaces.precision)
     lengths = np.sqrt(np.einsum("ij,jk,ik->i", directions, P, directions))
     steps = spaces.radii[neuron] * directions / lengths[:, None]
     return spaces.centers[:, [neuron]] + steps.T
@@ -38,7 +38,7 @@ def test_certified_spaces_hold_under_attack(activation, geometry):
     if geometry == "gram":
         geometry = Gram(ridge=1e-6)
     spaces = build_neuron_spaces(X, W, activation, epsilon=epsilon, geometry=geometry)
-    P = matrix(spaces.precision)
+    P = as_matrix(spaces.precision)
     X1 = np.column_stack([X, np.ones(len(X))])
     # The worst directions: those that change the pre-activations most.
     _, vectors = np.linalg.eigh(
@@ -158,10 +158,10 @@ def test_rays_are_uniform_on_the_surface_of_the_metric(geometry):
     # On these rows a change shows itself: its weights plus the bias, and the bias.
     changes = rays_of(np.vstack([np.eye(4), np.zeros(4)]), P, 20_000, 0)
     rays = np.column_stack([changes[:, :4] - changes[:, [4]], changes[:, 4]])
-    lengths = np.einsum("ij,jk,ik->i", rays, matrix(P), rays)
+    lengths = np.einsum("ij,jk,ik->i", rays, as_matrix(P), rays)
     np.testing.assert_allclose(lengths, 1.0, rtol=1e-5)
     # Uniform: mean 0, covariance P^-1 / n_params, and no two alike.
-    root = np.linalg.cholesky(matrix(P))
+    root = np.linalg.cholesky(as_matrix(P))
     round_ = rays @ root
     np.testing.assert_allclose(round_.mean(axis=0), 0, atol=0.02)
     np.testing.assert_allclose(round_.T @ round_ / len(rays), np.eye(5) / 5, atol=0.01)

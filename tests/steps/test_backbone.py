@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 torch = pytest.importorskip("torch")
 pytest.importorskip("skorch")
 
-from helpers.nets import Convolutional, Dense, net, state  # noqa: E402
+from helpers.nets import Convolutional, Dense, make_net, state_of_module  # noqa: E402
 from skorch import NeuralNetBinaryClassifier  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -84,7 +84,7 @@ class Branching(Dense):
 def trained(module=Residual, rows=slice(None), seed=0, **options):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        classifier = net(module, optimizer=torch.optim.Adam, lr=0.01, **options)
+        classifier = make_net(module, optimizer=torch.optim.Adam, lr=0.01, **options)
         return classifier.fit(X[rows], Y[rows])
 
 
@@ -92,7 +92,7 @@ def with_the_layers_of(base, rows, **options):
     """A net whose last layer alone goes on learning, of some rows."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        tuned = net(type(base.module_), **options).initialize()
+        tuned = make_net(type(base.module_), **options).initialize()
         tuned.module_.load_state_dict(base.module_.state_dict())
         for name, parameter in tuned.module_.named_parameters():
             parameter.requires_grad_(name.startswith(("last", "output")))
@@ -174,7 +174,9 @@ def test_a_bare_module_is_used_as_a_whole():
 
 def test_rows_may_be_images():
     flat = trained(Convolutional, module__n_outputs=6, max_epochs=1)
-    of_images = net(Convolutional, module__flat=False, module__n_outputs=6).initialize()
+    of_images = make_net(
+        Convolutional, module__flat=False, module__n_outputs=6
+    ).initialize()
     of_images.module_.load_state_dict(flat.module_.state_dict())
     Z = Backbone(of_images).fit_transform(X.reshape(-1, 1, 8, 8))
     np.testing.assert_array_equal(Z, Backbone(flat).fit_transform(X))
@@ -184,7 +186,7 @@ def test_the_net_of_a_backbone_is_not_changed(base):
     classifier = trained(max_epochs=1)
     classifier.module_.train()
     classifier.module_.norm.eval()
-    arrays_before = {k: v.copy() for k, v in state(classifier).items()}
+    arrays_before = {k: v.copy() for k, v in state_of_module(classifier).items()}
     random_state = torch.random.get_rng_state()
     layers = Backbone(classifier).fit(X)
     layers.transform(X)
@@ -194,7 +196,7 @@ def test_the_net_of_a_backbone_is_not_changed(base):
     assert modes.pop("norm") is False
     assert all(modes.values())
     assert not classifier.module_.last._forward_hooks
-    for name, array in state(classifier).items():
+    for name, array in state_of_module(classifier).items():
         np.testing.assert_array_equal(array, arrays_before[name])
 
 
@@ -304,7 +306,7 @@ def test_every_way_has_the_same_bits_and_no_weight_of_the_layers_is_sent(
         np.testing.assert_array_equal(agg.coef_, expected.coef_)
         np.testing.assert_array_equal(agg.predict(X), expected.predict(X))
     assert exchanged
-    weights = state(base)["first.weight"].tobytes()
+    weights = state_of_module(base)["first.weight"].tobytes()
     for request, reply in exchanged:
         assert weights not in request.to_bytes()
         assert weights not in reply.to_bytes()
@@ -330,7 +332,7 @@ def test_a_node_with_other_layers_is_named(nets, base, backbone):
     ) as info:
         linear([nets[0], other, nets[2]], backbone).fit(X, Y, nodes=NODES)
     assert "batch normalisation" not in str(info.value)
-    other_statistics = net(Residual).initialize()
+    other_statistics = make_net(Residual).initialize()
     other_statistics.module_.load_state_dict(base.module_.state_dict())
     other_statistics.module_.norm.running_var += 1.0
     members = [("bonn", nets[0]), ("lyon", other_statistics), ("pisa", nets[2])]
@@ -351,7 +353,11 @@ def test_a_node_takes_its_own_layers_or_says_that_it_has_none(nets):
     request = Message.of("front", front=content)
     reply = reply_to(request, other, X, Y, name="lyon")
     assert reply.content["columns"]["text"] == [False] * 64
-    for stranger in (nets[0], net(Residual), LinearDiscriminantAnalysis().fit(X, Y)):
+    for stranger in (
+        nets[0],
+        make_net(Residual),
+        LinearDiscriminantAnalysis().fit(X, Y),
+    ):
         with pytest.raises(ValueError, match="no net here whose layers have the dig"):
             reply_to(
                 Message.of("front", front=content_without_net),
@@ -367,7 +373,7 @@ def test_a_node_takes_its_own_layers_or_says_that_it_has_none(nets):
 def test_a_classifier_of_features_is_taken_as_it_is(nets, backbone):
     Z = backbone.transform(X)
     of_features = LogisticRegression(max_iter=2000).fit(Z[NODES == 0], Y[NODES == 0])
-    dense = net(lambda: nn.Linear(16, 6), max_epochs=20)
+    dense = make_net(lambda: nn.Linear(16, 6), max_epochs=20)
     with torch.random.fork_rng():
         dense.fit(Z[NODES == 1], Y[NODES == 1])
     agg = linear([of_features, dense, FrozenEstimator(nets[2])], backbone)
@@ -386,7 +392,7 @@ def test_backbones_of_all_nodes_can_stand_side_by_side(base):
     for k, member in enumerate(nets):
         # The head uses only the 16 features of its own net.
         head = front.rest_of(member, name="one")
-        used = np.abs(state(head)["0.weight"]).sum(axis=0) > 0
+        used = np.abs(state_of_module(head)["0.weight"]).sum(axis=0) > 0
         assert np.flatnonzero(used).tolist() == list(range(16 * k, 16 * k + 16))
         np.testing.assert_allclose(
             head.predict_proba(Z), member.predict_proba(X), atol=1e-5
@@ -418,7 +424,9 @@ def test_a_backbone_may_come_after_other_steps_and_in_searches(nets, base):
 
 def test_last_layers_are_trained_in_rounds(nets, backbone):
     heads = [head_of(Backbone(member).fit(X[:1])) for member in nets]
-    arrays_before = [{k: v.copy() for k, v in state(member).items()} for member in nets]
+    arrays_before = [
+        {k: v.copy() for k, v in state_of_module(member).items()} for member in nets
+    ]
     expected = ModelAveragingAggregator(heads, n_rounds=2, random_state=0)
     expected.fit(backbone.transform(X), Y, nodes=NODES)
     agg = ModelAveragingAggregator(nets, front=backbone, n_rounds=2, random_state=0)
@@ -427,7 +435,7 @@ def test_last_layers_are_trained_in_rounds(nets, backbone):
     once = ModelAveragingAggregator(nets, front=backbone).fit(X, Y, nodes=NODES)
     assert not np.allclose(agg.predict_proba(X), once.predict_proba(X), atol=1e-3)
     for member, arrays in zip(nets, arrays_before, strict=True):
-        for name, array in state(member).items():
+        for name, array in state_of_module(member).items():
             np.testing.assert_array_equal(array, arrays[name])
 
 
@@ -481,7 +489,7 @@ class Wrong(nn.Module):
     ],
 )
 def test_a_net_without_a_last_layer_is_refused(kind, words):
-    wrong = net(Wrong, module__kind=kind).initialize()
+    wrong = make_net(Wrong, module__kind=kind).initialize()
     with torch.no_grad():
         wrong.module_.last.bias.sub_(5.0)
     with pytest.raises(ValueError, match=words):
@@ -490,7 +498,7 @@ def test_a_net_without_a_last_layer_is_refused(kind, words):
 
 def test_what_is_no_net_is_refused(base):
     with pytest.raises(TypeError, match="fitted net or a torch module, not"):
-        Backbone(net(Residual)).fit(X)
+        Backbone(make_net(Residual)).fit(X)
     with pytest.raises(TypeError, match="not LogisticRegression"):
         Backbone(LogisticRegression()).fit(X)
     with pytest.raises(ValueError, match="'net' parameter"):

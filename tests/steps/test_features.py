@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import warnings
 
-from helpers.tables import assert_pools_like_fit, numbers
+from helpers.tables import assert_pools_like_fit, table_of_numbers
 from sklearn.kernel_approximation import SkewedChi2Sampler
 
 from skgems.steps import RandomFeatures
 
 
 def test_shapes_of_random_features_are_those_of_a_seed():
-    X = numbers() / [1, 10, 0.1, 1e3]
+    X = table_of_numbers() / [1, 10, 0.1, 1e3]
     sampler = SkewedChi2Sampler(skewedness=1e4, random_state=0)
     assert_pools_like_fit(sampler, X)
     relu = RandomFeatures(20, kind="relu", passthrough=False, random_state=0)

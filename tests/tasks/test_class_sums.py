@@ -5,7 +5,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.rules import BEYOND, WITHIN, check, described, take
+from helpers.rules import (
+    BEYOND,
+    WITHIN,
+    assert_outcome,
+    assert_taken,
+    described,
+)
 
 from skgems.tasks._class_sums import class_sums_fit
 
@@ -22,13 +28,13 @@ def class_sums(kind="values", **more) -> dict:
 def check_class_sums(told, kind="values", match=None, n_columns=None) -> None:
     there = {"asked": {"of": kind}, "described": described()}
     there["lengths"] = {} if n_columns is None else {"d": n_columns}
-    check(class_sums_fit, told, match, **there)
+    assert_outcome(class_sums_fit, told, match, **there)
 
 
 @pytest.mark.parametrize("kind", ["values", "above", "categories"])
 def test_honest_class_sums_are_taken(kind):
     check_class_sums(class_sums(kind), kind)
-    take(class_sums_fit, class_sums(kind), asked={"of": kind})
+    assert_taken(class_sums_fit, class_sums(kind), asked={"of": kind})
     if kind != "categories":
         check_class_sums(class_sums(kind), kind, n_columns=3)
         match = "sums are 3 of a class, not 4"

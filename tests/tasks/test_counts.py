@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import numpy as np
-from helpers.rules import described, refuse, take
-from helpers.tasks import member
+from helpers.rules import assert_refused, assert_taken, described
+from helpers.tasks import make_member
 from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator
@@ -15,17 +15,17 @@ from skgems.tasks._counts import counts, counts_are_described
 
 def test_counts_to_train_on_are_those_described():
     counts = {"labels": ["b", "a"], "counts": np.array([10, 30])}
-    take(counts_are_described, counts)
-    take(counts_are_described, counts, described=described())
+    assert_taken(counts_are_described, counts)
+    assert_taken(counts_are_described, counts, described=described())
     some = {"labels": ["a"], "counts": np.array([30])}
-    take(counts_are_described, some, described=described())
+    assert_taken(counts_are_described, some, described=described())
     for wrong in (
         counts | {"counts": np.array([10, 31])},
         {"labels": ["c"], "counts": np.array([0])},
         # What is not described has no number of rows.
         {"labels": ["a", "c"], "counts": np.array([30, 0])},
     ):
-        refuse(
+        assert_refused(
             counts_are_described,
             wrong,
             "counts are not those of describe.rows",
@@ -34,7 +34,7 @@ def test_counts_to_train_on_are_those_described():
 
 
 def test_counts_are_of_the_rows_that_may_be_trained_on():
-    node = member(training=np.arange(15))
+    node = make_member(training=np.arange(15))
     reply = counts(node)
     labels, sizes = np.unique(node.y[:15], return_counts=True)
     assert reply["labels"] == labels.tolist()

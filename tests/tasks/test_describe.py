@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.rules import ROLES, described, refuse, take
-from helpers.tasks import member
+from helpers.rules import ROLES, assert_refused, assert_taken, described
+from helpers.tasks import make_member
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
@@ -34,13 +34,13 @@ def network() -> dict:
 
 
 def test_a_network_fits_itself():
-    take(network_fits, network())
+    assert_taken(network_fits, network())
     without = network() | dict.fromkeys(("feature_names", "center", "scale"))
-    take(network_fits, without)
+    assert_taken(network_fits, without)
     single = network()
     for name in ("coefs", "intercepts"):
         single[name] = [array.astype(np.float32) for array in single[name]]
-    take(network_fits, single)
+    assert_taken(network_fits, single)
 
 
 @pytest.mark.parametrize(
@@ -82,19 +82,19 @@ def test_a_network_fits_itself():
     ],
 )
 def test_a_network_that_does_not_fit_itself_is_refused(change, match):
-    refuse(network_fits, network() | change, match)
+    assert_refused(network_fits, network() | change, match)
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_there_are_rows_and_no_more_than_floats_count(role):
     most = np.array([2**53 - 1, 1])
-    take(rows_are_some, described(**{role: most})["rows"])
+    assert_taken(rows_are_some, described(**{role: most})["rows"])
     for wrong, match in (
         (most + [0, 2], f"{role} are more than {2**53} rows"),
         (np.array([2**62, 2**62]), f"{role} are more than {2**53} rows"),
         (np.array([0, 0]), f"{role} are no rows at all"),
     ):
-        refuse(rows_are_some, described(**{role: wrong})["rows"], match)
+        assert_refused(rows_are_some, described(**{role: wrong})["rows"], match)
 
 
 LABELS = ["a", "b", "c"]
@@ -137,7 +137,7 @@ class OneSeen(DummyClassifier):
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_describe_tells_what_is_read_of_the_model(clf, dtype, named):
-    node = member()
+    node = make_member()
     X, y = node.X.astype(dtype), np.where(node.y == "c", "a", node.y)
     if named:
         pandas = pytest.importorskip("pandas")

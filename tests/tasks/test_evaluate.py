@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.rules import BEYOND, WITHIN, refuse, take
+from helpers.rules import BEYOND, WITHIN, assert_refused, assert_taken
 from helpers.tasks import (
     ALL_CLASSES,
     LABELS,
     MOMENTS,
-    codes,
-    member,
-    model,
+    class_codes,
+    make_member,
+    make_model,
     request_with_hidden_layers,
 )
 from scipy.sparse import csr_matrix
@@ -36,33 +36,37 @@ def test_seven_models_and_thirty_two_factors_are_the_most():
     def asked(n_models, n_factors):
         return judged_models(W=np.ones((n_models, 4, 3)), factors=np.ones(n_factors))
 
-    take(models_are_few, asked(7, 32))
+    assert_taken(models_are_few, asked(7, 32))
     # One model of many features is one.
-    take(models_are_few, judged_models(W=np.ones((8, 3)), factors=np.ones(1)))
-    refuse(models_are_few, asked(8, 1), "W are 8 models, more than 7")
-    refuse(models_are_few, asked(1, 33), "factors are more than 32")
+    assert_taken(models_are_few, judged_models(W=np.ones((8, 3)), factors=np.ones(1)))
+    assert_refused(models_are_few, asked(8, 1), "W are 8 models, more than 7")
+    assert_refused(models_are_few, asked(1, 33), "factors are more than 32")
     wrong = asked(7, 32) | {"columns": np.array([3])}
-    refuse(models_are_few, wrong, "columns are more than the 3 outputs")
+    assert_refused(models_are_few, wrong, "columns are more than the 3 outputs")
 
 
 def test_rows_that_are_right_are_among_those_counted():
     rule = right_are_rows
     for right in (40.0 * WITHIN, np.array([0.0, 40.0 * WITHIN]), np.array([])):
-        take(rule, {"count": 40.0, "right": right})
+        assert_taken(rule, {"count": 40.0, "right": right})
     for right in (40.0 * BEYOND, np.array([0.0, 40.0 * BEYOND])):
-        refuse(rule, {"count": 40.0, "right": right}, "right are more than the 40 rows")
+        assert_refused(
+            rule, {"count": 40.0, "right": right}, "right are more than the 40 rows"
+        )
 
 
 @pytest.mark.parametrize("hidden", [False, True])
 def test_evaluate_sums_over_the_rows_that_judge(hidden):
-    node = member(judging=np.arange(5, 25))
-    W, layers = (model(6), request_with_hidden_layers()) if hidden else (model(), {})
+    node = make_member(judging=np.arange(5, 25))
+    W, layers = (
+        (make_model(6), request_with_hidden_layers()) if hidden else (make_model(), {})
+    )
     first = layers["hidden"]["weights"][0] if hidden else None
     Z = np.tanh(node.X @ first[:-1] + first[-1]) if hidden else node.X
     logits = linear_logits(Z, W)[5:25]
     reply = evaluate(node, W=W, **ALL_CLASSES, factors=np.array([0.5, 2.0]), **layers)
     assert reply["count"] == 20
-    assert reply["right"] == np.sum(logits.argmax(axis=1) == codes(node.y[5:25]))
+    assert reply["right"] == np.sum(logits.argmax(axis=1) == class_codes(node.y[5:25]))
     assert "gradient" not in reply
     centred = logits - logits.mean(axis=1, keepdims=True)
     assert reply["squares"] == pytest.approx((centred**2).mean(axis=1).sum())
@@ -75,12 +79,17 @@ def test_evaluate_sums_over_the_rows_that_judge(hidden):
 def test_evaluate_counts_rows_by_their_weights():
     weights = np.linspace(0.1, 1.0, 40)
     judging = np.arange(10)
-    node = member(judging=judging, weights=weights)
-    request = {"W": model(), "factors": np.ones(1), "gradient": True, **ALL_CLASSES}
+    node = make_member(judging=judging, weights=weights)
+    request = {
+        "W": make_model(),
+        "factors": np.ones(1),
+        "gradient": True,
+        **ALL_CLASSES,
+    }
     reply = evaluate(node, **request)
     assert reply["count"] == pytest.approx(weights[:10].sum())
     replies_of_rows = [
-        evaluate(member(judging=np.array([i])), **request) for i in judging
+        evaluate(make_member(judging=np.array([i])), **request) for i in judging
     ]
     for name in ("squares", "losses", "right", "gradient"):
         by_hand = sum(weights[i] * replies_of_rows[i][name] for i in judging)
@@ -90,9 +99,11 @@ def test_evaluate_counts_rows_by_their_weights():
 @pytest.mark.parametrize("hidden", [False, True])
 @pytest.mark.parametrize("convert", [np.asarray, csr_matrix])
 def test_the_gradient_is_that_of_the_loss(hidden, convert):
-    node = member(judging=np.arange(5, 25), weights=np.linspace(0.1, 1.0, 40))
+    node = make_member(judging=np.arange(5, 25), weights=np.linspace(0.1, 1.0, 40))
     node = replace(node, X=convert(node.X))
-    W, layers = (model(6), request_with_hidden_layers()) if hidden else (model(), {})
+    W, layers = (
+        (make_model(6), request_with_hidden_layers()) if hidden else (make_model(), {})
+    )
     request = {**ALL_CLASSES, "factors": np.ones(1), **layers}
     reply = evaluate(node, W=W, gradient=True, **request)
     step = 1e-5
@@ -107,8 +118,8 @@ def test_the_gradient_is_that_of_the_loss(hidden, convert):
 
 
 def test_a_stack_of_models_is_judged_like_each_of_them():
-    node = member()
-    models = [model(), -3 * model(), np.zeros((5, 3))]
+    node = make_member()
+    models = [make_model(), -3 * make_model(), np.zeros((5, 3))]
     request = {**ALL_CLASSES, "factors": np.array([0.5, 1.0, 2.0]), "gradient": True}
     reply = evaluate(node, W=np.stack(models), **request)
     shapes = {name: np.shape(array) for name, array in reply.items()}
@@ -128,9 +139,9 @@ def test_a_stack_of_models_is_judged_like_each_of_them():
 def test_losses_of_learning_rows_and_of_held_out_ones():
     learning = np.arange(2, 9)
     roles = {"judging": np.arange(3), "moments": learning, "training": learning}
-    weights = np.linspace(0.5, 2.0, len(member().y))
-    node = replace(member(), weights=weights, **roles)
-    models = [model(), -3 * model()]
+    weights = np.linspace(0.5, 2.0, len(make_member().y))
+    node = replace(make_member(), weights=weights, **roles)
+    models = [make_model(), -3 * make_model()]
     request = {**ALL_CLASSES, "factors": np.ones(1), "W": np.stack(models)}
     reply = evaluate(node, of="learning", gradient=True, **request)
     for content, role in ((reply, "moments"), (reply["held_out"], "judging")):
@@ -156,8 +167,8 @@ def test_losses_of_learning_rows_and_of_held_out_ones():
 
 
 def test_labels_are_told_with_their_columns_and_rows_of_others_left_out():
-    node = member(judging=np.arange(30), weights=np.linspace(0.1, 1.0, 40))
-    W, rows = model(), np.flatnonzero(node.y[:30] != "b")
+    node = make_member(judging=np.arange(30), weights=np.linspace(0.1, 1.0, 40))
+    W, rows = make_model(), np.flatnonzero(node.y[:30] != "b")
     assert len(rows) < 30
     request = {"factors": np.ones(2), "gradient": True}
     # The columns of the model are c, a, b.
@@ -173,7 +184,7 @@ def test_labels_are_told_with_their_columns_and_rows_of_others_left_out():
 @pytest.mark.parametrize("unit", [1e-24, 1e24])
 @pytest.mark.parametrize("task", ["evaluate", "moments"])
 def test_logits_may_be_as_large_or_small_as_squares_of_features(task, unit):
-    X, y = unit * member().X, member().y
+    X, y = unit * make_member().X, make_member().y
     clf = NearestCentroid().fit(X, y)
     content = {"model": "own", **MOMENTS}
     if task == "evaluate":

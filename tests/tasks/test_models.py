@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
-from helpers.rules import refuse, take
+from helpers.rules import assert_refused, assert_taken
 
 from skgems.tasks._models import columns_are_outputs
 
@@ -14,8 +14,8 @@ def model(**more) -> dict:
 
 
 def test_columns_are_among_the_outputs():
-    take(columns_are_outputs, model())
-    take(columns_are_outputs, model(W=np.ones((5, 4, 3))))
-    take(columns_are_outputs, {"W": np.ones((4, 3))})
+    assert_taken(columns_are_outputs, model())
+    assert_taken(columns_are_outputs, model(W=np.ones((5, 4, 3))))
+    assert_taken(columns_are_outputs, {"W": np.ones((4, 3))})
     wrong = model(columns=np.array([3, 0]))
-    refuse(columns_are_outputs, wrong, "columns are more than the 3 outputs")
+    assert_refused(columns_are_outputs, wrong, "columns are more than the 3 outputs")

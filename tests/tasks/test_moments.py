@@ -5,7 +5,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.rules import BEYOND, WITHIN, check, described, refuse, rows, take, without
+from helpers.rules import (
+    BEYOND,
+    WITHIN,
+    assert_outcome,
+    assert_refused,
+    assert_taken,
+    described,
+    rows,
+    without,
+)
 
 from skgems.moments import ClassMoments, class_moments
 from skgems.tasks._moments import form_is_known, moments_fit
@@ -20,7 +29,7 @@ def test_a_form_has_the_parameters_of_its_kind():
         {"kind": "nearest_centroid", "shrink_threshold": None, "priors": "uniform"},
     ]
     for form in forms:
-        take(form_is_known, form)
+        assert_taken(form_is_known, form)
     ridge, svd, lsqr = forms[1:4]
     for form, match in (
         ({"reason": "", "kind": "ridge"}, "reason is no field of it beside the reason"),
@@ -34,7 +43,7 @@ def test_a_form_has_the_parameters_of_its_kind():
         (lsqr | {"tol": 1e-4}, "tol is missing, or no parameter of 'lda'"),
         (svd | {"priors": "uniform"}, "priors is no list of labels and weights"),
     ):
-        refuse(form_is_known, form, match)
+        assert_refused(form_is_known, form, match)
 
 
 def sums(kind="class", *, dtype="float64", rank=None, **more) -> dict:
@@ -63,7 +72,7 @@ def gradient(size=0.0, n_outputs=2) -> np.ndarray:
 def check_moments(told, asked=None, match=None, n_rows=(30, 10)) -> None:
     asked = asked_for() if asked is None else asked
     there = {"asked": asked, "described": described(moments=np.array(n_rows))}
-    check(moments_fit, told, match, **there)
+    assert_outcome(moments_fit, told, match, **there)
 
 
 @pytest.mark.parametrize("kind", ["class", "shared", "diagonal"])
@@ -143,7 +152,7 @@ def test_class_weights_are_told_where_members_have_them():
 def test_moments_are_of_the_rows_described():
     told = moments_told()
     # Before a node has described itself there is nothing to compare.
-    take(moments_fit, told, asked=asked_for())
+    assert_taken(moments_fit, told, asked=asked_for())
     match = "counts are not those of describe.rows"
     check_moments(told, n_rows=(30, 11), match=match)
     check_moments(told, n_rows=(29, 10), match=match)
@@ -174,7 +183,7 @@ def test_rows_of_small_classes_are_in_the_scatter_or_nowhere():
     # Of a class that is not described there is not even one.
     there = {"asked": asked, "described": described()}
     there["described"]["rows"] |= {"labels": ["a"], "moments": np.array([30])}
-    refuse(moments_fit, moments_of_some(1), match, **there)
+    assert_refused(moments_fit, moments_of_some(1), match, **there)
     few = told["moments"] | {"group_counts": np.array([29.0])}
     check_moments(told | {"moments": few}, asked, n_rows=(30, 4), match=match)
 

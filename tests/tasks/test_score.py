@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.rules import refuse, take
-from helpers.tasks import LABELS, member, model
+from helpers.rules import assert_refused, assert_taken
+from helpers.tasks import LABELS, make_member, make_model
 from sklearn.metrics import accuracy_score, log_loss
 
 from skgems.networks import linear_logits
@@ -17,21 +17,21 @@ from skgems.tasks._score import score, score_is_of_rows
 @pytest.mark.parametrize("name", ["score", "beside"])
 def test_a_score_is_of_rows(name):
     scores = {"score": 0.5, "beside": 0.5}
-    take(score_is_of_rows, scores | {"n_rows": 1})
-    take(score_is_of_rows, {"score": 0.5, "n_rows": 1})
-    take(score_is_of_rows, dict.fromkeys(scores, np.nan) | {"n_rows": 0})
+    assert_taken(score_is_of_rows, scores | {"n_rows": 1})
+    assert_taken(score_is_of_rows, {"score": 0.5, "n_rows": 1})
+    assert_taken(score_is_of_rows, dict.fromkeys(scores, np.nan) | {"n_rows": 0})
     match = f"{name} is there without rows, or missing with rows"
     wrong = dict.fromkeys(scores, np.nan) | {name: 0.5, "n_rows": 0}
-    refuse(score_is_of_rows, wrong, match)
-    refuse(score_is_of_rows, scores | {name: np.nan, "n_rows": 1}, match)
+    assert_refused(score_is_of_rows, wrong, match)
+    assert_refused(score_is_of_rows, scores | {name: np.nan, "n_rows": 1}, match)
 
 
 def test_score_is_on_rows_of_known_classes():
-    node = member(judging=np.arange(30))
+    node = make_member(judging=np.arange(30))
     rows = np.flatnonzero(node.y[:30] != "b")
     # The columns of the model are a, b and c, or c and a.
     for columns, places in ((slice(None), [0, 2]), ([2, 0], [1, 0])):
-        W = model()[:, columns]
+        W = make_model()[:, columns]
         request = {"W": W, "labels": ["a", "c"], "columns": np.array(places)}
         logits = linear_logits(node.X[rows], W)
         reply = score(node, criterion=Accuracy().as_settings(), **request)

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import numpy as np
-from helpers.rules import refuse, take
+from helpers.rules import assert_refused, assert_taken
 
 from skgems.tasks._shared import one_model
 
 
 def test_there_is_one_model_and_not_two():
     W = np.ones((3, 2))
-    take(one_model, {"model": "own"})
-    take(one_model, {"W": W, "model": None})
+    assert_taken(one_model, {"model": "own"})
+    assert_taken(one_model, {"W": W, "model": None})
     for asked in ({"model": "own", "W": W}, {}, {"model": None, "W": None}):
-        refuse(one_model, asked, "W is missing, or comes beside model='own'")
+        assert_refused(one_model, asked, "W is missing, or comes beside model='own'")

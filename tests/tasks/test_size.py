@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 from helpers.tasks import (
-    member,
-    model,
+    make_member,
+    make_model,
 )
 
 from skgems.spaces import on_one_scale
@@ -14,8 +14,8 @@ from skgems.tasks._size import size
 
 
 def test_size_is_that_of_centred_logits_on_rows_of_moments():
-    node = member(moments=np.arange(10, 20))
+    node = make_member(moments=np.arange(10, 20))
     is_known = np.array([True, False, True])
-    reply = size(node, W=model()[:, is_known])
-    assert reply["size"] == on_one_scale(model(), is_known, node.X[10:20])[1]
-    assert reply["size"] != on_one_scale(model(), is_known, node.X)[1]
+    reply = size(node, W=make_model()[:, is_known])
+    assert reply["size"] == on_one_scale(make_model(), is_known, node.X[10:20])[1]
+    assert reply["size"] != on_one_scale(make_model(), is_known, node.X)[1]

@@ -5,8 +5,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.rules import BEYOND, WITHIN, check, refuse, rows, take, without
-from helpers.tasks import codes, member, model, request_with_hidden_layers
+from helpers.rules import (
+    BEYOND,
+    WITHIN,
+    assert_outcome,
+    assert_refused,
+    assert_taken,
+    rows,
+    without,
+)
+from helpers.tasks import (
+    class_codes,
+    make_member,
+    make_model,
+    request_with_hidden_layers,
+)
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
@@ -54,9 +67,9 @@ def space_of(criterion="accuracy", geometry="gram", **more) -> tuple[dict, dict]
 @pytest.mark.parametrize("geometry", ["gram", "ellipsoid", "ball"])
 def test_honest_spaces_are_taken(criterion, geometry):
     told, place = space_of(criterion, geometry)
-    take(space_fits, told, **place)
-    take(space_fits, told, **place | {"described": None})
-    take(space_fits, told, **place | {"described": None, "lengths": {}})
+    assert_taken(space_fits, told, **place)
+    assert_taken(space_fits, told, **place | {"described": None})
+    assert_taken(space_fits, told, **place | {"described": None, "lengths": {}})
 
 
 def test_a_space_is_of_the_outputs_that_were_asked_for():
@@ -64,28 +77,28 @@ def test_a_space_is_of_the_outputs_that_were_asked_for():
     wide = told | {"center": np.hstack([told["center"]] * 2)}
     match = "center has 6 outputs for 2 classes"
     assert told["center"].shape == (4, 3)
-    refuse(space_fits, wide, match, **place)
+    assert_refused(space_fits, wide, match, **place)
     nobody = place | {"asked": place["asked"] | {"n_others": 0}}
     match = "center has 3 outputs for 2 classes"
-    refuse(space_fits, told, match, **nobody)
+    assert_refused(space_fits, told, match, **nobody)
     few = told | {"center": told["center"][:, :1]}
-    refuse(space_fits, few, "center has 1 outputs for 2 classes", **place)
+    assert_refused(space_fits, few, "center has 1 outputs for 2 classes", **place)
     # One stands for all others, however many these are.
     many = place | {"asked": place["asked"] | {"n_others": 5}}
-    take(space_fits, told, **many)
+    assert_taken(space_fits, told, **many)
     outputs = np.array([True, False, True])
     match = "outputs are without a class that the model knows"
-    refuse(space_fits, told | {"outputs": outputs}, match, **place)
-    take(space_fits, told | {"outputs": np.array([True, True, False])}, **place)
+    assert_refused(space_fits, told | {"outputs": outputs}, match, **place)
+    assert_taken(space_fits, told | {"outputs": np.array([True, True, False])}, **place)
 
 
 def test_a_space_has_the_metric_of_its_geometry():
     gram, of_gram = space_of()
     ball, of_ball = space_of(geometry="ball")
     match = "family is 'diagonal', but 'gram' was asked for"
-    refuse(space_fits, ball, match, **of_gram)
+    assert_refused(space_fits, ball, match, **of_gram)
     match = "family is 'gram', but 'diagonal' was asked for"
-    refuse(space_fits, gram, match, **of_ball)
+    assert_refused(space_fits, gram, match, **of_ball)
     for told, place, others in ((gram, of_gram, ball), (ball, of_ball, gram)):
         for name in {*gram, *ball} - {"family"}:
             if name.startswith("metric_") and name in told and name in others:
@@ -93,14 +106,14 @@ def test_a_space_has_the_metric_of_its_geometry():
             if name in told and name.startswith("metric_"):
                 if name != "metric_output_weights":
                     less = without(told, name)
-                    refuse(space_fits, less, f"{name} is missing", **place)
+                    assert_refused(space_fits, less, f"{name} is missing", **place)
             elif name.startswith("metric_"):
                 more = told | {name: others[name]}
-                refuse(space_fits, more, f"{name} is no field of it", **place)
+                assert_refused(space_fits, more, f"{name} is no field of it", **place)
     # What was defined elsewhere may be of any family.
     own = of_gram | {"asked": of_gram["asked"] | {"geometry": {"name": "mine"}}}
     for told in (gram, ball):
-        take(space_fits, told, **own)
+        assert_taken(space_fits, told, **own)
 
 
 def test_metrics_are_symmetric_definite_and_no_smaller_than_floats():
@@ -108,41 +121,43 @@ def test_metrics_are_symmetric_definite_and_no_smaller_than_floats():
     scatter = told["metric_scatter"].copy()
     scatter[0, 1] += 1e-9
     match = "metric_scatter is not symmetric"
-    refuse(space_fits, told | {"metric_scatter": scatter}, match, **place)
+    assert_refused(space_fits, told | {"metric_scatter": scatter}, match, **place)
     match = "metric_scatter has negative squares on its diagonal"
     wrong = told | {"metric_scatter": -told["metric_scatter"]}
-    refuse(space_fits, wrong, match, **place)
+    assert_refused(space_fits, wrong, match, **place)
     told, place = space_of(geometry="ball")
     precision = told["metric_precision"].copy()
     wrong = "metric_precision has values that are all but 0"
     for value, match in ((0.0, None), (SMALLEST_SQUARE, None), (1e-300, wrong)):
         precision[0, 0] = value
-        check(space_fits, told | {"metric_precision": precision}, match, **place)
+        assert_outcome(
+            space_fits, told | {"metric_precision": precision}, match, **place
+        )
 
 
 def test_radii_are_those_of_the_criterion():
     accuracy, of_accuracy = space_of()
     loss, of_loss = space_of("log_loss")
     match = "radii_knots is there, but accuracy was asked for"
-    refuse(space_fits, loss, match, **of_accuracy)
+    assert_refused(space_fits, loss, match, **of_accuracy)
     match = "radii_radii is there, but log_loss was asked for"
-    refuse(space_fits, accuracy, match, **of_loss)
+    assert_refused(space_fits, accuracy, match, **of_loss)
     for told, place, more in (
         (accuracy, of_accuracy, {"radii_slope": 1.0}),
         (loss, of_loss, {"radii_may_lose": np.array([0, 1])}),
     ):
         (name,) = more
-        refuse(space_fits, told | more, f"{name} is no field of it", **place)
+        assert_refused(space_fits, told | more, f"{name} is no field of it", **place)
     for name in ("radii_radii", "radii_may_lose"):
         less = without(accuracy, name)
-        refuse(space_fits, less, f"{name} is missing", **of_accuracy)
+        assert_refused(space_fits, less, f"{name} is missing", **of_accuracy)
     for name in ("losses", "slope", "gradient", "curvature"):
         less = without(loss, f"radii_{name}")
-        refuse(space_fits, less, f"radii_{name} is missing", **of_loss)
+        assert_refused(space_fits, less, f"radii_{name} is missing", **of_loss)
     # A criterion that was defined elsewhere may have either.
     for told, place in ((accuracy, of_accuracy), (loss, of_loss)):
         own = {"asked": place["asked"] | {"criterion": {"name": "mine"}}}
-        take(space_fits, told, **place | own)
+        assert_taken(space_fits, told, **place | own)
 
 
 def accuracy_of(n_right: int, n_rows: int, *, score: float | None = None) -> dict:
@@ -157,22 +172,22 @@ def accuracy_of(n_right: int, n_rows: int, *, score: float | None = None) -> dic
 
 def test_a_score_is_the_share_of_rows_that_are_right():
     _, place = space_of()
-    take(space_fits, accuracy_of(40, 40), **place)
-    take(space_fits, accuracy_of(3, 40), **place)
+    assert_taken(space_fits, accuracy_of(40, 40), **place)
+    assert_taken(space_fits, accuracy_of(3, 40), **place)
     match = "radii_n_rows is more than describe.rows has"
-    refuse(space_fits, accuracy_of(40, 41), match, **place)
+    assert_refused(space_fits, accuracy_of(40, 41), match, **place)
     # Other checks would take more than all rows for right.
     for score in (1.0 + 1e-7, 1.5):
         wrong = accuracy_of(40, 40, score=score)
         match = r"radii_score is [\d.]+, not between 0 and 1"
-        refuse(space_fits, wrong, match, **place)
+        assert_refused(space_fits, wrong, match, **place)
     wrong = r"radii_score is [\d.e-]+ of 40 rows, not 3"
     for left, match in ((0.9e-6, None), (1.1e-6, wrong), (-1.1e-6, wrong)):
         told = accuracy_of(3, 40, score=3 / 40 + left)
-        check(space_fits, told, match, **place)
+        assert_outcome(space_fits, told, match, **place)
     match = "radii_score is 1 of 3 rows, not 4"
     wrong = accuracy_of(4, 3, score=1.0)
-    refuse(space_fits, wrong, match, **place)
+    assert_refused(space_fits, wrong, match, **place)
 
 
 def test_radii_and_what_they_lose_rise():
@@ -184,12 +199,12 @@ def test_radii_and_what_they_lose_rise():
         ("radii_may_lose", [0, 2, 1, 3], "does not rise from 0"),
     ):
         wrong = told | {name: np.array(values)}
-        refuse(space_fits, wrong, f"{name} {match}", **place)
+        assert_refused(space_fits, wrong, f"{name} {match}", **place)
     equal = {
         "radii_radii": np.array([1.0, 2, 2]),
         "radii_may_lose": np.array([0, 1, 1, 3]),
     }
-    take(space_fits, told | equal, **place)
+    assert_taken(space_fits, told | equal, **place)
 
 
 def test_knots_rise_from_nothing_and_losses_from_the_score():
@@ -203,14 +218,14 @@ def test_knots_rise_from_nothing_and_losses_from_the_score():
         (np.arange(n) + 1e-30, wrong),
         (np.zeros(n), wrong),
     ):
-        check(space_fits, told | {"radii_knots": knots}, match, **place)
+        assert_outcome(space_fits, told | {"radii_knots": knots}, match, **place)
     nothing = told | {"radii_knots": np.array([]), "radii_losses": np.array([])}
-    refuse(space_fits, nothing, "radii_knots do not rise from 0", **place)
+    assert_refused(space_fits, nothing, "radii_knots do not rise from 0", **place)
     wrong = "radii_losses do not begin with the score"
     for factor, match in ((WITHIN, None), (BEYOND, wrong), (2.0 - BEYOND, wrong)):
         losses = told["radii_losses"].copy()
         losses[0] = float(told["radii_score"]) * factor
-        check(space_fits, told | {"radii_losses": losses}, match, **place)
+        assert_outcome(space_fits, told | {"radii_losses": losses}, match, **place)
 
 
 def test_the_centre_of_a_space_is_the_model_itself():
@@ -222,22 +237,22 @@ def test_the_centre_of_a_space_is_the_model_itself():
         moved = center.copy()
         # As much is taken from one output as is added to the other.
         moved[0, :2] += np.array([1.0, -1.0]) * away * largest
-        check(space_fits, told | {"center": moved}, match, **place)
+        assert_outcome(space_fits, told | {"center": moved}, match, **place)
     # What outputs share says nothing, and the scale is that of the model.
     shared = center.copy()
     shared[:, :2] += 5.0
-    take(space_fits, told | {"center": shared}, **place)
+    assert_taken(space_fits, told | {"center": shared}, **place)
     scaled = told | {"center": center / 2.0, "scale": np.array(2.0 * scale)}
-    take(space_fits, scaled, **place)
+    assert_taken(space_fits, scaled, **place)
     larger = told | {"scale": np.array(2.0 * scale)}
-    refuse(space_fits, larger, wrong, **place)
+    assert_refused(space_fits, larger, wrong, **place)
     # Of a model that came along, that one.
     W = center[:, :2] * scale
     asked = place["asked"] | {"model": None, "W": W}
     brought = {"asked": asked, "described": None, "lengths": {"k": 2}}
-    take(space_fits, told, **brought)
+    assert_taken(space_fits, told, **brought)
     brought["asked"] = asked | {"W": W[:, ::-1]}
-    refuse(space_fits, told, wrong, **brought)
+    assert_refused(space_fits, told, wrong, **brought)
 
 
 @pytest.mark.parametrize("hidden", [False, True])
@@ -247,14 +262,14 @@ def test_the_centre_of_a_space_is_the_model_itself():
     "roles", [{}, {"judging": np.arange(12), "moments": np.arange(12, 40)}]
 )
 def test_space_is_what_the_node_builds(hidden, criterion, geometry, roles):
-    node = member(**roles)
+    node = make_member(**roles)
     is_known = node.y != "c"
     clf = DummyClassifier().fit(node.X[is_known], node.y[is_known])
     node = Member.of("lyon", clf, node.X, node.y, **roles)
     W, layers = (
-        (model(6)[:, :2], request_with_hidden_layers())
+        (make_model(6)[:, :2], request_with_hidden_layers())
         if hidden
-        else (model()[:, :2], {})
+        else (make_model()[:, :2], {})
     )
     options = {
         "n_others": 2,
@@ -274,7 +289,7 @@ def test_space_is_what_the_node_builds(hidden, criterion, geometry, roles):
     Z = HiddenLayers(**layers["hidden"]).outputs(node.X) if hidden else node.X
     judging = roles.get("judging", slice(None))
     moments = roles.get("moments", slice(None))
-    y = codes(node.y[judging])
+    y = class_codes(node.y[judging])
     expected = node_space(
         W,
         Z[judging],

@@ -5,7 +5,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.rules import BEYOND, WITHIN, check, refuse, rows, take, without
+from helpers.rules import (
+    BEYOND,
+    WITHIN,
+    assert_outcome,
+    assert_refused,
+    assert_taken,
+    rows,
+    without,
+)
 
 from skgems.moments import class_moments
 from skgems.tasks._sums import sums_fit
@@ -25,7 +33,7 @@ def test_honest_sums_are_taken(kind, digits):
         told = sums(kind, dtype="float16")
     elif digits == "rank":
         told = sums(kind, dtype="float32", rank=1)
-    take(sums_fit, told, lengths={"l": 2})
+    assert_taken(sums_fit, told, lengths={"l": 2})
 
 
 @pytest.mark.parametrize(
@@ -55,19 +63,19 @@ def test_honest_sums_are_taken(kind, digits):
     ],
 )
 def test_sums_that_do_not_fit_are_refused(kind, change, match):
-    refuse(sums_fit, sums(kind) | change, match, lengths={"l": 2})
+    assert_refused(sums_fit, sums(kind) | change, match, lengths={"l": 2})
 
 
 def test_sums_at_the_bounds_are_taken():
     # Weights and rounding make less than a row of one row.
     counts = np.array([30.0, 1 - 0.9e-6])
-    take(sums_fit, sums() | {"counts": counts}, lengths={"l": 2})
+    assert_taken(sums_fit, sums() | {"counts": counts}, lengths={"l": 2})
     # One matrix of all classes stands for those without their own.
     some = sums(groups=np.array([-1, 0]))
-    take(sums_fit, some, lengths={"l": 2})
+    assert_taken(sums_fit, some, lengths={"l": 2})
     # Classes in parts: several means are of one.
     parts = sums(columns=np.array([1, 1]), groups=np.array([0, 1]))
-    take(sums_fit, parts, lengths={"l": 2})
+    assert_taken(sums_fit, parts, lengths={"l": 2})
 
 
 @pytest.mark.parametrize(
@@ -88,7 +96,7 @@ def test_sums_of_few_digits_have_other_fields(change, match):
     told = sums(dtype="float16")
     assert {"deviations", "unit", "correlations"} <= set(told)
     wrong = without(told | change, *(name for name in change if change[name] is None))
-    refuse(sums_fit, wrong, match, lengths={"l": 2})
+    assert_refused(sums_fit, wrong, match, lengths={"l": 2})
 
 
 def test_without_matrices_there_are_no_sums():
@@ -96,7 +104,7 @@ def test_without_matrices_there_are_no_sums():
         kind = {"triangles": "class", "scatter": "diagonal"}.get(name, name)
         told = without(sums(kind), name, "root_groups")
         match = "triangles is missing, or there is more beside it"
-        refuse(sums_fit, told, match, lengths={"l": 2})
+        assert_refused(sums_fit, told, match, lengths={"l": 2})
 
 
 def test_matrices_that_are_made_of_few_numbers_take_256_megabytes_at_most():
@@ -110,12 +118,12 @@ def test_matrices_that_are_made_of_few_numbers_take_256_megabytes_at_most():
         return {"origin": origin, "factors": factors, **columns, **means}
 
     # 32 Mi numbers of eight bytes.
-    take(sums_fit, told(2, 2**12), lengths={"l": 9})
+    assert_taken(sums_fit, told(2, 2**12), lengths={"l": 9})
     match = "deviations are of 3 matrices of 4096 features, which take too much memory"
-    refuse(sums_fit, told(3, 2**12), match, lengths={"l": 9})
+    assert_refused(sums_fit, told(3, 2**12), match, lengths={"l": 9})
     # Variances alone are as they are.
     wide = without(told(3, 2**12), "factors")
-    take(sums_fit, wide, lengths={"l": 9})
+    assert_taken(sums_fit, wide, lengths={"l": 9})
 
 
 def test_roots_are_of_their_matrices_and_no_more_than_the_rows():
@@ -124,13 +132,13 @@ def test_roots_are_of_their_matrices_and_no_more_than_the_rows():
     n_groups = len(told["groups"])
     groups[-1] = n_groups
     wrong = told | {"root_groups": groups}
-    refuse(sums_fit, wrong, "root_groups are of no matrix", lengths={"l": 2})
+    assert_refused(sums_fit, wrong, "root_groups are of no matrix", lengths={"l": 2})
     n_roots = np.bincount(told["root_groups"], minlength=n_groups)
     for factor, match in (
         (WITHIN, None),
         (BEYOND, "root_groups are more than the rows"),
     ):
         few = told | {"group_counts": n_roots / factor}
-        check(sums_fit, few, match, lengths={"l": 2})
+        assert_outcome(sums_fit, few, match, lengths={"l": 2})
     nothing = told | {"roots": np.ones((0, 3)), "root_groups": np.array([], int)}
-    take(sums_fit, nothing, lengths={"l": 2})
+    assert_taken(sums_fit, nothing, lengths={"l": 2})

@@ -8,7 +8,7 @@ import copy
 import numpy as np
 import pytest
 from helpers.estimators import federated
-from helpers.fitted import once
+from helpers.fitted import call_once
 from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import softmax
@@ -28,7 +28,7 @@ from skgems.tuning._network import NETWORK_STRENGTHS, best_if_sure
 from skgems.tuning._penalised import TIE
 
 
-@once
+@call_once
 def digits():
     X, y = load_digits(return_X_y=True)
     order = np.random.RandomState(0).permutation(len(y))
@@ -57,7 +57,7 @@ def layers_of(clf):
     return layers.expanded(len(clf.classes_))
 
 
-@once
+@call_once
 def network(X, y, activation="relu", hidden=(16,)):
     clf = MLPClassifier(hidden, activation=activation, alpha=0.1, random_state=0)
     return layers_of(clf.set_params(solver="lbfgs", max_iter=5000).fit(X, y))
