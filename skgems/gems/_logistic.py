@@ -31,7 +31,7 @@ from ..federation import (
     warn_of_tails,
 )
 from ..moments import about_origin
-from ..networks import Layers, linear_logits, to_logistic_regression
+from ..networks import Layers, as_two_logits, linear_logits, to_logistic_regression
 from ..progress import say, shown
 from ..spaces import (
     CONSTRUCTIONS,
@@ -843,7 +843,7 @@ default="auto"
     def _weights(self) -> np.ndarray:
         """One column per class, the intercepts in the last row."""
         W = np.vstack([self.coef_.T, self.intercept_])
-        return W * [-0.5, 0.5] if len(self.classes_) == 2 else W
+        return as_two_logits(W) if len(self.classes_) == 2 else W
 
     def _logits(self, X: Rows) -> np.ndarray:
         return linear_logits(X, self._weights())

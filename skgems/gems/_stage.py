@@ -17,7 +17,7 @@ import numpy as np
 from ..federation import ask_inverse_temperature
 from ..messages import Message
 from ..moments import Likelihood
-from ..networks import HiddenLayers
+from ..networks import HiddenLayers, as_two_logits
 from ..pooled import PooledForm
 from ..progress import say
 from ..spaces import (
@@ -331,7 +331,7 @@ def without_common_logit(W: np.ndarray) -> np.ndarray:
 
     Models of more classes stay as they are.
     """
-    return (W[:, 1:] - W[:, :1]) * [-0.5, 0.5] if W.shape[1] == 2 else W
+    return as_two_logits(W[:, 1:] - W[:, :1]) if W.shape[1] == 2 else W
 
 
 def with_all_classes(profile: SpaceProfile, known_classes: np.ndarray) -> SpaceProfile:

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..networks import (
     Layers,
     Network,
+    as_two_logits,
     read_network,
     to_mlp_classifier,
 )
@@ -322,10 +323,8 @@ class LogisticModel(LinearModel):
         coef_change = classifier.coef_ - coef_before
         intercept_change = classifier.intercept_ - intercept_before
         if has_rows.sum() == 2:
-            # Half of the difference goes to each of the two.
-            halves = np.array([-0.5, 0.5])
-            coef_change = halves[:, None] * coef_change
-            intercept_change = halves * intercept_change
+            coef_change = as_two_logits(coef_change.T).T
+            intercept_change = as_two_logits(intercept_change)
         coef[has_rows] += coef_change
         intercept[has_rows] += intercept_change
         classifier.coef_ = coef

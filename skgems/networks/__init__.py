@@ -22,6 +22,7 @@ from ._network import (
     Layers,
     Network,
     activate,
+    as_two_logits,
     check_finite,
     common_dtype,
     linear_logits,

@@ -202,7 +202,7 @@ class Layers:
         return self.with_last(np.diff(self.last)) if self.n_outputs == 2 else self
 
     def expanded(self, n_classes: int) -> "Layers":
-        """One output per class: ``(-z / 2, z / 2)`` for a single logit z, or zero."""
+        """One output per class: two of a single logit, or zero where one class is."""
         if self.n_outputs != 1 or n_classes > 2:
             return self
         coef, intercept = expand_binary(
@@ -243,8 +243,15 @@ def expand_binary(
     """A last layer of one column, for two classes or one, with a column per class."""
     if n_classes == 1:
         return np.zeros_like(coef), np.zeros_like(intercept)
-    signs = np.array([-0.5, 0.5], dtype=coef.dtype)
-    return coef * signs, intercept * signs
+    return as_two_logits(coef), as_two_logits(intercept)
+
+
+def as_two_logits(difference: np.ndarray) -> np.ndarray:
+    """Two logits that differ by z and sum to zero: columns -z / 2 and z / 2.
+
+    What z is made of, one column of weights or one intercept, becomes two the same way.
+    """
+    return difference * np.array([-0.5, 0.5], dtype=difference.dtype)
 
 
 def one_per_layer(name: str, value: object, depth: int, *words: str) -> list:

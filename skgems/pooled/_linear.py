@@ -20,6 +20,7 @@ from scipy.linalg import svd
 
 from ..base import linear_attributes
 from ..moments import SHARED, ClassMoments, deviations, products, weighted_mean
+from ..networks import as_two_logits
 from ._equations import (
     MOST_CONDITION,
     Root,
@@ -499,11 +500,11 @@ def _on_features(
 ) -> np.ndarray:
     """Weights on features as they are, of weights on rows less ``reference``.
 
-    Of two classes, or of one output for two, come columns of -z / 2 and z / 2.
+    Of two classes, or of one output for two, come two columns that sum to zero.
     """
     W = np.vstack([W, intercepts])
     if W.shape[1] < 3:
         difference = W[:, 1:] - W[:, :1] if W.shape[1] == 2 else W
-        W = np.hstack([-difference / 2, difference / 2])
+        W = as_two_logits(difference)
     W[-1] -= reference @ W[:-1]
     return W
