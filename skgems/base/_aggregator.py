@@ -268,7 +268,11 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         return X, encode_labels(y, self.classes_)
 
     def _publish(self, **attributes: object) -> None:
-        """Become fitted, all at once and last: what an earlier fit left is gone."""
+        """Become fitted, all at once and last: fitted attributes of before are gone.
+
+        Those are the names that end with an underscore; private attributes stay unless
+        the new fit sets them.
+        """
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         vars(self).update(attributes)

@@ -15,6 +15,9 @@ likes would learn one bit of them each time. A request that equals one that coun
 defaults filled in, never counts again: it gets the reply that was kept, and after an
 error the node tries anew, since its owner may have mended what was wrong.
 
+Exchanges of the same rows, the same classifier and the same terms share one account:
+the replies of the first count for all of them, and are sent again.
+
 Each entry has a digest of itself and of all before it, so that none can be changed, or
 be missing in the middle, unnoticed.
 """

@@ -198,7 +198,7 @@ def refinement_plan(
         comparison = yield from _compare_plan(
             state, models, current=W, rounds=rounds, rng=rng
         )
-        best = comparison.best(others_may_lose=not asks_everyone)
+        best = comparison.best(replying_nodes_may_lose=not asks_everyone)
         # The best model shows how curved the sum is; without one, the shortest step.
         probed = shortest if best is None else best
         descent = descent.after(models[probed] - W, comparison.change(probed))
@@ -449,17 +449,17 @@ class Comparison:
             )
             self.state.corrections.pop(k, None)
 
-    def best(self, *, others_may_lose: bool) -> int | None:
+    def best(self, *, replying_nodes_may_lose: bool) -> int | None:
         """The model of the lowest sum over all nodes, if it is lower than the present.
 
-        If ``others_may_lose`` is False, the sum over the nodes that reply must not rise
-        either: those that do not answer any more are only estimated.
+        Unless ``replying_nodes_may_lose``, the sum over the nodes that reply must not
+        rise either: those that do not answer any more are only estimated.
         """
         sums = [self._sums_at_model(j) for j in range(len(self.models))]
         of_all = np.array([at_model.of_all for at_model in sums])
         at_current = self._sums_at_current()
         is_lower = np.isfinite(of_all) & (of_all < at_current.of_all) & ~self.is_steep
-        if not others_may_lose:
+        if not replying_nodes_may_lose:
             of_replying = np.array([at_model.of_replying for at_model in sums])
             is_lower &= of_replying <= at_current.of_replying
         if not is_lower.any():

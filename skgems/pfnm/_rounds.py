@@ -156,8 +156,8 @@ class MatchingRounds:
     """Rounds after the first match: nodes train the merged network, and it is matched.
 
     In each round a node gets all merged units, or with ``only_own_units`` those that
-    its own became part of. One that fails is not matched, unless it alone knows a
-    class.
+    its own became part of. One that fails is not matched, unless it has seen a class
+    that no node that answered has: then it is, with the network that it was to train.
     """
 
     n_rounds: int
@@ -267,7 +267,10 @@ def _dispensable(
     requests: Mapping[str, Message],
     trained: Mapping[str, Network],
 ) -> set[str]:
-    """Nodes that did not answer, and whose classes are all known by those that did."""
+    """Nodes that did not answer, and whose classes are all known by those that did.
+
+    Two that did not answer, and share a class that no other knows, both stay.
+    """
     seen_classes = {
         name: set(network.classes[network.seen].tolist())
         for name, network in networks.items()

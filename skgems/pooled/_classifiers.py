@@ -298,8 +298,9 @@ def _make_quadratic(
         if (scaling <= classifier.tol).any():
             raise LinAlgError(
                 f"The covariance matrix of class {classes[c]} is not full rank: it has "
-                f"{counts[c]:g} rows and {moments.n_features} features. Give it more "
-                "rows, or a larger reg_param, or shrinkage."
+                f"{counts[c]:g} rows and {moments.n_features} features. Give it as "
+                "many rows as features and a reg_param above 0, or use solver='eigen' "
+                "with shrinkage."
             )
         scalings.append(scaling)
         rotations.append(rotation)

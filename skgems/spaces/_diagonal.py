@@ -89,7 +89,11 @@ def on_one_scale(W: np.ndarray, known: np.ndarray, X: Rows) -> tuple[np.ndarray,
 def fill_unseen(
     W: np.ndarray, known_classes: np.ndarray, *, margin: float
 ) -> np.ndarray:
-    """Score unknown classes `margin` below the mean known logit; centred over all."""
+    """Give unknown classes the logit ``-margin``; the logits are then centred over all.
+
+    Where `on_one_scale` has made W, the known logits have mean 0, so that unknown ones
+    are below that mean, by `margin` times the root mean square of the known ones.
+    """
     filled = W.copy()
     filled[:, ~known_classes] = 0.0
     filled[-1, ~known_classes] = -margin

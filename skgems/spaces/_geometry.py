@@ -161,8 +161,9 @@ class Gram(Geometry):
         What is added to each feature's variance, relative to it.
     unseen_margin : float, default=1.5
         How far below its mean logit a node scores a class it never saw, in units of
-        the root mean square logit on its rows. Half a unit more at a node of one class,
-        whose mean logit is that of the right class.
+        the root mean square logit on its rows (with ``scale_logits=False``, below 0, of
+        logits as they are). Half a unit more at a node of one class, whose mean logit
+        is that of the right class.
     unseen_weight : float, default=0.2
         Weight of logits of classes a node never saw, against 1 for those it knows.
 

@@ -268,7 +268,7 @@ def test_votes_of_nets_are_labels_of_their_columns():
     nets = pytest.importorskip("helpers.nets")
     X, y, nodes, X_test, _ = nets.digits()
     labels = ["ant", "bee", "cat"]
-    members = nets.fitted(nets.net(classes=labels), X, y, nodes)[:1]
+    members = nets.fit_nets(nets.make_net(classes=labels), X, y, nodes)[:1]
     aggregate = EnsembleAggregator(members, voting="hard").fit()
     assert set(aggregate.predict(X_test)) <= set(labels)
     columns = members[0].predict(X_test.astype(np.float32))
