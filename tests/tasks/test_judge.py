@@ -40,7 +40,7 @@ def test_a_judged_model_of_two_forms_or_of_a_part_is_refused(model):
 TWO_MODELS = {"models": {"0": {}, "1": {}}}
 JUDGEMENT = {
     "n_rows": 5,
-    # Rows that both models get right stand beside the diagonal.
+    # The rows that both models label right stand beside the diagonal.
     "right": np.array([[5, 3], [3, 4]]),
     "losses": np.ones((2, 9)),
     "min_rows": 1,
