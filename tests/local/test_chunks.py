@@ -54,7 +54,7 @@ def classifier(class_weight=None):
 
 
 def chunked(X, y, held_out=None, *, size=1000):
-    """A function that gives rows in chunks of a size, or of the sizes."""
+    """A function that gives rows in chunks of one size, or of a list of sizes."""
     sizes = [size] * (1 + len(y) // size) if isinstance(size, int) else size
     stops = np.append(np.minimum(np.cumsum(sizes), len(y)), len(y))
     starts = [0, *stops[:-1]]
@@ -115,8 +115,8 @@ def assert_close_replies(reply, expected, tol):
 
 def summaries(X, y, held_out=None, *, size=1000, clf=None, options=None, **settings):
     """The summary of chunks and that of all rows, by one component a class."""
-    parameters = {"n_components": 1, "on_empty": "ignore", **settings}
-    agg = GEMSLogisticAggregator(random_state=0, **parameters)
+    agg = GEMSLogisticAggregator(random_state=0, n_components=1, on_empty="ignore")
+    agg.set_params(**settings)
     clf = classifier() if clf is None else clf
     options = options or {}
     of_rows = agg.summarize(clf, X, y, name="lyon", held_out=held_out, **options)
@@ -140,39 +140,52 @@ def test_a_summary_of_chunks_is_that_of_all_rows(kind, size):
     assert_chunks_give_the_same(X, y, size=size, moments=kind)
 
 
-def test_chunks_of_one_row():
+@cache
+def few_rows():
+    """So few rows that each can be a chunk."""
     X, y = rows()
-    X, y = X[:700], y[:700]
+    return X[:700], y[:700]
+
+
+def test_chunks_may_be_of_one_row():
+    X, y = few_rows()
     assert_chunks_give_the_same(X, y, size=1)
-    # Of integers, which are the same in any number of digits.
-    integers = np.round(100 * X)
-    assert_chunks_give_the_same(integers, y, size=1)
-    assert_chunks_give_the_same(integers.astype(int), y, size=1)
+
+
+@pytest.mark.parametrize("dtype", [float, int])
+def test_chunks_may_be_of_whole_numbers(dtype):
+    X, y = few_rows()
+    assert_chunks_give_the_same(np.round(100 * X).astype(dtype), y, size=1)
 
 
 @pytest.mark.parametrize("class_weight", ["members", "balanced", {"a": 2.0, "d": 0.5}])
-@pytest.mark.parametrize("model", [None, "balanced"])
-def test_class_weights(class_weight, model):
+@pytest.mark.parametrize("weight_of_model", [None, "balanced"])
+def test_class_weights_count_in_chunks_as_in_all_rows(class_weight, weight_of_model):
     X, y = rows()
     of_chunks, of_rows = summaries(
-        X, y, class_weight=class_weight, clf=classifier(model)
+        X, y, class_weight=class_weight, clf=classifier(weight_of_model)
     )
     assert_same_summary(of_chunks, of_rows)
-    plain = summaries(X, y)[0]
-    changes = class_weight != "members" or model is not None
-    keys = {"gradients", "gradient"} & set(moments_reply(of_chunks))
-    assert changes == (
-        "gradients" in keys
-        or not np.allclose(
-            moments_reply(of_chunks)["gradient"], moments_reply(plain)["gradient"]
-        )
+    weighted = moments_reply(of_chunks)
+    plain = moments_reply(summaries(X, y)[0])
+    has_other_gradient = "gradients" in weighted or not np.allclose(
+        weighted["gradient"], plain["gradient"]
     )
+    # Members without weights of their own are not weighed.
+    is_weighted = class_weight != "members" or weight_of_model is not None
+    assert has_other_gradient == is_weighted
 
 
-def test_rows_that_are_held_out():
-    X, y = rows()
+def some_held_out(y):
+    """A mask of a fifth of the rows, and of all of class "d", which only judges."""
     held_out = np.random.default_rng(1).random(len(y)) < 0.2
-    held_out[y == "d"] = True  # a class that only judges
+    held_out[y == "d"] = True
+    return held_out
+
+
+def test_rows_that_are_held_out_only_judge():
+    X, y = rows()
+    held_out = some_held_out(y)
     of_chunks, of_rows = summaries(X, y, held_out)
     assert_same_summary(of_chunks, of_rows)
     assert moments_reply(of_chunks)["labels"] == ["a", "b", "c"]
@@ -181,9 +194,13 @@ def test_rows_that_are_held_out():
     assert row_counts["judging"].tolist() == [
         int(held_out[y == label].sum()) for label in LABELS
     ]
-    # A mask may be missing where nothing is held out.
-    chunks = [(X[:4000], y[:4000]), (X[4000:], y[4000:], held_out[4000:])]
+
+
+def test_a_chunk_without_a_mask_has_no_rows_held_out():
+    X, y = rows()
+    held_out = some_held_out(y)
     held_out[:4000] = False
+    chunks = [(X[:4000], y[:4000]), (X[4000:], y[4000:], held_out[4000:])]
     agg = GEMSLogisticAggregator(n_components=1, random_state=0)
     of_chunks = agg.summarize(classifier(), name="lyon", chunks=lambda: chunks)
     assert_same_summary(
@@ -192,16 +209,24 @@ def test_rows_that_are_held_out():
 
 
 @pytest.mark.parametrize("kind", ["class", "shared"])
-def test_classes_that_are_too_small_for_a_mean(kind):
+def test_a_class_that_is_too_small_for_a_mean_is_left_out_of_chunks_alike(kind):
     X, y = rows()
-    X, y = X[:3000], y[:3000]
-    n_rare = int((y == "d").sum())
-    settings = {"moments": kind, "min_cluster_size": n_rare + 1}
-    assert_chunks_give_the_same(X, y, **settings)
-    # Two of them share a matrix, if together they are enough.
-    y = np.where((y == "c") & (np.arange(3000) % 8 > 0), "a", y)
-    settings["min_cluster_size"] = max(n_rare, int((y == "c").sum())) + 1
-    of_chunks, of_rows = summaries(X, y, **settings)
+    n_rare = int((y[:3000] == "d").sum())
+    assert_chunks_give_the_same(
+        X[:3000], y[:3000], moments=kind, min_cluster_size=n_rare + 1
+    )
+
+
+@pytest.mark.parametrize("kind", ["class", "shared"])
+def test_two_small_classes_share_a_matrix_if_together_they_are_enough(kind):
+    X, labels = rows()
+    labels = labels[:3000]
+    # Of class "c" every eighth row is left.
+    y = np.where((labels == "c") & (np.arange(3000) % 8 > 0), "a", labels)
+    n_of_larger = max(int((y == "c").sum()), int((y == "d").sum()))
+    of_chunks, of_rows = summaries(
+        X[:3000], y, moments=kind, min_cluster_size=n_of_larger + 1
+    )
     assert_same_summary(of_chunks, of_rows)
     if kind == "class":
         assert moments_reply(of_chunks)["groups"].tolist() == [0, 1, -1]
@@ -214,7 +239,8 @@ def test_nothing_that_is_sent_depends_on_rows_of_classes_that_are_left_out(
     X, y = rows()
     rare = np.flatnonzero(y == "d")
     chosen = np.sort(np.concatenate([np.flatnonzero(y != "d"), rare[:9]]))
-    X, y = X[chosen].copy(), y[chosen]
+    X = X[chosen]  # a copy, which is changed below
+    y = y[chosen]
     agg = GEMSLogisticAggregator(n_components=n_components, random_state=0)
 
     def summarized(X, y):
@@ -224,8 +250,8 @@ def test_nothing_that_is_sent_depends_on_rows_of_classes_that_are_left_out(
     first = summarized(X, y)
     X[y == "d"] = 77.0
     order = np.concatenate([np.flatnonzero(y == "d"), np.flatnonzero(y != "d")])
-    for other in (summarized(X, y), summarized(X[order], y[order])):
-        assert_same_summary(other, first, tol=1e-13)
+    for with_other_rows in (summarized(X, y), summarized(X[order], y[order])):
+        assert_same_summary(with_other_rows, first, tol=1e-13)
     with pytest.warns(ClassesLeftOutWarning):
         of_rows = agg.summarize(classifier(), X, y, name="lyon")
     if n_components == 1:
@@ -235,7 +261,7 @@ def test_nothing_that_is_sent_depends_on_rows_of_classes_that_are_left_out(
 
 
 @pytest.mark.parametrize("n_components", [1, 16])
-def test_sparse_rows(n_components):
+def test_sparse_rows_give_the_summary_of_dense_ones(n_components):
     X, y = rows()
     X = np.where(np.abs(X) < 1.0, 0.0, X)
     X[:, 5] = 0.0
@@ -257,9 +283,9 @@ def test_float32_rows_are_summed_in_their_digits():
 @pytest.mark.parametrize("clf", [RidgeClassifier(), LinearDiscriminantAnalysis()])
 def test_functions_of_sums_stay_exact(clf):
     X, y = rows()
-    X = X[
-        :, [0, 1, 2, 3, 6]
-    ]  # of constants scikit-learn's rows_of_node sums lose digits
+    # Without the constant and the feature far from zero, whose sums lose digits in
+    # scikit-learn's own fit.
+    X = X[:, [0, 1, 2, 3, 6]]
     nodes = [np.arange(0, N_ROWS, 2), np.arange(1, N_ROWS, 2)]
     agg = GEMSLogisticAggregator(n_components=1, random_state=0)
     with warnings.catch_warnings():
@@ -281,16 +307,17 @@ def test_functions_of_sums_stay_exact(clf):
     np.testing.assert_allclose(ours, pooled, atol=1e-7 * np.abs(pooled).max())
 
 
-def test_fewer_digits_and_ranks():
+@pytest.mark.parametrize("options", [{"dtype": "float32"}, {"rank": 2}])
+def test_summaries_of_fewer_digits_or_ranks_may_be_of_chunks(options):
     X, y = rows()
-    for options in ({"dtype": "float32"}, {"rank": 2}):
-        assert_chunks_give_the_same(X, y, options=options, tol=1e-5)
+    assert_chunks_give_the_same(X, y, options=options, tol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_fewer_rows_than_features_send_roots():
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(150, 220)), np.repeat([0, 1], 75)
+    X = rng.normal(size=(150, 220))
+    y = np.repeat([0, 1], 75)
     clf = LogisticRegression().fit(X, y)
     of_chunks, of_rows = summaries(X, y, clf=clf, size=40)
     assert moments_reply(of_chunks)["roots"] is not None
@@ -298,13 +325,18 @@ def test_fewer_rows_than_features_send_roots():
 
 
 @pytest.mark.filterwarnings("ignore::skgems.federation.UnseenClassesWarning")
-def test_models_of_one_class_or_of_other_ones():
+def test_chunks_may_have_a_class_that_the_model_does_not_know():
     X, y = rows()
     is_known = y != "c"
     clf = LogisticRegression(max_iter=300).fit(
         X[is_known] - X.mean(axis=0), y[is_known]
     )
     assert_chunks_give_the_same(X, y, clf=clf)
+
+
+@pytest.mark.filterwarnings("ignore::skgems.federation.UnseenClassesWarning")
+def test_a_model_of_one_class_has_no_factor():
+    X, y = rows()
     constant = DummyClassifier(strategy="most_frequent").fit(X[y == "a"], y[y == "a"])
     of_chunks, of_rows = summaries(X, y, clf=constant)
     assert_same_summary(of_chunks, of_rows)
@@ -312,14 +344,15 @@ def test_models_of_one_class_or_of_other_ones():
 
 
 @pytest.mark.parametrize("n_components", [1, 16])
-def test_a_fit_on_summaries_of_chunks(n_components):
+def test_a_fit_on_summaries_of_chunks_is_that_on_summaries_of_rows(n_components):
     X, y = rows()
     nodes = np.arange(N_ROWS) % 3
     agg = GEMSLogisticAggregator(n_components=n_components, random_state=0)
     summaries_of_rows = []
     summaries_of_chunks = []
     for k in range(3):
-        X_node, y_node = X[nodes == k], y[nodes == k]
+        X_node = X[nodes == k]
+        y_node = y[nodes == k]
         clf = LogisticRegression(max_iter=300)
         clf.fit(X_node - X_node.mean(axis=0), y_node)
         summaries_of_rows.append(agg.summarize(clf, X_node, y_node, name=str(k)))
@@ -334,7 +367,7 @@ def test_a_fit_on_summaries_of_chunks(n_components):
 
 
 @pytest.mark.parametrize("kind", ["class", "shared", "diagonal"])
-def test_clusters_sum_to_what_all_rows_do(kind):
+def test_clusters_of_chunks_have_the_sums_of_all_rows(kind):
     X, y = rows()
     sums_of_chunks, sums_of_rows = (
         ClassMoments.from_arrays(
@@ -372,18 +405,20 @@ def test_clusters_do_not_depend_on_how_rows_are_cut():
 
 def test_clusters_of_few_rows_go_to_the_nearest():
     rng = np.random.default_rng(0)
-    far = rng.normal(size=(4, 2)) * 0.1 + [30.0, 0.0]
-    farther = rng.normal(size=(30, 2)) * 0.1 + [45.0, 0.0]
-    X = np.concatenate([rng.normal(size=(50, 2)) * 0.1, farther, far])
-    y = np.concatenate([np.zeros(len(X), dtype=int), [1] * 20])
-    X = np.concatenate([X, rng.normal(size=(20, 2)) * 0.1])[:, :1]
+    four_at_30 = rng.normal(size=(4, 2)) * 0.1 + [30.0, 0.0]
+    thirty_at_45 = rng.normal(size=(30, 2)) * 0.1 + [45.0, 0.0]
+    fifty_at_0 = rng.normal(size=(50, 2)) * 0.1
+    second_class = rng.normal(size=(20, 2)) * 0.1
+    X = np.concatenate([fifty_at_0, thirty_at_45, four_at_30, second_class])[:, :1]
+    y = np.repeat([0, 1], [84, 20])
     clf = LogisticRegression().fit(X, y)
     agg = GEMSLogisticAggregator(n_components=3, random_state=0)
     reply = moments_reply(agg.summarize(clf, name="a", chunks=chunked(X, y, size=100)))
     is_first_class = reply["columns"] == 0
     counts = reply["counts"][is_first_class]
     assert counts.min() >= 10 and counts.sum() == 84
-    # The four are with the thirty, which are nearer than the others.
+    # Four are less than the ten of a cluster, and nearer to the thirty than to the
+    # fifty.
     assert 34 in counts
 
 
@@ -393,9 +428,9 @@ def test_factor_and_tails_are_those_of_the_same_rows_as_of_all():
     y = np.where(rng.random(n_rows) < 0.9, "a", "b")
     X = rng.standard_t(1.5, size=(n_rows, 3)) + (y == "b")[:, None]
     clf = LogisticRegression().fit(X, y)
-    with pytest.warns(HeavyTailsWarning) as caught:
+    with pytest.warns(HeavyTailsWarning) as warned:
         of_chunks, of_rows = summaries(X, y, clf=clf, size=1234)
-    assert len({str(warning.message) for warning in caught}) == 1 < len(caught)
+    assert_one_text(warned)
     assert moments_reply(of_chunks)["factor"] == moments_reply(of_rows)["factor"]
     assert heavy_tails(Member.of("lyon", clf, X, y)) is not None
 
@@ -409,22 +444,33 @@ def test_rows_that_are_left_out_do_not_choose_those_of_the_factor():
     assert moments_reply(of_chunks)["factor"] == moments_reply(of_rows)["factor"]
 
 
-def test_warnings_are_those_of_all_rows():
+def assert_one_text(warned):
+    """Several warnings, of chunks and of all rows, have the same text."""
+    assert len({str(warning.message) for warning in warned}) == 1 < len(warned)
+
+
+def test_a_warning_about_exposed_rows_is_that_of_all_rows():
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(40, 50)), np.repeat([0, 1], 20)
-    with pytest.warns(RowsExposedWarning) as caught:
+    X = rng.normal(size=(40, 50))
+    y = np.repeat([0, 1], 20)
+    with pytest.warns(RowsExposedWarning) as warned:
         summaries(X, y, clf=LogisticRegression().fit(X, y), size=9)
-    assert len({str(warning.message) for warning in caught}) == 1 < len(caught)
+    assert_one_text(warned)
+
+
+def test_a_warning_about_variances_is_that_of_all_rows():
     # So many features that only variances are sent.
-    X, y = csr_matrix((4200, 4100)), np.arange(4200) % 2
+    n_features = 4100
+    X = csr_matrix((4200, n_features))
+    y = np.arange(4200) % 2
     model = LogisticRegression()
     model.classes_ = np.array([0, 1])
-    model.coef_ = np.zeros((1, 4100))
+    model.coef_ = np.zeros((1, n_features))
     model.intercept_ = np.zeros(1)
-    model.n_features_in_ = 4100
-    with pytest.warns(VariancesOnlyWarning) as caught:
+    model.n_features_in_ = n_features
+    with pytest.warns(VariancesOnlyWarning) as warned:
         summaries(X, y, clf=model, size=2000)
-    assert len({str(warning.message) for warning in caught}) == 1 < len(caught)
+    assert_one_text(warned)
 
 
 def test_networks_and_averages_take_chunks(tmp_path):
@@ -445,8 +491,10 @@ def test_networks_and_averages_take_chunks(tmp_path):
 # ---- refusals -------------------------------------------------------------------
 
 
-def summarize(chunks, clf=None, **options):
-    agg = GEMSLogisticAggregator(random_state=0, **options.pop("settings", {}))
+def summarize(chunks, clf=None, *, settings=None, **options):
+    """A node's summary of chunks, by an aggregator with such settings."""
+    agg = GEMSLogisticAggregator(random_state=0)
+    agg.set_params(**(settings or {}))
     clf = classifier() if clf is None else clf
     return agg.summarize(clf, name="lyon", chunks=chunks, **options)
 
@@ -460,7 +508,7 @@ def chunks_with_a_wrong_one(index, make_wrong):
     return lambda: iter(chunks)
 
 
-def _with_nan(X, y):
+def with_nan(X, y):
     X = X.copy()
     X[3, 2] = np.nan
     return X, y
@@ -469,7 +517,7 @@ def _with_nan(X, y):
 @pytest.mark.parametrize(
     "make_wrong, error_type, words",
     [
-        (_with_nan, ValueError, "contains NaN"),
+        (with_nan, ValueError, "contains NaN"),
         (lambda X, y: (X[:, :5], y), ValueError, "5 features.*fitted on 7"),
         (lambda X, y: (X, y[:-1]), ValueError, "inconsistent numbers of samples"),
         (lambda X, y: (X, np.arange(1000)), TypeError, r"types \['int', 'str'\]"),
@@ -496,7 +544,7 @@ def test_errors_name_node_and_chunk(make_wrong, error_type, words, index):
         summarize(chunks_with_a_wrong_one(index, make_wrong))
 
 
-def test_what_a_reader_raises_is_told_with_node_and_chunk():
+def test_an_error_of_the_reader_has_a_note_of_node_and_chunk():
     X, y = rows()
 
     def chunks():
@@ -526,23 +574,34 @@ def test_chunks_must_be_the_same_each_time():
             summarize(lambda passes=passes: next(passes))
 
 
-def test_chunks_stand_alone():
+def test_chunks_are_refused_beside_rows():
     X, y = rows()
     for beside_chunks in ({"X": X}, {"y": y}, {"held_out": y == "a"}, {"X": X, "y": y}):
         with pytest.raises(ValueError, match=r"'lyon': chunks\(\) gives.*got \["):
             summarize(chunked(X, y), **beside_chunks)
+
+
+def test_rows_and_labels_come_together_or_as_chunks():
+    X, y = rows()
     for without_chunks in ({}, {"X": X}, {"y": y}):
         with pytest.raises(ValueError, match="'lyon': give X and y, or chunks="):
             summarize(None, **without_chunks)
+
+
+def test_chunks_are_a_function():
+    X, y = rows()
     for no_function in ([(X, y)], iter([(X, y)]), 3):
         with pytest.raises(TypeError, match="chunks must be a function.*got "):
             summarize(no_function)
+
+
+def test_the_classifier_of_chunks_is_fitted():
     with pytest.raises(ValueError, match="not fitted"):
-        summarize(chunked(X, y), clf=LogisticRegression())
+        summarize(chunked(*rows()), clf=LogisticRegression())
 
 
 def test_spaces_need_all_rows_and_nothing_is_read_first():
-    def never():
+    def fail_if_read():
         raise AssertionError
 
     words = r"'lyon': good-enough spaces \(.*space.*\) need all rows at once"
@@ -552,9 +611,11 @@ def test_spaces_need_all_rows_and_nothing_is_read_first():
         {"settings": {"intersection": "deepest"}},
     ):
         with pytest.raises(ValueError, match=words):
-            summarize(never, **options)
-    X, y = rows()
-    assert summarize(chunked(X, y), space=False, settings={"epsilon": 0.9})
+            summarize(fail_if_read, **options)
+
+
+def test_without_a_space_an_epsilon_is_no_reason_to_refuse_chunks():
+    assert summarize(chunked(*rows()), space=False, settings={"epsilon": 0.9})
 
 
 def test_there_must_be_rows_to_learn_from():
@@ -562,15 +623,31 @@ def test_there_must_be_rows_to_learn_from():
     for empty in ([], [(X[:0], y[:0])], [([], [])]):
         with pytest.raises(ValueError, match=r"'lyon': chunks\(\) gave no rows"):
             summarize(lambda empty=empty: empty)
+
+
+def test_there_must_be_rows_that_are_not_held_out():
+    X, y = rows()
     with pytest.raises(ValueError, match="node 'lyon' has only rows that are held out"):
         summarize(chunked(X, y, np.ones(len(y), dtype=bool)))
+
+
+def test_there_must_be_min_rows_that_judge():
+    X, y = rows()
     with pytest.raises(TooFewRowsError, match="fewer than min_rows=5000.*for judging"):
         summarize(chunked(X, y), min_rows=5000)
     held_out = y == "d"
     with pytest.raises(TooFewRowsError, match="for judging"):
         summarize(chunked(X, y, held_out), min_rows=1000)
+
+
+def test_a_class_must_have_the_rows_of_a_cluster():
+    X, y = rows()
     with pytest.raises(ValueError, match="no class has min_cluster_size=8000"):
         summarize(chunked(X, y), settings={"min_cluster_size": 8000})
+
+
+def test_features_that_are_too_large_are_named():
+    X, y = rows()
     X = X.copy()
     X[5, 3] = 1e30
     with pytest.raises(ValueError, match="'lyon': its rows.*feature 3 is too large"):
@@ -585,7 +662,8 @@ def test_the_peak_of_memory_grows_with_a_chunk_and_not_with_their_number(n_compo
     n_features = 20
     rng = np.random.default_rng(0)
     means = rng.normal(size=(2, n_features))
-    X, y = rng.normal(size=(400, n_features)), np.arange(400) % 2
+    X = rng.normal(size=(400, n_features))
+    y = np.arange(400) % 2
     clf = LogisticRegression().fit(X + means[y], y)
 
     def peak(n_chunks, size):

@@ -299,16 +299,19 @@ def test_bombs_are_refused_before_anything_is_allocated(name):
     assert peak < 16e6 + bytes_of_request
 
 
-def test_what_is_refused_is_not_counted():
+def test_a_request_that_is_refused_is_not_counted():
     aggregator = GEMSLogisticAggregator(random_state=0, n_components=300)
     agreement = Agreement.of(aggregator, nodes=["lyon"])
     first_message = first_request(aggregator, aggregator._first_requests())
-    request, state = sealed(first_message, agreement), {}
-    agreed = {"agreement": agreement, "state": state}
+    request = sealed(first_message, agreement)
+    state = {}  # how often each task was answered
     with pytest.raises(LimitError, match="300 clusters of a class"):
-        reply(request, **agreed)
+        reply(request, agreement=agreement, state=state)
     assert not state
-    assert reply(request, limits=Limits(clusters=300), **agreed).task == "join"
+    joined = reply(
+        request, limits=Limits(clusters=300), agreement=agreement, state=state
+    )
+    assert joined.task == "join"
     assert state
 
 

@@ -189,7 +189,8 @@ def test_as_much_is_sent_as_the_share_allows(share, n_units):
 def test_classes_that_are_not_divided_are_merged_with_those_that_are():
     """A class of one part has the squares of its scatter, which are not sent twice."""
     X = np.random.default_rng(0).standard_normal((90, 3))
-    y, parts = np.arange(90) % 2, np.arange(90) % 6
+    y = np.arange(90) % 2
+    parts = np.arange(90) % 6  # three of each class
     half = np.arange(90) < 40
     divided = class_moments(X[half], y[half], kind="class", parts=parts[half])
     plain = class_moments(X[~half], y[~half], kind="class")

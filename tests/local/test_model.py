@@ -55,8 +55,9 @@ X = X.astype(np.float32) / 10
 
 
 def mlp(**options):
-    defaults = {"solver": "sgd", "max_iter": 3, "alpha": 0.0, "random_state": 0}
-    return MLPClassifier((5,), **{**defaults, **options})
+    """An unfitted network of five hidden units, with these parameters set."""
+    model = MLPClassifier((5,), solver="sgd", max_iter=3, alpha=0.0, random_state=0)
+    return model.set_params(**options)
 
 
 def dense_net(**options):
@@ -127,7 +128,7 @@ def test_parameters_round_trip(kind, n_classes):
 
 
 @every_kind
-def test_parameters_that_do_not_fit(kind):
+def test_parameters_that_do_not_fit_are_refused(kind):
     model = fitted(kind)
     parameters = get_parameters(model)
     with pytest.raises(ValueError, match="has parameters of shapes"):
@@ -139,9 +140,10 @@ def test_parameters_that_do_not_fit(kind):
 
 @every_kind
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_parameters_of_outputs(kind, n_classes):
+def test_axes_of_classes_are_those_of_the_outputs(kind, n_classes):
     model = fitted(kind, n_classes)
-    parameters, axes = get_parameters(model), class_axes(model)
+    parameters = get_parameters(model)
+    axes = class_axes(model)
     # Nets have all outputs, scikit-learn has one for two classes.
     n_outputs = 1 if n_classes == 2 and kind not in NETS else 3
     assert [parameters[i].shape[axis] for i, axis in axes.items()] == [n_outputs] * 2
@@ -319,7 +321,7 @@ def test_training_goes_on_where_partial_fit_would_not():
     assert train(early, X[:4], y[:4], epochs=2, random_state=0).early_stopping
 
 
-def test_sparse_rows_and_other_dtypes():
+def test_sparse_rows_and_other_dtypes_train_alike():
     from scipy import sparse
 
     for kind in ("mlp", "sgd", "logistic", "dense"):
@@ -335,32 +337,71 @@ def test_sparse_rows_and_other_dtypes():
 # ---- starting, and more classes -----------------------------------------------
 
 
-@every_kind
-@pytest.mark.parametrize("labels", [[0, 1, 2], ["ant", "bee", "cat"], [5, 9]])
-def test_where_training_starts(kind, labels):
-    labels = np.array(labels)
-    unfitted = KINDS[kind]()
+every_start = pytest.mark.parametrize(
+    "labels", [[0, 1, 2], ["ant", "bee", "cat"], [5, 9]]
+)
+
+
+def unfitted_model(kind, n_classes):
+    model = KINDS[kind]()
     if kind in NETS:
-        unfitted.set_params(module__n_outputs=len(labels))
+        model.set_params(module__n_outputs=n_classes)
+    return model
 
-    def start(seed, rows=slice(None)):
-        model = initialise(
-            unfitted, X[rows], labels[y % 2][rows], classes=labels, random_state=seed
-        )
-        return model, get_parameters(model)
 
-    model, parameters = start(0)
+def start_model(kind, labels, *, seed=0, rows=slice(None)):
+    """A model before its first step, told of rows of the first two labels."""
+    labels = np.array(labels)
+    return initialise(
+        unfitted_model(kind, len(labels)),
+        X[rows],
+        labels[y % 2][rows],
+        classes=labels,
+        random_state=seed,
+    )
+
+
+@every_kind
+@every_start
+def test_training_starts_with_all_classes_in_a_copy(kind, labels):
+    unfitted = unfitted_model(kind, len(labels))
+    labels = np.array(labels)
+    model = initialise(unfitted, X, labels[y % 2], classes=labels, random_state=0)
     np.testing.assert_array_equal(model.classes_, labels)
-    assert not hasattr(unfitted, "coefs_") and not hasattr(unfitted, "module_")
-    # Rows tell it of their features only.
-    assert_equal_arrays(parameters, start(0, slice(50, None))[1], rtol=0)
-    differs = [not np.array_equal(a, b) for a, b in zip(parameters, start(1)[1])]  # noqa: B905
-    assert any(differs) == (kind in ("mlp", "adam", *NETS))
-    if not any(differs):
-        assert not any(array.any() for array in parameters)
-    targets = np.arange(len(labels)) if kind in NETS else labels
-    further = train(model, X, targets[y % 2], epochs=20, random_state=0)
-    assert np.mean(further.predict(X) == targets[y % 2]) > 0.55
+    assert not hasattr(unfitted, "coefs_")
+    assert not hasattr(unfitted, "module_")
+
+
+@every_kind
+@every_start
+def test_where_training_starts_depends_on_the_features_of_rows_only(kind, labels):
+    parameters = get_parameters(start_model(kind, labels))
+    of_other_rows = get_parameters(start_model(kind, labels, rows=slice(50, None)))
+    assert_equal_arrays(parameters, of_other_rows, rtol=0)
+
+
+@every_kind
+@every_start
+def test_where_training_starts_depends_on_the_seed_of_networks_only(kind, labels):
+    parameters = get_parameters(start_model(kind, labels))
+    of_other_seed = get_parameters(start_model(kind, labels, seed=1))
+    if kind in ("mlp", "adam", *NETS):
+        pairs = zip(parameters, of_other_seed, strict=True)
+        assert any(not np.array_equal(a, b) for a, b in pairs)
+    else:
+        # Linear models start at zero.
+        for array in (*parameters, *of_other_seed):
+            assert not array.any()
+
+
+@every_kind
+@every_start
+def test_training_goes_on_from_its_start(kind, labels):
+    model = start_model(kind, labels)
+    targets = np.arange(len(labels)) if kind in NETS else np.array(labels)
+    trained = train(model, X, targets[y % 2], epochs=20, random_state=0)
+    # Labels of two classes are right by chance in half the rows.
+    assert np.mean(trained.predict(X) == targets[y % 2]) > 0.55
 
 
 @kinds_but(*NETS)  # a module has the outputs that it has
@@ -370,7 +411,8 @@ def test_wider_models_say_the_same_of_what_they_knew(kind, n_classes):
     wide = widen(model, np.array([-1, 0, 1, 2, 7]))
     np.testing.assert_array_equal(wide.classes_, [-1, 0, 1, 2, 7])
     np.testing.assert_array_equal(model.classes_, np.arange(n_classes))
-    arrays, axes = get_parameters(wide), class_axes(wide)
+    arrays = get_parameters(wide)
+    axes = class_axes(wide)
     for i, axis in axes.items():
         assert not np.take(arrays[i], [0, 4], axis=axis).any()
     bias = min(axes, key=lambda i: arrays[i].ndim)
@@ -405,9 +447,12 @@ def test_wider_to_the_same_classes_is_a_copy():
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_cannot_go_on(model, message):
+def test_a_model_that_cannot_go_on_training_is_refused(model, message):
     with pytest.raises(TypeError, match=message):
         local_model(model, name="b").check_trainable()
+
+
+def test_a_wrapped_network_can_go_on_training():
     local_model(FrozenEstimator(mlp()), name="b").check_trainable()
 
 
@@ -428,7 +473,8 @@ def net_that_ends(end, widths=(64, 8, 3), seed=0):
     pytest.importorskip("skorch")
     from helpers.nets import make_net
 
-    nn, (link, criterion) = torch.nn, ENDS[end]
+    nn = torch.nn
+    link, criterion = ENDS[end]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         parts = []

@@ -191,7 +191,10 @@ def test_weights_are_those_of_the_rows_that_make_moments():
 @pytest.mark.parametrize("n_components", [1, 4])
 def test_nothing_is_told_of_fewer_rows_than_min_rows(n_components):
     X, y = labelled_rows()
-    X, y = np.vstack([X[y != "b"], X[y == "b"][:4]]), np.append(y[y != "b"], ["b"] * 4)
+    # Four rows of class "b", one less than a cluster must have.
+    chosen = np.append(np.flatnonzero(y != "b"), np.flatnonzero(y == "b")[:4])
+    X = X[chosen]
+    y = y[chosen]
     settings = {
         "min_cluster_size": 5,
         "n_components": n_components,
@@ -280,8 +283,9 @@ def test_gradients_are_made_in_blocks(dtype, monkeypatch):
     import skgems.local._moments as module
 
     X, y = labelled_rows(n=300)
-    settings = {"model": (weights(), LABELS)}
-    whole = moments_reply(make_member(X.astype(dtype), y), **settings)["gradient"]
+    member = make_member(X.astype(dtype), y)
+    model = (weights(), LABELS)
+    in_one_block = moments_reply(member, model=model)["gradient"]
     row_blocks = module.row_blocks
     blocks = []
 
@@ -291,8 +295,8 @@ def test_gradients_are_made_in_blocks(dtype, monkeypatch):
 
     monkeypatch.setattr(module, "row_blocks", blocks_of_40_rows)
     np.testing.assert_allclose(
-        moments_reply(make_member(X.astype(dtype), y), **settings)["gradient"],
-        whole,
+        moments_reply(member, model=model)["gradient"],
+        in_one_block,
         rtol=1e-9 if dtype is np.float64 else 1e-4,
         atol=0 if dtype is np.float64 else 1e-4,
     )
@@ -369,7 +373,9 @@ def test_simulated_nodes_tell_of_all_rows_that_they_have():
 
 def test_means_of_clusters_are_told_and_the_scatter_about_them():
     X, places = rows_in_clumps()
-    X, places = np.vstack([X, X[:5] + 500.0]), np.append(places, [9] * 5)
+    # Five rows of another class, far from all clumps.
+    X = np.vstack([X, X[:5] + 500.0])
+    places = np.append(places, [9] * 5)
     y = np.where(places == 9, "b", "a")
     sums = ClassMoments.from_arrays(
         moments_reply(make_member(X, y), n_components=4)["moments"]

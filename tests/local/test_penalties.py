@@ -100,8 +100,8 @@ def test_some_have_no_choice_of_an_intercept(classifier, penalty):
 
 
 def test_a_kernel_machine_of_two_classes_has_a_hinge():
-    found = penalty_after_fit(SVC(kernel="linear", C=2), n_classes=2)
-    assert found == {"loss": "hinge", "C": 2.0}
+    penalty = penalty_after_fit(SVC(kernel="linear", C=2), n_classes=2)
+    assert penalty == {"loss": "hinge", "C": 2.0}
 
 
 @pytest.mark.parametrize(
@@ -133,13 +133,13 @@ def test_strengths_of_parts_are_averaged_in_logarithms():
 
 
 @pytest.mark.filterwarnings("ignore:Label not 0.0 is present")
-def test_of_one_class_no_part_is_fitted_and_the_unfitted_one_speaks():
+def test_the_unfitted_part_has_the_penalty_where_there_is_one_class():
     X, _ = rows()
     alone = OneVsRestClassifier(LogisticRegression(C=7)).fit(X, np.zeros(len(X)))
     assert penalty_of(alone) == logistic(C=7.0)
 
 
-def test_who_has_no_classifier_says_nothing():
+def test_without_a_classifier_there_is_no_penalty():
     X, y = rows()
     assert penalty_of(Network.of_rows(y, X)) is None
     assert penalty_of(DummyClassifier().fit(X, y)) is None
@@ -152,9 +152,9 @@ def test_strengths_are_within_the_bounds_of_messages(C, sent):
     assert penalty_of(LogisticRegression(C=C)) == logistic(C=sent)
 
 
-def test_an_intercept_that_is_not_fitted_is_said():
-    found = penalty_after_fit(LogisticRegression(fit_intercept=False))
-    assert found == {"loss": "log_loss", "C": 1.0, "fit_intercept": False}
+def test_a_penalty_says_that_no_intercept_is_fitted():
+    penalty = penalty_after_fit(LogisticRegression(fit_intercept=False))
+    assert penalty == {"loss": "log_loss", "C": 1.0, "fit_intercept": False}
 
 
 @pytest.mark.parametrize(

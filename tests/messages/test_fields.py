@@ -26,15 +26,26 @@ from skgems.messages._fields import (
 )
 
 
-def take(field, value, **place) -> Place:
-    there = Place("told", **place)
-    field.check(value, there)
-    return there
+def take(
+    field, value, *, lengths: dict | None = None, request: dict | None = None
+) -> Place:
+    """Check a value, where lengths and a request are known; gives its place."""
+    place = Place("told", lengths=lengths or {}, asked=request or {})
+    field.check(value, place)
+    return place
 
 
-def refuse(field, value, match: str, **place) -> None:
+def refuse(
+    field,
+    value,
+    match: str,
+    *,
+    lengths: dict | None = None,
+    request: dict | None = None,
+) -> None:
+    """Check that a value is refused, in these words behind its name."""
     with pytest.raises(ValueError, match=rf"^told{match}"):
-        take(field, value, **place)
+        take(field, value, lengths=lengths, request=request)
 
 
 # ---- tables --------------------------------------------------------------------
@@ -46,26 +57,31 @@ def test_tables_have_the_fields_that_were_asked_for():
             "needed": Number(),
             "none": Number(default=None),
             "some": Number(default=ABSENT),
-            "asked": Number(when=lambda asked: asked.get("more")),
+            "asked": Number(when=lambda request: request.get("more")),
         }
     )
-    whole = {"needed": 1.0, "none": None, "some": 2.0}
-    take(table, whole)
+    content = {"needed": 1.0, "none": None, "some": 2.0}
+    take(table, content)
+    # Fields that have a default may be missing.
     take(table, {"needed": 1.0})
-    take(table, whole | {"asked": 3.0}, asked={"more": True})
-    for content, match in (
+    take(table, content | {"asked": 3.0}, request={"more": True})
+    for wrong, match in (
         ([], " is no table of fields"),
         ({}, ".needed is missing"),
-        (whole | {"more": 1.0}, ".more is no field of it"),
-        (whole | {"needed": None}, ".needed is no number"),
-        (whole | {"some": None}, ".some is no number"),
-        (whole | {"none": "x"}, ".none is no number"),
-        (whole | {"asked": 3.0}, ".asked was not asked for"),
+        (content | {"more": 1.0}, ".more is no field of it"),
+        (content | {"needed": None}, ".needed is no number"),
+        (content | {"some": None}, ".some is no number"),
+        (content | {"none": "x"}, ".none is no number"),
+        (content | {"asked": 3.0}, ".asked was not asked for"),
     ):
-        refuse(table, content, match)
-    refuse(table, whole, ".asked is missing", asked={"more": True})
-    # Names of another's choosing are cut short.
-    refuse(table, whole | {"x" * 100: 0}, rf"\.{'x' * 80} is no field of it")
+        refuse(table, wrong, match)
+    refuse(table, content, ".asked is missing", request={"more": True})
+
+
+def test_names_that_a_sender_chose_are_cut_short():
+    table = Table({"needed": Number()})
+    content = {"needed": 1.0}
+    refuse(table, content | {"x" * 100: 0}, rf"\.{'x' * 80} is no field of it")
 
 
 def test_a_rule_is_of_the_whole_table():
@@ -75,30 +91,38 @@ def test_a_rule_is_of_the_whole_table():
     table = Table({"a": Number(), "b": Number()}, rule)
     take(table, {"a": 1.0, "b": 1.0})
     refuse(table, {"a": 2.0, "b": 1.0}, r"\.a is more than b")
-    # As if the fields were those of the message.
+
+
+def test_fields_of_an_inline_table_are_named_as_those_of_the_message():
+    def rule(content, place):
+        place.deny(content["a"] > content["b"], "a", "is more than b")
+
     inline = Table({"a": Number(), "b": Number()}, rule, inline=True)
     with pytest.raises(ValueError, match=r"^told\.a is more than b"):
         inline.check({"a": 2.0, "b": 1.0}, Place("told.table"))
 
 
-def test_tables_by_number_are_numbered_from_nothing():
+def test_tables_by_number_are_numbered_from_0():
     each = Each({"labels": Labels("l")})
-    one, two = {"labels": ["a"]}, {"labels": ["a", "b"]}
-    # Letters are of each table alone.
-    take(each, {"0": one, "1": two})
+    one_label = {"labels": ["a"]}
+    two_labels = {"labels": ["a", "b"]}
+    # Letters are of each table alone: each may have labels of another number.
+    take(each, {"0": one_label, "1": two_labels})
     take(each, {})
-    for wrong in ({"1": one}, {"1": one, "0": two}, {"0": one, "2": two}, {"a": one}):
+    for wrong in (
+        {"1": one_label},
+        {"1": one_label, "0": two_labels},
+        {"0": one_label, "2": two_labels},
+        {"a": one_label},
+    ):
         refuse(each, wrong, " are not numbered from 0")
     refuse(each, [], " is no table of fields")
     refuse(each, {"0": {}}, ".0.labels is missing")
 
 
-def test_what_steps_were_told_is_of_their_statistic():
-    told = Told({"sum": {"n_rows": Number()}, "many": {"each": Labels("l")}})
-    take(told, {"0/1": {"statistic": "sum", "n_rows": 1.0}})
-    # Tables of columns stand under their numbers; lengths are of each step alone.
-    columns = {"statistic": "many", "0": ["a"], "12": ["b"]}
-    take(told, {"0": columns, "1": {"statistic": "many", "0": ["a", "b"]}})
+def test_statistics_sent_to_steps_have_the_fields_of_their_kind():
+    statistics = Told({"sum": {"n_rows": Number()}, "many": {"each": Labels("l")}})
+    take(statistics, {"0/1": {"statistic": "sum", "n_rows": 1.0}})
     for wrong, match in (
         ([], " is no table of fields"),
         ({"0": 1}, ".0 is no table of fields"),
@@ -106,10 +130,20 @@ def test_what_steps_were_told_is_of_their_statistic():
         ({"0": {"statistic": "mean"}}, r"\.0\.statistic is 'mean', none of"),
         ({"0": {"statistic": "sum"}}, r"\.0\.n_rows is missing"),
         ({"0": {"statistic": "sum", "n_rows": 1.0, "1": 2.0}}, r"\.0\.1 is no field"),
+    ):
+        refuse(statistics, wrong, match)
+
+
+def test_statistics_of_columns_stand_under_their_numbers():
+    statistics = Told({"sum": {"n_rows": Number()}, "many": {"each": Labels("l")}})
+    columns = {"statistic": "many", "0": ["a"], "12": ["b"]}
+    # Lengths are of each step alone: those of step 1 have two labels.
+    take(statistics, {"0": columns, "1": {"statistic": "many", "0": ["a", "b"]}})
+    for wrong, match in (
         ({"0": columns | {"each": ["a"]}}, r"\.0\.each is no field of it"),
         ({"0": columns | {"1": ["a", "b"]}}, r"\.0\.1 are 2, not 1"),
     ):
-        refuse(told, wrong, match)
+        refuse(statistics, wrong, match)
 
 
 # ---- numbers and words ---------------------------------------------------------
@@ -124,7 +158,7 @@ def test_numbers_are_finite_and_within_their_bounds():
         refuse(number, value, between)
     for value in (True, np.bool_(True), "1", None, [1.0], np.array([1.0]), 1j):
         refuse(number, value, " is no number")
-    # Words of another's choosing are cut short.
+    # Numbers that a sender chose are cut short.
     refuse(number, 10**40, rf" is 1{'0' * 19}, not between")
     refuse(Number(), -1e-300, " is -1e-300, not between 0 and")
 
@@ -147,7 +181,7 @@ def test_infinite_numbers_and_gaps_are_taken_where_they_mean_something():
     refuse(Number(nan=True), np.inf, " is inf")
 
 
-def test_flags_are_true_or_false_or_words_for_them():
+def test_flags_are_true_or_false_or_a_word_that_is_allowed():
     for value in (True, False):
         take(Flag(), value)
     take(Flag(("auto",)), "auto")
@@ -155,7 +189,7 @@ def test_flags_are_true_or_false_or_words_for_them():
         refuse(field, value, " is neither true nor false")
 
 
-def test_texts_are_such_as_files_give_back():
+def test_texts_are_those_that_files_store_without_loss():
     take(Text(), "Zürich\0.")
     take(Text(("a", "b")), "b")
     for value, match in (
@@ -249,33 +283,46 @@ def test_labels_that_name_classes_are_in_order_and_each_once():
 # ---- arrays --------------------------------------------------------------------
 
 
-def test_shapes_are_letters_that_stand_for_one_length():
+def test_letters_of_a_shape_stand_for_lengths():
     assert take(Array("d k"), np.ones((3, 2))).lengths == {"d": 3, "k": 2}
     assert take(Array("d+1 k"), np.ones((4, 2))).lengths == {"d": 3, "k": 2}
-    known = {"d": 3}
-    for shape, array in (
-        ("d", np.ones(3)),
-        ("d+1", np.ones(4)),
-        ("d d", np.ones((3, 3))),
-        ("d(d+1)/2", np.ones(6)),
-        ("d(d-1)/2", np.ones(3)),
-        ("d *", np.ones((3, 7))),
-        ("4 d", np.ones((4, 3))),
-        ("...", np.ones((2, 1, 2))),
-        ("q | q q", np.ones(5)),
-        ("q | q q", np.ones((5, 5))),
-    ):
-        take(Array(shape), array, lengths=dict(known))
-        if shape not in ("...", "q | q q"):
-            match = r" has the shape \(.*\), not \("
-            wrong = np.ones([n + 1 for n in array.shape])
-            refuse(Array(shape), wrong, match, lengths=dict(known))
-            refuse(Array(shape), array[None], match, lengths=dict(known))
+
+
+@pytest.mark.parametrize(
+    ("shape", "lengths_of_axes"),
+    [
+        ("d", (3,)),
+        ("d+1", (4,)),
+        ("d d", (3, 3)),
+        ("d(d+1)/2", (6,)),
+        ("d(d-1)/2", (3,)),
+        ("d *", (3, 7)),
+        ("4 d", (4, 3)),
+    ],
+)
+def test_a_letter_stands_for_one_length(shape, lengths_of_axes):
+    array = np.ones(lengths_of_axes)
+    take(Array(shape), array, lengths={"d": 3})
+    match = r" has the shape \(.*\), not \("
+    longer = np.ones([length + 1 for length in lengths_of_axes])
+    refuse(Array(shape), longer, match, lengths={"d": 3})
+    refuse(Array(shape), array[None], match, lengths={"d": 3})
+
+
+def test_a_letter_that_is_known_is_named_with_its_length():
+    match = r" has the shape \(2, 2\), not \(3, any\)"
+    refuse(Array("d k"), np.ones((2, 2)), match, lengths={"d": 3})
+
+
+def test_shapes_may_be_one_of_two_or_any():
+    take(Array("..."), np.ones((2, 1, 2)), lengths={"d": 3})
+    take(Array("q | q q"), np.ones(5), lengths={"d": 3})
+    take(Array("q | q q"), np.ones((5, 5)), lengths={"d": 3})
     match = r" has the shape \(2, 3\), not \(any\) or \(any, any\)"
     refuse(Array("q | q q"), np.ones((2, 3)), match)
-    match = r" has the shape \(2, 2\), not \(3, any\)"
-    refuse(Array("d k"), np.ones((2, 2)), match, lengths=dict(known))
-    # A shape that does not fit leaves no length behind.
+
+
+def test_a_shape_that_does_not_fit_leaves_no_length_behind():
     place = Place("told")
     with pytest.raises(ValueError):
         Array("d d").check(np.ones((2, 3)), place)
@@ -287,7 +334,7 @@ def test_sums_of_one_model_or_of_each_of_several():
     assert take(matrices, np.ones((4, 2))).lengths == {"m?": (), "p": 4, "c": 2}
     assert take(matrices, np.ones((5, 4, 2))).lengths == {"m?": (5,), "p": 4, "c": 2}
     refuse(matrices, np.ones((1, 5, 4, 2)), r" has the shape")
-    # Of one model it is a number.
+    # The sum of one model is a number.
     take(sums, 3.5, lengths={"m?": ()})
     take(sums, np.array(3.5), lengths={"m?": ()})
     take(sums, np.ones(5), lengths={"m?": (5,)})
@@ -298,24 +345,32 @@ def test_sums_of_one_model_or_of_each_of_several():
     refuse(sums, np.ones(1), r" has the shape \(1,\)", lengths={"m?": ()})
 
 
-def test_arrays_are_of_their_kinds_and_have_digits_enough():
-    for dtype in ("f8", "f4", "f2", "i8", "i4", "u8", "b1"):
-        array = np.ones(2, dtype)
-        match = " has the dtype"
-        for field, taken in (
-            (Array("d"), dtype == "f8"),
-            (Array("d", least_bytes=4), dtype in ("f8", "f4")),
-            (Array("d", least_bytes=2), dtype[0] == "f"),
-            # Whole numbers have four bytes on machines of 32 bits.
-            (Array("d", kinds="i"), dtype[0] == "i"),
-            (Array("d", kinds="iu"), dtype[0] in "iu"),
-            (Array("d", kinds="b"), dtype[0] == "b"),
-        ):
-            if taken:
-                take(field, array)
-            else:
-                refuse(field, array, match)
+@pytest.mark.parametrize(
+    ("field", "taken_dtypes"),
+    [
+        (Array("d"), {"f8"}),
+        (Array("d", least_bytes=4), {"f8", "f4"}),
+        (Array("d", least_bytes=2), {"f8", "f4", "f2"}),
+        # Whole numbers have four bytes on machines of 32 bits.
+        (Array("d", kinds="i"), {"i8", "i4"}),
+        (Array("d", kinds="iu"), {"i8", "i4", "u8"}),
+        (Array("d", kinds="b"), {"b1"}),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i8", "i4", "u8", "b1"])
+def test_arrays_are_of_their_kinds_and_have_digits_enough(field, taken_dtypes, dtype):
+    array = np.ones(2, dtype)
+    if dtype in taken_dtypes:
+        take(field, array)
+    else:
+        refuse(field, array, " has the dtype")
+
+
+def test_whole_numbers_of_two_bytes_are_refused():
     refuse(Array("d", kinds="i"), np.ones(2, "i2"), " has the dtype int16")
+
+
+def test_what_is_no_array_is_refused():
     for value in ([1.0], 1.0, None, "a"):
         refuse(Array("d"), value, " is no array")
 
@@ -325,6 +380,7 @@ def test_values_of_arrays_are_finite_and_within_their_bounds():
     take(array, np.array([-1.0, 2.0]))
     refuse(array, np.array([0.0, -1.001]), " has values below -1")
     refuse(array, np.array([2.001, 0.0]), " has 1 values above 2")
+    # Where only an upper bound is set, it is one of absolute values.
     both_sides = Array("d", high=2.0)
     take(both_sides, np.array([-2.0, 2.0]))
     refuse(both_sides, np.array([-2.001, 2.001]), " has 2 values above 2")
@@ -344,7 +400,7 @@ def test_infinite_values_and_gaps_are_taken_where_they_mean_something():
     )
 
 
-def test_single_numbers_are_such_as_can_be_squared():
+def test_single_precision_numbers_can_be_squared():
     most = fields.LARGEST_FLOAT32
     array = Array("d", least_bytes=4)
     take(array, np.array([most], "f4"))
@@ -360,29 +416,32 @@ def test_arrays_may_have_to_have_values():
     refuse(Array("d k", empty=False), np.ones((0, 3)), r" has the shape \(0, 3\)")
 
 
-def test_lists_of_arrays_are_like_those_of_the_request():
-    take(Arrays(Array("d d")), [np.ones((2, 2)), np.ones((3, 3))])
-    refuse(
-        Arrays(Array("d d")), [np.ones((2, 2)), np.ones((2, 3))], r"\[1\] has the sh"
-    )
+def test_lists_of_arrays_have_one_shape_each():
+    matrices = Arrays(Array("d d"))
+    take(matrices, [np.ones((2, 2)), np.ones((3, 3))])
+    refuse(matrices, [np.ones((2, 2)), np.ones((2, 3))], r"\[1\] has the sh")
     refuse(Arrays(Array("d")), np.ones((1, 2)), " is no list of arrays")
+
+
+def test_lists_of_arrays_are_like_those_of_the_request():
     like = Arrays(Array("...", kinds="fiub"), "weights")
-    asked = {"weights": [np.ones((2, 3)), np.ones(4, "i8")]}
-    take(like, [np.ones((2, 3)), np.ones(4, "i4")], asked=asked)
-    take(like, [np.ones(7)], asked={"weights": None})
+    request = {"weights": [np.ones((2, 3)), np.ones(4, "i8")]}
+    take(like, [np.ones((2, 3)), np.ones(4, "i4")], request=request)
+    take(like, [np.ones(7)], request={"weights": None})
     for value, match in (
         ([np.ones((2, 3))], " are not 2 arrays"),
         ([np.ones((3, 2)), np.ones(4, "i8")], r"\[0\] has the shape"),
         ([np.ones((2, 3)), np.ones(4)], r"\[1\] has the dtype float64"),
         ([np.ones((2, 3), "i8"), np.ones(4, "i8")], r"\[0\] has the dtype int64"),
     ):
-        refuse(like, value, match, asked=asked)
+        refuse(like, value, match, request=request)
 
 
 # ---- matrices ------------------------------------------------------------------
 
 
-def definite(matrix, match: str | None = None) -> None:
+def check_matrix(matrix, match: str | None = None) -> None:
+    """A matrix of sums of squares is taken, or refused in these words."""
     place = Place("told")
     if match is None:
         fields.check_definite(np.array(matrix), place)
@@ -391,24 +450,42 @@ def definite(matrix, match: str | None = None) -> None:
         fields.check_definite(np.array(matrix), place)
 
 
-def test_matrices_have_no_negative_eigenvalue_but_by_rounding():
-    definite(np.eye(3))
-    definite(np.zeros((2, 2)))
-    definite([[1.0, 1.0], [1.0, 1.0]])
+NEGATIVE_EIGENVALUE = "has a negative eigenvalue"
+
+
+def test_matrices_without_a_negative_eigenvalue_are_taken():
+    check_matrix(np.eye(3))
+    check_matrix(np.zeros((2, 2)))
+    check_matrix([[1.0, 1.0], [1.0, 1.0]])
+
+
+@pytest.mark.parametrize(
+    ("error", "match"),
     # Relative to the squares: a millionth, and what float32 rows lose.
-    wrong = "has a negative eigenvalue"
-    for away, match in ((0.9e-6, None), (1.4e-6, wrong)):
-        definite([[1.0, 1.0 + away], [1.0 + away, 1.0]], match)
-        definite([[1e-8, 1.0 + away], [1.0 + away, 1e8]], match)
-    # Of more features there is more rounding.
-    for away, match in ((5e-6, None), (6.5e-6, wrong)):
-        matrix = np.eye(40)
-        matrix[0, 1] = matrix[1, 0] = 1.0 + away
-        definite(matrix, match)
+    [(0.9e-6, None), (1.4e-6, NEGATIVE_EIGENVALUE)],
+)
+@pytest.mark.parametrize("squares", [(1.0, 1.0), (1e-8, 1e8)])
+def test_an_eigenvalue_is_negative_by_rounding_alone(error, match, squares):
+    matrix = np.diag(squares)
+    matrix[0, 1] = matrix[1, 0] = 1.0 + error
+    check_matrix(matrix, match)
+
+
+@pytest.mark.parametrize(
+    ("error", "match"), [(5e-6, None), (6.5e-6, NEGATIVE_EIGENVALUE)]
+)
+def test_matrices_of_more_features_have_more_rounding(error, match):
+    matrix = np.eye(40)
+    matrix[0, 1] = matrix[1, 0] = 1.0 + error
+    check_matrix(matrix, match)
 
 
 def test_a_feature_without_squares_has_no_products():
-    definite([[0.0, 0.0], [0.0, 1.0]])
-    wrong = "has products of a feature without squares"
-    definite([[0.0, 1e-9], [1e-9, 1.0]], wrong)
-    definite([[-1e-9, 0.0], [0.0, 1.0]], "has negative squares on its diagonal")
+    check_matrix([[0.0, 0.0], [0.0, 1.0]])
+    products = "has products of a feature without squares"
+    check_matrix([[0.0, 1e-9], [1e-9, 1.0]], products)
+
+
+def test_squares_are_not_negative():
+    negative = [[-1e-9, 0.0], [0.0, 1.0]]
+    check_matrix(negative, "has negative squares on its diagonal")

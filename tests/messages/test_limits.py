@@ -54,32 +54,35 @@ WHOLE_NUMBERS = {
 }
 
 
-def of_kind(kind: type) -> dict:
+def fields_of_kind(kind: type) -> dict:
+    """The fields of all messages that are of a kind, by their paths."""
     return {str(leaf): leaf.field for leaf in LEAVES if isinstance(leaf.field, kind)}
 
 
-def taken(field, value) -> None:
+def assert_taken(field, value) -> None:
     field.check(value, Place("told"))
 
 
-def refused(field, value, match: str) -> None:
+def assert_refused(field, value, match: str) -> None:
     with pytest.raises(ValueError, match=f"^told {match}"):
-        taken(field, value)
+        assert_taken(field, value)
 
 
 def test_every_whole_number_has_its_bounds_here():
-    found = {name for name, field in of_kind(fields.Number).items() if field.whole}
-    assert found == set(WHOLE_NUMBERS)
+    numbers = fields_of_kind(fields.Number)
+    whole_numbers = {name for name, field in numbers.items() if field.whole}
+    assert whole_numbers == set(WHOLE_NUMBERS)
 
 
 @pytest.mark.parametrize("name", WHOLE_NUMBERS)
 def test_whole_numbers_are_within_their_bounds(name):
-    field, (low, high) = of_kind(fields.Number)[name], WHOLE_NUMBERS[name]
-    taken(field, low)
-    taken(field, high)
+    field = fields_of_kind(fields.Number)[name]
+    low, high = WHOLE_NUMBERS[name]
+    assert_taken(field, low)
+    assert_taken(field, high)
     for beyond in (low - 1, high + 1):
         match = re.escape(f"is {beyond}, not between {low:g} and {high:g}")
-        refused(field, beyond, match)
+        assert_refused(field, beyond, match)
 
 
 # Characters of names and words, where less is allowed than of any text.
@@ -87,57 +90,74 @@ SHORT_TEXTS = {"join reply name": 1000}
 
 
 def test_texts_are_no_longer_than_allowed():
-    texts = of_kind(fields.Text)
-    assert {name for name in texts if texts[name].most != 2**26} == set(SHORT_TEXTS)
+    texts = fields_of_kind(fields.Text)
+    shorter = {name for name, field in texts.items() if field.most != 2**26}
+    assert shorter == set(SHORT_TEXTS)
     for name, most in SHORT_TEXTS.items():
-        taken(texts[name], "x" * most)
-        refused(texts[name], "x" * (most + 1), f"is longer than {most}")
-    taken(fields.Text(), "x" * 2**26)
-    refused(fields.Text(), "x" * (2**26 + 1), f"is longer than {2**26}")
+        assert_taken(texts[name], "x" * most)
+        assert_refused(texts[name], "x" * (most + 1), f"is longer than {most}")
+    assert_taken(fields.Text(), "x" * 2**26)
+    assert_refused(fields.Text(), "x" * (2**26 + 1), f"is longer than {2**26}")
 
 
-def test_labels_are_not_too_many_and_not_too_long():
-    labels = of_kind(fields.Labels)
+def test_labels_are_not_too_many():
+    labels = fields_of_kind(fields.Labels)
     counted = {name: field.most for name, field in labels.items() if field.most}
     assert counted == {"moments reply labels": 1000, "class_sums reply labels": 1000}
     for name in counted:
-        taken(labels[name], list(range(1000)))
-        refused(labels[name], list(range(1001)), "are 1001, more than 1000")
+        assert_taken(labels[name], list(range(1000)))
+        assert_refused(labels[name], list(range(1001)), "are 1001, more than 1000")
+
+
+def test_labels_that_are_texts_are_not_too_long():
     # Arrays of texts take as much room as if all were as long as the longest.
-    taken(fields.Labels(), ["x" * 2**25, "y"])
-    match = "has texts that are too long"
-    refused(fields.Labels(), ["x" * (2**25 + 1), "y"], match)
+    assert_taken(fields.Labels(), ["x" * 2**25, "y"])
+    too_long = ["x" * (2**25 + 1), "y"]
+    assert_refused(fields.Labels(), too_long, "has texts that are too long")
 
 
 # ---- files ---------------------------------------------------------------------
 
 
-def header_of(n_bytes: int) -> bytes:
+def file_with_header(n_bytes: int) -> bytes:
     """A file without arrays whose header has so many bytes: blanks count."""
-    about = json.dumps({"__metadata__": {"skgems": "{}"}})
-    return n_bytes.to_bytes(8, "little") + about.ljust(n_bytes).encode()
+    header = json.dumps({"__metadata__": {"skgems": "{}"}})
+    return n_bytes.to_bytes(8, "little") + header.ljust(n_bytes).encode()
 
 
 def test_headers_have_four_megabytes_at_most():
-    about, _, _ = packing.check_start(header_of(2**22), 2**22 + 8)
-    assert about == {}
+    # Eight bytes before the header say how long it is.
+    settings, _, _ = packing.check_start(file_with_header(2**22), 2**22 + 8)
+    assert settings == {}
     with pytest.raises(ValueError, match=f"headers have {2**22} at most"):
-        packing.check_start(header_of(2**22 + 1), 2**22 + 9)
+        packing.check_start(file_with_header(2**22 + 1), 2**22 + 9)
 
 
-def nested(depth: int) -> dict:
-    found: dict = {}
+def nested_tables(depth: int) -> str:
+    """JSON of an empty table in tables; with the outermost they are so many."""
+    table: dict = {}
     for _ in range(depth - 1):
-        found = {"a": found}
-    return found
+        table = {"a": table}
+    return json.dumps(table)
 
 
-def test_tables_are_thirty_two_deep_at_most():
-    for what in (nested, lambda depth: {"a": json.loads("[" * depth + "]" * depth)}):
-        depth = 33 if what is nested else 32
-        packing._table_in_json(json.dumps(what(depth)), "header")
-        with pytest.raises(ValueError, match="tables in tables, 33 deep"):
-            packing._table_in_json(json.dumps(what(depth + 1)), "header")
+def nested_lists(depth: int) -> str:
+    """JSON of an empty list in lists, so many of them, in a table."""
+    return json.dumps({"a": json.loads("[" * depth + "]" * depth)})
+
+
+@pytest.mark.parametrize(
+    ("nested", "most"),
+    # The table around all lists counts too.
+    [(nested_tables, 33), (nested_lists, 32)],
+)
+def test_tables_are_thirty_two_deep_at_most(nested, most):
+    packing._table_in_json(nested(most), "header")
+    with pytest.raises(ValueError, match="tables in tables, 33 deep"):
+        packing._table_in_json(nested(most + 1), "header")
+
+
+def test_names_of_arrays_are_thirty_two_tables_deep_at_most():
     packing._check_name("a" + ".a" * 32)
     with pytest.raises(ValueError, match="in tables that are too deep"):
         packing._check_name("a" + ".a" * 33)
@@ -171,19 +191,20 @@ def test_shapes_are_counts_of_four_gigabytes_at_most():
 
 
 def test_files_have_four_gigabytes_at_most(tmp_path):
-    class SeenError(Exception):
+    class LookedAtError(Exception):
         pass
 
     def look(start, n_bytes):
+        # The largest header, and the eight bytes before it.
         assert len(start) == 2**22 + 8
         assert n_bytes == 2**32
-        raise SeenError
+        raise LookedAtError
 
     path = tmp_path / "large"
     with open(path, "wb") as file:
         file.truncate(2**32)
     # It is looked at, which no larger one is; none of them is read whole.
-    with pytest.raises(SeenError):
+    with pytest.raises(LookedAtError):
         packing.read_bytes(path, look=look)
     with open(path, "wb") as file:
         file.truncate(2**32 + 1)
@@ -202,9 +223,14 @@ def test_keys_have_64_kilobytes_at_most(tmp_path):
             signed(Message.of("describe"), path)
 
 
-def agreement(**more) -> Agreement:
-    given = {"exchange": "0" * 32, "method": "GEMSLogisticAggregator", "settings": {}}
-    return Agreement(**given, tasks={"moments": 1} | more)
+def agreement(**n_times_by_task: int) -> Agreement:
+    """An agreement on "moments", once, and on other tasks so many times."""
+    return Agreement(
+        exchange="0" * 32,
+        method="GEMSLogisticAggregator",
+        settings={},
+        tasks={"moments": 1} | n_times_by_task,
+    )
 
 
 def test_a_task_is_agreed_on_a_million_times_at_most():
@@ -215,10 +241,11 @@ def test_a_task_is_agreed_on_a_million_times_at_most():
 
 
 def test_agreements_have_four_megabytes_at_most(tmp_path):
-    path, agreed = tmp_path / "agreement.json", agreement()
-    path.write_text(agreed.to_json().ljust(2**22))
-    assert Agreement.load(path) == agreed
-    path.write_text(agreed.to_json().ljust(2**22 + 1))
+    path = tmp_path / "agreement.json"
+    expected = agreement()
+    path.write_text(expected.to_json().ljust(2**22))
+    assert Agreement.load(path) == expected
+    path.write_text(expected.to_json().ljust(2**22 + 1))
     with pytest.raises(
         ValueError, match=f"it has {2**22 + 1} bytes, more than {2**22}"
     ):

@@ -12,29 +12,47 @@ from safetensors.numpy import save
 from skgems.federation import Message
 
 
-def test_bytes_that_are_no_message():
-    good = Message.of("task", it=np.zeros(3)).to_bytes()
-    told = {"version": 99, "task": "task", "settings": {}}
-    later = save({}, metadata={"skgems": json.dumps(told)})
+def test_messages_of_a_later_version_are_refused():
+    message = {"version": 99, "task": "task", "settings": {}}
+    later = save({}, metadata={"skgems": json.dumps(message)})
     with pytest.raises(ValueError, match="has version 99, this side speaks version 3"):
         Message.from_bytes(later)
-    for data in (b"", b"junk", good[:-1], good[:20], save({"it": np.zeros(1)})):
-        with pytest.raises(ValueError, match="no message of skgems"):
-            Message.from_bytes(data)
 
 
-def test_bytes_of_a_message():
+WHOLE = Message.of("task", it=np.zeros(3)).to_bytes()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"junk", WHOLE[:-1], WHOLE[:20], save({"it": np.zeros(1)})],
+    ids=["empty", "junk", "without last byte", "without arrays", "of others"],
+)
+def test_bytes_that_are_no_message_are_refused(content):
+    with pytest.raises(ValueError, match="no message of skgems"):
+        Message.from_bytes(content)
+
+
+def test_the_bytes_of_a_message_are_those_of_its_arrays_and_settings():
     message = Message.of("task", it=np.zeros((3, 2)), words="abc")
     assert message.n_bytes == 6 * 8 + len('{"words": "abc"}')
 
 
-def test_equal_messages_have_equal_bytes():
+@pytest.fixture
+def content():
+    """Nine arrays, each of them twice."""
     rng = np.random.default_rng(0)
-    content = {f"array {i}": rng.standard_normal(i) for i in range(9)}
-    content |= {f"again {i}": content[f"array {i}"] for i in range(9)}
-    one, other = (Message.of("train", epochs=1, **content) for _ in range(2))
-    assert len({m.to_bytes() for m in (one, other) for _ in range(20)}) == 1
-    assert one.digest == other.digest
-    assert one.digest != Message.of("train", epochs=2, **content).digest
-    there = Message.from_bytes(one.to_bytes())
-    assert there.digest == one.digest
+    arrays = {f"array {i}": rng.standard_normal(i) for i in range(9)}
+    return arrays | {f"again {i}": arrays[f"array {i}"] for i in range(9)}
+
+
+def test_equal_messages_have_equal_bytes(content):
+    messages = [Message.of("train", epochs=1, **content) for _ in range(2)]
+    # Twenty times, as the order of a set or dict may vary.
+    assert len({message.to_bytes() for message in messages for _ in range(20)}) == 1
+
+
+def test_equal_messages_have_equal_digests(content):
+    message = Message.of("train", epochs=1, **content)
+    assert message.digest == Message.of("train", epochs=1, **content).digest
+    assert message.digest == Message.from_bytes(message.to_bytes()).digest
+    assert message.digest != Message.of("train", epochs=2, **content).digest

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -33,9 +34,10 @@ def rows():
 
 @pytest.fixture
 def sent(tmp_path, rows):
-    """A summary that is saved, and the keys of its node."""
+    """Paths: of a saved summary, of its node's secret key, and of the public key."""
     agg = GEMSLogisticAggregator(random_state=0, construction=Sampled(8))
-    path, key = tmp_path / "lyon.safetensors", tmp_path / "lyon.key"
+    path = tmp_path / "lyon.safetensors"
+    key = tmp_path / "lyon.key"
     agg.summarize(LogisticRegression().fit(*rows), *rows, name="lyon").save(path)
     signing_keys(key)
     return path, key, tmp_path / "lyon.key.pub"
@@ -70,15 +72,15 @@ def test_a_signature_by_another_key_is_refused(sent, tmp_path):
 def test_a_file_that_was_altered_is_refused(sent):
     path, key, public = sent
     sign(path, key)
-    whole = bytearray(path.read_bytes())
-    whole[-1] ^= 1
-    path.write_bytes(whole)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
     with pytest.raises(SignatureError, match=r"lyon\.safetensors: its signature is of"):
         Summary.load(path, public_key=public)
 
 
 @pytest.mark.parametrize("first", ["signed", "not signed"])
-def test_what_is_used_is_what_was_signed_though_the_file_changes(
+def test_the_content_that_was_checked_is_loaded_though_the_file_changes(
     sent, rows, first, monkeypatch
 ):
     path, key, public = sent
@@ -90,17 +92,18 @@ def test_what_is_used_is_what_was_signed_though_the_file_changes(
     if first == "not signed":
         contents.reverse()
     path.write_bytes(contents[0])
-    opened = os.open
+    real_open = os.open
 
-    def changing(name, *args, **more):
-        number = opened(name, *args, **more)
+    def open_and_replace(name, *args, **options):
+        """Open a file; behind the summary's reader, put another in its place."""
+        descriptor = real_open(name, *args, **options)
         if Path(name) == path and len(contents) > 1:
-            # A new file in its place: this reader has the one before.
+            # The reader has the file that was there before.
             path.with_name("other").write_bytes(contents.pop())
             os.replace(path.with_name("other"), path)
-        return number
+        return descriptor
 
-    monkeypatch.setattr(os, "open", changing)
+    monkeypatch.setattr(os, "open", open_and_replace)
     if first == "signed":
         signed = Summary.load(path, public_key=public)
         assert signed.message.to_bytes() == contents[0]
@@ -110,19 +113,19 @@ def test_what_is_used_is_what_was_signed_though_the_file_changes(
     assert len(contents) == 1
 
 
-@pytest.mark.parametrize("how", ["flipped", "cut short", "too long", "no digits"])
-def test_a_signature_that_was_altered_is_refused(sent, how):
+@pytest.mark.parametrize("change", ["flipped", "cut short", "too long", "no digits"])
+def test_a_signature_that_was_altered_is_refused(sent, change):
     path, key, public = sent
     sign(path, key)
     message = Message.from_bytes(path.read_bytes())
-    whole = message.envelope["signature"]
-    changed = {
-        "flipped": ("1" if whole[0] == "0" else "0") + whole[1:],
-        "cut short": whole[:-2],
-        "too long": whole + "00",
-        "no digits": "z" + whole[1:],
+    signature = message.envelope["signature"]
+    altered = {
+        "flipped": ("1" if signature[0] == "0" else "0") + signature[1:],
+        "cut short": signature[:-2],
+        "too long": signature + "00",
+        "no digits": "z" + signature[1:],
     }
-    path.write_bytes(message.with_envelope(signature=changed[how]).to_bytes())
+    path.write_bytes(message.with_envelope(signature=altered[change]).to_bytes())
     with pytest.raises(SignatureError, match=r"lyon\.safetensors: its signature"):
         Summary.load(path, public_key=public)
 
@@ -145,17 +148,18 @@ def test_a_key_of_another_kind_is_refused(sent, tmp_path):
     from cryptography.hazmat.primitives.asymmetric import ec
 
     path, key, _ = sent
-    other = ec.generate_private_key(ec.SECP256R1())
-    secret, public = tmp_path / "ec.key", tmp_path / "ec.pub"
+    elliptic = ec.generate_private_key(ec.SECP256R1())
+    secret = tmp_path / "ec.key"
+    public = tmp_path / "ec.pub"
     secret.write_bytes(
-        other.private_bytes(
+        elliptic.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
     )
     public.write_bytes(
-        other.public_key().public_bytes(
+        elliptic.public_key().public_bytes(
             serialization.Encoding.PEM,
             serialization.PublicFormat.SubjectPublicKeyInfo,
         )
@@ -168,7 +172,7 @@ def test_a_key_of_another_kind_is_refused(sent, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"key", bytes(2**17)])
-def test_what_is_no_key_is_refused(sent, tmp_path, content):
+def test_a_file_that_is_no_key_is_refused(sent, tmp_path, content):
     path, key, _ = sent
     sign(path, key)
     (tmp_path / "no.pem").write_bytes(content)
@@ -196,7 +200,7 @@ def test_the_secret_key_is_read_by_its_owner_only(sent):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files are those of posix")
-def test_what_is_sent_is_read_by_its_owner_only_whatever_the_umask(sent):
+def test_a_signed_summary_is_read_by_its_owner_only_whatever_the_umask(sent):
     path, key, public = sent
     before = os.umask(0)
     try:
@@ -207,7 +211,7 @@ def test_what_is_sent_is_read_by_its_owner_only_whatever_the_umask(sent):
     assert stat.S_IMODE(public.stat().st_mode) == 0o644
 
 
-def test_what_cannot_be_written_leaves_nothing(sent, tmp_path):
+def test_a_summary_that_cannot_be_saved_leaves_no_file(sent, tmp_path):
     path, _, _ = sent
     (tmp_path / "folder").mkdir()
     before = sorted(tmp_path.iterdir())
@@ -224,39 +228,67 @@ def test_a_key_is_never_replaced(sent):
     assert key.read_bytes() == before
 
 
-def test_an_exchange_takes_signed_replies_only(tmp_path, rows):
+NODES = ["lyon", "paris"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignedExchange:
+    """An exchange of two nodes, the folder of all keys, and the rows of each node."""
+
+    exchange: skgems.Exchange
+    keys: Path
+    rows: dict[str, tuple[np.ndarray, np.ndarray]]
+
+    def reply(self, request: Path, name: str, *, signed_by: str | None) -> None:
+        """Answer a request at a node with somebody's signature, or with none."""
+        X, y = self.rows[name]
+        clf = LogisticRegression().fit(X, y)
+        key = None if signed_by is None else self.keys / signed_by
+        skgems.answer(request, clf, X, y, name=name, private_key=key)
+
+
+@pytest.fixture
+def signed_exchange(tmp_path, rows):
     X, y = rows
-    names = ["lyon", "paris"]
-    own = {name: (X[k::2], y[k::2]) for k, name in enumerate(names)}
-    for name in [*names, "other"]:
+    for name in [*NODES, "other"]:
         signing_keys(tmp_path / name)
-    public = {name: tmp_path / f"{name}.pub" for name in names}
-    agg = GEMSLogisticAggregator(random_state=0, construction=Sampled(8))
-    folder = tmp_path / "exchange"
+    exchange = skgems.Exchange(
+        tmp_path / "exchange",
+        GEMSLogisticAggregator(random_state=0, construction=Sampled(8)),
+        nodes=NODES,
+        public_keys={name: tmp_path / f"{name}.pub" for name in NODES},
+    )
+    rows_of_nodes = {name: (X[k::2], y[k::2]) for k, name in enumerate(NODES)}
+    return SignedExchange(exchange=exchange, keys=tmp_path, rows=rows_of_nodes)
+
+
+def test_an_exchange_needs_the_keys_of_all_nodes(tmp_path):
+    signing_keys(tmp_path / "lyon")
+    public_keys = {"lyon": tmp_path / "lyon.pub"}
     with pytest.raises(ValueError, match="public_keys has none of the nodes"):
         skgems.Exchange(
-            tmp_path / "x", agg, nodes=names, public_keys={"lyon": public["lyon"]}
+            tmp_path / "exchange",
+            GEMSLogisticAggregator(random_state=0, construction=Sampled(8)),
+            nodes=NODES,
+            public_keys=public_keys,
         )
-    exchange = skgems.Exchange(folder, agg, nodes=names, public_keys=public)
+
+
+def test_an_exchange_takes_signed_replies_only(signed_exchange, rows):
+    exchange = signed_exchange.exchange
     assert exchange.step() is None
-    asked = dict(exchange.waiting_for)
-
-    def reply(name, key):
-        clf = LogisticRegression().fit(*own[name])
-        key = None if key is None else tmp_path / key
-        return skgems.answer(asked[name], clf, *own[name], name=name, private_key=key)
-
-    reply("lyon", "lyon")
-    reply("paris", None)
+    requests = dict(exchange.waiting_for)
+    signed_exchange.reply(requests["lyon"], "lyon", signed_by="lyon")
+    signed_exchange.reply(requests["paris"], "paris", signed_by=None)
     with pytest.raises(SignatureError, match=r"paris\.safetensors: it is not signed"):
         exchange.step()
-    for key in ("other", "lyon"):
-        reply("paris", key)
+    for signer in ("other", "lyon"):
+        signed_exchange.reply(requests["paris"], "paris", signed_by=signer)
         with pytest.raises(SignatureError, match=r"paris\.safetensors: its signature"):
             exchange.step()
-    reply("paris", "paris")
+    signed_exchange.reply(requests["paris"], "paris", signed_by="paris")
+    # What follows is signed rightly, until all is fitted.
     while (fitted := exchange.step()) is None:
-        asked = dict(exchange.waiting_for)
-        for name in asked:
-            reply(name, name)
-    assert fitted.score(X, y) > 0.9
+        for name, request in dict(exchange.waiting_for).items():
+            signed_exchange.reply(request, name, signed_by=name)
+    assert fitted.score(*rows) > 0.9

@@ -38,7 +38,7 @@ def deep(nodes):
     return fitted_networks(nodes, [(16, 12), (14, 10), (12, 12)])
 
 
-def trained_from(aggregate, name, hidden, rows, y):
+def trained_from(aggregate, rows, y, *, name, hidden):
     """A node's network of so many units of the merged one, after 30 epochs."""
     start = aggregate.node_init(name, hidden)
     assert start.hidden_layer_sizes == hidden
@@ -48,36 +48,53 @@ def trained_from(aggregate, name, hidden, rows, y):
     return start
 
 
+def rows_by_step(n_steps, n_nodes):
+    """For each step the rows and labels of each node, by its name."""
+    nodes = deal_to_nodes("dirichlet", n_nodes)
+    steps = partition_homogeneous(Y[TRAIN], n_steps, random_state=0)
+    return [
+        {
+            f"n{k}": (
+                X[TRAIN][(nodes == k) & (steps == step)],
+                Y[TRAIN][(nodes == k) & (steps == step)],
+            )
+            for k in range(n_nodes)
+        }
+        for step in range(n_steps)
+    ]
+
+
+def assert_popularity_grows_by_one_at_most(before, after):
+    """A step adds to the uses of each merged unit at most one of each network."""
+    for uses_before, uses_after in zip(before, after, strict=True):
+        added = uses_after[:, : uses_before.shape[1]] - uses_before
+        assert added.min() >= 0
+        assert added.max() == 1
+
+
 @pytest.mark.parametrize("order", ["bottom_up", "top_down"])
 @pytest.mark.parametrize("hidden", [(16,), (14, 12)])
-def test_a_stream_of_three_steps(hidden, order):
-    nodes = deal_to_nodes("dirichlet", 2)
-    step = partition_homogeneous(Y[TRAIN], 3, random_state=0)
-
-    def rows_of(k, s):
-        of_step = (nodes == k) & (step == s)
-        return X[TRAIN][of_step], Y[TRAIN][of_step]
-
-    first = []
-    for k in range(2):
-        rows, y = rows_of(k, 0)
-        first.append((f"n{k}", make_network(hidden, k).fit(rows, y)))
+def test_a_stream_of_three_steps_does_not_lose_what_it_has_learned(hidden, order):
+    first_step, *later_steps = rows_by_step(n_steps=3, n_nodes=2)
+    first = [
+        (name, make_network(hidden, k).fit(*rows_of_node))
+        for k, (name, rows_of_node) in enumerate(first_step.items())
+    ]
     aggregate = PFNMAggregator(first, layer_order=order, random_state=0).fit()
-    scores = [aggregate.score(X[TEST], Y[TEST])]
-    for s in (1, 2):
-        batch = []
-        for k in range(2):
-            rows, y = rows_of(k, s)
-            batch.append((f"n{k}", trained_from(aggregate, f"n{k}", hidden, rows, y)))
+    first_score = aggregate.score(X[TEST], Y[TEST])
+    for step in later_steps:
+        networks = [
+            (name, trained_from(aggregate, *rows_of_node, name=name, hidden=hidden))
+            for name, rows_of_node in step.items()
+        ]
         before = [uses.copy() for uses in aggregate.popularity_]
-        assert aggregate.update(batch) is aggregate
-        for old, new in zip(before, aggregate.popularity_, strict=True):
-            added = new[:, : old.shape[1]] - old
-            assert added.min() >= 0 and added.max() == 1
-        scores.append(aggregate.score(X[TEST], Y[TEST]))
+        assert aggregate.update(networks) is aggregate
+        assert_popularity_grows_by_one_at_most(before, aggregate.popularity_)
     assert aggregate.n_steps_ == 3
-    assert scores[-1] > scores[0] - 0.05
-    assert scores[-1] > (0.7 if order == "bottom_up" else 0.5)
+    last_score = aggregate.score(X[TEST], Y[TEST])
+    assert last_score > first_score - 0.05
+    # Chance is 0.1, as there are ten classes.
+    assert last_score > (0.7 if order == "bottom_up" else 0.5)
     plain = aggregate.to_estimator()
     np.testing.assert_allclose(
         plain.predict_proba(X[TEST]), aggregate.predict_proba(X[TEST])
@@ -95,31 +112,48 @@ def test_the_same_networks_again_change_nothing_but_the_certainty(locals_):
     assert np.mean(aggregate.predict(X[TEST]) == labels) > 0.95
 
 
-def test_a_stream_may_bring_nodes_and_classes(locals_):
+@pytest.fixture(scope="module")
+def network_of_six_classes():
     is_of_six_classes = Y[TRAIN] < 6
-    first = make_network().fit(X[TRAIN][is_of_six_classes], Y[TRAIN][is_of_six_classes])
-    aggregate = PFNMAggregator([("a", first)]).fit()
+    return make_network().fit(X[TRAIN][is_of_six_classes], Y[TRAIN][is_of_six_classes])
+
+
+@pytest.fixture(scope="module")
+def stream_of_two(locals_, network_of_six_classes):
+    """An aggregate of node "a" with six classes, updated by node "b" with ten."""
+    aggregate = PFNMAggregator([("a", network_of_six_classes)]).fit()
     assert len(aggregate.classes_) == 6
-    aggregate.update([("b", locals_[1])])
-    assert aggregate.node_names_ == ["a", "b"]
-    np.testing.assert_array_equal(aggregate.classes_, range(10))
-    assert aggregate.score(X[TEST], Y[TEST]) > 0.6
+    return aggregate.update([("b", locals_[1])])
+
+
+def test_a_stream_may_bring_nodes_and_classes(stream_of_two):
+    assert stream_of_two.node_names_ == ["a", "b"]
+    np.testing.assert_array_equal(stream_of_two.classes_, range(10))
+    assert stream_of_two.score(X[TEST], Y[TEST]) > 0.6
+
+
+def test_an_update_that_is_refused_changes_nothing(locals_, stream_of_two):
     layers = Layers([np.eye(3), np.eye(3)], [np.zeros(3)] * 2, "relu")
     narrow = to_mlp_classifier(layers, np.arange(3))
     with pytest.raises(ValueError, match="take 3 features"):
-        aggregate.update([("a", narrow)])
+        stream_of_two.update([("a", narrow)])
     with pytest.raises(ValueError, match="n_class_samples must hold"):
-        aggregate.update([("c", locals_[2])], n_class_samples=np.ones((2, 10)))
-    # What could not be taken in left no trace.
-    assert aggregate.node_names_ == ["a", "b"] and aggregate.n_steps_ == 2
+        stream_of_two.update([("c", locals_[2])], n_class_samples=np.ones((2, 10)))
+    assert stream_of_two.node_names_ == ["a", "b"]
+    assert stream_of_two.n_steps_ == 2
+
+
+def test_networks_to_start_from_are_of_a_node_and_of_units_that_there_are(
+    stream_of_two,
+):
     for node in ("c", 2, -1):
         with pytest.raises(ValueError, match="no node"):
-            aggregate.node_init(node)
+            stream_of_two.node_init(node)
     for units in (0, [3, 4]):
         with pytest.raises(ValueError, match="n_units must be"):
-            aggregate.node_init("a", units)
+            stream_of_two.node_init("a", units)
     with pytest.raises(ValueError, match="n_fresh must not"):
-        aggregate.node_init("a", n_fresh=-1)
+        stream_of_two.node_init("a", n_fresh=-1)
 
 
 def of_equal_units(*, biases, hidden=(3,), n_classes=3):

@@ -319,46 +319,93 @@ def test_far_from_zero_digits_are_kept_or_it_says_so():
                 assert "rounding may move" in agg.pooled_form_.reason
 
 
-def test_what_nodes_have_says_what_it_is_where_they_agree():
+@pytest.fixture(scope="module")
+def two_nodes():
+    """Rows, labels, the node of each row, and rows and labels of the second node."""
     X, y = rows()
     nodes = dealt(y, "alike") % 2
-    X_of = [X[nodes == k] for k in range(2)]
-    y_of = [y[nodes == k] for k in range(2)]
-    clfs = [GaussianNB(var_smoothing=1e-3).fit(X_of[k], y_of[k]) for k in range(2)]
-    agg = PooledAggregator(clfs).fit(X, y, nodes=nodes)
+    return X, y, nodes, X[nodes == 1], y[nodes == 1]
+
+
+def fitted_at_two_nodes(clf, X, y, nodes):
+    return [clone(clf).fit(X[nodes == k], y[nodes == k]) for k in range(2)]
+
+
+@pytest.fixture(scope="module")
+def smooth_at_both(two_nodes):
+    """The same classifier at each of two nodes, with a parameter of its own."""
+    X, y, nodes, _, _ = two_nodes
+    return fitted_at_two_nodes(GaussianNB(var_smoothing=1e-3), X, y, nodes)
+
+
+@pytest.fixture(scope="module")
+def forest(two_nodes):
+    """A classifier of the second node that cannot be pooled."""
+    _, _, _, X_second, y_second = two_nodes
+    return RandomForestClassifier(3, random_state=0).fit(X_second, y_second)
+
+
+def test_the_classifier_is_that_of_the_nodes_where_they_agree(
+    two_nodes, smooth_at_both
+):
+    X, y, nodes, _, _ = two_nodes
+    agg = PooledAggregator(smooth_at_both).fit(X, y, nodes=nodes)
     assert_same_fit(agg, GaussianNB(var_smoothing=1e-3).fit(X, y), X)
-    assert agg.estimators_ == clfs and agg.pooled_form_.kind == "GaussianNB"
-    for other, match in [
+    assert agg.estimators_ == smooth_at_both
+    assert agg.pooled_form_.kind == "GaussianNB"
+
+
+@pytest.mark.parametrize(
+    ("other", "match"),
+    [
         (GaussianNB(), "var_smoothing is 0.001 at node '0' and 1e-09 at node '1'"),
         (RidgeClassifier(), "kind of classifier is 'GaussianNB' at node '0'"),
         (LogisticRegression(max_iter=9999), "node '1': LogisticRegression is not"),
         (make_pipeline(StandardScaler(), GaussianNB()), "after steps of a pipeline"),
-    ]:
-        agg.set_params(estimators=[clfs[0], other.fit(X_of[1], y_of[1])])
-        with pytest.raises(ValueError, match=match):
-            agg.fit(X, y, nodes=nodes)
-    with_priors = [
-        GaussianNB(priors=np.array(SHARES)).fit(X_of[k], y_of[k]) for k in range(2)
-    ]
-    agg.set_params(estimators=with_priors).fit(X, y, nodes=nodes)
+    ],
+    ids=["another parameter", "another kind", "not of sums", "pipeline"],
+)
+def test_nodes_that_do_not_agree_are_refused(two_nodes, smooth_at_both, other, match):
+    X, y, nodes, X_second, y_second = two_nodes
+    first = smooth_at_both[0]
+    agg = PooledAggregator([first, clone(other).fit(X_second, y_second)])
+    with pytest.raises(ValueError, match=match):
+        agg.fit(X, y, nodes=nodes)
+
+
+def test_nodes_agree_on_priors_that_are_arrays(two_nodes):
+    X, y, nodes, _, _ = two_nodes
+    with_priors = GaussianNB(priors=np.array(SHARES))
+    agg = PooledAggregator(fitted_at_two_nodes(with_priors, X, y, nodes))
+    agg.fit(X, y, nodes=nodes)
     assert_same_fit(agg, GaussianNB(priors=SHARES).fit(X, y), X, same_params=False)
-    # Whatever they have, if it is said what to make.
-    forest = RandomForestClassifier(3, random_state=0).fit(X_of[1], y_of[1])
-    agg = PooledAggregator([clfs[0], forest], pooled="NearestCentroid")
-    assert_same_fit(agg.fit(X, y, nodes=nodes), NearestCentroid().fit(X, y), X)
+
+
+def test_nodes_may_have_any_classifier_where_it_is_said_what_to_make(
+    two_nodes, smooth_at_both, forest
+):
+    X, y, nodes, _, _ = two_nodes
+    agg = PooledAggregator([smooth_at_both[0], forest], pooled="NearestCentroid")
+    expected = NearestCentroid().fit(X, y)
+    assert_same_fit(agg.fit(X, y, nodes=nodes), expected, X)
     # Without nodes a row that two know counts half in each.
-    assert_same_fit(agg.fit(X, y), NearestCentroid().fit(X, y), X)
+    assert_same_fit(agg.fit(X, y), expected, X)
     agg.set_params(pooled="MultinomialNB")
     assert_same_fit(agg.fit(X, y), MultinomialNB().fit(X, y), X)
     assert agg.to_estimator().class_count_.sum() == len(y)
+
+
+def test_a_summary_has_no_classifier_that_cannot_be_pooled(two_nodes, forest):
+    _, _, _, X_second, y_second = two_nodes
     with pytest.raises(ValueError, match="which nodes elsewhere do not see"):
-        PooledAggregator().summarize(forest, X_of[1], y_of[1], name="a")
-    summary = agg.summarize(forest, X_of[1], y_of[1], name="a", min_rows=1)
+        PooledAggregator().summarize(forest, X_second, y_second, name="a")
+    agg = PooledAggregator(pooled="MultinomialNB")
+    summary = agg.summarize(forest, X_second, y_second, name="a", min_rows=1)
     assert not summary.network.has_classifier
     assert not summary.network.coefs[0].any()
 
 
-def test_without_anything_it_is_discriminant_analysis_of_one_node():
+def test_without_nodes_and_classifiers_it_is_discriminant_analysis_of_one_node():
     X, y = rows()
     agg = PooledAggregator().fit(X, y)
     assert_same_fit(agg, LinearDiscriminantAnalysis().fit(X, y), X)

@@ -16,19 +16,36 @@ from helpers.rules import (
 from skgems.tasks._class_sums import class_sums_fit
 
 
-def class_sums(kind="values", **more) -> dict:
-    told = {"labels": ["a", "b"], "counts": np.array([30.0, 10.0])}
-    told["sums"] = np.array([[30.0, 0.0, 12.0], [10.0, 5.0, 0.0]])
-    if kind == "categories":  # two features, of two categories and of one
-        told["sums"] = np.array([[30.0, 0.0, 30.0], [4.0, 6.0, 10.0]])
-        told["sizes"] = np.array([2, 1])
-    return told | {"min_rows": 1} | more
+def class_sums(kind: str = "values", **fields) -> dict:
+    """An honest reply to "class_sums", with fields added or replaced."""
+    reply = {
+        "labels": ["a", "b"],
+        "counts": np.array([30.0, 10.0]),
+        "sums": np.array([[30.0, 0.0, 12.0], [10.0, 5.0, 0.0]]),
+        "min_rows": 1,
+    }
+    if kind == "categories":
+        # Two features, of two categories and of one.
+        reply["sums"] = np.array([[30.0, 0.0, 30.0], [4.0, 6.0, 10.0]])
+        reply["sizes"] = np.array([2, 1])
+    return reply | fields
 
 
-def check_class_sums(told, kind="values", match=None, n_columns=None) -> None:
-    there = {"asked": {"of": kind}, "described": described()}
-    there["lengths"] = {} if n_columns is None else {"d": n_columns}
-    assert_outcome(class_sums_fit, told, match, **there)
+def check_class_sums(
+    reply: dict,
+    kind: str = "values",
+    match: str | None = None,
+    n_columns: int | None = None,
+) -> None:
+    """The reply is taken, or refused in these words, where sums of a kind are due."""
+    assert_outcome(
+        class_sums_fit,
+        reply,
+        match,
+        asked={"of": kind},
+        described=described(),
+        lengths={} if n_columns is None else {"d": n_columns},
+    )
 
 
 @pytest.mark.parametrize("kind", ["values", "above", "categories"])
@@ -41,7 +58,7 @@ def test_honest_class_sums_are_taken(kind):
         check_class_sums(class_sums(kind), kind, match, n_columns=4)
 
 
-def test_sizes_are_told_of_categories_alone():
+def test_sizes_come_with_categories_and_with_nothing_else():
     match = "sizes is missing, or 'values' was asked for"
     check_class_sums(class_sums("categories"), "values", match)
     match = "sizes is missing, or 'categories' was asked for"
@@ -49,38 +66,59 @@ def test_sizes_are_told_of_categories_alone():
 
 
 def test_categories_are_a_million_at_most():
-    sizes = np.array([2**20 - 1, 1])
+    most = 2**20
+    at_most = class_sums("categories", sizes=np.array([most - 1, 1]))
+    # The number is allowed, but the sums are of fewer.
     match = r"sums are 3 of a class, not 1\.?0*"
-    check_class_sums(class_sums("categories", sizes=sizes), "categories", match)
-    for sizes in (np.array([2**20, 1]), np.array([2**62, 2**62])):
-        told = class_sums("categories", sizes=sizes)
-        check_class_sums(told, "categories", f"sizes are more than {2**20}")
+    check_class_sums(at_most, "categories", match)
+    # The sum of the last two is too large for 64 bits, where it turns negative.
+    for sizes in ([most, 1], [2**62, 2**62]):
+        too_many = class_sums("categories", sizes=np.array(sizes))
+        check_class_sums(too_many, "categories", f"sizes are more than {most}")
 
 
-def test_counts_of_rows_are_no_more_than_the_rows():
-    for kind in ("above", "categories"):
-        for factor, match in ((WITHIN, None), (BEYOND, "sums are more than the rows")):
-            told = class_sums(kind)
-            told["sums"] = told["sums"].copy()
-            told["sums"][0, 0] *= factor
-            check_class_sums(told, kind, match)
-    # Values are whatever they are.
+@pytest.mark.parametrize("kind", ["above", "categories"])
+@pytest.mark.parametrize(
+    ("factor", "match"), [(WITHIN, None), (BEYOND, "sums are more than the rows")]
+)
+def test_counts_of_rows_are_no_more_than_the_rows(kind, factor, match):
+    reply = class_sums(kind)
+    # Of the first feature all 30 rows of class "a" are counted.
+    reply["sums"][0, 0] *= factor
+    check_class_sums(reply, kind, match)
+
+
+def test_sums_of_values_may_be_larger_than_the_number_of_rows():
     check_class_sums(class_sums(sums=np.full((2, 3), 1e9)))
 
 
-def test_each_row_has_one_category_of_each_feature():
-    for left, match in ((0.9e-6, None), (1.1e-6, "sums are not one category a row")):
-        told = class_sums("categories")
-        told["sums"] = np.array([[30.0, 0.0, 30.0], [4.0, 6.0 - 10.0 * left, 10.0]])
-        check_class_sums(told, "categories", match)
-    told = class_sums("categories", sizes=np.array([3, 0]))
-    check_class_sums(told, "categories", "sums are not one category a row")
+@pytest.mark.parametrize(
+    ("missing_share", "match"),
+    # A millionth of the 10 rows of class "b" is rounding.
+    [(0.9e-6, None), (1.1e-6, "sums are not one category a row")],
+)
+def test_each_row_has_one_category_of_each_feature(missing_share, match):
+    reply = class_sums("categories")
+    reply["sums"][1, 1] -= 10.0 * missing_share
+    check_class_sums(reply, "categories", match)
 
 
-def test_class_sums_are_of_the_rows_described():
-    match = "counts are not those of describe.rows"
-    for factor, wrong in ((WITHIN, None), (BEYOND, match), (2.0 - BEYOND, match)):
-        counts = np.array([30.0 * factor, 10.0])
-        check_class_sums(class_sums(counts=counts), match=wrong)
-    told = class_sums(labels=["a", "c"])
-    check_class_sums(told, match=match)
+def test_a_feature_without_categories_is_refused():
+    reply = class_sums("categories", sizes=np.array([3, 0]))
+    check_class_sums(reply, "categories", "sums are not one category a row")
+
+
+OTHER_COUNTS = "counts are not those of describe.rows"
+
+
+@pytest.mark.parametrize(
+    ("factor", "match"),
+    [(WITHIN, None), (BEYOND, OTHER_COUNTS), (2.0 - BEYOND, OTHER_COUNTS)],
+)
+def test_class_sums_are_of_as_many_rows_as_described(factor, match):
+    reply = class_sums(counts=np.array([30.0 * factor, 10.0]))
+    check_class_sums(reply, match=match)
+
+
+def test_class_sums_are_of_the_classes_described():
+    check_class_sums(class_sums(labels=["a", "c"]), match=OTHER_COUNTS)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from helpers.rules import assert_refused, assert_taken, described
 from helpers.tasks import make_member
 from sklearn.linear_model import LogisticRegression
@@ -12,25 +13,33 @@ from skgems import GEMSLogisticAggregator
 from skgems.federation import read_federation
 from skgems.tasks._counts import counts, counts_are_described
 
+COUNTS = {"labels": ["b", "a"], "counts": np.array([10, 30])}
+
 
 def test_counts_to_train_on_are_those_described():
-    counts = {"labels": ["b", "a"], "counts": np.array([10, 30])}
-    assert_taken(counts_are_described, counts)
-    assert_taken(counts_are_described, counts, described=described())
-    some = {"labels": ["a"], "counts": np.array([30])}
-    assert_taken(counts_are_described, some, described=described())
-    for wrong in (
-        counts | {"counts": np.array([10, 31])},
+    # Before a node has described itself there is nothing to compare.
+    assert_taken(counts_are_described, COUNTS)
+    assert_taken(counts_are_described, COUNTS, described=described())
+    counts_of_a = {"labels": ["a"], "counts": np.array([30])}
+    assert_taken(counts_are_described, counts_of_a, described=described())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        COUNTS | {"counts": np.array([10, 31])},
         {"labels": ["c"], "counts": np.array([0])},
-        # What is not described has no number of rows.
+        # A class that is not described has no number of rows, not even 0.
         {"labels": ["a", "c"], "counts": np.array([30, 0])},
-    ):
-        assert_refused(
-            counts_are_described,
-            wrong,
-            "counts are not those of describe.rows",
-            described=described(training=np.array([30, 10]), moments=np.array([1, 1])),
-        )
+    ],
+)
+def test_other_counts_than_those_described_are_refused(wrong):
+    assert_refused(
+        counts_are_described,
+        wrong,
+        "counts are not those of describe.rows",
+        described=described(training=np.array([30, 10]), moments=np.array([1, 1])),
+    )
 
 
 def test_counts_are_of_the_rows_that_may_be_trained_on():
@@ -41,23 +50,51 @@ def test_counts_are_of_the_rows_that_may_be_trained_on():
     assert reply["counts"].tolist() == sizes.tolist()
 
 
-def test_rows_that_nodes_share_count_once_in_all():
+@pytest.fixture
+def rows_of_three_classes():
     rng = np.random.RandomState(0)
-    X, y = rng.normal(size=(90, 3)), np.arange(90) % 3
-    classifiers = [LogisticRegression().fit(X[y != k], y[y != k]) for k in (0, 2)]
-    federation = read_federation(GEMSLogisticAggregator(classifiers), X, y)
+    return rng.normal(size=(90, 3)), np.arange(90) % 3
+
+
+@pytest.fixture
+def classifiers_with_one_class_in_common(rows_of_three_classes):
+    """Two classifiers: of classes 1 and 2, and of 0 and 1."""
+    X, y = rows_of_three_classes
+    return [
+        LogisticRegression().fit(X[y != left_out], y[y != left_out])
+        for left_out in (0, 2)
+    ]
+
+
+def test_rows_that_nodes_share_count_once_in_all(
+    rows_of_three_classes, classifiers_with_one_class_in_common
+):
+    X, y = rows_of_three_classes
+    aggregator = GEMSLogisticAggregator(classifiers_with_one_class_in_common)
+    federation = read_federation(aggregator, X, y)
     assert federation.rows_are_shared
     for node in federation.nodes:
-        member_of_node = federation.member(node)
-        weights = np.where(member_of_node.y == 1, 0.5, 1.0)
-        np.testing.assert_array_equal(member_of_node.weights, weights)
-    of_same_classes = read_federation(
-        GEMSLogisticAggregator([LogisticRegression().fit(X, y)] * 2), X, y
-    )
-    assert all(
-        of_same_classes.member(n).X is of_same_classes.X for n in of_same_classes.nodes
-    )
-    with_owners = read_federation(
-        GEMSLogisticAggregator(classifiers), X, y, (y < 2).astype(int)
-    )
-    assert all(with_owners.member(node).weights is None for node in with_owners.nodes)
+        member = federation.member(node)
+        # Rows of class 1 stand at both nodes.
+        weights = np.where(member.y == 1, 0.5, 1.0)
+        np.testing.assert_array_equal(member.weights, weights)
+
+
+def test_shared_rows_are_not_copied_where_all_nodes_have_all_classes(
+    rows_of_three_classes,
+):
+    X, y = rows_of_three_classes
+    aggregator = GEMSLogisticAggregator([LogisticRegression().fit(X, y)] * 2)
+    federation = read_federation(aggregator, X, y)
+    for node in federation.nodes:
+        assert federation.member(node).X is federation.X
+
+
+def test_rows_that_have_a_node_are_not_weighed(
+    rows_of_three_classes, classifiers_with_one_class_in_common
+):
+    X, y = rows_of_three_classes
+    aggregator = GEMSLogisticAggregator(classifiers_with_one_class_in_common)
+    federation = read_federation(aggregator, X, y, (y < 2).astype(int))
+    for node in federation.nodes:
+        assert federation.member(node).weights is None

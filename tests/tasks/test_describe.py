@@ -101,11 +101,12 @@ LABELS = ["a", "b", "c"]
 
 
 def test_describe_counts_rows_by_role_and_class():
-    X, y = np.arange(12.0).reshape(6, 2), np.array(list("bacacc"))
+    X = np.arange(12.0).reshape(6, 2)
+    y = np.array(list("bacacc"))
     clf = LogisticRegression().fit(X[:2], y[:2])
     roles = {"judging": np.array([0, 2, 4]), "training": np.array([1, 3, 5])}
     rows = describe(Member.of("lyon", clf, X, y, **roles))["rows"]
-    # Of c, too, which its model has never seen.
+    # Class c counts too, which its model has never seen.
     assert rows.pop("labels") == ["a", "b", "c"]
     rows_by_role = {role: counts.tolist() for role, counts in rows.items()}
     assert rows_by_role == {
@@ -138,7 +139,8 @@ class OneSeen(DummyClassifier):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_describe_tells_what_is_read_of_the_model(clf, dtype, named):
     node = make_member()
-    X, y = node.X.astype(dtype), np.where(node.y == "c", "a", node.y)
+    X = node.X.astype(dtype)
+    y = np.where(node.y == "c", "a", node.y)
     if named:
         pandas = pytest.importorskip("pandas")
         X = pandas.DataFrame(X, columns=list("wxyz"))

@@ -168,7 +168,8 @@ def test_losses_of_learning_rows_and_of_held_out_ones():
 
 def test_labels_are_told_with_their_columns_and_rows_of_others_left_out():
     node = make_member(judging=np.arange(30), weights=np.linspace(0.1, 1.0, 40))
-    W, rows = make_model(), np.flatnonzero(node.y[:30] != "b")
+    W = make_model()
+    rows = np.flatnonzero(node.y[:30] != "b")
     assert len(rows) < 30
     request = {"factors": np.ones(2), "gradient": True}
     # The columns of the model are c, a, b.
@@ -184,7 +185,9 @@ def test_labels_are_told_with_their_columns_and_rows_of_others_left_out():
 @pytest.mark.parametrize("unit", [1e-24, 1e24])
 @pytest.mark.parametrize("task", ["evaluate", "moments"])
 def test_logits_may_be_as_large_or_small_as_squares_of_features(task, unit):
-    X, y = unit * make_member().X, make_member().y
+    member = make_member()
+    X = unit * member.X
+    y = member.y
     clf = NearestCentroid().fit(X, y)
     content = {"model": "own", **MOMENTS}
     if task == "evaluate":

@@ -4,45 +4,77 @@
 from __future__ import annotations
 
 import numpy as np
-from helpers.rules import assert_refused, assert_taken
+import pytest
+from helpers.rules import assert_refused, assert_taken, without
 
 from skgems.tasks._judge import is_one_model, judged_are_rows
 
+W = np.ones((4, 2))
+SQUARES = {
+    "means": np.ones((2, 3)),
+    "factors": np.ones((2, 3, 3)),
+    "offsets": np.ones(2),
+}
 
-def test_a_judged_model_is_of_one_form():
-    squares = {
-        "means": np.ones((2, 3)),
-        "factors": np.ones((2, 3, 3)),
-        "offsets": np.ones(2),
+
+@pytest.mark.parametrize("model", [{"W": W}, SQUARES, SQUARES | {"W": None}])
+def test_a_judged_model_is_of_one_form(model):
+    place = assert_taken(is_one_model, model, lengths={"l": 2, "p": 4})
+    # The next model has its own classes, so the number of labels is forgotten.
+    assert place.lengths == {"p": 4}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {},
+        *({"W": W, name: field} for name, field in SQUARES.items()),
+        *(without(SQUARES, name) for name in SQUARES),
+    ],
+    ids=" and ".join,
+)
+def test_a_judged_model_of_two_forms_or_of_a_part_is_refused(model):
+    assert_refused(is_one_model, model, " is not one model", lengths={"l": 2})
+
+
+TWO_MODELS = {"models": {"0": {}, "1": {}}}
+JUDGEMENT = {
+    "n_rows": 5,
+    # The rows that both models label right stand beside the diagonal.
+    "right": np.array([[5, 3], [3, 4]]),
+    "losses": np.ones((2, 9)),
+    "min_rows": 1,
+}
+
+
+def test_an_honest_judgement_is_taken():
+    assert_taken(judged_are_rows, JUDGEMENT, asked=TWO_MODELS)
+
+
+def test_no_rows_and_no_models_are_judged():
+    judgement = {
+        "n_rows": 0,
+        "right": np.zeros((0, 0), int),
+        "losses": np.ones((0, 9)),
+        "min_rows": 10,
     }
-    for one in ({"W": np.ones((4, 2))}, squares, squares | {"W": None}):
-        # The next model has its own classes.
-        assert assert_taken(is_one_model, one, lengths={"l": 2, "p": 4}).lengths == {
-            "p": 4
-        }
-    for name in squares:
-        several = {"W": np.ones((4, 2)), name: squares[name]}
-        assert_refused(is_one_model, several, " is not one model", lengths={"l": 2})
-        less = {key: value for key, value in squares.items() if key != name}
-        assert_refused(is_one_model, less, " is not one model", lengths={"l": 2})
-    assert_refused(is_one_model, {}, " is not one model", lengths={"l": 2})
+    assert_taken(judged_are_rows, judgement, asked={"models": {}})
 
 
-def test_what_is_judged_is_of_the_models_and_the_rows():
-    asked = {"models": {"0": {}, "1": {}}}
-    told = {"n_rows": 5, "right": np.array([[5, 3], [3, 4]]), "losses": np.ones((2, 9))}
-    told["min_rows"] = 1
-    assert_taken(judged_are_rows, told, asked=asked)
-    nothing = {"n_rows": 0, "right": np.zeros((0, 0), int), "losses": np.ones((0, 9))}
-    nothing["min_rows"] = 10
-    assert_taken(judged_are_rows, nothing, asked={"models": {}})
-    wrong = told | {"right": np.array([[6, 3], [3, 4]])}
-    assert_refused(
-        judged_are_rows, wrong, "right are more than the 5 rows", asked=asked
-    )
-    for wrong in (
-        told | {"right": np.ones((1, 1), int)},
-        told | {"right": np.ones((2, 3), int)},
-        told | {"losses": np.ones((3, 9))},
-    ):
-        assert_refused(judged_are_rows, wrong, "right is not of 2 models", asked=asked)
+def test_no_more_rows_are_right_than_there_are():
+    judgement = JUDGEMENT | {"right": np.array([[6, 3], [3, 4]])}
+    match = "right are more than the 5 rows"
+    assert_refused(judged_are_rows, judgement, match, asked=TWO_MODELS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"right": np.ones((1, 1), int)},
+        {"right": np.ones((2, 3), int)},
+        {"losses": np.ones((3, 9))},
+    ],
+)
+def test_a_judgement_is_of_all_models_of_the_request(change):
+    match = "right is not of 2 models"
+    assert_refused(judged_are_rows, JUDGEMENT | change, match, asked=TWO_MODELS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Moments are of the rows described, and of what was asked for."""
+"""Replies to "moments" fit the rows that their node described, and the request."""
 
 from __future__ import annotations
 
@@ -19,281 +19,420 @@ from helpers.rules import (
 from skgems.moments import ClassMoments, class_moments
 from skgems.tasks._moments import form_is_known, moments_fit
 
+# ---- forms of classifiers ----------------------------------------------------------
 
-def test_a_form_has_the_parameters_of_its_kind():
-    forms = [
+RIDGE = {"kind": "ridge", "alpha": 1.0, "fit_intercept": True, "class_weight": None}
+LDA_BY_SVD = {"kind": "lda", "solver": "svd", "priors": None, "tol": 1e-4}
+LDA_BY_LSQR = {"kind": "lda", "solver": "lsqr", "priors": None, "shrinkage": None}
+NEAREST_CENTROID = {
+    "kind": "nearest_centroid",
+    "shrink_threshold": None,
+    "priors": "uniform",
+}
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
         {"reason": "it is a tree"},
-        {"kind": "ridge", "alpha": 1.0, "fit_intercept": True, "class_weight": None},
-        {"kind": "lda", "solver": "svd", "priors": None, "tol": 1e-4},
-        {"kind": "lda", "solver": "lsqr", "priors": None, "shrinkage": None},
-        {"kind": "nearest_centroid", "shrink_threshold": None, "priors": "uniform"},
-    ]
-    for form in forms:
-        assert_taken(form_is_known, form)
-    ridge, svd, lsqr = forms[1:4]
-    for form, match in (
+        RIDGE,
+        LDA_BY_SVD,
+        LDA_BY_LSQR,
+        NEAREST_CENTROID,
+    ],
+)
+def test_a_form_with_the_parameters_of_its_kind_is_taken(form):
+    assert_taken(form_is_known, form)
+
+
+@pytest.mark.parametrize(
+    ("form", "match"),
+    [
         ({"reason": "", "kind": "ridge"}, "reason is no field of it beside the reason"),
         ({"alpha": 1.0}, "kind is missing"),
-        (ridge | {"tol": 1e-4}, "tol is missing, or no parameter of 'ridge'"),
+        (RIDGE | {"tol": 1e-4}, "tol is missing, or no parameter of 'ridge'"),
+        (without(RIDGE, "fit_intercept"), "fit_intercept is missi"),
         (
-            {"kind": "ridge", "alpha": 1.0, "class_weight": None},
-            "fit_intercept is missi",
+            LDA_BY_SVD | {"shrinkage": None},
+            "shrinkage is missing, or no parameter of 'lda'",
         ),
-        (svd | {"shrinkage": None}, "shrinkage is missing, or no parameter of 'lda'"),
-        (lsqr | {"tol": 1e-4}, "tol is missing, or no parameter of 'lda'"),
-        (svd | {"priors": "uniform"}, "priors is no list of labels and weights"),
-    ):
-        assert_refused(form_is_known, form, match)
+        (LDA_BY_LSQR | {"tol": 1e-4}, "tol is missing, or no parameter of 'lda'"),
+        (LDA_BY_SVD | {"priors": "uniform"}, "priors is no list of labels and weights"),
+    ],
+)
+def test_a_form_with_other_parameters_is_refused(form, match):
+    assert_refused(form_is_known, form, match)
 
 
-def sums(kind="class", *, dtype="float64", rank=None, **more) -> dict:
+# ---- honest replies, and how they are checked --------------------------------------
+
+
+def moment_arrays(kind: str = "class", *, dtype: str = "float64") -> dict:
+    """The moments of the example's rows, as arrays of a message."""
     X, y = rows()
-    moments = class_moments(X, y, kind=kind)
-    return moments.as_arrays(dtype=dtype, rank=rank) | more
+    return class_moments(X, y, kind=kind).as_arrays(dtype=dtype)
 
 
-def moments_told(kind="class", *, dtype="float64", **more) -> dict:
-    """A reply to "moments", of a model that is wrong in nothing."""
-    content = {"labels": ["a", "b"], "moments": sums(kind, dtype=dtype), "min_rows": 1}
-    return content | more
+def moments_reply(kind: str = "class", *, dtype: str = "float64", **fields) -> dict:
+    """An honest reply to "moments", with fields added or replaced."""
+    moments = moment_arrays(kind, dtype=dtype)
+    reply = {"labels": ["a", "b"], "moments": moments, "min_rows": 1}
+    return reply | fields
 
 
-def asked_for(kind="class", **more) -> dict:
-    return {"kind": kind, "class_weight": "members", "model": "own"} | more
+def moments_request(
+    kind: str = "class",
+    *,
+    class_weight: str | list | None = "members",
+    model: str | None = "own",
+) -> dict:
+    return {"kind": kind, "class_weight": class_weight, "model": model}
 
 
-def gradient(size=0.0, n_outputs=2) -> np.ndarray:
-    """What is added to one output is taken from another."""
-    found = np.zeros((4, n_outputs))
-    found[-1, :2] = size, -size
-    return found
+def gradient_of_intercepts(size: float = 0.0) -> np.ndarray:
+    """A gradient that adds to the first output's intercept what the second loses."""
+    gradient = np.zeros((4, 2))  # three features and the intercept, two outputs
+    gradient[-1] = size, -size
+    return gradient
 
 
-def check_moments(told, asked=None, match=None, n_rows=(30, 10)) -> None:
-    asked = asked_for() if asked is None else asked
-    there = {"asked": asked, "described": described(moments=np.array(n_rows))}
-    assert_outcome(moments_fit, told, match, **there)
+def check_moments(
+    reply: dict,
+    request: dict | None = None,
+    match: str | None = None,
+    n_rows: tuple[int, int] = (30, 10),
+) -> None:
+    """With so many rows described, the reply is taken, or refused in these words."""
+    assert_outcome(
+        moments_fit,
+        reply,
+        match,
+        asked=moments_request() if request is None else request,
+        described=described(moments=np.array(n_rows)),
+    )
 
 
 @pytest.mark.parametrize("kind", ["class", "shared", "diagonal"])
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
 def test_honest_moments_are_taken(kind, dtype):
-    told = moments_told(kind, dtype=dtype)
-    check_moments(told, asked_for(kind))
-    check_moments(told | {"factor": 1.0, "gradient": gradient()}, asked_for(kind))
-    # Of rows alone there is no model to correct.
-    check_moments(told, asked_for(kind, model=None))
+    reply = moments_reply(kind, dtype=dtype)
+    check_moments(reply, moments_request(kind))
+    with_gradient = reply | {"factor": 1.0, "gradient": gradient_of_intercepts()}
+    check_moments(with_gradient, moments_request(kind))
+    # Moments of rows alone: there is no model to correct.
+    check_moments(reply, moments_request(kind, model=None))
 
 
-@pytest.mark.parametrize("kind", ["class", "shared", "diagonal"])
-def test_moments_are_of_the_kind_that_was_asked_for(kind):
-    for other in {"class", "shared", "diagonal"} - {kind}:
-        name = "scatter" if kind == "diagonal" else "triangles"
-        if {kind, other} == {"class", "shared"}:
-            if kind == "shared":  # which is a class's, where its rows are few
-                continue
-            name = "groups"
-        check_moments(moments_told(kind), asked_for(other), name)
-    if kind == "shared":
-        told = moments_told(kind)
-        told["moments"] = without(told["moments"], "squares")
-        match = "squares is missing, but 'shared' was asked for"
-        check_moments(told, asked_for(kind), match)
+# ---- the kind of matrices ----------------------------------------------------------
 
 
-def test_roots_are_told_where_rows_are_few_and_all_kinds_will_do():
+@pytest.mark.parametrize(
+    ("kind", "requested_kind", "field"),
+    [
+        ("class", "shared", "groups"),
+        ("class", "diagonal", "triangles"),
+        # "shared" for "class" is taken: a class with few rows has no matrix of its own.
+        ("shared", "diagonal", "triangles"),
+        ("diagonal", "class", "scatter"),
+        ("diagonal", "shared", "scatter"),
+    ],
+)
+def test_moments_of_another_kind_than_requested_are_refused(
+    kind, requested_kind, field
+):
+    check_moments(moments_reply(kind), moments_request(requested_kind), field)
+
+
+def test_one_matrix_of_all_classes_comes_with_the_squares_of_each():
+    reply = moments_reply("shared")
+    reply["moments"] = without(reply["moments"], "squares")
+    match = "squares is missing, but 'shared' was asked for"
+    check_moments(reply, moments_request("shared"), match)
+
+
+def test_roots_are_taken_where_rows_are_few_and_any_kind_was_requested():
     X = np.random.default_rng(0).normal(size=(40, 2000))
-    told = moments_told()
-    told["moments"] = class_moments(X, rows()[1], kind="roots").as_arrays()
-    check_moments(told, asked_for("auto"))
-    check_moments(told, asked_for("class"), "roots were not asked for")
-    check_moments(moments_told("roots"), asked_for("auto"), "roots were not asked for")
+    _, y = rows()
+    reply = moments_reply(moments=class_moments(X, y, kind="roots").as_arrays())
+    match = "roots were not asked for"
+    check_moments(reply, moments_request("auto"))
+    check_moments(reply, moments_request("class"), match)
+    # Of three features a matrix is smaller than its roots.
+    check_moments(moments_reply("roots"), moments_request("auto"), match)
 
 
-def test_one_correction_is_sent_and_only_if_it_was_asked_for():
-    corrections = {
-        "gradient": gradient(),
-        "gradients": np.zeros((2, 4, 2)),
-        "slope": np.zeros((4, 2)),
-        "slopes": np.zeros((2, 4, 2)),
-    }
-    by_class = asked_for(class_weight="balanced")
-    factor = {"factor": 1.0}
-    for name, values in corrections.items():
-        more = factor if name.startswith("gradient") else {}
-        told = moments_told(**{name: values}, **more)
-        check_moments(told, by_class)
-        nothing = asked_for(class_weight="balanced", model=None)
-        check_moments(told, nothing, f"{name} was not asked for")
-        # Of each class by itself only where classes are weighed.
-        for weights in (None, [["a", 1.0]]):
-            match = f"{name} was not asked for" if name.endswith("s") else None
-            check_moments(told, asked_for(class_weight=weights), match)
-        other = "slope" if name != "slope" else "gradient"
-        both = moments_told(**{name: values, other: corrections[other]}, **factor)
-        check_moments(both, by_class, "(gradient|slope)s? is no field of it beside")
+# ---- corrections: gradients and slopes ---------------------------------------------
+
+CORRECTIONS = {
+    "gradient": gradient_of_intercepts(),
+    "gradients": np.zeros((2, 4, 2)),  # one a class
+    "slope": np.zeros((4, 2)),
+    "slopes": np.zeros((2, 4, 2)),
+}
+
+
+def reply_with_correction(name: str) -> dict:
+    """An honest reply with a correction: a gradient has a factor, a slope has none."""
+    reply = moments_reply(**{name: CORRECTIONS[name]})
+    return reply | {"factor": 1.0} if name.startswith("gradient") else reply
+
+
+@pytest.mark.parametrize("name", CORRECTIONS)
+def test_a_correction_is_taken_only_where_a_model_is_corrected(name):
+    reply = reply_with_correction(name)
+    check_moments(reply, moments_request(class_weight="balanced"))
+    rows_alone = moments_request(class_weight="balanced", model=None)
+    check_moments(reply, rows_alone, f"{name} was not asked for")
+
+
+@pytest.mark.parametrize("name", CORRECTIONS)
+@pytest.mark.parametrize("weights", [None, [["a", 1.0]]])
+def test_corrections_by_class_are_taken_only_where_classes_are_balanced(name, weights):
+    match = f"{name} was not asked for" if name.endswith("s") else None
+    request = moments_request(class_weight=weights)
+    check_moments(reply_with_correction(name), request, match)
+
+
+@pytest.mark.parametrize("name", CORRECTIONS)
+def test_two_corrections_in_one_reply_are_refused(name):
+    second = "gradient" if name == "slope" else "slope"
+    reply = reply_with_correction(name) | {second: CORRECTIONS[second], "factor": 1.0}
+    match = "(gradient|slope)s? is no field of it beside"
+    check_moments(reply, moments_request(class_weight="balanced"), match)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"factor": 1.0},
+        {"gradient": CORRECTIONS["gradient"]},
+        {"gradients": CORRECTIONS["gradients"]},
+        {"slope": CORRECTIONS["slope"], "factor": 1.0},
+        {"slopes": CORRECTIONS["slopes"], "factor": 1.0},
+    ],
+    ids=lambda fields: " and ".join(fields),
+)
+def test_a_factor_comes_with_a_gradient_and_with_nothing_else(fields):
+    request = moments_request(class_weight="balanced")
     match = "gradient is missing, or factor is"
-    check_moments(moments_told(**factor), by_class, match)
-    for name in ("gradient", "gradients"):
-        check_moments(moments_told(**{name: corrections[name]}), by_class, match)
-    for name in ("slope", "slopes"):
-        told = moments_told(**{name: corrections[name]}, **factor)
-        check_moments(told, by_class, match)
+    check_moments(moments_reply() | fields, request, match)
 
 
-def test_class_weights_are_told_where_members_have_them():
-    told = moments_told(class_weight="balanced")
-    check_moments(told, asked_for(class_weight="members"))
+def test_class_weights_are_sent_only_where_members_were_asked_for_theirs():
+    reply = moments_reply(class_weight="balanced")
+    check_moments(reply, moments_request(class_weight="members"))
     for weights in (None, "balanced", [["a", 1.0]]):
-        asked = asked_for(class_weight=weights)
-        check_moments(told, asked, "class_weight was not asked for")
+        request = moments_request(class_weight=weights)
+        check_moments(reply, request, "class_weight was not asked for")
+
+
+# ---- counts of rows ----------------------------------------------------------------
+
+OTHER_COUNTS = "counts are not those of describe.rows"
 
 
 def test_moments_are_of_the_rows_described():
-    told = moments_told()
+    reply = moments_reply()
     # Before a node has described itself there is nothing to compare.
-    assert_taken(moments_fit, told, asked=asked_for())
-    match = "counts are not those of describe.rows"
-    check_moments(told, n_rows=(30, 11), match=match)
-    check_moments(told, n_rows=(29, 10), match=match)
-    for factor, wrong in ((WITHIN, None), (BEYOND, match)):
-        moments = told["moments"]
-        counts = {name: moments[name] * factor for name in ("counts", "group_counts")}
-        check_moments(told | {"moments": moments | counts}, match=wrong)
+    assert_taken(moments_fit, reply, asked=moments_request())
+    check_moments(reply, n_rows=(30, 11), match=OTHER_COUNTS)
+    check_moments(reply, n_rows=(29, 10), match=OTHER_COUNTS)
 
 
-def moments_of_some(n_rows_of_b: int) -> dict:
-    """As of a node that has too few rows of a class for a mean of its own."""
+@pytest.mark.parametrize(("factor", "match"), [(WITHIN, None), (BEYOND, OTHER_COUNTS)])
+def test_counts_of_rows_may_be_rounded(factor, match):
+    moments = moment_arrays()
+    for name in ("counts", "group_counts"):
+        moments[name] = moments[name] * factor
+    check_moments(moments_reply(moments=moments), match=match)
+
+
+def reply_with_few_rows_of_b(n_rows: int) -> dict:
+    """A reply whose class "b" has too few rows for a mean: they are in the scatter."""
     X, y = rows()
-    moments = class_moments(X[: 30 + n_rows_of_b], y[: 30 + n_rows_of_b], kind="shared")
-    arrays = moments.as_arrays()
-    kept = arrays["columns"] == 0
-    part = {name: arrays[name][kept] for name in ("columns", "counts", "means")}
-    part |= {"squares": arrays["squares"][:1], "groups": np.array([-1])}
-    return moments_told(moments=without(arrays | part, "part_squares"))
+    n_rows_of_a = 30
+    first_rows = slice(n_rows_of_a + n_rows)
+    moments = class_moments(X[first_rows], y[first_rows], kind="shared").as_arrays()
+    is_of_a = moments["columns"] == 0
+    for name in ("columns", "counts", "means"):
+        moments[name] = moments[name][is_of_a]
+    moments["squares"] = moments["squares"][:1]
+    moments["groups"] = np.array([-1])  # one matrix of all classes
+    return moments_reply(moments=without(moments, "part_squares"))
 
 
 def test_rows_of_small_classes_are_in_the_scatter_or_nowhere():
-    told, asked = moments_of_some(4), asked_for("shared")
-    check_moments(told, asked, n_rows=(30, 4))
-    # There may be rows without even that, but no more rows than described.
-    check_moments(told, asked, n_rows=(30, 9))
+    reply = reply_with_few_rows_of_b(4)
+    request = moments_request("shared")
+    check_moments(reply, request, n_rows=(30, 4))
+    # Rows may be missing even from the scatter, but it has no more than described.
+    check_moments(reply, request, n_rows=(30, 9))
     match = "group_counts are not those of describe.rows"
-    check_moments(told, asked, n_rows=(30, 3), match=match)
-    # Of a class that is not described there is not even one.
-    there = {"asked": asked, "described": described()}
-    there["described"]["rows"] |= {"labels": ["a"], "moments": np.array([30])}
-    assert_refused(moments_fit, moments_of_some(1), match, **there)
-    few = told["moments"] | {"group_counts": np.array([29.0])}
-    check_moments(told | {"moments": few}, asked, n_rows=(30, 4), match=match)
+    check_moments(reply, request, n_rows=(30, 3), match=match)
+    fewer_than_class_a = reply["moments"] | {"group_counts": np.array([29.0])}
+    wrong = reply | {"moments": fewer_than_class_a}
+    check_moments(wrong, request, n_rows=(30, 4), match=match)
+
+
+def test_a_class_that_is_not_described_has_not_one_row_in_the_scatter():
+    assert_refused(
+        moments_fit,
+        reply_with_few_rows_of_b(1),
+        "group_counts are not those of describe.rows",
+        asked=moments_request("shared"),
+        described=described(labels=["a"], moments=np.array([30])),
+    )
 
 
 def test_slopes_may_be_of_fewer_rows_and_of_no_more():
-    told = moments_told(slope=np.zeros((4, 2)))
-    check_moments(told, n_rows=(31, 10))
-    match = "counts are not those of describe.rows"
-    check_moments(told, n_rows=(29, 11), match=match)
+    reply = moments_reply(slope=np.zeros((4, 2)))
+    check_moments(reply, n_rows=(31, 10))
+    check_moments(reply, n_rows=(29, 11), match=OTHER_COUNTS)
 
 
-def test_a_gradient_is_no_larger_than_its_moments_allow():
-    arrays = sums()
-    moments = ClassMoments.from_arrays(arrays)
-    # Of the intercept: so many rows, each of which adds one at most.
-    most = moments.n_rows
-    for size, match in (
-        (0.999 * most, None),
-        (-0.999 * most, None),
-        (1.001 * most, "gradient is larger than these moments allow"),
-        (-1.001 * most, "gradient is larger than these moments allow"),
+# ---- sizes of gradients ------------------------------------------------------------
+
+# Each of the 40 rows adds at most 1 to the gradient of an intercept.
+LARGEST_GRADIENT = 40.0
+GRADIENT_TOO_LARGE = "gradient is larger than these moments allow"
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_gradient_of_an_intercept_is_no_larger_than_the_number_of_rows(sign):
+    assert ClassMoments.from_arrays(moment_arrays()).n_rows == LARGEST_GRADIENT
+    for factor, match in ((0.999, None), (1.001, GRADIENT_TOO_LARGE)):
+        gradient = gradient_of_intercepts(sign * factor * LARGEST_GRADIENT)
+        check_moments(moments_reply(factor=1.0, gradient=gradient), match=match)
+
+
+def test_a_slope_is_at_most_twice_as_large_as_a_gradient():
+    # It is the difference of two gradients.
+    for factor, match in (
+        (1.999, None),
+        (2.001, "slope is larger than these moments"),
     ):
-        told = moments_told(factor=1.0, gradient=gradient(size))
-        check_moments(told, match=match)
-    # A slope is a gradient less another.
-    for size, match in ((1.999, None), (2.001, "slope is larger than these moments")):
-        check_moments(moments_told(slope=gradient(size * most)), match=match)
-    # Weights make rows count more, and never less than one.
-    for weight, factor in ((3.0, 3.0), (0.1, 1.0)):
-        asked = asked_for(class_weight=[["a", weight]])
-        for size, match in ((0.999, None), (1.001, "gradient is larger than these")):
-            told = moments_told(factor=1.0, gradient=gradient(size * factor * most))
-            check_moments(told, asked, match)
+        slope = gradient_of_intercepts(factor * LARGEST_GRADIENT)
+        check_moments(moments_reply(slope=slope), match=match)
+
+
+@pytest.mark.parametrize(
+    ("weight", "most_of_a_row"),
+    [
+        (3.0, 3.0),
+        (0.1, 1.0),  # the other class has the weight 1
+    ],
+)
+def test_class_weights_make_a_gradient_larger_and_never_smaller(weight, most_of_a_row):
+    request = moments_request(class_weight=[["a", weight]])
+    for factor, match in ((0.999, None), (1.001, GRADIENT_TOO_LARGE)):
+        gradient = gradient_of_intercepts(factor * most_of_a_row * LARGEST_GRADIENT)
+        check_moments(moments_reply(factor=1.0, gradient=gradient), request, match)
 
 
 def test_a_gradient_of_weights_is_bounded_by_the_squares_of_the_features():
     X, _ = rows()
-    moments = ClassMoments.from_arrays(sums())
-    # Squares about the origin: no sum of 40 numbers is larger than by these.
+    moments = ClassMoments.from_arrays(moment_arrays())
+    # |sum_i r_i x_i| <= sqrt(n sum_i x_i^2), as no residual r_i is larger than 1;
+    # x_i are counted from the origin of the moments.
     squares = np.sum((X - moments.origin) ** 2, axis=0)
-    most = np.sqrt(len(X) * squares)
-    for factor, match in ((0.999, None), (1.001, "gradient is larger than these mom")):
-        values = gradient()
-        values[0, :2] = factor * most[0], -factor * most[0]
-        check_moments(moments_told(factor=1.0, gradient=values), match=match)
+    largest = np.sqrt(len(X) * squares)
+    for factor, match in ((0.999, None), (1.001, GRADIENT_TOO_LARGE)):
+        gradient = gradient_of_intercepts()
+        gradient[0] = factor * largest[0], -factor * largest[0]
+        check_moments(moments_reply(factor=1.0, gradient=gradient), match=match)
 
 
-def test_a_gradient_adds_to_outputs_what_it_takes_from_others():
-    for left, match in (
-        (0.9e-6, None),
-        (1.1e-6, "gradient does not sum to 0 over the"),
-    ):
-        values = gradient(1.0)
-        values[-1, 0] += 40.0 * left
-        check_moments(moments_told(factor=1.0, gradient=values), match=match)
-    # A slope need not, and few digits are no more exact than 5 in 100.
-    check_moments(moments_told(slope=np.ones((4, 2))))
-    for left, match in ((0.045, None), (0.06, "gradient does not sum to 0 over the")):
-        values = gradient(1.0)
-        values[-1, 0] += 40.0 * left
-        told = moments_told(dtype="float16", factor=1.0, gradient=values)
-        check_moments(told, match=match)
+@pytest.mark.parametrize(
+    ("dtype", "rest_of_a_row", "match"),
+    [
+        # A millionth is rounding; values of few digits are off by up to 5 in 100.
+        ("float64", 0.9e-6, None),
+        ("float64", 1.1e-6, "gradient does not sum to 0 over the"),
+        ("float16", 0.045, None),
+        ("float16", 0.06, "gradient does not sum to 0 over the"),
+    ],
+)
+def test_a_gradient_adds_to_outputs_what_it_takes_from_others(
+    dtype, rest_of_a_row, match
+):
+    gradient = gradient_of_intercepts(1.0)
+    gradient[-1, 0] += 40.0 * rest_of_a_row  # there are 40 rows
+    reply = moments_reply(dtype=dtype, factor=1.0, gradient=gradient)
+    check_moments(reply, match=match)
+
+
+def test_a_slope_need_not_sum_to_zero_over_the_outputs():
+    check_moments(moments_reply(slope=np.ones((4, 2))))
+
+
+# ---- the origin --------------------------------------------------------------------
+
+TOO_FAR_FROM_ORIGIN = "means are further from the origin than counts allow"
 
 
 def test_the_origin_is_among_the_rows():
-    arrays = sums()
-    away = arrays["means"] + 100.0
-    told = moments_told(moments=arrays | {"means": away})
-    check_moments(told, match="means are further from the origin than counts allow")
-    # Of sparse rows it is 0, and no row need be there.
-    zero = arrays | {"means": away, "origin": np.zeros(3)}
-    check_moments(moments_told(moments=zero))
-    # The farthest that a row can be from the mean of 40: then its square is all.
-    X, y = np.zeros((40, 3)), rows()[1]
-    X[0] = 1.0
-    moments = class_moments(X + 1e3, y).as_arrays()
-    shift = 1e3 + 1.0 - moments["origin"]
-    at_row = moments | {"origin": np.full(3, 1e3 + 1.0)}
-    at_row["means"] = moments["means"] - shift
-    check_moments(moments_told(moments=at_row))
-    beyond = at_row | {"means": at_row["means"] * 1.1}
-    match = "means are further from the origin than counts allow"
-    check_moments(moments_told(moments=beyond), match=match)
-    # Where classes have no scatter, what is between them allows for it.
-    between = class_moments(np.repeat(y, 3).reshape(40, 3) * 1.0 + 1.0, y).as_arrays()
-    away = between["origin"] - 2.0
-    at_row = between | {"origin": np.full(3, 2.0), "means": between["means"] + away}
-    check_moments(moments_told(moments=at_row))
+    moments = moment_arrays()
+    moments["means"] = moments["means"] + 100.0
+    check_moments(moments_reply(moments=moments), match=TOO_FAR_FROM_ORIGIN)
+    # The origin of sparse rows is 0, and no row need be there.
+    moments["origin"] = np.zeros(3)
+    check_moments(moments_reply(moments=moments))
 
 
-def test_squares_are_those_of_all_classes_and_matrices_definite():
-    diagonal = sums("diagonal")
-    more = diagonal | {"squares": np.ones((2, 3))}
-    told = moments_told(moments=more)
-    check_moments(told, asked_for("diagonal"), "squares are there, though scatter has")
-    triangles = sums()["triangles"].copy()
+def test_the_origin_may_be_the_farthest_of_all_rows():
+    # 39 equal rows and one apart: no row can be farther from the mean of 40, since
+    # that one row's square is all there is of the scatter.
+    X = np.full((40, 3), 1e3)
+    X[0] += 1.0
+    _, y = rows()
+    moments = class_moments(X, y).as_arrays()
+    shift = X[0] - moments["origin"]
+    moments["origin"] = X[0]
+    moments["means"] = moments["means"] - shift
+    check_moments(moments_reply(moments=moments))
+    moments["means"] = moments["means"] * 1.1
+    check_moments(moments_reply(moments=moments), match=TOO_FAR_FROM_ORIGIN)
+
+
+def test_the_origin_may_be_a_class_where_classes_have_no_scatter():
+    # All rows of a class are equal, so only the scatter between classes allows for it.
+    _, y = rows()
+    X = np.repeat(y, 3).reshape(40, 3) + 1.0
+    moments = class_moments(X, y).as_arrays()
+    shift = moments["origin"] - 2.0
+    moments["origin"] = np.full(3, 2.0)
+    moments["means"] = moments["means"] + shift
+    check_moments(moments_reply(moments=moments))
+
+
+# ---- squares and matrices ----------------------------------------------------------
+
+
+def test_squares_are_refused_where_the_scatter_has_them_already():
+    moments = moment_arrays("diagonal") | {"squares": np.ones((2, 3))}
+    match = "squares are there, though scatter has"
+    check_moments(moments_reply(moments=moments), moments_request("diagonal"), match)
+
+
+def test_matrices_are_definite():
+    moments = moment_arrays()
+    triangles = moments["triangles"].copy()
+    # Elements 0, 1 and 3 of a triangle are (0, 0), (0, 1) and (1, 1) of its matrix: a
+    # product above the root of both squares is a negative determinant.
     triangles[1, 1] = 1.1 * np.sqrt(triangles[1, 0] * triangles[1, 3])
-    told = moments_told(moments=sums(triangles=triangles))
-    match = "triangles of group 1 has a negative eigenvalue"
-    check_moments(told, match=match)
-    # Few digits may lose 5 in 100.
-    for name, kind in (("squares", "shared"), ("part_squares", "diagonal")):
-        arrays = sums(kind)
-        total = ClassMoments.from_arrays(arrays).scatter.sum(axis=0)
-        total = total if kind == "diagonal" else total.diagonal()
-        for factor, wrong in (
-            (1.04, None),
-            (1.06, f"{name} are more than those of all"),
-        ):
-            told = moments_told(
-                moments=arrays | {name: factor * total / 2 * [[1], [1]]}
-            )
-            check_moments(told, asked_for(kind), wrong)
+    reply = moments_reply(moments=moments | {"triangles": triangles})
+    check_moments(reply, match="triangles of group 1 has a negative eigenvalue")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("shared", "squares"), ("diagonal", "part_squares")]
+)
+def test_squares_of_classes_sum_to_no_more_than_those_of_all(kind, name):
+    moments = moment_arrays(kind)
+    scatter = ClassMoments.from_arrays(moments).scatter.sum(axis=0)
+    total = scatter if kind == "diagonal" else scatter.diagonal()
+    half = np.tile(total / 2, (2, 1))  # for each of two classes
+    # Values of few digits may be off by 5 in 100.
+    for factor, match in ((1.04, None), (1.06, f"{name} are more than those of all")):
+        reply = moments_reply(moments=moments | {name: factor * half})
+        check_moments(reply, moments_request(kind), match)

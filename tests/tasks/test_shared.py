@@ -13,5 +13,5 @@ def test_there_is_one_model_and_not_two():
     W = np.ones((3, 2))
     assert_taken(one_model, {"model": "own"})
     assert_taken(one_model, {"W": W, "model": None})
-    for asked in ({"model": "own", "W": W}, {}, {"model": None, "W": None}):
-        assert_refused(one_model, asked, "W is missing, or comes beside model='own'")
+    for request in ({"model": "own", "W": W}, {}, {"model": None, "W": None}):
+        assert_refused(one_model, request, "W is missing, or comes beside model='own'")

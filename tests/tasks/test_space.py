@@ -3,17 +3,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from functools import cache
+
 import numpy as np
 import pytest
-from helpers.rules import (
-    BEYOND,
-    WITHIN,
-    assert_outcome,
-    assert_refused,
-    assert_taken,
-    rows,
-    without,
-)
+from helpers.rules import BEYOND, WITHIN, assert_outcome, rows, without
 from helpers.tasks import (
     class_codes,
     make_member,
@@ -39,11 +34,46 @@ from skgems.spaces import (
 from skgems.tasks._space import space, space_fits
 
 
-def space_of(criterion="accuracy", geometry="gram", **more) -> tuple[dict, dict]:
-    """What an honest node tells of its space, and what there is besides."""
+@dataclass(frozen=True, kw_only=True)
+class SpaceReply:
+    """A reply to "space", and what the server knows when it checks it."""
+
+    space: dict
+    request: dict
+    description: dict | None  # the node's reply to "describe"
+
+    def with_space(self, **fields) -> SpaceReply:
+        """The reply with these fields of the space added or replaced."""
+        return replace(self, space=self.space | fields)
+
+    def without(self, name: str) -> SpaceReply:
+        """The reply without a field of the space."""
+        return replace(self, space=without(self.space, name))
+
+    def with_request(self, **fields) -> SpaceReply:
+        """The same reply, to a request of which these fields are others."""
+        return replace(self, request=self.request | fields)
+
+    def check(self, match: str | None = None, lengths: dict | None = None) -> None:
+        """The space is taken, or refused in these words."""
+        assert_outcome(
+            space_fits,
+            self.space,
+            match,
+            asked=self.request,
+            described=self.description,
+            # Two classes, three features: those of `rows`.
+            lengths={"k": 2, "d": 3} if lengths is None else dict(lengths),
+        )
+
+
+@cache
+def honest_reply(criterion: str = "accuracy", geometry: str = "gram") -> SpaceReply:
+    """A reply that a node really gives."""
     X, y = rows()
-    classifier = LogisticRegression().fit(X, np.array(["a", "b"])[y])
-    asked = {
+    labels = np.array(["a", "b"])[y]
+    member = Member.of("lyon", LogisticRegression().fit(X, labels), X, labels)
+    request = {
         "model": "own",
         "geometry": as_geometry(geometry).as_settings(),
         "criterion": as_criterion(criterion).as_settings(),
@@ -53,206 +83,298 @@ def space_of(criterion="accuracy", geometry="gram", **more) -> tuple[dict, dict]
         "min_cluster_size": 1,
         "n_others": 1,
         "scale_logits": False,
-    } | more
-    member = Member.of("lyon", classifier, X, np.array(["a", "b"])[y])
-    told = {
-        task: answer(Message.of(task, **content), member).content
-        for task, content in (("describe", {}), ("space", asked))
     }
-    place = {"asked": asked, "described": told["describe"], "lengths": {"k": 2, "d": 3}}
-    return told["space"], place
+    return SpaceReply(
+        space=answer(Message.of("space", **request), member).content,
+        request=request,
+        description=answer(Message.of("describe"), member).content,
+    )
 
 
 @pytest.mark.parametrize("criterion", ["accuracy", "log_loss"])
 @pytest.mark.parametrize("geometry", ["gram", "ellipsoid", "ball"])
 def test_honest_spaces_are_taken(criterion, geometry):
-    told, place = space_of(criterion, geometry)
-    assert_taken(space_fits, told, **place)
-    assert_taken(space_fits, told, **place | {"described": None})
-    assert_taken(space_fits, told, **place | {"described": None, "lengths": {}})
+    reply = honest_reply(criterion, geometry)
+    reply.check()
+    before_description = replace(reply, description=None)
+    before_description.check()
+    before_description.check(lengths={})
 
 
-def test_a_space_is_of_the_outputs_that_were_asked_for():
-    told, place = space_of()
-    wide = told | {"center": np.hstack([told["center"]] * 2)}
-    match = "center has 6 outputs for 2 classes"
-    assert told["center"].shape == (4, 3)
-    assert_refused(space_fits, wide, match, **place)
-    nobody = place | {"asked": place["asked"] | {"n_others": 0}}
-    match = "center has 3 outputs for 2 classes"
-    assert_refused(space_fits, told, match, **nobody)
-    few = told | {"center": told["center"][:, :1]}
-    assert_refused(space_fits, few, "center has 1 outputs for 2 classes", **place)
-    # One stands for all others, however many these are.
-    many = place | {"asked": place["asked"] | {"n_others": 5}}
-    assert_taken(space_fits, told, **many)
-    outputs = np.array([True, False, True])
-    match = "outputs are without a class that the model knows"
-    assert_refused(space_fits, told | {"outputs": outputs}, match, **place)
-    assert_taken(space_fits, told | {"outputs": np.array([True, True, False])}, **place)
+# ---- outputs -----------------------------------------------------------------------
+
+
+def test_a_space_has_the_outputs_of_its_request():
+    # Two classes, and one output for classes that the node does not have.
+    reply = honest_reply()
+    center = reply.space["center"]
+    assert center.shape == (4, 3)
+    twice = reply.with_space(center=np.hstack([center, center]))
+    twice.check("center has 6 outputs for 2 classes")
+    one = reply.with_space(center=center[:, :1])
+    one.check("center has 1 outputs for 2 classes")
+
+
+def test_one_output_stands_for_all_other_classes():
+    reply = honest_reply()
+    reply.with_request(n_others=5).check()
+    no_others = reply.with_request(n_others=0)
+    no_others.check("center has 3 outputs for 2 classes")
+
+
+def test_outputs_have_all_classes_of_the_model():
+    reply = honest_reply()
+    reply.with_space(outputs=np.array([True, True, False])).check()
+    without_b = reply.with_space(outputs=np.array([True, False, True]))
+    without_b.check("outputs are without a class that the model knows")
+
+
+# ---- metrics -----------------------------------------------------------------------
 
 
 def test_a_space_has_the_metric_of_its_geometry():
-    gram, of_gram = space_of()
-    ball, of_ball = space_of(geometry="ball")
-    match = "family is 'diagonal', but 'gram' was asked for"
-    assert_refused(space_fits, ball, match, **of_gram)
-    match = "family is 'gram', but 'diagonal' was asked for"
-    assert_refused(space_fits, gram, match, **of_ball)
-    for told, place, others in ((gram, of_gram, ball), (ball, of_ball, gram)):
-        for name in {*gram, *ball} - {"family"}:
-            if name.startswith("metric_") and name in told and name in others:
-                continue
-            if name in told and name.startswith("metric_"):
-                if name != "metric_output_weights":
-                    less = without(told, name)
-                    assert_refused(space_fits, less, f"{name} is missing", **place)
-            elif name.startswith("metric_"):
-                more = told | {name: others[name]}
-                assert_refused(space_fits, more, f"{name} is no field of it", **place)
-    # What was defined elsewhere may be of any family.
-    own = of_gram | {"asked": of_gram["asked"] | {"geometry": {"name": "mine"}}}
-    for told in (gram, ball):
-        assert_taken(space_fits, told, **own)
+    gram = honest_reply(geometry="gram")
+    ball = honest_reply(geometry="ball")
+    gram_for_ball = replace(ball, space=gram.space)
+    gram_for_ball.check("family is 'gram', but 'diagonal' was asked for")
+    ball_for_gram = replace(gram, space=ball.space)
+    ball_for_gram.check("family is 'diagonal', but 'gram' was asked for")
 
 
-def test_metrics_are_symmetric_definite_and_no_smaller_than_floats():
-    told, place = space_of()
-    scatter = told["metric_scatter"].copy()
-    scatter[0, 1] += 1e-9
-    match = "metric_scatter is not symmetric"
-    assert_refused(space_fits, told | {"metric_scatter": scatter}, match, **place)
-    match = "metric_scatter has negative squares on its diagonal"
-    wrong = told | {"metric_scatter": -told["metric_scatter"]}
-    assert_refused(space_fits, wrong, match, **place)
-    told, place = space_of(geometry="ball")
-    precision = told["metric_precision"].copy()
-    wrong = "metric_precision has values that are all but 0"
-    for value, match in ((0.0, None), (SMALLEST_SQUARE, None), (1e-300, wrong)):
-        precision[0, 0] = value
-        assert_outcome(
-            space_fits, told | {"metric_precision": precision}, match, **place
-        )
+@pytest.mark.parametrize(
+    ("geometry", "name"),
+    [
+        ("gram", "metric_scatter"),
+        ("gram", "metric_mean"),
+        ("gram", "metric_size"),
+        ("ball", "metric_precision"),
+    ],
+)
+def test_a_metric_has_all_fields_of_its_family(geometry, name):
+    honest_reply(geometry=geometry).without(name).check(f"{name} is missing")
 
 
-def test_radii_are_those_of_the_criterion():
-    accuracy, of_accuracy = space_of()
-    loss, of_loss = space_of("log_loss")
-    match = "radii_knots is there, but accuracy was asked for"
-    assert_refused(space_fits, loss, match, **of_accuracy)
-    match = "radii_radii is there, but log_loss was asked for"
-    assert_refused(space_fits, accuracy, match, **of_loss)
-    for told, place, more in (
-        (accuracy, of_accuracy, {"radii_slope": 1.0}),
-        (loss, of_loss, {"radii_may_lose": np.array([0, 1])}),
-    ):
-        (name,) = more
-        assert_refused(space_fits, told | more, f"{name} is no field of it", **place)
-    for name in ("radii_radii", "radii_may_lose"):
-        less = without(accuracy, name)
-        assert_refused(space_fits, less, f"{name} is missing", **of_accuracy)
-    for name in ("losses", "slope", "gradient", "curvature"):
-        less = without(loss, f"radii_{name}")
-        assert_refused(space_fits, less, f"radii_{name} is missing", **of_loss)
-    # A criterion that was defined elsewhere may have either.
-    for told, place in ((accuracy, of_accuracy), (loss, of_loss)):
-        own = {"asked": place["asked"] | {"criterion": {"name": "mine"}}}
-        assert_taken(space_fits, told, **place | own)
+@pytest.mark.parametrize(
+    ("geometry", "other_geometry", "name"),
+    [
+        ("gram", "ball", "metric_precision"),
+        ("ball", "gram", "metric_scatter"),
+        ("ball", "gram", "metric_mean"),
+        ("ball", "gram", "metric_size"),
+        ("ball", "gram", "metric_output_weights"),
+    ],
+)
+def test_a_metric_has_no_field_of_another_family(geometry, other_geometry, name):
+    field = honest_reply(geometry=other_geometry).space[name]
+    reply = honest_reply(geometry=geometry).with_space(**{name: field})
+    reply.check(f"{name} is no field of it")
 
 
-def accuracy_of(n_right: int, n_rows: int, *, score: float | None = None) -> dict:
-    told, _ = space_of()
-    return told | {
-        "radii_n_rows": np.array(n_rows),
-        "radii_score": np.array(n_right / n_rows if score is None else score),
-        "radii_radii": np.arange(1.0, n_right + 1),
-        "radii_may_lose": np.arange(n_right + 1),
-    }
+@pytest.mark.parametrize("geometry", ["gram", "ball"])
+def test_geometries_of_others_may_have_any_metric(geometry):
+    reply = honest_reply(geometry=geometry)
+    reply.with_request(geometry={"name": "mine"}).check()
+
+
+def test_metrics_are_symmetric_and_have_no_negative_squares():
+    reply = honest_reply()
+    scatter = reply.space["metric_scatter"]
+    asymmetric = scatter.copy()
+    asymmetric[0, 1] += 1e-9
+    reply.with_space(metric_scatter=asymmetric).check("metric_scatter is not symmetric")
+    reply.with_space(metric_scatter=-scatter).check(
+        "metric_scatter has negative squares on its diagonal"
+    )
+
+
+@pytest.mark.parametrize(
+    ("precision_of_a_weight", "match"),
+    [
+        (0.0, None),
+        (SMALLEST_SQUARE, None),
+        (1e-300, "metric_precision has values that are all but 0"),
+    ],
+)
+def test_precisions_are_zero_or_no_smaller_than_floats(precision_of_a_weight, match):
+    reply = honest_reply(geometry="ball")
+    precision = reply.space["metric_precision"].copy()
+    precision[0, 0] = precision_of_a_weight
+    reply.with_space(metric_precision=precision).check(match)
+
+
+# ---- radii -------------------------------------------------------------------------
+
+
+def test_a_space_has_the_radii_of_its_criterion():
+    accuracy = honest_reply("accuracy")
+    log_loss = honest_reply("log_loss")
+    loss_for_accuracy = replace(accuracy, space=log_loss.space)
+    loss_for_accuracy.check("radii_knots is there, but accuracy was asked for")
+    accuracy_for_loss = replace(log_loss, space=accuracy.space)
+    accuracy_for_loss.check("radii_radii is there, but log_loss was asked for")
+
+
+@pytest.mark.parametrize(
+    ("criterion", "name", "field"),
+    [
+        ("accuracy", "radii_slope", 1.0),
+        ("log_loss", "radii_may_lose", np.array([0, 1])),
+    ],
+)
+def test_radii_have_no_field_of_another_criterion(criterion, name, field):
+    reply = honest_reply(criterion).with_space(**{name: field})
+    reply.check(f"{name} is no field of it")
+
+
+@pytest.mark.parametrize(
+    ("criterion", "name"),
+    [
+        ("accuracy", "radii_radii"),
+        ("accuracy", "radii_may_lose"),
+        ("log_loss", "radii_losses"),
+        ("log_loss", "radii_slope"),
+        ("log_loss", "radii_gradient"),
+        ("log_loss", "radii_curvature"),
+    ],
+)
+def test_radii_have_all_fields_of_their_criterion(criterion, name):
+    honest_reply(criterion).without(name).check(f"{name} is missing")
+
+
+@pytest.mark.parametrize("criterion", ["accuracy", "log_loss"])
+def test_criteria_of_others_may_have_either_radii(criterion):
+    honest_reply(criterion).with_request(criterion={"name": "mine"}).check()
+
+
+def accuracy_reply(
+    *, n_right: int, n_rows: int, score: float | None = None
+) -> SpaceReply:
+    """A reply by which the model is right about so many rows.
+
+    The score is the share of these rows, unless another is given.
+    """
+    return honest_reply().with_space(
+        radii_n_rows=np.array(n_rows),
+        radii_score=np.array(n_right / n_rows if score is None else score),
+        radii_radii=np.arange(1.0, n_right + 1),
+        radii_may_lose=np.arange(n_right + 1),
+    )
+
+
+def test_a_space_is_of_no_more_rows_than_described():
+    accuracy_reply(n_right=40, n_rows=40).check()
+    match = "radii_n_rows is more than describe.rows has"
+    accuracy_reply(n_right=40, n_rows=41).check(match)
+
+
+@pytest.mark.parametrize("score", [1.0 + 1e-7, 1.5])
+def test_an_accuracy_is_one_at_most(score):
+    # Other checks would take more than all rows for right.
+    match = r"radii_score is [\d.]+, not between 0 and 1"
+    accuracy_reply(n_right=40, n_rows=40, score=score).check(match)
 
 
 def test_a_score_is_the_share_of_rows_that_are_right():
-    _, place = space_of()
-    assert_taken(space_fits, accuracy_of(40, 40), **place)
-    assert_taken(space_fits, accuracy_of(3, 40), **place)
-    match = "radii_n_rows is more than describe.rows has"
-    assert_refused(space_fits, accuracy_of(40, 41), match, **place)
-    # Other checks would take more than all rows for right.
-    for score in (1.0 + 1e-7, 1.5):
-        wrong = accuracy_of(40, 40, score=score)
-        match = r"radii_score is [\d.]+, not between 0 and 1"
-        assert_refused(space_fits, wrong, match, **place)
+    accuracy_reply(n_right=3, n_rows=40).check()
+    # A millionth is rounding.
     wrong = r"radii_score is [\d.e-]+ of 40 rows, not 3"
-    for left, match in ((0.9e-6, None), (1.1e-6, wrong), (-1.1e-6, wrong)):
-        told = accuracy_of(3, 40, score=3 / 40 + left)
-        assert_outcome(space_fits, told, match, **place)
+    for error, match in ((0.9e-6, None), (1.1e-6, wrong), (-1.1e-6, wrong)):
+        accuracy_reply(n_right=3, n_rows=40, score=3 / 40 + error).check(match)
     match = "radii_score is 1 of 3 rows, not 4"
-    wrong = accuracy_of(4, 3, score=1.0)
-    assert_refused(space_fits, wrong, match, **place)
+    accuracy_reply(n_right=4, n_rows=3, score=1.0).check(match)
 
 
-def test_radii_and_what_they_lose_rise():
-    _, place = space_of()
-    told = accuracy_of(3, 40)
-    for name, values, match in (
+@pytest.mark.parametrize(
+    ("name", "falling", "match"),
+    [
         ("radii_radii", [1.0, 3.0, 2.0], "are not in their order"),
         ("radii_may_lose", [1, 1, 2, 3], "does not rise from 0"),
         ("radii_may_lose", [0, 2, 1, 3], "does not rise from 0"),
-    ):
-        wrong = told | {name: np.array(values)}
-        assert_refused(space_fits, wrong, f"{name} {match}", **place)
-    equal = {
-        "radii_radii": np.array([1.0, 2, 2]),
-        "radii_may_lose": np.array([0, 1, 1, 3]),
-    }
-    assert_taken(space_fits, told | equal, **place)
+    ],
+)
+def test_radii_and_rows_that_they_lose_do_not_fall(name, falling, match):
+    reply = accuracy_reply(n_right=3, n_rows=40)
+    reply.with_space(**{name: np.array(falling)}).check(f"{name} {match}")
 
 
-def test_knots_rise_from_nothing_and_losses_from_the_score():
-    told, place = space_of("log_loss")
-    n = len(told["radii_knots"])
-    assert n > 2
+def test_rows_may_have_the_same_radius():
+    reply = accuracy_reply(n_right=3, n_rows=40)
+    reply.with_space(
+        radii_radii=np.array([1.0, 2.0, 2.0]),
+        radii_may_lose=np.array([0, 1, 1, 3]),
+    ).check()
+
+
+def test_knots_of_a_loss_rise_from_zero():
+    reply = honest_reply("log_loss")
+    n_knots = len(reply.space["radii_knots"])
+    assert n_knots > 2
     wrong = "radii_knots do not rise from 0"
     for knots, match in (
-        (np.arange(n) * 1.001 * SMALLEST, None),
-        (np.arange(n) * 0.999 * SMALLEST, wrong),
-        (np.arange(n) + 1e-30, wrong),
-        (np.zeros(n), wrong),
+        (np.arange(n_knots) * 1.001 * SMALLEST, None),
+        (np.arange(n_knots) * 0.999 * SMALLEST, wrong),
+        (np.arange(n_knots) + 1e-30, wrong),
+        (np.zeros(n_knots), wrong),
     ):
-        assert_outcome(space_fits, told | {"radii_knots": knots}, match, **place)
-    nothing = told | {"radii_knots": np.array([]), "radii_losses": np.array([])}
-    assert_refused(space_fits, nothing, "radii_knots do not rise from 0", **place)
+        reply.with_space(radii_knots=knots).check(match)
+    no_knots = reply.with_space(radii_knots=np.array([]), radii_losses=np.array([]))
+    no_knots.check(wrong)
+
+
+def test_losses_begin_with_the_score():
+    reply = honest_reply("log_loss")
     wrong = "radii_losses do not begin with the score"
     for factor, match in ((WITHIN, None), (BEYOND, wrong), (2.0 - BEYOND, wrong)):
-        losses = told["radii_losses"].copy()
-        losses[0] = float(told["radii_score"]) * factor
-        assert_outcome(space_fits, told | {"radii_losses": losses}, match, **place)
+        losses = reply.space["radii_losses"].copy()
+        losses[0] = float(reply.space["radii_score"]) * factor
+        reply.with_space(radii_losses=losses).check(match)
 
 
-def test_the_centre_of_a_space_is_the_model_itself():
-    told, place = space_of()
-    center, scale = told["center"], float(told["scale"])
-    largest = np.abs(center[:, :2] - center[:, :2].mean(axis=1, keepdims=True)).max()
-    wrong = "center is not the model itself"
-    for away, match in ((0.9e-6, None), (1.2e-6, wrong)):
-        moved = center.copy()
-        # As much is taken from one output as is added to the other.
-        moved[0, :2] += np.array([1.0, -1.0]) * away * largest
-        assert_outcome(space_fits, told | {"center": moved}, match, **place)
-    # What outputs share says nothing, and the scale is that of the model.
-    shared = center.copy()
-    shared[:, :2] += 5.0
-    assert_taken(space_fits, told | {"center": shared}, **place)
-    scaled = told | {"center": center / 2.0, "scale": np.array(2.0 * scale)}
-    assert_taken(space_fits, scaled, **place)
-    larger = told | {"scale": np.array(2.0 * scale)}
-    assert_refused(space_fits, larger, wrong, **place)
-    # Of a model that came along, that one.
-    W = center[:, :2] * scale
-    asked = place["asked"] | {"model": None, "W": W}
-    brought = {"asked": asked, "described": None, "lengths": {"k": 2}}
-    assert_taken(space_fits, told, **brought)
-    brought["asked"] = asked | {"W": W[:, ::-1]}
-    assert_refused(space_fits, told, wrong, **brought)
+# ---- the centre --------------------------------------------------------------------
+
+OTHER_MODEL = "center is not the model itself"
+
+
+@pytest.mark.parametrize(
+    ("error", "match"),
+    # A millionth of the largest weight is rounding.
+    [(0.9e-6, None), (1.2e-6, OTHER_MODEL)],
+)
+def test_the_centre_of_a_space_is_the_model_itself(error, match):
+    reply = honest_reply()
+    center = reply.space["center"].copy()
+    weights = center[:, :2]  # a view
+    largest = np.abs(weights - weights.mean(axis=1, keepdims=True)).max()
+    # As much is taken from one output as is added to the other.
+    weights[0] += np.array([1.0, -1.0]) * error * largest
+    reply.with_space(center=center).check(match)
+
+
+def test_the_centre_of_a_space_may_have_weights_that_outputs_share():
+    # The same number added to all outputs of a feature changes no probability.
+    reply = honest_reply()
+    center = reply.space["center"].copy()
+    center[:, :2] += 5.0
+    reply.with_space(center=center).check()
+
+
+def test_the_centre_times_its_scale_is_the_model():
+    reply = honest_reply()
+    twice_the_scale = np.array(2.0 * float(reply.space["scale"]))
+    half = reply.with_space(center=reply.space["center"] / 2.0, scale=twice_the_scale)
+    half.check()
+    reply.with_space(scale=twice_the_scale).check(OTHER_MODEL)
+
+
+def test_the_centre_of_a_space_is_the_model_of_the_request():
+    reply = replace(honest_reply(), description=None)
+    W = reply.space["center"][:, :2] * float(reply.space["scale"])
+    reply.with_request(model=None, W=W).check(lengths={"k": 2})
+    swapped = reply.with_request(model=None, W=W[:, ::-1])
+    swapped.check(OTHER_MODEL, lengths={"k": 2})
+
+
+# ---- what a node builds ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("hidden", [False, True])
@@ -261,32 +383,28 @@ def test_the_centre_of_a_space_is_the_model_itself():
 @pytest.mark.parametrize(
     "roles", [{}, {"judging": np.arange(12), "moments": np.arange(12, 40)}]
 )
-def test_space_is_what_the_node_builds(hidden, criterion, geometry, roles):
+def test_the_reply_is_the_space_that_the_node_builds(
+    hidden, criterion, geometry, roles
+):
     node = make_member(**roles)
     is_known = node.y != "c"
     clf = DummyClassifier().fit(node.X[is_known], node.y[is_known])
     node = Member.of("lyon", clf, node.X, node.y, **roles)
-    W, layers = (
-        (make_model(6)[:, :2], request_with_hidden_layers())
-        if hidden
-        else (make_model()[:, :2], {})
-    )
-    options = {
-        "n_others": 2,
-        "construction": "sampled",
-        "scale_logits": True,
-        "n_directions": 20,
-        "seed": 3,
-    }
+    W = make_model(6 if hidden else 4)[:, :2]
+    layers = request_with_hidden_layers() if hidden else {"hidden": None}
+    Z = HiddenLayers(**layers["hidden"]).outputs(node.X) if hidden else node.X
     reply = space(
         node,
         W=W,
         geometry=geometry.as_settings(),
         criterion=criterion.as_settings(),
-        **layers,
-        **options,
+        hidden=layers["hidden"],
+        n_others=2,
+        construction="sampled",
+        scale_logits=True,
+        n_directions=20,
+        seed=3,
     )
-    Z = HiddenLayers(**layers["hidden"]).outputs(node.X) if hidden else node.X
     judging = roles.get("judging", slice(None))
     moments = roles.get("moments", slice(None))
     y = class_codes(node.y[judging])
@@ -297,7 +415,11 @@ def test_space_is_what_the_node_builds(hidden, criterion, geometry, roles):
         rows=Z[moments],
         geometry=geometry,
         criterion=criterion,
-        **options,
+        n_others=2,
+        construction="sampled",
+        scale_logits=True,
+        n_directions=20,
+        seed=3,
     )
     from_reply = SpaceProfile.from_arrays(reply, criterion, "sampled")
     np.testing.assert_allclose(from_reply.center, expected.center)
@@ -305,9 +427,12 @@ def test_space_is_what_the_node_builds(hidden, criterion, geometry, roles):
     assert from_reply.score == pytest.approx(expected.score)
     for epsilon in (0.9 * expected.score, 0.5 * expected.score):
         level = epsilon if criterion.greater_is_better else 2 * expected.score - epsilon
-        space_from_reply = from_reply.space(level, 1e4)
-        expected_space = expected.space(level, 1e4)
-        assert space_from_reply.radius == pytest.approx(expected_space.radius)
-        other_model = 0.1 * expected.center + 0.2
-        distance = expected_space.distance(other_model)
-        assert space_from_reply.distance(other_model) == pytest.approx(distance)
+        assert_equal_spaces(from_reply.space(level, 1e4), expected.space(level, 1e4))
+
+
+def assert_equal_spaces(actual, expected) -> None:
+    """Two spaces have the same radius, and another model is equally far from both."""
+    assert actual.radius == pytest.approx(expected.radius)
+    other_model = 0.1 * expected.center + 0.2
+    distance = expected.distance(other_model)
+    assert actual.distance(other_model) == pytest.approx(distance)

@@ -9,8 +9,6 @@ from helpers.rules import (
     BEYOND,
     WITHIN,
     assert_outcome,
-    assert_refused,
-    assert_taken,
     rows,
     without,
 )
@@ -19,21 +17,26 @@ from skgems.moments import class_moments
 from skgems.tasks._sums import sums_fit
 
 
-def sums(kind="class", *, dtype="float64", rank=None, **more) -> dict:
+def sums(
+    kind: str = "class", *, dtype: str = "float64", rank: int | None = None, **fields
+) -> dict:
+    """Honest sums over rows of two classes, with fields added or replaced."""
     X, y = rows()
     moments = class_moments(X, y, kind=kind)
-    return moments.as_arrays(dtype=dtype, rank=rank) | more
+    return moments.as_arrays(dtype=dtype, rank=rank) | fields
+
+
+def check_sums(content: dict, match: str | None = None, n_labels: int = 2) -> None:
+    """The sums are taken, or refused in these words, beside so many labels."""
+    assert_outcome(sums_fit, content, match, lengths={"l": n_labels})
 
 
 @pytest.mark.parametrize("kind", ["class", "shared", "diagonal", "roots"])
-@pytest.mark.parametrize("digits", ["float64", "float16", "rank"])
-def test_honest_sums_are_taken(kind, digits):
-    told = sums(kind)
-    if digits == "float16":
-        told = sums(kind, dtype="float16")
-    elif digits == "rank":
-        told = sums(kind, dtype="float32", rank=1)
-    assert_taken(sums_fit, told, lengths={"l": 2})
+@pytest.mark.parametrize(
+    ("dtype", "rank"), [("float64", None), ("float16", None), ("float32", 1)]
+)
+def test_honest_sums_are_taken(kind, dtype, rank):
+    check_sums(sums(kind, dtype=dtype, rank=rank))
 
 
 @pytest.mark.parametrize(
@@ -63,19 +66,20 @@ def test_honest_sums_are_taken(kind, digits):
     ],
 )
 def test_sums_that_do_not_fit_are_refused(kind, change, match):
-    assert_refused(sums_fit, sums(kind) | change, match, lengths={"l": 2})
+    check_sums(sums(kind) | change, match)
 
 
-def test_sums_at_the_bounds_are_taken():
+def test_a_class_has_a_row_but_for_rounding():
     # Weights and rounding make less than a row of one row.
-    counts = np.array([30.0, 1 - 0.9e-6])
-    assert_taken(sums_fit, sums() | {"counts": counts}, lengths={"l": 2})
-    # One matrix of all classes stands for those without their own.
-    some = sums(groups=np.array([-1, 0]))
-    assert_taken(sums_fit, some, lengths={"l": 2})
-    # Classes in parts: several means are of one.
-    parts = sums(columns=np.array([1, 1]), groups=np.array([0, 1]))
-    assert_taken(sums_fit, parts, lengths={"l": 2})
+    check_sums(sums(counts=np.array([30.0, 1 - 0.9e-6])))
+
+
+def test_one_matrix_of_all_classes_stands_for_those_without_their_own():
+    check_sums(sums(groups=np.array([-1, 0])))
+
+
+def test_a_class_in_parts_has_several_means():
+    check_sums(sums(columns=np.array([1, 1]), groups=np.array([0, 1])))
 
 
 @pytest.mark.parametrize(
@@ -93,52 +97,69 @@ def test_sums_at_the_bounds_are_taken():
     ],
 )
 def test_sums_of_few_digits_have_other_fields(change, match):
-    told = sums(dtype="float16")
-    assert {"deviations", "unit", "correlations"} <= set(told)
-    wrong = without(told | change, *(name for name in change if change[name] is None))
-    assert_refused(sums_fit, wrong, match, lengths={"l": 2})
+    content = sums(dtype="float16")
+    assert {"deviations", "unit", "correlations"} <= set(content)
+    missing = [name for name, field in change.items() if field is None]
+    check_sums(without(content | change, *missing), match)
 
 
-def test_without_matrices_there_are_no_sums():
-    for name in ("triangles", "scatter", "roots"):
-        kind = {"triangles": "class", "scatter": "diagonal"}.get(name, name)
-        told = without(sums(kind), name, "root_groups")
-        match = "triangles is missing, or there is more beside it"
-        assert_refused(sums_fit, told, match, lengths={"l": 2})
+@pytest.mark.parametrize(
+    ("kind", "matrices"),
+    [
+        ("class", ["triangles"]),
+        ("diagonal", ["scatter"]),
+        ("roots", ["roots", "root_groups"]),
+    ],
+)
+def test_sums_without_matrices_are_refused(kind, matrices):
+    match = "triangles is missing, or there is more beside it"
+    check_sums(without(sums(kind), *matrices), match)
+
+
+def sums_by_factors(*, n_groups: int, n_features: int) -> dict:
+    """Sums whose matrices are products of their factors, of one column each."""
+    groups = np.arange(n_groups)
+    numbers = np.ones((n_groups, n_features), "f4")
+    return {
+        "origin": np.zeros(n_features),
+        "factors": np.ones((n_groups, n_features, 1), "f4"),
+        "columns": groups,
+        "groups": groups,
+        "counts": np.ones(n_groups),
+        "means": numbers,
+        "deviations": numbers,
+        "unit": np.ones(n_features),
+    }
 
 
 def test_matrices_that_are_made_of_few_numbers_take_256_megabytes_at_most():
-    def told(n_groups, n_features):
-        n = np.arange(n_groups)
-        columns = {"columns": n, "groups": n, "counts": np.ones(n_groups)}
-        numbers = np.ones((n_groups, n_features), "f4")
-        means = {"means": numbers, "deviations": numbers, "unit": np.ones(n_features)}
-        origin = np.zeros(n_features)
-        factors = np.ones((n_groups, n_features, 1), "f4")
-        return {"origin": origin, "factors": factors, **columns, **means}
-
-    # 32 Mi numbers of eight bytes.
-    assert_taken(sums_fit, told(2, 2**12), lengths={"l": 9})
+    # 32 Mi numbers of eight bytes: two matrices of 4096 features.
+    check_sums(sums_by_factors(n_groups=2, n_features=2**12), n_labels=9)
     match = "deviations are of 3 matrices of 4096 features, which take too much memory"
-    assert_refused(sums_fit, told(3, 2**12), match, lengths={"l": 9})
-    # Variances alone are as they are.
-    wide = without(told(3, 2**12), "factors")
-    assert_taken(sums_fit, wide, lengths={"l": 9})
+    larger = sums_by_factors(n_groups=3, n_features=2**12)
+    check_sums(larger, match, n_labels=9)
+    # Variances alone are not made into matrices.
+    check_sums(without(larger, "factors"), n_labels=9)
 
 
-def test_roots_are_of_their_matrices_and_no_more_than_the_rows():
-    told = sums("roots")
-    groups = told["root_groups"].copy()
-    n_groups = len(told["groups"])
-    groups[-1] = n_groups
-    wrong = told | {"root_groups": groups}
-    assert_refused(sums_fit, wrong, "root_groups are of no matrix", lengths={"l": 2})
-    n_roots = np.bincount(told["root_groups"], minlength=n_groups)
-    for factor, match in (
-        (WITHIN, None),
-        (BEYOND, "root_groups are more than the rows"),
-    ):
-        few = told | {"group_counts": n_roots / factor}
-        assert_outcome(sums_fit, few, match, lengths={"l": 2})
-    nothing = told | {"roots": np.ones((0, 3)), "root_groups": np.array([], int)}
-    assert_taken(sums_fit, nothing, lengths={"l": 2})
+def test_roots_are_of_their_matrices():
+    content = sums("roots")
+    groups = content["root_groups"].copy()
+    groups[-1] = len(content["groups"])
+    wrong = content | {"root_groups": groups}
+    check_sums(wrong, "root_groups are of no matrix")
+
+
+@pytest.mark.parametrize(
+    ("factor", "match"),
+    [(WITHIN, None), (BEYOND, "root_groups are more than the rows")],
+)
+def test_roots_are_no_more_than_the_rows(factor, match):
+    content = sums("roots")
+    n_roots = np.bincount(content["root_groups"], minlength=len(content["groups"]))
+    check_sums(content | {"group_counts": n_roots / factor}, match)
+
+
+def test_matrices_may_have_no_roots():
+    no_roots = {"roots": np.ones((0, 3)), "root_groups": np.array([], int)}
+    check_sums(sums("roots") | no_roots)

@@ -48,6 +48,7 @@ REQUESTS = {
 
 
 def fields_of(fields, path=""):
+    """The path and the field of each field, and of those of tables within it."""
     for name, field in fields.items():
         yield path + name, field
         if isinstance(field, Table):
@@ -61,25 +62,31 @@ def test_a_task_is_answered_by_a_function_of_its_fields(name):
     function = TASKS[name].answer
     parameters = inspect.signature(function).parameters
     takes_more = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    for field, own in TASKS[name].request.items():
-        assert field in parameters or takes_more, field
-        if field in parameters and own.default is None:
-            assert parameters[field].default in (None, inspect.Parameter.empty), field
+    for field_name, field in TASKS[name].request.items():
+        assert field_name in parameters or takes_more, field_name
+        if field_name in parameters and field.default is None:
+            default = parameters[field_name].default
+            assert default in (None, inspect.Parameter.empty), field_name
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_every_field_of_a_reply_says_what_it_says_about_rows(name):
+def test_every_field_of_a_reply_says_what_it_tells_of_rows(name):
     silent = {
         path
         for path, field in fields_of(TASKS[name].reply)
         if not field.says and not isinstance(field, Table)
     }
-    # Of a network; and parameters of a classifier, of which their table speaks.
-    known = {"network.activation", "network.output"}
-    known |= {path for path in silent if path.startswith(("form.", "penalty."))}
-    known |= set(TASKS["join"].reply) if name == "join" else set()
-    known |= {"joins"}  # summaries, which speak for themselves
-    assert silent <= known
+    # Those of a network, and summaries, which speak for themselves.
+    may_be_silent = {"network.activation", "network.output", "joins"}
+    # Parameters of a classifier, of which their table speaks.
+    parameters = {path for path in silent if path.startswith(("form.", "penalty."))}
+    # Answers to "join" are those to other tasks.
+    answers = set(TASKS["join"].reply) if name == "join" else set()
+    assert silent <= may_be_silent | parameters | answers
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task_says_what_it_asks_and_how_often(name):
     assert TASKS[name].asks and TASKS[name].often
 
 
@@ -102,52 +109,75 @@ def test_requests_that_are_wrong_name_the_field(task, change, match):
         check_request(Message.of(task, **REQUESTS[task] | change))
 
 
-def judged(**more):
-    return {"count": 3.0, "squares": 1.0, "right": 2.0, "losses": np.ones(1), **more}
+def sums_over_rows(**fields) -> dict:
+    """What models come to on three rows, two of which they get right."""
+    sums = {"count": 3.0, "squares": 1.0, "right": 2.0, "losses": np.ones(1)}
+    return sums | fields
+
+
+def evaluate_request(**fields) -> Message:
+    return Message.of("evaluate", **EVALUATE | fields)
+
+
+def evaluate_reply(min_rows: int = 1, **fields) -> Message:
+    return Message.of("evaluate", min_rows=min_rows, **sums_over_rows(**fields))
 
 
 @pytest.mark.parametrize(
-    "asked, told, match",
+    "request_fields, reply_fields, match",
     [
         ({}, {"right": 4.0}, "right are more than the 3 rows"),
-        ({}, {"held_out": judged(right=4.0)}, "held_out.right are more"),
+        (
+            {},
+            {"held_out": sums_over_rows(right=4.0)},
+            "held_out.right are more",
+        ),
+        # Of four models at once there are four sums of squares.
         ({"W": np.zeros((4, 3, 2))}, {}, "squares is no array"),
     ],
 )
-def test_replies_are_checked_by_their_requests(asked, told, match):
-    request = Message.of("evaluate", **EVALUATE | asked)
+def test_replies_are_checked_by_their_requests(request_fields, reply_fields, match):
+    request = evaluate_request(**request_fields)
     with pytest.raises(ValueError, match=match):
-        check_reply(request, Message.of("evaluate", min_rows=1, **judged(**told)))
+        check_reply(request, evaluate_reply(**reply_fields))
+
+
+def check_score(*, score: float, n_rows: int) -> None:
+    reply = Message.of("score", score=np.array(score), n_rows=n_rows, min_rows=10)
+    check_reply(Message.of("score", **REQUESTS["score"]), reply)
 
 
 def test_a_score_is_missing_only_without_rows():
-    request = Message.of("score", **REQUESTS["score"])
-    none = {"score": np.array(np.nan), "n_rows": 0, "min_rows": 10}
-    check_reply(request, Message.of("score", **none))
+    check_score(score=np.nan, n_rows=0)
     for score, n_rows in ((np.nan, 1), (0.5, 0)):
         with pytest.raises(ValueError, match="score is there without rows, or missing"):
-            told = none | {"score": np.array(score), "n_rows": n_rows}
-            check_reply(request, Message.of("score", **told))
+            check_score(score=score, n_rows=n_rows)
 
 
-def test_equal_questions_have_equal_keys():
-    request = Message.of("evaluate", **EVALUATE)
-    filled = {"of": "judging", "hidden": None, "gradient": False}
-    assert key_of(Message.of("evaluate", **filled, **EVALUATE)) == key_of(request)
-    for change in ({"gradient": True}, {"factors": np.zeros(1)}, {"labels": [0, 1]}):
-        assert key_of(Message.of("evaluate", **EVALUATE | change)) != key_of(request)
-    sorted_ = {"name": "accuracy", "level": 1}
-    swapped = dict(reversed(sorted_.items()))
-    score = REQUESTS["score"]
-    assert key_of(Message.of("score", **score | {"criterion": sorted_})) == key_of(
-        Message.of("score", **score | {"criterion": swapped})
-    )
+def test_defaults_that_are_written_out_change_no_key():
+    written_out = evaluate_request(of="judging", hidden=None, gradient=False)
+    assert key_of(written_out) == key_of(evaluate_request())
 
 
-def test_what_is_said_of_a_reply_has_its_figures():
-    said = says_of(Message.of("evaluate", min_rows=7, **judged()))
-    assert said["evaluate.count"] == "How many rows there are. 3 rows, 1 model."
-    assert said["evaluate.min_rows"].endswith("Here it is 7.")
+@pytest.mark.parametrize(
+    "change", [{"gradient": True}, {"factors": np.zeros(1)}, {"labels": [0, 1]}]
+)
+def test_different_questions_have_different_keys(change):
+    assert key_of(evaluate_request(**change)) != key_of(evaluate_request())
+
+
+def test_the_order_of_settings_changes_no_key():
+    name_first = REQUESTS["score"] | {"criterion": {"name": "accuracy", "level": 1}}
+    level_first = REQUESTS["score"] | {"criterion": {"level": 1, "name": "accuracy"}}
+    key = key_of(Message.of("score", **name_first))
+    assert key == key_of(Message.of("score", **level_first))
+
+
+def test_descriptions_of_a_reply_have_its_figures():
+    descriptions = says_of(evaluate_reply(min_rows=7))
+    in_words = "How many rows there are. 3 rows, 1 model."
+    assert descriptions["evaluate.count"] == in_words
+    assert descriptions["evaluate.min_rows"].endswith("Here it is 7.")
 
 
 def test_every_reply_says_under_which_bound_it_was_made():
