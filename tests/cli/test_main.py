@@ -90,7 +90,8 @@ def test_an_error_is_one_line_and_the_exit_code_1(work, capsys, argv, message):
     capsys.readouterr()
     assert main(argv) == 1
     err = capsys.readouterr().err
-    assert err.startswith("skgems: error: ") and err.count("\n") == 1
+    assert err.startswith("skgems: error: ")
+    assert err.count("\n") == 1
     assert message in err
     assert not Path("x").exists()
 
