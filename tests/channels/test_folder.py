@@ -165,13 +165,13 @@ def test_errors_that_are_not_made_of_a_text_name_the_request(tmp_path, monkeypat
         skgems.answer(request, None, None, None, name="lyon")
 
 
-def request_for_some_parts(folder, kept_parts):
-    """Lyon's first request for moments and two spaces, with some of the three only."""
+def request_for_some_parts(folder, places):
+    """Lyon's first request for moments and two spaces, with those at some places."""
     agg = GEMSLogisticAggregator(epsilon=0.8, random_state=0)
     request = begin_exchange(folder, agg).waiting_for["lyon"]
     parts = Message.from_bytes(request.read_bytes()).content["requests"]
-    kept = {str(k): parts[str(part)] for k, part in enumerate(kept_parts)}
-    overwrite_fields(request, requests=kept)
+    some_parts = {str(k): parts[str(place)] for k, place in enumerate(places)}
+    overwrite_fields(request, requests=some_parts)
     return request
 
 
@@ -182,9 +182,9 @@ def test_a_node_answers_a_request_for_moments_without_spaces(tmp_path):
     assert tasks == ["describe", "counts", "moments"]
 
 
-@pytest.mark.parametrize("kept_parts", [[1, 2], []])
-def test_a_node_refuses_parts_that_the_method_does_not_ask_for(kept_parts, tmp_path):
-    request = request_for_some_parts(tmp_path, kept_parts)
+@pytest.mark.parametrize("places", [[1, 2], []])
+def test_a_node_refuses_parts_that_the_method_does_not_ask_for(places, tmp_path):
+    request = request_for_some_parts(tmp_path, places)
     constant = DummyClassifier().fit(*rows_at("lyon"))
     with pytest.raises(NotAgreedError, match="the first message makes|does not ask"):
         answer_at_lyon(request, constant, radii=True)

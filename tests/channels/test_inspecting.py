@@ -20,7 +20,8 @@ from skgems.federation import Message, load_message
 from skgems.messages import write_bytes
 
 RNG = np.random.default_rng(0)
-SIZES = {"ill": 30, "rare": 11, "well": 40}  # of classes
+# The rows of each class: the rare one has only one more than a class has to have.
+SIZES = {"ill": 30, "rare": 11, "well": 40}
 y = np.repeat(list(SIZES), list(SIZES.values()))
 X = RNG.normal(size=(81, 4)) + 2.0 * np.eye(3, 4)[np.searchsorted(list(SIZES), y)]
 
@@ -45,7 +46,7 @@ def sentences_of_summary(path, agg=None, classifier=None, **options):
     return inspect(path).says
 
 
-def test_an_inspection_has_kind_settings_and_arrays_of_a_summary(path):
+def test_an_inspection_says_what_a_summary_is_and_of_which_node(path):
     summary = summarize(path, space=True)
     inspection = inspect(path)
     assert inspection.kind == "summary"
@@ -55,7 +56,11 @@ def test_an_inspection_has_kind_settings_and_arrays_of_a_summary(path):
     assert inspection.checked
     assert inspection.settings == summary.settings
     assert inspection.n_bytes == path.stat().st_size
-    arrays = summary.message.arrays
+
+
+def test_an_inspection_describes_every_array_of_a_summary(path):
+    arrays = summarize(path, space=True).message.arrays
+    inspection = inspect(path)
     assert [described["path"] for described in inspection.arrays] == sorted(arrays)
     for described in inspection.arrays:
         array = arrays[described["path"]]
@@ -217,7 +222,8 @@ def inspect_exchange_of_networks(agg, folder):
     inspections = {}
     while exchange.step() is None:
         for name, path_of_request in exchange.waiting_for.items():
-            X_node, y_node = X[rows[name]], y[rows[name]]
+            X_node = X[rows[name]]
+            y_node = y[rows[name]]
             net = MLPClassifier((5,), solver="lbfgs", max_iter=5000, random_state=0)
             path_of_reply = answer(
                 path_of_request,
@@ -238,13 +244,18 @@ def inspect_exchange_of_networks(agg, folder):
     return inspections
 
 
-def test_every_request_and_reply_of_networks_has_sentences(tmp_path):
+@pytest.fixture(scope="module")
+def inspections_of_networks(tmp_path_factory):
+    """Inspections of an exchange that merges networks, by the task."""
     last_layer = skgems.GEMSLogisticAggregator(
         intersection="consensus", on_empty="ignore"
     )
     agg = skgems.GEMSMLPAggregator(last_layer=last_layer, random_state=0)
-    inspections = inspect_exchange_of_networks(agg, tmp_path)
-    assert set(inspections) == {
+    return inspect_exchange_of_networks(agg, tmp_path_factory.mktemp("exchange"))
+
+
+def test_every_task_of_networks_can_be_inspected(inspections_of_networks):
+    assert set(inspections_of_networks) == {
         "join",
         "neurons",
         "retrain",
@@ -252,20 +263,33 @@ def test_every_request_and_reply_of_networks_has_sentences(tmp_path):
         "evaluate",
         "score",
     }
-    request, _ = inspections["join"]
+
+
+def test_the_first_request_to_networks_names_the_method(inspections_of_networks):
+    request, _ = inspections_of_networks["join"]
     assert request.method == "GEMSMLPAggregator"
     assert "requests.0" not in request.says
-    request, reply = inspections["neurons"]
+
+
+def test_sentences_about_the_units_of_a_layer(inspections_of_networks):
+    request, reply = inspections_of_networks["neurons"]
+    # Four weights and a bias for each of five units.
     assert "Brings 25 numbers of models" in request.says["arrays"]
     assert "of the numbers that enter the layer" in reply.says["neurons.precision"]
     assert reply.says["neurons.sizes"].endswith("on average. 5 units.")
-    _, reply = inspections["retrain"]
+
+
+def test_sentences_about_a_retrained_network(inspections_of_networks):
+    _, reply = inspections_of_networks["retrain"]
     n_numbers = sum(np.prod(array["shape"]) for array in reply.arrays)
     assert reply.says["retrain.coefs"].endswith(f"{n_numbers} numbers.")
-    _, reply = inspections["evaluate"]
+
+
+def test_sentences_about_judged_and_scored_models(inspections_of_networks):
+    _, reply = inspections_of_networks["evaluate"]
     n_rows = reply.settings["count"]
     assert reply.says["evaluate.count"].endswith(f"{n_rows:g} rows, 1 model.")
-    _, reply = inspections["score"]
+    _, reply = inspections_of_networks["score"]
     assert f" Of {reply.settings['n_rows']} rows: " in reply.says["score.score"]
 
 
@@ -361,24 +385,24 @@ def test_a_reply_away_from_its_request_is_not_checked_in_full(
     request_and_reply, tmp_path
 ):
     request, reply = request_and_reply
-    moved = tmp_path / "away" / "mine.safetensors"
-    moved.parent.mkdir()
-    moved.write_bytes(reply.read_bytes())
-    inspection = inspect(moved)
+    copied_reply = tmp_path / "away" / "mine.safetensors"
+    copied_reply.parent.mkdir()
+    copied_reply.write_bytes(reply.read_bytes())
+    inspection = inspect(copied_reply)
     assert not inspection.checked
     assert "Not checked in full: its request is not here." in str(inspection)
-    assert inspect(moved, request=request).checked
+    assert inspect(copied_reply, request=request).checked
     with pytest.raises(ValueError, match="mine.safetensors: it is no reply to .*001-"):
-        inspect(moved, request=request.with_name("001-lyon.safetensors"))
+        inspect(copied_reply, request=request.with_name("001-lyon.safetensors"))
 
 
 def test_the_request_of_a_reply_is_looked_for_beside_it(request_and_reply, tmp_path):
     request, reply = request_and_reply
     assert "Not checked" not in str(inspect(reply))
-    moved = tmp_path / "reply-002.safetensors"
-    moved.write_bytes(reply.read_bytes())
+    copied_reply = tmp_path / "reply-002.safetensors"
+    copied_reply.write_bytes(reply.read_bytes())
     (tmp_path / "002.safetensors").write_bytes(request.read_bytes())
-    assert inspect(moved).checked
+    assert inspect(copied_reply).checked
 
 
 def test_a_field_out_of_its_bounds_is_named(request_and_reply):
@@ -403,12 +427,12 @@ def test_errors_of_requests_and_replies_name_file_and_field(
     request_and_reply, tmp_path, changes, words
 ):
     for path in request_and_reply:
-        moved = tmp_path / path.parent.name.upper()
-        moved.write_bytes(path.read_bytes())
-        rewrite_message(moved, **changes)
+        copied_file = tmp_path / path.parent.name.upper()
+        copied_file.write_bytes(path.read_bytes())
+        rewrite_message(copied_file, **changes)
         with pytest.raises(ValueError, match=words) as error:
-            inspect(moved)
-        assert str(moved) in str(error.value)
+            inspect(copied_file)
+        assert str(copied_file) in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -22,23 +22,34 @@ from skgems._cli import main
 skops_io = pytest.importorskip("skops.io")
 
 
-def test_models_in_skops_files(work, capsys):
+@pytest.fixture
+def answer_by_skops_file(work):
+    """A command line that answers with the model in lyon.skops."""
     start_study()
-    X, y = rows_of("lyon")
-    skops_io.dump(LogisticRegression().fit(X[:, [2, 0, 1]], y), "lyon.skops")
     argv = answer_arguments(paths_of_requests(1)["lyon"], "lyon", "--drop", "patient")
     argv[argv.index("lyon.joblib")] = "lyon.skops"
-    assert main(argv) == 0
-    # It knows no names, so all depends on the order of columns.
+    return argv
+
+
+def test_a_model_without_names_in_a_skops_file_says_its_order_of_columns(
+    answer_by_skops_file, capsys
+):
+    X, y = rows_of("lyon")
+    skops_io.dump(LogisticRegression().fit(X[:, [2, 0, 1]], y), "lyon.skops")
+    assert main(answer_by_skops_file) == 0
     out = capsys.readouterr().out
     assert "Features, in this order: 'weight', 'age', 'dose'." in out
+
+
+def test_a_skops_file_with_an_unknown_type_needs_trust(answer_by_skops_file, capsys):
     skops_io.dump(FunctionTransformer(write_rows), "lyon.skops")
-    assert main([*argv, "--yes"]) == 1
+    assert main([*answer_by_skops_file, "--yes"]) == 1
     err = capsys.readouterr().err
-    assert "If you trust them: --trust " in err and "write_rows" in err
+    assert "If you trust them: --trust " in err
+    assert "write_rows" in err
 
 
-def test_a_model_that_cannot_be_read(work, capsys):
+def test_a_damaged_model_is_an_error_that_names_its_file(work, capsys):
     start_study()
     Path("lyon.joblib").write_bytes(b"\x80nothing")
     assert main(answer_arguments(paths_of_requests(1)["lyon"], "lyon")) == 1

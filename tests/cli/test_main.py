@@ -85,35 +85,45 @@ pandas = pytest.importorskip("pandas")
         ),
     ],
 )
-def test_what_is_wrong_is_one_line_and_the_code_1(work, capsys, argv, message):
+def test_an_error_is_one_line_and_the_exit_code_1(work, capsys, argv, message):
     start_study()
     capsys.readouterr()
     assert main(argv) == 1
     err = capsys.readouterr().err
-    assert err.startswith("skgems: error: ") and err.count("\n") == 1
+    assert err.startswith("skgems: error: ")
+    assert err.count("\n") == 1
     assert message in err
     assert not Path("x").exists()
 
 
-def test_inspect_prints_what_the_function_finds(work, capsys):
+@pytest.fixture
+def reply_of_lyon(work, capsys):
+    """Lyon's reply to the first message of a study, lyon.safetensors."""
     start_study("--set", "random_state=0")
-    main(
-        answer_arguments(
-            paths_of_requests(1)["lyon"], "lyon", "--to", "lyon.safetensors"
-        )
-    )
+    request = paths_of_requests(1)["lyon"]
+    main(answer_arguments(request, "lyon", "--to", "lyon.safetensors"))
     capsys.readouterr()
-    assert main(["inspect", "lyon.safetensors"]) == 0
-    assert capsys.readouterr().out == f"{inspect('lyon.safetensors')}\n"
-    assert main(["inspect", "--json", "lyon.safetensors"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["node"] == "lyon" and told["method"] == "GEMSLogisticAggregator"
-    assert told["n_bytes"] == Path("lyon.safetensors").stat().st_size
-    assert told["arrays"] == list(inspect("lyon.safetensors").arrays)
-    assert told["settings"]["n_components"] == 16
-    other = str(paths_of_requests(1)["nice"])
-    # A summary needs no request to be checked.
-    assert main(["inspect", "lyon.safetensors", "--request", other]) == 0
+    return "lyon.safetensors"
+
+
+def test_the_command_inspect_prints_what_the_function_says(reply_of_lyon, capsys):
+    assert main(["inspect", reply_of_lyon]) == 0
+    assert capsys.readouterr().out == f"{inspect(reply_of_lyon)}\n"
+
+
+def test_inspect_can_print_json(reply_of_lyon, capsys):
+    assert main(["inspect", "--json", reply_of_lyon]) == 0
+    inspection = json.loads(capsys.readouterr().out)
+    assert inspection["node"] == "lyon"
+    assert inspection["method"] == "GEMSLogisticAggregator"
+    assert inspection["n_bytes"] == Path(reply_of_lyon).stat().st_size
+    assert inspection["arrays"] == list(inspect(reply_of_lyon).arrays)
+    assert inspection["settings"]["n_components"] == 16
+
+
+def test_a_summary_needs_no_request_to_be_inspected(reply_of_lyon):
+    request_of_nice = str(paths_of_requests(1)["nice"])
+    assert main(["inspect", reply_of_lyon, "--request", request_of_nice]) == 0
 
 
 @pytest.mark.parametrize(
@@ -208,10 +218,12 @@ def test_the_report_is_written_as_a_page(work, capsys):
         assert main(answer_arguments(path, node)) == 0
     argv = ["combine", "study/replies", "--out", "m.skops"]
     assert main([*argv, "--report", "report.html"]) == 0
-    out, page = capsys.readouterr().out, Path("report.html").read_text("utf-8")
+    out = capsys.readouterr().out
     assert "The report: report.html." in out
-    assert page.count("<table>") == 2 and all(f"<td>{n}</td>" in page for n in NODES)
     assert "3 files, " in out
+    page = Path("report.html").read_text("utf-8")
+    assert page.count("<table>") == 2
+    assert all(f"<td>{node}</td>" in page for node in NODES)
 
 
 def test_the_version(capsys):

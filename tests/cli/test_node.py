@@ -16,7 +16,6 @@ import pytest
 from helpers.command_line import (
     FEATURES,
     LABELS,
-    NODES,
     answer_arguments,
     classifier_of_named_features,
     frames_of_nodes,
@@ -307,30 +306,32 @@ def test_another_exchange_of_the_same_rows_has_to_be_accepted(work, capsys):
 # ---- signatures --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("folder", ["study", "study/replies"])
-def test_replies_have_to_be_signed_by_their_nodes(work, capsys, folder):
+@pytest.fixture
+def signed_replies(work):
+    """A study whose nodes have keys, and have signed their replies."""
     pytest.importorskip("cryptography")
     start_study("--set", "random_state=0")
     Path("keys").mkdir()
-    for node in NODES:
+    for node, request in paths_of_requests(1).items():
         assert main(["keys", f"keys/{node}"]) == 0
-        assert (
-            main(
-                answer_arguments(
-                    paths_of_requests(1)[node], node, "--key", f"keys/{node}"
-                )
-            )
-            == 0
-        )
-    combine = ["combine", folder, "--out", "m.skops", "--public-keys", "keys"]
-    assert main(combine) == 0
+        assert main(answer_arguments(request, node, "--key", f"keys/{node}")) == 0
+
+
+def combine_signed(folder):
+    """The exit code of combining replies whose signatures are checked."""
+    return main(["combine", folder, "--out", "m.skops", "--public-keys", "keys"])
+
+
+@pytest.mark.parametrize("folder", ["study", "study/replies"])
+def test_replies_have_to_be_signed_by_their_nodes(signed_replies, capsys, folder):
+    assert combine_signed(folder) == 0
     capsys.readouterr()
     assert answer_at_lyon("--yes", "--key", "keys/nice") == 0
-    assert main(combine) == 1
+    assert combine_signed(folder) == 1
     words = "its signature is of another message, or by another key"
     assert words in capsys.readouterr().err
     assert answer_at_lyon("--yes") == 0
-    assert main(combine) == 1
+    assert combine_signed(folder) == 1
     assert "001-lyon.safetensors: it is not signed" in capsys.readouterr().err
 
 

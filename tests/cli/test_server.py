@@ -40,6 +40,7 @@ def answer_all(number):
 
 
 def first_words(lines):
+    """The first word of each line that is not empty."""
     return [line.split()[0] for line in lines if line]
 
 
@@ -47,6 +48,7 @@ def first_words(lines):
 
 
 def check_reply_was_described(code, out, err):
+    """The command ended well, and printed what is in the reply and what is not."""
     assert code == 0
     assert err == ""
     assert "'NA' 20, 'flu' 20, 'well' 20" in out
@@ -85,31 +87,42 @@ def test_a_request_for_another_node_is_refused(work, capsys):
     )
 
 
-def test_replies_of_three_nodes_become_the_model_of_one_process(work, capsys):
+@pytest.fixture
+def replies_of_three_nodes(work, capsys):
+    """The replies of all nodes to the one message of a study, in study/replies."""
     start_study("--set", "random_state=0", "C=0.5")
     out = capsys.readouterr().out
     for node, path in paths_of_requests(1).items():
         assert f"{path} (task 'join')" in out
         code = main(answer_arguments(path, node))
         check_reply_was_described(code, *capsys.readouterr())
-    # The replies are summaries, of which a model can be made at once.
-    argv = ["combine", "study/replies", "--out", "model.skops", "--set", "C=0.5"]
-    assert main(argv) == 0
+
+
+def combine_replies():
+    """Combine the replies as summaries, of which a model can be made at once."""
+    return main(["combine", "study/replies", "--out", "model.skops", "--set", "C=0.5"])
+
+
+def test_replies_of_three_nodes_are_listed(replies_of_three_nodes, capsys):
+    assert combine_replies() == 0
     printed = capsys.readouterr()
     assert printed.err == ""
     lines = printed.out.splitlines()[2:5]
     assert [line.split()[:2] for line in lines] == [[node, "60"] for node in NODES]
     assert "NA, flu, well" in lines[0]
 
+
+def test_replies_of_three_nodes_become_the_model_of_one_process(replies_of_three_nodes):
+    assert combine_replies() == 0
     agg = skgems.GEMSLogisticAggregator(C=0.5, random_state=0)
     summaries = [
         agg.summarize(
-            classifier_of_named_features(node), X, rows_of(node)[1], name=node
+            classifier_of_named_features(node), X_node, rows_of(node)[1], name=node
         )
-        for node, X in zip(NODES, frames_of_nodes(), strict=True)
+        for node, X_node in zip(NODES, frames_of_nodes(), strict=True)
     ]
     agg.set_params(estimators=summaries).fit()
-    model = skops_io.load(work / "model.skops")
+    model = skops_io.load("model.skops")
     assert type(model) is LogisticRegression
     X = pandas.concat(frames_of_nodes())
     np.testing.assert_array_equal(model.predict(X), agg.predict(X))
@@ -131,32 +144,48 @@ def fit_in_process():
     return agg.fit(pandas.concat(frames_of_nodes()), y, nodes=np.repeat(NODES, 60))
 
 
-def test_an_exchange_in_rounds_becomes_the_model_of_one_process(work, capsys):
-    assert start_study("--set", "n_rounds=3", "random_state=0") == 0
+def complete_exchange(capsys):
+    """Answer all messages of the study; its tasks and what is printed at the end."""
     tasks = []
     combine = ["combine", "study", "--report", "--out", "model.joblib"]
     while (code := main(combine)) == 3:
         out = capsys.readouterr().out
         number = len(tasks) + 1
+        requests = paths_of_requests(number)
         assert first_words(out.splitlines()[-3:]) == NODES
-        assert all(str(path) in out for path in paths_of_requests(number).values())
+        assert all(str(path) in out for path in requests.values())
         assert not Path("model.joblib").exists()
-        tasks.append(inspect(paths_of_requests(number)["lyon"]).task)
+        tasks.append(inspect(requests["lyon"]).task)
         answer_all(number)
     assert code == 0
+    return tasks, capsys.readouterr().out
+
+
+def lines_of_table(out):
+    """The printed lines from the header of the table of nodes on."""
+    lines = out.splitlines()
+    while not lines[0].startswith("node"):
+        del lines[0]
+    return lines
+
+
+def test_an_exchange_in_rounds_becomes_the_model_of_one_process(work, capsys):
+    assert start_study("--set", "n_rounds=3", "random_state=0") == 0
+    tasks, out = complete_exchange(capsys)
     assert tasks == ["join", "evaluate", "evaluate", "score"]
+    assert f"{len(tasks)} messages, " in out
     agg = fit_in_process()
     model = joblib.load("model.joblib")
     expected = agg.to_estimator()
     np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9)
     np.testing.assert_allclose(model.intercept_, expected.intercept_, rtol=1e-9)
+    check_table_has_scores(lines_of_table(out)[1:4], agg.node_scores_)
 
-    lines = capsys.readouterr().out.splitlines()
-    while not lines[0].startswith("node"):
-        del lines[0]
-    scores = agg.node_scores_
+
+def check_table_has_scores(lines, scores):
+    """Each line has a node, its rows, its classes and its scores."""
     for node, line, local, aggregate in zip(
-        NODES, lines[1:4], scores["local"], scores["aggregate"], strict=True
+        NODES, lines, scores["local"], scores["aggregate"], strict=True
     ):
         # Three more cells follow.
         assert line.split()[:-3] == [
@@ -169,7 +198,6 @@ def test_an_exchange_in_rounds_becomes_the_model_of_one_process(work, capsys):
             f"{aggregate:.3f}",
             f"{aggregate - local:.3f}",
         ]
-    assert any(f"{len(tasks)} messages, " in line for line in lines)
 
 
 @pytest.fixture
@@ -186,9 +214,7 @@ def printed_without_paris(work, capsys):
 
 def test_a_node_that_is_left_out_is_not_in_the_table(printed_without_paris):
     assert "Left out: paris." in printed_without_paris
-    lines = printed_without_paris.splitlines()
-    while not lines[0].startswith("node"):
-        del lines[0]
+    lines = lines_of_table(printed_without_paris)
     assert first_words(lines[:4]) == ["node", "lyon", "nice"]
 
 
@@ -216,6 +242,7 @@ def folder_of_replies(work, capsys):
 
 
 def combine_without(*nodes, options=()):
+    """The exit code of combining the files of the other nodes."""
     argv = ["combine", ".", "--out", "m.skops", "--leave-out", *nodes]
     return main([*argv, *options])
 

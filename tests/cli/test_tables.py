@@ -562,7 +562,8 @@ def test_names_and_labels_with_blanks_are_those_of_the_model(folder, capsys):
     frame = hospital_table()
     frame.columns = [f" {name}" for name in frame.columns]
     frame[" diagnose"] = " " + frame[" diagnose"]
-    X, y = frame[[" crp", " alter"]], frame[" diagnose"]
+    X = frame[[" crp", " alter"]]
+    y = frame[" diagnose"]
     joblib.dump(LogisticRegression(max_iter=500).fit(X, y), "m.joblib")
     write_rows(csv_text(frame))
     start_study()

@@ -120,32 +120,58 @@ def test_what_is_not_agreed_is_refused_before_rows_are_looked_at(node, monkeypat
         at_node(sealed(join, server))
 
 
+def request_to_judge(server, W):
+    """A request under the server's agreement to judge the model W."""
+    return request_under(server, "evaluate", **judging_content(W, ["benign"], [0]))
+
+
+def request_to_score(server, W):
+    """A request under the server's agreement to score the model W."""
+    return request_under(server, "score", **score_content(W))
+
+
+# Three different models of the 30 features and their intercepts.
+THREE_MODELS = np.random.RandomState(0).standard_normal((3, 31, 2))
+
+
 def test_each_task_is_answered_as_often_as_agreed(node):
     server = agreement_on_rounds(n_rounds=3)
     assert server.tasks == {"join": 1, "evaluate": 2, "score": 1}
     at_node = Node(node, server)
-    W = np.random.RandomState(0).standard_normal((3, 31, 2))
-    requests = [
-        request_under(
-            server, "evaluate", **judging_content(W_of_request, ["benign"], [0])
-        )
-        for W_of_request in W
-    ]
-    first = at_node(requests[0])
-    for _ in range(3):  # a request that comes again is not counted again
-        assert at_node(requests[0]).to_bytes() == first.to_bytes()
-    at_node(requests[1])
+    for W in THREE_MODELS[:2]:
+        at_node(request_to_judge(server, W))
     with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times, and has"):
-        at_node(requests[2])
-    at_node(request_under(server, "score", **score_content(W[0])))
-    # A score was agreed once.
+        at_node(request_to_judge(server, THREE_MODELS[2]))
+    at_node(request_to_score(server, THREE_MODELS[0]))
     with pytest.raises(NotAgreedError, match="'score' was agreed 1 times"):
-        at_node(request_under(server, "score", **score_content(W[1])))
+        at_node(request_to_score(server, THREE_MODELS[1]))
     replies = [line for line in at_node.log if "reply" in line]
     assert [line["task"] for line in replies] == ["evaluate", "evaluate", "score"]
-    assert replies[0]["request"] == requests[0].digest
-    assert replies[0]["reply"] == first.digest and replies[0]["bytes"] > 0
-    assert "How many rows are right" in replies[0]["says"]["evaluate.right"]
+
+
+def test_a_request_that_comes_again_is_not_counted_again(node):
+    server = agreement_on_rounds(n_rounds=3)
+    at_node = Node(node, server)
+    request = request_to_judge(server, THREE_MODELS[0])
+    reply = at_node(request)
+    for _ in range(3):
+        assert at_node(request).to_bytes() == reply.to_bytes()
+    # This is the second of two that were agreed.
+    at_node(request_to_judge(server, THREE_MODELS[1]))
+    replies = [line for line in at_node.log if "reply" in line]
+    assert [line["task"] for line in replies] == ["evaluate", "evaluate"]
+
+
+def test_the_log_of_a_node_says_what_it_replied_to_which_request(node):
+    server = agreement_on_rounds(n_rounds=3)
+    at_node = Node(node, server)
+    request = request_to_judge(server, THREE_MODELS[0])
+    reply = at_node(request)
+    (line,) = [line for line in at_node.log if "reply" in line]
+    assert line["request"] == request.digest
+    assert line["reply"] == reply.digest
+    assert line["bytes"] > 0
+    assert "How many rows are right" in line["says"]["evaluate.right"]
 
 
 def test_the_state_of_one_node_is_not_used_for_another(node):
@@ -300,51 +326,70 @@ def test_requests_are_signed_by_the_server_that_was_agreed(node, tmp_path):
     assert Node(node, server)(signed).task == "score"
 
 
+def keys_of_nodes(folder, names):
+    """Make the keys of each node in a folder, and return paths of the public ones."""
+    for name in names:
+        signing_keys(folder / name)
+    return {name: folder / f"{name}.pub" for name in names}
+
+
+def answer_requests_signed(exchange, *, rows_of_nodes, classifiers, keys):
+    """Have each node answer under the agreement, and sign with its key in ``keys``."""
+    for name, request in exchange.waiting_for.items():
+        X_node, y_node = rows_of_nodes[name]
+        skgems.answer(
+            request,
+            classifiers[name],
+            X_node,
+            y_node,
+            name=name,
+            agreement=exchange.folder / "agreement.json",
+            state=keys / f"state of {name}",
+            private_key=keys / name,
+        )
+
+
 def test_an_exchange_is_signed_both_ways(digits, tmp_path):
     pytest.importorskip("cryptography")
     X, y, nodes = digits
     names = ["lyon", "paris", "rome"]
-    for name in ("server", *names):
-        signing_keys(tmp_path / name)
-    keys = {name: tmp_path / f"{name}.pub" for name in names}
+    signing_keys(tmp_path / "server")
+    public_keys = keys_of_nodes(tmp_path, names)
     folder = tmp_path / "exchange"
     agg = GEMSLogisticAggregator(n_rounds=2, random_state=0)
     exchange = skgems.Exchange(
         folder,
         agg,
         nodes=names,
-        public_keys=keys,
+        public_keys=public_keys,
         private_key=tmp_path / "server",
     )
-    agreement = folder / "agreement.json"
-    assert Agreement.load(agreement).public_key == (tmp_path / "server.pub").read_text()
-    clfs = {
-        name: LogisticRegression(max_iter=300).fit(X[nodes == k], y[nodes == k])
-        for k, name in enumerate(names)
+    agreement = Agreement.load(folder / "agreement.json")
+    assert agreement.public_key == (tmp_path / "server.pub").read_text()
+    rows_of_nodes = {
+        name: (X[nodes == k], y[nodes == k]) for k, name in enumerate(names)
+    }
+    classifiers = {
+        name: LogisticRegression(max_iter=300).fit(*rows_of_nodes[name])
+        for name in names
     }
     while (fitted := exchange.step()) is None:
         signed_requests = {
-            name: path.read_bytes() for name, path in exchange.waiting_for.items()
+            path: path.read_bytes() for path in exchange.waiting_for.values()
         }
-        for k, (name, request) in enumerate(exchange.waiting_for.items()):
-            skgems.answer(
-                request,
-                clfs[name],
-                X[nodes == k],
-                y[nodes == k],
-                name=name,
-                agreement=agreement,
-                state=tmp_path / f"state of {name}",
-                private_key=tmp_path / name,
-            )
+        answer_requests_signed(
+            exchange,
+            rows_of_nodes=rows_of_nodes,
+            classifiers=classifiers,
+            keys=tmp_path,
+        )
         # Another process that opens the exchange makes the same signatures.
         reopened = skgems.Exchange(
-            folder, public_keys=keys, private_key=tmp_path / "server"
+            folder, public_keys=public_keys, private_key=tmp_path / "server"
         )
         reopened.step(leave_out=())
-        for name, path in exchange.waiting_for.items():
-            assert path.read_bytes() == signed_requests[name]
-    direct = clone(agg).set_params(estimators=list(clfs.items()))
+        assert {path: path.read_bytes() for path in signed_requests} == signed_requests
+    direct = clone(agg).set_params(estimators=list(classifiers.items()))
     direct.fit(X, y, nodes=nodes)
     assert fitted.score(X, y) == pytest.approx(direct.score(X, y), abs=0.01)
 

@@ -38,7 +38,7 @@ from skgems.networks import linear_logits
 from skgems.spaces import Ellipsoid, Gram
 from skgems.tuning import fit_inverse_temperature
 
-N_NODES = 3
+N_NODES = 3  # so that two are left to be combined where one fails
 # Each classifier lacks a class of which its node has rows.
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skgems.federation.UnseenClassesWarning"
@@ -52,13 +52,15 @@ def nothing_recalled():
 
 @cache
 def rows():
+    """300 rows of the digits 0 to 4, their labels "a" to "e", and their nodes."""
     X, y = load_digits(n_class=5, return_X_y=True)
     labels = np.array(list("abcde"))[y[:300]]
     return X[:300] / 16, labels, np.arange(300) % N_NODES
 
 
 @call_once
-def models(seed=None, scaled=False, hidden=(8,)):
+def models(seed=None, *, scaled=False, hidden=(8,)):
+    """A network for each node; without hidden layers it is a logistic regression."""
     X, y, nodes = rows()
     fitted = []
     for k in range(N_NODES):
@@ -77,6 +79,7 @@ def models(seed=None, scaled=False, hidden=(8,)):
 
 @call_once
 def nets():
+    """A net of PyTorch for each node."""
     torch = pytest.importorskip("torch")
     skorch = pytest.importorskip("skorch")
     X, y, nodes = rows()
@@ -98,7 +101,8 @@ def nets():
     return fitted
 
 
-def rounds(members, **options):
+def averaging_in_rounds(members, **options):
+    """An aggregator that averages the members in two rounds."""
     return ModelAveragingAggregator(
         members, n_rounds=2, local_epochs=1, random_state=0, **options
     )
@@ -124,9 +128,13 @@ CASES = {
         criterion="log_loss",
         construction="certified",
     ),
-    "rounds of linear models": lambda: rounds(SGDClassifier(loss="log_loss")),
-    "rounds of networks": lambda: rounds(models(seed=7), learning_rate=None),
-    "rounds of nets": lambda: rounds(nets()),
+    "rounds of linear models": lambda: averaging_in_rounds(
+        SGDClassifier(loss="log_loss")
+    ),
+    "rounds of networks": lambda: averaging_in_rounds(
+        models(seed=7), learning_rate=None
+    ),
+    "rounds of nets": lambda: averaging_in_rounds(nets()),
     "rounds of matching": lambda: PFNMAggregator(
         models(), n_rounds=3, n_epochs=2, random_state=0
     ),
@@ -145,38 +153,69 @@ CASES = {
 }
 
 
-def fitted(case):
+def rows_of_case(case):
+    """The rows of all nodes as the case's members take them."""
     X, y, nodes = rows()
     if "of nets" in case:
         X = X.astype(np.float32)
         y = np.searchsorted(list("abcde"), y)
+    return X, y, nodes
+
+
+def fitted(case):
+    """The aggregator of a case after its fit."""
+    X, y, nodes = rows_of_case(case)
     with np.errstate(all="ignore"):
-        return CASES[case]().fit(X, y, nodes=nodes), X
+        return CASES[case]().fit(X, y, nodes=nodes)
 
 
 @pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
 @pytest.mark.parametrize("case", CASES)
 def test_a_way_through_bytes_changes_no_bit(case, monkeypatch):
-    direct, X = fitted(case)
+    X, _, _ = rows_of_case(case)
+    direct = fitted(case)
     clear_cache()
     answer = channel_module.answer
     tasks = []
 
-    def by_bytes(request, member):
+    def answer_through_bytes(request, member):
         tasks.append(request.task)
         request = Message.from_bytes(request.to_bytes())
         return Message.from_bytes(answer(request, member).to_bytes())
 
-    monkeypatch.setattr(channel_module, "answer", by_bytes)
-    other, _ = fitted(case)
-    assert len(tasks) == sum(N_NODES for _ in other.history_) > 0
+    monkeypatch.setattr(channel_module, "answer", answer_through_bytes)
+    through_bytes = fitted(case)
+    assert len(tasks) == N_NODES * len(through_bytes.history_) > 0
     np.testing.assert_array_equal(
-        other.decision_function(X), direct.decision_function(X)
+        through_bytes.decision_function(X), direct.decision_function(X)
     )
-    for one, two in zip(other.history_, direct.history_, strict=True):
-        assert one["task"] == two["task"] and one["loss"] == two["loss"]
-        assert one["bytes_sent"] == two["bytes_sent"]
-        assert one["bytes_received"] == two["bytes_received"]
+    entries = zip(through_bytes.history_, direct.history_, strict=True)
+    for entry, entry_of_direct in entries:
+        for field in ("task", "loss", "bytes_sent", "bytes_received"):
+            assert entry[field] == entry_of_direct[field]
+
+
+def fail_in_message(monkeypatch, *, name, index):
+    """Let the node of this name fail in its message of this index, each time."""
+    answer = channel_module.answer
+    requests_of_node = []
+
+    def answer_until_the_message(request, member):
+        if member.name == name:
+            requests_of_node.append(request)
+            # A request that is repeated is the same object.
+            if len({id(message) for message in requests_of_node}) - 1 == index:
+                raise OSError("gone")
+        return answer(request, member)
+
+    monkeypatch.setattr(channel_module, "answer", answer_until_the_message)
+
+
+def check_node_was_left_out(aggregate, *, name, index, X):
+    """The node is left out in one message only, and the aggregate has classes."""
+    for k, entry in enumerate(aggregate.history_):
+        assert entry["left_out"] == ([name] if k == index else [])
+    assert np.isfinite(aggregate.predict_proba(X)).all()
 
 
 @pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
@@ -189,77 +228,93 @@ def test_a_way_through_bytes_changes_no_bit(case, monkeypatch):
         for case in CASES
     ],
 )
-def test_a_node_dies_in_each_message_in_turn(case, monkeypatch):
-    answer = channel_module.answer
-    tasks = [entry["task"] for entry in fitted(case)[0].history_]
+def test_a_node_that_dies_in_a_message_is_left_out_or_named(case, monkeypatch):
+    X, _, _ = rows_of_case(case)
+    tasks = [entry["task"] for entry in fitted(case).history_]
     name = "1" if "rounds of linear" in case else "node 1"
-    for fatal, task in enumerate(tasks):
-        requests_of_node = []
+    for index, task in enumerate(tasks):
         clear_cache()
+        with monkeypatch.context() as patch:
+            fail_in_message(patch, name=name, index=index)
+            if TASKS[task].is_needed and not TASKS[task].reports:
+                with pytest.raises(RuntimeError, match=f"node '{name}': gone"):
+                    fitted(case)
+                continue
+            with pytest.warns(UserWarning, match=f"'{name}' failed twice in message"):
+                aggregate = fitted(case)
+        assert len(aggregate.history_) == len(tasks)
+        check_node_was_left_out(aggregate, name=name, index=index, X=X)
 
-        def dying(request, member, fatal=fatal, requests_of_node=requests_of_node):
-            if member.name == name:
-                requests_of_node.append(request)
-                number = len({id(message) for message in requests_of_node}) - 1
-                if number == fatal:
-                    raise OSError("gone")
-            return answer(request, member)
 
-        monkeypatch.setattr(channel_module, "answer", dying)
-        if TASKS[task].is_needed and not TASKS[task].reports:
-            with pytest.raises(RuntimeError, match=f"node '{name}': gone"):
-                fitted(case)
-            continue
-        with pytest.warns(UserWarning, match=f"'{name}' failed twice in message"):
-            aggregate, X = fitted(case)
-        left_out = [entry["left_out"] for entry in aggregate.history_]
-        expected = [[name] if k == fatal else [] for k in range(len(tasks))]
-        assert left_out == expected
-        assert np.isfinite(aggregate.predict_proba(X)).all()
+@pytest.fixture
+def channels_need_all_nodes(monkeypatch):
+    """Let channels in this process need the replies of all nodes."""
+    make_channel = channel_module.InProcess.__init__
+
+    def make_channel_that_needs_all(self, members, **options):
+        make_channel(self, members, **options)
+        self.min_nodes = N_NODES
+
+    monkeypatch.setattr(
+        channel_module.InProcess, "__init__", make_channel_that_needs_all
+    )
+
+
+def error_where_a_node_fails(case, task, monkeypatch):
+    """The error of a fit in which node 1 fails at a task, and shapes in its request.
+
+    The shapes are those of the request's numbered arrays, as the layers of a network.
+    """
+    answer = channel_module.answer
+    shapes = []
+
+    def answer_but_for_the_task(request, member):
+        if request.task == task and member.name == "node 1":
+            shapes[:] = [a.shape for n, a in request.arrays.items() if "." in n]
+            raise OSError("gone")
+        return answer(request, member)
+
+    monkeypatch.setattr(channel_module, "answer", answer_but_for_the_task)
+    words = "Only 2 of 3.*'node 1': OSError"
+    with pytest.raises(TooFewNodesError, match=words) as error:
+        fitted(case)
+    return error.value, shapes
 
 
 @pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
+@pytest.mark.usefixtures("channels_need_all_nodes")
 @pytest.mark.parametrize(
     ("case", "task"),
     [
         ("linear models by consensus", "evaluate"),
         ("linear models in further messages", "evaluate"),
         ("hidden layers", "retrain"),
-        ("rounds of networks", "train"),
-        ("rounds of matching own units in pipelines", "retrain"),
         ("rounds of matching", "evaluate"),
     ],
 )
-def test_fewer_nodes_than_a_channel_needs_are_an_error(case, task, monkeypatch):
-    answer = channel_module.answer
-    make_channel = channel_module.InProcess.__init__
-    shapes = {}
+def test_an_error_of_too_few_nodes_has_no_parameters_where_none_are_trained(
+    case, task, monkeypatch
+):
+    error, _ = error_where_a_node_fails(case, task, monkeypatch)
+    assert error.parameters is None
 
-    def needing_all(self, members, **options):
-        make_channel(self, members, **options)
-        self.min_nodes = N_NODES
 
-    def dying(request, member):
-        if request.task == task and member.name == "node 1":
-            shapes[task] = [a.shape for n, a in request.arrays.items() if "." in n]
-            raise OSError("gone")
-        return answer(request, member)
+@pytest.mark.usefixtures("channels_need_all_nodes")
+def test_an_error_of_too_few_nodes_has_the_averages_so_far(monkeypatch):
+    error, shapes = error_where_a_node_fails("rounds of networks", "train", monkeypatch)
+    assert [array.shape for array in error.parameters] == shapes
+    assert all(np.isfinite(array).all() for array in error.parameters)
 
-    monkeypatch.setattr(channel_module.InProcess, "__init__", needing_all)
-    monkeypatch.setattr(channel_module, "answer", dying)
-    with pytest.raises(
-        TooFewNodesError, match="Only 2 of 3.*'node 1': OSError"
-    ) as error:
-        fitted(case)
-    parameters = error.value.parameters
-    if "rounds" not in case or task == "evaluate":
-        assert parameters is None  # nothing shared is trained then
-    elif task == "train":
-        assert [array.shape for array in parameters] == shapes[task]
-    else:
-        assert [array.shape for array in parameters][0][0] == 64
-        assert [array.shape for array in parameters][1][1] == 5
-    assert parameters is None or all(np.isfinite(array).all() for array in parameters)
+
+@pytest.mark.usefixtures("channels_need_all_nodes")
+def test_an_error_of_too_few_nodes_has_the_merged_network(monkeypatch):
+    error, _ = error_where_a_node_fails(
+        "rounds of matching own units in pipelines", "retrain", monkeypatch
+    )
+    # There are 64 features and 5 classes; how many units are merged is not known.
+    assert error.parameters[0].shape[0] == 64
+    assert error.parameters[1].shape[1] == 5
+    assert all(np.isfinite(array).all() for array in error.parameters)
 
 
 def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
@@ -276,7 +331,7 @@ def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
     ]
     answer = channel_module.answer
 
-    def dying(request, member):
+    def answer_unless_b(request, member):
         if member.name == "b":
             raise OSError("gone")
         return answer(request, member)
@@ -300,7 +355,7 @@ def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
     factor_without_b = factor_of([members[0], members[2]])
     # No factor changes what says nothing.
     assert factor_of(members, request_without_logits) == 1.0
-    monkeypatch.setattr(channel_module, "answer", dying)
+    monkeypatch.setattr(channel_module, "answer", answer_unless_b)
     channel_run = Run(InProcess(members))
     with pytest.warns(UserWarning, match="'b' failed twice"):
         factor = channel_run(ask_inverse_temperature(request))
@@ -316,13 +371,13 @@ def test_all_nodes_that_die_leave_the_shared_model(monkeypatch):
     answer = channel_module.answer
     requests = []
 
-    def dying(request, member):
+    def answer_in_first_round(request, member):
         requests.append(request)
         if len(requests) > N_NODES:
             raise OSError("gone")
         return answer(request, member)
 
-    monkeypatch.setattr(channel_module, "answer", dying)
+    monkeypatch.setattr(channel_module, "answer", answer_in_first_round)
     with pytest.raises(
         TooFewNodesError, match="Every node.*'node 0': OSError"
     ) as error:
@@ -331,7 +386,7 @@ def test_all_nodes_that_die_leave_the_shared_model(monkeypatch):
     assert shapes == [(64, 8), (8, 5), (8,), (5,)]
 
 
-def test_nets_take_arrays_that_are_read_only_without_a_word():
+def test_nets_take_arrays_that_are_read_only_without_a_warning():
     torch = pytest.importorskip("torch")
     members = nets()
     always = torch.is_warn_always_enabled()
@@ -340,7 +395,7 @@ def test_nets_take_arrays_that_are_read_only_without_a_word():
         X, y, nodes = rows()
         X = X.astype(np.float32)
         y = np.searchsorted(list("abcde"), y)
-        rounds(members).fit(X, y, nodes=nodes)
+        averaging_in_rounds(members).fit(X, y, nodes=nodes)
         PFNMAggregator(members, n_rounds=2).fit(X, y, nodes=nodes)
     finally:
         torch.set_warn_always(always)
@@ -376,11 +431,11 @@ def test_a_node_that_fails_once_is_asked_again(failures, left_out):
         X = X[nodes < 2]
         y = y[nodes < 2]
         nodes = nodes[nodes < 2]
-    straight = rounds(members).fit(X, y, nodes=nodes)
+    straight = averaging_in_rounds(members).fit(X, y, nodes=nodes)
     FAILURES[:] = failures
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        agg = rounds(members).fit(X, y, nodes=nodes)
+        agg = averaging_in_rounds(members).fit(X, y, nodes=nodes)
     assert not FAILURES
     assert agg.history_[0]["left_out"] == left_out
     assert agg.history_[1]["left_out"] == []
@@ -388,8 +443,8 @@ def test_a_node_that_fails_once_is_asked_again(failures, left_out):
     assert sum("'0' failed twice in message 1" in text for text in texts) == len(
         left_out
     )
-    same = np.array_equal(agg.predict_proba(X), straight.predict_proba(X))
-    assert same == (not left_out)
+    has_same_bits = np.array_equal(agg.predict_proba(X), straight.predict_proba(X))
+    assert has_same_bits == (not left_out)
 
 
 # ---- recalled -----------------------------------------------------------------
@@ -397,16 +452,16 @@ def test_a_node_that_fails_once_is_asked_again(failures, left_out):
 
 @pytest.fixture
 def asked_tasks(monkeypatch):
-    """What is asked of hidden layers: the task, and the name of the node."""
+    """The tasks asked about hidden layers so far, each with the name of its node."""
     answer = channel_module.answer
     asked_tasks = []
 
-    def counting(request, member):
+    def answer_and_count(request, member):
         if request.task in ("neurons", "retrain"):
             asked_tasks.append((request.task, member.name))
         return answer(request, member)
 
-    monkeypatch.setattr(channel_module, "answer", counting)
+    monkeypatch.setattr(channel_module, "answer", answer_and_count)
     return asked_tasks
 
 
@@ -414,16 +469,18 @@ def asked_tasks(monkeypatch):
 @pytest.mark.parametrize("place", ["process", "folder"])
 def test_a_search_over_epsilon_asks_hidden_layers_once(asked_tasks, place, tmp_path):
     X, y, nodes = rows()
-    options = {
-        "random_state": 0,
-        "memory": str(tmp_path) if place == "folder" else None,
-    }
     members = models()
-    first = GEMSMLPAggregator(members, epsilon=0.3, **options).fit(X, y, nodes=nodes)
+    memory = str(tmp_path) if place == "folder" else None
+
+    def fit(epsilon):
+        agg = GEMSMLPAggregator(members, epsilon=epsilon, memory=memory, random_state=0)
+        return agg.fit(X, y, nodes=nodes)
+
+    first = fit(epsilon=0.3)
     assert len(asked_tasks) == 2 * N_NODES
     if place == "folder":
         clear_cache()
-    other = GEMSMLPAggregator(members, epsilon=0.6, **options).fit(X, y, nodes=nodes)
+    other = fit(epsilon=0.6)
     assert len(asked_tasks) == 2 * N_NODES
     np.testing.assert_array_equal(first.coefs_[0], other.coefs_[0])
     radii = [[space.radius for space in agg.spaces_] for agg in (first, other)]
@@ -437,7 +494,7 @@ def test_a_geometry_that_is_defined_anew_is_not_taken_for_the_old_one():
     members = models(hidden=())
 
     def spaces(ridge):
-        def metric(self, moments, center, is_known, scale, rows=None):
+        def metric(self, moments, center, is_known, scale, *, rows=None):
             return Gram(ridge=ridge).metric(moments, center, is_known, scale)
 
         # As a cell of a notebook that is changed and run again.
@@ -453,7 +510,7 @@ def test_a_geometry_that_is_defined_anew_is_not_taken_for_the_old_one():
 
 
 @pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
-def test_what_is_not_the_same_is_asked_again(asked_tasks):
+def test_nodes_are_asked_again_where_a_setting_a_row_or_a_network_differs(asked_tasks):
     X, y, nodes = rows()
     members = models()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a channel has, by its base class: everything but ``ask`` and ``names``."""
+"""A channel writes ``ask`` and ``names``; all else comes from its base class."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ DECLARED = [name for name in Channel.__annotations__ if name != "names"]
 
 
 class Plain:
+    """A class that has all of a channel but the base class."""
+
     names = ("lyon",)
 
     def ask(self, requests):
@@ -28,7 +30,7 @@ class Plain:
 
 
 class Derived(Plain, Channel):
-    """Nothing but ``ask`` and ``names``."""
+    """A channel that has nothing of its own but ``ask`` and ``names``."""
 
 
 def test_ask_and_names_are_enough():
@@ -39,11 +41,12 @@ def test_ask_and_names_are_enough():
     assert Channel.agreement is None
 
 
-@pytest.mark.parametrize("fit", [GEMSLogisticAggregator, combine])
-def test_what_only_looks_like_a_channel_is_named(fit):
+@pytest.mark.parametrize("make", [GEMSLogisticAggregator, combine])
+def test_a_class_that_only_looks_like_a_channel_is_an_error(make):
     with pytest.raises(TypeError, match="Plain is no channel. .*federation.Channel"):
-        fitted = fit(Plain())
-        fitted.fit()
+        aggregator = make(Plain())
+        # The function has raised by now; an aggregator does where it is fitted.
+        aggregator.fit()
 
 
 def test_a_channel_without_ask_says_what_to_write():
@@ -69,16 +72,21 @@ def test_rows_alone_has_all_that_its_channel_has():
     for name in (*DECLARED, "names"):
         if name != "rows_alone":
             assert getattr(alone, name) == getattr(channel, name), name
-    assert alone.rows_alone and not channel.rows_alone
+    assert alone.rows_alone
+    assert not channel.rows_alone
+
+
+def test_names_of_a_channel_of_rows_alone_may_be_some_of_the_channel_s():
+    channel = Nodes(lambda requests: {}, ["lyon", "paris"])
     assert RowsAlone(channel, names=["lyon"]).names == ["lyon"]
 
 
 @pytest.mark.parametrize("kind", [Nodes, RowsAlone, Folder, FlowerNodes])
-def test_all_channels_derive_from_it(kind):
+def test_all_channels_of_the_package_derive_from_the_base_class(kind):
     assert issubclass(kind, Channel)
 
 
 @pytest.mark.parametrize("names", [[3], [""], ["lyon", "lyon"]])
-def test_names_are_different_texts(names):
+def test_names_that_are_no_texts_empty_or_equal_are_an_error(names):
     with pytest.raises(ValueError, match="names of a channel must be different texts"):
         GEMSLogisticAggregator(Nodes(lambda requests: {}, names)).fit()

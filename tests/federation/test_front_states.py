@@ -23,7 +23,8 @@ from skgems.messages import sealed
 from skgems.steps import RandomFeatures
 
 X, Y = load_breast_cancer(return_X_y=True)
-X, Y = X[:200, :5], np.where(Y[:200] == 1, "benign", "malignant")
+X = X[:200, :5]
+Y = np.where(Y[:200] == 1, "benign", "malignant")
 NAMES = ["lyon", "paris"]
 FRONT = make_pipeline(StandardScaler(), RandomFeatures(30, kind="relu", random_state=0))
 
@@ -31,10 +32,10 @@ FRONT = make_pipeline(StandardScaler(), RandomFeatures(30, kind="relu", random_s
 class Sites:
     """Two nodes with ledgers, whose requests may be changed on the way."""
 
-    def __init__(self):
+    def __init__(self, change=lambda message: message):
         self.states = {name: {} for name in NAMES}
         self.requests: list[Message] = []
-        self.change = lambda message: message
+        self.change = change
 
     def ask(self, requests):
         replies = {}
@@ -55,30 +56,34 @@ class Sites:
 
 
 def fitted(aggregator, sites):
+    """The aggregator fitted on the sites' replies, and the agreement with them."""
     agreement = Agreement.of(aggregator)
     channel = Nodes(sites.ask, NAMES, agreement=agreement)
     return aggregator.set_params(estimators=channel).fit(), agreement
 
 
 def with_states(message, change):
-    """The request with other states of its front."""
+    """The request with each state of its front changed by a function."""
     front = message.content["front"]
     states = {path: change(dict(state)) for path, state in front["states"].items()}
     return message.with_fields(front={**front, "states": states})
 
 
 def planted(state):
-    """A center in the tail of one column, and a scale that shows what is beyond it."""
+    """The state with a center in the tails of columns, and tiny variances about it.
+
+    Behind such a scaler only the few rows that lie beyond the center have large values.
+    """
     deviations = np.sqrt(state["squares"] / state["counts"])
     means = state["means"] + 2.2 * deviations
     return state | {"means": means, "squares": state["squares"] * 1e-6}
 
 
 def test_a_made_up_front_is_refused_and_the_node_is_named():
-    sites = Sites()
-    sites.change = lambda message: (
-        with_states(message, planted) if message.task == "join" else message
-    )
+    def change(message):
+        return with_states(message, planted) if message.task == "join" else message
+
+    sites = Sites(change)
     aggregator = PooledAggregator(pooled=RidgeClassifier(), front=FRONT)
     with pytest.raises(
         ValueError, match="rows of node 'lyon' .* StandardScaler: .* vari"
@@ -89,7 +94,7 @@ def test_a_made_up_front_is_refused_and_the_node_is_named():
 def test_a_front_may_not_be_made_up_before_the_node_was_asked():
     aggregator = PooledAggregator(pooled=RidgeClassifier(), front=FRONT)
     sites = Sites()
-    agreement = fitted(aggregator, sites)[1]
+    _, agreement = fitted(aggregator, sites)
     first = sites.requests[0]
     joined = sites.requests[-1]
     states = joined.content["front"]["states"]
@@ -102,13 +107,14 @@ def test_a_front_may_not_be_made_up_before_the_node_was_asked():
 
 
 def reordered(tree):
+    """The tree with the fields of all its tables in the opposite order."""
     if isinstance(tree, dict):
         return {name: reordered(tree[name]) for name in reversed(list(tree))}
     return [reordered(part) for part in tree] if isinstance(tree, list) else tree
 
 
 def scaled(state):
-    """By less than any bound on single states would see."""
+    """The state with variances that are larger by less than any bound would see."""
     return state | {"squares": 1.001 * state["squares"]}
 
 
@@ -143,7 +149,7 @@ def test_an_exchange_has_one_fitted_front(is_reordered):
         aggregator.set_params(estimators=channel).fit()
 
 
-def test_numbers_of_the_tree_are_those_agreed_to_the_type():
+def test_a_number_of_the_tree_has_to_have_the_type_that_was_agreed():
     front = make_pipeline(PCA(2), StandardScaler())
     agreement = Agreement.of(PooledAggregator(pooled=RidgeClassifier(), front=front))
     message = Message.of("front", front=agreement.settings["front"])
@@ -169,9 +175,8 @@ def test_a_fitted_front_that_was_agreed_is_that_one(name):
     front = PooledTransformer(FITTED[name], bounds=(-10.0, 1e4)).fit(X)
     other = PooledTransformer(FITTED[name], bounds=(-10.0, 1e4)).fit(X + 1.0)
     aggregator = PooledAggregator(pooled=RidgeClassifier(), front=front)
+    # No node fits this front in the exchange: it is part of the agreement.
     sites = Sites()
-    # Whose rows are not among those of the front.
-    sites.change = lambda message: message
     model, agreement = fitted(aggregator, sites)
     assert model.history_[0]["task"] == "join"
     joined = sites.requests[-1].with_fields(front=other.as_front().as_content())
@@ -202,5 +207,6 @@ def test_a_node_that_misses_the_front_takes_no_further_part(method):
             PooledAggregator(channel, pooled=RidgeClassifier(), front=FRONT).fit()
         else:
             combine(channel, budget="small", random_state=0)
-    later = [names for task, names in requests_by_task if task != "front"]
-    assert later and all(names == ["paris"] for names in later)
+    names_asked_later = [names for task, names in requests_by_task if task != "front"]
+    assert names_asked_later
+    assert all(names == ["paris"] for names in names_asked_later)

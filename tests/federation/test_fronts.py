@@ -394,44 +394,68 @@ class UnknownTransformer:
         return X
 
 
-def test_the_command_line_takes_a_front(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("skops")
+FRONT_IN_WORDS = "SimpleImputer | StandardScaler | RandomFeatures(20, random_state=0)"
+
+
+@pytest.fixture
+def start_command(tmp_path, monkeypatch):
+    """A command that starts an exchange of two nodes, but for the front.
+
+    Tables of numbers of both nodes and an unfitted classifier, which the nodes fit,
+    are in the working directory.
+    """
     monkeypatch.chdir(tmp_path)
-    front = "SimpleImputer | StandardScaler | RandomFeatures(20, random_state=0)"
-    tables = {name: rows_of(name) for name in ("lyon", "paris")}
-    for name, (table_of_node, labels) in tables.items():
+    for name in ("lyon", "paris"):
+        table_of_node, labels = rows_of(name)
         numbers = table_of_node.drop(columns="word").assign(label=labels)
         numbers.to_csv(f"{name}.csv", index=False)
-    joblib.dump(LOGISTIC, "clf.joblib")  # unfitted, nodes fit it
-    start = ["start", "work", "--method", "linear", "--nodes", *tables]
-    start += ["--min-rows", "1"]
-    assert main([*start, "--front", front, "--set", "random_state=0"]) == 0
-    common = ["--label", "label", "--model", "clf.joblib", "--yes", "--min-rows", "1"]
+    joblib.dump(LOGISTIC, "clf.joblib")
+    start = ["start", "work", "--method", "linear", "--nodes", "lyon", "paris"]
+    return [*start, "--min-rows", "1", "--set", "random_state=0", "--front"]
+
+
+def answer_by_command(name, number):
+    """Have a node answer the message of this number."""
+    request = f"work/requests/{number:03d}-{name}.safetensors"
+    rows_and_name = ["--rows", f"{name}.csv", "--name", name]
+    options = ["--label", "label", "--model", "clf.joblib", "--yes", "--min-rows", "1"]
+    assert main(["answer", request, *rows_and_name, *options]) == 0
+
+
+def complete_exchange_by_commands():
+    """Answer and combine until there is a model; the number of messages."""
     replies_missing = 3  # the exit code
     code = replies_missing
     n_messages = 0
     while code == replies_missing:
         n_messages += 1
-        for name in tables:
-            request = f"work/requests/{n_messages:03d}-{name}.safetensors"
-            rows_and_name = ["--rows", f"{name}.csv", "--name", name]
-            assert main(["answer", request, *rows_and_name, *common]) == 0
+        for name in ("lyon", "paris"):
+            answer_by_command(name, n_messages)
         code = main(["combine", "work", "--out", "model.skops"])
-    assert code == 0 and n_messages == 3
+    assert code == 0
+    return n_messages
+
+
+def test_the_command_line_takes_a_front(start_command, capsys):
+    skops_io = pytest.importorskip("skops.io")
+    assert main([*start_command, FRONT_IN_WORDS]) == 0
+    # Sums of the scaler, those of the features behind it, and the models.
+    assert complete_exchange_by_commands() == 3
     printed = capsys.readouterr().out
     assert "Columns, which go through transformers" in printed
     assert "columns (step 0/0)" in printed
-    import skops.io
-
-    trusted = skops.io.get_untrusted_types(file="model.skops")
-    model = skops.io.load("model.skops", trusted=trusted)
+    trusted = skops_io.get_untrusted_types(file="model.skops")
+    model = skops_io.load("model.skops", trusted=trusted)
     numbers = X.drop(columns="word")
-    in_process = clone(LINEAR).set_params(front=front_of_text(front))
+    in_process = clone(LINEAR).set_params(front=front_of_text(FRONT_IN_WORDS))
     in_process.fit(numbers, Y, nodes=NODES)
     np.testing.assert_allclose(
         model.predict_proba(numbers), in_process.predict_proba(numbers), atol=1e-9
     )
-    assert main([*start, "--front", "exit()"]) == 1
+
+
+def test_the_command_line_takes_no_front_that_is_code(start_command):
+    assert main([*start_command, "exit()"]) == 1
 
 
 def test_a_linear_aggregate_behind_a_front_needs_no_classifiers():

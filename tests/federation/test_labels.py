@@ -34,14 +34,18 @@ from skgems.federation import (
 CLASSES = np.array(["ill", "well"])
 
 
-def node_rows(n=80, seed=0):
-    rng = np.random.default_rng(seed)
-    codes = np.arange(n) % 2
-    return rng.normal(size=(n, 2)) + 2.0 * codes[:, None], codes
+def rows_and_codes():
+    """80 rows of two features, and the number of the class of each, 0 or 1."""
+    rng = np.random.default_rng(0)
+    codes = np.arange(80) % 2
+    return rng.normal(size=(80, 2)) + 2.0 * codes[:, None], codes
 
 
-X, CODES = node_rows()
+X, CODES = rows_and_codes()
 CLF = LogisticRegression().fit(X, CLASSES[CODES])
+
+
+# ---- ways to a node's rows: each function takes labels of X ------------------------
 
 
 def summarized(y):
@@ -89,7 +93,7 @@ def combined(y):
     return combine([("lyon", CLF)], X, y, nodes, budget="small")
 
 
-DOORS = [
+WAYS_TO_ROWS = [
     summarized,
     summarized_in_chunks,
     summarized_for_an_average,
@@ -99,7 +103,8 @@ DOORS = [
     fitted_in_one_process,
     combined,
 ]
-UNLIKE = {
+# Labels of the rows, how the error shows them, and what it says of them.
+OTHER_LABELS = {
     "codes": (CODES, "0, 1", "look like codes"),
     "truth values": (CODES == 1, "False, True", "look like codes"),
     "a blank": (np.char.add(CLASSES, " ")[CODES], "'ill ', 'well '", "in blanks"),
@@ -108,16 +113,17 @@ UNLIKE = {
 }
 
 
-@pytest.mark.parametrize("labels", UNLIKE)
-@pytest.mark.parametrize("door", DOORS)
-def test_rows_of_none_of_the_labels_are_refused_at_the_node(door, labels):
-    y, labels_in_words, advice = UNLIKE[labels]
+@pytest.mark.parametrize("labels", OTHER_LABELS)
+@pytest.mark.parametrize("look_at_rows", WAYS_TO_ROWS)
+def test_rows_of_none_of_the_labels_are_refused_at_the_node(look_at_rows, labels):
+    y, labels_in_words, advice = OTHER_LABELS[labels]
     with pytest.raises(ValueError) as refused:
-        door(y)
+        look_at_rows(y)
     text = str(refused.value)
     assert text.startswith("Node 'lyon': its classifier has seen none of the labels")
     assert f"The rows have the labels {labels_in_words}; " in text
-    assert "was fitted on the classes 'ill', 'well'. " in text and advice in text
+    assert "was fitted on the classes 'ill', 'well'. " in text
+    assert advice in text
 
 
 def test_files_of_an_exchange_are_refused_at_the_node(tmp_path):
@@ -141,7 +147,7 @@ def test_equal_numbers_of_other_types_are_the_same_labels(kind, other):
     )
 
 
-def test_texts_of_numbers_are_no_numbers():
+def test_texts_of_numbers_are_other_labels_than_the_numbers():
     clf = LogisticRegression().fit(X, CODES)
     texts = CODES.astype(str)
     with pytest.raises(ValueError, match=r"labels '0', '1';.* classes 0, 1\. .*texts"):
@@ -149,51 +155,77 @@ def test_texts_of_numbers_are_no_numbers():
 
 
 def test_labels_in_an_error_are_few_and_short_and_steer_no_terminal():
-    many = np.array([f"\x1b[31m{k}{'x' * 500}" for k in range(20)])
-    y = many[np.arange(len(X)) % 20]
+    labels = np.array([f"\x1b[31m{k}{'x' * 500}" for k in range(20)])
+    y = labels[np.arange(len(X)) % 20]
     with pytest.raises(ValueError) as refused:
         summarized(y)
     text = str(refused.value)
-    assert text.isprintable() and len(text) < 1000
-    assert "and 12 more" in text and r"'\x1b[31m0xxx" in text
+    assert text.isprintable()
+    assert len(text) < 1000  # not the 10,000 characters of all labels
+    assert "and 12 more" in text
+    assert r"'\x1b[31m0xxx" in text
 
 
 # ---- what is legitimate --------------------------------------------------------------
 
 
 def three_classes():
+    """Rows of the classes "a", "b" and "c", and their labels."""
     rng = np.random.default_rng(1)
     y = np.array(["a", "b", "c"])[np.arange(120) % 3]
     return rng.normal(size=(120, 2)) + 3.0 * (y[:, None] == ["a", "b"]), y
 
 
-def test_rows_of_a_class_that_another_node_has_seen_are_taken_with_a_warning():
+@pytest.fixture
+def members_that_lack_a_class():
+    """A classifier of each of two nodes that has not seen one class of its rows."""
     X, y = three_classes()
-    fitted_on = {"lyon": y != "c", "paris": y != "a"}
-    members = [
-        (name, LogisticRegression().fit(X[rows], y[rows]))
-        for name, rows in fitted_on.items()
+    return [
+        ("lyon", LogisticRegression().fit(X[y != "c"], y[y != "c"])),
+        ("paris", LogisticRegression().fit(X[y != "a"], y[y != "a"])),
     ]
-    nodes = np.where(np.arange(len(y)) % 2, "lyon", "paris")
+
+
+def summarize_with_a_warning(member, nodes, *, unseen):
+    """The summary of a node whose classifier has not seen one class of its rows."""
+    X, y = three_classes()
+    name, clf = member
+    rows = nodes == name
+    words = f"Node '{name}' has rows of the classes '{unseen}', which its"
     agg = GEMSLogisticAggregator(random_state=0)
-    summaries = []
-    for name, clf in members:
-        rows = nodes == name
-        unseen = {"lyon": "c", "paris": "a"}[name]
-        warned = f"Node '{name}' has rows of the classes '{unseen}', which its"
-        with pytest.warns(UnseenClassesWarning, match=warned):
-            summaries.append(agg.summarize(clf, X[rows], y[rows], name=name))
-    direct = GEMSLogisticAggregator(members, random_state=0)
-    direct.fit(X, y, nodes=nodes)  # where the classes of all are known
-    agg.set_params(estimators=summaries).fit()
+    with pytest.warns(UnseenClassesWarning, match=words):
+        return agg.summarize(clf, X[rows], y[rows], name=name)
+
+
+def test_rows_of_a_class_that_another_node_has_seen_are_taken_with_a_warning(
+    members_that_lack_a_class,
+):
+    X, y = three_classes()
+    nodes = np.where(np.arange(len(y)) % 2, "lyon", "paris")
+    lyon, paris = members_that_lack_a_class
+    summaries = [
+        summarize_with_a_warning(lyon, nodes, unseen="c"),
+        summarize_with_a_warning(paris, nodes, unseen="a"),
+    ]
+    # In one process the classes of all nodes are known.
+    direct = GEMSLogisticAggregator(members_that_lack_a_class, random_state=0)
+    direct.fit(X, y, nodes=nodes)
+    agg = GEMSLogisticAggregator(summaries, random_state=0).fit()
     np.testing.assert_array_equal(agg.coef_, direct.coef_)
-    # Nobody else has seen it: the server says so, with both sets of labels.
-    refused = (
+
+
+def test_the_server_names_the_classes_that_classifiers_have_and_have_not_seen(
+    members_that_lack_a_class,
+):
+    _, y = three_classes()
+    nodes = np.where(np.arange(len(y)) % 2, "lyon", "paris")
+    summary = summarize_with_a_warning(members_that_lack_a_class[0], nodes, unseen="c")
+    words = (
         "'lyon' has rows of the classes 'c', which no node's classifier has seen; "
         "these have seen 'a', 'b'. Have the node"
     )
-    with pytest.raises(ValueError, match=re.escape(refused)):
-        agg.set_params(estimators=summaries[:1]).fit()
+    with pytest.raises(ValueError, match=re.escape(words)):
+        GEMSLogisticAggregator([summary], random_state=0).fit()
 
 
 @pytest.mark.parametrize(
@@ -229,30 +261,47 @@ def test_a_channel_warns_once_an_exchange():
         warnings.simplefilter("always")
         agg.fit()
     assert len(agg.history_) > 1
-    unseen = [w for w in caught if w.category is UnseenClassesWarning]
-    assert len(unseen) == 1 and "'lyon'" in str(unseen[0].message)
+    (warning,) = (w for w in caught if w.category is UnseenClassesWarning)
+    assert "'lyon'" in str(warning.message)
 
 
-def test_rows_that_nobody_owns_may_be_of_classes_that_some_nodes_have_not_seen():
+@pytest.fixture
+def members_of_different_classes():
+    """A classifier of "a" and "b" in lyon, and one of "c" in paris."""
     X, y = three_classes()
-    members = [
+    return [
         ("lyon", LogisticRegression().fit(X[y != "c"], y[y != "c"])),
         ("paris", DummyClassifier().fit(X[y == "c"], y[y == "c"])),
     ]
-    agg = GEMSLogisticAggregator(members, random_state=0)
+
+
+def test_rows_of_no_node_may_be_of_classes_that_some_nodes_have_not_seen(
+    members_of_different_classes,
+):
+    X, y = three_classes()
+    agg = GEMSLogisticAggregator(members_of_different_classes, random_state=0)
     assert agg.fit(X, y).score(X, y) > 0.8  # each node gets the rows that it knows
     nodes = np.where(y == "c", "paris", "lyon").astype(object)
     nodes[::4] = "public"
     assert agg.fit(X, y, nodes=nodes).score(X, y) > 0.8
-    # Rows that are named for a summary only score the aggregate.
+
+
+def test_rows_for_a_summary_only_score_and_may_be_of_any_class(
+    members_of_different_classes,
+):
+    X, y = three_classes()
+    agg = GEMSLogisticAggregator(random_state=0)
+    (lyon, clf_of_lyon), (paris, clf_of_paris) = members_of_different_classes
+    is_of_paris = y == "c"
     summaries = [
-        agg.summarize(clf, X[rows], y[rows], name=name)
-        for (name, clf), rows in zip(members, (y != "c", y == "c"), strict=True)
+        agg.summarize(clf_of_lyon, X[~is_of_paris], y[~is_of_paris], name=lyon),
+        agg.summarize(clf_of_paris, X[is_of_paris], y[is_of_paris], name=paris),
     ]
     agg.set_params(estimators=summaries).fit(X, y, nodes=np.full(len(y), "paris"))
-    assert agg.node_scores_["n_rows"][1] == np.sum(y == "c")
+    assert agg.node_scores_["n_rows"][1] == np.sum(is_of_paris)
     # Nor need the classifier of its node have seen any of their classes.
-    agg.fit(X[y == "c"], y[y == "c"], nodes=np.full(np.sum(y == "c"), "lyon"))
+    nodes = np.full(np.sum(is_of_paris), "lyon")
+    agg.fit(X[is_of_paris], y[is_of_paris], nodes=nodes)
     assert np.isnan(agg.node_scores_["aggregate"]).all()
 
 
@@ -292,12 +341,12 @@ def test_rows_of_classes_that_a_shared_model_lacks_do_not_train_it():
     )
     reply_of_all = reply_to(request, clf, X, y, name="lyon")
     reply_of_known = reply_to(request, clf, X[is_known], y[is_known], name="lyon")
-    for ours, theirs in zip(
+    for parameter, parameter_of_known in zip(
         reply_of_all.content["parameters"],
         reply_of_known.content["parameters"],
         strict=True,
     ):
-        np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_array_equal(parameter, parameter_of_known)
     assert reply_of_all.content["loss"] == reply_of_known.content["loss"]
     # The server may name whatever classes it likes.
     other = Message.of("train", **{**request.content, "classes": ["d", "e"]})

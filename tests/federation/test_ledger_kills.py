@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -49,11 +50,13 @@ def _without_waiting_for_the_disk(monkeypatch):
 
 @pytest.fixture(params=["folder", "mapping"])
 def state(request, tmp_path):
+    """What a node keeps its ledger in: a folder that is not there yet, or a dict."""
     return tmp_path / "kept" if request.param == "folder" else {}
 
 
 @pytest.fixture
 def folder(tmp_path):
+    """A folder for a ledger, which is not there yet."""
     return tmp_path / "kept"
 
 
@@ -103,31 +106,38 @@ def test_a_kill_at_any_point_neither_counts_nor_locks_out(tmp_path):
     request = request_without_content(agreement, "counts")
     expected = answer(request, tmp_path / "whole", agreement=agreement).to_bytes()
 
-    def call(folder):
+    def answer_in(folder):
         return lambda: answer(request, folder, agreement=agreement)
 
-    n_lines = killed_at(None, call(tmp_path / "lines"))
-    assert n_lines > 200
+    n_lines = killed_at(None, answer_in(tmp_path / "lines"))
+    assert n_lines > 200  # so that 50 points are different ones
     suffixes = set()
     for k, point in enumerate(np.linspace(1, n_lines - 1, 50).astype(int)):
         folder = tmp_path / f"kept {k}"
-        assert killed_at(point, call(folder)) is None
+        assert killed_at(point, answer_in(folder)) is None
         suffixes.update(path.suffix for path in folder.glob("*"))
-        again = answer(request, folder, agreement=agreement)
-        assert again.to_bytes() == expected
-        assert events_of_log(folder).count("ended") == 1
-        assert "failed" not in events_of_log(folder)
-        assert not list(folder.glob(".*")) and not (folder / "ledger.writing").exists()
-        answer(
-            request_without_content(agreement, "describe"), folder, agreement=agreement
-        )
-        join = Message.of(
-            "join", method="GEMSLogisticAggregator", settings={}, requests={}
-        )
-        with pytest.raises(NotAgreedError):
-            answer(sealed(join, agreement), folder)
+        repeated = answer(request, folder, agreement=agreement)
+        assert repeated.to_bytes() == expected
+        check_ledger_is_whole(folder)
+        check_ledger_counts_on(folder, agreement)
     # Kills came while files were being written, and between two of them.
     assert {".sqlite", ".sqlite-journal", ".writing", ".safetensors"} <= suffixes
+
+
+def check_ledger_is_whole(folder):
+    """One request has ended, none has failed, and no file is left half-written."""
+    assert events_of_log(folder).count("ended") == 1
+    assert "failed" not in events_of_log(folder)
+    assert not list(folder.glob(".*"))
+    assert not (folder / "ledger.writing").exists()
+
+
+def check_ledger_counts_on(folder, agreement):
+    """What is agreed is still answered, and what is not agreed still refused."""
+    answer(request_without_content(agreement, "describe"), folder, agreement=agreement)
+    join = Message.of("join", method="GEMSLogisticAggregator", settings={}, requests={})
+    with pytest.raises(NotAgreedError):
+        answer(sealed(join, agreement), folder)
 
 
 @forks
@@ -191,41 +201,42 @@ def test_a_kill_at_any_use_of_a_mapping_neither_counts_nor_locks_out():
             answer(request, state, agreement=agreement)
         except KilledError:
             state.n_uses_left = np.inf
-            again = answer(request, state, agreement=agreement)
-            assert again.to_bytes() == expected.to_bytes()
+            repeated = answer(request, state, agreement=agreement)
+            assert repeated.to_bytes() == expected.to_bytes()
             assert events_of_log(state).count("ended") == 1
         else:
             break
+    # A mapping was used several times, so that there were kills between two uses.
     assert n_uses > 6
+
+
+@contextmanager
+def interrupts(monkeypatch):
+    """An interrupt comes while a node computes its reply, and is let through."""
+
+    def raise_interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_replying, "answer", raise_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            yield
 
 
 def test_an_interrupt_does_not_count(state, monkeypatch):
     agreement, _ = begin_exchange({"counts": 1})
-
-    def interrupted(*arguments):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(_replying, "answer", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            answer(
-                request_without_content(agreement, "counts"), state, agreement=agreement
-            )
+    request = request_without_content(agreement, "counts")
+    with interrupts(monkeypatch):
+        answer(request, state, agreement=agreement)
     assert events_of_log(state) == ["opened", "begun"]
     assert answer(request_without_content(agreement, "counts"), state).task == "counts"
     assert events_of_log(state) == ["opened", "begun", "begun", "ended"]
 
 
-def test_what_was_interrupted_counts_for_nothing_else_either(state, monkeypatch):
+def test_an_interrupt_counts_for_no_other_request_or_exchange(state, monkeypatch):
     agreement, _ = begin_exchange({"evaluate": 1})
-
-    def interrupted(*arguments):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(_replying, "answer", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            answer(judging_request(agreement, 1.0), state, agreement=agreement)
+    with interrupts(monkeypatch):
+        answer(judging_request(agreement, 1.0), state, agreement=agreement)
     # Neither of another request, nor of another exchange.
     answer(begin_exchange(random_state=1)[1], state, rows=X + 1.0)
     answer(judging_request(agreement, 2.0), state)
@@ -234,13 +245,8 @@ def test_what_was_interrupted_counts_for_nothing_else_either(state, monkeypatch)
 
 
 def test_an_interrupted_exchange_is_no_earlier_one(state, monkeypatch):
-    def interrupted(*arguments):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(_replying, "answer", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            answer(begin_exchange()[1], state)
+    with interrupts(monkeypatch):
+        answer(begin_exchange()[1], state)
     answer(begin_exchange(random_state=1)[1], state)
     with pytest.raises(RowsAskedAgainError):
         answer(begin_exchange()[1], state)
@@ -295,7 +301,7 @@ def test_threads_answer_together_what_was_agreed(folder):
     assert sum(isinstance(reply, Message) for reply in answers) == 2
 
 
-def test_whoever_waits_too_long_is_told_so(folder, monkeypatch):
+def test_a_ledger_that_stays_locked_too_long_is_an_error(folder, monkeypatch):
     agreement, _ = begin_exchange({"counts": 1})
     monkeypatch.setattr(_ledger_store, "LOCK_TIMEOUT", 0.05)
     with (
@@ -320,13 +326,13 @@ database.close()
 """
 
 
-def test_a_thread_that_comes_in_between_opens_the_ledger_to_no_process(
+def test_a_thread_that_waits_does_not_unlock_the_ledger_for_other_processes(
     folder, monkeypatch
 ):
     """A process that closes a file of its own loses the locks that it has on it."""
     agreement, _ = begin_exchange({"counts": 1})
     monkeypatch.setattr(_ledger_store, "LOCK_TIMEOUT", 0.05)
-    busy = []
+    busy_errors = []
 
     def ask():
         try:
@@ -336,9 +342,9 @@ def test_a_thread_that_comes_in_between_opens_the_ledger_to_no_process(
                 agreement=agreement,
             )
         except LedgerBusyError as exc:
-            busy.append(exc)
+            busy_errors.append(exc)
 
-    def seen_by_another_process():
+    def output_of_another_process():
         command = [sys.executable, "-c", LOCKING, folder / "ledger.sqlite"]
         return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
@@ -346,6 +352,6 @@ def test_a_thread_that_comes_in_between_opens_the_ledger_to_no_process(
         thread = threading.Thread(target=ask)
         thread.start()
         thread.join()
-        assert len(busy) == 1
-        assert seen_by_another_process() == "database is locked"
-    assert seen_by_another_process() == "open"
+        assert len(busy_errors) == 1
+        assert output_of_another_process() == "database is locked"
+    assert output_of_another_process() == "open"

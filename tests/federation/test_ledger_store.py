@@ -49,12 +49,14 @@ def _without_waiting_for_the_disk(monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path):
+    """A folder for a ledger, which is not there yet."""
     return tmp_path / "kept"
 
 
 # ---- damage ------------------------------------------------------------------------
 
 
+# Each function that damages a ledger takes its folder.
 def change_an_entry(folder):
     with closing(sqlite3.connect(folder / "ledger.sqlite")) as database:
         database.execute("DROP TRIGGER entries_are_not_changed")
@@ -75,7 +77,9 @@ def take_another_database(folder):
         database.execute("CREATE TABLE birds (name TEXT)")
 
 
-def cut(name, n_bytes):
+def cutting(name, n_bytes):
+    """A function that cuts so many bytes off the end of a file."""
+
     def cut_short(folder):
         (path,) = folder.glob(name)
         path.write_bytes(path.read_bytes()[:-n_bytes])
@@ -88,29 +92,36 @@ def take_another_reply(folder):
     Message.of("counts", labels=["ill"], counts=np.array([60])).save(path)
 
 
-def rubbish(name):
+def overwriting(name):
+    """A function that writes bytes over a file that are no ledger's."""
     return lambda folder: (folder / name).write_bytes(b"no ledger " * 300)
 
 
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (cut("log.jsonl", 30), "log.jsonl: a line is cut short.*remove log.jsonl"),
-        (rubbish("log.jsonl"), "log.jsonl: a line is cut short, or was changed"),
-        (cut("ledger.sqlite", 9000), "ledger.sqlite: .* put the ledger back|damaged"),
-        (rubbish("ledger.sqlite"), "ledger.sqlite: it is damaged .*Put a backup"),
+        (cutting("log.jsonl", 30), "log.jsonl: a line is cut short.*remove log.jsonl"),
+        (overwriting("log.jsonl"), "log.jsonl: a line is cut short, or was changed"),
+        (
+            cutting("ledger.sqlite", 9000),
+            "ledger.sqlite: .* put the ledger back|damaged",
+        ),
+        (overwriting("ledger.sqlite"), "ledger.sqlite: it is damaged .*Put a backup"),
         (change_an_entry, "entry 2 is not what this node wrote.* put the ledger back"),
         (damage_a_text, "entry 1 is not what this node wrote"),
         (take_another_database, "it is a database of another program. Give the node"),
-        (rubbish("ledger.head"), "ledger.head: it is damaged.*Put the file back"),
-        (cut("*.safetensors", 8), "the reply that is kept there is damaged. Remove"),
+        (overwriting("ledger.head"), "ledger.head: it is damaged.*Put the file back"),
+        (
+            cutting("*.safetensors", 8),
+            "the reply that is kept there is damaged. Remove",
+        ),
         (take_another_reply, "the reply that is kept there is damaged"),
-        (cut("*.safetensors", 3000), "the reply that is kept there is damaged"),
+        (cutting("*.safetensors", 3000), "the reply that is kept there is damaged"),
     ],
     # A function's own text has its address, which differs between processes.
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_what_is_damaged_is_said_and_nothing_answered(damage, words, folder):
+def test_an_error_names_the_damage_and_nothing_is_answered(damage, words, folder):
     agreement, join = begin_exchange()
     answer(join, folder)
     damage(folder)
@@ -122,24 +133,40 @@ def test_what_is_damaged_is_said_and_nothing_answered(damage, words, folder):
                 answer(judging_request(agreement), folder, again=again)
 
 
-def test_what_is_advised_for_damage_helps(folder):
-    agreement, join = begin_exchange()
-    first = answer(join, folder).to_bytes()
-    cut("log.jsonl", 30)(folder)
+def test_a_damaged_log_is_written_anew_once_it_is_removed(folder):
+    _, join = begin_exchange()
+    reply = answer(join, folder).to_bytes()
+    cutting("log.jsonl", 30)(folder)
     (folder / "log.jsonl").unlink()
-    assert answer(join, folder).to_bytes() == first
+    assert answer(join, folder).to_bytes() == reply
     assert events_of_log(folder) == ["opened", "begun", "ended"]
-    # A reply is computed anew, and is the same.
+
+
+def test_a_reply_that_is_removed_is_computed_anew_and_is_the_same(folder):
+    _, join = begin_exchange()
+    reply = answer(join, folder).to_bytes()
     (path,) = folder.glob("*.safetensors")
     path.unlink()
-    assert answer(join, folder).to_bytes() == first and path.exists()
-    assert [event for event in events_of_log(folder) if event == "ended"] == ["ended"]
+    assert answer(join, folder).to_bytes() == reply
+    assert path.exists()
+    assert events_of_log(folder).count("ended") == 1
+
+
+def test_a_reply_that_is_another_when_computed_anew_is_not_sent(folder):
+    _, join = begin_exchange()
+    answer(join, folder)
+    (path,) = folder.glob("*.safetensors")
     path.unlink()
-    other = LogisticRegression(C=0.1).fit(X, Y)
+    other_clf = LogisticRegression(C=0.1).fit(X, Y)
     with pytest.raises(LedgerDamagedError, match=r"anew is not the same.*not sent"):
-        answer(join, folder, clf=other)
+        answer(join, folder, clf=other_clf)
     assert not path.exists()
-    rubbish("ledger.head")(folder)
+
+
+def test_a_damaged_head_is_written_anew_once_it_is_removed_and_that_is_accepted(folder):
+    agreement, join = begin_exchange()
+    answer(join, folder)
+    overwriting("ledger.head")(folder)
     (folder / "ledger.head").unlink()
     with pytest.warns(RowsAskedAgainWarning, match=r"ledger.head is missing"):
         answer(judging_request(agreement), folder, again=True)
@@ -155,7 +182,7 @@ def test_what_is_advised_for_damage_helps(folder):
         (lambda log: b"\xff\n", "it is no text"),
     ],
 )
-def test_a_log_in_a_mapping_that_is_damaged(damage, words):
+def test_a_damaged_log_in_a_mapping_is_an_error_until_it_is_repaired(damage, words):
     agreement, join = begin_exchange()
     state = {}
     answer(join, state)
@@ -202,26 +229,54 @@ def test_a_copy_is_not_answered_from_beside_the_ledger(folder, tmp_path):
     answer(judging_request(agreement, 2.0), renamed)
 
 
-@pytest.mark.parametrize("way", ["folder", "files", "database", "without head"])
-def test_an_older_ledger_is_recognised(way, folder, tmp_path):
+def restore_folder(backup, folder):
+    """Put a copy in the place of the folder."""
+    shutil.rmtree(folder)
+    shutil.copytree(backup, folder)
+
+
+def restore_into_same_files(backup, folder):
+    """Copy the contents of all files into those that are there."""
+    for path in backup.iterdir():
+        shutil.copy2(path, folder / path.name)
+
+
+def restore_database(backup, folder):
+    """Copy the database only."""
+    shutil.copy2(backup / "ledger.sqlite", folder / "ledger.sqlite")
+
+
+def restore_database_without_head(backup, folder):
+    """Copy the database only, and remove the head by which its age is seen."""
+    restore_database(backup, folder)
+    (folder / "ledger.head").unlink()
+
+
+def answer_twice_and_restore(restore, folder, backup):
+    """The agreement of a node that answers twice, and then goes back to a backup."""
     agreement, join = begin_exchange()
     answer(join, folder)
-    backup = tmp_path / "backup"
     shutil.copytree(folder, backup)
     answer(judging_request(agreement, 1.0), folder)
     answer(judging_request(agreement, 2.0), folder)
-    if way == "folder":
-        shutil.rmtree(folder)
-        shutil.copytree(backup, folder)
-    elif way == "files":  # within the same files
-        for path in backup.iterdir():
-            shutil.copy2(path, folder / path.name)
-    else:
-        shutil.copy2(backup / "ledger.sqlite", folder / "ledger.sqlite")
-    if way == "without head":
-        (folder / "ledger.head").unlink()
-    kinds = {"database": LedgerOlderError}
-    with pytest.raises(kinds.get(way, LedgerCopiedError), match="again=True") as caught:
+    restore(backup, folder)
+    return agreement
+
+
+@pytest.mark.parametrize(
+    ("restore", "error"),
+    [
+        (restore_folder, LedgerCopiedError),
+        (restore_into_same_files, LedgerCopiedError),
+        (restore_database, LedgerOlderError),
+        (restore_database_without_head, LedgerCopiedError),
+    ],
+)
+def test_an_older_ledger_is_used_only_if_its_owner_accepts_it(
+    restore, error, folder, tmp_path
+):
+    agreement = answer_twice_and_restore(restore, folder, tmp_path / "backup")
+    with pytest.raises(error, match="again=True") as caught:
         answer(judging_request(agreement, 3.0), folder)
     assert "--again" in str(caught.value)
     # Its owner accepts it, once, and is told so.
@@ -231,12 +286,18 @@ def test_an_older_ledger_is_recognised(way, folder, tmp_path):
     assert "accepted" in events_of_log(folder)
     with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times"):
         answer(judging_request(agreement, 5.0), folder)
-    if way == "database":  # what the lost entries were can still be read
-        replaced_log = (folder / "log.replaced.jsonl").read_bytes()
-        assert replaced_log.count(b'"ended"') == 3
 
 
-def test_a_database_that_was_removed_is_missed(folder):
+def test_entries_that_an_older_database_lacks_can_still_be_read(folder, tmp_path):
+    agreement = answer_twice_and_restore(restore_database, folder, tmp_path / "backup")
+    with pytest.warns(RowsAskedAgainWarning, match="used nevertheless, by again=True"):
+        answer(judging_request(agreement, 3.0), folder, again=True)
+    replaced_log = (folder / "log.replaced.jsonl").read_bytes()
+    # The first message and the two that were answered after the backup.
+    assert replaced_log.count(b'"ended"') == 3
+
+
+def test_a_database_that_was_removed_is_an_older_ledger(folder):
     agreement, join = begin_exchange()
     answer(join, folder)
     (folder / "ledger.sqlite").unlink()
@@ -271,7 +332,7 @@ def test_processes_that_begin_together_make_one_ledger(folder):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
-def test_what_is_kept_is_private_to_the_node(tmp_path):
+def test_files_of_a_ledger_can_be_read_by_the_node_s_user_only(tmp_path):
     agreement, join = begin_exchange()
     wide = tmp_path / "wide"
     wide.mkdir(mode=0o755)
@@ -304,7 +365,7 @@ def test_partial_files_of_a_killed_write_are_removed(folder):
     assert all((folder / name).exists() for name in others)
 
 
-def test_a_folder_that_cannot_be_used(tmp_path):
+def test_a_file_in_the_place_of_the_folder_is_an_error(tmp_path):
     agreement, _ = begin_exchange({"counts": 1})
     path = tmp_path / "file"
     path.write_bytes(b"")
@@ -317,13 +378,13 @@ def test_a_log_that_cannot_be_written_is_made_whole_later(error, folder, monkeyp
     agreement, join = begin_exchange()
     append = _ledger_store.FolderStore._append_to_log
 
-    def failing(store, lines):
+    def append_unless_ended(store, lines):
         if '"ended"' in lines[-1]:
             raise error
         append(store, lines)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_ledger_store.FolderStore, "_append_to_log", failing)
+        patch.setattr(_ledger_store.FolderStore, "_append_to_log", append_unless_ended)
         with pytest.raises(type(error)):
             answer(join, folder)
     assert events_of_log(folder) == ["opened", "begun"]
@@ -332,7 +393,7 @@ def test_a_log_that_cannot_be_written_is_made_whole_later(error, folder, monkeyp
     assert events_of_log(folder) == ["opened", "begun", "ended"] + ["begun", "ended"]
 
 
-def test_without_sqlite_it_is_said_what_to_do(folder, monkeypatch):
+def test_without_sqlite_a_folder_is_an_error_and_a_mapping_works(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "sqlite3", None)
     agreement, _ = begin_exchange({"counts": 1})
     with pytest.raises(ImportError, match="this Python has no module sqlite3"):

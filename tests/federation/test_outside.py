@@ -146,15 +146,21 @@ def test_a_channel_has_the_bits_of_a_fit_in_one_process(case):
         over_channel.decision_function(X), in_process.decision_function(X)
     )
     assert over_channel.node_names_ == in_process.node_names_ == NAMES
-    # One entry a message, none of which is a report.
-    assert [entry["task"] for entry in over_channel.history_] == [
-        task for task, _ in wire.calls
-    ]
-    assert over_channel.history_[0]["task"] == "join"
-    assert "score" not in [task for task, _ in wire.calls]
-    # Replies that depend on other nodes are not kept.
-    records = over_channel.estimators.records.values()
-    kept_tasks = {request.task for record in records for request in record.requests}
+    check_history(over_channel.history_, tasks=[task for task, _ in wire.calls])
+    check_kept_replies_are_of_single_nodes(over_channel.estimators.records)
+
+
+def check_history(history, *, tasks):
+    """There is one entry a message, none of which is a report."""
+    assert [entry["task"] for entry in history] == tasks
+    assert tasks[0] == "join"
+    assert "score" not in tasks
+
+
+def check_kept_replies_are_of_single_nodes(records):
+    """Replies that depend on other nodes are not kept."""
+    requests = [request for record in records.values() for request in record.requests]
+    kept_tasks = {request.task for request in requests}
     assert kept_tasks >= {"join", "describe"}
     assert all(TASKS[task].alone for task in kept_tasks)
 

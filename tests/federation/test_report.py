@@ -3,6 +3,7 @@
 
 import pickle
 import warnings
+from copy import deepcopy
 from html import escape
 
 import numpy as np
@@ -34,18 +35,24 @@ NAMES = ["Biscoe", "Dream", "Torgersen"]
 TEST = np.arange(len(Y)) % 4 == 0
 
 
-def local(model, name):
+def named_pipeline_of_island(model, name):
+    """The island's name, and a pipeline fitted on its rows that are not for tests."""
     is_learning = ~TEST & (name == ISLANDS)
+    # The rows of Torgersen are of one species, which no logistic regression fits.
     model = model if len(set(Y[is_learning])) > 1 else DummyClassifier()
-    return name, make_pipeline(StandardScaler(), model).fit(
-        X[is_learning], Y[is_learning]
-    )
+    pipeline = make_pipeline(StandardScaler(), model)
+    return name, pipeline.fit(X[is_learning], Y[is_learning])
 
 
-MEMBERS = [local(LogisticRegression(), name) for name in NAMES]
+MEMBERS = [named_pipeline_of_island(LogisticRegression(), name) for name in NAMES]
 X_LEARN = X[~TEST]
 Y_LEARN = Y[~TEST]
 ISLANDS_LEARN = ISLANDS[~TEST]
+
+
+def doubts_about(words, report):
+    """The doubts of a report that have these words."""
+    return [doubt for doubt in report.doubts if words in doubt]
 
 
 @pytest.fixture(scope="module")
@@ -53,80 +60,130 @@ def networks():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return [
-            local(MLPClassifier((6,), max_iter=300, random_state=0), name)
+            named_pipeline_of_island(
+                MLPClassifier((6,), max_iter=300, random_state=0), name
+            )
             for name in NAMES
         ]
 
 
-def test_a_report_on_rows_scores_the_models_on_these_rows():
-    agg = GEMSLogisticAggregator(MEMBERS, random_state=0).fit(
-        X_LEARN, Y_LEARN, nodes=ISLANDS_LEARN
-    )
-    report = agg.report(X[TEST], Y[TEST], ISLANDS[TEST])
-    assert report.method == "GEMSLogisticAggregator"
+@pytest.fixture(scope="module")
+def linear_aggregator():
+    """An aggregator of the islands' linear models, fitted without spaces."""
+    agg = GEMSLogisticAggregator(MEMBERS, random_state=0)
+    return agg.fit(X_LEARN, Y_LEARN, nodes=ISLANDS_LEARN)
+
+
+@pytest.fixture(scope="module")
+def report_on_test_rows(linear_aggregator):
+    """The report of the linear aggregator on the rows for tests."""
+    return linear_aggregator.report(X[TEST], Y[TEST], ISLANDS[TEST])
+
+
+def test_a_report_on_rows_scores_the_models_on_these_rows(
+    linear_aggregator, report_on_test_rows
+):
     for k, (name, model) in enumerate(MEMBERS):
         rows = TEST & (name == ISLANDS)
-        table = {column: cells[k] for column, cells in report.nodes.items()}
-        own_accuracy = model.score(X[rows], Y[rows])
-        accuracy = agg.score(X[rows], Y[rows])
-        assert table["node"] == name and table["rows"] == rows.sum()
-        assert table["own"] == own_accuracy
-        assert table["aggregate"] == accuracy
-        assert table["gain"] == accuracy - own_accuracy
-    assert report.nodes["classes"][1] == "Adelie, Chinstrap"
-    everywhere = agg.report(X[TEST], Y[TEST])
-    assert everywhere.nodes["aggregate"] == [agg.score(X[TEST], Y[TEST])] * 3
-    by_number = np.searchsorted(NAMES, ISLANDS[TEST])
-    assert agg.report(X[TEST], Y[TEST], by_number).nodes == report.nodes
-    assert report.classes == {
+        cells = {
+            column: cells[k] for column, cells in report_on_test_rows.nodes.items()
+        }
+        local_accuracy = model.score(X[rows], Y[rows])
+        accuracy = linear_aggregator.score(X[rows], Y[rows])
+        assert cells["node"] == name
+        assert cells["rows"] == rows.sum()
+        assert cells["own"] == local_accuracy
+        assert cells["aggregate"] == accuracy
+        assert cells["gain"] == accuracy - local_accuracy
+
+
+def test_a_report_names_the_method_the_classes_and_the_messages(
+    linear_aggregator, report_on_test_rows
+):
+    assert report_on_test_rows.method == "GEMSLogisticAggregator"
+    assert report_on_test_rows.nodes["classes"][1] == "Adelie, Chinstrap"
+    assert report_on_test_rows.classes == {
         "class": ["Adelie", "Chinstrap", "Gentoo"],
         "known_by": ["Biscoe, Dream, Torgersen", "Dream", "Biscoe"],
     }
-    assert len(report.messages) == len(agg.history_)
+    assert len(report_on_test_rows.messages) == len(linear_aggregator.history_)
 
 
-def test_a_report_without_rows_has_the_scores_of_the_fit():
+def test_rows_of_no_named_node_score_the_models_of_all_nodes(linear_aggregator):
+    report = linear_aggregator.report(X[TEST], Y[TEST])
+    accuracy = linear_aggregator.score(X[TEST], Y[TEST])
+    assert report.nodes["aggregate"] == [accuracy] * 3
+
+
+def test_nodes_of_rows_are_named_or_numbered(linear_aggregator, report_on_test_rows):
+    numbers = np.searchsorted(NAMES, ISLANDS[TEST])
+    report = linear_aggregator.report(X[TEST], Y[TEST], numbers)
+    assert report.nodes == report_on_test_rows.nodes
+
+
+@pytest.fixture(scope="module")
+def aggregator_with_spaces():
+    """An aggregator of the islands' linear models, fitted within spaces."""
     agg = GEMSLogisticAggregator(MEMBERS, epsilon=0.9, random_state=0)
-    agg.fit(X_LEARN, Y_LEARN, nodes=ISLANDS_LEARN)
-    nodes = agg.report().nodes
-    scores = agg.node_scores_
-    assert nodes["rows"] == scores["n_rows"] and nodes["loss"] == scores["loss"]
+    return agg.fit(X_LEARN, Y_LEARN, nodes=ISLANDS_LEARN)
+
+
+def test_a_report_without_rows_has_the_scores_of_the_fit(aggregator_with_spaces):
+    nodes = aggregator_with_spaces.report().nodes
+    scores = aggregator_with_spaces.node_scores_
+    assert nodes["rows"] == scores["n_rows"]
+    assert nodes["loss"] == scores["loss"]
     assert nodes["own"] == scores["local"]
     assert nodes["aggregate"] == scores["aggregate"]
-    assert agg.intersection_.found and nodes["in_space"] == [True] * 3
-    plain = GEMSLogisticAggregator(MEMBERS, random_state=0)
-    plain.fit(X_LEARN, Y_LEARN, nodes=ISLANDS_LEARN)
-    assert "in_space" not in plain.report().nodes
-    by_loss = agg.set_params(criterion="log_loss", epsilon=0.5, on_empty="ignore")
-    by_loss.fit(X_LEARN, Y_LEARN, nodes=ISLANDS_LEARN)
-    assert "own" not in by_loss.report().nodes  # no accuracies
+    assert aggregator_with_spaces.intersection_.found
+    assert nodes["in_space"] == [True] * 3
 
 
-def test_doubts_are_about_nodes_that_lose_and_models_outside_of_spaces():
+def test_a_report_without_spaces_says_nothing_about_them(linear_aggregator):
+    assert "in_space" not in linear_aggregator.report().nodes
+
+
+def test_a_report_of_a_fit_by_loss_has_no_accuracies():
+    agg = GEMSLogisticAggregator(
+        MEMBERS,
+        criterion="log_loss",
+        epsilon=0.5,
+        on_empty="ignore",
+        random_state=0,
+    )
+    agg.fit(X_LEARN, Y_LEARN, nodes=ISLANDS_LEARN)
+    assert "own" not in agg.report().nodes
+
+
+def test_nodes_that_lose_and_classes_of_one_node_are_doubts():
     vote = EnsembleAggregator(MEMBERS).fit()
     report = vote.report(X[TEST], Y[TEST], ISLANDS[TEST])
     assert "node 'Biscoe' loses" in report.doubts[0]
     assert "'Chinstrap' (Dream), 'Gentoo' (Biscoe)" in report.doubts[-1]
     assert f"Doubt: {report.doubts[0]}" in str(report).splitlines()
+
+
+def test_doubts_about_the_choice_are_doubts_of_the_report():
     chosen = combine(X=X, y=Y, nodes=ISLANDS, budget="small", random_state=0)
     assert {*chosen.choice_.doubts} <= {*chosen.report().doubts}
+
+
+def test_a_model_outside_of_good_enough_spaces_is_doubted():
     agg = GEMSLogisticAggregator(
         MEMBERS, epsilon=0.95, intersection="consensus", on_empty="ignore"
     )
     report = agg.fit(X_LEARN, Y_LEARN, nodes=ISLANDS_LEARN).report()
     pairs = zip(NAMES, report.nodes["in_space"], strict=True)
     outside = [name for name, is_inside in pairs if not is_inside]
-    doubts = [
-        doubt for doubt in report.doubts if "outside the good-enough spaces" in doubt
-    ]
+    doubts = doubts_about("outside the good-enough spaces", report)
     assert bool(outside) == bool(doubts)
     assert all(name in doubts[0] for name in outside)
 
 
 def test_a_report_is_shown_as_html_markdown_and_a_frame():
     pytest.importorskip("pandas")
-    odd = [("<b>&lyon", MEMBERS[0][1]), ("paris", MEMBERS[1][1])]
-    report = EnsembleAggregator(odd).fit().report(X, Y)
+    named_like_html = [("<b>&lyon", MEMBERS[0][1]), ("paris", MEMBERS[1][1])]
+    report = EnsembleAggregator(named_like_html).fit().report(X, Y)
     html = report._repr_html_()
     assert "&lt;b&gt;&amp;lyon" in html and "<b>" not in html
     assert html.count("<table>") == 2 == html.count("</table>")
@@ -137,29 +194,54 @@ def test_a_report_is_shown_as_html_markdown_and_a_frame():
     assert "node" in str(report).splitlines()[1]
 
 
-def test_files_and_a_card(tmp_path):
-    unfitted = GEMSLogisticAggregator(random_state=0)
-    sent = []
+@pytest.fixture(scope="module")
+def summaries():
+    """A summary of each island's rows that are not for tests."""
+    agg = GEMSLogisticAggregator(random_state=0)
+    summaries = []
     for name, model in MEMBERS:
         rows = ~TEST & (name == ISLANDS)
-        sent.append(unfitted.summarize(model, X[rows], Y[rows], name=name))
-    agg = unfitted.set_params(estimators=sent).fit()
-    report = agg.report()
-    assert report.nodes["rows"] == [summary.n_rows for summary in sent]
-    assert report.nodes["bytes"] == [summary.n_bytes for summary in sent]
-    total = sum(report.nodes["bytes"])
-    assert report.sent == f"3 files, {total:,} bytes from the nodes."
-    scored = agg.report(X[TEST], Y[TEST], ISLANDS[TEST])
-    theirs = [
+        summaries.append(agg.summarize(model, X[rows], Y[rows], name=name))
+    return summaries
+
+
+@pytest.fixture(scope="module")
+def aggregator_of_summaries(summaries):
+    """An aggregator that is fitted on the islands' summaries."""
+    return GEMSLogisticAggregator(summaries, random_state=0).fit()
+
+
+def test_a_report_of_summaries_counts_their_rows_and_bytes(
+    summaries, aggregator_of_summaries
+):
+    report = aggregator_of_summaries.report()
+    assert report.nodes["rows"] == [summary.n_rows for summary in summaries]
+    assert report.nodes["bytes"] == [summary.n_bytes for summary in summaries]
+    n_bytes = sum(report.nodes["bytes"])
+    assert report.sent == f"3 files, {n_bytes:,} bytes from the nodes."
+
+
+def test_a_report_of_summaries_scores_their_classifiers_on_rows(
+    aggregator_of_summaries,
+):
+    report = aggregator_of_summaries.report(X[TEST], Y[TEST], ISLANDS[TEST])
+    local_accuracies = [
         model.score(X[TEST & (name == ISLANDS)], Y[TEST & (name == ISLANDS)])
         for name, model in MEMBERS
     ]
-    assert scored.nodes["own"] == theirs
+    assert report.nodes["own"] == local_accuracies
+
+
+def test_a_model_card_has_the_report_parameters_and_digests(
+    summaries, aggregator_of_summaries, tmp_path
+):
+    report = aggregator_of_summaries.report(X[TEST], Y[TEST], ISLANDS[TEST])
     path = tmp_path / "MODEL.md"
-    agg.model_card(path, X=X[TEST], y=Y[TEST], nodes=ISLANDS[TEST])
+    aggregator_of_summaries.model_card(path, X=X[TEST], y=Y[TEST], nodes=ISLANDS[TEST])
     card = path.read_text(encoding="utf-8")
-    assert scored.to_markdown() in card and "- random_state: `0`" in card
-    assert all(summary.message.digest in card for summary in sent)
+    assert report.to_markdown() in card
+    assert "- random_state: `0`" in card
+    assert all(summary.message.digest in card for summary in summaries)
     assert "- estimators" not in card
 
 
@@ -197,9 +279,14 @@ def labels_that_differ_in_case():
     return A, b, nodes
 
 
-def members_of(model):
-    A, b, nodes = labels_that_differ_in_case()
+def members_fitted(model, A, b, nodes):
+    """Clones of the model that are fitted on the rows of node 0 and of node 1."""
     return [(f"n{k}", clone(model).fit(A[nodes == k], b[nodes == k])) for k in (0, 1)]
+
+
+def members_of(model):
+    """Clones of the model whose nodes have labels that differ in case."""
+    return members_fitted(model, *labels_that_differ_in_case())
 
 
 NET = MLPClassifier((3,), solver="lbfgs", random_state=0, max_iter=2000)
@@ -219,48 +306,75 @@ FITS = {
 }
 
 
+ABOUT_CASE = "differ only in case"
+
+
+def fit_aggregator(name, agg, A, b, nodes):
+    """Fit an aggregator of ``FITS``: distillation on rows without labels."""
+    return agg.fit(A) if name == "distillation" else agg.fit(A, b, nodes)
+
+
+def check_doubt_about_case(agg, path):
+    """The doubt is in the report, in both its forms, and on the card."""
+    report = agg.report()
+    (doubt_about_case,) = doubts_about(ABOUT_CASE, report)
+    assert f"Doubt: {doubt_about_case}" in str(report)
+    assert escape(doubt_about_case) in report._repr_html_()
+    agg.model_card(path)
+    assert f"- {doubt_about_case}" in path.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("name", FITS)
-def test_warnings_of_the_fit_of_every_aggregator_are_doubts(name, tmp_path):
-    A, b, nodes = labels_that_differ_in_case()
+def test_warnings_that_a_fit_shows_are_doubts(name, tmp_path):
     agg = FITS[name]()
-    rows_of_fit = (A,) if name == "distillation" else (A, b, nodes)
-    for action in ("always", "ignore"):  # whatever is shown of them
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter(action)
-            agg.fit(*rows_of_fit)
-            report = agg.report()
-        ours = [" ".join(str(w.message).split()) for w in caught]
-        assert any("differ only in case" in text for text in ours) == (
-            action == "always"
-        )
-        assert {*ours} <= {*report.doubts}
-        (doubt_about_case,) = [
-            doubt for doubt in report.doubts if "differ only in case" in doubt
-        ]
-        assert (
-            f"Doubt: {doubt_about_case}" in str(report)
-            and escape(doubt_about_case) in report._repr_html_()
-        )
-        agg.model_card(tmp_path / "card.md")
-        assert f"- {doubt_about_case}" in (tmp_path / "card.md").read_text(
-            encoding="utf-8"
-        )
-    assert pickle.loads(pickle.dumps(agg)).report().doubts == report.doubts
-    # A fit that warns of nothing leaves nothing of an earlier one.
-    same = np.where(b == "well", "well", "ill")
-    other = clone(members_of(RidgeClassifier() if name == "pooled" else NET)[0][1])
-    if name in ("linear", "averaging", "vote", "stack", "distillation"):
-        other = LogisticRegression()
-    members = [
-        (f"n{k}", clone(other).fit(A[nodes == k], same[nodes == k])) for k in (0, 1)
-    ]
-    rows_of_fit = (A,) if name == "distillation" else (A, same, nodes)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit_aggregator(name, agg, *labels_that_differ_in_case())
+        report = agg.report()
+        texts_shown = [" ".join(str(w.message).split()) for w in caught]
+    assert any(ABOUT_CASE in text for text in texts_shown)
+    assert {*texts_shown} <= {*report.doubts}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        agg.set_params(estimators=members).fit(*rows_of_fit)
-    assert not [
-        doubt for doubt in agg.report().doubts if "differ only in case" in doubt
-    ]
+        check_doubt_about_case(agg, tmp_path / "card.md")
+
+
+@pytest.fixture(scope="module", params=FITS)
+def name_and_silent_fit(request):
+    """The name of each aggregator, and the aggregator fitted with warnings off."""
+    agg = FITS[request.param]()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        fit_aggregator(request.param, agg, *labels_that_differ_in_case())
+    assert not caught
+    return request.param, agg
+
+
+def test_warnings_that_a_fit_does_not_show_are_doubts(name_and_silent_fit, tmp_path):
+    _, agg = name_and_silent_fit
+    check_doubt_about_case(agg, tmp_path / "card.md")
+
+
+def test_doubts_of_a_fit_are_pickled(name_and_silent_fit):
+    _, agg = name_and_silent_fit
+    assert pickle.loads(pickle.dumps(agg)).report().doubts == agg.report().doubts
+
+
+def test_a_fit_that_warns_of_nothing_leaves_no_doubt_of_an_earlier_one(
+    name_and_silent_fit,
+):
+    name, silent_fit = name_and_silent_fit
+    agg = deepcopy(silent_fit)
+    A, b, nodes = labels_that_differ_in_case()
+    same_case = np.where(b == "well", "well", "ill")
+    model = {"networks": NET, "matching": NET, "pooled": RidgeClassifier()}.get(
+        name, LogisticRegression()
+    )
+    agg.set_params(estimators=members_fitted(model, A, same_case, nodes))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit_aggregator(name, agg, A, same_case, nodes)
+    assert not doubts_about(ABOUT_CASE, agg.report())
 
 
 def test_a_student_that_has_not_converged_is_doubted():
@@ -275,8 +389,8 @@ def test_a_student_that_has_not_converged_is_doubted():
     assert not agg.report().doubts
 
 
-def few_of_a_class(min_rows):
-    """Summaries of two nodes that have a few rows of a third class."""
+def aggregator_of_a_rare_class(min_rows):
+    """An aggregator of two summaries that have a few rows of a third class."""
     rng = np.random.default_rng(1)
     agg = GEMSLogisticAggregator(random_state=0)
     summaries = []
@@ -291,24 +405,25 @@ def few_of_a_class(min_rows):
 
 
 def test_classes_that_are_never_predicted_are_doubts(tmp_path):
-    agg = few_of_a_class(min_rows=10)
+    agg = aggregator_of_a_rare_class(min_rows=10)
     with pytest.warns(UserWarning, match=r"Nothing is known of the classes \['rare'\]"):
         agg.fit()
-    (doubt_about_class,) = [
-        doubt for doubt in agg.report().doubts if "never predicted" in doubt
-    ]
+    (doubt_about_class,) = doubts_about("never predicted", agg.report())
     assert "'rare'" in doubt_about_class and "min_rows" in doubt_about_class
     assert escape(doubt_about_class) in agg.report()._repr_html_()
     agg.model_card(tmp_path / "card.md")
     assert doubt_about_class in (tmp_path / "card.md").read_text(encoding="utf-8")
-    agg = few_of_a_class(min_rows=3).fit()
-    assert not [doubt for doubt in agg.report().doubts if "never predicted" in doubt]
+
+
+def test_classes_of_as_many_rows_as_min_rows_are_no_doubts():
+    agg = aggregator_of_a_rare_class(min_rows=3).fit()
+    assert not doubts_about("never predicted", agg.report())
 
 
 def test_classes_without_sums_are_doubts():
     agg = PooledAggregator(pooled=GaussianNB())
     summaries = []
-    for summary in few_of_a_class(min_rows=10).estimators:
+    for summary in aggregator_of_a_rare_class(min_rows=10).estimators:
         rng = np.random.default_rng(len(summaries))
         b = np.array(["a"] * 30 + ["b"] * 30 + ["rare"] * 4)
         A = rng.normal(size=(len(b), 2))
@@ -323,12 +438,12 @@ def test_classes_without_sums_are_doubts():
 
 def test_doubts_are_those_of_the_last_fit_update_or_forget():
     A, b, nodes = labels_that_differ_in_case()
-    well = members_of(LogisticRegression())
-    agg = GEMSLogisticAggregator(well[:1], keep_replies=True, random_state=0)
+    members = members_of(LogisticRegression())
+    agg = GEMSLogisticAggregator(members[:1], keep_replies=True, random_state=0)
     agg.fit(A[nodes == 0], b[nodes == 0])
     assert not agg.report().doubts
     with pytest.warns(UserWarning, match="differ only in case"):
-        agg.update(well[1:], A[nodes == 1], b[nodes == 1])
+        agg.update(members[1:], A[nodes == 1], b[nodes == 1])
     assert any("differ only in case" in doubt for doubt in agg.report().doubts)
     agg.forget("n1")
     assert not agg.report().doubts
@@ -338,7 +453,8 @@ def test_a_node_s_own_warnings_are_no_doubts_of_the_server():
     """Else a report would depend on whether nodes are in this process."""
     A, b, nodes = labels_that_differ_in_case()
     b = np.where(b == "well", "well", "ill")
-    with_few_rare = np.r_[0:40, 40:75][np.r_[0:40, 40:75] != 1]
+    # Without row 1 and the last five.
+    is_at_node = (np.arange(80) != 1) & (np.arange(80) < 75)
     b[40:44] = "rare"
     clf = LogisticRegression().fit(A, b)
 
@@ -346,9 +462,7 @@ def test_a_node_s_own_warnings_are_no_doubts_of_the_server():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return {
-                name: reply_to(
-                    request, clf, A[with_few_rare], b[with_few_rare], name=name
-                )
+                name: reply_to(request, clf, A[is_at_node], b[is_at_node], name=name)
                 for name, request in requests.items()
             }
 
@@ -372,31 +486,41 @@ def test_the_one_call_tells_of_candidates_no_warnings_that_are_hidden():
     texts_shown = {" ".join(str(w.message).split()) for w in caught}
     doubts = {" ".join(doubt.split()) for doubt in agg.choice_.doubts}
     assert texts_shown and texts_shown <= doubts
-    ours = {doubt for doubt in doubts if "Nodes sent equal" in doubt}
-    assert ours <= texts_shown  # candidates warned of it, too, where nobody saw it
+    doubts_about_copies = {doubt for doubt in doubts if "Nodes sent equal" in doubt}
+    assert (
+        doubts_about_copies <= texts_shown
+    )  # candidates warned of it, too, where nobody saw it
 
 
 # ---- what columns are --------------------------------------------------------------
 
 
-def test_a_legend_says_what_columns_are_and_of_which_rows(tmp_path):
-    agg = GEMSLogisticAggregator(MEMBERS, epsilon=0.9, random_state=0)
-    agg.fit(X_LEARN, Y_LEARN, nodes=ISLANDS_LEARN)
-    report = agg.report()
+def test_a_legend_says_what_each_column_is(aggregator_with_spaces):
+    report = aggregator_with_spaces.report()
     assert [*report.legend] == [n for n in report.nodes if n not in ("node", "classes")]
-    assert "the rows that score models at the node" in report.legend["rows"]
     assert report.legend["own"] == "accuracy of the node's own model on these rows"
-    everywhere = agg.report(X[TEST], Y[TEST]).legend
-    assert everywhere["rows"] == "all rows that were given to the report"
-    report_of_rows = agg.report(X[TEST], Y[TEST], ISLANDS[TEST])
-    assert report_of_rows.legend["rows"].startswith("the node's rows among those")
-    words = " ".join(str(report_of_rows).split())
-    for name, text in report_of_rows.legend.items():
-        assert f"{name.replace('_', ' ')}: {text}." in words
-        assert f"<dt>{name.replace('_', ' ')}</dt>" in report_of_rows._repr_html_()
-        assert f"- {name.replace('_', ' ')}: {text}" in report_of_rows.to_markdown()
-    agg.model_card(tmp_path / "card.md")
-    assert "- in space: whether" in (tmp_path / "card.md").read_text(encoding="utf-8")
+
+
+def test_a_legend_says_which_rows_score_the_models(aggregator_with_spaces):
+    legend = aggregator_with_spaces.report().legend
+    assert "the rows that score models at the node" in legend["rows"]
+    legend = aggregator_with_spaces.report(X[TEST], Y[TEST]).legend
+    assert legend["rows"] == "all rows that were given to the report"
+    legend = aggregator_with_spaces.report(X[TEST], Y[TEST], ISLANDS[TEST]).legend
+    assert legend["rows"].startswith("the node's rows among those")
+
+
+def test_a_legend_is_in_every_form_of_a_report(aggregator_with_spaces, tmp_path):
+    report = aggregator_with_spaces.report(X[TEST], Y[TEST], ISLANDS[TEST])
+    text = " ".join(str(report).split())
+    for name, sentence in report.legend.items():
+        column = name.replace("_", " ")
+        assert f"{column}: {sentence}." in text
+        assert f"<dt>{column}</dt>" in report._repr_html_()
+        assert f"- {column}: {sentence}" in report.to_markdown()
+    aggregator_with_spaces.model_card(tmp_path / "card.md")
+    card = (tmp_path / "card.md").read_text(encoding="utf-8")
+    assert "- in space: whether" in card
 
 
 def test_a_legend_of_files_tells_rows_of_the_file_from_rows_that_score():
@@ -418,7 +542,7 @@ def test_a_legend_of_files_tells_rows_of_the_file_from_rows_that_score():
     assert "on the rows that score models at the node" in legend["own"]
 
 
-def test_of_networks_own_is_the_last_layer(networks):
+def test_a_legend_of_networks_compares_last_layers(networks):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         agg = GEMSMLPAggregator(networks, random_state=0).fit(X, Y, nodes=ISLANDS)
@@ -426,7 +550,7 @@ def test_of_networks_own_is_the_last_layer(networks):
     assert "own model" in agg.report(X, Y).legend["own"]
 
 
-def test_labels_of_none_of_the_classes_are_not_scored():
+def test_labels_of_none_of_the_classes_are_an_error():
     agg = EnsembleAggregator(MEMBERS).fit()
     codes = np.unique(Y, return_inverse=True)[1]
     with pytest.raises(ValueError, match="y holds 0, 1, 2; the classes are 'Adelie', "):

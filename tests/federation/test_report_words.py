@@ -49,24 +49,36 @@ def test_cells_are_short_words_and_numbers():
     ]
 
 
-def test_tables_of_a_page_and_of_a_card_have_the_same_cells():
-    doubts = ["node 'a' <lost>"]
-    with_a_doubt = report_of(doubts=doubts, proof="Proof: a < b.")
-    assert "| lyon | 12 | 0.123 | yes |" in with_a_doubt.to_markdown()
-    assert r"| a\|b\n | - | - | no |" in with_a_doubt.to_markdown()
-    lines = with_a_doubt.to_markdown().splitlines()
-    assert lines[1] == "| --- | --- | --- | --- |"
-    assert with_a_doubt.to_markdown().endswith("Doubts:\n\n- node 'a' <lost>")
-    assert "from the nodes. Proof: a < b." in with_a_doubt.to_markdown()
-    assert report_of().to_markdown().endswith("Doubts:\n\n- Nothing was noticed.")
-    page = with_a_doubt._repr_html_()
+def doubted_report():
+    """A report with a doubt and a proof, both of which have signs of HTML."""
+    return report_of(doubts=["node 'a' <lost>"], proof="Proof: a < b.")
+
+
+def test_a_card_has_the_cells_the_proof_and_the_doubts():
+    card = doubted_report().to_markdown()
+    assert "| lyon | 12 | 0.123 | yes |" in card
+    assert r"| a\|b\n | - | - | no |" in card
+    assert card.splitlines()[1] == "| --- | --- | --- | --- |"
+    assert "from the nodes. Proof: a < b." in card
+    assert card.endswith("Doubts:\n\n- node 'a' <lost>")
+
+
+def test_a_page_has_the_cells_the_proof_and_the_doubts_escaped():
+    page = doubted_report()._repr_html_()
     assert "<td>lyon</td><td>12</td><td>0.123</td><td>yes</td>" in page
     assert "<th>in space</th>" in page
     assert "<p>To doubt:</p><ul><li>node &#x27;a&#x27; &lt;lost&gt;</li></ul>" in page
     assert "Proof: a &lt; b." in page
-    assert "To doubt" not in report_of()._repr_html_()
-    lines = str(with_a_doubt).splitlines()
+
+
+def test_the_printed_report_ends_with_the_proof_and_the_doubts():
+    lines = str(doubted_report()).splitlines()
     assert lines[-2:] == ["Proof: a < b.", "Doubt: node 'a' <lost>"]
+
+
+def test_only_a_card_says_that_there_are_no_doubts():
+    assert report_of().to_markdown().endswith("Doubts:\n\n- Nothing was noticed.")
+    assert "To doubt" not in report_of()._repr_html_()
 
 
 def test_a_report_counts_the_bytes_of_messages_or_else_of_files():

@@ -43,10 +43,11 @@ from skgems.messages import asks
 from skgems.steps import RandomFeatures
 
 
-def rows(n=400, d=4, seed=0):
+def rows(seed=0):
+    """400 rows of four features, about one centre for each of three classes."""
     rng = np.random.default_rng(seed)
-    y = np.arange(n) % 3
-    X = rng.normal(size=(n, d)) + 1.5 * np.eye(3, d)[y]
+    y = np.arange(400) % 3
+    X = rng.normal(size=(400, 4)) + 1.5 * np.eye(3, 4)[y]
     return X, np.array(["ant", "bee", "cat"])[y]
 
 
@@ -69,78 +70,126 @@ def members_without_classifiers_at(*alone):
     return members
 
 
-def test_the_likeliest_model_of_rows_alone_is_nearly_that_of_all_rows():
+@pytest.fixture(scope="module")
+def aggregate_of_rows_alone():
+    """An aggregate of nodes none of which has a classifier."""
     agg = GEMSLogisticAggregator([(name, None) for name in NAMES], random_state=0)
-    agg.fit(X, Y, nodes=NAMED)
-    pooled = LogisticRegression().fit(X, Y)
+    return agg.fit(X, Y, nodes=NAMED)
+
+
+@pytest.fixture(scope="module")
+def pooled_classifier():
+    """A logistic regression of the rows of all nodes."""
+    return LogisticRegression().fit(X, Y)
+
+
+def test_the_likeliest_model_of_rows_alone_is_nearly_that_of_all_rows(
+    aggregate_of_rows_alone, pooled_classifier
+):
+    agg = aggregate_of_rows_alone
     X_test, y_test = rows(seed=1)
     assert agg.classes_.tolist() == ["ant", "bee", "cat"]
-    assert abs(agg.score(X_test, y_test) - pooled.score(X_test, y_test)) < 0.02
-    differences = agg.predict_proba(X_test) - pooled.predict_proba(X_test)
-    assert np.abs(differences).mean() < 0.03
-    assert not agg.exact_ and np.isnan(agg.node_scores_["local"]).all()
-    again = pickle.loads(pickle.dumps(agg))
-    np.testing.assert_array_equal(again.predict(X), agg.predict(X))
+    accuracy_of_pooled = pooled_classifier.score(X_test, y_test)
+    assert abs(agg.score(X_test, y_test) - accuracy_of_pooled) < 0.02
+    P_pooled = pooled_classifier.predict_proba(X_test)
+    assert np.abs(agg.predict_proba(X_test) - P_pooled).mean() < 0.03
+    assert not agg.exact_
+
+
+def test_nodes_of_rows_alone_have_no_local_score(aggregate_of_rows_alone):
+    assert np.isnan(aggregate_of_rows_alone.node_scores_["local"]).all()
+
+
+def test_an_aggregate_of_rows_alone_can_be_pickled(aggregate_of_rows_alone):
+    unpickled = pickle.loads(pickle.dumps(aggregate_of_rows_alone))
+    np.testing.assert_array_equal(
+        unpickled.predict(X), aggregate_of_rows_alone.predict(X)
+    )
+
+
+def test_nodes_of_rows_alone_need_no_names(aggregate_of_rows_alone):
     unnamed = GEMSLogisticAggregator([None] * 3, random_state=0)
     unnamed.fit(X, Y, nodes=NODES)
-    np.testing.assert_array_equal(unnamed.coef_, agg.coef_)
-    scores = cross_val_score(clone(agg), X, Y, params={"nodes": NAMED}, cv=3)
-    assert scores.mean() > pooled.score(X, Y) - 0.05
+    np.testing.assert_array_equal(unnamed.coef_, aggregate_of_rows_alone.coef_)
+
+
+def test_an_aggregate_of_rows_alone_can_be_cross_validated(
+    aggregate_of_rows_alone, pooled_classifier
+):
+    scores = cross_val_score(
+        clone(aggregate_of_rows_alone), X, Y, params={"nodes": NAMED}, cv=3
+    )
+    assert scores.mean() > pooled_classifier.score(X, Y) - 0.05
 
 
 def test_rows_alone_count_beside_classifiers():
     members = members_without_classifiers_at("paris", "nice")
     agg = GEMSLogisticAggregator(members, random_state=0).fit(X, Y, nodes=NAMED)
-    without = GEMSLogisticAggregator(members[:1], random_state=0)
-    without.fit(X[NODES == 0], Y[NODES == 0])
-    assert agg.score(X, Y) > without.score(X, Y) + 0.2
-    local = agg.node_scores_["local"]
-    assert np.isnan(local).tolist() == [False, True, True]
-    # What the others were fitted as is what all are.
-    ridges = [(name, None) for name in NAMES]
-    ridges[0] = "lyon", RidgeClassifier().fit(X[NODES == 0], Y[NODES == 0])
-    agg = GEMSLogisticAggregator(ridges).fit(X, Y, nodes=NAMED)
+    of_lyon_only = GEMSLogisticAggregator(members[:1], random_state=0)
+    of_lyon_only.fit(X[NODES == 0], Y[NODES == 0])
+    # Lyon has no rows of the third class.
+    assert agg.score(X, Y) > of_lyon_only.score(X, Y) + 0.2
+    is_without_score = np.isnan(agg.node_scores_["local"])
+    assert is_without_score.tolist() == [False, True, True]
+
+
+def test_rows_alone_are_fitted_as_the_classifiers_of_other_nodes():
+    members = [(name, None) for name in NAMES]
+    members[0] = ("lyon", RidgeClassifier().fit(X[NODES == 0], Y[NODES == 0]))
+    agg = GEMSLogisticAggregator(members).fit(X, Y, nodes=NAMED)
     pooled = RidgeClassifier().fit(X, Y)
     assert agg.exact_
     np.testing.assert_array_equal(agg.predict(X), pooled.predict(X))
 
 
-@pytest.mark.parametrize("n_rounds", [1, 3])
-def test_files_requests_and_rows_give_the_same(n_rounds, tmp_path):
-    agg = GEMSLogisticAggregator(random_state=0, n_rounds=n_rounds)
+def test_files_of_rows_alone_give_the_bits_of_a_fit_on_rows(tmp_path):
+    agg = GEMSLogisticAggregator(random_state=0)
     members = members_without_classifiers_at("paris", "nice")
     by_rows = clone(agg).set_params(estimators=members).fit(X, Y, nodes=NAMED)
-    if n_rounds == 1:
-        sent = []
-        for name, clf in members:
-            sent.append(tmp_path / name)
-            is_of_node = NAMED == name
-            agg.summarize(clf, X[is_of_node], Y[is_of_node], name=name).save(sent[-1])
-            assert Summary.load(sent[-1]).network.has_classifier == (clf is not None)
-        by_files = clone(agg).set_params(estimators=sent).fit()
-        np.testing.assert_array_equal(by_files.coef_, by_rows.coef_)
-        region = agg.merge_summaries(sent, name="north")
-        agg.set_params(estimators=[region]).fit()
-        assert np.mean(agg.predict(X) == by_rows.predict(X)) > 0.97
+    paths = []
+    for name, clf in members:
+        paths.append(tmp_path / name)
+        is_of_node = NAMED == name
+        agg.summarize(clf, X[is_of_node], Y[is_of_node], name=name).save(paths[-1])
+        assert Summary.load(paths[-1]).network.has_classifier == (clf is not None)
+    by_files = clone(agg).set_params(estimators=paths).fit()
+    np.testing.assert_array_equal(by_files.coef_, by_rows.coef_)
+    region = agg.merge_summaries(paths, name="north")
+    agg.set_params(estimators=[region]).fit()
+    assert np.mean(agg.predict(X) == by_rows.predict(X)) > 0.97
+
+
+def test_rows_alone_take_part_in_rounds():
+    members = members_without_classifiers_at("paris", "nice")
+    agg = GEMSLogisticAggregator(members, n_rounds=3, random_state=0)
+    assert agg.fit(X, Y, nodes=NAMED).score(X, Y) > 0.7
+
+
+def test_a_node_of_rows_alone_replies_that_its_network_has_no_output():
     reply = reply_to(Message.of("describe"), None, X, Y, name="lyon")
     assert reply.content["network"]["output"] == "none"
 
 
-def test_rows_alone_in_chunks_and_frames():
+def test_a_summary_of_rows_alone_has_no_gradient():
+    agg = GEMSLogisticAggregator(random_state=0, n_components=1)
+    summary = agg.summarize(None, X, Y, name="lyon")
+    # There is no model whose loss has a gradient.
+    assert "gradient" not in summary.message.content["answers"]["0"]["reply"]
+
+
+def test_rows_alone_may_come_in_chunks_and_frames():
     agg = GEMSLogisticAggregator(random_state=0, n_components=1)
     at_once = agg.summarize(None, X, Y, name="lyon")
-    # There is no model whose loss has a gradient.
-    assert "gradient" not in at_once.message.content["answers"]["0"]["reply"]
     in_chunks = agg.summarize(None, name="lyon", chunks=lambda: iter([(X, Y)]))
     X_frame = pd.DataFrame(X, columns=list("abcd"))
     of_frame = agg.summarize(None, X_frame, Y, name="lyon")
     assert of_frame.network.feature_names_in.tolist() == list("abcd")
+    expected = clone(agg).set_params(estimators=[at_once]).fit()
     for summary in (in_chunks, of_frame):
-        one, other = (
-            clone(agg).set_params(estimators=[estimator]).fit()
-            for estimator in (summary, at_once)
+        aggregate = clone(agg).set_params(estimators=[summary]).fit()
+        np.testing.assert_allclose(
+            aggregate.coef_, expected.coef_, rtol=1e-5, atol=1e-7
         )
-        np.testing.assert_allclose(one.coef_, other.coef_, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +206,7 @@ def test_rows_alone_in_chunks_and_frames():
     ],
     ids=lambda agg: type(agg).__name__,
 )
-def test_who_needs_classifiers_says_which_node_has_none(agg):
+def test_an_aggregator_that_needs_classifiers_names_a_node_without_one(agg):
     agg.set_params(estimators=members_without_classifiers_at("paris"))
     with pytest.raises(TypeError, match="'paris' has no classifier, but"):
         agg.fit(X, Y, nodes=NAMED)
@@ -166,28 +215,37 @@ def test_who_needs_classifiers_says_which_node_has_none(agg):
             agg.summarize(None, X, Y, name="oslo")
 
 
-def test_what_is_missing_is_said():
+def test_an_error_names_a_node_of_rows_alone_whose_rows_are_missing():
     agg = GEMSLogisticAggregator(
         members_without_classifiers_at("paris"), random_state=0
     )
-    message = "'paris' has no classifier, so fit needs the rows"
-    with pytest.raises(ValueError, match=message):
+    words = "'paris' has no classifier, so fit needs the rows"
+    with pytest.raises(ValueError, match=words):
         agg.fit()
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=words):
         agg.fit(X, Y)
     is_elsewhere = NODES != 1
     with pytest.raises(ValueError, match="'paris'"):
         agg.fit(X[is_elsewhere], Y[is_elsewhere], nodes=NAMED[is_elsewhere])
+
+
+def test_good_enough_spaces_need_the_classifiers_of_all_nodes():
+    agg = GEMSLogisticAggregator(
+        members_without_classifiers_at("paris"), random_state=0
+    )
     agg.fit(X, Y, nodes=NAMED)
     with pytest.raises(TypeError, match="'paris' has no classifier, but"):
         agg.good_enough_spaces(X, Y, nodes=NAMED)
-    agg.set_params(estimators=[("lyon", LogisticRegression()), ("paris", None)])
-    message = r"mixes fitted and unfitted .*\['paris'\] are fitted or have none, .*lyon"
-    with pytest.raises(ValueError, match=message):
-        agg.fit(X, Y)
 
 
-def test_rows_alone_come_and_go():
+def test_rows_alone_and_unfitted_classifiers_are_not_mixed():
+    members = [("lyon", LogisticRegression()), ("paris", None)]
+    words = r"mixes fitted and unfitted .*\['paris'\] are fitted or have none, .*lyon"
+    with pytest.raises(ValueError, match=words):
+        GEMSLogisticAggregator(members, random_state=0).fit(X, Y)
+
+
+def test_nodes_of_rows_alone_can_be_added_and_forgotten():
     agg = GEMSLogisticAggregator(
         members_without_classifiers_at("paris", "nice")[:2],
         keep_replies=True,
@@ -195,14 +253,14 @@ def test_rows_alone_come_and_go():
     )
     is_old = NODES != 2
     agg.fit(X[is_old], Y[is_old], nodes=NAMED[is_old])
-    before = agg.coef_
+    coef_without_nice = agg.coef_
     agg.update([("nice", None)], X[~is_old], Y[~is_old])
     of_all = clone(agg).set_params(
         estimators=members_without_classifiers_at("paris", "nice")
     )
     of_all.fit(X, Y, nodes=NAMED)
     np.testing.assert_array_equal(agg.coef_, of_all.coef_)
-    np.testing.assert_array_equal(agg.forget("nice").coef_, before)
+    np.testing.assert_array_equal(agg.forget("nice").coef_, coef_without_nice)
 
 
 def test_the_command_answers_without_a_model(tmp_path):
@@ -234,8 +292,11 @@ def test_the_command_answers_without_a_model(tmp_path):
 # ---- classifiers that are left aside -------------------------------------------
 
 
-def channel_to(members, heard=None, **options):
-    """A channel to nodes with these classifiers, by name."""
+def channel_to(members, exchanged=None):
+    """A channel to nodes with these classifiers, by name.
+
+    Each request and its reply are added to the list ``exchanged``.
+    """
 
     def ask(requests):
         replies = {}
@@ -249,11 +310,11 @@ def channel_to(members, heard=None, **options):
                 name=name,
             )
             replies[name] = Message.from_bytes(reply)
-            if heard is not None:
-                heard.append((request, replies[name]))
+            if exchanged is not None:
+                exchanged.append((request, replies[name]))
         return replies
 
-    return Nodes(ask, NAMES, **options)
+    return Nodes(ask, NAMES)
 
 
 def unusable_classifiers():
@@ -265,32 +326,70 @@ def unusable_classifiers():
     }
 
 
-def test_a_channel_may_leave_classifiers_aside(tmp_path):
-    heard = []
-    channel = RowsAlone(channel_to(unusable_classifiers(), heard))
-    agg = GEMSLogisticAggregator(channel, random_state=0).fit()
-    alone = GEMSLogisticAggregator(
-        channel_to(dict.fromkeys(NAMES)), random_state=0
-    ).fit()
-    np.testing.assert_array_equal(agg.coef_, alone.coef_)
-    for request, reply in heard:
-        assert request.content["rows_alone"] and "left aside" in str(asks(request))
+@pytest.fixture(scope="module")
+def exchanged_and_aggregate():
+    """Requests with their replies, and the aggregate of a channel of rows alone."""
+    exchanged = []
+    channel = RowsAlone(channel_to(unusable_classifiers(), exchanged))
+    return exchanged, GEMSLogisticAggregator(channel, random_state=0).fit()
+
+
+@pytest.fixture(scope="module")
+def aggregate_without_classifiers():
+    """The aggregate of a channel to nodes that have no classifiers."""
+    channel = channel_to(dict.fromkeys(NAMES))
+    return GEMSLogisticAggregator(channel, random_state=0).fit()
+
+
+def test_a_channel_may_leave_classifiers_aside(
+    exchanged_and_aggregate, aggregate_without_classifiers
+):
+    exchanged, agg = exchanged_and_aggregate
+    np.testing.assert_array_equal(agg.coef_, aggregate_without_classifiers.coef_)
+    requests_and_replies = [pair for pair in exchanged if pair[0].task == "join"]
+    assert len(requests_and_replies) == len(NAMES)
+    for request, reply in requests_and_replies:
+        assert request.content["rows_alone"]
+        assert "left aside" in str(asks(request))
         assert reply.content["describe"]["network"]["output"] == "none"
+
+
+def test_scores_are_asked_for_with_classifiers_left_aside(exchanged_and_aggregate):
+    exchanged, agg = exchanged_and_aggregate
     agg.ask_scores()
-    assert heard[-1][0].task == "score" and heard[-1][0].content["rows_alone"]
+    last_request, _ = exchanged[-1]
+    assert last_request.task == "score"
+    assert last_request.content["rows_alone"]
     assert np.isnan(agg.node_scores_["local"]).all()
+
+
+def test_a_channel_that_leaves_nothing_aside_names_an_unusable_classifier():
     with pytest.raises(TypeError, match="'lyon'"):
         GEMSLogisticAggregator(channel_to(unusable_classifiers()), random_state=0).fit()
-    # The channel itself is none of it.
-    assert repr(channel).startswith("RowsAlone(Nodes(") and channel.names == NAMES
-    again = pickle.loads(pickle.dumps(agg))
-    np.testing.assert_array_equal(again.predict(X), agg.predict(X))
-    n_heard = len(heard)
-    clone(agg).fit()  # of what is in its records
-    assert len(heard) == n_heard
 
 
-def test_a_folder_may_leave_classifiers_aside(tmp_path):
+def test_a_channel_of_rows_alone_shows_the_channel_inside():
+    channel = RowsAlone(channel_to(unusable_classifiers()))
+    assert repr(channel).startswith("RowsAlone(Nodes(")
+    assert channel.names == NAMES
+
+
+def test_an_aggregate_over_a_channel_of_rows_alone_can_be_pickled(
+    exchanged_and_aggregate,
+):
+    _, agg = exchanged_and_aggregate
+    unpickled = pickle.loads(pickle.dumps(agg))
+    np.testing.assert_array_equal(unpickled.predict(X), agg.predict(X))
+
+
+def test_a_channel_of_rows_alone_answers_from_its_records(exchanged_and_aggregate):
+    exchanged, agg = exchanged_and_aggregate
+    n_exchanged = len(exchanged)
+    clone(agg).fit()
+    assert len(exchanged) == n_exchanged
+
+
+def test_a_folder_may_leave_classifiers_aside(tmp_path, aggregate_without_classifiers):
     members = unusable_classifiers()
     folder = tmp_path / "folder"
     while True:
@@ -310,10 +409,7 @@ def test_a_folder_may_leave_classifiers_aside(tmp_path):
                     state=tmp_path / name,
                 )
     assert Folder(folder).agreement == channel.agreement
-    alone = GEMSLogisticAggregator(
-        channel_to(dict.fromkeys(NAMES)), random_state=0
-    ).fit()
-    np.testing.assert_array_equal(agg.coef_, alone.coef_)
+    np.testing.assert_array_equal(agg.coef_, aggregate_without_classifiers.coef_)
 
 
 def test_replies_with_and_without_classifiers_are_kept_apart():
@@ -338,90 +434,140 @@ FRONTS = {
 }
 
 
-@pytest.mark.parametrize("front", FRONTS)
-@pytest.mark.parametrize("way", ["rows", "channel", "state", "exchange", "files"])
-def test_a_pooled_classifier_does_not_look_at_members_before_a_front(
-    front, way, tmp_path
-):
-    scaled = PooledTransformer(FRONTS[front]).fit(X, nodes=NAMED)
-    agg = PooledAggregator(pooled=LinearDiscriminantAnalysis(), front=scaled)
-    expected = clone(agg).fit(X, Y, nodes=NAMED)
-    members = {
-        name: LogisticRegression().fit(X[NAMED == name][:, :3], Y[NAMED == name])
+def rows_at(name):
+    """The rows of a node, and their labels."""
+    return X[NAMED == name], Y[NAMED == name]
+
+
+def classifiers_that_do_not_fit_a_front():
+    """Classifiers of three of the features, and a forest."""
+    classifiers = {
+        name: LogisticRegression().fit(rows_at(name)[0][:, :3], rows_at(name)[1])
         for name in NAMES[:2]
-    } | {"nice": RandomForestClassifier(2).fit(X, Y)}
-    states = {name: {} for name in NAMES}
-    rows = {name: (X[NAMED == name], Y[NAMED == name]) for name in NAMES}
-    if way == "rows":
-        agg.set_params(estimators=list(members.items())).fit(X, Y, nodes=NAMED)
-    elif way == "files":
-        for name, classifier in members.items():
-            agg.summarize(classifier, *rows[name], name=name).save(tmp_path / name)
-        agg.set_params(estimators=[tmp_path / name for name in NAMES]).fit()
-    elif way == "exchange":
-        agg.set_params(front=FRONTS[front])  # fitted by the nodes
-        exchange = Exchange(tmp_path / "exchange", agg, nodes=NAMES)
-        while (fitted := exchange.step()) is None:
-            for name, request in exchange.waiting_for.items():
-                answer(request, members[name], *rows[name], name=name)
-        agg = fitted
-    else:
+    }
+    classifiers["nice"] = RandomForestClassifier(2).fit(X, Y)
+    return classifiers
 
-        def ask(requests):
-            return {
-                name: reply_to(
-                    request,
-                    members[name],
-                    *rows[name],
-                    name=name,
-                    state=states[name] if way == "state" else None,
-                )
-                for name, request in requests.items()
-            }
 
-        agg.set_params(estimators=Nodes(ask, NAMES)).fit()
+def pooled_behind(front):
+    """A pooled discriminant analysis of rows that go through a front."""
+    return PooledAggregator(pooled=LinearDiscriminantAnalysis(), front=front)
+
+
+@pytest.fixture(scope="module", params=FRONTS)
+def front(request):
+    """A front that is not fitted."""
+    return FRONTS[request.param]
+
+
+@pytest.fixture(scope="module")
+def front_and_expected(front):
+    """The front fitted on all rows, and the classifier fitted behind it."""
+    fitted_front = PooledTransformer(front).fit(X, nodes=NAMED)
+    return fitted_front, pooled_behind(fitted_front).fit(X, Y, nodes=NAMED)
+
+
+def check_same_classifier(agg, expected):
+    """Classes are equal, and probabilities to rounding."""
     np.testing.assert_array_equal(agg.classes_, expected.classes_)
     np.testing.assert_allclose(
         agg.predict_proba(X), expected.predict_proba(X), atol=1e-12
     )
 
 
-def test_members_before_a_front_are_named_where_they_are_looked_at():
-    raw = {
-        name: LogisticRegression().fit(X[NAMED == name], Y[NAMED == name])
-        for name in NAMES[:2]
-    } | {"nice": None}
+def test_a_pooled_fit_on_rows_behind_a_front_ignores_members(front_and_expected):
+    fitted_front, expected = front_and_expected
+    agg = pooled_behind(fitted_front)
+    agg.set_params(estimators=list(classifiers_that_do_not_fit_a_front().items()))
+    check_same_classifier(agg.fit(X, Y, nodes=NAMED), expected)
+
+
+def test_a_pooled_fit_on_files_behind_a_front_ignores_members(
+    front_and_expected, tmp_path
+):
+    fitted_front, expected = front_and_expected
+    agg = pooled_behind(fitted_front)
+    for name, classifier in classifiers_that_do_not_fit_a_front().items():
+        X_node, y_node = rows_at(name)
+        agg.summarize(classifier, X_node, y_node, name=name).save(tmp_path / name)
+    agg.set_params(estimators=[tmp_path / name for name in NAMES]).fit()
+    check_same_classifier(agg, expected)
+
+
+def test_a_pooled_fit_by_an_exchange_behind_a_front_ignores_members(
+    front, front_and_expected, tmp_path
+):
+    _, expected = front_and_expected
+    classifiers = classifiers_that_do_not_fit_a_front()
+    # The nodes fit this front in the exchange.
+    exchange = Exchange(tmp_path / "exchange", pooled_behind(front), nodes=NAMES)
+    while (agg := exchange.step()) is None:
+        for name, request in exchange.waiting_for.items():
+            X_node, y_node = rows_at(name)
+            answer(request, classifiers[name], X_node, y_node, name=name)
+    check_same_classifier(agg, expected)
+
+
+@pytest.mark.parametrize("keeps_state", [False, True])
+def test_a_pooled_fit_over_a_channel_behind_a_front_ignores_members(
+    front_and_expected, keeps_state
+):
+    fitted_front, expected = front_and_expected
+    classifiers = classifiers_that_do_not_fit_a_front()
+    states = {name: {} if keeps_state else None for name in NAMES}
+
+    def ask(requests):
+        replies = {}
+        for name, request in requests.items():
+            X_node, y_node = rows_at(name)
+            replies[name] = reply_to(
+                request,
+                classifiers[name],
+                X_node,
+                y_node,
+                name=name,
+                state=states[name],
+            )
+        return replies
+
+    agg = pooled_behind(fitted_front).set_params(estimators=Nodes(ask, NAMES)).fit()
+    check_same_classifier(agg, expected)
+
+
+def test_classifiers_of_other_features_than_come_out_of_a_front_are_named():
+    classifiers = {name: LogisticRegression().fit(*rows_at(name)) for name in NAMES[:2]}
+    classifiers["nice"] = None
     wide = PooledTransformer(FRONTS["other features"]).fit(X, nodes=NAMED)
     words = "'lyon': its classifier was fitted on 4 features, but 24 come out of"
-    agg = GEMSLogisticAggregator(channel_to(raw), front=wide, random_state=0)
+    agg = GEMSLogisticAggregator(channel_to(classifiers), front=wide, random_state=0)
     with pytest.raises(ValueError, match=words):
         agg.fit()
     with pytest.raises(ValueError, match=words):
-        agg.set_params(estimators=list(raw.items())).fit(X, Y, nodes=NAMED)
+        agg.set_params(estimators=list(classifiers.items())).fit(X, Y, nodes=NAMED)
     with pytest.raises(ValueError, match=words):
-        agg.summarize(raw["lyon"], X, Y, name="lyon")
-    # Of as many features nothing but their labels tells it.
-    shift = X + 100.0
+        agg.summarize(classifiers["lyon"], X, Y, name="lyon")
+
+
+def test_a_classifier_of_rows_before_the_front_is_doubted_by_its_labels():
+    """Where the front puts out as many features, nothing else tells it."""
+    X_shifted = X + 100.0
     is_of_lyon = NAMED == "lyon"
-    clf = LogisticRegression().fit(shift[is_of_lyon], Y[is_of_lyon])
-    front = PooledTransformer(StandardScaler()).fit(shift, nodes=NAMED)
-    predicted = clf.predict(front.transform(shift))
-    mostly_wrong = is_of_lyon & ((predicted != Y) | (np.arange(len(Y)) % 4 == 0))
+    clf = LogisticRegression().fit(X_shifted[is_of_lyon], Y[is_of_lyon])
+    front = PooledTransformer(StandardScaler()).fit(X_shifted, nodes=NAMED)
+    is_wrong = clf.predict(front.transform(X_shifted)) != Y
+    mostly_wrong = is_of_lyon & (is_wrong | (np.arange(len(Y)) % 4 == 0))
+    X_wrong = X_shifted[mostly_wrong]
+    y_wrong = Y[mostly_wrong]
     agg = GEMSLogisticAggregator(front=front, random_state=0)
     content = first_request(agg, agg._first_requests()).content
     request = Message.of("join", **content, front=front.as_front().as_content())
     words = "'lyon': after the front its classifier labels"
     with pytest.warns(UserWarning, match=words):
-        reply_to(request, clf, shift[mostly_wrong], Y[mostly_wrong], name="lyon")
+        reply_to(request, clf, X_wrong, y_wrong, name="lyon")
     with pytest.warns(UserWarning, match=words):
-        agg.summarize(clf, shift[mostly_wrong], Y[mostly_wrong], name="lyon")
-    reply_to(
-        request.with_fields(rows_alone=True),
-        clf,
-        shift[mostly_wrong],
-        Y[mostly_wrong],
-        name="lyon",
-    )
+        agg.summarize(clf, X_wrong, y_wrong, name="lyon")
+    # Warnings are errors here: none comes where the classifier is left aside.
+    reply_to(request.with_fields(rows_alone=True), clf, X_wrong, y_wrong, name="lyon")
 
 
 def test_fits_through_different_fronts_do_not_share_replies():

@@ -324,72 +324,132 @@ def bytes_of_sums(reply):
     ]
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_a_forgotten_classifier_is_in_no_parameter_and_no_pickle(named):
-    X, y, nodes = all_rows()
+def estimators_and_nodes(*, named):
+    """Estimators, their names and the node of each row, by name or by number."""
+    _, _, nodes = all_rows()
     named_members = members(kind=LinearDiscriminantAnalysis())
-    place = NAMES.index("lyon")
     if named:
-        estimators = named_members
-        names = list(NAMES)
-        owners = nodes
-    else:
-        estimators = [clf for _, clf in named_members]
-        names = list("0123")
-        owners = np.array([NAMES.index(node) for node in nodes])
+        return named_members, list(NAMES), nodes
+    numbers = np.array([NAMES.index(node) for node in nodes])
+    return [clf for _, clf in named_members], list("0123"), numbers
+
+
+@call_once
+def fit_that_keeps_replies(*, named):
+    """A fit of classifiers with or without names, all of which can be forgotten."""
+    X, y, _ = all_rows()
+    estimators, _, nodes = estimators_and_nodes(named=named)
     agg = GEMSLogisticAggregator(estimators, keep_replies=True, random_state=0)
-    agg.fit(X, y, nodes=owners)
-    traces = [
-        named_members[place][1].means_.tobytes(),
-        named_members[place][1].coef_.tobytes(),
-    ]
-    record = agg._kept.records[names[place]]
+    return agg.fit(X, y, nodes=nodes)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_forgotten_classifier_is_in_no_pickle(named):
+    agg = fit_that_keeps_replies(named=named)
+    index = NAMES.index("lyon")
+    name = agg.node_names_[index]
+    clf = local_classifier("lyon", LinearDiscriminantAnalysis())
+    traces = [clf.means_.tobytes(), clf.coef_.tobytes()]
+    record = agg._kept.records[name]
     for request in record.requests:
         traces += bytes_of_sums(record.get(request))
-    assert len(traces) > 3 and all(trace in pickle.dumps(agg) for trace in traces)
-    agg.forget(names[place])
-    pickled = pickle.dumps(agg)
+    # Two of the classifier, and at least one of the replies.
+    assert len(traces) > 3
+    assert all(trace in pickle.dumps(agg) for trace in traces)
+    pickled = pickle.dumps(agg.forget(name))
     assert not any(trace in pickled for trace in traces)
     assert b"lyon" not in pickled
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_forgotten_classifier_is_in_no_parameter(named):
+    agg = fit_that_keeps_replies(named=named)
+    estimators_of_user = agg.estimators
+    index = NAMES.index("lyon")
+    name = agg.node_names_[index]
+    expected_names = [other for other in agg.node_names_ if other != name]
+    agg.forget(name)
     # The user's own list is not changed.
-    assert len(estimators) == 4
-    names.remove(names[place])
-    assert [name for name, _ in agg.estimators] == names == agg.node_names_
-    # Nor does a refit bring it back; the others keep their names.
+    assert len(estimators_of_user) == 4
+    assert [name for name, _ in agg.estimators] == expected_names
+    assert agg.node_names_ == expected_names
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_refit_does_not_bring_a_forgotten_classifier_back(named):
+    X, y, nodes = all_rows()
+    _, names, nodes_of_fit = estimators_and_nodes(named=named)
+    agg = fit_that_keeps_replies(named=named)
+    forgotten = names.pop(NAMES.index("lyon"))
+    agg.forget(forgotten)
     coef = agg.coef_.copy()
     stays = nodes != "lyon"
     for refitted in (clone(agg), agg):
-        refitted.fit(X[stays], y[stays], nodes=owners[stays].astype(str))
+        refitted.fit(X[stays], y[stays], nodes=nodes_of_fit[stays].astype(str))
+        # The others keep their names.
         assert refitted.node_names_ == names
         np.testing.assert_array_equal(refitted.coef_, coef)
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
-@pytest.mark.parametrize("on_disk", [False, True])
-def test_a_forgotten_summary_is_in_no_parameter_and_no_pickle(on_disk, tmp_path):
+@pytest.fixture
+def summaries():
+    """Summaries of all nodes, by an aggregator that keeps replies."""
     X, y, nodes = all_rows()
     agg = GEMSLogisticAggregator(keep_replies=True, random_state=0)
-    estimators = []
+    summaries = []
     for name, clf in members():
         in_node = nodes == name
         summary = agg.summarize(clf, X[in_node], y[in_node], name=name, min_rows=1)
-        estimators.append(summary)
-    traces = bytes_of_sums(estimators[1].message)
-    if on_disk:
-        paths = [tmp_path / f"{k}.safetensors" for k in range(4)]
-        for path, summary in zip(paths, estimators, strict=True):
-            summary.save(path)
-        estimators = paths
-    agg.set_params(estimators=estimators).fit()
-    # Arrays of files are read when they are needed, and not kept.
-    assert all((trace in pickle.dumps(agg)) != on_disk for trace in traces)
-    agg.forget("lyon")
+        summaries.append(summary)
+    return summaries
+
+
+@pytest.fixture
+def paths(summaries, tmp_path):
+    """Files of the summaries of all nodes."""
+    paths = [tmp_path / f"{k}.safetensors" for k in range(4)]
+    for path, summary in zip(paths, summaries, strict=True):
+        summary.save(path)
+    return paths
+
+
+def check_nothing_is_left_of_lyon(agg, traces):
+    """Neither arrays of lyon's summary nor its name are in the pickle."""
     pickled = pickle.dumps(agg)
-    assert not any(trace in pickled for trace in traces) and b"lyon" not in pickled
-    assert agg.estimators == [estimators[0], *estimators[2:]]
+    assert not any(trace in pickled for trace in traces)
+    assert b"lyon" not in pickled
+
+
+def check_refit_without_lyon(agg):
+    """A refit on the summaries that are left has the same bits."""
     coef = agg.coef_.copy()
     assert agg.fit().node_names_ == ["bern", "turin", "graz"]
     np.testing.assert_array_equal(agg.coef_, coef)
+
+
+@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
+def test_a_forgotten_summary_is_in_no_parameter_and_no_pickle(summaries):
+    traces = bytes_of_sums(summaries[1].message)
+    agg = GEMSLogisticAggregator(summaries, keep_replies=True, random_state=0).fit()
+    assert all(trace in pickle.dumps(agg) for trace in traces)
+    agg.forget("lyon")
+    check_nothing_is_left_of_lyon(agg, traces)
+    assert agg.estimators == [summaries[0], *summaries[2:]]
+    check_refit_without_lyon(agg)
+
+
+@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
+def test_the_file_of_a_forgotten_summary_is_in_no_parameter_and_no_pickle(
+    summaries, paths
+):
+    traces = bytes_of_sums(summaries[1].message)
+    agg = GEMSLogisticAggregator(paths, keep_replies=True, random_state=0).fit()
+    # Arrays of files are read when they are needed, and not kept.
+    assert not any(trace in pickle.dumps(agg) for trace in traces)
+    agg.forget("lyon")
+    check_nothing_is_left_of_lyon(agg, traces)
+    assert agg.estimators == [paths[0], *paths[2:]]
+    check_refit_without_lyon(agg)
 
 
 @pytest.mark.filterwarnings("ignore::skgems.federation.PenaltyWarning")
@@ -408,9 +468,8 @@ def test_no_trace_is_left_of_a_node_and_of_the_one_it_replaced():
     X, y, _ = rows_of(["lyon"])
     new = LogisticRegression(C=0.1).fit(X, y)
     agg.update([("lyon", new)], X, y).forget("lyon")
-    pickled = pickle.dumps(agg)
-    assert old.coef_.tobytes() not in pickled
-    assert new.coef_.tobytes() not in pickled and b"lyon" not in pickled
+    traces = [old.coef_.tobytes(), new.coef_.tobytes()]
+    check_nothing_is_left_of_lyon(agg, traces)
 
 
 @pytest.mark.filterwarnings("ignore::skgems.federation.PenaltyWarning")

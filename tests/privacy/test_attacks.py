@@ -190,14 +190,16 @@ def test_an_agreement_on_training_or_on_merged_layers_means_trust(attack, min_ro
 def test_counts_above_thresholds_of_the_server_reveal_values():
     rows = attacked_rows("continuous")
     summary = honest_summary("continuous")
-    values = thresholds_of_sums(OpenNode(rows, None).ask, summary)
-    columns = values[:, 0].astype(int)
-    nearest = [
-        np.abs(rows.X[:, column] - value).min()
-        for column, value in zip(columns, values[:, 1], strict=True)
+    # Each row of the array is the number of a column and a threshold.
+    thresholds = thresholds_of_sums(OpenNode(rows, None).ask, summary)
+    columns = thresholds[:, 0].astype(int)
+    distances_to_values = [
+        np.abs(rows.X[:, column] - threshold).min()
+        for column, threshold in zip(columns, thresholds[:, 1], strict=True)
     ]
     # The class has 1500 values; features have unit variance.
-    assert len(values) > 1000 and max(nearest) < 0.003
+    assert len(thresholds) > 1000
+    assert max(distances_to_values) < 0.003
 
 
 def test_thresholds_that_are_not_agreed_reveal_no_values():
@@ -212,8 +214,8 @@ def test_thresholds_that_are_not_agreed_reveal_no_values():
 def test_one_threshold_in_each_of_many_exchanges_reveals_no_values_either():
     rows = attacked_rows("continuous")
     summary = honest_summary("continuous")
-    values = thresholds_in_many_exchanges(OpenNode(rows, None).ask, summary)
-    assert len(values) > 100
+    thresholds = thresholds_in_many_exchanges(OpenNode(rows, None).ask, summary)
+    assert len(thresholds) > 100
     agreement = Agreement.of(PooledAggregator(pooled=BernoulliNB()))
     node = NodeOfManyExchanges(rows, None, agreement)
     assert len(thresholds_in_many_exchanges(node.ask, summary)) == 0

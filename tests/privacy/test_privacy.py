@@ -61,8 +61,9 @@ def test_a_summary_reveals_the_two_rows_of_a_class():
     X, y, summary = summary_of_digits({3: 2, 8: 30}, min_rows=1)
     moments = moments_of(summary)
     mean = (moments.origin + moments.means)[moments.columns == 0].ravel()
-    values, vectors = np.linalg.eigh(moments.scatter[0])
-    half = np.sqrt(values[-1] / 2) * vectors[:, -1]
+    # Two rows vary in one direction only: that of the difference between them.
+    variances, directions = np.linalg.eigh(moments.scatter[0])
+    half = np.sqrt(variances[-1] / 2) * directions[:, -1]
     guesses = np.sort([mean - half, mean + half], axis=0)
     np.testing.assert_allclose(guesses, np.sort(X[y == 3], axis=0), atol=1e-12)
 

@@ -201,6 +201,7 @@ def test_the_net_of_a_backbone_is_not_changed(base):
 
 
 def digest(change=None, **options):
+    """The parts of the digest of an untrained net, after a change of its module."""
     classifier = trained(max_epochs=0, **options)
     if change is not None:
         with torch.no_grad():
@@ -208,28 +209,58 @@ def digest(change=None, **options):
     return Backbone(classifier).digest_.split("-")
 
 
-def test_digests_are_equal_where_layers_are():
-    weights, buffers = digest()
-    assert [weights, buffers] == digest()
-    assert [weights, buffers] == digest(lambda m: m.last.weight.mul_(2.0))
-    assert [weights, buffers] == digest(lambda m: m.norm.num_batches_tracked.add_(1))
-    assert [weights, buffers] == digest(module__n_outputs=6, module__end=None)
-    # The digest has a part for weights, and one for running statistics.
-    other_statistics = digest(lambda m: m.norm.running_mean.add_(1.0))
-    assert other_statistics[0] == weights
-    assert other_statistics[1] != buffers
-    for change in (
-        lambda m: m.first.weight.mul_(1 + 1e-6),
-        lambda m: setattr(m.norm, "eps", 1e-3),
-        lambda m: setattr(m, "first", nn.Conv2d(1, 4, 3, padding=1, bias=False)),
-    ):
-        assert digest(change)[0] != weights
+@pytest.fixture(scope="module")
+def digest_of_net():
+    """The digest of the net as it is: its parts for weights and for statistics."""
+    return digest()
+
+
+@pytest.mark.parametrize(
+    ("change", "options"),
+    [
+        (None, {}),
+        (lambda m: m.last.weight.mul_(2.0), {}),
+        (lambda m: m.norm.num_batches_tracked.add_(1), {}),
+        (None, {"module__n_outputs": 6, "module__end": None}),
+    ],
+    ids=["nothing", "last layer", "number of batches", "defaults"],
+)
+def test_digests_are_equal_where_layers_below_the_last_are(
+    digest_of_net, change, options
+):
+    assert digest(change, **options) == digest_of_net
+
+
+def test_a_net_without_its_last_layer_has_the_same_digest(digest_of_net):
     bare = trained(max_epochs=0).module_
     bare.last = nn.Identity()
-    assert Backbone(bare).digest_ == f"{weights}-{buffers}"
-    # Layers of another kind may have the same weights.
-    assert digest(module__stride=2)[0] != weights
-    assert digest(lambda m: m.add_module("end", nn.Softmax(1)))[0] != weights
+    assert Backbone(bare).digest_ == "-".join(digest_of_net)
+
+
+def test_running_statistics_have_a_part_of_the_digest(digest_of_net):
+    weights, statistics = digest_of_net
+    other_weights, other_statistics = digest(lambda m: m.norm.running_mean.add_(1.0))
+    assert other_weights == weights
+    assert other_statistics != statistics
+
+
+@pytest.mark.parametrize(
+    ("change", "options"),
+    [
+        (lambda m: m.first.weight.mul_(1 + 1e-6), {}),
+        (lambda m: setattr(m.norm, "eps", 1e-3), {}),
+        (lambda m: setattr(m, "first", nn.Conv2d(1, 4, 3, padding=1, bias=False)), {}),
+        # These have the same weights.
+        (None, {"module__stride": 2}),
+        (lambda m: m.add_module("end", nn.Softmax(1)), {}),
+    ],
+    ids=["a weight", "epsilon", "no bias", "stride", "a softmax"],
+)
+def test_digests_differ_where_weights_or_kinds_of_layers_do(
+    digest_of_net, change, options
+):
+    weights, _ = digest_of_net
+    assert digest(change, **options)[0] != weights
 
 
 def test_an_aggregator_has_the_last_layers_for_its_members(nets, base, backbone):
@@ -384,26 +415,45 @@ def test_a_classifier_of_features_is_taken_as_it_is(nets, backbone):
     np.testing.assert_allclose(agg.coef_, expected.coef_, rtol=1e-3, atol=1e-4)
 
 
-def test_backbones_of_all_nodes_can_stand_side_by_side(base):
+@pytest.fixture(scope="module")
+def nets_and_union():
+    """A net of each node, and the backbones of all of them side by side."""
     nets = [trained(seed=k, rows=NODES == k) for k in range(3)]
-    union = FeatureUnion([(n, Backbone(o)) for n, o in zip(NAMES, nets, strict=True)])
-    Z = union.fit(X).transform(X)
+    pairs = zip(NAMES, nets, strict=True)
+    union = FeatureUnion([(name, Backbone(net)) for name, net in pairs])
+    return nets, union.fit(X)
+
+
+def test_a_head_behind_backbones_of_all_nodes_uses_those_of_its_net(nets_and_union):
+    nets, union = nets_and_union
+    Z = union.transform(X)
     front = Front.of(union)
     for k, member in enumerate(nets):
-        # The head uses only the 16 features of its own net.
         head = front.rest_of(member, name="one")
-        used = np.abs(state_of_module(head)["0.weight"]).sum(axis=0) > 0
-        assert np.flatnonzero(used).tolist() == list(range(16 * k, 16 * k + 16))
+        # Each backbone has 16 features.
+        is_used = np.abs(state_of_module(head)["0.weight"]).sum(axis=0) > 0
+        assert np.flatnonzero(is_used).tolist() == list(range(16 * k, 16 * k + 16))
         np.testing.assert_allclose(
             head.predict_proba(Z), member.predict_proba(X), atol=1e-5
         )
+
+
+def test_an_aggregate_behind_backbones_of_all_nodes_is_better_than_each_net(
+    nets_and_union,
+):
+    nets, union = nets_and_union
     for transformer in (union, clone(union)):
         agg = linear(nets, transformer).fit(X, Y, nodes=NODES)
+        # Six classes, and 16 features of each of three backbones.
         assert agg.coef_.shape == (6, 48)
         assert agg.score(X, Y) > max(member.score(X, Y) for member in nets)
-    of_rows_alone = linear([(k, None) for k in "abc"], union)
-    of_rows_alone.fit(X, Y, nodes=np.array(list("abc"))[NODES])
-    assert of_rows_alone.coef_.shape == (6, 48)
+
+
+def test_nodes_of_rows_alone_can_use_backbones_of_all_nodes(nets_and_union):
+    _, union = nets_and_union
+    agg = linear([(name, None) for name in NAMES], union)
+    agg.fit(X, Y, nodes=np.array(NAMES)[NODES])
+    assert agg.coef_.shape == (6, 48)
 
 
 def test_a_backbone_may_come_after_other_steps_and_in_searches(nets, base):

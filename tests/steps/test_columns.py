@@ -21,8 +21,8 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from skgems import GEMSLogisticAggregator, PooledTransformer, combine
 from skgems.federation import Message, Nodes, reply_to
 
-N = 120
-NODES = np.array(["lyon", "oslo"])[np.arange(N) % 2]
+N_ROWS = 120  # 60 at each node, which is more than min_rows
+NODES = np.array(["lyon", "oslo"])[np.arange(N_ROWS) % 2]
 NUMBERS = [
     ("numbers", make_pipeline(SimpleImputer(), StandardScaler()), ["age", "truth"])
 ]
@@ -33,21 +33,23 @@ FRONT = ColumnTransformer(
 
 
 def table():
+    """Ages and wards with gaps, truth values, and whether patients came back."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {
-            "age": rng.integers(18, 95, N).astype(float),
-            "truth": rng.random(N) < 0.4,
-            "ward": rng.choice(["er", "icu", "gyn"], N).astype(object),
+            "age": rng.integers(18, 95, N_ROWS).astype(float),
+            "truth": rng.random(N_ROWS) < 0.4,
+            "ward": rng.choice(["er", "icu", "gyn"], N_ROWS).astype(object),
         }
     )
     frame.loc[::7, "age"] = np.nan
     frame.loc[::5, "ward"] = np.nan
-    y = np.where((frame["ward"] == "icu") ^ (rng.random(N) < 0.1), "back", "no")
+    y = np.where((frame["ward"] == "icu") ^ (rng.random(N_ROWS) < 0.1), "back", "no")
     return frame, y
 
 
 def dense(Z):
+    """Columns behind a front as an array of float."""
     return np.asarray(Z, dtype=float)
 
 
@@ -67,36 +69,52 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_gaps_of_pandas_are_gaps_in_texts_and_numbers(form):
-    frame, y = table()
-    other = FORMS[form](frame)
+    frame, _ = table()
+    frame_of_form = FORMS[form](frame)
     expected = PooledTransformer(FRONT).fit(frame, nodes=NODES)
-    fitted = PooledTransformer(FRONT).fit(other, nodes=NODES)
+    fitted = PooledTransformer(FRONT).fit(frame_of_form, nodes=NODES)
     np.testing.assert_allclose(
-        dense(fitted.transform(other)), dense(expected.transform(frame)), atol=1e-12
+        dense(fitted.transform(frame_of_form)),
+        dense(expected.transform(frame)),
+        atol=1e-12,
     )
-    assert [len(c) for c in fitted.transformer_.transformers_[1][1].categories_] == [4]
+    # Three wards and the gap.
+    encoder = fitted.transformer_.named_transformers_["ward"]
+    assert [len(categories) for categories in encoder.categories_] == [4]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_combine_takes_gaps_of_pandas_as_gaps(form):
+    frame, y = table()
+    frame_of_form = FORMS[form](frame)
     plain = combine(X=frame, y=y, nodes=NODES, budget="small", random_state=0)
-    agg = combine(X=other, y=y, nodes=NODES, budget="small", random_state=0)
+    agg = combine(X=frame_of_form, y=y, nodes=NODES, budget="small", random_state=0)
     assert agg.choice_.name == plain.choice_.name
-    np.testing.assert_allclose(agg.predict_proba(other), plain.predict_proba(frame))
+    np.testing.assert_allclose(
+        agg.predict_proba(frame_of_form), plain.predict_proba(frame)
+    )
 
 
-def test_gaps_of_pandas_in_arrays_and_over_a_channel():
+def test_gaps_of_pandas_are_gaps_in_arrays():
     frame, _ = table()
     words = frame["ward"].astype(object).where(frame["ward"].notna(), pd.NA)
     array = words.to_numpy(dtype=object)[:, None]
     fitted = PooledTransformer(OneHotEncoder()).fit(array, nodes=NODES)
-    assert fitted.transform(array).shape == (N, 4)
-    parts = {name: frame[NODES == name].convert_dtypes() for name in ("lyon", "oslo")}
+    assert fitted.transform(array).shape == (N_ROWS, 4)
+
+
+def test_gaps_of_pandas_are_gaps_over_a_channel():
+    frame, _ = table()
+    frames = {name: frame[NODES == name].convert_dtypes() for name in ("lyon", "oslo")}
 
     def ask(requests):
         return {
-            name: reply_to(request, None, parts[name], None, name=name, min_rows=1)
+            name: reply_to(request, None, frames[name], None, name=name, min_rows=1)
             for name, request in requests.items()
         }
 
     over_channel = PooledTransformer(
-        FRONT, summaries=Nodes(ask, sorted(parts), min_rows=1)
+        FRONT, summaries=Nodes(ask, sorted(frames), min_rows=1)
     ).fit()
     expected = PooledTransformer(FRONT).fit(frame, nodes=NODES)
     np.testing.assert_allclose(
@@ -107,13 +125,13 @@ def test_gaps_of_pandas_in_arrays_and_over_a_channel():
 
 
 DAY = pd.Timestamp("2024-05-01")
-SPANS = pd.to_timedelta(np.arange(N), unit="h")
+SPANS = pd.to_timedelta(np.arange(N_ROWS), unit="h")
 TIMES = {
     "datetime64": (DAY + SPANS, "dates"),
     "time zone": (DAY.tz_localize("Europe/Paris") + SPANS, "dates"),
     "with a gap": ([None, *(DAY + SPANS)[1:]], "dates"),
-    "objects": ([datetime.date(2024, 1, 1 + k % 28) for k in range(N)], "dates"),
-    "time of day": ([datetime.time(k % 24) for k in range(N)], "dates"),
+    "objects": ([datetime.date(2024, 1, 1 + k % 28) for k in range(N_ROWS)], "dates"),
+    "time of day": ([datetime.time(k % 24) for k in range(N_ROWS)], "dates"),
     "category": (pd.Categorical(DAY + SPANS), "dates"),
     "timedelta64": (SPANS, "time spans"),
     "timedelta": (pd.Series([*SPANS.to_pytimedelta()], dtype=object), "time spans"),
@@ -145,9 +163,9 @@ def test_dates_and_time_spans_are_named_with_what_to_do(kind):
 
 
 def test_dates_in_arrays_are_named_by_place():
-    times = np.array([DAY.to_datetime64()] * N)
+    times = np.array([DAY.to_datetime64()] * N_ROWS)
     objects = np.array([[1.0, stamp] for stamp in times.tolist()], dtype=object)
-    objects[:, 1] = [DAY] * N
+    objects[:, 1] = [DAY] * N_ROWS
     with pytest.raises(ValueError, match=r"Columns \[1\] hold dates"):
         PooledTransformer(StandardScaler()).fit(objects)
     with pytest.raises(ValueError, match=r"Columns \[0\] hold dates"):
@@ -157,14 +175,14 @@ def test_dates_in_arrays_are_named_by_place():
 @pytest.mark.parametrize(
     "column, holds",
     [
-        ([uuid.uuid4() for _ in range(N)], r"values of the types \['UUID'\]"),
-        ([(1, 2)] * N, r"values of the types \['tuple'\]"),
-        ([np.inf, *range(1, N)], "infinite numbers"),
-        (pd.period_range("2024-01", periods=N, freq="D"), "values of .*'Period'"),
+        ([uuid.uuid4() for _ in range(N_ROWS)], r"values of the types \['UUID'\]"),
+        ([(1, 2)] * N_ROWS, r"values of the types \['tuple'\]"),
+        ([np.inf, *range(1, N_ROWS)], "infinite numbers"),
+        (pd.period_range("2024-01", periods=N_ROWS, freq="D"), "values of .*'Period'"),
     ],
     ids=["uuid", "tuple", "inf", "period"],
 )
-def test_what_else_is_no_number_is_named(column, holds):
+def test_columns_of_other_types_and_infinite_numbers_are_named(column, holds):
     frame, y = table()
     frame["odd"] = column
     words = rf"olumns \['odd'\] hold {holds}"

@@ -63,15 +63,16 @@ BOUNDS = (-1e3, 1e4)
 
 
 def pooled_front(transformer, X, nodes=None) -> Front:
+    """The front of a transformer that is fitted on the rows of all nodes."""
     front = replace(Front.of(transformer), bounds=BOUNDS)
     return fit_front(front, X, nodes)[0].front
 
 
 def partitions():
     """Twenty ways to deal rows to nodes, some of few rows and of one class."""
-    sets = [load_iris, load_digits, load_breast_cancer]
+    loaders = [load_iris, load_digits, load_breast_cancer]
     for seed in range(20):
-        X, y = sets[seed % 3](return_X_y=True)
+        X, y = loaders[seed % 3](return_X_y=True)
         X = X[::3, :6].copy()
         y = y[::3]
         rng = np.random.default_rng(seed)
@@ -92,26 +93,31 @@ def test_nodes_that_took_part_see_no_contradiction(name):
             assert front.contradiction(X[nodes == node], min_rows=1) == ""
 
 
-def test_columns_that_a_node_told_nothing_of_are_not_compared():
+def test_a_column_with_too_few_values_at_a_node_is_not_compared():
     X = np.random.default_rng(0).normal(size=(60, 3))
     nodes = np.repeat([0, 1], 30)
-    X[5:30, 0] = np.nan  # five values, of which the first node tells nothing
+    # The first node has five values in this column, fewer than the ten of min_rows, so
+    # that it sent nothing about them.
+    X[5:30, 0] = np.nan
     X[:5, 0] = 900.0
-    rows_told = X.copy()
-    rows_told[:5, 0] = np.nan
-    front = pooled_front(StandardScaler(), rows_told, nodes)
+    X_of_fit = X.copy()
+    X_of_fit[:5, 0] = np.nan
+    front = pooled_front(StandardScaler(), X_of_fit, nodes)
     assert front.contradiction(X[:30], min_rows=10) == ""
     assert "column 0" in front.contradiction(X[:30], min_rows=1)
 
 
 def changed(front: Front, path="0", **changes) -> Front:
+    """The front with fields of one step's state changed by functions."""
     state = dict(front.states[path])
     for name, change in changes.items():
         state[name] = change(np.array(state[name]))
     return replace(front, states={**front.states, path: state})
 
 
-def first_moved(shift):
+def shift_of_first(shift):
+    """A function that adds to the first column of a field."""
+
     def change(array):
         array[..., 0] += shift
         return array
@@ -119,6 +125,7 @@ def first_moved(shift):
     return change
 
 
+# A step, words of the contradiction, and functions that change fields of its state.
 LIES = {
     "a small scale": ("StandardScaler", "varies less", {"squares": lambda s: s / 10}),
     "a small scale after powers": (
@@ -156,7 +163,11 @@ LIES = {
         "outside the bounds",
         {"rows": lambda r: r + 2e4},
     ),
-    "bins outside": ("quantile bins", "outside the bounds", {"rows": first_moved(2e4)}),
+    "bins outside": (
+        "quantile bins",
+        "outside the bounds",
+        {"rows": shift_of_first(2e4)},
+    ),
     "ranks outside": (
         "QuantileTransformer",
         "outside the bounds",
@@ -167,12 +178,12 @@ LIES = {
 
 @pytest.mark.parametrize("lie", LIES)
 def test_states_that_rows_contradict_are_named(lie):
-    name, text, changes = LIES[lie]
+    name, words, changes = LIES[lie]
     X = np.random.default_rng(0).normal(size=(200, 4))
     front = pooled_front(STEPS[name], X, np.arange(200) % 4)
     rows = X[:50]
     assert front.contradiction(rows, min_rows=10) == ""
-    assert text in changed(front, **changes).contradiction(rows, min_rows=10)
+    assert words in changed(front, **changes).contradiction(rows, min_rows=10)
 
 
 def test_a_median_outside_the_agreed_bounds_is_named():
@@ -191,7 +202,7 @@ def test_bounds_that_are_agreed_are_not_taken_from_a_state(step):
     np.testing.assert_array_equal(lie.transform(X), front.transform(X))
 
 
-def test_bounds_that_nodes_told_hold_what_each_told():
+def test_bounds_that_leave_out_values_of_a_node_are_named():
     X = np.random.default_rng(0).normal(size=(200, 4))
     front = replace(Front.of(MinMaxScaler()), bounds="tell")
     front = fit_front(front, X, np.arange(200) % 2)[0].front
@@ -205,7 +216,8 @@ def test_the_second_step_is_compared_behind_the_first():
     front = pooled_front(STEPS["scaled axes"], X, np.arange(200) % 4)
     lie = changed(front, "0/1", values=lambda v: v / 10)
     text = lie.contradiction(X[::4], min_rows=10)
-    assert text.startswith("PCA: ") and "axis 0" in text
+    assert text.startswith("PCA: ")
+    assert "axis 0" in text
 
 
 def test_a_front_without_columns_is_compared_too():

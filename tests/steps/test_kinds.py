@@ -70,6 +70,7 @@ def numbers(n_columns: int = 3) -> np.ndarray:
 
 
 def fitted_front(step, X=None) -> Front:
+    """The front of a step, fitted on rows of two nodes between given bounds."""
     X = numbers() if X is None else X
     front = replace(Front.of(step), bounds=(0.5, 9.0))
     return fit_front(front, X, np.arange(len(X)) % 2)[0].front
@@ -86,16 +87,29 @@ def with_state(front: Front, state: dict, path: str = "0") -> dict:
 
 
 @pytest.mark.parametrize("transformer", KINDS, ids=lambda kind: kind.__name__)
-def test_every_kind_declares_its_statistic_and_its_fields(transformer):
+def test_every_kind_declares_its_statistic(transformer):
     kind = KINDS[transformer]
     assert isinstance(kind, Kind)
     assert kind.statistic in (None, *STATISTICS)
-    for name, field in kind.fields.items():
+
+
+@pytest.mark.parametrize("transformer", KINDS, ids=lambda kind: kind.__name__)
+def test_every_field_of_a_kind_has_a_sentence_and_a_form(transformer):
+    for name, field in KINDS[transformer].fields.items():
         assert isinstance(name, str)
-        assert field.says[0].isupper() and field.says.endswith(".")
+        assert field.says[0].isupper()
+        assert field.says.endswith(".")
         assert field.form in ("numbers", "list", "truth value")
-    names = {name for name in vars(type(kind)) if not name.startswith("_")}
-    assert names <= {name for name in vars(Kind) if name[0] != "_"}
+
+
+def public_members(cls):
+    """The names in the body of a class, without those that begin with _."""
+    return {name for name in vars(cls) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("transformer", KINDS, ids=lambda kind: kind.__name__)
+def test_a_kind_has_no_public_members_but_those_of_the_base(transformer):
+    assert public_members(type(KINDS[transformer])) <= public_members(Kind)
 
 
 def test_every_member_of_a_kind_says_what_it_is():

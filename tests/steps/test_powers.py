@@ -18,7 +18,7 @@ METHODS = {"box-cox": boxcox_llf, "yeo-johnson": yeojohnson_llf}
 
 
 def columns(method, n_rows=400):
-    """Skewed to the right, to the left and not at all, tight and wide."""
+    """Six columns skewed to the right, to the left and not at all, tight and wide."""
     rng = np.random.default_rng(0)
     z = rng.normal(size=(n_rows, 6))
     X = np.column_stack(
@@ -36,6 +36,7 @@ def columns(method, n_rows=400):
 
 
 def fit(X, method, **options):
+    """Powers of columns, fitted on the sums of three nodes of different values."""
     transformer = PowerTransformer(method=method, **options)
     nodes = np.digitize(X[:, 0], np.quantile(X[:, 0], [0.2, 0.7]))
     return PooledTransformer(transformer).fit(X, nodes=nodes)
@@ -120,31 +121,81 @@ def symmetric(spread, n_rows=200):
     return spread * norm.ppf((np.arange(n_rows) + 0.5) / n_rows)[:, None]
 
 
-@pytest.mark.parametrize("spread", [0.01, 0.3, 1.0, 3.0])
-@pytest.mark.parametrize(
-    "method, pole", [("box-cox", 0.0), ("yeo-johnson", 0.0), ("yeo-johnson", 2.0)]
-)
-def test_no_power_is_one_that_the_formula_divides_by(method, pole, spread):
-    s = symmetric(spread) + (0.0 if method == "box-cox" else 4.0 * spread)
-    X = np.exp(s) if method == "box-cox" else np.expm1(s)
-    if pole == 2.0:
-        X = -X
-    pooled = fit(X, method)
+SPREADS = [0.01, 0.3, 1.0, 3.0]
+
+
+def lognormal(spread):
+    """A column that the logarithm, the power 0 of Box-Cox, makes symmetric."""
+    return np.exp(symmetric(spread))
+
+
+def shifted_lognormal(spread):
+    """A column that log(1 + x), the power 0 of Yeo-Johnson, makes symmetric.
+
+    All values are positive, since negative ones have another formula.
+    """
+    return np.expm1(symmetric(spread) + 4.0 * spread)
+
+
+def check_power_is_near_but_not_at(pole, pooled):
+    """The power is no pole either as a float64 or as a float32."""
     (power,) = pooled.transformer_.lambdas_
-    assert power != pole and np.float32(power) != np.float32(pole)
+    assert power != pole
+    assert np.float32(power) != np.float32(pole)
     assert power == pytest.approx(pole, abs=0.15)
-    # Which changes nothing,
+
+
+def check_columns_have(expected, Z, *, spread):
+    """The transformed columns are as good as those of the pole itself."""
+    np.testing.assert_allclose(
+        Z, StandardScaler().fit_transform(expected), atol=2e-3 + 5e-4 * spread
+    )
+
+
+def check_formula_in_float32(numerator, exponent, pooled, Z):
+    """The formula leaves float32 enough digits as it is written."""
+    assert numerator.dtype == np.float32
+    scaled = pooled.transformer_._scaler.transform(numerator / np.float32(exponent))
+    np.testing.assert_allclose(scaled, Z, atol=5e-3)
+
+
+@pytest.mark.parametrize("spread", SPREADS)
+def test_no_power_of_box_cox_is_0_by_which_the_formula_divides(spread):
+    X = lognormal(spread)
+    pooled = fit(X, "box-cox")
+    check_power_is_near_but_not_at(0.0, pooled)
     Z = pooled.transform(X)
-    expected = StandardScaler().fit_transform(-s if pole == 2.0 else s)
-    np.testing.assert_allclose(Z, expected, atol=2e-3 + 5e-4 * spread)
-    # and leaves float32 enough digits of the formula as it is written.
-    one = np.float32(1)
-    sign = -1 if pole == 2.0 else 1
-    bases = np.float32(X) if method == "box-cox" else one + np.abs(np.float32(X))
-    exponent = np.float32(2 - power if pole == 2.0 else power)
-    by_formula = sign * (bases**exponent - one) / exponent
-    scaler = pooled.transformer_._scaler
-    np.testing.assert_allclose(scaler.transform(by_formula), Z, atol=5e-3)
+    check_columns_have(np.log(X), Z, spread=spread)
+    # (x^p - 1) / p
+    power = np.float32(pooled.transformer_.lambdas_[0])
+    check_formula_in_float32(np.float32(X) ** power - np.float32(1), power, pooled, Z)
+
+
+@pytest.mark.parametrize("spread", SPREADS)
+def test_no_power_of_yeo_johnson_is_0_by_which_the_formula_divides(spread):
+    X = shifted_lognormal(spread)
+    pooled = fit(X, "yeo-johnson")
+    check_power_is_near_but_not_at(0.0, pooled)
+    Z = pooled.transform(X)
+    check_columns_have(np.log1p(X), Z, spread=spread)
+    # ((1 + x)^p - 1) / p
+    power = np.float32(pooled.transformer_.lambdas_[0])
+    base = np.float32(1) + np.float32(X)
+    check_formula_in_float32(base**power - np.float32(1), power, pooled, Z)
+
+
+@pytest.mark.parametrize("spread", SPREADS)
+def test_no_power_of_yeo_johnson_is_2_by_which_the_formula_divides(spread):
+    X = -shifted_lognormal(spread)
+    pooled = fit(X, "yeo-johnson")
+    check_power_is_near_but_not_at(2.0, pooled)
+    Z = pooled.transform(X)
+    check_columns_have(-np.log1p(-X), Z, spread=spread)
+    # -((1 - x)^(2 - p) - 1) / (2 - p)
+    exponent = np.float32(2 - pooled.transformer_.lambdas_[0])
+    base = np.float32(1) - np.float32(X)
+    numerator = np.float32(1) - base**exponent
+    check_formula_in_float32(numerator, exponent, pooled, Z)
 
 
 def test_columns_that_the_sums_say_little_of_keep_a_power_of_the_grid():
