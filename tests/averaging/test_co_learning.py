@@ -63,7 +63,7 @@ def test_rounds_come_close_to_pooled_rows(local):
 RATES_OF_INCREASING_EPOCHS = {
     # Each round begins anew: 0.2 / 4^(e / n_epochs).
     "cyclical": [[0.1, 0.05], [0.1414213562, 0.1, 0.0707106781, 0.05]],
-    # A step a half round, over both rounds.
+    # A fall over the four epochs that are planned, and on over those that follow.
     "exponential": [
         [0.2 * 0.25 ** (e / 4) for e in (1, 2)],
         [0.2 * 0.25 ** (e / 4) for e in (3, 4, 5, 6)],
@@ -118,7 +118,8 @@ def test_settled_rounds_double_their_epochs_where_these_increase(schedule):
 def test_settled_rounds_keep_their_epochs_where_these_are_fixed(schedule):
     history = settled_rounds(schedule, epochs="fixed").history_
     first, second = RATES_OF_INCREASING_EPOCHS[schedule]
-    # Only rates that fall over all rounds are others in the second.
+    # The rates of the second round are those of the first, but for the exponential
+    # schedule, which goes on falling.
     rates = [first, second[:2] if schedule == "exponential" else first]
     assert_history_has_epochs_and_rates(history, rates)
     assert_history_has_losses_and_bytes(history)
