@@ -271,7 +271,7 @@ def nets_of_coded_labels():
     members = []
     for site in ("lyon", "rome"):
         codes = np.unique(y[sites == site], return_inverse=True)[1]
-        net = nets.net(module__n_outputs=2)
+        net = nets.make_net(module__n_outputs=2)
         members.append((site, net.fit(rows[sites == site], codes)))
     return members
 
@@ -304,7 +304,7 @@ def test_the_error_about_a_net_of_one_output_says_which_labels_it_takes():
     rows, codes, *_ = nets.digits()
     rows = rows[codes < 2]
     codes = codes[codes < 2]
-    net = nets.binary_net().fit(rows, codes.astype(np.float32))
+    net = nets.make_binary_net().fit(rows, codes.astype(np.float32))
     with pytest.raises(ValueError, match="Node 'lyon': NeuralNetBinary.*0 and 1 alone"):
         EnsembleAggregator([("lyon", net)]).fit(rows, np.array(["a", "b"])[codes])
     assert EnsembleAggregator([("lyon", net)]).fit(rows, codes).predict(rows[:1]) < 2
