@@ -157,16 +157,9 @@ def test_a_class_that_is_too_small_to_be_told_of_is_never_predicted():
 # ---- epsilon -----------------------------------------------------------------------
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        (epsilon, geometry) for epsilon in (0.92, 0.94) for geometry in ("gram", "ball")
-    ],
-    ids=str,
-)
-def bounded(request):
+@cache
+def bounded_aggregate(epsilon, geometry):
     """An aggregate of dirichlet digits that is bounded by an epsilon."""
-    epsilon, geometry = request.param
     X, y, _, _, nodes = dealt_data("digits", "dirichlet")
     agg = GEMSLogisticAggregator(
         default_aggregate("digits", "dirichlet").estimators_,
@@ -177,22 +170,25 @@ def bounded(request):
     return agg.fit(X, y, nodes=nodes)
 
 
-def test_a_given_epsilon_bounds_the_distance_to_every_node(bounded):
+@pytest.mark.parametrize("geometry", ["gram", "ball"])
+@pytest.mark.parametrize("epsilon", [0.92, 0.94])
+def test_a_given_epsilon_bounds_the_distance_to_every_node(epsilon, geometry):
+    bounded = bounded_aggregate(epsilon, geometry)
     assert bounded.intersection_.found
     assert bounded.intersection_.method == "likelihood"
     scores = bounded.node_scores_
-    assert scores["epsilon"] == [bounded.epsilon] * 4
+    assert scores["epsilon"] == [epsilon] * 4
     radius = np.array(scores["radius"])
     assert (np.array(scores["distance"]) <= radius * (1 + 1e-9)).all()
     # Sampled spaces promise the level in the directions that were tried.
-    assert min(scores["on_own_scale"]) > bounded.epsilon - 0.03
+    assert min(scores["on_own_scale"]) > epsilon - 0.03
     X_test, y_test = dealt_data("digits", "dirichlet")[2:4]
     assert bounded.score(X_test, y_test) > pooled("digits").score(X_test, y_test) - 0.06
 
 
-def test_the_tighter_epsilon_binds_and_changes_the_model(bounded):
-    if bounded.epsilon < 0.94:
-        pytest.skip("wide spaces need not bind")
+@pytest.mark.parametrize("geometry", ["gram", "ball"])
+def test_the_tighter_epsilon_binds_and_changes_the_model(geometry):
+    bounded = bounded_aggregate(0.94, geometry)
     distance = np.array(bounded.node_scores_["distance"])
     radius = np.array(bounded.node_scores_["radius"])
     assert (distance > radius * (1 - 1e-4)).any()
