@@ -9,11 +9,16 @@ from helpers.profiled import make_node, mean_loss, right_rows
 from scipy import sparse
 from sklearn import config_context
 
-from skgems.spaces import GramMetric, accuracy_profile, ball_metric, loss_profile
+from skgems.spaces import (
+    AccuracyProfile,
+    GramMetric,
+    accuracy_profile,
+    ball_metric,
+    loss_profile,
+)
 from skgems.spaces import _margins as margins_module
 from skgems.spaces import _radii as radii_module
 from skgems.spaces._margins import MOST_ROWS, Rays
-from skgems.spaces._radii import AccuracyProfile
 
 # ---- rays -----------------------------------------------------------------
 
