@@ -77,7 +77,9 @@ def test_public_rows_in_fit_fine_tune_the_aggregate(fine_tuning, kind, intersect
     ],
 )
 def test_fine_tuning_does_not_lose_what_nodes_know(kind, intersection, n_public):
-    before, after, alone = [], [], []
+    before = []
+    after = []
+    alone = []
     for seed in range(3):
         dataset = federated(kind, seed=seed)
         nodes = nodes_with_public_rows(
