@@ -251,8 +251,8 @@ def test_plain_fine_tuning_is_five_epochs_of_adam_in_batches_of_32(copies, n_bat
 def test_discriminants_of_constant_features():
     X, y = load_digits(return_X_y=True)
     X = (X - X.mean(axis=0)) / (X.std(axis=0) + 0.1)
-    X, X_test = X[:900], X[900:]
-    y, y_test = y[:900], y[900:]
+    X_test, y_test = X[900:], y[900:]
+    X, y = X[:900], y[:900]
     nodes = y % 5
     locals_ = [
         LinearDiscriminantAnalysis().fit(X[nodes == k], y[nodes == k]) for k in range(5)
