@@ -198,15 +198,15 @@ def advice_in(text: Text) -> Iterator[Advice]:
     # Further values of a name stand before the next name.
     ends = [*(match.start() for match in matches), len(text.words)][1:]
     for match, end in zip(matches, ends, strict=True):
-        values = [match["value"]]
+        offered_values = [match["value"]]
         if match["value"] is not None:
-            values[0] += arguments_behind(text.words, match.end())
-        if is_left_open(values[0]):
-            values = [None]
+            offered_values[0] += arguments_behind(text.words, match.end())
+        if is_left_open(offered_values[0]):
+            offered_values = [None]
         else:
             further_words = text.words[match.end() : end]
-            values += [repr(word) for word in OR_ELSE.findall(further_words)]
-        for value in values:
+            offered_values += [repr(word) for word in OR_ELSE.findall(further_words)]
+        for value in offered_values:
             yield Advice(text.room, text.place, match["name"], value)
 
 

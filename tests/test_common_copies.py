@@ -64,7 +64,7 @@ def test_no_step_alters_a_local_estimator(listed, kind):
         aggregate.fine_tune(dataset.X_test, dataset.y_test)
     nodes = np.where(np.arange(len(dataset.y)) % 5 == 0, -1, dataset.nodes)
     aggregate.fit(dataset.X, dataset.y, nodes=nodes)
-    first_candidate = {key: values[:1] for key, values in listed.grid.items()}
+    first_candidate = {key: candidates[:1] for key, candidates in listed.grid.items()}
     search = GridSearchCV(aggregate, first_candidate, cv=CV)
     search.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     assert hashes_of(locals_) == before

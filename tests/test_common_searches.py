@@ -79,7 +79,7 @@ def test_nodes_are_sliced_like_sample_weight(listed):
         by_hand.append(np.mean(fold_scores))
     # Numbers are tried with all candidates, names with the first, which is quicker.
     names = np.array(dataset.names)[dataset.nodes].tolist()
-    first_candidate = {key: values[:1] for key, values in listed.grid.items()}
+    first_candidate = {key: candidates[:1] for key, candidates in listed.grid.items()}
     for nodes, grid in ((dataset.nodes, listed.grid), (names, first_candidate)):
         search = GridSearchCV(aggregate, grid, cv=CV, error_score="raise", refit=False)
         search.fit(dataset.X, dataset.y, nodes=nodes)
@@ -133,9 +133,9 @@ def test_results_do_not_depend_on_n_jobs(listed):
 @every_estimator
 def test_parameters_of_unfitted_estimators_are_searched(listed):
     dataset = federated("disjoint")
-    key, values = next(iter(listed.local_grid.items()))
+    key, candidates = next(iter(listed.local_grid.items()))
     for estimators in (clone(listed.local), [clone(listed.local)] * 3):
-        search = searched(listed.make(estimators), {f"estimators__{key}": values})
+        search = searched(listed.make(estimators), {f"estimators__{key}": candidates})
         search.fit(dataset.X, dataset.y, nodes=dataset.nodes)
         assert search.score(dataset.X_test, dataset.y_test) > least_score(listed)
         best = search.best_params_[f"estimators__{key}"]
@@ -163,7 +163,7 @@ def test_an_aggregator_may_be_the_last_step_of_a_pipeline(listed):
         pipe.predict_proba(dataset.X_test),
         without_pipeline.predict_proba(scaler.transform(dataset.X_test)),
     )
-    grid = {f"agg__{key}": values for key, values in listed.grid.items()}
+    grid = {f"agg__{key}": candidates for key, candidates in listed.grid.items()}
     search = searched(pipe, grid)
     search.fit(dataset.X, dataset.y, agg__nodes=dataset.nodes)
     assert search.score(dataset.X_test, dataset.y_test) > least_score(listed)
@@ -196,10 +196,10 @@ def test_steps_of_simulated_pipelines_are_searched(listed):
         pytest.skip("what it fits knows how rows are scaled")
     dataset = federated("overlapping")
     local = make_pipeline(StandardScaler(), clone(listed.local))
-    key, values = next(iter(listed.local_grid.items()))
+    key, candidates = next(iter(listed.local_grid.items()))
     step = type(listed.local).__name__.lower()
     search = GridSearchCV(
-        listed.make(local), {f"estimators__{step}__{key}": values}, cv=CV
+        listed.make(local), {f"estimators__{step}__{key}": candidates}, cv=CV
     )
     search.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     assert search.score(dataset.X_test, dataset.y_test) > least_score(listed)

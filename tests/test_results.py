@@ -113,21 +113,21 @@ TABLES_OF_FEATURES = {
 }
 
 
-@pytest.mark.parametrize("of", ["cifar10", "vectors"])
+@pytest.mark.parametrize("source", ["cifar10", "vectors"])
 @pytest.mark.parametrize("name", TABLES_OF_FEATURES)
 def test_tables_of_features_have_the_papers_figures_where_there_are_such(
-    name, of, features, tmp_path
+    name, source, features, tmp_path
 ):
     pooled_in_paper, options = TABLES_OF_FEATURES[name]
     for package in ("torch", "skorch", "matplotlib"):
         pytest.importorskip(package)
     module = loaded(PAPERS / f"{name}.py")
-    argv = ["--quick", "--data", str(features), "--out", str(tmp_path), "--of", of]
+    argv = ["--quick", "--data", str(features), "--out", str(tmp_path), "--of", source]
     argv += ["--nodes", "2", "--epochs", "15"]
     module.PROGRAM.main([*argv, *options])
-    table = sys.modules["_common"].read(tmp_path / f"{name}_{of}.csv")
+    table = sys.modules["_common"].read(tmp_path / f"{name}_{source}.csv")
     lines = {line.method: line for line in table if line.measure == "accuracy"}
-    expected = pooled_in_paper if of == "cifar10" else None
+    expected = pooled_in_paper if source == "cifar10" else None
     assert lines["pooled"].paper == expected
     assert lines["public rows alone"].paper is None
     # Features are not divided by 255, as pixels are: the classes stay far apart.

@@ -166,13 +166,15 @@ def test_the_fisher_subspace_holds_all_that_lda_uses(today, wine):
 def test_drawn_rows_have_the_moments_that_nodes_sent(today, wine, kind):
     X, y, classes = wine
     sums = total_sums(today, X, y, classes=classes)
-    drawn = today.draw_rows(sums, kind=kind, n_draws=20_000, seed=0)
+    gaussian_rows = today.draw_rows(sums, kind=kind, n_draws=20_000, seed=0)
     for c in classes:
-        Z = drawn.Z[drawn.class_numbers == c]
-        covariance = drawn.covariances[c] if kind == "class" else drawn.within
+        Z = gaussian_rows.Z[gaussian_rows.class_numbers == c]
+        covariance = (
+            gaussian_rows.covariances[c] if kind == "class" else gaussian_rows.within
+        )
         # GH-OFL draws rows with 0.75 of the deviations that nodes sent. The bounds are
         # several standard errors of 20,000 rows.
-        np.testing.assert_allclose(Z.mean(axis=0), drawn.means[c], atol=0.05)
+        np.testing.assert_allclose(Z.mean(axis=0), gaussian_rows.means[c], atol=0.05)
         np.testing.assert_allclose(np.cov(Z.T), 0.75**2 * covariance, atol=0.1)
 
 
@@ -180,10 +182,10 @@ def test_heads_of_drawn_rows_know_the_classes(today, wine):
     pytest.importorskip("torch")
     X, y, classes = wine
     sums = total_sums(today, X, y, classes=classes)
-    drawn = today.draw_rows(sums, kind="class", n_draws=300, seed=0)
-    fisher_mix = today.fisher_mix(drawn, classes, seed=0, epochs=20)
+    gaussian_rows = today.draw_rows(sums, kind="class", n_draws=300, seed=0)
+    fisher_mix = today.fisher_mix(gaussian_rows, classes, seed=0, epochs=20)
     proto_hyper = today.proto_hyper(
-        drawn, classes, priors=sums.priors, kind="class", seed=0, epochs=20
+        gaussian_rows, classes, priors=sums.priors, kind="class", seed=0, epochs=20
     )
     for head in (fisher_mix, proto_hyper):
         assert np.mean(head.predict(X) == y) > 0.9

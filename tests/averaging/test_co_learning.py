@@ -53,32 +53,29 @@ def test_rounds_come_close_to_pooled_rows(local):
     ).fit(X, y)
     assert aggregate.score(X_test, y_test) > 0.9
     assert len(aggregate.history_) == 4
-    first, last = aggregate.history_[0], aggregate.history_[-1]
-    assert set(first["loss"]) == {"0", "1", "2"}
-    assert np.mean(list(last["loss"].values())) < np.mean(list(first["loss"].values()))
+    assert set(aggregate.history_[0]["loss"]) == {"0", "1", "2"}
+    mean_losses = [np.mean(list(row["loss"].values())) for row in aggregate.history_]
+    assert mean_losses[-1] < mean_losses[0]
 
 
-@pytest.mark.parametrize(
-    ("schedule", "rates"),
-    [
-        (
-            "cyclical",
-            [[0.2 * 0.25**0.5, 0.05], [0.1414213562, 0.1, 0.0707106781, 0.05]],
-        ),
-        (
-            "exponential",
-            [
-                [0.2 * 0.25 ** (e / 4) for e in (1, 2)],
-                [0.2 * 0.25 ** (e / 4) for e in (3, 4, 5, 6)],
-            ],
-        ),
-        ("constant", [[0.2] * 2, [0.2] * 4]),
+# Rates of the epochs of two rounds, which have two and four epochs, for rates that
+# begin at 0.2 and end at a quarter of it.
+RATES_OF_INCREASING_EPOCHS = {
+    # Each round begins anew: 0.2 / 4^(e / n_epochs).
+    "cyclical": [[0.1, 0.05], [0.1414213562, 0.1, 0.0707106781, 0.05]],
+    # A fall over the four epochs that are planned, and on over those that follow.
+    "exponential": [
+        [0.2 * 0.25 ** (e / 4) for e in (1, 2)],
+        [0.2 * 0.25 ** (e / 4) for e in (3, 4, 5, 6)],
     ],
-)
-@pytest.mark.parametrize("epochs", ["increasing", "fixed"])
-def test_history_tells_epochs_rates_and_bytes(schedule, rates, epochs):
+    "constant": [[0.2] * 2, [0.2] * 4],
+}
+
+
+def settled_rounds(schedule, epochs):
+    """Two rounds of two nodes, after each of which the model counts as settled."""
     X, y, _, _, _ = digits()
-    aggregate = ModelAveragingAggregator(
+    return ModelAveragingAggregator(
         [("a", make_net()), ("b", make_net())],
         n_rounds=2,
         local_epochs=2,
@@ -89,21 +86,43 @@ def test_history_tells_epochs_rates_and_bytes(schedule, rates, epochs):
         epsilon=1e6,  # every model has settled
         random_state=0,
     ).fit(X, y)
-    lengths = [2, 4] if epochs == "increasing" else [2, 2]
-    if epochs == "fixed":
-        again = {"cyclical": rates[0], "constant": rates[0]}
-        rates = [rates[0], again.get(schedule, rates[1][:2])]
-    history = aggregate.history_
+
+
+def assert_history_has_epochs_and_rates(history, rates):
+    """Rates are those of the epochs of each round."""
     assert [entry["task"] for entry in history] == ["train", "train"]
-    assert [entry["epochs"] for entry in history] == lengths
     for entry, expected in zip(history, rates, strict=True):
+        assert entry["epochs"] == len(expected)
         np.testing.assert_allclose(entry["learning_rates"], expected)
+
+
+def assert_history_has_losses_and_bytes(history):
+    """Each node has a loss, and the network travels to and from it once a round."""
+    # Two nodes, of eight bytes a parameter, and a few settings.
+    arrays = 2 * 8 * (64 * 32 + 32 + 32 * 10 + 10)
+    for entry in history:
         assert entry["left_out"] == [] and set(entry["loss"]) == {"a", "b"}
-        # Two nodes, of eight bytes a parameter, and a few settings.
-        arrays = 2 * 8 * (64 * 32 + 32 + 32 * 10 + 10)
         assert arrays < entry["bytes_sent"] < arrays + 500
         assert arrays < entry["bytes_received"] < arrays + 100
         assert 0 < entry["change"] < np.inf
+
+
+@pytest.mark.parametrize("schedule", RATES_OF_INCREASING_EPOCHS)
+def test_settled_rounds_double_their_epochs_where_these_increase(schedule):
+    history = settled_rounds(schedule, epochs="increasing").history_
+    assert_history_has_epochs_and_rates(history, RATES_OF_INCREASING_EPOCHS[schedule])
+    assert_history_has_losses_and_bytes(history)
+
+
+@pytest.mark.parametrize("schedule", RATES_OF_INCREASING_EPOCHS)
+def test_settled_rounds_keep_their_epochs_where_these_are_fixed(schedule):
+    history = settled_rounds(schedule, epochs="fixed").history_
+    first, second = RATES_OF_INCREASING_EPOCHS[schedule]
+    # The rates of the second round are those of the first, but for the exponential
+    # schedule, which goes on falling.
+    rates = [first, second[:2] if schedule == "exponential" else first]
+    assert_history_has_epochs_and_rates(history, rates)
+    assert_history_has_losses_and_bytes(history)
 
 
 def test_rounds_start_at_the_average_of_fitted_models():
@@ -356,7 +375,7 @@ def test_a_pipeline_is_cloned_and_pickled(fitted_pipeline):
 
 def test_an_aggregate_in_a_pipeline_is_exported(fitted_pipeline):
     _, _, _, X_test, _ = digits()
-    scaler, aggregate = fitted_pipeline[0], fitted_pipeline[1]
+    scaler, aggregate = (step for _, step in fitted_pipeline.steps)
     plain = aggregate.to_estimator()
     assert type(plain) is MLPClassifier
     np.testing.assert_allclose(

@@ -65,12 +65,12 @@ def test_models_of_other_penalties_are_not_named():
     assert average([(name, local(name, C=C)) for name, C in strengths]) == []
 
 
-def test_of_two_nodes_none_is_named():
+def test_neither_of_two_nodes_is_named():
     members = [("bern", local("bern")), ("lyon", times(local("lyon"), 1e3))]
     assert average(members) == []
 
 
-def test_one_layer_of_a_network_is_enough():
+def test_a_large_layer_of_a_network_names_its_node():
     members = []
     for name in NAMES:
         net = MLPClassifier((8,), max_iter=20, random_state=0)
@@ -80,7 +80,7 @@ def test_one_layer_of_a_network_is_enough():
     assert average(members) == ["lyon"]
 
 
-def test_a_module_is_looked_at_array_by_array():
+def test_modules_are_compared_array_by_array():
     pytest.importorskip("torch")
     pytest.importorskip("skorch")
     import torch
@@ -89,10 +89,10 @@ def test_a_module_is_looked_at_array_by_array():
     def net(seed: int):
         torch.manual_seed(0)
         module = torch.nn.Sequential(torch.nn.Linear(64, 10), torch.nn.Softmax(-1))
-        own = NeuralNetClassifier(
+        classifier = NeuralNetClassifier(
             module, max_epochs=1, train_split=None, verbose=0, classes=list(range(10))
         )
-        return own.fit(X[seed::4].astype(np.float32), Y[seed::4])
+        return classifier.fit(X[seed::4].astype(np.float32), Y[seed::4])
 
     members = [(name, net(k)) for k, name in enumerate(NAMES)]
     assert average(members) == []
@@ -102,7 +102,7 @@ def test_a_module_is_looked_at_array_by_array():
 
 
 def channel(lie) -> Nodes:
-    """Nodes of which one alters what it replies."""
+    """Nodes, of which Nice alters its replies."""
 
     def ask(requests):
         replies = {}
@@ -133,14 +133,15 @@ def larger(task: str, first: str):
 
 def test_each_round_is_compared_by_itself():
     """Who lies in the first of two rounds is named as well."""
-    lie, n_trained = larger("train", "parameters"), []
+    lie = larger("train", "parameters")
+    is_of_training = []
 
-    def once(reply: Message) -> Message:
-        n_trained.append(reply.task == "train")
-        return lie(reply) if sum(n_trained) == 1 else reply
+    def lie_once(reply: Message) -> Message:
+        is_of_training.append(reply.task == "train")
+        return lie(reply) if sum(is_of_training) == 1 else reply
 
     agg = ModelAveragingAggregator(
-        channel(once), n_rounds=2, local_epochs=1, random_state=0
+        channel(lie_once), n_rounds=2, local_epochs=1, random_state=0
     )
     assert named(said(agg.fit)) == ["nice"]
 

@@ -138,11 +138,11 @@ def test_exports_have_the_dtype_of_the_nodes(method, make_members, dtypes):
         *(pytest.param(d, marks=pytest.mark.slow) for d in DTYPES if d != "mixed"),
     ],
 )
-def test_a_dtype_to_match_with_is_that_of_exports(dtypes, dtype):
+def test_exports_have_the_dtype_in_which_neurons_are_matched(dtypes, dtype):
     aggregate = PFNMAggregator(mlps(DTYPES[dtypes][0]), dtype=dtype, random_state=0)
     check_exports(aggregate.fit().fine_tune(X, Y), dtype)
-    more = [("new", mlps([np.float64])[0])]
-    check_exports(aggregate.update(more).fine_tune(X, Y), dtype)
+    new_members = [("new", mlps([np.float64])[0])]
+    check_exports(aggregate.update(new_members).fine_tune(X, Y), dtype)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -120,6 +120,19 @@ def judge_by_other_halves(candidate, halves):
     return n_right, loss
 
 
+def assert_judged_as(entry, n_right, loss, *, has_powers):
+    """An entry of the table has the accuracy and the loss of a count of right rows.
+
+    The powers that nodes find together are nearly those of all rows. Without powers
+    nothing differs but rounding.
+    """
+    n_rows_that_may_differ = 2.5 if has_powers else 0.5
+    difference = abs(entry["accuracy"] - n_right / len(Y))
+    assert difference < n_rows_that_may_differ / len(Y)
+    rel = 0.3 if has_powers else 1e-5
+    assert entry["log_loss"] == pytest.approx(loss / len(Y), rel=rel)
+
+
 def test_models_are_judged_by_the_half_that_did_not_make_them():
     nodes = JudgingNodes(keep_state=False)
     aggregator, choice, history = choose_over(nodes.channel, small_candidates)
@@ -128,14 +141,7 @@ def test_models_are_judged_by_the_half_that_did_not_make_them():
     halves = halves_at_nodes()
     for entry, candidate in zip(choice.table, candidates, strict=True):
         n_right, loss = judge_by_other_halves(candidate, halves)
-        # The powers that nodes find together are nearly those of all rows. Without
-        # powers nothing differs but rounding.
-        has_powers = len(candidate.steps) > 1
-        n_rows_that_may_differ = 2.5 if has_powers else 0.5
-        difference = abs(entry["accuracy"] - n_right / len(Y))
-        assert difference < n_rows_that_may_differ / len(Y)
-        rel = 0.3 if has_powers else 1e-5
-        assert entry["log_loss"] == pytest.approx(loss / len(Y), rel=rel)
+        assert_judged_as(entry, n_right, loss, has_powers=len(candidate.steps) > 1)
         assert entry["error"] == ""
         assert entry["bytes"] > 1000
     assert not hasattr(aggregator, "classes_")
@@ -477,8 +483,8 @@ def test_squared_distances_are_those_of_the_classifier():
 
 def test_a_branch_has_the_states_of_its_own_steps():
     pipelines = [make_pipeline(StandardScaler()), make_pipeline(PowerTransformer())]
-    beside = fit_front(Front.of_pipelines(pipelines), X, NODES)[0].front
-    branch = beside.branch(1, make_pipeline(PowerTransformer()))
+    front = fit_front(Front.of_pipelines(pipelines), X, NODES)[0].front
+    branch = front.branch(1, make_pipeline(PowerTransformer()))
     alone = fit_front(Front(make_pipeline(PowerTransformer())), X, NODES)[0].front
     assert set(branch.states) == set(alone.states)
     np.testing.assert_array_equal(branch.transform(X), alone.transform(X))

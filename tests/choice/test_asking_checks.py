@@ -60,9 +60,9 @@ def test_nodes_refuse_settings_that_are_not_agreed(
     nodes_that_answered, nodes_that_agreed
 ):
     request = nodes_that_answered.first_request("halves")
-    asked = deepcopy(request.content["asked"]["0"])
-    asked["settings"]["moments"] = "class"
-    changed = Message.of("halves", asked={"0": asked})
+    candidate = deepcopy(request.content["asked"]["0"])
+    candidate["settings"]["moments"] = "class"
+    changed = Message.of("halves", asked={"0": candidate})
     with pytest.raises(NotAgreedError, match="'GEMSLogistic.* is not agreed"):
         nodes_that_agreed.answer("oslo", changed.with_envelope(**request.envelope))
 

@@ -34,17 +34,18 @@ def test_public_rows_are_in_no_half():
 
 
 def test_members_are_judged_by_rows_that_they_do_not_know():
-    # Labels of no rhyme: a forest knows its own by heart, and nothing else.
+    # Random labels: a forest learns its own by heart, and nothing else.
     rng = np.random.default_rng(0)
-    rows, y = rng.normal(size=(400, 5)), rng.integers(0, 2, 400)
+    rows = rng.normal(size=(400, 5))
+    y = rng.integers(0, 2, 400)
     nodes = np.arange(400) % 2
     members = [
         RandomForestClassifier(20, random_state=0).fit(rows[nodes == k], y[nodes == k])
         for k in range(2)
     ]
-    before = joblib.hash(members)
+    hash_before = joblib.hash(members)
     choice = combine(members, rows, y, nodes, random_state=0).choice_
-    assert joblib.hash(members) == before
+    assert joblib.hash(members) == hash_before
     assert (choice.to_frame().accuracy.dropna() < 0.65).all()
     scores_on_own_rows = [
         member.score(rows[nodes == k], y[nodes == k])
@@ -60,7 +61,8 @@ def test_quadratic_discriminants_are_tempered_as_scikit_learn_has_them(classes):
     rows = rng.normal(size=(len(y), 5)) * (1.0 + 3.0 * y[:, None]) + y[:, None]
     pooled = QuadraticDiscriminantAnalysis(reg_param=0.1, priors=None)
     agg = PooledAggregator(pooled=pooled).fit(rows, y, nodes=np.arange(len(y)) % 3)
-    before, labels = agg.decision_function(rows), agg.predict(rows)
+    before = agg.decision_function(rows)
+    labels = agg.predict(rows)
     agg._temper(0.3)
     after = agg.to_estimator().decision_function(rows)
     if len(classes) > 2:  # what all classes have in common is no matter
@@ -71,7 +73,7 @@ def test_quadratic_discriminants_are_tempered_as_scikit_learn_has_them(classes):
     assert agg.exact_ is False
 
 
-def test_tempering_takes_no_class_out():
+def test_tempering_leaves_every_class_a_prior():
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1], 60)
     rows = rng.normal(size=(120, 50)) * np.where(y, 1e8, 1.0)[:, None]
@@ -87,7 +89,8 @@ def test_few_rows_of_a_class_make_shrunk_quadratic_discriminants():
     if not hasattr(QuadraticDiscriminantAnalysis(), "shrinkage"):
         pytest.skip("scikit-learn < 1.8")
     rng = np.random.default_rng(1)
-    y, scale = np.arange(100) % 5, rng.choice([0.3, 3.0], size=(5, 40))
+    y = np.arange(100) % 5
+    scale = rng.choice([0.3, 3.0], size=(5, 40))
     rows = rng.normal(size=(100, 40)) * scale[y]
     agg = combine(X=rows, y=y, nodes=y // 2, budget="small", random_state=0)
     table = agg.choice_.to_frame()
@@ -110,7 +113,8 @@ def test_reasons_of_failures_are_doubts_once_for_all_that_have_them():
 def test_nets_that_judge_are_the_same_each_time():
     torch = pytest.importorskip("torch")
     skorch = pytest.importorskip("skorch")
-    rows, y = X.astype(np.float32), np.unique(Y, return_inverse=True)[1]
+    rows = X.astype(np.float32)
+    _, y = np.unique(Y, return_inverse=True)
 
     class Net(torch.nn.Sequential):
         def __init__(self):
@@ -132,10 +136,10 @@ def test_nets_that_judge_are_the_same_each_time():
         return clone_of_half
 
     net = net_of(Net)
-    first = refitted(net).predict_proba(rows)
-    np.testing.assert_array_equal(refitted(net).predict_proba(rows), first)
-    assert not np.allclose(first, net.predict_proba(rows))
-    # A module that is an object knows all rows, and its clones do.
-    knows_all_rows = net_of(Net())
+    proba = refitted(net).predict_proba(rows)
+    np.testing.assert_array_equal(refitted(net).predict_proba(rows), proba)
+    assert not np.allclose(proba, net.predict_proba(rows))
+    # A module that is an object has learned from all rows, and so have its clones.
+    net_of_object = net_of(Net())
     with pytest.warns(UserWarning, match="node 'all' is an object, which keeps what"):
-        refitted(knows_all_rows)
+        refitted(net_of_object)

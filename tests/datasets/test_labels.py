@@ -31,8 +31,8 @@ def with_nan(labels):
 
 def as_series(dtype, gap):
     pandas = pytest.importorskip("pandas")
-    values = CODES if dtype in ("Int64", "Float64") else LABELS
-    labels = pandas.Series(values, dtype=dtype)
+    all_labels = CODES if dtype in ("Int64", "Float64") else LABELS
+    labels = pandas.Series(all_labels, dtype=dtype)
     labels[ROWS_WITHOUT_LABEL] = pandas.NA if gap == "NA" else None
     return labels
 

@@ -21,11 +21,13 @@ DIGITS = load_digits().target
 
 
 def spread(counts):
+    """The difference of the largest count and the smallest."""
     return np.ptp(counts)
 
 
-def series(values):
-    return pytest.importorskip("pandas").Series(values)
+def as_series(names):
+    """Names of nodes as a Series of pandas."""
+    return pytest.importorskip("pandas").Series(names)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ def test_labels_in_no_group():
     np.testing.assert_array_equal(nodes, [0, 1, -1, -1])
 
 
-@pytest.mark.parametrize("container", [list, tuple, np.array, series])
+@pytest.mark.parametrize("container", [list, tuple, np.array, as_series])
 def test_label_containers(container):
     y = container(["yes", "no", "yes", "maybe"])
     nodes = partition_by_label(y, [["no", "maybe"], ["yes"]])
@@ -202,7 +204,7 @@ def test_large_alpha_is_nearly_homogeneous():
     assert spread(np.bincount(y * 5 + nodes)) <= 2
 
 
-def test_dirichlet_impossible():
+def test_dirichlet_tells_of_sizes_that_cannot_be_reached():
     with pytest.raises(ValueError, match="at most 6 is possible"):
         partition_dirichlet(np.zeros(20, dtype=int), 3, alpha=1.0, min_size=7)
     with pytest.raises(ValueError, match=r"None of 5 draws.*smallest node \d"):
@@ -215,9 +217,9 @@ def test_dirichlet_impossible():
 
 
 @pytest.mark.parametrize("mixing", [0, 0.25, 0.5, 1])
-@pytest.mark.parametrize("values", [(0, 1), (False, True), ("a", "b")])
-def test_mixing_moves_half_its_fraction(mixing, values):
-    source = np.repeat(np.array(values), [400, 80])
+@pytest.mark.parametrize("names", [(0, 1), (False, True), ("a", "b")])
+def test_mixing_moves_half_its_fraction(mixing, names):
+    source = np.repeat(np.array(names), [400, 80])
     nodes = partition_mixing(source, mixing=mixing, random_state=0)
     np.testing.assert_allclose(nodes[:400].mean(), mixing / 2)
     np.testing.assert_allclose(nodes[400:].mean(), 1 - mixing / 2)
@@ -243,30 +245,34 @@ def test_mixing_needs_two_sources(source):
 def test_public_sample_keeps_the_share_of_every_label(size, seed):
     y = np.repeat([0, 1, 2], [100, 60, 40])
     nodes = np.tile([0, 1], 100)
-    result = hold_out_public(nodes, size, y=y, random_state=seed)
-    public = result == -1
+    owners = hold_out_public(nodes, size, y=y, random_state=seed)
+    public = owners == -1
     assert public.sum() == size
-    np.testing.assert_array_equal(result[~public], nodes[~public])
+    np.testing.assert_array_equal(owners[~public], nodes[~public])
     expected = np.bincount(y) * size / len(y)
     assert (np.abs(np.bincount(y[public], minlength=3) - expected) < 1).all()
 
 
-def test_public_fraction_and_earlier_public_rows():
+def test_a_public_fraction_is_that_of_the_rows_that_are_not_public_yet():
     nodes = np.repeat([-1, 0, 1], [10, 100, 100])
-    result = hold_out_public(nodes, 0.25, random_state=0)
-    assert (result[:10] == -1).all()
-    assert (result[10:] == -1).sum() == 50
-    result = hold_out_public(nodes, 20, y=np.arange(210) % 2, random_state=0)
-    assert (result == -1).sum() == 30
+    owners = hold_out_public(nodes, 0.25, random_state=0)
+    assert (owners[:10] == -1).all()
+    assert (owners[10:] == -1).sum() == 50
+
+
+def test_public_rows_are_added_to_earlier_ones_in_a_copy():
+    nodes = np.repeat([-1, 0, 1], [10, 100, 100])
+    owners = hold_out_public(nodes, 20, y=np.arange(210) % 2, random_state=0)
+    assert (owners == -1).sum() == 30
     assert (nodes == -1).sum() == 10
 
 
-@pytest.mark.parametrize("container", [list, np.array, series])
-def test_public_rows_of_named_nodes(container):
+@pytest.mark.parametrize("container", [list, np.array, as_series])
+def test_public_rows_of_named_nodes_are_named_public(container):
     names = np.repeat(["A", "B"], 20).tolist()
-    result = hold_out_public(container(names), 10, random_state=0)
-    assert (result == "public").sum() == 10
-    assert set(result) == {"A", "B", "public"}
+    owners = hold_out_public(container(names), 10, random_state=0)
+    assert (owners == "public").sum() == 10
+    assert set(owners) == {"A", "B", "public"}
 
 
 @pytest.mark.parametrize("size", [4, 5, 0.01])

@@ -10,8 +10,8 @@ from skgems.datasets import load_penguins
 def test_no_island_knows_all_species():
     X, y, islands = load_penguins()
     assert X.shape == (342, 4) and X.dtype == np.float64 and np.isfinite(X).all()
-    known = {name: set(y[islands == name].tolist()) for name in np.unique(islands)}
-    assert known == {
+    species = {name: set(y[islands == name].tolist()) for name in np.unique(islands)}
+    assert species == {
         "Biscoe": {"Adelie", "Gentoo"},
         "Dream": {"Adelie", "Chinstrap"},
         "Torgersen": {"Adelie"},
@@ -25,7 +25,7 @@ def test_a_table_keeps_gaps_and_texts():
     assert frame.shape == (344, 5) and len(y) == len(islands) == 344
     assert frame.isna().any(axis=1).sum() == 11
     assert set(frame["sex"].dropna()) == {"female", "male"}
-    whole = frame.iloc[:, :4].notna().all(axis=1).to_numpy()
+    has_all_numbers = frame.iloc[:, :4].notna().all(axis=1).to_numpy()
     X, labels, _ = load_penguins()
-    np.testing.assert_array_equal(frame.iloc[:, :4][whole], X)
-    np.testing.assert_array_equal(y[whole], labels)
+    np.testing.assert_array_equal(frame.iloc[:, :4][has_all_numbers], X)
+    np.testing.assert_array_equal(y[has_all_numbers], labels)

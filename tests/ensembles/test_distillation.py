@@ -125,21 +125,23 @@ def test_errors():
         DistillationAggregator(members, weights="class_counts").fit(X_free)
 
 
-def test_rows_held_out_are_not_learned_and_tell_the_agreement():
-    data = federated("overlapping")
+def test_rows_held_out_are_not_learned_and_measure_the_agreement():
+    dataset = federated("overlapping")
     teacher = LogisticRegression(max_iter=1000)
     student = DecisionTreeClassifier(random_state=0)
-    locals_ = data.fitted(teacher)
-    mask = np.arange(len(data.y)) % 3 == 0
+    locals_ = dataset.fitted(teacher)
+    held_out = np.arange(len(dataset.y)) % 3 == 0
     agg = DistillationAggregator(locals_, student=student, random_state=0)
-    agg.fit(data.X, held_out=mask)
-    without = clone(agg).fit(data.X[~mask])
+    agg.fit(dataset.X, held_out=held_out)
+    fitted_without_them = clone(agg).fit(dataset.X[~held_out])
     np.testing.assert_array_equal(
-        agg.predict(data.X_test), without.predict(data.X_test)
+        agg.predict(dataset.X_test), fitted_without_them.predict(dataset.X_test)
     )
     # A tree agrees with all that it has learned.
     ensemble = EnsembleAggregator(locals_).fit()
-    agreed = np.mean(agg.predict(data.X[mask]) == ensemble.predict(data.X[mask]))
-    assert agg.agreement_ == agreed < without.agreement_
+    expected_agreement = np.mean(
+        agg.predict(dataset.X[held_out]) == ensemble.predict(dataset.X[held_out])
+    )
+    assert agg.agreement_ == expected_agreement < fitted_without_them.agreement_
     with pytest.raises(ValueError, match="held_out marks all rows"):
-        clone(agg).fit(data.X, held_out=np.ones(len(data.y), dtype=bool))
+        clone(agg).fit(dataset.X, held_out=np.ones(len(dataset.y), dtype=bool))

@@ -55,27 +55,29 @@ def test_probabilities_of_different_classes_are_aligned():
     np.testing.assert_allclose(aggregate.predict_proba(X_ONE), [[0.4, 0.2, 0.4]])
 
 
-def test_weights_of_nodes():
+def test_votes_count_by_the_weights_of_nodes():
     members = [Says([0, 1], [1.0, 0.0]), Says([0, 1], [0.0, 1.0])]
     aggregate = EnsembleAggregator(members, weights=[1.0, 3.0]).fit()
     np.testing.assert_allclose(aggregate.predict_proba(X_ONE), [[0.25, 0.75]])
 
 
-def test_weights_by_class_counts():
+def test_votes_count_by_the_rows_of_each_class_at_a_node():
     members = [Says([0, 1], [0.6, 0.4]), Says([0, 1], [0.6, 0.4])]
     # Of class 0 node 0 has three rows and node 1 one, of class 1 one and three.
-    y, nodes = np.array([0, 0, 0, 1, 0, 1, 1, 1]), np.repeat([0, 1], 4)
+    y = np.array([0, 0, 0, 1, 0, 1, 1, 1])
+    nodes = np.repeat([0, 1], 4)
     X = np.zeros((8, 1))
     members[1].proba = np.array([0.0, 1.0])
     aggregate = EnsembleAggregator(members, weights="class_counts")
     aggregate.fit(X, y, nodes=nodes)
-    said = np.array([3 * 0.6 + 1 * 0.0, 1 * 0.4 + 3 * 1.0])
-    np.testing.assert_allclose(aggregate.predict_proba(X_ONE)[0], said / said.sum())
+    expected = np.array([3 * 0.6 + 1 * 0.0, 1 * 0.4 + 3 * 1.0])
+    expected /= expected.sum()
+    np.testing.assert_allclose(aggregate.predict_proba(X_ONE)[0], expected)
     with pytest.raises(ValueError, match="counts rows"):
         EnsembleAggregator(members, weights="class_counts").fit()
 
 
-def test_majority():
+def test_the_majority_wins_a_hard_vote_and_the_mean_a_soft_one():
     members = [Says([0, 1], p) for p in ([0.6, 0.4], [0.6, 0.4], [0.0, 1.0])]
     soft = EnsembleAggregator(members).fit()
     hard = EnsembleAggregator(members, voting="hard").fit()
@@ -164,7 +166,7 @@ def test_trees_in_simulation_and_nodes_of_one_class():
 # ---- scores of pairs ----------------------------------------------------------
 
 
-def pairwise_and_alike(n_classes):
+def classifiers_by_pairs_and_by_classes(n_classes):
     """Support vectors that say scores of pairs, and the same with those of classes."""
     X, y = load_digits(n_class=n_classes, return_X_y=True)
     X = X / 16
@@ -179,23 +181,25 @@ def pairwise_and_alike(n_classes):
 @pytest.mark.parametrize("n_classes", [3, 4, 10])
 @pytest.mark.parametrize("wrap", [lambda m: m, FrozenEstimator, make_pipeline])
 def test_scores_of_pairs_count_as_scores_of_classes(n_classes, wrap):
-    pairs, alike, X, y = pairwise_and_alike(n_classes)
+    by_pairs, by_classes, X, y = classifiers_by_pairs_and_by_classes(n_classes)
     X, y = X[:100], y[:100]
-    members = [wrap(member) for member in pairs]
+    members = [wrap(member) for member in by_pairs]
     ensemble = EnsembleAggregator(members).fit()
     np.testing.assert_allclose(
-        ensemble.predict_proba(X), EnsembleAggregator(alike).fit().predict_proba(X)
+        ensemble.predict_proba(X),
+        EnsembleAggregator(by_classes).fit().predict_proba(X),
     )
     assert ensemble.score(X, y) > 0.8
-    assert all(m.decision_function_shape == "ovo" for m in pairs)
+    assert all(m.decision_function_shape == "ovo" for m in by_pairs)
     student = LogisticRegression(max_iter=500)
     distilled = DistillationAggregator(members, student=student).fit(X)
     assert distilled.score(X, y) > 0.8
 
 
 def test_scores_of_pairs_are_found_in_what_wraps_a_classifier():
-    pairs, _, X, _ = pairwise_and_alike(3)
-    rows, labels = X[:60], pairs[0].predict(X[:60])
+    by_pairs, _, X, _ = classifiers_by_pairs_and_by_classes(3)
+    rows = X[:60]
+    labels = by_pairs[0].predict(rows)
     chosen = [
         RFE(SVC(kernel="linear", **shape), n_features_to_select=30).fit(rows, labels)
         for shape in ({"decision_function_shape": "ovo"}, {})

@@ -20,7 +20,8 @@ class Votes:
     n_features_in_ = 1
 
     def __init__(self, classes, vote):
-        self.classes_, self.vote = np.array(classes), vote
+        self.classes_ = np.array(classes)
+        self.vote = vote
 
     def fit(self, X, y):
         return self
@@ -44,6 +45,7 @@ X_ONE = np.zeros((1, 1))
 
 
 def fit(members, **parameters):
+    """An ensemble that is fitted without rows."""
     return EnsembleAggregator(members, random_state=0, **parameters).fit()
 
 
@@ -63,8 +65,8 @@ def test_scores_of_more_classes_count_by_their_softmax():
     model = LinearSVC(random_state=0).fit(X, ["a", "b", "d"])
     # The other node knows a class that this one does not.
     proba = fit([model, Says(["a", "c"], [0.4, 0.6])]).predict_proba(X)
-    said = softmax(model.decision_function(X), axis=1)
-    expected = np.insert(said, 2, 0.0, axis=1) + [0.4, 0.0, 0.6, 0.0]
+    softmax_of_scores = softmax(model.decision_function(X), axis=1)
+    expected = np.insert(softmax_of_scores, 2, 0.0, axis=1) + [0.4, 0.0, 0.6, 0.0]
     np.testing.assert_allclose(proba, expected / 2)
 
 
@@ -93,8 +95,11 @@ def test_logits_are_those_of_the_probabilities_centred_over_classes():
     )
 
 
-def counted(members, counts, **parameters):
-    y = np.concatenate([np.repeat(np.arange(len(own)), own) for own in counts])
+def weighted_by_class_counts(members, counts, **parameters):
+    """An ensemble of nodes with so many rows of each class, (n_nodes, n_classes)."""
+    y = np.concatenate(
+        [np.repeat(np.arange(len(node_counts)), node_counts) for node_counts in counts]
+    )
     nodes = np.repeat(np.arange(len(counts)), np.sum(counts, axis=1))
     aggregate = EnsembleAggregator(members, weights="class_counts", **parameters)
     return aggregate.fit(np.zeros((len(y), 1)), y, nodes=nodes)
@@ -102,30 +107,32 @@ def counted(members, counts, **parameters):
 
 def test_a_vote_counts_by_the_rows_of_the_class_that_it_is_for():
     members = [Says([0, 1], [0.2, 0.8]), Says([0, 1], [0.9, 0.1])]
-    aggregate = counted(members, [[7, 2], [3, 1]], voting="hard", random_state=0)
+    aggregate = weighted_by_class_counts(
+        members, [[7, 2], [3, 1]], voting="hard", random_state=0
+    )
     # Two of three rows of class 1 speak for node 0's vote, three of ten for node 1's.
-    said = np.array([3 / 10, 2 / 3])
+    votes = np.array([3 / 10, 2 / 3])
     np.testing.assert_allclose(
-        aggregate.predict_proba(X_ONE)[0], said / said.sum(), atol=2e-6
+        aggregate.predict_proba(X_ONE)[0], votes / votes.sum(), atol=2e-6
     )
 
 
 def test_where_nothing_counts_all_classes_are_as_probable():
     members = [Says([0, 1], [1.0, 0.0]), Says([0, 1], [0.0, 1.0])]
-    aggregate = counted(members, [[0, 5], [3, 0]])
+    aggregate = weighted_by_class_counts(members, [[0, 5], [3, 0]])
     np.testing.assert_allclose(aggregate.predict_proba(X_ONE), [[0.5, 0.5]])
 
 
 def test_a_node_has_no_weight_for_classes_it_does_not_know_whatever_its_rows():
     members = [Says([0, 1], [0.5, 0.5]), Says([1, 2], [0.5, 0.5])]
-    aggregate = counted(members, [[2, 3, 4], [5, 1, 6]])
+    aggregate = weighted_by_class_counts(members, [[2, 3, 4], [5, 1, 6]])
     np.testing.assert_allclose(aggregate.weights_, [[1, 0.75, 0], [0, 0.25, 1]])
 
 
 def test_a_class_without_rows_counts_once_at_all_who_know_it():
     members = [Says([0, 1], [0.5, 0.5]), Says([1, 2], [0.5, 0.5])]
     # Nobody who knows class 2 has rows of it.
-    aggregate = counted(members, [[2, 3, 4], [5, 1, 0]])
+    aggregate = weighted_by_class_counts(members, [[2, 3, 4], [5, 1, 0]])
     np.testing.assert_allclose(aggregate.weights_, [[1, 0.75, 0], [0, 0.25, 1]])
 
 
@@ -150,7 +157,8 @@ def test_a_vote_more_wins_however_small_its_weight():
 @pytest.mark.parametrize("voting", ["soft", "hard"])
 def test_rows_without_a_node_do_not_count(voting):
     members = [Says([0, 1], [1.0, 0.0]), Says([0, 1], [0.0, 1.0])]
-    y, nodes = np.array([0, 1, 1, 0, 0, 0]), np.array([0, 1, 1, -1, -1, -1])
+    y = np.array([0, 1, 1, 0, 0, 0])
+    nodes = np.array([0, 1, 1, -1, -1, -1])
     aggregate = EnsembleAggregator(members, weights="n_samples", voting=voting)
     aggregate.fit(np.zeros((6, 1)), y, nodes=nodes)
     np.testing.assert_allclose(

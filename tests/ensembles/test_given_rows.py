@@ -32,7 +32,7 @@ LABELS = ["bill", "fault", "praise"]
 
 
 def mean_probabilities(members, X):
-    """What a soft vote gives: the mean of the members' probabilities by class."""
+    """The probabilities of a soft vote: the members' mean for each class."""
     total = np.zeros((len(X), len(LABELS)))
     for _, member in members:
         columns = [LABELS.index(label) for label in member.classes_]
@@ -41,10 +41,12 @@ def mean_probabilities(members, X):
 
 
 def as_series(X):
+    """The documents as a Series of pandas."""
     return pytest.importorskip("pandas").Series(X)
 
 
-def hashing():
+def small_hashing_vectorizer():
+    """A vectorizer without a vocabulary, of few columns to be quick."""
     return HashingVectorizer(n_features=256)
 
 
@@ -57,26 +59,28 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("vectorizer", [TfidfVectorizer, CountVectorizer, hashing])
+@pytest.mark.parametrize(
+    "vectorizer", [TfidfVectorizer, CountVectorizer, small_hashing_vectorizer]
+)
 def test_pipelines_that_begin_with_a_vectorizer_vote(vectorizer, form):
-    data = documents()
-    members = data.pipelines(vectorizer)
+    corpus = documents()
+    members = corpus.pipelines(vectorizer)
     aggregate = EnsembleAggregator(members).fit()
     np.testing.assert_allclose(
-        aggregate.predict_proba(FORMS[form](data.X)),
-        mean_probabilities(members, data.X),
+        aggregate.predict_proba(FORMS[form](corpus.X)),
+        mean_probabilities(members, corpus.X),
     )
     assert not hasattr(aggregate, "n_features_in_")
 
 
 def test_dicts_vote():
-    data = documents()
-    rows = np.array([dict.fromkeys(text.split(), 1) for text in data.X])
+    corpus = documents()
+    rows = np.array([dict.fromkeys(text.split(), 1) for text in corpus.X])
     members = [
         (
             site,
             make_pipeline(DictVectorizer(), LogisticRegression()).fit(
-                rows[data.sites == site], data.y[data.sites == site]
+                rows[corpus.sites == site], corpus.y[corpus.sites == site]
             ),
         )
         for site in SITES
@@ -89,48 +93,53 @@ def test_dicts_vote():
 
 
 def words_of(document):
+    """The words of a document that is a list of words already."""
     return document
 
 
 def test_lists_of_words_vote():
-    data = documents()
-    rows = [text.split()[: 4 + k % 3] for k, text in enumerate(data.X)]
+    corpus = documents()
+    rows = [text.split()[: 4 + k % 3] for k, text in enumerate(corpus.X)]
     members = []
     for site in SITES:
-        rows_of_site = [rows[k] for k in np.flatnonzero(data.sites == site)]
-        _, labels = data.of(site)
+        rows_of_site = [rows[k] for k in np.flatnonzero(corpus.sites == site)]
+        _, labels = corpus.of(site)
         pipeline = make_pipeline(CountVectorizer(analyzer=words_of), MultinomialNB())
         members.append((site, pipeline.fit(rows_of_site, labels)))
-    aggregate = EnsembleAggregator(members).fit(rows, data.y, nodes=data.sites)
+    aggregate = EnsembleAggregator(members).fit(rows, corpus.y, nodes=corpus.sites)
     np.testing.assert_allclose(
         aggregate.predict_proba(rows), mean_probabilities(members, rows)
     )
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_ties_of_documents_fall_by_what_is_in_them(form):
-    data = documents()
-    members = data.pipelines()
+def test_ties_are_broken_by_the_text_of_a_document(form):
+    corpus = documents()
+    members = corpus.pipelines()
     aggregate = EnsembleAggregator(members, voting="hard", random_state=0).fit()
-    predicted = aggregate.predict(data.X)
-    votes = np.array([member.predict(data.X) for _, member in members])
+    predicted = aggregate.predict(corpus.X)
+    votes = np.array([member.predict(corpus.X) for _, member in members])
     assert (votes[0] != votes[1]).any()
     assert ((predicted == votes[0]) | (predicted == votes[1])).all()
-    np.testing.assert_array_equal(aggregate.predict(FORMS[form](data.X)), predicted)
-    order = np.random.default_rng(1).permutation(len(data.X))
-    np.testing.assert_array_equal(aggregate.predict(data.X[order]), predicted[order])
+    np.testing.assert_array_equal(aggregate.predict(FORMS[form](corpus.X)), predicted)
+    order = np.random.default_rng(1).permutation(len(corpus.X))
+    np.testing.assert_array_equal(aggregate.predict(corpus.X[order]), predicted[order])
 
 
-def test_ties_of_documents_fall_either_way():
-    data = documents()
-    sure = [
-        (label, DummyClassifier().fit(data.X, np.full(len(data.X), label)))
+def test_ties_are_broken_for_either_class_about_as_often():
+    corpus = documents()
+    constant_members = [
+        (label, DummyClassifier().fit(corpus.X, np.full(len(corpus.X), label)))
         for label in ("bill", "fault")
     ]
-    aggregate = EnsembleAggregator(sure, voting="hard", random_state=0).fit()
-    rows = [*data.X, *map(bytes, map(str.encode, data.X))]
-    assert 0.3 < np.mean(aggregate.predict(rows) == "bill") < 0.7
-    dicts = [{"word": k, "other": text} for k, text in enumerate(data.X)]
+    aggregate = EnsembleAggregator(
+        constant_members, voting="hard", random_state=0
+    ).fit()
+    texts_and_bytes = [*corpus.X, *map(bytes, map(str.encode, corpus.X))]
+    # The share of 139 fair coins has a standard deviation of 0.04: the bounds are
+    # nearly five of them from a half.
+    assert 0.3 < np.mean(aggregate.predict(texts_and_bytes) == "bill") < 0.7
+    dicts = [{"word": k, "other": text} for k, text in enumerate(corpus.X)]
     reversed_dicts = [dict(reversed(row.items())) for row in dicts]
     assert 0.3 < np.mean(aggregate.predict(dicts) == "bill") < 0.7
     np.testing.assert_array_equal(
@@ -139,85 +148,89 @@ def test_ties_of_documents_fall_either_way():
 
 
 def test_votes_weighted_by_classes_count_documents():
-    data = documents()
-    members = data.pipelines()
+    corpus = documents()
+    members = corpus.pipelines()
     aggregate = EnsembleAggregator(members, weights="class_counts")
-    aggregate.fit(data.X.tolist(), data.y, nodes=data.sites)
-    counts = [[np.sum(data.of(s)[1] == label) for label in LABELS] for s in SITES]
+    aggregate.fit(corpus.X.tolist(), corpus.y, nodes=corpus.sites)
+    counts = [[np.sum(corpus.of(s)[1] == label) for label in LABELS] for s in SITES]
     np.testing.assert_allclose(aggregate.weights_, np.array(counts) / np.sum(counts, 0))
-    assert aggregate.score(data.X.tolist(), data.y) > 0.8
+    assert aggregate.score(corpus.X.tolist(), corpus.y) > 0.8
 
 
 @pytest.mark.parametrize("form", ["list", "Series"])
 def test_pipelines_are_trained_at_simulated_nodes(form):
-    data = documents()
-    y = np.where(data.sites == "lyon", "bill", data.y)  # a node of one class
-    X = FORMS[form](data.X)
+    corpus = documents()
+    y = np.where(corpus.sites == "lyon", "bill", corpus.y)  # a node of one class
+    X = FORMS[form](corpus.X)
     local = make_pipeline(TfidfVectorizer(), LogisticRegression())
-    aggregate = EnsembleAggregator(local, random_state=0).fit(X, y, nodes=data.sites)
-    rome = data.sites == "rome"
-    expected = clone(local).fit(data.X[rome], y[rome])
+    aggregate = EnsembleAggregator(local, random_state=0).fit(X, y, nodes=corpus.sites)
+    rome = corpus.sites == "rome"
+    expected = clone(local).fit(corpus.X[rome], y[rome])
     np.testing.assert_array_equal(
-        aggregate.estimators_[1].predict_proba(data.X), expected.predict_proba(data.X)
+        aggregate.estimators_[1].predict_proba(corpus.X),
+        expected.predict_proba(corpus.X),
     )
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_stack_of_vectorizers(form):
-    data = documents()
-    X = FORMS[form](data.X)
-    stack = EnsembleAggregator(data.pipelines(), combine="stack", random_state=0)
-    stack.fit(X, data.y, nodes=data.sites)
-    assert stack.score(X, data.y) > 0.9
+def test_pipelines_that_begin_with_a_vectorizer_are_stacked(form):
+    corpus = documents()
+    X = FORMS[form](corpus.X)
+    stack = EnsembleAggregator(corpus.pipelines(), combine="stack", random_state=0)
+    stack.fit(X, corpus.y, nodes=corpus.sites)
+    assert stack.score(X, corpus.y) > 0.9
     np.testing.assert_array_equal(
-        stack.to_estimator().predict(data.X.tolist()), stack.predict(X)
+        stack.to_estimator().predict(corpus.X.tolist()), stack.predict(X)
     )
 
 
-def test_a_stack_of_files_is_that_of_the_rows():
-    data = documents()
-    stack = EnsembleAggregator(data.pipelines(), combine="stack", random_state=0)
-    sent = [
-        stack.summarize_odds(data.of(site)[0].tolist(), data.of(site)[1], name=site)
+def test_a_stack_of_summary_files_equals_the_stack_of_the_rows():
+    corpus = documents()
+    stack = EnsembleAggregator(corpus.pipelines(), combine="stack", random_state=0)
+    summaries = [
+        stack.summarize_odds(corpus.of(site)[0].tolist(), corpus.of(site)[1], name=site)
         for site in SITES
     ]
-    whole = clone(stack).fit(data.X, data.y, nodes=data.sites)
-    apart = clone(stack).set_params(summaries=sent).fit()
+    from_rows = clone(stack).fit(corpus.X, corpus.y, nodes=corpus.sites)
+    from_summaries = clone(stack).set_params(summaries=summaries).fit()
     np.testing.assert_array_equal(
-        apart.predict_proba(data.X), whole.predict_proba(data.X)
+        from_summaries.predict_proba(corpus.X), from_rows.predict_proba(corpus.X)
     )
 
 
-def test_the_best_of_votes_and_stack():
-    data = documents()
-    aggregate = EnsembleAggregator(data.pipelines(), combine="auto", random_state=0)
-    aggregate.fit(data.X.tolist(), data.y, nodes=data.sites)
+def test_the_best_of_votes_and_stack_is_chosen_for_documents():
+    corpus = documents()
+    aggregate = EnsembleAggregator(corpus.pipelines(), combine="auto", random_state=0)
+    aggregate.fit(corpus.X.tolist(), corpus.y, nodes=corpus.sites)
     assert [entry["error"] for entry in aggregate.choice_.table] == ["", "", ""]
-    assert aggregate.score(data.X.tolist(), data.y) > 0.8
+    assert aggregate.score(corpus.X.tolist(), corpus.y) > 0.8
 
 
-def test_scikit_learn_takes_ensembles_of_documents():
-    data = documents()
-    aggregate = EnsembleAggregator(data.pipelines(), weights="class_counts")
+def test_ensembles_of_documents_are_searched_cross_validated_and_pickled():
+    corpus = documents()
+    aggregate = EnsembleAggregator(corpus.pipelines(), weights="class_counts")
     search = GridSearchCV(aggregate, {"voting": ["soft", "hard"]}, cv=2)
-    search.fit(data.X.tolist(), data.y, nodes=data.sites)
+    search.fit(corpus.X.tolist(), corpus.y, nodes=corpus.sites)
     assert search.best_score_ > 0.7
     scores = cross_val_score(
-        aggregate, data.X, data.y, cv=2, params={"nodes": data.sites}
+        aggregate, corpus.X, corpus.y, cv=2, params={"nodes": corpus.sites}
     )
     assert scores.min() > 0.6
-    again = pickle.loads(pickle.dumps(clone(aggregate).fit(data.X, data.y)))
-    assert again.predict(data.X.tolist()).shape == data.y.shape
+    unpickled = pickle.loads(pickle.dumps(clone(aggregate).fit(corpus.X, corpus.y)))
+    assert unpickled.predict(corpus.X.tolist()).shape == corpus.y.shape
 
 
-def test_a_report_of_documents():
-    data = documents()
-    aggregate = EnsembleAggregator(data.pipelines()).fit()
-    report = aggregate.report(data.X.tolist(), data.y, data.sites)
-    assert report.nodes["rows"] == [np.sum(data.sites == site) for site in SITES]
+def test_a_report_counts_documents_and_scores_members_on_their_own():
+    corpus = documents()
+    aggregate = EnsembleAggregator(corpus.pipelines()).fit()
+    report = aggregate.report(corpus.X.tolist(), corpus.y, corpus.sites)
+    assert report.nodes["rows"] == [np.sum(corpus.sites == site) for site in SITES]
     np.testing.assert_allclose(
         report.nodes["own"],
-        [member.score(*data.of(site)) for site, member in aggregate.estimators],
+        [
+            member.score(corpus.X[corpus.sites == site], corpus.y[corpus.sites == site])
+            for site, member in aggregate.estimators
+        ],
     )
 
 
@@ -226,32 +239,33 @@ def test_a_report_of_documents():
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("classifier", [LogisticRegression, MultinomialNB])
-def test_a_student_of_documents(classifier, form):
-    data = documents()
-    X = FORMS[form](data.X)
+def test_a_student_learns_from_documents(classifier, form):
+    corpus = documents()
+    X = FORMS[form](corpus.X)
     student = make_pipeline(CountVectorizer(), classifier())
-    distilled = DistillationAggregator(data.pipelines(), student=student)
-    held_out = np.arange(len(data.y)) % 4 == 0
+    distilled = DistillationAggregator(corpus.pipelines(), student=student)
+    held_out = np.arange(len(corpus.y)) % 4 == 0
     distilled.fit(X, held_out=held_out)
     assert distilled.agreement_ > 0.8
-    taught = distilled.student_.predict(data.X)
-    np.testing.assert_array_equal(distilled.predict(X), taught)
-    assert distilled.to_estimator().predict(X).tolist() == taught.tolist()
+    labels_of_student = distilled.student_.predict(corpus.X)
+    np.testing.assert_array_equal(distilled.predict(X), labels_of_student)
+    assert distilled.to_estimator().predict(X).tolist() == labels_of_student.tolist()
 
 
-def test_the_default_student_takes_no_documents():
-    data = documents()
+def test_documents_need_a_student_of_their_own():
+    corpus = documents()
     with pytest.raises(ValueError, match="student=None.*HashingVectorizer") as raised:
-        DistillationAggregator(data.pipelines()).fit(data.X)
+        DistillationAggregator(corpus.pipelines()).fit(corpus.X)
     assert "word" not in str(raised.value)
-    advised = make_pipeline(hashing(), LogisticRegression())
-    DistillationAggregator(data.pipelines(), student=advised).fit(data.X)
+    student = make_pipeline(small_hashing_vectorizer(), LogisticRegression())
+    DistillationAggregator(corpus.pipelines(), student=student).fit(corpus.X)
 
 
 # ---- tables ---------------------------------------------------------------------
 
 
-def table_of_texts():
+def table_with_texts():
+    """A table with a column of texts that has gaps, its labels, and two members."""
     pandas = pytest.importorskip("pandas")
     X, y = load_wine(return_X_y=True)
     colours = np.array(["red", "white", None], dtype=object)[np.arange(len(y)) % 3]
@@ -268,7 +282,7 @@ def table_of_texts():
 
 
 def test_a_row_whose_text_is_missing_is_a_row_of_the_table():
-    frame, y, members = table_of_texts()
+    frame, y, members = table_with_texts()
     aggregate = EnsembleAggregator(members).fit(frame, y, nodes=np.arange(len(y)) % 2)
     assert aggregate.n_features_in_ == 3
     expected = np.mean([m.predict_proba(frame) for m in members], axis=0)
@@ -279,8 +293,8 @@ def test_a_row_whose_text_is_missing_is_a_row_of_the_table():
     )
 
 
-def test_distillation_of_a_table_with_texts():
-    frame, _, members = table_of_texts()
+def test_tables_with_texts_are_distilled_into_a_student_that_encodes_them():
+    frame, _, members = table_with_texts()
     student = clone(members[0])
     distilled = DistillationAggregator(members, student=student).fit(frame)
     assert distilled.agreement_ > 0.9
@@ -288,8 +302,8 @@ def test_distillation_of_a_table_with_texts():
         DistillationAggregator(members).fit(frame)
 
 
-def test_an_array_of_texts_is_given_as_it_is():
-    frame, y, _ = table_of_texts()
+def test_arrays_of_texts_reach_the_members_unchanged():
+    frame, y, _ = table_with_texts()
     rows = frame[["colour"]].fillna("rose").to_numpy(dtype=object)
     members = [
         make_pipeline(OneHotEncoder(), LogisticRegression()).fit(rows[k::2], y[k::2])
@@ -350,7 +364,7 @@ class Table:
 
 
 def test_tables_of_other_libraries_become_those_of_pandas():
-    frame, _, members = table_of_texts()
+    frame, _, members = table_with_texts()
     aggregate = EnsembleAggregator(members).fit()
     np.testing.assert_array_equal(
         aggregate.predict_proba(Table(frame)), aggregate.predict_proba(frame)
@@ -361,14 +375,16 @@ def test_tables_of_other_libraries_become_those_of_pandas():
 
 
 def test_members_of_documents_and_of_numbers_do_not_go_together():
-    data = documents()
+    corpus = documents()
     X, y = load_wine(return_X_y=True)
-    of_numbers = LogisticRegression(max_iter=9000).fit(X, np.array(LABELS)[y])
-    members = [*data.pipelines()[:1], ("oslo", of_numbers)]
+    classifier_of_numbers = LogisticRegression(max_iter=9000).fit(
+        X, np.array(LABELS)[y]
+    )
+    members = [*corpus.pipelines()[:1], ("oslo", classifier_of_numbers)]
     with pytest.raises(ValueError, match="documents.*node 'oslo'.*13 features"):
-        EnsembleAggregator(members).fit(data.X, data.y)
+        EnsembleAggregator(members).fit(corpus.X, corpus.y)
     with pytest.raises(ValueError, match="X has no features.*13 features"):
-        DistillationAggregator(members[1:]).fit(data.X)
+        DistillationAggregator(members[1:]).fit(corpus.X)
 
 
 def test_documents_for_members_of_numbers_are_an_error():
@@ -377,17 +393,17 @@ def test_documents_for_members_of_numbers_are_an_error():
     with pytest.raises(ValueError, match="X holds documents.*13 features"):
         aggregate.predict(["some text", "some other text"])
     # A fit to documents forgets the columns of the one before.
-    data = documents()
-    aggregate.set_params(estimators=data.pipelines()).fit(data.X, data.y)
-    assert aggregate.predict(data.X[:3]).shape == (3,)
+    corpus = documents()
+    aggregate.set_params(estimators=corpus.pipelines()).fit(corpus.X, corpus.y)
+    assert aggregate.predict(corpus.X[:3]).shape == (3,)
 
 
 @pytest.mark.filterwarnings("ignore:X has feature names")
 def test_a_table_where_documents_were_is_an_error_that_names_the_node():
     pandas = pytest.importorskip("pandas")
-    data = documents()
-    aggregate = EnsembleAggregator(data.pipelines()).fit()
-    frame = pandas.DataFrame({"text": data.X})
+    corpus = documents()
+    aggregate = EnsembleAggregator(corpus.pipelines()).fit()
+    frame = pandas.DataFrame({"text": corpus.X})
     message = f"Node 'lyon': .*of 1 rows where {len(frame)} are given"
     for voting in ("soft", "hard"):
         aggregate.set_params(voting=voting).fit()
@@ -396,14 +412,14 @@ def test_a_table_where_documents_were_is_an_error_that_names_the_node():
 
 
 def test_documents_and_labels_of_different_numbers_are_an_error():
-    data = documents()
-    aggregate = EnsembleAggregator(data.pipelines(TfidfVectorizer)).fit()
+    corpus = documents()
+    aggregate = EnsembleAggregator(corpus.pipelines(TfidfVectorizer)).fit()
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        aggregate._validate_with_labels(data.X, data.y[:-1])
+        aggregate._validate_with_labels(corpus.X, corpus.y[:-1])
 
 
 def test_a_table_without_rows_is_an_error():
-    frame, _, members = table_of_texts()
+    frame, _, members = table_with_texts()
     aggregate = EnsembleAggregator(members).fit()
     with pytest.raises(ValueError, match="X has no rows"):
         aggregate.predict(frame[:0])

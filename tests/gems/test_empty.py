@@ -27,7 +27,7 @@ TIGHT = {"accuracy": 0.97, "log_loss": 0.05}
 
 
 def aggregate(dataset, **parameters):
-    """Of nodes whose spaces do not meet."""
+    """An aggregate of nodes whose spaces do not meet."""
     options = {"intersection": "consensus", "random_state": 0, "n_directions": 50}
     agg = GEMSLogisticAggregator(
         dataset.named(LOCAL), **in_parts({**options, **parameters})
@@ -51,33 +51,46 @@ def dataset():
     )
 
 
+def hard_epsilon(local_scores, criterion):
+    """A level that the local models barely reach."""
+    if criterion == "accuracy":
+        return min(local_scores) * 0.99
+    return max(local_scores) * 1.01
+
+
+def lines_of_warning(agg, dataset):
+    """The lines of the warning that the spaces do not intersect."""
+    with pytest.warns(EmptyIntersectionWarning) as caught:
+        fit(agg, dataset)
+    return str(caught[0].message).split("\n")
+
+
 @pytest.mark.parametrize("criterion", ["accuracy", "log_loss"])
 @pytest.mark.parametrize("geometry", ["gram", "ellipsoid", "ball"])
 @pytest.mark.parametrize("construction", ["sampled", "certified"])
-def test_the_epsilon_that_is_named_does(dataset, criterion, geometry, construction):
+def test_spaces_meet_at_the_epsilon_that_the_warning_names(
+    dataset, criterion, geometry, construction
+):
     agg = aggregate(
         dataset, criterion=criterion, geometry=geometry, construction=construction
     )
-    local = fit(agg.set_params(on_empty="ignore"), dataset).node_scores_["local"]
-    epsilon = min(local) * 0.99 if criterion == "accuracy" else max(local) * 1.01
+    local_scores = fit(agg.set_params(on_empty="ignore"), dataset).node_scores_["local"]
+    epsilon = hard_epsilon(local_scores, criterion)
     agg.set_params(epsilon=epsilon, on_empty="warn")
-    with pytest.warns(EmptyIntersectionWarning) as caught:
-        fit(agg, dataset)
-    lines = str(caught[0].message).split("\n")
-    assert len(lines) == 3
-    assert "do not intersect" in lines[0] and "radii" in lines[0]
-    assert "'south'" in lines[1] and "conflict most" in lines[1]
-    if lines[2].startswith("No epsilon"):
+    about_spaces, about_nodes, about_epsilon = lines_of_warning(agg, dataset)
+    assert "do not intersect" in about_spaces and "radii" in about_spaces
+    assert "'south'" in about_nodes and "conflict most" in about_nodes
+    if about_epsilon.startswith("No epsilon"):
         assert construction == "certified" or criterion == "accuracy"
         return
-    named = float(lines[2].split("epsilon=")[1].split(" ")[0])
+    named = float(about_epsilon.split("epsilon=")[1].split(" ")[0])
     assert (named < epsilon) == (criterion == "accuracy")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert fit(agg.set_params(epsilon=named), dataset).intersection_.found
 
 
-def test_it_can_be_filtered_raised_and_ignored(dataset):
+def test_the_warning_can_be_filtered_or_raised_as_an_error(dataset):
     agg = aggregate(dataset, epsilon=0.9)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -90,30 +103,31 @@ def test_it_can_be_filtered_raised_and_ignored(dataset):
 
 
 @pytest.fixture
-def looked(monkeypatch):
-    """Pairs of spaces that are tried."""
-    pairs, original = [], skgems.spaces._intersection.disjoint
+def tried_pairs(monkeypatch):
+    """Pairs of spaces of which it is tried whether they intersect."""
+    pairs = []
+    original = skgems.spaces._intersection.disjoint
 
-    def counted(one, other):
+    def disjoint_and_note(one, other):
         pairs.append((one, other))
         return original(one, other)
 
-    monkeypatch.setattr(skgems.spaces._intersection, "disjoint", counted)
+    monkeypatch.setattr(skgems.spaces._intersection, "disjoint", disjoint_and_note)
     return pairs
 
 
-def test_conflicts_are_looked_up_when_they_are_asked_for(dataset, looked):
+def test_conflicts_are_looked_up_when_they_are_asked_for(dataset, tried_pairs):
     agg = fit(aggregate(dataset, epsilon=0.9, on_empty="ignore"), dataset)
-    assert looked == []
+    assert tried_pairs == []
     assert agg.intersection_.conflicts == [(0, 2), (1, 2)]
     assert agg.intersection_.conflicts == [(0, 2), (1, 2)]
-    assert len(looked) <= 3
+    assert len(tried_pairs) <= 3
 
 
-def test_a_warning_tries_no_more_than_it_takes_to_name_a_pair(dataset, looked):
+def test_a_warning_tries_no_more_than_it_takes_to_name_a_pair(dataset, tried_pairs):
     with pytest.warns(EmptyIntersectionWarning, match="conflict most"):
         agg = fit(aggregate(dataset, epsilon=0.9), dataset)
-    assert len(looked) == 1
+    assert len(tried_pairs) == 1
     intersection = agg.intersection_
     products = {
         pair: intersection.weights[list(pair)].prod() for pair in intersection.conflicts
@@ -122,6 +136,7 @@ def test_a_warning_tries_no_more_than_it_takes_to_name_a_pair(dataset, looked):
 
 
 def intervals(n_spaces, radius=0.4):
+    """Spaces of one parameter about 0, 1, 2, ..., of which no two intersect."""
     metric = ball_metric(1, np.array([True]))
     return [
         GoodEnoughSpace(
@@ -134,26 +149,27 @@ def intervals(n_spaces, radius=0.4):
     ]
 
 
-def test_pairs_are_capped(looked):
+def test_at_most_64_pairs_are_tried(tried_pairs):
     intersection = intersect(intervals(60))
     assert intersection.empty and not intersection.all_pairs_are_tried
-    assert intersection.worst_conflict == (0, 59) and len(looked) == 1
+    assert intersection.worst_conflict == (0, 59) and len(tried_pairs) == 1
     assert (0, 59) in intersection.conflicts and len(intersection.conflicts) <= 64
-    assert len(looked) <= 1 + 64
+    assert len(tried_pairs) <= 1 + 64
     assert intersect(intervals(11)).all_pairs_are_tried
     assert len(intersect(intervals(11)).conflicts) == 11 * 10 / 2
 
 
 def test_the_heaviest_pairs_are_tried():
     rng = np.random.default_rng(0)
-    spaces, weights = intervals(40), rng.permutation(np.arange(40.0)) ** 2
+    spaces = intervals(40)
+    weights = rng.permutation(np.arange(40.0)) ** 2
     pairs = skgems.spaces._intersection.likely_conflicts(
         spaces, np.zeros((1, 1)) - 9.0, weights, 20
     )
-    every = np.triu_indices(40, 1)
-    products = weights[every[0]] * weights[every[1]]
-    best = np.argsort(-products, kind="stable")[:20]
-    assert list(pairs) == [(every[0][k], every[1][k]) for k in best]
+    rows, columns = np.triu_indices(40, 1)
+    products = weights[rows] * weights[columns]
+    heaviest = np.argsort(-products, kind="stable")[:20]
+    assert list(pairs) == [(rows[k], columns[k]) for k in heaviest]
 
 
 def test_spaces_that_touch_are_not_announced_as_empty():

@@ -34,7 +34,8 @@ def rows(name="digits"):
     if name == "digits":
         X, y = X[y < 5], y[y < 5]
     chosen = np.random.RandomState(0).permutation(len(y))[:250]
-    X, y = StandardScaler().fit_transform(X[chosen]), y[chosen]
+    X = StandardScaler().fit_transform(X[chosen])
+    y = y[chosen]
     place = np.arange(len(y))
     if name == "digits":
         nodes = np.where(y <= 1, 0, 1 + place % 3)
@@ -45,6 +46,7 @@ def rows(name="digits"):
 
 
 def member(X, y):
+    """The classifier of a node: a constant where it has rows of one class."""
     if len(np.unique(y)) == 1:
         return DummyClassifier().fit(X, y)
     return LogisticRegression(max_iter=2000).fit(X, y)
@@ -52,6 +54,7 @@ def member(X, y):
 
 @cache
 def members(name="digits"):
+    """The names of nodes and their classifiers."""
     X, y, nodes = rows(name)
     return [
         (f"node {k}", member(X[nodes == k], y[nodes == k]))
@@ -60,6 +63,7 @@ def members(name="digits"):
 
 
 def fitted(name="digits", n_rounds=6, held_out=None, **parameters):
+    """An aggregate that is fitted over so many messages."""
     X, y, nodes = rows(name)
     settings = {"n_rounds": n_rounds, "random_state": 0, **parameters}
     agg = GEMSLogisticAggregator(members(name), **in_parts(settings))
@@ -72,9 +76,10 @@ def history_of(agg, key):
     return [entry[key] for entry in entries]
 
 
-def pooled(X, y, C=1.0, **fit):
+def pooled(X, y, C=1.0, sample_weight=None):
+    """The model of all rows at one place."""
     clf = LogisticRegression(C=C, tol=1e-10, max_iter=10_000)
-    return clf.fit(X, y, **fit)
+    return clf.fit(X, y, sample_weight=sample_weight)
 
 
 def objective(agg, X, y, C=1.0, weights=None):
@@ -89,6 +94,7 @@ def objective(agg, X, y, C=1.0, weights=None):
 
 
 def assert_pooled(agg, pooled_model, X, y):
+    """The aggregate has the probabilities of the pooled model, and its loss."""
     expected = pooled_model.predict_proba(X)
     probabilities = agg.predict_proba(X)
     assert abs(log_loss(y, probabilities) - log_loss(y, expected)) < 1e-4
@@ -111,13 +117,13 @@ def test_at_its_end_it_is_logistic_regression_on_all_rows(name, moments):
 
 
 @pytest.mark.parametrize("C", [0.01, 10.0])
-def test_whatever_its_penalty(C):
+def test_at_its_end_it_is_the_pooled_model_whatever_the_penalty(C):
     X, y, _ = rows()
     agg = fitted(n_rounds=60, C=C, tol=1e-10)
     assert_pooled(agg, pooled(X, y, C), X, y)
 
 
-def test_of_sparse_rows():
+def test_at_its_end_it_is_the_pooled_model_of_sparse_rows():
     X, y, nodes = rows()
     rounds = Rounds(40, tol=1e-9)
     agg = GEMSLogisticAggregator(members(), n_rounds=rounds, random_state=0)
@@ -125,7 +131,7 @@ def test_of_sparse_rows():
     assert_pooled(agg, pooled(X, y), X, y)
 
 
-def test_in_the_units_that_nodes_choose():
+def test_at_its_end_it_is_the_pooled_pipeline_where_nodes_scale():
     X, y, nodes = rows()
     X = X * 10.0 ** np.linspace(-2, 2, X.shape[1]) + 5
     clfs = [
@@ -148,7 +154,7 @@ def test_rows_that_several_nodes_have_count_once():
     assert_pooled(agg, pooled(X, y), X, y)
 
 
-def test_nodes_count_as_often_as_is_said():
+def test_nodes_count_by_their_weights():
     X, y, nodes = rows()
     weight = np.array([4.0, 1.0, 1.0, 2.0])
     agg = fitted(n_rounds=40, tol=1e-9, node_weight=weight)
@@ -163,7 +169,7 @@ def test_nodes_count_as_often_as_is_said():
 
 
 @pytest.mark.parametrize("moments", ["class", "shared", "diagonal"])
-def test_the_objective_is_what_it_says_and_never_rises(moments):
+def test_the_objective_is_the_penalized_loss_and_never_rises(moments):
     X, y, _ = rows()
     objectives = history_of(fitted(n_rounds=7, moments=moments), "objective")
     assert len(objectives) == 6
@@ -175,7 +181,8 @@ def test_the_objective_is_what_it_says_and_never_rises(moments):
 
 
 def test_one_more_message_changes_no_model_but_scores_it():
-    one, two = fitted(n_rounds=1), fitted(n_rounds=2)
+    one = fitted(n_rounds=1)
+    two = fitted(n_rounds=2)
     np.testing.assert_allclose(one.coef_, two.coef_, atol=1e-12)
     assert history_of(one, "objective") == [] and len(history_of(two, "objective")) == 1
     assert {entry["objective"] for entry in one.history_} == {None}
@@ -196,15 +203,10 @@ def test_accuracy_is_that_of_held_out_rows():
 
 
 def test_it_stops_where_the_gradient_promises_little():
-    loose, tight = fitted(n_rounds=40, tol=1e-3), fitted(n_rounds=40, tol=1e-7)
-    assert (
-        2
-        <= len(history_of(loose, "objective"))
-        < len(history_of(tight, "objective"))
-        < 39
-    )
-    gap = history_of(loose, "objective")[-1] - history_of(tight, "objective")[-1]
-    assert 0 < gap < 1e-3
+    loose = history_of(fitted(n_rounds=40, tol=1e-3), "objective")
+    tight = history_of(fitted(n_rounds=40, tol=1e-7), "objective")
+    assert 2 <= len(loose) < len(tight) < 39
+    assert 0 < loose[-1] - tight[-1] < 1e-3
     endless = fitted(n_rounds=12, tol=0)
     assert len(history_of(endless, "objective")) == 11
 
@@ -212,7 +214,8 @@ def test_it_stops_where_the_gradient_promises_little():
 def test_bounds_hold_after_further_messages():
     with warnings.catch_warnings():
         warnings.simplefilter("error", EmptyIntersectionWarning)
-        free, bound = fitted("wine", 5), fitted("wine", 5, epsilon=0.918)
+        free = fitted("wine", 5)
+        bound = fitted("wine", 5, epsilon=0.918)
     assert bound.intersection_.found and bound.intersection_.n_iter > 0
     assert 0.99 < bound.intersection_.max_distance <= 1
     X, y, _ = rows("wine")
@@ -232,10 +235,11 @@ def test_the_likelihood_is_as_steep_as_the_loss_of_the_rows():
     np.testing.assert_allclose(like.value_and_gradient(W)[1], expected, atol=1e-6)
 
 
-def test_a_class_that_nothing_is_told_of_stays_unlikely():
+def test_a_class_of_which_nothing_is_known_stays_unlikely():
     X, y, nodes = rows()
-    kept_rows = np.concatenate([np.flatnonzero(y != 4), np.flatnonzero(y == 4)[:3]])
-    X, y, nodes = X[kept_rows], y[kept_rows], nodes[kept_rows]
+    # Three rows of class 4 are fewer than a cluster may have.
+    chosen = np.concatenate([np.flatnonzero(y != 4), np.flatnonzero(y == 4)[:3]])
+    X, y, nodes = X[chosen], y[chosen], nodes[chosen]
     clfs = [member(X[nodes == k], y[nodes == k]) for k in range(4)]
     agg = GEMSLogisticAggregator(clfs, n_rounds=20, min_cluster_size=4, random_state=0)
     with pytest.warns(UserWarning, match="Nothing is known of the classes"):
@@ -254,7 +258,7 @@ def test_functions_of_sums_need_no_more_messages():
     assert agg.exact_ and history_of(agg, "objective") == []
 
 
-def test_the_last_layer_of_networks():
+def test_further_messages_fit_the_last_layer_of_networks():
     X, y, nodes = rows()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -287,58 +291,81 @@ def test_the_last_layer_of_networks():
 # ---- nodes that do not answer --------------------------------------------------------
 
 
-def dying(monkeypatch, name, after):
-    """A node answers so many messages of the task and is gone for it then."""
-    answer, requests_begun = channel_module.answer, set()
+def let_fail(monkeypatch, name, after):
+    """Let a node answer so many requests to evaluate, and fail at all that follow."""
+    answer = channel_module.answer
+    requests_begun = set()
 
-    def answering(request, member):
+    def answer_or_fail(request, member):
         if member.name == name and request.task == "evaluate":
             requests_begun.add(request.arrays["W"].tobytes())
             if len(requests_begun) > after:
                 raise OSError("gone")
         return answer(request, member)
 
-    monkeypatch.setattr(channel_module, "answer", answering)
+    monkeypatch.setattr(channel_module, "answer", answer_or_fail)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[2, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 1))],
+)
+def after(request):
+    """The number of messages that node 0 answers before it fails."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def without_node_0(after):
+    """The aggregate of eight messages, of which node 0 answers the first alone."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        let_fail(monkeypatch, "node 0", after)
+        with pytest.warns(UserWarning, match="'node 0' failed twice"):
+            return fitted(n_rounds=8, tol=0)
+
+
+def test_a_node_that_fails_is_left_out_once_and_asked_no_more(after, without_node_0):
+    left_out = history_of(without_node_0, "left_out")
+    assert left_out == [["node 0"] if k == after else [] for k in range(7)]
+    bytes_sent = history_of(without_node_0, "bytes_sent")
+    if after:
+        # Three of four nodes are asked at the end.
+        assert bytes_sent[-1] < 0.8 * bytes_sent[1]
+
+
+def test_classes_that_only_the_failed_node_has_are_not_lost(without_node_0):
+    X, y, _ = rows()
+    is_of_failed_node = np.isin(y, [0, 1])
+    score = without_node_0.score(X[is_of_failed_node], y[is_of_failed_node])
+    assert score > 0.95
 
 
 @pytest.mark.parametrize(
-    "after", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 1))]
+    "n_rounds", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))]
 )
-def test_a_node_that_fails_is_left_out_and_the_others_go_on(monkeypatch, after):
+def test_the_objective_of_the_others_falls_where_a_node_never_answers(
+    monkeypatch, n_rounds
+):
     X, y, nodes = rows()
-    dying(monkeypatch, "node 0", after)
-    with pytest.warns(UserWarning, match="'node 0' failed twice"):
-        agg = fitted(n_rounds=8, tol=0)
-    left_out = history_of(agg, "left_out")
-    assert left_out == [["node 0"] if k == after else [] for k in range(7)]
-    bytes_sent = [entry["bytes_sent"] for entry in agg.history_]
-    tasks = [entry["task"] for entry in agg.history_]
-    last = max(k for k, task in enumerate(tasks) if task == "evaluate")
-    if after:
-        assert bytes_sent[last] < 0.8 * bytes_sent[tasks.index("evaluate") + 1]
-    # The loss of the others goes on falling, the model of the classes that only it has
-    # seen is not lost.
     others = nodes != 0
+    let_fail(monkeypatch, "node 0", after=0)
 
-    def of_others(n_rounds):
+    def objective_of_others(n_rounds):
+        """The sum of their log-losses and the penalty, in nats."""
         clear_cache()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            dying(monkeypatch, "node 0", after)
             agg = fitted(n_rounds=n_rounds, tol=0)
-        loss = log_loss(
-            y[others], agg.predict_proba(X[others]), labels=range(5)
-        ) * np.sum(others)
-        return loss + 0.5 * np.sum(agg.coef_**2)
+        proba = agg.predict_proba(X[others])
+        losses = np.sum(others) * log_loss(y[others], proba, labels=range(5))
+        return losses + 0.5 * np.sum(agg.coef_**2)
 
-    curve = [of_others(n) for n in (after + 1, after + 2, 8)]
+    curve = [objective_of_others(n) for n in (n_rounds, n_rounds + 1, 8)]
     assert np.all(np.diff(curve) <= 1e-6) and curve[-1] < curve[0]
-    of_lost_node = np.isin(y, [0, 1])
-    assert np.mean(agg.predict(X[of_lost_node]) == y[of_lost_node]) > 0.95
 
 
 @pytest.mark.parametrize("share", [pytest.param(0.25, marks=pytest.mark.slow), 0.5])
-def test_some_of_the_nodes_are_asked(share):
+def test_with_participation_a_share_of_the_nodes_is_asked(share):
     X, y, _ = rows()
     agg = fitted(n_rounds=20, participation=share, tol=0)
     everyone = fitted(n_rounds=20, tol=0)
@@ -347,70 +374,80 @@ def test_some_of_the_nodes_are_asked(share):
     start = objective(fitted(n_rounds=1), X, y)
     end = objective(everyone, X, y)
     assert objective(agg, X, y) < end + 0.05 * (start - end)
-    settings = {"n_rounds": 4, "tol": 0}
-    one, again = (fitted(participation=share, **settings) for _ in range(2))
-    np.testing.assert_array_equal(one.coef_, again.coef_)
-    other = fitted(participation=share, random_state=1, **settings)
-    assert np.abs(other.coef_ - fitted(**settings).coef_).max() > 1e-3
+
+
+@pytest.mark.parametrize("share", [pytest.param(0.25, marks=pytest.mark.slow), 0.5])
+def test_the_seed_decides_which_of_the_nodes_are_asked(share):
+    first, second = (fitted(n_rounds=4, tol=0, participation=share) for _ in range(2))
+    np.testing.assert_array_equal(first.coef_, second.coef_)
+    of_other_seed = fitted(n_rounds=4, tol=0, participation=share, random_state=1)
+    of_all_nodes = fitted(n_rounds=4, tol=0)
+    assert np.abs(of_other_seed.coef_ - of_all_nodes.coef_).max() > 1e-3
 
 
 def test_the_order_of_nodes_does_not_matter():
     X, y, nodes = rows()
-    settings = {"n_rounds": Rounds(6, participation=0.5, tol=0), "random_state": 0}
-    one = GEMSLogisticAggregator(members(), **settings).fit(X, y, nodes=nodes)
-    other = GEMSLogisticAggregator(members()[::-1], **settings)
-    other.fit(X, y, nodes=3 - nodes)
-    np.testing.assert_allclose(one.coef_, other.coef_, atol=1e-6)
+    rounds = Rounds(6, participation=0.5, tol=0)
+    forward = GEMSLogisticAggregator(members(), n_rounds=rounds, random_state=0)
+    forward.fit(X, y, nodes=nodes)
+    backward = GEMSLogisticAggregator(members()[::-1], n_rounds=rounds, random_state=0)
+    backward.fit(X, y, nodes=3 - nodes)
+    np.testing.assert_allclose(forward.coef_, backward.coef_, atol=1e-6)
 
 
 # ---- candidates ------------------------------------------------------------------
 
 
-def test_candidates_are_compared_row_by_row():
-    X, y, nodes = rows("cancer")
-    held_out = np.random.RandomState(0).rand(len(y)) < 0.5
-    agg = fitted("cancer", 2, held_out, candidates=["average", "share 0", "lda"])
-    report = agg.candidates_
-    assert report.names == ["likelihood", "average", "share 0", "lda"]
-    assert not report.optimistic
-    assert fitted("cancer", 2, candidates="lda").candidates_.optimistic
-    assert report.gains[0] == report.standard_errors[0] == 0
-    # What two of them are is known from elsewhere.
-    plain = fitted("cancer", 1, held_out)
-    like = plain.likelihood_
+def mean_weights_of_cancer():
+    """The mean of the nodes' weights, (n_features + 1, 2), half of them a class."""
+    n_weights = rows("cancer")[0].shape[1] + 1
     columns = {label: [] for label in (0, 1)}
     for _, clf in members("cancer"):
         if len(clf.classes_) == 1:
-            columns[clf.classes_[0]].append(np.zeros(X.shape[1] + 1))
+            columns[clf.classes_[0]].append(np.zeros(n_weights))
             continue
         w = np.append(clf.coef_[0], clf.intercept_[0]) / 2
         columns[0].append(-w)
         columns[1].append(w)
-    W = np.column_stack([np.mean(columns[label], axis=0) for label in (0, 1)])
-    W = like.from_rows(W)
+    return np.column_stack([np.mean(columns[label], axis=0) for label in (0, 1)])
+
+
+def losses_of_rows(W, X, y):
+    """The log-loss of each row, (n_rows,), of weights (n_features + 1, n_classes)."""
+    logits = X @ W[:-1] + W[-1]
+    logits -= logits.max(axis=1, keepdims=True)
+    logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    return -logits[np.arange(len(y)), y]
+
+
+def test_candidates_are_compared_row_by_row():
+    X, y, _ = rows("cancer")
+    held_out = np.random.RandomState(0).rand(len(y)) < 0.5
+    agg = fitted("cancer", 2, held_out, candidates=["average", "share 0", "lda"])
+    report = agg.candidates_
+    assert report.names == ["likelihood", "average", "share 0", "lda"]
+    assert report.gains[0] == report.standard_errors[0] == 0
+    # The models of the first two are known: that of one message, and the tempered mean.
+    one_message = fitted("cancer", 1, held_out)
+    like = one_message.likelihood_
+    W = like.from_rows(mean_weights_of_cancer())
     W = like.to_rows(like.inverse_temperature(W) * W)
-    judged, labels = X[held_out], y[held_out]
-
-    def losses(W):
-        logits = judged @ W[:-1] + W[-1]
-        logits -= logits.max(axis=1, keepdims=True)
-        logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
-        return -logits[np.arange(len(labels)), labels]
-
-    default = losses(plain._weights())
-    gains = default - losses(W)
+    default = losses_of_rows(one_message._weights(), X[held_out], y[held_out])
+    gains = default - losses_of_rows(W, X[held_out], y[held_out])
     assert report.losses[0] == pytest.approx(default.mean())
     assert report.gains[1] == pytest.approx(gains.mean())
     error = gains.std() / np.sqrt(len(gains))
     assert report.standard_errors[1] == pytest.approx(error)
+    # Rows that nodes have learned from make the comparison optimistic.
+    assert not report.optimistic
+    assert fitted("cancer", 2, candidates="lda").candidates_.optimistic
 
 
 def test_a_candidate_must_win_surely():
     X, y, nodes = rows("wine")
-    # Told in one piece a class and without correlations, moments miss much.
-    settings = {"moments": "diagonal", "n_components": 1}
     names = ["share 0", "share 1/2", "share 1", "lda", "consensus", "average"]
-    agg = fitted("wine", 2, candidates=names, **settings)
+    # Moments of one component a class and without correlations miss much.
+    agg = fitted("wine", 2, candidates=names, moments="diagonal", n_components=1)
     report = agg.candidates_
     best = int(np.argmin(report.losses))
     sure = np.array(report.gains) > 2 * np.array(report.standard_errors)
@@ -423,7 +460,7 @@ def test_a_candidate_must_win_surely():
     assert loss == pytest.approx(report.losses[chosen], abs=1e-9)
 
 
-def test_the_rule_of_candidates():
+def test_the_best_candidate_that_wins_by_two_standard_errors_is_chosen():
     from skgems.gems._further import Comparison
 
     def chosen(losses, errors):
@@ -461,6 +498,6 @@ def test_the_rule_of_candidates():
         ({"tol": -1.0}, "'tol' parameter"),
     ],
 )
-def test_settings_that_cannot_be(parameters, words):
+def test_settings_that_cannot_be_met_are_errors(parameters, words):
     with pytest.raises(ValueError, match=words):
         fitted(**parameters)

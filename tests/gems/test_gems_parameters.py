@@ -133,7 +133,8 @@ class LedoitWolf(Geometry, name="ledoit_wolf_of_parameters"):
     in_logits = True
 
     def metric(self, moments, center, known, scale, rows=None):
-        share, covariance = ledoit_wolf_shrinkage(rows), moments.covariance
+        share = ledoit_wolf_shrinkage(rows)
+        covariance = moments.covariance
         size = np.trace(covariance) / len(covariance)
         shrunk = (1 - share) * covariance + share * size * np.eye(len(covariance))
         return GramMetric(scatter=shrunk, mean=moments.mean)

@@ -157,31 +157,46 @@ def test_a_class_that_is_too_small_to_be_told_of_is_never_predicted():
 # ---- epsilon -----------------------------------------------------------------------
 
 
+@cache
+def bounded_aggregate(epsilon, geometry):
+    """An aggregate of dirichlet digits that is bounded by an epsilon."""
+    X, y, _, _, nodes = dealt_data("digits", "dirichlet")
+    agg = GEMSLogisticAggregator(
+        default_aggregate("digits", "dirichlet").estimators_,
+        epsilon=epsilon,
+        geometry=geometry,
+        random_state=0,
+    )
+    return agg.fit(X, y, nodes=nodes)
+
+
 @pytest.mark.parametrize("geometry", ["gram", "ball"])
 @pytest.mark.parametrize("epsilon", [0.92, 0.94])
-def test_a_given_epsilon_is_kept_and_matters(epsilon, geometry):
-    X, y, X_test, y_test, nodes = dealt_data("digits", "dirichlet")
-    free = default_aggregate("digits", "dirichlet")
-    agg = GEMSLogisticAggregator(
-        free.estimators_, epsilon=epsilon, geometry=geometry, random_state=0
-    ).fit(X, y, nodes=nodes)
-    assert agg.intersection_.found and agg.intersection_.method == "likelihood"
-    scores = agg.node_scores_
-    distance, radius = np.array(scores["distance"]), np.array(scores["radius"])
+def test_a_given_epsilon_bounds_the_distance_to_every_node(epsilon, geometry):
+    bounded = bounded_aggregate(epsilon, geometry)
+    assert bounded.intersection_.found
+    assert bounded.intersection_.method == "likelihood"
+    scores = bounded.node_scores_
     assert scores["epsilon"] == [epsilon] * 4
-    assert (distance <= radius * (1 + 1e-9)).all()
-    active = distance > radius * (1 - 1e-4)
-    # The tighter bound binds, and what it binds is another model; the free one is
-    # outside, on the same scale.
-    if epsilon == 0.94:
-        assert active.any()
-        assert (
-            np.abs(agg.predict_proba(X_test) - free.predict_proba(X_test)).max() > 0.1
-        )
-        assert (agg.predict(X_test) != free.predict(X_test)).any()
+    radius = np.array(scores["radius"])
+    assert (np.array(scores["distance"]) <= radius * (1 + 1e-9)).all()
     # Sampled spaces promise the level in the directions that were tried.
     assert min(scores["on_own_scale"]) > epsilon - 0.03
-    assert agg.score(X_test, y_test) > pooled("digits").score(X_test, y_test) - 0.06
+    X_test, y_test = dealt_data("digits", "dirichlet")[2:4]
+    assert bounded.score(X_test, y_test) > pooled("digits").score(X_test, y_test) - 0.06
+
+
+@pytest.mark.parametrize("geometry", ["gram", "ball"])
+def test_the_tighter_epsilon_binds_and_changes_the_model(geometry):
+    bounded = bounded_aggregate(0.94, geometry)
+    distance = np.array(bounded.node_scores_["distance"])
+    radius = np.array(bounded.node_scores_["radius"])
+    assert (distance > radius * (1 - 1e-4)).any()
+    free = default_aggregate("digits", "dirichlet")
+    X_test = dealt_data("digits", "dirichlet")[2]
+    change = bounded.predict_proba(X_test) - free.predict_proba(X_test)
+    assert np.abs(change).max() > 0.1
+    assert (bounded.predict(X_test) != free.predict(X_test)).any()
 
 
 @pytest.mark.parametrize("name", ["iris", "digits"])
@@ -211,27 +226,42 @@ def test_spaces_that_bind_nothing_are_not_built(name, monkeypatch):
 
 @pytest.mark.parametrize("intersection", ["likelihood", "consensus"])
 @pytest.mark.parametrize("geometry", ["gram", "ellipsoid"])
-def test_spaces_can_be_had_afterwards(geometry, intersection):
+def test_spaces_built_after_the_fit_are_those_that_bounded_it(geometry, intersection):
     X, y, _, _, nodes = dealt_data("iris", "dirichlet")
-    settings = {"geometry": geometry, "intersection": intersection}
-    agg = fitted_aggregate(X, y, nodes, epsilon=0.05, on_empty="ignore", **settings)
-    state = {name: id(value) for name, value in vars(agg).items()}
+    agg = fitted_aggregate(
+        X,
+        y,
+        nodes,
+        epsilon=0.05,
+        on_empty="ignore",
+        geometry=geometry,
+        intersection=intersection,
+    )
+    state = {name: id(attribute) for name, attribute in vars(agg).items()}
     spaces = agg.good_enough_spaces(X, y, nodes=nodes)
-    assert state == {name: id(value) for name, value in vars(agg).items()}
+    assert state == {name: id(attribute) for name, attribute in vars(agg).items()}
     for space, expected in zip(spaces, agg.spaces_, strict=True):
         np.testing.assert_allclose(space.center, expected.center, rtol=1e-9, atol=1e-12)
         assert space.radius == pytest.approx(expected.radius)
         assert space.epsilon == expected.epsilon == 0.05
-    auto = fitted_aggregate(X, y, nodes, **settings).good_enough_spaces(
-        X, y, nodes=nodes
-    )
-    local = [
-        clf.score(X[nodes == k], y[nodes == k]) for k, clf in enumerate(agg.estimators_)
-    ]
-    assert [space.epsilon for space in auto] == pytest.approx([s / 2 for s in local])
     # Rows of no node are an error, not an empty space.
     with pytest.raises(ValueError, match=r"Nodes \['0', '1', .*3'\] are fitted"):
         agg.good_enough_spaces()
+
+
+@pytest.mark.parametrize("intersection", ["likelihood", "consensus"])
+@pytest.mark.parametrize("geometry", ["gram", "ellipsoid"])
+def test_spaces_built_after_the_fit_have_half_the_local_accuracy_as_their_epsilon(
+    geometry, intersection
+):
+    X, y, _, _, nodes = dealt_data("iris", "dirichlet")
+    agg = fitted_aggregate(X, y, nodes, geometry=geometry, intersection=intersection)
+    spaces = agg.good_enough_spaces(X, y, nodes=nodes)
+    local = [
+        clf.score(X[nodes == k], y[nodes == k]) for k, clf in enumerate(agg.estimators_)
+    ]
+    half = [score / 2 for score in local]
+    assert [space.epsilon for space in spaces] == pytest.approx(half)
 
 
 def test_spaces_that_do_not_meet_are_proved_to():

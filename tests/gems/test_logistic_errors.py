@@ -257,9 +257,10 @@ def test_label_that_no_node_knows(nodes):
     )
 
 
-def test_public_row_with_a_label_that_no_node_knows():
+def test_a_public_row_with_a_label_that_no_node_knows_is_an_error():
     dataset = federated("disjoint")
-    nodes, y = nodes_with_public_rows(dataset, 10), dataset.y.copy()
+    nodes = nodes_with_public_rows(dataset, 10)
+    y = dataset.y.copy()
     y[np.flatnonzero(nodes < 0)[0]] = 9
     with pytest.raises(ValueError, match=r"labels that no node knows: \[9\]"):
         aggregate_of(dataset.fitted(LOCAL)).fit(dataset.X, y, nodes=nodes)
@@ -381,9 +382,11 @@ class Stranger(ClassifierMixin, BaseEstimator):
     """A linear classifier of the user's own."""
 
     def fit(self, X, y):
-        inner = LogisticRegression().fit(X, y)
-        self.classes_, self.coef_ = inner.classes_, inner.coef_
-        self.intercept_, self.n_features_in_ = inner.intercept_, X.shape[1]
+        logistic = LogisticRegression().fit(X, y)
+        self.classes_ = logistic.classes_
+        self.coef_ = logistic.coef_
+        self.intercept_ = logistic.intercept_
+        self.n_features_in_ = logistic.n_features_in_
         return self
 
     def predict(self, X):

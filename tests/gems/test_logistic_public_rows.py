@@ -43,9 +43,9 @@ def test_public_rows_in_fit_fine_tune_the_aggregate(fine_tuning, kind, intersect
     }
     in_fit = aggregate_of(dataset.fitted(LOCAL), **options)
     in_fit.fit(dataset.X, dataset.y, nodes=nodes)
-    private, public = nodes >= 0, nodes < 0
+    public = nodes < 0
     after = aggregate_of(dataset.fitted(LOCAL), **options)
-    after.fit(dataset.X[private], dataset.y[private], nodes=nodes[private])
+    after.fit(dataset.X[~public], dataset.y[~public], nodes=nodes[~public])
     untuned = weights_of(after)
     assert after.fine_tuning_ is None
     assert after.fine_tune(dataset.X[public], dataset.y[public]) is after
@@ -77,15 +77,17 @@ def test_public_rows_in_fit_fine_tune_the_aggregate(fine_tuning, kind, intersect
     ],
 )
 def test_fine_tuning_does_not_lose_what_nodes_know(kind, intersection, n_public):
-    before, after, alone = [], [], []
+    before = []
+    after = []
+    alone = []
     for seed in range(3):
         dataset = federated(kind, seed=seed)
         nodes = nodes_with_public_rows(
             dataset, min(n_public, len(dataset.y) // 2), seed
         )
-        private, public = nodes >= 0, nodes < 0
+        public = nodes < 0
         aggregate = aggregate_of(dataset.fitted(LOCAL), intersection=intersection)
-        aggregate.fit(dataset.X[private], dataset.y[private], nodes=nodes[private])
+        aggregate.fit(dataset.X[~public], dataset.y[~public], nodes=nodes[~public])
         before.append(aggregate.score(dataset.X_test, dataset.y_test))
         aggregate.fine_tune(dataset.X[public], dataset.y[public])
         after.append(aggregate.score(dataset.X_test, dataset.y_test))

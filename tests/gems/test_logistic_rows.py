@@ -217,7 +217,9 @@ def test_public_rows_move_cheap_weights_first(intersection, epsilon):
 def adam(X, y, W, n_steps, rate=1e-3):
     """Steps of Adam on the mean log-loss of all rows."""
     rows = np.column_stack([X, np.ones(len(X))])
-    first, second, W = np.zeros_like(W), np.zeros_like(W), W.copy()
+    W = W.copy()
+    first = np.zeros_like(W)  # the mean of gradients
+    second = np.zeros_like(W)  # the mean of their squares
     for t in range(1, n_steps + 1):
         residuals = softmax(rows @ W, axis=1) - np.eye(W.shape[1])[y]
         gradient = rows.T @ residuals / len(rows)
@@ -235,7 +237,8 @@ def test_plain_fine_tuning_is_five_epochs_of_adam_in_batches_of_32(copies, n_bat
     W = np.vstack([aggregate.coef_.T, aggregate.intercept_])
     # Equal rows: whichever are in a batch, its gradient is the same. Weights of the
     # second feature have none: nothing else, as regularisation, moves them.
-    X_public, y_public = np.full((2 * copies, 2), [1.0, 0.0]), np.full(2 * copies, 2)
+    X_public = np.full((2 * copies, 2), [1.0, 0.0])
+    y_public = np.full(2 * copies, 2)
     expected = adam(X_public, y_public, W, 5 * n_batches)
     aggregate.fine_tune(X_public, y_public)
     np.testing.assert_allclose(aggregate.coef_, expected[:-1].T, atol=1e-7)
@@ -248,7 +251,8 @@ def test_plain_fine_tuning_is_five_epochs_of_adam_in_batches_of_32(copies, n_bat
 def test_discriminants_of_constant_features():
     X, y = load_digits(return_X_y=True)
     X = (X - X.mean(axis=0)) / (X.std(axis=0) + 0.1)
-    X, y, X_test, y_test = X[:900], y[:900], X[900:], y[900:]
+    X_test, y_test = X[900:], y[900:]
+    X, y = X[:900], y[:900]
     nodes = y % 5
     locals_ = [
         LinearDiscriminantAnalysis().fit(X[nodes == k], y[nodes == k]) for k in range(5)

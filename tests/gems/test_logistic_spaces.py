@@ -41,7 +41,7 @@ INTERSECTIONS = ["likelihood", "consensus", "deepest", "hinge"]
         *itertools.product(["gram"], CONSTRUCTIONS, CRITERIA, ["likelihood"]),
     ],
 )
-def test_every_combination_reports_what_it_found(
+def test_every_combination_finds_a_model_and_reports_how_it_meets_the_spaces(
     geometry, construction, criterion, intersection
 ):
     dataset = federated("overlapping", strings=True)
@@ -54,26 +54,32 @@ def test_every_combination_reports_what_it_found(
         epsilon=_level(intersection, criterion),
         on_empty="ignore",
     )
-    report = aggregate.intersection_
-    inside = [space.contains(report.point) for space in aggregate.spaces_]
-    assert report.found == all(inside)
-    assert report.found == (report.max_distance <= 1)
-    assert 0 <= report.lower_bound <= report.max_distance
-    assert report.weights.shape == (3,)
+    assert_report_fits_spaces(aggregate.intersection_, aggregate.spaces_)
+    weights = aggregate.intersection_.weights
+    assert weights.shape == (3,)
     # The likelihood weighs the spaces that hold it back, if there are any.
-    if intersection != "likelihood" or report.weights.any():
-        np.testing.assert_allclose(report.weights.sum(), 1)
-    assert aggregate.coef_.shape == (6, dataset.X.shape[1])
-    assert aggregate.intercept_.shape == (6,)
+    if intersection != "likelihood" or weights.any():
+        np.testing.assert_allclose(weights.sum(), 1)
+    shapes = (aggregate.coef_.shape, aggregate.intercept_.shape)
+    assert shapes == ((6, dataset.X.shape[1]), (6,))
+    # One of six classes by chance is 0.17.
     assert aggregate.score(dataset.X_test, dataset.y_test) > 0.4
     for space in aggregate.spaces_:
-        assert space.criterion == criterion and space.construction == construction
+        assert (space.criterion, space.construction) == (criterion, construction)
         assert 0 < space.radius <= aggregate.construction.max_radius
         assert space.contains(space.center)
 
 
+def assert_report_fits_spaces(report, spaces):
+    """The point is called found where all spaces contain it."""
+    is_inside = [space.contains(report.point) for space in spaces]
+    assert report.found == all(is_inside)
+    assert report.found == (report.max_distance <= 1)
+    assert 0 <= report.lower_bound <= report.max_distance
+
+
 def _level(intersection, criterion):
-    """An epsilon, where without one there are no spaces."""
+    """An epsilon for the likelihood, which builds no spaces without one."""
     if intersection != "likelihood":
         return "auto"
     return {"accuracy": 0.4, "log_loss": 2.0}[criterion]
@@ -82,7 +88,9 @@ def _level(intersection, criterion):
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize("criterion", CRITERIA)
 @pytest.mark.parametrize("intersection", ["likelihood", "consensus"])
-def test_node_scores_are_the_truth(geometry, criterion, intersection):
+def test_node_scores_are_those_of_the_rows_and_spaces_of_each_node(
+    geometry, criterion, intersection
+):
     dataset = federated("overlapping")
     aggregate = fit(
         dataset,
@@ -94,26 +102,31 @@ def test_node_scores_are_the_truth(geometry, criterion, intersection):
     )
     table = aggregate.node_scores_
     assert table["node"] == dataset.names
-    for k in range(3):
+    assert {len(column) for column in table.values()} == {3}
+    for k, space in enumerate(aggregate.spaces_):
+        # Rows of the node that are given to fit; it has learned from others.
         X, y = dataset.X[dataset.nodes == k], dataset.y[dataset.nodes == k]
-        if criterion == "accuracy":
-            expected = aggregate.score(X, y)
-            local_score = aggregate.estimators_[k].score(X, y)
-            assert table["local"][k] == pytest.approx(local_score)
-        else:
-            expected = log_loss(
-                y, aggregate.predict_proba(X), labels=aggregate.classes_
-            )
+        expected = _score(aggregate, X, y, criterion)
         assert table["aggregate"][k] == pytest.approx(expected)
         assert table["n_rows"][k] == len(y)
-        space = aggregate.spaces_[k]
-        assert table["epsilon"][k] == space.epsilon
-        assert table["radius"][k] == space.radius
-        assert table["local"][k] == space.score
-        assert (table["distance"][k] <= space.radius) == space.contains(
-            aggregate.intersection_.point
-        )
-    assert len({len(column) for column in table.values()}) == 1
+        row = {name: table[name][k] for name in ("epsilon", "radius", "local")}
+        assert row == {
+            "epsilon": space.epsilon,
+            "radius": space.radius,
+            "local": space.score,
+        }
+        if criterion == "accuracy":
+            local_score = aggregate.estimators_[k].score(X, y)
+            assert table["local"][k] == pytest.approx(local_score)
+        is_inside = space.contains(aggregate.intersection_.point)
+        assert (table["distance"][k] <= space.radius) == is_inside
+
+
+def _score(aggregate, X, y, criterion):
+    """Accuracy or log-loss on rows of one node."""
+    if criterion == "accuracy":
+        return aggregate.score(X, y)
+    return log_loss(y, aggregate.predict_proba(X), labels=aggregate.classes_)
 
 
 def test_node_scores_make_a_data_frame():

@@ -75,7 +75,7 @@ def test_one_network_knows_what_all_nodes_know(activation):
         *[("ball", "certified", 1), ("ball", "sampled", 1)],
     ],
 )
-def test_report_accounts_for_every_neuron(geometry, construction, depth):
+def test_the_report_of_layers_accounts_for_every_neuron(geometry, construction, depth):
     dataset = federated("overlapping")
     widths = [(6, 5, 4)[:depth], (8, 7, 6)[:depth], (5, 4, 5)[:depth]]
     locals_ = [
@@ -97,17 +97,22 @@ def test_report_accounts_for_every_neuron(geometry, construction, depth):
     )
     assert len(agg.layer_report_) == depth
     for layer, report in enumerate(agg.layer_report_):
-        assert report["n_in"] == sum(width[layer] for width in widths)
-        counts = [report[name] for name in ("kept", "merged", "forced", "dropped")]
-        assert sum(counts) == report["n_in"]
         assert report["n_units"] == agg.coefs_[layer].shape[1] <= 12
-        named = [pair for unit in report["members"] for pair in unit]
-        expected = {
-            (str(k), i) for k, width in enumerate(widths) for i in range(width[layer])
-        }
-        assert len(named) + len(report["dropped_neurons"]) == len(expected)
-        assert {*named, *report["dropped_neurons"]} == expected
-        assert [len(radii) for radii in report["radii"]] == [w[layer] for w in widths]
+        assert_each_neuron_is_reported_once(
+            report, n_neurons=[width[layer] for width in widths]
+        )
+
+
+def assert_each_neuron_is_reported_once(report, n_neurons):
+    """Neurons of each node, of which there are so many, are in one unit or dropped."""
+    assert report["n_in"] == sum(n_neurons)
+    counts = [report[name] for name in ("kept", "merged", "forced", "dropped")]
+    assert sum(counts) == report["n_in"]
+    in_units = [neuron for unit in report["members"] for neuron in unit]
+    expected = {(str(k), i) for k, n in enumerate(n_neurons) for i in range(n)}
+    assert len(in_units) + len(report["dropped_neurons"]) == len(expected)
+    assert {*in_units, *report["dropped_neurons"]} == expected
+    assert [len(radii) for radii in report["radii"]] == n_neurons
 
 
 @pytest.mark.parametrize("depth", [1, 2])
@@ -339,7 +344,8 @@ def test_public_rows_in_fit_tune_the_result():
 def test_widths_may_differ_depths_and_activations_not():
     dataset = federated("disjoint")
     (X0, y0), (X1, y1), (X2, y2) = dataset.local_rows
-    first, last = network((30,)).fit(X0, y0), network((7,)).fit(X2, y2)
+    first = network((30,)).fit(X0, y0)
+    last = network((7,)).fit(X2, y2)
     agg = aggregate(dataset, [first, network((15,)).fit(X1, y1), last])
     assert agg.score(dataset.X_test, dataset.y_test) > 0.75
     with pytest.raises(ValueError, match="node '1' has 2 hidden layers and node '0'"):

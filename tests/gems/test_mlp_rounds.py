@@ -21,8 +21,8 @@ from skgems.networks import Layers
 from skgems.tasks._retrain import retrain
 
 
-def rows_of(n_rows, seed=0, apart=3.0):
-    """Four classes on a ring, two a node, of which no line tells them apart."""
+def rows_on_a_ring(n_rows, seed=0, apart=3.0):
+    """Four classes on a ring, of which no line separates two of one node."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 4, n_rows)
     angle = y * np.pi / 2 + rng.normal(0, 0.35, n_rows)
@@ -31,7 +31,8 @@ def rows_of(n_rows, seed=0, apart=3.0):
     return np.where(flip[:, None], -X, X), y % 2 * 2 + (y > 1)
 
 
-def nodes_of(X, y):
+def nets_of_two_nodes(X, y):
+    """Networks of nodes that have two classes each, and the node of each row."""
     nodes = partition_by_label(y, [[0, 1], [2, 3]])
     nets = [
         MLPClassifier(12, solver="lbfgs", alpha=1.0, max_iter=5000, random_state=k).fit(
@@ -43,20 +44,23 @@ def nodes_of(X, y):
 
 
 def loss_of(agg, X, y):
+    """The mean log-loss of rows."""
     proba = agg.predict_proba(X)
     return -np.mean(np.log(proba[np.arange(len(y)), np.searchsorted(agg.classes_, y)]))
 
 
 @pytest.fixture
-def requests(monkeypatch):
-    answer, exchanges = channel_module.answer, []
+def exchanges(monkeypatch):
+    """Triples of a member, a request to it and its reply, in their order."""
+    answer = channel_module.answer
+    exchanges = []
 
-    def listening(request, member):
+    def answer_and_note(request, member):
         reply = answer(request, member)
         exchanges.append((member, request, reply))
         return reply
 
-    monkeypatch.setattr(channel_module, "answer", listening)
+    monkeypatch.setattr(channel_module, "answer", answer_and_note)
     return exchanges
 
 
@@ -71,10 +75,9 @@ def test_rounds_lower_the_loss_on_rows_of_all_nodes():
         )
         for k, (X, y) in enumerate(dataset.local_rows)
     ]
-    settings = {"max_units": 6, "random_state": 0}
     losses = []
     for n_rounds in (1, 5):
-        agg = GEMSMLPAggregator(nets, n_rounds=n_rounds, **settings)
+        agg = GEMSMLPAggregator(nets, n_rounds=n_rounds, max_units=6, random_state=0)
         agg.fit(dataset.X, dataset.y, nodes=dataset.nodes)
         losses.append(loss_of(agg, dataset.X, dataset.y))
     assert losses[1] < 0.9 * losses[0]
@@ -90,7 +93,8 @@ def test_rounds_lower_the_loss_on_rows_of_all_nodes():
 
 def test_units_and_zero_of_features_do_not_matter_where_nodes_scale():
     dataset = federated("disjoint")
-    factor, shift = np.array([1e3, 1e-2, 1.0, 7.0, 1.0, 0.3]), 50.0
+    factor = np.array([1e3, 1e-2, 1.0, 7.0, 1.0, 0.3])
+    shift = 50.0
     aggregates = []
     for X in (dataset.X, dataset.X * factor + shift):
         nets = [
@@ -108,7 +112,7 @@ def test_units_and_zero_of_features_do_not_matter_where_nodes_scale():
     np.testing.assert_allclose(
         one.predict_proba(X), other.predict_proba(moved_rows), atol=1e-3
     )
-    # What nodes lose with the network that they are sent is what it loses.
+    # Nodes report the loss of the network that they are sent, before they train it.
     losses = next(e["loss"] for e in other.history_ if e["task"] == "retrain")
     start = GEMSMLPAggregator(other.estimators_, max_units=6, random_state=0)
     start.fit(moved_rows, dataset.y, nodes=dataset.nodes)
@@ -119,8 +123,9 @@ def test_units_and_zero_of_features_do_not_matter_where_nodes_scale():
 
 
 def test_where_the_loss_rises_the_merged_network_stays():
-    X, y = rows_of(400)
-    nets, nodes = nodes_of(X, y)
+    X, y = rows_on_a_ring(400)
+    nets, nodes = nets_of_two_nodes(X, y)
+    # A rate so high that further training does harm.
     wild = [
         MLPClassifier(12, learning_rate_init=20.0, random_state=k) for k in range(2)
     ]
@@ -133,40 +138,53 @@ def test_where_the_loss_rises_the_merged_network_stays():
     assert agg.last_layer_.coef_.shape == straight.last_layer_.coef_.shape
 
 
-def test_no_node_is_told_of_labels_or_rows_but_its_own_and_clusters(requests):
-    X, y = rows_of(300)
-    nets, nodes = nodes_of(X, y)
+@pytest.fixture
+def trainings_at_two_sites(exchanges):
+    """Labels of all rows, and the exchanges of two rounds of training."""
+    X, y = rows_on_a_ring(300)
+    nets, nodes = nets_of_two_nodes(X, y)
     names = np.array(["lyon", "rome"])
     agg = GEMSMLPAggregator(
         list(zip(names, nets, strict=True)), n_rounds=3, random_state=0
     )
     agg.fit(X, y, nodes=names[nodes])
-    trainings = [(m, r, reply) for m, r, reply in requests if r.task == "retrain"]
+    return y, [exchange for exchange in exchanges if exchange[1].task == "retrain"]
+
+
+def test_requests_tell_a_node_its_own_labels_and_clusters_of_other_rows(
+    trainings_at_two_sites,
+):
+    y, trainings = trainings_at_two_sites
     assert len(trainings) == 4
+    labels_of_sites = {"lyon": [0, 1], "rome": [2, 3]}
     for member, request, reply in trainings:
-        known_columns = [0, 1] if member.name == "lyon" else [2, 3]
-        assert request.content["labels"] == known_columns
-        assert request.content["columns"].tolist() == known_columns
+        labels = labels_of_sites[member.name]
+        assert request.content["labels"] == labels
+        assert request.content["columns"].tolist() == labels
         others = ClassMoments.from_arrays(request.content["others"])
-        assert set(others.columns.tolist()) == set(range(4)) - set(known_columns)
-        assert others.n_rows == np.sum(~np.isin(y, known_columns))
+        assert set(others.columns.tolist()) == set(range(4)) - set(labels)
+        assert others.n_rows == np.sum(~np.isin(y, labels))
         assert others.is_diagonal
         assert (others.counts >= 4).all()
         assert reply.content["loss"] > 0
-    # Trained on the whole, the same start for both.
-    first, second = (request.content["coefs"] for _, request, _ in trainings[:2])
-    for one, other in zip(first, second, strict=True):
-        np.testing.assert_array_equal(one, other)
-    assert first[-1].shape[1] == 4
 
 
-def test_the_next_network_is_the_mean_by_rows(requests):
-    X, y = rows_of(300)
-    nets, nodes = nodes_of(X, y)
-    kept_rows = np.flatnonzero((nodes == 0) | (np.arange(300) % 3 == 0))
-    X, y, nodes = X[kept_rows], y[kept_rows], nodes[kept_rows]
+def test_both_nodes_train_the_same_network_of_all_classes(trainings_at_two_sites):
+    _, trainings = trainings_at_two_sites
+    lyon, rome = (request.content["coefs"] for _, request, _ in trainings[:2])
+    for coef_at_lyon, coef_at_rome in zip(lyon, rome, strict=True):
+        np.testing.assert_array_equal(coef_at_lyon, coef_at_rome)
+    assert lyon[-1].shape[1] == 4
+
+
+def test_the_next_network_is_the_mean_by_rows(exchanges):
+    X, y = rows_on_a_ring(300)
+    nets, nodes = nets_of_two_nodes(X, y)
+    # A third of the rows of node 1.
+    chosen = np.flatnonzero((nodes == 0) | (np.arange(300) % 3 == 0))
+    X, y, nodes = X[chosen], y[chosen], nodes[chosen]
     GEMSMLPAggregator(nets, n_rounds=3, random_state=0).fit(X, y, nodes=nodes)
-    trainings = [(r, reply) for _, r, reply in requests if r.task == "retrain"]
+    trainings = [(r, reply) for _, r, reply in exchanges if r.task == "retrain"]
     counts = np.bincount(nodes)
     assert counts[0] > 2 * counts[1]
     for name in ("coefs", "intercepts"):
@@ -191,7 +209,7 @@ def test_nodes_of_any_classes_take_part(kind):
 
 
 def test_one_node_trains_on_its_rows_alone():
-    X, y = rows_of(200)
+    X, y = rows_on_a_ring(200)
     net = MLPClassifier(8, max_iter=5, random_state=0)
     with pytest.warns(match="Maximum iterations"):
         net.fit(X, y)
@@ -203,8 +221,8 @@ def test_one_node_trains_on_its_rows_alone():
 
 
 def test_jobs_and_the_order_of_nodes_do_not_matter():
-    X, y = rows_of(200)
-    nets, nodes = nodes_of(X, y)
+    X, y = rows_on_a_ring(200)
+    nets, nodes = nets_of_two_nodes(X, y)
     names = ["a", "b"]
     first, threads, turned = (
         GEMSMLPAggregator(
@@ -219,7 +237,7 @@ def test_jobs_and_the_order_of_nodes_do_not_matter():
 
 
 def test_linear_models_have_nothing_to_train():
-    X, y = rows_of(200)
+    X, y = rows_on_a_ring(200)
     nodes = partition_by_label(y, [[0, 1], [2, 3]])
     clfs = [LogisticRegression().fit(X[nodes == k], y[nodes == k]) for k in range(2)]
     agg = GEMSMLPAggregator(clfs, n_rounds=3, random_state=0).fit(X, y, nodes=nodes)
@@ -240,7 +258,7 @@ def reply_with_clusters(X, y):
     return _Reply(labels=labels.tolist(), moments=moments.as_arrays())
 
 
-def test_what_others_told_is_what_all_told_but_one():
+def test_clusters_of_others_are_those_of_all_nodes_but_one():
     X = np.arange(12.0).reshape(6, 2) ** 2
     replies = [
         ("a", reply_with_clusters(X[:2], ["x", "x"])),
@@ -258,7 +276,7 @@ def test_what_others_told_is_what_all_told_but_one():
     assert alone.of_others("a") is None
 
 
-def test_losses_are_compared_where_both_are_known_by_rows():
+def test_losses_are_compared_at_nodes_that_have_both_weighted_by_rows():
     counts = {"a": 1, "b": 9}
     assert _is_lower({"a": 2.0, "b": 0.9}, {"a": 1.0, "b": 1.1}, n_rows=counts)
     assert not _is_lower({"a": 0.2, "b": 1.2}, {"a": 1.0, "b": 1.1}, n_rows=counts)
@@ -266,31 +284,40 @@ def test_losses_are_compared_where_both_are_known_by_rows():
     assert not _is_lower({"a": 1.0}, {"a": 1.0}, n_rows=counts)
 
 
-def test_a_node_draws_rows_of_others_and_knows_them_by_their_outputs():
+def test_a_node_that_draws_rows_of_others_learns_to_tell_them_apart():
     rng = np.random.default_rng(0)
-    X, y = rng.normal(-2.0, 0.1, (30, 1)), np.array(["own"] * 30)
+    X = rng.normal(-2.0, 0.1, (30, 1))
+    y = np.array(["own"] * 30)
     others = class_moments(rng.normal(2.0, 0.1, (40, 1)), np.ones(40, dtype=int))
     clf = MLPClassifier(learning_rate_init=0.05)
     member = Member.of("lyon", clf, X, y)
     start = Layers.of([np.zeros((2, 2))])
-    settings = {
-        "coefs": start.coefs,
-        "intercepts": start.intercepts,
-        "activation": [],
-        "labels": ["own"],
-        "columns": np.array([0]),
-        "epochs": 30,
-        "seed": 0,
-    }
-    alone = retrain(member, **settings)
-    with_others = retrain(member, **settings, others=others.as_arrays())
+
+    def train(others):
+        """The reply of the node: its parameters, and the loss at the start."""
+        return retrain(
+            member,
+            coefs=start.coefs,
+            intercepts=start.intercepts,
+            activation=[],
+            labels=["own"],
+            columns=np.array([0]),
+            epochs=30,
+            seed=0,
+            others=others,
+        )
+
+    alone = train(others=None)
+    with_others = train(others=others.as_arrays())
     assert alone["loss"] == with_others["loss"] == pytest.approx(np.log(2))
     trained = Layers(with_others["coefs"], with_others["intercepts"], ())
     proba = np.exp(trained.logits(np.array([[-2.0], [2.0]])))
     proba /= proba.sum(axis=1, keepdims=True)
     assert proba[0, 0] > 0.9 and proba[1, 1] > 0.9
-    # Alone it says that everything is its own.
-    forgot = Layers(alone["coefs"], alone["intercepts"], ())
-    assert forgot.logits(np.array([[2.0]])).argmax() == 0 or (
-        np.ptp(forgot.logits(np.array([[2.0]]))) < np.ptp(trained.logits([[2.0]]))
+    # Without rows of others it takes every row to be of its own class.
+    trained_alone = Layers(alone["coefs"], alone["intercepts"], ())
+    row_of_others = np.array([[2.0]])
+    logits_alone = trained_alone.logits(row_of_others)
+    assert logits_alone.argmax() == 0 or (
+        np.ptp(logits_alone) < np.ptp(trained.logits(row_of_others))
     )

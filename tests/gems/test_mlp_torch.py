@@ -284,8 +284,22 @@ class Watch(skorch.callbacks.Callback):
         Watch.notes.append(("device", {tensor.device.type for tensor in tensors}))
 
 
+def assert_upper_layers_are_those_of_the_node(start, local_parameters):
+    """Retraining starts where the node's network is, with more inputs of no weight."""
+    weight, bias, *last_layer = start
+    local_weight, local_bias, *local_last_layer = local_parameters
+    assert weight.shape[0] == 5 and weight.shape[1] > 7
+    inputs = weight[:, weight.abs().sum(dim=0) > 0]
+    assert 5 <= inputs.shape[1] <= 7  # units of the other nodes have no weight
+    assert torch.cdist(inputs.T, local_weight.T).min(dim=1).values.max() < 1e-7
+    np.testing.assert_allclose(bias, local_bias, atol=1e-7)
+    assert len(last_layer) == 2
+    for parameter, expected in zip(last_layer, local_last_layer, strict=True):
+        np.testing.assert_allclose(parameter, expected, atol=1e-7)
+
+
 @pytest.mark.parametrize("device", DEVICES)
-def test_retraining_starts_from_own_weights_and_stays_on_the_device(device):
+def test_retraining_starts_from_the_weights_of_the_node_and_stays_on_the_device(device):
     dataset = federated("overlapping")
     nets = [
         torch_version(clf, device=device, callbacks=[Watch()])
@@ -303,18 +317,9 @@ def test_retraining_starts_from_own_weights_and_stays_on_the_device(device):
     )
     starts = [note for kind, note in Watch.notes if kind == "start"]
     assert len(starts) == 6  # three nodes, two hidden layers
-    for net, (weight, bias, *last) in zip(nets, starts[:3], strict=True):
-        local_parameters = [p.detach().cpu() for p in net.module_.parameters()][2:]
-        moving = weight[:, weight.abs().sum(dim=0) > 0]
-        assert 5 <= moving.shape[1] <= 7  # units of the others count nothing
-        assert (
-            torch.cdist(moving.T, local_parameters[0].T).min(dim=1).values.max() < 1e-7
-        )
-        assert weight.shape[0] == 5 and weight.shape[1] > 7
-        assert len(last) == 2
-        np.testing.assert_allclose(last[0], local_parameters[2], atol=1e-7)
-        np.testing.assert_allclose(last[1], local_parameters[3], atol=1e-7)
-        np.testing.assert_allclose(bias, local_parameters[1], atol=1e-7)
+    for net, start in zip(nets, starts[:3], strict=True):
+        local_parameters = [p.detach().cpu() for p in net.module_.parameters()]
+        assert_upper_layers_are_those_of_the_node(start, local_parameters[2:])
     devices = [note for kind, note in Watch.notes if kind == "device"]
     assert devices and all(note == {device} for note in devices)
     for net in nets:
@@ -415,12 +420,15 @@ def test_nodes_that_lack_classes_have_outputs_for_them():
 
 @pytest.mark.parametrize("sigmoid", [False, True])
 @pytest.mark.parametrize("retrain_epochs", [0, 5])
-def test_binary_nets(sigmoid, retrain_epochs):
+def test_nets_of_one_output_are_merged_with_and_without_a_sigmoid(
+    sigmoid, retrain_epochs
+):
     dataset = federated("binary")
     module = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
     criterion = nn.BCEWithLogitsLoss
     if sigmoid:
-        module, criterion = nn.Sequential(module, nn.Sigmoid()), nn.BCELoss
+        module = nn.Sequential(module, nn.Sigmoid())
+        criterion = nn.BCELoss
     nets = []
     for X, y in dataset.local_rows:
         torch.manual_seed(0)

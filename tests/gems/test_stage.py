@@ -188,6 +188,20 @@ def texts(value):
     return {value} if isinstance(value, str) else set()
 
 
+LABELS = np.array(["ant", "bee", "cow", "dog"])
+
+
+def rows_of_two_nodes():
+    """Rows of ants, bees and cows, and of cows, dogs and, last, a single ant."""
+    rng = np.random.RandomState(0)
+    codes = np.arange(160) % 4
+    X = rng.normal(size=(160, 3)) + 3 * np.eye(4, 3)[codes]
+    nodes = np.arange(160) % 8 // 4
+    is_at_its_node = np.where(nodes == 0, codes <= 2, codes >= 2)
+    X, codes, nodes = X[is_at_its_node], codes[is_at_its_node], nodes[is_at_its_node]
+    return np.vstack([X, X[:1]]), LABELS[np.append(codes, 0)], np.append(nodes, 1)
+
+
 @pytest.mark.parametrize("criterion", ["accuracy", "log_loss"])
 @pytest.mark.parametrize("geometry", ["gram", "ellipsoid"])
 @pytest.mark.parametrize("deep", [False, True])
@@ -198,19 +212,9 @@ def test_no_node_is_told_of_labels_that_it_has_no_rows_of(
     requests, criterion, geometry, deep, intersection
 ):
     clear_cache()
-    labels = np.array(["ant", "bee", "cow", "dog"])
-    rng = np.random.RandomState(0)
-    y = labels[np.arange(160) % 4]
-    X = rng.normal(size=(160, 3)) + 3 * np.eye(4, 3)[np.arange(160) % 4]
-    nodes = np.arange(160) % 8 // 4
-    seen = [["ant", "bee", "cow"], ["cow", "dog"]]
-    is_kept = np.array([label in seen[k] for label, k in zip(y, nodes, strict=True)])
-    X, y, nodes = X[is_kept], y[is_kept], nodes[is_kept]
-    # A row of a class that another node's model has seen, but not this one's.
-    fitted_on = np.append(np.ones(len(y), dtype=bool), False)
-    X = np.vstack([X, X[:1]])
-    y = np.append(y, "ant")
-    nodes = np.append(nodes, 1)
+    X, y, nodes = rows_of_two_nodes()
+    # The last row is of a class that another node's model has seen, but not this one's.
+    fitted_on = np.arange(len(y)) < len(y) - 1
     if deep:
         clfs = [MLPClassifier((4,), max_iter=20, random_state=k) for k in range(2)]
         kind = GEMSMLPAggregator
@@ -230,7 +234,7 @@ def test_no_node_is_told_of_labels_that_it_has_no_rows_of(
     with_spaces = intersection != "likelihood"
     assert ("space" in tasks) == with_spaces
     for member, request in requests:
-        labels_told = texts(json.loads(json.dumps(request.settings))) & set(labels)
+        labels_told = texts(json.loads(json.dumps(request.settings))) & set(LABELS)
         assert labels_told <= set(member.y), request.task
         if request.task == "evaluate":  # all rows count, of classes never seen, too
             assert labels_told == set(member.y)

@@ -84,7 +84,8 @@ CENTROIDS = {
 @pytest.mark.parametrize("unit", [1e-24, 1e-15, 1e8, 1e20])
 def test_units_of_centroids_do_not_matter(unit, name):
     rng = np.random.default_rng(1)
-    y, nodes = np.arange(150) % 3, np.arange(150) // 3 % 2
+    y = np.arange(150) % 3
+    nodes = np.arange(150) // 3 % 2
     rows = rng.standard_normal((150, 4)) + 1.5 * np.eye(3, 4)[y]
 
     def probabilities(rows):
@@ -152,14 +153,16 @@ def test_what_a_node_cannot_see_does_not_depend_on_other_units(value, intersecti
 
 def test_a_feature_that_no_node_shows_keeps_the_mean_of_its_weights():
     rng = np.random.default_rng(0)
-    rows, y = rng.standard_normal((200, 3)), rng.integers(0, 2, 200)
+    rows = rng.standard_normal((200, 3))
+    y = rng.integers(0, 2, 200)
     rows[:, 2] = 5.0
     nodes = np.repeat([0, 1], 100)
     clfs = [LogisticRegression().fit(rows[nodes == k], y[nodes == k]) for k in range(2)]
     expected = []
     for k, clf in enumerate(clfs):
-        # The same logits on all rows there are.
-        clf.coef_[0, 2], clf.intercept_[0] = k + 1.0, clf.intercept_[0] - 5.0 * (k + 1)
+        # Logits on all rows stay the same, as the feature is 5 in each.
+        clf.coef_[0, 2] = k + 1.0
+        clf.intercept_[0] -= 5.0 * (k + 1)
         expected.append(clf.coef_[0, 2])
     agg = GEMSLogisticAggregator(
         clfs, intersection="consensus", scale_logits=False, random_state=0

@@ -43,8 +43,10 @@ def members(model, X, y, nodes):
 
 
 def fit(model=None, form=np.asarray, n=150, **parameters):
+    """An aggregate of nodes that fit a model to rows of a form."""
     X, y, nodes = rows(n)
-    X, model = form(X), LogisticRegression() if model is None else model
+    X = form(X)
+    model = LogisticRegression() if model is None else model
     agg = GEMSLogisticAggregator(members(model, X, y, nodes), random_state=0)
     return agg.set_params(**parameters).fit(X, y, nodes=nodes)
 

@@ -33,39 +33,49 @@ from skgems.plotting import SizeAccuracyDisplay, SpacesDisplay  # noqa: E402
 from skgems.spaces import GoodEnoughSpace  # noqa: E402
 
 X, Y, ISLANDS = load_penguins()
-THERE = ISLANDS != "Torgersen"
-X, Y, ISLANDS = StandardScaler().fit_transform(X)[THERE], Y[THERE], ISLANDS[THERE]
+IS_OF_A_NODE = ISLANDS != "Torgersen"
+X = StandardScaler().fit_transform(X)[IS_OF_A_NODE]
+Y = Y[IS_OF_A_NODE]
+ISLANDS = ISLANDS[IS_OF_A_NODE]
 NAMES = ["Biscoe", "Dream"]
 COLUMNS = ["bill_length", "bill_depth", "flipper_length", "mass"]
-# Of a table that was sorted: places of rows are not their labels.
+# The index of a table that was sorted: the place of a row is not its label.
 ORDER = np.random.default_rng(0).permutation(len(Y))
 
 
-def as_frame(values):
-    columns = {"columns": COLUMNS} if values.ndim == 2 else {}
-    kind = pd.DataFrame if values.ndim == 2 else pd.Series
-    return kind(values, index=ORDER[: len(values)], **columns)
+def as_frame(array):
+    """Rows as a table, labels and names of nodes as a series."""
+    index = ORDER[: len(array)]
+    if array.ndim == 1:
+        return pd.Series(array, index=index)
+    return pd.DataFrame(array, index=index, columns=COLUMNS)
+
+
+def if_rows(convert):
+    """Convert rows, and leave labels and names of nodes as they are."""
+    return lambda array: convert(array) if array.ndim == 2 else array
 
 
 FORMS = {
-    "array": lambda values: values,
-    "float32": lambda values: values.astype(np.float32) if values.ndim == 2 else values,
-    "list": lambda values: values.tolist(),
+    "array": lambda array: array,
+    "float32": if_rows(lambda rows: rows.astype(np.float32)),
+    "list": lambda array: array.tolist(),
     "frame": as_frame,
-    "csr": lambda values: csr_matrix(values) if values.ndim == 2 else values,
-    "coo": lambda values: coo_array(values) if values.ndim == 2 else values,
+    "csr": if_rows(csr_matrix),
+    "coo": if_rows(coo_array),
 }
 
 
 @pytest.fixture(autouse=True)
-def closed():
+def closed_figures():
+    """All figures are closed after a test."""
     yield
     plt.close("all")
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of two nodes in one form, and what both fitted to theirs."""
+    """Rows of two nodes in one form, and the classifiers that both fitted to theirs."""
 
     X: object
     y: object
@@ -87,8 +97,8 @@ class Rows:
 
     def fitted(self, classifier) -> list:
         return [
-            (name, fit_once(classifier, *part))
-            for name, part in zip(NAMES, self.parts, strict=True)
+            (name, fit_once(classifier, rows, labels))
+            for name, (rows, labels) in zip(NAMES, self.parts, strict=True)
         ]
 
     @property
@@ -101,7 +111,7 @@ class Rows:
         return agg.fit(self.X, self.y, nodes=self.nodes)
 
 
-def of_levels(rows: Rows):
+def epsilon_display(rows: Rows):
     return plotting.EpsilonDisplay.from_estimator(
         GEMSLogisticAggregator(rows.linear, random_state=0),
         rows.X,
@@ -112,13 +122,13 @@ def of_levels(rows: Rows):
     )
 
 
-def of_public_rows(rows: Rows):
+def fine_tuning_display(rows: Rows):
     return plotting.FineTuningDisplay.from_estimator(
         rows.spaces, rows.X, rows.y, sizes=[0, 60], test=rows.test
     )
 
 
-def of_gaps(rows: Rows):
+def gap_display(rows: Rows):
     return plotting.GapDisplay.from_estimator(
         ModelAveragingAggregator(LogisticRegression()),
         rows.X,
@@ -129,7 +139,7 @@ def of_gaps(rows: Rows):
     )
 
 
-def of_matching(rows: Rows):
+def matching_display(rows: Rows):
     net = MLPClassifier(4, solver="lbfgs", alpha=1.0, max_iter=500, random_state=0)
     agg = PFNMAggregator(rows.fitted(net), random_state=0)
     return plotting.MatchingDisplay.from_estimator(
@@ -137,76 +147,84 @@ def of_matching(rows: Rows):
     )
 
 
-def of_nodes(rows: Rows):
+def node_report_display(rows: Rows):
     return plotting.NodeReportDisplay.from_estimator(
         rows.spaces, rows.X, rows.y, rows.nodes
     )
 
 
-def of_messages(rows: Rows):
+def rounds_display(rows: Rows):
     agg = GEMSLogisticAggregator(rows.linear, n_rounds=2, random_state=0)
     return plotting.RoundsDisplay.from_estimator(
         agg.fit(rows.X, rows.y, nodes=rows.nodes)
     )
 
 
-def of_sizes(rows: Rows):
-    return SizeAccuracyDisplay.from_estimator(rows.spaces, *rows.test)
+def size_accuracy_display(rows: Rows):
+    return SizeAccuracyDisplay.from_estimator(
+        rows.spaces, X=rows.test[0], y=rows.test[1]
+    )
 
 
-def of_spaces(rows: Rows):
+def spaces_display(rows: Rows):
     return SpacesDisplay.from_estimator(rows.spaces, rows.X, rows.y, rows.nodes)
 
 
 DISPLAYS = {
-    "EpsilonDisplay": of_levels,
-    "FineTuningDisplay": of_public_rows,
-    "GapDisplay": of_gaps,
-    "MatchingDisplay": of_matching,
-    "NodeReportDisplay": of_nodes,
-    "RoundsDisplay": of_messages,
-    "SizeAccuracyDisplay": of_sizes,
-    "SpacesDisplay": of_spaces,
+    "EpsilonDisplay": epsilon_display,
+    "FineTuningDisplay": fine_tuning_display,
+    "GapDisplay": gap_display,
+    "MatchingDisplay": matching_display,
+    "NodeReportDisplay": node_report_display,
+    "RoundsDisplay": rounds_display,
+    "SizeAccuracyDisplay": size_accuracy_display,
+    "SpacesDisplay": spaces_display,
 }
 
 
-def content(value):
-    """Numbers and texts that something holds, in lists, with keys of tables."""
-    if isinstance(value, Report):
-        return content(value.nodes)
-    if isinstance(value, GoodEnoughSpace):
-        return content(value.center)
-    if isinstance(value, dict):
-        # Bytes and seconds are of the machine, and of how rows are held.
-        kept = {k: v for k, v in value.items() if not k.startswith(("bytes", "sec"))}
-        return [content(part) for pair in sorted(kept.items()) for part in pair]
-    if issparse(value):
-        return content(value.toarray())
-    if hasattr(value, "tolist"):
-        return content(value.tolist())
-    if isinstance(value, list | tuple):
-        return [content(part) for part in value]
-    return value
+def as_plain(attribute):
+    """What stands for an attribute of a display: a list, a dict, a number or a text."""
+    if isinstance(attribute, Report):
+        return attribute.nodes
+    if isinstance(attribute, GoodEnoughSpace):
+        return attribute.center.tolist()
+    if issparse(attribute):
+        return attribute.toarray().tolist()
+    if hasattr(attribute, "tolist"):
+        return attribute.tolist()
+    return attribute
 
 
-def flat(value) -> list:
-    if isinstance(value, list):
-        return [part for each in value for part in flat(each)]
-    return [value]
+def leaves(attribute) -> list:
+    """The numbers and texts of an attribute, with the keys of its tables."""
+    plain = as_plain(attribute)
+    if isinstance(plain, dict):
+        # Bytes and seconds depend on the machine and on the form of the rows.
+        pairs = sorted(pair for pair in plain.items() if not is_a_cost(pair[0]))
+        return leaves(pairs)
+    if isinstance(plain, list | tuple):
+        return [leaf for part in plain for leaf in leaves(part)]
+    return [plain]
 
 
-def drawn(display) -> tuple[list, np.ndarray]:
-    """Texts of what a display draws, and numbers."""
-    held = {k: v for k, v in vars(display).items() if k not in ("ax_", "figure_")}
-    values = flat(content(held))
-    texts = [value for value in values if isinstance(value, str)]
-    numbers = [np.nan if v is None else v for v in values if not isinstance(v, str)]
+def is_a_cost(key) -> bool:
+    return key.startswith(("bytes", "sec"))
+
+
+def texts_and_numbers(display) -> tuple[list, np.ndarray]:
+    """Texts and numbers from which a display draws its picture."""
+    attributes = vars(display).copy()
+    del attributes["ax_"], attributes["figure_"]
+    parts = leaves(attributes)
+    texts = [part for part in parts if isinstance(part, str)]
+    numbers = [part for part in parts if not isinstance(part, str)]
+    # None becomes NaN.
     return texts, np.array(numbers, dtype=float)
 
 
 @cache
-def of_arrays(name):
-    return drawn(DISPLAYS[name](Rows.of("array")))
+def texts_and_numbers_of_arrays(name):
+    return texts_and_numbers(DISPLAYS[name](Rows.of("array")))
 
 
 def test_all_displays_are_here():
@@ -217,15 +235,15 @@ def test_all_displays_are_here():
 @pytest.mark.parametrize("name", DISPLAYS)
 def test_a_picture_is_that_of_arrays(name, form):
     display = DISPLAYS[name](Rows.of(form))
-    texts, numbers = drawn(display)
-    expected_texts, expected = of_arrays(name)
+    texts, numbers = texts_and_numbers(display)
+    expected_texts, expected = texts_and_numbers_of_arrays(name)
     assert texts == expected_texts
     assert numbers.shape == expected.shape
-    # Which units match is a choice that the rounding of float32 rows may turn.
+    # The rounding of float32 rows may change which units match.
     if (name, form) != ("MatchingDisplay", "float32"):
         np.testing.assert_allclose(numbers, expected, rtol=1e-3, atol=2e-3)
     assert type(display).__name__ == name and display.ax_.has_data()
-    display.plot()  # and once more, on axes of its own
+    display.plot()  # a display can be drawn again, on new axes
 
 
 def test_spaces_of_tables_are_behind_the_front():
@@ -270,10 +288,14 @@ def test_rows_of_spaces_are_those_of_their_nodes(nodes):
 
 def test_a_node_without_rows_has_nothing_shaded():
     agg = Rows.of("array").spaces
-    there = ISLANDS == "Biscoe"
-    both = SpacesDisplay.from_estimator(agg, X, Y, ISLANDS)
-    one = SpacesDisplay.from_estimator(agg, X[there], Y[there], ISLANDS[there])
-    assert len(one.rows[1][1]) == 0
-    assert len(one.ax_.collections) == len(both.ax_.collections) - 1
+    is_biscoe = ISLANDS == "Biscoe"
+    of_two_nodes = SpacesDisplay.from_estimator(agg, X, Y, ISLANDS)
+    of_one_node = SpacesDisplay.from_estimator(
+        agg, X[is_biscoe], Y[is_biscoe], ISLANDS[is_biscoe]
+    )
+    _, labels_of_dream = of_one_node.rows[1]
+    assert len(labels_of_dream) == 0
+    n_shaded = len(of_two_nodes.ax_.collections)
+    assert len(of_one_node.ax_.collections) == n_shaded - 1
     with pytest.raises(ValueError, match="'Lyon'.*no node"):
         SpacesDisplay.from_estimator(agg, X, Y, np.full(len(Y), "Lyon"))

@@ -32,12 +32,12 @@ def aggregate():
     return PFNMAggregator(named, random_state=0).fit()
 
 
-def test_a_column_per_unit_the_most_shared_first(aggregate):
+def test_each_unit_is_a_column_and_the_most_shared_are_first(aggregate):
     import matplotlib.pyplot as plt
 
     display = MatchingDisplay.from_estimator(aggregate)
-    (drawn,) = display.ax_.images
-    table = drawn.get_array()
+    (image,) = display.ax_.images
+    table = image.get_array()
     assert table.shape == (2, aggregate.n_units_[0])
     np.testing.assert_array_equal((~table.mask).sum(axis=1), [4, 5])
     shared = (~table.mask).sum(axis=0)

@@ -316,7 +316,8 @@ def test_a_constant_feature_costs_nothing_but_by_its_mean(value, convert):
     assert metric.free_mask()[:, 0].tolist() == [False, True] + [False] * (N_PARAMS - 2)
     # Its weight against the intercept changes no logit.
     delta = np.zeros((N_PARAMS, 1))
-    delta[1], delta[-1] = 3.0, -3.0 * value
+    delta[1] = 3.0
+    delta[-1] = -3.0 * value
     np.testing.assert_allclose(metric.squared_norm(delta), 0.0, atol=1e-12)
     norms = metric.row_norms(convert(X))
     without = np.delete(X, 1, axis=1)

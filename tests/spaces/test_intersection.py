@@ -101,16 +101,15 @@ def sum_of_weighted_squares(spaces, weight, point):
 
 
 def check_proof(spaces, intersection):
-    """What the result of `intersect` must be, whatever the method."""
-    q = np.array(
-        [space.normalized_squared_distance(intersection.point) for space in spaces]
-    )
-    np.testing.assert_array_equal(intersection.normalized_squared_distances, q)
-    assert intersection.max_distance == q.max()
+    """What `intersect` returns agrees with the spaces, whatever the method."""
+    distances = [
+        space.normalized_squared_distance(intersection.point) for space in spaces
+    ]
+    np.testing.assert_array_equal(intersection.normalized_squared_distances, distances)
+    assert intersection.max_distance == max(distances)
     assert intersection.found == (intersection.max_distance <= 1)
-    assert intersection.found == all(
-        space.contains(intersection.point) for space in spaces
-    )
+    is_inside = [space.contains(intersection.point) for space in spaces]
+    assert intersection.found == np.all(is_inside)
     assert 0 <= intersection.lower_bound <= intersection.max_distance
     assert intersection.weights.shape == (len(spaces),)
     assert (intersection.weights >= 0).all()

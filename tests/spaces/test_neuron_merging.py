@@ -15,12 +15,15 @@ from skgems.spaces._neuron_pool import NeuronPool
 # ---- merging ----------------------------------------------------------------
 
 
-def nodes(n_nodes=3, n_neurons=(6, 8, 5), epsilon=0.3, activation="relu", **options):
-    built = []
+def spaces_of_nodes(
+    n_nodes=3, n_neurons=(6, 8, 5), epsilon=0.3, activation="relu", **options
+):
+    """The spaces of the neurons of each node, whose rows differ in their mean."""
+    spaces = []
     for k in range(n_nodes):
         X, W = layer(n_neurons[k], seed=k, mean=0.5 * k)
-        built.append(build_neuron_spaces(X, W, activation, epsilon=epsilon, **options))
-    return built
+        spaces.append(build_neuron_spaces(X, W, activation, epsilon=epsilon, **options))
+    return spaces
 
 
 @every_geometry
@@ -28,7 +31,7 @@ def nodes(n_nodes=3, n_neurons=(6, 8, 5), epsilon=0.3, activation="relu", **opti
 @pytest.mark.parametrize("max_units", [None, 9, 3, 1])
 @pytest.mark.parametrize("epsilon", [1e-6, 0.7, 3.0])
 def test_every_neuron_is_accounted_for(geometry, n_clusters, max_units, epsilon):
-    spaces = nodes(epsilon=epsilon, geometry=geometry)
+    spaces = spaces_of_nodes(epsilon=epsilon, geometry=geometry)
     spaces[1].sizes[3] = 0.0
     layer = merge_neurons(
         spaces,
@@ -46,7 +49,11 @@ def test_every_neuron_is_accounted_for(geometry, n_clusters, max_units, epsilon)
     if epsilon == 1e-6:
         assert counts["merged"] == 0
         assert max_units is not None or layer.n_units == 18
-    # Kept as they are.
+    assert_units_of_one_neuron_are_that_neuron(layer, spaces)
+
+
+def assert_units_of_one_neuron_are_that_neuron(layer, spaces):
+    """A neuron that is merged with no other keeps its weights and its scale."""
     centers = np.hstack([space.centers for space in spaces])
     for unit in range(layer.n_units):
         members = np.flatnonzero(layer.unit == unit)
@@ -56,7 +63,7 @@ def test_every_neuron_is_accounted_for(geometry, n_clusters, max_units, epsilon)
 
 
 def distances(spaces, w):
-    """Of one weight vector from every centre."""
+    """The distance of one weight vector to every centre, (n_neurons,)."""
     delta = w[:, None] - spaces.centers
     return np.sqrt(np.sum(delta * (as_matrix(spaces.precision) @ delta), axis=0))
 
@@ -64,7 +71,7 @@ def distances(spaces, w):
 @every_geometry
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_merged_units_are_in_the_spaces_of_all_their_members(geometry, activation):
-    spaces = nodes(epsilon=2.0, geometry=geometry, activation=activation)
+    spaces = spaces_of_nodes(epsilon=2.0, geometry=geometry, activation=activation)
     layer = merge_neurons(spaces, homogeneous=activation == "relu")
     assert layer.counts()["merged"] > 0
     start = 0
@@ -152,6 +159,14 @@ def grouped(spaces, merged, importances=None):
         yield unit, precisions, centers[:, members], masses[members]
 
 
+def cost_of_merging(w, precisions, centers, masses):
+    """The weighted squared distances of a unit to the centres of its members."""
+    return sum(
+        a * (w - v) @ P @ (w - v)
+        for P, v, a in zip(precisions, centers.T, masses, strict=True)
+    )
+
+
 @every_geometry
 @pytest.mark.parametrize("weighed", [False, True])
 @pytest.mark.parametrize("outgoing", [False, True])
@@ -159,7 +174,7 @@ def test_units_are_the_points_that_move_their_members_least(
     geometry, outgoing, weighed
 ):
     rng = np.random.default_rng(0)
-    spaces = nodes(epsilon=1e-9, geometry=geometry)
+    spaces = spaces_of_nodes(epsilon=1e-9, geometry=geometry)
     V = importances = None
     if outgoing:
         V = [rng.standard_normal((2, space.centers.shape[1])) for space in spaces]
@@ -168,23 +183,18 @@ def test_units_are_the_points_that_move_their_members_least(
     merged = merge_neurons(spaces, outgoing=V, importances=importances, max_units=5)
     assert merged.counts()["forced"] > 10
     for unit, precisions, centers, masses in grouped(spaces, merged, importances):
-
-        def cost(w, of=(precisions, centers, masses)):
-            return sum(
-                a * (w - v) @ P @ (w - v)
-                for P, v, a in zip(of[0], of[1].T, of[2], strict=True)
-            )
-
         pulls = sum(
             a * P @ v for P, v, a in zip(precisions, centers.T, masses, strict=True)
         )
         total = sum(a * P for P, a in zip(precisions, masses, strict=True))
-        least = cost(np.linalg.solve(total, pulls))
-        assert cost(merged.W[:, unit]) <= least * (1 + 2e-4) + 1e-12
+        best = np.linalg.solve(total, pulls)
+        least = cost_of_merging(best, precisions, centers, masses)
+        cost = cost_of_merging(merged.W[:, unit], precisions, centers, masses)
+        assert cost <= least * (1 + 2e-4) + 1e-12
 
 
 def test_the_cheapest_pair_of_two_nodes_is_merged_first():
-    spaces = nodes(n_nodes=2, epsilon=1e-9)
+    spaces = spaces_of_nodes(n_nodes=2, epsilon=1e-9)
     merged = merge_neurons(spaces, max_units=13)
     (together,) = np.flatnonzero(np.bincount(merged.unit) == 2)
     costs = {}
@@ -221,7 +231,7 @@ def test_costs_of_all_pairs_whatever_the_size_of_a_nodes_rows(geometry, size):
 
 
 def test_order_of_neurons_only_orders_the_units():
-    spaces = nodes(epsilon=0.6)
+    spaces = spaces_of_nodes(epsilon=0.6)
     order = np.random.default_rng(0).permutation(8)
     X, W = layer(8, seed=1, mean=0.5)
     shuffled = [
@@ -302,7 +312,7 @@ def test_the_merged_unit_is_near_the_neuron_that_matters():
 
 
 def test_how_large_a_nodes_logits_are_does_not_matter():
-    spaces = nodes(epsilon=0.3)
+    spaces = spaces_of_nodes(epsilon=0.3)
     rng = np.random.default_rng(0)
     importances = [rng.uniform(0.1, 5, space.centers.shape[1]) for space in spaces]
     one = merge_neurons(spaces, homogeneous=True, importances=importances, max_units=6)
@@ -319,7 +329,7 @@ def test_how_large_a_nodes_logits_are_does_not_matter():
 
 @pytest.mark.parametrize("zero", ["one neuron", "one node", "all"])
 def test_neurons_without_importance_are_merged_like_others(zero):
-    spaces = nodes(epsilon=1e-9)
+    spaces = spaces_of_nodes(epsilon=1e-9)
     importances = [np.ones(space.centers.shape[1]) for space in spaces]
     if zero == "one neuron":
         importances[1][3] = 0.0
@@ -356,7 +366,7 @@ def test_importance_is_how_far_the_outputs_move(homogeneous):
 
 def test_neither_the_order_of_nodes_nor_of_neurons_matters_with_copies():
     rng = np.random.default_rng(0)
-    spaces = nodes(epsilon=1e-9)
+    spaces = spaces_of_nodes(epsilon=1e-9)
     # Copies of some neurons: ties.
     spaces = [
         replace(space, **{
@@ -439,8 +449,8 @@ def test_metrics_that_differ_in_their_inputs_only_are_diagonal_together(geometry
     for i in range(16):
         for j in range(i):
             delta = pool.centers[:, i] - pool.centers[:, j]
-            both = inverses[i // 4] + inverses[j // 4]
-            expected = delta @ np.linalg.solve(both, delta)
+            sum_of_inverses = inverses[i // 4] + inverses[j // 4]
+            expected = delta @ np.linalg.solve(sum_of_inverses, delta)
             assert costs[i, j] == pytest.approx(expected, rel=1e-6)
 
 

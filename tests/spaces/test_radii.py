@@ -316,7 +316,7 @@ def test_sampled_space_contains_the_certified_one():
 
 
 @pytest.mark.parametrize("construction", ["sampled", "certified"])
-def test_radius_falls_with_accuracy_and_grows_with_loss(construction):
+def test_the_radius_falls_with_the_accuracy_that_is_asked_for(construction):
     X, y, center, metric = make_node("gram", n_rows=100)
     accuracy = accuracy_profile(
         X, y, center, metric, construction=construction, random_state=0
@@ -324,6 +324,11 @@ def test_radius_falls_with_accuracy_and_grows_with_loss(construction):
     radii = [accuracy.radius(epsilon, 50.0) for epsilon in np.linspace(0, 1, 201)]
     assert (np.diff(radii) <= 0).all()
     assert radii[0] == 50.0 and radii[-1] == 0.0 and len(np.unique(radii)) > 20
+
+
+@pytest.mark.parametrize("construction", ["sampled", "certified"])
+def test_the_radius_grows_with_the_loss_that_is_allowed(construction):
+    X, y, center, metric = make_node("gram", n_rows=100)
     loss = loss_profile(X, y, center, metric, construction=construction, random_state=0)
     levels = loss.score * np.geomspace(0.9, 1e3, 200)
     radii = [loss.radius(epsilon, 50.0) for epsilon in levels]
@@ -339,16 +344,17 @@ def test_rows_needed_are_counted_without_rounding_errors(n_rows):
     metric = DiagonalMetric(np.array([[0.0, 0.0], [1.0, 1.0]]))
     y = np.ones(n_rows, dtype=int)
     profile = accuracy_profile(X, y, center, metric, n_directions=20, random_state=0)
-    for right in range(1, n_rows + 1):
-        for epsilon in (right / n_rows, np.nextafter(right / n_rows, 0)):
-            may_lose = n_rows - right
+    for n_right in range(1, n_rows + 1):
+        for epsilon in (n_right / n_rows, np.nextafter(n_right / n_rows, 0)):
+            may_lose = n_rows - n_right
             assert profile.radius(epsilon, np.inf) == profile.radii[may_lose]
     assert profile.radius(0.0, 7.0) == 7.0
     assert profile.radius(np.nextafter(1.0, 2.0), 7.0) == 0.0
 
 
 def test_ties_at_the_centre_follow_argmax_and_leave_no_room():
-    X, center = np.zeros((2, 1)), np.zeros((2, 2))
+    X = np.zeros((2, 1))
+    center = np.zeros((2, 2))
     metric = ball_metric(2, np.array([True, True]))
     for construction in ("sampled", "certified"):
         profile = accuracy_profile(
@@ -369,13 +375,14 @@ def test_labels_that_are_not_compared_are_wrong():
         loss_profile(X, y, center, metric, outputs=outputs)
 
 
-def test_one_output_compared_can_not_be_lost():
+def test_a_node_that_compares_one_output_is_right_anywhere():
     X, y, center, metric = make_node("ball")
     y = np.zeros_like(y)
     outputs = np.array([True, False, False])
     for construction in ("sampled", "certified"):
-        common = {"construction": construction, "outputs": outputs}
-        accuracy = accuracy_profile(X, y, center, metric, **common)
+        accuracy = accuracy_profile(
+            X, y, center, metric, construction=construction, outputs=outputs
+        )
         assert accuracy.score == 1.0 and accuracy.radius(1.0, 5.0) == 5.0
     loss = loss_profile(X, y, center, metric, outputs=outputs)
     assert loss.score == 0.0 and loss.radius(0.1, 5.0) == 5.0
@@ -390,31 +397,55 @@ def test_one_output_compared_can_not_be_lost():
     ],
 )
 @pytest.mark.parametrize("profile", [accuracy_profile, loss_profile])
-def test_bad_input(profile, change, message):
+def test_a_metric_or_mask_of_another_shape_is_an_error(profile, change, message):
     X, y, center, metric = make_node("ball")
     arguments = {"X": X, "y": y, "center": center, "metric": metric, **change}
     with pytest.raises(ValueError, match=message):
         profile(**arguments)
 
 
-def test_a_thinned_profile_promises_no_more():
-    rng = np.random.RandomState(0)
-    radii = np.sort(rng.exponential(size=5000))
-    radii[100:140] = radii[100]
-    profile = AccuracyProfile(
-        n_rows=6000, score=5000 / 6000, radii=radii, may_lose=np.arange(5001)
+N_ROWS = 6000  # of which 5000 are right
+_RNG = np.random.RandomState(0)
+RADII = np.sort(_RNG.exponential(size=5000))
+RADII[100:140] = RADII[100]  # many rows may be lost at once
+LEVELS = _RNG.uniform(0, 0.9, 200)
+DISTANCES = _RNG.exponential(size=200)
+
+
+@pytest.fixture(scope="module")
+def profile():
+    """The profile of a node whose right rows are lost at random radii."""
+    return AccuracyProfile(
+        n_rows=N_ROWS, score=5000 / N_ROWS, radii=RADII, may_lose=np.arange(5001)
     )
+
+
+# A thinned profile has a point every fifty rows, so that it may be as much as these,
+# and one for rounding, more careful.
+STEP = 51 / N_ROWS
+
+
+def test_a_profile_is_thinned_to_so_many_radii_once(profile):
     thinned = profile.thinned(101)
-    assert len(thinned.radii) == 101 and thinned.thinned(101) is thinned
+    assert len(thinned.radii) == 101
+    assert thinned.thinned(101) is thinned
     assert profile.thinned(5000) is profile
-    for epsilon in [*rng.uniform(0, 0.9, 200), 0.0, 5000 / 6000, 1 / 6000, 0.84]:
-        promised = thinned.radius(epsilon, 9.0)
-        assert promised <= profile.radius(epsilon, 9.0)
-        # As the profile does of a level that is at most a hundredth higher.
-        assert promised >= profile.radius(epsilon + 51 / 6000, 9.0) or epsilon > 0.8
-    for distance in [*rng.exponential(size=200), 0.0, 1e9, *radii[:3]]:
-        assert profile.level(distance) - 51 / 6000 <= thinned.level(distance)
-        assert thinned.level(distance) <= profile.level(distance)
+
+
+def test_radii_of_a_thinned_profile_are_no_larger_and_nearly_as_large(profile):
+    thinned = profile.thinned(101)
+    for epsilon in [*LEVELS, 0.0, 5000 / N_ROWS, 1 / N_ROWS, 0.84]:
+        radius = thinned.radius(epsilon, 9.0)
+        assert radius <= profile.radius(epsilon, 9.0)
+        # As the profile has for a level that is at most a hundredth higher.
+        assert radius >= profile.radius(epsilon + STEP, 9.0) or epsilon > 0.8
     assert thinned.radius(0.0, 9.0) == profile.radius(0.0, 9.0) == 9.0
     assert thinned.radius(0.84) == 0.0
+
+
+def test_levels_of_a_thinned_profile_are_no_higher_and_nearly_as_high(profile):
+    thinned = profile.thinned(101)
+    for distance in [*DISTANCES, 0.0, 1e9, *profile.radii[:3]]:
+        level = thinned.level(distance)
+        assert profile.level(distance) - STEP <= level <= profile.level(distance)
     assert thinned.level(0.0) == profile.score and thinned.level(1e9) == 0.0

@@ -118,25 +118,31 @@ def test_built_spaces_keep_their_promise(geometry, construction, criterion, make
     share = 1.0 - 1e-6 if construction == "certified" else 0.7
     models = space.center + share * (space.sample(200, 1) - space.center)
     logits = X @ models[:, :-1] + models[:, -1:]
-    own = np.take_along_axis(logits, y[None, :, None], axis=2)[..., 0]
+    logits_of_labels = np.take_along_axis(logits, y[None, :, None], axis=2)[..., 0]
     if criterion == "accuracy":
         assert space.score == 1.0
         assert (logits.argmax(axis=2) == y).mean(axis=1).min() >= 0.8
     else:
-        losses = np.log(np.exp(logits - own[..., None]).sum(axis=2))
+        losses = np.log(np.exp(logits - logits_of_labels[..., None]).sum(axis=2))
         assert losses.mean(axis=1).max() <= 0.8 and 0 < space.score < 0.8
 
 
 def test_outputs_are_free_in_ball_and_ellipsoid_where_not_compared():
     X, y, center = make_rows()
-    keep, outputs = y < 2, np.array([True, True, False])
+    is_compared = y < 2
+    outputs = np.array([True, True, False])
     for geometry in ("ball", "ellipsoid"):
         space = build_space(
-            X[keep], y[keep], center, epsilon=0.9, geometry=geometry, outputs=outputs
+            X[is_compared],
+            y[is_compared],
+            center,
+            epsilon=0.9,
+            geometry=geometry,
+            outputs=outputs,
         )
-        moved = center.copy()
-        moved[:, 2] += 1e6
-        assert space.contains(moved)
+        far_model = center.copy()
+        far_model[:, 2] += 1e6
+        assert space.contains(far_model)
         np.testing.assert_array_equal(space.outputs, outputs)
 
 

@@ -108,14 +108,14 @@ def test_rows_of_one_class_do_no_harm_to_numbers(truth):
     assert np.isfinite(tuned.W).all()
 
 
-def test_costly_weights_stay(truth):
+def test_weights_of_high_precision_stay_nearly_as_they_are(truth):
     X, y = rows_of(truth, 200)
     precision = np.ones(N_FEATURES + 1)
     precision[:4] = 1e8
     start = np.zeros_like(truth)
     tuned = fine_tune_linear(X, y, start, precision, random_state=0)
-    moved = np.linalg.norm(tuned.W - start, axis=1)
-    assert moved[:4].max() < 1e-3 * moved[4:].max()
+    changes = np.linalg.norm(tuned.W - start, axis=1)
+    assert changes[:4].max() < 1e-3 * changes[4:].max()
 
 
 @pytest.mark.parametrize("n_rows", [6, 300])
@@ -152,9 +152,11 @@ def penalised(flat, rows, y, offset, strength):
 
 
 def slope(flat, *args, step=1e-5):
-    moved = flat + step * np.vstack([np.eye(len(flat)), -np.eye(len(flat))])
-    ahead, back = np.split(np.array([penalised(at, *args) for at in moved]), 2)
-    return (ahead - back) / (2 * step)
+    """The gradient of the penalised loss, by central differences."""
+    points = flat + step * np.vstack([np.eye(len(flat)), -np.eye(len(flat))])
+    losses = np.array([penalised(point, *args) for point in points])
+    losses_ahead, losses_behind = np.split(losses, 2)
+    return (losses_ahead - losses_behind) / (2 * step)
 
 
 @pytest.mark.parametrize("strength", [10.0, 0.1, 1e-3, 1e-5])
@@ -165,7 +167,7 @@ def test_a_fit_ends_at_the_minimum(truth, strength, convert):
     offset = np.random.RandomState(0).standard_normal((40, N_CLASSES))
     args = X, y, offset, strength
     start = 0.1 * np.random.RandomState(1).standard_normal((N_FEATURES, N_CLASSES))
-    # What outputs have in common no row sees.
+    # A change that all outputs share changes no probability.
     start -= start.mean(axis=1, keepdims=True)
     ends = [
         fit_rows(convert(X), y, offset, strength=strength, start=change)
@@ -196,7 +198,8 @@ def test_rows_are_turned_and_weights_turned_back(truth, n_rows, convert):
 
 def test_losses_are_those_of_rows_that_did_not_train(truth):
     X, y = rows_of(truth, 60)
-    start, precision = 0.3 * truth, np.linspace(0.5, 2.0, N_FEATURES + 1)
+    start = 0.3 * truth
+    precision = np.linspace(0.5, 2.0, N_FEATURES + 1)
     tuned = fine_tune_linear(X, y, start, precision, n_splits=3, random_state=0)
     offset = linear_logits(X, start)
     rows, to_weights = _coordinates(X, offset, start, precision)

@@ -170,8 +170,8 @@ def test_many_rows_are_worth_a_network_of_their_own():
 def test_classes_that_the_rows_do_not_show_keep_their_outputs():
     X, y = digits()
     layers = network(np.roll(X[:300], 9, axis=1), y[:300])
-    shown = np.flatnonzero(y[300:900] < 4) + 300
-    tuned = tune(X[shown], y[shown], layers, hidden=False)
+    first_four_classes = np.flatnonzero(y[300:900] < 4) + 300
+    tuned = tune(X[first_four_classes], y[first_four_classes], layers, hidden=False)
     assert np.isfinite(tuned.strength)
     np.testing.assert_allclose(
         tuned.layers.last[:, 4:], layers.last[:, 4:] * tuned.factor, atol=1e-10
@@ -209,7 +209,7 @@ def test_the_stronger_penalty_is_chosen_where_losses_are_equal():
     assert best_if_sure(losses) == 3
 
 
-def small(activation="tanh", seed=0):
+def small_task(activation="tanh", seed=0):
     """Rows, labels and a network that has not seen them."""
     rng = np.random.RandomState(seed)
     X = rng.standard_normal((40, 3))
@@ -238,7 +238,7 @@ def searches(monkeypatch):
 
 @pytest.mark.parametrize("n_classes", [3, 2])
 def test_each_strength_is_searched_and_steps_go_down(searches, n_classes):
-    X, y, layers = small()
+    X, y, layers = small_task()
     X, y = X[y < n_classes], y[y < n_classes]
     path = list(_network._path(X, y, layers, 0))
     strengths = [strength for _, strength, _, _ in searches]
@@ -252,7 +252,7 @@ def test_each_strength_is_searched_and_steps_go_down(searches, n_classes):
 
 @pytest.mark.parametrize("n_classes", [3, 2])
 def test_gradients_are_slopes_of_the_objective(searches, n_classes):
-    X, y, layers = small()
+    X, y, layers = small_task()
     X, y = X[y < n_classes], y[y < n_classes]
     list(_network._path(X, y, layers, 0))
     objective, *_ = searches[0]
@@ -271,9 +271,22 @@ def test_gradients_are_slopes_of_the_objective(searches, n_classes):
         np.testing.assert_allclose(gradient, slopes, atol=1e-7)
 
 
+def unit_of_last_layer(Z):
+    """A weight that moves logits by about one, (n_units + 1, 1), 1 for intercepts."""
+    dense = Z.toarray() if sparse.issparse(Z) else Z
+    size = np.sqrt(np.mean(dense**2))
+    return np.append(np.full(Z.shape[1], 1 / size), 1.0)[:, None]
+
+
+def assert_layers_below_are_unchanged(tuned, layers):
+    """All weights but those of the last layer are those of the network before."""
+    for W, expected in zip(tuned.coefs[:-1], layers.coefs[:-1], strict=True):
+        np.testing.assert_array_equal(W, expected)
+
+
 @pytest.mark.parametrize("sparse_rows", [False, True])
 def test_the_last_layer_is_fitted_to_the_minimum(sparse_rows):
-    X, y, layers = small()
+    X, y, layers = small_task()
     if sparse_rows:  # only a single layer takes them
         X = sparse.csr_matrix(X)
         layers = Layers.of([layers.coefs[0][:, :3].copy()])
@@ -281,9 +294,7 @@ def test_the_last_layer_is_fitted_to_the_minimum(sparse_rows):
     depth = layers.n_hidden_layers
     path = list(_network._path(X, y, layers, depth))
     assert len(path) == len(NETWORK_STRENGTHS)
-    Z = layers.hidden(X, depth)
-    size = np.sqrt(np.mean((Z.toarray() if sparse_rows else Z) ** 2))
-    unit = np.append(np.full(Z.shape[1], 1 / size), 1.0)[:, None]
+    unit = unit_of_last_layer(layers.hidden(X, depth))
 
     def objective(network, strength):
         change = (network.last - layers.last) / unit
@@ -293,8 +304,7 @@ def test_the_last_layer_is_fitted_to_the_minimum(sparse_rows):
     assert np.all(np.diff(losses) < 0)
     rng = np.random.RandomState(0)
     for fitted, strength in zip(path, NETWORK_STRENGTHS, strict=True):
-        for W, expected in zip(fitted.coefs[:-1], layers.coefs[:-1], strict=True):
-            np.testing.assert_array_equal(W, expected)
+        assert_layers_below_are_unchanged(fitted, layers)
         minimum = objective(fitted, strength)
         for _ in range(3):
             step = unit * rng.standard_normal(layers.last.shape)
@@ -304,7 +314,7 @@ def test_the_last_layer_is_fitted_to_the_minimum(sparse_rows):
 
 
 def test_rows_of_one_class_change_nothing():
-    X, _, layers = small()
+    X, _, layers = small_task()
     for first in (0, 2):
         path = list(_network._path(X, np.ones(40, int), layers, first))
         assert len(path) == len(NETWORK_STRENGTHS)
@@ -328,7 +338,7 @@ def mean_move_of_logits(X, layers, layer, unit):
 @pytest.mark.parametrize("factor", [1, 9])
 def test_units_of_weights_change_logits_alike(factor):
     """As many units of each layer move the logits about as far."""
-    X, _, layers = small("identity")
+    X, _, layers = small_task("identity")
     coefs = [factor * W for W in layers.coefs]
     layers = Layers(coefs, layers.intercepts, "identity")
     moves = [
@@ -452,13 +462,13 @@ def test_a_handful_of_rows_gives_finite_weights(n_rows):
     assert np.isinf(tuned.strength) or n_rows > 1
 
 
-def fit_aggregate(data, fine_tuning):
+def fit_aggregate(dataset, fine_tuning):
     """An aggregate of small networks, which has not been tuned."""
     networks = [
         MLPClassifier(
             (12,), solver="lbfgs", alpha=0.1, max_iter=500, random_state=k
         ).fit(X, y)
-        for k, (X, y) in enumerate(data.local_rows)
+        for k, (X, y) in enumerate(dataset.local_rows)
     ]
     last_layer = GEMSLogisticAggregator(
         intersection="consensus", fine_tuning=fine_tuning
@@ -466,24 +476,24 @@ def fit_aggregate(data, fine_tuning):
     agg = GEMSMLPAggregator(
         networks, max_units=8, last_layer=last_layer, random_state=0
     )
-    return agg.fit(data.X, data.y, nodes=data.nodes)
+    return agg.fit(dataset.X, dataset.y, nodes=dataset.nodes)
 
 
 @pytest.mark.parametrize("fine_tuning", ["penalized", "plain"])
 @pytest.mark.parametrize("kind", ["disjoint", "binary"])
 def test_an_aggregator_tunes_the_last_layer_or_all(fine_tuning, kind):
-    data = federated(kind)
-    agg = fit_aggregate(data, fine_tuning)
+    dataset = federated(kind)
+    agg = fit_aggregate(dataset, fine_tuning)
     assert agg.fine_tuning_ is None
-    X_public = data.X[::2]
-    y_public = data.y[::2]
+    X_public = dataset.X[::2]
+    y_public = dataset.y[::2]
     last = copy.deepcopy(agg).fine_tune(X_public, y_public, layers="last")
     for W, expected in zip(last.coefs_[:-1], agg.coefs_[:-1], strict=True):
         np.testing.assert_array_equal(W, expected)
     tuned = copy.deepcopy(agg).fine_tune(X_public, y_public)
     np.testing.assert_allclose(
-        tuned.to_estimator().predict_proba(data.X_test),
-        tuned.predict_proba(data.X_test),
+        tuned.to_estimator().predict_proba(dataset.X_test),
+        tuned.predict_proba(dataset.X_test),
         atol=1e-6,
     )
     np.testing.assert_array_equal(tuned.last_layer_.coef_.T, tuned.coefs_[-1])
@@ -491,31 +501,31 @@ def test_an_aggregator_tunes_the_last_layer_or_all(fine_tuning, kind):
 
 @pytest.mark.parametrize("kind", ["disjoint", "binary"])
 def test_plain_tuning_of_an_aggregator_has_no_penalty(kind):
-    data = federated(kind)
-    agg = fit_aggregate(data, "plain")
-    tuned = copy.deepcopy(agg).fine_tune(data.X[::2], data.y[::2])
+    dataset = federated(kind)
+    agg = fit_aggregate(dataset, "plain")
+    tuned = copy.deepcopy(agg).fine_tune(dataset.X[::2], dataset.y[::2])
     assert tuned.fine_tuning_.strength == 0
     assert not np.array_equal(tuned.coefs_[0], agg.coefs_[0])
 
 
 @pytest.mark.parametrize("kind", ["disjoint", "binary"])
 def test_tuning_of_all_layers_goes_on_from_the_last_one(kind):
-    data = federated(kind)
-    agg = fit_aggregate(data, "penalized")
-    X_public = data.X[::2]
-    y_public = data.y[::2]
+    dataset = federated(kind)
+    agg = fit_aggregate(dataset, "penalized")
+    X_public = dataset.X[::2]
+    y_public = dataset.y[::2]
     last = copy.deepcopy(agg).fine_tune(X_public, y_public, layers="last")
     tuned = copy.deepcopy(agg).fine_tune(X_public, y_public)
-    score_of_last = last.score(data.X_test, data.y_test)
-    assert tuned.score(data.X_test, data.y_test) >= score_of_last - 0.02
+    score_of_last = last.score(dataset.X_test, dataset.y_test)
+    assert tuned.score(dataset.X_test, dataset.y_test) >= score_of_last - 0.02
     assert tuned.fine_tuning_.strengths[0] == last.fine_tuning_.strengths[0]
     has_learned = np.isfinite(tuned.fine_tuning_.strengths[1])
     assert has_learned != np.array_equal(tuned.coefs_[0], agg.coefs_[0])
 
 
-def test_losses_factors_and_result_are_those_of_the_strengths_chosen():
+def test_losses_factor_and_layers_are_those_of_the_strengths_chosen():
     rng = np.random.RandomState(0)
-    _, _, layers = small()
+    _, _, layers = small_task()
     X = rng.standard_normal((150, 3))
     y = np.argmax(X + 0.7 * np.abs(X), axis=1)
     tuned = tune(X, y, layers, n_splits=3)
@@ -547,7 +557,7 @@ def test_losses_factors_and_result_are_those_of_the_strengths_chosen():
 
 
 def test_a_unit_without_outgoing_weights_is_held_too():
-    X, _, layers = small()
+    X, _, layers = small_task()
     layers.coefs[1][0] = 0.0
     for unit, W in zip(_network._units(X, layers), layers.coefs, strict=True):
         assert np.isfinite(unit).all()

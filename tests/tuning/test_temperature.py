@@ -65,8 +65,18 @@ def test_temperature_is_finite_whatever_the_rows():
         assert 0 < factor < np.inf
         confidence = softmax(factor * logits, axis=1).max(axis=1)
         assert np.all(confidence < 1)
-    more = fit_inverse_temperature(np.tile(separable, (20, 1)), np.tile(y, 20))
-    assert more > fit_inverse_temperature(separable, y)
+
+
+def test_the_factor_of_separable_rows_grows_with_their_number():
+    y = np.arange(20) % 2
+    separable = np.eye(2)[y]
+    factor_of_copies = fit_inverse_temperature(
+        np.tile(separable, (20, 1)), np.tile(y, 20)
+    )
+    assert factor_of_copies > fit_inverse_temperature(separable, y)
+
+
+def test_the_factor_is_one_where_no_two_logits_differ():
     assert fit_inverse_temperature(np.zeros((5, 3)), np.zeros(5, int)) == 1.0
     assert fit_inverse_temperature(np.ones((5, 1)), np.zeros(5, int)) == 1.0
 
@@ -93,19 +103,20 @@ def test_factors_on_small_logits_are_those_that_a_message_may_hold(size):
     assert search.factors.max() <= LARGEST_SQUARE
 
 
-def asked(search, loss):
+def search_after(search, loss):
     """The search after losses that are a function of the logarithm of a factor."""
     return search.after(np.array([loss(u) for u in np.log(search.factors)]))
 
 
 @pytest.mark.parametrize("lowest", [-6.3, -0.4, 0.0, 2.9, 6.5])
 def test_a_grid_is_followed_by_one_about_its_best(lowest):
-    search, steps = TemperatureSearch(size=1.0, n_rows=1e9), []
+    search = TemperatureSearch(size=1.0, n_rows=1e9)
+    steps = []
     while not search.done:
-        before = search
-        search = asked(search, lambda u: abs(u - lowest))
+        previous = search
+        search = search_after(search, lambda u: abs(u - lowest))
         # Two steps of the last grid, unless its best is an end.
-        steps.append((search.high - search.low) / (before.high - before.low))
+        steps.append((search.high - search.low) / (previous.high - previous.low))
         assert search.low <= lowest <= search.high
     assert len(steps) == 3
     assert all(np.isclose(step, 1 / 8) or np.isclose(step, 1 / 16) for step in steps)
@@ -120,7 +131,7 @@ def test_the_lowest_point_of_a_parabola_is_reached_in_one_step(lowest, size):
     def loss(u):  # without the prior
         return (u - lowest) ** 2 - size * np.exp(u) / n_rows / 10
 
-    search = asked(TemperatureSearch(size=size, n_rows=n_rows), loss)
+    search = search_after(TemperatureSearch(size=size, n_rows=n_rows), loss)
     np.testing.assert_allclose(np.log(search.best), lowest, atol=1e-9)
 
 
@@ -129,7 +140,7 @@ def test_one_row_that_is_a_coin_toss_keeps_factors_finite(n_rows):
     """Of losses exp(-f) it is lowest where exp(-f) is 1 / (10 n)."""
     search = TemperatureSearch(size=1.0, n_rows=n_rows)
     while not search.done:
-        search = asked(search, lambda u: np.exp(-np.exp(u)))
+        search = search_after(search, lambda u: np.exp(-np.exp(u)))
     np.testing.assert_allclose(search.best, np.log(10 * n_rows), rtol=0.01)
 
 
