@@ -310,10 +310,13 @@ def honest_pairs() -> list[Pair]:
             told.append(kind.aggregator.merge_summaries(both, name="region"))
     for summary in told:
         content = summary.message.content
-        found += [Pair(*pair, content["describe"]) for pair in pairs_in(content)]
+        found += [
+            Pair(request=request, reply=reply, described=content["describe"])
+            for request, reply in pairs_in(content)
+        ]
     named = ("network", "feature_names"), list("abcde")
     described = Message.of("describe", **with_value_at(found[0].reply.content, *named))
-    found.append(Pair(found[0].request, described))
+    found.append(Pair(request=found[0].request, reply=described))
     for own, drop in ((StandardScaler(), True), (OneHotEncoder(), False)):
         front = PooledTransformer(own, drop_identifiers=drop)
         reply = front.summarize(data()[0].round(), name="lyon", min_rows=1)
@@ -322,7 +325,7 @@ def honest_pairs() -> list[Pair]:
             "again": False
         }
         request = Message.of("front", front=front.as_front().as_content())
-        found.append(Pair(request, Message.of("front", **content)))
+        found.append(Pair(request=request, reply=Message.of("front", **content)))
     found += choice_pairs()
     for talk in methods_of_rounds():
         described = {}
@@ -330,7 +333,7 @@ def honest_pairs() -> list[Pair]:
         def hear(name, request, reply, described=described):
             if request.task == "join":
                 described[name] = reply.content["describe"]
-            found.append(Pair(request, reply, described[name]))
+            found.append(Pair(request=request, reply=reply, described=described[name]))
 
         talk.fit(hear=hear)
     return found
@@ -345,7 +348,7 @@ def choice_pairs() -> list[Pair]:
         for k, (name, request) in enumerate(requests.items()):
             own = np.arange(len(y)) % 2 == k
             told[name] = reply_to(request, None, X[own], y[own], name=name, min_rows=2)
-            found.append(Pair(request, told[name]))
+            found.append(Pair(request=request, reply=told[name]))
         return told
 
     quadratic = PooledAggregator(pooled=QuadraticDiscriminantAnalysis(reg_param=0.1))
