@@ -65,7 +65,7 @@ def default_base() -> str:
 # ---- running ------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Records:
     """Records by the names of cases: of this checkout, and of the other one."""
 
@@ -206,29 +206,38 @@ def differing(now: dict, before: dict) -> list:
     )
 
 
+def absent(cases: dict, others: dict) -> list[str]:
+    """The names of cases that are not among others."""
+    return [case for case in cases if case not in others]
+
+
+def cases_to_compare(records: Records) -> list[str]:
+    """The cases of both; one that fails is an error by itself, and not compared."""
+    return [
+        case
+        for case, record in records.now.items()
+        if case in records.before and "error" not in record
+    ]
+
+
 def compare_cases(records: Records, report: Report) -> None:
     """Cases of both, the most different first, then those of one of them."""
     now = records.now
     before = records.before
-    in_both = [case for case in now if case in before]
-    # A case that fails is an error by itself, and is not compared.
-    compared_cases = [case for case in in_both if "error" not in now[case]]
+    cases = cases_to_compare(records)
     large_differences = {
-        case: large
-        for case in compared_cases
-        if (large := differing(now[case], before[case]))
+        case: large for case in cases if (large := differing(now[case], before[case]))
     }
     report_large_differences(large_differences, report)
-    for case in [case for case in before if case not in now]:
+    for case in absent(before, now):
         report.judge(case, f"{case}: only before")
-    only_here = [case for case in now if case not in before]
+    only_here = absent(now, before)
     report.lines += [f"{case}: only now" for case in only_here]
-    n_to_the_bit = sum(
-        not differences(now[case], before[case]) for case in compared_cases
-    )
-    n_longer = sum(bool(only_now(now[case], before[case])) for case in compared_cases)
+    n_in_both = len(now) - len(only_here)
+    n_to_the_bit = sum(not differences(now[case], before[case]) for case in cases)
+    n_longer = sum(bool(only_now(now[case], before[case])) for case in cases)
     report.lines.append(
-        f"{len(now)} cases: {len(in_both) - len(large_differences)} equal to 8 digits, "
+        f"{len(now)} cases: {n_in_both - len(large_differences)} equal to 8 digits, "
         f"of which {n_to_the_bit} to the bit; {len(large_differences)} differ; "
         f"{len(only_here)} only now; {n_longer} with more in their records"
     )
