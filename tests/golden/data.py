@@ -158,7 +158,7 @@ ACTIVATIONS = {
 }
 
 
-def layers(X, y, hidden, seed, activation="relu", noise=0.05):
+def layers(X, y, hidden, *, seed, activation="relu", noise=0.05):
     """Weights of a network, half of whose units are noisy copies of common ones.
 
     Each node has its units in another order. The last layer is the classifier by the
@@ -190,7 +190,7 @@ def layers(X, y, hidden, seed, activation="relu", noise=0.05):
     return coefs, intercepts
 
 
-def mlp(X, y, hidden=(8,), seed=0, activation="relu", estimator=None, noise=0.05):
+def mlp(X, y, hidden=(8,), seed=0, *, activation="relu", estimator=None, noise=0.05):
     """A fitted MLPClassifier with the weights that ``layers`` gives."""
     if estimator is None:
         estimator = MLPClassifier(batch_size=16, max_iter=1, random_state=0)
@@ -199,7 +199,9 @@ def mlp(X, y, hidden=(8,), seed=0, activation="relu", estimator=None, noise=0.05
     estimator = clone(estimator)
     estimator.set_params(hidden_layer_sizes=hidden, activation=activation)
     model = fitted(estimator, X, y)
-    coefs, intercepts = layers(X, y, hidden, seed, activation, noise)
+    coefs, intercepts = layers(
+        X, y, hidden, seed=seed, activation=activation, noise=noise
+    )
     dtype = model.coefs_[0].dtype
     model.coefs_ = [array.astype(dtype) for array in coefs]
     model.intercepts_ = [array.astype(dtype) for array in intercepts]
@@ -275,7 +277,7 @@ def dense_nets(rows, hidden=(8,), activation="relu", **parameters):
     hidden = hidden if isinstance(hidden, list) else [hidden] * len(rows.local)
     return [
         skorch_net(
-            *layers(X, y, widths, seed, activation),
+            *layers(X, y, widths, seed=seed, activation=activation),
             activation,
             np.unique(y),
             **parameters,
@@ -293,7 +295,7 @@ def binary_nets(rows, hidden=(8,)):
     settings = skorch_settings(criterion=nn.BCEWithLogitsLoss)
     nets = []
     for seed, (X, y) in enumerate(rows.local):
-        dense = skorch_net(*layers(X, y, hidden, seed)).module_
+        dense = skorch_net(*layers(X, y, hidden, seed=seed)).module_
         with torch.no_grad():
             last = nn.Linear(hidden[-1], 1)
             last.weight.copy_(dense[-1].weight.diff(dim=0))
