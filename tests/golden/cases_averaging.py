@@ -73,15 +73,16 @@ def average(rows=OVERLAPPING, members=linears, **parameters):
 
 def fit(rows=OVERLAPPING, members=linears, nodes=True, **parameters):
     """Average with rows, which weights count."""
-    given = {"random_state": 0, **parameters}
-    aggregate = ModelAveragingAggregator(members(rows), **given)
+    settings = {"random_state": 0, **parameters}
+    aggregate = ModelAveragingAggregator(members(rows), **settings)
     aggregate.fit(rows.X, rows.y, nodes=rows.nodes if nodes else None)
     return aggregate, rows.X_test
 
 
 def rounds(rows=OVERLAPPING, members=mlps, nodes=True, **parameters):
-    given = {"n_rounds": 2, "local_epochs": 1, "learning_rate": 0.02, **parameters}
-    return fit(rows, members, nodes, **given)
+    """Average twice, with one epoch of training between, or as parameters say."""
+    settings = {"n_rounds": 2, "local_epochs": 1, "learning_rate": 0.02, **parameters}
+    return fit(rows, members, nodes, **settings)
 
 
 def rounds_by_name(rows):

@@ -99,9 +99,9 @@ def rows_alone_beside_a_classifier(rows=OVERLAPPING):
 
 
 def agreement_of(aggregate, **parameters):
-    """An agreement, of an exchange that is not drawn at random."""
-    given = {"nodes": NAMES, "min_rows": MIN_ROWS, **parameters}
-    return replace(Agreement.of(aggregate, **given), exchange="0" * 32)
+    """An agreement whose exchange has a fixed number, not one drawn at random."""
+    terms = {"nodes": NAMES, "min_rows": MIN_ROWS, **parameters}
+    return replace(Agreement.of(aggregate, **terms), exchange="0" * 32)
 
 
 def agreed_terms():
@@ -137,7 +137,8 @@ def refused(error, ask) -> bool:
 def with_a_ledger(rows=OVERLAPPING):
     """A node counts, keeps its replies, and refuses what is not agreed."""
     aggregate = linear_of(n_rounds=2)
-    agreement, member = agreement_of(aggregate), linears(rows)[0]
+    agreement = agreement_of(aggregate)
+    member = linears(rows)[0]
     X, y = rows_of(rows, 0)
     join, evaluate = _requests_of(aggregate, rows)
     other_terms = linear_of(n_components=1, n_rounds=2)
@@ -145,9 +146,8 @@ def with_a_ledger(rows=OVERLAPPING):
     with temporary_folder() as folder:
 
         def ask(request, X=X, agreement=agreement):
-            asked = request.with_envelope(exchange=agreement.exchange)
             return reply_to(
-                asked,
+                request.with_envelope(exchange=agreement.exchange),
                 member,
                 X,
                 y,
@@ -188,8 +188,8 @@ def _requests_of(aggregate, rows):
     wire = Wire(rows, linears(rows))
     aggregate.set_params(estimators=wire.channel()).fit()
     return [
-        Message.from_bytes(data)
-        for name, data in wire.kept.items()
+        Message.from_bytes(content)
+        for name, content in wire.kept.items()
         if name.endswith("north request")
     ]
 
@@ -240,10 +240,11 @@ def by_folder(aggregate, rows=OVERLAPPING, members=None, leave_out=(), **options
             for path in files
             if path.endswith(".safetensors")
         }
-        kept = {
+        contents = {
             path.replace("/", " "): (place / path).read_bytes() for path in messages
         }
-    return fitted, rows.X_test, {"files": files, "messages": messages, "kept": kept}
+    fields = {"files": files, "messages": messages, "kept": contents}
+    return fitted, rows.X_test, fields
 
 
 # ---- files --------------------------------------------------------------------

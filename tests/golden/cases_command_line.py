@@ -45,7 +45,8 @@ def write_tables(rows=OVERLAPPING, **written):
 
     for k, name in enumerate(NAMES):
         is_own = rows.nodes == k
-        X, (X_local, y_local) = rows.X[is_own][:, 18:30], rows.local[k]
+        X = rows.X[is_own][:, 18:30]
+        X_local, y_local = rows.local[k]
         table = pd.DataFrame(X, columns=COLUMNS).assign(digit=rows.y[is_own])
         table.to_csv(f"{name}.csv", index=False, **written)
         member = linear(X_local[:, 18:30], y_local.astype(str), None, k)
@@ -64,21 +65,21 @@ def write_penguins():
 
 def written(place) -> dict:
     """Messages and agreements below a folder, by path."""
-    found = {}
+    records = {}
     for path in sorted(place.rglob("*")):
         name = path.relative_to(place).as_posix()
         if path.suffix == ".safetensors":
-            found[name] = message_record(Message.from_bytes(path.read_bytes()))
+            records[name] = message_record(Message.from_bytes(path.read_bytes()))
         elif path.name == "agreement.json":
             agreement = Agreement.load(path)
-            found[name] = {
+            records[name] = {
                 "method": agreement.method,
                 "settings": agreement.settings,
                 "tasks": agreement.tasks,
                 "radii": agreement.radii,
                 "min_rows": agreement.min_rows,
             }
-    return found
+    return records
 
 
 def kept_messages(place) -> dict:
@@ -106,11 +107,13 @@ def exchange(
     write=write_tables,
 ):
     """Start, answer at each node and combine, until the model is there."""
-    codes, n_messages = [], 0
+    codes = []
+    n_messages = 0
     with temporary_folder() as folder, chdir(folder):
         write()
         codes.append(typed("start", "study", *start, "--nodes", *NAMES))
-        place, out = folder / "study", folder / "model.joblib"
+        place = folder / "study"
+        out = folder / "model.joblib"
         while not out.exists() and n_messages < 9:
             n_messages += 1
             for name in NAMES:

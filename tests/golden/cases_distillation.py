@@ -34,15 +34,15 @@ from skgems import DistillationAggregator
 
 def distil(rows=OVERLAPPING, members=linears, student=CONVERGED, **parameters):
     """Without labels."""
-    given = {"random_state": 0, **parameters}
-    aggregate = DistillationAggregator(members(rows), student=student, **given)
+    settings = {"random_state": 0, **parameters}
+    aggregate = DistillationAggregator(members(rows), student=student, **settings)
     return aggregate.fit(rows.X), rows.X_test
 
 
 def fit(rows=OVERLAPPING, members=linears, nodes=True, **parameters):
     """With labels, which weights count."""
-    given = {"student": CONVERGED, "random_state": 0, **parameters}
-    aggregate = DistillationAggregator(members(rows), **given)
+    settings = {"student": CONVERGED, "random_state": 0, **parameters}
+    aggregate = DistillationAggregator(members(rows), **settings)
     aggregate.fit(rows.X, rows.y, nodes=rows.nodes if nodes else None)
     return aggregate, rows.X_test
 

@@ -111,8 +111,8 @@ def fit_summaries(transformer, rows=OVERLAPPING):
         front.summarize(rows_of(rows, k)[0], name=name) for k, name in enumerate(NAMES)
     ]
     front.set_params(summaries=sent).fit()
-    kept = {f"front {name}": m.to_bytes() for name, m in zip(NAMES, sent, strict=True)}
-    return front, rows.X_test, {"kept": kept}
+    files = {f"front {name}": m.to_bytes() for name, m in zip(NAMES, sent, strict=True)}
+    return front, rows.X_test, {"kept": files}
 
 
 def fit_over_a_wire(transformer, rows=OVERLAPPING):

@@ -28,14 +28,14 @@ FLOAT32, PUBLIC = digits("overlapping", dtype=np.float32), OVERLAPPING.with_publ
 
 
 def gems(members, **parameters):
-    """The aggregator, quick and silent where it is not said otherwise."""
-    given = {
+    """The aggregator with settings that make it quick and silent, unless overridden."""
+    quick = {
         "intersection": "consensus",
         "n_directions": 50,
         "on_empty": "ignore",
         "random_state": 0,
     }
-    return GEMSLogisticAggregator(members, **in_parts({**given, **parameters}))
+    return GEMSLogisticAggregator(members, **in_parts({**quick, **parameters}))
 
 
 def fit(rows=OVERLAPPING, members=linears, nodes=True, **parameters):
@@ -63,9 +63,9 @@ def fit_named(rows, **parameters):
 
 def fit_alone(rows=OVERLAPPING, **parameters):
     """The first node without others."""
-    own = rows.nodes == 0
+    first = rows.nodes == 0
     aggregate = gems(linears(rows)[:1], **parameters)
-    return aggregate.fit(rows.X[own], rows.y[own], rows.nodes[own]), rows.X_test
+    return aggregate.fit(rows.X[first], rows.y[first], rows.nodes[first]), rows.X_test
 
 
 def tuned(fine_tuning="penalized", **parameters):

@@ -31,8 +31,8 @@ FLOAT32, PUBLIC = digits("overlapping", dtype=np.float32), OVERLAPPING.with_publ
 
 
 def gems(members, **parameters):
-    """The aggregator, quick and silent where it is not said otherwise."""
-    given = {"epsilon_hidden": 0.3, "retrain_epochs": 0, "random_state": 0}
+    """The aggregator with settings that make it quick and silent, unless overridden."""
+    quick = {"epsilon_hidden": 0.3, "retrain_epochs": 0, "random_state": 0}
     hidden = {"n_directions": 30, "max_radius": 1e4, "geometry": "gram"}
     last = {"intersection": "consensus", "n_directions": 30, "on_empty": "ignore"}
     last["n_rounds"] = parameters.pop("last_rounds", 1)
@@ -47,7 +47,7 @@ def gems(members, **parameters):
         members,
         last_layer=GEMSLogisticAggregator(**in_parts(last)),
         **{f"{name}_hidden": value for name, value in in_parts(hidden).items()}
-        | given | parameters,
+        | quick | parameters,
     )  # fmt: skip
 
 
@@ -71,9 +71,9 @@ def fit_named(rows, **parameters):
 
 def fit_alone(rows=OVERLAPPING, members=mlps, **parameters):
     """The first node without others."""
-    own = rows.nodes == 0
+    first = rows.nodes == 0
     aggregate = gems(members(rows)[:1], **parameters)
-    return aggregate.fit(rows.X[own], rows.y[own], rows.nodes[own]), rows.X_test
+    return aggregate.fit(rows.X[first], rows.y[first], rows.nodes[first]), rows.X_test
 
 
 def tuned(rows=PUBLIC, members=mlps, layers="last", **parameters):
@@ -123,7 +123,8 @@ def lbfgs(rows):
 
 
 def tuned_on_sparse_rows(rows):
-    private, (X, y) = rows.nodes >= 0, rows.public
+    private = rows.nodes >= 0
+    X, y = rows.public
     aggregate = gems(mlps(rows))
     aggregate.fit(csr_matrix(rows.X[private]), rows.y[private], rows.nodes[private])
     return aggregate.fine_tune(csr_matrix(X), y, layers="all"), rows.X_test

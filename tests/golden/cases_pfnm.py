@@ -86,8 +86,9 @@ def fit_sparse(rows=OVERLAPPING):
 
 
 def rounds(members=PLAIN, rows=OVERLAPPING, **parameters):
-    given = {"n_rounds": 2, "n_epochs": 1, **parameters}
-    return fit(rows, members, **given)
+    """Match twice, with one epoch of training between, or as parameters say."""
+    settings = {"n_rounds": 2, "n_epochs": 1, **parameters}
+    return fit(rows, members, **settings)
 
 
 def further(rows, step, hidden=(12,), names="012"):
@@ -131,21 +132,18 @@ def inits(members=PLAIN, **parameters):
     aggregate, X_test = match(OVERLAPPING, members, **parameters)
     depth = len(aggregate.n_units_)
     aggregate.update(further(OVERLAPPING, 1, (12, 8)[:depth])[:2])
-    asked = {
-        "all": (0,),
-        "some": ("1", 6),
-        "of layers": (2, [9, 7][:depth]),
+    starts = {
+        "all": aggregate.node_init(0),
+        "some": aggregate.node_init("1", 6),
+        "of layers": aggregate.node_init(2, [9, 7][:depth]),
+        "fresh": aggregate.node_init(0, n_fresh=2),
+        "some fresh": aggregate.node_init(1, 8, n_fresh=3),
     }
-    started = {
-        name: aggregate.node_init(*arguments) for name, arguments in asked.items()
-    }
-    started["fresh"] = aggregate.node_init(0, n_fresh=2)
-    started["some fresh"] = aggregate.node_init(1, 8, n_fresh=3)
-    more = {
+    weights = {
         name: [array(part) for part in (*start.coefs_, *start.intercepts_)]
-        for name, start in started.items()
+        for name, start in starts.items()
     }
-    return aggregate, X_test, {"node_init": more}
+    return aggregate, X_test, {"node_init": weights}
 
 
 def constant_only():

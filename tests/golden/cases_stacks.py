@@ -133,9 +133,10 @@ def fit_apart(rows=OVERLAPPING, members=bayes, **parameters):
         for k, name in enumerate(NAMES)
     ]
     stack.set_params(summaries=sent).fit()
-    # They are no files of the stack itself: it is not fitted anew of what is kept.
-    said = summary_record(sent)["summaries"]
-    return stack, rows.X_test, {"summaries": said}
+    # The bytes are not kept: the next commit could not fit the stack to them, since
+    # they summarise odds, and not the stack itself.
+    summaries = summary_record(sent)["summaries"]
+    return stack, rows.X_test, {"summaries": summaries}
 
 
 def held_out(rows=OVERLAPPING):

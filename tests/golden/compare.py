@@ -30,17 +30,17 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from golden.records import differences, only_now
+from golden.records import Difference, differences, only_now
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 INTENDED = "tests/golden/intended.toml"
-# Of a case that many differences are printed.
+# So many differences of one case are printed, the largest ones.
 AT_MOST = 4
 
 
 def git(*words, check=True) -> bytes:
-    """What git prints; of what it does not find nothing, where that may be."""
+    """What git prints; nothing where it fails and that is allowed (check=False)."""
     errors = None if check else subprocess.DEVNULL
     return subprocess.run(
         ["git", *words], cwd=ROOT, check=check, stdout=subprocess.PIPE, stderr=errors
@@ -49,12 +49,12 @@ def git(*words, check=True) -> bytes:
 
 def commit(name) -> str:
     """The hash that a name stands for, empty for a name of no commit."""
-    found = git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", check=False)
-    return found.decode().strip()
+    printed = git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", check=False)
+    return printed.decode().strip()
 
 
 def default_base() -> str:
-    """See above; empty where the history has no other commit."""
+    """The commit to compare with, as said above; empty if there is no other commit."""
     head = commit("HEAD")
     main = commit("main") or commit("origin/main") or head
     base = git("merge-base", "HEAD", main, check=False).decode().strip() or head
@@ -65,13 +65,14 @@ def default_base() -> str:
 # ---- running ------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Records:
-    """What came out of the cases of this checkout, and of the other's."""
+    """Records by the names of cases: of this checkout, and of the other one."""
 
     now: dict
     before: dict
-    # What this checkout reads of what the other has kept.
+    # Predictions and digests of the pickles and messages that the other wrote, as this
+    # checkout reads them.
     read: dict
 
 
@@ -98,21 +99,24 @@ def records_of(base) -> Records:
                 files.extractall(folder / "base", filter="data")
         runs = []
         for name, checkout in checkouts.items():
-            kept = folder / f"kept {name}"
-            kept.mkdir()
-            runs.append(start(checkout, folder / f"{name}.json", kept))
+            files_folder = folder / f"kept {name}"
+            files_folder.mkdir()
+            runs.append(start(checkout, folder / f"{name}.json", files_folder))
         finish(*runs)
         if base:
-            kept = folder / "kept before", folder / "kept now"
-            finish(start("--read", ROOT, folder / "read.json", *kept))
-        names = ("now", "before", "read")
-        paths = {name: folder / f"{name}.json" for name in names}
+            before = folder / "kept before"
+            now = folder / "kept now"
+            finish(start("--read", ROOT, folder / "read.json", before, now))
         return Records(
-            **{
-                name: json.loads(path.read_text("utf-8")) if path.exists() else {}
-                for name, path in paths.items()
-            }
+            now=read_json(folder / "now.json"),
+            before=read_json(folder / "before.json"),
+            read=read_json(folder / "read.json"),
         )
+
+
+def read_json(path: Path) -> dict:
+    """The records in a file; none if there is no such file."""
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
 
 
 # ---- what is intended ---------------------------------------------------------
@@ -133,7 +137,8 @@ def changes_in(text: str) -> list[Change]:
     """The entries of intended.toml; ValueError for one without cases or reason."""
     changes = []
     for entry in tomllib.loads(text).get("change", []):
-        cases, reason = entry.get("cases"), entry.get("reason")
+        cases = entry.get("cases")
+        reason = entry.get("reason")
         if not isinstance(cases, list) or not cases or not reason:
             raise ValueError(
                 f"{INTENDED}: the entry {entry!r} needs cases, a list of patterns, and "
@@ -196,38 +201,61 @@ class Report:
 def differing(now: dict, before: dict) -> list:
     """The differences of two records that matter, the largest first."""
     return sorted(
-        (one for one in differences(now, before) if one.matters), reverse=True
+        (difference for difference in differences(now, before) if difference.matters),
+        reverse=True,
     )
+
+
+def absent(cases: dict, others: dict) -> list[str]:
+    """The names of cases that are not among others."""
+    return [case for case in cases if case not in others]
+
+
+def cases_to_compare(records: Records) -> list[str]:
+    """The cases of both; one that fails is an error by itself, and not compared."""
+    return [
+        case
+        for case, record in records.now.items()
+        if case in records.before and "error" not in record
+    ]
 
 
 def compare_cases(records: Records, report: Report) -> None:
     """Cases of both, the most different first, then those of one of them."""
-    now, before = records.now, records.before
-    others, n_to_the_bit, n_more = [], 0, 0
-    for case in [case for case in now if case in before]:
-        if "error" in now[case]:  # which is an error by itself
-            continue
-        found = differing(now[case], before[case])
-        n_to_the_bit += not differences(now[case], before[case])
-        n_more += bool(only_now(now[case], before[case]))
-        if found:
-            others.append((found, case))
-    for largest_first, case in sorted(
-        others, reverse=True, key=lambda pair: pair[0][0]
+    now = records.now
+    before = records.before
+    cases = cases_to_compare(records)
+    large_differences = {
+        case: large for case in cases if (large := differing(now[case], before[case]))
+    }
+    report_large_differences(large_differences, report)
+    for case in absent(before, now):
+        report.judge(case, f"{case}: only before")
+    only_here = absent(now, before)
+    report.lines += [f"{case}: only now" for case in only_here]
+    n_in_both = len(now) - len(only_here)
+    n_to_the_bit = sum(not differences(now[case], before[case]) for case in cases)
+    n_longer = sum(bool(only_now(now[case], before[case])) for case in cases)
+    report.lines.append(
+        f"{len(now)} cases: {n_in_both - len(large_differences)} equal to 8 digits, "
+        f"of which {n_to_the_bit} to the bit; {len(large_differences)} differ; "
+        f"{len(only_here)} only now; {n_longer} with more in their records"
+    )
+
+
+def report_large_differences(
+    large_differences: dict[str, list[Difference]], report: Report
+) -> None:
+    """A line for each case with its largest differences, the most different first."""
+    for case, largest_first in sorted(
+        large_differences.items(),
+        reverse=True,
+        key=lambda pair: pair[1][0],
     ):
         size = largest_first[0].size
         line = f"{case}: {len(largest_first)} differences, of {size:.1e} at most"
-        report.judge(case, line, *(one.words for one in largest_first[:AT_MOST]))
-    for case in [case for case in before if case not in now]:
-        report.judge(case, f"{case}: only before")
-    alone = [case for case in now if case not in before]
-    report.lines += [f"{case}: only now" for case in alone]
-    n_both = len(now) - len(alone)
-    report.lines.append(
-        f"{len(now)} cases: {n_both - len(others)} equal to 8 digits, of which "
-        f"{n_to_the_bit} to the bit; {len(others)} differ; {len(alone)} only now; "
-        f"{n_more} with more in their records"
-    )
+        words = [difference.words for difference in largest_first[:AT_MOST]]
+        report.judge(case, line, *words)
 
 
 def compare_kept(records: Records, report: Report) -> None:
@@ -239,12 +267,12 @@ def compare_kept(records: Records, report: Report) -> None:
     n_read = Counter()
     names_by_reason: dict[str, list[str]] = {}
     for case, parts in records.read.items():
-        for part, result in parts.items():
-            if reason := reason_not_read(part, result, records.before[case]):
+        for part, read in parts.items():
+            if reason := reason_not_read(part, read, records.before[case]):
                 names = names_by_reason.setdefault(f"{part}: {reason}", [])
                 names.append(f"read {part} {case}")
             else:
-                n_read[part] += result.get("n_messages", 1)
+                n_read[part] += read.get("n_messages", 1)
     for reason, names in names_by_reason.items():
         report.judge_together(names, f"Not read as before, {reason}")
     report.lines.append(
@@ -253,15 +281,15 @@ def compare_kept(records: Records, report: Report) -> None:
     )
 
 
-def reason_not_read(part: str, result: dict, before: dict) -> str:
-    """Why what was kept of a case is not what it was, or nothing."""
-    if "error" in result:
-        return result["error"]
+def reason_not_read(part: str, read: dict, before: dict) -> str:
+    """Why a file of a case could not be read as it was written, empty if it could."""
+    if "error" in read:
+        return read["error"]
     if part == "messages":
-        others = result["other_digests"]
+        others = read["other_digests"]
         return f"other digests of {', '.join(others)}" if others else ""
-    expected = {key: before[key] for key in result if key in before}
-    different = differing(result, expected)
+    expected = {key: before[key] for key in read if key in before}
+    different = differing(read, expected)
     return f"other predictions, {different[0].words}" if different else ""
 
 
@@ -269,9 +297,9 @@ def compared(records: Records, intended: list[Change]) -> Report:
     report = Report(intended)
     compare_cases(records, report)
     compare_kept(records, report)
-    for case, found in records.now.items():
-        if "error" in found:
-            report.lines.append(f"{case} fails: {found['error']}")
+    for case, record in records.now.items():
+        if "error" in record:
+            report.lines.append(f"{case} fails: {record['error']}")
             report.errors.append(case)
     for change in intended:
         if change not in report.used:

@@ -91,7 +91,8 @@ def _dealt(X, y, holdings, strings):
         (X[(owner == k) & (purpose < 2)], y[(owner == k) & (purpose < 2)])
         for k in range(len(holdings))
     ]
-    judging, test = (purpose == 2) | (purpose == 3), purpose == 4
+    judging = (purpose == 2) | (purpose == 3)
+    test = purpose == 4
     return Rows(local, X[judging], y[judging], owner[judging], X[test][:20])
 
 
@@ -99,9 +100,10 @@ def _dealt(X, y, holdings, strings):
 
 
 def nearest_mean(X, y, seed, scale=1.0):
-    """Weights of the classifier by the nearest class mean, and a little of chance."""
+    """Weights of the classifier by the nearest class mean, with a little noise."""
     means = np.array([X[y == label].mean(axis=0) for label in np.unique(y)])
-    coef, intercept = 2 * (means - means.mean(axis=0)), -np.sum(means**2, axis=1)
+    coef = 2 * (means - means.mean(axis=0))
+    intercept = -np.sum(means**2, axis=1)
     intercept = intercept - intercept.mean()
     coef = coef + 0.1 * np.random.RandomState(seed).standard_normal(coef.shape)
     if len(coef) == 2:
@@ -111,11 +113,10 @@ def nearest_mean(X, y, seed, scale=1.0):
 
 def fitted(estimator, X, y):
     """A clone that was fitted to a few rows, for the attributes that this sets."""
-    few = np.concatenate([np.flatnonzero(y == label)[:5] for label in np.unique(y)])
-    X, y = X[few], y[few]
+    rows = np.concatenate([np.flatnonzero(y == label)[:5] for label in np.unique(y)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return clone(estimator).fit(X, y)
+        return clone(estimator).fit(X[rows], y[rows])
 
 
 def linear(X, y, estimator=None, seed=0, scale=1.0):
@@ -125,14 +126,17 @@ def linear(X, y, estimator=None, seed=0, scale=1.0):
     if estimator is None:
         model = LogisticRegression(max_iter=1)
         model.coef_, model.intercept_ = nearest_mean(X, y, seed, scale)
-        model.classes_, model.n_features_in_ = np.unique(y), X.shape[1]
+        model.classes_ = np.unique(y)
+        model.n_features_in_ = X.shape[1]
         return model
     model = fitted(estimator, X, y)
     final = getattr(model, "best_estimator_", model)
     if isinstance(final, Pipeline):
-        X, final = final[:-1].transform(X), final[-1]
+        X = final[:-1].transform(X)
+        final = final[-1]
     coef, intercept = nearest_mean(X, y, seed, scale)
-    final.coef_[:], final.intercept_ = coef, intercept.astype(final.coef_.dtype)
+    final.coef_[:] = coef
+    final.intercept_ = intercept.astype(final.coef_.dtype)
     return model
 
 
@@ -154,25 +158,27 @@ ACTIVATIONS = {
 }
 
 
-def layers(X, y, hidden, seed, activation="relu", noise=0.05, alike=0.5):
-    """Weights of a network, a share of whose units are noisy copies of common ones.
+def layers(X, y, hidden, *, seed, activation="relu", noise=0.05):
+    """Weights of a network, half of whose units are noisy copies of common ones.
 
-    Units are in an order of the node's own. The last layer is the classifier by the
-    nearest class mean of what enters it, with logits of a root mean square of 3.
+    Each node has its units in another order. The last layer is the classifier by the
+    nearest class mean of its inputs, with logits of a root mean square of 3.
     """
-    own = np.random.RandomState(100 + seed)
-    coefs, intercepts, Z = [], [], X
+    rng = np.random.RandomState(100 + seed)
+    coefs = []
+    intercepts = []
+    Z = X
     order = np.arange(X.shape[1])
     for depth, width in enumerate(hidden):
-        n_alike = int(alike * width)
+        n_copies = width // 2
         common = np.random.RandomState(depth).standard_normal((100, 20))
-        W = own.standard_normal((len(order) + 1, width))
-        W[:, :n_alike] *= noise
-        W[:, :n_alike] += common[: len(W), :n_alike]
+        W = rng.standard_normal((len(order) + 1, width))
+        W[:, :n_copies] *= noise
+        W[:, :n_copies] += common[: len(W), :n_copies]
         W[:-1] *= 2 / np.sqrt(len(order))
         W[-1] *= 0.3
         W[:-1] = W[:-1][order]
-        order = own.permutation(width)
+        order = rng.permutation(width)
         coefs.append(np.ascontiguousarray(W[:-1, order]))
         intercepts.append(W[-1, order])
         Z = ACTIVATIONS[activation](Z @ coefs[-1] + intercepts[-1])
@@ -184,8 +190,8 @@ def layers(X, y, hidden, seed, activation="relu", noise=0.05, alike=0.5):
     return coefs, intercepts
 
 
-def mlp(X, y, hidden=(8,), seed=0, activation="relu", estimator=None, **how):
-    """A fitted MLPClassifier."""
+def mlp(X, y, hidden=(8,), seed=0, *, activation="relu", estimator=None, noise=0.05):
+    """A fitted MLPClassifier with the weights that ``layers`` gives."""
     if estimator is None:
         estimator = MLPClassifier(batch_size=16, max_iter=1, random_state=0)
     if len(np.unique(y)) == 1:
@@ -193,19 +199,21 @@ def mlp(X, y, hidden=(8,), seed=0, activation="relu", estimator=None, **how):
     estimator = clone(estimator)
     estimator.set_params(hidden_layer_sizes=hidden, activation=activation)
     model = fitted(estimator, X, y)
-    coefs, intercepts = layers(X, y, hidden, seed, activation, **how)
+    coefs, intercepts = layers(
+        X, y, hidden, seed=seed, activation=activation, noise=noise
+    )
     dtype = model.coefs_[0].dtype
     model.coefs_ = [array.astype(dtype) for array in coefs]
     model.intercepts_ = [array.astype(dtype) for array in intercepts]
     return model
 
 
-def mlps(rows, hidden=(8,), **how):
+def mlps(rows, hidden=(8,), **settings):
     """A network for each node; a list of hidden layers is one for each."""
     hidden = hidden if isinstance(hidden, list) else [hidden] * len(rows.local)
     return [
-        mlp(X, y, own, seed, **how)
-        for seed, ((X, y), own) in enumerate(zip(rows.local, hidden, strict=True))
+        mlp(X, y, widths, seed, **settings)
+        for seed, ((X, y), widths) in enumerate(zip(rows.local, hidden, strict=True))
     ]
 
 
@@ -269,9 +277,12 @@ def dense_nets(rows, hidden=(8,), activation="relu", **parameters):
     hidden = hidden if isinstance(hidden, list) else [hidden] * len(rows.local)
     return [
         skorch_net(
-            *layers(X, y, own, seed, activation), activation, np.unique(y), **parameters
+            *layers(X, y, widths, seed=seed, activation=activation),
+            activation,
+            np.unique(y),
+            **parameters,
         )
-        for seed, ((X, y), own) in enumerate(zip(rows.local, hidden, strict=True))
+        for seed, ((X, y), widths) in enumerate(zip(rows.local, hidden, strict=True))
     ]
 
 
@@ -284,7 +295,7 @@ def binary_nets(rows, hidden=(8,)):
     settings = skorch_settings(criterion=nn.BCEWithLogitsLoss)
     nets = []
     for seed, (X, y) in enumerate(rows.local):
-        dense = skorch_net(*layers(X, y, hidden, seed)).module_
+        dense = skorch_net(*layers(X, y, hidden, seed=seed)).module_
         with torch.no_grad():
             last = nn.Linear(hidden[-1], 1)
             last.weight.copy_(dense[-1].weight.diff(dim=0))
@@ -306,10 +317,10 @@ def convolutional_nets(rows, n_outputs, **parameters):
         with torch.random.fork_rng():
             torch.manual_seed(0)
             settings["module__n_outputs"] = n_outputs
-            own = make_net(Convolutional, **settings).initialize()
+            net = make_net(Convolutional, **settings).initialize()
         rng = np.random.RandomState(seed)
         with torch.no_grad():
-            for name, value in own.module_.state_dict().items():
+            for name, value in net.module_.state_dict().items():
                 if value.is_floating_point():
                     numbers = 0.2 * rng.standard_normal(tuple(value.shape))
                     # Scales and variances are near 1, the rest is near 0.
@@ -318,7 +329,7 @@ def convolutional_nets(rows, n_outputs, **parameters):
                     value.copy_(torch.as_tensor(numbers))
                 else:
                     value.fill_(3 + seed)
-        nets.append(own)
+        nets.append(net)
     return nets
 
 
@@ -353,7 +364,8 @@ def letters():
         about = [f"word{k}" for k in rng.choice(list(topics[label]), 4)]
         other = [f"word{k}" for k in rng.choice(32, 4)]
         texts.append(" ".join([*about, *other]))
-    X, nodes = np.array(texts, dtype=object), np.arange(180) // 3 % 3
+    X = np.array(texts, dtype=object)
+    nodes = np.arange(180) // 3 % 3
     is_test = np.arange(180) % 4 == 3
     is_known = ~((nodes == 0) & (y == "praise"))
     is_of_node = is_known & ~is_test

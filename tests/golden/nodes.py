@@ -81,10 +81,10 @@ class Wire:
     def _reply(self, name: str, request: Message):
         if name in self.down:
             return ConnectionError("nobody is there")
-        data = request.to_bytes()
+        request_bytes = request.to_bytes()
         X, y = rows_of(self.rows, NAMES.index(name))
         reply = reply_to(
-            data,
+            request_bytes,
             self.members[name],
             X,
             y,
@@ -93,7 +93,7 @@ class Wire:
             **self.reply_options,
         )
         number = f"{len(self.sent):03d} {name}"
-        self.kept |= {f"{number} request": data, f"{number} reply": reply}
+        self.kept |= {f"{number} request": request_bytes, f"{number} reply": reply}
         message = Message.from_bytes(reply)
         self.sent.append(
             {
@@ -121,12 +121,12 @@ def summaries_of(aggregate, rows: Rows, members=None, **options) -> list:
 
 
 def summary_record(summaries: list) -> dict:
-    """What summaries say, and their bytes for the next commit to read."""
+    """Records of summaries, and their bytes for the next commit to read."""
     return {
         "summaries": {
             summary.name: {
                 "n_rows": summary.n_rows,
-                "requests": [message_record(asked) for asked in summary.requests],
+                "requests": [message_record(request) for request in summary.requests],
                 **message_record(summary.message),
             }
             for summary in summaries

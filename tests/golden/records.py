@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Integral, Real
+from types import NoneType
 
 import numpy as np
 from scipy.sparse import issparse
@@ -50,22 +51,23 @@ def _number(value):
     return value if math.isfinite(value) else repr(value)
 
 
-def array(values):
+def array(array_like):
     """An array as a fingerprint, or as it is if it is small."""
-    values = np.asarray(values)
-    if values.dtype.kind not in "fiub" or values.size <= WHOLE:
-        return plain(values.tolist())
-    shape = "x".join(map(str, values.shape))
-    if values.dtype != np.float64:
-        shape += f" {values.dtype}"
-    flat = values.ravel().astype(np.float64)
-    numbers = [np.abs(flat).mean(), *(_directions(flat.size) @ flat)]
-    return [shape, *map(_number, numbers)]
+    dense = np.asarray(array_like)
+    if dense.dtype.kind not in "fiub" or dense.size <= WHOLE:
+        return plain(dense.tolist())
+    shape = "x".join(map(str, dense.shape))
+    if dense.dtype != np.float64:
+        shape += f" {dense.dtype}"
+    flat = dense.ravel().astype(np.float64)
+    mean_size = np.abs(flat).mean()
+    products = _directions(flat.size) @ flat
+    return [shape, _number(mean_size), *map(_number, products)]
 
 
-def indices(values):
+def indices(labels):
     """Whole numbers or labels as a string, which is short."""
-    return " ".join(map(str, np.asarray(values).ravel().tolist()))
+    return " ".join(map(str, np.asarray(labels).ravel().tolist()))
 
 
 def plain(value):
@@ -75,8 +77,10 @@ def plain(value):
     """
     if isinstance(value, bytes):
         return hashlib.sha256(value).hexdigest()
-    if value is None or isinstance(value, (str, bool, np.bool_)):
-        return bool(value) if isinstance(value, np.bool_) else value
+    if isinstance(value, (NoneType, str, bool)):
+        return value
+    if isinstance(value, np.bool_):
+        return bool(value)
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real):
@@ -84,11 +88,11 @@ def plain(value):
     if isinstance(value, np.ndarray):
         return array(value)
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    return [plain(item) for item in value]
+        return {str(key): plain(element) for key, element in value.items()}
+    return [plain(element) for element in value]
 
 
-# ---- what aggregators say -----------------------------------------------------
+# ---- attributes of aggregators -----------------------------------------------------
 
 
 def _of_message(entry) -> dict:
@@ -109,15 +113,15 @@ def _of_space(space):
     }
 
 
-def _of_intersection(found):
+def _of_intersection(intersection):
     return {
-        "found": bool(found.found),
-        "max_distance": _number(found.max_distance),
-        "lower_bound": _number(found.lower_bound),
-        "weights": array(found.weights),
-        "distances": array(found.normalized_squared_distances),
-        "conflicts": [indices(pair) for pair in found.conflicts],
-        "point": array(found.point),
+        "found": bool(intersection.found),
+        "max_distance": _number(intersection.max_distance),
+        "lower_bound": _number(intersection.lower_bound),
+        "weights": array(intersection.weights),
+        "distances": array(intersection.normalized_squared_distances),
+        "conflicts": [indices(pair) for pair in intersection.conflicts],
+        "point": array(intersection.point),
     }
 
 
@@ -138,13 +142,13 @@ def _of_form(form):
 
 
 def _of_fine_tuning(tuned):
-    found = {
+    fields = {
         "strength": _number(tuned.strength),
         "losses": plain(np.ravel(tuned.losses).tolist()),
     }
     if hasattr(tuned, "factor"):
-        found["factor"] = _number(tuned.factor)
-    return found
+        fields["factor"] = _number(tuned.factor)
+    return fields
 
 
 def _of_layer(report):
@@ -195,26 +199,35 @@ def _parts_of(estimator) -> list:
 
 
 def fitted_attributes(estimator) -> dict:
-    """What ``fit`` of an estimator of scikit-learn has set, and that of its parts."""
-    found = {"kind": type(estimator).__name__}
+    """The attributes that ``fit`` of a scikit-learn estimator and of its parts set."""
+    attributes = {"kind": type(estimator).__name__}
     for name, part in _parts_of(estimator):
         if not isinstance(part, str):  # as "drop" and "passthrough"
-            found[f"part {name}"] = fitted_attributes(part)
+            attributes[f"part {name}"] = fitted_attributes(part)
     for name, value in sorted(vars(estimator).items()):
-        if not name.endswith("_") or name.startswith("_") or name in ANYBODYS:
+        if not _is_recorded(name):
             continue
         if name == "history_":
-            found[name] = [_of_message(entry) for entry in value]
+            attributes[name] = [_of_message(entry) for entry in value]
         elif hasattr(value, "get_params"):
-            found[name] = fitted_attributes(value)
-        elif name not in ("transformers_", "transformer_list_"):
+            attributes[name] = fitted_attributes(value)
+        else:
             with suppress(TypeError):  # no number, text or array, nor several of them
-                found[name] = plain(value)
-    return found
+                attributes[name] = plain(value)
+    return attributes
+
+
+def _is_recorded(name: str) -> bool:
+    """Whether an attribute is public, set by ``fit``, and the same on any machine."""
+    is_fitted = name.endswith("_") and not name.startswith("_")
+    # The transformers of these two are recorded as parts.
+    are_parts = name in ("transformers_", "transformer_list_")
+    return is_fitted and not are_parts and name not in ANYBODYS
 
 
 def _each(describe):
-    return lambda values: [describe(value) for value in values]
+    """A function that describes each element of a list."""
+    return lambda elements: [describe(element) for element in elements]
 
 
 # Attributes that are recorded where an aggregator has them and they are not None.
@@ -263,62 +276,63 @@ REPORTS = {
 
 
 def record(case) -> dict:
-    """Run a case and say what came out.
+    """Run a case and return its record.
 
     A case is a function that returns a fitted aggregator and rows to test it on, and
-    perhaps more to record: a dict. It may return that alone. Bytes in its entry "kept"
-    are for the next commit to read, and no result.
+    perhaps a dict of further numbers to record. It may return that dict alone. Bytes
+    in its entry "kept" are for the next commit to read, and are not recorded.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        result = case()
-        if isinstance(result, dict):
-            found, more = {}, [result]
+        returned = case()
+        if isinstance(returned, dict):
+            fields = {}
+            further_dicts = [returned]
         else:
-            aggregate, X_test, *more = result
-            found = _of_aggregate(aggregate, X_test)
-        for extra in more:
-            found |= plain({k: v for k, v in extra.items() if k != "kept"})
+            aggregate, X_test, *further_dicts = returned
+            fields = _of_aggregate(aggregate, X_test)
+        for further in further_dicts:
+            fields |= plain({k: v for k, v in further.items() if k != "kept"})
     warned = _warned(caught)
-    return {**found, "warned": warned} if warned else found
+    return {**fields, "warned": warned} if warned else fields
 
 
 def _of_aggregate(aggregate, X_test):
-    found = {
+    fields = {
         name: describe(getattr(aggregate, name))
         for name, describe in REPORTS.items()
         if getattr(aggregate, name, None) is not None
     }
-    found |= predictions(aggregate, X_test)
-    return found
+    fields |= predictions(aggregate, X_test)
+    return fields
 
 
 def predictions(aggregate, X_test) -> dict:
-    """What a fitted aggregator, or transformer, makes of rows."""
+    """Predictions of a fitted aggregator for rows, or the rows transformed."""
     if not hasattr(aggregate, "predict"):
         transformed = aggregate.transform(X_test)
         dense = transformed.toarray() if issparse(transformed) else transformed
         return {"transformed": array(np.asarray(dense))}
-    found = {"labels": indices(aggregate.predict(X_test))}
+    outputs = {"labels": indices(aggregate.predict(X_test))}
     if hasattr(aggregate, "predict_proba"):
-        found["proba"] = array(aggregate.predict_proba(X_test))
+        outputs["proba"] = array(aggregate.predict_proba(X_test))
     if len(aggregate.classes_) == 2 and hasattr(aggregate, "decision_function"):
-        found["decision"] = array(aggregate.decision_function(X_test))
-    return found
+        outputs["decision"] = array(aggregate.decision_function(X_test))
+    return outputs
 
 
 def _warned(caught) -> list[str]:
     """Kinds of the library's own warnings, whose words may change; others go on."""
-    said = set()
+    categories = set()
     for warning in caught:
         is_ours = warning.category.__module__.startswith("skgems")
         if is_ours or warning.category is UserWarning:
-            said.add(warning.category.__name__)
+            categories.add(warning.category.__name__)
         elif not issubclass(warning.category, ConvergenceWarning):
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno
             )
-    return sorted(said)
+    return sorted(categories)
 
 
 # ---- comparing ----------------------------------------------------------------
@@ -326,10 +340,10 @@ def _warned(caught) -> list[str]:
 
 @dataclass(frozen=True, order=True)
 class Difference:
-    """By how much of its size a number differs, infinite for all else, and where."""
+    """A relative difference of two numbers; anything else differs infinitely."""
 
     size: float
-    words: str
+    words: str  # where it is, and what stands there in both records
 
     @property
     def matters(self) -> bool:
@@ -337,41 +351,50 @@ class Difference:
 
 
 def differences(now, before, path="") -> list[Difference]:
-    """Where two records differ. What only the newer one has is no difference."""
+    """Where two records differ. Fields that only the newer one has do not count."""
     if isinstance(now, dict) and isinstance(before, dict):
-        found = [
-            Difference(math.inf, f"{path}/{key}: only before")
-            for key in sorted(before.keys() - now.keys() - WORDS)
-        ]
-        for key in sorted((now.keys() & before.keys()) - WORDS):
-            found += differences(now[key], before[key], f"{path}/{key}")
-        return found
+        return _differences_of_dicts(now, before, path)
     if isinstance(now, list) and isinstance(before, list):
-        if len(now) != len(before):
-            lengths = f"{len(now)} entries, before {len(before)}"
-            return [Difference(math.inf, f"{path}: {lengths}")]
-        size, found = _size_of(before), []
-        for i, (one, other) in enumerate(zip(now, before, strict=True)):
-            at = f"{path}[{i}]"
-            if _is_number(one) and _is_number(other):
-                found += _difference(one, other, size, at)
-            else:
-                found += differences(one, other, at)
-        return found
+        return _differences_of_lists(now, before, path)
     if _is_number(now) and _is_number(before):
-        return _difference(now, before, 0.0, path)
+        return _differences_of_numbers(now, before, size=0.0, path=path)
     if type(now) is not type(before) or now != before:
         return [Difference(math.inf, f"{path}: {now!r:.80}, before {before!r:.80}")]
     return []
 
 
+def _differences_of_dicts(now: dict, before: dict, path: str) -> list[Difference]:
+    differing = [
+        Difference(math.inf, f"{path}/{key}: only before")
+        for key in sorted(before.keys() - now.keys() - WORDS)
+    ]
+    for key in sorted((now.keys() & before.keys()) - WORDS):
+        differing += differences(now[key], before[key], f"{path}/{key}")
+    return differing
+
+
+def _differences_of_lists(now: list, before: list, path: str) -> list[Difference]:
+    if len(now) != len(before):
+        lengths = f"{len(now)} entries, before {len(before)}"
+        return [Difference(math.inf, f"{path}: {lengths}")]
+    size = _size_of(before)
+    differing = []
+    for i, (new, old) in enumerate(zip(now, before, strict=True)):
+        place = f"{path}[{i}]"
+        if _is_number(new) and _is_number(old):
+            differing += _differences_of_numbers(new, old, size=size, path=place)
+        else:
+            differing += differences(new, old, place)
+    return differing
+
+
 def only_now(now, before, path="") -> list[str]:
-    """Paths of what a record has that the one before has not."""
+    """Paths of the fields of a record that the record before does not have."""
     if isinstance(now, dict) and isinstance(before, dict):
-        found = [f"{path}/{key}" for key in sorted(now.keys() - before.keys())]
+        paths = [f"{path}/{key}" for key in sorted(now.keys() - before.keys())]
         for key in sorted(now.keys() & before.keys()):
-            found += only_now(now[key], before[key], f"{path}/{key}")
-        return found
+            paths += only_now(now[key], before[key], f"{path}/{key}")
+        return paths
     if isinstance(now, list) and isinstance(before, list):
         pairs = enumerate(zip(now, before, strict=False))
         return [p for i, (a, b) in pairs for p in only_now(a, b, f"{path}[{i}]")]
@@ -382,18 +405,28 @@ def _is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _size_of(values):
-    """Of the entries of a fingerprint, or of the smaller numbers in a list."""
-    numbers = [abs(value) for value in values if _is_number(value)]
-    if values and isinstance(values[0], str) and re.match(r"\d+(x|$| )", values[0]):
-        return max(numbers, default=0.0)
-    return 1e-3 * max(numbers, default=0.0)
+def _size_of(elements: list) -> float:
+    """The size by which differences of the numbers of a list are divided.
+
+    In a fingerprint all numbers are of the order of the largest. In any other list a
+    number may be up to 1,000 times smaller than the largest before it is compared to
+    that share of the largest, and not to itself.
+    """
+    numbers = [abs(element) for element in elements if _is_number(element)]
+    largest = max(numbers, default=0.0)
+    is_fingerprint = (
+        elements
+        and isinstance(elements[0], str)
+        and re.match(r"\d+(x|$| )", elements[0])
+    )
+    return largest if is_fingerprint else 1e-3 * largest
 
 
-def _difference(one, other, size, path) -> list[Difference]:
-    if one == other:
+def _differences_of_numbers(now, before, *, size, path) -> list[Difference]:
+    """No difference or one: that of two numbers, relative to the larger or to size."""
+    if now == before:
         return []
-    if isinstance(one, int) and isinstance(other, int):
-        return [Difference(math.inf, f"{path}: {one}, before {other}")]
-    off = abs(one - other) / max(abs(one), abs(other), size, NOISE / TOLERANCE)
-    return [Difference(off, f"{path}: {one!r}, before {other!r}, {off:.1e} off")]
+    if isinstance(now, int) and isinstance(before, int):
+        return [Difference(math.inf, f"{path}: {now}, before {before}")]
+    off = abs(now - before) / max(abs(now), abs(before), size, NOISE / TOLERANCE)
+    return [Difference(off, f"{path}: {now!r}, before {before!r}, {off:.1e} off")]

@@ -18,7 +18,8 @@ import warnings
 from functools import partial
 from pathlib import Path
 
-INDEX, PICKLE = "index.json", "aggregate.pickle"
+INDEX = "index.json"
+PICKLE = "aggregate.pickle"
 
 
 def load(checkout: Path):
@@ -30,8 +31,11 @@ def load(checkout: Path):
         raise ImportError(f"{skgems.__file__} is not in {checkout}")
 
 
-def run(kept: Path) -> dict:
-    """The records of a checkout's own cases, made by its own library."""
+def run(folder: Path) -> dict:
+    """The records of a checkout's own cases, made by its own library.
+
+    Pickles and messages of the cases are written into the folder.
+    """
     from golden.cases import AGGREGATORS
     from golden.records import record
 
@@ -39,7 +43,8 @@ def run(kept: Path) -> dict:
 
     # The name of either commit.
     clear_cache = getattr(local, "clear_cache", None) or local.forget
-    records, index = {}, {}
+    records = {}
+    index = {}
     for kind, cases in AGGREGATORS.items():
         for name, case in cases.items():
             clear_cache()
@@ -47,10 +52,10 @@ def run(kept: Path) -> dict:
             path = f"{kind}/{name}"
             try:
                 records[path] = record(_remembering(case, results))
-                index[path] = keep(results[0], kept / f"{len(index):04d}")
+                index[path] = keep(results[0], folder / f"{len(index):04d}")
             except Exception as error:
                 records[path] = {"error": repr(error)}
-    (kept / INDEX).write_text(json.dumps(index), encoding="utf-8")
+    (folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
     return records
 
 
@@ -67,47 +72,49 @@ def _remembering(case, results: list):
 # ---- what the next commit reads -----------------------------------------------
 
 
-def keep(result, folder: Path) -> dict:
-    """Write what a case returned; say what is there, with the digests of messages."""
+def keep(returned, folder: Path) -> dict:
+    """Write what a case returned; list what was written, with digests of messages."""
     from skgems.federation import Message
 
     folder.mkdir(parents=True)
-    aggregate, X_test, *more = (
-        (None, None, result) if isinstance(result, dict) else result
-    )
+    if isinstance(returned, dict):
+        returned = (None, None, returned)
+    aggregate, X_test, *further_dicts = returned
     entry = {"folder": folder.name, "has_pickle": False, "messages": {}}
     if aggregate is not None:
         try:
-            data = pickle.dumps((aggregate, X_test))
+            pickled = pickle.dumps((aggregate, X_test))
         except (pickle.PicklingError, AttributeError, TypeError):
             pass  # of a class that is defined in a function, or a net's lambda
         else:
-            (folder / PICKLE).write_bytes(data)
+            (folder / PICKLE).write_bytes(pickled)
             entry["has_pickle"] = True
-    for extra in more:
-        for name, data in extra.get("kept", {}).items():
-            (folder / name).write_bytes(data)
-            entry["messages"][name] = Message.from_bytes(data).digest
+    for further in further_dicts:
+        for name, content in further.get("kept", {}).items():
+            (folder / name).write_bytes(content)
+            entry["messages"][name] = Message.from_bytes(content).digest
     return entry
 
 
-def read_all(kept: Path, kept_here: Path) -> dict:
-    """What this checkout reads of what another has kept, by case.
+def read_all(root: Path, root_here: Path) -> dict:
+    """What this checkout reads in the folder that another has written, by case.
 
-    Of each case what became of its "pickle", its "messages" and its "files".
+    Each case has a dict with the outcomes of reading its "pickle", its "messages" and
+    its "files", as far as there are any. The second folder is that of this checkout.
     """
-    index = json.loads((kept / INDEX).read_text(encoding="utf-8"))
-    index_here = json.loads((kept_here / INDEX).read_text(encoding="utf-8"))
+    index = json.loads((root / INDEX).read_text(encoding="utf-8"))
+    index_here = json.loads((root_here / INDEX).read_text(encoding="utf-8"))
     records = {}
     for case, entry in index.items():
-        folder, entry_here = kept / entry["folder"], index_here.get(case)
+        folder = root / entry["folder"]
+        entry_here = index_here.get(case)
         readers = {}
         if entry["has_pickle"]:
             readers["pickle"] = partial(read_pickle, folder)
         if entry["messages"]:
             readers["messages"] = partial(read_messages, entry, folder)
         if _has_files(entry) and entry_here and entry_here["has_pickle"]:
-            folder_here = kept_here / entry_here["folder"]
+            folder_here = root_here / entry_here["folder"]
             readers["files"] = partial(fit_to_files, entry, folder, folder_here)
         records[case] = {part: _attempt(reader) for part, reader in readers.items()}
     return records
@@ -175,10 +182,10 @@ def fit_to_files(entry: dict, folder: Path, folder_here: Path) -> dict:
 
 def main(*words: str) -> None:
     reads = words[0] == "--read"
-    checkout, records, *kept = map(Path, words[1:] if reads else words)
+    checkout, path, *folders = map(Path, words[1:] if reads else words)
     load(checkout.resolve())
-    found = read_all(*kept) if reads else run(*kept)
-    records.write_text(json.dumps(found), encoding="utf-8")
+    records = read_all(*folders) if reads else run(*folders)
+    path.write_text(json.dumps(records), encoding="utf-8")
 
 
 if __name__ == "__main__":

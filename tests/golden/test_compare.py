@@ -14,14 +14,19 @@ from golden.records import array, differences, only_now, record
 
 
 def test_one_entry_of_an_array_is_seen():
-    values = np.random.RandomState(0).standard_normal((20, 30))
-    other = values.copy()
+    matrix = np.random.RandomState(0).standard_normal((20, 30))
+    other = matrix.copy()
     other[3, 4] += 1e-3
-    assert differences(array(values), array(values)) == []
-    assert max(differences(array(other), array(values))).size > 1e-6
-    assert differences(array(values), array(values.T))[0].size == np.inf
-    single = array(values.astype(np.float32))
-    assert differences(array(values), single)[0].size == np.inf
+    assert differences(array(matrix), array(matrix)) == []
+    # Far more than the 5e-8 from which a difference matters.
+    assert max(differences(array(other), array(matrix))).size > 1e-6
+
+
+def test_another_shape_or_dtype_of_an_array_is_seen():
+    matrix = np.random.RandomState(0).standard_normal((20, 30))
+    assert differences(array(matrix), array(matrix.T))[0].size == np.inf
+    single = array(matrix.astype(np.float32))
+    assert differences(array(matrix), single)[0].size == np.inf
 
 
 @pytest.mark.parametrize(
@@ -39,9 +44,8 @@ def test_one_entry_of_an_array_is_seen():
         ({}, {"warnings": ["words of an older commit"]}, None),
     ],
 )
-def test_differences(now, before, off):
-    found = differences(now, before)
-    sizes = [difference.size for difference in found[:1]]
+def test_numbers_differ_by_a_share_and_all_else_infinitely(now, before, off):
+    sizes = [difference.size for difference in differences(now, before)[:1]]
     assert sizes == pytest.approx([] if off is None else [off])
 
 
@@ -82,7 +86,7 @@ BEFORE = {
 
 
 def test_cases_that_differ_or_are_gone_are_errors_and_new_ones_are_not():
-    report = compared(Records(NOW, BEFORE, {}), [])
+    report = compared(Records(now=NOW, before=BEFORE, read={}), [])
     assert report.errors == ["far", "old"]
     first, detail, *_, total, _read = report.lines
     assert first == "far: 1 differences, of 5.0e-01 at most"
@@ -94,7 +98,7 @@ def test_cases_that_differ_or_are_gone_are_errors_and_new_ones_are_not():
 
 def test_what_is_named_as_intended_is_listed_and_no_error():
     intended = [Change(("fa*", "old"), "Twice as much."), Change(("never*",), "No.")]
-    report = compared(Records(NOW, BEFORE, {}), intended)
+    report = compared(Records(now=NOW, before=BEFORE, read={}), intended)
     assert report.errors == []
     assert report.lines[0].endswith("at most (intended: Twice as much.)")
     assert report.lines[-1] == "Named as intended, but nothing differs: never*"
@@ -109,7 +113,9 @@ def test_a_call_names_patterns_with_commas():
 
 def test_a_case_that_fails_is_an_error_even_if_it_is_intended():
     now = {"same": {"error": "ValueError('no')"}}
-    report = compared(Records(now, {"same": {"x": 1.0}}, {}), patterns("same"))
+    report = compared(
+        Records(now=now, before={"same": {"x": 1.0}}, read={}), patterns("same")
+    )
     assert report.errors == ["same"]
     assert "same fails: ValueError('no')" in report.lines
 
@@ -119,7 +125,7 @@ OTHERS = {"labels": "0 1"}
 
 
 @pytest.mark.parametrize(
-    "part, result",
+    "part, read",
     [
         ("pickle", {"error": "ModuleNotFoundError('no module')"}),
         ("pickle", OTHERS),
@@ -128,9 +134,9 @@ OTHERS = {"labels": "0 1"}
         ("messages", {"error": "ValueError('another version')"}),
     ],
 )
-def test_what_is_not_read_as_it_was_is_an_error(part, result):
+def test_what_is_not_read_as_it_was_is_an_error(part, read):
     now = {"a": LABELS, "b": LABELS}
-    records = Records(now, now, {"a": {part: result}, "b": {part: result}})
+    records = Records(now=now, before=now, read={"a": {part: read}, "b": {part: read}})
     assert compared(records, []).errors == [f"read {part} a", f"read {part} b"]
     assert compared(records, patterns("a, b")).errors == [
         f"read {part} a",
@@ -146,8 +152,8 @@ def test_what_is_not_read_as_it_was_is_an_error(part, result):
 def test_what_is_read_as_it_was_is_counted():
     now = {"a": {**LABELS, "proba": 0.5}}
     messages = {"n_messages": 3, "other_digests": []}
-    kept = {"pickle": LABELS, "files": now["a"], "messages": messages}
-    report = compared(Records(now, now, {"a": kept}), [])
+    read = {"pickle": LABELS, "files": now["a"], "messages": messages}
+    report = compared(Records(now=now, before=now, read={"a": read}), [])
     assert report.errors == []
     assert report.lines[-1] == (
         "Read of the other commit: 1 pickles, 3 messages; 1 fits to its files"
@@ -156,10 +162,14 @@ def test_what_is_read_as_it_was_is_counted():
 
 def test_an_entry_counts_until_it_has_landed():
     entry = '[[change]]\ncases = ["pooled/*"]\nreason = "{}"\n'
-    before, now = entry.format("First."), entry.format("First.") + entry.format("Then.")
+    before = entry.format("First.")
+    now = before + entry.format("Then.")
     assert new_changes(before, "") == [Change(("pooled/*",), "First.")]
     assert new_changes(before, before) == []
     assert new_changes(now, before) == [Change(("pooled/*",), "Then.")]
+
+
+def test_an_entry_without_a_reason_is_an_error():
     with pytest.raises(ValueError, match="needs cases, a list of patterns, and a rea"):
         new_changes('[[change]]\ncases = ["pooled/*"]\n', "")
 
@@ -168,9 +178,9 @@ def test_an_entry_counts_until_it_has_landed():
 
 
 def test_a_record_has_what_users_see():
-    found = record(AGGREGATORS["pfnm"]["rows"])
-    assert {"coefs_", "labels", "proba", "assignments_"} <= set(found)
-    assert differences(found, record(AGGREGATORS["pfnm"]["rows"])) == []
+    fields = record(AGGREGATORS["pfnm"]["rows"])
+    assert {"coefs_", "labels", "proba", "assignments_"} <= set(fields)
+    assert differences(fields, record(AGGREGATORS["pfnm"]["rows"])) == []
 
 
 @pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
@@ -191,14 +201,14 @@ def test_what_a_case_keeps_is_read(kind, name, tmp_path):
     read = run.read_all(tmp_path, tmp_path)
     parts = {"pickle", "messages", "files"}
     assert read[name].keys() == parts - ({"files"} if name == "wire linear" else set())
-    assert compared(Records(records, records, read), []).errors == []
+    assert compared(Records(now=records, before=records, read=read), []).errors == []
     # One other bit of a message is noticed, and that no pickle is there.
     message = next(iter(entry["messages"]))
-    data = (tmp_path / "0" / message).read_bytes()
-    (tmp_path / "0" / message).write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    content = (tmp_path / "0" / message).read_bytes()
+    (tmp_path / "0" / message).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     (tmp_path / "0" / run.PICKLE).write_bytes(b"none")
     read = run.read_all(tmp_path, tmp_path)
-    errors = compared(Records(records, records, read), []).errors
+    errors = compared(Records(now=records, before=records, read=read), []).errors
     assert {f"read pickle {name}", f"read messages {name}"} <= set(errors)
 
 

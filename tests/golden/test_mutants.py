@@ -52,10 +52,10 @@ def test_all_kinds_of_changes_are_found_and_texts_and_types_left_alone(
     mutants, tmp_path
 ):
     sites = mutants.sites_of(tmp_path, write_package(tmp_path))
-    found = {
+    changes = {
         (site.mutant.kind, site.mutant.before, site.mutant.after) for site in sites
     }
-    assert found == {
+    assert changes == {
         ("constant", "4", "5"),
         ("constant", "4", "3"),
         ("arguments", "range(x, LIMIT)", "range(LIMIT, x)"),
@@ -79,40 +79,46 @@ def test_all_kinds_of_changes_are_found_and_texts_and_types_left_alone(
 
 def test_each_mutant_is_code_and_differs_in_its_own_place(mutants, tmp_path):
     path = write_package(tmp_path)
-    whole = path.read_bytes()
+    source = path.read_bytes()
     for site in mutants.sites_of(tmp_path, path):
-        changed = site.applied_to(whole)
-        assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(whole))
-        assert ast.unparse(ast.parse(whole[site.start : site.end].strip())) == (
-            site.mutant.before
-        )
+        changed = site.applied_to(source)
+        assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))
+        before = source[site.start : site.end].strip()
+        assert ast.unparse(ast.parse(before)) == site.mutant.before
         assert site.mutant.line in site.lines
 
 
 def test_a_draw_is_of_all_rooms_and_of_the_seed(mutants):
     rooms = ("progress", "tuning")
-    drawn = mutants.drawn(mutants.ROOT, rooms, 9, 0)
-    assert [mutant.room for mutant in drawn] == [*rooms * 4, "progress"]
-    assert len(set(drawn)) == 9
-    assert drawn == mutants.drawn(mutants.ROOT, rooms, 9, 0)
-    assert drawn != mutants.drawn(mutants.ROOT, rooms, 9, 1)
+    sample = mutants.drawn(mutants.ROOT, rooms, 9, 0)
+    assert [mutant.room for mutant in sample] == [*rooms * 4, "progress"]
+    assert len(set(sample)) == 9
+    assert sample == mutants.drawn(mutants.ROOT, rooms, 9, 0)
+    assert sample != mutants.drawn(mutants.ROOT, rooms, 9, 1)
+
+
+def test_the_rooms_are_folders_of_the_package(mutants):
     assert len(mutants.ROOMS) == 10
     assert all((mutants.ROOT / "skgems" / room).is_dir() for room in mutants.ROOMS)
 
 
-def test_a_statement_is_found_where_it_went(mutants, tmp_path):
+def test_a_statement_is_found_in_another_room_lower_and_under_another_name(
+    mutants, tmp_path
+):
     write_package(tmp_path)
-    drawn = mutants.drawn(tmp_path, ("moments",), 99, 0)
+    sample = mutants.drawn(tmp_path, ("moments",), 99, 0)
     places = mutants.Places(tmp_path)
-    assert [places.of(mutant).mutant for mutant in drawn] == drawn
-    # Moved to another room, three lines lower, under another name, one of it changed.
-    moved = SOURCE.replace("LIMIT = 4", "\n\n\nLIMIT = 4").replace(
-        "self.log", "self.say"
+    assert [places.of(mutant).mutant for mutant in sample] == sample
+    # In another room, three lines lower, the function renamed and one call changed.
+    moved_source = (
+        SOURCE.replace("LIMIT = 4", "\n\n\nLIMIT = 4")
+        .replace("self.log", "self.say")
+        .replace("verdict", "find")
     )
     (tmp_path / "skgems/moments/_judge.py").unlink()
-    write_package(tmp_path, moved.replace("verdict", "find"), "skgems/spaces/_new.py")
+    write_package(tmp_path, moved_source, "skgems/spaces/_new.py")
     places = mutants.Places(tmp_path)
-    for mutant in drawn:
+    for mutant in sample:
         site = places.of(mutant)
         if "self.log" in mutant.statement:
             assert site is None
@@ -120,11 +126,17 @@ def test_a_statement_is_found_where_it_went(mutants, tmp_path):
             assert site.mutant.file == "skgems/spaces/_new.py"
             assert site.mutant.line == mutant.line + 3
             assert site.mutant.before == mutant.before
-    # The function that it was in counts more than the first one with such a statement.
+
+
+def test_a_statement_is_found_in_its_function_rather_than_in_an_earlier_one(
+    mutants, tmp_path
+):
     write_package(tmp_path)
+    sample = mutants.drawn(tmp_path, ("moments",), 99, 0)
+    # The same statements in another function, in a file that comes first.
     write_package(tmp_path, SOURCE.replace("verdict", "other"), "skgems/base/_a.py")
     places = mutants.Places(tmp_path)
-    assert all(places.of(mutant).mutant == mutant for mutant in drawn)
+    assert all(places.of(mutant).mutant == mutant for mutant in sample)
 
 
 @pytest.fixture
@@ -150,36 +162,48 @@ def project(tmp_path, mutants, monkeypatch):
     return tmp_path
 
 
+KILLER = "tests/moments/test_judge.py::test_double"
+
+
 def test_tests_that_touch_a_line_kill_its_mutants(project, mutants):
     pytest.importorskip("pytest_cov")
-    place, record = project / "map", project / "record.json"
+    place = project / "map"
+    record = project / "record.json"
     mutants.main(["draw", str(record), "--number", "20", "--rooms", "moments"])
     mutants.main(["trace", str(place)])
-    (written,) = place.glob("*.json")
-    traced = json.loads(written.read_text())
-    assert len(traced["tests"]) == 2
-    (touched,) = traced["touched"]["skgems/moments/_judge.py"]["2"]
-    killer = "tests/moments/test_judge.py::test_double"
-    assert traced["tests"][touched] == killer
-    before = {path: path.read_bytes() for path in project.glob("skgems/*/*.py")}
+    assert_only_the_killer_touches_double(place)
+    sources = {path: path.read_bytes() for path in project.glob("skgems/*/*.py")}
     run = ["run", str(record), "--map", str(place)]
     mutants.main([*run, "--minutes", "0"])
     assert not any(mutant.outcome for mutant in mutants.read_record(record))
     mutants.main(run)
     done = mutants.read_record(record)
     assert {(m.statement, m.kind): (m.outcome, m.by) for m in done} == {
-        ("return x + x", "arithmetic"): ("killed", killer),
-        ("return x + x", "return"): ("killed", killer),
+        ("return x + x", "arithmetic"): ("killed", KILLER),
+        ("return x + x", "return"): ("killed", KILLER),
         ("return not x", "not"): ("survived", ""),
         ("return not x", "return"): ("survived", ""),
         ("return x", "return"): ("untested", ""),
     }
-    assert all(path.read_bytes() == source for path, source in before.items())
-    # What is done is not done again.
-    earlier = [replace(mutant, seconds=0.0) for mutant in done]
-    mutants.write_record(record, earlier)
+    assert {path: path.read_bytes() for path in sources} == sources
+    assert_not_run_again(mutants, record, run)
+
+
+def assert_only_the_killer_touches_double(place):
+    """The map in a folder has two tests, one of which runs line 2 of the package."""
+    (written,) = place.glob("*.json")
+    traced = json.loads(written.read_text())
+    assert len(traced["tests"]) == 2
+    (touched,) = traced["touched"]["skgems/moments/_judge.py"]["2"]
+    assert traced["tests"][touched] == KILLER
+
+
+def assert_not_run_again(mutants, record, run):
+    """Mutants that are done keep their times, which a second run would change."""
+    done = [replace(mutant, seconds=0.0) for mutant in mutants.read_record(record)]
+    mutants.write_record(record, done)
     mutants.main(run)
-    assert mutants.read_record(record) == earlier
+    assert mutants.read_record(record) == done
 
 
 def test_a_mutant_that_lives_is_run_again_where_more_tests_are_known(mutants, tmp_path):

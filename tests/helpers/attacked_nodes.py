@@ -56,18 +56,18 @@ class Rows:
 
 
 def breast_cancer_rows(sort: str, n_rows: int, seed: int = 0) -> Rows:
-    """As many rows of each class, in 30 columns."""
+    """Equally many rows of each class, in 30 columns."""
     X, codes = load_breast_cancer(return_X_y=True)
     X = StandardScaler().fit_transform(X)
     y = np.where(codes == 1, *LABELS)
     rng = np.random.default_rng(seed)
-    drawn = np.concatenate(
+    sample = np.concatenate(
         [
             rng.choice(np.flatnonzero(y == label), n_rows // 2, replace=False)
             for label in LABELS
         ]
     )
-    X, y = X[drawn], y[drawn]
+    X, y = X[sample], y[sample]
     if sort == "integer":
         X = np.clip(np.rint(8.0 + 3.0 * X), 0.0, 16.0)
     if sort == "one-hot":
@@ -89,7 +89,7 @@ def rounded_to_sort(guesses: np.ndarray, sort: str) -> np.ndarray:
 
 
 def features_found(rows: Rows, guesses: np.ndarray) -> np.ndarray:
-    """Of each row the number of features that the nearest of the guesses has."""
+    """For each row, the number of its features that the nearest guess has."""
     n_found = np.zeros(len(rows.X), dtype=int)
     deviations = rows.X.std(axis=0)
     for guess in rounded_to_sort(guesses, rows.sort):
@@ -98,12 +98,12 @@ def features_found(rows: Rows, guesses: np.ndarray) -> np.ndarray:
     return n_found
 
 
-# What the honest summary says ---------------------------------------------------------
+# The honest summary ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HonestSummary:
-    """What a server has that asks for nothing but what it needs."""
+    """What a server learns of a node if it asks only for what it needs."""
 
     moments: ClassMoments
     sort: str
@@ -132,41 +132,42 @@ class HonestSummary:
 
     def drawn(self, n_rows: int, seed: int = 0) -> np.ndarray:
         """Rows of Gaussians with the means and covariances that were sent."""
-        by_class, rng = self.moments.by_class(), np.random.default_rng(seed)
-        drawn = []
+        by_class = self.moments.by_class()
+        rng = np.random.default_rng(seed)
+        rows_of_classes = []
         for column, count, mean in zip(
             by_class.columns, by_class.counts, by_class.means, strict=True
         ):
             group = np.flatnonzero(self.moments.groups == column)[0]
             covariance = self.moments.scatter[group] / count
             size = int(np.ceil(n_rows * count / self.moments.n_rows))
-            drawn.append(
+            rows_of_classes.append(
                 rng.multivariate_normal(
                     mean + by_class.origin, covariance, size, method="eigh"
                 )
             )
-        rows = np.concatenate(drawn)
+        rows = np.concatenate(rows_of_classes)
         return rng.permutation(rows)[:n_rows]
 
     def guesses(self) -> np.ndarray:
         """As many guesses as rows: by lattices, means of clusters, drawn rows."""
-        parts = self.moments.origin + self.moments.means
-        first = [parts]
+        means_of_clusters = self.moments.origin + self.moments.means
+        best_first = [means_of_clusters, self.drawn(self.n_rows)]
         if self.sort != "continuous":
-            first.insert(0, rows_of_lattices(self.moments))
-        return np.concatenate([*first, self.drawn(self.n_rows)])[: self.n_rows]
+            best_first.insert(0, rows_of_lattices(self.moments))
+        return np.concatenate(best_first)[: self.n_rows]
 
     def completed(self, guesses: np.ndarray) -> np.ndarray:
-        """Guesses of an attack, and where these are few those of the summary."""
+        """Guesses of an attack, filled up with those of the summary."""
         return np.concatenate([guesses, self.guesses()])[: self.n_rows]
 
     def thresholds(self, direction: np.ndarray, n_thresholds: int) -> np.ndarray:
-        """Places along a direction between which as many rows are expected."""
+        """Places along a direction between which equally many rows are expected."""
         places = self.drawn(4000, seed=1) @ direction
         return np.quantile(places, np.linspace(0.0, 1.0, n_thresholds + 2)[1:-1])
 
     def direction(self, seed: int = 0) -> np.ndarray:
-        """One along which rows differ, of unit length in their deviations."""
+        """A random direction, of unit length if columns have a deviation of 1."""
         weights = np.random.default_rng(seed).standard_normal(self.n_features)
         deviations = np.sqrt(self.moments.variances())
         return (
@@ -189,7 +190,7 @@ def without_bounds() -> Iterator[None]:
 
 @dataclass(eq=False)
 class OpenNode:
-    """A node without protections: it answers whatever it is asked."""
+    """A node without protections: it answers every request."""
 
     rows: Rows
     classifier: ClassifierMixin | None
@@ -212,10 +213,8 @@ class OpenNode:
         X = self.rows.X
         front = message.content.get("front")
         if message.task != "front" and front is not None:
-            X, message = (
-                opened_front(front).transform(X),
-                message.with_fields(front=None),
-            )
+            X = opened_front(front).transform(X)
+            message = message.with_fields(front=None)
         member = member_of(AnyRows(), self.classifier, X, self.rows.y, name="lyon")
         with without_bounds(), warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -108,6 +108,8 @@ def _distinct(rows: np.ndarray) -> np.ndarray:
 # Planted weights are so small that penalties on them are nothing, and so are gradients:
 # adam divides a gradient by its size unless it is far below 1e-8.
 _PLANTED_WEIGHT = 1e-10
+# Of the weights from the planted units to the outputs, so that gradients are smaller
+# still.
 _PLANTED_OUTPUT = 1e-12
 # The rate that the server chooses, as a part of the node's own, so that weights hardly
 # move from one batch to the next. It differs by the optimiser that the node has; a

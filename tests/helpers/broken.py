@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Broken variants of honest messages: what the table of tasks says is wrong."""
+"""Broken variants of honest messages: values that the table of tasks does not allow."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from skgems.messages import TASKS, Field, Table
 from skgems.messages import _fields as fields
 
 MISSING = object()
-# A value of every kind, and the kinds that fields are of.
-ODD = {
+# A value of every kind, by the name of the kind.
+VALUES_BY_KIND = {
     "text": "x",
     "number": 3,
     "truth": True,
@@ -23,6 +23,7 @@ ODD = {
     "array": np.ones(2),
     "none": None,
 }
+# The kind of value that each kind of field takes; fields not listed take lists.
 KINDS = {
     fields.Text: "text",
     fields.Number: "number",
@@ -34,13 +35,13 @@ KINDS = {
 DTYPES = "bool int8 int32 int64 uint8 uint64 float16 float32 float64".split()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Leaf:
-    """A field of the table: where it stands, and under which name errors have it."""
+    """A field of the table of tasks: its place, and its name in errors."""
 
     task: str
-    side: str
-    path: tuple[str, ...]
+    side: str  # "request" or "reply"
+    path: tuple[str, ...]  # keys that lead to it, none for the message itself
     name: str
     field: Field
 
@@ -48,9 +49,9 @@ class Leaf:
         return f"{self.task} {self.side} {'.'.join(self.path)}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Pair:
-    """What was asked, what was replied, and what the node had told of itself."""
+    """A request, the reply to it, and the description that the node sent before."""
 
     request: Message
     reply: Message
@@ -60,27 +61,47 @@ class Pair:
         return getattr(self, side).content
 
 
-def _leaves(task, side, table, path, name):
+def _leaves(
+    *, task: str, side: str, table: Mapping, path: tuple[str, ...], name: str
+) -> Iterator[Leaf]:
+    """The fields of a table, and of the tables in it."""
     if not path:  # the message itself
-        yield Leaf(task, side, path, name, Table(fields=table))
+        yield Leaf(
+            task=task, side=side, path=path, name=name, field=Table(fields=table)
+        )
     for key, field in table.items():
-        here = name if getattr(field, "inline", False) else f"{name}.{key}"
-        yield Leaf(task, side, (*path, key), here, field)
+        key_path = (*path, key)
+        # Errors name an inline table's fields as if they stood in the table around it.
+        field_name = name if getattr(field, "inline", False) else f"{name}.{key}"
+        yield Leaf(task=task, side=side, path=key_path, name=field_name, field=field)
         if isinstance(field, Table):
-            yield from _leaves(task, side, field.fields, (*path, key), here)
+            yield from _leaves(
+                task=task,
+                side=side,
+                table=field.fields,
+                path=key_path,
+                name=field_name,
+            )
 
 
-_SPOKEN_OF = {"join": "summary"}
+# Replies to "join" are summaries, and errors call them so.
+_REPLY_NAMES = {"join": "summary"}
 LEAVES = [
     leaf
-    for task, own in TASKS.items()
-    for side, root in (("request", task), ("reply", _SPOKEN_OF.get(task, task)))
-    for leaf in _leaves(task, side, getattr(own, side), (), root)
+    for task, fields_of_sides in TASKS.items()
+    for side, root in (("request", task), ("reply", _REPLY_NAMES.get(task, task)))
+    for leaf in _leaves(
+        task=task,
+        side=side,
+        table=getattr(fields_of_sides, side),
+        path=(),
+        name=root,
+    )
 ]
 
 
 def messages_with_field(pairs, leaf: Leaf) -> list[Pair]:
-    """Those of some messages that have a field."""
+    """The pairs whose messages have a field."""
     return [
         pair
         for pair in pairs
@@ -91,7 +112,7 @@ def messages_with_field(pairs, leaf: Leaf) -> list[Pair]:
 
 
 def value_at(content, path):
-    """What stands at a path, or MISSING."""
+    """The value at a path, or MISSING."""
     for part in path:
         if not isinstance(content, Mapping) or part not in content:
             return MISSING
@@ -100,96 +121,138 @@ def value_at(content, path):
 
 
 def with_value_at(content, path, value):
-    """A copy of a table with something else at a path; MISSING takes it away."""
+    """A copy of a table with another value at a path; MISSING removes the field."""
     first, *rest = path
     if rest:
         value = with_value_at(content[first], rest, value)
-    left = {key: own for key, own in content.items() if key != first}
-    return left if value is MISSING else left | {first: value}
+    others = {key: other for key, other in content.items() if key != first}
+    return others if value is MISSING else others | {first: value}
 
 
 def broken_contents(leaf: Leaf, pair: Pair) -> Iterator[tuple[str, dict, set[str]]]:
-    """What is wrong, a content with it, and the names of which an error has one."""
-    content, field, own = pair.content(leaf.side), leaf.field, {leaf.name}
+    """Contents in which one field is wrong.
+
+    Each comes after a description of the fault, and before the names of fields of
+    which an error must have one.
+    """
+    content = pair.content(leaf.side)
     value = value_at(content, leaf.path)
-
-    def told(new):
-        return with_value_at(content, leaf.path, new) if leaf.path else new
-
-    if isinstance(field, Table):
-        yield "a field more", told({**value, "more": 0}), {f"{leaf.name}.more"}
+    if isinstance(leaf.field, Table):
+        longer = {**value, "more": 0}
+        yield (
+            "a field more",
+            with_value_at(content, leaf.path, longer) if leaf.path else longer,
+            {f"{leaf.name}.more"},
+        )
     if not leaf.path:
         return
-    if field.when is not None and not field.when(pair.request.content):
-        yield "not asked for", told(0.0), own
+    is_asked_for = leaf.field.when is None or leaf.field.when(pair.request.content)
+    if not is_asked_for:
+        yield "not asked for", with_value_at(content, leaf.path, 0.0), {leaf.name}
         return
+    for description, broken, names in _broken_values(leaf, pair, value=value):
+        yield description, with_value_at(content, leaf.path, broken), names
+
+
+def _broken_values(
+    leaf: Leaf, pair: Pair, *, value
+) -> Iterator[tuple[str, object, set[str]]]:
+    """Wrong values of a field: a description, the value, and the names in errors."""
+    field = leaf.field
+    names = {leaf.name}
     if field.default is fields.REQUIRED:
-        yield "missing", told(MISSING), own
-    for kind, odd in ODD.items():
-        fits = kind == KINDS.get(type(field)) or (odd is None and field.default is None)
-        # Of one model a sum is a number.
-        one = isinstance(field, fields.Array) and np.ndim(value) == 0
-        if not (fits or (one and kind == "number")):
-            yield f"a {kind}", told(odd), own
+        yield "missing", MISSING, names
+    for kind, odd in _values_of_other_kinds(field, value):
+        yield f"a {kind}", odd, names
     if isinstance(field, fields.Arrays):
-        for what, new, index in _of_list(field, value):
-            yield what, told(new), {leaf.name + index}
-    else:
-        for what, new in _OF.get(type(field), lambda *_: ())(field, value):
-            yield what, told(new), own
-        known = _known(leaf, pair)
-        for letter, new in _lengths(field, value):
-            sharing = known.get(letter, own) - own
-            if sharing:
-                yield f"another {letter}", told(new), own | sharing
+        for description, broken, index in _broken_lists(field, value):
+            yield description, broken, {leaf.name + index}
+        return
+    broken_values_of = _BROKEN_VALUES.get(type(field), lambda *_: ())
+    for description, broken in broken_values_of(field, value):
+        yield description, broken, names
+    names_by_letter = _names_by_letter(leaf, pair)
+    for letter, broken in _other_lengths(field, value):
+        sharing = names_by_letter.get(letter, names) - names
+        if sharing:
+            yield f"another {letter}", broken, names | sharing
 
 
-def _known(leaf, pair) -> dict[str, set[str]]:
-    """Names of the fields that have each letter, beside this one."""
-    found = {}
+def _values_of_other_kinds(field: Field, value) -> Iterator[tuple[str, object]]:
+    """A value of each kind that the field does not take, after the kind's name."""
+    # A sum of one model is a number, and may be written so in place of an array.
+    takes_numbers = isinstance(field, fields.Array) and np.ndim(value) == 0
+    for kind, odd in VALUES_BY_KIND.items():
+        fits = kind == KINDS.get(type(field)) or (odd is None and field.default is None)
+        if not (fits or (takes_numbers and kind == "number")):
+            yield kind, odd
+
+
+def _names_by_letter(leaf: Leaf, pair: Pair) -> dict[str, set[str]]:
+    """Names of the fields that share each length with this one, by its letter.
+
+    A letter stands for one length in all shapes of a message: a value of another
+    length contradicts these fields.
+    """
+    names_by_letter = {}
     for other in LEAVES:
         if other.task != leaf.task or (other.side, leaf.side) == ("reply", "request"):
             continue
         value = value_at(pair.content(other.side), other.path)
-        for letter, _ in _lengths(other.field, value):
+        for letter, _ in _other_lengths(other.field, value):
             # Labels of a request are not those of its reply.
             if other.side == leaf.side or letter != "l":
-                found.setdefault(letter, set()).add(other.name)
+                names_by_letter.setdefault(letter, set()).add(other.name)
     if leaf.side == "reply" and pair.described is not None:
+        # The node has described its numbers of features and of classes before.
         for letter in "dk":
-            found.setdefault(letter, set()).add("describe")
-    return found
+            names_by_letter.setdefault(letter, set()).add("describe")
+    return names_by_letter
 
 
-def _lengths(field, value) -> Iterator[tuple[str, object]]:
+def _other_lengths(field: Field, value) -> Iterator[tuple[str, object]]:
     """Letters that are lengths of a value, each with a value of another length."""
     if isinstance(field, fields.Labels) and field.length and isinstance(value, list):
         yield field.length, [*value, value[-1] + type(value[-1])(1)]
     if not isinstance(field, fields.Array) or not isinstance(value, np.ndarray):
         return
-    for tokens in (part.split() for part in field.shape.split("|")):
-        if tokens[0] == "m?" and len(tokens) <= value.ndim:
-            tokens = [*["m?"] * (value.ndim - len(tokens) + 1), *tokens[1:]]
-        if "..." in tokens or len(tokens) != value.ndim or not value.size:
-            continue
+    for tokens in _shapes_of_array(field, value):
         for axis, token in enumerate(tokens):
             if token != "*":
                 letter = "d" if token in fields._DERIVED else token.partition("+")[0]
                 yield letter, np.delete(value, 0, axis=axis)
 
 
+def _shapes_of_array(field: fields.Array, array: np.ndarray) -> Iterator[list[str]]:
+    """Shapes that the field allows and the array may have, one token for each axis."""
+    for shape in field.shape.split("|"):
+        tokens = shape.split()
+        # "m?" stands for the axes of models, which may be several or none.
+        if tokens[0] == "m?" and len(tokens) <= array.ndim:
+            tokens = [*["m?"] * (array.ndim - len(tokens) + 1), *tokens[1:]]
+        if "..." not in tokens and len(tokens) == array.ndim and array.size:
+            yield tokens
+
+
 # ---- by the kind of field ------------------------------------------------------
 
 
-def _beyond(low, high, whole) -> Iterator[tuple[str, float]]:
-    """Numbers just below and above, told apart from these in few digits too."""
-    for what, bound, sign in (("low", low, -1), ("high", high, 1)):
+def _numbers_beyond(
+    field: fields.Number | fields.Array, *, is_integer: bool
+) -> Iterator[tuple[str, float]]:
+    """Numbers just outside the bounds of a field.
+
+    They differ from the bounds by 1 %, which float16 can tell apart.
+    """
+    for name, bound, sign in (("low", field.low, -1), ("high", field.high, 1)):
         if bound is not None:
-            step = 1 if whole else max(1e-3, 0.01 * abs(bound))
-            yield f"beyond {what}", (int(bound) if whole else bound) + sign * step
+            step = 1 if is_integer else max(1e-3, 0.01 * abs(bound))
+            number = (int(bound) if is_integer else bound) + sign * step
+            yield f"beyond {name}", number
 
 
-def _not_finite(field) -> Iterator[float]:
+def _not_finite(field: fields.Number | fields.Array) -> Iterator[float]:
+    """Numbers that are not finite, as far as the field does not allow them."""
     yield -np.inf
     if not field.infinite:
         yield np.inf
@@ -197,83 +260,127 @@ def _not_finite(field) -> Iterator[float]:
         yield np.nan
 
 
-def _of_number(field, value):
-    for what, odd in _beyond(field.low, field.high, field.whole):
-        yield what, odd
+def _broken_numbers(field: fields.Number, value) -> Iterator[tuple[str, object]]:
+    yield from _numbers_beyond(field, is_integer=field.whole)
     for odd in _not_finite(field):
         yield f"{odd}", np.array(odd)
-    yield "huge", 10**400
+    yield "huge", 10**400  # which no float can hold
     if field.whole:
         yield "part of one", field.low + 0.5
 
 
-def _of_array(field, value):
-    value = np.asarray(value)
+def _broken_arrays(field: fields.Array, value) -> Iterator[tuple[str, np.ndarray]]:
+    array = np.asarray(value)
+    yield from _arrays_of_other_dtypes(field, array)
+    yield from _arrays_of_other_dimensions(field, array)
+    if not field.empty:
+        yield "nothing", array[:0]
+    if not array.size or array.dtype.kind == "b":
+        return
+    # So wide that it holds numbers beyond the bounds.
+    dtype = np.dtype(np.int64) if array.dtype.kind in "iu" else array.dtype
+    for description, number in _numbers_not_allowed(field, dtype):
+        broken = np.array(array, dtype=dtype)
+        broken.flat[0] = number
+        yield description, broken
+
+
+def _arrays_of_other_dtypes(
+    field: fields.Array, array: np.ndarray
+) -> Iterator[tuple[str, np.ndarray]]:
     for name in DTYPES:
         dtype = np.dtype(name)
-        least = {"f": field.least_bytes, "i": 4}.get(dtype.kind, 0)
-        if dtype.kind not in field.kinds or dtype.itemsize < least:
-            yield name, np.zeros(value.shape, dtype)
-    if "..." not in field.shape:
-        yield "dimensions more", value[None, None]
-        if value.size and "m?" not in field.shape and "|" not in field.shape:
-            yield "a dimension less", np.asarray(value[0])
-    if not field.empty:
-        yield "nothing", value[:0]
-    if not value.size or value.dtype.kind == "b":
+        least_bytes = {"f": field.least_bytes, "i": 4}.get(dtype.kind, 0)
+        if dtype.kind not in field.kinds or dtype.itemsize < least_bytes:
+            yield name, np.zeros(array.shape, dtype)
+
+
+def _arrays_of_other_dimensions(
+    field: fields.Array, array: np.ndarray
+) -> Iterator[tuple[str, np.ndarray]]:
+    if "..." in field.shape:  # any number of axes
         return
-    whole = value.dtype.kind in "iu"
-    wide = np.array(value, dtype=np.int64 if whole else value.dtype)
-    wanted = list(_beyond(field.low, field.high, whole))
-    if field.low is None:
-        wanted += [("far below", -wanted[-1][1])]
-    most = 2**63 if whole else float(np.finfo(wide.dtype).max)
-    wanted = [(what, odd) for what, odd in wanted if abs(odd) < most]
-    if not whole:
-        wanted += [(f"{odd}", odd) for odd in _not_finite(field)]
-    for what, odd in wanted:
-        wide = wide.copy()
-        wide.flat[0] = odd
-        yield what, wide
+    yield "dimensions more", array[None, None]
+    # Without its first axis an array may still have another shape that is allowed.
+    if array.size and "m?" not in field.shape and "|" not in field.shape:
+        yield "a dimension less", np.asarray(array[0])
 
 
-def _of_list(field, value):
-    """With the index of the array that is broken, if it is one."""
+def _numbers_not_allowed(
+    field: fields.Array, dtype: np.dtype
+) -> Iterator[tuple[str, float]]:
+    """Numbers beyond the bounds of a field that a dtype can hold."""
+    is_integer = dtype.kind == "i"
+    numbers = list(_numbers_beyond(field, is_integer=is_integer))
+    if field.low is None:  # bounded by its size
+        _, high = numbers[-1]
+        numbers.append(("far below", -high))
+    largest = 2**63 if is_integer else float(np.finfo(dtype).max)
+    for description, number in numbers:
+        if abs(number) < largest:
+            yield description, number
+    if not is_integer:
+        for number in _not_finite(field):
+            yield f"{number}", number
+
+
+def _broken_lists(field: fields.Arrays, value) -> Iterator[tuple[str, list, str]]:
+    """Wrong lists of arrays; last the index of the array that is wrong, if it is one.
+
+    With ``field.like``, arrays must have the shapes and kinds of those of the request.
+    """
+    first = value[0]
     each = field.each
     if field.like:
         yield "an array less", value[:-1], ""
-        kinds = "f" if value[0].dtype.kind == "f" else "iub"
-        each = replace(each, shape=" ".join(map(str, value[0].shape)), kinds=kinds)
-    for what, new in [*_of_array(each, value[0]), *_lengths(each, value[0])]:
-        yield what, [new, *value[1:]], "[0]"
+        kinds = "f" if first.dtype.kind == "f" else "iub"
+        each = replace(each, shape=" ".join(map(str, first.shape)), kinds=kinds)
+    for description, broken in [
+        *_broken_arrays(each, first),
+        *_other_lengths(each, first),
+    ]:
+        yield description, [broken, *value[1:]], "[0]"
 
 
-def _of_text(field, value):
-    yield from (("half a character", "\ud800"), ("no width", "a\0"))
+def _broken_texts(field: fields.Text, value) -> Iterator[tuple[str, str]]:
+    yield "half a character", "\ud800"
+    yield "no width", "a\0"
+    # Texts of a million characters and more take too long to write.
     if field.most < 10**6:
         yield "long", "x" * (field.most + 1)
     if field.among:
         yield "among none", value + "s"
 
 
-def _of_labels(field, value):
+def _broken_labels(field: fields.Labels, value) -> Iterator[tuple[str, list]]:
     for odd in ([1, "a"], [1, True], [2**63], [None], ["\ud800"], ["a\0"]):
         yield f"{odd}", odd
     if field.ordered:
-        yield from (("none at all", []), ("one twice", [*value, value[-1]]))
+        yield "none at all", []
+        yield "one twice", [*value, value[-1]]
 
 
-def _of_weights(field, value):
+def _broken_weights(field: fields.Weights, value) -> Iterator[tuple[str, list]]:
     for odd in ([["a"]], [["a", -1]], [["a", True]], [[None, 1]], [["a", 1e26]]):
         yield f"{odd}", odd
 
 
-_OF = {
-    fields.Number: _of_number,
-    fields.Array: _of_array,
-    fields.Text: _of_text,
-    fields.Labels: _of_labels,
-    fields.Weights: _of_weights,
-    fields.Activations: lambda *_: [("of none", ["step"]), ("numbers", [0])],
-    fields.Named: lambda *_: [("number", {"name": 1}), ("deep", {"name": "", "x": []})],
+def _broken_activations(field, value) -> Iterator[tuple[str, list]]:
+    yield "of none", ["step"]
+    yield "numbers", [0]
+
+
+def _broken_named(field, value) -> Iterator[tuple[str, dict]]:
+    yield "number", {"name": 1}
+    yield "deep", {"name": "", "x": []}
+
+
+_BROKEN_VALUES = {
+    fields.Number: _broken_numbers,
+    fields.Array: _broken_arrays,
+    fields.Text: _broken_texts,
+    fields.Labels: _broken_labels,
+    fields.Weights: _broken_weights,
+    fields.Activations: _broken_activations,
+    fields.Named: _broken_named,
 }

@@ -25,11 +25,16 @@ from skgems.spaces import Gram
 from skgems.steps import RandomFeatures
 
 LIMITS = Limits()
-# Memory beside the rows, and processor time, that a request within the limits may take.
+# Memory beside the rows that a request within the limits may take.
 MOST_MEGABYTES = 1024.0
-LEAST_SECONDS, TIMES_A_FIT = 10.0, 10.0
-# Epochs of a default fit, of which some are timed.
-EPOCHS, TIMED_EPOCHS = 200, 4
+# Processor time that any such request may take, in seconds.
+LEAST_SECONDS = 10.0
+# The same as a multiple of a default fit of MLPClassifier, where that is longer.
+TIMES_A_FIT = 10.0
+# Epochs of that fit: the default max_iter.
+EPOCHS = 200
+# Epochs that are timed, to know what all of them take.
+TIMED_EPOCHS = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,7 +77,8 @@ def linear(n_columns: int, n_classes: int) -> LogisticRegression:
     classifier.coef_ = np.zeros((n_outputs, n_columns))
     classifier.coef_[:, 0] = np.arange(1.0, n_outputs + 1.0)
     classifier.intercept_ = np.zeros(n_outputs)
-    classifier.n_features_in_, classifier.n_iter_ = n_columns, np.array([1])
+    classifier.n_features_in_ = n_columns
+    classifier.n_iter_ = np.array([1])
     return classifier
 
 
@@ -83,8 +89,16 @@ def network(X, y, n_units: int = 100) -> MLPClassifier:
         return fitted.fit(X[:200], y[:200])
 
 
-def node_of(limit, request, X, y, estimator="linear") -> Costly:
-    if estimator == "linear":
+def node_of(
+    *,
+    limit: str,
+    request: Message,
+    rows: tuple[np.ndarray, np.ndarray],
+    estimator: object = None,
+) -> Costly:
+    """A request to a node that has rows and, unless told otherwise, a linear model."""
+    X, y = rows
+    if estimator is None:
         estimator = linear(X.shape[1], len(np.unique(y)))
     return Costly(limit=limit, request=request, estimator=estimator, X=X, y=y)
 
@@ -99,13 +113,15 @@ def layers(*widths: int) -> dict:
     return {"weights": weights, "activation": ["relu"] * len(weights)}
 
 
-def moments(**more) -> Message:
-    asked = {"kind": "auto", "n_components": 16, "min_cluster_size": 1}
-    return Message.of("moments", **asked | more)
+def moments(**fields) -> Message:
+    """A request for moments with the fields of a default method, unless overridden."""
+    defaults = {"kind": "auto", "n_components": 16, "min_cluster_size": 1}
+    return Message.of("moments", **{**defaults, **fields})
 
 
-def space(**more) -> Message:
-    asked = {
+def space(**fields) -> Message:
+    """A request for a space with the fields of a default method, unless overridden."""
+    defaults = {
         "model": "own",
         "geometry": Gram().as_settings(),
         "criterion": {"name": "log_loss"},
@@ -116,7 +132,7 @@ def space(**more) -> Message:
         "seed": 0,
         "min_cluster_size": 1,
     }
-    return Message.of("space", **asked | more)
+    return Message.of("space", **{**defaults, **fields})
 
 
 def evaluate(n_models: int, n_columns: int, n_classes: int, n_factors: int) -> Message:
@@ -180,20 +196,20 @@ def neurons(n_inputs: int, n_units: int, n_directions: int) -> Message:
     )
 
 
-def front(step, **more) -> Message:
-    """The request for a front of which nobody has told anything."""
-    content = PooledTransformer(step, **more).as_front().as_content()
+def front(step, **settings) -> Message:
+    """The first request for a front, before any node has replied."""
+    content = PooledTransformer(step, **settings).as_front().as_content()
     return Message.of("front", front=content)
 
 
-def features(n_components: int, **more) -> RandomFeatures:
-    return RandomFeatures(n_components, random_state=0, **more)
+def features(n_components: int, *, passthrough: bool = True) -> RandomFeatures:
+    return RandomFeatures(n_components, random_state=0, passthrough=passthrough)
 
 
 def halves(n_methods: int) -> Message:
     aggregator = GEMSLogisticAggregator(random_state=0)
-    asked = dict(first_request(aggregator, aggregator._first_requests()).content)
-    return Message.of("halves", asked={str(k): asked for k in range(n_methods)})
+    content = dict(first_request(aggregator, aggregator._first_requests()).content)
+    return Message.of("halves", asked={str(k): content for k in range(n_methods)})
 
 
 def judge(n_models: int, n_columns: int, n_classes: int) -> Message:
@@ -213,48 +229,66 @@ Draw = Callable[[np.random.Generator], Costly]
 
 def _methods(rng) -> Costly:
     return node_of(
-        "methods", halves(LIMITS.methods), *separated_rows(4000, 30, 3, rng=rng)
+        limit="methods",
+        request=halves(LIMITS.methods),
+        rows=separated_rows(4000, 30, 3, rng=rng),
     )
 
 
 def _classes(rng) -> Costly:
     n_rays = LIMITS.ray_outputs // LIMITS.classes
     request = space(n_others=LIMITS.classes - 2, n_directions=n_rays)
-    return node_of("classes", request, *separated_rows(5000, 30, rng=rng))
+    return node_of(
+        limit="classes",
+        request=request,
+        rows=separated_rows(5000, 30, rng=rng),
+    )
 
 
 def _parameters(rng) -> Costly:
     n_columns = LIMITS.parameters // (7 * 1000) - 1
     return node_of(
-        "parameters",
-        evaluate(7, n_columns, 1000, 32),
-        *separated_rows(300, n_columns, rng=rng),
+        limit="parameters",
+        request=evaluate(7, n_columns, 1000, 32),
+        rows=separated_rows(300, n_columns, rng=rng),
     )
 
 
 def _parameters_of_a_front(rng) -> Costly:
     n_columns = LIMITS.parameters // LIMITS.step_size
     step = features(LIMITS.step_size, passthrough=False)
-    return node_of("parameters", front(step), *separated_rows(300, n_columns, rng=rng))
+    return node_of(
+        limit="parameters",
+        request=front(step),
+        rows=separated_rows(300, n_columns, rng=rng),
+    )
 
 
 def _losses(rng) -> Costly:
     n_rows = int(rng.choice([1000, LIMITS.row_outputs // 1000]))
     return node_of(
-        "losses", evaluate(7, 20, 1000, 32), *separated_rows(n_rows, 20, rng=rng)
+        limit="losses",
+        request=evaluate(7, 20, 1000, 32),
+        rows=separated_rows(n_rows, 20, rng=rng),
     )
 
 
 def _losses_of_halves(rng) -> Costly:
     n_models = LIMITS.losses // (15 * 1000)
     return node_of(
-        "losses", judge(n_models, 20, 1000), *separated_rows(10_000, 20, rng=rng)
+        limit="losses",
+        request=judge(n_models, 20, 1000),
+        rows=separated_rows(10_000, 20, rng=rng),
     )
 
 
 def _row_outputs(rng) -> Costly:
     n_rows = LIMITS.row_outputs // 1000
-    return node_of("row_outputs", score(20, 1000), *separated_rows(n_rows, 20, rng=rng))
+    return node_of(
+        limit="row_outputs",
+        request=score(20, 1000),
+        rows=separated_rows(n_rows, 20, rng=rng),
+    )
 
 
 def _row_outputs_of_a_space(rng) -> Costly:
@@ -263,13 +297,22 @@ def _row_outputs_of_a_space(rng) -> Costly:
         n_others=n_classes - 2, n_directions=LIMITS.ray_outputs // n_classes
     )
     X, y = separated_rows(LIMITS.row_outputs // n_classes, 20, rng=rng)
-    return node_of("row_outputs", request, X, y)
+    return node_of(
+        limit="row_outputs",
+        request=request,
+        rows=(X, y),
+    )
 
 
 def _epochs(rng) -> Costly:
     X, y = separated_rows(int(rng.choice([60, 2000])), 20, rng=rng)
     classifier = network(X, y)
-    return node_of("epochs", train(classifier, LIMITS.epochs), X, y, classifier)
+    return node_of(
+        limit="epochs",
+        request=train(classifier, LIMITS.epochs),
+        rows=(X, y),
+        estimator=classifier,
+    )
 
 
 def _epoch_units(rng) -> Costly:
@@ -278,7 +321,12 @@ def _epoch_units(rng) -> Costly:
     X, y = separated_rows(1000, n_columns, rng=rng)
     n_units = LIMITS.epoch_units // epochs - 1
     request = retrain([n_columns, n_units, 2], epochs)
-    return node_of("epoch_units", request, X, y, network(X, y))
+    return node_of(
+        limit="epoch_units",
+        request=request,
+        rows=(X, y),
+        estimator=network(X, y),
+    )
 
 
 def _hidden_numbers(rng) -> Costly:
@@ -287,13 +335,19 @@ def _hidden_numbers(rng) -> Costly:
     hidden = layers(n_columns, n_units)
     request = moments(hidden=hidden, model=None, n_components=1)
     return node_of(
-        "hidden_numbers", request, *separated_rows(n_rows, n_columns, rng=rng)
+        limit="hidden_numbers",
+        request=request,
+        rows=separated_rows(n_rows, n_columns, rng=rng),
     )
 
 
 def _clusters(rng) -> Costly:
     X, y = separated_rows(int(rng.choice([5000, 40_000])), 50, rng=rng)
-    return node_of("clusters", moments(n_components=LIMITS.clusters), X, y)
+    return node_of(
+        limit="clusters",
+        request=moments(n_components=LIMITS.clusters),
+        rows=(X, y),
+    )
 
 
 def _cluster_numbers(rng) -> Costly:
@@ -301,7 +355,11 @@ def _cluster_numbers(rng) -> Costly:
     X, y = separated_rows(LIMITS.cluster_numbers // n_clusters, 4, 1, rng=rng)
     # All of one class but for a few rows.
     y[:20] = 1
-    return node_of("cluster_numbers", moments(n_components=n_clusters), X, y)
+    return node_of(
+        limit="cluster_numbers",
+        request=moments(n_components=n_clusters),
+        rows=(X, y),
+    )
 
 
 def _moment_numbers(rng) -> Costly:
@@ -310,19 +368,29 @@ def _moment_numbers(rng) -> Costly:
     n_columns = int(np.sqrt(LIMITS.moment_numbers / n_matrices)) - 40
     request = moments(kind=kind, n_components=1)
     return node_of(
-        "moment_numbers", request, *separated_rows(600, n_columns, n_classes, rng=rng)
+        limit="moment_numbers",
+        request=request,
+        rows=separated_rows(600, n_columns, n_classes, rng=rng),
     )
 
 
 def _moment_numbers_of_a_space(rng) -> Costly:
     n_columns = int(np.sqrt(LIMITS.moment_numbers)) - 10
-    return node_of("moment_numbers", space(), *separated_rows(400, n_columns, rng=rng))
+    return node_of(
+        limit="moment_numbers",
+        request=space(),
+        rows=separated_rows(400, n_columns, rng=rng),
+    )
 
 
 def _directions(rng) -> Costly:
     criterion = str(rng.choice(["accuracy", "log_loss"]))
     request = space(n_directions=LIMITS.directions, criterion={"name": criterion})
-    return node_of("directions", request, *separated_rows(6000, 50, 10, rng=rng))
+    return node_of(
+        limit="directions",
+        request=request,
+        rows=separated_rows(6000, 50, 10, rng=rng),
+    )
 
 
 def _ray_units(rng) -> Costly:
@@ -331,18 +399,31 @@ def _ray_units(rng) -> Costly:
     n_units = LIMITS.ray_units // n_rays
     request = neurons(50, n_units, n_rays)
     # A node is asked about no more units than its own network has.
-    return node_of("ray_units", request, X, y, network(X, y, n_units))
+    return node_of(
+        limit="ray_units",
+        request=request,
+        rows=(X, y),
+        estimator=network(X, y, n_units),
+    )
 
 
 def _step_size(rng) -> Costly:
     step = features(LIMITS.step_size)
-    return node_of("step_size", front(step), *separated_rows(9900, 20, rng=rng))
+    return node_of(
+        limit="step_size",
+        request=front(step),
+        rows=separated_rows(9900, 20, rng=rng),
+    )
 
 
 def _step_size_of_a_sketch(rng) -> Costly:
     step = PolynomialCountSketch(degree=LIMITS.step_size, n_components=50)
     step.set_params(random_state=0)
-    return node_of("step_size", front(step), *separated_rows(60, 20, rng=rng))
+    return node_of(
+        limit="step_size",
+        request=front(step),
+        rows=separated_rows(60, 20, rng=rng),
+    )
 
 
 def _front_columns(rng) -> Costly:
@@ -353,36 +434,53 @@ def _front_columns(rng) -> Costly:
             for k in range(n_steps)
         ]
     )
-    return node_of("front_columns", front(union), *separated_rows(980, 20, rng=rng))
+    return node_of(
+        limit="front_columns",
+        request=front(union),
+        rows=separated_rows(980, 20, rng=rng),
+    )
 
 
 def _power_columns(rng) -> Costly:
     n_columns = LIMITS.power_columns
     steps = make_pipeline(features(n_columns, passthrough=False), PowerTransformer())
-    return node_of("power_columns", front(steps), *separated_rows(2000, 20, rng=rng))
+    return node_of(
+        limit="power_columns",
+        request=front(steps),
+        rows=separated_rows(2000, 20, rng=rng),
+    )
 
 
 def _front_numbers(rng) -> Costly:
     n_rows = int(rng.choice([60_000, 15_000]))
     n_columns = LIMITS.front_numbers // n_rows - 40
     return node_of(
-        "front_numbers",
-        front(features(n_columns)),
-        *separated_rows(n_rows, 20, rng=rng),
+        limit="front_numbers",
+        request=front(features(n_columns)),
+        rows=separated_rows(n_rows, 20, rng=rng),
     )
 
 
 def _front_numbers_of_scaling(rng) -> Costly:
     # What waits looks at what came before.
-    n_rows, n_columns = 60_000, LIMITS.front_numbers // 60_000 - 20
+    n_rows = 60_000
+    n_columns = LIMITS.front_numbers // n_rows - 20
     steps = make_pipeline(features(n_columns), StandardScaler())
-    return node_of("front_numbers", front(steps), *separated_rows(n_rows, 20, rng=rng))
+    return node_of(
+        limit="front_numbers",
+        request=front(steps),
+        rows=separated_rows(n_rows, 20, rng=rng),
+    )
 
 
 def _front_numbers_of_a_pca(rng) -> Costly:
     n_columns = int(np.sqrt(LIMITS.front_numbers / 3)) - 200
     steps = make_pipeline(features(n_columns, passthrough=False), PCA())
-    return node_of("front_numbers", front(steps), *separated_rows(300, 20, rng=rng))
+    return node_of(
+        limit="front_numbers",
+        request=front(steps),
+        rows=separated_rows(300, 20, rng=rng),
+    )
 
 
 def _front_numbers_of_splines(rng) -> Costly:
@@ -390,7 +488,11 @@ def _front_numbers_of_splines(rng) -> Costly:
     step = SplineTransformer(n_knots=n_knots, knots="uniform")
     n_rows = LIMITS.front_numbers // (n_knots * 21) - 90
     X, y = separated_rows(n_rows, 20, rng=rng)
-    return node_of("front_numbers", front(step, bounds=(-9.0, 9.0)), X, y)
+    return node_of(
+        limit="front_numbers",
+        request=front(step, bounds=(-9.0, 9.0)),
+        rows=(X, y),
+    )
 
 
 DRAWS: list[Draw] = [
@@ -422,7 +524,7 @@ DRAWS: list[Draw] = [
 ]
 
 
-# ---- what they take ------------------------------------------------------------------
+# ---- memory and time -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -436,35 +538,39 @@ class Cost:
 
 def measure_cost(costly: Costly, *, most_gigabytes: int = 6) -> Cost:
     """Peak memory and processor time of a reply, in a forked process."""
-    import resource  # which not all systems have
+    import resource  # not on Windows
 
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        # That threads are no part of the child, which computes with none of them.
+        # Python warns that a child lacks the threads of its parent. It needs none.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
         os.close(reading)
         most = most_gigabytes << 30
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
-        before, start = _peak(resource), time.process_time()
+        peak_before = _peak(resource)
+        start = time.process_time()
         try:
             outcome = f"answered, {costly.reply().n_bytes / 1e6:.1f} MB"
         except BaseException as failure:
             outcome = "".join(traceback.format_exception_only(failure))
-        cost = [_peak(resource) - before, time.process_time() - start, outcome[:200]]
+        megabytes = _peak(resource) - peak_before
+        seconds = time.process_time() - start
+        cost = [megabytes, seconds, outcome[:200]]
         os.write(writing, json.dumps(cost).encode())
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        told = pipe.read()
+        cost_as_json = pipe.read()
     os.waitpid(child, 0)
-    megabytes, seconds, outcome = json.loads(told or b'[0, 0, "killed"]')
+    # A child that the system kills writes nothing.
+    megabytes, seconds, outcome = json.loads(cost_as_json or b'[0, 0, "killed"]')
     return Cost(megabytes=megabytes, seconds=seconds, outcome=outcome)
 
 
 def _peak(resource) -> float:
-    """Megabytes of this process at most; the system counts in kilobytes."""
+    """The most megabytes that this process has had; the system counts kilobytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
 
 

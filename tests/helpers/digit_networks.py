@@ -14,7 +14,7 @@ from skgems.datasets import partition_dirichlet, partition_homogeneous
 from skgems.networks import Layers, to_mlp_classifier
 
 X, Y = load_digits(return_X_y=True)
-X = X / 16
+X = X / 16  # pixels from 0 to 1
 TRAIN = slice(0, 1200)
 TEST = slice(1200, None)
 
@@ -65,6 +65,7 @@ def with_units_permuted(estimator, seed=0):
 
 # Other zeros and other units of the pixels.
 DEVIATIONS = X[TRAIN].std(axis=0)
+# From a thousandth to a thousand.
 FACTORS = 10 ** np.random.RandomState(0).uniform(-3, 3, size=64)
 TRANSFORMS = {
     "by a hundred": lambda rows: rows + 100 * DEVIATIONS,

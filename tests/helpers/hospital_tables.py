@@ -11,7 +11,7 @@ import pytest
 pandas = pytest.importorskip("pandas")
 
 
-N_ROWS = 60
+N_ROWS = 60  # patients
 
 
 def hospital_table():

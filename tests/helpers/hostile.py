@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Honest summaries, replies and requests of every kind, and mutations of them tried."""
+"""Honest summaries, replies and requests of every kind, and what mutations lead to."""
 
 from __future__ import annotations
 
@@ -48,12 +48,17 @@ from skgems.local import clear_cache
 from skgems.messages import pairs_in
 from skgems.spaces import Sampled
 
-# Made of sums of each sort.
-POOLED = ["QuadraticDiscriminantAnalysis", "GaussianNB", "ComplementNB", "BernoulliNB"]
-POOLED += ["CategoricalNB"]
+# Pooled classifiers whose summaries have sums of different kinds.
+POOLED = [
+    "QuadraticDiscriminantAnalysis",
+    "GaussianNB",
+    "ComplementNB",
+    "BernoulliNB",
+    "CategoricalNB",
+]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Kind:
     """A kind of summary: of a hostile node, and of an honest one beside it."""
 
@@ -64,131 +69,282 @@ class Kind:
     rows: np.ndarray = field(repr=False)
 
     def fit(self, summary):
-        given = [summary, self.honest]
-        return copy.copy(self.aggregator).set_params(estimators=given).fit()
+        """The aggregate of a summary, perhaps a mutated one, and of the honest one."""
+        summaries = [summary, self.honest]
+        return copy.copy(self.aggregator).set_params(estimators=summaries).fit()
 
 
 def data(n=60, d=5, seed=0):
+    """Rows of four classes, each with a mean of its own."""
     rng = np.random.default_rng(seed)
     y = np.arange(n) % 4
     X = rng.normal(size=(n, d)) + 1.6 * np.eye(4, d)[y]
     return X, y
 
 
-def kinds() -> list[Kind]:
-    """Honest summaries of every kind."""
-    X, y = data()
-    few = {"construction": Sampled(16), "random_state": 0}
-    log_loss = {"criterion": "log_loss", "construction": "certified"}
-    gems, everything = GEMSLogisticAggregator, {"classes": [0, 1, 2, 3]}
-    net = MLPClassifier((4,), max_iter=20, random_state=0)
-    scaled = make_pipeline(StandardScaler(), net)
+def fitted(estimator, X, y):
+    """A fitted copy of a classifier; networks do not converge, and need not."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return copy.deepcopy(estimator).fit(X, y)
+
+
+def quick_gems(**settings) -> GEMSLogisticAggregator:
+    """An aggregator with few random directions, unless the settings say otherwise."""
+    quick = {"construction": Sampled(16), "random_state": 0}
+    return GEMSLogisticAggregator(**{**quick, **settings})
+
+
+@dataclass(frozen=True, kw_only=True)
+class KindPlan:
+    """What summaries of a kind are made with."""
+
+    name: str
+    aggregator: object
+    estimator: object  # an unfitted classifier, None where rows are enough
+    options: dict = field(default_factory=dict)  # of ``summarize``
+
+
+def _plans_of_spaces() -> list[KindPlan]:
+    """Kinds with spaces and intersections of all sorts."""
     logistic = LogisticRegression(C=0.5)
-    shrunk = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1)
-    bounded = {"epsilon": 0.4, "on_empty": "ignore"}
-    wanted = [
-        ("class, gram", gems(moments="class", **few), logistic, {}),
-        (
-            "shared, ellipsoid, log-loss",
-            gems(moments="shared", geometry="ellipsoid", **few | log_loss),
-            logistic,
-            {**everything, "space": True},
+    everything = [0, 1, 2, 3]
+    return [
+        KindPlan(
+            name="class, gram",
+            aggregator=quick_gems(moments="class"),
+            estimator=logistic,
         ),
-        (
-            "diagonal, ball",
-            gems(moments="diagonal", geometry="ball", **bounded, **few),
-            logistic,
-            {"space": True},
+        KindPlan(
+            name="shared, ellipsoid, log-loss",
+            aggregator=quick_gems(
+                moments="shared",
+                geometry="ellipsoid",
+                criterion="log_loss",
+                construction="certified",
+            ),
+            estimator=logistic,
+            options={"classes": everything, "space": True},
         ),
-        (
-            "gram, log-loss, deepest",
-            gems(
+        KindPlan(
+            name="diagonal, ball",
+            aggregator=quick_gems(
+                moments="diagonal", geometry="ball", epsilon=0.4, on_empty="ignore"
+            ),
+            estimator=logistic,
+            options={"space": True},
+        ),
+        KindPlan(
+            name="gram, log-loss, deepest",
+            aggregator=quick_gems(
                 intersection="deepest",
                 epsilon=2.0,
                 on_empty="ignore",
-                **few | log_loss,
+                criterion="log_loss",
+                construction="certified",
             ),
-            logistic,
-            everything,
+            estimator=logistic,
+            options={"classes": everything},
         ),
-        ("gram, hinge", gems(intersection="hinge", **bounded, **few), logistic, {}),
-        ("gram, within", gems(**bounded, **few), logistic, {}),
-        (
-            *("float16", gems(moments="shared", **few)),
-            *(logistic, {"dtype": "float16"}),
+        KindPlan(
+            name="gram, hinge",
+            aggregator=quick_gems(intersection="hinge", epsilon=0.4, on_empty="ignore"),
+            estimator=logistic,
         ),
-        ("rank", gems(**few), logistic, {"dtype": "float32", "rank": 1}),
-        ("clusters", gems(n_components=3, min_cluster_size=3, **few), logistic, {}),
-        ("balanced", gems(**few), LogisticRegression(class_weight="balanced"), {}),
-        ("wide", gems(**few), logistic, {}),
-        ("weighed", gems(class_weight={1: 2.0}, **few), logistic, {}),
-        ("ridge", gems(**few), RidgeClassifier(class_weight={1: 2.0}), {}),
-        ("sgd", gems(**few), SGDClassifier(loss="log_loss", random_state=0), {}),
-        ("lda", gems(**few), LinearDiscriminantAnalysis(), {}),
-        ("lda, shrunk", gems(**few), shrunk, {}),
-        ("centroid", gems(**few), NearestCentroid(shrink_threshold=0.1), {}),
-        ("constant", gems(**few), DummyClassifier(), {}),
-        ("no classifier", gems(**few), None, {}),
-        *((kind, PooledAggregator(pooled=kind), None, {}) for kind in POOLED),
-        ("pfnm", PFNMAggregator(random_state=0, max_iter=5), net, {}),
-        ("pfnm, scaled", PFNMAggregator(random_state=0, max_iter=5), scaled, {}),
-        ("averaging", ModelAveragingAggregator(weights="class_counts"), logistic, {}),
-        ("averaging, nets", ModelAveragingAggregator(align="permutation"), net, {}),
+        KindPlan(
+            name="gram, within",
+            aggregator=quick_gems(epsilon=0.4, on_empty="ignore"),
+            estimator=logistic,
+        ),
     ]
-    found, narrow = [], X
-    for k, (name, aggregator, estimator, how) in enumerate(wanted):
-        own, X = [y != 3, y != 0], narrow
-        if name == "wide":
-            more = np.random.default_rng(1).standard_normal((len(y), 205))
-            X = np.hstack([narrow, more])
-        if name == "constant":
-            own[0] = y == 1
-        if name in POOLED:
-            X = np.digitize(narrow, [-1.0, 0.5, 1.5]).astype(float)
-        sent = []
-        for i, rows in enumerate(own):
-            member = copy.deepcopy(estimator) if name != "constant" or not i else None
-            member = member or LogisticRegression()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # nets do not converge, and need not
-                member.fit(X[rows], y[rows])
-            member = None if estimator is None else member
-            held_out = None if k % 3 else np.arange(rows.sum()) % 4 == 0
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RowsExposedWarning)
-                summary = aggregator.summarize(
-                    *(member, X[rows], y[rows]),
-                    name=("lyon", "paris")[i],
-                    held_out=held_out,
-                    min_rows=1,
-                    **how,
-                )
-            sent.append(summary)
-        found.append(Kind(name, aggregator, *sent, X))
-    return found
+
+
+def _plans_of_moments() -> list[KindPlan]:
+    """Kinds whose moments are rounded, cut to a rank, clustered, weighted or wide."""
+    logistic = LogisticRegression(C=0.5)
+    return [
+        KindPlan(
+            name="float16",
+            aggregator=quick_gems(moments="shared"),
+            estimator=logistic,
+            options={"dtype": "float16"},
+        ),
+        KindPlan(
+            name="rank",
+            aggregator=quick_gems(),
+            estimator=logistic,
+            options={"dtype": "float32", "rank": 1},
+        ),
+        KindPlan(
+            name="clusters",
+            aggregator=quick_gems(n_components=3, min_cluster_size=3),
+            estimator=logistic,
+        ),
+        KindPlan(
+            name="balanced",
+            aggregator=quick_gems(),
+            estimator=LogisticRegression(class_weight="balanced"),
+        ),
+        KindPlan(name="wide", aggregator=quick_gems(), estimator=logistic),
+        KindPlan(
+            name="weighed",
+            aggregator=quick_gems(class_weight={1: 2.0}),
+            estimator=logistic,
+        ),
+    ]
+
+
+def _plans_of_classifiers() -> list[KindPlan]:
+    """A kind for each linear classifier that nodes may have, and for none."""
+    shrunk = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1)
+    classifiers = {
+        "ridge": RidgeClassifier(class_weight={1: 2.0}),
+        "sgd": SGDClassifier(loss="log_loss", random_state=0),
+        "lda": LinearDiscriminantAnalysis(),
+        "lda, shrunk": shrunk,
+        "centroid": NearestCentroid(shrink_threshold=0.1),
+        "constant": DummyClassifier(),
+        "no classifier": None,
+    }
+    return [
+        KindPlan(name=name, aggregator=quick_gems(), estimator=estimator)
+        for name, estimator in classifiers.items()
+    ]
+
+
+def _plans_of_other_methods() -> list[KindPlan]:
+    """Kinds of the other aggregators."""
+    logistic = LogisticRegression(C=0.5)
+    net = MLPClassifier((4,), max_iter=20, random_state=0)
+    pooled = [
+        KindPlan(name=name, aggregator=PooledAggregator(pooled=name), estimator=None)
+        for name in POOLED
+    ]
+    return [
+        *pooled,
+        KindPlan(
+            name="pfnm",
+            aggregator=PFNMAggregator(random_state=0, max_iter=5),
+            estimator=net,
+        ),
+        KindPlan(
+            name="pfnm, scaled",
+            aggregator=PFNMAggregator(random_state=0, max_iter=5),
+            estimator=make_pipeline(StandardScaler(), net),
+        ),
+        KindPlan(
+            name="averaging",
+            aggregator=ModelAveragingAggregator(weights="class_counts"),
+            estimator=logistic,
+        ),
+        KindPlan(
+            name="averaging, nets",
+            aggregator=ModelAveragingAggregator(align="permutation"),
+            estimator=net,
+        ),
+    ]
+
+
+def kinds() -> list[Kind]:
+    """Honest summaries of every kind."""
+    plans = [
+        *_plans_of_spaces(),
+        *_plans_of_moments(),
+        *_plans_of_classifiers(),
+        *_plans_of_other_methods(),
+    ]
+    # The nodes of every third kind hold rows out.
+    return [_kind_of(plan, holds_out=i % 3 == 0) for i, plan in enumerate(plans)]
+
+
+def _kind_of(plan: KindPlan, *, holds_out: bool) -> Kind:
+    """Both nodes' summaries; the first has no rows of class 3, the second of class 0.
+
+    A constant classifier is that of the first node alone, which then has one class.
+    """
+    X, y = data()
+    X = _rows_of_kind(plan.name, X)
+    is_constant = plan.name == "constant"
+    summary = _summary_of(
+        plan,
+        X,
+        y,
+        rows=y == 1 if is_constant else y != 3,
+        name="lyon",
+        holds_out=holds_out,
+    )
+    honest = _summary_of(
+        replace(plan, estimator=LogisticRegression()) if is_constant else plan,
+        X,
+        y,
+        rows=y != 0,
+        name="paris",
+        holds_out=holds_out,
+    )
+    return Kind(
+        name=plan.name,
+        aggregator=plan.aggregator,
+        summary=summary,
+        honest=honest,
+        rows=X,
+    )
+
+
+def _rows_of_kind(name: str, X: np.ndarray) -> np.ndarray:
+    """The rows with further columns, or as counts, where a kind needs such."""
+    if name == "wide":
+        # With over 200 columns, and fewer rows, nodes send roots of their moments.
+        further_columns = np.random.default_rng(1).standard_normal((len(X), 205))
+        return np.hstack([X, further_columns])
+    if name in POOLED:
+        return np.digitize(X, [-1.0, 0.5, 1.5]).astype(float)
+    return X
+
+
+def _summary_of(
+    plan: KindPlan, X, y, *, rows: np.ndarray, name: str, holds_out: bool
+) -> Summary:
+    """The summary of a node that has some of the rows."""
+    member = None
+    if plan.estimator is not None:
+        member = fitted(plan.estimator, X[rows], y[rows])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RowsExposedWarning)
+        return plan.aggregator.summarize(
+            member,
+            X[rows],
+            y[rows],
+            name=name,
+            held_out=np.arange(rows.sum()) % 4 == 0 if holds_out else None,
+            min_rows=1,
+            **plan.options,
+        )
 
 
 # ---- summaries -------------------------------------------------------------
 
 
-def outcome_of_summary(kind: Kind, whole: bytes) -> str:
-    """What comes of the bytes of a summary: "refused on load" or "in fit"."""
-    where = "on load"
+def outcome_of_summary(kind: Kind, content: bytes) -> str:
+    """The outcome of loading a summary and fitting to it.
 
-    def attempt():
-        nonlocal where
-        summary = Summary(Message.from_bytes(whole))
-        where = "in fit"
+    It is "accepted", or "refused" with "on load" or "in fit" after it.
+    """
+    stage = "on load"
+
+    def load_and_fit():
+        nonlocal stage
+        summary = Summary(Message.from_bytes(content))
+        stage = "in fit"
         return kind.fit(summary)
 
-    found = outcome_of(attempt, kind.rows)
-    return found if found == "accepted" else f"{found} {where}"
+    outcome = outcome_of(load_and_fit, kind.rows)
+    return outcome if outcome == "accepted" else f"{outcome} {stage}"
 
 
 # ---- replies that come later -----------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class MethodOfRounds:
     """A method that asks more than once, and its nodes."""
 
@@ -198,26 +354,34 @@ class MethodOfRounds:
     rows: np.ndarray = field(repr=False)
 
     def fit(self, change=None, hear=None):
-        """By bytes; later replies of the first node are changed on the way."""
-        members = {member.name: member for member in self.members}
+        """Fit by bytes; later replies of the first node are changed on the way.
 
-        def reply(name, request):
+        ``change`` is called with such a reply and its bytes, and returns other bytes.
+        ``hear`` is called with the node's name, each request and the reply to it.
+        """
+        members = {member.name: member for member in self.members}
+        first_name = self.members[0].name
+
+        def reply_over_bytes(name, request):
             kind = f"{request.task} {sorted(request.content)}"
             _requests.setdefault(kind, (request, name))
-            told = answer(request, members[name])
+            reply = answer(request, members[name])
             if hear is not None:
-                hear(name, request, told)
-            whole = told.to_bytes()
-            changes = name == self.members[0].name and request.task != "join"
-            if change is not None and changes:
-                whole = change(told, whole)
+                hear(name, request, reply)
+            content = reply.to_bytes()
+            is_changed = name == first_name and request.task != "join"
+            if change is not None and is_changed:
+                content = change(reply, content)
             try:
-                return Message.from_bytes(whole)
+                return Message.from_bytes(content)
             except ValueError as failure:
                 return failure
 
         def ask(requests):
-            return {name: reply(name, request) for name, request in requests.items()}
+            return {
+                name: reply_over_bytes(name, request)
+                for name, request in requests.items()
+            }
 
         channel = Nodes(ask, list(members), min_rows=1)
         channel.reports = True
@@ -226,16 +390,11 @@ class MethodOfRounds:
 
 def methods_of_rounds() -> list[MethodOfRounds]:
     """One of each method that asks more than once."""
-    X, y = data()
+    X, _ = data()
     net = MLPClassifier((4,), max_iter=20, random_state=0)
-    deep = MLPClassifier((4, 3), max_iter=20, random_state=0)
-    scaled = make_pipeline(StandardScaler(), net)
-    few = {"construction": Sampled(16), "random_state": 0}
-    wanted = [
+    aggregators_and_estimators = [
         (
-            GEMSLogisticAggregator(
-                n_rounds=Rounds(3, tol=0.0), class_weight={1: 2.0}, **few
-            ),
+            quick_gems(n_rounds=Rounds(3, tol=0.0), class_weight={1: 2.0}),
             LogisticRegression(C=0.5),
         ),
         (
@@ -247,167 +406,250 @@ def methods_of_rounds() -> list[MethodOfRounds]:
             ),
             net,
         ),
-        (GEMSMLPAggregator(n_rounds=2, retrain_epochs=1, random_state=0), deep),
+        (
+            GEMSMLPAggregator(n_rounds=2, retrain_epochs=1, random_state=0),
+            MLPClassifier((4, 3), max_iter=20, random_state=0),
+        ),
         (ModelAveragingAggregator(n_rounds=2, local_epochs=1, random_state=0), net),
         (
             ModelAveragingAggregator(n_rounds=2, server=Downpour(10), random_state=0),
             net,
         ),
-        (PFNMAggregator(n_rounds=2, n_epochs=1, max_iter=5, random_state=0), scaled),
+        (
+            PFNMAggregator(n_rounds=2, n_epochs=1, max_iter=5, random_state=0),
+            make_pipeline(StandardScaler(), net),
+        ),
     ]
-    found = []
-    for aggregator, estimator in wanted:
-        members = []
-        for name, rows in (("lyon", y != 3), ("paris", y != 0)):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                own = copy.deepcopy(estimator).fit(X[rows], y[rows])
-            held_out = np.arange(rows.sum()) % 4 == 0 if not found else None
-            given = own, X[rows], y[rows]
-            member = member_of(aggregator, *given, name=name, held_out=held_out)
-            if not found:  # as a node that says of few rows no more than it must
-                member = replace(member, min_rows=2)
-            members.append(member)
-        name = f"{type(aggregator).__name__} {len(found)}"
-        found.append(MethodOfRounds(name, aggregator, members, X))
-    return found
+    return [
+        MethodOfRounds(
+            name=f"{type(aggregator).__name__} {i}",
+            aggregator=aggregator,
+            members=_members_of(aggregator, estimator, is_cautious=i == 0),
+            rows=X,
+        )
+        for i, (aggregator, estimator) in enumerate(aggregators_and_estimators)
+    ]
+
+
+def _members_of(aggregator, estimator, *, is_cautious: bool) -> list:
+    """Two nodes; cautious ones hold rows out, and tell less about classes of few rows.
+
+    The first node has no rows of class 3, the second none of class 0.
+    """
+    X, y = data()
+    members = []
+    for name, rows in (("lyon", y != 3), ("paris", y != 0)):
+        member = member_of(
+            aggregator,
+            fitted(estimator, X[rows], y[rows]),
+            X[rows],
+            y[rows],
+            name=name,
+            held_out=np.arange(rows.sum()) % 4 == 0 if is_cautious else None,
+        )
+        members.append(replace(member, min_rows=2) if is_cautious else member)
+    return members
 
 
 def outcome_of_mutated_reply(talk: MethodOfRounds, rng) -> tuple[str, str]:
-    """A mutation of one of the replies of a node, and what comes of it."""
-    if talk.name not in _n_replies:
-        _n_replies[talk.name] = 0
+    """A mutation of one of the later replies of a node, and its outcome."""
+    index = int(rng.integers(_number_of_replies(talk)))
+    n_before = 0
+    mutation = "none"
 
-        def count(told, whole):
-            _n_replies[talk.name] += 1
-            return whole
+    def mutate_one(reply, content):
+        nonlocal n_before, mutation
+        is_mutated = n_before == index
+        n_before += 1
+        if is_mutated:
+            mutation, content = mutate_at_random(reply, reply, rng)
+        return content
 
-        outcome_of(lambda: talk.fit(count), talk.rows)
-    left, what = int(rng.integers(_n_replies[talk.name])), "none"
-
-    def change(told, whole):
-        nonlocal left, what
-        left -= 1
-        if left != -1:
-            return whole
-        what, changed = mutate_at_random(told, told, rng)
-        return changed
-
-    found = outcome_of(lambda: talk.fit(change), talk.rows)
-    return what, found
+    outcome = outcome_of(lambda: talk.fit(mutate_one), talk.rows)
+    return mutation, outcome
 
 
+# How many replies of the first node a fit may change, by the name of the method.
 _n_replies: dict[str, int] = {}
 
 
+def _number_of_replies(talk: MethodOfRounds) -> int:
+    if talk.name not in _n_replies:
+        _n_replies[talk.name] = 0
+
+        def count(reply, content):
+            _n_replies[talk.name] += 1
+            return content
+
+        outcome_of(lambda: talk.fit(count), talk.rows)
+    return _n_replies[talk.name]
+
+
+# ---- honest pairs of requests and replies ----------------------------------
+
+
 def honest_pairs() -> list[Pair]:
-    """What fits of every kind have said to their nodes, and heard."""
-    found, several = [], kinds()
-    told = [kind.summary for kind in several]
-    for kind in several:
-        if kind.name in ("class, gram", "balanced"):
-            both = [kind.summary, kind.honest]
-            told.append(kind.aggregator.merge_summaries(both, name="region"))
-    for summary in told:
-        content = summary.message.content
-        found += [Pair(*pair, content["describe"]) for pair in pairs_in(content)]
-    named = ("network", "feature_names"), list("abcde")
-    described = Message.of("describe", **with_value_at(found[0].reply.content, *named))
-    found.append(Pair(found[0].request, described))
-    for own, drop in ((StandardScaler(), True), (OneHotEncoder(), False)):
-        front = PooledTransformer(own, drop_identifiers=drop)
-        reply = front.summarize(data()[0].round(), name="lyon", min_rows=1)
-        names = [f"x{j}" for j in range(len(reply.content["columns"]["text"]))]
-        content = with_value_at(reply.content, ("columns", "names"), names) | {
-            "again": False
-        }
-        request = Message.of("front", front=front.as_front().as_content())
-        found.append(Pair(request, Message.of("front", **content)))
-    found += choice_pairs()
+    """Requests and replies of fits of every kind."""
+    pairs = _pairs_of_summaries()
+    content_with_names = with_value_at(
+        pairs[0].reply.content, ("network", "feature_names"), list("abcde")
+    )
+    described = Message.of("describe", **content_with_names)
+    pairs.append(Pair(request=pairs[0].request, reply=described))
+    scaler = PooledTransformer(StandardScaler(), drop_identifiers=True)
+    encoder = PooledTransformer(OneHotEncoder(), drop_identifiers=False)
+    pairs += [_pair_of_front(scaler), _pair_of_front(encoder)]
+    pairs += choice_pairs()
     for talk in methods_of_rounds():
-        described = {}
+        pairs += _pairs_of_rounds(talk)
+    return pairs
 
-        def hear(name, request, reply, described=described):
-            if request.task == "join":
-                described[name] = reply.content["describe"]
-            found.append(Pair(request, reply, described[name]))
 
-        talk.fit(hear=hear)
-    return found
+def _pairs_of_summaries() -> list[Pair]:
+    """The pairs in summaries of each kind, and in some that regions have merged."""
+    all_kinds = kinds()
+    summaries = [kind.summary for kind in all_kinds]
+    for kind in all_kinds:
+        if kind.name in ("class, gram", "balanced"):
+            summaries.append(
+                kind.aggregator.merge_summaries(
+                    [kind.summary, kind.honest], name="region"
+                )
+            )
+    return [
+        Pair(
+            request=request, reply=reply, described=summary.message.content["describe"]
+        )
+        for summary in summaries
+        for request, reply in pairs_in(summary.message.content)
+    ]
+
+
+def _pair_of_front(front: PooledTransformer) -> Pair:
+    """A front's request, and a reply to it with names of columns."""
+    X, _ = data()
+    reply = front.summarize(X.round(), name="lyon", min_rows=1)
+    names = [f"x{j}" for j in range(len(reply.content["columns"]["text"]))]
+    named = with_value_at(reply.content, ("columns", "names"), names)
+    return Pair(
+        request=Message.of("front", front=front.as_front().as_content()),
+        reply=Message.of("front", **named, again=False),
+    )
 
 
 def choice_pairs() -> list[Pair]:
-    """What nodes hear and say where one of several models is chosen by their halves."""
-    found, (X, y) = [], data(120)
+    """The pairs of a choice among models, each of which is fitted to halves of rows."""
+    X, y = data(120)
+    pairs = []
 
     def ask(requests):
-        told = {}
+        replies = {}
         for k, (name, request) in enumerate(requests.items()):
-            own = np.arange(len(y)) % 2 == k
-            told[name] = reply_to(request, None, X[own], y[own], name=name, min_rows=2)
-            found.append(Pair(request, told[name]))
-        return told
+            rows = np.arange(len(y)) % 2 == k
+            reply = reply_to(request, None, X[rows], y[rows], name=name, min_rows=2)
+            pairs.append(Pair(request=request, reply=reply))
+            replies[name] = reply
+        return replies
 
     quadratic = PooledAggregator(pooled=QuadraticDiscriminantAnalysis(reg_param=0.1))
-    tried = [
+    candidates = [
         Candidate("linear", GEMSLogisticAggregator([("all", None)], random_state=0)),
         Candidate("quadratic", quadratic, (StandardScaler(),)),
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RowsExposedWarning)
         nodes = Nodes(ask, ["lyon", "paris"], min_rows=2)
-        choose_over(nodes, lambda n_rows: tried)
-    return found
+        choose_over(nodes, lambda n_rows: candidates)
+    return pairs
+
+
+def _pairs_of_rounds(talk: MethodOfRounds) -> list[Pair]:
+    """The pairs of a fit that asks more than once, with nodes' first descriptions."""
+    pairs = []
+    descriptions = {}
+
+    def hear(name, request, reply):
+        if request.task == "join":
+            descriptions[name] = reply.content["describe"]
+        pairs.append(Pair(request=request, reply=reply, described=descriptions[name]))
+
+    talk.fit(hear=hear)
+    return pairs
 
 
 # ---- requests, which nodes read --------------------------------------------
 
 
-# One of each task and its fields, and a node that it went to, as fits have asked it.
+# A request of each task and set of fields, and the name of a node that it went to, as
+# fits have asked since this was cleared.
 _requests: dict[str, tuple[Message, str]] = {}
 
 
 def requests(
     talks: list[MethodOfRounds],
-) -> list[tuple[Message, object, np.ndarray, object]]:
-    """Requests of every task, each with a node's classifier and its rows."""
+) -> list[tuple[Message, object]]:
+    """Requests of every task, each with a node that was asked."""
     members = {}
     _requests.clear()
     for talk in talks:
         before = set(_requests)
         outcome_of(lambda talk=talk: talk.fit(None), talk.rows)
-        for task in set(_requests) - before:
-            name = _requests[task][1]
-            members[task] = next(m for m in talk.members if m.name == name)
-    agg = GEMSLogisticAggregator(epsilon=0.5, construction=Sampled(16), random_state=0)
-    joined = first_request(agg, agg._first_requests())
+        for kind in set(_requests) - before:
+            _, name = _requests[kind]
+            members[kind] = next(m for m in talk.members if m.name == name)
     member = talks[0].members[0]
-    found = [(joined, member)]
-    for own in (SplineTransformer(), make_pipeline(StandardScaler(), OneHotEncoder())):
-        front = PooledTransformer(own, bounds={0: (-9.0, 9.0)}).as_front()
-        found.append((Message.of("front", front=front.as_content()), member))
-    fitted = PooledTransformer(StandardScaler()).fit(member.X).as_front()
-    found.append((joined.with_fields(front=fitted.as_content()), member))
-    left_out = replace(
-        fitted.columns, left_out=(True, *[False] * (member.X.shape[1] - 1))
+    choices = {pair.request.task: pair.request for pair in choice_pairs()}
+    without_rounds = [
+        *_join_and_front_requests(member.X),
+        choices["halves"],
+        choices["judge"],
+    ]
+    return [
+        *((request, member) for request in without_rounds),
+        *((_requests[kind][0], members[kind]) for kind in sorted(members)),
+    ]
+
+
+def _join_and_front_requests(X: np.ndarray) -> list[Message]:
+    """Requests to join, and for fronts, among them fitted and dropping ones."""
+    aggregator = GEMSLogisticAggregator(
+        epsilon=0.5, construction=Sampled(16), random_state=0
     )
-    dropping = replace(fitted, columns=left_out, states={}, drop_identifiers=True)
-    found.append((Message.of("front", front=dropping.as_content()), member))
-    own = {pair.request.task: (pair.request, member) for pair in choice_pairs()}
-    found += [own["halves"], own["judge"]]
-    return found + [(_requests[task][0], members[task]) for task in sorted(members)]
+    join = first_request(aggregator, aggregator._first_requests())
+    scaled_categories = make_pipeline(StandardScaler(), OneHotEncoder())
+    fitted_front = PooledTransformer(StandardScaler()).fit(X).as_front()
+    is_left_out = (True, *[False] * (X.shape[1] - 1))
+    dropping_front = replace(
+        fitted_front,
+        columns=replace(fitted_front.columns, left_out=is_left_out),
+        states={},
+        drop_identifiers=True,
+    )
+    return [
+        join,
+        _front_request(SplineTransformer()),
+        _front_request(scaled_categories),
+        join.with_fields(front=fitted_front.as_content()),
+        Message.of("front", front=dropping_front.as_content()),
+    ]
+
+
+def _front_request(transformer) -> Message:
+    """A request for an unfitted front, whose first column has bounds."""
+    front = PooledTransformer(transformer, bounds={0: (-9.0, 9.0)}).as_front()
+    return Message.of("front", front=front.as_content())
 
 
 def outcome_of_mutated_request(
     request: Message, member, folder, rng
 ) -> tuple[str, str]:
-    """A mutation of a request, and what comes of it at a node."""
-    what, whole = mutate_at_random(request, request, rng, side="request")
+    """A mutation of a request, and its outcome at a node."""
+    mutation, content = mutate_at_random(request, request, rng, side="request")
     path = folder / "request.safetensors"
-    path.write_bytes(whole)
+    path.write_bytes(content)
     clear_cache()
     with limit_time(), warnings.catch_warnings():
-        # What a model says that is out of all bounds harms who sent it.
+        # A model with extreme outputs may warn: it harms only the server that sent it.
         warnings.simplefilter("ignore")
         try:
             answer_file(
@@ -421,5 +663,5 @@ def outcome_of_mutated_request(
             )
         except Exception as failure:
             check_refusal(failure, names=lambda text: path.name in text)
-            return what, "refused"
-    return what, "accepted"
+            return mutation, "refused"
+    return mutation, "accepted"

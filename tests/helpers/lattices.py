@@ -10,7 +10,7 @@ from scipy.linalg import qr
 
 from skgems.moments import ClassMoments
 
-# Least squared length of the inverse of a scatter is 2 of differences of two rows.
+# The squared length of a difference of two rows, in the metric of the inverse scatter.
 _LENGTH_OF_DIFFERENCE = 2.0
 # Swaps after which a lattice is left as it is; those of 40 rows take some 10,000.
 _MOST_SWAPS = 12000
@@ -44,9 +44,9 @@ def _short_differences(scatter: np.ndarray, rank: int) -> tuple[np.ndarray, np.n
     They are as long as differences of two rows, in the unit that is returned, too: the
     root of the inverse of the scatter.
     """
-    values, vectors = np.linalg.eigh(scatter)
-    unit = vectors[:, -rank:] / np.sqrt(np.maximum(values[-rank:], 1e-300))
-    if values[-rank] < 1e-9 * values[-1]:  # rows that depend on each other
+    eigenvalues, vectors = np.linalg.eigh(scatter)
+    unit = vectors[:, -rank:] / np.sqrt(np.maximum(eigenvalues[-rank:], 1e-300))
+    if eigenvalues[-rank] < 1e-9 * eigenvalues[-1]:  # rows that depend on each other
         return np.zeros((0, len(scatter))), unit
     order = qr(vectors[:, -rank:].T, pivoting=True)[2]
     # A vector is known by its numbers at as many features as the rank says; those at
@@ -97,7 +97,7 @@ def _reduced_basis(
 
 
 def _with_sums(short: np.ndarray, unit: np.ndarray, *, most: int) -> np.ndarray:
-    """Vectors and their negatives, and sums of two of them that are as short."""
+    """Vectors and their negatives, and those sums of two of them that are as short."""
     all_short = {tuple(sign * vector) for vector in short for sign in (1, -1)}
     new = list(all_short)
     while new and len(all_short) <= most:

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.datasets import load_wine
 
 X, CODES = load_wine(return_X_y=True)
+# Columns of wine have units of very different size.
 X = (X - X.mean(axis=0)) / X.std(axis=0)
 LABELS = np.array(["ill", "unclear", "well"])[CODES]
 NODES = np.array(["lyon", "oslo", "rome"])[np.arange(len(X)) % 3]

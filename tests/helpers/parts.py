@@ -15,10 +15,12 @@ _OF_SPACES = ("n_directions", "max_radius")
 
 def in_parts(parameters):
     """Parameters of an aggregator, where those of its parts are set in the parts."""
-    of_rounds = {k: v for k, v in parameters.items() if k in _OF_ROUNDS}
-    of_spaces = {k: v for k, v in parameters.items() if k in _OF_SPACES}
+    of_rounds = _selected(parameters, _OF_ROUNDS)
+    of_spaces = _selected(parameters, _OF_SPACES)
     of_aggregator = {
-        k: v for k, v in parameters.items() if k not in _OF_ROUNDS + _OF_SPACES
+        name: value
+        for name, value in parameters.items()
+        if name not in of_rounds and name not in of_spaces
     }
     if of_rounds:
         n_rounds = of_aggregator.get("n_rounds", 1)
@@ -27,8 +29,13 @@ def in_parts(parameters):
         construction = of_aggregator.get("construction", Sampled())
         if not isinstance(construction, Construction):  # it is the name of one
             construction = clone(CONSTRUCTIONS[construction])
-        # Of those that do not draw directions there is no number.
-        names = construction.get_params()
-        construction.set_params(**{k: v for k, v in of_spaces.items() if k in names})
+        # A construction that draws no directions has no number of them to set.
+        of_construction = _selected(of_spaces, construction.get_params())
+        construction.set_params(**of_construction)
         of_aggregator["construction"] = construction
     return of_aggregator
+
+
+def _selected(parameters, names):
+    """Those of some parameters that have one of the names."""
+    return {name: value for name, value in parameters.items() if name in names}

@@ -8,17 +8,21 @@ import pytest
 
 from skgems.messages._fields import Place
 
-# Sums may be off by so much, relative to themselves.
-WITHIN, BEYOND = 1.0 + 0.9e-6, 1.0 + 1.1e-6
+# Sums may differ by 1e-6 of themselves: a factor just within that.
+WITHIN = 1.0 + 0.9e-6
+# A factor just beyond that.
+BEYOND = 1.0 + 1.1e-6
 
 
-def assert_taken(rule, content, **place) -> Place:
-    there = Place("told", **place)
-    rule(content, there)
-    return there
+def assert_taken(rule, content, **options) -> Place:
+    """A content does not break a rule; returns the place with the lengths it has."""
+    place = Place("told", **options)
+    rule(content, place)
+    return place
 
 
 def assert_refused(rule, content, match, **place) -> None:
+    """A content breaks a rule, and the error says so in these words."""
     with pytest.raises(ValueError, match=rf"^told\.?{match}"):
         assert_taken(rule, content, **place)
 
@@ -34,17 +38,20 @@ def assert_outcome(rule, content, match: str | None, **place) -> None:
 ROLES = ("judging", "moments", "training")
 
 
-def described(**more) -> dict:
+def described(**fields) -> dict:
+    """A description of 40 rows of two classes; fields of its rows may be replaced."""
     counts = np.array([30, 10])
     rows = {"labels": ["a", "b"], **dict.fromkeys(ROLES, counts)}
-    return {"rows": rows | more}
+    return {"rows": {**rows, **fields}}
 
 
 def without(content: dict, *names: str) -> dict:
+    """A content without some of its fields."""
     return {name: value for name, value in content.items() if name not in names}
 
 
 def rows() -> tuple[np.ndarray, np.ndarray]:
+    """The 40 rows that are described, and their labels."""
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1], [30, 10])
     return rng.normal(size=(40, 3)) + y[:, None], y

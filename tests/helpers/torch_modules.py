@@ -9,9 +9,8 @@ torch = pytest.importorskip("torch")
 nn = torch.nn
 F = torch.nn.functional
 
-# Numbers of features and of classes.
-D = 6
-C = 3
+D = 6  # features
+C = 3  # classes
 
 # ---- chains of linear layers and activations ------------------------------------
 
