@@ -373,7 +373,8 @@ def test_with_participation_a_share_of_the_nodes_is_asked(share):
     assert sent[0] < 1.3 * share * sent[1]  # one model more, of some of the nodes
     start = objective(fitted(n_rounds=1), X, y)
     end = objective(everyone, X, y)
-    assert objective(agg, X, y) < end + 0.05 * (start - end)
+    # More than half of what all nodes gain; one node of four gains the least.
+    assert objective(agg, X, y) < (start + end) / 2
 
 
 @pytest.mark.parametrize("share", [pytest.param(0.25, marks=pytest.mark.slow), 0.5])
