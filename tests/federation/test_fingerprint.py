@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 
 import numpy as np
 import pytest
@@ -25,28 +24,13 @@ from skgems.federation import (
     RowsAskedAgainError,
     RowsAskedAgainWarning,
     RowsChangedError,
-    _ledger_store,
 )
 
 # Of a process that has threads, which those that are forked here do not use.
-pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-
-
-@pytest.fixture(autouse=True)
-def _without_waiting_for_the_disk(monkeypatch):
-    """Kills of a process, unlike those of power, lose nothing that was written."""
-    monkeypatch.setattr(os, "fsync", lambda number: None)
-    monkeypatch.setattr(_ledger_store, "SYNCHRONOUS", "OFF")
-
-
-@pytest.fixture(params=["folder", "mapping"])
-def state(request, tmp_path):
-    return tmp_path / "kept" if request.param == "folder" else {}
-
-
-@pytest.fixture
-def state_folder(tmp_path):
-    return tmp_path / "kept"
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
+    pytest.mark.usefixtures("without_waiting_for_the_disk"),
+]
 
 
 def test_rows_that_change_within_an_exchange_are_refused(state):
@@ -92,7 +76,7 @@ def test_equal_rows_in_another_container_are_the_same_rows(state):
 
 
 @pytest.mark.parametrize("kind", ["sparse", "table"])
-def test_sparse_rows_and_tables_are_recognised(kind, state_folder):
+def test_sparse_rows_and_tables_are_recognised(kind, folder):
     pandas = pytest.importorskip("pandas")
     agreement, _ = begin_exchange({"evaluate": 3})
     if kind == "sparse":
@@ -110,14 +94,14 @@ def test_sparse_rows_and_tables_are_recognised(kind, state_folder):
         clf = LogisticRegression().fit(rows, Y)
     answer(
         judging_request(agreement),
-        state_folder,
+        folder,
         agreement=agreement,
         clf=clf,
         rows=rows,
     )
-    answer(judging_request(agreement, 2.0), state_folder, clf=clf, rows=same)
+    answer(judging_request(agreement, 2.0), folder, clf=clf, rows=same)
     with pytest.raises(RowsChangedError):
-        answer(judging_request(agreement, 3.0), state_folder, clf=clf, rows=other)
+        answer(judging_request(agreement, 3.0), folder, clf=clf, rows=other)
 
 
 def test_rows_may_change_until_a_request_was_answered(state):

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from dataclasses import replace
 
@@ -31,33 +30,16 @@ from skgems.federation import (
     ReplyDeclinedError,
     RowsAskedAgainError,
     RowsAskedAgainWarning,
-    _ledger_store,
     _replying,
     reply_to,
 )
 from skgems.messages import sealed
 
 # Python warns of forks in a process with threads; the children here use none.
-pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-
-
-@pytest.fixture(autouse=True)
-def _without_waiting_for_the_disk(monkeypatch):
-    """Kills of a process, unlike those of power, lose nothing that was written."""
-    monkeypatch.setattr(os, "fsync", lambda number: None)
-    monkeypatch.setattr(_ledger_store, "SYNCHRONOUS", "OFF")
-
-
-@pytest.fixture(params=["folder", "mapping"])
-def state(request, tmp_path):
-    """Where a node keeps its ledger: a folder, or a mapping in memory."""
-    return tmp_path / "kept" if request.param == "folder" else {}
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """Where a node keeps its ledger on a disk."""
-    return tmp_path / "kept"
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
+    pytest.mark.usefixtures("without_waiting_for_the_disk"),
+]
 
 
 # ---- within an exchange ------------------------------------------------------------

@@ -37,20 +37,10 @@ from skgems.federation import (
 from skgems.federation._ledger import open_ledger
 
 # Of a process that has threads, which those that are forked here do not use.
-pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-
-
-@pytest.fixture(autouse=True)
-def _without_waiting_for_the_disk(monkeypatch):
-    """Kills of a process, unlike those of power, lose nothing that was written."""
-    monkeypatch.setattr(os, "fsync", lambda number: None)
-    monkeypatch.setattr(_ledger_store, "SYNCHRONOUS", "OFF")
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """A folder for a ledger, which is not there yet."""
-    return tmp_path / "kept"
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
+    pytest.mark.usefixtures("without_waiting_for_the_disk"),
+]
 
 
 # ---- damage ------------------------------------------------------------------------

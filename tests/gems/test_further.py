@@ -364,8 +364,15 @@ def test_the_objective_of_the_others_falls_where_a_node_never_answers(
     assert np.all(np.diff(curve) <= 1e-6) and curve[-1] < curve[0]
 
 
-@pytest.mark.parametrize("share", [pytest.param(0.25, marks=pytest.mark.slow), 0.5])
-def test_with_participation_a_share_of_the_nodes_is_asked(share):
+@pytest.mark.parametrize(
+    ("share", "most_missed"),
+    [
+        # One node of four a message: it is still on its way after twenty.
+        pytest.param(0.25, 0.5, marks=pytest.mark.slow),
+        (0.5, 0.05),
+    ],
+)
+def test_with_participation_a_share_of_the_nodes_is_asked(share, most_missed):
     X, y, _ = rows()
     agg = fitted(n_rounds=20, participation=share, tol=0)
     everyone = fitted(n_rounds=20, tol=0)
@@ -373,8 +380,7 @@ def test_with_participation_a_share_of_the_nodes_is_asked(share):
     assert sent[0] < 1.3 * share * sent[1]  # one model more, of some of the nodes
     start = objective(fitted(n_rounds=1), X, y)
     end = objective(everyone, X, y)
-    # More than half of what all nodes gain; one node of four gains the least.
-    assert objective(agg, X, y) < (start + end) / 2
+    assert objective(agg, X, y) < end + most_missed * (start - end)
 
 
 @pytest.mark.parametrize("share", [pytest.param(0.25, marks=pytest.mark.slow), 0.5])
