@@ -1,11 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where nodes of tests keep their ledgers."""
+"""A node of tests, and where it keeps its ledger."""
 
 from __future__ import annotations
 
 import os
 
+import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+
+
+@pytest.fixture(scope="module")
+def node():
+    """A node's classifier and rows: 96 benign, 104 malignant."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X = StandardScaler().fit_transform(X)[:200]
+    y = np.where(y[:200] == 1, "benign", "malignant")
+    return LogisticRegression().fit(X, y), X, y
 
 
 @pytest.fixture

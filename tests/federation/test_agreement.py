@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from helpers.agreements import Node, agreement_on_rounds, judging_content, request_under
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
-from sklearn.preprocessing import StandardScaler
 
 import skgems
 from skgems import (
@@ -38,15 +37,6 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::skgems.federation.ClassesLeftOutWarning",
     "ignore::sklearn.exceptions.ConvergenceWarning",
 )
-
-
-@pytest.fixture(scope="module")
-def node():
-    """A node's classifier and rows: 96 benign, 104 malignant."""
-    X, y = load_breast_cancer(return_X_y=True)
-    X = StandardScaler().fit_transform(X)[:200]
-    y = np.where(y[:200] == 1, "benign", "malignant")
-    return LogisticRegression().fit(X, y), X, y
 
 
 @pytest.fixture(scope="module")

@@ -30,21 +30,6 @@ from skgems import PFNMAggregator
 from skgems.datasets import partition_homogeneous
 
 
-@pytest.fixture(scope="module")
-def nodes():
-    return deal_to_nodes()
-
-
-@pytest.fixture(scope="module")
-def locals_(nodes):
-    return fitted_networks(nodes)
-
-
-@pytest.fixture(scope="module")
-def deep(nodes):
-    return fitted_networks(nodes, [(16, 12), (14, 10), (12, 12)])
-
-
 def sorted_units(aggregate):
     """Each unit's weights, in an order of their own."""
     parts = [aggregate.coefs_[0].T, aggregate.intercepts_[0][:, None]]
@@ -52,8 +37,8 @@ def sorted_units(aggregate):
     return units[np.lexsort(np.round(units, 6).T)]
 
 
-def test_without_rows(locals_):
-    aggregate = PFNMAggregator(locals_, random_state=0).fit()
+def test_without_rows(local_networks):
+    aggregate = PFNMAggregator(local_networks, random_state=0).fit()
     assert aggregate.score(X[TEST], Y[TEST]) > 0.8
     (units,) = aggregate.n_units_
     assert 20 <= units < 60
@@ -68,16 +53,18 @@ def test_without_rows(locals_):
 def test_networks_of_usual_starts_on_standardised_rows_are_matched():
     rows = StandardScaler().fit(X[TRAIN]).transform(X)
     nodes = deal_to_nodes(n_nodes=5)
-    locals_ = [
+    local_networks = [
         MLPClassifier(30, max_iter=40, random_state=k).fit(
             rows[TRAIN][nodes == k], Y[TRAIN][nodes == k]
         )
         for k in range(5)
     ]
-    aggregate = PFNMAggregator(locals_, random_state=0).fit()
+    aggregate = PFNMAggregator(local_networks, random_state=0).fit()
     assert 30 <= aggregate.n_units_[0] < 100
-    alone = np.mean([local.score(rows[TEST], Y[TEST]) for local in locals_])
-    mean_proba = np.mean([local.predict_proba(rows[TEST]) for local in locals_], axis=0)
+    alone = np.mean([local.score(rows[TEST], Y[TEST]) for local in local_networks])
+    mean_proba = np.mean(
+        [local.predict_proba(rows[TEST]) for local in local_networks], axis=0
+    )
     ensemble = np.mean(mean_proba.argmax(axis=1) == Y[TEST])
     accuracy = aggregate.score(rows[TEST], Y[TEST])
     assert accuracy > max(alone + 0.08, ensemble - 0.04)
@@ -85,26 +72,32 @@ def test_networks_of_usual_starts_on_standardised_rows_are_matched():
 
 def test_class_counts_help_where_nodes_differ():
     nodes = deal_to_nodes("dirichlet")
-    locals_ = fitted_networks(nodes)
+    local_networks = fitted_networks(nodes)
     counts = [np.bincount(Y[TRAIN][nodes == k], minlength=10) for k in range(3)]
-    alone = np.mean([local.score(X[TEST], Y[TEST]) for local in locals_])
-    by_counts = PFNMAggregator(locals_, random_state=0).fit(n_class_samples=counts)
+    alone = np.mean([local.score(X[TEST], Y[TEST]) for local in local_networks])
+    by_counts = PFNMAggregator(local_networks, random_state=0).fit(
+        n_class_samples=counts
+    )
     assert by_counts.score(X[TEST], Y[TEST]) > alone + 0.1
     # Rows are counted: the same shares, but for the confidence fitted on them.
-    by_rows = PFNMAggregator(locals_, random_state=0).fit(X[TRAIN], Y[TRAIN], nodes)
+    by_rows = PFNMAggregator(local_networks, random_state=0).fit(
+        X[TRAIN], Y[TRAIN], nodes
+    )
     np.testing.assert_array_equal(by_rows.predict(X[TEST]), by_counts.predict(X[TEST]))
-    equal = PFNMAggregator(locals_, class_precision="equal", random_state=0)
+    equal = PFNMAggregator(local_networks, class_precision="equal", random_state=0)
     equal.fit(n_class_samples=counts)
-    plain = PFNMAggregator(locals_, random_state=0).fit()
+    plain = PFNMAggregator(local_networks, random_state=0).fit()
     np.testing.assert_array_equal(equal.coefs_[1], plain.coefs_[1])
     assert not np.allclose(equal.coefs_[1].sum(), by_counts.coefs_[1].sum())
 
 
 @pytest.mark.parametrize("order", ["bottom_up", "top_down"])
-def test_order_of_units_and_nodes_does_not_matter(locals_, deep, order):
+def test_order_of_units_and_nodes_does_not_matter(local_networks, deep, order):
     settings = {"random_state": 0, "layer_order": order}
-    straight = PFNMAggregator(locals_, **settings).fit()
-    others = [with_units_permuted(local, seed) for seed, local in enumerate(locals_)]
+    straight = PFNMAggregator(local_networks, **settings).fit()
+    others = [
+        with_units_permuted(local, seed) for seed, local in enumerate(local_networks)
+    ]
     shuffled = PFNMAggregator([others[k] for k in (2, 0, 1)], **settings).fit()
     np.testing.assert_allclose(
         sorted_units(straight), sorted_units(shuffled), atol=1e-8
@@ -119,8 +112,8 @@ def test_order_of_units_and_nodes_does_not_matter(locals_, deep, order):
 
 
 @pytest.mark.parametrize("order", ["bottom_up", "top_down"])
-def test_copies_and_a_single_network_come_back(locals_, deep, order):
-    for local in (locals_[0], deep[0]):
+def test_copies_and_a_single_network_come_back(local_networks, deep, order):
+    for local in (local_networks[0], deep[0]):
         sizes = tuple(len(b) for b in local.intercepts_[:-1])
         for n in (1, 4):
             copies = [with_units_permuted(local, seed) for seed in range(n)]
@@ -131,10 +124,10 @@ def test_copies_and_a_single_network_come_back(locals_, deep, order):
             )
 
 
-def test_with_nothing_matched_it_is_the_ensemble_of_logits(locals_):
-    aggregate = PFNMAggregator(locals_, gamma0=1e30, sigma=0.1, sigma0=0.1).fit()
+def test_with_nothing_matched_it_is_the_ensemble_of_logits(local_networks):
+    aggregate = PFNMAggregator(local_networks, gamma0=1e30, sigma=0.1, sigma0=0.1).fit()
     assert aggregate.n_units_ == (60,)
-    logits = [np.log(local.predict_proba(X[TEST])) for local in locals_]
+    logits = [np.log(local.predict_proba(X[TEST])) for local in local_networks]
     labels = np.argmax(np.mean(logits, axis=0), axis=1)
     # All units are shrunk alike, so only the biases keep it from the mean of logits.
     assert np.mean(aggregate.predict(X[TEST]) == labels) > 0.95
@@ -150,12 +143,12 @@ def test_layers_and_widths(deep):
     assert capped.n_units_[0] <= 20
 
 
-def test_nodes_of_one_unit_or_none_and_zero_weights(nodes, locals_):
+def test_nodes_of_one_unit_or_none_and_zero_weights(nodes, local_networks):
     one = make_network(1).fit(X[TRAIN][nodes == 0], Y[TRAIN][nodes == 0])
     constant = DummyClassifier().fit(X[:5], np.full(5, Y[0]))
-    zero = clone(locals_[1]).fit(X[TRAIN], Y[TRAIN])
+    zero = clone(local_networks[1]).fit(X[TRAIN], Y[TRAIN])
     zero.coefs_ = [np.zeros_like(coef) for coef in zero.coefs_]
-    aggregate = PFNMAggregator([locals_[0], one, constant, zero]).fit()
+    aggregate = PFNMAggregator([local_networks[0], one, constant, zero]).fit()
     assert [len(atoms) for atoms in aggregate.assignments_[0]] == [20, 1, 0, 20]
     assert np.isfinite(aggregate.predict_proba(X[TEST])).all()
     only = PFNMAggregator([constant, constant]).fit()
@@ -163,16 +156,24 @@ def test_nodes_of_one_unit_or_none_and_zero_weights(nodes, locals_):
     assert set(only.predict(X[TEST])) == {Y[0]}
 
 
-def test_errors_name_the_node(locals_, deep):
-    broken = clone(locals_[0]).fit(X[TRAIN], Y[TRAIN])
+def test_errors_name_the_node(local_networks, deep):
+    broken = clone(local_networks[0]).fit(X[TRAIN], Y[TRAIN])
     broken.coefs_[0][0, 0] = np.nan
     linear = LogisticRegression().fit(X[TRAIN], Y[TRAIN])
     tanh = make_network(activation="tanh").fit(X[TRAIN], Y[TRAIN])
     cases = [
-        ([("a", locals_[0]), ("b", broken)], ValueError, "Node 'b'"),
-        ([("a", locals_[0]), ("b", linear)], TypeError, "'b' is a linear model"),
-        ([("a", locals_[0]), ("b", tanh)], ValueError, "'b' has the activations"),
-        ([("a", locals_[0]), ("b", deep[0])], ValueError, "'b' has 2 hidden layers"),
+        ([("a", local_networks[0]), ("b", broken)], ValueError, "Node 'b'"),
+        ([("a", local_networks[0]), ("b", linear)], TypeError, "'b' is a linear model"),
+        (
+            [("a", local_networks[0]), ("b", tanh)],
+            ValueError,
+            "'b' has the activations",
+        ),
+        (
+            [("a", local_networks[0]), ("b", deep[0])],
+            ValueError,
+            "'b' has 2 hidden layers",
+        ),
     ]
     for estimators, kind, message in cases:
         with pytest.raises(kind, match=message):
@@ -186,25 +187,25 @@ def test_errors_name_the_node(locals_, deep):
         ({"n_rounds": 2}, "give fit X and y"),
     ]:
         with pytest.raises(ValueError, match=message):
-            PFNMAggregator(locals_, **parameters).fit()
+            PFNMAggregator(local_networks, **parameters).fit()
     for counts in (np.ones((3, 4)), np.full((3, 10), np.inf)):
         with pytest.raises(ValueError, match="n_class_samples must hold"):
-            PFNMAggregator(locals_).fit(n_class_samples=counts)
+            PFNMAggregator(local_networks).fit(n_class_samples=counts)
     with pytest.raises(ValueError, match="not fitted"):
         PFNMAggregator([make_network()]).fit()
 
 
-def test_seeded_and_float32(locals_):
-    one, two = (PFNMAggregator(locals_, random_state=3).fit() for _ in range(2))
+def test_seeded_and_float32(local_networks):
+    one, two = (PFNMAggregator(local_networks, random_state=3).fit() for _ in range(2))
     np.testing.assert_array_equal(one.coefs_[0], two.coefs_[0])
-    single = PFNMAggregator(locals_, random_state=3, dtype="float32").fit()
+    single = PFNMAggregator(local_networks, random_state=3, dtype="float32").fit()
     assert single.coefs_[0].dtype == np.float32
     np.testing.assert_allclose(single.coefs_[0], one.coefs_[0], atol=1e-4)
 
 
-def test_search_over_sigma_and_mass(locals_):
+def test_search_over_sigma_and_mass(local_networks):
     grid = {"sigma": [0.1, 100.0], "gamma0": [0.5, 2.0]}
-    search = GridSearchCV(PFNMAggregator(locals_, random_state=0), grid, cv=3)
+    search = GridSearchCV(PFNMAggregator(local_networks, random_state=0), grid, cv=3)
     search.fit(X[TRAIN], Y[TRAIN])
     scores = search.cv_results_["mean_test_score"]
     assert len(set(np.round(scores, 9))) > 1
@@ -227,13 +228,13 @@ def test_in_a_pipeline_and_over_jobs(nodes):
     assert not np.array_equal(other[-1].coefs_[0], two[-1].coefs_[0])
 
 
-def test_fine_tuning_on_public_rows(locals_, nodes):
-    aggregate = PFNMAggregator(locals_, sigma=3.0, random_state=0).fit()
+def test_fine_tuning_on_public_rows(local_networks, nodes):
+    aggregate = PFNMAggregator(local_networks, sigma=3.0, random_state=0).fit()
     before = aggregate.score(X[TEST], Y[TEST])
     aggregate.fine_tune(X[:300], Y[:300])
     assert aggregate.score(X[TEST], Y[TEST]) > before
     public = np.where(np.arange(len(nodes)) < 300, -1, nodes)
-    tuned = PFNMAggregator(locals_, sigma=3.0, random_state=0)
+    tuned = PFNMAggregator(local_networks, sigma=3.0, random_state=0)
     tuned.fit(X[TRAIN], Y[TRAIN], public)
     assert tuned.fine_tuning_ is not None
     with pytest.raises(ValueError, match="labels that no node knows"):
@@ -241,8 +242,8 @@ def test_fine_tuning_on_public_rows(locals_, nodes):
 
 
 @pytest.mark.parametrize("n_rows", [2, 4, 8, 20])
-def test_a_few_correct_rows_cost_next_to_nothing(locals_, n_rows):
-    start = PFNMAggregator(locals_, sigma=3.0, random_state=0).fit()
+def test_a_few_correct_rows_cost_next_to_nothing(local_networks, n_rows):
+    start = PFNMAggregator(local_networks, sigma=3.0, random_state=0).fit()
     before = start.score(X[TEST], Y[TEST])
     for seed in range(5):
         public = np.random.RandomState(seed).permutation(300)[:n_rows]
@@ -273,13 +274,13 @@ def test_torch_networks():
     nodes = partition_homogeneous(y, 2, random_state=0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        locals_ = [net().fit(rows[nodes == k], y[nodes == k]) for k in range(2)]
-        aggregate = PFNMAggregator(locals_, random_state=0).fit()
+        local_networks = [net().fit(rows[nodes == k], y[nodes == k]) for k in range(2)]
+        aggregate = PFNMAggregator(local_networks, random_state=0).fit()
         assert aggregate.score(X[TEST], Y[TEST]) > 0.6
         module = aggregate.to_module()
         logits = module(torch.tensor(X[TEST].astype(np.float32))).detach().numpy()
         np.testing.assert_array_equal(logits.argmax(axis=1), aggregate.predict(X[TEST]))
-        again = PFNMAggregator(locals_, n_rounds=2, random_state=0)
+        again = PFNMAggregator(local_networks, n_rounds=2, random_state=0)
         again.fit(rows, y, nodes)
         assert again.score(X[TEST], Y[TEST]) > 0.6
 
@@ -291,20 +292,22 @@ def tasks(aggregate):
     return [message["task"] for message in aggregate.history_]
 
 
-def test_nodes_count_and_calibrate_where_that_is_needed(nodes, locals_):
+def test_nodes_count_and_calibrate_where_that_is_needed(nodes, local_networks):
     calibration = ["evaluate"] * 4
-    assert PFNMAggregator(locals_).fit().history_ == []
-    counting = PFNMAggregator(locals_, random_state=0).fit(X[TRAIN], Y[TRAIN], nodes)
+    assert PFNMAggregator(local_networks).fit().history_ == []
+    counting = PFNMAggregator(local_networks, random_state=0).fit(
+        X[TRAIN], Y[TRAIN], nodes
+    )
     assert tasks(counting) == ["counts", *calibration]
-    equal = PFNMAggregator(locals_, class_precision="equal")
+    equal = PFNMAggregator(local_networks, class_precision="equal")
     assert tasks(equal.fit(X[TRAIN], Y[TRAIN], nodes)) == calibration
     counts = np.array(
         [np.bincount(Y[TRAIN][nodes == k], minlength=10) for k in range(3)]
     )
-    by_counts = PFNMAggregator(locals_, random_state=0)
+    by_counts = PFNMAggregator(local_networks, random_state=0)
     by_counts.fit(X[TRAIN], Y[TRAIN], nodes, n_class_samples=counts)
     assert tasks(by_counts) == calibration
     for coef, expected in zip(by_counts.coefs_, counting.coefs_, strict=True):
         np.testing.assert_array_equal(coef, expected)
-    alone = PFNMAggregator(locals_[:1], n_rounds=2).fit(X[TRAIN], Y[TRAIN])
+    alone = PFNMAggregator(local_networks[:1], n_rounds=2).fit(X[TRAIN], Y[TRAIN])
     assert tasks(alone) == ["counts", "retrain"]

@@ -11,22 +11,10 @@ from helpers.digit_networks import (
     TRANSFORMS,
     X,
     Y,
-    deal_to_nodes,
-    fitted_networks,
     scaled_nodes,
 )
 
 from skgems import PFNMAggregator
-
-
-@pytest.fixture(scope="module")
-def nodes():
-    return deal_to_nodes()
-
-
-@pytest.fixture(scope="module")
-def locals_(nodes):
-    return fitted_networks(nodes)
 
 
 def pfnm(rows, nodes, hidden, way):
@@ -71,7 +59,7 @@ def test_features_may_be_shifted_and_scaled_where_nodes_scale_them(nodes, hidden
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_coordinates_are_those_that_the_pipelines_work_in(nodes, locals_):
+def test_coordinates_are_those_that_the_pipelines_work_in(nodes, local_networks):
     members = scaled_nodes(X, nodes, (12,))
     scalers = [pipeline[0] for _, pipeline in members]
     aggregate = PFNMAggregator(members, random_state=0).fit()
@@ -88,8 +76,8 @@ def test_coordinates_are_those_that_the_pipelines_work_in(nodes, locals_):
     order = PFNMAggregator(members[:1], sigma=1.0).fit().assignments_[0][0]
     np.testing.assert_allclose(alone[order, 64], net.intercepts_[0] / 2, atol=1e-9)
     # Bare networks have no say, nor have rows.
-    assert PFNMAggregator(locals_).fit().input_coordinates_ is None
-    mixed = PFNMAggregator([*members, ("bare", locals_[0])]).fit()
+    assert PFNMAggregator(local_networks).fit().input_coordinates_ is None
+    mixed = PFNMAggregator([*members, ("bare", local_networks[0])]).fit()
     np.testing.assert_array_equal(mixed.input_coordinates_.center, coordinates.center)
     with_rows = PFNMAggregator(members, class_precision="equal", random_state=0)
     with_rows.fit(X[TRAIN], Y[TRAIN], [f"n{k}" for k in nodes])

@@ -14,28 +14,12 @@ from helpers.digit_networks import (
     X,
     Y,
     deal_to_nodes,
-    fitted_networks,
     make_network,
 )
 
 from skgems import PFNMAggregator
 from skgems.datasets import partition_homogeneous
 from skgems.networks import Layers, to_mlp_classifier
-
-
-@pytest.fixture(scope="module")
-def nodes():
-    return deal_to_nodes()
-
-
-@pytest.fixture(scope="module")
-def locals_(nodes):
-    return fitted_networks(nodes)
-
-
-@pytest.fixture(scope="module")
-def deep(nodes):
-    return fitted_networks(nodes, [(16, 12), (14, 10), (12, 12)])
 
 
 def trained_from(aggregate, rows, y, *, name, hidden):
@@ -101,12 +85,12 @@ def test_a_stream_of_three_steps_does_not_lose_what_it_has_learned(hidden, order
     )
 
 
-def test_the_same_networks_again_change_nothing_but_the_certainty(locals_):
-    aggregate = PFNMAggregator(locals_, gamma0=1e-6, random_state=0).fit()
+def test_the_same_networks_again_change_nothing_but_the_certainty(local_networks):
+    aggregate = PFNMAggregator(local_networks, gamma0=1e-6, random_state=0).fit()
     n_units = aggregate.n_units_
     precision = aggregate.posterior_[0].precision.copy()
     labels = aggregate.predict(X[TEST])
-    aggregate.update([(str(k), local) for k, local in enumerate(locals_)])
+    aggregate.update([(str(k), local) for k, local in enumerate(local_networks)])
     assert aggregate.n_units_ == n_units
     assert np.all(aggregate.posterior_[0].precision > precision)
     assert np.mean(aggregate.predict(X[TEST]) == labels) > 0.95
@@ -119,11 +103,11 @@ def network_of_six_classes():
 
 
 @pytest.fixture(scope="module")
-def stream_of_two(locals_, network_of_six_classes):
+def stream_of_two(local_networks, network_of_six_classes):
     """An aggregate of node "a" with six classes, updated by node "b" with ten."""
     aggregate = PFNMAggregator([("a", network_of_six_classes)]).fit()
     assert len(aggregate.classes_) == 6
-    return aggregate.update([("b", locals_[1])])
+    return aggregate.update([("b", local_networks[1])])
 
 
 def test_a_stream_may_bring_nodes_and_classes(stream_of_two):
@@ -132,13 +116,15 @@ def test_a_stream_may_bring_nodes_and_classes(stream_of_two):
     assert stream_of_two.score(X[TEST], Y[TEST]) > 0.6
 
 
-def test_an_update_that_is_refused_changes_nothing(locals_, stream_of_two):
+def test_an_update_that_is_refused_changes_nothing(local_networks, stream_of_two):
     layers = Layers([np.eye(3), np.eye(3)], [np.zeros(3)] * 2, "relu")
     narrow = to_mlp_classifier(layers, np.arange(3))
     with pytest.raises(ValueError, match="take 3 features"):
         stream_of_two.update([("a", narrow)])
     with pytest.raises(ValueError, match="n_class_samples must hold"):
-        stream_of_two.update([("c", locals_[2])], n_class_samples=np.ones((2, 10)))
+        stream_of_two.update(
+            [("c", local_networks[2])], n_class_samples=np.ones((2, 10))
+        )
     assert stream_of_two.node_names_ == ["a", "b"]
     assert stream_of_two.n_steps_ == 2
 
@@ -229,7 +215,7 @@ def pickled_attributes(aggregate):
 
 
 @pytest.mark.parametrize("order", ["bottom_up", "top_down"])
-def test_an_update_of_a_copy_leaves_the_original(locals_, deep, order):
+def test_an_update_of_a_copy_leaves_the_original(local_networks, deep, order):
     rows = X[TRAIN][Y[TRAIN] < 6]
     y = Y[TRAIN][Y[TRAIN] < 6]
     old = make_network((6, 5)).fit(rows, y)
@@ -261,21 +247,21 @@ def test_an_update_of_a_copy_leaves_the_original(locals_, deep, order):
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_a_stream_takes_no_newcomer_for_an_old_node(locals_, named):
-    first = [("a", locals_[0])] if named else [locals_[0]]
+def test_a_stream_takes_no_newcomer_for_an_old_node(local_networks, named):
+    first = [("a", local_networks[0])] if named else [local_networks[0]]
     aggregate = PFNMAggregator(first).fit()
-    for batch in ([locals_[1]], locals_[1:], locals_[1]):
+    for batch in ([local_networks[1]], local_networks[1:], local_networks[1]):
         with pytest.raises(ValueError, match="without names.*Name.*'0', '1'") as error:
             aggregate.update(batch)
     assert str(["a"] if named else ["0"]) in str(error.value)
     assert aggregate.n_steps_ == 1
     name = aggregate.node_names_[0]
-    aggregate.update([("new", locals_[1]), (name, locals_[0])])
+    aggregate.update([("new", local_networks[1]), (name, local_networks[0])])
     assert aggregate.node_names_ == [name, "new"]
     np.testing.assert_array_equal(aggregate.popularity_[0].sum(axis=1), [40, 20])
 
 
-def test_columns_must_be_the_same_at_all_nodes_and_steps(locals_):
+def test_columns_must_be_the_same_at_all_nodes_and_steps(local_networks):
     pandas = pytest.importorskip("pandas")
     columns = [f"x{j}" for j in range(64)]
     first, other = (
@@ -288,11 +274,11 @@ def test_columns_must_be_the_same_at_all_nodes_and_steps(locals_):
     with pytest.raises(ValueError, match="'b' was fitted on features"):
         aggregate.update([("b", other)])
     # Nodes without names are taken at their word.
-    assert aggregate.update([("c", locals_[0])]).n_steps_ == 2
+    assert aggregate.update([("c", local_networks[0])]).n_steps_ == 2
 
 
-def test_a_stream_goes_on_from_the_whole_network_or_from_some_units(locals_):
-    aggregate = PFNMAggregator(locals_, random_state=0).fit()
+def test_a_stream_goes_on_from_the_whole_network_or_from_some_units(local_networks):
+    aggregate = PFNMAggregator(local_networks, random_state=0).fit()
     start = aggregate.node_init(0)
     np.testing.assert_allclose(
         start.predict_proba(X[TEST]), aggregate.predict_proba(X[TEST])

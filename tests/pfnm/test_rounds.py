@@ -32,24 +32,9 @@ from skgems.networks import read_network
 from skgems.pfnm._rounds import with_own_units
 
 
-@pytest.fixture(scope="module")
-def nodes():
-    return deal_to_nodes()
-
-
-@pytest.fixture(scope="module")
-def locals_(nodes):
-    return fitted_networks(nodes)
-
-
-@pytest.fixture(scope="module")
-def deep(nodes):
-    return fitted_networks(nodes, [(16, 12), (14, 10), (12, 12)])
-
-
 def test_a_stream_goes_on_after_rounds(nodes):
-    locals_ = fitted_networks(nodes, (20, 12, 16), max_iter=15, tol=1.0)
-    aggregate = PFNMAggregator(locals_, n_rounds=2, random_state=0)
+    local_networks = fitted_networks(nodes, (20, 12, 16), max_iter=15, tol=1.0)
+    aggregate = PFNMAggregator(local_networks, n_rounds=2, random_state=0)
     aggregate.fit(X[TRAIN], Y[TRAIN], nodes)
     before = aggregate.score(X[TEST], Y[TEST])
     n_units = aggregate.n_units_[0]
@@ -68,16 +53,16 @@ def test_a_stream_goes_on_after_rounds(nodes):
 
 
 def test_rounds_train_on_from_the_merged_network(nodes):
-    locals_ = fitted_networks(nodes, max_iter=15, tol=1.0)
-    states = [local.coefs_[0].copy() for local in locals_]
+    local_networks = fitted_networks(nodes, max_iter=15, tol=1.0)
+    states = [local.coefs_[0].copy() for local in local_networks]
     scores = [
-        PFNMAggregator(locals_, n_rounds=n, n_epochs=5, random_state=0)
+        PFNMAggregator(local_networks, n_rounds=n, n_epochs=5, random_state=0)
         .fit(X[TRAIN], Y[TRAIN], nodes)
         .score(X[TEST], Y[TEST])
         for n in (1, 4)
     ]
     assert scores[1] > scores[0]
-    for local, state in zip(locals_, states, strict=True):
+    for local, state in zip(local_networks, states, strict=True):
         np.testing.assert_array_equal(local.coefs_[0], state)
     with pytest.raises(TypeError, match="cannot go on training"):
         lbfgs = [make_network(solver="lbfgs", max_iter=500)] * 2
@@ -85,8 +70,10 @@ def test_rounds_train_on_from_the_merged_network(nodes):
 
 
 @pytest.mark.parametrize("order", ["bottom_up", "top_down"])
-def test_rounds_in_which_nothing_is_learned_change_nothing(nodes, locals_, deep, order):
-    for networks in (locals_, deep):
+def test_rounds_in_which_nothing_is_learned_change_nothing(
+    nodes, local_networks, deep, order
+):
+    for networks in (local_networks, deep):
         slow = [deepcopy(n).set_params(learning_rate_init=1e-20) for n in networks]
         once = PFNMAggregator(slow, layer_order=order, random_state=0)
         thrice = clone(once).set_params(n_rounds=3)
@@ -102,10 +89,10 @@ def test_rounds_in_which_nothing_is_learned_change_nothing(nodes, locals_, deep,
 
 def test_rounds_where_nodes_lack_classes_and_have_other_widths():
     nodes = deal_to_nodes("dirichlet")
-    locals_ = fitted_networks(nodes, (20, 12, 16), max_iter=15, tol=1.0)
+    local_networks = fitted_networks(nodes, (20, 12, 16), max_iter=15, tol=1.0)
     # The third knows five classes only, and a node may be constant.
     of_third = (nodes == 2) & (Y[TRAIN] < 5)
-    locals_[2] = make_network(16, 2).fit(X[TRAIN][of_third], Y[TRAIN][of_third])
+    local_networks[2] = make_network(16, 2).fit(X[TRAIN][of_third], Y[TRAIN][of_third])
     is_dealt = (nodes != 2) | of_third
     rows = X[TRAIN][is_dealt]
     y = Y[TRAIN][is_dealt]
@@ -115,7 +102,7 @@ def test_rounds_where_nodes_lack_classes_and_have_other_widths():
     scores = {}
     for n, units in [(1, "all"), (4, "all"), (4, "own")]:
         aggregate = PFNMAggregator(
-            [*locals_, constant], n_rounds=n, round_units=units, random_state=0
+            [*local_networks, constant], n_rounds=n, round_units=units, random_state=0
         )
         aggregate.fit(rows, y, nodes)
         scores[n, units] = aggregate.score(X[TEST], Y[TEST])
@@ -123,7 +110,7 @@ def test_rounds_where_nodes_lack_classes_and_have_other_widths():
         if units == "own" or n == 1:
             assert widths == [20, 12, 16, 0]
     assert scores[4, "all"] > scores[1, "all"]
-    one_by_one = PFNMAggregator([*locals_, constant], n_rounds=2, random_state=0)
+    one_by_one = PFNMAggregator([*local_networks, constant], n_rounds=2, random_state=0)
     in_threads = clone(one_by_one)
     one_by_one.fit(rows, y, nodes)
     with parallel_config("threading", n_jobs=2):
@@ -243,9 +230,9 @@ def test_a_node_that_is_left_out_of_a_round_is_not_in_its_mean(monkeypatch):
 
 
 @pytest.mark.parametrize("units", ["all", "own"])
-def test_a_node_that_was_left_out_comes_back(nodes, locals_, units, monkeypatch):
+def test_a_node_that_was_left_out_comes_back(nodes, local_networks, units, monkeypatch):
     aggregate = PFNMAggregator(
-        locals_, n_rounds=3, n_epochs=2, round_units=units, random_state=0
+        local_networks, n_rounds=3, n_epochs=2, round_units=units, random_state=0
     )
     replies = fail_in_first_round(monkeypatch, "1")
     with pytest.warns(UserWarning, match="'1' failed twice"):
