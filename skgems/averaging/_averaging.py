@@ -33,6 +33,7 @@ from ._averages import average, has_counters, with_outputs
 from ._co_learning import as_classifier, co_learn, start_local
 from ._downpour import Downpour
 from ._large_models import ModelSizes
+from ._terms import AveragingTerms
 
 if TYPE_CHECKING:
     import torch
@@ -146,7 +147,6 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
     True
     """
 
-    _asks_nodes = True
     _allow_nd = True  # rows of more dimensions, as images for convolutions
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
@@ -287,11 +287,8 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         )
         return self
 
-    def _node_settings(self) -> dict:
-        return {}
-
-    def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int]:
-        return {"train": self.n_rounds}
+    def _terms(self) -> AveragingTerms:
+        return AveragingTerms(n_rounds=self.n_rounds)
 
     def _check_one_message(self) -> None:
         if self.n_rounds:

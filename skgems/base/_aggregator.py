@@ -3,10 +3,10 @@
 import copy
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from numbers import Number
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 from scipy.sparse import sparray, spmatrix
@@ -91,15 +91,12 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     _allow_nan = False  # or values may be missing
     _takes_rows_alone = False  # whether nodes may have no classifier
     _looks_at_members = True  # whether what nodes' classifiers learnt is asked for
-    _asks_nodes = False  # by messages, so that `estimators` may be a channel
-    # Whether it asks nodes about hidden layers that were merged from those of several.
-    _merges_layers = False
-    # Classes of which this is so, by name, as an exchange and its folder know them.
+    # Aggregators that have terms, by name: those whose `estimators` may be a channel.
     methods: "ClassVar[dict[str, type[BaseAggregator]]]" = {}
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
-        if cls._asks_nodes:
+        if cls._terms is not BaseAggregator._terms:
             BaseAggregator.methods[cls.__name__] = cls
 
     def _default_estimator(self) -> BaseEstimator | None:
@@ -110,43 +107,11 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     def _logits(self, X) -> np.ndarray:
         """Logits of validated rows, one column per class."""
 
-    def _node_settings(self) -> dict | None:
-        """Parameters decided at the nodes, for JSON; None: it needs the classifiers."""
-        return None
+    def _terms(self) -> object | None:
+        """What nodes and server agree on, a `Terms` of the room `messages`.
 
-    def _first_requests(self, **options: object) -> list:
-        """Messages to nodes before others are known, but of model and counts."""
-        return []
-
-    def _further_settings(self) -> dict:
-        """What requests are made of beside the settings at the nodes, for JSON.
-
-        A node that has both makes the requests itself, and answers no others.
+        None: the method asks nodes nothing by messages, as it needs the classifiers.
         """
-        return {}
-
-    @classmethod
-    def _of_settings(
-        cls, settings: Mapping, further_settings: Mapping
-    ) -> "BaseAggregator":
-        """An aggregator that asks nodes what one with these settings asks.
-
-        Parameters
-        ----------
-        settings, further_settings : mapping
-            Of `_node_settings` and `_further_settings`, as they came from outside:
-            whatever they hold may raise ValueError, TypeError or KeyError here. Without
-            an agreement there are no further ones; the first message is known then,
-            but for spaces, and later ones need not be.
-        """
-        return cls()
-
-    def _later_requests(self) -> list:
-        """Messages after the first one that depend on no other node."""
-        return []
-
-    def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int] | None:
-        """How often, beside the first message, a fit asks for each task, if known."""
         return None
 
     @property
@@ -168,18 +133,18 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         check_tree(transformer)
         return Front.of(transformer)
 
+    @property
+    def _agreed_terms(self) -> Any:
+        """The terms with the front, as messages and agreements have them; or None."""
+        terms = self._terms()
+        return None if terms is None else replace(terms, front=self._agreed_front)
+
     def _with_members(self, members: list) -> "BaseAggregator":
         """A copy of other members, which takes rows through the front of the fit."""
         aggregator = copy.copy(self).set_params(estimators=members)
         if getattr(self, "_front", None) is not None:
             aggregator.front = self._front
         return aggregator
-
-    def _settings_at_nodes(self) -> dict:
-        """What nodes have to agree on before they answer, for JSON."""
-        settings = self._node_settings() or {}
-        front = self._agreed_front
-        return settings if front is None else {**settings, "front": front.settings}
 
     def _validate(self, X, *, reset: bool = True) -> Rows:
         """Rows as numbers: behind the front of the fit, or as they are given.

@@ -17,7 +17,6 @@ from ..federation import (
     Run,
     Summary,
     as_channel,
-    first_request,
     front_plan,
     nodes_of_many_rows,
 )
@@ -125,11 +124,11 @@ def _agreement(tried: list[Candidate], fronts: _Fronts, *, min_rows: int) -> Agr
     """What nodes agree to answer while one of the candidates is chosen and fitted."""
     methods = [
         {
-            "method": type(candidate.aggregator).__name__,
-            "settings": candidate.aggregator._settings_at_nodes(),
-            "further_settings": candidate.aggregator._further_settings(),
+            "method": terms.method,
+            "settings": terms.settings_at_nodes,
+            "further_settings": terms.further_settings,
         }
-        for candidate in tried
+        for terms in [candidate.aggregator._agreed_terms for candidate in tried]
     ]
     # Candidates ask for halves and judgements; join and score are of the model taken.
     tasks = {"halves": 1, "judge": 1, "join": 1, "score": 1}
@@ -196,8 +195,7 @@ def _ask_halves(tried: list[Candidate], fronts: _Fronts) -> Generator:
     """Plan of the summaries of either half, for each candidate."""
     requests = {}
     for k, candidate in enumerate(tried):
-        aggregator = candidate.aggregator
-        request = first_request(aggregator, aggregator._first_requests())
+        request = candidate.aggregator._agreed_terms.first_message()
         requests[str(k)] = request.content | fronts.with_front(candidate.steps)
     sums = _SumsOfHalves(by_candidate=[([], []) for _ in tried])
     replies = yield Message.of("halves", asked=requests)

@@ -84,7 +84,7 @@ from ._run import (
     run,
 )
 from ._simulation import Simulation
-from ._summarizing import SummarizingMixin, first_request
+from ._summarizing import SummarizingMixin
 from ._summary import Summary, is_path, load_message
 from ._update_forget import KeptReplies, UpdateForgetMixin, records_of
 from ._warnings import (

@@ -10,9 +10,9 @@ agreed settings would send, and answers what is equal to one of them.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..base import BaseAggregator
 from ..messages import (
     COMMON,
+    TERMS,
     Agreement,
     Message,
     NotAgreedError,
@@ -93,8 +93,8 @@ def _check_layers(request: Message, agreed: Agreement) -> None:
     layers = [content.get("hidden") for content in (request.content, compared)]
     if layers == [None, None]:
         return
-    method = BaseAggregator.methods.get(agreed.method)
-    if method is None or not method._merges_layers:
+    terms = TERMS.get(agreed.method)
+    if terms is None or not terms.merges_layers:
         raise NotAgreedError(
             f"the request ({request.task!r}) brings hidden layers, and {agreed.method} "
             "with the agreed settings merges none. The node answers only what it would "
@@ -140,18 +140,14 @@ def _requests_of(
     method: str, *, settings: Mapping, further_settings: Mapping
 ) -> _Requests:
     """Requests of a method by settings from outside, which may be of any form."""
-    if method not in BaseAggregator.methods:
+    if method not in TERMS:
         raise NotAgreedError(
             f"the method {method!r:.80} is not known at this node: import the module "
             "that defines it, or install the version of skgems that the server has."
         )
     try:
-        aggregator = BaseAggregator.methods[method]._of_settings(
-            settings, further_settings
-        )
-        return _Requests(
-            first=aggregator._first_requests(), later=aggregator._later_requests()
-        )
+        terms = TERMS[method].from_settings(settings, further_settings)
+        return _Requests(first=terms.first_requests(), later=terms.later_requests())
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NotAgreedError(
             f"the settings of {method} cannot be read at this node: "

@@ -16,7 +16,6 @@ from ..spaces import EmptyIntersectionError, NoSpaceError
 from ._channel import Channel, as_channel
 from ._fronts import front_plan
 from ._run import NodesLostError, Run
-from ._summarizing import first_request
 from ._summary import Summary
 
 
@@ -27,12 +26,12 @@ def join_channel(
 
     Where a fit begins again the run is the same, over the nodes that are left.
     """
-    if not aggregator._asks_nodes:
+    aggregator._validate_params()
+    if aggregator._terms() is None:
         raise TypeError(
             f"{type(aggregator).__name__} needs the classifiers themselves, not a "
             "channel to them: give it the fitted estimators."
         )
-    aggregator._validate_params()
     run = getattr(aggregator, "_run_of_remaining_nodes", None)
     if run is None:
         run = _new_run(aggregator, channel)
@@ -41,7 +40,7 @@ def join_channel(
         if front.columns is None:
             front = run(front_plan(front)).front
         run.front = front.as_content()
-    request = first_request(aggregator, aggregator._first_requests())
+    request = aggregator._agreed_terms.first_message()
     return run, [Summary(reply) for _, reply in run.ask(request)]
 
 

@@ -130,13 +130,14 @@ def _check_kinds_of_labels(names: list[str], members: list) -> None:
 
 def _check_is_for(aggregator: BaseAggregator, summary: Summary) -> None:
     """Raise where a summary was made for another method, or with other settings."""
-    method = type(aggregator).__name__
-    settings = aggregator._settings_at_nodes()  # which may be invalid for all nodes
-    if aggregator._node_settings() is None:
+    terms = aggregator._agreed_terms
+    if terms is None:
         raise TypeError(
-            f"Node {summary.name!r} is a summary, but {method} needs the classifiers "
-            "themselves: give it the fitted estimators."
+            f"Node {summary.name!r} is a summary, but {type(aggregator).__name__} "
+            "needs the classifiers themselves: give it the fitted estimators."
         )
+    method = terms.method
+    settings = terms.settings_at_nodes  # which may be invalid for all nodes
     if summary.method != method:
         raise ValueError(
             f"Node {summary.name!r} was summarized for {summary.method}, not for "

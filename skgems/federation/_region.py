@@ -38,11 +38,12 @@ def region_summary(
     # Sums of all nodes are of no fewer rows than those of each. All rows of nodes that
     # are here count.
     min_rows = min(getattr(node.record, "min_rows", 1) for node in federation.nodes)
+    terms = aggregator._agreed_terms
     message = Message.of(
         "join",
         name=name,
-        method=type(aggregator).__name__,
-        settings=aggregator._settings_at_nodes(),
+        method=terms.method,
+        settings=terms.settings_at_nodes,
         min_rows=min_rows,
         describe={
             "network": network.as_content(),

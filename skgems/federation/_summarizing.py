@@ -6,7 +6,6 @@ aggregator says what it would ask. The reply is the `Summary`.
 
 from collections.abc import Callable, Iterable, Mapping
 
-from ..base import BaseAggregator
 from ..local import ChunkedMember, Member
 from ..messages import TASKS, Message
 from ..moments import SAMPLE_ROWS
@@ -105,7 +104,7 @@ class SummarizingMixin:
         self._warn_of(member)
         member = without_small_classes(member, min_rows)
         warn_of_unseen_classes(member)
-        request = first_request(self, self._first_requests(member=member, **options))
+        request = self._agreed_terms.first_message(member, **options)
         if digits is None:
             digits = {"dtype": "float64", "rank": None}
         content = TASKS["join"].answer(
@@ -154,7 +153,8 @@ class SummarizingMixin:
         """
         check_node(self, estimator, name)
         member_without_rows = Member.of(name, estimator, None, None)
-        requests = self._first_requests(member=member_without_rows, **options)
+        terms = self._agreed_terms
+        requests = terms.first_requests(member_without_rows, **options)
         names = {request.task for request in requests}
         tasks_of_all_rows = sorted(
             name for name in names if not TASKS[name].takes_chunks
@@ -185,16 +185,3 @@ def _check_chunks_stand_alone(rows: Mapping[str, object], *, name: str) -> None:
             f"Node {name!r}: chunks() gives X, y and held_out, got {names}, too. Leave "
             "these out, or chunks."
         )
-
-
-def first_request(aggregator: BaseAggregator, requests: list[Message]) -> Message:
-    """The first message to a node: all that it can be asked before others are known."""
-    return Message.of(
-        "join",
-        method=type(aggregator).__name__,
-        settings=aggregator._settings_at_nodes(),
-        requests={
-            str(number): {"task": request.task, "asked": request.content}
-            for number, request in enumerate(requests)
-        },
-    )

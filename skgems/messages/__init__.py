@@ -96,4 +96,5 @@ from ._summaries import (
     requests_in,
 )
 from ._tasks import COMMON, TASKS, Rule, Task, register, task_named
+from ._terms import TERMS, Terms
 from ._words import counting, labels_and_counts, listed, rows_in_words

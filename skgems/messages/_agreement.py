@@ -128,23 +128,24 @@ class Agreement:
         -------
         agreement : Agreement
         """
-        n_times = aggregator._asks_at_most(n_hidden_layers)
+        terms = aggregator._agreed_terms
+        n_times = terms.most_requests(n_hidden_layers)
         if n_times is None:
             n_times = {name: task.most for name, task in TASKS.items()}
         n_times = {name: n * fits for name, n in n_times.items()} | {"join": 1}
-        settings = json.loads(json.dumps(aggregator._settings_at_nodes()))
-        if "front" in settings:
-            n_times["front"] = fits * aggregator._agreed_front.most_messages
+        settings = json.loads(json.dumps(terms.settings_at_nodes))
+        if terms.front is not None:
+            n_times["front"] = fits * terms.front.most_messages
         needs_radii = (
-            any(map(tells_radii, aggregator._first_requests()))
+            any(map(tells_radii, terms.first_requests()))
             or n_times.get("space", 0) > 0
             or settings.get("front", {}).get("bounds") == "tell"
         )
         return cls(
             exchange=uuid4().hex,
-            method=type(aggregator).__name__,
+            method=terms.method,
             settings=settings,
-            further_settings=json.loads(json.dumps(aggregator._further_settings())),
+            further_settings=json.loads(json.dumps(terms.further_settings)),
             tasks={name: n_times[name] for name in TASKS if n_times.get(name, 0) > 0},
             radii=needs_radii,
             **further_fields,

@@ -36,12 +36,12 @@ from ..federation import (
     warn_of_many_rows,
 )
 from ..local import Member, has_steps, indices_of
-from ..messages import Message
 from ..moments import ClassMoments, ClassSums, NodeMeans, merge_moments
 from ..networks import Network, final_step
-from ._classifiers import CLASSIFIERS, KINDS, Kind, pooled_fit
+from ._classifiers import CLASSIFIERS, KINDS, pooled_fit
 from ._disagreement import means_of_moments, means_of_sums, warn_of_disagreement
 from ._forms import PooledForm, common_form
+from ._terms import PooledTerms, as_list
 
 # The exponential of less than minus this is no normal number.
 _MOST_LOG = 700.0
@@ -153,7 +153,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
     GaussianNB()
     """
 
-    _asks_nodes = _takes_rows_alone = True
+    _takes_rows_alone = True
     _reads_weights = _looks_at_members = False
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
@@ -269,39 +269,8 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
             return CLASSIFIERS[value]()
         return super()._long_form(name, value)
 
-    @property
-    def _kind(self) -> Kind:
-        return KINDS[type(self._classifier())]
-
-    def _node_settings(self) -> dict:
-        classifier = self._classifier()
-        params = {
-            name: _as_list(getattr(classifier, name)) for name in self._kind.settings
-        }
-        return {"pooled": {"part": type(classifier).__name__, "params": params}}
-
-    @classmethod
-    def _of_settings(
-        cls, settings: Mapping, further_settings: Mapping
-    ) -> "PooledAggregator":
-        classifier_type = CLASSIFIERS[settings["pooled"]["part"]]
-        params = settings["pooled"]["params"]
-        agreed_names = KINDS[classifier_type].settings
-        if not params.keys() <= set(agreed_names):
-            raise ValueError(
-                f"The settings of {classifier_type.__name__} have the parameters "
-                f"{list(params)}, but of these only {list(agreed_names)} decide what "
-                "nodes send. Agree on settings without the others."
-            )
-        aggregator = cls(pooled=classifier_type(**params))
-        aggregator._validate_params()
-        return aggregator
-
-    def _first_requests(self, **options: object) -> list[Message]:
-        return [self._kind.request(self._classifier())]
-
-    def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int]:
-        return {}
+    def _terms(self) -> PooledTerms:
+        return PooledTerms(classifier=self._classifier())
 
     def _summarize(
         self, estimator: object, *args: object, **options: object
@@ -334,7 +303,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
             network=Network.of_rows(
                 federation.classes, no_rows, features.feature_names_in
             ),
-            request=self._kind.request(self._classifier()),
+            request=self._terms().request(),
             reply=_content_of(pooled_sums, classes=federation.classes),
             name=name,
         )
@@ -342,7 +311,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
     def _plan(self, federation: Federation, further_contents: list) -> Generator:
         """Plan of the _PooledSums; ``further_contents`` are replies that are here."""
         classes = federation.classes
-        request = self._kind.request(self._classifier(), classes)
+        request = self._terms().request(classes)
         replies = yield request
         contents = [*(reply.content for _, reply in replies), *further_contents]
         names = [*federation.names, _SERVER]
@@ -415,7 +384,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
         X, y = public
         if not len(y):
             return []
-        request = self._kind.request(self._classifier(), federation.classes)
+        request = self._terms().request(federation.classes)
         return [answer(request, Member.of(_SERVER, None, X, y)).content]
 
     def _logits(self, X: np.ndarray) -> np.ndarray:
@@ -507,15 +476,8 @@ def _kind_and_parameters(classifier: ClassifierMixin) -> dict[str, object]:
     params = classifier.get_params()
     return {
         "kind": type(classifier).__name__,
-        **{name: _as_list(value) for name, value in params.items()},
+        **{name: as_list(value) for name, value in params.items()},
     }
-
-
-def _as_list(value: object) -> object:
-    """A tuple or an array as a list, which can be compared and sent; others as is."""
-    if isinstance(value, tuple | np.ndarray):
-        return np.asarray(value).tolist()
-    return value
 
 
 # ---- contents of replies -------------------------------------------------------------

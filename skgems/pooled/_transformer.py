@@ -28,6 +28,7 @@ from ..federation import (
 from ..messages import Agreement, Message, write_bytes
 from ..progress import say, shown
 from ..steps import Advanced, Front, as_rows, check_takes_any_columns, check_tree
+from ._terms import FrontTerms
 
 
 class PooledTransformer(TransformerMixin, BaseEstimator):
@@ -394,14 +395,6 @@ default=None
             drop_identifiers=bool(self.drop_identifiers),
         )
 
-    def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int]:
-        return {}
-
-    def _first_requests(self) -> list[Message]:
-        return []
-
-    def _settings_at_nodes(self) -> dict:
-        return {"front": self._agreed_front.settings}
-
-    def _further_settings(self) -> dict:
-        return {}
+    @property
+    def _agreed_terms(self) -> FrontTerms:
+        return FrontTerms(front=self._agreed_front)

@@ -1,0 +1,119 @@
+"""Terms: what the nodes and the server of one method agree on before any rows speak.
+
+An honest server asks what follows from these terms, and from earlier replies. A node
+that has the settings makes the terms of them again, derives from these the requests of
+an honest server, and answers no others.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from ._message import Message
+
+if TYPE_CHECKING:  # only what a front has is used here
+    from ..steps import Front
+
+# The terms of methods, by the name that messages have for the method.
+TERMS: "dict[str, type[Terms]]" = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What nodes and server agree on; a subclass for each method that asks nodes.
+
+    The defaults are those of a method whose only message is the first one, in which
+    nodes send their models and how many rows of which class they have.
+
+    Attributes
+    ----------
+    method : str
+        Name of the method in messages and agreements, which a subclass declares:
+        ``class MedianTerms(Terms, method="MedianAggregator")``.
+    merges_layers : bool
+        Whether nodes are asked about hidden layers that were merged from those of
+        several nodes.
+    front : Front or None
+        The transformers that all nodes put before everything else.
+
+    Examples
+    --------
+    >>> from skgems.messages import TERMS, Terms
+    >>> class SizeTerms(Terms, method="SizeAggregator"):
+    ...     def first_requests(self, member=None):
+    ...         return [Message.of("size", model="own")]
+    >>> SizeTerms().first_message().content["requests"]["0"]["task"]
+    'size'
+    >>> del TERMS["SizeAggregator"]
+    """
+
+    method: ClassVar[str] = ""
+    merges_layers: ClassVar[bool] = False
+
+    front: "Front | None" = None
+
+    def __init_subclass__(cls, *, method: str = "", **options: object) -> None:
+        super().__init_subclass__(**options)
+        if method:
+            cls.method = method
+            TERMS[method] = cls
+
+    @property
+    def settings(self) -> dict:
+        """What is decided at the nodes, for JSON, but for the front."""
+        return {}
+
+    @property
+    def further_settings(self) -> dict:
+        """What requests are made of beside `settings`, for JSON."""
+        return {}
+
+    @classmethod
+    def from_settings(cls, settings: Mapping, further_settings: Mapping) -> Self:
+        """The terms of settings which came from outside.
+
+        Whatever these hold may raise ValueError, TypeError or KeyError here. Without an
+        agreement there are no further settings: then the first message is known, but
+        for good-enough spaces, and later requests need not be.
+        """
+        return cls()
+
+    def first_requests(self, member: object = None, **options: object) -> list[Message]:
+        """What a node is asked before other nodes are known, but for model and counts.
+
+        Parameters
+        ----------
+        member : Member, default=None
+            The node, where it summarizes by itself. None: all nodes are asked alike.
+        **options : object
+            What ``summarize`` of the aggregator passes on.
+        """
+        return []
+
+    def later_requests(self) -> list[Message]:
+        """What nodes are asked after the first message, whatever other nodes reply."""
+        return []
+
+    def most_requests(self, n_hidden_layers: int) -> dict[str, int] | None:
+        """How often a fit asks for each task, beside the first message, if known."""
+        return None
+
+    @property
+    def settings_at_nodes(self) -> dict:
+        """What nodes have to agree on before they answer, for JSON: front included."""
+        if self.front is None:
+            return self.settings
+        return {**self.settings, "front": self.front.settings}
+
+    def first_message(self, member: object = None, **options: object) -> Message:
+        """The first message to a node: all that is asked before others are known."""
+        requests = self.first_requests(member=member, **options)
+        return Message.of(
+            "join",
+            method=self.method,
+            settings=self.settings_at_nodes,
+            requests={
+                str(number): {"task": request.task, "asked": request.content}
+                for number, request in enumerate(requests)
+            },
+        )

@@ -1,0 +1,75 @@
+"""What nodes and server agree on where all is a function of sums."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, NoReturn, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+
+from ..messages import Message, Terms
+from ._classifiers import CLASSIFIERS, KINDS, Kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class PooledTerms(Terms, method="PooledAggregator"):
+    """One message, about the sums that a classifier is a function of."""
+
+    classifier: ClassifierMixin  # what is made of the sums, not fitted
+
+    @property
+    def _kind(self) -> Kind:
+        return KINDS[type(self.classifier)]
+
+    def request(self, classes: np.ndarray | None = None) -> Message:
+        """What all nodes are asked; ``classes`` are those of all, where known."""
+        return self._kind.request(self.classifier, classes)
+
+    @property
+    def settings(self) -> dict:
+        params = {
+            name: as_list(getattr(self.classifier, name))
+            for name in self._kind.settings
+        }
+        part = type(self.classifier).__name__
+        return {"pooled": {"part": part, "params": params}}
+
+    @classmethod
+    def from_settings(cls, settings: Mapping, further_settings: Mapping) -> Self:
+        classifier_type = CLASSIFIERS[settings["pooled"]["part"]]
+        params = settings["pooled"]["params"]
+        agreed_names = KINDS[classifier_type].settings
+        if not params.keys() <= set(agreed_names):
+            raise ValueError(
+                f"The settings of {classifier_type.__name__} have the parameters "
+                f"{list(params)}, but of these only {list(agreed_names)} decide what "
+                "nodes send. Agree on settings without the others."
+            )
+        return cls(classifier=classifier_type(**params))
+
+    def first_requests(self, member: object = None, **options: object) -> list[Message]:
+        return [self.request()]
+
+    def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrontTerms(Terms):
+    """Messages about a front alone: how many depends on its steps."""
+
+    method: ClassVar[str] = "PooledTransformer"
+
+    @classmethod
+    def from_settings(cls, settings: Mapping, further_settings: Mapping) -> NoReturn:
+        raise ValueError("PooledTransformer asks nodes about its front alone.")
+
+    def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
+        return {}
+
+
+def as_list(value: object) -> object:
+    """A tuple or an array as a list, which can be compared and sent; others as is."""
+    if isinstance(value, tuple | np.ndarray):
+        return np.asarray(value).tolist()
+    return value
