@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import (
     BaseAggregator,
+    Takes,
     is_channel,
     layer_attributes,
     linear_attributes,
@@ -147,7 +148,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
     True
     """
 
-    _allow_nd = True  # rows of more dimensions, as images for convolutions
+    _takes = Takes(networks=False, more_dimensions=True)  # images for convolutions
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "weights": [StrOptions({"equal", "n_samples", "class_counts"}), "array-like"],
@@ -252,9 +253,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         fit = start_local if self.n_rounds else fit_local
         seed = init_seed if self.common_init else None
         simulation = replace(Simulation.of(self), common_seed=seed, fit=fit)
-        federation = read_federation(
-            self, X, y, nodes, held_out, simulation=simulation, weights=False
-        )
+        federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
         if federation.rows_are_shared and self.n_rounds:
             warn_user(
                 "nodes is not given and nodes share classes, so every node trains on "

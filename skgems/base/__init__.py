@@ -20,7 +20,7 @@ parameters of named estimators settable. No rows are read here but to validate t
 array([[0.5, 0.5]])
 """
 
-from ._aggregator import BaseAggregator, Features
+from ._aggregator import BaseAggregator, Takes
 from ._export import (
     NetworkExportMixin,
     TunedNetworkMixin,
@@ -37,6 +37,12 @@ from ._members import (
     named_members,
     seeded_clone,
     split_by_state,
+)
+from ._validation import (
+    Features,
+    validated_for_fit,
+    validated_public_rows,
+    validated_rows_for_fit,
 )
 from ._versions import show_versions, versions
 from ._warnings import (

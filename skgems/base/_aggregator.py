@@ -1,73 +1,49 @@
 """What every aggregator is to scikit-learn: a classifier with members."""
 
 import copy
-import warnings
 from abc import abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from numbers import Number
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy.sparse import sparray, spmatrix
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_X_y
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..compat import HasMethods, VisualBlock
 from ..networks import takes_documents
 from ..steps import (
-    Columns,
-    ColumnsError,
     DocumentFront,
     Front,
-    are_documents,
-    as_rows,
-    check_no_times,
     check_tree,
 )
-from ._labels import check_no_label_missing, encode_labels
+from ._labels import check_no_label_missing
 from ._members import MemberParametersMixin, is_channel, named_members
+from ._validation import Rows, as_numbers
 
 if TYPE_CHECKING:  # pandas is an extra
-    import pandas
+    pass
 
 # Nodes that a diagram draws side by side before it says how many others there are: as
 # many as fit the width of a notebook.
 _MOST_SHOWN = 5
-# Columns that an error lists, of a table that may have thousands.
-_MOST_COLUMNS_LISTED = 5
-
-Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features), or more dimensions
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Features:
-    """What is known of the features of rows, as scikit-learn's attributes say it."""
+@dataclass(frozen=True, kw_only=True)
+class Takes:
+    """What a fit takes from nodes; the defaults are those of a merger of weights."""
 
-    n_features_in: int | None  # None where nobody says
-    feature_names_in: np.ndarray | None = None  # (n_features_in,)
-    named_by_nodes: bool = False  # rows of fit had no names: these are the nodes'
-
-    def or_names_of(self, names_of_nodes: Iterable[np.ndarray | None]) -> "Features":
-        """The same, with the first names that a node knows where the rows had none."""
-        names = next((names for names in names_of_nodes if names is not None), None)
-        if self.feature_names_in is not None or names is None:
-            return self
-        return replace(self, feature_names_in=names, named_by_nodes=True)
-
-    def attributes(self) -> dict[str, object]:
-        """What a fitted aggregator has of them; an unknown one is missing, not None."""
-        attributes: dict[str, object] = {"_named_by_nodes": self.named_by_nodes}
-        if self.n_features_in is not None:
-            attributes["n_features_in_"] = self.n_features_in
-        if self.feature_names_in is not None:
-            attributes["feature_names_in_"] = self.feature_names_in
-        return attributes
+    networks: bool = True  # classifiers as plain arrays, not only their classes
+    learnt: bool = (
+        True  # what classifiers have learnt; else they only say their classes
+    )
+    rows_alone: bool = False  # nodes that have rows and no classifier
+    more_dimensions: bool = False  # rows of more than one, as images
+    missing_values: bool = False
 
 
 class BaseAggregator(ClassifierMixin, MemberParametersMixin):
@@ -87,10 +63,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
 
     front = None  # transformers that all agree on; a parameter of most
     _factor = 1.0  # on decision values, which makes them logits
-    _allow_nd = False  # whether rows may have more dimensions, as images
-    _allow_nan = False  # or values may be missing
-    _takes_rows_alone = False  # whether nodes may have no classifier
-    _looks_at_members = True  # whether what nodes' classifiers learnt is asked for
+    _takes: Takes = Takes()  # what a fit takes from nodes; may be a property
     # Aggregators that have terms, by name: those whose `estimators` may be a channel.
     methods: "ClassVar[dict[str, type[BaseAggregator]]]" = {}
 
@@ -155,7 +128,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         front = None if reset else getattr(self, "_front", None)
         if front is not None:
             return check_array(front.transform(X), accept_sparse="csr")
-        return self._as_numbers(X, reset=reset)
+        return as_numbers(self, X, reset=reset)
 
     def _validate_with_labels(
         self, X, y, *, reset: bool = True
@@ -165,72 +138,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         front = None if reset else getattr(self, "_front", None)
         if front is not None:
             return check_X_y(front.transform(X), y, accept_sparse="csr")
-        return self._as_numbers(X, y, reset=reset)
-
-    def _as_numbers(
-        self, X, y="no_validation", *, reset: bool
-    ) -> Rows | tuple[Rows, np.ndarray]:
-        """Rows, and labels where they are given, as scikit-learn validates them.
-
-        "no_validation" is scikit-learn's own word for rows that come without labels;
-        None is refused, as labels that someone forgot.
-        """
-        if are_documents(X):
-            raise ColumnsError(
-                "X holds documents, one text or dict a row, which have to become "
-                "numbers first. A vectorizer that learns nothing from rows is the same "
-                "at all nodes: give front=HashingVectorizer(n_features=4096), or "
-                "front=FeatureHasher(n_features=4096) of dicts; fitted pipelines that "
-                "begin with an equal one may stay as they are. EnsembleAggregator lets "
-                "pipelines vote that begin with any vectorizer."
-            )
-        check_no_times(X)
-        try:
-            with warnings.catch_warnings():
-                if not reset and getattr(self, "_named_by_nodes", False):
-                    # The rows of fit had no names either.
-                    warnings.filterwarnings(
-                        "ignore", message="X does not have valid feature names"
-                    )
-                return validate_data(
-                    self,
-                    X,
-                    y,
-                    reset=reset,
-                    accept_sparse="csr",
-                    dtype=[np.float64, np.float32],
-                    allow_nd=self._allow_nd,
-                    ensure_all_finite="allow-nan" if self._allow_nan else True,
-                )
-        except ValueError as error:
-            if "could not convert string to float" in str(error):
-                _raise_of_texts(X, error)
-            raise
-
-    def _validated_for_fit(self, X, y) -> tuple[tuple[Rows, np.ndarray], Features]:
-        """Validated rows and labels, and their features, without a trace on self."""
-        shell = copy.copy(self)
-        X, y = shell._validate_with_labels(X, y)
-        return (_in_order_of_rows(X), y), shell._validated_features()
-
-    def _validated_rows_for_fit(self, X) -> tuple[Rows, Features]:
-        """The same of rows that have no labels."""
-        shell = copy.copy(self)
-        X = shell._validate(X)
-        return _in_order_of_rows(X), shell._validated_features()
-
-    def _validated_features(self) -> Features:
-        """The features that the last validation left on self."""
-        return Features(
-            n_features_in=getattr(self, "n_features_in_", None),
-            feature_names_in=getattr(self, "feature_names_in_", None),
-        )
-
-    def _validated_public_rows(self, X, y) -> tuple[Rows, np.ndarray]:
-        """Rows for a fitted aggregator, and the indices of their classes."""
-        check_is_fitted(self)
-        X, y = self._validate_with_labels(X, y, reset=False)
-        return X, encode_labels(y, self.classes_)
+        return as_numbers(self, X, y, reset=reset)
 
     def _publish(self, **attributes: object) -> None:
         """Become fitted, all at once and last: fitted attributes of before are gone.
@@ -310,7 +218,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self._allow_nan
+        tags.input_tags.allow_nan = self._takes.missing_values
         return tags
 
     def _sk_visual_block_(self) -> VisualBlock:
@@ -329,51 +237,3 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
             titles.append(f"and {n_not_shown} more")
             details.append(f"{len(members)} nodes in all")
         return VisualBlock("parallel", blocks, names=titles, name_details=details)
-
-
-def _in_order_of_rows(X: Rows) -> Rows:
-    """Arrays in one layout: sums are rounded by it, and it says nothing of the rows."""
-    return np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
-
-
-def _raise_of_texts(X, error: ValueError) -> NoReturn:
-    """Raise for rows with texts, whose conversion to numbers failed with an error.
-
-    That one has the text of a cell in it. It stays the cause where someone has to find
-    this cell, and is suppressed where the names of columns say all.
-    """
-    table = as_rows(X)
-    mixed_columns = _columns_that_mix(table)
-    if mixed_columns:
-        raise ColumnsError(
-            "X has texts among the numbers of the columns "
-            f"{mixed_columns[:_MOST_COLUMNS_LISTED]}. Write numbers in these cells, or "
-            "leave their rows out."
-        ) from error
-    raise ColumnsError(
-        f"X has columns of text, {_text_columns(table)[:_MOST_COLUMNS_LISTED]}, which "
-        "have to become numbers first. Give the encoder as front=, a ColumnTransformer "
-        "that all nodes share, with members that are not fitted; or call "
-        "combine(estimators, X, y, nodes=nodes), which makes a front by itself. "
-        "EnsembleAggregator lets fitted pipelines vote as they are."
-    ) from None
-
-
-def _text_columns(table: "np.ndarray | pandas.DataFrame") -> list:
-    """The names, or the places, of columns that hold texts."""
-    columns = Columns.of(table)
-    names = columns.names or range(columns.n)
-    return [name for name, is_text in zip(names, columns.text, strict=True) if is_text]
-
-
-def _columns_that_mix(table: "np.ndarray | pandas.DataFrame") -> list:
-    """The names, or the places, of columns that hold texts and numbers."""
-    names = list(Columns.of(table).names or range(table.shape[1]))
-    mixed = []
-    for name in _text_columns(table):
-        place = names.index(name)
-        cells = table.iloc[:, place] if hasattr(table, "iloc") else table[:, place]
-        # NaN, which differs from itself, is a missing text and no number.
-        if any(isinstance(cell, Number) and cell == cell for cell in cells):
-            mixed.append(name)
-    return mixed

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..compat import fit_context
 from ..networks import Layers, to_mlp_classifier, to_module
 from ..progress import shown
+from ._validation import validated_public_rows
 
 if TYPE_CHECKING:  # torch is an extra
     import torch
@@ -105,7 +106,7 @@ class TunedNetworkMixin(NetworkExportMixin):
         check_is_fitted(self)
         if layers not in ("last", "all"):
             raise ValueError(f'layers must be "last" or "all", got {layers!r}.')
-        X, y = self._validated_public_rows(X, y)
+        X, y = validated_public_rows(self, X, y)
         last_layer = copy(self.last_layer_)  # self stays whole if tuning fails
         tuned = self._tuned(
             X,

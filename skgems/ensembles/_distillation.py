@@ -14,11 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import (
     BaseAggregator,
+    Takes,
     as_own_warnings,
     keeps_warnings,
     named_members,
     seeded_clone,
     split_by_state,
+    validated_rows_for_fit,
 )
 from ..compat import HasMethods, fit_context, safe_indexing
 from ..federation import (
@@ -98,12 +100,11 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
     True
     """
 
-    _allow_nd = True  # images for convolutions
-
     @property
-    def _allow_nan(self) -> bool:
+    def _takes(self) -> Takes:
+        takes = super()._takes
         student_does = self.student is not None and takes_missing_values(self.student)
-        return student_does and super()._allow_nan
+        return replace(takes, missing_values=takes.missing_values and student_does)
 
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
@@ -221,7 +222,6 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
                 nodes,
                 held_out,
                 simulation=Simulation.of(self),
-                weights=False,
             )
             X = federation.X
         teaching = np.full(X.shape[0], not federation.has_public_rows)
@@ -247,8 +247,8 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
 
     def _read_rows_without_labels(self, X) -> tuple[Federation, object]:
         """The nodes of fitted members, and rows of which nothing but X is given."""
-        federation = read_federation(self, weights=False)
-        X, features = self._validated_rows_for_fit(X)
+        federation = read_federation(self)
+        X, features = validated_rows_for_fit(self, X)
         n_features = federation.features.n_features_in
         if n_features not in (None, features.n_features_in):
             raise ValueError(

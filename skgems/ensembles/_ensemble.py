@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import BaseAggregator, keeps_warnings, named_members
+from ..base import BaseAggregator, keeps_warnings, named_members, validated_for_fit
 from ..choice import Candidate, Choice, choose
 from ..compat import HasMethods, StrOptions, fit_context
 from ..federation import (
@@ -127,7 +127,6 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
     array([[0.5, 0.5, 0. ]])
     """
 
-    _allow_nd = True  # images for convolutions
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "combine": [StrOptions({"vote", "stack", "auto"})],
@@ -194,7 +193,6 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
             nodes,
             held_out,
             simulation=Simulation.of(self),
-            weights=False,
         )
         if self.combine == "auto":
             choice = self._choose(federation)
@@ -291,7 +289,7 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         names, members = named_members(self.estimators)
         odds = MemberOdds(list(zip(names, members, strict=True)))
         check_no_label_missing_at(name, y)
-        (X, y), _ = self._validated_for_fit(X, y)
+        (X, y), _ = validated_for_fit(self, X, y)
         summary = self._stack_over([]).summarize(
             None,
             odds.transform(X),

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import validate_data
 
-from ..base import is_channel, named_members
+from ..base import Takes, is_channel, named_members
 from ..compat import num_samples
 from ..networks import is_constant, takes_missing_values
 from ..steps import NUMBERS, Columns, are_documents, as_documents, as_rows
@@ -24,7 +24,15 @@ class GivenRowsMixin:
     """
 
     @property
-    def _allow_nan(self) -> bool:
+    def _takes(self) -> Takes:
+        return Takes(
+            networks=False,
+            more_dimensions=True,  # images for convolutions
+            missing_values=self._members_take_missing_values,
+        )
+
+    @property
+    def _members_take_missing_values(self) -> bool:
         if self.estimators is None or is_channel(self.estimators):
             return False
         members = named_members(self.estimators)[1]

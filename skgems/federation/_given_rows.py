@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.multiclass import check_classification_targets
 
-from ..base import BaseAggregator, Features
+from ..base import BaseAggregator, Features, validated_for_fit
 from ..steps import DocumentFront, Front, as_rows, front_of_content
 from . import _nodes
 from ._fronts import fit_front, raise_front_not_fitted, through_front
@@ -101,7 +101,7 @@ def read_rows(
         return None
     if front is not None:
         X = through_front(front, X, nodes)
-    (X, y), features = aggregator._validated_for_fit(X, y)
+    (X, y), features = validated_for_fit(aggregator, X, y)
     check_classification_targets(y)
     return GivenRows(X=X, y=y, features=features, held_out=_nodes.as_mask(held_out, X))
 

@@ -52,7 +52,7 @@ def _new_run(aggregator: BaseAggregator, channel: Channel) -> Run:
         channel,
         keeps=True,
         may_lose=True,
-        rows_alone=not aggregator._looks_at_members,
+        rows_alone=not aggregator._takes.learnt,
     )
 
 

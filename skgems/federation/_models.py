@@ -57,7 +57,6 @@ def read_models(
     members: Members,
     rows: GivenRows | None,
     *,
-    weights: bool,
     has_front: bool,
 ) -> Models:
     """Read all classifiers; ValueError or TypeError where one cannot be used."""
@@ -65,13 +64,15 @@ def read_models(
         local_model(classifier, name=name)
         for name, classifier in zip(members.names, members.classifiers, strict=True)
     ]
-    networks = [_read(model, weights=weights) for model in local_models]
+    networks = [
+        _read(model, as_network=aggregator._takes.networks) for model in local_models
+    ]
     for name, network in zip(members.names, networks, strict=True):
         _check_has_classifier(aggregator, network, name=name)
         if rows is not None:
             _check_takes_documents(network, rows.features, name=name)
     networks = _with_numbers_of_features(networks)
-    if has_front and not aggregator._looks_at_members:
+    if has_front and not aggregator._takes.learnt:
         networks = _with_features_of_rows(networks, rows)
     features = _common_features(
         members.names, networks, None if rows is None else rows.features
@@ -89,9 +90,9 @@ def read_models(
     )
 
 
-def _read(model: LocalModel, *, weights: bool) -> Network | Description:
+def _read(model: LocalModel, *, as_network: bool) -> Network | Description:
     """A classifier as plain arrays, or only its classes, which any classifier has."""
-    return model.network() if weights else model.description
+    return model.network() if as_network else model.description
 
 
 def _as_wide_as(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -109,7 +110,7 @@ def _check_has_classifier(
 ) -> None:
     """Raise TypeError for a node of rows alone where a classifier is needed."""
     is_of_rows_alone = isinstance(network, Network) and not network.has_classifier
-    if is_of_rows_alone and not aggregator._takes_rows_alone:
+    if is_of_rows_alone and not aggregator._takes.rows_alone:
         raise_without_classifier(aggregator, name)
 
 

@@ -56,7 +56,6 @@ def read_federation(
     held_out: ArrayLike | None = None,
     *,
     simulation: Simulation | None = None,
-    weights: bool = True,
 ) -> Federation:
     """Validate the input of ``fit``; the aggregator is not changed.
 
@@ -68,8 +67,6 @@ def read_federation(
         Rows, and the node that owns each, as ``fit`` of an aggregator takes them.
     simulation : Simulation, default=None
         How nodes are simulated if their classifiers are not fitted.
-    weights : bool, default=True
-        Whether to read the weights of the members, or only their classes.
 
     Returns
     -------
@@ -105,13 +102,11 @@ def read_federation(
         members, rows = _simulated(members, rows, nodes=nodes, simulation=simulation)
     elif nodes is not None:
         rows = with_owners(rows, nodes, names=members.names, joined=joined)
-    is_front_of_members = front is not None and aggregator._looks_at_members
+    is_front_of_members = front is not None and aggregator._takes.learnt
     if is_front_of_members:
         members = _behind_front(members, front, rows)
     members = _with_networks_of_rows_alone(members, rows)
-    models = read_models(
-        aggregator, members, rows, weights=weights, has_front=front is not None
-    )
+    models = read_models(aggregator, members, rows, has_front=front is not None)
     codes = _encoded_labels(
         models, rows, summaries=members.summaries, is_simulated=is_simulated
     )

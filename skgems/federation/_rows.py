@@ -17,8 +17,10 @@ from ..base import (
     PUBLIC_NAME,
     BaseAggregator,
     Features,
+    Takes,
     named_members,
     split_by_state,
+    validated_for_fit,
     warn_user,
 )
 from ..compat import num_samples
@@ -47,8 +49,7 @@ _LABEL_TYPES = frozenset({str, int, float, bool})
 class AnyRows(BaseAggregator):
     """Rows of whatever dimensions a node's classifier takes."""
 
-    _allow_nd = True
-    _takes_rows_alone = True
+    _takes = Takes(rows_alone=True, more_dimensions=True)
 
     def __init__(self, estimators=None):
         self.estimators = estimators
@@ -181,7 +182,7 @@ def check_node(aggregator: BaseAggregator, estimator: object, name: str) -> None
     )
     if not split_by_state(names, members):
         raise ValueError(f"Node {name!r}: the classifier is not fitted; fit it first.")
-    if estimator is None and not aggregator._takes_rows_alone:
+    if estimator is None and not aggregator._takes.rows_alone:
         _nodes.raise_without_classifier(aggregator, name)
 
 
@@ -250,7 +251,7 @@ def _validated_behind_front(
     try:
         if front is not None:
             X = front.transform(X)
-        (X, y), features = aggregator._validated_for_fit(X, y)
+        (X, y), features = validated_for_fit(aggregator, X, y)
     except ColumnsError as exc:  # the server may see it, and it has no value of a row
         raise ColumnsError(f"Node {name!r}: {exc}") from exc.__cause__
     return X, y, features

@@ -86,7 +86,6 @@ def _listed(estimators: object, summaries: list[Summary | None]) -> list[_Listed
 class UpdateForgetMixin:
     """Mixin of aggregators of sums: update and forget, from the kept replies."""
 
-    _reads_weights = True  # whether the nodes' models are read
     _of_nodes: ClassVar[tuple] = ()  # parameters that may have a value for each node
 
     def _asks_again(self, federation: Federation) -> str:
@@ -130,7 +129,6 @@ class UpdateForgetMixin:
             y,
             nodes,
             held_out,
-            weights=self._reads_weights,
         )
         self._check_can_keep(federation)
         if federation.has_public_rows:
@@ -275,9 +273,7 @@ class UpdateForgetMixin:
         coming: Federation | None = None,
     ) -> None:
         """Fit again with these members; those that are ``coming`` can be asked."""
-        federation = read_federation(
-            self._with_members(list(members.items())), weights=self._reads_weights
-        )
+        federation = read_federation(self._with_members(list(members.items())))
         _fill_from_records(federation, kept.records)
         if coming is not None:
             _fill_row_counts(federation, coming)

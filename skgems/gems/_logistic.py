@@ -14,7 +14,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import BaseAggregator, is_channel, linear_attributes, warn_user
+from ..base import (
+    BaseAggregator,
+    is_channel,
+    linear_attributes,
+    validated_public_rows,
+    warn_user,
+)
 from ..compat import HasMethods, Interval, StrOptions, fit_context
 from ..federation import (
     Federation,
@@ -497,7 +503,7 @@ default="auto"
         self : GEMSLogisticAggregator
             With new ``coef_`` and ``intercept_``; ``node_scores_`` stay those of `fit`.
         """
-        X, y = self._validated_public_rows(X, y)
+        X, y = validated_public_rows(self, X, y)
         start = self._factor * self._weights()
         W, self.fine_tuning_ = self._tuned(start, merge=self._merge, X=X, y=y)
         vars(self).update(

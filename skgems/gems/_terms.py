@@ -176,9 +176,7 @@ class LinearTerms(Terms, method="GEMSLogisticAggregator"):
 
     def moments_settings(self) -> dict:
         """What all nodes are asked of their rows, as requests have it."""
-        pairs = (
-            self.class_weight.items() if isinstance(self.class_weight, dict) else ()
-        )
+        pairs = self.class_weight.items() if isinstance(self.class_weight, dict) else ()
         unusable = {
             label: weight
             for label, weight in pairs

@@ -16,7 +16,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import BaseAggregator, warn_user
+from ..base import BaseAggregator, Takes, warn_user
 from ..compat import HasMethods, StrOptions, fit_context
 from ..federation import (
     Federation,
@@ -153,8 +153,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
     GaussianNB()
     """
 
-    _takes_rows_alone = True
-    _reads_weights = _looks_at_members = False
+    _takes = Takes(networks=False, learnt=False, rows_alone=True)
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "pooled": [HasMethods(["fit", "predict"]), StrOptions(set(CLASSIFIERS)), None],
@@ -225,7 +224,6 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
             nodes,
             held_out,
             simulation=Simulation.of(self),
-            weights=False,
         )
         return self._fit_read(federation)
 
@@ -293,7 +291,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
 
     def _merged(self, summaries: list, name: str) -> Summary:
         region = copy(self).set_params(estimators=summaries)
-        federation = read_federation(region, weights=False)
+        federation = read_federation(region)
         pooled_sums = region._run(federation)(region._plan(federation, []))
         features = federation.features
         no_rows = np.zeros((0, features.n_features_in))

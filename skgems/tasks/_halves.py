@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..base import warn_user
+from ..base import validated_rows_for_fit, warn_user
 from ..federation import (
     AnyRows,
     RowsExposedWarning,
@@ -108,7 +108,7 @@ def half_of_rows(member: Member) -> np.ndarray:
 def rows_behind_front(member: Member, front: Mapping | None) -> np.ndarray:
     """All rows of the node as numbers, transformed if a front is asked for."""
     if front is None:
-        X, _ = AnyRows()._validated_rows_for_fit(member.X)
+        X, _ = validated_rows_for_fit(AnyRows(), member.X)
         return X
     return opened_front(front).transform(member.X)
 

@@ -1,0 +1,174 @@
+"""Rows as an aggregator takes them: scikit-learn validates, or words refuse them."""
+
+import copy
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from numbers import Number
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+from scipy.sparse import sparray, spmatrix
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..steps import Columns, ColumnsError, are_documents, as_rows, check_no_times
+from ._labels import encode_labels
+
+if TYPE_CHECKING:  # pandas is an extra
+    import pandas
+
+    from ._aggregator import BaseAggregator
+
+# Columns that an error lists, of a table that may have thousands.
+_MOST_COLUMNS_LISTED = 5
+
+Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features), or more dimensions
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Features:
+    """What is known of the features of rows, as scikit-learn's attributes say it."""
+
+    n_features_in: int | None  # None where nobody says
+    feature_names_in: np.ndarray | None = None  # (n_features_in,)
+    named_by_nodes: bool = False  # rows of fit had no names: these are the nodes'
+
+    def or_names_of(self, names_of_nodes: Iterable[np.ndarray | None]) -> "Features":
+        """The same, with the first names that a node knows where the rows had none."""
+        names = next((names for names in names_of_nodes if names is not None), None)
+        if self.feature_names_in is not None or names is None:
+            return self
+        return replace(self, feature_names_in=names, named_by_nodes=True)
+
+    def attributes(self) -> dict[str, object]:
+        """What a fitted aggregator has of them; an unknown one is missing, not None."""
+        attributes: dict[str, object] = {"_named_by_nodes": self.named_by_nodes}
+        if self.n_features_in is not None:
+            attributes["n_features_in_"] = self.n_features_in
+        if self.feature_names_in is not None:
+            attributes["feature_names_in_"] = self.feature_names_in
+        return attributes
+
+
+def as_numbers(
+    aggregator: "BaseAggregator", X, y="no_validation", *, reset: bool
+) -> Rows | tuple[Rows, np.ndarray]:
+    """Rows, and labels where they are given, as scikit-learn validates them.
+
+    "no_validation" is scikit-learn's own word for rows that come without labels;
+    None is refused, as labels that someone forgot.
+    """
+    if are_documents(X):
+        raise ColumnsError(
+            "X holds documents, one text or dict a row, which have to become "
+            "numbers first. A vectorizer that learns nothing from rows is the same "
+            "at all nodes: give front=HashingVectorizer(n_features=4096), or "
+            "front=FeatureHasher(n_features=4096) of dicts; fitted pipelines that "
+            "begin with an equal one may stay as they are. EnsembleAggregator lets "
+            "pipelines vote that begin with any vectorizer."
+        )
+    check_no_times(X)
+    try:
+        with warnings.catch_warnings():
+            if not reset and getattr(aggregator, "_named_by_nodes", False):
+                # The rows of fit had no names either.
+                warnings.filterwarnings(
+                    "ignore", message="X does not have valid feature names"
+                )
+            return validate_data(
+                aggregator,
+                X,
+                y,
+                reset=reset,
+                accept_sparse="csr",
+                dtype=[np.float64, np.float32],
+                allow_nd=aggregator._takes.more_dimensions,
+                ensure_all_finite="allow-nan"
+                if aggregator._takes.missing_values
+                else True,
+            )
+    except ValueError as error:
+        if "could not convert string to float" in str(error):
+            _raise_of_texts(X, error)
+        raise
+
+
+def validated_for_fit(
+    aggregator: "BaseAggregator", X, y
+) -> tuple[tuple[Rows, np.ndarray], Features]:
+    """Validated rows and labels, and their features; the aggregator is not changed."""
+    shell = copy.copy(aggregator)
+    X, y = shell._validate_with_labels(X, y)
+    return (_in_order_of_rows(X), y), _validated_features(shell)
+
+
+def validated_rows_for_fit(aggregator: "BaseAggregator", X) -> tuple[Rows, Features]:
+    """The same of rows that have no labels."""
+    shell = copy.copy(aggregator)
+    X = shell._validate(X)
+    return _in_order_of_rows(X), _validated_features(shell)
+
+
+def _validated_features(aggregator: "BaseAggregator") -> Features:
+    """The features that the last validation left on an aggregator."""
+    return Features(
+        n_features_in=getattr(aggregator, "n_features_in_", None),
+        feature_names_in=getattr(aggregator, "feature_names_in_", None),
+    )
+
+
+def validated_public_rows(
+    aggregator: "BaseAggregator", X, y
+) -> tuple[Rows, np.ndarray]:
+    """Rows for a fitted aggregator, and the indices of their classes."""
+    check_is_fitted(aggregator)
+    X, y = aggregator._validate_with_labels(X, y, reset=False)
+    return X, encode_labels(y, aggregator.classes_)
+
+
+def _in_order_of_rows(X: Rows) -> Rows:
+    """Arrays in one layout: sums are rounded by it, and it says nothing of the rows."""
+    return np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
+
+
+def _raise_of_texts(X, error: ValueError) -> NoReturn:
+    """Raise for rows with texts, whose conversion to numbers failed with an error.
+
+    That one has the text of a cell in it. It stays the cause where someone has to find
+    this cell, and is suppressed where the names of columns say all.
+    """
+    table = as_rows(X)
+    mixed_columns = _columns_that_mix(table)
+    if mixed_columns:
+        raise ColumnsError(
+            "X has texts among the numbers of the columns "
+            f"{mixed_columns[:_MOST_COLUMNS_LISTED]}. Write numbers in these cells, or "
+            "leave their rows out."
+        ) from error
+    raise ColumnsError(
+        f"X has columns of text, {_text_columns(table)[:_MOST_COLUMNS_LISTED]}, which "
+        "have to become numbers first. Give the encoder as front=, a ColumnTransformer "
+        "that all nodes share, with members that are not fitted; or call "
+        "combine(estimators, X, y, nodes=nodes), which makes a front by itself. "
+        "EnsembleAggregator lets fitted pipelines vote as they are."
+    ) from None
+
+
+def _text_columns(table: "np.ndarray | pandas.DataFrame") -> list:
+    """The names, or the places, of columns that hold texts."""
+    columns = Columns.of(table)
+    names = columns.names or range(columns.n)
+    return [name for name, is_text in zip(names, columns.text, strict=True) if is_text]
+
+
+def _columns_that_mix(table: "np.ndarray | pandas.DataFrame") -> list:
+    """The names, or the places, of columns that hold texts and numbers."""
+    names = list(Columns.of(table).names or range(table.shape[1]))
+    mixed = []
+    for name in _text_columns(table):
+        place = names.index(name)
+        cells = table.iloc[:, place] if hasattr(table, "iloc") else table[:, place]
+        # NaN, which differs from itself, is a missing text and no number.
+        if any(isinstance(cell, Number) and cell == cell for cell in cells):
+            mixed.append(name)
+    return mixed
