@@ -27,6 +27,12 @@ from ._layers import (
 )
 from ._logistic import GEMSLogisticAggregator
 from ._mlp import GEMSMLPAggregator
+from ._parameters import (
+    HiddenLayers,
+    Moments,
+    Spaces,
+    with_objects_of_settings,
+)
 from ._stage import calibration_plan
 
-__all__ = ["Candidates", "Rounds"]
+__all__ = ["Candidates", "HiddenLayers", "Moments", "Rounds", "Spaces"]

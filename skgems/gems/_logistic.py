@@ -34,16 +34,9 @@ from ..moments import about_origin
 from ..networks import Layers, as_two_logits, linear_logits, to_logistic_regression
 from ..progress import say, shown
 from ..spaces import (
-    CONSTRUCTIONS,
     GEOMETRIES,
-    Construction,
-    Criterion,
     EmptyIntersectionError,
     EmptyIntersectionWarning,
-    Geometry,
-    as_construction,
-    as_criterion,
-    as_geometry,
     combine_metrics,
 )
 from ..tuning import (
@@ -55,6 +48,14 @@ from ..tuning import (
 )
 from ._further import OF_MODELS, Rounds, as_rounds, with_objectives
 from ._likelihood import LikelihoodStage, node_losses, warn_of_same_rows
+from ._parameters import (
+    MOMENTS_KINDS,
+    Moments,
+    Spaces,
+    as_moments,
+    as_spaces,
+    check_no_geometry,
+)
 from ._problem import LinearNode, LinearProblem
 from ._regions import in_groups, many_paths
 from ._stage import LinearMerge, LinearStage
@@ -88,14 +89,6 @@ class GEMSLogisticAggregator(
         each node's rows (simulation). None: ``LogisticRegression()``. An entry may be
         None for a node that has rows but no fitted classifier; good-enough spaces
         cannot be built then.
-    geometry : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
-        Shape of the spaces: second moments of a node's rows (`Gram`), diagonal Fisher
-        information (`Ellipsoid`), or round (`Ball`). Searched as ``geometry__ridge``.
-    construction : Construction or {"sampled", "certified"}, default="sampled"
-        Whether models of a space reached epsilon in a sample of directions (GEMS 2019,
-        Algorithm 2), or provably all do (these spaces are small).
-    criterion : Criterion or {"accuracy", "log_loss"}, default="accuracy"
-        "Good enough" is accuracy of at least epsilon, or mean log-loss of at most.
     epsilon : "auto", float or array-like of shape (n_nodes,), default="auto"
         Level on a node's rows. "auto": half its own accuracy, or twice its log-loss.
     intersection : {"likelihood", "consensus", "deepest", "hinge"}, \
@@ -103,25 +96,11 @@ default="likelihood"
         Which point: the likeliest for the nodes' moments, the one that moves all nodes
         least, the deepest inside all spaces, or the first met from the average (GEMS
         2019, Eq. 2). With "likelihood" and ``epsilon="auto"`` no spaces are built.
-    moments : {"auto", "class", "shared", "diagonal"}, default="auto"
-        What nodes send with ``intersection="likelihood"``: a matrix of second moments
-        by class (C d^2 / 2 numbers of C classes and d features), one for all classes
-        and variances by class (d^2 / 2 + C d), or these alone (C d). "auto": the first
-        of at most 8 million numbers a node; n < d rows send what they are products of.
-    n_components : int, default=16
-        Most clusters, each of 10 rows or more, whose means stand for a class.
-    min_cluster_size : int, default=1
-        Fewest rows of a cluster or class whose count and mean are sent. Those of a
-        smaller class only add to the second moments of all classes, or of all such
-        classes. See `min_rows` of :meth:`summarize`, too.
     C : "members" or float, default="members"
         Inverse strength of the likeliest model's penalty, as of LogisticRegression: on
         features as they are, or of unit variance where nodes scale theirs in pipelines.
         "members": that of the nodes' classifiers, the median over all rows where they
         differ, 1.0 where none says (:ref:`member_penalties`). ``np.inf``: no penalty.
-    fit_intercept : "members" or bool, default="members"
-        Whether the likeliest model has an intercept. "members": unless all nodes'
-        classifiers that say have none.
     class_weight : {"members", "balanced"}, dict or None, default="members"
         Weights of rows by class, as of ``LogisticRegression(class_weight)`` on the rows
         of all nodes; "members": those of the nodes' classifiers, where they agree.
@@ -131,15 +110,18 @@ default="likelihood"
         further one nodes send losses and gradients of four models, of which the best is
         kept: the loss on all rows, with the penalty, never rises, and its end is
         ``LogisticRegression(C)`` on all rows. :class:`~skgems.gems.Rounds` says more.
+    spaces : Spaces or {"gram", "ellipsoid", "ball"}, default="gram"
+        The spaces: a word for their shape, or more by :class:`~skgems.gems.Spaces`,
+        with the criterion of what is good enough. Searched as ``spaces__on_empty``.
+    moments : Moments or {"auto", "class", "shared", "diagonal"}, default="auto"
+        What nodes send with ``intersection="likelihood"``: a word for the matrices, or
+        more by :class:`~skgems.gems.Moments`. Searched as ``moments__n_components``.
+    fit_intercept : "members" or bool, default="members"
+        Whether the likeliest model has an intercept. "members": unless all nodes'
+        classifiers that say have none.
     node_weight : {"auto", "equal", "n_samples"} or array-like of shape (n_nodes,), \
 default="auto"
         Weight of each node. "auto": by its rows in the likelihood, else equal.
-    on_empty : {"warn", "raise", "ignore"}, default="warn"
-        What to do if the spaces do not intersect.
-    scale_logits : "auto" or bool, default="auto"
-        Whether each node's logits are centred over classes and divided by their root
-        mean square on its rows, so that no node wins by regularising less. "auto": with
-        ``geometry="gram"``, and where sizes of nodes' logits differ over threefold.
     fine_tuning : {"penalized", "plain"}, default="penalized"
         How public rows are used: as one more node of cross-validated weight (without
         likelihood: with such a penalty towards what nodes know); or 5 epochs of Adam.
@@ -178,7 +160,7 @@ default="auto"
         each, as by :meth:`merge_summaries`; not with `epsilon`, weights of nodes, or
         rows by `nodes`.
     geometry_ : Geometry
-        What `geometry` stands for.
+        What the geometry of `spaces` stands for.
     spaces_ : list of GoodEnoughSpace or None
         As of :meth:`good_enough_spaces`. None where they bound nothing.
     intersection_ : Intersection or None
@@ -212,7 +194,7 @@ default="auto"
         With candidates of `Rounds`: the loss of each, and which was chosen.
     node_scores_ : dict of lists
         For each node: its epsilon, the criterion's score of its own model ("local";
-        with the log-loss and ``geometry="gram"`` it counts classes never seen, too) and
+        with the log-loss and ``spaces="gram"`` it counts classes never seen, too) and
         of the aggregate on its rows of classes that it knows ("n_rows" of them),
         radius, and the aggregate's distance. "on_own_scale" is the score that epsilon
         bounds: of the point of the intersection with the node's own factor on logits,
@@ -264,20 +246,15 @@ default="auto"
     _of_nodes = ("epsilon", "node_weight")
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
-        "geometry": [StrOptions(set(GEOMETRIES)), Geometry],
-        "construction": [StrOptions(set(CONSTRUCTIONS)), Construction],
-        "criterion": [StrOptions({"accuracy", "log_loss"}), Criterion],
         "epsilon": [StrOptions({"auto"}), "array-like", _FROM_0],
         "intersection": [StrOptions({"likelihood", "consensus", "deepest", "hinge"})],
-        "moments": [StrOptions({"auto", "class", "shared", "diagonal"})],
-        **dict.fromkeys(("n_components", "min_cluster_size"), [_FROM_1]),
         "C": [StrOptions({"members"}), Interval(Real, 0, None, closed="right")],
-        "fit_intercept": [StrOptions({"members"}), "boolean"],
         "class_weight": [StrOptions({"members", "balanced"}), dict, None],
         "n_rounds": [_FROM_1, Rounds],
+        "spaces": [StrOptions(set(GEOMETRIES)), Spaces],
+        "moments": [StrOptions(set(MOMENTS_KINDS)), Moments],
+        "fit_intercept": [StrOptions({"members"}), "boolean"],
         "node_weight": [StrOptions({"auto", "equal", "n_samples"}), "array-like"],
-        "on_empty": [StrOptions({"warn", "raise", "ignore"})],
-        "scale_logits": [StrOptions({"auto"}), "boolean"],
         "fine_tuning": [StrOptions({"penalized", "plain"})],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
         "keep_replies": ["boolean"],
@@ -288,21 +265,15 @@ default="auto"
         self,
         estimators=None,
         *,
-        geometry="gram",
-        construction="sampled",
-        criterion="accuracy",
         epsilon="auto",
         intersection="likelihood",
-        moments="auto",
-        n_components=16,
-        min_cluster_size=1,
         C="members",
-        fit_intercept="members",
         class_weight="members",
         n_rounds=1,
+        spaces="gram",
+        moments="auto",
+        fit_intercept="members",
         node_weight="auto",
-        on_empty="warn",
-        scale_logits="auto",
         fine_tuning="penalized",
         validation_fraction=0.2,
         keep_replies=False,
@@ -313,21 +284,15 @@ default="auto"
         random_state=None,
     ):
         self.estimators = estimators
-        self.geometry = geometry
-        self.construction = construction
-        self.criterion = criterion
         self.epsilon = epsilon
         self.intersection = intersection
-        self.moments = moments
-        self.n_components = n_components
-        self.min_cluster_size = min_cluster_size
         self.C = C
-        self.fit_intercept = fit_intercept
         self.class_weight = class_weight
         self.n_rounds = n_rounds
+        self.spaces = spaces
+        self.moments = moments
+        self.fit_intercept = fit_intercept
         self.node_weight = node_weight
-        self.on_empty = on_empty
-        self.scale_logits = scale_logits
         self.fine_tuning = fine_tuning
         self.validation_fraction = validation_fraction
         self.keep_replies = keep_replies
@@ -392,12 +357,13 @@ default="auto"
         federation = read_federation(
             aggregator, X, y, nodes, held_out, simulation=Simulation.of(self)
         )
-        if federation.rows_are_shared and as_geometry(self.geometry).needs_moments:
+        spaces = self._checked_spaces
+        if federation.rows_are_shared and spaces.geometry.needs_moments:
             warn_user(
                 "nodes is not given and nodes share classes, so they share rows: "
-                f"geometry={self.geometry!r} cannot tell their rows apart and comes "
-                "close to the mean. Give fit the node of each row: fit(X, y, "
-                "nodes=nodes)."
+                f"spaces of geometry {spaces.geometry.wire_name!r} cannot tell their "
+                "rows apart and come close to the mean. Give fit the node of each row: "
+                "fit(X, y, nodes=nodes)."
             )
         if self._needs_spaces:
             self._check_has_spaces(federation)
@@ -543,9 +509,24 @@ default="auto"
                 "Summarize again there with space=True."
             )
 
+    def _validate_params(self) -> None:
+        check_no_geometry(self.spaces, parameter="spaces", kind=Spaces)
+        super()._validate_params()
+        # The same of the objects' own parameters.
+        as_spaces(self.spaces)
+        as_moments(self.moments)
+
     @property
     def _rounds(self) -> Rounds:
         return as_rounds(self.n_rounds)
+
+    @property
+    def _checked_spaces(self) -> Spaces:
+        return as_spaces(self.spaces)
+
+    @property
+    def _checked_moments(self) -> Moments:
+        return as_moments(self.moments)
 
     @property
     def _needs_spaces(self) -> bool:
@@ -593,10 +574,10 @@ default="auto"
         )
 
     def _long_form(self, name: str, value: object) -> object:
-        if name == "geometry" and isinstance(value, str) and value in GEOMETRIES:
-            return as_geometry(value)
-        if name == "construction" and value in list(CONSTRUCTIONS):
-            return as_construction(value)
+        if name == "spaces" and isinstance(value, str) and value in GEOMETRIES:
+            return Spaces(value)
+        if name == "moments" and isinstance(value, str) and value in MOMENTS_KINDS:
+            return Moments(value)
         if name == "n_rounds" and isinstance(value, Integral):
             return Rounds(value)
         return super()._long_form(name, value)
@@ -620,11 +601,11 @@ default="auto"
                 f"epsilon has shape {epsilons.shape}, but there are {n_nodes} nodes; "
                 "give one number, or one per node."
             )
-        largest = as_criterion(self.criterion).largest
-        if not np.all((epsilons >= 0) & (epsilons <= largest)):
+        criterion = self._checked_spaces.criterion
+        if not np.all((epsilons >= 0) & (epsilons <= criterion.largest)):
             raise ValueError(
-                f"epsilon must be between 0 and {largest:g} with "
-                f"criterion={self.criterion!r}, got {self.epsilon!r}."
+                f"epsilon must be between 0 and {criterion.largest:g} with "
+                f"criterion={criterion.name!r} of spaces, got {self.epsilon!r}."
             )
         return np.broadcast_to(epsilons, n_nodes).tolist()
 
@@ -722,14 +703,11 @@ default="auto"
             is_summary = federation.nodes[0].record is not None
             is_one_summary = len(problem.nodes) == 1 and is_summary
         return LinearStage(
-            geometry=as_geometry(self.geometry),
-            criterion=as_criterion(self.criterion),
-            construction=as_construction(self.construction),
+            space_parameters=self._checked_spaces,
             space_settings=self._space_settings(seed),
             epsilons=self._epsilons(len(problem.nodes)),
             intersection=self.intersection,
             node_weight=self._node_weights(problem.nodes),
-            scale_logits=self.scale_logits,
             calibrate=calibrate,
             is_one_summary=is_one_summary,
         )
@@ -748,14 +726,11 @@ default="auto"
             C=self.C,
             fit_intercept=self.fit_intercept,
             moments_settings=moments_settings,
-            geometry=as_geometry(self.geometry),
-            criterion=as_criterion(self.criterion),
-            construction=as_construction(self.construction),
+            space_parameters=self._checked_spaces,
             space_settings=self._space_settings(seed),
             epsilons=self._epsilons(len(problem.nodes)),
             intersection=self.intersection,
             node_weight=self._node_weights(problem.nodes) if weighs_nodes else None,
-            scale_logits=self.scale_logits,
         )
 
     def _outcome(
@@ -791,7 +766,7 @@ default="auto"
             **linear_attributes(W),
             "_factor": factor,
             "_merge": merge,
-            "geometry_": stage.geometry,
+            "geometry_": stage.space_parameters.geometry,
             "spaces_": merge.spaces,
             "intersection_": merge.intersection,
             "likelihood_": merge.likelihood,
@@ -816,19 +791,22 @@ default="auto"
         if intersection is None:
             return
         if intersection.found:
-            self._report_found(merge, problem)
+            self._report_found(stage, merge, problem=problem)
             return
-        if self.on_empty == "ignore":
+        on_empty = stage.space_parameters.on_empty
+        if on_empty == "ignore":
             return
         explanation = stage.explain_empty(merge, problem.names)
-        if self.on_empty == "raise":
+        if on_empty == "raise":
             raise EmptyIntersectionError(explanation)
         warn_user(
             f"{explanation} The model that misses the spaces least is used.",
             EmptyIntersectionWarning,
         )
 
-    def _report_found(self, merge: LinearMerge, problem: LinearProblem) -> None:
+    def _report_found(
+        self, stage: LinearStage, merge: LinearMerge, *, problem: LinearProblem
+    ) -> None:
         """Log that a model was found, where nodes have seen different classes."""
         if all(node.known_classes.all() for node in problem.nodes):
             return
@@ -836,8 +814,9 @@ default="auto"
             say("a model in all spaces was found")
             return
         say(
-            f"a model in all spaces was found; geometry={self.geometry!r} says nothing "
-            "of unseen classes, so among nodes of different classes that means little"
+            "a model in all spaces was found; the geometry "
+            f"{stage.space_parameters.geometry.wire_name!r} says nothing of unseen "
+            "classes, so among nodes of different classes that means little"
         )
 
     def _weights(self) -> np.ndarray:

@@ -18,18 +18,11 @@ from ..local import Member, as_class_weight, closed_form
 from ..messages import Message
 from ..moments import moments_kind
 from ..progress import shown
-from ..spaces import (
-    Construction,
-    Criterion,
-    Geometry,
-    as_construction,
-    as_criterion,
-    as_geometry,
-)
+from ._parameters import with_objects_of_settings
 from ._regions import merged_summary
 
-# Parameters that are objects, and the class of each.
-_PARTS = {"geometry": Geometry, "criterion": Criterion, "construction": Construction}
+# Settings without which requests cannot be made.
+_NEEDED_SETTINGS = ("geometry", "criterion", "construction", "class_weight")
 # What the arrays of moments may be sent as.
 _DTYPES = ("float64", "float32", "float16")
 
@@ -57,8 +50,8 @@ class LinearSummariesMixin(SummarizingMixin):
 
         The aggregator needs no ``estimators``, and is not changed. Fitted on summaries
         it is what it would be with all rows at one place, to the bit. Nodes and server
-        must agree on `geometry`, `construction`, `criterion`, `scale_logits`,
-        `moments`, `n_components`, `min_cluster_size` and `random_state`.
+        must agree on `spaces` (but for what is done if they do not intersect),
+        `moments`, `class_weight` and `random_state`.
 
         Parameters
         ----------
@@ -69,10 +62,10 @@ class LinearSummariesMixin(SummarizingMixin):
             called twice, it iterates over the same ``(X, y)`` or ``(X, y, held_out)``.
         classes : array-like, default=None
             Classes of all nodes, where they are known: less is sent then. Needed for
-            ``criterion="log_loss"``, which counts them.
+            ``spaces=Spaces(criterion="log_loss")``, which counts them.
         space : "auto" or bool, default="auto"
             Whether to send the good-enough space, n_features^2 numbers with
-            ``geometry="gram"``, for `epsilon` and `intersection`. "auto": if needed.
+            ``spaces="gram"``, for `epsilon` and `intersection`. "auto": if needed.
         dtype : {"float64", "float32", "float16"}, default="float64"
             Of moments as sent: fewer digits are fewer bytes.
         rank : int, default=None
@@ -141,7 +134,7 @@ class LinearSummariesMixin(SummarizingMixin):
         if self.intersection != "likelihood" or "kind" in closed_form(estimator):
             return
         warn_of_tails([member])
-        if self.moments == "auto":
+        if self._checked_moments.kind == "auto":
             n_features = member.X.shape[1]
             n_rows = member.row_counts()[1]["moments"].sum()
             # Whether it is "diagonal" does not depend on the number of classes.
@@ -156,13 +149,13 @@ class LinearSummariesMixin(SummarizingMixin):
                 f"all draw the same; got {seed!r}."
             )
         moments_settings = self._moments_settings()
-        construction = as_construction(self.construction)
+        spaces = self._checked_spaces
         return {
             **self._parts(),
-            "construction": construction.for_nodes(),
-            "scale_logits": self.scale_logits,
-            # By the names of the aggregator's parameters. The penalty, of which these
-            # say nothing, is always asked for.
+            "construction": spaces.construction.for_nodes(),
+            "scale_logits": spaces.scale_logits,
+            # By flat names, whatever objects parameters are in. The penalty, of which
+            # these say nothing, is always asked for.
             "moments": moments_settings["kind"],
             "random_state": None if seed is None else int(seed),
             "n_components": moments_settings["n_components"],
@@ -185,12 +178,11 @@ class LinearSummariesMixin(SummarizingMixin):
     def _of_settings(
         cls, settings: Mapping, further_settings: Mapping
     ) -> "LinearSummariesMixin":
-        parameters = dict(settings)
+        for name in _NEEDED_SETTINGS:
+            if name not in settings:
+                raise KeyError(name)
+        parameters = with_objects_of_settings(settings)
         parameters.pop("front", None)
-        for name, part in _PARTS.items():
-            parameters[name] = part.from_settings(parameters[name])
-        if isinstance(parameters["class_weight"], list):
-            parameters["class_weight"] = dict(parameters["class_weight"])
         # Any level will do: that there is one is what requests depend on.
         sends_space = further_settings.get("space", False)
         has_level = sends_space or further_settings.get("later_space", False)
@@ -204,11 +196,10 @@ class LinearSummariesMixin(SummarizingMixin):
 
     def _parts(self) -> dict:
         """Geometry and criterion, for JSON."""
-        geometry = as_geometry(self.geometry)
-        criterion = as_criterion(self.criterion)
+        spaces = self._checked_spaces
         return {
-            "geometry": geometry.as_settings(),
-            "criterion": criterion.as_settings(),
+            "geometry": spaces.geometry.as_settings(),
+            "criterion": spaces.criterion.as_settings(),
         }
 
     def _check_one_message(self) -> None:
@@ -237,8 +228,9 @@ class LinearSummariesMixin(SummarizingMixin):
         numbers_of_others = self._numbers_of_others(member, classes)
         if not numbers_of_others:
             return requests
-        scalings = [bool(self.scale_logits)]
-        if self.scale_logits == "auto" and not as_geometry(self.geometry).in_logits:
+        spaces = self._checked_spaces
+        scalings = [bool(spaces.scale_logits)]
+        if spaces.scale_logits == "auto" and not spaces.geometry.in_logits:
             # The sizes of all nodes' logits decide, so that both are sent.
             scalings = [True, False]
             requests.append(Message.of("size", model="own"))
@@ -262,7 +254,7 @@ class LinearSummariesMixin(SummarizingMixin):
 
         They are none where a further message can say how many there are.
         """
-        criterion = as_criterion(self.criterion)
+        criterion = self._checked_spaces.criterion
         if classes is not None and member is not None:
             known_classes = member.own_linear()[1]
             n_others = len(set(np.asarray(classes).tolist()) - set(known_classes))
@@ -272,8 +264,8 @@ class LinearSummariesMixin(SummarizingMixin):
         if member is None:
             return []
         raise ValueError(
-            f"criterion={self.criterion!r} counts the classes of all nodes: give "
-            "summarize all of them, classes=[...]."
+            f"criterion={criterion.name!r} of spaces counts the classes of all nodes: "
+            "give summarize all of them, classes=[...]."
         )
 
     def _later_requests(self) -> list[Message]:
@@ -315,10 +307,11 @@ class LinearSummariesMixin(SummarizingMixin):
                 f"class_weight must hold finite numbers above 0, got {unusable!r}. To "
                 "leave a class out, leave its rows out."
             )
+        moments = self._checked_moments
         return {
-            "kind": self.moments,
-            "n_components": int(self.n_components),
-            "min_cluster_size": int(self.min_cluster_size),
+            "kind": moments.kind,
+            "n_components": int(moments.n_components),
+            "min_cluster_size": int(moments.min_cluster_size),
             "class_weight": as_class_weight(class_weight),
             # Whatever C is here, so that it can be changed without asking again.
             "penalty": True,
@@ -326,11 +319,11 @@ class LinearSummariesMixin(SummarizingMixin):
 
     def _space_settings(self, seed: int | None) -> dict:
         """What all nodes are asked of their spaces, as requests have it."""
-        construction = as_construction(self.construction)
+        construction = self._checked_spaces.construction
         return {
             **self._parts(),
             "construction": construction.wire_name,
             "n_directions": int(construction.n_directions),
             "seed": seed,
-            "min_cluster_size": int(self.min_cluster_size),
+            "min_cluster_size": int(self._checked_moments.min_cluster_size),
         }
