@@ -208,12 +208,14 @@ def aggregator_of(
     allowed = set(METHODS[method]._get_param_names()) - {"estimators", "front"}
     if "front" in typed:
         raise ValueError(f"--set: the front is given by --front {typed['front']!r}.")
-    if unknown := sorted(set(typed) - allowed):
+    # What is behind __ is a parameter of an object, as in spaces__geometry.
+    unknown = sorted(name for name in typed if name.partition("__")[0] not in allowed)
+    if unknown:
         raise ValueError(
             f"--set: {unknown[0]!r} is no parameter of {method}; these are: "
             f"{', '.join(sorted(allowed))}."
         )
-    aggregator = of_settings(method, {**settings, **typed})
+    aggregator = of_settings(method, settings).set_params(**typed)
     if front is not None:
         aggregator.set_params(front=read_front(front))
     # Here, where it was typed, and not at the nodes.

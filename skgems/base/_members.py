@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, clone
 from ..compat import BaseComposition, clone_parametrized
 from ..datasets import PUBLIC_NAME
 from ..networks import is_fitted
+from ._short_forms import ShortFormsMixin
 
 # Seeds are below the largest signed int of 32 bits, up to which RandomState.randint
 # draws on every system.
@@ -92,7 +93,7 @@ def _hand_over_if_fitted(member: object) -> object:
     return _HandedOver(member) if stays_as_it_is else member
 
 
-class MemberParametersMixin(BaseComposition):
+class MemberParametersMixin(ShortFormsMixin, BaseComposition):
     """Parameter handling of an estimator whose ``estimators`` may be fitted.
 
     ``clone`` hands fitted members over as they are; ``set_params`` never alters them.
@@ -146,21 +147,6 @@ class MemberParametersMixin(BaseComposition):
             for member in _members(self.estimators):
                 member.set_params(**params_of_all_members)
         return self
-
-    def _long_form(self, name: str, value: object) -> object | None:
-        """The object that a parameter's word stands for; None: it is no such word."""
-        return None
-
-    def _open_short_forms(self, params: Mapping) -> dict:
-        """The same, with an object wherever a parameter within a short form is set."""
-        opened = dict(params)
-        for key in params:
-            name, separator, _ = key.partition("__")
-            if separator and hasattr(self, name):
-                long_form = self._long_form(name, opened.get(name, getattr(self, name)))
-                if long_form is not None:
-                    opened[name] = long_form
-        return opened  # scikit-learn sets objects before parameters within them
 
     def __sklearn_clone__(self):
         shell = copy.copy(self)

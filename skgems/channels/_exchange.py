@@ -124,6 +124,8 @@ class Exchange:
         """
         place = self.folder / STATE
         kept = self.channel.aggregator
+        if kept is not None:
+            self._of_folder()  # another version may have written what this one lacks
         if state is None:
             if kept is None:
                 raise ValueError(f"{place}: it has no aggregator; give one.")

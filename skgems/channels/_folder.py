@@ -33,6 +33,7 @@ from ..messages import (
     write_bytes,
 )
 from ..steps import ColumnsError
+from ._methods import OtherVersionError
 
 try:
     import fcntl
@@ -319,6 +320,8 @@ def exchange_at(place: Path) -> Iterator[None]:
     """Within, raise what a wrong file leads to as a ValueError that names it."""
     try:
         yield
+    except OtherVersionError as error:
+        raise ValueError(f"{place}: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise ValueError(f"{place}: it is no exchange of skgems: {exc!r}.") from None
 

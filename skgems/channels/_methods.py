@@ -3,11 +3,17 @@
 from collections.abc import Mapping
 
 import numpy as np
-from sklearn.base import TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin
 
 from ..averaging import Downpour
 from ..base import BaseAggregator
-from ..gems import Rounds
+from ..gems import (
+    HiddenLayers,
+    Moments,
+    Rounds,
+    Spaces,
+    with_objects_of_settings,
+)
 from ..pooled import CLASSIFIERS, PooledTransformer
 from ..spaces import Construction, Criterion, Geometry
 from ..steps import DocumentFront, front_of_content
@@ -17,9 +23,20 @@ METHODS = BaseAggregator.methods
 _OF_THE_MACHINE = ("estimators", "n_jobs", "verbose", "memory", "keep_replies")
 # Objects that have settings, by name; and estimators that are parts of an aggregator.
 _KINDS = {"geometry": Geometry, "criterion": Criterion, "construction": Construction}
-_PARTS = {**CLASSIFIERS, "Rounds": Rounds, "Downpour": Downpour}
+_PARTS = {
+    **CLASSIFIERS,
+    "Downpour": Downpour,
+    "HiddenLayers": HiddenLayers,
+    "Moments": Moments,
+    "Rounds": Rounds,
+    "Spaces": Spaces,
+}
 
 Json = None | bool | int | float | str | list | dict
+
+
+class OtherVersionError(ValueError):
+    """What was written holds parameters that this version does not have."""
 
 
 def method_of(name: str) -> type[BaseAggregator]:
@@ -46,23 +63,36 @@ def as_json(aggregator: BaseAggregator) -> dict:
 
 
 def from_json(state: Mapping) -> BaseAggregator:
-    """Inverse of `as_json`; ValueError for parameters of the machine."""
-    params = {name: _object(value) for name, value in state["params"].items()}
-    if not params.keys().isdisjoint(_OF_THE_MACHINE):  # a memory holds pickles
+    """Inverse of `as_json`; ValueError for parameters of the machine.
+
+    OtherVersionError for parameters that the method does not have.
+    """
+    method = method_of(state["method"])
+    if not state["params"].keys().isdisjoint(_OF_THE_MACHINE):  # a memory holds pickles
         raise ValueError(f"a folder has none of the parameters {_OF_THE_MACHINE}.")
-    return method_of(state["method"])(**params)
+    _check_parameters(method, state["params"])
+    params = {name: _object(value) for name, value in state["params"].items()}
+    return method(**params)
+
+
+def _check_parameters(kind: type[BaseEstimator], params: Mapping) -> None:
+    """Raise OtherVersionError for parameters that a class does not have."""
+    unknown = sorted(params.keys() - set(kind._get_param_names()))
+    if unknown:
+        raise OtherVersionError(
+            f"{kind.__name__} has no parameters {unknown}, so this exchange was "
+            "written by an older version of skgems. Start a new exchange in another "
+            "folder, or go on with the version that wrote this one."
+        )
 
 
 def of_settings(method: str, settings: Mapping) -> BaseAggregator:
     """The aggregator of the settings in a summary or an agreement."""
-    params = dict(settings)
-    for name, value in settings.items():
-        if name in _KINDS and isinstance(value, Mapping):
-            params[name] = _KINDS[name].from_settings(value)
-        elif name == "pooled":
-            params[name] = _object(value)
-        elif name == "front":
-            params[name] = _front(value)
+    params = with_objects_of_settings(settings)
+    if "pooled" in params:
+        params["pooled"] = _object(params["pooled"])
+    if "front" in params:
+        params["front"] = _front(params["front"])
     return method_of(method)(**params)
 
 
@@ -111,6 +141,7 @@ def _object(value: Json) -> object:
     if "pairs" in value:
         return dict(value["pairs"])
     if "part" in value:
+        _check_parameters(_PARTS[value["part"]], value["params"])
         params = {name: _object(part) for name, part in value["params"].items()}
         return _PARTS[value["part"]](**params)
     ((kind, settings),) = value.items()

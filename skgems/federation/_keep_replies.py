@@ -42,9 +42,34 @@ class KeepRepliesMixin(UpdateForgetMixin):
         self._validate_params()
         return self._merged(list(summaries), name)
 
-    def _seed(self) -> int | None:
-        """The seed of the requests, which a later fit repeats; None: they have none."""
-        return None
+    def _attributes(
+        self,
+        federation: Federation,
+        run: Run,
+        *,
+        public: tuple,
+        kept: KeptReplies | None,
+    ) -> dict[str, object]:
+        """What the fit finds: its attributes, beside those of the federation.
+
+        ``public`` are public rows and their labels; ``kept`` has what nodes replied
+        before, and the seed of the requests then.
+        """
+        raise NotImplementedError
+
+    def _fit_federation(
+        self,
+        federation: Federation,
+        *,
+        run: Run,
+        public: tuple,
+        kept: KeptReplies | None,
+        features: Mapping | None = None,
+    ) -> None:
+        """Fit, and publish; ``features`` replace what the federation says of these."""
+        attributes = self._attributes(federation, run, public=public, kept=kept)
+        of_federation = {**federation.attributes(), **(features or {})}
+        self._publish(**{**of_federation, **attributes}, _kept=kept)
 
     def _run(self, federation: Federation, records: Mapping | None = None) -> Run:
         """How the nodes are asked; a search asks for the same again."""
@@ -60,7 +85,9 @@ class KeepRepliesMixin(UpdateForgetMixin):
         if self.keep_replies:
             self._check_can_keep(federation)
             kept_replies = KeptReplies(
-                seed=self._seed(), records=records_of(federation), public=public_rows
+                seed=self._terms().seed(),
+                records=records_of(federation),
+                public=public_rows,
             )
             records = kept_replies.records
         self._fit_federation(

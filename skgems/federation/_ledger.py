@@ -291,9 +291,9 @@ class Ledger:
                 f"about hidden layers this reply would tell {n_numbers} numbers, after "
                 f"{n_before} that were told before; the rows here hold {most} (rows "
                 "times features), and as many numbers can show single rows. Let the "
-                "server merge fewer units (max_units), set moments='auto', or answer "
-                "with min_rows=1 under an agreement of min_rows=1, if single rows may "
-                "be known."
+                "server merge fewer units (max_units of hidden_layers), set "
+                "moments='auto' of last_layer, or answer with min_rows=1 under an "
+                "agreement of min_rows=1, if single rows may be known."
             )
 
     def end(self, request: Message, reply: Message) -> None:

@@ -111,7 +111,7 @@ def _check_has_classifier(
     """Raise TypeError for a node of rows alone where a classifier is needed."""
     is_of_rows_alone = isinstance(network, Network) and not network.has_classifier
     if is_of_rows_alone and not aggregator._takes.rows_alone:
-        raise_without_classifier(aggregator, name)
+        raise_without_classifier(type(aggregator).__name__, name)
 
 
 def _check_takes_documents(

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import sparray, spmatrix
 from sklearn.utils import check_consistent_length, column_or_1d
 
-from ..base import PUBLIC_NAME, BaseAggregator
+from ..base import PUBLIC_NAME
 from ..datasets import PUBLIC, shuffled_by_class
 from ..local import Description, seed_of_rows
 from ..networks import Network
@@ -293,9 +293,10 @@ def check_feature_names(
         )
 
 
-def raise_without_classifier(aggregator: BaseAggregator, name: str) -> NoReturn:
+def raise_without_classifier(method: str, name: str) -> NoReturn:
+    """Raise for a node of rows alone, which the aggregator of that name cannot use."""
     raise TypeError(
-        f"Node {name!r} has no classifier, but {type(aggregator).__name__} needs one "
+        f"Node {name!r} has no classifier, but {method} needs one "
         "of each node with these parameters. Fit one there; or use PooledAggregator, "
         "or GEMSLogisticAggregator with epsilon='auto' and intersection='likelihood'."
     )

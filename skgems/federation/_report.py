@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import check_no_label_missing, versions
 from ..compat import safe_indexing
 from ..local import indices_of, local_model
-from ..spaces import as_criterion
 from ._labels import shown_labels
 from ._nodes import rows_of_nodes
 from ._summary import Summary
@@ -397,7 +396,7 @@ def _measured_columns(aggregator: BaseEstimator) -> dict[str, list]:
     ]
     last_layer = getattr(aggregator, "last_layer_", aggregator)
     # Other criteria score nodes by their losses, which are no accuracies.
-    if as_criterion(last_layer.criterion).name == "accuracy":
+    if last_layer._terms().spaces.criterion.name == "accuracy":
         columns["own"] = scores["local"]
         columns["aggregate"] = scores["aggregate"]
     return columns

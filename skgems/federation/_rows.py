@@ -183,7 +183,7 @@ def check_node(aggregator: BaseAggregator, estimator: object, name: str) -> None
     if not split_by_state(names, members):
         raise ValueError(f"Node {name!r}: the classifier is not fitted; fit it first.")
     if estimator is None and not aggregator._takes.rows_alone:
-        _nodes.raise_without_classifier(aggregator, name)
+        _nodes.raise_without_classifier(type(aggregator).__name__, name)
 
 
 def check_no_label_missing_at(name: str, y: ArrayLike) -> None:

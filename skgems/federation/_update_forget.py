@@ -295,9 +295,9 @@ class UpdateForgetMixin:
         is_class = np.isin(y, federation.classes)  # others may be of a forgotten node
         self._fit_federation(
             federation,
-            run,
-            (X[is_class], y[is_class]),
-            kept,
+            run=run,
+            public=(X[is_class], y[is_class]),
+            kept=kept,
             features=self._features_of_fit(),
         )
 

@@ -281,7 +281,7 @@ def warn_of_exposed(name: str, reply: Message) -> None:
                 f"{len(sums['origin'])} features. From these rows can be recognised, "
                 "and found if they are whole numbers. If that must not be, do not send "
                 "this: set moments='diagonal' (or 'shared', if all rows together are "
-                "more than features), or a larger min_cluster_size.",
+                "more than features), or a larger min_cluster_size of moments.",
                 RowsExposedWarning,
             )
 

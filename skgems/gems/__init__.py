@@ -21,12 +21,17 @@ from ._layers import (
     LastLayer,
     MergedLast,
     activation_of,
-    last_layer_of_settings,
-    last_layer_settings,
     settled_last_layer,
 )
 from ._logistic import GEMSLogisticAggregator
 from ._mlp import GEMSMLPAggregator
+from ._parameters import (
+    HiddenLayers,
+    Moments,
+    Spaces,
+    with_objects_of_settings,
+)
 from ._stage import calibration_plan
+from ._terms import LinearTerms
 
-__all__ = ["Candidates", "Rounds"]
+__all__ = ["Candidates", "HiddenLayers", "Moments", "Rounds", "Spaces"]

@@ -15,11 +15,9 @@ from ..networks import Coordinates, HiddenLayers, Layers, Network, one_per_layer
 from ..progress import say
 from ..spaces import (
     GEOMETRIES,
-    Geometry,
     Gram,
     MergedLayer,
     NeuronSpaces,
-    as_construction,
     as_geometry,
     merge_neurons,
     neuron_importances,
@@ -27,15 +25,16 @@ from ..spaces import (
 from ..tuning import mean_parameters
 from ._further import with_objectives
 from ._likelihood import warn_of_same_rows
+from ._linear_fit import LinearFit
 from ._logistic import GEMSLogisticAggregator
+from ._parameters import HiddenLayers as HiddenLayersParameters
+from ._parameters import Spaces, as_moments, check_no_geometry
 from ._problem import LinearProblem
 from ._stage import LinearMerge, LinearStage
+from ._terms import clusters_request
 
 # Activations whose neurons may be scaled: g(a x) = a g(x) for a > 0.
 HOMOGENEOUS = {"relu", "identity"}
-# Clusters of a class that a node sends, of which other nodes draw rows: as many as
-# the likelihood has by default.
-_CLUSTERS = 16
 # Clusters of a node that are kept: those of many classes are merged, to save memory.
 _MOST_PARTS_OF_NODE = 256
 # Clusters of all others that a node is sent, which bounds the message to it.
@@ -55,9 +54,9 @@ class MergedHidden:
 class HiddenStage:
     """How hidden layers are merged, by the parameters of a GEMSMLPAggregator."""
 
-    outer: BaseAggregator  # a GEMSMLPAggregator
+    parameters: HiddenLayersParameters  # as `as_hidden_layers` makes them
+    local_epochs: int
     activation: tuple[str, ...]  # of each hidden layer
-    geometry: Geometry
     retrain_last: bool  # the nodes' own last layers too, over the merged ones
     seed: int  # the same for all nodes: their order does not matter
 
@@ -69,7 +68,9 @@ class HiddenStage:
         units. A node that fails to retrain keeps what it had.
         """
         depth = len(self.activation)
-        epsilons = one_per_layer("epsilon_hidden", self.outer.epsilon_hidden, depth)
+        epsilons = one_per_layer(
+            "epsilon of hidden_layers", self.parameters.epsilon, depth
+        )
         max_units = self._max_units(networks)
         networks = dict(networks)
         hidden = HiddenLayers()
@@ -114,10 +115,10 @@ class HiddenStage:
 
     def _max_units(self, networks: Mapping[str, Network]) -> Sequence[int | None]:
         """Most units of each hidden layer; None or 0: any number."""
-        if self.outer.max_units == "auto":
+        if self.parameters.max_units == "auto":
             widths = [network.widths for network in networks.values()]
             return 2 * np.max(widths, axis=0)
-        return [self.outer.max_units] * len(self.activation)
+        return [self.parameters.max_units] * len(self.activation)
 
     def _neuron_requests(
         self,
@@ -128,14 +129,14 @@ class HiddenStage:
         hidden: HiddenLayers,
     ) -> dict[str, Message]:
         """Ask for the spaces of the neurons of a layer, over the merged ones below."""
-        construction = as_construction(self.outer.construction_hidden)
+        construction = self.parameters.construction
         return {
             name: Message.of(
                 "neurons",
                 weights=network.weights[0],
                 activation=self.activation[layer],
                 epsilon=epsilon,
-                geometry=self.geometry.as_settings(),
+                geometry=self.parameters.geometry.as_settings(),
                 construction=construction.wire_name,
                 n_directions=construction.n_directions,
                 max_radius=construction.max_radius,
@@ -165,7 +166,7 @@ class HiddenStage:
             for network, of_node in zip(networks, spaces, strict=True)
         ]
         outgoing = None
-        if self.outer.include_outgoing and layer == len(self.activation) - 1:
+        if self.parameters.include_outgoing and layer == len(self.activation) - 1:
             outgoing = [
                 network.aligned(classes).coefs[-1].T * of_node.sizes
                 for network, of_node in zip(networks, spaces, strict=True)
@@ -175,7 +176,7 @@ class HiddenStage:
             homogeneous=is_homogeneous,
             importances=importances,
             outgoing=outgoing,
-            n_clusters=self.outer.n_clusters,
+            n_clusters=self.parameters.n_clusters,
             max_units=max_units,
             random_state=self.seed,
         )
@@ -193,7 +194,7 @@ class HiddenStage:
         the last layer of all is made of moments.
         """
         is_needed = self.retrain_last or layer + 1 < len(self.activation)
-        return is_needed and self.outer.retrain_epochs > 0 and n_nodes > 1
+        return is_needed and self.local_epochs > 0 and n_nodes > 1
 
     def _retrain_requests(
         self,
@@ -207,7 +208,7 @@ class HiddenStage:
             name: request_to_retrain(
                 above[name],
                 labels=network.classes.tolist(),
-                epochs=self.outer.retrain_epochs,
+                epochs=self.local_epochs,
                 seed=self.seed,
                 hidden=hidden.as_content(),
             )
@@ -304,13 +305,16 @@ def activation_of(nodes: list[Node]) -> tuple[str, ...]:
     return expected
 
 
-def last_geometry(geometry: Geometry | str) -> Geometry:
-    """The geometry of last layers; there "gram" has other settings than elsewhere.
+def last_spaces(spaces: Spaces | str) -> Spaces:
+    """The spaces of last layers; there "gram" has other settings than elsewhere.
 
     They are part of the documented meaning of GEMSMLPAggregator's parameters.
     """
+    check_no_geometry(spaces, parameter="spaces", kind=Spaces)
     gram = Gram(ridge=0.001, unseen_weight=0.15)
-    return as_geometry(geometry, {**GEOMETRIES, "gram": gram})
+    of_last_layer = Spaces(spaces) if isinstance(spaces, str) else clone(spaces)
+    geometry = as_geometry(of_last_layer.geometry, {**GEOMETRIES, "gram": gram})
+    return of_last_layer.set_params(geometry=geometry)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -359,7 +363,7 @@ class LastLayer:
         problem = LinearProblem.from_federation(federation, federation.classes)
         return cls(
             aggregator=aggregator,
-            stage=aggregator._stage(problem),
+            stage=LinearFit.of(aggregator).stage(problem),
             problem=problem,
             federation=federation,
             run=run,
@@ -387,8 +391,9 @@ class LastLayer:
     def publish(self, merged: MergedLast) -> np.ndarray:
         """Fit the aggregator and have it scored; returns its last layer, calibrated."""
         merge = merged.merge
+        linear_fit = LinearFit.of(self.aggregator)
         # Without public rows, which tune a whole network.
-        W, attributes = self.aggregator._outcome(
+        W, attributes = linear_fit.outcome(
             stage=self.stage,
             merge=merge,
             problem=replace(self.problem, hidden=merged.hidden),
@@ -396,7 +401,7 @@ class LastLayer:
         )
         if merge.likelihood is not None and not self.federation.rows_are_shared:
             warn_of_same_rows(merge.likelihood, self.federation.names)
-        self.aggregator._warn_of_many_rows(self.federation)
+        linear_fit.warn_of_many_rows(self.federation)
         # Its features are the units of the last hidden layer.
         units = Features(n_features_in=len(W) - 1)
         self.aggregator._publish(
@@ -409,16 +414,6 @@ class LastLayer:
         return W
 
 
-def clusters_request(min_cluster_size: int) -> Message:
-    """Ask for clusters of rows, of which other nodes draw rows to train on."""
-    return Message.of(
-        "moments",
-        kind="diagonal",
-        n_components=_CLUSTERS,
-        min_cluster_size=int(min_cluster_size),
-    )
-
-
 def settled_last_layer(
     last_layer: BaseAggregator | None, outer: BaseAggregator
 ) -> GEMSLogisticAggregator:
@@ -427,7 +422,7 @@ def settled_last_layer(
     Parameters
     ----------
     outer : BaseAggregator
-        Of networks; its `epsilon` and `geometry` win where it has such.
+        Of networks; its `epsilon` wins where it has one.
     """
     aggregator = clone(last_layer or GEMSLogisticAggregator())
     aggregator._validate_params()
@@ -436,30 +431,10 @@ def settled_last_layer(
             "last_layer has estimators of its own: give the networks to "
             f"{type(outer).__name__} alone."
         )
-    for name in ("epsilon", "geometry"):
-        if getattr(outer, name, None) is not None:
-            setattr(aggregator, name, getattr(outer, name))
-    aggregator.geometry = last_geometry(aggregator.geometry)
+    if getattr(outer, "epsilon", None) is not None:
+        aggregator.epsilon = outer.epsilon
+    aggregator.spaces = last_spaces(aggregator.spaces)
     return aggregator
-
-
-def last_layer_settings(
-    last_layer: BaseAggregator | None, outer: BaseAggregator
-) -> dict:
-    """What requests about a last layer are made of, for JSON."""
-    aggregator = settled_last_layer(last_layer, outer)
-    return {
-        "settings": aggregator._node_settings(),
-        "further_settings": aggregator._further_settings(),
-        "n_rounds": aggregator.n_rounds,
-    }
-
-
-def last_layer_of_settings(content: Mapping) -> GEMSLogisticAggregator:
-    """The aggregator that asks what `last_layer_settings` says."""
-    return GEMSLogisticAggregator._of_settings(
-        content["settings"], content["further_settings"]
-    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -565,7 +540,7 @@ def train_rounds(
         epochs=epochs,
         coordinates=coordinates,
         seed=seed,
-        min_cluster_size=last.aggregator.min_cluster_size,
+        min_cluster_size=as_moments(last.aggregator.moments).min_cluster_size,
     )
     layers, losses_before = last.run(rounds.plan(merged.layers))
     trained = last.over(HiddenLayers.of(layers), share=share)

@@ -365,8 +365,8 @@ class LikelihoodStage(LinearStage):
             warn_user(
                 f"Nothing is known of the classes {classes[~seen].tolist()}, so they "
                 "are never predicted: no node has as many rows of them as its min_rows "
-                "or min_cluster_size asks for. Give fit rows of them, or set smaller "
-                "bounds."
+                "or min_cluster_size of moments asks for. Give fit rows of them, or "
+                "set smaller bounds."
             )
 
     def spaces_around_plan(self, W: np.ndarray, problem: LinearProblem) -> Generator:
@@ -377,7 +377,9 @@ class LikelihoodStage(LinearStage):
         return _scaled_spaces(node_spaces.spaces, scales)
 
     def _scaled_spaces_plan(self, problem: LinearProblem) -> Generator:
-        return self.spaces_plan(problem, self.scale_logits is not False)
+        return self.spaces_plan(
+            problem, self.space_parameters.scale_logits is not False
+        )
 
     def _bounded(
         self, merge: LinearMerge, *, losses: Sequence[NodeLoss], of_nodes: NodeSpaces
@@ -405,7 +407,7 @@ class LikelihoodStage(LinearStage):
 
         Nodes send spaces of logits of unit size.
         """
-        if self.scale_logits is False:
+        if self.space_parameters.scale_logits is False:
             return np.ones(len(losses))
         sizes = [loss.moments.logit_size(W) for loss in losses]
         # A constant model has no size.

@@ -1,7 +1,5 @@
 """GEMS for neural networks: layers merged neuron by neuron, from the bottom up."""
 
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Integral, Real
 
@@ -15,15 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import BaseAggregator, TunedNetworkMixin, tuned_attributes, warn_user
 from ..compat import HasMethods, Interval, StrOptions, fit_context
 from ..federation import ReportMixin, Simulation, begins_again, read_federation
-from ..messages import Message
 from ..networks import Coordinates, Layers, linear_logits
 from ..spaces import (
-    CONSTRUCTIONS,
     HIDDEN_GEOMETRIES,
-    Construction,
-    Geometry,
-    as_construction,
-    as_geometry,
 )
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._layers import (
@@ -31,14 +23,18 @@ from ._layers import (
     LastLayer,
     MergedHidden,
     activation_of,
-    clusters_request,
-    last_geometry,
-    last_layer_of_settings,
-    last_layer_settings,
+    last_spaces,
     settled_last_layer,
     train_rounds,
 )
 from ._logistic import GEMSLogisticAggregator
+from ._node_scores import ask_scores
+from ._parameters import (
+    HiddenLayers,
+    as_hidden_layers,
+    check_no_geometry,
+)
+from ._terms import MergedLayersTerms
 
 _POSITIVE = Interval(Integral, 1, None, closed="left")
 Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features)
@@ -68,36 +64,22 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         trained on each node's rows (simulation). None: a small ``MLPClassifier``.
     epsilon : "auto", float, array-like of shape (n_nodes,), or None, default=None
         Level of the last layer, in place of ``last_layer.epsilon`` unless None.
-    geometry : Geometry, {"gram", "ellipsoid", "ball"} or None, default=None
-        In place of ``last_layer.geometry`` unless None, with the same words.
+    hidden_layers : HiddenLayers or {"gram", "ellipsoid", "ball"}, default="gram"
+        How hidden layers are merged: a word for the shape of neurons' spaces, or more
+        by :class:`~skgems.gems.HiddenLayers`. Searched as ``hidden_layers__epsilon``.
     last_layer : GEMSLogisticAggregator or None, default=None
         Merges the last layers. Its ``estimators`` must be None; ``n_jobs``,
         ``verbose``, ``memory`` and ``random_state`` are this one's where not set. None:
         ``GEMSLogisticAggregator()``. Here "gram" stands for ``Gram(ridge=0.001,
         unseen_weight=0.15)``; with hidden layers, ``C="members"`` stands for 1.0.
-        Searched as ``last_layer__geometry__ridge``.
-    geometry_hidden : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
-        Shape of hidden layers' spaces. Here "gram" stands for ``Gram(ridge=0.3)``.
-    epsilon_hidden : float or array-like of shape (n_hidden_layers,), default=0.05
-        How far the activation of a hidden neuron may move on the node's rows: root mean
-        square of the change, relative to that of the activation. (That of GEMS 2019,
-        Eq. 3, is this one times the latter, divided by the root of the number of rows.)
-    construction_hidden : Construction or {"certified", "sampled"}, default="certified"
-        Whether neurons in a space provably stay so close, or did in sampled directions.
-    include_outgoing : bool, default=False
-        Whether the last hidden layer's outgoing weights are compared too (GEMS 2018).
-    n_clusters : int, default=None
-        k-means clusters within which neurons are compared; None compares all.
-    max_units : "auto", int or None, default="auto"
-        Most units of a hidden layer: beyond it neurons are merged, cheapest first,
-        even if their spaces do not meet. "auto": twice the widest of a node. None: any.
-    retrain_epochs : int, default=5
-        Epochs in which nodes retrain layers above a merged one, or in rounds all.
+        Searched as ``last_layer__spaces__geometry``.
     n_rounds : int, default=1
         In each after the first nodes train the network, also on rows drawn from
         clusters that others send once, and the mean of theirs is the next; then the
         last layer is merged anew. Unless nodes' loss became lower, the merged network
         stays. `last_layer` has an ``n_rounds`` of its own.
+    local_epochs : int, default=5
+        Epochs in which nodes retrain layers above a merged one, or in rounds all.
     validation_fraction : float, default=0.2
         In simulation, share of each node's rows that judge the last layer alone. Else
         all rows do all, unless ``fit`` has `held_out`.
@@ -123,7 +105,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         Activation of each hidden layer.
     layer_report_ : list of dict
         For each hidden layer: of ``n_in`` neurons ``kept`` were kept, ``merged`` at a
-        common point, ``forced`` together by `max_units` and ``dropped`` as 0 on all
+        common point, ``forced`` together by ``max_units`` and ``dropped`` as 0 on all
         rows of their node (``dropped_neurons``). ``n_units`` came out, of (node name,
         neuron) pairs in ``members``; ``radii`` has an array per node.
     history_ : list of dict
@@ -134,8 +116,8 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         The fitted local estimators, and the names of the nodes.
     last_layer_ : GEMSLogisticAggregator
         Fitted clone of `last_layer`, on what comes out of the hidden layers.
-    geometry_hidden_ : Geometry
-        What `geometry_hidden` stands for.
+    hidden_geometry_ : Geometry
+        What the geometry of `hidden_layers` stands for.
     spaces_ : list of GoodEnoughSpace or None
         Spaces of the last layer, one per node. None where they bound nothing.
     intersection_ : Intersection or None
@@ -179,21 +161,13 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
     True
     """
 
-    _asks_nodes = True
-    _merges_layers = True
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "epsilon": [None, *GEMSLogisticAggregator._parameter_constraints["epsilon"]],
-        "geometry": [None, *GEMSLogisticAggregator._parameter_constraints["geometry"]],
+        "hidden_layers": [StrOptions(set(HIDDEN_GEOMETRIES)), HiddenLayers],
         "last_layer": [None, GEMSLogisticAggregator],
-        "geometry_hidden": [StrOptions(set(HIDDEN_GEOMETRIES)), Geometry],
-        "epsilon_hidden": [Interval(Real, 0, None, closed="neither"), "array-like"],
-        "construction_hidden": [StrOptions(set(CONSTRUCTIONS)), Construction],
-        "include_outgoing": ["boolean"],
-        "n_clusters": [None, _POSITIVE],
-        "max_units": [None, StrOptions({"auto"}), _POSITIVE],
-        "retrain_epochs": [Interval(Integral, 0, None, closed="left")],
         "n_rounds": [_POSITIVE],
+        "local_epochs": [Interval(Integral, 0, None, closed="left")],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
         "memory": [None, str, HasMethods("cache")],
     }
@@ -203,16 +177,10 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         estimators=None,
         *,
         epsilon=None,
-        geometry=None,
+        hidden_layers="gram",
         last_layer=None,
-        geometry_hidden="gram",
-        epsilon_hidden=0.05,
-        construction_hidden="certified",
-        include_outgoing=False,
-        n_clusters=None,
-        max_units="auto",
-        retrain_epochs=5,
         n_rounds=1,
+        local_epochs=5,
         validation_fraction=0.2,
         memory=None,
         front=None,
@@ -222,16 +190,10 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
     ):
         self.estimators = estimators
         self.epsilon = epsilon
-        self.geometry = geometry
+        self.hidden_layers = hidden_layers
         self.last_layer = last_layer
-        self.geometry_hidden = geometry_hidden
-        self.epsilon_hidden = epsilon_hidden
-        self.construction_hidden = construction_hidden
-        self.include_outgoing = include_outgoing
-        self.n_clusters = n_clusters
-        self.max_units = max_units
-        self.retrain_epochs = retrain_epochs
         self.n_rounds = n_rounds
+        self.local_epochs = local_epochs
         self.validation_fraction = validation_fraction
         self.memory = memory
         self.front = front
@@ -239,47 +201,19 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         self.verbose = verbose
         self.random_state = random_state
 
+    def _validate_params(self) -> None:
+        check_no_geometry(
+            self.hidden_layers, parameter="hidden_layers", kind=HiddenLayers
+        )
+        super()._validate_params()
+        as_hidden_layers(self.hidden_layers)  # the same of the object's own parameters
+
     def _default_estimator(self) -> MLPClassifier:
         return MLPClassifier(20, solver="lbfgs", alpha=0.1, max_iter=2000)
 
-    def _further_settings(self) -> dict:
-        return {
-            "last_layer": last_layer_settings(self.last_layer, self),
-            "n_rounds": self.n_rounds,
-        }
-
-    @classmethod
-    def _of_settings(
-        cls, settings: Mapping, further_settings: Mapping
-    ) -> "GEMSMLPAggregator":
-        if "last_layer" not in further_settings:
-            return cls()
-        aggregator = cls(
-            last_layer=last_layer_of_settings(further_settings["last_layer"]),
-            n_rounds=further_settings["n_rounds"],
-        )
-        aggregator._validate_params()
-        return aggregator
-
-    def _later_requests(self) -> list[Message]:
+    def _terms(self) -> MergedLayersTerms:
         last_layer = settled_last_layer(self.last_layer, self)
-        requests = [last_layer._moments_request(), *last_layer._later_requests()]
-        if self.n_rounds > 1:
-            requests.append(clusters_request(last_layer.min_cluster_size))
-        return requests
-
-    def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int]:
-        last_layer = settled_last_layer(self.last_layer, self)
-        trains = self.n_rounds > 1
-        most_requests = Counter(last_layer._asks_at_most(0))
-        most_requests.update(
-            neurons=n_hidden_layers,
-            # For the last layer, for clusters of rows, and for the last layer again.
-            moments=3 if trains else 1,
-            retrain=n_hidden_layers - 1 + self.n_rounds - 1,
-            evaluate=int(trains),
-        )
-        return dict(most_requests)
+        return MergedLayersTerms(last_layer=last_layer._terms(), n_rounds=self.n_rounds)
 
     @fit_context(prefer_skip_nested_validation=False)
     @begins_again
@@ -308,14 +242,15 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         if federation.rows_are_shared:
             warn_user(
                 "nodes is not given and nodes share classes, so they share rows: "
-                "layers are retrained on pooled rows, and geometry='gram' cannot tell "
-                "them apart. Give fit the node of each row, fit(X, y, nodes=nodes)."
+                "layers are retrained on pooled rows, and spaces='gram' of the last "
+                "layer cannot tell them apart. Give fit the node of each row, fit(X, "
+                "y, nodes=nodes)."
             )
         last = LastLayer.of(self.last_layer, self, federation, seed=seed)
         activation = activation_of(federation.nodes)
-        geometry = as_geometry(self.geometry_hidden, HIDDEN_GEOMETRIES)
+        hidden_layers = as_hidden_layers(self.hidden_layers)
         merged_hidden, last = self._merge_hidden(
-            last, activation=activation, geometry=geometry, seed=seed
+            last, activation=activation, hidden_layers=hidden_layers, seed=seed
         )
         coordinates = Coordinates.common(
             [node.network.coordinates for node in federation.nodes]
@@ -326,7 +261,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
                 last.over(merged_hidden.hidden, share=_FIRST_SHARE),
                 last,
                 n_rounds=self.n_rounds,
-                epochs=self.retrain_epochs,
+                epochs=self.local_epochs,
                 coordinates=coordinates,
                 seed=seed,
                 share=1.0 - _FIRST_SHARE,
@@ -355,7 +290,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
             history_=last_layer.history_,
             _coordinates=coordinates,
             activation_=activation,
-            geometry_hidden_=geometry,
+            hidden_geometry_=hidden_layers.geometry,
             layer_report_=merged_hidden.report,
         )
         return self
@@ -365,15 +300,15 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         last: LastLayer,
         *,
         activation: tuple[str, ...],
-        geometry: Geometry,
+        hidden_layers: HiddenLayers,
         seed: int,
     ) -> tuple[MergedHidden, LastLayer]:
         """Merge the hidden layers; the last layer gets the nodes' own over these."""
         federation = last.federation
         stage = HiddenStage(
-            outer=self,
+            parameters=hidden_layers,
+            local_epochs=self.local_epochs,
             activation=activation,
-            geometry=geometry,
             retrain_last=last.stage.merges_models,
             seed=seed,
         )
@@ -399,23 +334,15 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         self : GEMSMLPAggregator
         """
         check_is_fitted(self)
-        self.node_scores_ = self.last_layer_._ask_scores(self.estimators)
+        self.node_scores_ = ask_scores(self.last_layer_, self.estimators)
         self.history_ = self.last_layer_.history_
         return self
 
     def _long_form(self, name: str, value: object) -> object:
         if name == "last_layer" and isinstance(value, GEMSLogisticAggregator | None):
             return self._long_last_layer(value)
-        if name == "geometry":
-            if value is None:
-                value = (self.last_layer or GEMSLogisticAggregator()).geometry
-            if isinstance(value, str | Geometry):
-                return last_geometry(value)
-        if isinstance(value, str):
-            if name == "geometry_hidden":
-                return as_geometry(value, HIDDEN_GEOMETRIES)
-            if name == "construction_hidden":
-                return as_construction(value)
+        if name == "hidden_layers" and value in list(HIDDEN_GEOMETRIES):
+            return HiddenLayers(value)
         return super()._long_form(name, value)
 
     def _long_last_layer(
@@ -423,9 +350,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
     ) -> GEMSLogisticAggregator:
         """A copy, whose word for a geometry means what it means in this place."""
         last_layer = clone(last_layer or GEMSLogisticAggregator())
-        if isinstance(last_layer.geometry, str):
-            last_layer.geometry = last_geometry(last_layer.geometry)
-        return last_layer
+        return last_layer.set_params(spaces=last_spaces(last_layer.spaces))
 
     def _tuned(
         self,

@@ -26,6 +26,7 @@ from ..networks import Coordinates, Network
 from ..pooled import PooledForm
 from ..progress import tracked
 from ._likelihood import warn_of_same_rows
+from ._linear_fit import LinearFit
 from ._sums import Sums
 
 # Nodes that are taken in at once, since all of a group is held in memory; of more,
@@ -46,8 +47,9 @@ def merged_summary(
         estimators=list(summaries), epsilon="auto", n_rounds=1
     )
     federation = read_federation(region)
-    problem = region._problem(federation, federation.classes)
-    stage = region._stage(problem)
+    linear_fit = LinearFit.of(region)
+    problem = linear_fit.problem(federation, federation.classes)
+    stage = linear_fit.stage(problem)
     likelihood, sums = region._run(federation)(stage.likelihood_plan(problem))
     warn_of_same_rows(likelihood, federation.names)
     return region_summary(
@@ -56,7 +58,7 @@ def merged_summary(
         network=_region_network(
             likelihood, federation=federation, zero_row=sums.penalty.zero_row
         ),
-        request=region._moments_request(),
+        request=linear_fit.terms.moments_request(),
         reply=_region_reply(
             likelihood,
             sums=sums,
@@ -176,13 +178,14 @@ def many_paths(aggregator: BaseAggregator, nodes: Any) -> bool:
     neither spaces, further messages, kept replies, weights nor rows by ``nodes``.
     """
     estimators = aggregator.estimators
+    linear_fit = LinearFit.of(aggregator)
     return (
         isinstance(estimators, list)
         and len(estimators) > GROUP
         and all(map(is_path, estimators))
         and nodes is None
-        and not aggregator._needs_spaces
-        and aggregator._rounds.n == 1
+        and not linear_fit.needs_spaces
+        and linear_fit.rounds.n == 1
         and not aggregator.keep_replies
         and aggregator.node_weight in ("auto", "n_samples")
     )

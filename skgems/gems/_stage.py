@@ -23,7 +23,6 @@ from ..progress import say
 from ..spaces import (
     Construction,
     Criterion,
-    Geometry,
     GoodEnoughSpace,
     Intersection,
     NoSpaceError,
@@ -32,6 +31,7 @@ from ..spaces import (
     intersect,
 )
 from ._further import Refinement
+from ._parameters import Spaces
 from ._problem import LinearNode, LinearProblem
 
 # With scale_logits="auto": ratio of the sizes of two nodes' logits (root mean squares)
@@ -67,6 +67,7 @@ class LinearMerge:
     refinement: Refinement | None = None  # by further messages, if there were any
     # The likeliest model of one message, by which nodes of another rule are found.
     W_of_one_message: np.ndarray | None = None
+    is_consensus: bool = False  # whether the point is the one that moves all least
 
     @property
     def C(self) -> float | None:
@@ -81,14 +82,11 @@ class LinearMerge:
 class LinearStage:
     """How linear models are merged; see GEMSLogisticAggregator for what is not here."""
 
-    geometry: Geometry
-    criterion: Criterion
-    construction: Construction
+    space_parameters: Spaces  # as `as_spaces` makes them: its parts are objects
     space_settings: Mapping  # the part of requests for spaces that is the same for all
     epsilons: list  # one per node, or "auto"
     intersection: str
     node_weight: np.ndarray | None  # (n_nodes,)
-    scale_logits: bool | str
     # Plan calibrate(W, problem) of the factor on logits where no node has rows.
     calibrate: Callable[..., Generator] | None = None
     # Whether the only node is a summary; then its space is brought to one scale.
@@ -96,6 +94,14 @@ class LinearStage:
 
     # Whether the nodes' own models are needed, over the layers below.
     merges_models: ClassVar[bool] = True
+
+    @property
+    def criterion(self) -> Criterion:
+        return self.space_parameters.criterion
+
+    @property
+    def construction(self) -> Construction:
+        return self.space_parameters.construction
 
     def plan(self, problem: LinearProblem) -> Generator:
         """Plan whose result is a LinearMerge."""
@@ -129,6 +135,7 @@ class LinearStage:
             spaces=spaces,
             intersection=intersection,
             scales=np.ones(len(spaces)),
+            is_consensus=self.intersection == "consensus",
         )
 
     def spaces_plan(self, problem: LinearProblem, scale_logits: bool) -> Generator:
@@ -247,10 +254,10 @@ class LinearStage:
     def _decide_scaling(self, problem: LinearProblem) -> Generator:
         """Plan whose result is whether logits of all nodes are brought to unit size."""
         if len(problem.nodes) == 1:
-            return self.is_one_summary and self.geometry.in_logits
-        if self.scale_logits != "auto":
-            return self.scale_logits
-        if self.geometry.in_logits:
+            return self.is_one_summary and self.space_parameters.geometry.in_logits
+        if self.space_parameters.scale_logits != "auto":
+            return self.space_parameters.scale_logits
+        if self.space_parameters.geometry.in_logits:
             return True
         # A constant model has no scale to compare.
         nodes = [node for node in problem.nodes if np.ptp(node.known_W, axis=1).any()]

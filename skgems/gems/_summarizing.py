@@ -1,41 +1,27 @@
 """What a node with a linear model sends, all in one message."""
 
-from collections.abc import Mapping
-from numbers import Integral, Real
-
-import numpy as np
-from numpy.typing import ArrayLike
+from numbers import Integral
 
 from ..federation import (
     MIN_ROWS,
-    MOST_GRIDS,
     SummarizingMixin,
     Summary,
     warn_of_tails,
     warn_of_variances,
 )
-from ..local import Member, as_class_weight, closed_form
-from ..messages import Message
+from ..local import Member, closed_form
 from ..moments import moments_kind
 from ..progress import shown
-from ..spaces import (
-    Construction,
-    Criterion,
-    Geometry,
-    as_construction,
-    as_criterion,
-    as_geometry,
-)
+from ._further import as_rounds
+from ._parameters import as_moments
 from ._regions import merged_summary
 
-# Parameters that are objects, and the class of each.
-_PARTS = {"geometry": Geometry, "criterion": Criterion, "construction": Construction}
 # What the arrays of moments may be sent as.
 _DTYPES = ("float64", "float32", "float16")
 
 
 class LinearSummariesMixin(SummarizingMixin):
-    """Mixin of GEMSLogisticAggregator: what it asks a node before it knows others."""
+    """Mixin of GEMSLogisticAggregator: what a node does with it by itself."""
 
     @shown
     def summarize(
@@ -57,8 +43,8 @@ class LinearSummariesMixin(SummarizingMixin):
 
         The aggregator needs no ``estimators``, and is not changed. Fitted on summaries
         it is what it would be with all rows at one place, to the bit. Nodes and server
-        must agree on `geometry`, `construction`, `criterion`, `scale_logits`,
-        `moments`, `n_components`, `min_cluster_size` and `random_state`.
+        must agree on `spaces` (but for what is done if they do not intersect),
+        `moments`, `class_weight` and `random_state`.
 
         Parameters
         ----------
@@ -69,10 +55,10 @@ class LinearSummariesMixin(SummarizingMixin):
             called twice, it iterates over the same ``(X, y)`` or ``(X, y, held_out)``.
         classes : array-like, default=None
             Classes of all nodes, where they are known: less is sent then. Needed for
-            ``criterion="log_loss"``, which counts them.
+            ``spaces=Spaces(criterion="log_loss")``, which counts them.
         space : "auto" or bool, default="auto"
             Whether to send the good-enough space, n_features^2 numbers with
-            ``geometry="gram"``, for `epsilon` and `intersection`. "auto": if needed.
+            ``spaces="gram"``, for `epsilon` and `intersection`. "auto": if needed.
         dtype : {"float64", "float32", "float16"}, default="float64"
             Of moments as sent: fewer digits are fewer bytes.
         rank : int, default=None
@@ -141,196 +127,16 @@ class LinearSummariesMixin(SummarizingMixin):
         if self.intersection != "likelihood" or "kind" in closed_form(estimator):
             return
         warn_of_tails([member])
-        if self.moments == "auto":
+        if as_moments(self.moments).kind == "auto":
             n_features = member.X.shape[1]
             n_rows = member.row_counts()[1]["moments"].sum()
             # Whether it is "diagonal" does not depend on the number of classes.
             if moments_kind("auto", n_features, 1, n_rows) == "diagonal":
                 warn_of_variances(n_features)
 
-    def _node_settings(self) -> dict:
-        seed = self.random_state
-        if seed is not None and not isinstance(seed, Integral):
-            raise ValueError(
-                "random_state must be a number or None where nodes summarize, so that "
-                f"all draw the same; got {seed!r}."
-            )
-        moments_settings = self._moments_settings()
-        construction = as_construction(self.construction)
-        return {
-            **self._parts(),
-            "construction": construction.for_nodes(),
-            "scale_logits": self.scale_logits,
-            # By the names of the aggregator's parameters. The penalty, of which these
-            # say nothing, is always asked for.
-            "moments": moments_settings["kind"],
-            "random_state": None if seed is None else int(seed),
-            "n_components": moments_settings["n_components"],
-            "min_cluster_size": moments_settings["min_cluster_size"],
-            "class_weight": moments_settings["class_weight"],
-        }
-
-    def _further_settings(self) -> dict:
-        return {
-            "space": self._sends_space,
-            "later_space": self._asks_for_spaces_later,
-        }
-
-    @property
-    def _sends_space(self) -> bool:
-        """Whether the first message asks for good-enough spaces."""
-        return self._needs_spaces and self._rounds.n == 1
-
-    @classmethod
-    def _of_settings(
-        cls, settings: Mapping, further_settings: Mapping
-    ) -> "LinearSummariesMixin":
-        parameters = dict(settings)
-        parameters.pop("front", None)
-        for name, part in _PARTS.items():
-            parameters[name] = part.from_settings(parameters[name])
-        if isinstance(parameters["class_weight"], list):
-            parameters["class_weight"] = dict(parameters["class_weight"])
-        # Any level will do: that there is one is what requests depend on.
-        sends_space = further_settings.get("space", False)
-        has_level = sends_space or further_settings.get("later_space", False)
-        aggregator = cls(
-            **parameters,
-            epsilon=0.5 if has_level else "auto",
-            n_rounds=1 if sends_space else 2,
-        )
-        aggregator._validate_params()
-        return aggregator
-
-    def _parts(self) -> dict:
-        """Geometry and criterion, for JSON."""
-        geometry = as_geometry(self.geometry)
-        criterion = as_criterion(self.criterion)
-        return {
-            "geometry": geometry.as_settings(),
-            "criterion": criterion.as_settings(),
-        }
-
     def _check_one_message(self) -> None:
-        if self._rounds.n > 1:
+        if as_rounds(self.n_rounds).n > 1:
             raise ValueError(
                 f"n_rounds={self.n_rounds!r} asks nodes more than once; set "
                 "n_rounds=1, or use skgems.Exchange."
             )
-
-    def _first_requests(
-        self,
-        *,
-        member: Member | None = None,
-        classes: ArrayLike | None = None,
-        space: str | bool = "auto",
-    ) -> list[Message]:
-        """What is asked of a node, or of all nodes where no ``member`` is given.
-
-        ``classes`` are those of all nodes, if they are known; ``space`` says whether
-        spaces are asked for, by default where they are needed.
-        """
-        seed = self._seed()
-        requests = [self._moments_request()]
-        if not (self._sends_space if space == "auto" else space):
-            return requests
-        numbers_of_others = self._numbers_of_others(member, classes)
-        if not numbers_of_others:
-            return requests
-        scalings = [bool(self.scale_logits)]
-        if self.scale_logits == "auto" and not as_geometry(self.geometry).in_logits:
-            # The sizes of all nodes' logits decide, so that both are sent.
-            scalings = [True, False]
-            requests.append(Message.of("size", model="own"))
-        for is_scaled in scalings:
-            for n_others in numbers_of_others:
-                requests.append(
-                    Message.of(
-                        "space",
-                        model="own",
-                        **self._space_settings(seed),
-                        n_others=n_others,
-                        scale_logits=is_scaled,
-                    )
-                )
-        return requests
-
-    def _numbers_of_others(
-        self, member: Member | None, classes: ArrayLike | None
-    ) -> list[int]:
-        """Numbers of classes that a node may not have seen, for each of which it tells.
-
-        They are none where a further message can say how many there are.
-        """
-        criterion = as_criterion(self.criterion)
-        if classes is not None and member is not None:
-            known_classes = member.own_linear()[1]
-            n_others = len(set(np.asarray(classes).tolist()) - set(known_classes))
-            return [n_others if criterion.counts_classes else min(n_others, 1)]
-        if not criterion.counts_classes:
-            return [0, 1]  # whether there are any is all that is asked
-        if member is None:
-            return []
-        raise ValueError(
-            f"criterion={self.criterion!r} counts the classes of all nodes: give "
-            "summarize all of them, classes=[...]."
-        )
-
-    def _later_requests(self) -> list[Message]:
-        """Those for spaces, where these wait for what other nodes have."""
-        if not self._asks_for_spaces_later:
-            return []
-        return [
-            Message.of("size", model="own"),
-            Message.of("space", model="own", **self._space_settings(self._seed())),
-        ]
-
-    @property
-    def _asks_for_spaces_later(self) -> bool:
-        return self._needs_spaces or "consensus" in self._rounds.candidates
-
-    def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int]:
-        most_requests = {"evaluate": self._rounds.n - 1, "score": 1}
-        if self._asks_for_spaces_later:
-            most_requests["size"] = 1
-            most_requests["space"] = 1
-        if self.intersection != "likelihood":
-            most_requests["evaluate"] += MOST_GRIDS
-        return most_requests
-
-    def _moments_request(self) -> Message:
-        return Message.of("moments", model="own", **self._moments_settings())
-
-    def _moments_settings(self) -> dict:
-        """What all nodes are asked of their rows, as requests have it."""
-        class_weight = self.class_weight
-        pairs = class_weight.items() if isinstance(class_weight, dict) else ()
-        unusable = {
-            label: weight
-            for label, weight in pairs
-            if not (isinstance(weight, Real) and 0 < weight < np.inf)
-        }
-        if unusable:
-            raise ValueError(
-                f"class_weight must hold finite numbers above 0, got {unusable!r}. To "
-                "leave a class out, leave its rows out."
-            )
-        return {
-            "kind": self.moments,
-            "n_components": int(self.n_components),
-            "min_cluster_size": int(self.min_cluster_size),
-            "class_weight": as_class_weight(class_weight),
-            # Whatever C is here, so that it can be changed without asking again.
-            "penalty": True,
-        }
-
-    def _space_settings(self, seed: int | None) -> dict:
-        """What all nodes are asked of their spaces, as requests have it."""
-        construction = as_construction(self.construction)
-        return {
-            **self._parts(),
-            "construction": construction.wire_name,
-            "n_directions": int(construction.n_directions),
-            "seed": seed,
-            "min_cluster_size": int(self.min_cluster_size),
-        }

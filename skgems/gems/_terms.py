@@ -13,12 +13,20 @@ from sklearn.utils import check_random_state
 from ..federation import MOST_GRIDS
 from ..local import Member, as_class_weight
 from ..messages import Message, Terms
-from ..spaces import Construction, Criterion, Geometry
-from ._layers import clusters_request
-from ._parameters import Moments, Spaces, as_moments, as_spaces
+from ._parameters import (
+    Moments,
+    Spaces,
+    as_moments,
+    as_spaces,
+    with_objects_of_settings,
+)
 
-# Settings that are objects, and the class of each.
-_PARTS = {"geometry": Geometry, "criterion": Criterion, "construction": Construction}
+# Clusters of a class that a node sends, of which other nodes draw rows: as many as
+# the likelihood has by default.
+_CLUSTERS = 16
+# Settings without which requests cannot be made.
+_NEEDED_SETTINGS = ("geometry", "criterion", "construction", "class_weight")
+_CLASS_WEIGHTS = ("members", "balanced", None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,29 +72,24 @@ class LinearTerms(Terms, method="GEMSLogisticAggregator"):
 
     @classmethod
     def from_settings(cls, settings: Mapping, further_settings: Mapping) -> Self:
-        remaining = dict(settings)
-        remaining.pop("front", None)
-        parts = {
-            name: part.from_settings(remaining.pop(name))
-            for name, part in _PARTS.items()
-        }
-        spaces = Spaces(**parts, scale_logits=remaining.pop("scale_logits"))
-        moments = Moments(
-            remaining.pop("moments"),
-            n_components=remaining.pop("n_components"),
-            min_cluster_size=remaining.pop("min_cluster_size"),
-        )
-        class_weight = remaining.pop("class_weight")
-        random_state = remaining.pop("random_state")
-        if remaining:
-            raise ValueError(f"{sorted(remaining)} are no settings of this method.")
+        for name in _NEEDED_SETTINGS:
+            if name not in settings:
+                raise KeyError(name)
+        parameters = with_objects_of_settings(settings)
+        parameters.pop("front", None)
+        spaces = as_spaces(parameters.pop("spaces"))
+        moments = as_moments(parameters.pop("moments", "auto"))
+        class_weight = parameters.pop("class_weight")
+        if not isinstance(class_weight, dict) and class_weight not in _CLASS_WEIGHTS:
+            raise ValueError(f"class_weight={class_weight!r} is no weight of classes.")
+        random_state = parameters.pop("random_state", None)
+        if parameters:
+            raise ValueError(f"{sorted(parameters)} are no settings of {cls.method}.")
         sends_space = further_settings.get("space", False)
         return cls(
-            spaces=as_spaces(spaces),
-            moments=as_moments(moments),
-            class_weight=(
-                dict(class_weight) if isinstance(class_weight, list) else class_weight
-            ),
+            spaces=spaces,
+            moments=moments,
+            class_weight=class_weight,
             random_state=random_state,
             sends_space=sends_space,
             asks_for_spaces_later=(
@@ -149,7 +152,7 @@ class LinearTerms(Terms, method="GEMSLogisticAggregator"):
         if member is None:
             return []
         raise ValueError(
-            f"criterion={criterion!r} of the spaces counts the classes of all nodes: "
+            f"criterion={criterion.name!r} of spaces counts the classes of all nodes: "
             "give summarize all of them, classes=[...]."
         )
 
@@ -281,3 +284,13 @@ class MergedLayersTerms(Terms, method="GEMSMLPAggregator"):
             evaluate=int(trains),
         )
         return dict(most_requests)
+
+
+def clusters_request(min_cluster_size: int) -> Message:
+    """Ask for clusters of rows, of which other nodes draw rows to train on."""
+    return Message.of(
+        "moments",
+        kind="diagonal",
+        n_components=_CLUSTERS,
+        min_cluster_size=int(min_cluster_size),
+    )

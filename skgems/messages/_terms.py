@@ -98,6 +98,10 @@ class Terms:
         """How often a fit asks for each task, beside the first message, if known."""
         return None
 
+    def seed(self) -> int | None:
+        """The seed of all requests, which a later fit repeats; None: they have none."""
+        return None
+
     @property
     def settings_at_nodes(self) -> dict:
         """What nodes have to agree on before they answer, for JSON: front included."""

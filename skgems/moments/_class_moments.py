@@ -551,7 +551,8 @@ def large_classes(sizes: np.ndarray, min_cluster_size: int) -> np.ndarray:
     if not is_large.any():
         raise ValueError(
             f"no class has min_cluster_size={min_cluster_size} rows, so that nothing "
-            "may be sent. Lower min_cluster_size, or give the node more rows."
+            "may be sent. Lower min_cluster_size of moments, or give the node more "
+            "rows."
         )
     return is_large
 

@@ -225,7 +225,8 @@ def row_moments(X: Rows) -> Moments:
             f"geometry='gram' needs a matrix of {n_features + 1} x {n_features + 1} "
             f"numbers a node ({n_bytes / 2**20:.0f} MiB), more than scikit-learn's "
             f"working_memory ({get_config()['working_memory']} MiB). Use "
-            "geometry='ellipsoid', or raise working_memory by sklearn.set_config."
+            "geometry='ellipsoid' of spaces or hidden_layers, or raise working_memory "
+            "by sklearn.set_config."
         )
     if sparse.issparse(X):
         wide = X.astype(np.float64, copy=False)

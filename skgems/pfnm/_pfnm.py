@@ -1,6 +1,6 @@
 """Probabilistic federated neural matching: one network of matched hidden units."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -19,7 +19,6 @@ from ..base import (
 )
 from ..compat import Interval, StrOptions, fit_context
 from ..federation import (
-    MOST_GRIDS,
     Federation,
     ReportMixin,
     Run,
@@ -35,13 +34,10 @@ from ..gems import (
     GEMSLogisticAggregator,
     LastLayer,
     calibration_plan,
-    last_layer_of_settings,
-    last_layer_settings,
     settled_last_layer,
 )
 from ..local import Description
 from ..matching import NetworkMatch, match_again, match_networks, merged_layers
-from ..messages import Message
 from ..networks import (
     Coordinates,
     HiddenLayers,
@@ -55,6 +51,7 @@ from ..progress import say, shown
 from ..tuning import FineTunedNetwork, fine_tune_network
 from ._rounds import SEEDS_BELOW, MatchingRounds, check_rounds, drawn_units
 from ._stream import ClassShares, Stream, activations_of, aligned_networks
+from ._terms import MatchingTerms
 
 _AUTO = StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")
 
@@ -208,8 +205,6 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     (True, True)
     """
 
-    _asks_nodes = True
-    _merges_layers = True
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "sigma": [*_AUTO, "array-like"],
@@ -541,33 +536,11 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
             )
         return widths
 
-    def _node_settings(self) -> dict:
-        return {}
-
-    def _further_settings(self) -> dict:
-        if self.last_layer is None:
-            return {}
-        return {"last_layer": last_layer_settings(self.last_layer, self)}
-
-    @classmethod
-    def _of_settings(
-        cls, settings: Mapping, further_settings: Mapping
-    ) -> "PFNMAggregator":
-        if "last_layer" not in further_settings:
-            return cls()
-        return cls(last_layer=last_layer_of_settings(further_settings["last_layer"]))
-
-    def _later_requests(self) -> list[Message]:
-        if self.last_layer is None:
-            return []
-        last_layer = settled_last_layer(self.last_layer, self)
-        return [last_layer._moments_request(), *last_layer._later_requests()]
-
-    def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int]:
-        most = {"retrain": self.n_rounds - 1, "evaluate": MOST_GRIDS}
+    def _terms(self) -> MatchingTerms:
+        last_layer = None
         if self.last_layer is not None:
-            most |= {"moments": 1, **self.last_layer._asks_at_most(0)}
-        return most
+            last_layer = settled_last_layer(self.last_layer, self)._terms()
+        return MatchingTerms(last_layer=last_layer, n_rounds=self.n_rounds)
 
     def _check_one_message(self) -> None:
         if self.n_rounds > 1:

@@ -108,6 +108,7 @@ class EpsilonDisplay(Display):
             Rows that score. None: those of the fit.
         ax : matplotlib Axes, default=None
         """
+        aggregator = _ignoring_empty(aggregator)
         epsilons = np.asarray(epsilons, dtype=float)
         shape = (len(epsilons),) * (2 if by_node else 1)
         scores = np.full(shape, np.nan)
@@ -115,7 +116,7 @@ class EpsilonDisplay(Display):
         names = None
         for place in product(range(len(epsilons)), repeat=len(shape)):
             level = epsilons[list(place)] if by_node else epsilons[place[0]]
-            aggregate = clone(aggregator).set_params(epsilon=level, on_empty="ignore")
+            aggregate = clone(aggregator).set_params(epsilon=level)
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
@@ -194,6 +195,14 @@ class EpsilonDisplay(Display):
         first_name, second_name = self.names
         ax.set(xlabel=f"epsilon of {first_name}", ylabel=f"epsilon of {second_name}")
         ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+
+
+def _ignoring_empty(aggregator: BaseEstimator) -> BaseEstimator:
+    """A clone that goes on without a word where spaces do not intersect."""
+    ignoring = clone(aggregator)
+    if "last_layer" in ignoring.get_params(deep=False):  # of networks
+        return ignoring.set_params(last_layer__spaces__on_empty="ignore")
+    return ignoring.set_params(spaces__on_empty="ignore")
 
 
 def _outcome(intersection: Intersection) -> str:

@@ -21,6 +21,7 @@ from ..compat import HasMethods, StrOptions, fit_context
 from ..federation import (
     Federation,
     KeepRepliesMixin,
+    KeptReplies,
     ReportMixin,
     Run,
     Simulation,
@@ -334,15 +335,14 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
             node_means=node_means,
         )
 
-    def _fit_federation(
+    def _attributes(
         self,
         federation: Federation,
         run: Run,
-        public: tuple,
-        kept: object,
         *,
-        features: Mapping | None = None,
-    ) -> None:
+        public: tuple,
+        kept: KeptReplies | None,
+    ) -> dict[str, object]:
         pooled_sums = run(self._plan(federation, self._replies_of(public, federation)))
         if not federation.rows_are_shared:
             node_means = pooled_sums.node_means
@@ -365,17 +365,13 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
             parameters=fitted.get_params(),
             reason=pooled_sums.reason or rounding_reason,
         )
-        attributes = {
-            **federation.attributes(),
-            **(features or {}),
+        return {
             "classes_": classes,
             "exact_": form.is_exact,
             "pooled_form_": form,
             "history_": run.history,
             "_fitted": fitted,
-            "_kept": kept,
         }
-        self._publish(**attributes)
 
     def _replies_of(self, public: tuple, federation: Federation) -> list[Mapping]:
         """What a node of the public rows would reply; nothing where there are none."""

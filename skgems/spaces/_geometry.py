@@ -144,7 +144,7 @@ class Geometry(Registered, BaseEstimator, ABC):
         """
         raise TypeError(
             f"{type(self).__name__} has no neuron_metric, so it cannot shape the "
-            "spaces of hidden units. Use another geometry for geometry_hidden, or "
+            "spaces of hidden units. Use another geometry for hidden_layers, or "
             "define the method in the class."
         )
 

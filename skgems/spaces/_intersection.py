@@ -86,7 +86,7 @@ class EmptyIntersectionWarning(UserWarning):
 
 
 class EmptyIntersectionError(ValueError):
-    """No model is good enough for all nodes, and ``on_empty="raise"``."""
+    """No model is good enough for all nodes, and spaces have ``on_empty="raise"``."""
 
 
 class NoSpaceError(ValueError):

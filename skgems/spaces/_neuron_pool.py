@@ -424,7 +424,8 @@ class JointBasis(NamedTuple):
         if failed:
             raise ValueError(
                 "The second moments of what enters a hidden layer, over all nodes, are "
-                "not positive definite. Give geometry_hidden a larger ridge."
+                "not positive definite. Give the geometry of hidden_layers a larger "
+                "ridge."
             )
         divide = partial(
             linalg.solve_triangular, factor, lower=True, check_finite=False

@@ -300,7 +300,7 @@ def whitening(
     if failed or np.any(factor.diagonal() ** 2 <= noise):
         raise ValueError(
             "The second moments of what enters a hidden layer are not positive "
-            "definite. Give geometry_hidden a larger ridge."
+            "definite. Give the geometry of hidden_layers a larger ridge."
         )
     factor = factor.astype(dtype)
     (trtrs,) = linalg.get_lapack_funcs(("trtrs",), (factor,))

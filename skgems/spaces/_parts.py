@@ -161,10 +161,10 @@ class Sampled(Construction):
 
     Examples
     --------
-    >>> from skgems import GEMSLogisticAggregator
+    >>> from skgems.gems import Spaces
     >>> from skgems.spaces import Sampled
-    >>> agg = GEMSLogisticAggregator(construction=Sampled(n_directions=100))
-    >>> agg.set_params(construction__n_directions=200).construction
+    >>> spaces = Spaces(construction=Sampled(n_directions=100))
+    >>> spaces.set_params(construction__n_directions=200).construction
     Sampled(n_directions=200)
     """
 

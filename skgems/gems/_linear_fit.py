@@ -1,0 +1,438 @@
+"""A fit of GEMSLogisticAggregator: all of it but scikit-learn's protocol."""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..base import BaseAggregator, Takes, linear_attributes, warn_user
+from ..federation import (
+    Federation,
+    KeptReplies,
+    Run,
+    Summary,
+    raise_without_classifier,
+    warn_of_many_rows,
+    warn_of_tails,
+)
+from ..networks import linear_logits
+from ..progress import say
+from ..spaces import EmptyIntersectionError, EmptyIntersectionWarning
+from ..tuning import FineTuned, fit_inverse_temperature
+from ._further import OF_MODELS, Rounds, as_rounds, with_objectives
+from ._likelihood import LikelihoodStage, node_losses, warn_of_same_rows
+from ._node_scores import node_scores
+from ._parameters import Moments, Spaces, as_moments, as_spaces
+from ._problem import LinearNode, LinearProblem
+from ._public_rows import Rows, tuned_by_public_rows
+from ._stage import LinearMerge, LinearStage
+from ._terms import LinearTerms
+
+# Nodes that an error lists, of a federation that may have hundreds.
+_MOST_LISTED = 5
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LinearFit:
+    """The parameters of a fit of linear models, checked, and what they decide.
+
+    See GEMSLogisticAggregator for what each parameter means.
+    """
+
+    epsilon: ArrayLike  # "auto", a number, or (n_nodes,)
+    intersection: str
+    C: float | str
+    class_weight: dict | str | None
+    rounds: Rounds
+    spaces: Spaces  # whose parts are objects
+    moments: Moments
+    fit_intercept: bool | str
+    node_weight: ArrayLike  # a word, or (n_nodes,)
+    fine_tuning: str
+    random_state: object
+
+    @classmethod
+    def of(cls, aggregator: BaseAggregator) -> Self:
+        """The fit that the parameters of an aggregator of linear models stand for."""
+        return cls(
+            epsilon=aggregator.epsilon,
+            intersection=aggregator.intersection,
+            C=aggregator.C,
+            class_weight=aggregator.class_weight,
+            rounds=as_rounds(aggregator.n_rounds),
+            spaces=as_spaces(aggregator.spaces),
+            moments=as_moments(aggregator.moments),
+            fit_intercept=aggregator.fit_intercept,
+            node_weight=aggregator.node_weight,
+            fine_tuning=aggregator.fine_tuning,
+            random_state=aggregator.random_state,
+        )
+
+    @property
+    def needs_spaces(self) -> bool:
+        """Whether nodes are asked for good-enough spaces, in whatever message."""
+        return self.intersection != "likelihood" or not isinstance(self.epsilon, str)
+
+    @property
+    def takes(self) -> Takes:
+        needs_models = self.needs_spaces or OF_MODELS & {*self.rounds.candidates}
+        return Takes(rows_alone=not needs_models)
+
+    @property
+    def terms(self) -> LinearTerms:
+        """What nodes and server agree on, without a front."""
+        return LinearTerms(
+            spaces=self.spaces,
+            moments=self.moments,
+            class_weight=self.class_weight,
+            random_state=self.random_state,
+            n_rounds=self.rounds.n,
+            sends_space=self.needs_spaces and self.rounds.n == 1,
+            asks_for_spaces_later=(
+                self.needs_spaces or "consensus" in self.rounds.candidates
+            ),
+            tries_factors=self.intersection != "likelihood",
+        )
+
+    def check(self, federation: Federation) -> None:
+        """Raise, or warn, where nodes are not such as the spaces need."""
+        geometry = self.spaces.geometry
+        if federation.rows_are_shared and geometry.needs_moments:
+            warn_user(
+                "nodes is not given and nodes share classes, so they share rows: "
+                f"spaces of geometry {geometry.wire_name!r} cannot tell their "
+                "rows apart and come close to the mean. Give fit the node of each row: "
+                "fit(X, y, nodes=nodes)."
+            )
+        if self.needs_spaces:
+            self.check_has_spaces(federation)
+
+    def check_has_spaces(self, federation: Federation) -> None:
+        """Raise for nodes that have no classifier, or sent no space."""
+        for node in federation.nodes:
+            if not node.network.has_classifier:
+                raise_without_classifier(LinearTerms.method, node.name)
+        without_space = [
+            node.name
+            for node in federation.nodes
+            if isinstance(node.record, Summary)
+            and "space" not in {request.task for request in node.record.requests}
+        ]
+        if without_space and federation.joined is None:
+            raise ValueError(
+                f"The summaries of nodes {without_space[:_MOST_LISTED]} have no "
+                "good-enough spaces, which are asked for by "
+                f"epsilon={self.epsilon!r}, intersection={self.intersection!r}. "
+                "Summarize again there with space=True."
+            )
+
+    def asks_again(self, federation: Federation) -> str:
+        """Why nodes would have to be asked again in a later fit; "" if never."""
+        if self.needs_spaces:
+            self.check_has_spaces(federation)
+        if self.intersection != "likelihood":
+            return f"intersection={self.intersection!r} asks nodes about the aggregate"
+        if self.rounds.n > 1:
+            return f"n_rounds={self.rounds.n} asks nodes about the aggregate"
+        return ""
+
+    def problem(self, federation: Federation, classes: np.ndarray) -> LinearProblem:
+        """The linear models of the nodes; TypeError for networks with hidden layers."""
+        for node in federation.nodes:
+            if not node.network.is_linear:
+                raise TypeError(
+                    f"node {node.name!r} is a network with "
+                    f"{node.network.n_hidden_layers} hidden layers; "
+                    "GEMSLogisticAggregator merges linear models only. Use "
+                    "GEMSMLPAggregator for networks."
+                )
+        return LinearProblem.from_federation(federation, classes)
+
+    def attributes(
+        self,
+        federation: Federation,
+        run: Run,
+        *,
+        public: tuple,
+        kept: KeptReplies | None,
+    ) -> dict:
+        """What the fit finds, as the server sees it: ask, merge, score.
+
+        ``public`` are public rows and their labels; ``kept`` has what nodes replied
+        before.
+        """
+        problem = self.problem(federation, federation.classes)
+        stage = self.stage(problem, kept, federation)
+        merge = run(stage.plan(problem))
+        is_of_sums = merge.form is not None and merge.form.is_exact
+        if merge.form is not None and len(problem.classes) > 1 and not is_of_sums:
+            warn_of_tails(run.members, n_messages=self.rounds.n)
+        X, y = public
+        _, attributes = self.outcome(
+            stage=stage,
+            merge=merge,
+            problem=problem,
+            run=run,
+            public=(X, np.searchsorted(problem.classes, y)),
+        )
+        if merge.likelihood is not None and not federation.rows_are_shared:
+            warn_of_same_rows(merge.likelihood, federation.names)
+        self.warn_of_many_rows(federation)
+        return {
+            **attributes,
+            "history_": with_objectives(run.history, merge.refinement),
+        }
+
+    def outcome(
+        self,
+        *,
+        stage: LinearStage,
+        merge: LinearMerge,
+        problem: LinearProblem,
+        run: Run,
+        public: tuple | None = None,
+    ) -> tuple[np.ndarray, dict]:
+        """Tune by public rows, and score: calibrated weights, and attributes.
+
+        ``public`` are public rows and the indices of their classes.
+        """
+        _report_intersection(stage, merge, problem=problem)
+        W = merge.W
+        factor = merge.factor
+        fine_tuning = None
+        if public is not None and len(public[1]):
+            X, y = public
+            W, fine_tuning = self.tuned(factor * W, merge, X=X, y=y)
+            factor = 1.0
+        requests = stage.score_requests(factor * W, merge, problem)
+        reports = [reply.content for _, reply in run.ask(requests)]
+        losses = None
+        if merge.likelihood is not None:
+            judged_W = merge.W_of_one_message if fine_tuning is None else factor * W
+            losses = node_losses(merge.likelihood, judged_W, problem=problem)
+        form = merge.form
+        refinement = merge.refinement
+        attributes = {
+            **linear_attributes(W),
+            "_factor": factor,
+            "_merge": merge,
+            "geometry_": stage.space_parameters.geometry,
+            "spaces_": merge.spaces,
+            "intersection_": merge.intersection,
+            "likelihood_": merge.likelihood,
+            "C_": merge.C,
+            "exact_": form is not None and form.is_exact and fine_tuning is None,
+            "pooled_form_": form,
+            "candidates_": None if refinement is None else refinement.candidates,
+            "fine_tuning_": fine_tuning,
+            "node_scores_": node_scores(reports, merge, problem=problem, losses=losses),
+            # A fit over a channel does not ask for scores: `ask_scores` can, later.
+            "_score_requests": None if run.reports else requests,
+        }
+        return factor * W, attributes
+
+    def tuned(
+        self, W: np.ndarray, merge: LinearMerge, *, X: Rows, y: np.ndarray
+    ) -> tuple[np.ndarray, FineTuned | None]:
+        """Weights after fine-tuning on public rows, and how they were tuned."""
+        return tuned_by_public_rows(
+            W,
+            merge,
+            X=X,
+            y=y,
+            fine_tuning=self.fine_tuning,
+            random_state=self.random_state,
+        )
+
+    def stage(
+        self,
+        problem: LinearProblem,
+        kept: KeptReplies | None = None,
+        federation: Federation | None = None,
+    ) -> LinearStage:
+        """How these models are merged; ``kept`` has the seed of an earlier fit.
+
+        Where no node has rows, and there is a federation, the factor on logits is
+        fitted to its spare rows, or to moments.
+        """
+        seed = self.terms.seed() if kept is None else kept.seed
+        moments_settings = self.terms.moments_settings()
+        if self.intersection == "likelihood":
+            return self._likelihood_stage(
+                problem,
+                moments_settings=moments_settings,
+                seed=seed,
+                weighs_nodes=True,
+            )
+        if self.rounds.n > 1:
+            raise ValueError(
+                f"n_rounds={self.rounds.n} is for intersection='likelihood': spaces "
+                f"are met in one message, but intersection={self.intersection!r}."
+            )
+        calibrate = None
+        is_one_summary = False
+        if federation is not None:
+            # Whatever nodes weigh in the intersection, all rows calibrate alike.
+            reader = self._likelihood_stage(
+                problem,
+                moments_settings=moments_settings,
+                seed=seed,
+                weighs_nodes=False,
+            )
+            calibrate = partial(_calibration_plan, federation, reader)
+            is_summary = federation.nodes[0].record is not None
+            is_one_summary = len(problem.nodes) == 1 and is_summary
+        return LinearStage(
+            space_parameters=self.spaces,
+            space_settings=self.terms.space_settings(seed),
+            epsilons=self._epsilons(len(problem.nodes)),
+            intersection=self.intersection,
+            node_weight=self._node_weights(problem.nodes),
+            calibrate=calibrate,
+            is_one_summary=is_one_summary,
+        )
+
+    def _likelihood_stage(
+        self,
+        problem: LinearProblem,
+        *,
+        moments_settings: Mapping,
+        seed: int | None,
+        weighs_nodes: bool,
+    ) -> LikelihoodStage:
+        return LikelihoodStage(
+            rounds=self.rounds,
+            seed=seed,
+            C=self.C,
+            fit_intercept=self.fit_intercept,
+            moments_settings=moments_settings,
+            space_parameters=self.spaces,
+            space_settings=self.terms.space_settings(seed),
+            epsilons=self._epsilons(len(problem.nodes)),
+            intersection=self.intersection,
+            node_weight=self._node_weights(problem.nodes) if weighs_nodes else None,
+        )
+
+    def _epsilons(self, n_nodes: int) -> list:
+        """Epsilon of each node, or "auto"."""
+        if isinstance(self.epsilon, str):
+            return ["auto"] * n_nodes
+        epsilons = _as_numbers(self.epsilon, name="epsilon")
+        if epsilons.shape not in ((), (n_nodes,)):
+            raise ValueError(
+                f"epsilon has shape {epsilons.shape}, but there are {n_nodes} nodes; "
+                "give one number, or one per node."
+            )
+        criterion = self.spaces.criterion
+        if not np.all((epsilons >= 0) & (epsilons <= criterion.largest)):
+            raise ValueError(
+                f"epsilon must be between 0 and {criterion.largest:g} with "
+                f"criterion={criterion.name!r} of spaces, got {self.epsilon!r}."
+            )
+        return np.broadcast_to(epsilons, n_nodes).tolist()
+
+    @property
+    def _resolved_node_weight(self) -> str | None:
+        """The word that `node_weight` stands for; None where it has numbers."""
+        if not isinstance(self.node_weight, str):
+            return None
+        if self.node_weight == "auto":
+            return "n_samples" if self.intersection == "likelihood" else "equal"
+        return self.node_weight
+
+    def _node_weights(self, nodes: Sequence[LinearNode]) -> np.ndarray | None:
+        """Weights of nodes, of mean 1, (n_nodes,); None: as the method has them.
+
+        That is by rows in the likelihood, and equal weights in spaces.
+        """
+        word = self._resolved_node_weight
+        if word is None:
+            weights = self.node_weight
+        elif word == ("n_samples" if self.intersection == "likelihood" else "equal"):
+            return None
+        else:
+            weights = [1 if word == "equal" else node.n_rows for node in nodes]
+        weights = _as_numbers(weights, name="node_weight")
+        is_usable = np.isfinite(weights) & (weights > 0)
+        if weights.shape != (len(nodes),) or not is_usable.all():
+            raise ValueError(
+                "node_weight must hold one finite positive number per node "
+                f"({len(nodes)}), got {self.node_weight!r}."
+            )
+        return weights / weights.mean()
+
+    def warn_of_many_rows(self, federation: Federation) -> None:
+        """Warn of a node with nearly all rows, where nodes weigh by their rows."""
+        if federation.rows_are_shared:
+            return
+        if self._resolved_node_weight == "n_samples":
+            warn_of_many_rows(federation.names, federation.rows_in_moments)
+
+
+def _report_intersection(
+    stage: LinearStage, merge: LinearMerge, *, problem: LinearProblem
+) -> None:
+    """Log that a model in all spaces was found, or say why there is none."""
+    intersection = merge.intersection
+    if intersection is None:
+        return
+    if intersection.found:
+        _report_found(stage, merge, problem=problem)
+        return
+    on_empty = stage.space_parameters.on_empty
+    if on_empty == "ignore":
+        return
+    explanation = stage.explain_empty(merge, problem.names)
+    if on_empty == "raise":
+        raise EmptyIntersectionError(explanation)
+    warn_user(
+        f"{explanation} The model that misses the spaces least is used.",
+        EmptyIntersectionWarning,
+    )
+
+
+def _report_found(
+    stage: LinearStage, merge: LinearMerge, *, problem: LinearProblem
+) -> None:
+    """Log that a model was found, where nodes have seen different classes."""
+    if all(node.known_classes.all() for node in problem.nodes):
+        return
+    if merge.profiles[0].outputs is None:
+        say("a model in all spaces was found")
+        return
+    say(
+        "a model in all spaces was found; the geometry "
+        f"{stage.space_parameters.geometry.wire_name!r} says nothing of unseen "
+        "classes, so among nodes of different classes that means little"
+    )
+
+
+def _calibration_plan(
+    federation: Federation,
+    reader: LikelihoodStage,
+    W: np.ndarray,
+    problem: LinearProblem,
+) -> Generator:
+    """Plan of a factor on logits where no node has rows to judge them by.
+
+    Spare rows of summaries' nodes calibrate; without any, moments do.
+    """
+    X, y = federation.labelled(federation.spare_rows)
+    if len(y):
+        logits = linear_logits(X, W).astype(np.float64)
+        return fit_inverse_temperature(logits, np.searchsorted(problem.classes, y))
+    likelihood, _ = yield from reader.likelihood_plan(problem)
+    return likelihood.inverse_temperature(likelihood.from_rows(W))
+
+
+def _as_numbers(parameter: ArrayLike, *, name: str) -> np.ndarray:
+    """A parameter as float64; ``name`` is for the error."""
+    try:
+        return np.asarray(parameter, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name} must hold a number, or one per node, got {parameter!r}."
+        ) from None

@@ -1,0 +1,280 @@
+"""Parameters of the aggregators that are objects: `Spaces`, `Moments`, `HiddenLayers`.
+
+Each holds what belongs together, and a word is short for the object: ``spaces="ball"``
+stands for ``Spaces(geometry="ball")``. Methods read them through `as_spaces`,
+`as_moments` and `as_hidden_layers`, which check them and put objects where their words
+are. What travels has flat names, of which `with_objects_of_settings` makes the objects.
+"""
+
+from collections.abc import Mapping
+from numbers import Integral, Real
+
+from sklearn.base import BaseEstimator, clone
+
+from ..base import ShortFormsMixin
+from ..compat import Interval, StrOptions
+from ..spaces import (
+    CONSTRUCTIONS,
+    GEOMETRIES,
+    HIDDEN_GEOMETRIES,
+    Construction,
+    Criterion,
+    Geometry,
+    as_construction,
+    as_criterion,
+    as_geometry,
+)
+
+_FROM_1 = Interval(Integral, 1, None, closed="left")
+# What "kind" of `Moments` may be.
+MOMENTS_KINDS = ("auto", "class", "shared", "diagonal")
+# Classes of parts that settings hold by name and parameters.
+_PARTS = {"geometry": Geometry, "criterion": Criterion, "construction": Construction}
+# Where settings are in parameters: in which one, and by which name there.
+_PLACES = {
+    "geometry": ("spaces", "geometry"),
+    "construction": ("spaces", "construction"),
+    "criterion": ("spaces", "criterion"),
+    "scale_logits": ("spaces", "scale_logits"),
+    "moments": ("moments", "kind"),
+    "n_components": ("moments", "n_components"),
+    "min_cluster_size": ("moments", "min_cluster_size"),
+}
+
+
+class Spaces(ShortFormsMixin, BaseEstimator):
+    """Good-enough spaces of linear models: their shape, and what is good enough.
+
+    ``spaces="ball"`` stands for ``Spaces("ball")``.
+
+    Parameters
+    ----------
+    geometry : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
+        Shape of the spaces: second moments of a node's rows (`Gram`), diagonal Fisher
+        information (`Ellipsoid`), or round (`Ball`). Searched as
+        ``spaces__geometry__ridge``.
+    construction : Construction or {"sampled", "certified"}, default="sampled"
+        Whether models of a space reached epsilon in a sample of directions (GEMS 2019,
+        Algorithm 2), or provably all do (these spaces are small).
+    criterion : Criterion or {"accuracy", "log_loss"}, default="accuracy"
+        "Good enough" is accuracy of at least epsilon, or mean log-loss of at most.
+    scale_logits : "auto" or bool, default="auto"
+        Whether each node's logits are centred over classes and divided by their root
+        mean square on its rows, so that no node wins by regularising less. "auto": with
+        ``geometry="gram"``, and where sizes of nodes' logits differ over threefold.
+    on_empty : {"warn", "raise", "ignore"}, default="warn"
+        What to do if the spaces do not intersect.
+
+    Examples
+    --------
+    >>> from skgems import GEMSLogisticAggregator
+    >>> from skgems.gems import Spaces
+    >>> agg = GEMSLogisticAggregator(epsilon=0.8, spaces=Spaces(on_empty="raise"))
+    >>> agg.set_params(spaces__geometry__ridge=0.5).spaces
+    Spaces(geometry=Gram(ridge=0.5), on_empty='raise')
+    """
+
+    _parameter_constraints: dict = {
+        "geometry": [StrOptions(set(GEOMETRIES)), Geometry],
+        "construction": [StrOptions(set(CONSTRUCTIONS)), Construction],
+        "criterion": [StrOptions({"accuracy", "log_loss"}), Criterion],
+        "scale_logits": [StrOptions({"auto"}), "boolean"],
+        "on_empty": [StrOptions({"warn", "raise", "ignore"})],
+    }
+
+    def __init__(
+        self,
+        geometry="gram",
+        *,
+        construction="sampled",
+        criterion="accuracy",
+        scale_logits="auto",
+        on_empty="warn",
+    ):
+        self.geometry = geometry
+        self.construction = construction
+        self.criterion = criterion
+        self.scale_logits = scale_logits
+        self.on_empty = on_empty
+
+    def _long_form(self, name: str, value: object) -> object | None:
+        if not isinstance(value, str):
+            return None
+        if name == "geometry" and value in GEOMETRIES:
+            return as_geometry(value)
+        if name == "construction" and value in CONSTRUCTIONS:
+            return as_construction(value)
+        return None
+
+
+class Moments(BaseEstimator):
+    """Sums of a node's rows by class, of which the likeliest model is made.
+
+    ``moments="shared"`` stands for ``Moments("shared")``.
+
+    Parameters
+    ----------
+    kind : {"auto", "class", "shared", "diagonal"}, default="auto"
+        What nodes send: a matrix of second moments by class (C d^2 / 2 numbers of C
+        classes and d features), one for all classes and variances by class (d^2 / 2 +
+        C d), or these alone (C d). "auto": the first of at most 8 million numbers a
+        node; n < d rows send what they are products of.
+    n_components : int, default=16
+        Most clusters, each of 10 rows or more, whose means stand for a class.
+    min_cluster_size : int, default=1
+        Fewest rows of a cluster or class whose count and mean are sent. Those of a
+        smaller class only add to the second moments of all classes, or of all such
+        classes. See `min_rows` of :meth:`skgems.GEMSLogisticAggregator.summarize`, too.
+
+    Examples
+    --------
+    >>> from skgems import GEMSLogisticAggregator
+    >>> from skgems.gems import Moments
+    >>> agg = GEMSLogisticAggregator(moments=Moments(min_cluster_size=20))
+    >>> agg.set_params(moments__n_components=4).moments
+    Moments(min_cluster_size=20, n_components=4)
+    """
+
+    _parameter_constraints: dict = {
+        "kind": [StrOptions(set(MOMENTS_KINDS))],
+        "n_components": [_FROM_1],
+        "min_cluster_size": [_FROM_1],
+    }
+
+    def __init__(self, kind="auto", *, n_components=16, min_cluster_size=1):
+        self.kind = kind
+        self.n_components = n_components
+        self.min_cluster_size = min_cluster_size
+
+
+class HiddenLayers(ShortFormsMixin, BaseEstimator):
+    """How hidden layers of networks are merged: spaces of neurons, and how many units.
+
+    ``hidden_layers="ball"`` stands for ``HiddenLayers("ball")``.
+
+    Parameters
+    ----------
+    geometry : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
+        Shape of the neurons' spaces. Here "gram" stands for ``Gram(ridge=0.3)``.
+        Searched as ``hidden_layers__geometry__ridge``.
+    epsilon : float or array-like of shape (n_hidden_layers,), default=0.05
+        How far the activation of a neuron may move on the node's rows: root mean square
+        of the change, relative to that of the activation. (That of GEMS 2019, Eq. 3, is
+        this one times the latter, divided by the root of the number of rows.)
+    construction : Construction or {"certified", "sampled"}, default="certified"
+        Whether neurons in a space provably stay so close, or did in sampled directions.
+    include_outgoing : bool, default=False
+        Whether the last hidden layer's outgoing weights are compared too (GEMS 2018).
+    n_clusters : int, default=None
+        k-means clusters within which neurons are compared; None compares all.
+    max_units : "auto", int or None, default="auto"
+        Most units of a layer: beyond it neurons are merged, cheapest first, even if
+        their spaces do not meet. "auto": twice the widest of a node. None: any.
+
+    Examples
+    --------
+    >>> from skgems import GEMSMLPAggregator
+    >>> from skgems.gems import HiddenLayers
+    >>> agg = GEMSMLPAggregator(hidden_layers=HiddenLayers(epsilon=0.1))
+    >>> agg.set_params(hidden_layers__max_units=50).hidden_layers
+    HiddenLayers(epsilon=0.1, max_units=50)
+    """
+
+    _parameter_constraints: dict = {
+        "geometry": [StrOptions(set(HIDDEN_GEOMETRIES)), Geometry],
+        "epsilon": [Interval(Real, 0, None, closed="neither"), "array-like"],
+        "construction": [StrOptions(set(CONSTRUCTIONS)), Construction],
+        "include_outgoing": ["boolean"],
+        "n_clusters": [None, _FROM_1],
+        "max_units": [None, StrOptions({"auto"}), _FROM_1],
+    }
+
+    def __init__(
+        self,
+        geometry="gram",
+        *,
+        epsilon=0.05,
+        construction="certified",
+        include_outgoing=False,
+        n_clusters=None,
+        max_units="auto",
+    ):
+        self.geometry = geometry
+        self.epsilon = epsilon
+        self.construction = construction
+        self.include_outgoing = include_outgoing
+        self.n_clusters = n_clusters
+        self.max_units = max_units
+
+    def _long_form(self, name: str, value: object) -> object | None:
+        if not isinstance(value, str):
+            return None
+        if name == "geometry" and value in HIDDEN_GEOMETRIES:
+            return as_geometry(value, HIDDEN_GEOMETRIES)
+        if name == "construction" and value in CONSTRUCTIONS:
+            return as_construction(value)
+        return None
+
+
+def as_spaces(spaces: Spaces | str) -> Spaces:
+    """A checked copy of the parameter ``spaces``, whose parts are objects."""
+    checked = Spaces(spaces) if isinstance(spaces, str) else clone(spaces)
+    checked._validate_params()
+    return checked.set_params(
+        geometry=as_geometry(checked.geometry),
+        construction=as_construction(checked.construction),
+        criterion=as_criterion(checked.criterion),
+    )
+
+
+def as_moments(moments: Moments | str) -> Moments:
+    """A checked copy of the parameter ``moments``."""
+    checked = Moments(moments) if isinstance(moments, str) else clone(moments)
+    checked._validate_params()
+    return checked
+
+
+def as_hidden_layers(hidden_layers: HiddenLayers | str) -> HiddenLayers:
+    """A checked copy of the parameter ``hidden_layers``, whose parts are objects."""
+    if isinstance(hidden_layers, str):
+        checked = HiddenLayers(hidden_layers)
+    else:
+        checked = clone(hidden_layers)
+    checked._validate_params()
+    return checked.set_params(
+        geometry=as_geometry(checked.geometry, HIDDEN_GEOMETRIES),
+        construction=as_construction(checked.construction),
+    )
+
+
+def check_no_geometry(value: object, *, parameter: str, kind: type) -> None:
+    """Raise TypeError for a geometry where the object that holds it is to stand."""
+    if isinstance(value, Geometry):
+        raise TypeError(
+            f"{parameter}={value!r} is a geometry, which is only a part of the "
+            f"{parameter}. Write {parameter}={kind.__name__}(geometry={value!r}), with "
+            f"{kind.__name__} of skgems.gems."
+        )
+
+
+def with_objects_of_settings(settings: Mapping) -> dict:
+    """Parameters of the flat settings in a summary or an agreement.
+
+    Spaces and moments are objects in parameters; what travels holds what is in them by
+    flat names, as "geometry" and "n_components". Settings that are not there, since
+    another method wrote them, have their defaults.
+    """
+    parameters = {
+        name: value for name, value in settings.items() if name not in _PLACES
+    }
+    objects = {"spaces": Spaces(), "moments": Moments()}
+    for name, (parameter, name_there) in _PLACES.items():
+        if name in settings:
+            value = settings[name]
+            if isinstance(value, Mapping):
+                value = _PARTS[name].from_settings(value)
+            setattr(objects[parameter], name_there, value)
+            parameters[parameter] = objects[parameter]
+    if isinstance(parameters.get("class_weight"), list):
+        parameters["class_weight"] = dict(parameters["class_weight"])
+    return parameters
