@@ -144,6 +144,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
     """
 
     _asks_nodes = True
+    _parameter_objects = (Downpour, Schedule)
     _allow_nd = True  # rows of more dimensions, as images for convolutions
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,

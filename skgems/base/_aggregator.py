@@ -96,11 +96,17 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     _merges_layers = False
     # Classes of which this is so, by name, as an exchange and its folder know them.
     methods: "ClassVar[dict[str, type[BaseAggregator]]]" = {}
+    # Objects that parameters of this class may be; those of all such classes by name.
+    _parameter_objects: ClassVar[tuple[type[BaseEstimator], ...]] = ()
+    parameter_objects: ClassVar[dict[str, type[BaseEstimator]]] = {}
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         if cls._asks_nodes:
             BaseAggregator.methods[cls.__name__] = cls
+            BaseAggregator.parameter_objects.update(
+                {part.__name__: part for part in cls._parameter_objects}
+            )
 
     def _default_estimator(self) -> BaseEstimator | None:
         """The unfitted classifier that ``estimators=None`` stands for, or None."""

@@ -1,14 +1,13 @@
 """Aggregators in JSON: the method's name and its parameters."""
 
+from collections import ChainMap
 from collections.abc import Mapping
 
 import numpy as np
 from sklearn.base import TransformerMixin
 
-from ..averaging import Downpour, Schedule
 from ..base import BaseAggregator
 from ..gems import Rounds
-from ..pfnm import Matching
 from ..pooled import CLASSIFIERS, PooledTransformer
 from ..spaces import Construction, Criterion, Geometry
 from ..steps import DocumentFront, front_of_content
@@ -18,13 +17,7 @@ METHODS = BaseAggregator.methods
 _OF_THE_MACHINE = ("estimators", "n_jobs", "verbose", "memory", "keep_replies")
 # Objects that have settings, by name; and estimators that are parts of an aggregator.
 _KINDS = {"geometry": Geometry, "criterion": Criterion, "construction": Construction}
-_PARTS = {
-    **CLASSIFIERS,
-    "Rounds": Rounds,
-    "Downpour": Downpour,
-    "Schedule": Schedule,
-    "Matching": Matching,
-}
+_PARTS = ChainMap({**CLASSIFIERS, "Rounds": Rounds}, BaseAggregator.parameter_objects)
 
 Json = None | bool | int | float | str | list | dict
 

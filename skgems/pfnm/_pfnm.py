@@ -200,6 +200,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     """
 
     _asks_nodes = True
+    _parameter_objects = (Matching,)
     _merges_layers = True
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
