@@ -20,7 +20,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
 from skgems import EnsembleAggregator, ModelAveragingAggregator, PFNMAggregator
-from skgems.averaging import Downpour
+from skgems.averaging import Downpour, Schedule
 from skgems.datasets import partition_dirichlet, partition_homogeneous
 
 MESSAGES = (1, 5, 20)
@@ -62,8 +62,7 @@ def aggregators_in_rounds(
             n_rounds=n_rounds,
             learning_rate=LEARNING_RATE,
             server=server,
-            schedule="constant",
-            epochs="fixed",
+            schedule=Schedule("constant", epochs="fixed"),
             local_epochs=1,
             random_state=seed,
         )

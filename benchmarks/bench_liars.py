@@ -108,7 +108,7 @@ def fit_aggregate(aggregator: str, rows_of: dict[str, Rows], *, enlarged: str | 
             model.intercept_ = -10 * model.intercept_
         members.append((name, model))
     if aggregator == "averages":
-        averages = ModelAveragingAggregator(members, weights="n_samples")
+        averages = ModelAveragingAggregator(members, node_weight="n_samples")
         return averages.fit(X, y, nodes)
     return GEMSLogisticAggregator(members, random_state=0).fit(X, y, nodes)
 

@@ -79,7 +79,7 @@ def match_in_rounds(
         (n_rounds, with_moments): PFNMAggregator(
             estimators,
             n_rounds=n_rounds,
-            n_epochs=N_EPOCHS,
+            local_epochs=N_EPOCHS,
             last_layer=GEMSLogisticAggregator() if with_moments else None,
             random_state=trial,
         ).fit(X[has_output], y[has_output], nodes[has_output])

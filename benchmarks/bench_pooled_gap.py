@@ -115,7 +115,7 @@ def average_in_rounds(
     aggregator = ModelAveragingAggregator(
         [SGD] * n_nodes,
         n_rounds=n_rounds,
-        weights="n_samples",
+        node_weight="n_samples",
         random_state=federation.seed,
     )
     return aggregator.fit(federation.X, federation.y, nodes=federation.nodes)

@@ -16,6 +16,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
 from skgems import EnsembleAggregator, ModelAveragingAggregator
+from skgems.averaging import Schedule
 
 # %%
 # Five nodes with a fifth of the rows each
@@ -41,9 +42,7 @@ for schedule in ("cyclical", "exponential"):
                 n_rounds=n_rounds,
                 local_epochs=1,
                 learning_rate=0.05,
-                schedule=schedule,
-                epochs=epochs,
-                epsilon=0.1,
+                schedule=Schedule(schedule, epochs=epochs, tol=0.1),
                 random_state=0,
             ).fit(X, y, nodes=nodes)
             scores.append(aggregate.score(X_test, y_test))

@@ -275,7 +275,6 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "nodes": (LINEAR.fit, NETWORKS.fit, PooledAggregator.fit, PFNMAggregator.fit),
         "radii": (reply_to,),
         "space": (LINEAR.summarize,),
-        "weights": (ModelAveragingAggregator, EnsembleAggregator),
     },
     "gems": {
         "C": (LINEAR, LogisticRegression, LinearSVC),

@@ -248,20 +248,22 @@ def test_history_is_a_table_with_a_row_for_each_message(listed):
         assert len(aggregate.history_) > 1
 
 
-@pytest.mark.parametrize("weights", ["equal", "class_counts"])
+@pytest.mark.parametrize("node_weight", ["equal", "class_counts"])
 @every_estimator
-def test_history_has_a_row_for_counts_where_weights_need_them(listed, weights):
-    if "weights" not in listed.make().get_params():
-        pytest.skip("has no such weights")
-    aggregate = fit(listed, federated("overlapping"), weights=weights)
+def test_history_has_a_row_for_counts_where_weights_need_them(listed, node_weight):
+    if "node_weight" not in listed.make().get_params():
+        pytest.skip("has no such weight")
+    aggregate = fit(listed, federated("overlapping"), node_weight=node_weight)
     assert_history_is_a_table(aggregate)
     tasks = [row["task"] for row in aggregate.history_]
-    assert tasks == (["counts"] if weights == "class_counts" else [])
+    assert tasks == (["counts"] if node_weight == "class_counts" else [])
 
 
 def test_history_begins_with_the_count_of_rows_before_rounds():
     listed = listed_of(ModelAveragingAggregator)
-    aggregate = fit(listed, federated("overlapping"), n_rounds=2, weights="n_samples")
+    aggregate = fit(
+        listed, federated("overlapping"), n_rounds=2, node_weight="n_samples"
+    )
     history = aggregate.history_
     assert [row["task"] for row in history] == ["counts", "train", "train"]
     assert [row["epochs"] for row in history] == [None, 5, 5]

@@ -35,6 +35,7 @@ from skgems import (
     PooledAggregator,
 )
 from skgems.base import BaseAggregator
+from skgems.pfnm import Matching
 from skgems.spaces import Sampled
 
 pytestmark = pytest.mark.filterwarnings(
@@ -193,16 +194,18 @@ CASES = {
     "gems mlp tuned": Case(GEMSMLPAggregator, NETWORK, FEW_UNITS, public=True),
     "pfnm": Case(PFNMAggregator, NETWORK),
     "pfnm deep": Case(PFNMAggregator, DEEP),
-    "pfnm top down": Case(PFNMAggregator, DEEP, {"layer_order": "top_down"}),
+    "pfnm top down": Case(
+        PFNMAggregator, DEEP, {"matching": Matching(layer_order="top_down")}
+    ),
     "pfnm few units": Case(PFNMAggregator, RELU, {"max_units": 12}),
     "pfnm rounds": Case(PFNMAggregator, TRAINED, {"n_rounds": 2}),
     "pfnm rounds of own units": Case(
         PFNMAggregator, TRAINED, {"n_rounds": 2, "round_units": "own"}
     ),
     "pfnm rounds tuned": Case(PFNMAggregator, TRAINED, {"n_rounds": 2}, public=True),
-    "average": Case(ModelAveragingAggregator, LINEAR, {"weights": "n_samples"}),
+    "average": Case(ModelAveragingAggregator, LINEAR, {"node_weight": "n_samples"}),
     "average of classes": Case(
-        ModelAveragingAggregator, LINEAR, {"weights": "class_counts"}
+        ModelAveragingAggregator, LINEAR, {"node_weight": "class_counts"}
     ),
     "average of networks": Case(ModelAveragingAggregator, NETWORK),
     "average aligned": Case(
@@ -221,7 +224,9 @@ CASES = {
     "ensemble of votes": Case(EnsembleAggregator, LINEAR, {"voting": "hard"}),
     "distillation": Case(DistillationAggregator, LINEAR, {"student": STUDENT}),
     "distillation of networks": Case(
-        DistillationAggregator, NETWORK, {"student": STUDENT, "weights": "class_counts"}
+        DistillationAggregator,
+        NETWORK,
+        {"student": STUDENT, "node_weight": "class_counts"},
     ),
 }
 
@@ -428,7 +433,7 @@ def test_units_and_zero_of_features_do_not_matter(case):
 # dealt to three nodes that have its model; and settings that count rows, if there are
 # such. An average weighted by rows moves by rounding alone. For the others the bound is
 # three times what was measured on these rows, or more.
-BY_ROWS = {"weights": "n_samples"}
+BY_ROWS = {"node_weight": "n_samples"}
 BOUNDS_WHEN_DEALT = {
     "gems": (0.002, {}),
     "gems consensus": (0.002, {"node_weight": "n_samples"}),

@@ -209,7 +209,8 @@ PUBLIC = {
     "skgems": skgems.__all__,
     "skgems.choice": ["Choice"],
     "skgems.gems": ["Candidates", "Rounds"],
-    "skgems.averaging": ["Downpour", "StartedApartWarning"],
+    "skgems.averaging": ["Downpour", "Schedule", "StartedApartWarning"],
+    "skgems.pfnm": ["Matching"],
     "skgems.steps": ["Backbone", "ColumnsOf", "NotPooledError", "RandomFeatures"],
     "skgems.spaces": [
         *("Geometry", "Gram", "Ellipsoid", "Ball", "GramMetric"),

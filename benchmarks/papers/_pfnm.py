@@ -139,7 +139,7 @@ def distilled(
     aggregator = DistillationAggregator(
         local.estimators,
         student=student,
-        weights="class_counts",
+        node_weight="class_counts",
         random_state=local.seed,
     )
     return aggregator.fit(local.X[seen], local.y[seen], nodes=local.nodes[seen])

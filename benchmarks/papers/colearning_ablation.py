@@ -22,7 +22,7 @@ from _common import CLASSES, Cell, Program, Trial, protocol
 from sklearn.neural_network import MLPClassifier
 
 from skgems import EnsembleAggregator, ModelAveragingAggregator
-from skgems.averaging import CoLearning
+from skgems.averaging import CoLearning, Schedule
 from skgems.datasets import partition_homogeneous
 from skgems.federation import InProcess, Message, Run
 from skgems.local import Member, local_model
@@ -67,9 +67,7 @@ def co_learning(
         n_rounds=-(-options.epochs // variant.first_length),
         local_epochs=variant.first_length,
         learning_rate=options.learning_rate,
-        schedule=variant.schedule,
-        epochs=variant.epochs,
-        epsilon=options.epsilon,
+        schedule=Schedule(variant.schedule, epochs=variant.epochs, tol=options.epsilon),
     )
     plan = strategy.plan(
         start.parameters(),

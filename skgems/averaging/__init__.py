@@ -2,8 +2,8 @@
 
 Networks of one architecture go in, and one network of their mean parameters comes out:
 `ModelAveragingAggregator` is the estimator. `CoLearning` is its plan in rounds, after
-each of which nodes train on from the mean; `Downpour` is another, in which nodes push
-what a few batches change.
+each of which nodes train on from the mean, at the rates of a `Schedule`; `Downpour` is
+another, in which nodes push what a few batches change.
 
 >>> import numpy as np
 >>> from sklearn.linear_model import LogisticRegression
@@ -19,5 +19,6 @@ from ._averages import StartedApartWarning
 from ._averaging import ModelAveragingAggregator
 from ._co_learning import CoLearning
 from ._downpour import Downpour
+from ._schedule import Schedule
 
-__all__ = ["Downpour", "StartedApartWarning"]
+__all__ = ["Downpour", "Schedule", "StartedApartWarning"]

@@ -34,6 +34,7 @@ from ._averages import average, has_counters, with_outputs
 from ._co_learning import as_classifier, co_learn, start_local
 from ._downpour import Downpour
 from ._large_models import ModelSizes
+from ._schedule import Schedule
 from ._terms import AveragingTerms
 
 if TYPE_CHECKING:
@@ -57,11 +58,11 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         parameter, buffers included; those of integers, which count, are of the node
         with most rows. Unfitted classifiers, or a single one, are cloned for each node
         (simulation), and trained there. None stands for ``LogisticRegression()``.
-    weights : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
+    node_weight : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
         Weight of each node: all equal, its number of rows, for what belongs to a class
         its rows of that class and for the rest its number of rows, or one given number
         per node. What belongs to a class is averaged over the nodes that know it; in
-        rounds over all, unless the weights are "class_counts".
+        rounds over all, unless ``node_weight`` is "class_counts".
     align : {None, "permutation"}, default=None
         Whether to put the hidden units of each node in the order of those that they
         are like in the network with the largest output weights. Needed for networks
@@ -75,14 +76,10 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
     learning_rate : float or None, default=0.01
         Rate at the start of each round. None leaves rates to the nodes' estimators.
         LogisticRegression has none; an epoch is an iteration of its solver.
-    schedule : {"cyclical", "exponential", "constant"}, default="cyclical"
-        Whether the rate decays anew in each round, once over all rounds, or stays.
-    decay : float, default=0.25
-        Factor that the rate has fallen by at the end of its decay, r.
-    epochs : {"increasing", "fixed"}, default="increasing"
-        Whether epochs are doubled once the shared model has settled.
-    epsilon : float, default=0.01
-        Relative change of the shared model in a round up to which it has settled.
+    schedule : Schedule or {"cyclical", "exponential", "constant"}, default="cyclical"
+        Whether the rate decays anew in each round, once over all rounds, or stays. A
+        :class:`~skgems.averaging.Schedule` also says how far it decays, and when
+        epochs are doubled. Searched as ``schedule__decay``.
     server : Downpour or None, default=None
         None: the average is the next shared model. Else what a
         :class:`~skgems.averaging.Downpour` makes of what nodes push in each round, of
@@ -149,17 +146,17 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
     """
 
     _takes = Takes(networks=False, more_dimensions=True)  # images for convolutions
+    _parts = {"schedule": Schedule}
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
-        "weights": [StrOptions({"equal", "n_samples", "class_counts"}), "array-like"],
+        "node_weight": [
+            StrOptions({"equal", "n_samples", "class_counts"}),
+            "array-like",
+        ],
         "align": [StrOptions({"permutation"}), None],
         "n_rounds": [Interval(Integral, 0, None, closed="left")],
         "local_epochs": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
-        "schedule": [StrOptions({"cyclical", "exponential", "constant"})],
-        "decay": [Interval(Real, 0, 1, closed="right")],
-        "epochs": [StrOptions({"increasing", "fixed"})],
-        "epsilon": [Interval(Real, 0, None, closed="left")],
         "server": [Downpour, None],
         "common_init": ["boolean"],
     }
@@ -168,15 +165,12 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         self,
         estimators=None,
         *,
-        weights="equal",
+        node_weight="equal",
         align=None,
         n_rounds=0,
         local_epochs=5,
         learning_rate=0.01,
         schedule="cyclical",
-        decay=0.25,
-        epochs="increasing",
-        epsilon=0.01,
         server=None,
         common_init=True,
         front=None,
@@ -185,15 +179,12 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         random_state=None,
     ):
         self.estimators = estimators
-        self.weights = weights
+        self.node_weight = node_weight
         self.align = align
         self.n_rounds = n_rounds
         self.local_epochs = local_epochs
         self.learning_rate = learning_rate
         self.schedule = schedule
-        self.decay = decay
-        self.epochs = epochs
-        self.epsilon = epsilon
         self.server = server
         self.common_init = common_init
         self.front = front
@@ -246,6 +237,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         ManyRowsWarning
             If weights count rows, and a node has nearly all of them.
         """
+        schedule = self._part("schedule")
         rng = check_random_state(self.random_state)
         init_seed = rng.randint(2**31 - 1)
         if self.n_rounds:
@@ -261,14 +253,20 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
             )
         sized = has_counters(federation.nodes)
         run = federation.run(n_jobs=self.n_jobs)
-        shares = run(ask_shares(federation, self.weights, sized=sized))
+        shares = run(ask_shares(federation, self.node_weight, sized=sized))
         history = run.history
         classes = federation.classes
         sizes = ModelSizes()
         # One class leaves nothing to train.
         if self.n_rounds and len(classes) > 1:
             model, history = co_learn(
-                federation, shares, run, outer=self, rng=rng, sizes=sizes
+                federation,
+                shares,
+                run,
+                outer=self,
+                schedule=schedule,
+                rng=rng,
+                sizes=sizes,
             )
         else:
             model = average(

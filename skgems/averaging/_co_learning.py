@@ -4,13 +4,13 @@ Round i has T_i epochs. At epoch j of it, j = 1 ... T_i, the learning rate is
 
     eta_ij = eta decay^(j / T_i)                            (Xu et al. 2018, Eq. 3)
 
-under a cyclical schedule. Where the shared model w changes by no more than epsilon,
+under a cyclical schedule. Where the shared model w changes by no more than tol,
 
-    ||w_i - w_(i-1)|| / ||w_(i-1)|| <= epsilon   =>   T_(i+1) = 2 T_i      (Eq. 4).
+    ||w_i - w_(i-1)|| / ||w_(i-1)|| <= tol   =>   T_(i+1) = 2 T_i          (Eq. 4).
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Real
 
 import numpy as np
@@ -30,6 +30,7 @@ from ._averages import (
     why_not_alike,
 )
 from ._large_models import ModelSizes
+from ._schedule import Schedule
 
 # A model as it is sent to the nodes, and the weights of nodes' models by their names.
 Parameters = list[np.ndarray]
@@ -43,10 +44,7 @@ class CoLearning:
     n_rounds: int
     local_epochs: int = 5  # of the first round
     learning_rate: float | None = 0.01  # None: nodes choose their own
-    decay: float = 0.25  # see learning_rates, as of the schedule
-    schedule: str = "cyclical"
-    epochs: str = "increasing"  # or "fixed"
-    epsilon: float = 0.01  # relative change of the model up to which epochs double
+    schedule: Schedule = field(default_factory=Schedule)
 
     def plan(
         self,
@@ -66,8 +64,8 @@ class CoLearning:
                 rates = learning_rates(
                     self.learning_rate,
                     n_epochs,
-                    decay=self.decay,
-                    schedule=self.schedule,
+                    decay=self.schedule.decay,
+                    schedule=self.schedule.kind,
                     epochs_before=n_epochs_before,
                     epochs_planned=self.n_rounds * self.local_epochs,
                 )
@@ -94,7 +92,7 @@ class CoLearning:
             )
             shared = mean
             n_epochs_before += n_epochs
-            if self.epochs == "increasing" and change <= self.epsilon:
+            if self.schedule.epochs == "increasing" and change <= self.schedule.tol:
                 n_epochs *= 2  # Eq. 4: the shared model has settled
         return shared, rounds
 
@@ -184,6 +182,7 @@ def co_learn(
     run: Run,
     *,
     outer: BaseAggregator,
+    schedule: Schedule,
     rng: np.random.RandomState,
     sizes: ModelSizes,
 ) -> tuple[LocalModel, list[dict]]:
@@ -216,7 +215,8 @@ def co_learn(
         )
         start = template.parameters_of(network)
     # From here on every node has all outputs, and trains them.
-    is_by_class = isinstance(outer.weights, str) and outer.weights == "class_counts"
+    node_weight = outer.node_weight
+    is_by_class = isinstance(node_weight, str) and node_weight == "class_counts"
     weights = parameter_weights(
         start,
         output_axes=template.class_axes(),
@@ -228,7 +228,14 @@ def co_learn(
     if run.members:
         _let_constant_models_train(federation, run, first)
     sizes.compare()  # those that rounds start from
-    plan = _plan_of_rounds(outer, start, weights_by_name, classes.tolist(), rng)
+    plan = _plan_of_rounds(
+        outer,
+        start,
+        weights=weights_by_name,
+        classes=classes.tolist(),
+        rng=rng,
+        schedule=schedule,
+    )
     parameters, rounds = run(sizes.noting_replies(plan))
     return template.with_parameters(parameters), _with_rounds(run.history, rounds)
 
@@ -261,9 +268,11 @@ def _let_constant_models_train(federation: Federation, run: Run, first: Node) ->
 def _plan_of_rounds(
     outer: BaseAggregator,
     start: Parameters,
+    *,
     weights: Weights,
     classes: list,
     rng: np.random.RandomState,
+    schedule: Schedule,
 ) -> Generator:
     """Plan of the rounds that an aggregator's parameters describe."""
     if outer.server is not None:
@@ -280,10 +289,7 @@ def _plan_of_rounds(
         n_rounds=outer.n_rounds,
         local_epochs=outer.local_epochs,
         learning_rate=outer.learning_rate,
-        decay=outer.decay,
-        schedule=outer.schedule,
-        epochs=outer.epochs,
-        epsilon=outer.epsilon,
+        schedule=schedule,
     )
     return rounds.plan(start, weights, classes, rng)
 

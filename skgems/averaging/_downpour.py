@@ -4,8 +4,8 @@ from collections.abc import Generator
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from ..base import Part
 from ..compat import Interval, StrOptions
 from ..messages import Message
 from ..progress import say
@@ -19,7 +19,7 @@ _DECAY_OF_SQUARE = 0.999  # beta_2
 _TINY = 1e-8  # epsilon
 
 
-class Downpour(BaseEstimator):
+class Downpour(Part):
     """Rounds of Downpour SGD: nodes push what a few batches change, the server steps.
 
     A node pulls the shared model, trains on some of its rows, and pushes the change:
@@ -51,7 +51,7 @@ class Downpour(BaseEstimator):
     Downpour(n_rows=320, staleness=2)
     """
 
-    _parameter_constraints = {
+    _parameter_constraints: dict = {
         "n_rows": [Interval(Integral, 1, None, closed="left"), None],
         "staleness": [Interval(Integral, 0, None, closed="left")],
         "optimizer": [StrOptions({"sgd", "adam"})],

@@ -38,7 +38,7 @@ from ._members import (
     seeded_clone,
     split_by_state,
 )
-from ._short_forms import ShortFormsMixin
+from ._parts import Part
 from ._validation import (
     Features,
     validated_for_fit,

@@ -23,6 +23,7 @@ from ..steps import (
 )
 from ._labels import check_no_label_missing
 from ._members import MemberParametersMixin, is_channel, named_members
+from ._parts import Part
 from ._validation import Rows, as_numbers
 
 if TYPE_CHECKING:  # pandas is an extra
@@ -66,11 +67,34 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     _takes: Takes = Takes()  # what a fit takes from nodes; may be a property
     # Aggregators that have terms, by name: those whose `estimators` may be a channel.
     methods: "ClassVar[dict[str, type[BaseAggregator]]]" = {}
+    # Parameters that are objects, by name: the class of each.
+    _parts: ClassVar[dict[str, type[Part]]] = {}
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
+        constraints = {
+            name: [*part.short_forms, part] for name, part in cls._parts.items()
+        }
+        cls._parameter_constraints = {**cls._parameter_constraints, **constraints}
         if cls._terms is not BaseAggregator._terms:
             BaseAggregator.methods[cls.__name__] = cls
+
+    def _validate_params(self) -> None:
+        for name, part in self._parts.items():
+            part.check_is_no_part_of_it(getattr(self, name), parameter=name)
+        super()._validate_params()
+        for name in self._parts:
+            self._part(name)
+
+    def _part(self, name: str) -> Any:
+        """The object that a parameter stands for, checked, with objects within it."""
+        return self._parts[name].of(getattr(self, name))
+
+    def _long_form(self, name: str, value: object) -> object | None:
+        part = self._parts.get(name)
+        if part is None or isinstance(value, part):
+            return super()._long_form(name, value)
+        return part.from_short_form(value)
 
     def _default_estimator(self) -> BaseEstimator | None:
         """The unfitted classifier that ``estimators=None`` stands for, or None."""

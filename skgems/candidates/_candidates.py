@@ -218,7 +218,7 @@ def _votes_of_members(
     """Votes and a stack of the nodes' fitted classifiers."""
     vote = EnsembleAggregator(members, random_state=random_state)
     vote_by_classes = EnsembleAggregator(
-        members, weights="class_counts", random_state=random_state
+        members, node_weight="class_counts", random_state=random_state
     )
     stack = EnsembleAggregator(members, combine="stack", random_state=random_state)
     return [

@@ -5,15 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from ..averaging import Downpour
-from ..base import BaseAggregator
-from ..gems import (
-    HiddenLayers,
-    Moments,
-    Rounds,
-    Spaces,
-    with_objects_of_settings,
-)
+from ..base import BaseAggregator, Part
+from ..gems import with_objects_of_settings
 from ..pooled import CLASSIFIERS, PooledTransformer
 from ..spaces import Construction, Criterion, Geometry
 from ..steps import DocumentFront, front_of_content
@@ -23,14 +16,7 @@ METHODS = BaseAggregator.methods
 _OF_THE_MACHINE = ("estimators", "n_jobs", "verbose", "memory", "keep_replies")
 # Objects that have settings, by name; and estimators that are parts of an aggregator.
 _KINDS = {"geometry": Geometry, "criterion": Criterion, "construction": Construction}
-_PARTS = {
-    **CLASSIFIERS,
-    "Downpour": Downpour,
-    "HiddenLayers": HiddenLayers,
-    "Moments": Moments,
-    "Rounds": Rounds,
-    "Spaces": Spaces,
-}
+_CLASSES = {**CLASSIFIERS, **Part.kinds}
 
 Json = None | bool | int | float | str | list | dict
 
@@ -120,7 +106,7 @@ def _plain(value: object, name: str) -> Json:
             return {name_of_kind: value.as_settings()}
     if isinstance(value, BaseAggregator):
         return as_json(value)
-    if type(value) in _PARTS.values():
+    if type(value) in _CLASSES.values():
         params = {
             key: _plain(part, f"{name}__{key}")
             for key, part in value.get_params(deep=False).items()
@@ -141,8 +127,8 @@ def _object(value: Json) -> object:
     if "pairs" in value:
         return dict(value["pairs"])
     if "part" in value:
-        _check_parameters(_PARTS[value["part"]], value["params"])
+        _check_parameters(_CLASSES[value["part"]], value["params"])
         params = {name: _object(part) for name, part in value["params"].items()}
-        return _PARTS[value["part"]](**params)
+        return _CLASSES[value["part"]](**params)
     ((kind, settings),) = value.items()
     return _front(settings) if kind == "front" else _KINDS[kind].from_settings(settings)

@@ -47,7 +47,7 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
     """One classifier fitted to what the ensemble of the nodes says of given rows.
 
     The rows need no labels: with fitted local estimators ``fit(X)`` does. Labels only
-    count rows for ``weights``, and train the clones in simulation.
+    count rows for ``node_weight``, and train the clones in simulation.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         each row once for every class that matters, weighted by its probability; any
         other ten copies, labelled in proportion. None stands for ``MLPClassifier()``.
     voting : {"soft", "hard"}, default="soft"
-    weights : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
+    node_weight : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
         As of :class:`EnsembleAggregator`. Counting needs labels.
     n_jobs : int, default=None
     verbose : bool or int, default=0
@@ -109,7 +109,7 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "voting": EnsembleAggregator._parameter_constraints["voting"],
-        "weights": EnsembleAggregator._parameter_constraints["weights"],
+        "node_weight": EnsembleAggregator._parameter_constraints["node_weight"],
         "student": [HasMethods(["fit", "predict"]), None],
     }
     # Its rows need no labels, nor nodes.
@@ -121,7 +121,7 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         *,
         student=None,
         voting="soft",
-        weights="equal",
+        node_weight="equal",
         n_jobs=None,
         verbose=0,
         random_state=None,
@@ -129,7 +129,7 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         self.estimators = estimators
         self.student = student
         self.voting = voting
-        self.weights = weights
+        self.node_weight = node_weight
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
@@ -173,7 +173,7 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
                 "give a student that does, as make_pipeline(HashingVectorizer(), "
                 "LogisticRegression()) of documents."
             )
-        weights, history = ensemble_weights(federation, self.weights, self.n_jobs)
+        weights, history = ensemble_weights(federation, self.node_weight, self.n_jobs)
         classes = federation.classes
 
         def ensemble_says(rows) -> np.ndarray:

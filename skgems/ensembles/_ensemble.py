@@ -63,7 +63,7 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         Average of probabilities, or majority vote of predictions, with ties broken at
         random. In a soft vote a classifier without ``predict_proba`` counts by the
         softmax of its scores, one without scores as it predicts.
-    weights : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
+    node_weight : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
         Weight of each node in a vote: all equal, its number of rows, for each class its
         share of all rows of that class, or one given number per node.
     beside : transformer, default=None
@@ -131,7 +131,10 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         **BaseAggregator._parameter_constraints,
         "combine": [StrOptions({"vote", "stack", "auto"})],
         "voting": [StrOptions({"soft", "hard"})],
-        "weights": [StrOptions({"equal", "n_samples", "class_counts"}), "array-like"],
+        "node_weight": [
+            StrOptions({"equal", "n_samples", "class_counts"}),
+            "array-like",
+        ],
         "beside": [HasMethods(["fit", "transform"]), None],
         "summaries": "no_validation",
     }
@@ -142,7 +145,7 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         *,
         combine="vote",
         voting="soft",
-        weights="equal",
+        node_weight="equal",
         beside=None,
         summaries=None,
         front=None,
@@ -153,7 +156,7 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         self.estimators = estimators
         self.combine = combine
         self.voting = voting
-        self.weights = weights
+        self.node_weight = node_weight
         self.beside = beside
         self.summaries = summaries
         self.front = front
@@ -197,11 +200,13 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         if self.combine == "auto":
             choice = self._choose(federation)
             is_stack = choice.name == _STACK
-            weights = "class_counts" if choice.name == _BY_CLASSES else self.weights
+            node_weight = self.node_weight
+            if choice.name == _BY_CLASSES:
+                node_weight = "class_counts"
             of_choice = {"choice_": choice}
         else:
             is_stack = self.combine == "stack"
-            weights = self.weights
+            node_weight = self.node_weight
             of_choice = {}
         if is_stack:
             odds, stack = self._stacked(federation)
@@ -215,11 +220,11 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
                 history_=stack.history_,
             )
             return self
-        weights_of_nodes, history = ensemble_weights(federation, weights, self.n_jobs)
+        weights, history = ensemble_weights(federation, node_weight, self.n_jobs)
         self._publish(
             **federation.attributes(),
             **of_choice,
-            weights_=weights_of_nodes,
+            weights_=weights,
             history_=history,
             _tie_seed=check_random_state(self.random_state).randint(2**31 - 1),
         )
@@ -229,18 +234,18 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         """Which of the votes and the stack is right about most rows."""
         members = list(zip(federation.names, federation.estimators, strict=True))
 
-        def candidate(name: str, combine: str, weights) -> Candidate:
+        def candidate(name: str, combine: str, node_weight: object) -> Candidate:
             aggregator = EnsembleAggregator(
                 members,
                 combine=combine,
-                weights=weights,
+                node_weight=node_weight,
                 voting=self.voting,
                 random_state=self.random_state,
             )
             return Candidate(name, aggregator, of_members=True)
 
         tried = [
-            candidate(_VOTE, "vote", self.weights),
+            candidate(_VOTE, "vote", self.node_weight),
             candidate(_BY_CLASSES, "vote", "class_counts"),
             candidate(_STACK, "stack", "equal"),
         ]

@@ -9,6 +9,7 @@ hard vote p_k is 1 for the class that the member of node k predicts, 0 for all o
 """
 
 import sys
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
@@ -27,17 +28,19 @@ _LAST_SHIFT = 31  # of the finalizer, too
 
 
 def ensemble_weights(
-    federation: Federation, weights, n_jobs: int | None = None
+    federation: Federation,
+    node_weight: str | Sequence[float],
+    n_jobs: int | None = None,
 ) -> tuple[np.ndarray, list[dict]]:
-    """Weights (n_nodes, n_classes) by the parameter ``weights``; the history.
+    """Weights (n_nodes, n_classes) by the parameter ``node_weight``; the history.
 
     Of "class_counts" each column sums to 1.
     """
     for node in federation.nodes:
         node.model.check_finite()
     run = federation.run(n_jobs=n_jobs)
-    shares = run(ask_shares(federation, weights)).outputs
-    if isinstance(weights, str) and weights == "class_counts":
+    shares = run(ask_shares(federation, node_weight)).outputs
+    if isinstance(node_weight, str) and node_weight == "class_counts":
         shares = shares / shares.sum(axis=0)
     return shares, run.history
 

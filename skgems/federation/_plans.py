@@ -57,18 +57,20 @@ def ask_counts(classes: np.ndarray) -> Generator:
 
 
 def ask_shares(
-    federation: Federation, weights: str | Sequence[float], *, sized: bool = False
+    federation: Federation, node_weight: str | Sequence[float], *, sized: bool = False
 ) -> Generator:
     """Plan whose result are Shares; ``sized``: rows are counted if there are any."""
-    if isinstance(weights, str) and weights != "equal":
+    if isinstance(node_weight, str) and node_weight != "equal":
         if not federation.can_reply:
             raise ValueError(
-                f"weights={weights!r} counts rows: give fit the rows, fit(X, y, "
-                "nodes=nodes), or summaries, or give one number per node."
+                f"node_weight={node_weight!r} counts rows: give fit the rows, "
+                "fit(X, y, nodes=nodes), or summaries, or give one number per node."
             )
         counts = yield from ask_counts(federation.classes)
-        return _shares_by_rows(federation, counts, by_class=weights == "class_counts")
-    shared = _shares_without_rows(len(federation.nodes), weights)
+        return _shares_by_rows(
+            federation, counts, by_class=node_weight == "class_counts"
+        )
+    shared = _shares_without_rows(len(federation.nodes), node_weight)
     sizes = shared
     if sized and federation.can_reply:
         counts = yield from ask_counts(federation.classes)
@@ -76,15 +78,17 @@ def ask_shares(
     return Shares(shared=shared, outputs=shared[:, None] * federation.seen, sizes=sizes)
 
 
-def _shares_without_rows(n_nodes: int, weights: str | Sequence[float]) -> np.ndarray:
+def _shares_without_rows(
+    n_nodes: int, node_weight: str | Sequence[float]
+) -> np.ndarray:
     """Equal shares (n_nodes,), or those that were given, if they are usable."""
-    if isinstance(weights, str):
+    if isinstance(node_weight, str):
         return np.ones(n_nodes)
-    shared = np.asarray(weights, dtype=np.float64)
+    shared = np.asarray(node_weight, dtype=np.float64)
     if shared.shape != (n_nodes,) or not np.all((shared > 0) & (shared < np.inf)):
         raise ValueError(
-            f"weights must hold one positive number per node ({n_nodes}), got "
-            f"{weights!r}."
+            f"node_weight must hold one positive number per node ({n_nodes}), got "
+            f"{node_weight!r}."
         )
     return shared
 

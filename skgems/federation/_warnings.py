@@ -165,7 +165,7 @@ def warn_of_many_rows(names: Sequence[str], n_rows: Sequence[float]) -> None:
         "weighs nodes by their rows, so it follows these nearly alone. Ask them "
         "whether they have so many, each counted once, and none copied or made up. If "
         "they should not decide alone, leave them out, or weigh all nodes alike where "
-        "the aggregator has a parameter for it (node_weight='equal', weights='equal').",
+        "the aggregator has a parameter for it (node_weight='equal').",
         ManyRowsWarning,
     )
 

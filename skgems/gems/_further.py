@@ -15,12 +15,12 @@ that the reply was about.
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
+from ..base import Part
 from ..compat import Interval, StrOptions
 from ..messages import Message
 from ..moments import Descent, Likelihood, NodeLoss
@@ -43,7 +43,7 @@ OF_MODELS = {"consensus", "average"}  # are made of the nodes' own models
 _SURE = 2.0
 
 
-class Rounds(BaseEstimator):
+class Rounds(Part):
     """Messages that the likeliest linear model is made of: how many, and about what.
 
     Parameters
@@ -68,8 +68,9 @@ class Rounds(BaseEstimator):
     Rounds(candidates='lda', n=5, tol=0.0001)
     """
 
-    _parameter_constraints = {
-        "n": [Interval(Integral, 1, None, closed="left")],
+    short_forms: ClassVar = [Interval(Integral, 1, None, closed="left")]
+    _parameter_constraints: dict = {
+        "n": short_forms,
         "tol": [Interval(Real, 0, None, closed="left")],
         "candidates": [StrOptions(set(CANDIDATES)), "array-like"],
         "participation": [Interval(Real, 0, 1, closed="right")],
@@ -81,22 +82,21 @@ class Rounds(BaseEstimator):
         self.candidates = candidates
         self.participation = participation
 
-
-def as_rounds(rounds: int | Rounds) -> Rounds:
-    """Validated Rounds of the parameter ``n_rounds``; candidates are a tuple."""
-    rounds = Rounds(rounds) if isinstance(rounds, Integral) else clone(rounds)
-    rounds._validate_params()
-    names = rounds.candidates
-    names = (names,) if isinstance(names, str) else tuple(names)
-    unknown = [name for name in names if name not in CANDIDATES]
-    if unknown:
-        raise ValueError(f"candidates must be of {list(CANDIDATES)}, got {unknown}.")
-    if names and rounds.n == 1:
-        raise ValueError(
-            "candidates are put to the nodes in message 2: set n of Rounds to 2 at "
-            "least, or leave candidates empty."
-        )
-    return rounds.set_params(candidates=tuple(dict.fromkeys(names)))
+    def _with_objects(self) -> Self:
+        """The same with a tuple of candidates, each once."""
+        names = self.candidates
+        names = (names,) if isinstance(names, str) else tuple(names)
+        unknown = [name for name in names if name not in CANDIDATES]
+        if unknown:
+            raise ValueError(
+                f"candidates must be of {list(CANDIDATES)}, got {unknown}."
+            )
+        if names and self.n == 1:
+            raise ValueError(
+                "candidates are put to the nodes in message 2: set n of Rounds to 2 at "
+                "least, or leave candidates empty."
+            )
+        return self.set_params(candidates=tuple(dict.fromkeys(names)))
 
 
 @dataclass(frozen=True, kw_only=True)

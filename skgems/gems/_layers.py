@@ -28,7 +28,7 @@ from ._likelihood import warn_of_same_rows
 from ._linear_fit import LinearFit
 from ._logistic import GEMSLogisticAggregator
 from ._parameters import HiddenLayers as HiddenLayersParameters
-from ._parameters import Spaces, as_moments, check_no_geometry
+from ._parameters import Moments, Spaces, check_no_geometry
 from ._problem import LinearProblem
 from ._stage import LinearMerge, LinearStage
 from ._terms import clusters_request
@@ -540,7 +540,7 @@ def train_rounds(
         epochs=epochs,
         coordinates=coordinates,
         seed=seed,
-        min_cluster_size=as_moments(last.aggregator.moments).min_cluster_size,
+        min_cluster_size=Moments.of(last.aggregator.moments).min_cluster_size,
     )
     layers, losses_before = last.run(rounds.plan(merged.layers))
     trained = last.over(HiddenLayers.of(layers), share=share)

@@ -22,10 +22,10 @@ from ..networks import linear_logits
 from ..progress import say
 from ..spaces import EmptyIntersectionError, EmptyIntersectionWarning
 from ..tuning import FineTuned, fit_inverse_temperature
-from ._further import OF_MODELS, Rounds, as_rounds, with_objectives
+from ._further import OF_MODELS, Rounds, with_objectives
 from ._likelihood import LikelihoodStage, node_losses, warn_of_same_rows
 from ._node_scores import node_scores
-from ._parameters import Moments, Spaces, as_moments, as_spaces
+from ._parameters import Moments, Spaces
 from ._problem import LinearNode, LinearProblem
 from ._public_rows import Rows, tuned_by_public_rows
 from ._stage import LinearMerge, LinearStage
@@ -62,9 +62,9 @@ class LinearFit:
             intersection=aggregator.intersection,
             C=aggregator.C,
             class_weight=aggregator.class_weight,
-            rounds=as_rounds(aggregator.n_rounds),
-            spaces=as_spaces(aggregator.spaces),
-            moments=as_moments(aggregator.moments),
+            rounds=Rounds.of(aggregator.n_rounds),
+            spaces=Spaces.of(aggregator.spaces),
+            moments=Moments.of(aggregator.moments),
             fit_intercept=aggregator.fit_intercept,
             node_weight=aggregator.node_weight,
             fine_tuning=aggregator.fine_tuning,

@@ -27,19 +27,12 @@ from ..federation import (
 )
 from ..networks import as_two_logits, linear_logits, to_logistic_regression
 from ..progress import shown
-from ..spaces import (
-    GEOMETRIES,
-)
 from ._further import Rounds
 from ._linear_fit import LinearFit
 from ._node_scores import ask_scores
 from ._parameters import (
-    MOMENTS_KINDS,
     Moments,
     Spaces,
-    as_moments,
-    as_spaces,
-    check_no_geometry,
 )
 from ._regions import in_groups, many_paths
 from ._summarizing import LinearSummariesMixin
@@ -227,15 +220,13 @@ default="auto"
     """
 
     _of_nodes = ("epsilon", "node_weight")
+    _parts = {"n_rounds": Rounds, "spaces": Spaces, "moments": Moments}
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "epsilon": [StrOptions({"auto"}), "array-like", _FROM_0],
         "intersection": [StrOptions({"likelihood", "consensus", "deepest", "hinge"})],
         "C": [StrOptions({"members"}), Interval(Real, 0, None, closed="right")],
         "class_weight": [StrOptions({"members", "balanced"}), dict, None],
-        "n_rounds": [_FROM_1, Rounds],
-        "spaces": [StrOptions(set(GEOMETRIES)), Spaces],
-        "moments": [StrOptions(set(MOMENTS_KINDS)), Moments],
         "fit_intercept": [StrOptions({"members"}), "boolean"],
         "node_weight": [StrOptions({"auto", "equal", "n_samples"}), "array-like"],
         "fine_tuning": [StrOptions({"penalized", "plain"})],
@@ -438,13 +429,6 @@ default="auto"
             classifier.set_params(C=self.C_)
         return self._exported(classifier)
 
-    def _validate_params(self) -> None:
-        check_no_geometry(self.spaces, parameter="spaces", kind=Spaces)
-        super()._validate_params()
-        # The same of the objects' own parameters.
-        as_spaces(self.spaces)
-        as_moments(self.moments)
-
     @property
     def _takes(self) -> Takes:
         return LinearFit.of(self).takes
@@ -464,15 +448,6 @@ default="auto"
         kept: KeptReplies | None,
     ) -> dict:
         return LinearFit.of(self).attributes(federation, run, public=public, kept=kept)
-
-    def _long_form(self, name: str, value: object) -> object:
-        if name == "spaces" and isinstance(value, str) and value in GEOMETRIES:
-            return Spaces(value)
-        if name == "moments" and isinstance(value, str) and value in MOMENTS_KINDS:
-            return Moments(value)
-        if name == "n_rounds" and isinstance(value, Integral):
-            return Rounds(value)
-        return super()._long_form(name, value)
 
     def _weights(self) -> np.ndarray:
         """One column per class, the intercepts in the last row."""

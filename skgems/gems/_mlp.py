@@ -11,12 +11,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import BaseAggregator, TunedNetworkMixin, tuned_attributes, warn_user
-from ..compat import HasMethods, Interval, StrOptions, fit_context
+from ..compat import HasMethods, Interval, fit_context
 from ..federation import ReportMixin, Simulation, begins_again, read_federation
 from ..networks import Coordinates, Layers, linear_logits
-from ..spaces import (
-    HIDDEN_GEOMETRIES,
-)
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._layers import (
     HiddenStage,
@@ -31,8 +28,6 @@ from ._logistic import GEMSLogisticAggregator
 from ._node_scores import ask_scores
 from ._parameters import (
     HiddenLayers,
-    as_hidden_layers,
-    check_no_geometry,
 )
 from ._terms import MergedLayersTerms
 
@@ -161,10 +156,10 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
     True
     """
 
+    _parts = {"hidden_layers": HiddenLayers}
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "epsilon": [None, *GEMSLogisticAggregator._parameter_constraints["epsilon"]],
-        "hidden_layers": [StrOptions(set(HIDDEN_GEOMETRIES)), HiddenLayers],
         "last_layer": [None, GEMSLogisticAggregator],
         "n_rounds": [_POSITIVE],
         "local_epochs": [Interval(Integral, 0, None, closed="left")],
@@ -200,13 +195,6 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
-
-    def _validate_params(self) -> None:
-        check_no_geometry(
-            self.hidden_layers, parameter="hidden_layers", kind=HiddenLayers
-        )
-        super()._validate_params()
-        as_hidden_layers(self.hidden_layers)  # the same of the object's own parameters
 
     def _default_estimator(self) -> MLPClassifier:
         return MLPClassifier(20, solver="lbfgs", alpha=0.1, max_iter=2000)
@@ -248,7 +236,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
             )
         last = LastLayer.of(self.last_layer, self, federation, seed=seed)
         activation = activation_of(federation.nodes)
-        hidden_layers = as_hidden_layers(self.hidden_layers)
+        hidden_layers = self._part("hidden_layers")
         merged_hidden, last = self._merge_hidden(
             last, activation=activation, hidden_layers=hidden_layers, seed=seed
         )
@@ -341,8 +329,6 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
     def _long_form(self, name: str, value: object) -> object:
         if name == "last_layer" and isinstance(value, GEMSLogisticAggregator | None):
             return self._long_last_layer(value)
-        if name == "hidden_layers" and value in list(HIDDEN_GEOMETRIES):
-            return HiddenLayers(value)
         return super()._long_form(name, value)
 
     def _long_last_layer(

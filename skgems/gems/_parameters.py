@@ -1,17 +1,15 @@
 """Parameters of the aggregators that are objects: `Spaces`, `Moments`, `HiddenLayers`.
 
 Each holds what belongs together, and a word is short for the object: ``spaces="ball"``
-stands for ``Spaces(geometry="ball")``. Methods read them through `as_spaces`,
-`as_moments` and `as_hidden_layers`, which check them and put objects where their words
-are. What travels has flat names, of which `with_objects_of_settings` makes the objects.
+stands for ``Spaces(geometry="ball")``. What travels has flat names, of which
+`with_objects_of_settings` makes the objects.
 """
 
 from collections.abc import Mapping
 from numbers import Integral, Real
+from typing import ClassVar, Self
 
-from sklearn.base import BaseEstimator, clone
-
-from ..base import ShortFormsMixin
+from ..base import Part
 from ..compat import Interval, StrOptions
 from ..spaces import (
     CONSTRUCTIONS,
@@ -26,8 +24,6 @@ from ..spaces import (
 )
 
 _FROM_1 = Interval(Integral, 1, None, closed="left")
-# What "kind" of `Moments` may be.
-MOMENTS_KINDS = ("auto", "class", "shared", "diagonal")
 # Classes of parts that settings hold by name and parameters.
 _PARTS = {"geometry": Geometry, "criterion": Criterion, "construction": Construction}
 # Where settings are in parameters: in which one, and by which name there.
@@ -42,7 +38,7 @@ _PLACES = {
 }
 
 
-class Spaces(ShortFormsMixin, BaseEstimator):
+class Spaces(Part):
     """Good-enough spaces of linear models: their shape, and what is good enough.
 
     ``spaces="ball"`` stands for ``Spaces("ball")``.
@@ -74,8 +70,9 @@ class Spaces(ShortFormsMixin, BaseEstimator):
     Spaces(geometry=Gram(ridge=0.5), on_empty='raise')
     """
 
+    short_forms: ClassVar = [StrOptions(set(GEOMETRIES))]
     _parameter_constraints: dict = {
-        "geometry": [StrOptions(set(GEOMETRIES)), Geometry],
+        "geometry": [*short_forms, Geometry],
         "construction": [StrOptions(set(CONSTRUCTIONS)), Construction],
         "criterion": [StrOptions({"accuracy", "log_loss"}), Criterion],
         "scale_logits": [StrOptions({"auto"}), "boolean"],
@@ -106,8 +103,19 @@ class Spaces(ShortFormsMixin, BaseEstimator):
             return as_construction(value)
         return None
 
+    @classmethod
+    def check_is_no_part_of_it(cls, value: object, *, parameter: str) -> None:
+        _check_no_geometry(value, parameter=parameter, kind=cls)
 
-class Moments(BaseEstimator):
+    def _with_objects(self) -> Self:
+        return self.set_params(
+            geometry=as_geometry(self.geometry),
+            construction=as_construction(self.construction),
+            criterion=as_criterion(self.criterion),
+        )
+
+
+class Moments(Part):
     """Sums of a node's rows by class, of which the likeliest model is made.
 
     ``moments="shared"`` stands for ``Moments("shared")``.
@@ -135,8 +143,9 @@ class Moments(BaseEstimator):
     Moments(min_cluster_size=20, n_components=4)
     """
 
+    short_forms: ClassVar = [StrOptions({"auto", "class", "shared", "diagonal"})]
     _parameter_constraints: dict = {
-        "kind": [StrOptions(set(MOMENTS_KINDS))],
+        "kind": short_forms,
         "n_components": [_FROM_1],
         "min_cluster_size": [_FROM_1],
     }
@@ -147,7 +156,7 @@ class Moments(BaseEstimator):
         self.min_cluster_size = min_cluster_size
 
 
-class HiddenLayers(ShortFormsMixin, BaseEstimator):
+class HiddenLayers(Part):
     """How hidden layers of networks are merged: spaces of neurons, and how many units.
 
     ``hidden_layers="ball"`` stands for ``HiddenLayers("ball")``.
@@ -180,8 +189,9 @@ class HiddenLayers(ShortFormsMixin, BaseEstimator):
     HiddenLayers(epsilon=0.1, max_units=50)
     """
 
+    short_forms: ClassVar = [StrOptions(set(HIDDEN_GEOMETRIES))]
     _parameter_constraints: dict = {
-        "geometry": [StrOptions(set(HIDDEN_GEOMETRIES)), Geometry],
+        "geometry": [*short_forms, Geometry],
         "epsilon": [Interval(Real, 0, None, closed="neither"), "array-like"],
         "construction": [StrOptions(set(CONSTRUCTIONS)), Construction],
         "include_outgoing": ["boolean"],
@@ -215,39 +225,18 @@ class HiddenLayers(ShortFormsMixin, BaseEstimator):
             return as_construction(value)
         return None
 
+    @classmethod
+    def check_is_no_part_of_it(cls, value: object, *, parameter: str) -> None:
+        _check_no_geometry(value, parameter=parameter, kind=cls)
 
-def as_spaces(spaces: Spaces | str) -> Spaces:
-    """A checked copy of the parameter ``spaces``, whose parts are objects."""
-    checked = Spaces(spaces) if isinstance(spaces, str) else clone(spaces)
-    checked._validate_params()
-    return checked.set_params(
-        geometry=as_geometry(checked.geometry),
-        construction=as_construction(checked.construction),
-        criterion=as_criterion(checked.criterion),
-    )
-
-
-def as_moments(moments: Moments | str) -> Moments:
-    """A checked copy of the parameter ``moments``."""
-    checked = Moments(moments) if isinstance(moments, str) else clone(moments)
-    checked._validate_params()
-    return checked
+    def _with_objects(self) -> Self:
+        return self.set_params(
+            geometry=as_geometry(self.geometry, HIDDEN_GEOMETRIES),
+            construction=as_construction(self.construction),
+        )
 
 
-def as_hidden_layers(hidden_layers: HiddenLayers | str) -> HiddenLayers:
-    """A checked copy of the parameter ``hidden_layers``, whose parts are objects."""
-    if isinstance(hidden_layers, str):
-        checked = HiddenLayers(hidden_layers)
-    else:
-        checked = clone(hidden_layers)
-    checked._validate_params()
-    return checked.set_params(
-        geometry=as_geometry(checked.geometry, HIDDEN_GEOMETRIES),
-        construction=as_construction(checked.construction),
-    )
-
-
-def check_no_geometry(value: object, *, parameter: str, kind: type) -> None:
+def _check_no_geometry(value: object, *, parameter: str, kind: type[Part]) -> None:
     """Raise TypeError for a geometry where the object that holds it is to stand."""
     if isinstance(value, Geometry):
         raise TypeError(

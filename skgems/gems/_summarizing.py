@@ -12,8 +12,8 @@ from ..federation import (
 from ..local import Member, closed_form
 from ..moments import moments_kind
 from ..progress import shown
-from ._further import as_rounds
-from ._parameters import as_moments
+from ._further import Rounds
+from ._parameters import Moments
 from ._regions import merged_summary
 
 # What the arrays of moments may be sent as.
@@ -127,7 +127,7 @@ class LinearSummariesMixin(SummarizingMixin):
         if self.intersection != "likelihood" or "kind" in closed_form(estimator):
             return
         warn_of_tails([member])
-        if as_moments(self.moments).kind == "auto":
+        if Moments.of(self.moments).kind == "auto":
             n_features = member.X.shape[1]
             n_rows = member.row_counts()[1]["moments"].sum()
             # Whether it is "diagonal" does not depend on the number of classes.
@@ -135,7 +135,7 @@ class LinearSummariesMixin(SummarizingMixin):
                 warn_of_variances(n_features)
 
     def _check_one_message(self) -> None:
-        if as_rounds(self.n_rounds).n > 1:
+        if Rounds.of(self.n_rounds).n > 1:
             raise ValueError(
                 f"n_rounds={self.n_rounds!r} asks nodes more than once; set "
                 "n_rounds=1, or use skgems.Exchange."

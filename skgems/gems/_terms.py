@@ -16,8 +16,6 @@ from ..messages import Message, Terms
 from ._parameters import (
     Moments,
     Spaces,
-    as_moments,
-    as_spaces,
     with_objects_of_settings,
 )
 
@@ -77,8 +75,8 @@ class LinearTerms(Terms, method="GEMSLogisticAggregator"):
                 raise KeyError(name)
         parameters = with_objects_of_settings(settings)
         parameters.pop("front", None)
-        spaces = as_spaces(parameters.pop("spaces"))
-        moments = as_moments(parameters.pop("moments", "auto"))
+        spaces = Spaces.of(parameters.pop("spaces"))
+        moments = Moments.of(parameters.pop("moments", "auto"))
         class_weight = parameters.pop("class_weight")
         if not isinstance(class_weight, dict) and class_weight not in _CLASS_WEIGHTS:
             raise ValueError(f"class_weight={class_weight!r} is no weight of classes.")

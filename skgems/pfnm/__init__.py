@@ -2,7 +2,8 @@
 
 `PFNMAggregator` takes fitted networks, with hidden layers of any widths, and makes one
 network whose units are atoms: each stands for units of several nodes. The mathematics
-is in the room `matching`; here are the estimator and its rounds.
+is in the room `matching`; here are the estimator, its parameters of the search,
+`Matching`, and its rounds.
 
 >>> import numpy as np
 >>> from sklearn.neural_network import MLPClassifier
@@ -14,4 +15,7 @@ is in the room `matching`; here are the estimator and its rounds.
 True
 """
 
+from ._parameters import Matching
 from ._pfnm import PFNMAggregator
+
+__all__ = ["Matching"]

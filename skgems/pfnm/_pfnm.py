@@ -49,6 +49,7 @@ from ..networks import (
 )
 from ..progress import say, shown
 from ..tuning import FineTunedNetwork, fine_tune_network
+from ._parameters import Matching
 from ._rounds import SEEDS_BELOW, MatchingRounds, check_rounds, drawn_units
 from ._stream import ClassShares, Stream, activations_of, aligned_networks
 from ._terms import MatchingTerms
@@ -93,36 +94,26 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         "auto" goes by the weights alone: small, and up to 1 while matched units have
         less than two thirds of their squared norm in common. With a mass too large
         for `sigma` nothing is matched, as `n_units_` shows.
-    max_iter : int, default=100
-        Most sweeps over all nodes after the first pass, per layer.
-    tol : float, default=1e-3
-        Stop when a sweep gains less than this share of the objective; 0: nothing.
     max_units : int, None or sequence of these, default=None
         Most units of a hidden layer, at least as many as any node has.
-    new_atom_cost : {"exchangeable", "paper"}, default="exchangeable"
-        Whether a node's new atoms cost the same each, so that no sweep lowers the
-        objective, or more and more. The first starts from the better of both.
-    class_precision : {"counts", "equal"}, default="counts"
-        Whether a node's share of what is known of a class goes by its rows of that
-        class, where ``fit`` knows them, or is the same for each node that has seen it.
-    layer_order : {"bottom_up", "top_down"}, default="bottom_up"
-        Whether the first or, as in the paper, the last hidden layer is matched first.
-        What goes into units says more; from the top there are fewer of them.
     n_rounds : int, default=1
-    n_epochs : int, default=5
+    local_epochs : int, default=5
         How often to match. Before each time but the first, every node trains the merged
         network so many epochs on its rows, at a tenth of its estimator's learning rate.
-    round_units : {"all", "own"}, default="all"
-        Which units of the merged network a node gets then: all, or those that its own
-        became part of, which is less to send, and much worse where nodes share few.
     last_layer : GEMSLogisticAggregator or None, default=None
         Merges the last layers anew, over the matched units: each node answers with the
         moments of what comes out of these on its rows, in one more message. It sees
         what each class needs where nodes know different ones, and its probabilities
         are calibrated. Its ``estimators`` must be None; its parameters are searched as
         ``last_layer__C``. None keeps the matched weights.
-    dtype : {"float64", "float32"} or None, default=None
-        Type of the numbers to match with. None keeps the networks' own.
+    matching : Matching or None, default=None
+        Details of the search: sweeps, costs of new atoms, the order of layers and the
+        type of numbers, as :class:`~skgems.pfnm.Matching` says. None: its defaults.
+        Searched as ``matching__tol``.
+    round_units : {"all", "own"}, default="all"
+        Which units of the merged network a node gets before it trains in a round: all,
+        or those that its own became part of, which is less to send, and much worse
+        where nodes share few.
     validation_fraction : float, default=0.1
         In simulation, the share of each node's rows that its clone is not trained on,
         but that calibrate the probabilities.
@@ -205,22 +196,17 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     (True, True)
     """
 
+    _parts = {"matching": Matching}
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "sigma": [*_AUTO, "array-like"],
         "sigma0": [*_AUTO, "array-like"],
         "gamma0": [*_AUTO, "array-like"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
         "max_units": [None, Interval(Integral, 1, None, closed="left"), "array-like"],
-        "new_atom_cost": [StrOptions({"exchangeable", "paper"})],
-        "class_precision": [StrOptions({"counts", "equal"})],
-        "layer_order": [StrOptions({"bottom_up", "top_down"})],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
-        "n_epochs": [Interval(Integral, 1, None, closed="left")],
-        "round_units": [StrOptions({"all", "own"})],
+        "local_epochs": [Interval(Integral, 1, None, closed="left")],
         "last_layer": [None, GEMSLogisticAggregator],
-        "dtype": [None, StrOptions({"float32", "float64"})],
+        "round_units": [StrOptions({"all", "own"})],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
     }
 
@@ -231,17 +217,12 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         sigma="auto",
         sigma0="auto",
         gamma0="auto",
-        max_iter=100,
-        tol=1e-3,
         max_units=None,
-        new_atom_cost="exchangeable",
-        class_precision="counts",
-        layer_order="bottom_up",
         n_rounds=1,
-        n_epochs=5,
-        round_units="all",
+        local_epochs=5,
         last_layer=None,
-        dtype=None,
+        matching=None,
+        round_units="all",
         validation_fraction=0.1,
         front=None,
         n_jobs=None,
@@ -252,17 +233,12 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         self.sigma = sigma
         self.sigma0 = sigma0
         self.gamma0 = gamma0
-        self.max_iter = max_iter
-        self.tol = tol
         self.max_units = max_units
-        self.new_atom_cost = new_atom_cost
-        self.class_precision = class_precision
-        self.layer_order = layer_order
         self.n_rounds = n_rounds
-        self.n_epochs = n_epochs
-        self.round_units = round_units
+        self.local_epochs = local_epochs
         self.last_layer = last_layer
-        self.dtype = dtype
+        self.matching = matching
+        self.round_units = round_units
         self.validation_fraction = validation_fraction
         self.front = front
         self.n_jobs = n_jobs
@@ -301,6 +277,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         TypeError
             If a node's estimator is not a network.
         """
+        matching = self._part("matching")
         federation = read_federation(
             self, X, y, nodes, held_out, simulation=Simulation.of(self)
         )
@@ -309,7 +286,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         if self.n_rounds > 1:
             check_rounds(federation)
         run = federation.run(n_jobs=self.n_jobs)
-        by_rows = self.class_precision == "counts"
+        by_rows = matching.class_precision == "counts"
         if federation.can_reply and n_class_samples is None and by_rows:
             counts = self._ask_counts(federation, run)
         rng = check_random_state(self.random_state)
@@ -338,8 +315,8 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
             "last_layer_": last_layer,
             "history_": history,
         }
-        if self.dtype is not None:
-            attributes["_dtype"] = np.dtype(self.dtype)
+        if matching.dtype is not None:
+            attributes["_dtype"] = np.dtype(matching.dtype)
         self._publish(**attributes)
         return self
 
@@ -403,7 +380,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
             "n_features_in_": self.n_features_in_,
             "last_layer_": None,
         }
-        if self.dtype is None:
+        if self._part("matching").dtype is None:
             # Constant models have no weights that a type could cost digits.
             dtypes = [network.dtype for network in networks if not network.is_constant]
             attributes["_dtype"] = np.result_type(self._dtype, *dtypes)
@@ -571,7 +548,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
                 f"each of {seen.shape[0]} nodes and {seen.shape[1]} classes; got an "
                 f"array of shape {counts.shape}."
             )
-        if self.class_precision != "counts":
+        if self._part("matching").class_precision != "counts":
             return None
         return np.where(seen, counts, 0.0)
 
@@ -634,7 +611,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
             start=start,
             # One network alone is to come back as it is.
             centre=len(networks) > 1 or stream.match is not None,
-            dtype=self.dtype,
+            dtype=self._part("matching").dtype,
         )
         batch = _Batch(
             networks=aligned,
@@ -670,6 +647,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
 
         ``names`` are those of the nodes; of a first step, which has no prior, none.
         """
+        matching = self._part("matching")
         uses_by_node = [stream.uses_by(name) for name in names]
         return match_networks(
             batch.networks,
@@ -678,14 +656,14 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
             sigma0=batch.sigma0,
             gamma0=batch.gamma0,
             max_units=batch.max_units,
-            layer_order=self.layer_order,
+            layer_order=matching.layer_order,
             previous=stream.match,
             previous_share=batch.shares.of_earlier,
             counts=[np.stack(uses) for uses in zip(*uses_by_node, strict=True)],
             n_steps=stream.n_steps,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            new_atom_cost=self.new_atom_cost,
+            max_iter=matching.max_iter,
+            tol=matching.tol,
+            new_atom_cost=matching.new_atom_cost,
             random_state=rng,
         )
 
@@ -697,6 +675,8 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         stream: Stream,
         rng: np.random.RandomState,
     ) -> MatchingRounds:
+        matching = self._part("matching")
+
         def rematch(
             networks: list[Network], nodes: list[int], start: NetworkMatch | None
         ) -> NetworkMatch:
@@ -715,16 +695,16 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
                 merged=start,  # whose sigma and sigma0 stay
                 gamma0=batch.gamma0,
                 max_units=batch.max_units,
-                layer_order=self.layer_order,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                new_atom_cost=self.new_atom_cost,
+                layer_order=matching.layer_order,
+                max_iter=matching.max_iter,
+                tol=matching.tol,
+                new_atom_cost=matching.new_atom_cost,
                 random_state=rng,
             )
 
         return MatchingRounds(
             n_rounds=self.n_rounds,
-            n_epochs=self.n_epochs,
+            local_epochs=self.local_epochs,
             only_own_units=self.round_units == "own",
             classes=classes,
             stream=stream,

@@ -161,7 +161,7 @@ class MatchingRounds:
     """
 
     n_rounds: int
-    n_epochs: int
+    local_epochs: int
     only_own_units: bool
     classes: np.ndarray
     stream: Stream  # whose coordinates of the features nodes train in
@@ -223,7 +223,7 @@ class MatchingRounds:
         return {
             name: request_to_retrain(
                 start,
-                epochs=self.n_epochs,
+                epochs=self.local_epochs,
                 seed=seed,
                 coordinates=self.stream.coordinates,
                 labels=start.classes.tolist(),

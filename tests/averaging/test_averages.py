@@ -85,7 +85,7 @@ def weighted_mean(first, second):
 def test_a_class_is_averaged_over_the_nodes_that_know_it(rows_of_two_nodes):
     models = [LogisticRegression().fit(X, y) for X, y in rows_of_two_nodes]
     first, second = models
-    aggregate = ModelAveragingAggregator(models, weights=[1.0, 3.0]).fit()
+    aggregate = ModelAveragingAggregator(models, node_weight=[1.0, 3.0]).fit()
     np.testing.assert_array_equal(aggregate.classes_, [0, 1, 2, 3])
     expected = [
         first.coef_[0],
@@ -101,7 +101,7 @@ def test_networks_share_hidden_units_and_average_outputs_of_those_who_know(
 ):
     models = [make_net().fit(X, y) for X, y in rows_of_two_nodes]
     first, second = models
-    aggregate = ModelAveragingAggregator(models, weights=[1.0, 3.0]).fit()
+    aggregate = ModelAveragingAggregator(models, node_weight=[1.0, 3.0]).fit()
     np.testing.assert_allclose(
         aggregate.coefs_[0], weighted_mean(first.coefs_[0], second.coefs_[0])
     )
@@ -137,7 +137,7 @@ def test_weights_by_rows_and_by_classes(weights, expected):
         model.coef_ = np.full((1, 1), coefficient)
         model.intercept_ = np.zeros(1)
         models.append(model)
-    aggregate = ModelAveragingAggregator(models, weights=weights)
+    aggregate = ModelAveragingAggregator(models, node_weight=weights)
     aggregate.fit(X, y, nodes=nodes)
     assert aggregate.coef_[0, 0] == pytest.approx(expected)
 
@@ -146,7 +146,7 @@ def test_weights_by_rows_need_rows():
     X, y, nodes, _, _ = digits()
     models = fit_locals(LogisticRegression(), X, y, nodes)
     with pytest.raises(ValueError, match="counts rows: give fit the rows"):
-        ModelAveragingAggregator(models, weights="n_samples").fit()
+        ModelAveragingAggregator(models, node_weight="n_samples").fit()
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_weights_are_one_positive_number_per_node(weights):
     X, y, nodes, _, _ = digits()
     models = fit_locals(LogisticRegression(), X, y, nodes)
     with pytest.raises(ValueError, match=r"one positive number per node \(3\)"):
-        ModelAveragingAggregator(models, weights=weights).fit()
+        ModelAveragingAggregator(models, node_weight=weights).fit()
 
 
 @pytest.mark.parametrize("weights", ["equal", "n_samples", "class_counts", [1, 5, 9]])
@@ -170,7 +170,7 @@ def test_equal_models_average_to_themselves(weights, local, n_classes):
     X, y, nodes, X_test, _ = digits()
     X, y, nodes = X[y < n_classes], y[y < n_classes], nodes[y < n_classes]
     model = fit_locals(local, X, y, np.zeros(len(y), dtype=int))[0]
-    aggregate = ModelAveragingAggregator([model] * 3, weights=weights)
+    aggregate = ModelAveragingAggregator([model] * 3, node_weight=weights)
     aggregate.fit(X, y, nodes=nodes)
     np.testing.assert_array_equal(aggregate.predict(X_test), model.predict(X_test))
     if hasattr(model, "coef_"):

@@ -71,7 +71,7 @@ def test_one_output_for_two_classes_counts_by_the_rarer_of_them():
     parts = [rows_of([9, 1], 0), rows_of([3, 4], 1)]
     coef_1, intercept_1 = train_at_one_node(start, *parts[0])
     coef_2, intercept_2 = train_at_one_node(start, *parts[1])
-    coef, intercept = train_together([start] * 2, parts, weights="class_counts")
+    coef, intercept = train_together([start] * 2, parts, node_weight="class_counts")
     np.testing.assert_allclose(coef, (1 * coef_1 + 3 * coef_2) / 4, rtol=1e-6)
     expected = (1 * intercept_1 + 3 * intercept_2) / 4
     np.testing.assert_allclose(intercept, expected, rtol=1e-6)
@@ -83,7 +83,7 @@ def test_in_rounds_a_class_counts_by_its_rows_where_asked():
     parts = [rows_of(counts[0], 0), rows_of(counts[1], 1)]
     coef_1, intercept_1 = train_at_one_node(start, *parts[0])
     coef_2, intercept_2 = train_at_one_node(start, *parts[1])
-    coef, intercept = train_together([start] * 2, parts, weights="class_counts")
+    coef, intercept = train_together([start] * 2, parts, node_weight="class_counts")
     share_1, share_2 = counts / counts.sum(axis=0)
     np.testing.assert_allclose(
         coef, share_1[:, None] * coef_1 + share_2[:, None] * coef_2
@@ -95,11 +95,11 @@ def test_in_rounds_a_class_counts_at_all_nodes_with_other_weights():
     # Node 1 knows two of the classes only, but trains the third from round 1 on.
     models = [start_of(3), linear([[0.3, 0.1]], [0.0], np.array([1, 2]))]
     parts = [rows_of([4, 4, 4], 0), rows_of([0, 3, 3], 1)]
-    merged = ModelAveragingAggregator(models, weights=[1.0, 3.0]).fit()
+    merged = ModelAveragingAggregator(models, node_weight=[1.0, 3.0]).fit()
     start = linear(merged.coef_, merged.intercept_, np.arange(3))
     coef_1, _ = train_at_one_node(start, *parts[0])
     coef_2, _ = train_at_one_node(start, *parts[1])
-    coef, _ = train_together(models, parts, weights=[1.0, 3.0])
+    coef, _ = train_together(models, parts, node_weight=[1.0, 3.0])
     np.testing.assert_allclose(coef, (coef_1 + 3 * coef_2) / 4, rtol=1e-6, atol=1e-9)
 
 
@@ -139,7 +139,7 @@ def test_rows_of_one_class_at_every_node_count_as_rows():
         return w
 
     coef, _ = train_together(
-        [start] * 2, parts, weights="class_counts", schedule="constant"
+        [start] * 2, parts, node_weight="class_counts", schedule="constant"
     )
     expected = (2 * descend(*parts[0]) + 6 * descend(*parts[1])) / 8
     np.testing.assert_allclose(coef[0], expected)
@@ -188,7 +188,7 @@ def test_weights_stay_with_their_nodes_where_one_is_constant():
     first = start_of(3)
     second = linear(np.eye(3)[:, :2], np.ones(3), classes)
     aggregate = ModelAveragingAggregator(
-        [constant, first, second], weights=[50.0, 1.0, 3.0]
+        [constant, first, second], node_weight=[50.0, 1.0, 3.0]
     ).fit()
     np.testing.assert_allclose(aggregate.coef_, (first.coef_ + 3 * second.coef_) / 4)
 
@@ -205,7 +205,7 @@ def average_by_class_counts(counts, classes=((0, 1, 2), (0, 1, 2))):
         models.append(linear(coef, np.zeros(len(labels)), np.array(labels)))
     y = np.concatenate([np.repeat(np.arange(3), n_rows) for n_rows in counts])
     nodes = np.repeat([0, 1], np.sum(counts, axis=1))
-    aggregate = ModelAveragingAggregator(models, weights="class_counts")
+    aggregate = ModelAveragingAggregator(models, node_weight="class_counts")
     return aggregate.fit(np.zeros((len(y), 1)), y, nodes=nodes).coef_[:, 0]
 
 
@@ -241,7 +241,7 @@ def test_hidden_units_count_by_all_rows_of_a_node_where_classes_are_counted():
     ]
     y = np.array([0, 1, 2, 2, 0, 0, 0, 1])
     nodes = np.array([0] * 2 + [1] * 6)
-    aggregate = ModelAveragingAggregator(models, weights="class_counts")
+    aggregate = ModelAveragingAggregator(models, node_weight="class_counts")
     aggregate.fit(np.zeros((8, 1)), y, nodes=nodes)
     assert aggregate.coefs_[0][0, 0] == pytest.approx((2 * 1 + 6 * 2) / 8)
     by_class = [(1 * 1 + 3 * 2) / 4, (1 * 1 + 1 * 2) / 2, 2.0]
@@ -253,7 +253,7 @@ def test_public_rows_count_for_no_node():
     models[1].coef_ = models[0].coef_ + 1.0
     y = np.array([0, 1, 2, 0, *[2] * 5])
     nodes = np.array([0, 1, 1, 1, *[-1] * 5])
-    aggregate = ModelAveragingAggregator(models, weights="n_samples")
+    aggregate = ModelAveragingAggregator(models, node_weight="n_samples")
     aggregate.fit(np.zeros((9, 2)), y, nodes=nodes)
     np.testing.assert_allclose(aggregate.coef_, models[0].coef_ + 0.75)
 

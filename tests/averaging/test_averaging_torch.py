@@ -65,7 +65,7 @@ def rounds(estimators, *, n_rounds=3, local_epochs=2, **params):
 def test_nets_are_averaged_parameter_by_parameter(module):
     X, y, nodes, X_test, _ = digits()
     nets = fit_nets(make_net(**MODULES[module]), X, y, nodes)
-    aggregate = ModelAveragingAggregator(nets, weights=[1.0, 2.0, 5.0]).fit()
+    aggregate = ModelAveragingAggregator(nets, node_weight=[1.0, 2.0, 5.0]).fit()
     states = [state_of_module(model) for model in nets]
     for name, array in state_of_module(aggregate.net_).items():
         arrays_of_nodes = [state_of_node[name] for state_of_node in states]
@@ -103,7 +103,9 @@ def test_counters_are_those_of_the_node_with_most_rows():
 def test_equal_nets_average_to_themselves(module):
     X, y, _, X_test, _ = digits()
     model = fit_nets(make_net(**MODULES[module]), X, y, np.zeros(len(y), dtype=int))[0]
-    aggregate = ModelAveragingAggregator([model] * 4, weights=[0.1, 0.2, 3, 4]).fit()
+    aggregate = ModelAveragingAggregator(
+        [model] * 4, node_weight=[0.1, 0.2, 3, 4]
+    ).fit()
     for name, array in state_of_module(aggregate.net_).items():
         np.testing.assert_allclose(
             array, state_of_module(model)[name], rtol=1e-6, atol=1e-7
@@ -153,7 +155,7 @@ def test_images_are_refused_where_estimators_take_none():
 def test_binary_nets_are_averaged_by_their_rows():
     X, y, nodes, X_test, _ = digits(2)
     nets = fit_nets(make_binary_net(), X, y.astype(np.float32), nodes)
-    aggregate = ModelAveragingAggregator(nets, weights="n_samples")
+    aggregate = ModelAveragingAggregator(nets, node_weight="n_samples")
     aggregate.fit(X, y, nodes=nodes)
     n_rows = np.bincount(nodes)
     for name, array in state_of_module(aggregate.net_).items():
@@ -532,7 +534,7 @@ def test_a_search_over_nets_keeps_the_fitted_nets():
     X, y, nodes, X_test, _ = digits()
     nets = fit_nets(make_net(Convolutional), X, y, nodes)
     search = GridSearchCV(
-        rounds(nets), {"n_rounds": [0, 1], "decay": [0.25, 1.0]}, cv=2
+        rounds(nets), {"n_rounds": [0, 1], "schedule__decay": [0.25, 1.0]}, cv=2
     )
     best = search.fit(X, y, nodes=nodes).best_estimator_
     for estimator, fitted_net in zip(best.estimators_, nets, strict=True):

@@ -28,6 +28,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from skgems import ModelAveragingAggregator
+from skgems.averaging import Schedule
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -80,10 +81,8 @@ def settled_rounds(schedule, epochs):
         n_rounds=2,
         local_epochs=2,
         learning_rate=0.2,
-        decay=0.25,
-        schedule=schedule,
-        epochs=epochs,
-        epsilon=1e6,  # every model has settled
+        # Every model has settled.
+        schedule=Schedule(schedule, decay=0.25, epochs=epochs, tol=1e6),
         random_state=0,
     ).fit(X, y)
 
@@ -342,7 +341,7 @@ def test_search_over_rounds_and_decay():
     X, y, _, _, _ = digits()
     search = GridSearchCV(
         ModelAveragingAggregator([make_net()] * 2, learning_rate=0.1, random_state=0),
-        {"n_rounds": [1, 3], "decay": [0.25, 1.0]},
+        {"n_rounds": [1, 3], "schedule__decay": [0.25, 1.0]},
         cv=2,
         error_score="raise",
     )
@@ -357,7 +356,7 @@ def fitted_pipeline():
         fit_locals(make_net(), X, y, nodes),
         n_rounds=1,
         learning_rate=0.1,
-        weights="n_samples",
+        node_weight="n_samples",
         random_state=0,
     )
     pipeline = make_pipeline(StandardScaler(), aggregate)

@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
 
 from skgems import ModelAveragingAggregator
-from skgems.averaging import Downpour
+from skgems.averaging import Downpour, Schedule
 from skgems.federation import Message, Nodes, answer, reply_to
 from skgems.local import Member
 
@@ -35,8 +35,7 @@ def fit_rounds(server, n_rounds=4):
         n_rounds=n_rounds,
         server=server,
         learning_rate=0.1,
-        schedule="constant",
-        epochs="fixed",
+        schedule=Schedule("constant", epochs="fixed"),
         local_epochs=1,
         random_state=0,
     )

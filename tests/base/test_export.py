@@ -16,6 +16,7 @@ from skgems import (
     ModelAveragingAggregator,
     PFNMAggregator,
 )
+from skgems.pfnm import Matching
 
 RNG = np.random.RandomState(0)
 Y = np.arange(120) % 3
@@ -139,7 +140,9 @@ def test_exports_have_the_dtype_of_the_nodes(method, make_members, dtypes):
     ],
 )
 def test_exports_have_the_dtype_in_which_neurons_are_matched(dtypes, dtype):
-    aggregate = PFNMAggregator(mlps(DTYPES[dtypes][0]), dtype=dtype, random_state=0)
+    aggregate = PFNMAggregator(
+        mlps(DTYPES[dtypes][0]), matching=Matching(dtype=dtype), random_state=0
+    )
     check_exports(aggregate.fit().fine_tune(X, Y), dtype)
     new_members = [("new", mlps([np.float64])[0])]
     check_exports(aggregate.update(new_members).fine_tune(X, Y), dtype)

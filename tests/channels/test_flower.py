@@ -91,7 +91,7 @@ PLANS_OF_SEVERAL_MESSAGES = {
     ),
     "matching in rounds": (
         "network",
-        PFNMAggregator(n_rounds=2, n_epochs=2, random_state=0),
+        PFNMAggregator(n_rounds=2, local_epochs=2, random_state=0),
     ),
     "averages in rounds": ("sgd", AVERAGES),
 }

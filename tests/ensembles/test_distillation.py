@@ -122,7 +122,7 @@ def test_errors():
     with pytest.raises(ValueError, match="requires y"):
         DistillationAggregator(DecisionTreeClassifier()).fit(X_free)
     with pytest.raises(ValueError, match="counts rows"):
-        DistillationAggregator(members, weights="class_counts").fit(X_free)
+        DistillationAggregator(members, node_weight="class_counts").fit(X_free)
 
 
 def test_rows_held_out_are_not_learned_and_measure_the_agreement():

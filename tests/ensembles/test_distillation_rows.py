@@ -140,7 +140,7 @@ def test_weights_of_nodes_are_those_of_the_ensemble(first, second):
         Teacher([1, 2], [[0.5, 0.5], [0.1, 0.9]]),
     ]
     weights = weights_of_soft_targets(
-        teachers, WeightedStudent(), 2, weights=[first, second]
+        teachers, WeightedStudent(), 2, node_weight=[first, second]
     )
     sums = np.array(
         [

@@ -57,7 +57,7 @@ def test_probabilities_of_different_classes_are_aligned():
 
 def test_votes_count_by_the_weights_of_nodes():
     members = [Says([0, 1], [1.0, 0.0]), Says([0, 1], [0.0, 1.0])]
-    aggregate = EnsembleAggregator(members, weights=[1.0, 3.0]).fit()
+    aggregate = EnsembleAggregator(members, node_weight=[1.0, 3.0]).fit()
     np.testing.assert_allclose(aggregate.predict_proba(X_ONE), [[0.25, 0.75]])
 
 
@@ -68,13 +68,13 @@ def test_votes_count_by_the_rows_of_each_class_at_a_node():
     nodes = np.repeat([0, 1], 4)
     X = np.zeros((8, 1))
     members[1].proba = np.array([0.0, 1.0])
-    aggregate = EnsembleAggregator(members, weights="class_counts")
+    aggregate = EnsembleAggregator(members, node_weight="class_counts")
     aggregate.fit(X, y, nodes=nodes)
     expected = np.array([3 * 0.6 + 1 * 0.0, 1 * 0.4 + 3 * 1.0])
     expected /= expected.sum()
     np.testing.assert_allclose(aggregate.predict_proba(X_ONE)[0], expected)
     with pytest.raises(ValueError, match="counts rows"):
-        EnsembleAggregator(members, weights="class_counts").fit()
+        EnsembleAggregator(members, node_weight="class_counts").fit()
 
 
 def test_the_majority_wins_a_hard_vote_and_the_mean_a_soft_one():
@@ -157,7 +157,7 @@ def test_trees_in_simulation_and_nodes_of_one_class():
     X, y = load_iris(return_X_y=True)
     nodes = np.where(y == 0, 0, np.where(np.arange(len(y)) % 2, 1, 2))
     local = DecisionTreeClassifier(max_depth=3)
-    aggregate = EnsembleAggregator(local, weights="class_counts", random_state=0)
+    aggregate = EnsembleAggregator(local, node_weight="class_counts", random_state=0)
     aggregate.fit(X, y, nodes=nodes)
     assert len(aggregate.estimators_) == 3
     np.testing.assert_array_equal(aggregate.classes_, [0, 1, 2])
@@ -287,7 +287,7 @@ def test_weights_by_counts_are_shares_of_each_class(kind):
     members = [Says([0, 1], [0.6, 0.4]), Says([0, 1], [0.3, 0.7]), Says([1, 2], [1, 0])]
     # Node 2 knows class 2 by hearsay: of that no node has a row.
     y, nodes = np.array([0] * 30 + [1] * 4), np.array([0] * 20 + [1] * 13 + [2])
-    aggregate = kind(members, weights="class_counts").fit(
+    aggregate = kind(members, node_weight="class_counts").fit(
         np.zeros((34, 1)), y, nodes=nodes
     )
     np.testing.assert_allclose(
@@ -299,7 +299,7 @@ def test_the_commoner_class_does_not_win_by_being_common():
     sure = [Says([0, 1], [1.0, 0.0]), Says([0, 1], [0.0, 1.0])]
     y, nodes = np.array([0] * 90 + [1] * 10), np.array([0, 1] * 50)
     X = np.random.RandomState(0).normal(size=(100, 1))
-    hard = EnsembleAggregator(sure, voting="hard", weights="class_counts")
+    hard = EnsembleAggregator(sure, voting="hard", node_weight="class_counts")
     hard.fit(X, y, nodes=nodes)
     share = np.mean(hard.predict(X) == 0)
     assert 0.3 < share < 0.7  # a tie, which falls either way

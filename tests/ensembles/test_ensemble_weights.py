@@ -101,7 +101,7 @@ def weighted_by_class_counts(members, counts, **parameters):
         [np.repeat(np.arange(len(node_counts)), node_counts) for node_counts in counts]
     )
     nodes = np.repeat(np.arange(len(counts)), np.sum(counts, axis=1))
-    aggregate = EnsembleAggregator(members, weights="class_counts", **parameters)
+    aggregate = EnsembleAggregator(members, node_weight="class_counts", **parameters)
     return aggregate.fit(np.zeros((len(y), 1)), y, nodes=nodes)
 
 
@@ -142,14 +142,14 @@ def test_a_class_without_rows_counts_once_at_all_who_know_it():
 def test_sums_of_unequal_weights_that_are_equal_tie():
     assert 0.1 + 0.2 != 0.3  # but for rounding
     members = [Votes([0, 1], 0), Votes([0, 1], 0), Votes([0, 1], 1)]
-    aggregate = fit(members, voting="hard", weights=[0.1, 0.2, 0.3])
+    aggregate = fit(members, voting="hard", node_weight=[0.1, 0.2, 0.3])
     labels = aggregate.predict(np.random.RandomState(0).normal(size=(200, 1)))
     assert 60 < np.sum(labels) < 140
 
 
 def test_a_vote_more_wins_however_small_its_weight():
     members = [Votes([0, 1], 0), Votes([0, 1], 1), Votes([0, 1], 1)]
-    aggregate = fit(members, voting="hard", weights=[1.0, 1.0, 1e-4])
+    aggregate = fit(members, voting="hard", node_weight=[1.0, 1.0, 1e-4])
     X = np.random.RandomState(0).normal(size=(200, 1))
     assert set(aggregate.predict(X)) == {1}
 
@@ -159,7 +159,7 @@ def test_rows_without_a_node_do_not_count(voting):
     members = [Says([0, 1], [1.0, 0.0]), Says([0, 1], [0.0, 1.0])]
     y = np.array([0, 1, 1, 0, 0, 0])
     nodes = np.array([0, 1, 1, -1, -1, -1])
-    aggregate = EnsembleAggregator(members, weights="n_samples", voting=voting)
+    aggregate = EnsembleAggregator(members, node_weight="n_samples", voting=voting)
     aggregate.fit(np.zeros((6, 1)), y, nodes=nodes)
     np.testing.assert_allclose(
         aggregate.predict_proba(X_ONE), [[1 / 3, 2 / 3]], atol=2e-6

@@ -150,7 +150,7 @@ def test_ties_are_broken_for_either_class_about_as_often():
 def test_votes_weighted_by_classes_count_documents():
     corpus = documents()
     members = corpus.pipelines()
-    aggregate = EnsembleAggregator(members, weights="class_counts")
+    aggregate = EnsembleAggregator(members, node_weight="class_counts")
     aggregate.fit(corpus.X.tolist(), corpus.y, nodes=corpus.sites)
     counts = [[np.sum(corpus.of(s)[1] == label) for label in LABELS] for s in SITES]
     np.testing.assert_allclose(aggregate.weights_, np.array(counts) / np.sum(counts, 0))
@@ -208,7 +208,7 @@ def test_the_best_of_votes_and_stack_is_chosen_for_documents():
 
 def test_ensembles_of_documents_are_searched_cross_validated_and_pickled():
     corpus = documents()
-    aggregate = EnsembleAggregator(corpus.pipelines(), weights="class_counts")
+    aggregate = EnsembleAggregator(corpus.pipelines(), node_weight="class_counts")
     search = GridSearchCV(aggregate, {"voting": ["soft", "hard"]}, cv=2)
     search.fit(corpus.X.tolist(), corpus.y, nodes=corpus.sites)
     assert search.best_score_ > 0.7

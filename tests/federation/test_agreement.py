@@ -509,7 +509,7 @@ def test_an_agreement_of_another_type_is_an_error(node):
         ),
         (GEMSMLPAggregator(n_rounds=3, retrain_epochs=1), (8, 6)),
         (GEMSMLPAggregator(epsilon=0.5), (8,)),
-        (PFNMAggregator(n_rounds=3, n_epochs=1), (8,)),
+        (PFNMAggregator(n_rounds=3, local_epochs=1), (8,)),
         (PFNMAggregator(last_layer=GEMSLogisticAggregator(n_rounds=2)), (8,)),
         (ModelAveragingAggregator(n_rounds=3), (8,)),
     ],

@@ -37,6 +37,7 @@ from skgems import (
 from skgems._cli import main
 from skgems.datasets import load_penguins
 from skgems.federation import Agreement, Message, Nodes, reply_to
+from skgems.pfnm import Matching
 from skgems.steps import RandomFeatures, front_of_text
 
 
@@ -348,7 +349,7 @@ def test_rows_in_chunks_go_through_the_front():
         GEMSMLPAggregator(MLPClassifier((8,), max_iter=300), random_state=0),
         PFNMAggregator(MLPClassifier((8,), max_iter=300), random_state=0),
         ModelAveragingAggregator(LOGISTIC, random_state=0),
-        EnsembleAggregator(LOGISTIC, weights="class_counts", random_state=0),
+        EnsembleAggregator(LOGISTIC, node_weight="class_counts", random_state=0),
     ],
     ids=lambda aggregator: type(aggregator).__name__,
 )
@@ -546,7 +547,9 @@ def test_a_network_with_a_front_cannot_be_made_a_module():
     pytest.importorskip("torch")
     X, y, islands = load_penguins()
     nets = MLPClassifier((4,), solver="lbfgs", max_iter=500, random_state=0)
-    agg = PFNMAggregator(nets, front=StandardScaler(), random_state=0, max_iter=2)
+    agg = PFNMAggregator(
+        nets, front=StandardScaler(), random_state=0, matching=Matching(max_iter=2)
+    )
     agg.fit(X, y, nodes=islands)
     with pytest.raises(ValueError, match="would lack the front"):
         agg.to_module()

@@ -151,14 +151,14 @@ def test_moments_of_networks_are_of_rows_that_are_not_held_out(sample, mask, n_r
 def test_weights_by_class_counts_do_not_count_held_out_rows(sample, mask, kind):
     rest = ~mask
     local_classifiers = sample.fitted(LOGISTIC)
-    agg = kind(local_classifiers, weights="class_counts")
+    agg = kind(local_classifiers, node_weight="class_counts")
     agg.fit(sample.X, sample.y, nodes=sample.nodes, held_out=mask)
-    of_rest = kind(local_classifiers, weights="class_counts")
+    of_rest = kind(local_classifiers, node_weight="class_counts")
     of_rest.fit(sample.X[rest], sample.y[rest], nodes=sample.nodes[rest])
     np.testing.assert_array_equal(
         agg.predict_proba(sample.X_test), of_rest.predict_proba(sample.X_test)
     )
-    of_all_rows = kind(local_classifiers, weights="class_counts")
+    of_all_rows = kind(local_classifiers, node_weight="class_counts")
     of_all_rows.fit(sample.X, sample.y, nodes=sample.nodes)
     assert not np.array_equal(
         agg.predict_proba(sample.X_test), of_all_rows.predict_proba(sample.X_test)

@@ -29,6 +29,7 @@ from skgems import (
 )
 from skgems.datasets import load_penguins
 from skgems.federation import ClassesLeftOutWarning, Nodes, reply_to
+from skgems.pfnm import Matching
 
 X, Y, ISLANDS = load_penguins()
 NAMES = ["Biscoe", "Dream", "Torgersen"]
@@ -249,7 +250,9 @@ def test_a_model_card_has_the_report_parameters_and_digests(
 def test_every_aggregator_has_a_report(networks):
     fitted = [
         GEMSMLPAggregator(networks, random_state=0).fit(X, Y, nodes=ISLANDS),
-        PFNMAggregator(networks, random_state=0, max_iter=3).fit(X, Y, nodes=ISLANDS),
+        PFNMAggregator(networks, random_state=0, matching=Matching(max_iter=3)).fit(
+            X, Y, nodes=ISLANDS
+        ),
         ModelAveragingAggregator(MEMBERS).fit(),
         DistillationAggregator(MEMBERS, random_state=0).fit(X),
         PooledAggregator(front=StandardScaler()).fit(X, Y, nodes=ISLANDS),
@@ -293,7 +296,9 @@ NET = MLPClassifier((3,), solver="lbfgs", random_state=0, max_iter=2000)
 FITS = {
     "linear": lambda: GEMSLogisticAggregator(members_of(LogisticRegression())),
     "networks": lambda: GEMSMLPAggregator(members_of(NET), random_state=0),
-    "matching": lambda: PFNMAggregator(members_of(NET), random_state=0, max_iter=3),
+    "matching": lambda: PFNMAggregator(
+        members_of(NET), random_state=0, matching=Matching(max_iter=3)
+    ),
     "averaging": lambda: ModelAveragingAggregator(members_of(LogisticRegression())),
     "pooled": lambda: PooledAggregator(members_of(RidgeClassifier())),
     "vote": lambda: EnsembleAggregator(members_of(LogisticRegression())),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skgems.averaging import CoLearning
+from skgems.averaging import CoLearning, Schedule
 from skgems.federation import InProcess, Message, Run, TooFewNodesError, answer, run
 from skgems.federation import _channel as channel_module
 from skgems.federation import _run as run_module
@@ -106,7 +106,12 @@ def test_epochs_double_from_the_round_after_the_model_settled():
     # From 10 towards 11 in halves: relative changes 0.05, 0.024, 0.012, ...
     member = Target("0", 11.0)
     _, rounds, _ = co_learn(
-        [member], 10.0, n_rounds=4, local_epochs=1, epsilon=0.03, learning_rate=0.04
+        [member],
+        10.0,
+        n_rounds=4,
+        local_epochs=1,
+        learning_rate=0.04,
+        schedule=Schedule(tol=0.03),
     )
     changes = [entry["change"] for entry in rounds]
     np.testing.assert_allclose(changes[:2], [0.5 / 10, 0.25 / 10.5])
@@ -116,7 +121,9 @@ def test_epochs_double_from_the_round_after_the_model_settled():
     np.testing.assert_allclose(member.calls[2][1], [0.02, 0.01])
     assert rounds[2]["learning_rates"] == member.calls[2][1]
     member = Target("0", 11.0)
-    _, fixed, _ = co_learn([member], 10.0, n_rounds=4, epsilon=9.0, epochs="fixed")
+    _, fixed, _ = co_learn(
+        [member], 10.0, n_rounds=4, schedule=Schedule(tol=9.0, epochs="fixed")
+    )
     assert [entry["epochs"] for entry in fixed] == [5] * 4
 
 

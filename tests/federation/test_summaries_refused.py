@@ -218,8 +218,8 @@ def test_a_small_class_that_no_classifier_knows_is_left_out_too():
 @pytest.mark.parametrize(
     "agg",
     [
-        ModelAveragingAggregator(weights="class_counts"),
-        ModelAveragingAggregator(weights="n_samples"),
+        ModelAveragingAggregator(node_weight="class_counts"),
+        ModelAveragingAggregator(node_weight="n_samples"),
         PFNMAggregator(random_state=0),
     ],
     ids=["class_counts", "n_samples", "pfnm"],

@@ -225,9 +225,9 @@ def test_averages_of_summaries_are_those_of_networks(weights):
     X, y, nodes = rows()
     model = MLPClassifier((7,), random_state=0, max_iter=40)
     local_classifiers = classifiers(model)
-    agg = ModelAveragingAggregator(weights=weights)
+    agg = ModelAveragingAggregator(node_weight=weights)
     agg.set_params(estimators=summaries(agg, local_classifiers)).fit()
-    direct = ModelAveragingAggregator(local_classifiers, weights=weights).fit(
+    direct = ModelAveragingAggregator(local_classifiers, node_weight=weights).fit(
         X, y, nodes=nodes
     )
     for layer, expected in zip(agg.coefs_, direct.coefs_, strict=True):

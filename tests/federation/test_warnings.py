@@ -20,6 +20,7 @@ from skgems import (
     PooledAggregator,
 )
 from skgems.federation import ManyRowsWarning, nodes_of_many_rows
+from skgems.pfnm import Matching
 
 X, Y = make_classification(1500, 4, n_informative=4, n_redundant=0, random_state=0)
 NAMES = ["bern", "lyon", "nice", "oslo"]
@@ -70,10 +71,10 @@ WEIGHTED_BY_ROWS = {
         members(small_network, nodes), last_layer=GEMSLogisticAggregator()
     ),
     "averages": lambda nodes: ModelAveragingAggregator(
-        members(LogisticRegression, nodes), weights="n_samples"
+        members(LogisticRegression, nodes), node_weight="n_samples"
     ),
     "vote": lambda nodes: EnsembleAggregator(
-        members(LogisticRegression, nodes), weights="class_counts"
+        members(LogisticRegression, nodes), node_weight="class_counts"
     ),
 }
 # Aggregators in which the number of rows does not matter.
@@ -91,7 +92,7 @@ NOT_WEIGHTED_BY_ROWS = {
         members(LogisticRegression, nodes)
     ),
     "matched": lambda nodes: PFNMAggregator(
-        members(small_network, nodes), class_precision="equal"
+        members(small_network, nodes), matching=Matching(class_precision="equal")
     ),
 }
 

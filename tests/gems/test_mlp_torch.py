@@ -559,7 +559,7 @@ def test_rounds_and_retraining_keep_the_softmax_that_the_loss_sees():
     ]
     for net in nets:
         net.module_.eval()
-    agg = PFNMAggregator(nets[:1], n_rounds=2, n_epochs=3, random_state=0)
+    agg = PFNMAggregator(nets[:1], n_rounds=2, local_epochs=3, random_state=0)
     agg.fit(dataset.X[dataset.nodes == 0], dataset.y[dataset.nodes == 0])
     # As its own trainer does, from the weights that it reads.
     network = read_network(nets[0])

@@ -26,6 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems import ModelAveragingAggregator
+from skgems.averaging import Schedule
 
 DISJOINT, OVERLAPPING = digits("disjoint"), digits("overlapping")
 HOMOGENEOUS, BINARY = digits("homogeneous"), digits("binary")
@@ -142,13 +143,13 @@ CASES = {
     # At once.
     **{
         f"{name} {weights}": lambda m=members, w=weights: fit(
-            ONE_CLASS if m is linears else OVERLAPPING, m, weights=WEIGHTS[w]
+            ONE_CLASS if m is linears else OVERLAPPING, m, node_weight=WEIGHTS[w]
         )
         for name, members in MODELS.items()
         for weights in WEIGHTS
     },
     "without rows": lambda: average(),
-    "without rows array": lambda: average(weights=[1, 2, 5]),
+    "without rows array": lambda: average(node_weight=[1, 2, 5]),
     "disjoint": lambda: average(DISJOINT),
     "binary": lambda: average(BINARY),
     "binary mlp": lambda: average(BINARY, mlps),
@@ -162,33 +163,30 @@ CASES = {
     "skorch among others": lambda: average(HOMOGENEOUS, with_a_net),
     "skorch convolutional": lambda: average(HOMOGENEOUS, convolutions),
     "skorch convolutional n_samples": lambda: fit(
-        HOMOGENEOUS, convolutions, weights="n_samples"
+        HOMOGENEOUS, convolutions, node_weight="n_samples"
     ),
     "skorch images": lambda: images(),
     "align": lambda: average(members=mlps, align="permutation"),
     "align deep": lambda: average(members=DEEP, align="permutation"),
     "align skorch": lambda: average(
-        HOMOGENEOUS, dense_nets, align="permutation", weights=[1, 2, 5]
+        HOMOGENEOUS, dense_nets, align="permutation", node_weight=[1, 2, 5]
     ),
     "align class_counts": lambda: fit(
-        members=mlps, align="permutation", weights="class_counts"
+        members=mlps, align="permutation", node_weight="class_counts"
     ),
     # Rounds.
     **{
         f"rounds {schedule} {epochs}": lambda s=schedule, e=epochs: rounds(
             members=SGD_NETWORKS,
             n_rounds=3,
-            schedule=s,
-            epochs=e,
-            epsilon=1.0,
+            schedule=Schedule(s, decay=0.5, epochs=e, tol=1.0),
             local_epochs=2,
-            decay=0.5,
         )
         for schedule, epochs in product(SCHEDULES, EPOCHS)
     },
     **{
         f"rounds weights {weights}": lambda w=weights: rounds(
-            ONE_CLASS.with_public(), SGD, weights=WEIGHTS[w]
+            ONE_CLASS.with_public(), SGD, node_weight=WEIGHTS[w]
         )
         for weights in WEIGHTS
     },
@@ -196,7 +194,7 @@ CASES = {
     "rounds adam of epochs": lambda: rounds(local_epochs=3, n_rounds=1),
     "rounds adam own rate": lambda: rounds(learning_rate=None),
     "rounds align": lambda: rounds(align="permutation"),
-    "rounds class_counts": lambda: rounds(weights="class_counts"),
+    "rounds class_counts": lambda: rounds(node_weight="class_counts"),
     "rounds deep": lambda: rounds(members=DEEP),
     "rounds disjoint": lambda: rounds(DISJOINT),
     "rounds binary": lambda: rounds(BINARY),
@@ -216,7 +214,7 @@ CASES = {
         HOMOGENEOUS, dense_nets, local_epochs=3, n_rounds=1
     ),
     "rounds skorch class_counts": lambda: rounds(
-        HOMOGENEOUS, DEEP_NETS, weights="class_counts"
+        HOMOGENEOUS, DEEP_NETS, node_weight="class_counts"
     ),
     "rounds skorch binary": lambda: rounds(BINARY, binary_nets),
     "rounds skorch convolutional": lambda: rounds(HOMOGENEOUS, convolutions),
@@ -243,7 +241,7 @@ CASES = {
     ),
     "simulation rounds None": lambda: simulate(None, iris(), n_rounds=2),
     "simulation None": lambda: simulate(None, iris()),
-    "simulation skorch": lambda: simulate(unfitted_net(), weights="n_samples"),
+    "simulation skorch": lambda: simulate(unfitted_net(), node_weight="n_samples"),
     "simulation skorch rounds": lambda: simulate(
         unfitted_net(), n_rounds=2, local_epochs=1, learning_rate=0.05
     ),

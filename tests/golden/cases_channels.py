@@ -29,7 +29,7 @@ from skgems import (
     PooledAggregator,
     answer,
 )
-from skgems.averaging import Downpour
+from skgems.averaging import Downpour, Schedule
 from skgems.federation import (
     Agreement,
     Message,
@@ -435,10 +435,10 @@ CASES = {
     ),
     "wire matching": lambda: over_a_wire(PFNMAggregator(), members=wide),
     "wire matching rounds": lambda: over_a_wire(
-        PFNMAggregator(n_rounds=2, n_epochs=1), HOMOGENEOUS, wide
+        PFNMAggregator(n_rounds=2, local_epochs=1), HOMOGENEOUS, wide
     ),
     "wire averaging": lambda: over_a_wire(
-        ModelAveragingAggregator(weights="class_counts"), members=linears
+        ModelAveragingAggregator(node_weight="class_counts"), members=linears
     ),
     "wire averaging rounds": lambda: over_a_wire(
         ModelAveragingAggregator(n_rounds=2, local_epochs=1), HOMOGENEOUS, sgds
@@ -447,8 +447,7 @@ CASES = {
         ModelAveragingAggregator(
             n_rounds=2,
             local_epochs=1,
-            schedule="constant",
-            epochs="fixed",
+            schedule=Schedule("constant", epochs="fixed"),
             server=Downpour(),
         ),
         HOMOGENEOUS,
@@ -503,7 +502,8 @@ CASES = {
     "files rows alone": lambda: by_files(linear_of()),
     "files matching": lambda: by_files(PFNMAggregator(random_state=0), members=wide),
     "files averaging": lambda: by_files(
-        ModelAveragingAggregator(weights="n_samples", random_state=0), members=linears
+        ModelAveragingAggregator(node_weight="n_samples", random_state=0),
+        members=linears,
     ),
     "paths": lambda: by_paths(),
     # Regions and chunks.
@@ -521,7 +521,7 @@ CASES = {
     "chunks ridges": lambda: by_chunks(linear_of(), members=ridges),
     "chunks matching": lambda: by_chunks(PFNMAggregator(random_state=0), members=wide),
     "chunks averaging": lambda: by_chunks(
-        ModelAveragingAggregator(weights="n_samples", random_state=0)
+        ModelAveragingAggregator(node_weight="n_samples", random_state=0)
     ),
     # Nodes that come and go.
     "update linear": lambda: comes(linear_of(**KEPT)),

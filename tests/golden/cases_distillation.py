@@ -115,14 +115,14 @@ CASES = {
     "disjoint": lambda: distil(DISJOINT),
     "binary": lambda: distil(BINARY),
     "binary ridge": lambda: distil(BINARY, student=RidgeClassifier()),
-    "string labels": lambda: fit_named(STRINGS, weights="class_counts"),
+    "string labels": lambda: fit_named(STRINGS, node_weight="class_counts"),
     "public rows by name": lambda: fit_named(STRINGS.with_public()),
     **{
-        f"weights {weights}": lambda w=weights: fit(ONE_CLASS, weights=WEIGHTS[w])
+        f"weights {weights}": lambda w=weights: fit(ONE_CLASS, node_weight=WEIGHTS[w])
         for weights in WEIGHTS
     },
-    "weights without labels": lambda: distil(weights=[1, 2, 5]),
-    "public rows": lambda: fit(OVERLAPPING.with_public(), weights="n_samples"),
+    "weights without labels": lambda: distil(node_weight=[1, 2, 5]),
+    "public rows": lambda: fit(OVERLAPPING.with_public(), node_weight="n_samples"),
     "without nodes": lambda: fit(nodes=False),
     "sparse rows": lambda: on_sparse_rows(),
     "sparse rows neighbours": lambda: on_sparse_rows(student=NEAREST),

@@ -121,7 +121,7 @@ CASES = {
     },
     **{
         f"weights {weights} {voting}": lambda w=weights, v=voting: fit(
-            ONE_CLASS.with_public(), weights=WEIGHTS[w], voting=v
+            ONE_CLASS.with_public(), node_weight=WEIGHTS[w], voting=v
         )
         for weights, voting in product(WEIGHTS, ["soft", "hard"])
     },
@@ -130,9 +130,9 @@ CASES = {
     "binary": lambda: together(BINARY, machines),
     "skorch binary": lambda: together(BINARY, binary_nets),
     "ties of another seed": lambda: together(voting="hard", random_state=3),
-    "string labels": lambda: fit_named(STRINGS, weights="class_counts"),
-    "without nodes": lambda: fit(nodes=False, weights="n_samples"),
-    "sparse rows": lambda: on_sparse_rows(weights="n_samples"),
+    "string labels": lambda: fit_named(STRINGS, node_weight="class_counts"),
+    "without nodes": lambda: fit(nodes=False, node_weight="n_samples"),
+    "sparse rows": lambda: on_sparse_rows(node_weight="n_samples"),
     "sparse rows hard": lambda: on_sparse_rows(voting="hard"),
     "simulation": lambda: simulate(RidgeClassifier()),
     "simulation of several": lambda: simulate(

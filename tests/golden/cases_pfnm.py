@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems import PFNMAggregator
+from skgems.pfnm import Matching
 
 DISJOINT, OVERLAPPING = digits("disjoint"), digits("overlapping")
 HOMOGENEOUS, BINARY = digits("homogeneous"), digits("binary")
@@ -53,7 +54,11 @@ def with_a_pipeline(rows):
 
 def sgd(rows):
     trainer = MLPClassifier(
-        solver="sgd", learning_rate_init=0.2, batch_size=16, max_iter=1, random_state=0
+        solver="sgd",
+        learning_rate_init=0.2,
+        batch_size=16,
+        matching=Matching(max_iter=1),
+        random_state=0,
     )
     return mlps(rows, (12,), estimator=trainer)
 
@@ -87,7 +92,7 @@ def fit_sparse(rows=OVERLAPPING):
 
 def rounds(members=PLAIN, rows=OVERLAPPING, **parameters):
     """Match twice, with one epoch of training between, or as parameters say."""
-    settings = {"n_rounds": 2, "n_epochs": 1, **parameters}
+    settings = {"n_rounds": 2, "local_epochs": 1, **parameters}
     return fit(rows, members, **settings)
 
 
@@ -169,7 +174,8 @@ CASES = {
     # Without rows.
     **{
         f"{name} {order} {cost}": lambda m=members, o=order, c=cost: match(
-            members=m, layer_order=o, new_atom_cost=c
+            members=m,
+            matching=Matching(matching=Matching(layer_order=o), new_atom_cost=c),
         )
         for name, members in {"one": WIDTHS, "two": DEEP, "three": THREE}.items()
         for order in ORDERS
@@ -177,9 +183,11 @@ CASES = {
     },
     "counts": lambda: match(counts=COUNTS),
     "counts deep top_down": lambda: match(
-        members=DEEP, counts=COUNTS, layer_order="top_down"
+        members=DEEP, counts=COUNTS, matching=Matching(layer_order="top_down")
     ),
-    "counts equal": lambda: match(counts=COUNTS, class_precision="equal"),
+    "counts equal": lambda: match(
+        counts=COUNTS, matching=Matching(class_precision="equal")
+    ),
     "tanh": lambda: match(members=partial(PLAIN, activation="tanh")),
     "string labels": lambda: match(STRINGS, named),
     "disjoint": lambda: match(DISJOINT),
@@ -188,7 +196,7 @@ CASES = {
     "binary deep": lambda: match(BINARY, DEEP),
     "one-class node": lambda: match(ONE_CLASS),
     "one-class node deep top_down": lambda: match(
-        ONE_CLASS, DEEP, layer_order="top_down"
+        ONE_CLASS, DEEP, matching=Matching(layer_order="top_down")
     ),
     "one-class nodes only": lambda: constant_only(),
     "pipeline": lambda: match(members=with_a_pipeline),
@@ -208,17 +216,23 @@ CASES = {
     "gamma0 of layers": lambda: match(members=DEEP, gamma0=[0.1, 10.0]),
     "max_units": lambda: match(max_units=14),
     "max_units of layers": lambda: match(members=DEEP, max_units=[14, None]),
-    "max_units paper": lambda: match(max_units=14, new_atom_cost="paper"),
-    "max_iter": lambda: match(max_iter=1),
-    "tol": lambda: match(tol=0.5),
-    "dtype float32": lambda: match(dtype="float32"),
-    "dtype float32 deep": lambda: match(members=DEEP, dtype="float32"),
+    "max_units paper": lambda: match(
+        max_units=14, matching=Matching(new_atom_cost="paper")
+    ),
+    "max_iter": lambda: match(matching=Matching(max_iter=1)),
+    "tol": lambda: match(matching=Matching(tol=0.5)),
+    "dtype float32": lambda: match(matching=Matching(dtype="float32")),
+    "dtype float32 deep": lambda: match(
+        members=DEEP, matching=Matching(dtype="float32")
+    ),
     "networks of float32": lambda: match(members=single),
-    "networks of float32 as float64": lambda: match(members=single, dtype="float64"),
+    "networks of float32 as float64": lambda: match(
+        members=single, matching=Matching(dtype="float64")
+    ),
     "random_state": lambda: match(random_state=3),
     # With rows.
     "rows": lambda: fit(),
-    "rows equal": lambda: fit(class_precision="equal"),
+    "rows equal": lambda: fit(matching=Matching(class_precision="equal")),
     "rows deep": lambda: fit(members=DEEP),
     "rows one class": lambda: fit(ONE_CLASS),
     "rows by name": lambda: fit_named(STRINGS),
@@ -234,16 +248,18 @@ CASES = {
     "stream": lambda: stream(),
     "stream counts": lambda: stream(counts=COUNTS),
     "stream deep": lambda: stream(DEEP, (12, 8)),
-    "stream top_down": lambda: stream(DEEP, (12, 8), layer_order="top_down"),
+    "stream top_down": lambda: stream(
+        DEEP, (12, 8), matching=Matching(layer_order="top_down")
+    ),
     "stream by name": lambda: named_stream(),
     "node_init": lambda: inits(),
     "node_init deep": lambda: inits(DEEP),
     # Rounds.
     "rounds all": lambda: rounds(),
-    "rounds of epochs": lambda: rounds(n_epochs=2, n_rounds=3),
+    "rounds of epochs": lambda: rounds(local_epochs=2, n_rounds=3),
     "rounds own": lambda: rounds(round_units="own"),
     "rounds deep own": lambda: rounds(DEEP, round_units="own"),
-    "rounds top_down": lambda: rounds(DEEP, layer_order="top_down"),
+    "rounds top_down": lambda: rounds(DEEP, matching=Matching(layer_order="top_down")),
     "rounds sgd": lambda: rounds(sgd),
     "rounds binary": lambda: rounds(rows=BINARY),
     "rounds one class": lambda: rounds(rows=ONE_CLASS),
@@ -256,6 +272,6 @@ CASES = {
     "simulation of several": lambda: simulate([BRIEF] * 3, validation_fraction=0.3),
     "simulation of several dealt": lambda: simulate([BRIEF] * 3, nodes=False),
     "simulation one class": lambda: simulate(BRIEF, ONE_CLASS),
-    "simulation of rounds": lambda: simulate(BRIEF, n_rounds=2, n_epochs=1),
+    "simulation of rounds": lambda: simulate(BRIEF, n_rounds=2, local_epochs=1),
     "simulation of None": lambda: simulate(None, iris()),
 }

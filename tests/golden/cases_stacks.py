@@ -189,7 +189,7 @@ CASES = {
     "apart": lambda: fit_apart(),
     "apart trees": lambda: fit_apart(members=trees),
     "tables": lambda: fit_tables(),
-    "vote of tables": lambda: fit_tables(combine="vote", weights="class_counts"),
+    "vote of tables": lambda: fit_tables(combine="vote", node_weight="class_counts"),
     "letters": lambda: fit_letters(combine="stack"),
     "vote of letters": lambda: fit_letters(voting="hard"),
     "student of letters": lambda: distil_letters(),

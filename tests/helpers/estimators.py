@@ -119,7 +119,7 @@ LISTED = [
     Listed(
         kind=ModelAveragingAggregator,
         local=LogisticRegression(C=10.0, tol=1e-8, max_iter=1000),
-        grid={"weights": ["equal", "n_samples"]},
+        grid={"node_weight": ["equal", "n_samples"]},
         local_grid={"C": [0.01, 10.0]},
         unites=False,
         exported=lambda aggregate: aggregate.to_estimator(),

@@ -135,10 +135,12 @@ CASES = {
         NET,
     ),
     "rounds of linear models": (
-        ModelAveragingAggregator(n_rounds=2, weights="class_counts", random_state=0),
+        ModelAveragingAggregator(
+            n_rounds=2, node_weight="class_counts", random_state=0
+        ),
         SGDClassifier(loss="log_loss", random_state=0),
     ),
-    "an average": (ModelAveragingAggregator(weights="n_samples"), LINEAR),
+    "an average": (ModelAveragingAggregator(node_weight="n_samples"), LINEAR),
 }
 
 

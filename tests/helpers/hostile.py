@@ -46,6 +46,7 @@ from skgems.federation import (
 from skgems.gems import Rounds
 from skgems.local import clear_cache
 from skgems.messages import pairs_in
+from skgems.pfnm import Matching
 from skgems.spaces import Sampled
 
 # Pooled classifiers whose summaries have sums of different kinds.
@@ -224,17 +225,17 @@ def _plans_of_other_methods() -> list[KindPlan]:
         *pooled,
         KindPlan(
             name="pfnm",
-            aggregator=PFNMAggregator(random_state=0, max_iter=5),
+            aggregator=PFNMAggregator(random_state=0, matching=Matching(max_iter=5)),
             estimator=net,
         ),
         KindPlan(
             name="pfnm, scaled",
-            aggregator=PFNMAggregator(random_state=0, max_iter=5),
+            aggregator=PFNMAggregator(random_state=0, matching=Matching(max_iter=5)),
             estimator=make_pipeline(StandardScaler(), net),
         ),
         KindPlan(
             name="averaging",
-            aggregator=ModelAveragingAggregator(weights="class_counts"),
+            aggregator=ModelAveragingAggregator(node_weight="class_counts"),
             estimator=logistic,
         ),
         KindPlan(
@@ -416,7 +417,12 @@ def methods_of_rounds() -> list[MethodOfRounds]:
             net,
         ),
         (
-            PFNMAggregator(n_rounds=2, n_epochs=1, max_iter=5, random_state=0),
+            PFNMAggregator(
+                n_rounds=2,
+                local_epochs=1,
+                matching=Matching(max_iter=5),
+                random_state=0,
+            ),
             make_pipeline(StandardScaler(), net),
         ),
     ]

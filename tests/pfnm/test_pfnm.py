@@ -28,6 +28,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skgems import PFNMAggregator
 from skgems.datasets import partition_homogeneous
+from skgems.pfnm import Matching
 
 
 def sorted_units(aggregate):
@@ -84,7 +85,9 @@ def test_class_counts_help_where_nodes_differ():
         X[TRAIN], Y[TRAIN], nodes
     )
     np.testing.assert_array_equal(by_rows.predict(X[TEST]), by_counts.predict(X[TEST]))
-    equal = PFNMAggregator(local_networks, class_precision="equal", random_state=0)
+    equal = PFNMAggregator(
+        local_networks, matching=Matching(class_precision="equal"), random_state=0
+    )
     equal.fit(n_class_samples=counts)
     plain = PFNMAggregator(local_networks, random_state=0).fit()
     np.testing.assert_array_equal(equal.coefs_[1], plain.coefs_[1])
@@ -93,7 +96,7 @@ def test_class_counts_help_where_nodes_differ():
 
 @pytest.mark.parametrize("order", ["bottom_up", "top_down"])
 def test_order_of_units_and_nodes_does_not_matter(local_networks, deep, order):
-    settings = {"random_state": 0, "layer_order": order}
+    settings = {"random_state": 0, "matching": Matching(layer_order=order)}
     straight = PFNMAggregator(local_networks, **settings).fit()
     others = [
         with_units_permuted(local, seed) for seed, local in enumerate(local_networks)
@@ -117,7 +120,9 @@ def test_copies_and_a_single_network_come_back(local_networks, deep, order):
         sizes = tuple(len(b) for b in local.intercepts_[:-1])
         for n in (1, 4):
             copies = [with_units_permuted(local, seed) for seed in range(n)]
-            aggregate = PFNMAggregator(copies, layer_order=order, random_state=0).fit()
+            aggregate = PFNMAggregator(
+                copies, matching=Matching(layer_order=order), random_state=0
+            ).fit()
             assert aggregate.n_units_ == sizes
             np.testing.assert_allclose(
                 aggregate.predict_proba(X[TEST]), local.predict_proba(X[TEST])
@@ -198,7 +203,9 @@ def test_errors_name_the_node(local_networks, deep):
 def test_seeded_and_float32(local_networks):
     one, two = (PFNMAggregator(local_networks, random_state=3).fit() for _ in range(2))
     np.testing.assert_array_equal(one.coefs_[0], two.coefs_[0])
-    single = PFNMAggregator(local_networks, random_state=3, dtype="float32").fit()
+    single = PFNMAggregator(
+        local_networks, random_state=3, matching=Matching(dtype="float32")
+    ).fit()
     assert single.coefs_[0].dtype == np.float32
     np.testing.assert_allclose(single.coefs_[0], one.coefs_[0], atol=1e-4)
 
@@ -299,7 +306,7 @@ def test_nodes_count_and_calibrate_where_that_is_needed(nodes, local_networks):
         X[TRAIN], Y[TRAIN], nodes
     )
     assert tasks(counting) == ["counts", *calibration]
-    equal = PFNMAggregator(local_networks, class_precision="equal")
+    equal = PFNMAggregator(local_networks, matching=Matching(class_precision="equal"))
     assert tasks(equal.fit(X[TRAIN], Y[TRAIN], nodes)) == calibration
     counts = np.array(
         [np.bincount(Y[TRAIN][nodes == k], minlength=10) for k in range(3)]

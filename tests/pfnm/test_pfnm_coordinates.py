@@ -15,6 +15,7 @@ from helpers.digit_networks import (
 )
 
 from skgems import PFNMAggregator
+from skgems.pfnm import Matching
 
 
 def pfnm(rows, nodes, hidden, way):
@@ -24,7 +25,7 @@ def pfnm(rows, nodes, hidden, way):
     if way == "stream":
         aggregate = PFNMAggregator(members[:2], random_state=0).fit()
         return aggregate.update(scaled_nodes(rows, nodes, hidden, 5)[1:])
-    options = {"rows": {}, "rounds": {"n_rounds": 3, "n_epochs": 2}}
+    options = {"rows": {}, "rounds": {"n_rounds": 3, "local_epochs": 2}}
     options["own rounds"] = {**options["rounds"], "round_units": "own"}
     aggregate = PFNMAggregator(members, random_state=0, **options[way])
     return aggregate.fit(rows[TRAIN], Y[TRAIN], [f"n{k}" for k in nodes])
@@ -79,7 +80,9 @@ def test_coordinates_are_those_that_the_pipelines_work_in(nodes, local_networks)
     assert PFNMAggregator(local_networks).fit().input_coordinates_ is None
     mixed = PFNMAggregator([*members, ("bare", local_networks[0])]).fit()
     np.testing.assert_array_equal(mixed.input_coordinates_.center, coordinates.center)
-    with_rows = PFNMAggregator(members, class_precision="equal", random_state=0)
+    with_rows = PFNMAggregator(
+        members, matching=Matching(class_precision="equal"), random_state=0
+    )
     with_rows.fit(X[TRAIN], Y[TRAIN], [f"n{k}" for k in nodes])
     np.testing.assert_array_equal(
         with_rows.posterior_[0].linear, aggregate.posterior_[0].linear

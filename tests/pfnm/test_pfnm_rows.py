@@ -14,6 +14,7 @@ from sklearn.neural_network import MLPClassifier
 
 from skgems import PFNMAggregator
 from skgems.networks import Layers, to_mlp_classifier
+from skgems.pfnm import Matching
 from skgems.tuning import fine_tune_network
 
 
@@ -176,14 +177,14 @@ def far_from_settled(**parameters):
 
 
 def test_sweeps_are_bounded():
-    free, bounded = far_from_settled(), far_from_settled(max_iter=1)
+    free, bounded = far_from_settled(), far_from_settled(matching=Matching(max_iter=1))
     assert free.n_iter_ > 1 and bounded.n_iter_ == 1
     assert len(bounded.objective_[0]) == 2
     np.testing.assert_allclose(bounded.objective_[0], free.objective_[0][:2])
 
 
 def test_sweeps_end_where_they_gain_little():
-    free, content = far_from_settled(), far_from_settled(tol=1e3)
+    free, content = far_from_settled(), far_from_settled(matching=Matching(tol=1e3))
     assert len(content.objective_[0]) == 2 < len(free.objective_[0])
 
 
@@ -200,7 +201,9 @@ def test_later_new_units_of_a_node_cost_more_in_the_paper():
     settings = {"sigma": 1.0, "gamma0": gamma0}
     units = {}
     for cost in ("exchangeable", "paper"):
-        aggregate = PFNMAggregator([one, two], new_atom_cost=cost, **settings)
+        aggregate = PFNMAggregator(
+            [one, two], matching=Matching(new_atom_cost=cost), **settings
+        )
         units[cost] = aggregate.fit().n_units_
     assert units == {"exchangeable": (4,), "paper": (3,)}
 
@@ -246,7 +249,7 @@ def test_rounds_train_at_a_tenth_of_the_nodes_own_rate(n_rounds, n_epochs):
     X, y = rows()
     model = random_network(0, **SGD)
     # A single node: what it trains is what comes out.
-    aggregate = PFNMAggregator([model], n_rounds=n_rounds, n_epochs=n_epochs)
+    aggregate = PFNMAggregator([model], n_rounds=n_rounds, local_epochs=n_epochs)
     aggregate.fit(X, y)
     expected = model
     for _ in range((n_rounds - 1) * n_epochs):
@@ -283,7 +286,7 @@ def test_rounds_train_on_the_rows_that_trained_in_simulation():
     local = MLPClassifier((4,), activation="tanh").set_params(
         **{**SGD, "batch_size": len(y_trained), "tol": 1e9, "n_iter_no_change": 1}
     )
-    aggregate = PFNMAggregator([local], n_rounds=2, n_epochs=1, random_state=0)
+    aggregate = PFNMAggregator([local], n_rounds=2, local_epochs=1, random_state=0)
     aggregate.fit(X, y)
     expected = step_of_descent(
         aggregate.estimators_[0], X_trained, y_trained, 0.1 * 0.5
@@ -325,7 +328,12 @@ def test_own_units_that_learn_nothing_are_merged_as_before(order):
     ]
     X, y = rows()
     once = same_after_rounds(
-        models, X, y, np.arange(24) // 12, round_units="own", layer_order=order
+        models,
+        X,
+        y,
+        np.arange(24) // 12,
+        round_units="own",
+        matching=Matching(layer_order=order),
     )
     if order == "bottom_up":
         # In each layer one unit is of both nodes; the lower ones go into it.
@@ -360,7 +368,7 @@ def test_confidence_is_that_of_the_nodes_rows_and_moves_all_logits_alike():
     # Labels twice as sure as the logits are.
     y = np.array([rng.choice(3, p=p) for p in softmax(2 * logits, axis=1)])
     fitted = PFNMAggregator(
-        models, sigma=0.5, random_state=0, class_precision="equal"
+        models, sigma=0.5, random_state=0, matching=Matching(class_precision="equal")
     ).fit(X, y, np.arange(400) % 2)
     factors = fitted.decision_function(X) / logits
     np.testing.assert_allclose(factors, factors[0, 0], rtol=1e-6)
@@ -373,7 +381,11 @@ def test_public_rows_do_not_set_the_confidence():
     X, y = rows(9)
     y = models[0].predict(X)
     nodes = np.arange(9) % 2
-    options = {"class_precision": "equal", "sigma": 0.5, "random_state": 0}
+    options = {
+        "matching": Matching(class_precision="equal"),
+        "sigma": 0.5,
+        "random_state": 0,
+    }
     expected = PFNMAggregator(models, **options).fit(X, y, nodes)
     # One public row of the wrong label is too few to tune on.
     X = np.vstack([X, X[:1]])

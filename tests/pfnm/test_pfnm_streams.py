@@ -20,6 +20,7 @@ from helpers.digit_networks import (
 from skgems import PFNMAggregator
 from skgems.datasets import partition_homogeneous
 from skgems.networks import Layers, to_mlp_classifier
+from skgems.pfnm import Matching
 
 
 def trained_from(aggregate, rows, y, *, name, hidden):
@@ -64,7 +65,9 @@ def test_a_stream_of_three_steps_does_not_lose_what_it_has_learned(hidden, order
         (name, make_network(hidden, k).fit(*rows_of_node))
         for k, (name, rows_of_node) in enumerate(first_step.items())
     ]
-    aggregate = PFNMAggregator(first, layer_order=order, random_state=0).fit()
+    aggregate = PFNMAggregator(
+        first, matching=Matching(layer_order=order), random_state=0
+    ).fit()
     first_score = aggregate.score(X[TEST], Y[TEST])
     for step in later_steps:
         networks = [
@@ -183,7 +186,7 @@ def test_a_stream_counts_the_rows_of_all_its_steps(counts, hidden, order):
     biases = np.random.RandomState(0).normal(size=total.shape)
     networks = of_equal_units(biases=biases, hidden=hidden)
     members = [(str(k), network) for k, network in enumerate(networks)]
-    options = {"sigma": 1.0, "layer_order": order, "random_state": 0}
+    options = {"sigma": 1.0, "matching": Matching(layer_order=order), "random_state": 0}
     once = PFNMAggregator(members, **options).fit(n_class_samples=total)
     ends = np.cumsum([len(batch_counts) for batch_counts in counts])
     batches = np.split(np.arange(len(members)), ends[:-1])
@@ -219,7 +222,9 @@ def test_an_update_of_a_copy_leaves_the_original(local_networks, deep, order):
     rows = X[TRAIN][Y[TRAIN] < 6]
     y = Y[TRAIN][Y[TRAIN] < 6]
     old = make_network((6, 5)).fit(rows, y)
-    aggregate = PFNMAggregator([("a", old), ("b", old)], layer_order=order)
+    aggregate = PFNMAggregator(
+        [("a", old), ("b", old)], matching=Matching(layer_order=order)
+    )
     aggregate.fit(rows, y)
     before = pickled_attributes(aggregate)
     labels = aggregate.predict_proba(X[TEST])

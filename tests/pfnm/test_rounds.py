@@ -29,6 +29,7 @@ from sklearn.preprocessing import StandardScaler
 from skgems import PFNMAggregator
 from skgems.federation import _channel as channel_module
 from skgems.networks import read_network
+from skgems.pfnm import Matching
 from skgems.pfnm._rounds import with_own_units
 
 
@@ -56,7 +57,7 @@ def test_rounds_train_on_from_the_merged_network(nodes):
     local_networks = fitted_networks(nodes, max_iter=15, tol=1.0)
     states = [local.coefs_[0].copy() for local in local_networks]
     scores = [
-        PFNMAggregator(local_networks, n_rounds=n, n_epochs=5, random_state=0)
+        PFNMAggregator(local_networks, n_rounds=n, local_epochs=5, random_state=0)
         .fit(X[TRAIN], Y[TRAIN], nodes)
         .score(X[TEST], Y[TEST])
         for n in (1, 4)
@@ -75,7 +76,9 @@ def test_rounds_in_which_nothing_is_learned_change_nothing(
 ):
     for networks in (local_networks, deep):
         slow = [deepcopy(n).set_params(learning_rate_init=1e-20) for n in networks]
-        once = PFNMAggregator(slow, layer_order=order, random_state=0)
+        once = PFNMAggregator(
+            slow, matching=Matching(layer_order=order), random_state=0
+        )
         thrice = clone(once).set_params(n_rounds=3)
         once.fit(X[TRAIN], Y[TRAIN], nodes)
         thrice.fit(X[TRAIN], Y[TRAIN], nodes)
@@ -122,7 +125,9 @@ def test_rounds_of_deep_networks_start_where_equal_nodes_are(deep, nodes):
     # Copies are matched unit by unit, so a node gets back its own network.
     for order in ("bottom_up", "top_down"):
         copies = [with_units_permuted(deep[0], seed) for seed in range(3)]
-        aggregate = PFNMAggregator(copies, layer_order=order, random_state=0).fit()
+        aggregate = PFNMAggregator(
+            copies, matching=Matching(layer_order=order), random_state=0
+        ).fit()
         network = read_network(copies[1])
         returned = with_own_units(
             network,
@@ -145,7 +150,7 @@ def test_rounds_of_deep_networks_start_where_equal_nodes_are(deep, nodes):
 def test_rounds_on_sparse_rows_are_those_on_dense_ones(nodes, scaler):
     scaler = StandardScaler(with_mean=scaler == "center")
     members = scaled_nodes(X, nodes, (12,), scaler=scaler)
-    on_dense = PFNMAggregator(members, n_rounds=2, n_epochs=1, random_state=0)
+    on_dense = PFNMAggregator(members, n_rounds=2, local_epochs=1, random_state=0)
     on_sparse = clone(on_dense)
     names = [f"n{k}" for k in nodes]
     on_dense.fit(X[TRAIN], Y[TRAIN], names)
@@ -232,7 +237,7 @@ def test_a_node_that_is_left_out_of_a_round_is_not_in_its_mean(monkeypatch):
 @pytest.mark.parametrize("units", ["all", "own"])
 def test_a_node_that_was_left_out_comes_back(nodes, local_networks, units, monkeypatch):
     aggregate = PFNMAggregator(
-        local_networks, n_rounds=3, n_epochs=2, round_units=units, random_state=0
+        local_networks, n_rounds=3, local_epochs=2, round_units=units, random_state=0
     )
     replies = fail_in_first_round(monkeypatch, "1")
     with pytest.warns(UserWarning, match="'1' failed twice"):
