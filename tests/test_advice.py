@@ -66,7 +66,6 @@ from skgems.federation import (
     Limits,
     Message,
     RowsAskedAgainWarning,
-    first_request,
     reply_to,
 )
 from skgems.messages import sealed
@@ -407,7 +406,7 @@ def reply_to_first_message(*, n_components: int, state: dict, **options) -> None
     """Reply to the first request of an exchange with these settings."""
     X, y = rows()
     server = LINEAR(n_components=n_components, random_state=0)
-    request = first_request(server, server._first_requests())
+    request = server._agreed_terms.first_message()
     request = sealed(request, Agreement.of(server))
     classifier = LogisticRegression().fit(X, y)
     with warnings.catch_warnings():

@@ -28,7 +28,7 @@ from ._likelihood import warn_of_same_rows
 from ._linear_fit import LinearFit
 from ._logistic import GEMSLogisticAggregator
 from ._parameters import HiddenLayers as HiddenLayersParameters
-from ._parameters import Moments, Spaces, check_no_geometry
+from ._parameters import Moments, Spaces
 from ._problem import LinearProblem
 from ._stage import LinearMerge, LinearStage
 from ._terms import clusters_request
@@ -310,7 +310,7 @@ def last_spaces(spaces: Spaces | str) -> Spaces:
 
     They are part of the documented meaning of GEMSMLPAggregator's parameters.
     """
-    check_no_geometry(spaces, parameter="spaces", kind=Spaces)
+    Spaces.check_is_no_part_of_it(spaces, parameter="spaces")
     gram = Gram(ridge=0.001, unseen_weight=0.15)
     of_last_layer = Spaces(spaces) if isinstance(spaces, str) else clone(spaces)
     geometry = as_geometry(of_last_layer.geometry, {**GEOMETRIES, "gram": gram})

@@ -14,6 +14,7 @@ from ._packing import naming, read_bytes, write_bytes
 from ._signing import check_signed, signed
 from ._summaries import contents_of, joins_in, least_rows_of, requests_in
 from ._tasks import TASKS
+from ._terms import Terms
 
 # Hidden layers that nodes may be asked about, where nobody says how many there are.
 _LAYERS = 3
@@ -129,6 +130,25 @@ class Agreement:
         agreement : Agreement
         """
         terms = aggregator._agreed_terms
+        if terms is None:
+            raise TypeError(
+                f"{type(aggregator).__name__} asks nodes nothing by messages, so there "
+                "is nothing to agree on: give it the fitted estimators."
+            )
+        return cls.of_terms(
+            terms, fits=fits, n_hidden_layers=n_hidden_layers, **further_fields
+        )
+
+    @classmethod
+    def of_terms(
+        cls,
+        terms: Terms,
+        *,
+        fits: int = 1,
+        n_hidden_layers: int = _LAYERS,
+        **further_fields,
+    ) -> "Agreement":
+        """The same of the terms of a method."""
         n_times = terms.most_requests(n_hidden_layers)
         if n_times is None:
             n_times = {name: task.most for name, task in TASKS.items()}

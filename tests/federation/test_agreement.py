@@ -26,7 +26,6 @@ from skgems.federation import (
     Nodes,
     NotAgreedError,
     SignatureError,
-    first_request,
     reply_to,
     signing_keys,
 )
@@ -73,7 +72,7 @@ def test_what_is_not_agreed_is_refused_before_rows_are_looked_at(node, monkeypat
     server = agreement_on_rounds()
     at_node = Node(node, server)
     agg = GEMSLogisticAggregator(n_rounds=3, random_state=0)
-    join = first_request(agg, agg._first_requests())
+    join = agg._agreed_terms.first_message()
 
     def raise_error(*args, **kwargs):
         raise AssertionError("rows are looked at")
@@ -97,10 +96,12 @@ def test_what_is_not_agreed_is_refused_before_rows_are_looked_at(node, monkeypat
     for name, value in changed_settings.items():
         aggregator = GEMSLogisticAggregator(n_rounds=3, random_state=0)
         aggregator.set_params(**{name: value})
-        request = first_request(aggregator, aggregator._first_requests())
+        request = aggregator._agreed_terms.first_message()
         words = f"its settings have {name}={value}, agreed is {name}="
         cases.append((sealed(request, server), words))
-    of_other_method = sealed(first_request(ModelAveragingAggregator(), []), server)
+    of_other_method = sealed(
+        ModelAveragingAggregator()._terms().first_message(), server
+    )
     cases.append((of_other_method, "its method is 'ModelAveragingAggre.*, agreed"))
     for request, words in cases:
         with pytest.raises(NotAgreedError, match=words):
@@ -194,7 +195,7 @@ def aggregator_with_radii():
 def test_radii_of_single_rows_are_not_sent_without_an_agreement_or_consent(node):
     clf, X, y = node
     agg = aggregator_with_radii()
-    request = replace(first_request(agg, agg._first_requests()), envelope={})
+    request = replace(agg._agreed_terms.first_message(), envelope={})
     with pytest.raises(NotAgreedError, match="numbers of single rows"):
         reply_to(request, clf, X, y, name="lyon")
     reply_to(request, clf, X, y, name="lyon", radii=True)
@@ -204,7 +205,7 @@ def test_radii_of_single_rows_are_sent_under_an_agreement_on_them(node):
     agg = aggregator_with_radii()
     server = Agreement.of(agg)
     assert server.radii and "Numbers of single rows" in server.says["radii"]
-    request = sealed(first_request(agg, agg._first_requests()), server)
+    request = sealed(agg._agreed_terms.first_message(), server)
     with pytest.raises(NotAgreedError, match="numbers of single rows"):
         Node(node, replace(server, radii=False))(request)
     Node(node, server)(request)
@@ -213,7 +214,7 @@ def test_radii_of_single_rows_are_sent_under_an_agreement_on_them(node):
 def test_an_agreement_that_nobody_has_read_needs_consent_to_radii(node):
     agg = aggregator_with_radii()
     server = Agreement.of(agg)
-    request = sealed(first_request(agg, agg._first_requests()), server)
+    request = sealed(agg._agreed_terms.first_message(), server)
     with pytest.raises(NotAgreedError, match="numbers of single rows"):
         Node(node)(request)
     Node(node, radii=True)(request)
@@ -222,7 +223,7 @@ def test_an_agreement_that_nobody_has_read_needs_consent_to_radii(node):
 def test_mean_losses_need_no_consent_to_radii(node):
     clf, X, y = node
     agg = GEMSLogisticAggregator(epsilon=0.9, criterion="log_loss", random_state=0)
-    request = first_request(agg, agg._first_requests(classes=None))
+    request = agg._agreed_terms.first_message(classes=None)
     reply_to(replace(request, envelope={}), clf, X, y, name="lyon")
 
 
@@ -268,7 +269,7 @@ def test_the_larger_min_rows_holds_of_the_node_and_the_agreement(node):
         np.delete(y, left_out_rows),
     )
     agg = GEMSLogisticAggregator(random_state=0)
-    join = first_request(agg, agg._first_requests())
+    join = agg._agreed_terms.first_message()
 
     def labels_of_reply(*, agreed_rows, rows_of_node):
         server = Agreement.of(agg, min_rows=agreed_rows)
@@ -411,7 +412,7 @@ def test_replies_of_an_older_exchange_are_not_used(digits, tmp_path):
 def join_in_two_rounds():
     """The first request of an aggregator with two rounds."""
     agg = GEMSLogisticAggregator(n_rounds=2, random_state=0)
-    return first_request(agg, agg._first_requests())
+    return agg._agreed_terms.first_message()
 
 
 def node_bound_by_first_request(node, server):
@@ -465,7 +466,7 @@ def test_a_state_is_not_used_under_another_agreement(node):
 def test_without_a_file_a_server_cannot_offer_too_many_requests(node):
     agg = GEMSLogisticAggregator(n_rounds=1000, random_state=0)
     server = Agreement.of(agg)
-    join = first_request(agg, agg._first_requests())
+    join = agg._agreed_terms.first_message()
     with pytest.raises(NotAgreedError, match="999 times for 'evaluate'; more than 25"):
         Node(node)(sealed(join, server))
     assert Node(node, server)(sealed(join, server)).task == "join"

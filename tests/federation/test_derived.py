@@ -21,11 +21,10 @@ from skgems.federation import (
     Agreement,
     Message,
     NotAgreedError,
-    first_request,
     reply_to,
 )
 from skgems.federation._derived import check_is_derived
-from skgems.messages import key_of, sealed
+from skgems.messages import TERMS, key_of, sealed
 from skgems.spaces import Accuracy, Ball, Sampled
 
 
@@ -46,7 +45,7 @@ def ask(node, request, agreement):
 
 def join_of(aggregator):
     """The first request of an aggregator."""
-    return first_request(aggregator, aggregator._first_requests())
+    return aggregator._agreed_terms.first_message()
 
 
 HIDDEN_LAYER = {"weights": [np.eye(6, 5)], "activation": ["relu"]}
@@ -122,7 +121,7 @@ def halves_agreed_on():
     method = {
         "method": content["method"],
         "settings": content["settings"],
-        "further_settings": aggregator._further_settings(),
+        "further_settings": aggregator._terms().further_settings,
     }
     agreement = Agreement(
         exchange="a" * 32,
@@ -191,16 +190,15 @@ AGGREGATORS = {
 def test_requests_made_of_agreed_settings_are_those_of_the_aggregator(name):
     aggregator = AGGREGATORS[name]
     agreement = Agreement.from_json(Agreement.of(aggregator).to_json())
-    node_aggregator = type(aggregator)._of_settings(
-        aggregator._settings_at_nodes(), agreement.further_settings
+    terms = aggregator._agreed_terms
+    terms_at_node = TERMS[terms.method].from_settings(
+        terms.settings_at_nodes, agreement.further_settings
     )
     if aggregator.random_state is not None:  # else seeds of spaces are drawn anew
-        assert keys_of(node_aggregator._first_requests()) == keys_of(
-            aggregator._first_requests()
-        )
-        assert keys_of(node_aggregator._later_requests()) == keys_of(
-            aggregator._later_requests()
-        )
+        first_requests = terms.first_requests()
+        assert keys_of(terms_at_node.first_requests()) == keys_of(first_requests)
+        later_requests = terms.later_requests()
+        assert keys_of(terms_at_node.later_requests()) == keys_of(later_requests)
     check_is_derived(join_of(aggregator), agreement)
 
 
@@ -212,7 +210,7 @@ def keys_of(requests):
 def test_a_later_request_of_the_method_may_be_about_any_layers():
     aggregator = GEMSMLPAggregator(n_rounds=2, random_state=0)
     agreement = Agreement.of(aggregator)
-    of_last, clusters = aggregator._later_requests()
+    of_last, clusters = aggregator._terms().later_requests()
     check_is_derived(clusters, agreement)
     check_is_derived(
         Message.of("moments", **of_last.content, hidden=HIDDEN_LAYER), agreement
@@ -223,7 +221,7 @@ def test_a_later_request_of_the_method_may_be_about_any_layers():
 def test_a_later_request_with_other_fields_is_refused(field, value):
     aggregator = GEMSMLPAggregator(n_rounds=2, random_state=0)
     agreement = Agreement.of(aggregator)
-    of_last, _ = aggregator._later_requests()
+    of_last, _ = aggregator._terms().later_requests()
     fields = of_last.content | {field: value, "hidden": HIDDEN_LAYER}
     with pytest.raises(NotAgreedError, match=f"now {field}={value!r}"):
         check_is_derived(Message.of("moments", **fields), agreement)

@@ -35,7 +35,6 @@ from skgems.federation import (
     RepliesMissingError,
     RowsAlone,
     Summary,
-    first_request,
     reply_to,
 )
 from skgems.gems import Rounds
@@ -559,7 +558,7 @@ def test_a_classifier_of_rows_before_the_front_is_doubted_by_its_labels():
     X_wrong = X_shifted[mostly_wrong]
     y_wrong = Y[mostly_wrong]
     agg = GEMSLogisticAggregator(front=front, random_state=0)
-    content = first_request(agg, agg._first_requests()).content
+    content = agg._agreed_terms.first_message().content
     request = Message.of("join", **content, front=front.as_front().as_content())
     words = "'lyon': after the front its classifier labels"
     with pytest.warns(UserWarning, match=words):

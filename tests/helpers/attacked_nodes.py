@@ -23,10 +23,10 @@ from sklearn.preprocessing import StandardScaler
 from helpers.lattices import rows_of_lattices
 from skgems import GEMSLogisticAggregator
 from skgems.base import BaseAggregator
-from skgems.federation import Agreement, Message, first_request, reply_to
+from skgems.federation import Agreement, Message, reply_to
 from skgems.federation._rows import AnyRows, member_of
 from skgems.local import opened_front
-from skgems.messages import TASKS, sealed
+from skgems.messages import TASKS, TERMS, sealed
 from skgems.moments import ClassMoments
 
 Ask = Callable[[Message], "dict | None"]
@@ -259,9 +259,11 @@ class NodeOfManyExchanges(AgreedNode):
     """A node that gets each message in a new exchange, whose agreement fits it."""
 
     def ask(self, message: Message) -> dict | None:
-        method = BaseAggregator.methods[message.content["method"]]
-        aggregator = method._of_settings(message.content["settings"], {"space": False})
-        self.agreement = Agreement.of(aggregator)
+        terms = TERMS[message.content["method"]]
+        settings = message.content["settings"]
+        self.agreement = Agreement.of_terms(
+            terms.from_settings(settings, {"space": False})
+        )
         return super().ask(message)
 
 
@@ -273,4 +275,4 @@ def no_guesses(summary: HonestSummary) -> np.ndarray:
 
 
 def first_content(aggregator: BaseAggregator) -> dict:
-    return first_request(aggregator, aggregator._first_requests()).content
+    return aggregator._agreed_terms.first_message().content

@@ -126,8 +126,8 @@ def _agreement_of_choice(min_rows: int) -> Agreement:
     methods = [
         {
             "method": type(aggregator).__name__,
-            "settings": aggregator._settings_at_nodes(),
-            "further_settings": aggregator._further_settings(),
+            "settings": aggregator._agreed_terms.settings_at_nodes,
+            "further_settings": aggregator._terms().further_settings,
         }
         for aggregator in aggregators
     ]

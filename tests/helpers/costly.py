@@ -20,7 +20,7 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import PowerTransformer, SplineTransformer, StandardScaler
 
 from skgems import GEMSLogisticAggregator, PooledTransformer
-from skgems.federation import Limits, Message, first_request, reply_to
+from skgems.federation import Limits, Message, reply_to
 from skgems.spaces import Gram
 from skgems.steps import RandomFeatures
 
@@ -208,7 +208,7 @@ def features(n_components: int, *, passthrough: bool = True) -> RandomFeatures:
 
 def halves(n_methods: int) -> Message:
     aggregator = GEMSLogisticAggregator(random_state=0)
-    content = dict(first_request(aggregator, aggregator._first_requests()).content)
+    content = dict(aggregator._agreed_terms.first_message().content)
     return Message.of("halves", asked={str(k): content for k in range(n_methods)})
 
 

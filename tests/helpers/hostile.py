@@ -39,7 +39,6 @@ from skgems.federation import (
     RowsExposedWarning,
     Summary,
     answer,
-    first_request,
     member_of,
     reply_to,
 )
@@ -621,7 +620,7 @@ def _join_and_front_requests(X: np.ndarray) -> list[Message]:
     aggregator = GEMSLogisticAggregator(
         epsilon=0.5, construction=Sampled(16), random_state=0
     )
-    join = first_request(aggregator, aggregator._first_requests())
+    join = aggregator._agreed_terms.first_message()
     scaled_categories = make_pipeline(StandardScaler(), OneHotEncoder())
     fitted_front = PooledTransformer(StandardScaler()).fit(X).as_front()
     is_left_out = (True, *[False] * (X.shape[1] - 1))

@@ -12,7 +12,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator
-from skgems.federation import Agreement, Message, first_request, reply_to
+from skgems.federation import Agreement, Message, reply_to
 from skgems.messages import sealed
 
 RNG = np.random.RandomState(0)
@@ -28,7 +28,7 @@ def begin_exchange(tasks=None, **settings):
     agreement = Agreement.of(agg)
     if tasks is not None:
         agreement = replace(agreement, tasks=tasks)
-    return agreement, sealed(first_request(agg, agg._first_requests()), agreement)
+    return agreement, sealed(agg._agreed_terms.first_message(), agreement)
 
 
 def judging_request(agreement, size=1.0, **fields):

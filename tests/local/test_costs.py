@@ -38,9 +38,9 @@ from skgems.federation import (
     Limits,
     Message,
     NotAgreedError,
-    first_request,
     reply_to,
 )
+from skgems.gems import Moments
 from skgems.local import NodeShape, check_cost, opened_front
 from skgems.messages import sealed
 from skgems.moments import class_moments
@@ -276,10 +276,11 @@ BOMBS = {
         }
     ),
     "methods": costly.halves(1000),
-    "a summary of many clusters": first_request(
-        aggregator := GEMSLogisticAggregator(n_components=10**6, random_state=0),
-        aggregator._first_requests(),
-    ),
+    "a summary of many clusters": GEMSLogisticAggregator(
+        moments=Moments(n_components=10**6), random_state=0
+    )
+    ._terms()
+    .first_message(),
 }
 
 
@@ -302,7 +303,7 @@ def test_bombs_are_refused_before_anything_is_allocated(name):
 def test_a_request_that_is_refused_is_not_counted():
     aggregator = GEMSLogisticAggregator(random_state=0, n_components=300)
     agreement = Agreement.of(aggregator, nodes=["lyon"])
-    first_message = first_request(aggregator, aggregator._first_requests())
+    first_message = aggregator._agreed_terms.first_message()
     request = sealed(first_message, agreement)
     state = {}  # how often each task was answered
     with pytest.raises(LimitError, match="300 clusters of a class"):
@@ -383,7 +384,7 @@ def shape_of(n_rows: int, n_columns: int, n_classes: int = 10) -> NodeShape:
 
 
 def first_of(aggregator, **more) -> Message:
-    return first_request(aggregator, aggregator._first_requests(**more))
+    return aggregator._agreed_terms.first_message(**more)
 
 
 def with_front(request: Message, step, n_columns: int) -> Message:

@@ -36,8 +36,9 @@ from helpers.attacks_by_numbers import (
 from helpers.attacks_by_training import network_of_node, training_of_planted_layers
 from sklearn.naive_bayes import BernoulliNB
 
-from skgems import GEMSLogisticAggregator, GEMSMLPAggregator, PooledAggregator
+from skgems import GEMSMLPAggregator, PooledAggregator
 from skgems.federation import Agreement, Message
+from skgems.gems._terms import LinearTerms, MergedLayersTerms
 from skgems.messages import TASKS
 
 N_ROWS = 100  # of the node that is attacked
@@ -273,8 +274,8 @@ def test_hidden_layers_are_refused_under_a_method_that_merges_none(place):
 
 
 def test_only_methods_for_networks_merge_hidden_layers():
-    assert GEMSMLPAggregator._merges_layers
-    assert not GEMSLogisticAggregator._merges_layers
+    assert MergedLayersTerms.merges_layers
+    assert not LinearTerms.merges_layers
 
 
 def test_a_node_is_asked_about_no_more_units_than_its_network_has():

@@ -14,7 +14,6 @@ from skgems import GEMSLogisticAggregator, PooledAggregator
 from skgems.federation import (
     Message,
     RowsExposedWarning,
-    first_request,
     halves_of,
     reply_to,
 )
@@ -160,7 +159,7 @@ def test_models_of_squared_distances_judge_by_these():
 
 def halves(X, y, *aggregators, **options) -> dict:
     contents = {
-        str(k): dict(first_request(aggregator, aggregator._first_requests()).content)
+        str(k): dict(aggregator._agreed_terms.first_message().content)
         for k, aggregator in enumerate(aggregators)
     }
     return reply_content("halves", X, y, asked=contents, **options)["joins"]
