@@ -18,13 +18,13 @@ from ..base import (
     split_by_state,
     warn_user,
 )
-from ..compat import Interval, StrOptions, fit_context
+from ..compat import Interval, StrOptions
 from ..federation import (
     ReportMixin,
     Simulation,
     SummarizingMixin,
     ask_shares,
-    begins_again,
+    federated_fit,
     read_federation,
     read_members,
 )
@@ -192,8 +192,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         self.verbose = verbose
         self.random_state = random_state
 
-    @fit_context(prefer_skip_nested_validation=False)
-    @begins_again
+    @federated_fit
     def fit(
         self, X=None, y=None, nodes=None, held_out=None
     ) -> "ModelAveragingAggregator":

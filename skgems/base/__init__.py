@@ -22,6 +22,7 @@ array([[0.5, 0.5]])
 
 from ._aggregator import BaseAggregator, Takes
 from ._export import (
+    LinearExportMixin,
     NetworkExportMixin,
     TunedNetworkMixin,
     layer_attributes,

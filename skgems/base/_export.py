@@ -5,13 +5,21 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from ..compat import fit_context
-from ..networks import Layers, to_mlp_classifier, to_module
+from ..networks import (
+    Layers,
+    as_two_logits,
+    linear_logits,
+    to_logistic_regression,
+    to_mlp_classifier,
+    to_module,
+)
 from ..progress import shown
-from ._validation import validated_public_rows
+from ._validation import Rows, validated_public_rows
 
 if TYPE_CHECKING:  # torch is an extra
     import torch
@@ -38,6 +46,40 @@ def linear_attributes(W: np.ndarray) -> dict[str, np.ndarray]:
     if W.shape[1] == 2:
         W = W[:, 1:] - W[:, :1]
     return {"coef_": W[:-1].T.copy(), "intercept_": W[-1].copy()}
+
+
+class LinearExportMixin:
+    """Mixin of an aggregator that is one linear classifier, with ``coef_``.
+
+    ``_dtype`` is that of the nodes' classifiers, in which it is handed out.
+    """
+
+    def to_estimator(self) -> LogisticRegression:
+        """The aggregate as a plain fitted ``LogisticRegression``.
+
+        Returns
+        -------
+        estimator : LogisticRegression
+            Predicts the same labels and probabilities, in the dtype of nodes' models.
+            Its ``C`` is ``C_``, where the aggregate has such a penalty.
+        """
+        check_is_fitted(self)
+        classifier = to_logistic_regression(
+            (self._factor * self.coef_).astype(self._dtype),
+            (self._factor * self.intercept_).astype(self._dtype),
+            self.classes_,
+        )
+        if getattr(self, "C_", None) is not None:
+            classifier.set_params(C=self.C_)
+        return self._exported(classifier)
+
+    def _weights(self) -> np.ndarray:
+        """One column per class, the intercepts in the last row."""
+        W = np.vstack([self.coef_.T, self.intercept_])
+        return as_two_logits(W) if len(self.classes_) == 2 else W
+
+    def _logits(self, X: Rows) -> np.ndarray:
+        return linear_logits(X, self._weights())
 
 
 class NetworkExportMixin:

@@ -16,24 +16,23 @@ from ..base import (
     BaseAggregator,
     Takes,
     as_own_warnings,
-    keeps_warnings,
     named_members,
     seeded_clone,
     split_by_state,
     validated_rows_for_fit,
 )
-from ..compat import HasMethods, fit_context, safe_indexing
+from ..compat import HasMethods, safe_indexing
 from ..federation import (
     Federation,
     ReportMixin,
-    Simulation,
     as_mask,
     check_feature_names,
+    federated_fit,
     read_federation,
 )
 from ..local import local_model, net_seed, to_logits
 from ..networks import takes_missing_values, to_module
-from ..progress import say, shown
+from ..progress import say
 from ._ensemble import EnsembleAggregator
 from ._given_rows import GivenRowsMixin, rows_as_given
 from ._students import fit_to_probabilities
@@ -134,9 +133,7 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         self.verbose = verbose
         self.random_state = random_state
 
-    @fit_context(prefer_skip_nested_validation=False)
-    @keeps_warnings
-    @shown
+    @federated_fit
     def fit(self, X, y=None, nodes=None, held_out=None) -> "DistillationAggregator":
         """Fit the student to what the ensemble says of rows.
 
@@ -215,14 +212,7 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         if without_labels and self._has_fitted_members():
             federation, X = self._read_rows_without_labels(X)
         else:
-            federation = read_federation(
-                self,
-                X,
-                y,
-                nodes,
-                held_out,
-                simulation=Simulation.of(self),
-            )
+            federation = read_federation(self, X, y, nodes, held_out)
             X = federation.X
         teaching = np.full(X.shape[0], not federation.has_public_rows)
         teaching[federation.public_rows] = True

@@ -9,17 +9,17 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import BaseAggregator, keeps_warnings, named_members, validated_for_fit
+from ..base import BaseAggregator, named_members, validated_for_fit
 from ..choice import Candidate, Choice, choose
-from ..compat import HasMethods, StrOptions, fit_context
+from ..compat import HasMethods, StrOptions
 from ..federation import (
     MIN_ROWS,
     Federation,
     Message,
     ReportMixin,
-    Simulation,
     Summary,
     check_no_label_missing_at,
+    federated_fit,
     read_federation,
     shown_labels,
 )
@@ -27,7 +27,6 @@ from ..gems import GEMSLogisticAggregator
 from ..local import local_model, to_logits
 from ..networks import union_of_classes
 from ..pooled import PooledAggregator, PooledTransformer, shrunk_lda
-from ..progress import shown
 from ._given_rows import GivenRowsMixin
 from ._odds import MemberOdds
 from ._votes import ensemble_probabilities, ensemble_weights
@@ -164,9 +163,7 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         self.verbose = verbose
         self.random_state = random_state
 
-    @fit_context(prefer_skip_nested_validation=False)
-    @keeps_warnings
-    @shown
+    @federated_fit
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> "EnsembleAggregator":
         """Put the local models together.
 
@@ -189,14 +186,7 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         ValueError
             If the input is not usable; the message names the node.
         """
-        federation = read_federation(
-            self,
-            X,
-            y,
-            nodes,
-            held_out,
-            simulation=Simulation.of(self),
-        )
+        federation = read_federation(self, X, y, nodes, held_out)
         if self.combine == "auto":
             choice = self._choose(federation)
             is_stack = choice.name == _STACK

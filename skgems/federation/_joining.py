@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import wraps
 
 from ..base import BaseAggregator, keeps_warnings
+from ..compat import fit_context
 from ..messages import Agreement
 from ..progress import shown
 from ..spaces import EmptyIntersectionError, NoSpaceError
@@ -56,9 +57,14 @@ def _new_run(aggregator: BaseAggregator, channel: Channel) -> Run:
     )
 
 
-def begins_again(fit: Callable) -> Callable:
-    """A fit that begins again without nodes behind a channel that it loses."""
+def federated_fit(fit: Callable) -> Callable:
+    """The ``fit`` of an aggregator.
 
+    Its parameters are validated, progress is shown, warnings are kept for the report;
+    and it begins again without nodes behind a channel that it loses.
+    """
+
+    @fit_context(prefer_skip_nested_validation=False)
     @keeps_warnings
     @wraps(fit)
     def fit_on_remaining_nodes(

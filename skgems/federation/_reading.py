@@ -66,7 +66,8 @@ def read_federation(
     X, y, nodes, held_out : array-like, default=None
         Rows, and the node that owns each, as ``fit`` of an aggregator takes them.
     simulation : Simulation, default=None
-        How nodes are simulated if their classifiers are not fitted.
+        How nodes are simulated if their classifiers are not fitted. None: by the
+        parameters of the aggregator.
 
     Returns
     -------
@@ -99,7 +100,12 @@ def read_federation(
     )
     rows = read_rows(aggregator, X, y, nodes=nodes, held_out=held_out, front=front)
     if is_simulated:
-        members, rows = _simulated(members, rows, nodes=nodes, simulation=simulation)
+        members, rows = _simulated(
+            members,
+            rows,
+            nodes=nodes,
+            simulation=simulation or Simulation.of(aggregator),
+        )
     elif nodes is not None:
         rows = with_owners(rows, nodes, names=members.names, joined=joined)
     is_front_of_members = front is not None and aggregator._takes.learnt
@@ -168,7 +174,7 @@ def _simulated(
     rows: GivenRows | None,
     *,
     nodes: ArrayLike | None,
-    simulation: Simulation | None,
+    simulation: Simulation,
 ) -> tuple[Members, GivenRows]:
     """The members after each was trained on its rows, and rows with their owners."""
     if rows is None:
@@ -183,7 +189,7 @@ def _simulated(
         classifiers=members.classifiers,
         nodes=nodes,
         held_out=rows.held_out,
-        simulation=simulation or Simulation(),
+        simulation=simulation,
     )
     members = Members(
         names=simulated.names,

@@ -5,11 +5,11 @@ from numbers import Integral, Real
 
 import numpy as np
 from scipy.sparse import sparray, spmatrix
-from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import (
     BaseAggregator,
+    LinearExportMixin,
     Takes,
     linear_attributes,
     validated_public_rows,
@@ -21,11 +21,9 @@ from ..federation import (
     KeptReplies,
     ReportMixin,
     Run,
-    Simulation,
-    begins_again,
+    federated_fit,
     read_federation,
 )
-from ..networks import as_two_logits, linear_logits, to_logistic_regression
 from ..progress import shown
 from ._further import Rounds
 from ._linear_fit import LinearFit
@@ -46,7 +44,11 @@ Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features)
 
 
 class GEMSLogisticAggregator(
-    LinearSummariesMixin, KeepRepliesMixin, ReportMixin, BaseAggregator
+    LinearSummariesMixin,
+    KeepRepliesMixin,
+    ReportMixin,
+    LinearExportMixin,
+    BaseAggregator,
 ):
     """One linear classifier that is good enough for every node.
 
@@ -276,8 +278,7 @@ default="auto"
         self.verbose = verbose
         self.random_state = random_state
 
-    @fit_context(prefer_skip_nested_validation=False)
-    @begins_again
+    @federated_fit
     def fit(
         self, X=None, y=None, nodes=None, held_out=None
     ) -> "GEMSLogisticAggregator":
@@ -328,9 +329,7 @@ default="auto"
         if many_paths(self, nodes):
             groups = in_groups(self, self.estimators)
             aggregator = copy(self).set_params(estimators=groups)
-        federation = read_federation(
-            aggregator, X, y, nodes, held_out, simulation=Simulation.of(self)
-        )
+        federation = read_federation(aggregator, X, y, nodes, held_out)
         LinearFit.of(self).check(federation)
         return self._fit_read(federation)
 
@@ -410,25 +409,6 @@ default="auto"
         )
         return self
 
-    def to_estimator(self) -> LogisticRegression:
-        """The aggregate as a plain fitted ``LogisticRegression``.
-
-        Returns
-        -------
-        estimator : LogisticRegression
-            Predicts the same labels and probabilities, in the dtype of nodes' models.
-            Its ``C`` is ``C_``, where the aggregate has such a penalty.
-        """
-        check_is_fitted(self)
-        classifier = to_logistic_regression(
-            (self._factor * self.coef_).astype(self._dtype),
-            (self._factor * self.intercept_).astype(self._dtype),
-            self.classes_,
-        )
-        if self.C_ is not None:
-            classifier.set_params(C=self.C_)
-        return self._exported(classifier)
-
     @property
     def _takes(self) -> Takes:
         return LinearFit.of(self).takes
@@ -448,11 +428,3 @@ default="auto"
         kept: KeptReplies | None,
     ) -> dict:
         return LinearFit.of(self).attributes(federation, run, public=public, kept=kept)
-
-    def _weights(self) -> np.ndarray:
-        """One column per class, the intercepts in the last row."""
-        W = np.vstack([self.coef_.T, self.intercept_])
-        return as_two_logits(W) if len(self.classes_) == 2 else W
-
-    def _logits(self, X: Rows) -> np.ndarray:
-        return linear_logits(X, self._weights())

@@ -11,8 +11,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import BaseAggregator, TunedNetworkMixin, tuned_attributes, warn_user
-from ..compat import HasMethods, Interval, fit_context
-from ..federation import ReportMixin, Simulation, begins_again, read_federation
+from ..compat import HasMethods, Interval
+from ..federation import ReportMixin, federated_fit, read_federation
 from ..networks import Coordinates, Layers, linear_logits
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._layers import (
@@ -203,8 +203,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         last_layer = settled_last_layer(self.last_layer, self)
         return MergedLayersTerms(last_layer=last_layer._terms(), n_rounds=self.n_rounds)
 
-    @fit_context(prefer_skip_nested_validation=False)
-    @begins_again
+    @federated_fit
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> "GEMSMLPAggregator":
         """Merge the local networks.
 
@@ -224,9 +223,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
             knows a label, or input is not usable; the message names the node.
         """
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        federation = read_federation(
-            self, X, y, nodes, held_out, simulation=Simulation.of(self)
-        )
+        federation = read_federation(self, X, y, nodes, held_out)
         if federation.rows_are_shared:
             warn_user(
                 "nodes is not given and nodes share classes, so they share rows: "

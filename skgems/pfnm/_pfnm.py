@@ -22,11 +22,10 @@ from ..federation import (
     Federation,
     ReportMixin,
     Run,
-    Simulation,
     SummarizingMixin,
     ask_counts,
-    begins_again,
     check_feature_names,
+    federated_fit,
     read_federation,
     warn_of_many_rows,
 )
@@ -248,8 +247,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     def _default_estimator(self) -> MLPClassifier:
         return MLPClassifier((32,), learning_rate_init=0.01, tol=1e-3, max_iter=1000)
 
-    @fit_context(prefer_skip_nested_validation=False)
-    @begins_again
+    @federated_fit
     def fit(
         self, X=None, y=None, nodes=None, held_out=None, *, n_class_samples=None
     ) -> "PFNMAggregator":
@@ -278,9 +276,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
             If a node's estimator is not a network.
         """
         matching = self._part("matching")
-        federation = read_federation(
-            self, X, y, nodes, held_out, simulation=Simulation.of(self)
-        )
+        federation = read_federation(self, X, y, nodes, held_out)
         depth = len(activations_of(federation.nodes))
         counts = self._counts_of_samples(n_class_samples, seen=federation.seen)
         if self.n_rounds > 1:

@@ -17,19 +17,18 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import BaseAggregator, Takes, warn_user
-from ..compat import HasMethods, StrOptions, fit_context
+from ..compat import HasMethods, StrOptions
 from ..federation import (
     Federation,
     KeepRepliesMixin,
     KeptReplies,
     ReportMixin,
     Run,
-    Simulation,
     SummarizingMixin,
     Summary,
     answer,
-    begins_again,
     check_labels,
+    federated_fit,
     read_federation,
     read_members,
     region_summary,
@@ -183,8 +182,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
         self.verbose = verbose
         self.random_state = random_state
 
-    @fit_context(prefer_skip_nested_validation=False)
-    @begins_again
+    @federated_fit
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> "PooledAggregator":
         """Sum what the nodes send, and make the classifier of it.
 
@@ -218,14 +216,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
             If a node has nearly all rows.
         """
         self._classifier()  # what cannot be made is an error before anything is done
-        federation = read_federation(
-            self,
-            X,
-            y,
-            nodes,
-            held_out,
-            simulation=Simulation.of(self),
-        )
+        federation = read_federation(self, X, y, nodes, held_out)
         return self._fit_read(federation)
 
     def _default_estimator(self) -> None:
