@@ -28,6 +28,7 @@ from ._export import (
     layer_attributes,
     linear_attributes,
     tuned_attributes,
+    tuning_step,
 )
 from ._labels import check_no_label_missing, encode_labels
 from ._members import (

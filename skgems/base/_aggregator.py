@@ -3,6 +3,7 @@
 import copy
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import check_is_fitted
 
-from ..compat import HasMethods, VisualBlock
+from ..compat import HasMethods, Interval, VisualBlock
 from ..networks import takes_documents
 from ..steps import (
     DocumentFront,
@@ -60,6 +61,10 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         "verbose": ["verbose"],
         "random_state": ["random_state"],
         "front": [HasMethods(["fit", "transform"]), None],
+        # Parameters of several aggregators, which mean the same thing at each.
+        "keep_replies": ["boolean"],
+        "memory": [None, str, HasMethods(["cache"])],
+        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
     }
 
     front = None  # transformers that all agree on; a parameter of most

@@ -1,5 +1,6 @@
 """What aggregates that are one network can be turned into."""
 
+from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -46,6 +47,11 @@ def linear_attributes(W: np.ndarray) -> dict[str, np.ndarray]:
     if W.shape[1] == 2:
         W = W[:, 1:] - W[:, :1]
     return {"coef_": W[:-1].T.copy(), "intercept_": W[-1].copy()}
+
+
+def tuning_step(method: Callable) -> Callable:
+    """A method that tunes a fitted aggregate: validated first, with progress shown."""
+    return fit_context(prefer_skip_nested_validation=False)(shown(method))
 
 
 class LinearExportMixin:
@@ -119,12 +125,15 @@ class NetworkExportMixin:
         self._check_no_front()
         return to_module(self._layers.astype(self._dtype))
 
+    def _logits(self, X: Rows) -> np.ndarray:
+        hidden = self._layers.astype(X.dtype).hidden(X)
+        return linear_logits(hidden, self._layers.last)
+
 
 class TunedNetworkMixin(NetworkExportMixin):
     """Fine-tuning of an aggregator that is one network, by its ``_tuned``."""
 
-    @fit_context(prefer_skip_nested_validation=False)
-    @shown
+    @tuning_step
     def fine_tune(self, X, y, *, layers: str = "all") -> Self:
         """Fine-tune the fitted aggregate on public rows.
 

@@ -1,4 +1,7 @@
-"""Rows as an aggregator takes them: scikit-learn validates, or words refuse them."""
+"""Rows as an aggregator takes them: scikit-learn validates, or words refuse them.
+
+An ``aggregator`` is a BaseAggregator here, which imports this module.
+"""
 
 import copy
 import warnings
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 from scipy.sparse import sparray, spmatrix
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..steps import Columns, ColumnsError, are_documents, as_rows, check_no_times
@@ -16,8 +20,6 @@ from ._labels import encode_labels
 
 if TYPE_CHECKING:  # pandas is an extra
     import pandas
-
-    from ._aggregator import BaseAggregator
 
 # Columns that an error lists, of a table that may have thousands.
 _MOST_COLUMNS_LISTED = 5
@@ -51,7 +53,7 @@ class Features:
 
 
 def as_numbers(
-    aggregator: "BaseAggregator", X, y="no_validation", *, reset: bool
+    aggregator: BaseEstimator, X, y="no_validation", *, reset: bool
 ) -> Rows | tuple[Rows, np.ndarray]:
     """Rows, and labels where they are given, as scikit-learn validates them.
 
@@ -94,7 +96,7 @@ def as_numbers(
 
 
 def validated_for_fit(
-    aggregator: "BaseAggregator", X, y
+    aggregator: BaseEstimator, X, y
 ) -> tuple[tuple[Rows, np.ndarray], Features]:
     """Validated rows and labels, and their features; the aggregator is not changed."""
     shell = copy.copy(aggregator)
@@ -102,14 +104,14 @@ def validated_for_fit(
     return (_in_order_of_rows(X), y), _validated_features(shell)
 
 
-def validated_rows_for_fit(aggregator: "BaseAggregator", X) -> tuple[Rows, Features]:
+def validated_rows_for_fit(aggregator: BaseEstimator, X) -> tuple[Rows, Features]:
     """The same of rows that have no labels."""
     shell = copy.copy(aggregator)
     X = shell._validate(X)
     return _in_order_of_rows(X), _validated_features(shell)
 
 
-def _validated_features(aggregator: "BaseAggregator") -> Features:
+def _validated_features(aggregator: BaseEstimator) -> Features:
     """The features that the last validation left on an aggregator."""
     return Features(
         n_features_in=getattr(aggregator, "n_features_in_", None),
@@ -117,9 +119,7 @@ def _validated_features(aggregator: "BaseAggregator") -> Features:
     )
 
 
-def validated_public_rows(
-    aggregator: "BaseAggregator", X, y
-) -> tuple[Rows, np.ndarray]:
+def validated_public_rows(aggregator: BaseEstimator, X, y) -> tuple[Rows, np.ndarray]:
     """Rows for a fitted aggregator, and the indices of their classes."""
     check_is_fitted(aggregator)
     X, y = aggregator._validate_with_labels(X, y, reset=False)

@@ -8,7 +8,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..base import BaseAggregator, Takes, linear_attributes, warn_user
+from ..base import (
+    BaseAggregator,
+    Takes,
+    linear_attributes,
+    validated_public_rows,
+    warn_user,
+)
 from ..federation import (
     Federation,
     KeptReplies,
@@ -246,6 +252,21 @@ class LinearFit:
             fine_tuning=self.fine_tuning,
             random_state=self.random_state,
         )
+
+    def tuned_attributes(
+        self, aggregator: BaseAggregator, X: Rows, y: ArrayLike
+    ) -> dict:
+        """What a fitted aggregator publishes after fine-tuning on public rows."""
+        X, y = validated_public_rows(aggregator, X, y)
+        start = aggregator._factor * aggregator._weights()
+        W, fine_tuned = self.tuned(start, aggregator._merge, X=X, y=y)
+        return {
+            **linear_attributes(W),
+            "fine_tuning_": fine_tuned,
+            "_factor": 1.0,
+            "exact_": False,
+            "_score_requests": None,
+        }
 
     def stage(
         self,

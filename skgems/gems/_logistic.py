@@ -1,6 +1,5 @@
 """GEMS for linear classifiers: one model in the intersection of good-enough spaces."""
 
-from copy import copy
 from numbers import Integral, Real
 
 import numpy as np
@@ -10,21 +9,15 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import (
     BaseAggregator,
     LinearExportMixin,
-    Takes,
-    linear_attributes,
-    validated_public_rows,
+    tuning_step,
 )
-from ..compat import HasMethods, Interval, StrOptions, fit_context
+from ..compat import Interval, StrOptions
 from ..federation import (
-    Federation,
     KeepRepliesMixin,
-    KeptReplies,
     ReportMixin,
-    Run,
     federated_fit,
     read_federation,
 )
-from ..progress import shown
 from ._further import Rounds
 from ._linear_fit import LinearFit
 from ._node_scores import ask_scores
@@ -32,9 +25,7 @@ from ._parameters import (
     Moments,
     Spaces,
 )
-from ._regions import in_groups, many_paths
-from ._summarizing import LinearSummariesMixin
-from ._terms import LinearTerms
+from ._summarizing import LinearMethodMixin
 
 _FROM_0 = Interval(Real, 0, None, closed="left")
 _FROM_1 = Interval(Integral, 1, None, closed="left")
@@ -44,7 +35,7 @@ Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features)
 
 
 class GEMSLogisticAggregator(
-    LinearSummariesMixin,
+    LinearMethodMixin,
     KeepRepliesMixin,
     ReportMixin,
     LinearExportMixin,
@@ -232,9 +223,6 @@ default="auto"
         "fit_intercept": [StrOptions({"members"}), "boolean"],
         "node_weight": [StrOptions({"auto", "equal", "n_samples"}), "array-like"],
         "fine_tuning": [StrOptions({"penalized", "plain"})],
-        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
-        "keep_replies": ["boolean"],
-        "memory": [None, str, HasMethods(["cache"])],
     }
 
     def __init__(
@@ -325,11 +313,7 @@ default="auto"
         EmptyIntersectionWarning
             If epsilon is given and no model is good enough for all nodes.
         """
-        aggregator = self
-        if many_paths(self, nodes):
-            groups = in_groups(self, self.estimators)
-            aggregator = copy(self).set_params(estimators=groups)
-        federation = read_federation(aggregator, X, y, nodes, held_out)
+        federation = read_federation(self._in_groups(nodes), X, y, nodes, held_out)
         LinearFit.of(self).check(federation)
         return self._fit_read(federation)
 
@@ -384,8 +368,7 @@ default="auto"
         ask_scores(self, self.estimators)
         return self
 
-    @fit_context(prefer_skip_nested_validation=False)
-    @shown
+    @tuning_step
     def fine_tune(self, X, y) -> "GEMSLogisticAggregator":
         """Fine-tune the fitted aggregate on public rows.
 
@@ -401,30 +384,5 @@ default="auto"
         self : GEMSLogisticAggregator
             With new ``coef_`` and ``intercept_``; ``node_scores_`` stay those of `fit`.
         """
-        X, y = validated_public_rows(self, X, y)
-        start = self._factor * self._weights()
-        W, self.fine_tuning_ = LinearFit.of(self).tuned(start, self._merge, X=X, y=y)
-        vars(self).update(
-            linear_attributes(W), _factor=1.0, exact_=False, _score_requests=None
-        )
+        vars(self).update(LinearFit.of(self).tuned_attributes(self, X, y))
         return self
-
-    @property
-    def _takes(self) -> Takes:
-        return LinearFit.of(self).takes
-
-    def _terms(self) -> LinearTerms:
-        return LinearFit.of(self).terms
-
-    def _asks_again(self, federation: Federation) -> str:
-        return LinearFit.of(self).asks_again(federation)
-
-    def _attributes(
-        self,
-        federation: Federation,
-        run: Run,
-        *,
-        public: tuple,
-        kept: KeptReplies | None,
-    ) -> dict:
-        return LinearFit.of(self).attributes(federation, run, public=public, kept=kept)

@@ -1,29 +1,16 @@
 """GEMS for neural networks: layers merged neuron by neuron, from the bottom up."""
 
-from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy as np
 from scipy.sparse import sparray, spmatrix
-from sklearn.base import clone
 from sklearn.neural_network import MLPClassifier
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import BaseAggregator, TunedNetworkMixin, tuned_attributes, warn_user
-from ..compat import HasMethods, Interval
+from ..base import BaseAggregator, TunedNetworkMixin
+from ..compat import Interval
 from ..federation import ReportMixin, federated_fit, read_federation
-from ..networks import Coordinates, Layers, linear_logits
-from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
-from ._layers import (
-    HiddenStage,
-    LastLayer,
-    MergedHidden,
-    activation_of,
-    last_spaces,
-    settled_last_layer,
-    train_rounds,
-)
+from ._layers_fit import LayersFit, long_last_layer, terms_of_layers, tuned_network
 from ._logistic import GEMSLogisticAggregator
 from ._node_scores import ask_scores
 from ._parameters import (
@@ -33,12 +20,6 @@ from ._terms import MergedLayersTerms
 
 _POSITIVE = Interval(Integral, 1, None, closed="left")
 Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features)
-
-# Nodes bound how many numbers they tell about hidden layers. Where they are asked once
-# more after training, this part of them is for the layers as they are merged. Networks
-# of 100 units over five nodes of 250 digits lose 0.5 points to the bound so, 1.0 with
-# equal parts.
-_FIRST_SHARE = 0.3
 
 
 class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
@@ -163,8 +144,6 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         "last_layer": [None, GEMSLogisticAggregator],
         "n_rounds": [_POSITIVE],
         "local_epochs": [Interval(Integral, 0, None, closed="left")],
-        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
-        "memory": [None, str, HasMethods("cache")],
     }
 
     def __init__(
@@ -200,8 +179,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         return MLPClassifier(20, solver="lbfgs", alpha=0.1, max_iter=2000)
 
     def _terms(self) -> MergedLayersTerms:
-        last_layer = settled_last_layer(self.last_layer, self)
-        return MergedLayersTerms(last_layer=last_layer._terms(), n_rounds=self.n_rounds)
+        return terms_of_layers(self)
 
     @federated_fit
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> "GEMSMLPAggregator":
@@ -222,94 +200,10 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
             If networks differ in depth or activations, a node has no rows, no node
             knows a label, or input is not usable; the message names the node.
         """
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        layers_fit = LayersFit.of(self)
         federation = read_federation(self, X, y, nodes, held_out)
-        if federation.rows_are_shared:
-            warn_user(
-                "nodes is not given and nodes share classes, so they share rows: "
-                "layers are retrained on pooled rows, and spaces='gram' of the last "
-                "layer cannot tell them apart. Give fit the node of each row, fit(X, "
-                "y, nodes=nodes)."
-            )
-        last = LastLayer.of(self.last_layer, self, federation, seed=seed)
-        activation = activation_of(federation.nodes)
-        hidden_layers = self._part("hidden_layers")
-        merged_hidden, last = self._merge_hidden(
-            last, activation=activation, hidden_layers=hidden_layers, seed=seed
-        )
-        coordinates = Coordinates.common(
-            [node.network.coordinates for node in federation.nodes]
-        )
-        if self.n_rounds > 1 and activation and len(federation.classes) > 1:
-            # Over the layers as they are merged, and once more when they are trained.
-            merged = train_rounds(
-                last.over(merged_hidden.hidden, share=_FIRST_SHARE),
-                last,
-                n_rounds=self.n_rounds,
-                epochs=self.local_epochs,
-                coordinates=coordinates,
-                seed=seed,
-                share=1.0 - _FIRST_SHARE,
-            )
-        else:
-            merged = last.over(merged_hidden.hidden)
-        layers = merged.layers.with_last(last.publish(merged))
-        last_layer = last.aggregator
-        fine_tuned = None
-        if federation.has_public_rows:
-            rows = federation.public_rows
-            fine_tuned = self._tuned(
-                federation.X[rows],
-                federation.y[rows],
-                layers=layers,
-                last_layer=last_layer,
-                coordinates=coordinates,
-                hidden=last_layer.fine_tuning != "plain",  # as in the papers
-            )
-        self._publish(
-            **federation.attributes(),
-            **tuned_attributes(layers, last_layer=last_layer, tuned=fine_tuned),
-            spaces_=last_layer.spaces_,
-            intersection_=last_layer.intersection_,
-            node_scores_=last_layer.node_scores_,
-            history_=last_layer.history_,
-            _coordinates=coordinates,
-            activation_=activation,
-            hidden_geometry_=hidden_layers.geometry,
-            layer_report_=merged_hidden.report,
-        )
+        self._publish(**layers_fit.attributes(self, federation))
         return self
-
-    def _merge_hidden(
-        self,
-        last: LastLayer,
-        *,
-        activation: tuple[str, ...],
-        hidden_layers: HiddenLayers,
-        seed: int,
-    ) -> tuple[MergedHidden, LastLayer]:
-        """Merge the hidden layers; the last layer gets the nodes' own over these."""
-        federation = last.federation
-        stage = HiddenStage(
-            parameters=hidden_layers,
-            local_epochs=self.local_epochs,
-            activation=activation,
-            retrain_last=last.stage.merges_models,
-            seed=seed,
-        )
-        networks = {
-            node.name: node.network.with_empty_layers(len(activation))
-            for node in federation.nodes
-        }
-        merged_hidden = last.run(stage.plan(networks, federation.classes))
-        if stage.retrain_last:
-            last = last.with_models(
-                {
-                    name: network.aligned(federation.classes).last
-                    for name, network in merged_hidden.networks.items()
-                }
-            )
-        return merged_hidden, last
 
     def ask_scores(self) -> "GEMSMLPAggregator":
         """As :meth:`GEMSLogisticAggregator.ask_scores`.
@@ -325,47 +219,21 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
 
     def _long_form(self, name: str, value: object) -> object:
         if name == "last_layer" and isinstance(value, GEMSLogisticAggregator | None):
-            return self._long_last_layer(value)
+            return long_last_layer(value)
         return super()._long_form(name, value)
-
-    def _long_last_layer(
-        self, last_layer: GEMSLogisticAggregator | None
-    ) -> GEMSLogisticAggregator:
-        """A copy, whose word for a geometry means what it means in this place."""
-        last_layer = clone(last_layer or GEMSLogisticAggregator())
-        return last_layer.set_params(spaces=last_spaces(last_layer.spaces))
 
     def _tuned(
         self,
         X: Rows,
         y: np.ndarray,
         *,
-        layers: Layers,
         last_layer: GEMSLogisticAggregator,
-        coordinates: Coordinates | None,
-        hidden: bool,
-    ) -> FineTunedNetwork:
-        """Layers after fine-tuning on public rows; changes nothing here.
-
-        Hidden layers are tuned, too, if ``hidden``.
-        """
-        rng = check_random_state(self.random_state)
-        if last_layer.fine_tuning != "plain":
-            return fine_tune_network(
-                X,
-                y,
-                layers,
-                hidden=hidden,
-                coordinates=coordinates,
-                random_state=rng,
-            )
-        if hidden:
-            return train_plainly(X, y, layers, random_state=rng)
-        fine_tuned = train_plainly(
-            layers.hidden(X), y, Layers.of([layers.last]), random_state=rng
+        **network: object,
+    ) -> object:
+        return tuned_network(
+            X,
+            y,
+            fine_tuning=last_layer.fine_tuning,
+            random_state=self.random_state,
+            **network,
         )
-        return replace(fine_tuned, layers=layers.with_last(fine_tuned.layers.last))
-
-    def _logits(self, X: Rows) -> np.ndarray:
-        hidden = self._layers.astype(X.dtype).hidden(X)
-        return linear_logits(hidden, self._layers.last)

@@ -1,9 +1,14 @@
-"""What a node with a linear model sends, all in one message."""
+"""What the parameters of GEMSLogisticAggregator mean for nodes, server and fit."""
 
+from copy import copy
 from numbers import Integral
 
+from ..base import BaseAggregator, Takes
 from ..federation import (
     MIN_ROWS,
+    Federation,
+    KeptReplies,
+    Run,
     SummarizingMixin,
     Summary,
     warn_of_tails,
@@ -13,15 +18,17 @@ from ..local import Member, closed_form
 from ..moments import moments_kind
 from ..progress import shown
 from ._further import Rounds
+from ._linear_fit import LinearFit
 from ._parameters import Moments
-from ._regions import merged_summary
+from ._regions import in_groups, many_paths, merged_summary
+from ._terms import LinearTerms
 
 # What the arrays of moments may be sent as.
 _DTYPES = ("float64", "float32", "float16")
 
 
-class LinearSummariesMixin(SummarizingMixin):
-    """Mixin of GEMSLogisticAggregator: what a node does with it by itself."""
+class LinearMethodMixin(SummarizingMixin):
+    """Mixin of GEMSLogisticAggregator: what its parameters make of fit and summary."""
 
     @shown
     def summarize(
@@ -140,3 +147,29 @@ class LinearSummariesMixin(SummarizingMixin):
                 f"n_rounds={self.n_rounds!r} asks nodes more than once; set "
                 "n_rounds=1, or use skgems.Exchange."
             )
+
+    @property
+    def _takes(self) -> Takes:
+        return LinearFit.of(self).takes
+
+    def _terms(self) -> LinearTerms:
+        return LinearFit.of(self).terms
+
+    def _asks_again(self, federation: Federation) -> str:
+        return LinearFit.of(self).asks_again(federation)
+
+    def _attributes(
+        self,
+        federation: Federation,
+        run: Run,
+        *,
+        public: tuple,
+        kept: KeptReplies | None,
+    ) -> dict:
+        return LinearFit.of(self).attributes(federation, run, public=public, kept=kept)
+
+    def _in_groups(self, nodes: object) -> BaseAggregator:
+        """This aggregator, or a copy of few groups if its summaries are very many."""
+        if not many_paths(self, nodes):
+            return self
+        return copy(self).set_params(estimators=in_groups(self, self.estimators))

@@ -1,0 +1,197 @@
+"""A fit of GEMSMLPAggregator: all of it but scikit-learn's protocol."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from scipy.sparse import sparray, spmatrix
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from ..base import BaseAggregator, tuned_attributes, warn_user
+from ..federation import Federation
+from ..networks import Coordinates, Layers
+from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
+from ._layers import (
+    HiddenStage,
+    LastLayer,
+    MergedHidden,
+    MergedLast,
+    activation_of,
+    last_spaces,
+    settled_last_layer,
+    train_rounds,
+)
+from ._logistic import GEMSLogisticAggregator
+from ._parameters import HiddenLayers
+from ._terms import MergedLayersTerms
+
+Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features)
+
+# Nodes bound how many numbers they tell about hidden layers. Where they are asked once
+# more after training, this part of them is for the layers as they are merged. Networks
+# of 100 units over five nodes of 250 digits lose 0.5 points to the bound so, 1.0 with
+# equal parts.
+_FIRST_SHARE = 0.3
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LayersFit:
+    """The parameters of a fit of networks, checked; see GEMSMLPAggregator for each."""
+
+    hidden_layers: HiddenLayers  # whose parts are objects
+    last_layer: GEMSLogisticAggregator | None
+    n_rounds: int
+    local_epochs: int
+    seed: int
+
+    @classmethod
+    def of(cls, aggregator: BaseAggregator) -> Self:
+        """The fit that the parameters of an aggregator of networks stand for."""
+        rng = check_random_state(aggregator.random_state)
+        return cls(
+            hidden_layers=HiddenLayers.of(aggregator.hidden_layers),
+            last_layer=aggregator.last_layer,
+            n_rounds=aggregator.n_rounds,
+            local_epochs=aggregator.local_epochs,
+            seed=int(rng.randint(2**31 - 1)),
+        )
+
+    def attributes(self, aggregator: BaseAggregator, federation: Federation) -> dict:
+        """What the fit finds: merge hidden layers, then the last, and tune them."""
+        if federation.rows_are_shared:
+            warn_user(
+                "nodes is not given and nodes share classes, so they share rows: "
+                "layers are retrained on pooled rows, and spaces='gram' of the last "
+                "layer cannot tell them apart. Give fit the node of each row, fit(X, "
+                "y, nodes=nodes)."
+            )
+        last = LastLayer.of(self.last_layer, aggregator, federation, seed=self.seed)
+        activation = activation_of(federation.nodes)
+        merged_hidden, last = self._merge_hidden(last, activation)
+        coordinates = Coordinates.common(
+            [node.network.coordinates for node in federation.nodes]
+        )
+        merged = self._merge_last(merged_hidden, last, coordinates)
+        layers = merged.layers.with_last(last.publish(merged))
+        last_layer = last.aggregator
+        fine_tuned = None
+        if federation.has_public_rows:
+            rows = federation.public_rows
+            fine_tuned = tuned_network(
+                federation.X[rows],
+                federation.y[rows],
+                layers=layers,
+                fine_tuning=last_layer.fine_tuning,
+                coordinates=coordinates,
+                hidden=last_layer.fine_tuning != "plain",  # as in the papers
+                random_state=aggregator.random_state,
+            )
+        return {
+            **federation.attributes(),
+            **tuned_attributes(layers, last_layer=last_layer, tuned=fine_tuned),
+            "spaces_": last_layer.spaces_,
+            "intersection_": last_layer.intersection_,
+            "node_scores_": last_layer.node_scores_,
+            "history_": last_layer.history_,
+            "_coordinates": coordinates,
+            "activation_": activation,
+            "hidden_geometry_": self.hidden_layers.geometry,
+            "layer_report_": merged_hidden.report,
+        }
+
+    def _merge_hidden(
+        self, last: LastLayer, activation: tuple[str, ...]
+    ) -> tuple[MergedHidden, LastLayer]:
+        """Merge the hidden layers; the last layer gets the nodes' own over these."""
+        federation = last.federation
+        stage = HiddenStage(
+            parameters=self.hidden_layers,
+            local_epochs=self.local_epochs,
+            activation=activation,
+            retrain_last=last.stage.merges_models,
+            seed=self.seed,
+        )
+        networks = {
+            node.name: node.network.with_empty_layers(len(activation))
+            for node in federation.nodes
+        }
+        merged_hidden = last.run(stage.plan(networks, federation.classes))
+        if stage.retrain_last:
+            last = last.with_models(
+                {
+                    name: network.aligned(federation.classes).last
+                    for name, network in merged_hidden.networks.items()
+                }
+            )
+        return merged_hidden, last
+
+    def _merge_last(
+        self,
+        merged_hidden: MergedHidden,
+        last: LastLayer,
+        coordinates: Coordinates | None,
+    ) -> MergedLast:
+        """Merge the last layer over merged ones, after rounds of training if any."""
+        has_hidden_layers = bool(merged_hidden.hidden.activation)
+        trains = self.n_rounds > 1 and has_hidden_layers
+        if not trains or len(last.federation.classes) < 2:
+            return last.over(merged_hidden.hidden)
+        # Over the layers as they are merged, and once more when they are trained.
+        return train_rounds(
+            last.over(merged_hidden.hidden, share=_FIRST_SHARE),
+            last,
+            n_rounds=self.n_rounds,
+            epochs=self.local_epochs,
+            coordinates=coordinates,
+            seed=self.seed,
+            share=1.0 - _FIRST_SHARE,
+        )
+
+
+def tuned_network(
+    X: Rows,
+    y: np.ndarray,
+    *,
+    layers: Layers,
+    fine_tuning: str,
+    coordinates: Coordinates | None,
+    hidden: bool,
+    random_state: object,
+) -> FineTunedNetwork:
+    """Layers after fine-tuning on public rows; hidden ones, too, if ``hidden``.
+
+    ``fine_tuning`` is that of the aggregator of the last layer.
+    """
+    rng = check_random_state(random_state)
+    if fine_tuning != "plain":
+        return fine_tune_network(
+            X,
+            y,
+            layers,
+            hidden=hidden,
+            coordinates=coordinates,
+            random_state=rng,
+        )
+    if hidden:
+        return train_plainly(X, y, layers, random_state=rng)
+    fine_tuned = train_plainly(
+        layers.hidden(X), y, Layers.of([layers.last]), random_state=rng
+    )
+    return replace(fine_tuned, layers=layers.with_last(fine_tuned.layers.last))
+
+
+def long_last_layer(
+    last_layer: GEMSLogisticAggregator | None,
+) -> GEMSLogisticAggregator:
+    """A copy, whose word for a geometry means what it means in this place."""
+    last_layer = clone(last_layer or GEMSLogisticAggregator())
+    return last_layer.set_params(spaces=last_spaces(last_layer.spaces))
+
+
+def terms_of_layers(aggregator: BaseAggregator) -> MergedLayersTerms:
+    """What nodes and server agree on by the parameters of an aggregator of networks."""
+    last_layer = settled_last_layer(aggregator.last_layer, aggregator)
+    return MergedLayersTerms(
+        last_layer=last_layer._terms(), n_rounds=aggregator.n_rounds
+    )
