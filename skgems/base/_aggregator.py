@@ -40,9 +40,7 @@ class Takes:
     """What a fit takes from nodes; the defaults are those of a merger of weights."""
 
     networks: bool = True  # classifiers as plain arrays, not only their classes
-    learnt: bool = (
-        True  # what classifiers have learnt; else they only say their classes
-    )
+    learnt: bool = True  # what classifiers have learnt, beside their classes
     rows_alone: bool = False  # nodes that have rows and no classifier
     more_dimensions: bool = False  # rows of more than one, as images
     missing_values: bool = False
@@ -52,7 +50,8 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     """Base of classifiers made of a list of local estimators.
 
     A subclass names its parameters in ``__init__`` and implements ``fit``, which ends
-    with :meth:`_publish`, and ``_logits``.
+    with :meth:`_publish`. The hooks, most of which have a default, are ``_logits``,
+    ``_terms``, ``_takes``, ``_parts``, ``_default_estimator`` and ``_long_form``.
     """
 
     _parameter_constraints: dict = {
@@ -96,6 +95,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         return self._parts[name].of(getattr(self, name))
 
     def _long_form(self, name: str, value: object) -> object | None:
+        """The object that a parameter's word stands for; None: it is no such word."""
         part = self._parts.get(name)
         if part is None or isinstance(value, part):
             return super()._long_form(name, value)
