@@ -35,6 +35,7 @@ from skgems import (
     PooledAggregator,
 )
 from skgems.federation import Message, TooFewNodesError
+from skgems.gems import HiddenLayers, Moments, Spaces
 from skgems.spaces import Ellipsoid
 
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
@@ -270,8 +271,12 @@ def test_who_is_left_out_is_checked(tmp_path):
 @pytest.fixture
 def network_aggregator():
     return GEMSMLPAggregator(
-        geometry=Ellipsoid(floor=0.3),
-        last_layer=GEMSLogisticAggregator(epsilon=[0.1, 0.2, 0.3]),
+        hidden_layers=HiddenLayers(max_units=9),
+        last_layer=GEMSLogisticAggregator(
+            epsilon=[0.1, 0.2, 0.3],
+            spaces=Spaces(Ellipsoid(floor=0.3), criterion="log_loss"),
+            moments=Moments(n_components=2),
+        ),
     )
 
 
@@ -279,8 +284,12 @@ def test_a_folder_keeps_nodes_method_and_parameters(tmp_path, network_aggregator
     exchange = skgems.Exchange(tmp_path, network_aggregator, nodes=NAMES)
     reopened = skgems.Exchange(tmp_path)
     assert reopened.nodes == NAMES
-    assert repr(reopened.aggregator.geometry) == "Ellipsoid(floor=0.3)"
-    assert reopened.aggregator.last_layer.epsilon == [0.1, 0.2, 0.3]
+    last_layer = reopened.aggregator.last_layer
+    assert last_layer.epsilon == [0.1, 0.2, 0.3]
+    assert repr(last_layer.spaces.geometry) == "Ellipsoid(floor=0.3)"
+    assert last_layer.spaces.criterion == "log_loss"
+    assert repr(last_layer.moments) == "Moments(n_components=2)"
+    assert repr(reopened.aggregator.hidden_layers) == "HiddenLayers(max_units=9)"
     # A seed was drawn once, for all steps.
     seed = exchange.aggregator.random_state
     assert seed >= 0
@@ -308,7 +317,9 @@ def test_a_folder_does_not_go_on_with_other_nodes_or_parameters(
     with pytest.raises(ValueError, match="begun with another method"):
         skgems.Exchange(tmp_path, GEMSLogisticAggregator(), nodes=NAMES)
     with pytest.raises(ValueError, match="begun with another params"):
-        skgems.Exchange(tmp_path, clone(agg).set_params(max_units=3), nodes=NAMES)
+        skgems.Exchange(
+            tmp_path, clone(agg).set_params(hidden_layers__max_units=3), nodes=NAMES
+        )
 
 
 @pytest.mark.parametrize(
