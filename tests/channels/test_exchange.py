@@ -363,14 +363,16 @@ def test_the_state_of_another_version_is_refused(tmp_path):
         skgems.Exchange(tmp_path)
 
 
-def check_changed_state_is_refused(folder, change):
+def check_changed_state_is_refused(
+    folder, change, *, words="it is no exchange of skgems"
+):
     """An exchange with a state that somebody changed does not go on, nor write it."""
     begin_exchange(folder)
     path = folder / "exchange.json"
     state = json.loads(path.read_text())
     change(state)
     path.write_text(json.dumps(state))
-    with pytest.raises(ValueError, match="exchange.json: it is no exchange of skgems"):
+    with pytest.raises(ValueError, match=f"exchange.json: {words}"):
         skgems.Exchange(folder)
     assert json.loads(path.read_text()) == state
 
@@ -394,17 +396,24 @@ def test_a_state_with_changed_fields_is_refused(fields, tmp_path):
     "fields",
     [
         {"params": []},
-        {"params": {"zzz": 1}},
         {"params": {"memory": "."}},
         {"params": {"estimators": ["/etc/passwd"]}},
-        {"params": {"geometry": {"foo": {}}}},
-        {"params": {"pooled": {"part": "SVC", "params": {}}}},
+        {"params": {"spaces": {"foo": {}}}},
+        {"params": {"spaces": {"part": "SVC", "params": {}}}},
         {"method": "os.system"},
     ],
 )
 def test_a_state_with_a_changed_aggregator_is_refused(fields, tmp_path):
     check_changed_state_is_refused(
         tmp_path, lambda state: state["aggregator"].update(fields)
+    )
+
+
+def test_a_state_with_parameters_that_there_are_not_is_refused(tmp_path):
+    check_changed_state_is_refused(
+        tmp_path,
+        lambda state: state["aggregator"].update({"params": {"zzz": 1}}),
+        words=r"GEMSLogisticAggregator has no parameters \['zzz'\], so this exchange",
     )
 
 

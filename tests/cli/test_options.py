@@ -26,7 +26,7 @@ method = "linear"
 nodes = ["lyon", "nice"]
 label = "diagnosis"
 drop = ["patient"]
-set = {random_state = 0, n_components = 2, intersection = "likelihood"}
+set = {random_state = 0, moments__n_components = 2, intersection = "likelihood"}
 """
 
 
