@@ -68,6 +68,7 @@ from skgems.federation import (
     RowsAskedAgainWarning,
     reply_to,
 )
+from skgems.gems import HiddenLayers, Moments, Spaces
 from skgems.messages import sealed
 from skgems.steps import Backbone, ColumnsOf
 
@@ -280,15 +281,16 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "alpha": (RidgeClassifier, SGDClassifier),
         "class_weight": (LINEAR,),
         "classes": (LINEAR.summarize,),
-        "criterion": (LINEAR,),
+        "criterion": (Spaces,),
         "epsilon": (LINEAR,),
         "fit_intercept": (LINEAR, LogisticRegression, RidgeClassifier, SGDClassifier),
-        "geometry": (LINEAR, NETWORKS),
+        "geometry": (Spaces, HiddenLayers),
         "intersection": (LINEAR,),
         "n_rounds": (LINEAR,),
         "node_weight": (LINEAR,),
         "nodes": (LINEAR.fit, NETWORKS.fit),
         "space": (LINEAR.summarize,),
+        "spaces": (LINEAR,),
     },
     "local": {
         "limits": (reply_to,),
@@ -302,7 +304,10 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "agreement": (reply_to,),
         "min_rows": (Agreement, Exchange, reply_to),
     },
-    "moments": {"geometry": (LINEAR, NETWORKS), "min_cluster_size": (LINEAR,)},
+    "moments": {
+        "geometry": (Spaces, HiddenLayers),
+        "min_cluster_size": (Moments,),
+    },
     "networks": {
         "front": (LINEAR, NETWORKS, ModelAveragingAggregator),
         "loss": (SGDClassifier,),
@@ -322,9 +327,9 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "var_smoothing": (GaussianNB,),
     },
     "spaces": {
-        "construction": (LINEAR,),
-        "criterion": (LINEAR,),
-        "geometry": (LINEAR,),
+        "construction": (Spaces, HiddenLayers),
+        "criterion": (Spaces,),
+        "geometry": (Spaces, HiddenLayers),
     },
     "steps": {
         "categories": (OneHotEncoder, OrdinalEncoder),
@@ -405,7 +410,7 @@ def reply_to_second_exchange(**options) -> None:
 def reply_to_first_message(*, n_components: int, state: dict, **options) -> None:
     """Reply to the first request of an exchange with these settings."""
     X, y = rows()
-    server = LINEAR(n_components=n_components, random_state=0)
+    server = LINEAR(moments=Moments(n_components=n_components), random_state=0)
     request = server._agreed_terms.first_message()
     request = sealed(request, Agreement.of(server))
     classifier = LogisticRegression().fit(X, y)

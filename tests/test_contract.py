@@ -35,6 +35,7 @@ from skgems import (
     PooledAggregator,
 )
 from skgems.base import BaseAggregator
+from skgems.gems import HiddenLayers, Spaces
 from skgems.pfnm import Matching
 from skgems.spaces import Sampled
 
@@ -89,7 +90,15 @@ RELU = clone(NETWORK).set_params(activation="relu")
 # Newton steps to the minimum: a search stops where rounding hides what it gains.
 STUDENT = LogisticRegression(C=10.0, solver="newton-cholesky", tol=1e-10)
 CONSENSUS = {"intersection": "consensus"}
-FEW_UNITS = {"epsilon_hidden": 0.1, "max_units": 12}
+FEW_UNITS = {"hidden_layers": HiddenLayers(epsilon=0.1, max_units=12)}
+
+
+def on_few_units(**parameters):
+    """The same, with further parameters of hidden layers."""
+    few_units = clone(FEW_UNITS["hidden_layers"])
+    return {"hidden_layers": few_units.set_params(**parameters)}
+
+
 IN_ROUNDS = {"n_rounds": 2, "local_epochs": 2}
 
 
@@ -170,25 +179,23 @@ CASES = {
     "gems tuned": Case(GEMSLogisticAggregator, LINEAR, public=True),
     "gems consensus": Case(GEMSLogisticAggregator, LINEAR, CONSENSUS),
     "gems consensus loss": Case(
-        GEMSLogisticAggregator, LINEAR, CONSENSUS | {"criterion": "log_loss"}
+        GEMSLogisticAggregator,
+        LINEAR,
+        CONSENSUS | {"spaces": Spaces(criterion="log_loss")},
     ),
     "gems consensus tuned": Case(
         GEMSLogisticAggregator, LINEAR, CONSENSUS, public=True
     ),
     "gems mlp": Case(GEMSMLPAggregator, TRAINED, FEW_UNITS),
-    "gems mlp deep": Case(
-        GEMSMLPAggregator, DEEP, FEW_UNITS | {"include_outgoing": True}
-    ),
-    "gems mlp clusters": Case(GEMSMLPAggregator, RELU, FEW_UNITS | {"n_clusters": 4}),
+    "gems mlp deep": Case(GEMSMLPAggregator, DEEP, on_few_units(include_outgoing=True)),
+    "gems mlp clusters": Case(GEMSMLPAggregator, RELU, on_few_units(n_clusters=4)),
     "gems mlp sampled": Case(
-        GEMSMLPAggregator,
-        NETWORK,
-        FEW_UNITS | {"construction_hidden": Sampled(50)},
+        GEMSMLPAggregator, NETWORK, on_few_units(construction=Sampled(50))
     ),
     "gems mlp in rounds": Case(
         GEMSMLPAggregator,
         TRAINED,
-        FEW_UNITS | {"n_rounds": 2, "retrain_epochs": 1},
+        FEW_UNITS | {"n_rounds": 2, "local_epochs": 1},
         rounding=3e-3,
     ),
     "gems mlp tuned": Case(GEMSMLPAggregator, NETWORK, FEW_UNITS, public=True),

@@ -208,7 +208,7 @@ def test_every_room_says_what_it_is_for_and_what_is_public(room):
 PUBLIC = {
     "skgems": skgems.__all__,
     "skgems.choice": ["Choice"],
-    "skgems.gems": ["Candidates", "Rounds"],
+    "skgems.gems": ["Candidates", "HiddenLayers", "Moments", "Rounds", "Spaces"],
     "skgems.averaging": ["Downpour", "Schedule", "StartedApartWarning"],
     "skgems.pfnm": ["Matching"],
     "skgems.steps": ["Backbone", "ColumnsOf", "NotPooledError", "RandomFeatures"],

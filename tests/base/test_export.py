@@ -16,6 +16,7 @@ from skgems import (
     ModelAveragingAggregator,
     PFNMAggregator,
 )
+from skgems.gems import Spaces
 from skgems.pfnm import Matching
 
 RNG = np.random.RandomState(0)
@@ -29,7 +30,9 @@ DTYPES = {
     "mixed": ([np.float32, np.float64], np.float64),
     "mixed the other way": ([np.float64, np.float32], np.float64),
 }
-LENIENT = GEMSLogisticAggregator(intersection="consensus", on_empty="ignore")
+LENIENT = GEMSLogisticAggregator(
+    intersection="consensus", spaces=Spaces(on_empty="ignore")
+)
 FITS = {
     "gems": lambda members: GEMSMLPAggregator(
         members, last_layer=LENIENT, random_state=0
@@ -171,7 +174,9 @@ def test_linear_exports_have_the_dtype_of_the_nodes(kind, dtypes):
     # Before scikit-learn 1.9 some are float64 of float32 rows.
     expected = np.result_type(*(member.coef_ for member in members))
     for aggregate in (
-        GEMSLogisticAggregator(members, on_empty="ignore", random_state=0),
+        GEMSLogisticAggregator(
+            members, spaces=Spaces(on_empty="ignore"), random_state=0
+        ),
         ModelAveragingAggregator(members),
     ):
         aggregate.fit(X, Y, nodes=NODES)

@@ -35,6 +35,7 @@ from skgems import (
     PooledAggregator,
 )
 from skgems.federation import Message, TooFewNodesError
+from skgems.gems import HiddenLayers, Moments, Spaces
 from skgems.spaces import Ellipsoid
 
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
@@ -270,8 +271,12 @@ def test_who_is_left_out_is_checked(tmp_path):
 @pytest.fixture
 def network_aggregator():
     return GEMSMLPAggregator(
-        geometry=Ellipsoid(floor=0.3),
-        last_layer=GEMSLogisticAggregator(epsilon=[0.1, 0.2, 0.3]),
+        hidden_layers=HiddenLayers(max_units=9),
+        last_layer=GEMSLogisticAggregator(
+            epsilon=[0.1, 0.2, 0.3],
+            spaces=Spaces(Ellipsoid(floor=0.3), criterion="log_loss"),
+            moments=Moments(n_components=2),
+        ),
     )
 
 
@@ -279,8 +284,12 @@ def test_a_folder_keeps_nodes_method_and_parameters(tmp_path, network_aggregator
     exchange = skgems.Exchange(tmp_path, network_aggregator, nodes=NAMES)
     reopened = skgems.Exchange(tmp_path)
     assert reopened.nodes == NAMES
-    assert repr(reopened.aggregator.geometry) == "Ellipsoid(floor=0.3)"
-    assert reopened.aggregator.last_layer.epsilon == [0.1, 0.2, 0.3]
+    last_layer = reopened.aggregator.last_layer
+    assert last_layer.epsilon == [0.1, 0.2, 0.3]
+    assert repr(last_layer.spaces.geometry) == "Ellipsoid(floor=0.3)"
+    assert last_layer.spaces.criterion == "log_loss"
+    assert repr(last_layer.moments) == "Moments(n_components=2)"
+    assert repr(reopened.aggregator.hidden_layers) == "HiddenLayers(max_units=9)"
     # A seed was drawn once, for all steps.
     seed = exchange.aggregator.random_state
     assert seed >= 0
@@ -308,7 +317,9 @@ def test_a_folder_does_not_go_on_with_other_nodes_or_parameters(
     with pytest.raises(ValueError, match="begun with another method"):
         skgems.Exchange(tmp_path, GEMSLogisticAggregator(), nodes=NAMES)
     with pytest.raises(ValueError, match="begun with another params"):
-        skgems.Exchange(tmp_path, clone(agg).set_params(max_units=3), nodes=NAMES)
+        skgems.Exchange(
+            tmp_path, clone(agg).set_params(hidden_layers__max_units=3), nodes=NAMES
+        )
 
 
 @pytest.mark.parametrize(
@@ -352,14 +363,16 @@ def test_the_state_of_another_version_is_refused(tmp_path):
         skgems.Exchange(tmp_path)
 
 
-def check_changed_state_is_refused(folder, change):
+def check_changed_state_is_refused(
+    folder, change, *, words="it is no exchange of skgems"
+):
     """An exchange with a state that somebody changed does not go on, nor write it."""
     begin_exchange(folder)
     path = folder / "exchange.json"
     state = json.loads(path.read_text())
     change(state)
     path.write_text(json.dumps(state))
-    with pytest.raises(ValueError, match="exchange.json: it is no exchange of skgems"):
+    with pytest.raises(ValueError, match=f"exchange.json: {words}"):
         skgems.Exchange(folder)
     assert json.loads(path.read_text()) == state
 
@@ -383,17 +396,24 @@ def test_a_state_with_changed_fields_is_refused(fields, tmp_path):
     "fields",
     [
         {"params": []},
-        {"params": {"zzz": 1}},
         {"params": {"memory": "."}},
         {"params": {"estimators": ["/etc/passwd"]}},
-        {"params": {"geometry": {"foo": {}}}},
-        {"params": {"pooled": {"part": "SVC", "params": {}}}},
+        {"params": {"spaces": {"foo": {}}}},
+        {"params": {"spaces": {"part": "SVC", "params": {}}}},
         {"method": "os.system"},
     ],
 )
 def test_a_state_with_a_changed_aggregator_is_refused(fields, tmp_path):
     check_changed_state_is_refused(
         tmp_path, lambda state: state["aggregator"].update(fields)
+    )
+
+
+def test_a_state_with_parameters_that_there_are_not_is_refused(tmp_path):
+    check_changed_state_is_refused(
+        tmp_path,
+        lambda state: state["aggregator"].update({"params": {"zzz": 1}}),
+        words=r"GEMSLogisticAggregator has no parameters \['zzz'\], so this exchange",
     )
 
 

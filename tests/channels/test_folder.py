@@ -28,6 +28,7 @@ import skgems
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.channels import inspect
 from skgems.federation import Message, NotAgreedError, Summary
+from skgems.gems import Spaces
 from skgems.local import TooFewRowsError
 from skgems.moments import ClassMoments, class_moments
 
@@ -341,7 +342,9 @@ def test_a_class_of_few_rows_is_left_out_of_every_message(tmp_path):
 
 
 def test_rows_that_nodes_hold_out_are_held_out_in_every_message(tmp_path):
-    agg = GEMSLogisticAggregator(epsilon=0.7, on_empty="ignore", random_state=0)
+    agg = GEMSLogisticAggregator(
+        epsilon=0.7, spaces=Spaces(on_empty="ignore"), random_state=0
+    )
     exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES, report=True)
     X, y, nodes = digit_rows()
     held_out = np.arange(len(y)) % 3 == 0
@@ -472,7 +475,7 @@ WRONG_REPLIES = {
     },
 }
 CONSENSUS = GEMSLogisticAggregator(
-    intersection="consensus", on_empty="ignore", random_state=0
+    intersection="consensus", spaces=Spaces(on_empty="ignore"), random_state=0
 )
 # Each with the model that nodes fit.
 METHODS = {

@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 import skgems
 from skgems.channels import Exchange, answer, inspect
 from skgems.federation import Message, load_message
+from skgems.gems import Moments, Spaces
 from skgems.messages import write_bytes
 
 RNG = np.random.default_rng(0)
@@ -120,7 +121,7 @@ def test_sentences_about_spaces(path):
 
 def without_clusters(moments):
     return skgems.GEMSLogisticAggregator(
-        moments=moments, n_components=1, random_state=0
+        moments=Moments(moments, n_components=1), random_state=0
     )
 
 
@@ -187,16 +188,18 @@ def test_a_row_that_is_sent_as_it_is_is_named(path):
 
 
 def test_sentences_say_what_a_geometry_sends(path):
-    agg = skgems.GEMSLogisticAggregator(geometry="ball", epsilon=0.5, random_state=0)
+    agg = skgems.GEMSLogisticAggregator(spaces="ball", epsilon=0.5, random_state=0)
     says = sentences_of_summary(path, agg)
     assert "round with 'ball'" in says["answers.2.metric_precision"]
-    agg.set_params(geometry="ellipsoid")
+    agg.set_params(spaces__geometry="ellipsoid")
     says = sentences_of_summary(path, agg)
     assert "one number" in says["answers.1.size"]
 
 
 def test_radii_of_a_loss_say_nothing_of_single_rows(path):
-    agg = skgems.GEMSLogisticAggregator(criterion="log_loss", random_state=0)
+    agg = skgems.GEMSLogisticAggregator(
+        spaces=Spaces(criterion="log_loss"), random_state=0
+    )
     says = sentences_of_summary(path, agg, classes=list(SIZES), space=True)
     assert "nothing of single rows" in says["answers.1.radii_knots"]
 
@@ -248,7 +251,7 @@ def inspect_exchange_of_networks(agg, folder):
 def inspections_of_networks(tmp_path_factory):
     """Inspections of an exchange that merges networks, by the task."""
     last_layer = skgems.GEMSLogisticAggregator(
-        intersection="consensus", on_empty="ignore"
+        intersection="consensus", spaces=Spaces(on_empty="ignore")
     )
     agg = skgems.GEMSMLPAggregator(last_layer=last_layer, random_state=0)
     return inspect_exchange_of_networks(agg, tmp_path_factory.mktemp("exchange"))
@@ -294,7 +297,7 @@ def test_sentences_about_judged_and_scored_models(inspections_of_networks):
 
 
 def test_rounds_of_a_merged_network_bring_clusters_of_others(tmp_path):
-    agg = skgems.GEMSMLPAggregator(n_rounds=2, retrain_epochs=1, random_state=0)
+    agg = skgems.GEMSMLPAggregator(n_rounds=2, local_epochs=1, random_state=0)
     inspections = inspect_exchange_of_networks(agg, tmp_path)
     assert set(inspections) == {
         "join",

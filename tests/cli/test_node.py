@@ -75,7 +75,7 @@ def test_texts_of_a_table_are_the_labels_of_the_model(work, labels, texts):
 
 
 def test_limits_are_set_by_the_node(work, capsys):
-    start_study("--set", "n_components=300")
+    start_study("--set", "moments__n_components=300")
     assert answer_at_lyon("--yes") == 1
     error = capsys.readouterr().err
     assert "asks for 300 clusters of a class, more than the limit clusters=256" in error
@@ -293,7 +293,7 @@ def test_another_exchange_of_the_same_rows_has_to_be_accepted(work, capsys):
     start_study("--set", "random_state=0")
     assert answer_at_lyon("--state", "ledger") == 0
     shutil.rmtree("study")
-    start_study("--set", "random_state=0", "n_components=1")
+    start_study("--set", "random_state=0", "moments__n_components=1")
     capsys.readouterr()
     assert answer_at_lyon("--state", "ledger") == 1
     error = capsys.readouterr().err

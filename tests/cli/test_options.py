@@ -26,7 +26,7 @@ method = "linear"
 nodes = ["lyon", "nice"]
 label = "diagnosis"
 drop = ["patient"]
-set = {random_state = 0, n_components = 2, intersection = "likelihood"}
+set = {random_state = 0, moments__n_components = 2, intersection = "likelihood"}
 """
 
 
@@ -75,9 +75,9 @@ def test_a_study_runs_by_what_stands_in_one_configuration(work, capsys):
 
 
 def test_a_typed_option_takes_the_place_of_the_whole_option_of_the_file(work, capsys):
-    assert start("--set", "n_components=1") == 0
+    assert start("--set", "moments__n_components=1") == 0
     params = json.loads(Path("study/exchange.json").read_text())["aggregator"]["params"]
-    assert params["n_components"] == 1
+    assert params["moments"]["params"]["n_components"] == 1
     assert params["random_state"] != 0
     assert answer("nice", "--label", "a") == 1
     assert "the model has features that are no columns: 'a'" in capsys.readouterr().err

@@ -300,6 +300,6 @@ def test_a_proof_that_no_model_is_in_all_spaces_is_printed(work, capsys):
     assert words in printed.out
     assert printed.err.startswith("skgems: warning: ")
     Path("m.skops").unlink()
-    assert main([*argv, "on_empty=raise"]) == 1
+    assert main([*argv, "spaces__on_empty=raise"]) == 1
     assert capsys.readouterr().err.startswith("skgems: error: ")
     assert not Path("m.skops").exists()

@@ -29,7 +29,7 @@ from skgems.federation import (
     reply_to,
     signing_keys,
 )
-from skgems.gems import Rounds
+from skgems.gems import Rounds, Spaces
 from skgems.messages import public_key_of, sealed
 
 pytestmark = pytest.mark.filterwarnings(
@@ -222,7 +222,9 @@ def test_an_agreement_that_nobody_has_read_needs_consent_to_radii(node):
 
 def test_mean_losses_need_no_consent_to_radii(node):
     clf, X, y = node
-    agg = GEMSLogisticAggregator(epsilon=0.9, criterion="log_loss", random_state=0)
+    agg = GEMSLogisticAggregator(
+        epsilon=0.9, spaces=Spaces(criterion="log_loss"), random_state=0
+    )
     request = agg._agreed_terms.first_message(classes=None)
     reply_to(replace(request, envelope={}), clf, X, y, name="lyon")
 
@@ -495,7 +497,7 @@ def test_an_agreement_of_another_type_is_an_error(node):
     ("aggregator", "hidden"),
     [
         (GEMSLogisticAggregator(n_rounds=5), None),
-        (GEMSLogisticAggregator(epsilon=0.7, on_empty="ignore"), None),
+        (GEMSLogisticAggregator(epsilon=0.7, spaces=Spaces(on_empty="ignore")), None),
         (
             GEMSLogisticAggregator(
                 n_rounds=Rounds(3, candidates=["lda", "consensus"], participation=0.7)
@@ -504,11 +506,12 @@ def test_an_agreement_of_another_type_is_an_error(node):
         ),
         (
             GEMSLogisticAggregator(
-                intersection="consensus", criterion="log_loss", on_empty="ignore"
+                intersection="consensus",
+                spaces=Spaces(criterion="log_loss", on_empty="ignore"),
             ),
             None,
         ),
-        (GEMSMLPAggregator(n_rounds=3, retrain_epochs=1), (8, 6)),
+        (GEMSMLPAggregator(n_rounds=3, local_epochs=1), (8, 6)),
         (GEMSMLPAggregator(epsilon=0.5), (8,)),
         (PFNMAggregator(n_rounds=3, local_epochs=1), (8,)),
         (PFNMAggregator(last_layer=GEMSLogisticAggregator(n_rounds=2)), (8,)),

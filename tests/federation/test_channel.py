@@ -31,7 +31,7 @@ from skgems.federation import (
     run,
 )
 from skgems.federation import _channel as channel_module
-from skgems.gems import Rounds
+from skgems.gems import HiddenLayers, Rounds, Spaces
 from skgems.local import Member, clear_cache
 from skgems.messages import TASKS
 from skgems.networks import linear_logits
@@ -124,9 +124,7 @@ CASES = {
     "linear models by loss": lambda: GEMSLogisticAggregator(
         models(hidden=()),
         intersection="consensus",
-        geometry="ellipsoid",
-        criterion="log_loss",
-        construction="certified",
+        spaces=Spaces("ellipsoid", construction="certified", criterion="log_loss"),
     ),
     "rounds of linear models": lambda: averaging_in_rounds(
         SGDClassifier(loss="log_loss")
@@ -145,9 +143,8 @@ CASES = {
     "hidden layers of nets": lambda: GEMSMLPAggregator(nets(), random_state=0),
     "hidden layers sampled": lambda: GEMSMLPAggregator(
         models(),
-        geometry_hidden=Ellipsoid(floor=0.2),
-        construction_hidden="sampled",
-        retrain_epochs=0,
+        hidden_layers=HiddenLayers(Ellipsoid(floor=0.2), construction="sampled"),
+        local_epochs=0,
         random_state=0,
     ),
 }
@@ -501,7 +498,7 @@ def test_a_geometry_that_is_defined_anew_is_not_taken_for_the_old_one():
         notebook = {"__module__": "notebook", "__qualname__": "Own", "metric": metric}
         geometry = type("Own", (Gram,), notebook)()
         agg = GEMSLogisticAggregator(
-            members, intersection="consensus", geometry=geometry, random_state=0
+            members, intersection="consensus", spaces=Spaces(geometry), random_state=0
         )
         return agg.fit(X, y, nodes=nodes).spaces_
 
@@ -517,7 +514,9 @@ def test_nodes_are_asked_again_where_a_setting_a_row_or_a_network_differs(asked_
     def fit(X=X, members=members, **options):
         del asked_tasks[:]
         # Nodes retrain, for their own last layers are merged.
-        last = GEMSLogisticAggregator(intersection="consensus", on_empty="ignore")
+        last = GEMSLogisticAggregator(
+            intersection="consensus", spaces=Spaces(on_empty="ignore")
+        )
         options = {"random_state": 0, "last_layer": last, **options}
         GEMSMLPAggregator(members, **options).fit(X, y, nodes=nodes)
         return len(asked_tasks)
@@ -526,8 +525,8 @@ def test_nodes_are_asked_again_where_a_setting_a_row_or_a_network_differs(asked_
     assert fit() == 0
     assert fit(random_state=1) == 2 * N_NODES
     assert fit(random_state=None) == 2 * N_NODES
-    assert fit(geometry_hidden="ball") == 2 * N_NODES
-    assert fit(retrain_epochs=1) == N_NODES  # their neurons are as they were
+    assert fit(hidden_layers="ball") == 2 * N_NODES
+    assert fit(local_epochs=1) == N_NODES  # their neurons are as they were
     X_of_another_node_1 = X.copy()
     X_of_another_node_1[nodes == 1] += 0.1
     # Node 1 has other neurons, so what is merged and retrained is new to all.

@@ -24,6 +24,7 @@ from skgems.federation import (
     reply_to,
 )
 from skgems.federation._derived import check_is_derived
+from skgems.gems import Moments, Spaces
 from skgems.messages import TERMS, key_of, sealed
 from skgems.spaces import Accuracy, Ball, Sampled
 
@@ -63,7 +64,9 @@ CHANGED_FIELDS = {
 @pytest.mark.parametrize("has_agreement", [True, False])
 @pytest.mark.parametrize("name", CHANGED_FIELDS)
 def test_a_first_request_of_other_content_is_refused(node, name, has_agreement):
-    aggregator = GEMSLogisticAggregator(min_cluster_size=50, random_state=0)
+    aggregator = GEMSLogisticAggregator(
+        moments=Moments(min_cluster_size=50), random_state=0
+    )
     honest = join_of(aggregator)
     agreement = Agreement.of(aggregator)
     fields = dict(honest.content["requests"]["0"]["asked"]) | CHANGED_FIELDS[name]
@@ -167,13 +170,17 @@ AGGREGATORS = {
     "spaces": GEMSLogisticAggregator(epsilon=0.5, random_state=0),
     "other spaces": GEMSLogisticAggregator(
         epsilon=0.7,
-        geometry=Ball(),
-        criterion=Accuracy(),
-        construction=Sampled(n_directions=20),
-        scale_logits=False,
+        spaces=Spaces(
+            Ball(),
+            construction=Sampled(n_directions=20),
+            criterion=Accuracy(),
+            scale_logits=False,
+        ),
         random_state=1,
     ),
-    "spaces by log-loss": GEMSLogisticAggregator(criterion="log_loss", epsilon=1.0),
+    "spaces by log-loss": GEMSLogisticAggregator(
+        spaces=Spaces(criterion="log_loss"), epsilon=1.0
+    ),
     "rounds": GEMSLogisticAggregator(n_rounds=3, epsilon=0.5, random_state=0),
     "pooled": PooledAggregator(),
     "pooled of variances": PooledAggregator(pooled=GaussianNB()),

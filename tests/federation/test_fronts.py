@@ -326,7 +326,7 @@ def test_spaces_are_of_the_features_that_the_front_makes():
 
 def test_rows_in_chunks_go_through_the_front():
     front = fitted_front()
-    agg = clone(LINEAR).set_params(front=front, n_components=1)
+    agg = clone(LINEAR).set_params(front=front, moments__n_components=1)
     X_of_node, y_of_node = rows_of("lyon")
     clf = classifier_behind(front, "lyon")
     at_once = agg.summarize(clf, X_of_node, y_of_node, name="lyon")

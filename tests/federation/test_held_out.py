@@ -16,6 +16,7 @@ from skgems import (
     ModelAveragingAggregator,
     PFNMAggregator,
 )
+from skgems.gems import Spaces
 from skgems.spaces import gram_metric
 
 LOGISTIC = LogisticRegression(C=10.0, max_iter=1000)
@@ -60,7 +61,7 @@ def test_held_out_rows_judge_linear_models_and_the_others_make_their_metric(
             local_classifiers,
             intersection="consensus",
             random_state=0,
-            on_empty="ignore",
+            spaces=Spaces(on_empty="ignore"),
         )
         return agg.fit(sample.X, y, nodes=sample.nodes, held_out=mask)
 
@@ -104,9 +105,11 @@ def test_held_out_rows_judge_networks_and_the_others_retrain_them(sample, mask):
     local_classifiers = sample.fitted(NET)
 
     def fit(X, y):
-        last = GEMSLogisticAggregator(intersection="consensus", on_empty="ignore")
+        last = GEMSLogisticAggregator(
+            intersection="consensus", spaces=Spaces(on_empty="ignore")
+        )
         agg = GEMSMLPAggregator(
-            local_classifiers, retrain_epochs=2, last_layer=last, random_state=0
+            local_classifiers, local_epochs=2, last_layer=last, random_state=0
         )
         return agg.fit(X, y, nodes=sample.nodes, held_out=mask)
 
@@ -134,7 +137,7 @@ def test_moments_of_networks_are_of_rows_that_are_not_held_out(sample, mask, n_r
 
     def fit(y):
         agg = GEMSMLPAggregator(
-            local_classifiers, n_rounds=n_rounds, retrain_epochs=1, random_state=0
+            local_classifiers, n_rounds=n_rounds, local_epochs=1, random_state=0
         )
         return agg.fit(sample.X, y, nodes=sample.nodes, held_out=mask)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers import hostile
+from helpers.parts import in_parts
 from scipy import sparse
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
@@ -13,6 +14,7 @@ from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSLogisticAggregator, ModelAveragingAggregator, PFNMAggregator
 from skgems.federation import Message, Summary
+from skgems.gems import Spaces
 from skgems.spaces import Sampled
 
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
@@ -116,7 +118,7 @@ def test_honest_summaries_are_taken(kind, way):
     clf = LogisticRegression(max_iter=1000).fit(X, y)
     if way == "ball" and kind == "plain":
         clf = DummyClassifier().fit(X, y)
-    parameters = {"construction": Sampled(8), **PARAMETERS[way]}
+    parameters = in_parts({"construction": Sampled(8), **PARAMETERS[way]})
     summary = GEMSLogisticAggregator(random_state=0, **parameters).summarize(
         clf,
         X,
@@ -144,7 +146,7 @@ def test_honest_networks_are_taken(kind, agg):
 
 def test_a_summary_of_one_class_is_taken():
     X, y = hostile.data()
-    agg = GEMSLogisticAggregator(construction=Sampled(8), random_state=0)
+    agg = GEMSLogisticAggregator(spaces=Spaces(construction=Sampled(8)), random_state=0)
     ones = np.ones(len(y), dtype=int)
     of_one_class = DummyClassifier().fit(X, ones)
     of_all_classes = LogisticRegression().fit(X, y)

@@ -22,6 +22,7 @@ from sklearn.linear_model import LogisticRegression
 import skgems
 from skgems import GEMSLogisticAggregator
 from skgems.federation import Message, Summary
+from skgems.gems import Spaces
 from skgems.messages import check_start, read_bytes
 from skgems.spaces import Sampled
 
@@ -44,15 +45,14 @@ def aggregator(construction=None, **parameters):
     """An aggregator whose spaces are made in little time, of eight samples."""
     if construction is None:
         construction = Sampled(8)
-    return GEMSLogisticAggregator(
-        construction=construction, random_state=0, **parameters
-    )
+    spaces = Spaces(construction=construction, on_empty="ignore")
+    return GEMSLogisticAggregator(spaces=spaces, random_state=0, **parameters)
 
 
 def refusals(path):
     """The errors of `Summary.load` and of a fit, which reads the file part by part."""
     errors = []
-    agg = aggregator(estimators=[path], epsilon=0.4, on_empty="ignore")
+    agg = aggregator(estimators=[path], epsilon=0.4)
     for attempt in (lambda: Summary.load(path), agg.fit):
         with pytest.raises(ValueError) as caught:
             attempt()

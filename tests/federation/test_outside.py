@@ -34,7 +34,7 @@ from skgems.federation import (
     reply_to,
     run,
 )
-from skgems.gems import Rounds
+from skgems.gems import Rounds, Spaces
 from skgems.messages import TASKS
 from skgems.spaces import Ellipsoid
 
@@ -111,12 +111,14 @@ CASES = {
     "one message": (GEMSLogisticAggregator(random_state=0), "linear"),
     "spaces": (GEMSLogisticAggregator(epsilon=0.8, random_state=0), "linear"),
     "spaces by losses": (
-        GEMSLogisticAggregator(epsilon=0.9, criterion="log_loss", random_state=0),
+        GEMSLogisticAggregator(
+            epsilon=0.9, spaces=Spaces(criterion="log_loss"), random_state=0
+        ),
         "linear",
     ),
     "sizes": (
         GEMSLogisticAggregator(
-            geometry=Ellipsoid(), intersection="consensus", random_state=0
+            spaces=Spaces(Ellipsoid()), intersection="consensus", random_state=0
         ),
         "linear",
     ),
@@ -503,7 +505,7 @@ def test_another_parameter_of_what_nodes_send_asks_them_again():
     wire = Wire()
     agg = GEMSLogisticAggregator(nodes_behind(wire), epsilon=0.5, random_state=0).fit()
     assert len(wire.calls) == 1
-    agg.set_params(n_components=4).fit()
+    agg.set_params(moments__n_components=4).fit()
     assert len(wire.calls) == 2
 
 

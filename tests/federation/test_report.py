@@ -29,6 +29,7 @@ from skgems import (
 )
 from skgems.datasets import load_penguins
 from skgems.federation import ClassesLeftOutWarning, Nodes, reply_to
+from skgems.gems import Spaces
 from skgems.pfnm import Matching
 
 X, Y, ISLANDS = load_penguins()
@@ -147,9 +148,8 @@ def test_a_report_without_spaces_says_nothing_about_them(linear_aggregator):
 def test_a_report_of_a_fit_by_loss_has_no_accuracies():
     agg = GEMSLogisticAggregator(
         MEMBERS,
-        criterion="log_loss",
+        spaces=Spaces(criterion="log_loss", on_empty="ignore"),
         epsilon=0.5,
-        on_empty="ignore",
         random_state=0,
     )
     agg.fit(X_LEARN, Y_LEARN, nodes=ISLANDS_LEARN)
@@ -171,7 +171,10 @@ def test_doubts_about_the_choice_are_doubts_of_the_report():
 
 def test_a_model_outside_of_good_enough_spaces_is_doubted():
     agg = GEMSLogisticAggregator(
-        MEMBERS, epsilon=0.95, intersection="consensus", on_empty="ignore"
+        MEMBERS,
+        epsilon=0.95,
+        intersection="consensus",
+        spaces=Spaces(on_empty="ignore"),
     )
     report = agg.fit(X_LEARN, Y_LEARN, nodes=ISLANDS_LEARN).report()
     pairs = zip(NAMES, report.nodes["in_space"], strict=True)

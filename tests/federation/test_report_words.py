@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from skgems import EnsembleAggregator
 from skgems.federation import Report
 from skgems.federation import _report as words
+from skgems.gems._parameters import as_spaces
 
 NODES = {
     "node": ["lyon", "a|b\n"],
@@ -187,7 +188,9 @@ def measured_columns(**scores) -> dict:
         "aggregate": [0.5, 0.25],
     }
     return words._measured_columns(
-        SimpleNamespace(node_scores_=default_scores | scores, criterion="accuracy")
+        SimpleNamespace(
+            node_scores_=default_scores | scores, _checked_spaces=as_spaces("gram")
+        )
     )
 
 

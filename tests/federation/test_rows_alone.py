@@ -37,7 +37,7 @@ from skgems.federation import (
     Summary,
     reply_to,
 )
-from skgems.gems import Rounds
+from skgems.gems import Moments, Rounds
 from skgems.messages import asks
 from skgems.steps import RandomFeatures
 
@@ -170,14 +170,14 @@ def test_a_node_of_rows_alone_replies_that_its_network_has_no_output():
 
 
 def test_a_summary_of_rows_alone_has_no_gradient():
-    agg = GEMSLogisticAggregator(random_state=0, n_components=1)
+    agg = GEMSLogisticAggregator(random_state=0, moments=Moments(n_components=1))
     summary = agg.summarize(None, X, Y, name="lyon")
     # There is no model whose loss has a gradient.
     assert "gradient" not in summary.message.content["answers"]["0"]["reply"]
 
 
 def test_rows_alone_may_come_in_chunks_and_frames():
-    agg = GEMSLogisticAggregator(random_state=0, n_components=1)
+    agg = GEMSLogisticAggregator(random_state=0, moments=Moments(n_components=1))
     at_once = agg.summarize(None, X, Y, name="lyon")
     in_chunks = agg.summarize(None, name="lyon", chunks=lambda: iter([(X, Y)]))
     X_frame = pd.DataFrame(X, columns=list("abcd"))

@@ -23,6 +23,7 @@ from skgems import (
     PFNMAggregator,
 )
 from skgems.federation import AskAgainError, ClassesLeftOutWarning
+from skgems.gems import Spaces
 
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 
@@ -272,6 +273,6 @@ def test_classifiers_that_cannot_be_summarized_are_errors():
 
 
 def test_a_space_by_log_loss_needs_the_classes():
-    agg = GEMSLogisticAggregator(criterion="log_loss", random_state=0)
+    agg = GEMSLogisticAggregator(spaces=Spaces(criterion="log_loss"), random_state=0)
     with pytest.raises(ValueError, match=r"counts the classes.*classes=\[...\]"):
         summaries(agg, classifiers(), space=True)

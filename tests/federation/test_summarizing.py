@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, ModelAveragingAggregator, PFNMAggregator
 from skgems.federation import Message, Summary, UnseenClassesWarning
+from skgems.gems import Moments, Spaces
 from skgems.spaces import Sampled
 from skgems.tuning import fit_inverse_temperature
 
@@ -28,13 +29,19 @@ IGNORE_EMPTY_INTERSECTION = "ignore::skgems.spaces.EmptyIntersectionWarning"
 # Parameters of the aggregator.
 CASES = {
     "defaults": {},
-    "within spaces": {"epsilon": 0.8, "on_empty": "ignore"},
-    "certified": {"epsilon": 0.8, "construction": "certified", "on_empty": "ignore"},
-    "shared moments": {"moments": "shared", "n_components": 1},
+    "within spaces": {"epsilon": 0.8, "spaces": Spaces(on_empty="ignore")},
+    "certified": {
+        "epsilon": 0.8,
+        "spaces": Spaces(construction="certified", on_empty="ignore"),
+    },
+    "shared moments": {"moments": Moments("shared", n_components=1)},
     "diagonal moments": {"moments": "diagonal"},
-    "balls": {"geometry": "ball", "epsilon": 0.7, "on_empty": "ignore"},
+    "balls": {"spaces": Spaces("ball", on_empty="ignore"), "epsilon": 0.7},
     "weighted": {"node_weight": [1.0, 2.0, 3.0], "C": 0.1},
-    "by log-loss": {"criterion": "log_loss", "epsilon": 1.0, "on_empty": "ignore"},
+    "by log-loss": {
+        "spaces": Spaces(criterion="log_loss", on_empty="ignore"),
+        "epsilon": 1.0,
+    },
 }
 # Options of `summarize` that a case needs.
 OPTIONS = {"by log-loss": {"classes": list("abcde")}}
@@ -88,7 +95,7 @@ def test_points_of_spaces_differ_from_those_of_a_fit_on_rows_by_a_factor_only(
 ):
     X, y, nodes = rows()
     settings = {
-        "geometry": geometry,
+        "spaces": Spaces(geometry),
         "intersection": intersection,
         "random_state": 0,
     }
@@ -158,7 +165,9 @@ def test_held_out_rows_that_are_sparse_or_of_float32_have_the_same_bits(convert)
     X, y, nodes = rows()
     X = convert(X)
     held_out = np.arange(len(y)) % 4 == 0
-    agg = GEMSLogisticAggregator(epsilon=0.7, on_empty="ignore", random_state=0)
+    agg = GEMSLogisticAggregator(
+        epsilon=0.7, spaces=Spaces(on_empty="ignore"), random_state=0
+    )
     node_summaries = []
     for name, clf in classifiers():
         in_node = nodes == name
@@ -305,7 +314,7 @@ def test_parameters_of_what_nodes_send_cannot_be_searched_over():
     agg = GEMSLogisticAggregator(random_state=0)
     agg.set_params(estimators=summaries(agg, classifiers()))
     search = GridSearchCV(
-        agg, {"geometry__ridge": [0.1, 0.3]}, cv=3, error_score="raise"
+        agg, {"spaces__geometry__ridge": [0.1, 0.3]}, cv=3, error_score="raise"
     )
     with pytest.raises(ValueError, match="cannot be changed or searched over"):
         search.fit(X, y)
@@ -314,15 +323,30 @@ def test_parameters_of_what_nodes_send_cannot_be_searched_over():
 @pytest.mark.parametrize(
     "parameters, words",
     [
-        ({"geometry": "ball"}, r"geometry=gram\(ridge=0.2.*but.*geometry=ball"),
-        ({"construction": "certified"}, "construction=sampled.*construction=certified"),
-        ({"criterion": "log_loss"}, "criterion=accuracy.*criterion=log_loss"),
-        ({"construction": Sampled(7)}, r"construction=sampled\(n_dir.*500.*n_dir.*7"),
+        ({"spaces": "ball"}, r"geometry=gram\(ridge=0.2.*but.*geometry=ball"),
+        (
+            {"spaces": Spaces(construction="certified")},
+            "construction=sampled.*construction=certified",
+        ),
+        (
+            {"spaces": Spaces(criterion="log_loss")},
+            "criterion=accuracy.*criterion=log_loss",
+        ),
+        (
+            {"spaces": Spaces(construction=Sampled(7))},
+            r"construction=sampled\(n_dir.*500.*n_dir.*7",
+        ),
         ({"moments": "shared"}, "moments='auto'.*moments='shared'"),
-        ({"n_components": 2}, "n_components=16.*n_components=2"),
-        ({"min_cluster_size": 5}, "min_cluster_size=1.*min_cluster_size=5"),
+        ({"moments": Moments(n_components=2)}, "n_components=16.*n_components=2"),
+        (
+            {"moments": Moments(min_cluster_size=5)},
+            "min_cluster_size=1.*min_cluster_size=5",
+        ),
         ({"random_state": 1}, "random_state=0.*random_state=1"),
-        ({"scale_logits": False}, "scale_logits='auto'.*scale_logits=False"),
+        (
+            {"spaces": Spaces(scale_logits=False)},
+            "scale_logits='auto'.*scale_logits=False",
+        ),
     ],
 )
 def test_parameters_other_than_those_of_a_summary_are_an_error(parameters, words):
@@ -340,7 +364,7 @@ def test_parameters_other_than_those_of_a_summary_are_an_error(parameters, words
         {"epsilon": 0.9},
         {"intersection": "deepest"},
         {"node_weight": [1, 2, 3]},
-        {"construction": Sampled(max_radius=0.5), "epsilon": 0.5},
+        {"spaces": Spaces(construction=Sampled(max_radius=0.5)), "epsilon": 0.5},
         {"C": 3.0},
     ],
     ids=str,

@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
 from skgems import GEMSLogisticAggregator
 from skgems.federation import Message, RowsExposedWarning, Summary
+from skgems.gems import Moments, Spaces
 from skgems.networks import linear_logits
 from skgems.spaces import Gram
 
@@ -159,7 +160,7 @@ def test_the_network_of_a_summary_has_the_logits_of_its_last_layer():
 
 
 def test_the_aggregator_is_not_changed_by_summarize():
-    agg = GEMSLogisticAggregator(geometry=Gram(ridge=0.1), random_state=0)
+    agg = GEMSLogisticAggregator(spaces=Spaces(Gram(ridge=0.1)), random_state=0)
     attributes = dict(vars(agg))
     summaries(agg, classifiers())
     assert vars(agg) == attributes
@@ -201,7 +202,7 @@ def test_covariances_of_fewer_rows_than_varying_features_are_warned_of(options):
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"moments": "class", "min_cluster_size": 29},
+        {"moments": Moments("class", min_cluster_size=29)},
         {"moments": "shared"},
         {"moments": "diagonal"},
     ],
@@ -220,7 +221,9 @@ def test_as_many_rows_as_varying_features_are_still_warned_of(n_rows, options):
     X = np.c_[rng.standard_normal((n_rows + 40, 12)), np.ones(n_rows + 40)]
     y = np.repeat([0, 1], [n_rows, 40])
     clf = LogisticRegression().fit(X, y)
-    agg = GEMSLogisticAggregator(moments="class", min_cluster_size=5, random_state=0)
+    agg = GEMSLogisticAggregator(
+        moments=Moments("class", min_cluster_size=5), random_state=0
+    )
     # Twelve features vary, and one is constant.
     expected_warning = nullcontext()
     if n_rows <= 12:

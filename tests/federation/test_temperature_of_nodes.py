@@ -8,6 +8,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator
+from skgems.gems import Spaces
 from skgems.networks import linear_logits
 from skgems.tuning import fit_inverse_temperature
 
@@ -21,7 +22,10 @@ def test_the_temperature_is_that_of_all_rows_together(shared):
     owner = rng.randint(2, size=300)
     members = [LogisticRegression().fit(X[owner == k], y[owner == k]) for k in range(2)]
     agg = GEMSLogisticAggregator(
-        members, intersection="consensus", on_empty="ignore", random_state=0
+        members,
+        intersection="consensus",
+        spaces=Spaces(on_empty="ignore"),
+        random_state=0,
     )
     agg.fit(X, y, nodes=None if shared else owner)
     point = agg.intersection_.point

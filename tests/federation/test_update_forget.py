@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator
 from skgems.federation import _channel as channel_module
+from skgems.gems import Moments, Spaces
 from skgems.local import clear_cache
 
 NAMES = ["bern", "lyon", "turin", "graz"]
@@ -100,10 +101,10 @@ def assert_same(one, other):
 PARAMETERS = [
     {},
     {"moments": "shared", "C": 0.1},
-    {"moments": "diagonal", "n_components": 2},
+    {"moments": Moments("diagonal", n_components=2)},
     {"node_weight": "equal", "random_state": 3},
     {"epsilon": 0.6},
-    {"geometry": "ellipsoid", "random_state": None, "n_components": 1},
+    {"spaces": "ellipsoid", "random_state": None, "moments": Moments(n_components=1)},
 ]
 
 
@@ -306,7 +307,7 @@ def test_a_node_cannot_be_forgotten_where_each_has_its_own_epsilon():
 
 def test_a_node_cannot_be_forgotten_if_spaces_would_have_to_be_asked_for_again():
     # With the log-loss a space depends on how many other classes there are.
-    agg = fit(criterion="log_loss", epsilon=1.5)
+    agg = fit(spaces=Spaces(criterion="log_loss"), epsilon=1.5)
     with pytest.raises(ValueError, match=r"would have to be asked again \(space"):
         agg.forget("graz")
     assert agg.node_names_ == NAMES
@@ -480,7 +481,7 @@ def test_nodes_that_came_by_an_update_stay_when_all_first_ones_are_forgotten():
 
 
 def test_a_node_that_cannot_be_forgotten_stays():
-    agg = fit(criterion="log_loss", epsilon=1.5)
+    agg = fit(spaces=Spaces(criterion="log_loss"), epsilon=1.5)
     estimators = agg.estimators
     with pytest.raises(ValueError, match="would have to be asked again"):
         agg.forget("graz")

@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skgems import Exchange, GEMSLogisticAggregator, answer
 from skgems.federation import ClassWeightWarning, Message, Nodes, Summary, reply_to
+from skgems.gems import Moments
 from skgems.local import Member, class_weight_of, moments
 from skgems.moments import log_losses
 from skgems.tasks._evaluate import evaluate
@@ -232,7 +233,7 @@ def test_channels_and_exchanges_have_the_bits_of_rows(tmp_path):
 
 
 def test_a_region_hands_on_what_weights_need():
-    agg = GEMSLogisticAggregator(random_state=0, n_components=1)
+    agg = GEMSLogisticAggregator(random_state=0, moments=Moments(n_components=1))
     summaries = summaries_of(agg, BALANCED, min_rows=1)
     region = agg.merge_summaries(summaries[:2], name="north")
     content = region.message.content["answers"]["0"]["reply"]
@@ -401,7 +402,7 @@ def test_clones_of_nodes_with_one_class_have_the_weights_of_the_classifier(
 
 def test_a_region_of_nodes_with_one_class_each_says_nothing_of_weights():
     X, y = one_class_a_node(times=8)
-    agg = GEMSLogisticAggregator(random_state=0, n_components=1)
+    agg = GEMSLogisticAggregator(random_state=0, moments=Moments(n_components=1))
     summaries = [
         agg.summarize(model, X[y == label], y[y == label], name=label)
         for label, model in constants(X, y)

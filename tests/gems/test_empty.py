@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 import skgems.spaces._intersection
 from skgems import GEMSLogisticAggregator
+from skgems.gems import Spaces
 from skgems.spaces import (
     EmptyIntersectionError,
     EmptyIntersectionWarning,
@@ -29,10 +30,9 @@ TIGHT = {"accuracy": 0.97, "log_loss": 0.05}
 def aggregate(dataset, **parameters):
     """An aggregate of nodes whose spaces do not meet."""
     options = {"intersection": "consensus", "random_state": 0, "n_directions": 50}
-    agg = GEMSLogisticAggregator(
+    return GEMSLogisticAggregator(
         dataset.named(LOCAL), **in_parts({**options, **parameters})
     )
-    return agg.set_params(criterion=parameters.get("criterion", "accuracy"))
 
 
 def fit(agg, dataset):
@@ -74,9 +74,11 @@ def test_spaces_meet_at_the_epsilon_that_the_warning_names(
     agg = aggregate(
         dataset, criterion=criterion, geometry=geometry, construction=construction
     )
-    local_scores = fit(agg.set_params(on_empty="ignore"), dataset).node_scores_["local"]
+    local_scores = fit(agg.set_params(spaces__on_empty="ignore"), dataset).node_scores_[
+        "local"
+    ]
     epsilon = hard_epsilon(local_scores, criterion)
-    agg.set_params(epsilon=epsilon, on_empty="warn")
+    agg.set_params(epsilon=epsilon, spaces__on_empty="warn")
     about_spaces, about_nodes, about_epsilon = lines_of_warning(agg, dataset)
     assert "do not intersect" in about_spaces and "radii" in about_spaces
     assert "'south'" in about_nodes and "conflict most" in about_nodes
@@ -251,10 +253,12 @@ def test_the_loss_that_is_promised_is_kept(construction, scale_logits, geometry)
     agg = GEMSLogisticAggregator(
         dataset.fitted(LogisticRegression(C=0.01)),
         intersection="consensus",
-        criterion="log_loss",
-        construction=construction,
-        geometry=geometry,
-        scale_logits=scale_logits,
+        spaces=Spaces(
+            geometry,
+            construction=construction,
+            criterion="log_loss",
+            scale_logits=scale_logits,
+        ),
         random_state=0,
         epsilon=10.0,
     )
@@ -276,7 +280,9 @@ def test_local_and_aggregate_are_scored_on_the_same_rows():
     rng = np.random.RandomState(0)
     nodes = np.where(rng.uniform(size=len(dataset.y)) < 0.3, 0, dataset.nodes)
     locals_ = dataset.fitted(LOCAL)
-    agg = GEMSLogisticAggregator(locals_, random_state=0, on_empty="ignore")
+    agg = GEMSLogisticAggregator(
+        locals_, random_state=0, spaces=Spaces(on_empty="ignore")
+    )
     agg.fit(dataset.X, dataset.y, nodes=nodes)
     for k, local in enumerate(locals_):
         rows = (nodes == k) & np.isin(dataset.y, local.classes_)

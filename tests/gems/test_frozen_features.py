@@ -17,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skgems import GEMSLogisticAggregator
+from skgems.gems import Moments
 
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 
@@ -186,7 +187,7 @@ def test_units_that_never_fire_at_a_node_or_anywhere():
 
 def fitted_to_summaries_of(Z):
     """An aggregate of the summaries of all nodes, of features with one mean a class."""
-    agg = GEMSLogisticAggregator(n_components=1, random_state=0)
+    agg = GEMSLogisticAggregator(moments=Moments(n_components=1), random_state=0)
     summaries = [
         agg.summarize(clf, Z[NODES == name], Y[NODES == name], name=name)
         for name, clf in heads(Z)

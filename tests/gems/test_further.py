@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.federation import _channel as channel_module
-from skgems.gems import Rounds
+from skgems.gems import Moments, Rounds
 from skgems.local import clear_cache
 from skgems.spaces import EmptyIntersectionWarning
 
@@ -149,7 +149,7 @@ def test_at_its_end_it_is_the_pooled_pipeline_where_nodes_scale():
 def test_rows_that_several_nodes_have_count_once():
     X, y, nodes = rows()
     agg = GEMSLogisticAggregator(
-        members(), n_rounds=Rounds(40, tol=1e-9), random_state=0, geometry="ellipsoid"
+        members(), n_rounds=Rounds(40, tol=1e-9), random_state=0, spaces="ellipsoid"
     ).fit(X, y)  # each node has all rows of its classes
     assert_pooled(agg, pooled(X, y), X, y)
 
@@ -241,7 +241,9 @@ def test_a_class_of_which_nothing_is_known_stays_unlikely():
     chosen = np.concatenate([np.flatnonzero(y != 4), np.flatnonzero(y == 4)[:3]])
     X, y, nodes = X[chosen], y[chosen], nodes[chosen]
     clfs = [member(X[nodes == k], y[nodes == k]) for k in range(4)]
-    agg = GEMSLogisticAggregator(clfs, n_rounds=20, min_cluster_size=4, random_state=0)
+    agg = GEMSLogisticAggregator(
+        clfs, n_rounds=20, moments=Moments(min_cluster_size=4), random_state=0
+    )
     with pytest.warns(UserWarning, match="Nothing is known of the classes"):
         agg.fit(X, y, nodes=nodes)
     assert agg.predict_proba(X)[:, 4].max() < 1e-9

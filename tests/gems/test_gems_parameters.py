@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.estimators import federated
-from helpers.parts import in_parts
+from helpers.parts import in_parts, with_hidden_layers
 from sklearn.base import clone
 from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.linear_model import LogisticRegression
@@ -14,6 +14,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems.gems import Spaces
 from skgems.spaces import Ball, Ellipsoid, Geometry, Gram, GramMetric, LogLoss
 
 LOCAL = LogisticRegression(C=10.0, max_iter=1000)
@@ -33,8 +34,9 @@ def linear(dataset, **parameters):
 
 
 def networks(dataset, **parameters):
-    options = {"random_state": 0, "retrain_epochs": 0}
-    return GEMSMLPAggregator(dataset.fitted(NET), **{**options, **parameters})
+    options = {"random_state": 0, "local_epochs": 0}
+    parameters = with_hidden_layers({**options, **parameters})
+    return GEMSMLPAggregator(dataset.fitted(NET), **parameters)
 
 
 def fitted(aggregate, dataset):
@@ -61,7 +63,7 @@ def test_a_word_is_its_object(word, long):
     assert_same(of_word, of_object, dataset)
     assert repr(of_word.geometry_) == repr(of_object.geometry_) == repr(long)
     # Stored untouched.
-    assert of_word.geometry == word and of_object.geometry is long
+    assert of_word.spaces.geometry == word and of_object.spaces.geometry is long
     assert of_object.geometry_ is not long
 
 
@@ -76,31 +78,38 @@ def test_a_criterion_object_is_its_word():
 
 def test_parameters_within_a_word_can_be_set():
     aggregate = GEMSLogisticAggregator()
-    aggregate.set_params(geometry__ridge=0.7)
-    assert (aggregate.geometry.ridge, aggregate.geometry.unseen_weight) == (0.7, 0.2)
-    aggregate.set_params(geometry="ellipsoid", geometry__floor=0.3)
-    assert isinstance(aggregate.geometry, Ellipsoid)
-    assert aggregate.get_params()["geometry__floor"] == 0.3
-    with pytest.raises(ValueError, match="Invalid parameter 'ridge'"):
-        aggregate.set_params(geometry__ridge=1.0)
-    # Nothing is shared between aggregators.
-    other = GEMSLogisticAggregator().set_params(geometry__ridge=0.9)
-    assert GEMSLogisticAggregator().set_params(geometry__unseen_margin=1).geometry.ridge
-    assert other.geometry.ridge == 0.9
-    assert (
-        GEMSLogisticAggregator().set_params(geometry__ridge=0.1).geometry.ridge == 0.1
+    aggregate.set_params(spaces__geometry__ridge=0.7)
+    geometry = aggregate.spaces.geometry
+    assert (geometry.ridge, geometry.unseen_weight) == (0.7, 0.2)
+    aggregate.set_params(
+        spaces__geometry="ellipsoid",
+        spaces__geometry__floor=0.3,
     )
+    assert isinstance(aggregate.spaces.geometry, Ellipsoid)
+    assert aggregate.get_params()["spaces__geometry__floor"] == 0.3
+    with pytest.raises(ValueError, match="Invalid parameter 'ridge'"):
+        aggregate.set_params(spaces__geometry__ridge=1.0)
+    # Nothing is shared between aggregators.
+    other = GEMSLogisticAggregator().set_params(spaces__geometry__ridge=0.9)
+    assert (
+        GEMSLogisticAggregator()
+        .set_params(spaces__geometry__unseen_margin=1)
+        .spaces.geometry.ridge
+    )
+    assert other.spaces.geometry.ridge == 0.9
+    fresh = GEMSLogisticAggregator().set_params(spaces__geometry__ridge=0.1)
+    assert fresh.spaces.geometry.ridge == 0.1
 
 
 def test_a_search_over_a_parameter_of_the_geometry():
     dataset = federated("overlapping")
-    grid = {"geometry__ridge": [0.01, 3.0], "epsilon": ["auto", 0.2]}
+    grid = {"spaces__geometry__ridge": [0.01, 3.0], "epsilon": ["auto", 0.2]}
     search = GridSearchCV(linear(dataset), grid, cv=3, error_score="raise")
     search.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     for ridge in (0.01, 3.0):
         chosen = linear(dataset, geometry=Gram(ridge=ridge), epsilon=0.2)
         searched = clone(search.estimator).set_params(
-            geometry__ridge=ridge, epsilon=0.2
+            spaces__geometry__ridge=ridge, epsilon=0.2
         )
         assert_same(fitted(chosen, dataset), fitted(searched, dataset), dataset)
     assert len(search.cv_results_["params"]) == 4
@@ -160,14 +169,14 @@ def test_a_geometry_of_ones_own_works_in_every_place(construction):
     nets = fitted(
         networks(
             dataset,
-            geometry=LedoitWolf(),
+            last_layer=GEMSLogisticAggregator(spaces=Spaces(LedoitWolf())),
             geometry_hidden=LedoitWolf(),
             construction_hidden=construction,
             epsilon_hidden=0.3,
         ),
         dataset,
     )
-    assert isinstance(nets.geometry_hidden_, LedoitWolf)
+    assert isinstance(nets.hidden_geometry_, LedoitWolf)
     assert nets.score(dataset.X_test, dataset.y_test) > 0.7
 
 
@@ -180,57 +189,63 @@ def test_the_default_last_layer_and_its_words():
     plain = fitted(networks(dataset), dataset)
     assert plain.last_layer_.geometry_.get_params() == expected.get_params()
     for same in (
-        {"geometry": "gram"},
-        {"geometry": expected},
+        {"last_layer": GEMSLogisticAggregator(spaces="gram")},
+        {"last_layer": GEMSLogisticAggregator(spaces=Spaces("gram"))},
+        {"last_layer": GEMSLogisticAggregator(spaces=Spaces(expected))},
         {"last_layer": GEMSLogisticAggregator()},
         {
-            "last_layer": GEMSLogisticAggregator(geometry=expected),
+            "last_layer": GEMSLogisticAggregator(spaces=Spaces(expected)),
             "epsilon": "auto",
         },
     ):
         assert_same(plain, fitted(networks(dataset, **same), dataset), dataset)
-    assert plain.last_layer is None and plain.geometry is None
-    assert plain.geometry_hidden_.get_params() == Gram(ridge=0.3).get_params()
+    assert plain.last_layer is None and plain.hidden_layers == "gram"
+    assert plain.hidden_geometry_.get_params() == Gram(ridge=0.3).get_params()
 
 
 def test_what_is_given_here_replaces_what_the_last_layer_says():
     dataset = federated("overlapping")
-    last = GEMSLogisticAggregator(epsilon=0.2, geometry="ball", intersection="deepest")
+    last = GEMSLogisticAggregator(epsilon=0.2, spaces="ball", intersection="deepest")
     theirs = fitted(networks(dataset, last_layer=last), dataset)
     assert theirs.node_scores_["epsilon"] == [0.2] * 3
     assert isinstance(theirs.last_layer_.geometry_, Ball)
     assert theirs.intersection_.method == "deepest"
     ours = fitted(
-        networks(dataset, last_layer=last, epsilon=0.4, geometry=Ellipsoid()), dataset
+        networks(dataset, last_layer=last, epsilon=0.4).set_params(
+            last_layer__spaces__geometry=Ellipsoid()
+        ),
+        dataset,
     )
     assert ours.node_scores_["epsilon"] == [0.4] * 3
     assert isinstance(ours.last_layer_.geometry_, Ellipsoid)
     assert ours.intersection_.method == "deepest"
     # What the user gave is not written to.
-    assert (last.epsilon, last.geometry, last.random_state) == (0.2, "ball", None)
+    assert (last.epsilon, last.spaces, last.random_state) == (0.2, "ball", None)
     assert not hasattr(last, "coef_")
 
 
 def test_searches_reach_the_last_layer_and_here_wins():
     dataset = federated("overlapping")
     agg = networks(dataset)
-    assert clone(agg).set_params(geometry__ridge=0.5).geometry.get_params() == {
+    inner = clone(agg).set_params(last_layer__spaces__geometry__ridge=0.5).last_layer
+    # The words mean what they mean in this place.
+    assert inner.spaces.geometry.get_params() == {
         **Gram(unseen_weight=0.15).get_params(),
         "ridge": 0.5,
     }
-    inner = clone(agg).set_params(last_layer__geometry__ridge=0.5).last_layer
-    # The words mean what they mean in this place.
-    assert (inner.geometry.ridge, inner.geometry.unseen_weight) == (0.5, 0.15)
     assert inner.intersection == "likelihood"
     of_deepest = networks(
         dataset, last_layer=GEMSLogisticAggregator(intersection="deepest")
     )
-    of_deepest.set_params(last_layer__geometry__ridge=0.5, geometry_hidden__ridge=2.0)
+    of_deepest.set_params(
+        last_layer__spaces__geometry__ridge=0.5,
+        hidden_layers__geometry__ridge=2.0,
+    )
     assert of_deepest.last_layer.intersection == "deepest"
-    assert of_deepest.last_layer.geometry.unseen_weight == 0.15
-    assert of_deepest.geometry_hidden.ridge == 2.0
+    assert of_deepest.last_layer.spaces.geometry.unseen_weight == 0.15
+    assert of_deepest.hidden_layers.geometry.ridge == 2.0
     grid = {
-        "last_layer__geometry__ridge": [0.001, 1.0],
+        "last_layer__spaces__geometry__ridge": [0.001, 1.0],
         "epsilon": [0.2, 0.4],
         "last_layer__epsilon": [0.9],
     }
@@ -240,7 +255,7 @@ def test_searches_reach_the_last_layer_and_here_wins():
     assert set(best.node_scores_["epsilon"]) == {search.best_params_["epsilon"]}
     assert (
         best.last_layer_.geometry_.ridge
-        == (search.best_params_["last_layer__geometry__ridge"])
+        == (search.best_params_["last_layer__spaces__geometry__ridge"])
     )
 
 
@@ -280,7 +295,10 @@ def test_a_last_layer_with_estimators_of_its_own_is_an_error():
         fitted(networks(dataset, last_layer=last), dataset)
     with pytest.raises(ValueError, match="'construction' parameter of"):
         fitted(
-            networks(dataset, last_layer=GEMSLogisticAggregator(construction="x")),
+            networks(
+                dataset,
+                last_layer=GEMSLogisticAggregator(spaces=Spaces(construction="x")),
+            ),
             dataset,
         )
     with pytest.raises(ValueError, match="'last_layer' parameter of"):

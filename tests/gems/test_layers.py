@@ -12,6 +12,7 @@ from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSMLPAggregator
 from skgems.datasets import partition_by_label
+from skgems.gems import HiddenLayers
 from skgems.gems._layers import _outgoing
 from skgems.networks import Network
 
@@ -40,7 +41,12 @@ def networks(digits):
 def merge(networks, digits):
     """The aggregate of networks, whose 16 units are merged into seven."""
     X, y, nodes = digits
-    agg = GEMSMLPAggregator(networks, max_units=7, retrain_epochs=0, random_state=0)
+    agg = GEMSMLPAggregator(
+        networks,
+        hidden_layers=HiddenLayers(max_units=7),
+        local_epochs=0,
+        random_state=0,
+    )
     return agg.fit(X, y, nodes=nodes)
 
 

@@ -30,6 +30,7 @@ from skgems import GEMSLogisticAggregator, GEMSMLPAggregator, ModelAveragingAggr
 from skgems.datasets import partition_by_label
 from skgems.federation import Message
 from skgems.federation import _channel as channel_module
+from skgems.gems import Spaces
 from skgems.local import clear_cache
 from skgems.spaces import EmptyIntersectionWarning, NoSpaceError, intersect
 
@@ -164,7 +165,7 @@ def bounded_aggregate(epsilon, geometry):
     agg = GEMSLogisticAggregator(
         default_aggregate("digits", "dirichlet").estimators_,
         epsilon=epsilon,
-        geometry=geometry,
+        spaces=Spaces(geometry),
         random_state=0,
     )
     return agg.fit(X, y, nodes=nodes)
@@ -269,7 +270,7 @@ def test_spaces_that_do_not_meet_are_proved_to():
     agg = GEMSLogisticAggregator(
         default_aggregate("digits", "disjoint").estimators_,
         epsilon=1.0,
-        construction="certified",
+        spaces=Spaces(construction="certified"),
         random_state=0,
     )
     with pytest.warns(EmptyIntersectionWarning, match="do not intersect"):
@@ -376,7 +377,7 @@ def test_the_last_layer_of_networks():
         agg = GEMSMLPAggregator(
             nets,
             last_layer=GEMSLogisticAggregator(intersection=method),
-            retrain_epochs=0,
+            local_epochs=0,
             random_state=0,
         ).fit(X, y, nodes=nodes)
         scores[method] = agg.score(X_test, y_test)

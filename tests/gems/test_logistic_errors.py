@@ -122,7 +122,7 @@ def test_node_that_does_not_reach_epsilon(geometry, construction):
         aggregate.fit(dataset.X, dataset.y)
     assert f"accuracy is {score:.4g} on its" in str(error.value)
     assert "epsilon is 0.7" in str(error.value)
-    aggregate.set_params(criterion="log_loss", epsilon=1e-6)
+    aggregate.set_params(spaces__criterion="log_loss", epsilon=1e-6)
     with pytest.raises(ValueError, match=r"own log_loss is \d.*1e-06"):
         aggregate.fit(dataset.X, dataset.y)
 
@@ -297,7 +297,11 @@ def test_nodes_that_share_rows_under_gram():
 @pytest.mark.parametrize(
     ("criterion", "epsilon", "message"),
     [
-        ("accuracy", 1.5, "between 0 and 1 with criterion='accuracy', got 1.5"),
+        (
+            "accuracy",
+            1.5,
+            "between 0 and 1 with criterion='accuracy' of spaces, got 1.5",
+        ),
         ("accuracy", -0.1, "'epsilon' parameter"),
         ("accuracy", [0.5, 0.5, 1.1], r"between 0 and 1 .* got \[0.5, 0.5, 1.1\]"),
         ("accuracy", [0.5, np.nan, 0.5], "between 0 and 1"),

@@ -66,7 +66,7 @@ def test_every_combination_finds_a_model_and_reports_how_it_meets_the_spaces(
     assert aggregate.score(dataset.X_test, dataset.y_test) > 0.4
     for space in aggregate.spaces_:
         assert (space.criterion, space.construction) == (criterion, construction)
-        assert 0 < space.radius <= aggregate.construction.max_radius
+        assert 0 < space.radius <= aggregate.spaces.construction.max_radius
         assert space.contains(space.center)
 
 
@@ -265,7 +265,7 @@ def test_scale_of_a_nodes_logits_does_not_matter(geometry):
         atol=1e-8,
     )
     if geometry != "ellipsoid":
-        loud.set_params(scale_logits=False).fit(
+        loud.set_params(spaces__scale_logits=False).fit(
             dataset.X, dataset.y, nodes=dataset.nodes
         )
         difference = loud.predict_proba(dataset.X_test) - plain.predict_proba(
@@ -355,7 +355,7 @@ def test_spaces_shrink_as_more_is_asked(geometry, construction):
 
 def test_epsilon_of_zero_asks_for_nothing():
     aggregate = fit_consensus(federated(), epsilon=0.0)
-    largest = aggregate.construction.max_radius
+    largest = aggregate.spaces.construction.max_radius
     assert {space.radius for space in aggregate.spaces_} == {largest}
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers.estimators import ON_FEW_UNITS, federated
 from helpers.fitted import call_once
+from helpers.parts import with_hidden_layers
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -17,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems.gems import Spaces
 from skgems.networks import read_network
 from skgems.spaces import Sampled
 
@@ -24,7 +26,9 @@ every_activation = pytest.mark.parametrize(
     "activation", ["relu", "tanh", "logistic", "identity"]
 )
 
-LENIENT = GEMSLogisticAggregator(intersection="consensus", on_empty="ignore")
+LENIENT = GEMSLogisticAggregator(
+    intersection="consensus", spaces=Spaces(on_empty="ignore")
+)
 
 
 def network(hidden=(12,), seed=0, **parameters):
@@ -41,7 +45,8 @@ def fitted(dataset, hidden=(12,), **parameters):
 
 
 def aggregate(dataset, locals_, **parameters):
-    agg = GEMSMLPAggregator(locals_, **{"random_state": 0, **parameters})
+    parameters = with_hidden_layers({"random_state": 0, **parameters})
+    agg = GEMSMLPAggregator(locals_, **parameters)
     return agg.fit(dataset.X, dataset.y, nodes=dataset.nodes)
 
 
@@ -87,13 +92,12 @@ def test_the_report_of_layers_accounts_for_every_neuron(geometry, construction, 
     agg = aggregate(
         dataset,
         locals_,
-        geometry=geometry,
         geometry_hidden=geometry,
         construction_hidden=Sampled(30) if construction == "sampled" else construction,
         epsilon_hidden=0.5,
         max_units=12,
-        retrain_epochs=1,
-        last_layer=LENIENT,
+        local_epochs=1,
+        last_layer=clone(LENIENT).set_params(spaces__geometry=geometry),
     )
     assert len(agg.layer_report_) == depth
     for layer, report in enumerate(agg.layer_report_):
@@ -119,7 +123,7 @@ def assert_each_neuron_is_reported_once(report, n_neurons):
 def test_equal_networks_give_their_function_back(depth):
     dataset = federated("homogeneous")
     local = network((7, 6)[:depth], activation="tanh").fit(dataset.X, dataset.y)
-    agg = aggregate(dataset, [local] * 3, epsilon_hidden=1e-4, retrain_epochs=0)
+    agg = aggregate(dataset, [local] * 3, epsilon_hidden=1e-4, local_epochs=0)
     for report, width in zip(agg.layer_report_, (7, 6), strict=False):
         assert report["n_units"] == width and report["merged"] == 3 * width
     np.testing.assert_array_equal(
@@ -144,7 +148,7 @@ def test_order_of_hidden_units_does_not_matter(epsilon_hidden, n_clusters):
     options = {
         "epsilon_hidden": epsilon_hidden,
         "n_clusters": n_clusters,
-        "retrain_epochs": 2,
+        "local_epochs": 2,
     }
     one, other = (
         aggregate(dataset, estimators, **options) for estimators in (locals_, shuffled)
@@ -202,7 +206,7 @@ def test_retraining_starts_at_the_nodes_own_weights_and_lowers_their_loss():
     locals_ = fitted(dataset, hidden=(6,))
     losses = []
     for epochs in (0, 60):
-        agg = aggregate(dataset, locals_, retrain_epochs=epochs, **ON_FEW_UNITS)
+        agg = aggregate(dataset, locals_, local_epochs=epochs, **ON_FEW_UNITS)
         losses.append(np.mean(agg.node_scores_["local"]))
     assert losses[1] < losses[0]
     # Nothing merged and nothing retrained: the nodes are what they were.
@@ -211,7 +215,7 @@ def test_retraining_starts_at_the_nodes_own_weights_and_lowers_their_loss():
         locals_,
         epsilon_hidden=1e-6,
         max_units=None,
-        retrain_epochs=0,
+        local_epochs=0,
         last_layer=LENIENT,
     )
     np.testing.assert_allclose(
@@ -412,7 +416,7 @@ def test_members_keep_their_trainer_and_their_weights(solver):
         for X, y in dataset.local_rows
     ]
     before = pickle.dumps(locals_)
-    agg = aggregate(dataset, locals_, retrain_epochs=3)
+    agg = aggregate(dataset, locals_, local_epochs=3)
     assert pickle.dumps(locals_) == before
     assert agg.estimators_[0] is locals_[0]
 
@@ -422,10 +426,13 @@ def test_search_over_epsilon_and_clusters():
     agg = GEMSMLPAggregator(
         fitted(dataset, hidden=(6,)),
         random_state=0,
-        retrain_epochs=1,
+        local_epochs=1,
         last_layer=LENIENT,
     )
-    grid = {"epsilon_hidden": [0.1, 1.0], "n_clusters": [None, 5]}
+    grid = {
+        "hidden_layers__epsilon": [0.1, 1.0],
+        "hidden_layers__n_clusters": [None, 5],
+    }
     search = GridSearchCV(agg, grid, cv=2, error_score="raise")
     search.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     assert search.best_estimator_.estimators[0] is agg.estimators[0]
@@ -479,8 +486,7 @@ def test_torch_and_sklearn_members_of_the_same_weights_agree():
     locals_ = fitted(dataset)
     nets = [as_skorch(clf) for clf in locals_]
     one, other = (
-        aggregate(dataset, estimators, retrain_epochs=0)
-        for estimators in (locals_, nets)
+        aggregate(dataset, estimators, local_epochs=0) for estimators in (locals_, nets)
     )
     np.testing.assert_allclose(
         one.predict_proba(dataset.X_test),
@@ -496,7 +502,7 @@ def test_torch_members_retrain_with_their_own_loop():
     before = [p.detach().clone() for net in nets for p in net.module_.parameters()]
     losses = []
     for epochs in (0, 30):
-        agg = aggregate(dataset, nets, retrain_epochs=epochs, **ON_FEW_UNITS)
+        agg = aggregate(dataset, nets, local_epochs=epochs, **ON_FEW_UNITS)
         losses.append(np.mean(agg.node_scores_["local"]))
     assert losses[1] < losses[0]
     after = [p.detach() for net in nets for p in net.module_.parameters()]
@@ -530,8 +536,8 @@ def test_modules_that_are_no_chain_are_named():
             return self.layers[-1](X)
 
     loops = [as_skorch(clf, Loop) for clf in locals_]
-    agg = aggregate(dataset, loops, retrain_epochs=0)
-    same = aggregate(dataset, locals_, retrain_epochs=0)
+    agg = aggregate(dataset, loops, local_epochs=0)
+    same = aggregate(dataset, locals_, local_epochs=0)
     np.testing.assert_allclose(
         agg.predict_proba(dataset.X_test), same.predict_proba(dataset.X_test), atol=1e-6
     )

@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from skgems import GEMSMLPAggregator
 from skgems.datasets import partition_by_label
 from skgems.federation import _channel as channel_module
+from skgems.gems import HiddenLayers
 from skgems.gems._layers import _ClustersOfNodes, _is_lower
 from skgems.local import Member
 from skgems.moments import ClassMoments, class_moments
@@ -77,7 +78,12 @@ def test_rounds_lower_the_loss_on_rows_of_all_nodes():
     ]
     losses = []
     for n_rounds in (1, 5):
-        agg = GEMSMLPAggregator(nets, n_rounds=n_rounds, max_units=6, random_state=0)
+        agg = GEMSMLPAggregator(
+            nets,
+            n_rounds=n_rounds,
+            hidden_layers=HiddenLayers(max_units=6),
+            random_state=0,
+        )
         agg.fit(dataset.X, dataset.y, nodes=dataset.nodes)
         losses.append(loss_of(agg, dataset.X, dataset.y))
     assert losses[1] < 0.9 * losses[0]
@@ -106,7 +112,9 @@ def test_units_and_zero_of_features_do_not_matter_where_nodes_scale():
             ).fit(X[dataset.nodes == k], dataset.y[dataset.nodes == k])
             for k in range(3)
         ]
-        agg = GEMSMLPAggregator(nets, max_units=6, n_rounds=3, random_state=0)
+        agg = GEMSMLPAggregator(
+            nets, hidden_layers=HiddenLayers(max_units=6), n_rounds=3, random_state=0
+        )
         aggregates.append((agg.fit(X, dataset.y, nodes=dataset.nodes), X))
     (one, X), (other, moved_rows) = aggregates
     np.testing.assert_allclose(
@@ -114,7 +122,9 @@ def test_units_and_zero_of_features_do_not_matter_where_nodes_scale():
     )
     # Nodes report the loss of the network that they are sent, before they train it.
     losses = next(e["loss"] for e in other.history_ if e["task"] == "retrain")
-    start = GEMSMLPAggregator(other.estimators_, max_units=6, random_state=0)
+    start = GEMSMLPAggregator(
+        other.estimators_, hidden_layers=HiddenLayers(max_units=6), random_state=0
+    )
     start.fit(moved_rows, dataset.y, nodes=dataset.nodes)
     for k in range(3):
         of_node = dataset.nodes == k

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from helpers.parts import with_hidden_layers
 from scipy.special import log_softmax, softmax
 from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems.gems import Spaces
 from skgems.networks import Layers, to_mlp_classifier
 from skgems.spaces import Sampled
 from skgems.tuning import fit_inverse_temperature
@@ -19,15 +21,15 @@ from skgems.tuning._network import NETWORK_STRENGTHS
 
 
 def gems(estimators, **parameters):
-    if "geometry" in parameters:
-        parameters["geometry_hidden"] = parameters["geometry"]
-    defaults = {"random_state": 0}
+    geometry = parameters.pop("geometry", "gram")
     if parameters.get("construction_hidden") == "sampled":
         parameters["construction_hidden"] = Sampled(20)
     last = GEMSLogisticAggregator(
-        intersection="consensus", construction=Sampled(20), on_empty="ignore"
+        intersection="consensus",
+        spaces=Spaces(geometry, construction=Sampled(20), on_empty="ignore"),
     )
-    return GEMSMLPAggregator(estimators, last_layer=last, **{**defaults, **parameters})
+    defaults = {"random_state": 0, "geometry_hidden": geometry, "last_layer": last}
+    return GEMSMLPAggregator(estimators, **with_hidden_layers(defaults | parameters))
 
 
 def network(coefs, biases, classes=(0, 1, 2), *, activation="relu", **trainer):
@@ -141,7 +143,7 @@ def test_in_simulation_spaces_of_neurons_are_made_of_all_rows_of_a_node():
 
 
 def groups(models, X, y, nodes, layer=0, **parameters):
-    aggregate = gems(models, retrain_epochs=0, **parameters).fit(X, y, nodes=nodes)
+    aggregate = gems(models, local_epochs=0, **parameters).fit(X, y, nodes=nodes)
     return {frozenset(unit) for unit in aggregate.layer_report_[layer]["members"]}
 
 
@@ -195,19 +197,19 @@ def test_outgoing_weights_count_in_the_last_hidden_layer_only():
 # ---- retraining ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("retrain_epochs", [1, 3])
-def test_rows_that_judge_do_not_retrain(calls, retrain_epochs):
+@pytest.mark.parametrize("local_epochs", [1, 3])
+def test_rows_that_judge_do_not_retrain(calls, local_epochs):
     models = [random_network(0), random_network(1)]
     X, y = rows(60)
     nodes = np.arange(60) // 30
-    aggregate = gems(models, retrain_epochs=retrain_epochs)
+    aggregate = gems(models, local_epochs=local_epochs)
     held_out = np.arange(60) % 5 == 0
     aggregate.fit(X, y, nodes=nodes, held_out=held_out)
     assert aggregate.node_scores_["n_rows"] == [6, 6]
-    assert len(calls) == 2 * retrain_epochs
+    assert len(calls) == 2 * local_epochs
     Z = hidden(aggregate, X)
     for k in range(2):
-        for call in calls[k * retrain_epochs : (k + 1) * retrain_epochs]:
+        for call in calls[k * local_epochs : (k + 1) * local_epochs]:
             trained = numbers_of(call.X, Z)
             assert sorted(trained) == np.flatnonzero(~held_out & (nodes == k)).tolist()
             np.testing.assert_array_equal(call.y, y[trained])
@@ -216,7 +218,7 @@ def test_rows_that_judge_do_not_retrain(calls, retrain_epochs):
 def test_shared_rows_that_judge_retrain_nowhere(calls):
     models = [random_network(0), random_network(1, classes=(1, 2, 3))]
     X, y = rows(60, n_classes=4)
-    aggregate = gems(models, retrain_epochs=1)
+    aggregate = gems(models, local_epochs=1)
     held_out = np.arange(60) % 5 == 0
     with pytest.warns(UserWarning, match="nodes is not given"):
         aggregate.fit(X, y, held_out=held_out)
@@ -231,7 +233,7 @@ def test_rows_without_an_output_do_not_retrain(calls):
     models = [random_network(0), random_network(1, classes=(1, 2, 3))]
     X, y = rows(48, n_classes=4)
     nodes = np.arange(48) // 24
-    aggregate = gems(models, retrain_epochs=1)
+    aggregate = gems(models, local_epochs=1)
     aggregate.fit(X, y, nodes=nodes)
     Z = hidden(aggregate, X)
     for k, (call, known_classes) in enumerate(
@@ -247,7 +249,7 @@ def test_rows_without_an_output_do_not_retrain(calls):
 def test_a_single_node_is_not_retrained(calls):
     X, y = rows()
     model = random_network(0)
-    aggregate = gems([model], retrain_epochs=5).fit(X, y)
+    aggregate = gems([model], local_epochs=5).fit(X, y)
     assert not calls
     np.testing.assert_allclose(aggregate.coefs_[0], model.coefs_[0])
 
@@ -266,7 +268,7 @@ def test_retraining_is_by_the_nodes_own_settings(calls):
     # Equal rows: whichever are in a batch, its gradient is the same.
     X[:30] = [1.0, 1.5]
     y[:30] = 2
-    gems(models, retrain_epochs=2, epsilon=0.0).fit(X, y, nodes=np.arange(60) // 30)
+    gems(models, local_epochs=2, epsilon=0.0).fit(X, y, nodes=np.arange(60) // 30)
     W, b = calls[0].before
     # Momentum by hand: three batches of ten rows an epoch, and the penalty by batch.
     step_W = np.zeros_like(W)
@@ -294,7 +296,7 @@ def to_tune(known_weight=0.0):
         model.coefs_[0] /= 400  # of large inputs, so that small steps lead far
     X = 400 * rng.uniform(0.5, 2.0, size=(40, 6))
     # A ball: units that are all but constant would get weights of any size by gram.
-    aggregate = gems(models, retrain_epochs=0, geometry="ball")
+    aggregate = gems(models, local_epochs=0, geometry="ball")
     aggregate.fit(X, np.arange(40) % 3, nodes=np.arange(40) // 20)
     X = 400 * np.random.RandomState(2).uniform(0.5, 2.0, size=(60, 6))
     score = X @ [known_weight, -known_weight, 0.0, 1.0, -1.0, 1.0]

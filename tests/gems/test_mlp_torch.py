@@ -9,6 +9,7 @@ import pickle
 import numpy as np
 import pytest
 from helpers.estimators import LABELS, ON_FEW_UNITS, federated, fit_once
+from helpers.parts import with_hidden_layers
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -19,6 +20,7 @@ from skgems import (
     ModelAveragingAggregator,
     PFNMAggregator,
 )
+from skgems.gems import HiddenLayers, Spaces
 from skgems.local import class_weight_of
 from skgems.networks import read_network, to_module
 
@@ -35,7 +37,9 @@ DEVICES = [
     ),
 ]
 
-LENIENT = GEMSLogisticAggregator(intersection="consensus", on_empty="ignore")
+LENIENT = GEMSLogisticAggregator(
+    intersection="consensus", spaces=Spaces(on_empty="ignore")
+)
 
 
 def net_of(module, classes=None, kind=None, **parameters):
@@ -83,7 +87,7 @@ def torch_version(clf, wrap=None, **parameters):
 
 
 def aggregate(dataset, nets, **parameters):
-    settings = {"random_state": 0, "retrain_epochs": 0, **parameters}
+    settings = with_hidden_layers({"random_state": 0, "local_epochs": 0, **parameters})
     return GEMSMLPAggregator(nets, **settings).fit(
         dataset.X, dataset.y, nodes=dataset.nodes
     )
@@ -237,8 +241,8 @@ def test_batch_normalisation_is_folded_in():
     # Nodes that are alike give their function back, up to the scale of the logits.
     agg = GEMSMLPAggregator(
         [net] * 3,
-        epsilon_hidden=1e-4,
-        retrain_epochs=0,
+        hidden_layers=HiddenLayers(epsilon=1e-4),
+        local_epochs=0,
         last_layer=GEMSLogisticAggregator(intersection="consensus"),
         random_state=0,
     ).fit(dataset.X, dataset.y)
@@ -263,7 +267,7 @@ def test_retraining_helps_and_alters_no_net(wrap):
     before = [state(net) for net in nets]
     losses = []
     for epochs in (0, 4):
-        agg = aggregate(dataset, nets, retrain_epochs=epochs, **ON_FEW_UNITS)
+        agg = aggregate(dataset, nets, local_epochs=epochs, **ON_FEW_UNITS)
         losses.append(np.mean(agg.node_scores_["local"]))
     assert losses[1] < 0.9 * losses[0]
     for net, as_it_was in zip(nets, before, strict=True):
@@ -310,7 +314,7 @@ def test_retraining_starts_from_the_weights_of_the_node_and_stays_on_the_device(
     aggregate(
         dataset,
         nets,
-        retrain_epochs=1,
+        local_epochs=1,
         epsilon_hidden=1e-6,
         max_units=None,
         last_layer=GEMSLogisticAggregator(intersection="consensus"),
@@ -337,7 +341,7 @@ def test_callbacks_that_save_do_not_touch_the_files_of_the_node(tmp_path):
     nets = [torch_version(clf, callbacks=saving) for clf in networks(dataset)]
     nets[0].save_params(f_params=tmp_path / "params.pt")
     files = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    agg = aggregate(dataset, nets, retrain_epochs=2)
+    agg = aggregate(dataset, nets, local_epochs=2)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == files
     assert agg.score(dataset.X_test, dataset.y_test) > 0.7
 
@@ -351,7 +355,7 @@ def test_a_split_of_its_own_is_no_obstacle():
         torch_version(clf, train_split=split, callbacks=[("stop", stop)])
         for clf in networks(dataset)
     ]
-    agg = aggregate(dataset, nets, retrain_epochs=3)
+    agg = aggregate(dataset, nets, local_epochs=3)
     assert agg.score(dataset.X_test, dataset.y_test) > 0.7
 
 
@@ -366,7 +370,7 @@ def test_nets_with_softmax_inside_retrain(criterion, wrap):
     ]
     losses = [
         np.mean(
-            aggregate(dataset, nets, retrain_epochs=n, **ON_FEW_UNITS).node_scores_[
+            aggregate(dataset, nets, local_epochs=n, **ON_FEW_UNITS).node_scores_[
                 "local"
             ]
         )
@@ -380,7 +384,7 @@ def test_determinism_and_threads():
     dataset = federated("overlapping")
     nets = [torch_version(clf, WithDropout) for clf in networks(dataset)]
     first, second, threads = (
-        aggregate(dataset, nets, retrain_epochs=2, n_jobs=n) for n in (None, None, 3)
+        aggregate(dataset, nets, local_epochs=2, n_jobs=n) for n in (None, None, 3)
     )
     for other in (second, threads):
         for a, b in zip(first.coefs_, other.coefs_, strict=True):
@@ -390,15 +394,15 @@ def test_determinism_and_threads():
 # ---- labels, kinds of nets and what comes out ------------------------------------
 
 
-@pytest.mark.parametrize("retrain_epochs", [0, 3])
-def test_string_labels(retrain_epochs):
+@pytest.mark.parametrize("local_epochs", [0, 3])
+def test_string_labels(local_epochs):
     dataset = federated("overlapping", strings=True)
     numbers = federated("overlapping")
     locals_ = networks(numbers)
     nets = [torch_version(clf, classes=LABELS[clf.classes_]) for clf in locals_]
-    agg = aggregate(dataset, nets, retrain_epochs=retrain_epochs)
+    agg = aggregate(dataset, nets, local_epochs=local_epochs)
     same = aggregate(
-        numbers, [torch_version(clf) for clf in locals_], retrain_epochs=retrain_epochs
+        numbers, [torch_version(clf) for clf in locals_], local_epochs=local_epochs
     )
     np.testing.assert_array_equal(agg.classes_, LABELS)
     np.testing.assert_array_equal(
@@ -413,15 +417,15 @@ def test_nodes_that_lack_classes_have_outputs_for_them():
     nets = [trained(module, X, y) for X, y in dataset.local_rows]
     X_test = dataset.X_test.astype(np.float32)
     alone = max(np.mean(net.predict(X_test) == dataset.y_test) for net in nets)
-    agg = aggregate(dataset, nets, retrain_epochs=3)
+    agg = aggregate(dataset, nets, local_epochs=3)
     np.testing.assert_array_equal(agg.classes_, np.arange(6))
     assert agg.score(dataset.X_test, dataset.y_test) > alone + 0.4
 
 
 @pytest.mark.parametrize("sigmoid", [False, True])
-@pytest.mark.parametrize("retrain_epochs", [0, 5])
+@pytest.mark.parametrize("local_epochs", [0, 5])
 def test_nets_of_one_output_are_merged_with_and_without_a_sigmoid(
-    sigmoid, retrain_epochs
+    sigmoid, local_epochs
 ):
     dataset = federated("binary")
     module = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
@@ -440,7 +444,7 @@ def test_nets_of_one_output_are_merged_with_and_without_a_sigmoid(
         )
         nets.append(net.partial_fit(X.astype(np.float32), y.astype(np.float32)))
     before = [state(net) for net in nets]
-    agg = aggregate(dataset, nets, retrain_epochs=retrain_epochs)
+    agg = aggregate(dataset, nets, local_epochs=local_epochs)
     assert agg.score(dataset.X_test, dataset.y_test) > 0.95
     assert agg.coefs_[-1].shape[1] == 1
     for net, as_it_was in zip(nets, before, strict=True):
@@ -458,7 +462,7 @@ def test_nets_in_pipelines():
         pipes.append((pipe, make_pipeline(scaler, inner)))
     one, other = (aggregate(dataset, [p[i] for p in pipes]) for i in range(2))
     assert_same(one, other, dataset)
-    retrained = aggregate(dataset, [p[0] for p in pipes], retrain_epochs=2)
+    retrained = aggregate(dataset, [p[0] for p in pipes], local_epochs=2)
     assert np.isfinite(retrained.decision_function(dataset.X_test)).all()
 
 
@@ -466,7 +470,7 @@ def test_nets_in_pipelines():
 def test_the_aggregate_is_pickled_and_leaves_torch(hidden):
     dataset = federated("overlapping")
     nets = [torch_version(clf) for clf in networks(dataset, hidden)]
-    agg = aggregate(dataset, nets, retrain_epochs=1)
+    agg = aggregate(dataset, nets, local_epochs=1)
     again = pickle.loads(pickle.dumps(agg))
     np.testing.assert_array_equal(
         agg.predict_proba(dataset.X_test), again.predict_proba(dataset.X_test)
@@ -491,7 +495,7 @@ def test_untrained_nets_are_trained_on_the_rows_of_their_nodes():
         module, criterion=nn.CrossEntropyLoss, optimizer=torch.optim.Adam, lr=0.01,
         max_epochs=30, batch_size=32, train_split=None, verbose=0,
     )  # fmt: skip
-    agg = GEMSMLPAggregator([net] * 3, random_state=0, retrain_epochs=1)
+    agg = GEMSMLPAggregator([net] * 3, random_state=0, local_epochs=1)
     agg.fit(dataset.X.astype(np.float32), dataset.y, nodes=dataset.nodes)
     assert agg.score(dataset.X_test, dataset.y_test) > 0.7
     assert not hasattr(net, "module_")

@@ -33,7 +33,7 @@ from skgems.federation import (
     PenaltyWarning,
     reply_to,
 )
-from skgems.gems import Rounds
+from skgems.gems import Moments, Rounds
 from skgems.gems._penalties import DEFAULT_C, NodePenalty, agreed_penalty
 from skgems.local import clear_cache
 from skgems.messages import check_reply, pairs_in
@@ -162,7 +162,7 @@ def test_labels_are_nearer_to_those_of_the_pooled_model_of_the_kind(classifier):
 
 @pytest.mark.parametrize("classifier", [Perceptron(), LinearDiscriminantAnalysis()])
 def test_where_no_node_says_a_strength_it_is_the_default(classifier):
-    agg = fit(classifier, n_components=3)
+    agg = fit(classifier, moments=Moments(n_components=3))
     assert agg.exact_ or agg.C_ == DEFAULT_C
 
 
@@ -609,7 +609,7 @@ def test_a_region_warns_of_its_nodes_and_hands_on_their_median():
 @pytest.mark.parametrize("scales", [False, True])
 def test_a_region_without_an_intercept(scales):
     classifier = make_pipeline(StandardScaler(), LEVEL) if scales else LEVEL
-    agg = GEMSLogisticAggregator(random_state=0, n_components=1)
+    agg = GEMSLogisticAggregator(random_state=0, moments=Moments(n_components=1))
     sent = summaries(agg, classifier)
     region = agg.merge_summaries(sent[:2], name="north")
     agg_of_region = clone(agg).set_params(estimators=[region, sent[2]]).fit()

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
 from skgems import GEMSLogisticAggregator
 from skgems.federation import Summary
-from skgems.gems import _regions
+from skgems.gems import Spaces, _regions
 from skgems.moments import ClassMoments, merge_moments
 
 N_NODES, CLASSES = 6, ["a", "b", "c", "d"]
@@ -198,8 +198,8 @@ def test_groups_are_of_so_many_bytes_at_most(paths, monkeypatch):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"epsilon": 0.5, "on_empty": "ignore"},
-        {"intersection": "consensus", "on_empty": "ignore"},
+        {"epsilon": 0.5, "spaces": Spaces(on_empty="ignore")},
+        {"intersection": "consensus", "spaces": Spaces(on_empty="ignore")},
         {"node_weight": [1.0] * N_NODES},
         {"node_weight": "equal"},
         {"keep_replies": True},

@@ -12,6 +12,7 @@ from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.federation import _channel as channel_module
+from skgems.gems import Spaces
 from skgems.gems._stage import with_all_classes
 from skgems.local import clear_cache, node_space
 from skgems.networks import linear_logits
@@ -218,15 +219,20 @@ def test_no_node_is_told_of_labels_that_it_has_no_rows_of(
     if deep:
         clfs = [MLPClassifier((4,), max_iter=20, random_state=k) for k in range(2)]
         kind = GEMSMLPAggregator
-        last = GEMSLogisticAggregator(criterion=criterion, intersection=intersection)
+        last = GEMSLogisticAggregator(
+            spaces=Spaces(geometry, criterion=criterion), intersection=intersection
+        )
         options = {"last_layer": last}
     else:
         clfs = [LogisticRegression() for _ in range(2)]
         kind = GEMSLogisticAggregator
-        options = {"criterion": criterion, "intersection": intersection}
+        options = {
+            "spaces": Spaces(geometry, criterion=criterion),
+            "intersection": intersection,
+        }
     for k, clf in enumerate(clfs):
         clf.fit(X[fitted_on & (nodes == k)], y[fitted_on & (nodes == k)])
-    kind(clfs, geometry=geometry, **options).fit(X, y, nodes=nodes)
+    kind(clfs, **options).fit(X, y, nodes=nodes)
     tasks = {request.task for _, request in requests}
     step = "moments" if intersection == "likelihood" else "evaluate"
     assert {step, "score"} <= tasks
@@ -258,10 +264,8 @@ def test_the_score_on_its_own_scale_is_among_what_a_space_speaks_of(geometry):
     clfs = [LogisticRegression().fit(X[nodes == k], y[nodes == k]) for k in range(2)]
     agg = GEMSLogisticAggregator(
         clfs,
-        geometry=geometry,
-        criterion="log_loss",
+        spaces=Spaces(geometry, criterion="log_loss", scale_logits=True),
         intersection="consensus",
-        scale_logits=True,
         random_state=0,
     ).fit(X, y, nodes=nodes)
     for k, clf in enumerate(clfs):

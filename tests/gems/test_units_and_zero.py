@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.datasets import partition_by_label
+from skgems.gems import Spaces
 
 X, Y = load_digits(return_X_y=True)
 TRAIN, TEST = slice(0, 600), slice(1200, None)
@@ -165,7 +166,10 @@ def test_a_feature_that_no_node_shows_keeps_the_mean_of_its_weights():
         clf.intercept_[0] -= 5.0 * (k + 1)
         expected.append(clf.coef_[0, 2])
     agg = GEMSLogisticAggregator(
-        clfs, intersection="consensus", scale_logits=False, random_state=0
+        clfs,
+        intersection="consensus",
+        spaces=Spaces(scale_logits=False),
+        random_state=0,
     )
     agg.fit(rows, y, nodes=nodes)
     point = agg.intersection_.point

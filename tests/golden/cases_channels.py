@@ -41,7 +41,7 @@ from skgems.federation import (
     read_entries,
     reply_to,
 )
-from skgems.gems import Rounds
+from skgems.gems import HiddenLayers, Rounds
 from skgems.messages import TASKS
 
 OVERLAPPING, BINARY = digits("overlapping"), digits("binary")
@@ -428,10 +428,21 @@ CASES = {
         linear_of(n_rounds=Rounds(3, candidates=["lda", "average"])), members=linears
     ),
     "wire networks": lambda: over_a_wire(
-        GEMSMLPAggregator(max_units=10, retrain_epochs=1), HOMOGENEOUS, mlps
+        GEMSMLPAggregator(
+            hidden_layers=HiddenLayers(max_units=10),
+            local_epochs=1,
+        ),
+        HOMOGENEOUS,
+        mlps,
     ),
     "wire networks rounds": lambda: over_a_wire(
-        GEMSMLPAggregator(max_units=8, n_rounds=2, retrain_epochs=1), HOMOGENEOUS, mlps
+        GEMSMLPAggregator(
+            hidden_layers=HiddenLayers(max_units=8),
+            local_epochs=1,
+            n_rounds=2,
+        ),
+        HOMOGENEOUS,
+        mlps,
     ),
     "wire matching": lambda: over_a_wire(PFNMAggregator(), members=wide),
     "wire matching rounds": lambda: over_a_wire(
@@ -468,7 +479,9 @@ CASES = {
     ),
     "folder pooled": lambda: by_folder(PooledAggregator(pooled=MultinomialNB())),
     "folder networks": lambda: by_folder(
-        GEMSMLPAggregator(max_units=10, retrain_epochs=0, random_state=0),
+        GEMSMLPAggregator(
+            hidden_layers=HiddenLayers(max_units=10), local_epochs=0, random_state=0
+        ),
         HOMOGENEOUS,
         mlps,
     ),

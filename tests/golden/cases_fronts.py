@@ -55,6 +55,7 @@ from skgems import (
     PooledAggregator,
     PooledTransformer,
 )
+from skgems.gems import Spaces
 from skgems.steps import Backbone, ColumnsOf, RandomFeatures
 
 OVERLAPPING, HOMOGENEOUS = digits("overlapping"), digits("homogeneous")
@@ -378,7 +379,7 @@ CASES = {
             linears_behind(HOMOGENEOUS, scaled(HOMOGENEOUS)),
             front=StandardScaler(),
             intersection="consensus",
-            on_empty="ignore",
+            spaces=Spaces(on_empty="ignore"),
         )
     ),
     "linear of rows alone": lambda: of(
@@ -401,7 +402,7 @@ CASES = {
         GEMSMLPAggregator(
             mlps_behind(HOMOGENEOUS, scaled(HOMOGENEOUS)),
             front=StandardScaler(),
-            retrain_epochs=0,
+            local_epochs=0,
         )
     ),
     "pfnm": lambda: of(

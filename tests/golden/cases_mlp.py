@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 from golden.data import NAMES, binary_nets, dense_nets, digits, iris, mlps
-from helpers.parts import in_parts
+from helpers.parts import in_parts, with_hidden_layers
 from scipy.sparse import csr_matrix
 from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier
@@ -21,7 +21,9 @@ from skgems.spaces import Ellipsoid, Gram
 # Parameters that are the last layer's.
 LAST_LAYER = {
     *set(GEMSLogisticAggregator().get_params()) - set(GEMSMLPAggregator().get_params()),
-    *("n_directions", "max_radius", "candidates"),  # of its parts
+    # Of its parts.
+    *("construction", "criterion", "scale_logits", "on_empty"),
+    *("n_components", "min_cluster_size", "n_directions", "max_radius", "candidates"),
 }
 
 DISJOINT, OVERLAPPING = digits("disjoint"), digits("overlapping")
@@ -32,7 +34,7 @@ FLOAT32, PUBLIC = digits("overlapping", dtype=np.float32), OVERLAPPING.with_publ
 
 def gems(members, **parameters):
     """The aggregator with settings that make it quick and silent, unless overridden."""
-    quick = {"epsilon_hidden": 0.3, "retrain_epochs": 0, "random_state": 0}
+    quick = {"epsilon_hidden": 0.3, "local_epochs": 0, "random_state": 0}
     hidden = {"n_directions": 30, "max_radius": 1e4, "geometry": "gram"}
     last = {"intersection": "consensus", "n_directions": 30, "on_empty": "ignore"}
     last["n_rounds"] = parameters.pop("last_rounds", 1)
@@ -40,15 +42,17 @@ def gems(members, **parameters):
         # Those of the same name are for the hidden layers and the last one.
         if name in hidden:
             hidden[name] = parameters[name]
-        if name in LAST_LAYER:
+        if name in LAST_LAYER or name == "geometry":
             last[name] = parameters.pop(name)
     hidden["construction"] = parameters.pop("construction_hidden", "certified")
+    of_neurons = in_parts(hidden)["spaces"]
+    quick["geometry_hidden"] = of_neurons.geometry
+    quick["construction_hidden"] = of_neurons.construction
     return GEMSMLPAggregator(
         members,
         last_layer=GEMSLogisticAggregator(**in_parts(last)),
-        **{f"{name}_hidden": value for name, value in in_parts(hidden).items()}
-        | quick | parameters,
-    )  # fmt: skip
+        **with_hidden_layers(quick | parameters),
+    )
 
 
 def fit(rows=OVERLAPPING, members=mlps, nodes=True, **parameters):
@@ -178,7 +182,7 @@ CASES = {
     "pipelines": lambda: fit(members=in_pipelines),
     "skorch": lambda: fit(members=dense_nets),
     "skorch among others": lambda: fit(members=with_a_net),
-    "skorch binary": lambda: fit(BINARY, binary_nets, max_units=8, retrain_epochs=2),
+    "skorch binary": lambda: fit(BINARY, binary_nets, max_units=8, local_epochs=2),
     "skorch deep tanh": lambda: fit(members=partial(DEEP_NETS, activation="tanh")),
     "one-class node": lambda: fit(ONE_CLASS),
     "one-class node deep": lambda: fit(ONE_CLASS, DEEP),
@@ -187,7 +191,7 @@ CASES = {
     "disjoint": lambda: fit(DISJOINT),
     "homogeneous": lambda: fit(HOMOGENEOUS),
     "binary": lambda: fit(BINARY),
-    "binary deep": lambda: fit(BINARY, DEEP, retrain_epochs=1),
+    "binary deep": lambda: fit(BINARY, DEEP, local_epochs=1),
     "string labels by name": lambda: fit_named(STRINGS),
     "string labels by name with public rows": lambda: fit_named(STRINGS.with_public()),
     "float32 rows": lambda: fit(FLOAT32),
@@ -196,9 +200,9 @@ CASES = {
     "sparse rows sampled": lambda: fit_sparse(construction_hidden="sampled"),
     "iris": lambda: fit(iris()),
     "no nodes disjoint": lambda: fit(DISJOINT, nodes=False),
-    "no nodes overlapping": lambda: fit(nodes=False, retrain_epochs=1),
+    "no nodes overlapping": lambda: fit(nodes=False, local_epochs=1),
     "one node alone": lambda: fit_alone(),
-    "one node alone deep": lambda: fit_alone(members=DEEP, retrain_epochs=2),
+    "one node alone deep": lambda: fit_alone(members=DEEP, local_epochs=2),
     "one node alone max_units": lambda: fit_alone(max_units=5),
     # Hidden layers.
     "epsilon_hidden": lambda: fit(epsilon_hidden=0.8),
@@ -225,15 +229,13 @@ CASES = {
     "max_units n_clusters": lambda: fit(max_units=10, n_clusters=2),
     "max_radius": lambda: fit(max_radius=0.2),
     # Retraining, by each node's own trainer.
-    "retrain": lambda: fit(max_units=8, retrain_epochs=2),
-    "retrain deep": lambda: fit(members=DEEP_WIDTHS, max_units=8, retrain_epochs=2),
-    "retrain sgd": lambda: fit(members=sgd, max_units=8, retrain_epochs=2),
-    "retrain lbfgs": lambda: fit(members=lbfgs, max_units=8, retrain_epochs=2),
-    "retrain one class": lambda: fit(ONE_CLASS, DEEP, max_units=8, retrain_epochs=2),
-    "retrain skorch": lambda: fit(members=dense_nets, max_units=8, retrain_epochs=2),
-    "retrain skorch deep": lambda: fit(
-        members=DEEP_NETS, max_units=8, retrain_epochs=2
-    ),
+    "retrain": lambda: fit(max_units=8, local_epochs=2),
+    "retrain deep": lambda: fit(members=DEEP_WIDTHS, max_units=8, local_epochs=2),
+    "retrain sgd": lambda: fit(members=sgd, max_units=8, local_epochs=2),
+    "retrain lbfgs": lambda: fit(members=lbfgs, max_units=8, local_epochs=2),
+    "retrain one class": lambda: fit(ONE_CLASS, DEEP, max_units=8, local_epochs=2),
+    "retrain skorch": lambda: fit(members=dense_nets, max_units=8, local_epochs=2),
+    "retrain skorch deep": lambda: fit(members=DEEP_NETS, max_units=8, local_epochs=2),
     # The last layer.
     "last likelihood": lambda: fit(intersection="likelihood"),
     "last likelihood deep": lambda: fit(
@@ -243,7 +245,7 @@ CASES = {
     "last likelihood in four messages": lambda: fit(
         intersection="likelihood", last_rounds=4, candidates=["lda", "average"]
     ),
-    "in rounds": lambda: fit(intersection="likelihood", n_rounds=3, retrain_epochs=2),
+    "in rounds": lambda: fit(intersection="likelihood", n_rounds=3, local_epochs=2),
     "last likelihood epsilon": lambda: fit(intersection="likelihood", epsilon=0.4),
     "last log_loss": lambda: fit(criterion="log_loss"),
     "last deepest": lambda: fit(intersection="deepest"),
@@ -280,7 +282,7 @@ CASES = {
     ),
     # Simulation.
     "simulation": lambda: simulate(BRIEF),
-    "simulation of several": lambda: simulate([BRIEF] * 3, retrain_epochs=1),
+    "simulation of several": lambda: simulate([BRIEF] * 3, local_epochs=1),
     "simulation of several dealt": lambda: simulate([BRIEF] * 3, nodes=False),
     "simulation one class": lambda: simulate(BRIEF, ONE_CLASS),
     "simulation with public rows": lambda: simulate(BRIEF, PUBLIC),

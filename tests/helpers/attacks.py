@@ -61,6 +61,7 @@ from helpers.attacks_by_training import (
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator, ModelAveragingAggregator
 from skgems.base import BaseAggregator
 from skgems.federation import Agreement
+from skgems.gems import Moments
 
 # Tasks that no attack is known for, and why.
 WITHOUT_ATTACK = {
@@ -121,7 +122,8 @@ def _agreement_of(aggregator: BaseAggregator) -> Callable[[int], Agreement]:
 def _agreement_of_choice(min_rows: int) -> Agreement:
     """A choice among as many methods as one may be made among."""
     aggregators = [
-        GEMSLogisticAggregator(n_components=n, random_state=0) for n in range(16, 32)
+        GEMSLogisticAggregator(moments=Moments(n_components=n), random_state=0)
+        for n in range(16, 32)
     ]
     methods = [
         {

@@ -8,6 +8,7 @@ import numpy as np
 from helpers.attacked_nodes import LABELS, Ask, HonestSummary, no_guesses
 from skgems import GEMSLogisticAggregator
 from skgems.federation import Message
+from skgems.gems import Spaces
 
 # Slope of a model's logits along the direction, beyond that of any honest model.
 STEEP = 1e6
@@ -212,5 +213,5 @@ def radii_of_turned_models(ask: Ask, summary: HonestSummary) -> np.ndarray:
 def aggregator_of_spaces() -> GEMSLogisticAggregator:
     """An aggregator whose good-enough spaces are made of radii of single rows."""
     return GEMSLogisticAggregator(
-        epsilon=0.5, geometry="ball", construction="certified", random_state=0
+        epsilon=0.5, spaces=Spaces("ball", construction="certified"), random_state=0
     )

@@ -13,6 +13,7 @@ from helpers.attacks_by_layers import class_sums_of, network_moments_content
 from helpers.lattices import rows_of_lattices
 from skgems import GEMSLogisticAggregator, PooledAggregator
 from skgems.federation import Message
+from skgems.gems import Moments
 from skgems.moments import ClassMoments
 
 # Attacks by many numbers --------------------------------------------------------------
@@ -257,7 +258,7 @@ def differences_of_clusters(ask: Ask, summary: HonestSummary) -> np.ndarray:
     sums: dict[tuple[int, int], dict[bytes, np.ndarray]] = {}
     for seed in range(120):
         aggregator = GEMSLogisticAggregator(
-            n_components=16, moments="diagonal", random_state=seed
+            moments=Moments("diagonal", n_components=16), random_state=seed
         )
         reply = ask(Message.of("join", **first_content(aggregator)))
         if reply is None:

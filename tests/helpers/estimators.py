@@ -24,17 +24,16 @@ from skgems import (
     PFNMAggregator,
     PooledAggregator,
 )
+from skgems.gems import HiddenLayers, Spaces
 from skgems.spaces import Sampled
 
 # GEMSMLPAggregator on so few units that retraining has something to make up for, which
 # shows in the loss of the nodes' own last layers.
 ON_FEW_UNITS = {
-    "max_units": 4,
+    "hidden_layers": HiddenLayers(max_units=4),
     "last_layer": GEMSLogisticAggregator(
         intersection="consensus",
-        criterion="log_loss",
-        scale_logits=False,
-        on_empty="ignore",
+        spaces=Spaces(criterion="log_loss", scale_logits=False, on_empty="ignore"),
     ),
 }
 
@@ -85,7 +84,7 @@ LISTED = [
         local=LogisticRegression(tol=1e-8, max_iter=1000),
         grid={"epsilon": [0.3, 0.6]},
         local_grid={"C": [0.01, 10.0]},
-        settings={"construction": Sampled(50)},
+        settings={"spaces": Spaces(construction=Sampled(50))},
         exported=lambda aggregate: aggregate.to_estimator(),
         # The likeliest model is that of the rows, whatever nodes made of them.
         recovering={"intersection": "consensus"},
@@ -106,10 +105,10 @@ LISTED = [
         settings={
             # Quick: last layers of moments are held to the same in test_contract.
             "last_layer": GEMSLogisticAggregator(
-                intersection="consensus", construction=Sampled(50)
+                intersection="consensus", spaces=Spaces(construction=Sampled(50))
             ),
-            "epsilon_hidden": 1e-4,
-            "retrain_epochs": 0,
+            "hidden_layers": HiddenLayers(epsilon=1e-4),
+            "local_epochs": 0,
             "validation_fraction": 0.0,
         },
         exported=lambda aggregate: aggregate.to_estimator(),

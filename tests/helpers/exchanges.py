@@ -26,7 +26,7 @@ from skgems import (
     PooledAggregator,
 )
 from skgems.averaging import Downpour
-from skgems.gems import Rounds
+from skgems.gems import Moments, Rounds, Spaces
 from skgems.spaces import Ellipsoid
 
 NAMES = ["lyon", "paris sur/seine", "rome"]
@@ -98,7 +98,7 @@ CASES = {
     ),
     "spaces, asked for by the point": (
         GEMSLogisticAggregator(
-            geometry=Ellipsoid(floor=0.2), intersection="deepest", random_state=0
+            spaces=Spaces(Ellipsoid(floor=0.2)), intersection="deepest", random_state=0
         ),
         LINEAR,
     ),
@@ -106,8 +106,8 @@ CASES = {
         GEMSLogisticAggregator(
             n_rounds=2,
             epsilon=0.6,
-            min_cluster_size=25,
-            on_empty="ignore",
+            spaces=Spaces(on_empty="ignore"),
+            moments=Moments(min_cluster_size=25),
             random_state=0,
         ),
         LINEAR,
@@ -119,7 +119,7 @@ CASES = {
         make_pipeline(StandardScaler(), NET),
     ),
     "rounds of a merged network": (
-        GEMSMLPAggregator(random_state=0, n_rounds=3, retrain_epochs=1),
+        GEMSMLPAggregator(random_state=0, n_rounds=3, local_epochs=1),
         make_pipeline(StandardScaler(), NET),
     ),
     "rounds of matching": (PFNMAggregator(n_rounds=2, random_state=0), NET),

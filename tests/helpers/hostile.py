@@ -22,6 +22,7 @@ from sklearn.preprocessing import OneHotEncoder, SplineTransformer, StandardScal
 from helpers.broken import Pair, with_value_at
 from helpers.mutations import mutate_at_random
 from helpers.outcomes import check_refusal, limit_time, outcome_of
+from helpers.parts import in_parts
 from skgems import (
     GEMSLogisticAggregator,
     GEMSMLPAggregator,
@@ -42,7 +43,7 @@ from skgems.federation import (
     member_of,
     reply_to,
 )
-from skgems.gems import Rounds
+from skgems.gems import Rounds, Spaces
 from skgems.local import clear_cache
 from skgems.messages import pairs_in
 from skgems.pfnm import Matching
@@ -90,9 +91,12 @@ def fitted(estimator, X, y):
 
 
 def quick_gems(**settings) -> GEMSLogisticAggregator:
-    """An aggregator with few random directions, unless the settings say otherwise."""
+    """An aggregator with few random directions, unless the settings say otherwise.
+
+    Settings of spaces and moments are by their own names.
+    """
     quick = {"construction": Sampled(16), "random_state": 0}
-    return GEMSLogisticAggregator(**{**quick, **settings})
+    return GEMSLogisticAggregator(**in_parts({**quick, **settings}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -400,14 +404,15 @@ def methods_of_rounds() -> list[MethodOfRounds]:
         (
             GEMSMLPAggregator(
                 last_layer=GEMSLogisticAggregator(
-                    geometry="ellipsoid", intersection="consensus", on_empty="ignore"
+                    spaces=Spaces("ellipsoid", on_empty="ignore"),
+                    intersection="consensus",
                 ),
                 random_state=0,
             ),
             net,
         ),
         (
-            GEMSMLPAggregator(n_rounds=2, retrain_epochs=1, random_state=0),
+            GEMSMLPAggregator(n_rounds=2, local_epochs=1, random_state=0),
             MLPClassifier((4, 3), max_iter=20, random_state=0),
         ),
         (ModelAveragingAggregator(n_rounds=2, local_epochs=1, random_state=0), net),
@@ -618,7 +623,7 @@ def requests(
 def _join_and_front_requests(X: np.ndarray) -> list[Message]:
     """Requests to join, and for fronts, among them fitted and dropping ones."""
     aggregator = GEMSLogisticAggregator(
-        epsilon=0.5, construction=Sampled(16), random_state=0
+        epsilon=0.5, spaces=Spaces(construction=Sampled(16)), random_state=0
     )
     join = aggregator._agreed_terms.first_message()
     scaled_categories = make_pipeline(StandardScaler(), OneHotEncoder())

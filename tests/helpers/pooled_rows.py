@@ -16,6 +16,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from helpers.fitted import call_once
+from helpers.parts import in_parts
 from skgems import GEMSLogisticAggregator
 from skgems.datasets import partition_by_label, partition_dirichlet
 
@@ -68,11 +69,14 @@ def partition(dealing, y, seed=0):
 
 
 def fitted_aggregate(X, y, nodes, kind=None, **parameters):
-    """The aggregate, on these rows, of classifiers that nodes fitted to them."""
+    """The aggregate, on these rows, of classifiers that nodes fitted to them.
+
+    Parameters of its parts go by their own names.
+    """
     aggregator = GEMSLogisticAggregator(
         classifiers_of_nodes(X, y, nodes, kind), random_state=0
     )
-    return aggregator.set_params(**parameters).fit(X, y, nodes=nodes)
+    return aggregator.set_params(**in_parts(parameters)).fit(X, y, nodes=nodes)
 
 
 @cache

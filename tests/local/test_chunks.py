@@ -24,6 +24,7 @@ from skgems.federation import (
     Summary,
     VariancesOnlyWarning,
 )
+from skgems.gems import Moments, Spaces
 from skgems.local import Member, TooFewRowsError, heavy_tails
 from skgems.moments import ClassMoments
 
@@ -115,7 +116,11 @@ def assert_close_replies(reply, expected, tol):
 
 def summaries(X, y, held_out=None, *, size=1000, clf=None, options=None, **settings):
     """The summary of chunks and that of all rows, by one component a class."""
-    agg = GEMSLogisticAggregator(random_state=0, n_components=1, on_empty="ignore")
+    agg = GEMSLogisticAggregator(
+        random_state=0,
+        spaces=Spaces(on_empty="ignore"),
+        moments=Moments(n_components=1),
+    )
     agg.set_params(**settings)
     clf = classifier() if clf is None else clf
     options = options or {}
@@ -201,7 +206,7 @@ def test_a_chunk_without_a_mask_has_no_rows_held_out():
     held_out = some_held_out(y)
     held_out[:4000] = False
     chunks = [(X[:4000], y[:4000]), (X[4000:], y[4000:], held_out[4000:])]
-    agg = GEMSLogisticAggregator(n_components=1, random_state=0)
+    agg = GEMSLogisticAggregator(moments=Moments(n_components=1), random_state=0)
     of_chunks = agg.summarize(classifier(), name="lyon", chunks=lambda: chunks)
     assert_same_summary(
         of_chunks, agg.summarize(classifier(), X, y, name="lyon", held_out=held_out)
@@ -241,7 +246,9 @@ def test_nothing_that_is_sent_depends_on_rows_of_classes_that_are_left_out(
     chosen = np.sort(np.concatenate([np.flatnonzero(y != "d"), rare[:9]]))
     X = X[chosen]  # a copy, which is changed below
     y = y[chosen]
-    agg = GEMSLogisticAggregator(n_components=n_components, random_state=0)
+    agg = GEMSLogisticAggregator(
+        moments=Moments(n_components=n_components), random_state=0
+    )
 
     def summarized(X, y):
         with pytest.warns(ClassesLeftOutWarning, match=r"\{'d': 9\}"):
@@ -287,7 +294,7 @@ def test_functions_of_sums_stay_exact(clf):
     # scikit-learn's own fit.
     X = X[:, [0, 1, 2, 3, 6]]
     nodes = [np.arange(0, N_ROWS, 2), np.arange(1, N_ROWS, 2)]
-    agg = GEMSLogisticAggregator(n_components=1, random_state=0)
+    agg = GEMSLogisticAggregator(moments=Moments(n_components=1), random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         agg.set_params(
@@ -347,7 +354,9 @@ def test_a_model_of_one_class_has_no_factor():
 def test_a_fit_on_summaries_of_chunks_is_that_on_summaries_of_rows(n_components):
     X, y = rows()
     nodes = np.arange(N_ROWS) % 3
-    agg = GEMSLogisticAggregator(n_components=n_components, random_state=0)
+    agg = GEMSLogisticAggregator(
+        moments=Moments(n_components=n_components), random_state=0
+    )
     summaries_of_rows = []
     summaries_of_chunks = []
     for k in range(3):
@@ -412,7 +421,7 @@ def test_clusters_of_few_rows_go_to_the_nearest():
     X = np.concatenate([fifty_at_0, thirty_at_45, four_at_30, second_class])[:, :1]
     y = np.repeat([0, 1], [84, 20])
     clf = LogisticRegression().fit(X, y)
-    agg = GEMSLogisticAggregator(n_components=3, random_state=0)
+    agg = GEMSLogisticAggregator(moments=Moments(n_components=3), random_state=0)
     reply = moments_reply(agg.summarize(clf, name="a", chunks=chunked(X, y, size=100)))
     is_first_class = reply["columns"] == 0
     counts = reply["counts"][is_first_class]
@@ -643,7 +652,7 @@ def test_there_must_be_min_rows_that_judge():
 def test_a_class_must_have_the_rows_of_a_cluster():
     X, y = rows()
     with pytest.raises(ValueError, match="no class has min_cluster_size=8000"):
-        summarize(chunked(X, y), settings={"min_cluster_size": 8000})
+        summarize(chunked(X, y), settings={"moments": Moments(min_cluster_size=8000)})
 
 
 def test_features_that_are_too_large_are_named():
@@ -673,7 +682,9 @@ def test_the_peak_of_memory_grows_with_a_chunk_and_not_with_their_number(n_compo
                 y = np.arange(size) % 2
                 yield rng.normal(size=(size, n_features)) + means[y], y
 
-        agg = GEMSLogisticAggregator(n_components=n_components, random_state=0)
+        agg = GEMSLogisticAggregator(
+            moments=Moments(n_components=n_components), random_state=0
+        )
         tracemalloc.start()
         agg.summarize(clf, name="a", chunks=chunks)
         peak_bytes = tracemalloc.get_traced_memory()[1]

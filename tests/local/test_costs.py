@@ -301,7 +301,9 @@ def test_bombs_are_refused_before_anything_is_allocated(name):
 
 
 def test_a_request_that_is_refused_is_not_counted():
-    aggregator = GEMSLogisticAggregator(random_state=0, n_components=300)
+    aggregator = GEMSLogisticAggregator(
+        random_state=0, moments=Moments(n_components=300)
+    )
     agreement = Agreement.of(aggregator, nodes=["lyon"])
     first_message = aggregator._agreed_terms.first_message()
     request = sealed(first_message, agreement)
@@ -467,7 +469,11 @@ def test_sums_of_sparse_rows_and_documents_take_no_medians():
     vectorizer = HashingVectorizer(n_features=4)
     front = {"tree": DocumentFront.of(vectorizer).agreed["tree"], "bounds": None}
     texts = np.array(["fever"] * N_ROWS, dtype=object)
-    join = first_of(GEMSLogisticAggregator(n_components=1, moments="diagonal"))
+    join = first_of(
+        GEMSLogisticAggregator(
+            moments=Moments("diagonal", n_components=1),
+        )
+    )
     join = join.with_fields(front=front)
     for most, is_refused in ((n_numbers, False), (n_numbers - 1, True)):
         limits = Limits(moment_numbers=most)

@@ -21,6 +21,7 @@ from skgems.federation import (
     sign,
     signing_keys,
 )
+from skgems.gems import Spaces
 from skgems.spaces import Sampled
 
 pytest.importorskip("cryptography")
@@ -35,7 +36,7 @@ def rows():
 @pytest.fixture
 def sent(tmp_path, rows):
     """Paths: of a saved summary, of its node's secret key, and of the public key."""
-    agg = GEMSLogisticAggregator(random_state=0, construction=Sampled(8))
+    agg = GEMSLogisticAggregator(random_state=0, spaces=Spaces(construction=Sampled(8)))
     path = tmp_path / "lyon.safetensors"
     key = tmp_path / "lyon.key"
     agg.summarize(LogisticRegression().fit(*rows), *rows, name="lyon").save(path)
@@ -85,7 +86,7 @@ def test_the_content_that_was_checked_is_loaded_though_the_file_changes(
 ):
     path, key, public = sent
     sign(path, key)
-    agg = GEMSLogisticAggregator(random_state=0, construction=Sampled(8))
+    agg = GEMSLogisticAggregator(random_state=0, spaces=Spaces(construction=Sampled(8)))
     clf = LogisticRegression(C=0.01).fit(*rows)
     agg.summarize(clf, *rows, name="lyon").save(path.with_name("other"))
     contents = [path.read_bytes(), path.with_name("other").read_bytes()]
@@ -254,7 +255,7 @@ def signed_exchange(tmp_path, rows):
         signing_keys(tmp_path / name)
     exchange = skgems.Exchange(
         tmp_path / "exchange",
-        GEMSLogisticAggregator(random_state=0, construction=Sampled(8)),
+        GEMSLogisticAggregator(random_state=0, spaces=Spaces(construction=Sampled(8))),
         nodes=NODES,
         public_keys={name: tmp_path / f"{name}.pub" for name in NODES},
     )
@@ -268,7 +269,9 @@ def test_an_exchange_needs_the_keys_of_all_nodes(tmp_path):
     with pytest.raises(ValueError, match="public_keys has none of the nodes"):
         skgems.Exchange(
             tmp_path / "exchange",
-            GEMSLogisticAggregator(random_state=0, construction=Sampled(8)),
+            GEMSLogisticAggregator(
+                random_state=0, spaces=Spaces(construction=Sampled(8))
+            ),
             nodes=NODES,
             public_keys=public_keys,
         )

@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSLogisticAggregator, PFNMAggregator
-from skgems.gems import Rounds
+from skgems.gems import Moments, Rounds
 from skgems.moments import Likelihood, NodeLoss, class_moments
 from skgems.networks import HiddenLayers
 
@@ -24,7 +24,7 @@ def networks(simulated, hidden=(8,)):
     return [fit_once(clone(unfitted), X, y) for X, y in simulated.local_rows]
 
 
-ONE_COMPONENT = GEMSLogisticAggregator(n_components=1)
+ONE_COMPONENT = GEMSLogisticAggregator(moments=Moments(n_components=1))
 
 
 def aggregate(simulated, nets, last_layer=ONE_COMPONENT):

@@ -27,6 +27,7 @@ from skgems import (  # noqa: E402
     PooledAggregator,
 )
 from skgems.datasets import load_penguins  # noqa: E402
+from skgems.gems import HiddenLayers  # noqa: E402
 from skgems.plotting import (  # noqa: E402
     EpsilonDisplay,
     FineTuningDisplay,
@@ -115,14 +116,14 @@ def test_a_level_without_a_score_stands_in_the_legend():
 
 def test_each_of_two_nodes_may_have_a_level_of_its_own():
     agg = GEMSLogisticAggregator(
-        MEMBERS, geometry="ball", intersection="hinge", random_state=0
+        MEMBERS, spaces="ball", intersection="hinge", random_state=0
     )
     levels = np.array([0.5, 0.97])
     display = EpsilonDisplay.from_estimator(
         agg, X, Y, ISLANDS, epsilons=levels.tolist(), by_node=True, test=TEST
     )
     assert display.scores.shape == display.found.shape == (2, 2)
-    refitted = clone(agg).set_params(epsilon=[0.97, 0.5], on_empty="ignore")
+    refitted = clone(agg).set_params(epsilon=[0.97, 0.5], spaces__on_empty="ignore")
     refitted.fit(X, Y, nodes=ISLANDS)
     assert display.scores[1, 0] == refitted.score(X_TEST, Y_TEST)
     assert display.ax_.get_xlabel() == "epsilon of Biscoe"
@@ -283,7 +284,9 @@ def test_gaps_of_two_methods_stand_beside_each_other_at_each_partition():
 
 
 def test_units_of_merged_networks_are_those_of_the_report(networks):
-    agg = GEMSMLPAggregator(networks, max_units=6, random_state=0)
+    agg = GEMSMLPAggregator(
+        networks, hidden_layers=HiddenLayers(max_units=6), random_state=0
+    )
     agg.fit(X, Y, nodes=ISLANDS)
     display = MatchingDisplay.from_estimator(agg)
     report = agg.layer_report_[0]

@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator, answer
 from skgems.federation import ClassesLeftOutWarning, Message
+from skgems.gems import Moments, Spaces
 from skgems.local import TooFewRowsError
 from skgems.moments import ClassMoments, class_moments
 from skgems.spaces import Accuracy, SpaceProfile, accuracy_profile
@@ -73,7 +74,10 @@ def test_the_scatter_of_fewer_rows_than_features_tells_its_rows_from_others(
     dtype, slack
 ):
     X, y, summary = summary_of_digits(
-        {3: 10, 8: 30}, params={"n_components": 1}, dtype=dtype, space=False
+        {3: 10, 8: 30},
+        params={"moments": Moments(n_components=1)},
+        dtype=dtype,
+        space=False,
     )
     moments = moments_of(summary)
     mean = (moments.origin + moments.means)[0]
@@ -90,7 +94,7 @@ def test_the_scatter_of_fewer_rows_than_features_tells_its_rows_from_others(
 def test_radii_of_certified_spaces_reveal_whether_a_node_has_a_row():
     X, y, summary = summary_of_digits(
         {3: 40, 8: 40},
-        params={"construction": "certified"},
+        params={"spaces": Spaces(construction="certified")},
         classes=[3, 8],
         space=True,
     )
@@ -151,7 +155,7 @@ def test_sampled_radii_reveal_most_rows_to_who_knows_the_seed_of_the_rays():
     "params",
     [
         {"moments": "class", "epsilon": 0.5},
-        {"moments": "shared", "geometry": "ellipsoid", "epsilon": 0.5},
+        {"moments": "shared", "spaces": "ellipsoid", "epsilon": 0.5},
         {"moments": "diagonal", "intersection": "consensus"},
     ],
     ids=str,
@@ -249,7 +253,7 @@ def test_rows_that_only_score_do_not_count_for_min_rows():
 def test_no_count_is_sent_below_min_cluster_size(kind):
     _, _, summary = summary_of_digits(
         {1: 3, 2: 5, 3: 12, 8: 60},
-        params={"moments": kind, "min_cluster_size": 10},
+        params={"moments": Moments(kind, min_cluster_size=10)},
         min_rows=1,
     )
     moments = moments_of(summary)
@@ -260,7 +264,9 @@ def test_no_count_is_sent_below_min_cluster_size(kind):
 
 def test_small_classes_that_have_enough_rows_together_share_a_scatter():
     _, _, summary = summary_of_digits(
-        {1: 6, 2: 7, 3: 12, 8: 60}, params={"min_cluster_size": 10}, min_rows=1
+        {1: 6, 2: 7, 3: 12, 8: 60},
+        params={"moments": Moments(min_cluster_size=10)},
+        min_rows=1,
     )
     moments = moments_of(summary)
     assert moments.groups.tolist() == [2, 3, -1]
@@ -272,8 +278,8 @@ def test_a_space_less_the_moments_does_not_reveal_a_small_class(geometry):
     X, y, summary = summary_of_digits(
         {1: 1, 3: 12, 8: 60},
         params={
-            "min_cluster_size": 10,
-            "geometry": geometry,
+            "moments": Moments(min_cluster_size=10),
+            "spaces": Spaces(geometry),
             "intersection": "consensus",
         },
         min_rows=1,
@@ -289,17 +295,17 @@ def test_a_space_less_the_moments_does_not_reveal_a_small_class(geometry):
 def test_a_fit_on_a_summary_without_small_classes_is_that_on_rows():
     X, y, summary = summary_of_digits(
         {1: 4, 3: 20, 8: 40},
-        params={"min_cluster_size": 10},
+        params={"moments": Moments(min_cluster_size=10)},
         min_rows=1,
         classes=[1, 3, 8],
         space=True,
     )
     clf = LogisticRegression(max_iter=2000).fit(X, y)
     params = {
-        "min_cluster_size": 10,
+        "moments": Moments(min_cluster_size=10),
         "random_state": 0,
         "epsilon": 0.9,
-        "on_empty": "ignore",
+        "spaces": Spaces(on_empty="ignore"),
     }
     with pytest.warns(UserWarning, match="Nothing is known of the classes"):
         by_rows = GEMSLogisticAggregator([("lyon", clf)], **params).fit(X, y)
@@ -330,5 +336,5 @@ def test_summaries_of_float32_rows_are_not_refused_for_their_rounding():
     X = (X + 0.01 * rng.standard_normal(X.shape) + 5).astype(np.float32)
     y = np.repeat([0, 1], 100)
     clf = LogisticRegression(C=1e-6).fit(X, y)
-    agg = GEMSLogisticAggregator(n_components=1, random_state=0)
+    agg = GEMSLogisticAggregator(moments=Moments(n_components=1), random_state=0)
     assert agg.summarize(clf, X, y, name="lyon", space=False).n_rows == 200

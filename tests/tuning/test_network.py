@@ -16,6 +16,7 @@ from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems.gems import HiddenLayers
 from skgems.moments import log_losses
 from skgems.networks import Coordinates, Layers
 from skgems.tuning import (
@@ -474,7 +475,10 @@ def fit_aggregate(dataset, fine_tuning):
         intersection="consensus", fine_tuning=fine_tuning
     )
     agg = GEMSMLPAggregator(
-        networks, max_units=8, last_layer=last_layer, random_state=0
+        networks,
+        hidden_layers=HiddenLayers(max_units=8),
+        last_layer=last_layer,
+        random_state=0,
     )
     return agg.fit(dataset.X, dataset.y, nodes=dataset.nodes)
 
