@@ -53,8 +53,6 @@ class Schedule(BaseEstimator):
 
 def as_schedule(schedule: str | Schedule) -> Schedule:
     """Validated Schedule of the parameter ``schedule``."""
-    if isinstance(schedule, str):
-        schedule = Schedule(schedule)
-    schedule = clone(schedule)
-    schedule._validate_params()
-    return schedule
+    settled = Schedule(schedule) if isinstance(schedule, str) else clone(schedule)
+    settled._validate_params()
+    return settled

@@ -66,6 +66,6 @@ class Matching(BaseEstimator):
 
 def as_matching(matching: Matching | None) -> Matching:
     """Validated Matching of the parameter ``matching``; None is the default one."""
-    matching = Matching() if matching is None else clone(matching)
-    matching._validate_params()
-    return matching
+    settled = Matching() if matching is None else clone(matching)
+    settled._validate_params()
+    return settled
