@@ -18,6 +18,7 @@ from skgems import (
 )
 from skgems.averaging import Downpour
 from skgems.networks import read_network
+from skgems.pfnm import Matching
 
 # The paper's names of partitions, and those of `_networks.py`.
 PARTITIONS = {"homogeneous": "homogeneous", "heterogeneous": "Dirichlet 0.2"}
@@ -27,8 +28,7 @@ AS_PAPER = {
     "sigma": 1.0,
     "sigma0": 10**0.5,
     "gamma0": 1.0,
-    "new_atom_cost": "paper",
-    "layer_order": "top_down",
+    "matching": Matching(new_atom_cost="paper", layer_order="top_down"),
 }
 
 

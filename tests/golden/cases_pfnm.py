@@ -54,11 +54,7 @@ def with_a_pipeline(rows):
 
 def sgd(rows):
     trainer = MLPClassifier(
-        solver="sgd",
-        learning_rate_init=0.2,
-        batch_size=16,
-        matching=Matching(max_iter=1),
-        random_state=0,
+        solver="sgd", learning_rate_init=0.2, batch_size=16, max_iter=1, random_state=0
     )
     return mlps(rows, (12,), estimator=trainer)
 
@@ -174,8 +170,7 @@ CASES = {
     # Without rows.
     **{
         f"{name} {order} {cost}": lambda m=members, o=order, c=cost: match(
-            members=m,
-            matching=Matching(matching=Matching(layer_order=o), new_atom_cost=c),
+            members=m, matching=Matching(layer_order=o, new_atom_cost=c)
         )
         for name, members in {"one": WIDTHS, "two": DEEP, "three": THREE}.items()
         for order in ORDERS
