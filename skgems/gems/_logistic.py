@@ -45,6 +45,7 @@ from ..spaces import (
     as_criterion,
     as_geometry,
     combine_metrics,
+    diagonal,
 )
 from ..tuning import (
     FineTuned,
@@ -876,11 +877,10 @@ default="auto"
         )
         # About the nodes' mean, so that zeros do not matter; sparse rows stay.
         if combined.family == "gram" and not issparse(X):
-            mean, diagonal = combined.centred()
+            mean = combined.mean
         else:
             mean = np.zeros(X.shape[1])
-            diagonal = combined.diagonal()
-        precision = diagonal.mean(axis=1)  # (n_features + 1,)
+        precision = diagonal(combined, mean).mean(axis=1)  # (n_features + 1,)
         # Something for features that no node shows: their variance on the public rows.
         is_unknown = np.flatnonzero(precision <= 0)
         columns = X[:, is_unknown]
