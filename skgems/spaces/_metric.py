@@ -12,12 +12,15 @@ them. With ``P_k = R_k' R_k``, a metric multiplies all columns at once:
     solve(B)     P_k^-1 b_k
     unwhiten(Z)  R_k^-1 z_k,  so that ||unwhiten(Z)||^2 is the sum of the squares of Z
 
-Weights are free or not for all three: `solve` and `unwhiten` leave free ones at 0.
+`solve` and `unwhiten` leave free parameters at 0. Nothing here needs ``R_k w_k``
+itself: rays are drawn in white coordinates and carried back, and a row x changes a
+logit by ``|R_k^-T x|`` at most.
 
 `Metric` is the base of all metrics, of linear models and of neurons. The functions
-below need no more than what it declares. Those that are decorated as generic
-(`functools.singledispatch`) compute with matrices (n_params, n_params) of each output;
-a metric that has a shorter way registers it in its own module.
+below need no more than what it declares. Those that are generic
+(`functools.singledispatch`) compute with matrices (n_params, n_params) of each output,
+or each row in each output; a metric that has a shorter way registers it in its own
+module.
 """
 
 from abc import ABC, abstractmethod
@@ -48,6 +51,15 @@ class Metric(ABC):
         measured, all alike.
     free : ndarray of bool of shape (n_params, n_outputs) or (n_params, 1), or None
         Which parameters are free; None: none is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.spaces import GramMetric, Metric, squared_norm
+    >>> metric = GramMetric(scatter=np.array([[4.0]]), mean=np.array([0.0]))
+    >>> W = np.array([[1.0], [3.0]])
+    >>> isinstance(metric, Metric), metric.mv(W).ravel(), float(squared_norm(metric, W))
+    (True, array([4., 3.]), 13.0)
     """
 
     family: ClassVar[str]
@@ -64,18 +76,44 @@ class Metric(ABC):
 
     @abstractmethod
     def mv(self, W: np.ndarray) -> np.ndarray:
-        """Multiply each output's column of W by its P."""
+        """Multiply each output's column by its P.
+
+        Parameters
+        ----------
+        W : ndarray of shape (..., n_params, n_outputs)
+
+        Returns
+        -------
+        product : ndarray of the shape of W
+        """
 
     @abstractmethod
     def solve(self, B: np.ndarray) -> np.ndarray:
-        """Multiply each output's column of B by its P^-1; free parameters are 0."""
+        """Multiply each output's column by its P^-1.
+
+        Parameters
+        ----------
+        B : ndarray of shape (..., n_params, n_outputs)
+
+        Returns
+        -------
+        quotient : ndarray of the shape of B
+            0 in free parameters.
+        """
 
     @abstractmethod
     def unwhiten(self, Z: np.ndarray) -> np.ndarray:
-        """Multiply each output's column of Z by its R^-1; free parameters are 0.
+        """Multiply each output's column by its R^-1, where R' R = P.
 
-        The directions of Z have no preferred one; those that come back have the metric
-        for their shape. The result has the type of Z, or float64.
+        Parameters
+        ----------
+        Z : ndarray of shape (..., n_params, n_outputs)
+            White coordinates: squared lengths are sums of squares.
+
+        Returns
+        -------
+        W : ndarray of the shape of Z, of its type or float64
+            The same changes as weights. 0 in free parameters.
         """
 
 

@@ -25,7 +25,7 @@ from scipy import linalg
 from sklearn.cluster import KMeans
 
 from ..moments import ratio
-from ._metric import combine_metrics
+from ._metric import Metric, combine_metrics
 from ._neuron_metrics import (
     constant_inputs,
     metric_of_neurons,
@@ -100,7 +100,6 @@ class NeuronPool:
             self.precisions = [
                 _with_outgoing(P, n_outputs=len(outgoing[0])) for P in self.precisions
             ]
-        self.metrics = [metric_of_neurons(P) for P in self.precisions]
         if is_dead.any():
             self.centers = self.centers[:, self.alive]
         if homogeneous:
@@ -110,6 +109,11 @@ class NeuronPool:
     def _bias(self) -> int:
         """Index of the bias among a neuron's parameters."""
         return self.n_params - 1
+
+    @cached_property
+    def metrics(self) -> list[Metric]:
+        """One for each node, of its precision."""
+        return [metric_of_neurons(P) for P in self.precisions]
 
     @cached_property
     def basis(self) -> "JointBasis":

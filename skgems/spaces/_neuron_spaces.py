@@ -20,7 +20,6 @@ A dead neuron, whose activation is 0 on all rows, has the radius 0.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -83,10 +82,6 @@ class NeuronSpaces:
     radii: np.ndarray = field(repr=False)  # in that metric; 0 where never active
     sizes: np.ndarray = field(repr=False)  # root mean square activation on the rows
 
-    @cached_property
-    def metric(self) -> Metric:
-        return metric_of_neurons(self.precision)
-
     @property
     def dead(self) -> np.ndarray:
         return self.sizes == 0
@@ -114,21 +109,10 @@ def build_neuron_spaces(
     pre = linear_logits(X, W)
     activations = activate(pre.copy(), activation)
     sizes = np.sqrt(np.mean(np.square(activations, dtype=np.float64), axis=0))
-    metric = geometry.neuron_metric(
-        row_moments(X) if geometry.needs_moments else None,
-        W,
-        _mean_squared_slopes(activations, activation)
-        if geometry.needs_slopes
-        else None,
-        rows=X if geometry.needs_rows else None,
-    )
-    if not isinstance(metric, Metric):
-        raise TypeError(
-            f"{type(geometry).__name__}.neuron_metric must return a Metric, got "
-            f"{type(metric).__name__}. In place of a matrix, return "
-            "GramMetric.of(matrix)."
-        )
-    precision = as_precision(metric)
+    slopes = None
+    if geometry.needs_slopes:
+        slopes = _mean_squared_slopes(activations, activation)
+    precision = _layer_precision(geometry, X, W=W, slopes=slopes)
     bounds = epsilon * sizes
     if construction == "certified":
         # The change of an activation is at most its largest slope times that of the
@@ -156,6 +140,25 @@ def build_neuron_spaces(
         radii=radii,
         sizes=sizes,
     )
+
+
+def _layer_precision(
+    geometry: Geometry, X: Rows, *, W: np.ndarray, slopes: np.ndarray | None
+) -> np.ndarray:
+    """The precision of the metric that the geometry makes of what enters the layer."""
+    metric = geometry.neuron_metric(
+        row_moments(X) if geometry.needs_moments else None,
+        W,
+        slopes,
+        rows=X if geometry.needs_rows else None,
+    )
+    if not isinstance(metric, Metric):
+        raise TypeError(
+            f"{type(geometry).__name__}.neuron_metric must return a Metric, got "
+            f"{type(metric).__name__}. In place of a matrix, return "
+            "GramMetric.of(matrix)."
+        )
+    return as_precision(metric)
 
 
 def _mean_squared_slopes(activations: np.ndarray, activation: str) -> np.ndarray:

@@ -11,6 +11,7 @@ from sklearn import config_context
 from sklearn.utils import check_random_state
 
 from skgems.spaces import Gram, build_neuron_spaces
+from skgems.spaces._neuron_metrics import metric_of_neurons
 from skgems.spaces._neuron_spaces import changes_along_rays
 
 every_activation = pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -126,7 +127,7 @@ def test_sampled_radius_is_the_first_at_which_any_ray_fails(
         X, W, activation, epsilon=epsilon, geometry=geometry, construction="sampled",
         n_directions=n_rays, max_radius=largest, random_state=7,
     )  # fmt: skip
-    rays = rays_of(X, spaces.metric, n_rays, 7).astype(np.float64)
+    rays = rays_of(X, metric_of_neurons(spaces.precision), n_rays, 7).astype(np.float64)
     g = ACTIVATIONS[activation]
     pre = (X.astype(np.float64) @ W[:-1] + W[-1]).T
     bounds = epsilon * spaces.sizes
@@ -152,10 +153,11 @@ def test_sampled_radius_is_the_first_at_which_any_ray_fails(
 @every_geometry
 def test_rays_are_uniform_on_the_surface_of_the_metric(geometry):
     X, W = layer(n_neurons=3, n_inputs=4, mean=1.0)
-    spaces = build_neuron_spaces(X, W, "relu", epsilon=0.1, geometry=geometry)
-    P = spaces.precision
+    P = build_neuron_spaces(X, W, "relu", epsilon=0.1, geometry=geometry).precision
     # On these rows a change shows itself: its weights plus the bias, and the bias.
-    changes = rays_of(np.vstack([np.eye(4), np.zeros(4)]), spaces.metric, 20_000, 0)
+    changes = rays_of(
+        np.vstack([np.eye(4), np.zeros(4)]), metric_of_neurons(P), 20_000, 0
+    )
     rays = np.column_stack([changes[:, :4] - changes[:, [4]], changes[:, 4]])
     lengths = np.einsum("ij,jk,ik->i", rays, as_matrix(P), rays)
     np.testing.assert_allclose(lengths, 1.0, rtol=1e-5)
