@@ -23,6 +23,7 @@ from ._metric import (
     mean_matrix,
     row_norms,
     select_outputs,
+    squared_norm,
     weighted_sum,
 )
 from ._outputs import Rows, output_columns
@@ -78,6 +79,12 @@ class DiagonalMetric(Metric):
     def unwhiten(self, Z: np.ndarray) -> np.ndarray:
         """Multiply by the half axes, in the type of Z; free parameters are 0."""
         return self.axes.astype(Z.dtype, copy=False) * Z
+
+
+@squared_norm.register(DiagonalMetric)
+def _diagonal_squared_norm(metric: DiagonalMetric, W: np.ndarray) -> np.ndarray:
+    # In one pass, without an array of products.
+    return np.einsum("...ij,...ij,ij->...", W, W, metric.precision)
 
 
 @weighted_sum.register(DiagonalMetric)

@@ -120,11 +120,6 @@ class Metric(ABC):
 # ---- for any metric ------------------------------------------------------------------
 
 
-def squared_norm(metric: Metric, W: np.ndarray) -> np.ndarray:
-    """Squared length of changes W of shape (..., n_params, n_outputs)."""
-    return np.einsum("...ij,...ij->...", W, metric.mv(W))
-
-
 def n_constrained(metric: Metric, n_outputs: int) -> int:
     """Count the parameters that are not free, of models of so many outputs."""
     n_params = metric.shape[0]
@@ -166,6 +161,12 @@ def combine_metrics(metrics: Sequence[Metric], weights: np.ndarray) -> Metric:
 
 
 # ---- generic, with a shorter way for some metrics ------------------------------------
+
+
+@singledispatch
+def squared_norm(metric: Metric, W: np.ndarray) -> np.ndarray:
+    """Squared length of changes W of shape (..., n_params, n_outputs)."""
+    return np.einsum("...ij,...ij->...", W, metric.mv(W))
 
 
 @singledispatch

@@ -166,6 +166,7 @@ def test_squared_norm_is_that_of_white_coordinates(metric):
     W = metric.unwhiten(Z)
     squares = np.sum(Z**2, axis=(1, 2))
     np.testing.assert_allclose(squared_norm(metric, W), squares)
+    np.testing.assert_allclose(squared_norm(Plain(metric), W), squares)
     np.testing.assert_allclose(squared_norm(metric, W[0]), squares[0])
     assert not W[:, free].any() and not metric.solve(Z)[:, free].any()
     assert n_constrained(metric, free.shape[1]) == np.count_nonzero(~free)
