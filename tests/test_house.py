@@ -213,7 +213,7 @@ PUBLIC = {
     "skgems.pfnm": ["Matching"],
     "skgems.steps": ["Backbone", "ColumnsOf", "NotPooledError", "RandomFeatures"],
     "skgems.spaces": [
-        *("Geometry", "Gram", "Ellipsoid", "Ball", "GramMetric"),
+        *("Geometry", "Gram", "Ellipsoid", "Ball", "Metric", "GramMetric"),
         *("Criterion", "Accuracy", "LogLoss", "Registered", "build_space", "intersect"),
         *("Construction", "Sampled", "Certified"),
         *("GoodEnoughSpace", "Intersection", "NoSpaceError"),

@@ -119,6 +119,11 @@ TESTED_ELSEWHERE = {
     "pooled/_equations.py": ("pooled/test_forms.py", "through the linear classifiers"),
     "pooled/_linear.py": ("pooled/test_forms.py", "each form is solved"),
     "spaces/_dual.py": ("spaces/test_intersection.py", "against a convex solver"),
+    "spaces/_diagonal.py": ("spaces/test_metric.py", "the identities of all metrics"),
+    "spaces/_neuron_metrics.py": (
+        "spaces/test_metric.py",
+        "the identities of all metrics",
+    ),
     "spaces/_neuron_pool.py": ("spaces/test_neuron_merging.py", "what is merged"),
     "steps/_at_nodes.py": (
         "pooled/test_transformer_messages.py",

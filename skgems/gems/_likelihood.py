@@ -23,7 +23,7 @@ from ..federation import NodesDisagreeWarning, SameRowsWarning, warn_of_variance
 from ..moments import ClassMoments, Likelihood, NodeLoss, Span
 from ..pooled import PooledForm, common_form
 from ..progress import say
-from ..spaces import GoodEnoughSpace, intersect, likeliest
+from ..spaces import GoodEnoughSpace, diagonal, intersect, likeliest, mean_matrix
 from ._further import OF_MODELS, SHARES, Rounds, SumOfLosses, refinement_plan
 from ._penalties import Penalty, agreed_penalty
 from ._problem import LinearProblem
@@ -435,10 +435,9 @@ class _BoundedSearch:
             gradient[:-1] -= np.outer(moments.origin, gradient[-1])
             return value, gradient
 
+        second_derivatives = diagonal if moments.is_diagonal else mean_matrix
         curvature = sum(
-            2.0
-            * force
-            * space.metric.curvature(moments.origin, diagonal=moments.is_diagonal)
+            2.0 * force * second_derivatives(space.metric, moments.origin)
             for space, force in zip(self.spaces, forces, strict=True)
             if force > 0
         )

@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 from ..moments import about_origin
 from ..networks import Layers
 from ..progress import say
-from ..spaces import combine_metrics
+from ..spaces import combine_metrics, diagonal
 from ..tuning import FineTuned, fine_tune_linear, train_plainly, tune_likelihood
 from ._stage import LinearMerge
 
@@ -50,11 +50,10 @@ def _tuned_in_spaces(
     )
     # About the nodes' mean, so that zeros do not matter; sparse rows stay.
     if combined.family == "gram" and not issparse(X):
-        mean, diagonal = combined.centred()
+        mean = combined.mean
     else:
         mean = np.zeros(X.shape[1])
-        diagonal = combined.diagonal()
-    precision = diagonal.mean(axis=1)  # (n_features + 1,)
+    precision = diagonal(combined, mean).mean(axis=1)  # (n_features + 1,)
     # Something for features that no node shows: their variance on the public rows.
     is_unknown = np.flatnonzero(precision <= 0)
     columns = X[:, is_unknown]

@@ -18,8 +18,9 @@ rows, and `intersect` finds a model in several; `build_neuron_spaces` and
 (True, [True, True])
 """
 
-from ._diagonal import fill_unseen, logits_on_rows, on_one_scale
+from ._diagonal import DiagonalMetric
 from ._geometry import GEOMETRIES, Ball, Ellipsoid, Geometry, Gram, as_geometry
+from ._gram import GramMetric
 from ._intersection import (
     EmptyIntersectionError,
     EmptyIntersectionWarning,
@@ -29,6 +30,20 @@ from ._intersection import (
     largest_coalition,
     likeliest,
 )
+from ._metric import (
+    Metric,
+    check_family,
+    combine_metrics,
+    diagonal,
+    mean_matrix,
+    n_constrained,
+    ray_map,
+    row_norms,
+    select_outputs,
+    squared_norm,
+    weighted_sum,
+    with_free,
+)
 from ._neuron_merging import MergedLayer, merge_neurons
 from ._neuron_spaces import (
     HIDDEN_GEOMETRIES,
@@ -36,6 +51,7 @@ from ._neuron_spaces import (
     build_neuron_spaces,
     neuron_importances,
 )
+from ._outputs import fill_unseen, logits_on_rows, on_one_scale
 from ._parts import (
     CONSTRUCTIONS,
     Accuracy,
@@ -51,11 +67,8 @@ from ._parts import (
 from ._profile import SpaceProfile, build_space, profile_space
 from ._radii import AccuracyProfile, LossProfile, accuracy_profile, loss_profile
 from ._space import (
-    DiagonalMetric,
     GoodEnoughSpace,
-    GramMetric,
     ball_metric,
-    combine_metrics,
     ellipsoid_metric,
     factor_kept_inside,
     gram_metric,
@@ -65,6 +78,7 @@ from ._unions import UnionIntersection, intersect_unions
 __all__ = ["Accuracy", "Ball", "Certified", "Construction", "Criterion"]
 __all__ += ["Ellipsoid", "EmptyIntersectionError"]
 __all__ += ["EmptyIntersectionWarning", "Geometry", "GoodEnoughSpace", "Gram"]
-__all__ += ["GramMetric", "Intersection", "LogLoss", "NoSpaceError", "Registered"]
+__all__ += ["GramMetric", "Intersection", "LogLoss", "Metric", "NoSpaceError"]
+__all__ += ["Registered"]
 __all__ += ["Sampled", "UnionIntersection", "build_space", "intersect"]
 __all__ += ["intersect_unions"]

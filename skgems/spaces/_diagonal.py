@@ -1,4 +1,4 @@
-"""Diagonal metrics (balls and ellipsoids), and the outputs that models are compared in.
+"""Diagonal metrics: balls and ellipsoids along the axes.
 
 A diagonal metric with the precisions p, one for each weight of each output, measures a
 change D of a model by
@@ -6,102 +6,31 @@ change D of a model by
     ||D||_P^2 = sum_ij p_ij D_ij^2.
 
 It is a ball where all p are equal. A parameter with p = 0 is *free*: to change it costs
-nothing, so spaces of this metric say nothing about it. The metrics that are not
-diagonal are in `_gram`; both have the same methods, so that callers need not tell them
-apart.
+nothing, so spaces of this metric say nothing about it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy import sparse
 
 from ..moments import float_type, square_blocks
-from ..networks import linear_logits
-
-Rows = np.ndarray | sparse.csr_matrix
-
-
-def output_columns(outputs: ArrayLike | None, n_outputs: int) -> np.ndarray:
-    """Indices of the outputs that are compared; None means all of them."""
-    if outputs is None:
-        return np.arange(n_outputs)
-    mask = np.asarray(outputs)
-    if mask.dtype != bool or mask.shape != (n_outputs,):
-        raise ValueError(
-            f"outputs must be a boolean mask of shape ({n_outputs},), got an array of "
-            f"{mask.dtype} of shape {mask.shape}."
-        )
-    if not mask.any():
-        raise ValueError(
-            "outputs is False everywhere, but models must be compared in at least one "
-            "output. Set it to True for each class that the model knows."
-        )
-    return np.flatnonzero(mask)
-
-
-def logits_on_rows(directions: np.ndarray, X: Rows) -> np.ndarray:
-    """Logits (..., n_rows) on X of models of one output, shape (..., n_params)."""
-    flat = directions.reshape(-1, directions.shape[-1])
-    if sparse.issparse(X):
-        logits = np.ascontiguousarray((X @ np.ascontiguousarray(flat[:, :-1].T)).T)
-    else:
-        logits = flat[:, :-1] @ X.T
-    logits += flat[:, -1:]
-    return logits.reshape(*directions.shape[:-1], -1)
-
-
-def check_family(metrics: Sequence, names: Sequence | None = None) -> None:
-    """Raise a TypeError, which names the spaces, if the metrics' classes differ."""
-    if all(type(metric) is type(metrics[0]) for metric in metrics):
-        return
-    names = names or range(len(metrics))
-    families = [
-        f"{name}: {metric.family}" for name, metric in zip(names, metrics, strict=True)
-    ]
-    raise TypeError(
-        f"Spaces of different geometries cannot be combined ({', '.join(families)}). "
-        "Build all with geometry='gram', or all with 'ball' or 'ellipsoid'."
-    )
-
-
-def on_one_scale(W: np.ndarray, known: np.ndarray, X: Rows) -> tuple[np.ndarray, float]:
-    """A model whose logits have a root mean square of 1 on X, and its scale before.
-
-    Logits of the known classes are centred, which changes no probability; those of
-    other classes are 0. W has the shape (n_features + 1, n_classes).
-    """
-    centred = np.zeros_like(W, dtype=np.float64)
-    centred[:, known] = W[:, known] - W[:, known].mean(axis=1, keepdims=True)
-    logits = linear_logits(X, centred[:, known])
-    scale = float(np.sqrt(np.mean(np.square(logits, dtype=np.float64))))
-    # Logits that are nothing but rounding, as those of one class: dividing by their
-    # size would make a model of the noise.
-    if scale <= np.finfo(np.float64).eps * max(1.0, float(np.abs(W).max())):
-        return centred, 1.0
-    return centred / scale, scale
-
-
-def fill_unseen(
-    W: np.ndarray, known_classes: np.ndarray, *, margin: float
-) -> np.ndarray:
-    """Give unknown classes the logit ``-margin``; the logits are then centred over all.
-
-    Where `on_one_scale` has made W, the known logits have mean 0, so that unknown ones
-    are below that mean, by `margin` times the root mean square of the known ones.
-    """
-    filled = W.copy()
-    filled[:, ~known_classes] = 0.0
-    filled[-1, ~known_classes] = -margin
-    return filled - filled.mean(axis=1, keepdims=True)
+from ._metric import (
+    Metric,
+    diagonal,
+    mean_matrix,
+    row_norms,
+    select_outputs,
+    squared_norm,
+    weighted_sum,
+)
+from ._outputs import Rows, output_columns
 
 
 @dataclass(frozen=True, eq=False)
-class DiagonalMetric:
+class DiagonalMetric(Metric):
     """Squared length ``sum(precision * delta ** 2)``: a ball or an ellipsoid."""
 
     precision: np.ndarray = field(repr=False)  # (n_params, n_outputs); 0 where free
@@ -123,12 +52,15 @@ class DiagonalMetric:
         object.__setattr__(self, "precision", precision)
 
     @property
-    def n_params(self) -> int:
-        return self.precision.shape[0]
+    def shape(self) -> tuple[int, int | None]:
+        """(n_params, n_outputs)."""
+        return self.precision.shape
 
     @property
-    def n_outputs(self) -> int | None:
-        return self.precision.shape[1]
+    def free(self) -> np.ndarray | None:
+        """Mask (n_params, n_outputs) of precisions of 0, or None where none is."""
+        mask = self.precision == 0
+        return mask if mask.any() else None
 
     @cached_property
     def axes(self) -> np.ndarray:
@@ -136,86 +68,80 @@ class DiagonalMetric:
         with np.errstate(divide="ignore"):
             return np.where(self.precision > 0, self.precision**-0.5, 0.0)
 
-    def of_outputs(self, places: np.ndarray) -> "DiagonalMetric":
-        """The metric of other outputs: for each, its place in this one, or -1.
+    def mv(self, W: np.ndarray) -> np.ndarray:
+        """Multiply by the precisions."""
+        return self.precision * W
 
-        An output at the place -1 is free.
-        """
-        return DiagonalMetric(np.where(places < 0, 0.0, self.precision[:, places]))
+    def solve(self, B: np.ndarray) -> np.ndarray:
+        """Divide by the precisions; free parameters come back as 0."""
+        return self.axes**2 * B
 
-    def n_constrained(self, n_outputs: int | None = None) -> int:
-        """The number of parameters that are not free, whatever `n_outputs`."""
-        return int(np.count_nonzero(self.precision))
+    def unwhiten(self, Z: np.ndarray) -> np.ndarray:
+        """Multiply by the half axes, in the type of Z; free parameters are 0."""
+        return self.axes.astype(Z.dtype, copy=False) * Z
 
-    def squared_norm(self, delta: np.ndarray) -> np.ndarray:
-        """Squared length of `delta` of shape (..., n_params, n_outputs)."""
-        return np.einsum("...ij,...ij,ij->...", delta, delta, self.precision)
 
-    def apply(self, delta: np.ndarray) -> np.ndarray:
-        """Multiply `delta` by P."""
-        return self.precision * delta
+@squared_norm.register(DiagonalMetric)
+def _diagonal_squared_norm(metric: DiagonalMetric, W: np.ndarray) -> np.ndarray:
+    # In one pass, without an array of products.
+    return np.einsum("...ij,...ij,ij->...", W, W, metric.precision)
 
-    def whiten(self, directions: np.ndarray) -> np.ndarray:
-        """Carry isotropic directions to this metric; free parameters are not moved."""
-        return self.axes * directions
 
-    def diagonal(self) -> np.ndarray:
-        """Diagonal of P, of shape (n_params, n_outputs)."""
-        return self.precision
+@weighted_sum.register(DiagonalMetric)
+def _diagonal_weighted_sum(
+    first: DiagonalMetric, metrics: Sequence[DiagonalMetric], weights: np.ndarray
+) -> DiagonalMetric:
+    pairs = zip(metrics, weights, strict=True)
+    return DiagonalMetric(sum(weight * metric.precision for metric, weight in pairs))
 
-    def curvature(self, origin: np.ndarray, *, diagonal: bool) -> np.ndarray:
-        """P of models on rows less an origin, as :meth:`GramMetric.curvature`."""
-        # On rows x - origin the same model has the weights w and the intercept
-        # b' = b + w' origin, so that b = (-origin, 1)' (w, b').
-        if diagonal:
-            squares = np.append(origin**2, 0.0)[:, None]
-            return self.precision + squares * self.precision[-1]
-        intercept = np.append(-origin, 1.0)
-        mean = self.precision.mean(axis=1)
-        return mean[-1] * np.outer(intercept, intercept) + np.diag(
-            np.append(mean[:-1], 0.0)
-        )
 
-    def solve(self, rhs: np.ndarray) -> np.ndarray:
-        """Multiply `rhs` by P^(-1); free parameters come back as 0."""
-        return self.axes**2 * rhs
+@select_outputs.register(DiagonalMetric)
+def _diagonal_select_outputs(
+    metric: DiagonalMetric, places: np.ndarray
+) -> DiagonalMetric:
+    """At the place -1 an output is free."""
+    return DiagonalMetric(np.where(places < 0, 0.0, metric.precision[:, places]))
 
-    def row_norms(
-        self, X: Rows, outputs: np.ndarray | None = None, *, squared: bool = False
-    ) -> np.ndarray:
-        """As :meth:`GramMetric.row_norms`, for each output; 0 for free ones."""
-        columns = output_columns(outputs, self.n_outputs)
-        squared_axes = self.axes[:, columns] ** 2
-        weights = np.ascontiguousarray(squared_axes[:-1], dtype=float_type(X))
-        norms = np.empty((X.shape[0], len(columns)), dtype=weights.dtype)
-        for rows, _, squares in square_blocks(X):
-            norms[rows] = squares @ weights
-        norms = norms + squared_axes[-1]
-        return norms if squared else np.sqrt(norms)
 
-    def free_mask(self) -> np.ndarray | None:
-        """Mask (n_params, n_outputs) of free parameters, or None where none is."""
-        mask = self.precision == 0
-        return mask if mask.any() else None
+@diagonal.register(DiagonalMetric)
+def _diagonal_diagonal(
+    metric: DiagonalMetric, origin: np.ndarray | None = None
+) -> np.ndarray:
+    if origin is None:
+        return metric.precision
+    # On rows x - origin the same model has the weights w and the intercept
+    # b' = b + w' origin, so that b = (-origin, 1)' (w, b').
+    squares = np.append(origin**2, 0.0)[:, None]
+    return metric.precision + squares * metric.precision[-1]
 
-    def with_free(self, step: np.ndarray, free_values: np.ndarray) -> np.ndarray:
-        """A step with other values in free parameters."""
-        return np.where(self.free_mask(), free_values, step)
 
-    def ray_map(
-        self, X: Rows, columns: np.ndarray
-    ) -> Callable[[np.ndarray], np.ndarray]:
-        """The map from isotropic directions to the logits' changes on X.
+@mean_matrix.register(DiagonalMetric)
+def _diagonal_mean_matrix(
+    metric: DiagonalMetric, origin: np.ndarray | None = None
+) -> np.ndarray:
+    mean = metric.precision.mean(axis=1)
+    if origin is None:
+        return np.diag(mean)
+    intercept = np.append(-origin, 1.0)
+    return mean[-1] * np.outer(intercept, intercept) + np.diag(
+        np.append(mean[:-1], 0.0)
+    )
 
-        From shape (n_directions, n_columns, n_params) to (..., n_rows).
-        """
-        axes = np.ascontiguousarray(self.axes[:, columns].T, dtype=float_type(X))
-        return lambda rays: logits_on_rows(np.multiply(rays, axes, dtype=axes.dtype), X)
 
-    @classmethod
-    def combine(
-        cls, metrics: Sequence["DiagonalMetric"], weights: np.ndarray
-    ) -> "DiagonalMetric":
-        """Return the weighted sum of diagonal metrics."""
-        pairs = zip(metrics, weights, strict=True)
-        return cls(sum(weight * metric.precision for metric, weight in pairs))
+@row_norms.register(DiagonalMetric)
+def _diagonal_row_norms(
+    metric: DiagonalMetric,
+    X: Rows,
+    outputs: np.ndarray | None = None,
+    *,
+    squared: bool = False,
+) -> np.ndarray:
+    """For each output, of squared rows in blocks; 0 for free outputs."""
+    columns = output_columns(outputs, metric.precision.shape[1])
+    squared_axes = metric.axes[:, columns] ** 2
+    weights = np.ascontiguousarray(squared_axes[:-1], dtype=float_type(X))
+    norms = np.empty((X.shape[0], len(columns)), dtype=weights.dtype)
+    for rows, _, squares in square_blocks(X):
+        norms[rows] = squares @ weights
+    norms = norms + squared_axes[-1]
+    return norms if squared else np.sqrt(norms)

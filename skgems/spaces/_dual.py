@@ -29,9 +29,8 @@ from typing import ClassVar
 import numpy as np
 from scipy import linalg
 
-from ._diagonal import check_family
-from ._gram import GramSum
-from ._space import GoodEnoughSpace, Metric, combine_metrics
+from ._metric import Metric, check_family, combine_metrics, with_free
+from ._space import GoodEnoughSpace
 
 # Part of the way to the boundary, where a weight or a slack is 0, that a step goes:
 # near enough for fast convergence, and no logarithm of 0.
@@ -66,7 +65,7 @@ class DualPoint:
     step: np.ndarray  # W(c) - base, (n_params, n_outputs)
     distances: np.ndarray  # q_k(W(c)), (K,)
     forces: np.ndarray  # G_k, (K, n_params, n_outputs)
-    metric: Metric | GramSum
+    metric: Metric
     size: float  # M is so many times the metric's P
 
     @property
@@ -102,17 +101,16 @@ class DualProblem:
 
     def model(self, step: np.ndarray) -> np.ndarray:
         """The model base + step; what is free in all spaces has the centres' mean."""
-        if all(metric.free_mask() is not None for metric in self.metrics):
+        if all(metric.free is not None for metric in self.metrics):
             summed = combine_metrics(self.metrics, self.inverse_squares)
-            if summed.free_mask() is not None:
-                step = summed.with_free(step, self.offsets.mean(axis=0))
+            step = with_free(summed, step, self.offsets.mean(axis=0))
         return self.base + step
 
     def apply(self, steps: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
         """Return P_k / R_k^2 times step k, for each k."""
         return np.stack(
             [
-                metric.apply(step) * inverse_square
+                metric.mv(step) * inverse_square
                 for metric, step, inverse_square in zip(
                     self.metrics, steps, self.inverse_squares, strict=True
                 )

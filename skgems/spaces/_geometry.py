@@ -24,10 +24,12 @@ from sklearn.base import BaseEstimator, clone
 from ..compat import Interval
 from ..moments import Moments, mean_squares
 from ..networks import linear_logits
-from ._diagonal import DiagonalMetric, Rows, fill_unseen
+from ._diagonal import DiagonalMetric
 from ._gram import GramMetric
+from ._metric import Metric
+from ._outputs import Rows, fill_unseen
 from ._parts import Registered, resolve
-from ._space import Metric, ball_metric, ellipsoid_metric, fisher_precision, ridged
+from ._space import ball_metric, ellipsoid_metric, fisher_precision, ridged
 
 # How much lower the logits of unseen classes are at a node that knows a single class,
 # in units of the root mean square logit. Margins are measured from the mean known
@@ -90,7 +92,7 @@ class Geometry(Registered, BaseEstimator, ABC):
 
         Returns
         -------
-        metric : DiagonalMetric or GramMetric
+        metric : Metric
         """
 
     def place(
@@ -118,8 +120,8 @@ class Geometry(Registered, BaseEstimator, ABC):
         centers: np.ndarray,
         slopes: np.ndarray | None,
         rows: Rows | None = None,
-    ) -> np.ndarray:
-        """The precision matrix of the spaces of a layer's neurons.
+    ) -> Metric:
+        """The metric of the spaces of a layer's neurons, the same for all of them.
 
         Parameters
         ----------
@@ -134,8 +136,9 @@ class Geometry(Registered, BaseEstimator, ABC):
 
         Returns
         -------
-        precision : ndarray of shape (n_inputs + 1, n_inputs + 1) or (n_inputs + 1,)
-            Positive definite, but for constant inputs; (n_inputs + 1,) if diagonal.
+        metric : Metric
+            For any number of outputs, or for one. Only weights of inputs that are
+            constant on the rows may be free.
 
         Raises
         ------
@@ -226,9 +229,9 @@ class Gram(Geometry):
         centers: np.ndarray,
         slopes: np.ndarray | None,
         rows: Rows | None = None,
-    ) -> np.ndarray:
+    ) -> GramMetric:
         """Of the moments, see :meth:`Geometry.neuron_metric`."""
-        return ridged(moments, self.ridge).gram
+        return ridged(moments, self.ridge)
 
 
 class Ellipsoid(Geometry):
@@ -249,8 +252,10 @@ class Ellipsoid(Geometry):
     >>> import numpy as np
     >>> from skgems.spaces import Ellipsoid
     >>> rows, slopes = np.array([[3.0], [1.0]]), np.ones(2)
-    >>> Ellipsoid(floor=0.5).neuron_metric(None, np.zeros((2, 1)), slopes, rows)
-    array([4., 1.])
+    >>> geometry = Ellipsoid(floor=0.5)
+    >>> geometry.neuron_metric(None, np.zeros((2, 1)), slopes, rows).precision
+    array([[4.],
+           [1.]])
     """
 
     needs_rows = True
@@ -290,11 +295,13 @@ class Ellipsoid(Geometry):
         centers: np.ndarray,
         slopes: np.ndarray | None,
         rows: Rows | None = None,
-    ) -> np.ndarray:
+    ) -> DiagonalMetric:
         """Of the activations' slopes, see :meth:`Geometry.neuron_metric`."""
         # The squared slopes take the place of the variance p (1 - p) of labels.
-        fisher = mean_squares(rows, slopes[:, None])[:, 0]
-        return fisher_precision(fisher, floor=self.floor, damping=self.damping)
+        fisher = mean_squares(rows, slopes[:, None])
+        return DiagonalMetric(
+            fisher_precision(fisher, floor=self.floor, damping=self.damping)
+        )
 
 
 class Ball(Geometry):
@@ -325,9 +332,9 @@ class Ball(Geometry):
         centers: np.ndarray,
         slopes: np.ndarray | None,
         rows: Rows | None = None,
-    ) -> np.ndarray:
+    ) -> DiagonalMetric:
         """Equal for all weights, see :meth:`Geometry.neuron_metric`."""
-        return np.ones(len(centers))
+        return ball_metric(len(centers), np.array([True]))
 
 
 # What the words stand for in linear models.

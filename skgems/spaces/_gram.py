@@ -25,7 +25,17 @@ from scipy import linalg, sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ..moments import float_type, row_blocks, working_bytes
-from ._diagonal import Rows, logits_on_rows, output_columns
+from ._metric import (
+    Metric,
+    diagonal,
+    mean_matrix,
+    on_params,
+    ray_map,
+    row_norms,
+    select_outputs,
+    weighted_sum,
+)
+from ._outputs import Rows, dense_rows, logits_on_rows, output_columns
 
 # By how much a row may differ from the mean of a feature that does not vary, relative
 # to that mean: what rounding of the row and of the mean leaves in its type.
@@ -42,7 +52,7 @@ _DECIMALS_OF_SHARES = 12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class GramMetric:
+class GramMetric(Metric):
     r"""Squared length of changes of logits: one matrix of the features, about a mean.
 
     A change of the weights :math:`w` and intercept :math:`b` of an output has the
@@ -67,12 +77,12 @@ class GramMetric:
     Examples
     --------
     >>> import numpy as np
-    >>> from skgems.spaces import GramMetric
+    >>> from skgems.spaces import GramMetric, squared_norm
     >>> metric = GramMetric(scatter=np.array([[2.0]]), mean=np.array([3.0]))
     >>> metric.gram
     array([[11.,  3.],
            [ 3.,  1.]])
-    >>> float(metric.squared_norm(np.array([[1.0], [-3.0]])))
+    >>> float(squared_norm(metric, np.array([[1.0], [-3.0]])))
     2.0
     """
 
@@ -132,21 +142,18 @@ class GramMetric:
         scatter = matrix[:-1, :-1] - size * np.outer(mean, mean)
         return cls(scatter=scatter, mean=mean, output_weights=output_weights, size=size)
 
-    def of_outputs(self, places: np.ndarray) -> "GramMetric":
-        """The metric, of the same matrix, of the outputs at some places."""
-        if self.output_weights is None:
-            return self
-        return replace(self, output_weights=self.output_weights[places])
+    @property
+    def shape(self) -> tuple[int, int | None]:
+        """(n_features + 1, n_outputs), or None for any number of outputs."""
+        n_outputs = None if self.output_weights is None else len(self.output_weights)
+        return len(self.mean) + 1, n_outputs
 
     @property
-    def n_params(self) -> int:
-        """Rows of a parameter array: features and the intercept."""
-        return len(self.mean) + 1
-
-    @property
-    def n_outputs(self) -> int | None:
-        """Columns of a parameter array; None: any number."""
-        return None if self.output_weights is None else len(self.output_weights)
+    def free(self) -> np.ndarray | None:
+        """Mask (n_params, 1) of weights of features that do not vary, or None."""
+        if self._varies.all():
+            return None
+        return np.append(~self._varies, False)[:, None]
 
     @property
     def gram(self) -> np.ndarray:
@@ -217,20 +224,11 @@ class GramMetric:
         """Square roots of the outputs' weights, (n_outputs,); 1 where all are alike."""
         return 1.0 if self.output_weights is None else np.sqrt(self.output_weights)
 
-    def n_constrained(self, n_outputs: int | None = None) -> int:
-        """Count the parameters that are not free, for `n_outputs` outputs."""
-        n_params = int(self._varies.sum()) + 1
-        return n_params * (1 if n_outputs is None else n_outputs)
-
-    def squared_norm(self, delta: np.ndarray) -> np.ndarray:
-        """Squared length of `delta` of shape (..., n_params, n_outputs)."""
-        return np.einsum("...ij,...ij->...", delta, self.apply(delta))
-
-    def apply(self, delta: np.ndarray) -> np.ndarray:
-        """Multiply `delta` by P."""
-        weights = delta[..., :-1, :]
-        mean_logit = self.size * (delta[..., -1:, :] + self._at_mean(weights))
-        product = np.empty_like(delta, dtype=np.float64)
+    def mv(self, W: np.ndarray) -> np.ndarray:
+        """Multiply by P, by its scatter and mean."""
+        weights = W[..., :-1, :]
+        mean_logit = self.size * (W[..., -1:, :] + self._at_mean(weights))
+        product = np.empty_like(W, dtype=np.float64)
         np.matmul(self.scatter, weights, out=product[..., :-1, :])
         product[..., :-1, :] += self.mean[:, None] * mean_logit
         product[..., -1:, :] = mean_logit
@@ -241,167 +239,164 @@ class GramMetric:
         """m' w of weights (..., n_features, n_outputs): (..., 1, n_outputs)."""
         return np.matmul(self.mean, weights)[..., None, :]
 
-    def diagonal(self) -> np.ndarray:
-        """Diagonal of P, of shape (n_params, n_outputs), or (n_params, 1) for any."""
-        squares = self.scatter.diagonal() + self.size * self.mean**2
-        output_weights = np.atleast_1d(self._output_roots) ** 2
-        return np.append(squares, self.size)[:, None] * output_weights
-
-    def curvature(self, origin: np.ndarray, *, diagonal: bool) -> np.ndarray:
-        """P of models on rows less an origin of shape (n_features,).
-
-        The matrix (n_params, n_params) of the mean output, or with `diagonal` the
-        diagonal for each output as of :meth:`diagonal`.
-        """
-        about_origin = replace(self, mean=self.mean - origin)
-        if diagonal:
-            return about_origin.diagonal()
-        return np.mean(self._output_roots**2) * about_origin.gram
-
-    def centred(self) -> tuple[np.ndarray, np.ndarray]:
-        """The mean m, and the diagonal of P where rows have it for their zero."""
-        return self.mean, self.curvature(self.mean, diagonal=True)
-
-    def whiten(self, directions: np.ndarray) -> np.ndarray:
-        """Carry isotropic directions to this metric; free weights are not moved."""
-        weights = _on_params(
-            partial(self._on_varying, self._divide_by_transposed_factor),
-            directions[..., :-1, :],
-        )
-        intercept = directions[..., -1:, :] / np.sqrt(self.size)
-        intercept = intercept - self._at_mean(weights)
-        return np.concatenate([weights, intercept], axis=-2) / self._output_roots
-
-    def solve(self, rhs: np.ndarray) -> np.ndarray:
-        """Multiply `rhs` by P^(-1); free weights come back as 0."""
-        last = rhs[..., -1:, :]
-        weights = _on_params(
+    def solve(self, B: np.ndarray) -> np.ndarray:
+        """Multiply by P^-1; free weights come back as 0."""
+        last = B[..., -1:, :]
+        weights = on_params(
             partial(self._on_varying, self._divide_by_scatter),
-            rhs[..., :-1, :] - self.mean[:, None] * last,
+            B[..., :-1, :] - self.mean[:, None] * last,
         )
         intercept = last / self.size - self._at_mean(weights)
         return np.concatenate([weights, intercept], axis=-2) / self._output_roots**2
 
-    def whiten_rows(self, X: Rows) -> np.ndarray:
-        """Return ``P^(-1/2) [x_i; 1]`` for each row, shape (n_rows, n_params)."""
-        dtype = float_type(X)
-        white = np.empty((X.shape[0], self.n_params), dtype=dtype)
-        white[:, -1] = 1.0 / np.sqrt(self.size)
-        if X.shape[0] < len(self.mean):
-            # Fewer rows than features: an inverse of the factor would take longer.
-            dense = X.toarray() if sparse.issparse(X) else X
-            deviations = np.subtract(dense, self.mean, dtype=np.float64)
-            white[:, :-1] = self._on_varying(self._divide_by_factor, deviations.T).T
-            return white
-        inverse = self._inverse_factor.T.astype(dtype, copy=False)
-        if sparse.issparse(X):
-            white[:, :-1] = safe_sparse_dot(X, inverse, dense_output=True)
-            white[:, :-1] -= (self.mean @ self._inverse_factor.T).astype(dtype)
-        else:
-            # Deviations first: with the mean goes what would take their digits.
-            deviations = np.subtract(X, self.mean, dtype=np.float64).astype(dtype)
-            np.matmul(deviations, inverse, out=white[:, :-1])
+    def unwhiten(self, Z: np.ndarray) -> np.ndarray:
+        """Multiply by R^-1, with L' for the weights in R; free weights are 0."""
+        weights = on_params(
+            partial(self._on_varying, self._divide_by_transposed_factor),
+            Z[..., :-1, :],
+        )
+        intercept = Z[..., -1:, :] / np.sqrt(self.size)
+        intercept = intercept - self._at_mean(weights)
+        return np.concatenate([weights, intercept], axis=-2) / self._output_roots
+
+
+# ---- shorter ways for gram metrics ---------------------------------------------------
+
+
+@select_outputs.register(GramMetric)
+def _gram_select_outputs(metric: GramMetric, places: np.ndarray) -> GramMetric:
+    """The metric, of the same matrix, of the outputs at some places."""
+    if metric.output_weights is None:
+        return metric
+    return replace(metric, output_weights=metric.output_weights[places])
+
+
+@diagonal.register(GramMetric)
+def _gram_diagonal(metric: GramMetric, origin: np.ndarray | None = None) -> np.ndarray:
+    mean = metric.mean if origin is None else metric.mean - origin
+    squares = metric.scatter.diagonal() + metric.size * mean**2
+    output_weights = np.atleast_1d(metric._output_roots) ** 2
+    return np.append(squares, metric.size)[:, None] * output_weights
+
+
+@mean_matrix.register(GramMetric)
+def _gram_mean_matrix(
+    metric: GramMetric, origin: np.ndarray | None = None
+) -> np.ndarray:
+    if origin is not None:
+        metric = replace(metric, mean=metric.mean - origin)
+    return np.mean(metric._output_roots**2) * metric.gram
+
+
+def white_rows(metric: GramMetric, X: Rows) -> np.ndarray:
+    """Return ``L^-1 [x_i - m; 1]``, of length ``|R^-T [x_i; 1]|``, for each row.
+
+    The shape is (n_rows, n_params). Weights of outputs are ignored.
+    """
+    n_rows = X.shape[0]
+    dtype = float_type(X)
+    white = np.empty((n_rows, metric.shape[0]), dtype=dtype)
+    white[:, -1] = 1.0 / np.sqrt(metric.size)
+    if n_rows < len(metric.mean):
+        # Fewer rows than features: an inverse of the factor would take longer.
+        deviations = np.subtract(dense_rows(X), metric.mean, dtype=np.float64)
+        white[:, :-1] = metric._on_varying(metric._divide_by_factor, deviations.T).T
         return white
+    inverse = metric._inverse_factor.T.astype(dtype, copy=False)
+    if sparse.issparse(X):
+        white[:, :-1] = safe_sparse_dot(X, inverse, dense_output=True)
+        white[:, :-1] -= (metric.mean @ metric._inverse_factor.T).astype(dtype)
+    else:
+        # Deviations first: with the mean goes what would take their digits.
+        deviations = np.subtract(X, metric.mean, dtype=np.float64).astype(dtype)
+        np.matmul(deviations, inverse, out=white[:, :-1])
+    return white
 
-    def row_norms(
-        self, X: Rows, outputs: np.ndarray | None = None, *, squared: bool = False
-    ) -> np.ndarray:
-        """Largest change of each logit over the unit ball, ``|P^(-1/2) [x_i; 1]|``.
 
-        Of shape (n_rows, 1), or (n_rows, n_compared) where outputs have weights. It is
-        infinite for a row with a value that the metric's rows never had in a feature
-        that does not vary: its weight is free, so nothing bounds the change.
-        """
-        squares = np.empty((X.shape[0], 1))
-        # The whitened rows, and deviations of as many numbers on the way to them.
-        row_bytes = 2 * self.n_params * float_type(X).itemsize
-        for rows in row_blocks(X, bytes_per_row=row_bytes, limit=working_bytes()):
-            white = self.whiten_rows(X[rows])
-            squares[rows, 0] = np.einsum("ij,ij->i", white, white, dtype=np.float64)
-        constant = np.flatnonzero(~self._varies)
-        if len(constant):
-            columns = X[:, constant]
-            columns = columns.toarray() if sparse.issparse(columns) else columns
-            deviations = np.abs(columns - self.mean[constant])
-            rounding = _ROUNDING_OF_CONSTANTS[float_type(X)]
-            differs = deviations > rounding * np.abs(self.mean[constant])
-            squares[np.any(differs, axis=1)] = np.inf
-        if self.output_weights is not None:
-            squares = (
-                squares / self.output_weights[output_columns(outputs, self.n_outputs)]
-            )
-        return squares if squared else np.sqrt(squares)
+@row_norms.register(GramMetric)
+def _gram_row_norms(
+    metric: GramMetric,
+    X: Rows,
+    outputs: np.ndarray | None = None,
+    *,
+    squared: bool = False,
+) -> np.ndarray:
+    """Lengths of white rows, whatever the number of outputs.
 
-    def free_mask(self) -> np.ndarray | None:
-        """Mask (n_params, 1) of parameters that cost nothing by themselves, or None."""
-        if self._varies.all():
-            return None
-        return np.append(~self._varies, False)[:, None]
+    A norm is infinite for a row with a value that the metric's rows never had in a
+    feature that does not vary: its weight is free, so nothing bounds the change.
+    """
+    n_params, n_outputs = metric.shape
+    squares = np.empty((X.shape[0], 1))
+    # The white rows, and deviations of as many numbers on the way to them.
+    row_bytes = 2 * n_params * float_type(X).itemsize
+    for rows in row_blocks(X, bytes_per_row=row_bytes, limit=working_bytes()):
+        white = white_rows(metric, X[rows])
+        squares[rows, 0] = np.einsum("ij,ij->i", white, white, dtype=np.float64)
+    constant = np.flatnonzero(~metric._varies)
+    if len(constant):
+        mean = metric.mean[constant]
+        deviations = np.abs(dense_rows(X[:, constant]) - mean)
+        rounding = _ROUNDING_OF_CONSTANTS[float_type(X)]
+        differs = deviations > rounding * np.abs(mean)
+        squares[np.any(differs, axis=1)] = np.inf
+    if metric.output_weights is not None:
+        squares = squares / metric.output_weights[output_columns(outputs, n_outputs)]
+    return squares if squared else np.sqrt(squares)
 
-    def with_free(self, step: np.ndarray, free_values: np.ndarray) -> np.ndarray:
-        """A step, whose logits stay, with other values in free parameters."""
-        changed = np.where(self.free_mask(), free_values, step)
-        # A free weight moves the logits by its feature's mean: the intercept takes it.
-        changed[-1] -= self.mean @ (changed[:-1] - step[:-1])
-        return changed
 
-    def ray_map(
-        self, X: Rows, columns: np.ndarray
-    ) -> Callable[[np.ndarray], np.ndarray]:
-        """The map from isotropic directions to the logits' changes on X.
-
-        From shape (n_directions, n_columns, n_params) to (..., n_rows).
-        """
-        # Whitening the rows once is cheaper than whitening every direction. It takes
-        # the white rows, the deviations in float64 and copies: four times their size.
-        white_bytes = X.shape[0] * self.n_params * float_type(X).itemsize
-        if 4 * white_bytes <= working_bytes():
-            changes = self._changes_by_white_rows(X)
-        else:
-            changes = self._changes_by_white_directions(X)
-        if self.output_weights is None:
-            return changes
-        # In float32, as the directions are drawn.
-        roots = self._output_roots[columns].astype(np.float32)[:, None]
-        return lambda directions: changes(directions / roots)
-
-    def _changes_by_white_rows(self, X: Rows) -> Callable[[np.ndarray], np.ndarray]:
-        white_rows = self.whiten_rows(X)
-
-        def changes(directions: np.ndarray) -> np.ndarray:
-            flat = directions.reshape(-1, self.n_params)
-            product = flat.astype(white_rows.dtype, copy=False) @ white_rows.T
-            return product.reshape(*directions.shape[:-1], -1)
-
+@ray_map.register(GramMetric)
+def _gram_ray_map(
+    metric: GramMetric, X: Rows, columns: np.ndarray
+) -> Callable[[np.ndarray], np.ndarray]:
+    # Whitening the rows once is cheaper than unwhitening every direction. It takes the
+    # white rows, the deviations in float64 and copies: four times their size.
+    white_bytes = X.shape[0] * metric.shape[0] * float_type(X).itemsize
+    if 4 * white_bytes <= working_bytes():
+        changes = _changes_by_white_rows(metric, X)
+    else:
+        changes = _changes_by_directions(metric, X)
+    if metric.output_weights is None:
         return changes
-
-    def _changes_by_white_directions(
-        self, X: Rows
-    ) -> Callable[[np.ndarray], np.ndarray]:
-        inverse = self._inverse_factor
-        dtype = float_type(X)
-
-        def changes(directions: np.ndarray) -> np.ndarray:
-            weights = directions[..., :-1] @ inverse
-            intercept = directions[..., -1:] / np.sqrt(self.size)
-            intercept = intercept - (weights @ self.mean)[..., None]
-            white = np.concatenate([weights, intercept], axis=-1, dtype=dtype)
-            return logits_on_rows(white, X)
-
-        return changes
-
-    @classmethod
-    def combine(
-        cls, metrics: Sequence["GramMetric"], weights: ArrayLike
-    ) -> "GramMetric | GramSum":
-        """Return the weighted sum of gram metrics."""
-        weights = np.asarray(weights, dtype=np.float64)
-        if any(metric.output_weights is not None for metric in metrics):
-            return GramSum(metrics, weights)
-        return _sum_of_grams(metrics, weights)
+    # In float32, as the directions are drawn.
+    roots = metric._output_roots[columns].astype(np.float32)[:, None]
+    return lambda directions: changes(directions / roots)
 
 
-class GramSum:
+def _changes_by_white_rows(
+    metric: GramMetric, X: Rows
+) -> Callable[[np.ndarray], np.ndarray]:
+    white = white_rows(metric, X)
+
+    def changes(directions: np.ndarray) -> np.ndarray:
+        flat = directions.reshape(-1, white.shape[1])
+        product = flat.astype(white.dtype, copy=False) @ white.T
+        return product.reshape(*directions.shape[:-1], -1)
+
+    return changes
+
+
+def _changes_by_directions(
+    metric: GramMetric, X: Rows
+) -> Callable[[np.ndarray], np.ndarray]:
+    inverse = metric._inverse_factor
+    dtype = float_type(X)
+
+    def changes(directions: np.ndarray) -> np.ndarray:
+        weights = directions[..., :-1] @ inverse
+        intercept = directions[..., -1:] / np.sqrt(metric.size)
+        intercept = intercept - (weights @ metric.mean)[..., None]
+        steps = np.concatenate([weights, intercept], axis=-1, dtype=dtype)
+        return logits_on_rows(steps, X)
+
+    return changes
+
+
+# ---- sums ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GramSum(Metric):
     """Weighted sum of gram metrics that weigh the outputs differently.
 
     For output j it is ``sum_k weights_k b_kj P_k``, with b the metrics' output weights.
@@ -409,31 +404,43 @@ class GramSum:
     differ by a factor, the output's size, and have one Cholesky factor together.
     """
 
-    family = "gram"
+    grams: list[GramMetric] = field(repr=False)  # one a group
+    groups: np.ndarray = field(repr=False)  # (n_outputs,): each output's group
+    sizes: np.ndarray = field(repr=False)  # (n_outputs,)
 
-    def __init__(self, metrics: Sequence[GramMetric], weights: np.ndarray) -> None:
-        n_outputs = max(metric.n_outputs or 1 for metric in metrics)
-        output_weights = np.stack(
-            [
-                np.broadcast_to(np.atleast_1d(metric._output_roots) ** 2, n_outputs)
-                for metric in metrics
-            ]
+    family: ClassVar[str] = "gram"
+
+    @property
+    def shape(self) -> tuple[int, int | None]:
+        """(n_features + 1, n_outputs)."""
+        return self.grams[0].shape[0], len(self.sizes)
+
+    @property
+    def free(self) -> np.ndarray | None:
+        """Mask (n_params, 1) of weights that are free for all metrics, or None."""
+        # Which is so in all groups.
+        return self.grams[0].free
+
+    @property
+    def mean(self) -> np.ndarray:
+        """A mean of the means of the outputs, (n_features,)."""
+        group_sizes = np.bincount(
+            self.groups, weights=self.sizes, minlength=len(self.grams)
         )
-        contributions = output_weights * weights[:, None]  # (n_metrics, n_outputs)
-        sizes = contributions.sum(axis=0)
-        shares = contributions / sizes
-        _, first_outputs, groups = np.unique(
-            shares.round(_DECIMALS_OF_SHARES),
-            axis=1,
-            return_index=True,
-            return_inverse=True,
-        )
-        self._sizes = sizes  # (n_outputs,)
-        self._groups = groups.ravel()  # (n_outputs,): each output's group
-        # One metric a group.
-        self._grams = [
-            _sum_of_grams(metrics, shares[:, output]) for output in first_outputs
-        ]
+        means = np.stack([gram.mean for gram in self.grams])
+        return group_sizes @ means / group_sizes.sum()
+
+    def mv(self, W: np.ndarray) -> np.ndarray:
+        """Multiply by the sum of each output."""
+        return self.sizes * self._on_groups(GramMetric.mv, W)
+
+    def solve(self, B: np.ndarray) -> np.ndarray:
+        """Divide by the sum of each output; free weights come back as 0."""
+        return self._on_groups(GramMetric.solve, B) / self.sizes
+
+    def unwhiten(self, Z: np.ndarray) -> np.ndarray:
+        """Multiply by R^-1 of the sum of each output; free weights are 0."""
+        return self._on_groups(GramMetric.unwhiten, Z) / np.sqrt(self.sizes)
 
     def _on_groups(
         self,
@@ -442,41 +449,52 @@ class GramSum:
     ) -> np.ndarray:
         """A method of each group's metric on its outputs of (..., n_outputs)."""
         products = np.empty_like(array, dtype=np.float64)
-        for group, metric in enumerate(self._grams):
-            columns = self._groups == group
-            products[..., columns] = method(metric, array[..., columns])
+        for group, gram in enumerate(self.grams):
+            columns = self.groups == group
+            if columns.any():
+                products[..., columns] = method(gram, array[..., columns])
         return products
 
-    def apply(self, delta: np.ndarray) -> np.ndarray:
-        return self._sizes * self._on_groups(GramMetric.apply, delta)
 
-    def solve(self, rhs: np.ndarray) -> np.ndarray:
-        return self._on_groups(GramMetric.solve, rhs) / self._sizes
+@diagonal.register(GramSum)
+def _gram_sum_diagonal(metric: GramSum, origin: np.ndarray | None = None) -> np.ndarray:
+    diagonals = [diagonal(gram, origin) for gram in metric.grams]
+    return np.hstack(diagonals)[:, metric.groups] * metric.sizes
 
-    def free_mask(self) -> np.ndarray | None:
-        # A weight is free where it is for all metrics, which is so in all groups.
-        return self._grams[0].free_mask()
 
-    def with_free(self, step: np.ndarray, free_values: np.ndarray) -> np.ndarray:
-        """As of :meth:`GramMetric.with_free`."""
-        # A feature whose weight is free has the same mean in all metrics: if it had
-        # not, it would vary between them and its weight would cost something.
-        return self._grams[0].with_free(step, free_values)
+@select_outputs.register(GramSum)
+def _gram_sum_select_outputs(metric: GramSum, places: np.ndarray) -> GramSum:
+    return replace(metric, groups=metric.groups[places], sizes=metric.sizes[places])
 
-    def diagonal(self) -> np.ndarray:
-        return self._by_output([metric.diagonal() for metric in self._grams])
 
-    def centred(self) -> tuple[np.ndarray, np.ndarray]:
-        """A mean of the means, and the diagonal of P where rows have it for zero."""
-        group_sizes = np.bincount(self._groups, weights=self._sizes)
-        means = np.stack([metric.mean for metric in self._grams])
-        mean = group_sizes @ means / group_sizes.sum()
-        diagonals = [metric.curvature(mean, diagonal=True) for metric in self._grams]
-        return mean, self._by_output(diagonals)
-
-    def _by_output(self, diagonals: Sequence[np.ndarray]) -> np.ndarray:
-        """Diagonals (n_params, n_outputs) of the sum, of those of the groups."""
-        return np.hstack(diagonals)[:, self._groups] * self._sizes
+@weighted_sum.register(GramMetric)
+def _gram_weighted_sum(
+    first: GramMetric, metrics: Sequence[GramMetric], weights: ArrayLike
+) -> GramMetric | GramSum:
+    weights = np.asarray(weights, dtype=np.float64)
+    if all(metric.output_weights is None for metric in metrics):
+        return _sum_of_grams(metrics, weights)
+    n_outputs = max(metric.shape[1] or 1 for metric in metrics)
+    output_weights = np.stack(
+        [
+            np.broadcast_to(np.atleast_1d(metric._output_roots) ** 2, n_outputs)
+            for metric in metrics
+        ]
+    )
+    contributions = output_weights * weights[:, None]  # (n_metrics, n_outputs)
+    sizes = contributions.sum(axis=0)
+    shares = contributions / sizes
+    _, first_outputs, groups = np.unique(
+        shares.round(_DECIMALS_OF_SHARES),
+        axis=1,
+        return_index=True,
+        return_inverse=True,
+    )
+    return GramSum(
+        grams=[_sum_of_grams(metrics, shares[:, output]) for output in first_outputs],
+        groups=groups.ravel(),
+        sizes=sizes,
+    )
 
 
 def _sum_of_grams(metrics: Sequence[GramMetric], weights: np.ndarray) -> GramMetric:
@@ -506,12 +524,3 @@ def _sum_of_grams(metrics: Sequence[GramMetric], weights: np.ndarray) -> GramMet
         # In place, without a copy of any scatter.
         linalg.blas.daxpy(scatters[key].ravel(), scatter.ravel(), a=weight)
     return GramMetric(scatter=scatter, mean=mean, size=size)
-
-
-def _on_params(
-    function: Callable[[np.ndarray], np.ndarray], array: np.ndarray
-) -> np.ndarray:
-    """Apply a function of (n_params, m) arrays to one of (..., n_params, n_outputs)."""
-    params_first = np.moveaxis(array, -2, 0)
-    flat = function(params_first.reshape(params_first.shape[0], -1))
-    return np.moveaxis(flat.reshape(params_first.shape), 0, -2)

@@ -433,7 +433,7 @@ def _hinge_sum(
             continue
         slope = 1.0 if excess >= width else excess / width
         total += excess - width / 2 if excess >= width else excess * slope / 2
-        gradient += slope / distance * space.metric.apply(point - space.center)
+        gradient += slope / distance * space.metric.mv(point - space.center)
     return total, gradient
 
 
@@ -537,7 +537,7 @@ def _penalty(
     for space, multiplier in zip(spaces, multipliers, strict=True):
         squared_radius = space.radius**2
         delta = W - space.center
-        product = space.metric.apply(delta)
+        product = space.metric.mv(delta)
         excess = np.vdot(delta, product) / squared_radius - 1.0
         force = max(0.0, multiplier + strength * excess)
         total += (force**2 - multiplier**2) / (2.0 * strength)

@@ -19,8 +19,9 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state, gen_batches
 
 from ..moments import float_type, ratio, row_blocks, working_bytes
-from ._diagonal import Rows, output_columns
-from ._space import Metric, RandomSource
+from ._metric import Metric, n_constrained, ray_map, row_norms
+from ._outputs import Rows, output_columns
+from ._space import RandomSource
 
 # A chunk no larger than this stays near the processor, whatever memory is granted.
 _CHUNK_BYTES = 2**24
@@ -64,7 +65,7 @@ class Rays:
         n_drawn = n_params * n_columns
         if self._constrained is not None:
             n_drawn = self._constrained.sum()
-        n_other_params = metric.n_constrained(n_outputs) - n_drawn
+        n_other_params = n_constrained(metric, n_outputs) - n_drawn
         self._generator = np.random.Generator(np.random.SFC64(seed))
         # Squared length of the part that changes no logit compared.
         self._other_squares = _squares_of_normals(
@@ -103,7 +104,7 @@ class Rays:
         # The map of all rows serves all chunks; those of blocks are made anew for each.
         map_of_all = None
         if len(row_slices) == 1:
-            map_of_all = self.metric.ray_map(self.X, self.columns)
+            map_of_all = ray_map(self.metric, self.X, self.columns)
         for batch in gen_batches(self.n_directions, size):
             directions = self._directions(batch)
             flat = directions.reshape(len(directions), -1)
@@ -131,19 +132,18 @@ class Rays:
         map_of_all: Callable[[np.ndarray], np.ndarray] | None,
     ) -> Iterator[tuple[slice, np.ndarray]]:
         for rows in row_slices:
-            ray_map = map_of_all or self.metric.ray_map(self.X[rows], self.columns)
-            yield rows, ray_map(directions)
+            changes = map_of_all or ray_map(self.metric, self.X[rows], self.columns)
+            yield rows, changes(directions)
 
 
 def _constrained_mask(
     metric: Metric, columns: np.ndarray, *, n_outputs: int
 ) -> np.ndarray | None:
     """Mask (n_columns, n_params) of parameters that are not free; None: all of them."""
-    free = metric.free_mask()
-    if free is None:
+    if metric.free is None:
         return None
-    free_of_all = np.broadcast_to(free, (metric.n_params, n_outputs))
-    constrained = ~free_of_all[:, columns].T
+    free = np.broadcast_to(metric.free, (metric.shape[0], n_outputs))
+    constrained = ~free[:, columns].T
     return None if constrained.all() else constrained
 
 
@@ -189,7 +189,7 @@ class Margins:
         construction: str = "sampled",
         norms: bool = False,
     ) -> None:
-        metric_shape = (metric.n_params, metric.n_outputs or center.shape[1])
+        metric_shape = (metric.shape[0], metric.shape[1] or center.shape[1])
         if metric_shape != center.shape:
             raise ValueError(
                 f"The metric is for models of shape {metric_shape}, but center has the "
@@ -213,7 +213,7 @@ class Margins:
         # Squared norms of the metric, (n_columns or 1, n_rows), or None.
         self.norms = None
         if norms or self.certified:
-            squares = metric.row_norms(X, outputs, squared=True)
+            squares = row_norms(metric, X, outputs, squared=True)
             self.norms = squares.T.astype(np.float64, order="C", copy=False)
         self.weights = center[:, self.columns]  # (n_params, n_columns)
         # By columns: what follows runs along the rows.

@@ -25,15 +25,15 @@ from scipy import linalg
 from sklearn.cluster import KMeans
 
 from ..moments import ratio
-from ._diagonal import DiagonalMetric
-from ._gram import GramMetric
-from ._neuron_spaces import (
-    NeuronSpaces,
+from ._metric import Metric, combine_metrics
+from ._neuron_metrics import (
     constant_inputs,
+    metric_of_neurons,
+    metric_of_one_neuron,
     scatter_diagonal,
-    times,
     with_costs_of_constant_inputs,
 )
+from ._neuron_spaces import NeuronSpaces
 from ._space import GoodEnoughSpace, RandomSource
 
 # Mass of neurons without any importance, relative to the mean of their node: without a
@@ -111,6 +111,11 @@ class NeuronPool:
         return self.n_params - 1
 
     @cached_property
+    def metrics(self) -> list[Metric]:
+        """One for each node, of its precision."""
+        return [metric_of_neurons(P) for P in self.precisions]
+
+    @cached_property
     def basis(self) -> "JointBasis":
         return JointBasis.of_metrics(self.precisions, bias=self._bias)
 
@@ -119,7 +124,7 @@ class NeuronPool:
         """The neurons in the joint basis, (n_params + n_outputs, n_alive)."""
         if self.basis.axes is None:
             return self.centers
-        return self.basis.axes.T @ times(self.basis.mean, self.centers)
+        return self.basis.axes.T @ (self.basis.mean @ self.centers)
 
     @cached_property
     def _pulls(self) -> np.ndarray:
@@ -131,7 +136,7 @@ class NeuronPool:
         products = np.empty_like(columns)
         for k in np.unique(node):
             of_node = node == k
-            products[:, of_node] = times(self.precisions[k], columns[:, of_node])
+            products[:, of_node] = self.metrics[k].mv(columns[:, of_node])
         return products
 
     def consensus(self, groups: Sequence[np.ndarray]) -> np.ndarray:
@@ -208,8 +213,10 @@ class NeuronPool:
             directions += preconditioned
         for column in waiting:
             nodes = np.flatnonzero(shares[:, column])
-            total = sum(shares[k, column] * self.precisions[k] for k in nodes)
-            points[:, column] = linalg.solve(total, pulls[:, column], assume_a="pos")
+            total = combine_metrics(
+                [self.metrics[k] for k in nodes], shares[nodes, column]
+            )
+            points[:, [column]] = total.solve(pulls[:, [column]])
         return points
 
     def _times_summed_metrics(
@@ -217,10 +224,11 @@ class NeuronPool:
     ) -> np.ndarray:
         """Each column times ``sum_k shares_k P_k``, of shares (n_nodes, n_columns)."""
         products = np.zeros_like(columns)
-        for node_shares, P in zip(shares, self.precisions, strict=True):
+        for node_shares, metric in zip(shares, self.metrics, strict=True):
             of_node = np.flatnonzero(node_shares)
             if len(of_node):
-                products[:, of_node] += node_shares[of_node] * (P @ columns[:, of_node])
+                product = metric.mv(columns[:, of_node])
+                products[:, of_node] += node_shares[of_node] * product
         return products
 
     def normalized_squared_distances(
@@ -240,10 +248,9 @@ class NeuronPool:
 
     def space(self, index: int) -> GoodEnoughSpace:
         """The space of one neuron, as of a linear model of one output."""
-        P = self.precisions[self.node[index]]
         return GoodEnoughSpace(
             center=self.centers[:, [index]],
-            metric=GramMetric.of(P) if P.ndim == 2 else DiagonalMetric(P[:, None]),
+            metric=metric_of_one_neuron(self.precisions[self.node[index]]),
             radius=self.radii[index],
             epsilon=0.0,
         )

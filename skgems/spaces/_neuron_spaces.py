@@ -19,21 +19,26 @@ A dead neuron, whose activation is 0 on all rows, has the radius 0.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import linalg
 from scipy.sparse.linalg import ArpackError, eigsh
 from sklearn.utils import check_random_state, gen_batches
 
 from ..moments import mean_squares, row_moments, working_bytes
 from ..networks import activate, linear_logits, squared_slopes
-from ._diagonal import Rows, logits_on_rows
 from ._geometry import Ball, Ellipsoid, Geometry, Gram, as_geometry
-from ._gram import GramMetric
+from ._gram import GramMetric, white_rows
+from ._metric import Metric
+from ._neuron_metrics import (
+    as_precision,
+    constant_inputs,
+    metric_of_neurons,
+    with_costs_of_constant_inputs,
+)
+from ._outputs import Rows, dense_rows, logits_on_rows
 from ._space import RandomSource
 
 # What the words for a geometry stand for in hidden layers.
@@ -42,9 +47,6 @@ HIDDEN_GEOMETRIES = {"gram": Gram(ridge=0.3), "ellipsoid": Ellipsoid(), "ball": 
 # Largest slope of each activation.
 LIPSCHITZ = {"identity": 1.0, "relu": 1.0, "tanh": 1.0, "logistic": 0.25}
 
-# An input is constant on the rows where its variance, relative to its mean square, is
-# no more than what rounding leaves of it.
-_ROUNDING_OF_VARIANCE = 1e-14
 # Largest matrix whose eigenvalues are computed; beyond, the trace bounds them.
 _LARGEST_EIGENPROBLEM = 3000
 # Smaller ones are as fast without iterating.
@@ -85,48 +87,6 @@ class NeuronSpaces:
         return self.sizes == 0
 
 
-# ---- precisions, as matrices (n_params, n_params) or diagonals (n_params,) -----------
-
-
-def times(precision: np.ndarray, delta: np.ndarray) -> np.ndarray:
-    """P times columns, (n_params, m)."""
-    return precision @ delta if precision.ndim == 2 else precision[:, None] * delta
-
-
-def scatter_diagonal(precision: np.ndarray, bias: int = -1) -> np.ndarray:
-    """What each number but the bias, at an index, costs apart from its mean.
-
-    The diagonal of ``P - p p' / p_bb``, with p the bias's column of P: the cost of a
-    weight where the bias makes up for what it moves on average.
-    """
-    others = np.delete(np.arange(len(precision)), bias)
-    row = precision[bias]
-    return precision.diagonal()[others] - row[others] ** 2 / row[bias]
-
-
-def constant_inputs(precision: np.ndarray) -> np.ndarray:
-    """Mask of inputs constant on the rows, of which a precision says nothing."""
-    if precision.ndim == 1:
-        return np.zeros(len(precision) - 1, dtype=bool)
-    mean_squares_of_inputs = precision.diagonal()[:-1]
-    return scatter_diagonal(precision) <= _ROUNDING_OF_VARIANCE * mean_squares_of_inputs
-
-
-def with_costs_of_constant_inputs(
-    precision: np.ndarray, costs: np.ndarray | float = 1.0
-) -> np.ndarray:
-    """The precision, with a cost for each input that it says nothing of.
-
-    The costs are (n_inputs,), or one for all.
-    """
-    constant = np.flatnonzero(constant_inputs(precision))
-    if len(constant):
-        precision = precision.copy()
-        costs = np.broadcast_to(costs, len(precision) - 1)
-        precision[constant, constant] += costs[constant]
-    return precision
-
-
 # ---- building the spaces of a layer --------------------------------------------------
 
 
@@ -149,14 +109,10 @@ def build_neuron_spaces(
     pre = linear_logits(X, W)
     activations = activate(pre.copy(), activation)
     sizes = np.sqrt(np.mean(np.square(activations, dtype=np.float64), axis=0))
-    precision = geometry.neuron_metric(
-        row_moments(X) if geometry.needs_moments else None,
-        W,
-        _mean_squared_slopes(activations, activation)
-        if geometry.needs_slopes
-        else None,
-        rows=X if geometry.needs_rows else None,
-    )
+    slopes = None
+    if geometry.needs_slopes:
+        slopes = _mean_squared_slopes(activations, activation)
+    precision = _layer_precision(geometry, X, W=W, slopes=slopes)
     bounds = epsilon * sizes
     if construction == "certified":
         # The change of an activation is at most its largest slope times that of the
@@ -173,7 +129,7 @@ def build_neuron_spaces(
             pre,
             activation=activation,
             bounds=bounds,
-            precision=with_costs_of_constant_inputs(precision),
+            metric=metric_of_neurons(with_costs_of_constant_inputs(precision)),
             n_directions=n_directions,
             max_radius=max_radius,
             rng=check_random_state(random_state),
@@ -184,6 +140,25 @@ def build_neuron_spaces(
         radii=radii,
         sizes=sizes,
     )
+
+
+def _layer_precision(
+    geometry: Geometry, X: Rows, *, W: np.ndarray, slopes: np.ndarray | None
+) -> np.ndarray:
+    """The precision of the metric that the geometry makes of what enters the layer."""
+    metric = geometry.neuron_metric(
+        row_moments(X) if geometry.needs_moments else None,
+        W,
+        slopes,
+        rows=X if geometry.needs_rows else None,
+    )
+    if not isinstance(metric, Metric):
+        raise TypeError(
+            f"{type(geometry).__name__}.neuron_metric must return a Metric, got "
+            f"{type(metric).__name__}. In place of a matrix, return "
+            "GramMetric.of(matrix)."
+        )
+    return as_precision(metric)
 
 
 def _mean_squared_slopes(activations: np.ndarray, activation: str) -> np.ndarray:
@@ -206,15 +181,14 @@ def _largest_eigenvalue(X: Rows, precision: np.ndarray) -> float:
     """Largest eigenvalue of P^(-1/2) X1' X1 P^(-1/2) / n, or a bound."""
     if precision.ndim == 2:
         metric = GramMetric.of(with_costs_of_constant_inputs(precision))
-        white = metric.whiten_rows(X)
+        white = white_rows(metric, X)
         return _eigenvalue_bound(white.astype(np.float64, copy=False)) / len(white)
     axes = precision**-0.5
     n_rows = X.shape[0]
     if min(n_rows, len(axes)) > _LARGEST_EIGENPROBLEM:
         # The sum of all eigenvalues.
         return float(mean_squares(X, np.ones((n_rows, 1)))[:, 0] @ axes**2)
-    dense = X.toarray() if sparse.issparse(X) else X
-    rows = np.column_stack([dense, np.ones(n_rows)]) * axes
+    rows = np.column_stack([dense_rows(X), np.ones(n_rows)]) * axes
     return _eigenvalue_bound(rows) / n_rows
 
 
@@ -255,7 +229,7 @@ def sampled_radii(
     *,
     activation: str,
     bounds: np.ndarray,  # (n_neurons,), on the root mean square changes
-    precision: np.ndarray,
+    metric: Metric,
     n_directions: int,
     max_radius: float,
     rng: np.random.RandomState,
@@ -270,7 +244,6 @@ def sampled_radii(
         bounds=bounds[is_live] / input_scale,
         max_radius=input_scale * max_radius,
     )
-    whiten = whitening(precision, pre.dtype)
     generator = np.random.Generator(np.random.SFC64(rng.randint(2**31 - 1)))
     n_rows = X.shape[0]
     n_params = X.shape[1] + 1
@@ -280,37 +253,15 @@ def sampled_radii(
     size = max(1, min(n_directions, working_bytes() // (4 * ray_bytes)))
     for rays in gen_batches(n_directions, size):
         n_rays = rays.stop - rays.start
-        layer.shorten(changes_along_rays(X, whiten, generator, n_rays=n_rays))
+        layer.shorten(changes_along_rays(X, metric, generator, n_rays=n_rays))
     radii = np.zeros(len(bounds))
     radii[is_live] = layer.radii / input_scale
     return radii
 
 
-def whitening(
-    precision: np.ndarray, dtype: np.dtype
-) -> Callable[[np.ndarray], np.ndarray]:
-    """Turn isotropic directions, one a row, into directions of the metric."""
-    if precision.ndim == 1:
-        axes = (precision**-0.5).astype(dtype)
-        return lambda directions: directions * axes
-    # The bias first: then the zero of inputs does not matter. Transposed, for LAPACK.
-    factor, failed = linalg.lapack.dpotrf(precision[::-1, ::-1].T, lower=1, clean=0)
-    # What is nothing but rounding is no pivot.
-    noise = len(precision) * np.finfo(np.float64).eps * precision.diagonal()[::-1]
-    if failed or np.any(factor.diagonal() ** 2 <= noise):
-        raise ValueError(
-            "The second moments of what enters a hidden layer are not positive "
-            "definite. Give the geometry of hidden_layers a larger ridge."
-        )
-    factor = factor.astype(dtype)
-    (trtrs,) = linalg.get_lapack_funcs(("trtrs",), (factor,))
-    solve = partial(trtrs, factor, lower=1, trans=1, overwrite_b=1)
-    return lambda directions: solve(directions.T)[0].T[:, ::-1]
-
-
 def changes_along_rays(
     X: Rows,
-    whiten: Callable[[np.ndarray], np.ndarray],
+    metric: Metric,
     generator: np.random.Generator,
     *,
     n_rays: int,
@@ -324,8 +275,8 @@ def changes_along_rays(
     normals = np.concatenate([length * np.cos(angle), length * np.sin(angle)], axis=1)
     directions = normals[:, : X.shape[1] + 1]
     norms = np.sqrt(np.einsum("ij,ij->i", directions, directions))
-    directions = whiten((directions / norms[:, None]).astype(X.dtype, copy=False))
-    return logits_on_rows(directions, X)
+    directions = (directions / norms[:, None]).astype(X.dtype, copy=False)
+    return logits_on_rows(metric.unwhiten(directions.T).T, X)
 
 
 def _root_mean_square(rows: np.ndarray) -> np.ndarray:

@@ -22,9 +22,9 @@ from sklearn.base import BaseEstimator, clone
 
 from ..compat import Interval
 from ..moments import mean_log_loss
-from ._diagonal import Rows
+from ._metric import Metric
+from ._outputs import Rows
 from ._radii import AccuracyProfile, LossProfile, accuracy_profile, loss_profile
-from ._space import Metric
 
 
 def resolve(
@@ -270,7 +270,7 @@ class Criterion(Registered, ABC):
             Output column of each row's label.
         center : ndarray of shape (n_features + 1, n_outputs)
             Parameters of the node's model, the intercepts in the last row.
-        metric : DiagonalMetric or GramMetric
+        metric : Metric
         scale : float
             The model's probabilities are the softmax of ``scale`` times its logits.
         **options

@@ -16,12 +16,13 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_array, check_scalar
 
 from ..moments import row_moments
-from ._diagonal import Rows, output_columns
 from ._geometry import Geometry, as_geometry
 from ._intersection import NoSpaceError
+from ._metric import Metric, select_outputs
+from ._outputs import Rows, output_columns
 from ._parts import Construction, Criterion, as_construction, as_criterion
 from ._radii import AccuracyProfile, LossProfile
-from ._space import METRICS, GoodEnoughSpace, Metric, RandomSource
+from ._space import METRICS, GoodEnoughSpace, RandomSource
 
 Part = TypeVar("Part")
 
@@ -78,7 +79,7 @@ class SpaceProfile:
         """Whether the last output is not compared and costs nothing."""
         if self.outputs is None or self.outputs[-1]:
             return False
-        free = self.metric.free_mask()
+        free = self.metric.free
         return free is not None and bool(free[:, -1].all())
 
     def of_outputs(self, places: np.ndarray) -> "SpaceProfile":
@@ -96,8 +97,12 @@ class SpaceProfile:
         else:
             is_compared = True if self.outputs is None else self.outputs[places]
             outputs = is_scored & is_compared
-        metric = self.metric.of_outputs(places)
-        return replace(self, center=center, metric=metric, outputs=outputs)
+        return replace(
+            self,
+            center=center,
+            metric=select_outputs(self.metric, places),
+            outputs=outputs,
+        )
 
     @property
     def score(self) -> float:
@@ -222,7 +227,7 @@ def _check_is_certifiable(
     Free weights of gram metrics are those of features that do not vary, which bound
     their changes by themselves.
     """
-    free = metric.free_mask()
+    free = metric.free
     if free is None or metric.family == "gram":
         return
     compared = slice(None) if outputs is None else outputs

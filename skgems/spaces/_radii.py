@@ -31,10 +31,11 @@ from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import row_norms
 
 from ..moments import float_type, working_bytes
-from ._diagonal import Rows
-from ._gram import GramMetric
+from ._gram import GramMetric, white_rows
 from ._margins import MOST_ROWS, Margins, Rays
-from ._space import Metric, RandomSource
+from ._metric import Metric, n_constrained
+from ._outputs import Rows
+from ._space import RandomSource
 
 # A margin this small, against the change a unit step makes, is a tie.
 _TIE = 1e-15
@@ -329,11 +330,11 @@ def _loss_gradient(node: Margins, scale: float) -> np.ndarray:
 def _largest_eigenvalue(X: Rows, metric: GramMetric) -> float:
     """Largest eigenvalue of A^(-1) X1' X1 / n; infinite where rows are too many."""
     n_rows = X.shape[0]
-    n_params = metric.n_params
+    n_params = metric.shape[0]
     # The white rows in float64, their deviations and a copy.
     if 3 * 8 * n_rows * n_params > working_bytes():
         return np.inf
-    white = metric.whiten_rows(X).astype(np.float64, copy=False)
+    white = white_rows(metric, X).astype(np.float64, copy=False)
     # Of the two products, which have the same eigenvalues but for zeros, the smaller.
     moments = white.T @ white if n_params <= n_rows else white @ white.T
     last = len(moments) - 1
@@ -386,12 +387,12 @@ def _sampled_loss(
 
 def _step_of_a_logit(node: Margins, scale: float) -> float:
     """By about how much a random step of unit length changes a logit."""
-    n_constrained = node.metric.n_constrained(node.n_outputs)
+    n_dimensions = n_constrained(node.metric, node.n_outputs)
     # Rows with a feature that the metric does not show have no finite norm.
     norms = node.norms[np.isfinite(node.norms)]
     if not len(norms):
         return 0.0
-    return scale * np.sqrt(norms.mean() / max(n_constrained, 1))
+    return scale * np.sqrt(norms.mean() / max(n_dimensions, 1))
 
 
 def _geometric_grid(low: float, high: float) -> np.ndarray:

@@ -19,10 +19,11 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state, check_scalar
 
 from ..moments import Moments, mean_squares, ratio, row_moments
-from ._diagonal import DiagonalMetric, Rows, check_family, output_columns
-from ._gram import GramMetric, GramSum
+from ._diagonal import DiagonalMetric
+from ._gram import GramMetric
+from ._metric import Metric, n_constrained, squared_norm
+from ._outputs import Rows, output_columns
 
-Metric = DiagonalMetric | GramMetric
 RandomSource = int | np.random.RandomState | None
 METRICS = {
     metric_class.family: metric_class for metric_class in (DiagonalMetric, GramMetric)
@@ -31,12 +32,6 @@ METRICS = {
 # How far a factor may take a model, in squared radii: the billionth up to 1 is left for
 # the rounding of distances, so that the model is not found outside of a space.
 _INSIDE = 1.0 - 1e-9
-
-
-def combine_metrics(metrics: Sequence[Metric], weights: np.ndarray) -> Metric | GramSum:
-    """Return the weighted sum of metrics of one family."""
-    check_family(metrics)
-    return type(metrics[0]).combine(metrics, weights)
 
 
 def ball_metric(n_params: int, outputs: np.ndarray) -> DiagonalMetric:
@@ -118,7 +113,7 @@ class GoodEnoughSpace:
     ----------
     center : ndarray of shape (n_features + 1, n_outputs)
         Parameters of the node's own model, the intercepts in the last row.
-    metric : DiagonalMetric or GramMetric
+    metric : Metric
         Measures the distance from the centre; kept by reference.
     radius : float
         At least 0, in units of the metric.
@@ -155,7 +150,8 @@ class GoodEnoughSpace:
 
     def __post_init__(self) -> None:
         center = np.asarray(self.center, dtype=np.float64)
-        shape = (self.metric.n_params, self.metric.n_outputs or center.shape[-1])
+        n_params, n_outputs = self.metric.shape
+        shape = (n_params, n_outputs or center.shape[-1])
         if center.shape != shape:
             raise ValueError(
                 f"center must have shape {shape}, that of the metric's parameters, got "
@@ -187,7 +183,7 @@ class GoodEnoughSpace:
         -------
         distance : float or ndarray of shape (...)
         """
-        squared = self.metric.squared_norm(np.asarray(W) - self.center)
+        squared = squared_norm(self.metric, np.asarray(W) - self.center)
         return _scalar(np.sqrt(np.maximum(squared, 0.0)))
 
     def normalized_squared_distance(self, W: np.ndarray) -> Any:
@@ -249,13 +245,14 @@ class GoodEnoughSpace:
         """
         check_scalar(n_samples, "n_samples", Integral, min_val=1)
         rng = check_random_state(random_state)
-        steps = self.metric.whiten(rng.standard_normal((n_samples, *self.center.shape)))
-        lengths = np.sqrt(self.metric.squared_norm(steps))
+        directions = rng.standard_normal((n_samples, *self.center.shape))
+        steps = self.metric.unwhiten(directions)
+        lengths = np.sqrt(squared_norm(self.metric, steps))
         radii = np.full(n_samples, self.radius)
-        n_constrained = self.metric.n_constrained(self.center.shape[1])
-        if not surface and n_constrained:
+        n_dimensions = n_constrained(self.metric, self.center.shape[1])
+        if not surface and n_dimensions:
             # The volume within r grows as r^n in n dimensions.
-            radii *= rng.uniform(size=n_samples) ** (1.0 / n_constrained)
+            radii *= rng.uniform(size=n_samples) ** (1.0 / n_dimensions)
         return self.center + ratio(radii, lengths)[:, None, None] * steps
 
 

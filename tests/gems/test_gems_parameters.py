@@ -149,7 +149,7 @@ class LedoitWolf(Geometry, name="ledoit_wolf_of_parameters"):
         return GramMetric(scatter=shrunk, mean=moments.mean)
 
     def neuron_metric(self, moments, centers, slopes, rows=None):
-        return self.metric(moments, centers, None, 1.0, rows).gram
+        return self.metric(moments, centers, None, 1.0, rows)
 
 
 @pytest.mark.parametrize("construction", ["sampled", "certified"])

@@ -22,6 +22,7 @@ from skgems.spaces import (
     as_criterion,
     as_geometry,
     ball_metric,
+    build_neuron_spaces,
     ellipsoid_metric,
     gram_metric,
     profile_space,
@@ -88,15 +89,16 @@ def test_hidden_layers_have_the_same_rule():
     slopes = np.random.RandomState(1).uniform(size=40)
     moments = row_moments(X)
     gram = Gram(ridge=0.3).neuron_metric(moments, center, None)
-    np.testing.assert_array_equal(gram, gram_metric(X, ridge=0.3).gram)
-    np.testing.assert_array_equal(Ball().neuron_metric(None, center, None), np.ones(5))
+    np.testing.assert_array_equal(gram.gram, gram_metric(X, ridge=0.3).gram)
+    ball = Ball().neuron_metric(None, center, None)
+    np.testing.assert_array_equal(ball.precision, np.ones((5, 1)))
     # p (1 - p) as weights of the rows, in place of the slopes.
     p = np.full((40, 1), 0.5)
     linear = ellipsoid_metric(X, p, floor=0.1, damping=0.2)
     hidden = Ellipsoid(damping=0.2).neuron_metric(None, center, np.full(40, 0.25), X)
-    np.testing.assert_allclose(hidden, linear.precision[:, 0])
+    np.testing.assert_allclose(hidden.precision, linear.precision)
     other = Ellipsoid(damping=0.2).neuron_metric(None, center, slopes, X)
-    assert not np.allclose(other, hidden)
+    assert not np.allclose(other.precision, hidden.precision)
 
 
 def test_constant_inputs_have_one_rule_too():
@@ -106,7 +108,7 @@ def test_constant_inputs_have_one_rule_too():
         None, np.zeros((3, 1)), np.ones(2), X
     )
     linear = ellipsoid_metric(X, np.full((2, 1), 0.5), floor=0.5, damping=0.0)
-    np.testing.assert_allclose(hidden, linear.precision[:, 0])
+    np.testing.assert_allclose(hidden.precision, linear.precision)
 
 
 def test_words_stand_for_objects_that_are_cloned_and_checked():
@@ -194,7 +196,7 @@ class LedoitWolf(Geometry, name="ledoit_wolf_of_spaces"):
         return GramMetric(scatter=shrunk, mean=moments.mean)
 
     def neuron_metric(self, moments, centers, slopes, rows=None):
-        return self.metric(moments, centers, None, 1.0, rows).gram
+        return self.metric(moments, centers, None, 1.0, rows)
 
 
 class Free(Geometry):
@@ -231,3 +233,16 @@ def test_what_does_not_go_together_is_named():
         )  # fmt: skip
     with pytest.raises(TypeError, match="Free has no neuron_metric.*geometry_hidden"):
         Free().neuron_metric(None, center, None)
+
+
+class OfMatrices(Ball, name="of_matrices"):
+    """A geometry whose metric of neurons is no metric."""
+
+    def neuron_metric(self, moments, centers, slopes, rows=None):
+        return np.eye(len(centers))
+
+
+def test_a_matrix_is_no_metric():
+    X, _, center = node()
+    with pytest.raises(TypeError, match="OfMatrices.neuron_metric must return a Met"):
+        build_neuron_spaces(X, center, "tanh", epsilon=0.1, geometry=OfMatrices())

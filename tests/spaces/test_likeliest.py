@@ -16,6 +16,7 @@ from skgems.spaces import (
     ball_metric,
     intersect,
     likeliest,
+    squared_norm,
 )
 
 SHAPE = (3, 3)  # of models: two features and the intercept, three outputs
@@ -82,7 +83,7 @@ def spaces_of(kind, n_spaces=3, reach=0.7, seed=0):
     for _ in range(n_spaces):
         metric = metric_of(kind, rng)
         step = rng.standard_normal(SHAPE)
-        length = np.sqrt(metric.squared_norm(step))
+        length = np.sqrt(squared_norm(metric, step))
         # The base is in all of them, by more or less.
         radius = (1.0 + reach * rng.uniform()) * length
         spaces.append(
@@ -108,7 +109,7 @@ def solution_by_cones(loss, spaces):
             # The metric of one output, as a matrix.
             unit = np.zeros((3, *SHAPE))
             unit[np.arange(3), np.arange(3), c] = 1.0
-            matrix = np.stack([space.metric.apply(e)[:, c] for e in unit])
+            matrix = np.stack([space.metric.mv(e)[:, c] for e in unit])
             root = np.linalg.cholesky(matrix).T / space.radius
             terms.append(cp.sum_squares(root @ (W[:, c] - space.center[:, c])))
         bounds.append(sum(terms) <= 1.0)
@@ -157,7 +158,7 @@ def test_weights_are_the_multipliers(kind):
     )
     intersection = likeliest(spaces, loss.minimize, loss.best(), N_ROWS)
     pulls = [
-        2 * s.metric.apply(intersection.point - s.center) / s.radius**2 for s in spaces
+        2 * s.metric.mv(intersection.point - s.center) / s.radius**2 for s in spaces
     ]
     gradient = loss(intersection.point)[1]
     pull_of_bounds = sum(

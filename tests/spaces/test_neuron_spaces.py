@@ -11,7 +11,8 @@ from sklearn import config_context
 from sklearn.utils import check_random_state
 
 from skgems.spaces import Gram, build_neuron_spaces
-from skgems.spaces._neuron_spaces import changes_along_rays, whitening
+from skgems.spaces._neuron_metrics import metric_of_neurons
+from skgems.spaces._neuron_spaces import changes_along_rays
 
 every_activation = pytest.mark.parametrize("activation", ACTIVATIONS)
 
@@ -106,13 +107,11 @@ def test_certified_spaces_of_many_inputs_hold_and_are_not_too_small(
         assert bound * (1 - 1e-5) < activation_change <= bound
 
 
-def rays_of(X, precision, n_rays, seed):
+def rays_of(X, metric, n_rays, seed):
     """Changes of the pre-activations along the rays that the seed stands for."""
     rng = check_random_state(seed)
     generator = np.random.Generator(np.random.SFC64(rng.randint(2**31 - 1)))
-    return changes_along_rays(
-        X, whitening(precision, X.dtype), generator, n_rays=n_rays
-    )
+    return changes_along_rays(X, metric, generator, n_rays=n_rays)
 
 
 @every_activation
@@ -128,7 +127,7 @@ def test_sampled_radius_is_the_first_at_which_any_ray_fails(
         X, W, activation, epsilon=epsilon, geometry=geometry, construction="sampled",
         n_directions=n_rays, max_radius=largest, random_state=7,
     )  # fmt: skip
-    rays = rays_of(X, spaces.precision, n_rays, 7).astype(np.float64)
+    rays = rays_of(X, metric_of_neurons(spaces.precision), n_rays, 7).astype(np.float64)
     g = ACTIVATIONS[activation]
     pre = (X.astype(np.float64) @ W[:-1] + W[-1]).T
     bounds = epsilon * spaces.sizes
@@ -156,7 +155,9 @@ def test_rays_are_uniform_on_the_surface_of_the_metric(geometry):
     X, W = layer(n_neurons=3, n_inputs=4, mean=1.0)
     P = build_neuron_spaces(X, W, "relu", epsilon=0.1, geometry=geometry).precision
     # On these rows a change shows itself: its weights plus the bias, and the bias.
-    changes = rays_of(np.vstack([np.eye(4), np.zeros(4)]), P, 20_000, 0)
+    changes = rays_of(
+        np.vstack([np.eye(4), np.zeros(4)]), metric_of_neurons(P), 20_000, 0
+    )
     rays = np.column_stack([changes[:, :4] - changes[:, [4]], changes[:, 4]])
     lengths = np.einsum("ij,jk,ik->i", rays, as_matrix(P), rays)
     np.testing.assert_allclose(lengths, 1.0, rtol=1e-5)
