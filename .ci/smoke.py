@@ -31,6 +31,7 @@ from skgems import (
     PFNMAggregator,
 )
 from skgems.datasets import partition_by_label
+from skgems.gems import Spaces
 from skgems.spaces import Sampled
 
 X, y = load_digits(n_class=6, return_X_y=True)
@@ -59,9 +60,14 @@ def owners(rows):
     return nodes
 
 
-def linear(**parameters):
-    few = {"construction": Sampled(50), **parameters}
-    return GEMSLogisticAggregator(LINEAR, **few), NODES
+def linear(spaces=None, **parameters):
+    spaces = spaces or Spaces(construction=Sampled(50))
+    return GEMSLogisticAggregator(LINEAR, spaces=spaces, **parameters), NODES
+
+
+def by_geometry(geometry):
+    spaces = Spaces(geometry=geometry, construction=Sampled(50))
+    return linear(spaces, intersection="consensus")
 
 
 def merged(kind, unfitted=NETWORK, **parameters):
@@ -81,12 +87,13 @@ METHODS = {
     "hinge": (lambda: linear(intersection="hinge"), 0.6),
     "certified, log-loss": (
         lambda: linear(
-            intersection="consensus", construction="certified", criterion="log_loss"
+            Spaces(construction="certified", criterion="log_loss"),
+            intersection="consensus",
         ),
         0.7,
     ),
-    "ellipsoids": (lambda: linear(intersection="consensus", geometry="ellipsoid"), 0.6),
-    "balls": (lambda: linear(intersection="consensus", geometry="ball"), 0.6),
+    "ellipsoids": (lambda: by_geometry("ellipsoid"), 0.6),
+    "balls": (lambda: by_geometry("ball"), 0.6),
     "merged networks": (lambda: merged(GEMSMLPAggregator), 0.85),
     "merged networks, two rounds": (
         lambda: merged(GEMSMLPAggregator, TRAINED, n_rounds=2),

@@ -19,6 +19,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator
+from skgems.gems import Moments
 
 # Of the rows that are drawn.
 N_FEATURES = 100
@@ -62,7 +63,9 @@ def measure(n_rows: int, size: int, n_components: int) -> None:
             # Else two chunks are in memory while the next is drawn.
             del rows
 
-    aggregator = GEMSLogisticAggregator(n_components=n_components, random_state=0)
+    aggregator = GEMSLogisticAggregator(
+        moments=Moments(n_components=n_components), random_state=0
+    )
     start = perf_counter()
     summary = aggregator.summarize(clf, name="lyon", chunks=chunks)
     seconds = perf_counter() - start

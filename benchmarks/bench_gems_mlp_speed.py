@@ -24,6 +24,7 @@ from time import perf_counter, process_time
 import numpy as np
 
 from skgems import GEMSMLPAggregator
+from skgems.gems import HiddenLayers
 from skgems.local import clear_cache
 from skgems.networks import Layers, to_mlp_classifier
 from skgems.spaces import build_neuron_spaces, merge_neurons
@@ -164,23 +165,27 @@ def print_fit(layers: list[NodeLayer]) -> None:
     federation = label_rows(layers)
     for options in (
         {},
-        {"max_units": 100},
-        {"max_units": 100, "construction_hidden": "sampled"},
-        {"max_units": 100, "geometry": "ball", "geometry_hidden": "ball"},
-        {"epsilon_hidden": 0.4},
+        {"hidden_layers__max_units": 100},
+        {"hidden_layers__max_units": 100, "hidden_layers__construction": "sampled"},
+        {
+            "hidden_layers__max_units": 100,
+            "hidden_layers__geometry": "ball",
+            "last_layer__spaces__geometry": "ball",
+        },
+        {"hidden_layers__epsilon": 0.4},
     ):
         clear_cache()
         aggregator = GEMSMLPAggregator(
-            federation.networks, retrain_epochs=0, random_state=0
+            federation.networks, local_epochs=0, random_state=0
         )
         aggregator.set_params(**options)
         start = perf_counter()
         fit_quietly(aggregator, federation)
         seconds = perf_counter() - start
         n_units = aggregator.layer_report_[0]["n_units"]
-        # Layers have names of their own; one of both is enough.
+        # Hidden layers and the last have the same names; one of both is enough.
         settings = {
-            name.removesuffix("_hidden"): setting for name, setting in options.items()
+            name.rpartition("__")[2]: setting for name, setting in options.items()
         }
         title = ", ".join(f"{name} {setting}" for name, setting in settings.items())
         print(f"  fit, {title or 'defaults':35}{seconds:9.3f} s {n_units:6} units")
@@ -211,7 +216,10 @@ def print_many_of(n_nodes: int) -> None:
     layers = make_nodes(n_nodes, n_neurons=30, n_inputs=784, n_rows=200)
     federation = label_rows(layers, classes_differ=False)
     aggregator = GEMSMLPAggregator(
-        federation.networks, max_units=60, retrain_epochs=0, random_state=0
+        federation.networks,
+        hidden_layers=HiddenLayers(max_units=60),
+        local_epochs=0,
+        random_state=0,
     )
     start = process_time()
     fit_quietly(aggregator, federation)

@@ -32,7 +32,7 @@ METHODS = {
     "diagonal": {"moments": "diagonal"},
     "shared": {"moments": "shared"},
     "diagonal, 5 messages": {"moments": "diagonal", "n_rounds": 5},
-    "consensus, ellipsoid": {"intersection": "consensus", "geometry": "ellipsoid"},
+    "consensus, ellipsoid": {"intersection": "consensus", "spaces": "ellipsoid"},
 }
 
 

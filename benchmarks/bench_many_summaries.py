@@ -20,6 +20,7 @@ import numpy as np
 from bench_many_nodes import N_ROWS, make_members, make_rows, peak_memory
 
 from skgems import GEMSLogisticAggregator
+from skgems.gems import Moments
 
 # Nodes whose rows are made at once: 0.08 GB.
 BLOCK = 500
@@ -27,7 +28,9 @@ BLOCK = 500
 
 def unfitted_aggregator(moments: str) -> GEMSLogisticAggregator:
     """What all nodes have agreed on; one cluster a class, of some five rows."""
-    return GEMSLogisticAggregator(moments=moments, n_components=1, random_state=0)
+    return GEMSLogisticAggregator(
+        moments=Moments(moments, n_components=1), random_state=0
+    )
 
 
 def write(folder: Path, n_nodes: int, moments: str) -> None:

@@ -135,7 +135,7 @@ METHODS: dict[str, Callable[[Federation], ClassifierMixin]] = {
     "soft_vote": soft_vote,
     "lda": fit_lda,
     "ridge": fit_ridge,
-    "gram": partial(fit_gems, geometry="gram", intersection="consensus"),
+    "gram": partial(fit_gems, spaces="gram", intersection="consensus"),
     "fedavg": average_in_rounds,
     "public_rows": fit_public_rows,
 }

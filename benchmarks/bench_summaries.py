@@ -40,6 +40,7 @@ from _federations import (
 from sklearn.base import ClassifierMixin
 
 from skgems import GEMSLogisticAggregator
+from skgems.gems import Moments
 
 
 class Setting(NamedTuple):
@@ -91,7 +92,8 @@ def percent_right(model: ClassifierMixin, split: Split) -> float:
 def unfitted_aggregator(setting: Setting, seed: int) -> GEMSLogisticAggregator:
     """What all nodes have agreed on."""
     return GEMSLogisticAggregator(
-        moments=setting.moments, n_components=setting.n_components, random_state=seed
+        moments=Moments(setting.moments, n_components=setting.n_components),
+        random_state=seed,
     )
 
 

@@ -43,6 +43,7 @@ from skgems.datasets import (
     partition_dirichlet,
     partition_homogeneous,
 )
+from skgems.gems import HiddenLayers
 from skgems.networks import Layers, to_mlp_classifier
 from skgems.spaces import GoodEnoughSpace, GramMetric, intersect_unions
 
@@ -360,7 +361,9 @@ def run_units(
     for max_units in (width, 2 * width, 4 * width):
         row = []
         for members in kinds_of_member:
-            aggregator = GEMSMLPAggregator(members, max_units=max_units, random_state=0)
+            aggregator = GEMSMLPAggregator(
+                members, hidden_layers=HiddenLayers(max_units=max_units), random_state=0
+            )
             aggregator.fit(digits.X, digits.y, nodes=nodes)
             row.append(
                 Merged(

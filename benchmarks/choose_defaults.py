@@ -15,6 +15,7 @@ from _datasets import datasets
 from _protocol import add_arguments, load_mnist, local_models, trial_rows
 
 from skgems import GEMSLogisticAggregator
+from skgems.gems import Spaces
 from skgems.spaces import Ellipsoid, Gram, Sampled
 
 MNIST = [
@@ -25,7 +26,7 @@ MNIST = [
     ("five_kinds", 5),
 ]
 SETTINGS = [
-    {"geometry": Gram(unseen_margin=margin, unseen_weight=weight, ridge=ridge)}
+    {"spaces__geometry": Gram(unseen_margin=margin, unseen_weight=weight, ridge=ridge)}
     for margin, weight, ridge in [
         *[(m, w, 0.2) for m in (1.0, 1.5, 2.0) for w in (0.05, 0.1, 0.2, 0.3, 1.0)],
         *[(1.5, 0.2, r) for r in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)],
@@ -34,7 +35,7 @@ SETTINGS = [
 SETTINGS += [{"epsilon": epsilon} for epsilon in (0.3, 0.5, 0.7)]
 SETTINGS += [{"intersection": "deepest"}]
 SETTINGS += [
-    {"geometry": Ellipsoid(floor=floor, damping=damping)}
+    {"spaces__geometry": Ellipsoid(floor=floor, damping=damping)}
     for floor in (0.1, 0.01)
     for damping in (0.01, 0.1, 1.0)
 ]
@@ -75,11 +76,10 @@ def main() -> None:
         for name, models, X_val, y_val, nodes, X_sel, y_sel in everything:
             gems = GEMSLogisticAggregator(
                 models,
-                **{"intersection": "consensus", **setting},
-                on_empty="ignore",
-                construction=Sampled(100),
+                intersection="consensus",
+                spaces=Spaces(construction=Sampled(100), on_empty="ignore"),
                 random_state=0,
-            )
+            ).set_params(**setting)
             gems.fit(X_val, y_val, nodes=nodes)
             scores[name].append(gems.score(X_sel, y_sel))
         means = [np.mean(of_trials) for of_trials in scores.values()]

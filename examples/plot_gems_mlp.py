@@ -20,6 +20,7 @@ from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSMLPAggregator
 from skgems.datasets import partition_dirichlet
+from skgems.gems import HiddenLayers
 
 # %%
 # Two parties with unequal shares of every digit
@@ -40,7 +41,9 @@ for k, network in enumerate(networks):
 # %%
 # One network
 # -----------
-aggregate = GEMSMLPAggregator(networks, epsilon_hidden=0.3, random_state=0)
+aggregate = GEMSMLPAggregator(
+    networks, hidden_layers=HiddenLayers(epsilon=0.3), random_state=0
+)
 aggregate.fit(X_train, y_train, nodes=nodes)
 report = aggregate.layer_report_[0]
 print(f"aggregate:    {aggregate.score(X_test, y_test):.3f}")
@@ -128,7 +131,9 @@ sizes = [5, 10, 15, 20, 30, 40, 50]
 scores = []
 for size in sizes:
     bounded = GEMSMLPAggregator(
-        networks, epsilon_hidden=1e-3, max_units=size, random_state=0
+        networks,
+        hidden_layers=HiddenLayers(epsilon=1e-3, max_units=size),
+        random_state=0,
     )
     scores.append(bounded.fit(X_train, y_train, nodes=nodes).score(X_test, y_test))
 

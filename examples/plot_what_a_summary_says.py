@@ -22,6 +22,7 @@ from sklearn.metrics import roc_auc_score
 
 from skgems import GEMSLogisticAggregator
 from skgems.federation import RowsExposedWarning
+from skgems.gems import Moments, Spaces
 from skgems.moments import ClassMoments
 from skgems.spaces import Accuracy, SpaceProfile, accuracy_profile
 
@@ -270,7 +271,7 @@ class Choice:
 
 CHOICES = [
     Choice(name="default"),
-    Choice(name="n_components=1", params={"n_components": 1}),
+    Choice(name="Moments(n_components=1)", params={"moments": Moments(n_components=1)}),
     Choice(name='dtype="float32"', options={"dtype": "float32"}, sharpness=1e3),
     Choice(name='dtype="float16"', options={"dtype": "float16"}, sharpness=20.0),
     Choice(name="rank=5", options={"rank": 5}),
@@ -278,7 +279,7 @@ CHOICES = [
     Choice(name='moments="diagonal"', params={"moments": "diagonal"}),
 ]
 ROWS = [2, 5, 10, 20, 40]
-print(f"{'rows found of':20s}", *(f"{n:4d}" for n in ROWS))
+print(f"{'rows found of':24s}", *(f"{n:4d}" for n in ROWS))
 for choice in CHOICES:
     n_found = []
     for n in ROWS:
@@ -288,7 +289,7 @@ for choice in CHOICES:
         true_rows = LARGEST_PIXEL * X[y == DIGITS[0]]
         are_equal = (true_rows[:, None] == found_rows).all(axis=2)
         n_found.append(int(are_equal.any(axis=1).sum()))
-    print(f"{choice.name:20s}", *(f"{number:4d}" for number in n_found))
+    print(f"{choice.name:24s}", *(f"{number:4d}" for number in n_found))
 
 # %%
 # Was this row among them?
@@ -392,18 +393,24 @@ table = {
     for choice in CHOICES
     if choice.name != 'dtype="float32"'
 }
-print(f"\n{'AUC, rows a class':31s}", *(f"{n:5d}" for n in SIZES))
+print(f"\n{'AUC, rows a class':35s}", *(f"{n:5d}" for n in SIZES))
 for name, areas_by_size in table.items():
     for attack, areas in zip(ATTACKS, areas_by_size.T, strict=True):
         if not np.isnan(areas).all():
-            print(f"{name:20s}{attack:11s}", *(f"{area:5.2f}" for area in areas))
+            print(f"{name:24s}{attack:11s}", *(f"{area:5.2f}" for area in areas))
 figure, axis = plt.subplots(figsize=(6.5, 3.8), layout="constrained")
 LINES = [
     ("default", "scatter", "scatter", "#c1272d", "-"),
     ("rank=5", "scatter", "scatter, rank=5", "#c1272d", "--"),
     ('moments="shared"', "scatter", 'scatter, moments="shared"', "#c1272d", ":"),
     ("default", "means", "means of clusters", "#2a78d6", "-"),
-    ("n_components=1", "means", "means, n_components=1", "#2a78d6", "--"),
+    (
+        "Moments(n_components=1)",
+        "means",
+        "means, Moments(n_components=1)",
+        "#2a78d6",
+        "--",
+    ),
     ("default", "classifier", "the classifier alone", "#777777", "-"),
 ]
 for name, attack, label, color, style in LINES:
@@ -420,7 +427,8 @@ axis.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 # the last digit: whoever has a row computes its radius and looks for it.
 
 X, y, places_elsewhere = draw_node(40)
-summary = summarize(X, y, {"construction": "certified"}, space=True, classes=DIGITS)
+certified = {"spaces": Spaces(construction="certified")}
+summary = summarize(X, y, certified, space=True, classes=DIGITS)
 profile = SpaceProfile.from_arrays(
     reply_to_task(summary, "space"), Accuracy(), "certified"
 )

@@ -33,6 +33,7 @@ from skgems import (
     GEMSMLPAggregator,
     ModelAveragingAggregator,
 )
+from skgems.gems import Spaces
 
 LOGISTIC = "logistic regressions"
 NETWORK = "networks of the pixels"
@@ -83,11 +84,9 @@ def lowest_that_meet(local: Nodes, seed: int) -> GEMSLogisticAggregator | None:
     for epsilon in EPSILONS:
         gems = GEMSLogisticAggregator(
             local.models,
-            geometry="ball",
-            criterion="log_loss",
+            spaces=Spaces("ball", criterion="log_loss", on_empty="ignore"),
             epsilon=float(epsilon),
             intersection="deepest",
-            on_empty="ignore",
             random_state=seed,
         )
         try:

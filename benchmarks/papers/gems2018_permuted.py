@@ -29,6 +29,7 @@ from _common import (
 )
 
 from skgems import EnsembleAggregator, GEMSMLPAggregator, ModelAveragingAggregator
+from skgems.gems import HiddenLayers
 
 # Networks by hidden layers.
 MODULES = {1: protocol.hidden_network, 2: protocol.deep_network}
@@ -173,7 +174,10 @@ def measure_cells(trial: Trial) -> Iterator[Cell]:
         setting = setting_of(depth)
         networks = fit_networks(trial, depth, order)
         gems = GEMSMLPAggregator(
-            networks.nets, max_units=None, validation_fraction=0.0, random_state=0
+            networks.nets,
+            hidden_layers=HiddenLayers(max_units=None),
+            validation_fraction=0.0,
+            random_state=0,
         )
         gems.fit(X, y, nodes=nodes)
         models = models_by_name(networks, gems, public, with_started_alike=depth == 1)

@@ -15,6 +15,7 @@ import numpy as np
 from _common import CLASSES, Cell, Program, Trial, baselines, protocol
 
 from skgems import GEMSLogisticAggregator
+from skgems.gems import Spaces
 
 # Nodes, of five digits each.
 K = 2
@@ -33,10 +34,9 @@ def aggregate(
     """The aggregate of two nodes' spaces; None where no common point was found."""
     gems = GEMSLogisticAggregator(
         models,
-        geometry=geometry,
+        spaces=Spaces(geometry, on_empty="ignore"),
         epsilon=epsilons,
         intersection="hinge",
-        on_empty="ignore",
         random_state=seed,
     )
     try:

@@ -24,16 +24,16 @@ from _common import (
 )
 
 from skgems import GEMSLogisticAggregator
+from skgems.gems import Spaces
 
 # As many public rows as the paper has.
 N_PUBLIC = 1000
 OURS = ("GEMS", "GEMS, tuned")
 # The paper's way; `epsilon_of_paper` is its epsilon.
 AS_PAPER = {
-    "geometry": "ellipsoid",
+    "spaces": Spaces("ellipsoid", on_empty="ignore"),
     "intersection": "hinge",
     "fine_tuning": "plain",
-    "on_empty": "ignore",
 }
 # The paper's accuracies by number of nodes, in the order of NAMES.
 FIGURES = {

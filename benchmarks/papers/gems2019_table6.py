@@ -34,6 +34,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.datasets import partition_by_label
+from skgems.gems import HiddenLayers, Spaces
 from skgems.local import local_model, retrain_layers
 from skgems.networks import Layers
 
@@ -69,20 +70,19 @@ def as_paper(K: int, data_set: str) -> dict:
     settings = EPSILON_CLUSTERS_OF_CIFAR if data_set == CIFAR else EPSILON_CLUSTERS
     epsilon, n_clusters = settings[K]
     last_layer = GEMSLogisticAggregator(
-        geometry="ellipsoid",
+        spaces=Spaces("ellipsoid", on_empty="ignore"),
         epsilon=0.2 if data_set == CIFAR else 0.7,
         intersection="hinge",
         fine_tuning="plain",
-        on_empty="ignore",
     )
-    return {
-        "last_layer": last_layer,
-        "geometry_hidden": "ball",
-        "construction_hidden": "sampled",
-        "epsilon_hidden": epsilon,
-        "n_clusters": n_clusters,
-        "max_units": None,
-    }
+    hidden_layers = HiddenLayers(
+        "ball",
+        construction="sampled",
+        epsilon=epsilon,
+        n_clusters=n_clusters,
+        max_units=None,
+    )
+    return {"last_layer": last_layer, "hidden_layers": hidden_layers}
 
 
 def aggregate(models: list, rows: protocol.Rows, **parameters) -> GEMSMLPAggregator:
@@ -184,7 +184,7 @@ def measure_rounds(
     further = aggregate(models, rows, last_layer=last_layer)
     yield "GEMS, 8 messages", trial.score(further)
     for n in trial.options.rounds:
-        retrained = aggregate(models, rows, n_rounds=n + 1, retrain_epochs=epochs)
+        retrained = aggregate(models, rows, n_rounds=n + 1, local_epochs=epochs)
         yield f"GEMS, {n} rounds", trial.score(retrained)
         # Of two rounds the aggregate takes six messages, and co-learning, which begins
         # at the merged network, five.

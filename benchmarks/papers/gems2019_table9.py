@@ -25,6 +25,8 @@ from _common import (
 )
 from gems2019_table6 import aggregate, rows_and_public, tuned_copy
 
+from skgems.gems import HiddenLayers
+
 # Nodes of two digits each.
 K = 5
 # The paper's accuracy and units by clusters and deviation of hidden neurons.
@@ -65,19 +67,19 @@ def figures_of_paper(data_set: str) -> PaperFigures:
     return table
 
 
-def parameters_by_setting(data_set: str, sizes: list[int]) -> dict[str, dict]:
-    """Parameters of the aggregator, as in the paper and by the largest size."""
-    parameters = {
-        setting_of(n_clusters, epsilon): {
-            "n_clusters": n_clusters,
-            "epsilon_hidden": epsilon,
-            "max_units": None,
-        }
+def hidden_layers_by_setting(
+    data_set: str, sizes: list[int]
+) -> dict[str, HiddenLayers]:
+    """How hidden layers are merged, as in the paper and by the largest size."""
+    hidden_layers = {
+        setting_of(n_clusters, epsilon): HiddenLayers(
+            n_clusters=n_clusters, epsilon=epsilon, max_units=None
+        )
         for n_clusters, epsilon in FIGURES.get(data_set, FIGURES[MNIST])
     }
     for size in [*sizes, None]:
-        parameters[f"max_units={size}"] = {"max_units": size}
-    return parameters
+        hidden_layers[f"max_units={size}"] = HiddenLayers(max_units=size)
+    return hidden_layers
 
 
 def measure_cells(trial: Trial) -> Iterator[Cell]:
@@ -91,8 +93,9 @@ def measure_cells(trial: Trial) -> Iterator[Cell]:
     yield Cell("all nodes", "majority vote", trial.width * K, "units")
     yield Cell("all nodes", "averaged", trial.accuracy_of_layers(averaged))
     yield Cell("all nodes", "pooled", trial.score(pooled))
-    for setting, parameters in parameters_by_setting(options.of, options.sizes).items():
-        aggregator = aggregate(models, rows, **parameters)
+    hidden_layers = hidden_layers_by_setting(options.of, options.sizes)
+    for setting, hidden_layers_of_setting in hidden_layers.items():
+        aggregator = aggregate(models, rows, hidden_layers=hidden_layers_of_setting)
         yield Cell(setting, "GEMS", trial.score(aggregator))
         last_tuned = tuned_copy(aggregator, public, layers="last")
         yield Cell(setting, "GEMS, last layer tuned", trial.score(last_tuned))
