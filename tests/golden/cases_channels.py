@@ -41,7 +41,7 @@ from skgems.federation import (
     read_entries,
     reply_to,
 )
-from skgems.gems import HiddenLayers, Rounds
+from skgems.gems import HiddenLayers, Rounds, Spaces
 from skgems.messages import TASKS
 
 OVERLAPPING, BINARY = digits("overlapping"), digits("binary")
@@ -85,7 +85,10 @@ def fits_of_one_channel(rows=OVERLAPPING):
     wire = Wire(rows, linears(rows), radii=True)
     channel = wire.channel(agreement=agreement_of(linear_of(epsilon=0.5)))
     linear_of(estimators=channel, epsilon=0.5).fit()
-    aggregate = linear_of(estimators=channel, epsilon=0.8, on_empty="ignore").fit()
+    aggregate = linear_of(
+        estimators=channel, epsilon=0.8, spaces=Spaces(on_empty="ignore")
+    )
+    aggregate.fit()
     return aggregate, rows.X_test, wire.record()
 
 
