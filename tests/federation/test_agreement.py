@@ -92,10 +92,14 @@ def test_what_is_not_agreed_is_refused_before_rows_are_looked_at(node, monkeypat
         ),
         (request_under(server, "size", W=W), "the task 'size' is not agreed"),
     ]
-    changed_settings = {"random_state": 1, "n_components": 10**5, "min_cluster_size": 3}
-    for name, value in changed_settings.items():
+    for parameter, value in {
+        "random_state": 1,
+        "moments__n_components": 10**5,
+        "moments__min_cluster_size": 3,
+    }.items():
         aggregator = GEMSLogisticAggregator(n_rounds=3, random_state=0)
-        aggregator.set_params(**{name: value})
+        aggregator.set_params(**{parameter: value})
+        name = parameter.removeprefix("moments__")  # flat, as settings are
         request = aggregator._agreed_terms.first_message()
         words = f"its settings have {name}={value}, agreed is {name}="
         cases.append((sealed(request, server), words))

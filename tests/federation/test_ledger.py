@@ -33,6 +33,7 @@ from skgems.federation import (
     _replying,
     reply_to,
 )
+from skgems.gems import Moments
 from skgems.messages import sealed
 
 # Python warns of forks in a process with threads; the children here use none.
@@ -175,7 +176,7 @@ def test_another_exchange_of_the_same_rows_needs_the_owner(state):
     first, join = begin_exchange()
     answer(join, state)
     answer(judging_request(first), state)
-    other, other_join = begin_exchange(n_components=2, random_state=3)
+    other, other_join = begin_exchange(moments=Moments(n_components=2), random_state=3)
     with pytest.raises(RowsAskedAgainError) as caught:
         answer(other_join, state)
     error = str(caught.value)
@@ -193,7 +194,7 @@ def test_an_exchange_that_the_owner_accepts_goes_on_beside_the_first(state):
     first, join = begin_exchange()
     answer(join, state)
     answer(judging_request(first), state)
-    other, other_join = begin_exchange(n_components=2, random_state=3)
+    other, other_join = begin_exchange(moments=Moments(n_components=2), random_state=3)
     with pytest.warns(RowsAskedAgainWarning, match="can be subtracted from each other"):
         answer(other_join, state, agreement=other, again=True)
     # The owner is asked once.
@@ -208,10 +209,12 @@ def test_an_exchange_that_the_owner_accepts_goes_on_beside_the_first(state):
 def test_an_exchange_about_other_rows_does_not_need_the_owner(state):
     _, join = begin_exchange()
     answer(join, state)
-    _, second_join = begin_exchange(n_components=2, random_state=3)
+    _, second_join = begin_exchange(moments=Moments(n_components=2), random_state=3)
     with pytest.warns(RowsAskedAgainWarning):
         answer(second_join, state, again=True)
-    _, join_about_other_rows = begin_exchange(n_components=2, random_state=4)
+    _, join_about_other_rows = begin_exchange(
+        moments=Moments(n_components=2), random_state=4
+    )
     answer(join_about_other_rows, state, rows=X + 1.0)
     # Nor does it count as an exchange about the first rows.
     with pytest.raises(RowsAskedAgainError, match=r"asked about before \(2 times\)"):
@@ -221,7 +224,7 @@ def test_an_exchange_about_other_rows_does_not_need_the_owner(state):
 def test_a_killed_start_of_an_accepted_exchange_stays_accepted(state, monkeypatch):
     _, join = begin_exchange()
     answer(join, state)
-    _, other_join = begin_exchange(n_components=2)
+    _, other_join = begin_exchange(moments=Moments(n_components=2))
 
     def raise_killed(*args):
         raise KilledError
@@ -287,7 +290,7 @@ def test_inspect_shows_the_owner_what_the_node_has_sent(folder):
     agreement, join = begin_exchange()
     answer(join, folder)
     answer(judging_request(agreement), folder)
-    _, other_join = begin_exchange(n_components=1)
+    _, other_join = begin_exchange(moments=Moments(n_components=1))
     with pytest.warns(RowsAskedAgainWarning):
         answer(other_join, folder, again=True)
     inspected = inspect(folder)

@@ -17,6 +17,7 @@ from golden.nodes import (
     summary_record,
     temporary_folder,
 )
+from helpers.parts import in_parts
 from sklearn.linear_model import RidgeClassifier, SGDClassifier
 from sklearn.naive_bayes import MultinomialNB
 
@@ -51,7 +52,8 @@ RIDGE, SGD = RidgeClassifier(alpha=0.5), SGDClassifier(max_iter=1, random_state=
 
 
 def linear_of(**parameters):
-    return GEMSLogisticAggregator(random_state=0, **parameters)
+    """The linear aggregator; parameters of its parts go by their own names."""
+    return GEMSLogisticAggregator(random_state=0, **in_parts(parameters))
 
 
 # ---- a channel of bytes -------------------------------------------------------
@@ -85,7 +87,8 @@ def fits_of_one_channel(rows=OVERLAPPING):
     wire = Wire(rows, linears(rows), radii=True)
     channel = wire.channel(agreement=agreement_of(linear_of(epsilon=0.5)))
     linear_of(estimators=channel, epsilon=0.5).fit()
-    aggregate = linear_of(estimators=channel, epsilon=0.8, on_empty="ignore").fit()
+    aggregate = linear_of(estimators=channel, epsilon=0.8, on_empty="ignore")
+    aggregate.fit()
     return aggregate, rows.X_test, wire.record()
 
 

@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers.parts import in_parts
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -24,7 +25,7 @@ from skgems.federation import (
     Summary,
     VariancesOnlyWarning,
 )
-from skgems.gems import Moments, Spaces
+from skgems.gems import Moments
 from skgems.local import Member, TooFewRowsError, heavy_tails
 from skgems.moments import ClassMoments
 
@@ -116,12 +117,8 @@ def assert_close_replies(reply, expected, tol):
 
 def summaries(X, y, held_out=None, *, size=1000, clf=None, options=None, **settings):
     """The summary of chunks and that of all rows, by one component a class."""
-    agg = GEMSLogisticAggregator(
-        random_state=0,
-        spaces=Spaces(on_empty="ignore"),
-        moments=Moments(n_components=1),
-    )
-    agg.set_params(**settings)
+    quick = {"random_state": 0, "on_empty": "ignore", "n_components": 1}
+    agg = GEMSLogisticAggregator(**in_parts(quick | settings))
     clf = classifier() if clf is None else clf
     options = options or {}
     of_rows = agg.summarize(clf, X, y, name="lyon", held_out=held_out, **options)

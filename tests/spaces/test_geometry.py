@@ -231,7 +231,7 @@ def test_what_does_not_go_together_is_named():
             X, y, center, KNOWN, geometry=Free(), criterion=Accuracy(),
             construction="certified", n_directions=1,
         )  # fmt: skip
-    with pytest.raises(TypeError, match="Free has no neuron_metric.*geometry_hidden"):
+    with pytest.raises(TypeError, match="Free has no neuron_metric.*hidden_layers"):
         Free().neuron_metric(None, center, None)
 
 

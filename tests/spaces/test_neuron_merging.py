@@ -462,5 +462,5 @@ def test_moments_that_no_node_completes_ask_for_a_ridge():
         build_neuron_spaces(X, w, "relu", epsilon=0.1, geometry=Gram(ridge=0))
         for w in (W, W + 1)
     ]
-    with pytest.raises(ValueError, match="geometry_hidden a larger ridge"):
+    with pytest.raises(ValueError, match="geometry of hidden_layers a larger ridge"):
         merge_neurons(spaces)

@@ -236,7 +236,7 @@ def test_singular_moments_ask_for_a_ridge():
     X, W = layer()
     X = np.round(8 * X)
     X[:, 1] = X[:, 0]
-    with pytest.raises(ValueError, match="geometry_hidden a larger ridge"):
+    with pytest.raises(ValueError, match="geometry of hidden_layers a larger ridge"):
         build_neuron_spaces(
             X, W, "relu", epsilon=0.1, construction="sampled", geometry=Gram(ridge=0)
         )
