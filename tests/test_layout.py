@@ -116,8 +116,12 @@ TESTED_ELSEWHERE = {
     "networks/_trace.py": ("networks/test_torch.py", "modules are read by traces"),
     "pfnm/_stream.py": ("pfnm/test_pfnm_streams.py", "update goes on with a stream"),
     "pooled/_classifiers.py": ("pooled/test_pooled.py", "through the aggregator"),
+    "pooled/_decisions.py": ("choice/test_judging.py", "decisions are tempered"),
     "pooled/_equations.py": ("pooled/test_forms.py", "through the linear classifiers"),
     "pooled/_linear.py": ("pooled/test_forms.py", "each form is solved"),
+    "pooled/_pooled_fit.py": ("pooled/test_pooled.py", "through the aggregator"),
+    "pooled/_summarizing.py": ("pooled/test_pooled.py", "regions merge summaries"),
+    "pooled/_sums.py": ("pooled/test_pooled.py", "sums of nodes are those of all rows"),
     "spaces/_dual.py": ("spaces/test_intersection.py", "against a convex solver"),
     "spaces/_neuron_pool.py": ("spaces/test_neuron_merging.py", "what is merged"),
     "steps/_at_nodes.py": (
