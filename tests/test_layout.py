@@ -41,6 +41,15 @@ TESTED_ELSEWHERE = {
         "channels/test_exchange.py",
         "a folder keeps the method as JSON",
     ),
+    "ensembles/_distillation_fit.py": (
+        "ensembles/test_distillation.py",
+        "through the aggregator",
+    ),
+    "ensembles/_ensemble_fit.py": (
+        "ensembles/test_ensemble.py",
+        "through the aggregator",
+    ),
+    "ensembles/_stack_fit.py": ("ensembles/test_odds.py", "a model above log-odds"),
     "ensembles/_students.py": ("ensembles/test_distillation.py", "students are fitted"),
     "ensembles/_votes.py": ("ensembles/test_ensemble.py", "members vote"),
     "federation/_federation.py": (
