@@ -41,6 +41,15 @@ TESTED_ELSEWHERE = {
         "channels/test_exchange.py",
         "a folder keeps the method as JSON",
     ),
+    "ensembles/_distillation_fit.py": (
+        "ensembles/test_distillation.py",
+        "through the aggregator",
+    ),
+    "ensembles/_ensemble_fit.py": (
+        "ensembles/test_ensemble.py",
+        "through the aggregator",
+    ),
+    "ensembles/_stack_fit.py": ("ensembles/test_odds.py", "a model above log-odds"),
     "ensembles/_students.py": ("ensembles/test_distillation.py", "students are fitted"),
     "ensembles/_votes.py": ("ensembles/test_ensemble.py", "members vote"),
     "federation/_federation.py": (
@@ -116,8 +125,12 @@ TESTED_ELSEWHERE = {
     "networks/_trace.py": ("networks/test_torch.py", "modules are read by traces"),
     "pfnm/_stream.py": ("pfnm/test_pfnm_streams.py", "update goes on with a stream"),
     "pooled/_classifiers.py": ("pooled/test_pooled.py", "through the aggregator"),
+    "pooled/_decisions.py": ("choice/test_judging.py", "decisions are tempered"),
     "pooled/_equations.py": ("pooled/test_forms.py", "through the linear classifiers"),
     "pooled/_linear.py": ("pooled/test_forms.py", "each form is solved"),
+    "pooled/_pooled_fit.py": ("pooled/test_pooled.py", "through the aggregator"),
+    "pooled/_summarizing.py": ("pooled/test_pooled.py", "regions merge summaries"),
+    "pooled/_sums.py": ("pooled/test_pooled.py", "sums of nodes are those of all rows"),
     "spaces/_dual.py": ("spaces/test_intersection.py", "against a convex solver"),
     "spaces/_diagonal.py": ("spaces/test_metric.py", "the identities of all metrics"),
     "spaces/_neuron_metrics.py": (

@@ -1,42 +1,21 @@
 """Distillation: one model that says what an ensemble of the nodes says."""
 
-import warnings
 from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.neural_network import MLPClassifier
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import (
-    BaseAggregator,
-    Takes,
-    as_own_warnings,
-    named_members,
-    seeded_clone,
-    split_by_state,
-    validated_rows_for_fit,
-)
-from ..compat import HasMethods, safe_indexing
-from ..federation import (
-    Federation,
-    ReportMixin,
-    as_mask,
-    check_feature_names,
-    federated_fit,
-    read_federation,
-)
-from ..local import local_model, net_seed, to_logits
+from ..base import BaseAggregator, Takes
+from ..compat import HasMethods
+from ..federation import ReportMixin, federated_fit
+from ..local import local_model, to_logits
 from ..networks import takes_missing_values, to_module
-from ..progress import say
+from ._distillation_fit import DistillationFit, DistillationRows
 from ._ensemble import EnsembleAggregator
-from ._given_rows import GivenRowsMixin, rows_as_given
-from ._students import fit_to_probabilities
-from ._votes import ensemble_probabilities, ensemble_weights
+from ._given_rows import GivenRowsMixin
 
 if TYPE_CHECKING:
     import torch
@@ -99,12 +78,6 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
     True
     """
 
-    @property
-    def _takes(self) -> Takes:
-        takes = super()._takes
-        student_does = self.student is not None and takes_missing_values(self.student)
-        return replace(takes, missing_values=takes.missing_values and student_does)
-
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "voting": EnsembleAggregator._parameter_constraints["voting"],
@@ -158,103 +131,10 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         ValueError
             If the input is not usable; the message names the node.
         """
-        rng = check_random_state(self.random_state)
-        tie_seed = rng.randint(2**31 - 1)
-        student = MLPClassifier() if self.student is None else self.student
-        student = seeded_clone(student, rng)
-        seed = net_seed(student, rng)
-        federation, X, scoring = self._read_rows(X, y, nodes, held_out)
-        if self.student is None and rows_as_given(X) is not None:
-            raise ValueError(
-                "X holds texts, which student=None, an MLPClassifier, does not take: "
-                "give a student that does, as make_pipeline(HashingVectorizer(), "
-                "LogisticRegression()) of documents."
-            )
-        weights, history = ensemble_weights(federation, self.node_weight, self.n_jobs)
-        classes = federation.classes
-
-        def ensemble_says(rows) -> np.ndarray:
-            return ensemble_probabilities(
-                [node.model for node in federation.nodes],
-                rows,
-                classes,
-                weights=weights,
-                voting=self.voting,
-                tie_seed=tie_seed,
-            )
-
-        proba = ensemble_says(X)
-        with as_own_warnings():
-            if self.student is None:
-                # The default's 200 epochs are few for few rows, but enough.
-                warnings.simplefilter("ignore", ConvergenceWarning)
-            student = fit_to_probabilities(
-                student, X, proba, classes=classes, seed=seed
-            )
-        if scoring is not None:
-            X = scoring
-            proba = ensemble_says(scoring)
-        learned = local_model(student, name="student").probabilities(X, classes)
-        agreement = float(np.mean(learned.argmax(axis=1) == proba.argmax(axis=1)))
-        say(f"the student agrees on {agreement:.3f} of {X.shape[0]} rows")
-        self._publish(
-            **federation.attributes(),
-            weights_=weights,
-            history_=history,
-            student_=student,
-            agreement_=agreement,
-        )
+        distillation = DistillationFit.of(self)
+        rows = DistillationRows.read(self, X, y=y, nodes=nodes, held_out=held_out)
+        self._publish(**distillation.attributes(rows))
         return self
-
-    def _read_rows(self, X, y, nodes, held_out) -> tuple[Federation, object, object]:
-        """The nodes, rows to fit the student to, and rows held out if there are any."""
-        without_labels = y is None and nodes is None and self.estimators is not None
-        if without_labels and self._has_fitted_members():
-            federation, X = self._read_rows_without_labels(X)
-        else:
-            federation = read_federation(self, X, y, nodes, held_out)
-            X = federation.X
-        teaching = np.full(X.shape[0], not federation.has_public_rows)
-        teaching[federation.public_rows] = True
-        scoring = None
-        if held_out is not None:
-            mask = as_mask(held_out, X)
-            if mask.any():
-                scoring = safe_indexing(X, np.flatnonzero(mask))
-                teaching &= ~mask
-        if not teaching.any():
-            raise ValueError(
-                "held_out marks all rows that the student could be fitted to; they "
-                "only score. Hold out fewer."
-            )
-        if not teaching.all():
-            X = safe_indexing(X, np.flatnonzero(teaching))
-        return federation, X, scoring
-
-    def _has_fitted_members(self) -> bool:
-        names, members = named_members(self.estimators, self._get_param_names())
-        return bool(split_by_state(names, members))
-
-    def _read_rows_without_labels(self, X) -> tuple[Federation, object]:
-        """The nodes of fitted members, and rows of which nothing but X is given."""
-        federation = read_federation(self)
-        X, features = validated_rows_for_fit(self, X)
-        n_features = federation.features.n_features_in
-        if n_features not in (None, features.n_features_in):
-            raise ValueError(
-                f"X has {features.n_features_in or 'no'} features, but the local "
-                f"estimators were fitted on {n_features} features."
-            )
-        networks = [node.network for node in federation.nodes]
-        check_feature_names(federation.names, networks, features.feature_names_in)
-        features = features.or_names_of(
-            network.feature_names_in for network in networks
-        )
-        return replace(federation, features=features), X
-
-    def _logits(self, X) -> np.ndarray:
-        student = local_model(self.student_, name="student")
-        return to_logits(student.probabilities(X, self.classes_))
 
     def to_estimator(self) -> BaseEstimator:
         """The student as a plain fitted classifier.
@@ -289,3 +169,13 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         student = local_model(self.student_, name="student").network()
         student = student.aligned(self.classes_)
         return to_module(student.astype(student.dtype))
+
+    @property
+    def _takes(self) -> Takes:
+        takes = super()._takes
+        student_does = self.student is not None and takes_missing_values(self.student)
+        return replace(takes, missing_values=takes.missing_values and student_does)
+
+    def _logits(self, X) -> np.ndarray:
+        student = local_model(self.student_, name="student")
+        return to_logits(student.probabilities(X, self.classes_))

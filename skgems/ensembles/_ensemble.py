@@ -3,38 +3,24 @@
 from copy import copy
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import BaseAggregator, named_members, validated_for_fit
-from ..choice import Candidate, Choice, choose
+from ..base import BaseAggregator
 from ..compat import HasMethods, StrOptions
 from ..federation import (
     MIN_ROWS,
-    Federation,
-    Message,
     ReportMixin,
     Summary,
-    check_no_label_missing_at,
     federated_fit,
     read_federation,
-    shown_labels,
 )
-from ..gems import GEMSLogisticAggregator
-from ..local import local_model, to_logits
-from ..networks import union_of_classes
-from ..pooled import PooledAggregator, PooledTransformer, shrunk_lda
+from ..local import to_logits
+from ._ensemble_fit import EnsembleFit
 from ._given_rows import GivenRowsMixin
-from ._odds import MemberOdds
-from ._votes import ensemble_probabilities, ensemble_weights
-
-# Names of the candidates of combine="auto".
-_VOTE = "vote"
-_BY_CLASSES = "vote by classes"
-_STACK = "stack"
+from ._stack_fit import odds_summary
+from ._votes import Vote
 
 
 class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
@@ -187,77 +173,9 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
             If the input is not usable; the message names the node.
         """
         federation = read_federation(self, X, y, nodes, held_out)
-        if self.combine == "auto":
-            choice = self._choose(federation)
-            is_stack = choice.name == _STACK
-            node_weight = self.node_weight
-            if choice.name == _BY_CLASSES:
-                node_weight = "class_counts"
-            of_choice = {"choice_": choice}
-        else:
-            is_stack = self.combine == "stack"
-            node_weight = self.node_weight
-            of_choice = {}
-        if is_stack:
-            odds, stack = self._stacked(federation)
-            attributes = federation.attributes()
-            attributes["classes_"] = stack.classes_  # others are in no row
-            self._publish(
-                **attributes,
-                **of_choice,
-                odds_=odds,
-                stack_=stack,
-                history_=stack.history_,
-            )
-            return self
-        weights, history = ensemble_weights(federation, node_weight, self.n_jobs)
-        self._publish(
-            **federation.attributes(),
-            **of_choice,
-            weights_=weights,
-            history_=history,
-            _tie_seed=check_random_state(self.random_state).randint(2**31 - 1),
-        )
+        attributes = EnsembleFit.of(self).attributes(federation, EnsembleAggregator)
+        self._publish(**attributes)
         return self
-
-    def _choose(self, federation: Federation) -> Choice:
-        """Which of the votes and the stack is right about most rows."""
-        members = list(zip(federation.names, federation.estimators, strict=True))
-
-        def candidate(name: str, combine: str, node_weight: object) -> Candidate:
-            aggregator = EnsembleAggregator(
-                members,
-                combine=combine,
-                node_weight=node_weight,
-                voting=self.voting,
-                random_state=self.random_state,
-            )
-            return Candidate(name, aggregator, of_members=True)
-
-        tried = [
-            candidate(_VOTE, "vote", self.node_weight),
-            candidate(_BY_CLASSES, "vote", "class_counts"),
-            candidate(_STACK, "stack", "equal"),
-        ]
-        X, y, owners = self._owned_rows(federation)
-        rows_of_names = {
-            name: np.flatnonzero(owners == name) for name in federation.names
-        }
-        return choose(tried, X, y, rows_of_names, members=members)
-
-    def _owned_rows(self, federation: Federation) -> tuple:
-        """Rows that are not held out, labels, and the name of one owner of each."""
-        if federation.X is None:
-            raise ValueError(
-                "A stack is made of rows: give fit X, y and nodes, or summaries, or "
-                'set combine="vote".'
-            )
-        owners = np.full(len(federation.y), "", dtype=object)
-        for node in federation.nodes:
-            owners[node.moment_rows] = node.name
-        owned = np.flatnonzero(owners != "")
-        X, y = federation.labelled(owned)
-        return X, y, owners[owned]
 
     def summarize_odds(
         self, X, y, *, name, held_out=None, min_rows=MIN_ROWS
@@ -281,86 +199,7 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
             As by ``summarize`` of :class:`GEMSLogisticAggregator`.
         """
         self._validate_params()
-        names, members = named_members(self.estimators)
-        odds = MemberOdds(list(zip(names, members, strict=True)))
-        check_no_label_missing_at(name, y)
-        (X, y), _ = validated_for_fit(self, X, y)
-        summary = self._stack_over([]).summarize(
-            None,
-            odds.transform(X),
-            y,
-            name=name,
-            held_out=held_out,
-            min_rows=min_rows,
-        )
-        _check_classes_of_stack(
-            name=name,
-            row_classes=summary.row_counts["labels"],
-            member_classes=_classes_of(names, members),
-        )
-        content = summary.message.content
-        column_names = odds.get_feature_names_out().tolist()
-        content["describe"]["network"]["feature_names"] = column_names
-        return Summary(Message.of("join", **content))
-
-    def _stack_over(self, estimators: list) -> GEMSLogisticAggregator:
-        """The linear aggregator of nodes' log-odds, not fitted."""
-        return GEMSLogisticAggregator(
-            estimators,
-            validation_fraction=0.0,
-            n_jobs=self.n_jobs,
-            random_state=self.random_state,
-        )
-
-    def _stacked(self, federation: Federation) -> tuple[MemberOdds, BaseAggregator]:
-        """Log-odds of all members, and what is above, each row at one of its nodes."""
-        odds = MemberOdds(
-            list(zip(federation.names, federation.estimators, strict=True))
-        )
-        if self.summaries is not None:
-            return odds, self._stack_of_summaries(odds, federation.classes)
-        X, y, owners = self._owned_rows(federation)
-        if not any(node.seen.sum() > 1 for node in federation.nodes):
-            raise ValueError(
-                "Every local estimator knows a single class, and says of no row which "
-                "it is. GEMSLogisticAggregator and PooledAggregator make one model of "
-                "the nodes' rows alone."
-            )
-        alone = [(name, None) for name in np.unique(owners)]
-        stack = self._stack_over(alone)
-        if self.beside is not None:
-            odds.beside = PooledTransformer(clone(self.beside)).fit(X, nodes=owners)
-            stack = PooledAggregator(alone, pooled=shrunk_lda(len(y)))
-        return odds, stack.fit(odds.transform(X), y, nodes=owners)
-
-    def _stack_of_summaries(
-        self, odds: MemberOdds, classes: np.ndarray
-    ) -> GEMSLogisticAggregator:
-        """What is above, made of what nodes sent of their rows."""
-        stack = self._stack_over(self.summaries).fit()
-        columns = odds.get_feature_names_out().tolist()
-        sent_columns = getattr(stack, "feature_names_in_", np.array([])).tolist()
-        if sent_columns != columns:
-            raise ValueError(
-                f"Summaries are of log-odds {sent_columns[:3]}..., but members here "
-                f"have {columns[:3]}...: give all nodes the same estimators, in one "
-                "order."
-            )
-        del stack.feature_names_in_
-        for name, summary in zip(stack.node_names_, stack.estimators_, strict=True):
-            _check_classes_of_stack(
-                name=name,
-                row_classes=summary.row_counts["labels"],
-                member_classes=classes.tolist(),
-            )
-        return stack
-
-    @property
-    def _can_temper(self) -> bool:
-        return self.combine == "stack" and self.beside is not None
-
-    def _temper(self, factor: float) -> None:
-        self.stack_._temper(factor)
+        return odds_summary(self, X, y, name=name, held_out=held_out, min_rows=min_rows)
 
     @available_if(lambda self: self.combine == "stack" or hasattr(self, "stack_"))
     def to_estimator(self) -> Pipeline:
@@ -375,42 +214,14 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
             self._exported(copy(self.odds_)), self.stack_.to_estimator()
         )
 
+    @property
+    def _can_temper(self) -> bool:
+        return self.combine == "stack" and self.beside is not None
+
+    def _temper(self, factor: float) -> None:
+        self.stack_._temper(factor)
+
     def _logits(self, X) -> np.ndarray:
         if hasattr(self, "stack_"):
             return self.stack_._logits(self.odds_.transform(X))
-        models = [
-            local_model(member, name=name)
-            for member, name in zip(self.estimators_, self.node_names_, strict=True)
-        ]
-        proba = ensemble_probabilities(
-            models,
-            X,
-            self.classes_,
-            weights=self.weights_,
-            voting=self.voting,
-            tie_seed=self._tie_seed,
-        )
-        return to_logits(proba)
-
-
-def _classes_of(names: list[str], members: list[BaseEstimator]) -> list:
-    """Classes that some of the members have seen."""
-    descriptions = [
-        local_model(member, name=name).description
-        for name, member in zip(names, members, strict=True)
-    ]
-    return union_of_classes(descriptions, names=names).tolist()
-
-
-def _check_classes_of_stack(
-    *, name: str, row_classes: list, member_classes: list
-) -> None:
-    """Raise ValueError if rows of a summary have classes that no member has seen."""
-    unseen = [label for label in row_classes if label not in set(member_classes)]
-    if unseen:
-        raise ValueError(
-            f"Node {name!r} has rows of the classes {shown_labels(unseen)}, which no "
-            f"member of the stack has seen; the members were fitted on the classes "
-            f"{shown_labels(member_classes)}. Give the rows the labels that the "
-            "members were fitted on, or leave these rows out."
-        )
+        return to_logits(Vote.of_fitted(self).probabilities(X))

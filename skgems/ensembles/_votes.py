@@ -10,12 +10,15 @@ hard vote p_k is 1 for the class that the member of node k predicts, 0 for all o
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
+from ..base import BaseAggregator
 from ..federation import Federation, ask_shares
-from ..local import LocalModel
+from ..local import LocalModel, local_model
 from ._given_rows import row_digests, rows_as_given
 
 # Part of one vote: enough to break ties, too little to count.
@@ -45,22 +48,44 @@ def ensemble_weights(
     return shares, run.history
 
 
-def ensemble_probabilities(
-    models: list[LocalModel],
-    X,
-    classes: np.ndarray,
-    *,
-    weights: np.ndarray,
-    voting: str,
-    tie_seed: int,
-) -> np.ndarray:
-    """Class probabilities (n_rows, n_classes) of a vote.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Vote:
+    """A vote of models whose classes may differ."""
 
-    ``weights`` has the shape (n_nodes, n_classes); the seed breaks ties of hard votes.
-    """
-    if voting == "soft":
-        return _soft_vote(models, X, classes, weights=weights)
-    return _hard_vote(models, X, classes, weights=weights, tie_seed=tie_seed)
+    models: list[LocalModel]
+    classes: np.ndarray  # of all nodes, (n_classes,)
+    weights: np.ndarray  # (n_nodes, n_classes)
+    voting: str
+    tie_seed: int  # breaks ties of hard votes
+
+    @classmethod
+    def of_fitted(cls, aggregator: BaseAggregator) -> Self:
+        """The vote of an EnsembleAggregator that was fitted, and is no stack."""
+        models = [
+            local_model(member, name=name)
+            for member, name in zip(
+                aggregator.estimators_, aggregator.node_names_, strict=True
+            )
+        ]
+        return cls(
+            models=models,
+            classes=aggregator.classes_,
+            weights=aggregator.weights_,
+            voting=aggregator.voting,
+            tie_seed=aggregator._tie_seed,
+        )
+
+    def probabilities(self, X) -> np.ndarray:
+        """Class probabilities (n_rows, n_classes)."""
+        if self.voting == "soft":
+            return _soft_vote(self.models, X, self.classes, weights=self.weights)
+        return _hard_vote(
+            self.models,
+            X,
+            self.classes,
+            weights=self.weights,
+            tie_seed=self.tie_seed,
+        )
 
 
 def _soft_vote(

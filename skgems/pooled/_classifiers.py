@@ -58,7 +58,7 @@ class Kind:
         return Message.of("moments", kind=scatter, n_components=1, min_cluster_size=1)
 
 
-def pooled_fit(
+def fit_to_sums(
     classifier: ClassifierMixin, sums: ClassMoments | ClassSums, classes: np.ndarray
 ) -> tuple[ClassifierMixin, str]:
     """The classifier as if fitted on all rows, and why it may differ, or nothing."""

@@ -1,0 +1,97 @@
+"""A fit of EnsembleAggregator: all of it but scikit-learn's protocol."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
+
+from ..base import BaseAggregator
+from ..choice import Candidate, Choice, choose
+from ..federation import Federation
+from ._stack_fit import StackFit, owned_rows
+from ._votes import ensemble_weights
+
+# Names of the candidates of combine="auto".
+_VOTE = "vote"
+_BY_CLASSES = "vote by classes"
+_STACK = "stack"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EnsembleFit:
+    """The parameters of an ensemble, and whether it votes or is a stack.
+
+    See EnsembleAggregator for what each parameter means.
+    """
+
+    combine: str
+    voting: str
+    node_weight: ArrayLike  # a word, or (n_nodes,)
+    stack: StackFit
+    n_jobs: int | None
+    random_state: object
+
+    @classmethod
+    def of(cls, aggregator: BaseAggregator) -> Self:
+        """The fit that the parameters of an EnsembleAggregator stand for."""
+        return cls(
+            combine=aggregator.combine,
+            voting=aggregator.voting,
+            node_weight=aggregator.node_weight,
+            stack=StackFit.of(aggregator),
+            n_jobs=aggregator.n_jobs,
+            random_state=aggregator.random_state,
+        )
+
+    def attributes(
+        self, federation: Federation, ensemble_class: type[BaseAggregator]
+    ) -> dict[str, object]:
+        """What the fit finds: weights of a vote, or what a stack is made of.
+
+        ``ensemble_class`` is that of the ensembles which combine="auto" tries.
+        """
+        if self.combine == "auto":
+            choice = self._choose(federation, ensemble_class)
+            chosen_fit = self._candidate_fits()[choice.name]
+            attributes = chosen_fit.attributes(federation, ensemble_class)
+            return {**attributes, "choice_": choice}
+        if self.combine == "stack":
+            return self.stack.attributes(federation)
+        weights, history = ensemble_weights(federation, self.node_weight, self.n_jobs)
+        return {
+            **federation.attributes(),
+            "weights_": weights,
+            "history_": history,
+            "_tie_seed": check_random_state(self.random_state).randint(2**31 - 1),
+        }
+
+    def _candidate_fits(self) -> dict[str, Self]:
+        """What combine="auto" tries, by name; later ones are larger models."""
+        return {
+            _VOTE: replace(self, combine="vote"),
+            _BY_CLASSES: replace(self, combine="vote", node_weight="class_counts"),
+            _STACK: replace(self, combine="stack", node_weight="equal"),
+        }
+
+    def _choose(
+        self, federation: Federation, ensemble_class: type[BaseAggregator]
+    ) -> Choice:
+        """Which of the votes and the stack is right about most rows."""
+        members = list(zip(federation.names, federation.estimators, strict=True))
+        candidates = []
+        for name, fit in self._candidate_fits().items():
+            ensemble = ensemble_class(
+                members,
+                combine=fit.combine,
+                node_weight=fit.node_weight,
+                voting=fit.voting,
+                random_state=fit.random_state,
+            )
+            candidates.append(Candidate(name, ensemble, of_members=True))
+        X, y, owners = owned_rows(federation)
+        rows_of_names = {
+            name: np.flatnonzero(owners == name) for name in federation.names
+        }
+        return choose(candidates, X, y, rows_of_names, members=members)

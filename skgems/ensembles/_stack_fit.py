@@ -1,0 +1,194 @@
+"""The fit of a stack: one linear classifier above the log-odds of all members.
+
+Every row goes through all members, and the classifier is made of the moments of their
+log-odds at the nodes: of rows that `fit` has, or of summaries that nodes sent.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+
+from ..base import BaseAggregator, named_members, validated_for_fit
+from ..federation import (
+    Federation,
+    Message,
+    Summary,
+    check_no_label_missing_at,
+    shown_labels,
+)
+from ..gems import GEMSLogisticAggregator
+from ..local import local_model
+from ..networks import union_of_classes
+from ..pooled import PooledAggregator, PooledTransformer, shrunk_lda
+from ._given_rows import Rows
+from ._odds import MemberOdds
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StackFit:
+    """The parameters of EnsembleAggregator that decide how a stack is made.
+
+    See EnsembleAggregator for what each parameter means.
+    """
+
+    beside: BaseEstimator | None
+    summaries: list | None
+    n_jobs: int | None
+    random_state: object
+
+    @classmethod
+    def of(cls, aggregator: BaseAggregator) -> Self:
+        """The stack that the parameters of an EnsembleAggregator stand for."""
+        return cls(
+            beside=aggregator.beside,
+            summaries=aggregator.summaries,
+            n_jobs=aggregator.n_jobs,
+            random_state=aggregator.random_state,
+        )
+
+    def linear_aggregator(self, estimators: list) -> GEMSLogisticAggregator:
+        """The linear aggregator of nodes' log-odds, not fitted."""
+        return GEMSLogisticAggregator(
+            estimators,
+            validation_fraction=0.0,
+            n_jobs=self.n_jobs,
+            random_state=self.random_state,
+        )
+
+    def attributes(self, federation: Federation) -> dict[str, object]:
+        """What the fit finds: log-odds of all members, and what is above them."""
+        odds = MemberOdds(
+            list(zip(federation.names, federation.estimators, strict=True))
+        )
+        if self.summaries is None:
+            stack = self._stack_of_rows(odds, federation)
+        else:
+            stack = self._stack_of_summaries(odds, federation.classes)
+        return {
+            **federation.attributes(),
+            "classes_": stack.classes_,  # others are in no row
+            "odds_": odds,
+            "stack_": stack,
+            "history_": stack.history_,
+        }
+
+    def _stack_of_rows(
+        self, odds: MemberOdds, federation: Federation
+    ) -> BaseAggregator:
+        """The model above, fitted with each row at one of its nodes.
+
+        Where there are columns beside the log-odds, they become part of ``odds``.
+        """
+        X, y, owners = owned_rows(federation)
+        if not any(node.seen.sum() > 1 for node in federation.nodes):
+            raise ValueError(
+                "Every local estimator knows a single class, and says of no row which "
+                "it is. GEMSLogisticAggregator and PooledAggregator make one model of "
+                "the nodes' rows alone."
+            )
+        alone = [(name, None) for name in np.unique(owners)]
+        stack = self.linear_aggregator(alone)
+        if self.beside is not None:
+            odds.beside = PooledTransformer(clone(self.beside)).fit(X, nodes=owners)
+            stack = PooledAggregator(alone, pooled=shrunk_lda(len(y)))
+        return stack.fit(odds.transform(X), y, nodes=owners)
+
+    def _stack_of_summaries(
+        self, odds: MemberOdds, classes: np.ndarray
+    ) -> GEMSLogisticAggregator:
+        """The model above, fitted to the summaries that nodes sent."""
+        stack = self.linear_aggregator(self.summaries).fit()
+        columns = odds.get_feature_names_out().tolist()
+        sent_columns = getattr(stack, "feature_names_in_", np.array([])).tolist()
+        if sent_columns != columns:
+            raise ValueError(
+                f"Summaries are of log-odds {sent_columns[:3]}..., but members here "
+                f"have {columns[:3]}...: give all nodes the same estimators, in one "
+                "order."
+            )
+        del stack.feature_names_in_
+        for name, summary in zip(stack.node_names_, stack.estimators_, strict=True):
+            _check_classes_of_stack(
+                name=name,
+                row_classes=summary.row_counts["labels"],
+                member_classes=classes.tolist(),
+            )
+        return stack
+
+
+def owned_rows(federation: Federation) -> tuple[Rows, np.ndarray, np.ndarray]:
+    """Rows that are not held out, labels, and the name of one owner of each.
+
+    Labels and names have the shape (n_rows,).
+    """
+    if federation.X is None:
+        raise ValueError(
+            "A stack is made of rows: give fit X, y and nodes, or summaries, or "
+            'set combine="vote".'
+        )
+    owners = np.full(len(federation.y), "", dtype=object)
+    for node in federation.nodes:
+        owners[node.moment_rows] = node.name
+    owned = np.flatnonzero(owners != "")
+    X, y = federation.labelled(owned)
+    return X, y, owners[owned]
+
+
+def odds_summary(
+    aggregator: BaseAggregator,
+    X: Rows,
+    y: np.ndarray,
+    *,
+    name: str,
+    held_out: np.ndarray | None,
+    min_rows: int,
+) -> Summary:
+    """What a node sends for a stack: moments of the log-odds of all members."""
+    names, members = named_members(aggregator.estimators)
+    odds = MemberOdds(list(zip(names, members, strict=True)))
+    check_no_label_missing_at(name, y)
+    (X, y), _ = validated_for_fit(aggregator, X, y)
+    stack = StackFit.of(aggregator).linear_aggregator([])
+    summary = stack.summarize(
+        None,
+        odds.transform(X),
+        y,
+        name=name,
+        held_out=held_out,
+        min_rows=min_rows,
+    )
+    _check_classes_of_stack(
+        name=name,
+        row_classes=summary.row_counts["labels"],
+        member_classes=_classes_of(names, members),
+    )
+    content = summary.message.content
+    column_names = odds.get_feature_names_out().tolist()
+    content["describe"]["network"]["feature_names"] = column_names
+    return Summary(Message.of("join", **content))
+
+
+def _classes_of(names: Sequence[str], members: Sequence[BaseEstimator]) -> list:
+    """Classes that some of the members have seen."""
+    descriptions = [
+        local_model(member, name=name).description
+        for name, member in zip(names, members, strict=True)
+    ]
+    return union_of_classes(descriptions, names=names).tolist()
+
+
+def _check_classes_of_stack(
+    *, name: str, row_classes: list, member_classes: list
+) -> None:
+    """Raise ValueError if rows of a summary have classes that no member has seen."""
+    unseen = [label for label in row_classes if label not in set(member_classes)]
+    if unseen:
+        raise ValueError(
+            f"Node {name!r} has rows of the classes {shown_labels(unseen)}, which no "
+            f"member of the stack has seen; the members were fitted on the classes "
+            f"{shown_labels(member_classes)}. Give the rows the labels that the "
+            "members were fitted on, or leave these rows out."
+        )

@@ -1,0 +1,100 @@
+"""Decisions of a pooled classifier, and the factor that makes them less sure."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.discriminant_analysis import (
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from ..base import BaseAggregator, warn_user
+from ._pooled_fit import PooledFit
+
+# The exponential of less than minus this is no normal number.
+_MOST_LOG = 700.0
+
+
+def _delegated(name: str) -> Callable | property:
+    """A method of the aggregate that is the classifier's own, if that has it."""
+
+    def classifier_has_it(aggregator: BaseAggregator) -> bool:
+        # Before fit the classifier that is to be made says what there will be.
+        fitted = getattr(aggregator, "_fitted", None)
+        classifier = fitted or PooledFit.of(aggregator).classifier
+        return hasattr(classifier, name)
+
+    @wraps(getattr(BaseAggregator, name))
+    def method(self, X) -> np.ndarray:
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        if issparse(X) and not get_tags(self._fitted).input_tags.sparse:
+            X = X.toarray()
+        return getattr(self._fitted, name)(X)
+
+    # Every classifier predicts.
+    return method if name == "predict" else available_if(classifier_has_it)(method)
+
+
+class PooledDecisionsMixin:
+    """Mixin of PooledAggregator: decisions, which are those of its classifier."""
+
+    predict = _delegated("predict")
+    predict_proba = _delegated("predict_proba")
+    decision_function = _delegated("decision_function")
+
+    def _logits(self, X: np.ndarray) -> np.ndarray:
+        scores = self._fitted.decision_function(X)
+        return scores if scores.ndim > 1 else np.stack([0 * scores, scores], axis=1)
+
+    @property
+    def _can_temper(self) -> bool:
+        return isinstance(
+            PooledFit.of(self).classifier,
+            LinearDiscriminantAnalysis | QuadraticDiscriminantAnalysis,
+        )
+
+    def _temper(self, factor: float) -> None:
+        """Multiply decision values of a discriminant analysis, which is too sure."""
+        if isinstance(self._fitted, QuadraticDiscriminantAnalysis):
+            is_tempered = _temper_quadratic(self._fitted, factor)
+        else:
+            self._fitted.coef_ = self._fitted.coef_ * factor
+            self._fitted.intercept_ = self._fitted.intercept_ * factor
+            is_tempered = True
+        if is_tempered:
+            self.pooled_form_ = replace(
+                self.pooled_form_,
+                reason=f"its decision values are multiplied by {factor}",
+            )
+            self.exact_ = False
+
+
+def _temper_quadratic(classifier: QuadraticDiscriminantAnalysis, factor: float) -> bool:
+    """Multiply its decision values in place; False, and a warning, where it cannot be.
+
+    These are ``log(prior) - (x - m)' inv(V) (x - m) / 2 - log |V| / 2``. Variances V
+    over the factor f multiply the distance, but change log |V| by d log f alone, which
+    all classes share. So the prior takes what the determinant lacks:
+    ``f log(prior) + (1 - f) log |V| / 2``.
+    """
+    log_determinants = np.array(
+        [np.log(scaling).sum() for scaling in classifier.scalings_]
+    )
+    log_priors = factor * np.log(classifier.priors_)
+    log_priors = log_priors + 0.5 * (1.0 - factor) * log_determinants
+    if np.ptp(log_priors) > _MOST_LOG:
+        warn_user(
+            "Classes are so unlike in spread that probabilities stay as sure as "
+            "discriminant analysis has them, which is too sure."
+        )
+        return False
+    classifier.priors_ = np.exp(log_priors - log_priors.max())
+    classifier.scalings_ = [scaling / factor for scaling in classifier.scalings_]
+    return True

@@ -1,0 +1,177 @@
+"""A fit of PooledAggregator: all of it but scikit-learn's protocol."""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin, clone, is_classifier
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from ..base import BaseAggregator, Takes, warn_user
+from ..federation import Federation, Run, answer, read_members, warn_of_many_rows
+from ..local import Member, has_steps
+from ..networks import Network, final_step
+from ._classifiers import CLASSIFIERS, KINDS, fit_to_sums
+from ._disagreement import warn_of_disagreement
+from ._forms import PooledForm, common_form
+from ._sums import PooledSums
+from ._terms import PooledTerms, as_list
+
+# Name of the node that has the public rows: the server.
+_SERVER = "public"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PooledFit:
+    """The classifier that the parameters of a PooledAggregator stand for, and its fit.
+
+    See PooledAggregator for what each parameter means.
+    """
+
+    takes: ClassVar[Takes] = Takes(networks=False, learnt=False, rows_alone=True)
+
+    classifier: ClassifierMixin  # what is made of the sums, not fitted
+
+    @classmethod
+    def of(cls, aggregator: BaseAggregator) -> Self:
+        """Read `pooled`, or the nodes' classifiers where it is None.
+
+        Raises ValueError if nodes do not agree, or the classifier cannot be made of
+        sums.
+        """
+        if isinstance(aggregator.pooled, str):
+            return cls(classifier=CLASSIFIERS[aggregator.pooled]())
+        if aggregator.pooled is not None:
+            return cls(
+                classifier=_checked_classifier(aggregator.pooled, place="pooled")
+            )
+        return cls(classifier=_common_classifier(_classifiers_of_nodes(aggregator)))
+
+    @property
+    def terms(self) -> PooledTerms:
+        """What nodes and server agree on, without a front."""
+        return PooledTerms(classifier=self.classifier)
+
+    def plan(
+        self, federation: Federation, further_contents: Sequence[Mapping] = ()
+    ) -> Generator:
+        """Plan of the PooledSums; ``further_contents`` are replies that are here."""
+        request = self.terms.request(federation.classes)
+        replies = yield request
+        return PooledSums.of_replies(
+            [*(reply.content for _, reply in replies), *further_contents],
+            task=request.task,
+            names=[*federation.names, _SERVER],
+            classes=federation.classes,
+        )
+
+    def attributes(
+        self, federation: Federation, run: Run, *, public: tuple
+    ) -> dict[str, object]:
+        """What the fit finds: ask for sums, and make the classifier of them.
+
+        ``public`` are public rows and their labels.
+        """
+        public_contents = self._contents_of_public_rows(public, federation)
+        pooled_sums = run(self.plan(federation, public_contents))
+        if not federation.rows_are_shared:
+            node_means = pooled_sums.node_means
+            # The server is the last node, where it has public rows.
+            names = [*federation.names, _SERVER][: node_means.n_nodes]
+            warn_of_disagreement(names, node_means)
+            warn_of_many_rows(federation.names, federation.rows_in_moments)
+        sums, columns = pooled_sums.of_classes_with_rows(federation.classes)
+        if len(columns) < len(federation.classes):
+            missing = np.delete(federation.classes, columns).tolist()
+            warn_user(
+                f"No node has rows of the classes {missing} in its sums, so that they "
+                "are never predicted. Give fit rows of them, or have nodes summarize "
+                "with a smaller min_rows."
+            )
+        classes = federation.classes[columns]
+        fitted, rounding_reason = fit_to_sums(self.classifier, sums, classes)
+        form = PooledForm(
+            kind=type(fitted).__name__,
+            parameters=fitted.get_params(),
+            reason=pooled_sums.reason or rounding_reason,
+        )
+        return {
+            "classes_": classes,
+            "exact_": form.is_exact,
+            "pooled_form_": form,
+            "history_": run.history,
+            "_fitted": fitted,
+        }
+
+    def _contents_of_public_rows(
+        self, public: tuple, federation: Federation
+    ) -> list[Mapping]:
+        """What a node of the public rows would reply; nothing where there are none."""
+        X, y = public
+        if not len(y):
+            return []
+        request = self.terms.request(federation.classes)
+        return [answer(request, Member.of(_SERVER, None, X, y)).content]
+
+
+def _classifiers_of_nodes(aggregator: BaseAggregator) -> dict[str, ClassifierMixin]:
+    """By name of the node; none where nodes are elsewhere, or have none."""
+    estimators = aggregator.estimators
+    is_list = isinstance(estimators, list | tuple)
+    if estimators is None or not (is_list or is_classifier(estimators)):
+        return {}
+    names, members, _ = read_members(aggregator, estimators)
+    return {
+        name: _checked_classifier(member, place=f"node {name!r}")
+        for name, member in zip(names, members, strict=True)
+        if not isinstance(member, Network | None)
+    }
+
+
+def _common_classifier(
+    classifier_by_node: Mapping[str, ClassifierMixin],
+) -> ClassifierMixin:
+    """What nodes have in common, not fitted; ValueError where their classifiers differ.
+
+    It is a discriminant analysis where no node has a classifier.
+    """
+    if not classifier_by_node:
+        return LinearDiscriminantAnalysis()
+    forms = {
+        name: _kind_and_parameters(classifier)
+        for name, classifier in classifier_by_node.items()
+    }
+    if reason := common_form(forms).reason:
+        raise ValueError(
+            f"The classifiers of the nodes differ: {reason} Set pooled= to the "
+            "classifier that is to be made."
+        )
+    return clone(next(iter(classifier_by_node.values())))
+
+
+def _checked_classifier(estimator: object, *, place: str) -> ClassifierMixin:
+    """A classifier that is a function of sums, inside what wraps it; or ValueError."""
+    classifier = final_step(estimator)
+    kind = type(classifier).__name__
+    if type(classifier) not in KINDS:
+        raise ValueError(
+            f"{place}: {kind} is not a function of sums over rows. Set pooled= to one "
+            f"of {sorted(CLASSIFIERS)}, or let classifiers of any kind vote: "
+            "EnsembleAggregator."
+        )
+    if has_steps(estimator):
+        raise ValueError(
+            f"{place}: {kind} after steps of a pipeline is not a function of sums over "
+            f"rows. Give the steps to all nodes as front=, and pooled={kind}()."
+        )
+    return classifier
+
+
+def _kind_and_parameters(classifier: ClassifierMixin) -> dict[str, object]:
+    """A classifier as :func:`common_form` compares it with others."""
+    params = classifier.get_params()
+    return {
+        "kind": type(classifier).__name__,
+        **{name: as_list(value) for name, value in params.items()},
+    }

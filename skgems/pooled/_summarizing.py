@@ -1,0 +1,56 @@
+"""What a node sends for a pooled classifier, and a region on behalf of its nodes."""
+
+from copy import copy
+
+import numpy as np
+
+from ..federation import (
+    SummarizingMixin,
+    Summary,
+    check_labels,
+    read_federation,
+    region_summary,
+    seen_classes_of,
+)
+from ..networks import Network
+from ._pooled_fit import PooledFit
+
+
+class PooledSummariesMixin(SummarizingMixin):
+    """Mixin of PooledAggregator: what a node or a region does with it by itself."""
+
+    def _summarize(
+        self, estimator: object, *args: object, **options: object
+    ) -> Summary:
+        if estimator is not None and self.pooled is None:
+            raise ValueError(
+                "pooled=None stands for the classifiers of the nodes in this process, "
+                "which nodes elsewhere do not see. Tell them what is to be made, as "
+                "with pooled=GaussianNB()."
+            )
+        # Sums need no more of a classifier than the classes that it has seen.
+        summary = super()._summarize(None, *args, **options)
+        if hasattr(estimator, "classes_"):
+            check_labels(
+                summary.name,
+                summary.row_counts["labels"],
+                seen_classes_of(estimator, summary.name),
+            )
+        return summary
+
+    def _merged(self, summaries: list, name: str) -> Summary:
+        region = copy(self).set_params(estimators=summaries)
+        federation = read_federation(region)
+        pooled_sums = region._run(federation)(PooledFit.of(region).plan(federation))
+        features = federation.features
+        no_rows = np.zeros((0, features.n_features_in))
+        return region_summary(
+            self,
+            federation,
+            network=Network.of_rows(
+                federation.classes, no_rows, features.feature_names_in
+            ),
+            request=PooledFit.of(self).terms.request(),
+            reply=pooled_sums.as_content(federation.classes),
+            name=name,
+        )

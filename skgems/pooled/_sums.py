@@ -1,0 +1,130 @@
+"""Sums over the rows of all nodes, made of what the nodes reply.
+
+A node replies with sums by class: moments, or sums of values or categories. These are
+added up, and one summary may hold them for several nodes, as that of a region does.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from ..local import indices_of
+from ..moments import ClassMoments, ClassSums, NodeMeans, merge_moments
+from ._disagreement import means_of_moments, means_of_sums
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PooledSums:
+    """The sums of all nodes."""
+
+    sums: ClassMoments | ClassSums
+    reason: str  # why they are not of all rows, or ""
+    node_means: NodeMeans  # class means of each node, which are compared
+
+    @classmethod
+    def of_replies(
+        cls,
+        contents: Sequence[Mapping],
+        *,
+        task: str,
+        names: Sequence[str],
+        classes: np.ndarray,
+    ) -> Self:
+        """The sum of what the nodes of these names replied to the task.
+
+        ``classes`` are those of all nodes. There may be more names than replies.
+        """
+        sums: ClassMoments | ClassSums
+        if task == "class_sums":
+            parts = [_class_sums_of(content) for content in contents]
+            sums = ClassSums.merged(parts)
+            node_means = means_of_sums(parts, sums)
+        else:
+            # One after the other: scatters of all nodes together may be large.
+            merged = merge_moments(
+                _class_moments_of(content, classes) for content in contents
+            )
+            n_parts = [
+                len(np.unique(content["moments"]["columns"])) for content in contents
+            ]
+            node_means = means_of_moments(merged, np.cumsum([0, *n_parts]))
+            sums = merged.by_class()
+        return cls(
+            sums=sums,
+            reason=_reason_of_left_out(names, contents),
+            node_means=node_means,
+        )
+
+    def of_classes_with_rows(
+        self, classes: np.ndarray
+    ) -> tuple[ClassMoments | ClassSums, np.ndarray]:
+        """Sums by the classes that have rows, and the columns of these in ``classes``.
+
+        Columns have the shape (n_classes_with_rows,).
+        """
+        if isinstance(self.sums, ClassSums):
+            return self.sums, _columns(self.sums.labels, classes)
+        columns = np.unique(self.sums.columns)
+        places = np.searchsorted(columns, np.arange(len(classes)))
+        return self.sums.renamed(places), columns
+
+    def as_content(self, classes: np.ndarray) -> dict[str, object]:
+        """The sums as one node would reply them that had the rows of all nodes."""
+        if isinstance(self.sums, ClassSums):
+            fields = {
+                name: value
+                for name, value in vars(self.sums).items()
+                if value is not None
+            }
+            return {**fields, "left_out": bool(self.reason)}
+        return {
+            "labels": classes.tolist(),
+            "moments": self.sums.as_arrays(),
+            "form": {"reason": self.reason or "there is no classifier"},
+            "scaled": False,
+        }
+
+
+def _class_sums_of(content: Mapping) -> ClassSums:
+    return ClassSums(
+        labels=content["labels"],
+        counts=content["counts"],
+        sums=content["sums"],
+        sizes=content.get("sizes"),
+    )
+
+
+def _class_moments_of(content: Mapping, classes: np.ndarray) -> ClassMoments:
+    """One part a class, whose columns are of all classes."""
+    moments = ClassMoments.from_arrays(content["moments"])
+    return moments.renamed(_columns(content["labels"], classes)).by_class()
+
+
+def _reason_of_left_out(names: Sequence[str], contents: Sequence[Mapping]) -> str:
+    """Why sums are not of all rows, with the first node where that is so; or ""."""
+    for name, content in zip(names, contents, strict=False):
+        if _leaves_classes_out(content):
+            return f"classes of too few rows (min_rows) are left out at node {name!r}."
+    return ""
+
+
+def _leaves_classes_out(content: Mapping) -> bool:
+    if "left_out" in content:
+        return content["left_out"]
+    if len(content["labels"]) > len(np.unique(content["moments"]["columns"])):
+        return True
+    # A region adds up what its nodes sent, and says so in its reason alone.
+    return "min_rows" in content["form"].get("reason", "")
+
+
+def _columns(labels: Sequence, classes: np.ndarray) -> np.ndarray:
+    columns = indices_of(labels, classes)
+    if (columns < 0).any():
+        unknown = np.asarray(labels)[columns < 0].tolist()
+        raise ValueError(
+            f"A node has rows of the classes {unknown}, which are none of the classes "
+            f"{classes.tolist()} of the nodes. Have all nodes summarize again."
+        )
+    return columns
