@@ -114,6 +114,12 @@ TESTED_ELSEWHERE = {
     "networks/_inputs.py": ("ensembles/test_given_rows.py", "members that take them"),
     "networks/_nets.py": ("networks/test_torch.py", "read together with modules"),
     "networks/_trace.py": ("networks/test_torch.py", "modules are read by traces"),
+    "pfnm/_earlier_steps.py": (
+        "pfnm/test_pfnm_streams.py",
+        "update and node_init go on from earlier steps",
+    ),
+    "pfnm/_matcher.py": ("pfnm/test_pfnm.py", "networks are matched without rows"),
+    "pfnm/_matching_fit.py": ("pfnm/test_pfnm_rows.py", "fits to nodes that have rows"),
     "pfnm/_stream.py": ("pfnm/test_pfnm_streams.py", "update goes on with a stream"),
     "pooled/_classifiers.py": ("pooled/test_pooled.py", "through the aggregator"),
     "pooled/_equations.py": ("pooled/test_forms.py", "through the linear classifiers"),
