@@ -22,6 +22,14 @@ PROGRAMS = {"federation/fuzz_summaries.py"}
 # tested there.
 TESTED_ELSEWHERE = {
     "_cli/_others.py": ("cli/test_main.py", "commands for everybody"),
+    "averaging/_averaged_model.py": (
+        "averaging/test_averaging_torch.py",
+        "the average is a net or a network",
+    ),
+    "averaging/_averaging_fit.py": (
+        "averaging/test_co_learning.py",
+        "fits in rounds, which have all parts of one",
+    ),
     "averaging/_averaging.py": (
         "averaging/test_averages.py",
         "the aggregator without rounds",
