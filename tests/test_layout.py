@@ -22,6 +22,14 @@ PROGRAMS = {"federation/fuzz_summaries.py"}
 # tested there.
 TESTED_ELSEWHERE = {
     "_cli/_others.py": ("cli/test_main.py", "commands for everybody"),
+    "averaging/_averaged_model.py": (
+        "averaging/test_averaging_torch.py",
+        "the average is a net or a network",
+    ),
+    "averaging/_averaging_fit.py": (
+        "averaging/test_co_learning.py",
+        "fits in rounds, which have all parts of one",
+    ),
     "averaging/_averaging.py": (
         "averaging/test_averages.py",
         "the aggregator without rounds",
@@ -123,6 +131,12 @@ TESTED_ELSEWHERE = {
     "networks/_inputs.py": ("ensembles/test_given_rows.py", "members that take them"),
     "networks/_nets.py": ("networks/test_torch.py", "read together with modules"),
     "networks/_trace.py": ("networks/test_torch.py", "modules are read by traces"),
+    "pfnm/_earlier_steps.py": (
+        "pfnm/test_pfnm_streams.py",
+        "update and node_init go on from earlier steps",
+    ),
+    "pfnm/_matcher.py": ("pfnm/test_pfnm.py", "networks are matched without rows"),
+    "pfnm/_matching_fit.py": ("pfnm/test_pfnm_rows.py", "fits to nodes that have rows"),
     "pfnm/_stream.py": ("pfnm/test_pfnm_streams.py", "update goes on with a stream"),
     "pooled/_classifiers.py": ("pooled/test_pooled.py", "through the aggregator"),
     "pooled/_decisions.py": ("choice/test_judging.py", "decisions are tempered"),

@@ -3,7 +3,8 @@
 Networks of one architecture go in, and one network of their mean parameters comes out:
 `ModelAveragingAggregator` is the estimator. `CoLearning` is its plan in rounds, after
 each of which nodes train on from the mean, at the rates of a `Schedule`; `Downpour` is
-another, in which nodes push what a few batches change.
+another, in which nodes push what a few batches change. ``_averaging_fit.py`` has a fit
+from the first message to the last.
 
 >>> import numpy as np
 >>> from sklearn.linear_model import LogisticRegression

@@ -1,39 +1,18 @@
 """Averages of parameters: of fitted models at once, or after rounds of training."""
 
-from dataclasses import replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import (
-    BaseAggregator,
-    Takes,
-    is_channel,
-    layer_attributes,
-    linear_attributes,
-    split_by_state,
-    warn_user,
-)
+from ..base import BaseAggregator, Takes
 from ..compat import Interval, StrOptions
-from ..federation import (
-    ReportMixin,
-    Simulation,
-    SummarizingMixin,
-    ask_shares,
-    federated_fit,
-    read_federation,
-    read_members,
-)
-from ..local import LocalModel, fit_local, local_model, to_logits
-from ..networks import Network, to_module
-from ._averages import average, has_counters, with_outputs
-from ._co_learning import as_classifier, co_learn, start_local
+from ..federation import ReportMixin, SummarizingMixin, federated_fit, read_federation
+from ._averaged_model import AveragedModel
+from ._averaging_fit import AveragingFit
 from ._downpour import Downpour
-from ._large_models import ModelSizes
 from ._schedule import Schedule
 from ._terms import AveragingTerms
 
@@ -236,51 +215,10 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         ManyRowsWarning
             If weights count rows, and a node has nearly all of them.
         """
-        schedule = self._part("schedule")
-        rng = check_random_state(self.random_state)
-        init_seed = rng.randint(2**31 - 1)
-        if self.n_rounds:
-            self._check_unfitted()
-        fit = start_local if self.n_rounds else fit_local
-        seed = init_seed if self.common_init else None
-        simulation = replace(Simulation.of(self), common_seed=seed, fit=fit)
+        averaging_fit = AveragingFit.of(self)
+        simulation = averaging_fit.simulation(self)
         federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
-        if federation.rows_are_shared and self.n_rounds:
-            warn_user(
-                "nodes is not given and nodes share classes, so every node trains on "
-                "pooled rows. Give fit the node of each row, fit(X, y, nodes=nodes)."
-            )
-        sized = has_counters(federation.nodes)
-        run = federation.run(n_jobs=self.n_jobs)
-        shares = run(ask_shares(federation, self.node_weight, sized=sized))
-        history = run.history
-        classes = federation.classes
-        sizes = ModelSizes()
-        # One class leaves nothing to train.
-        if self.n_rounds and len(classes) > 1:
-            model, history = co_learn(
-                federation,
-                shares,
-                run,
-                outer=self,
-                schedule=schedule,
-                rng=rng,
-                sizes=sizes,
-            )
-        else:
-            model = average(
-                federation.nodes,
-                classes=classes,
-                shares=shares,
-                sizes=sizes,
-                align=bool(self.align),
-            )
-        sizes.warn()
-        self._publish(
-            **federation.attributes(),
-            **self._model_attributes(model, classes),
-            history_=history,
-        )
+        self._publish(**averaging_fit.attributes(federation))
         return self
 
     def _terms(self) -> AveragingTerms:
@@ -293,38 +231,8 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
                 "all at once: set n_rounds=0, or use skgems.Exchange."
             )
 
-    def _check_unfitted(self) -> None:
-        """Raise TypeError where unfitted estimators could not train in rounds."""
-        estimators = self.estimators
-        if estimators is None or is_channel(estimators):
-            return
-        names, members, summaries = read_members(self, estimators)
-        if not any(summaries) and not split_by_state(names, members):
-            for name, member in zip(names, members, strict=True):
-                local_model(member, name=name).check_trainable()
-
-    @staticmethod
-    def _model_attributes(model: LocalModel | Network, classes: np.ndarray) -> dict:
-        """What `fit` sets of the average: it as a net, as a network, and its arrays."""
-        net = None
-        if isinstance(model, LocalModel):
-            if model.has_module:
-                net = model.classifier
-            if not model.is_chain:
-                return {"net_": net, "network_": None}
-            model = model.network()
-        network = with_outputs(model, classes)
-        if network.is_linear:
-            arrays = linear_attributes(network.last)
-        else:
-            arrays = layer_attributes(network)
-        return {"net_": net, "network_": network, **arrays}
-
-    def _logits(self, X) -> np.ndarray:
-        if self.network_ is not None:
-            return self.network_.decision_function(X)
-        average = local_model(self.net_, name="average")
-        return to_logits(average.probabilities(X, self.classes_))
+    def _logits(self, X: np.ndarray) -> np.ndarray:
+        return AveragedModel.of(self).logits(X)
 
     def to_estimator(self) -> BaseEstimator:
         """The average as a plain fitted classifier.
@@ -341,10 +249,10 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
             If hidden layers have different activations, or there is only one class.
         """
         check_is_fitted(self)
-        if self.network_ is None:
-            return self._copy_of_net()
-        network = self.network_.astype(self.network_.dtype)
-        return self._exported(as_classifier(network, self.classes_))
+        averaged = AveragedModel.of(self)
+        if averaged.network is None:
+            return averaged.copy_of_net()
+        return self._exported(averaged.as_classifier())
 
     def to_module(self) -> "torch.nn.Module":
         """The average as a torch module.
@@ -362,10 +270,4 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         """
         check_is_fitted(self)
         self._check_no_front()
-        if self.net_ is not None:
-            return self._copy_of_net().module_.eval()
-        return to_module(self.network_.astype(self.network_.dtype))
-
-    def _copy_of_net(self) -> BaseEstimator:
-        net = local_model(self.net_)
-        return net.with_parameters(net.parameters()).classifier
+        return AveragedModel.of(self).as_module()

@@ -3,7 +3,9 @@
 `PFNMAggregator` takes fitted networks, with hidden layers of any widths, and makes one
 network whose units are atoms: each stands for units of several nodes. The mathematics
 is in the room `matching`; here are the estimator, its parameters of the search,
-`Matching`, and its rounds.
+`Matching`, and its rounds. ``_matching_fit.py`` has a fit from the first message to the
+last, ``_matcher.py`` one step of it, and ``_earlier_steps.py`` what ``update`` goes on
+from.
 
 >>> import numpy as np
 >>> from sklearn.neural_network import MLPClassifier

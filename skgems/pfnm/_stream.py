@@ -7,7 +7,7 @@ import numpy as np
 
 from ..federation import Node
 from ..gems import activation_of
-from ..matching import NetworkMatch, widen_classes
+from ..matching import NetworkMatch, merged_layers, widen_classes
 from ..networks import Coordinates, Layers, Network
 
 
@@ -20,6 +20,22 @@ def activations_of(nodes: Sequence[Node]) -> tuple[str, ...]:
                 "units. Use GEMSLogisticAggregator, or give networks."
             )
     return activation_of(nodes)
+
+
+def common_coordinates(
+    networks: Sequence[Network], *, are_trained: bool = False
+) -> Coordinates | None:
+    """What networks are compared in; of features if None.
+
+    Where networks are trained in them, features that no network knows have a weight
+    too, and so a centre and a scale.
+    """
+    coordinates = Coordinates.common(
+        [network.coordinates for network in networks if not network.is_constant]
+    )
+    if are_trained and coordinates is not None:
+        return coordinates.filled()
+    return coordinates
 
 
 def aligned_networks(
@@ -140,6 +156,16 @@ class Stream:
             node = self.names.index(name)
             return [uses[node] for uses in self.popularity]
         return [np.zeros(uses.shape[1], dtype=np.int64) for uses in self.popularity]
+
+    def layers(self, n_features: int) -> Layers:
+        """What was matched, in the stream's coordinates, before rows change it."""
+        if self.match.layers:
+            return merged_layers(self.match)
+        # Constant models only.
+        shares = self.match.class_share
+        last = np.zeros((n_features + 1, len(shares)))
+        last[-1] = self.match.bias / np.where(shares > 0, shares, 1.0)
+        return Layers.of([last])
 
     def with_classes(self, places: np.ndarray, n_classes: int) -> "Stream":
         """The same with more classes, the old ones at the indices ``places``."""

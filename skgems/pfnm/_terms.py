@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from ..base import BaseAggregator
 from ..federation import MOST_GRIDS
-from ..gems import LinearTerms
+from ..gems import LinearTerms, settled_last_layer
 from ..messages import Message, Terms
 
 
@@ -17,6 +18,14 @@ class MatchingTerms(Terms, method="PFNMAggregator"):
 
     last_layer: LinearTerms | None = None
     n_rounds: int = 1
+
+    @classmethod
+    def of(cls, aggregator: BaseAggregator) -> Self:
+        """The terms, without a front, that a PFNMAggregator's parameters stand for."""
+        last_layer = None
+        if aggregator.last_layer is not None:
+            last_layer = settled_last_layer(aggregator.last_layer, aggregator)._terms()
+        return cls(last_layer=last_layer, n_rounds=aggregator.n_rounds)
 
     @property
     def further_settings(self) -> dict:

@@ -1,0 +1,352 @@
+"""A fit of PFNMAggregator: all of it but scikit-learn's protocol.
+
+Networks are matched, at once or in rounds; then the last layer is made anew or its
+logits are calibrated, and public rows tune the whole.
+"""
+
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
+
+from ..base import BaseAggregator, layer_attributes
+from ..federation import Federation, Run, ask_counts, warn_of_many_rows
+from ..gems import GEMSLogisticAggregator, LastLayer, calibration_plan
+from ..matching import NetworkMatch
+from ..networks import Coordinates, HiddenLayers, Layers, Network, union_of_classes
+from ..progress import say
+from ..tuning import FineTunedNetwork, fine_tune_network
+from ._earlier_steps import EarlierSteps
+from ._matcher import Matcher
+from ._rounds import SEEDS_BELOW, MatchingRounds, check_rounds
+from ._stream import Stream, activations_of, common_coordinates
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MatchingFit:
+    """The parameters of a PFNMAggregator, checked, and what they decide.
+
+    See PFNMAggregator for what each parameter means.
+    """
+
+    matcher: Matcher
+    n_rounds: int
+    local_epochs: int
+    round_units: str
+    last_layer: GEMSLogisticAggregator | None
+    random_state: object
+    # What it says of workers and of progress holds for the last layer, too.
+    aggregator: BaseAggregator
+
+    @classmethod
+    def of(cls, aggregator: BaseAggregator) -> Self:
+        """The fit that the parameters of a PFNMAggregator stand for."""
+        return cls(
+            matcher=Matcher.of(aggregator),
+            n_rounds=aggregator.n_rounds,
+            local_epochs=aggregator.local_epochs,
+            round_units=aggregator.round_units,
+            last_layer=aggregator.last_layer,
+            random_state=aggregator.random_state,
+            aggregator=aggregator,
+        )
+
+    # ---- a first fit -----------------------------------------------------------------
+
+    def attributes(
+        self, federation: Federation, *, n_class_samples: ArrayLike | None
+    ) -> dict[str, object]:
+        """What the fit finds, as the server sees it: match, ask, tune.
+
+        ``n_class_samples`` are rows of classes at nodes, (n_nodes, n_classes); None:
+        the nodes are asked, if they have rows.
+        """
+        depth = len(activations_of(federation.nodes))
+        counts = self._given_counts(n_class_samples, seen=federation.seen)
+        if self.n_rounds > 1:
+            check_rounds(federation)
+        run = federation.run(n_jobs=self.aggregator.n_jobs)
+        if n_class_samples is None and federation.can_reply and self._goes_by_rows:
+            counts = self._ask_counts(federation, run)
+        rng = check_random_state(self.random_state)
+        stream = self._first_step(
+            federation, depth=depth, counts=counts, run=run, rng=rng
+        )
+        layers = stream.layers(federation.features.n_features_in)
+        layers = stream.on_features(layers)
+        history = run.history
+        last_layer = None
+        if self.last_layer is not None and len(federation.classes) > 1:
+            layers, last_layer = self._with_last_layer(
+                layers, federation=federation, run=run, rng=rng
+            )
+            history = last_layer.history_
+        elif federation.can_reply:
+            layers = _calibrated(layers, federation=federation, run=run)
+        fine_tuning = self._tuned_on_public_rows(
+            layers, federation=federation, coordinates=stream.coordinates
+        )
+        if fine_tuning is not None:
+            layers = fine_tuning.layers
+        attributes = {
+            **federation.attributes(),
+            **_attributes_of(stream, layers=layers),
+            "fine_tuning_": fine_tuning,
+            "last_layer_": last_layer,
+            "history_": history,
+        }
+        if self.matcher.matching.dtype is not None:
+            attributes["_dtype"] = np.dtype(self.matcher.matching.dtype)
+        return attributes
+
+    @property
+    def _goes_by_rows(self) -> bool:
+        """Whether a node's share of a class goes by its rows of that class."""
+        return self.matcher.matching.class_precision == "counts"
+
+    def _given_counts(
+        self, n_class_samples: ArrayLike | None, *, seen: np.ndarray
+    ) -> np.ndarray | None:
+        """Rows of each class at each node, if they are given and matter.
+
+        ``seen``, (n_nodes, n_classes), is whether the node's network has seen a class.
+        """
+        if n_class_samples is None:
+            return None
+        counts = np.asarray(n_class_samples, dtype=np.float64)
+        if counts.shape != seen.shape or not np.all((counts >= 0) & (counts < np.inf)):
+            raise ValueError(
+                "n_class_samples must hold one count, finite and not negative, for "
+                f"each of {seen.shape[0]} nodes and {seen.shape[1]} classes; got an "
+                f"array of shape {counts.shape}."
+            )
+        if not self._goes_by_rows:
+            return None
+        return np.where(seen, counts, 0.0)
+
+    def _ask_counts(self, federation: Federation, run: Run) -> np.ndarray:
+        """Rows of each class at each node, (n_nodes, n_classes), as nodes say."""
+        counts = run(ask_counts(federation.classes)) * federation.seen
+        # A last layer made of moments warns by itself.
+        if not federation.rows_are_shared and self.last_layer is None:
+            warn_of_many_rows(federation.names, counts.sum(axis=1))
+        return counts
+
+    def _first_step(
+        self,
+        federation: Federation,
+        *,
+        depth: int,
+        counts: np.ndarray | None,
+        run: Run,
+        rng: np.random.RandomState,
+    ) -> Stream:
+        """A stream of one step, which may be of several rounds."""
+        networks = [node.network for node in federation.nodes]
+        stream = Stream.before_any(
+            depth=depth,
+            n_classes=len(federation.classes),
+            coordinates=common_coordinates(networks, are_trained=self.n_rounds > 1),
+        )
+        networks = stream.in_coordinates(networks)
+        batch = self.matcher.batch(
+            networks, federation.classes, counts=counts, stream=stream
+        )
+        match = self.matcher.match(batch, stream=stream, names=(), rng=rng)
+        if self.n_rounds > 1 and depth:
+            rounds = self._rounds(
+                federation.classes, counts=counts, stream=stream, rng=rng
+            )
+            network_by_name = dict(zip(federation.names, networks, strict=True))
+            match = run(rounds.plan(network_by_name, match))
+        return stream.after(
+            match, names=federation.names, class_rows=batch.shares.class_rows
+        )
+
+    def _rounds(
+        self,
+        classes: np.ndarray,
+        *,
+        counts: np.ndarray | None,
+        stream: Stream,
+        rng: np.random.RandomState,
+    ) -> MatchingRounds:
+        def rematch(
+            networks: list[Network], nodes: list[int], start: NetworkMatch | None
+        ) -> NetworkMatch:
+            batch = self.matcher.batch(
+                networks,
+                classes,
+                counts=None if counts is None else counts[nodes],
+                stream=stream,
+                start=start,
+            )
+            if start is None:
+                return self.matcher.match(batch, stream=stream, names=(), rng=rng)
+            return self.matcher.match_trained(batch, start=start, rng=rng)
+
+        return MatchingRounds(
+            n_rounds=self.n_rounds,
+            local_epochs=self.local_epochs,
+            only_own_units=self.round_units == "own",
+            classes=classes,
+            stream=stream,
+            rematch=rematch,
+            rng=rng,
+        )
+
+    def _with_last_layer(
+        self,
+        layers: Layers,
+        *,
+        federation: Federation,
+        run: Run,
+        rng: np.random.RandomState,
+    ) -> tuple[Layers, GEMSLogisticAggregator]:
+        """Layers with a last one that is merged over the matched units."""
+        last_layer = LastLayer.of(
+            self.last_layer,
+            outer=self.aggregator,
+            federation=federation,
+            run=run,
+            seed=rng.randint(SEEDS_BELOW),
+        )
+        if last_layer.stage.merges_models:
+            # All nodes have the same units now, and the same model over them.
+            weights = dict.fromkeys(federation.names, layers.last)
+            last_layer = last_layer.with_models(weights)
+        merged = last_layer.over(HiddenLayers.of(layers))
+        W = last_layer.publish(merged)
+        return merged.layers.with_last(W), last_layer.aggregator
+
+    # ---- public rows -----------------------------------------------------------------
+
+    def _tuned_on_public_rows(
+        self,
+        layers: Layers,
+        *,
+        federation: Federation,
+        coordinates: Coordinates | None,
+    ) -> FineTunedNetwork | None:
+        if not federation.has_public_rows:
+            return None
+        rows = federation.public_rows
+        return self.tuned(
+            federation.X[rows],
+            federation.y[rows],
+            layers=layers,
+            last_layer=None,
+            coordinates=coordinates,
+            hidden=True,
+        )
+
+    def tuned(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        *,
+        layers: Layers,
+        last_layer: GEMSLogisticAggregator | None,
+        coordinates: Coordinates | None,
+        hidden: bool,
+    ) -> FineTunedNetwork:
+        """Layers tuned on public rows; ``last_layer`` decides nothing here."""
+        return fine_tune_network(
+            X,
+            y,
+            layers=layers,
+            hidden=hidden,
+            coordinates=coordinates,
+            random_state=check_random_state(self.random_state),
+        )
+
+    # ---- a further step of the stream ------------------------------------------------
+
+    def attributes_after(
+        self,
+        earlier_steps: EarlierSteps,
+        federation: Federation,
+        *,
+        n_class_samples: ArrayLike | None,
+    ) -> dict[str, object]:
+        """What is known when the networks of a batch are matched to earlier ones."""
+        networks = [node.network for node in federation.nodes]
+        classes = union_of_classes([earlier_steps.description, *networks])
+        stream = earlier_steps.stream_for(networks, classes)
+        seen = np.stack([network.aligned(classes).seen for network in networks])
+        batch = self.matcher.batch(
+            stream.in_coordinates(networks),
+            classes,
+            counts=self._given_counts(n_class_samples, seen=seen),
+            stream=stream,
+        )
+        match = self.matcher.match(
+            batch,
+            stream=stream,
+            names=federation.names,
+            rng=check_random_state(self.random_state),
+        )
+        stream = stream.after(
+            match, names=federation.names, class_rows=batch.shares.class_rows
+        )
+        n_features = earlier_steps.description.n_features_in
+        layers = stream.on_features(stream.layers(n_features))
+        attributes = {
+            **_attributes_of(stream, layers=layers),
+            "fine_tuning_": None,
+            "last_layer_": None,
+            "classes_": classes,
+            "estimators_": federation.estimators,
+            **earlier_steps.feature_attributes(),
+        }
+        if self.matcher.matching.dtype is None:
+            attributes["_dtype"] = earlier_steps.dtype_with(networks)
+        return attributes
+
+
+def _calibrated(layers: Layers, *, federation: Federation, run: Run) -> Layers:
+    """Layers whose logits have the factor that is likeliest at the nodes."""
+    # One network alone is to come back as it is.
+    if len(federation.nodes) == 1 or len(federation.classes) == 1:
+        return layers
+    factor = run(
+        calibration_plan(
+            layers.last,
+            at={node.name: federation.columns_of(node) for node in federation.nodes},
+            classes=federation.classes,
+            hidden=HiddenLayers.of(layers),
+        )
+    )
+    return layers if factor is None else layers.scaled(factor)
+
+
+def _attributes_of(stream: Stream, *, layers: Layers) -> dict[str, object]:
+    """The attributes of what is known after a step of a stream."""
+    match = stream.match
+    n_units = tuple(len(layer.atoms) for layer in match.layers)
+    # Copies: the stream goes on from its own.
+    assignments = deepcopy([layer.assignments for layer in match.layers])
+    n_before = [sum(map(len, by_node)) for by_node in assignments]
+    say(f"{n_units} units in the hidden layers, {n_before} before matching")
+    return {
+        "node_names_": list(stream.names),
+        "activation_": layers.activation,
+        "n_units_": n_units,
+        "assignments_": assignments,
+        "popularity_": [uses.copy() for uses in stream.popularity],
+        "posterior_": [deepcopy(layer.atoms) for layer in match.layers],
+        "sigma_": list(match.sigma),
+        "sigma0_": list(match.sigma0),
+        "gamma0_": list(match.gamma0),
+        "objective_": [layer.objective for layer in match.layers],
+        "n_iter_": max([1, *(layer.n_iter for layer in match.layers)]),
+        "n_steps_": stream.n_steps,
+        "input_coordinates_": stream.coordinates,
+        "_coordinates": stream.coordinates,
+        "_stream": stream,
+        "_layers": layers,
+        **layer_attributes(layers),
+    }
