@@ -50,7 +50,6 @@ def test_symbols_have_names_of_the_code_and_meanings():
 
 
 def test_no_name_stands_for_two_symbols_but_where_papers_differ():
-    """The epsilon of GEMS and that of co-learning are parameters of two classes."""
     names = [name for _, cell, _ in rows_of_symbols() for name in NAME.findall(cell)]
     twice = {name for name in names if names.count(name) > 1}
-    assert twice == {"X", "epsilon"}
+    assert twice == {"X"}
