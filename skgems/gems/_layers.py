@@ -11,7 +11,7 @@ from ..federation import Federation, Node, Run, request_to_retrain
 from ..local import indices_of
 from ..messages import Message
 from ..moments import ClassMoments, fewer_parts, merge_moments, ratio
-from ..networks import Coordinates, HiddenLayers, Layers, Network, one_per_layer
+from ..networks import Coordinates, Layers, LayersBelow, Network, one_per_layer
 from ..progress import say
 from ..spaces import (
     GEOMETRIES,
@@ -27,8 +27,7 @@ from ._further import with_objectives
 from ._likelihood import warn_of_same_rows
 from ._linear_fit import LinearFit
 from ._logistic import GEMSLogisticAggregator
-from ._parameters import HiddenLayers as HiddenLayersParameters
-from ._parameters import Moments, Spaces
+from ._parameters import HiddenLayers, Moments, Spaces
 from ._problem import LinearProblem
 from ._stage import LinearMerge, LinearStage
 from ._terms import clusters_request
@@ -45,7 +44,7 @@ _MOST_PARTS_OF_OTHERS = 1024
 class MergedHidden:
     """The hidden layers as they are merged."""
 
-    hidden: HiddenLayers
+    hidden: LayersBelow
     networks: dict[str, Network]  # by node, what is left of each over these layers
     report: list[dict]  # one for each layer, as `layer_report_` has it
 
@@ -54,7 +53,7 @@ class MergedHidden:
 class HiddenStage:
     """How hidden layers are merged, by the parameters of a GEMSMLPAggregator."""
 
-    parameters: HiddenLayersParameters  # as `as_hidden_layers` makes them
+    parameters: HiddenLayers  # as `HiddenLayers.of` makes them
     local_epochs: int
     activation: tuple[str, ...]  # of each hidden layer
     retrain_last: bool  # the nodes' own last layers too, over the merged ones
@@ -73,7 +72,7 @@ class HiddenStage:
         )
         max_units = self._max_units(networks)
         networks = dict(networks)
-        hidden = HiddenLayers()
+        hidden = LayersBelow()
         report = []
         for layer in range(depth):
             replies = yield self._neuron_requests(
@@ -88,7 +87,7 @@ class HiddenStage:
                 max_units=max_units[layer] or None,
             )
             report.append(_layer_report(merged, spaces, names=list(networks)))
-            hidden = HiddenLayers(
+            hidden = LayersBelow(
                 weights=[*hidden.weights, merged.W],
                 activation=self.activation[: layer + 1],
             )
@@ -126,7 +125,7 @@ class HiddenStage:
         *,
         layer: int,
         epsilon: float,
-        hidden: HiddenLayers,
+        hidden: LayersBelow,
     ) -> dict[str, Message]:
         """Ask for the spaces of the neurons of a layer, over the merged ones below."""
         construction = self.parameters.construction
@@ -201,7 +200,7 @@ class HiddenStage:
         networks: Mapping[str, Network],
         above: Mapping[str, Layers],
         *,
-        hidden: HiddenLayers,
+        hidden: LayersBelow,
     ) -> dict[str, Message]:
         """Ask the nodes with any neurons to retrain the layers above the merged."""
         return {
@@ -322,7 +321,7 @@ class MergedLast:
     """The merged last layer, over merged hidden ones."""
 
     merge: LinearMerge
-    hidden: HiddenLayers
+    hidden: LayersBelow
     messages: slice  # of the run's history, those that it took
 
     @property
@@ -377,7 +376,7 @@ class LastLayer:
         ]
         return replace(self, problem=replace(self.problem, nodes=nodes))
 
-    def over(self, hidden: HiddenLayers, *, share: float = 1.0) -> MergedLast:
+    def over(self, hidden: LayersBelow, *, share: float = 1.0) -> MergedLast:
         """Fit it over merged layers.
 
         ``share``: of the numbers that nodes may tell about such, the part for this.
@@ -502,7 +501,7 @@ class TrainingRounds:
     ) -> Generator:
         """Plan whose result is whether the nodes' loss by the layers is lower."""
         nodes = [node for node in self.problem.nodes if node.name in losses_before]
-        problem = replace(self.problem, nodes=nodes, hidden=HiddenLayers.of(layers))
+        problem = replace(self.problem, nodes=nodes, hidden=LayersBelow.of(layers))
         replies = yield problem.requests(
             "evaluate",
             [problem.row_labels_content(node) for node in nodes],
@@ -543,7 +542,7 @@ def train_rounds(
         min_cluster_size=Moments.of(last.aggregator.moments).min_cluster_size,
     )
     layers, losses_before = last.run(rounds.plan(merged.layers))
-    trained = last.over(HiddenLayers.of(layers), share=share)
+    trained = last.over(LayersBelow.of(layers), share=share)
     is_lower = last.run(
         rounds.is_lower_plan(trained.layers, losses_before=losses_before)
     )

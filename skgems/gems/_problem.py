@@ -12,7 +12,7 @@ import numpy as np
 from ..federation import Federation, Node
 from ..local import indices_of
 from ..messages import Message
-from ..networks import HiddenLayers
+from ..networks import LayersBelow
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -25,7 +25,7 @@ class LinearNode:
     n_rows: int  # rows that judge models
     row_columns: np.ndarray  # columns of the classes that its rows have
     # Layers that its own model is over; None: the model is over those of the problem.
-    hidden: HiddenLayers | None = None
+    hidden: LayersBelow | None = None
     has_model: bool = True  # False: rows alone, and W is zero
     # (n_features,), the row that its steps before the classifier take to zero. None:
     # there are no steps, or they do not show it.
@@ -47,7 +47,7 @@ class LinearProblem:
 
     nodes: list[LinearNode]
     classes: np.ndarray  # (n_classes,), labels of all nodes
-    hidden: HiddenLayers = field(default_factory=HiddenLayers)
+    hidden: LayersBelow = field(default_factory=LayersBelow)
     # Nodes bound how many numbers they tell about hidden layers: the part for one
     # message.
     share: float = 1.0
@@ -109,7 +109,7 @@ def _linear_node(node: Node, *, classes: np.ndarray, depth: int) -> LinearNode:
         known_classes=aligned.seen,
         n_rows=node.n_judging,
         row_columns=row_columns[row_columns >= 0],
-        hidden=HiddenLayers.of(aligned) if depth else None,
+        hidden=LayersBelow.of(aligned) if depth else None,
         has_model=node.network.has_classifier,
         center=None if coordinates is None else coordinates.center,
     )

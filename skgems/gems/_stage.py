@@ -17,7 +17,7 @@ import numpy as np
 from ..federation import ask_inverse_temperature
 from ..messages import Message
 from ..moments import Likelihood
-from ..networks import HiddenLayers, as_two_logits
+from ..networks import LayersBelow, as_two_logits
 from ..pooled import PooledForm
 from ..progress import say
 from ..spaces import (
@@ -82,7 +82,7 @@ class LinearMerge:
 class LinearStage:
     """How linear models are merged; see GEMSLogisticAggregator for what is not here."""
 
-    space_parameters: Spaces  # as `as_spaces` makes them: its parts are objects
+    space_parameters: Spaces  # as `Spaces.of` makes them: its parts are objects
     space_settings: Mapping  # the part of requests for spaces that is the same for all
     epsilons: list  # one per node, or "auto"
     intersection: str
@@ -358,7 +358,7 @@ def calibration_plan(
     W: np.ndarray,
     at: Mapping[str, np.ndarray],
     classes: np.ndarray,
-    hidden: HiddenLayers,
+    hidden: LayersBelow,
 ) -> Generator:
     """Plan of the factor on logits under which the labels of nodes' rows are likeliest.
 

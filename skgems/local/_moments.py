@@ -28,7 +28,7 @@ from ..moments import (
     ratio,
     row_blocks,
 )
-from ..networks import HiddenLayers, final_step, linear_logits, output_labels
+from ..networks import LayersBelow, final_step, linear_logits, output_labels
 from ..tuning import fit_inverse_temperature
 from ._classifiers import Rows, at_node, indices_of
 from ._closed_forms import as_class_weight, closed_form, has_steps, weights_of
@@ -335,7 +335,7 @@ def moments(
         if hidden is not None:
             n_features = X.shape[1]
             check_rows(X)  # before layers make of them what can be summed
-            X = HiddenLayers.from_content(hidden).outputs(X)
+            X = LayersBelow.from_content(hidden).outputs(X)
             if member.min_rows > 1:
                 n_clusters = np.clip(class_sizes // min_rows, 1, n_components).sum()
                 sent = layer_moments(

@@ -18,8 +18,8 @@ from ._inputs import takes_documents, takes_missing_values
 from ._network import (
     ACTIVATIONS,
     Coordinates,
-    HiddenLayers,
     Layers,
+    LayersBelow,
     Network,
     activate,
     as_two_logits,

@@ -212,7 +212,7 @@ class Layers:
 
 
 @dataclass(frozen=True, eq=False)
-class HiddenLayers:
+class LayersBelow:
     """Layers below the last, as messages hold them."""
 
     weights: Sequence[np.ndarray] = ()  # each (n_in + 1, n_units), biases last
@@ -224,7 +224,7 @@ class HiddenLayers:
         return X
 
     @classmethod
-    def of(cls, layers: Layers) -> "HiddenLayers":
+    def of(cls, layers: Layers) -> "LayersBelow":
         return cls(layers.weights[:-1], layers.activation)
 
     def as_content(self) -> dict | None:
@@ -233,7 +233,7 @@ class HiddenLayers:
         return {"weights": list(self.weights), "activation": list(self.activation)}
 
     @classmethod
-    def from_content(cls, content: Mapping | None) -> "HiddenLayers":
+    def from_content(cls, content: Mapping | None) -> "LayersBelow":
         return cls() if content is None else cls(**content)
 
 

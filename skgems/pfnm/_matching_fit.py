@@ -16,7 +16,7 @@ from ..base import BaseAggregator, layer_attributes
 from ..federation import Federation, Run, ask_counts, warn_of_many_rows
 from ..gems import GEMSLogisticAggregator, LastLayer, calibration_plan
 from ..matching import NetworkMatch
-from ..networks import Coordinates, HiddenLayers, Layers, Network, union_of_classes
+from ..networks import Coordinates, Layers, LayersBelow, Network, union_of_classes
 from ..progress import say
 from ..tuning import FineTunedNetwork, fine_tune_network
 from ._earlier_steps import EarlierSteps
@@ -218,7 +218,7 @@ class MatchingFit:
             # All nodes have the same units now, and the same model over them.
             weights = dict.fromkeys(federation.names, layers.last)
             last_layer = last_layer.with_models(weights)
-        merged = last_layer.over(HiddenLayers.of(layers))
+        merged = last_layer.over(LayersBelow.of(layers))
         W = last_layer.publish(merged)
         return merged.layers.with_last(W), last_layer.aggregator
 
@@ -317,7 +317,7 @@ def _calibrated(layers: Layers, *, federation: Federation, run: Run) -> Layers:
             layers.last,
             at={node.name: federation.columns_of(node) for node in federation.nodes},
             classes=federation.classes,
-            hidden=HiddenLayers.of(layers),
+            hidden=LayersBelow.of(layers),
         )
     )
     return layers if factor is None else layers.scaled(factor)

@@ -30,7 +30,7 @@ from ..messages import (
     rows_in_words,
 )
 from ..moments import LARGEST_SQUARE
-from ..networks import HiddenLayers
+from ..networks import LayersBelow
 from ._layers import HIDDEN, behind_layers, check_classes
 from ._models import columns_are_outputs
 from ._rows import rows_of_labels
@@ -155,7 +155,7 @@ def evaluate(
             weights = weights * class_weights[codes]
         return JudgingRows(
             X=X,
-            Z=HiddenLayers.from_content(hidden).outputs(X),
+            Z=LayersBelow.from_content(hidden).outputs(X),
             columns=np.asarray(columns)[codes],
             weights=weights,
         )

@@ -25,7 +25,7 @@ from ..moments import (
     mean_log_loss,
     working_bytes,
 )
-from ..networks import Coordinates, HiddenLayers, Layers
+from ..networks import Coordinates, Layers, LayersBelow
 from ._layers import (
     HIDDEN,
     LAYERS,
@@ -130,7 +130,7 @@ def retrain(
         if issparse(X):  # what is not done to the rows is done to the weights
             left_out = coordinates.left_out()
             layers = left_out.give_back(layers)
-    Z = HiddenLayers.from_content(hidden).outputs(X)
+    Z = LayersBelow.from_content(hidden).outputs(X)
     loss_before = None
     if columns is not None and n_own_rows:
         own_Z = Z if len(outputs) == n_own_rows else Z[:n_own_rows]

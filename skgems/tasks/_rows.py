@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..local import Member, Rows, indices_of
-from ..networks import HiddenLayers
+from ..networks import LayersBelow
 
 
 def layer_inputs(member: Member, role: str, hidden: Mapping | None) -> Rows:
     """What comes out of hidden layers for the rows that have a role."""
     X, _ = member.rows(role)
-    return HiddenLayers.from_content(hidden).outputs(X)
+    return LayersBelow.from_content(hidden).outputs(X)
 
 
 def rows_of_labels(

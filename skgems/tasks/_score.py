@@ -14,7 +14,7 @@ from ..messages import (
     Task,
     rows_in_words,
 )
-from ..networks import HiddenLayers, linear_logits
+from ..networks import LayersBelow, linear_logits
 from ..spaces import Criterion
 from ._layers import HIDDEN, HIDDEN_OF_OTHER_MODEL, behind_layers, check_classes
 from ._models import columns_are_outputs
@@ -74,7 +74,7 @@ def score(
     ) -> np.ndarray:
         if not len(codes):
             return np.array(np.nan)
-        logits = linear_logits(HiddenLayers.from_content(hidden).outputs(X), W)
+        logits = linear_logits(LayersBelow.from_content(hidden).outputs(X), W)
         return np.array(scorer.score(logits, np.asarray(columns)[codes]))
 
     reply = {"score": score_model(W, columns, hidden), "n_rows": len(codes)}

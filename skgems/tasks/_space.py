@@ -23,7 +23,7 @@ from ..messages import (
     rows_in_words,
 )
 from ..moments import LARGEST, SMALLEST, SMALLEST_SQUARE
-from ..networks import HiddenLayers, Network
+from ..networks import LayersBelow, Network
 from ..spaces import Criterion, Geometry
 from ._layers import HIDDEN, behind_layers, check_classes
 from ._rows import layer_inputs
@@ -283,7 +283,7 @@ def space(
         shape_rows = layer_inputs(member, "moments", hidden)
     profile = node_space(
         own_W if model == "own" else W,
-        HiddenLayers.from_content(hidden).outputs(X),
+        LayersBelow.from_content(hidden).outputs(X),
         indices_of(y, own_labels),
         geometry=Geometry.from_settings(geometry),
         criterion=Criterion.from_settings(criterion),

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from skgems import EnsembleAggregator
 from skgems.federation import Report
 from skgems.federation import _report as words
-from skgems.gems._parameters import as_spaces
+from skgems.gems import Spaces
 
 NODES = {
     "node": ["lyon", "a|b\n"],
@@ -189,7 +189,8 @@ def measured_columns(**scores) -> dict:
     }
     return words._measured_columns(
         SimpleNamespace(
-            node_scores_=default_scores | scores, _checked_spaces=as_spaces("gram")
+            node_scores_=default_scores | scores,
+            _terms=lambda: SimpleNamespace(spaces=Spaces.of("gram")),
         )
     )
 

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.dummy import DummyClassifier
 
 from skgems.local import Member
-from skgems.networks import HiddenLayers
+from skgems.networks import LayersBelow
 
 LABELS = ["a", "b", "c"]
 
@@ -28,7 +28,7 @@ def make_model(n_inputs=4):
 def request_with_hidden_layers():
     """The field of a request by which rows go through a hidden layer first."""
     weights = [np.random.RandomState(2).normal(size=(5, 6))]
-    return {"hidden": HiddenLayers(weights, ["tanh"]).as_content()}
+    return {"hidden": LayersBelow(weights, ["tanh"]).as_content()}
 
 
 # Fields of a request by which each class has a column of the model.

@@ -24,7 +24,7 @@ from skgems.federation import Message, Simulation, answer, read_federation
 from skgems.gems import GEMSLogisticAggregator
 from skgems.local import moments as moments_task
 from skgems.moments import ClassMoments, moments_kind
-from skgems.networks import HiddenLayers
+from skgems.networks import LayersBelow
 
 
 def weights(n_outputs=3, d=4, seed=1):
@@ -305,7 +305,7 @@ def test_gradients_are_made_in_blocks(dtype, monkeypatch):
 
 def test_over_merged_layers():
     X, y = labelled_rows()
-    layers = HiddenLayers([weights(6), weights(5, 6, seed=2)], ["tanh", "relu"])
+    layers = LayersBelow([weights(6), weights(5, 6, seed=2)], ["tanh", "relu"])
     reply = moments_reply(make_member(), hidden=layers.as_content())
     reply_of_outputs = moments_reply(make_member(layers.outputs(X), y))
     for name, array in reply_of_outputs["moments"].items():

@@ -13,7 +13,7 @@ from sklearn.neural_network import MLPClassifier
 from skgems import GEMSLogisticAggregator, PFNMAggregator
 from skgems.gems import Moments, Rounds
 from skgems.moments import Likelihood, NodeLoss, class_moments
-from skgems.networks import HiddenLayers
+from skgems.networks import LayersBelow
 
 
 def networks(simulated, hidden=(8,)):
@@ -41,7 +41,7 @@ def test_it_is_the_likeliest_for_moments_of_the_matched_units(hidden):
     plain.fit(simulated.X, simulated.y, nodes=simulated.nodes)
     for ours, theirs in zip(agg.coefs_[:-1], plain.coefs_[:-1], strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    Z = HiddenLayers.of(plain._layers).outputs(simulated.X)
+    Z = LayersBelow.of(plain._layers).outputs(simulated.X)
     moments = [
         class_moments(Z[simulated.nodes == k], simulated.y[simulated.nodes == k])
         for k in range(3)

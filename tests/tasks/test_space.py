@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from skgems.federation import Message, answer
 from skgems.local import Member, node_space
 from skgems.moments import SMALLEST, SMALLEST_SQUARE
-from skgems.networks import HiddenLayers
+from skgems.networks import LayersBelow
 from skgems.spaces import (
     Accuracy,
     Ellipsoid,
@@ -392,7 +392,7 @@ def test_the_reply_is_the_space_that_the_node_builds(
     node = Member.of("lyon", clf, node.X, node.y, **roles)
     W = make_model(6 if hidden else 4)[:, :2]
     layers = request_with_hidden_layers() if hidden else {"hidden": None}
-    Z = HiddenLayers(**layers["hidden"]).outputs(node.X) if hidden else node.X
+    Z = LayersBelow(**layers["hidden"]).outputs(node.X) if hidden else node.X
     reply = space(
         node,
         W=W,
