@@ -13,10 +13,11 @@ from ..base import PUBLIC_NAME, BaseAggregator, silenced, warn_user
 from ..compat import safe_indexing
 from ..federation import halves_of
 from ..local import fit_local, indices_of, keeps_learning, net_seed, to_logits
+from ..moments import INDEX_OF_FACTOR_ONE, LOGIT_FACTORS, told_losses
 from ..networks import unwrap
 from ..pooled import PooledTransformer
 from ..progress import say, tracked
-from ..tasks import INDEX_OF_FACTOR_ONE, LOGIT_FACTORS, losses_of
+from ..tasks import losses_of
 from ._choice import Choice, line_of, smallest_of_the_best
 
 # With fewer rows than these, an accuracy of 0.9 has a standard error above 2 points,
@@ -285,6 +286,6 @@ def loss_and_factor(candidate: Candidate, losses: np.ndarray) -> dict[str, float
     ``losses`` are the mean log-losses under each of `LOGIT_FACTORS`.
     """
     # Nodes do not tell losses under factors that make a model too steep.
-    losses = np.where(np.isnan(losses), np.inf, losses)
+    losses = told_losses(losses)
     best = int(np.argmin(losses)) if candidate.is_tempered else INDEX_OF_FACTOR_ONE
     return {"log_loss": float(losses[best]), "factor": float(LOGIT_FACTORS[best])}

@@ -30,7 +30,7 @@ from ..federation import (
     warn_of_many_rows,
     warn_of_tails,
 )
-from ..moments import about_origin
+from ..moments import about_origin, fit_inverse_temperature
 from ..networks import Layers, as_two_logits, linear_logits, to_logistic_regression
 from ..progress import say, shown
 from ..spaces import (
@@ -49,7 +49,6 @@ from ..spaces import (
 from ..tuning import (
     FineTuned,
     fine_tune_linear,
-    fit_inverse_temperature,
     train_plainly,
     tune_likelihood,
 )

@@ -42,8 +42,8 @@ from skgems.federation import (
     halves_of,
 )
 from skgems.messages import says
+from skgems.moments import LOGIT_FACTORS
 from skgems.steps import Front, RandomFeatures
-from skgems.tasks import LOGIT_FACTORS
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skgems.federation.RowsExposedWarning",
