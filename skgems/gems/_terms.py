@@ -81,6 +81,8 @@ class LinearTerms(Terms, method="GEMSLogisticAggregator"):
         if not isinstance(class_weight, dict) and class_weight not in _CLASS_WEIGHTS:
             raise ValueError(f"class_weight={class_weight!r} is no weight of classes.")
         random_state = parameters.pop("random_state", None)
+        if random_state is not None and not isinstance(random_state, Integral):
+            raise ValueError(f"random_state={random_state!r} is no number, nor None.")
         if parameters:
             raise ValueError(f"{sorted(parameters)} are no settings of {cls.method}.")
         sends_space = further_settings.get("space", False)
