@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import BaseAggregator, Takes
+from ..base import Allows, BaseAggregator, Takes
 from ..compat import Interval, StrOptions
 from ..federation import ReportMixin, SummarizingMixin, federated_fit, read_federation
 from ._averaged_model import AveragedModel
@@ -124,7 +124,8 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
     True
     """
 
-    _takes = Takes(networks=False, more_dimensions=True)  # images for convolutions
+    _takes = Takes(networks=False)
+    _allows = Allows(more_dimensions=True)  # images for convolutions
     _parts = {"schedule": Schedule}
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,

@@ -20,7 +20,7 @@ parameters of named estimators settable. No rows are read here but to validate t
 array([[0.5, 0.5]])
 """
 
-from ._aggregator import BaseAggregator, Takes
+from ._aggregator import Allows, BaseAggregator, Takes
 from ._export import (
     LinearExportMixin,
     NetworkExportMixin,

@@ -42,7 +42,13 @@ class Takes:
     networks: bool = True  # classifiers as plain arrays, not only their classes
     learnt: bool = True  # what classifiers have learnt, beside their classes
     rows_alone: bool = False  # nodes that have rows and no classifier
-    more_dimensions: bool = False  # rows of more than one, as images
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allows:
+    """What rows may be like, in a fit and in a prediction."""
+
+    more_dimensions: bool = False  # as images have
     missing_values: bool = False
 
 
@@ -51,7 +57,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
 
     A subclass names its parameters in ``__init__`` and implements ``fit``, which ends
     with :meth:`_publish`. The hooks, most of which have a default, are ``_logits``,
-    ``_terms``, ``_takes``, ``_parts``, ``_default_estimator`` and ``_long_form``.
+    ``_terms``, ``_takes``, ``_allows``, ``_parts``, ``_default_estimator`` and ``_long_form``.
     """
 
     _parameter_constraints: dict = {
@@ -69,6 +75,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     front = None  # transformers that all agree on; a parameter of most
     _factor = 1.0  # on decision values, which makes them logits
     _takes: Takes = Takes()  # what a fit takes from nodes; may be a property
+    _allows: Allows = Allows()  # what rows may be like; may be a property
     # Aggregators that have terms, by name: those whose `estimators` may be a channel.
     methods: "ClassVar[dict[str, type[BaseAggregator]]]" = {}
     # Parameters that are objects, by name: the class of each.
@@ -247,7 +254,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self._takes.missing_values
+        tags.input_tags.allow_nan = self._allows.missing_values
         return tags
 
     def _sk_visual_block_(self) -> VisualBlock:

@@ -84,9 +84,9 @@ def as_numbers(
                 reset=reset,
                 accept_sparse="csr",
                 dtype=[np.float64, np.float32],
-                allow_nd=aggregator._takes.more_dimensions,
+                allow_nd=aggregator._allows.more_dimensions,
                 ensure_all_finite="allow-nan"
-                if aggregator._takes.missing_values
+                if aggregator._allows.missing_values
                 else True,
             )
     except ValueError as error:

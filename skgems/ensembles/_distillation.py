@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import BaseAggregator, Takes
+from ..base import Allows, BaseAggregator
 from ..compat import HasMethods
 from ..federation import ReportMixin, federated_fit
 from ..local import local_model, to_logits
@@ -171,10 +171,10 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         return to_module(student.astype(student.dtype))
 
     @property
-    def _takes(self) -> Takes:
-        takes = super()._takes
+    def _allows(self) -> Allows:
+        allowed = super()._allows
         student_does = self.student is not None and takes_missing_values(self.student)
-        return replace(takes, missing_values=takes.missing_values and student_does)
+        return replace(allowed, missing_values=allowed.missing_values and student_does)
 
     def _logits(self, X) -> np.ndarray:
         student = local_model(self.student_, name="student")

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import validate_data
 
-from ..base import Takes, is_channel, named_members
+from ..base import Allows, Takes, is_channel, named_members
 from ..compat import num_samples
 from ..networks import is_constant, takes_missing_values
 from ..steps import NUMBERS, Columns, are_documents, as_documents, as_rows
@@ -23,10 +23,11 @@ class GivenRowsMixin:
     All else is validated, as the rows of other aggregators are.
     """
 
+    _takes = Takes(networks=False)
+
     @property
-    def _takes(self) -> Takes:
-        return Takes(
-            networks=False,
+    def _allows(self) -> Allows:
+        return Allows(
             more_dimensions=True,  # images for convolutions
             missing_values=self._members_take_missing_values,
         )

@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from ..base import (
     PUBLIC_NAME,
+    Allows,
     BaseAggregator,
     Features,
     Takes,
@@ -49,7 +50,8 @@ _LABEL_TYPES = frozenset({str, int, float, bool})
 class AnyRows(BaseAggregator):
     """Rows of whatever dimensions a node's classifier takes."""
 
-    _takes = Takes(rows_alone=True, more_dimensions=True)
+    _takes = Takes(rows_alone=True)
+    _allows = Allows(more_dimensions=True)
 
     def __init__(self, estimators=None):
         self.estimators = estimators

@@ -231,7 +231,7 @@ CASES = {
         *("--method", "pooled", "--set", "pooled=GaussianNB"), with_model=False
     ),
     "averaging": lambda: exchange(
-        "--method", "averaging", "--set", "random_state=0", "weights=n_samples"
+        "--method", "averaging", "--set", "random_state=0", "node_weight=n_samples"
     ),
     "auto": lambda: of_tables("budget=small"),
     "auto front": lambda: of_tables(
