@@ -26,6 +26,7 @@ from ._labels import check_no_label_missing
 from ._members import MemberParametersMixin, is_channel, named_members
 from ._parts import Part
 from ._validation import Rows, as_numbers
+from ._warnings import warn_user
 
 if TYPE_CHECKING:  # pandas is an extra
     pass
@@ -57,7 +58,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
 
     A subclass names its parameters in ``__init__`` and implements ``fit``, which ends
     with :meth:`_publish`. The hooks, most of which have a default, are ``_logits``,
-    ``_terms``, ``_takes``, ``_allows``, ``_parts``, ``_default_estimator`` and ``_long_form``.
+    ``_terms``, ``_takes``, ``_allows``, ``_parts`` and ``_default_estimator``.
     """
 
     _parameter_constraints: dict = {
@@ -89,6 +90,16 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         cls._parameter_constraints = {**cls._parameter_constraints, **constraints}
         if cls._terms is not BaseAggregator._terms:
             BaseAggregator.methods[cls.__name__] = cls
+
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        unknown = [name for name in self._get_param_names() if name not in vars(self)]
+        if unknown:
+            warn_user(
+                f"This {type(self).__name__} was pickled by another version of skgems, "
+                f"which had no parameters {unknown}. It predicts, and to_estimator "
+                "works, but its parameters cannot be read. Fit it anew for all else."
+            )
 
     def _validate_params(self) -> None:
         for name, part in self._parts.items():

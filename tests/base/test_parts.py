@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import pickle
+import warnings
+
 import pytest
 from sklearn.base import clone
 
@@ -62,3 +65,14 @@ def test_parts_are_set_within_short_forms(brush):
 def test_parts_are_known_by_name_as_folders_hold_them():
     assert Part.kinds["Brush"] is Brush
     assert {"Spaces", "Moments", "HiddenLayers", "Rounds"} < Part.kinds.keys()
+
+
+def test_a_pickle_of_a_version_with_other_parameters_says_so():
+    state = Painter(brush="thin").__getstate__()
+    del state["brush"]
+    painter = Painter.__new__(Painter)
+    with pytest.warns(UserWarning, match=r"had no parameters \['brush'\].*predicts"):
+        painter.__setstate__(state)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pickle.loads(pickle.dumps(Painter()))
