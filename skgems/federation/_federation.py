@@ -137,6 +137,17 @@ class Federation:
         """Which class each node has seen, shape (n_nodes, n_classes)."""
         return np.stack([node.seen for node in self.nodes])
 
+    def networks(self) -> list[Network]:
+        """The classifier of each node as plain arrays, with an output for each class.
+
+        What it says of a class that the node has not seen means nothing: see `seen`.
+        """
+        return [
+            node.network.aligned(self.classes)
+            for node in self.nodes
+            if isinstance(node.network, Network)
+        ]
+
     @property
     def has_public_rows(self) -> bool:
         return len(self.public_rows) > 0
