@@ -24,9 +24,9 @@ class Downpour(Part):
 
     It is the parameter `server` of :class:`~skgems.ModelAveragingAggregator`. In each
     round every node pulls the shared model, trains it on some of its rows, and pushes
-    the change, which for SGD is the sum of its gradients times its learning rate. The
-    server takes a step by the mean of these changes. With `staleness` a node may have
-    pulled the model of an earlier round.
+    the change. With SGD the change is the sum of the gradients times the learning rate.
+    The server takes a step by the mean of these changes. With `staleness` a node may
+    have pulled the model of an earlier round.
 
     Parameters
     ----------

@@ -247,9 +247,9 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         -------
         proba : ndarray of shape (n_samples, n_classes)
             Probabilities, with columns in the order of ``classes_``. They are the
-            softmax of the decision values. Decision values that are not logits, such as
-            those of a pooled RidgeClassifier or NearestCentroid, are first multiplied
-            by the factor under which the rows of the nodes are most likely.
+            softmax of the decision values. If the aggregate is a RidgeClassifier or a
+            NearestCentroid, these are not logits, and are first multiplied by the
+            factor under which the rows of the nodes are most likely.
         """
         return softmax(self._validated_logits(X) * self._factor, axis=1)
 

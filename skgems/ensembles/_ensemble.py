@@ -43,10 +43,10 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         How the classifiers are combined. A vote needs no rows. A stack is more accurate
         the fewer classes each node has; all classifiers are sent to all nodes, which
         send back moments of the log-odds on their rows that are not held out. Choose
-        "auto" if you have rows and do not know which is better: votes and a stack are
-        made with one half of the rows of each node, from clones of the classifiers
-        that are fitted to this half, and the one that labels most rows of the other
-        half correctly is taken.
+        "auto" if you have rows and do not know which is better. Then clones of the
+        classifiers are fitted to one half of the rows of each node. Votes and a stack
+        of them are judged on the other half; then the halves change places. The
+        smallest that is as accurate as the best, within one standard error, is taken.
     voting : {"soft", "hard"}, default="soft"
         Whether a vote averages probabilities or counts predictions. Ties between
         predictions are broken at random. In a soft vote a classifier without
@@ -212,8 +212,8 @@ default=None
         Parameters
         ----------
         X, y, name, held_out, min_rows
-            The rows, labels and name of the node, a mask of the rows that are held out,
-            and the smallest number of rows that anything sent may be based on, as for
+            The rows and labels of the node, its name, a mask of the rows that are held
+            out, and the fewest rows that anything sent may be based on. They are as in
             :func:`~skgems.federation.reply_to`. All nodes, and the server, need the
             same `estimators` in the same order.
 

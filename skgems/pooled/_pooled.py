@@ -82,16 +82,16 @@ class PooledAggregator(
     exact_ : bool
         Whether the labels are those of scikit-learn's own fit on all rows, and the
         decision values equal to 1e-8 of their size, for float64 rows. It is False if
-        rounding may change these by more, or if a node left out classes of which it
-        has few rows.
+        rounding may change these by more, or if a node has few rows of some classes
+        and left these out.
     pooled_form_ : PooledForm
         What was made: its ``kind``, which is a name, its ``parameters``, and the
         ``reason`` if it is not exact.
     history_ : list of dict
         One dict for each message to the nodes. It has the "task", the "bytes_sent" to
-        all nodes and the "bytes_received" from them, the "seconds" that it took, the
-        nodes "left_out" because they failed twice, the "loss", which nodes do not send
-        here, and the bound "min_rows" that each node replied under.
+        all nodes, the "bytes_received" from them and the "seconds" that it took.
+        "left_out" has the nodes that failed twice, and "min_rows" the bound that each
+        node replied under. "loss" is not used here, as nodes do not send it.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -171,10 +171,10 @@ class PooledAggregator(
         Raises
         ------
         ValueError
-            If the classifiers of the nodes differ and `pooled` is None, if a classifier
-            is not a function of sums, if a node has no rows or rows that the classifier
-            does not take, or if the classifier cannot be made of all rows. The message
-            names the node, the class or the parameter.
+            If the classifiers of the nodes differ and `pooled` is None, or if a
+            classifier is not a function of sums. Also if a node has no rows, or rows
+            that the classifier does not take, or if the classifier cannot be made of
+            all rows. The message names the node, the class or the parameter.
 
         Warns
         -----

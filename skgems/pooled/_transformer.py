@@ -297,9 +297,9 @@ default=None
         Warns
         -----
         RowsExposedWarning
-            If covariances reveal single rows, because there are fewer rows than
-            columns, or if nearly all values of a column that are sent are values of a
-            single row each.
+            If there are not more rows than columns, because covariances then reveal
+            single rows. Also if nearly all values that are sent of a column belong to
+            one row each.
         """
         self._validate_params()
         request = Message.of("front", front=self._agreed_front.as_content())
