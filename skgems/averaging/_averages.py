@@ -23,7 +23,7 @@ from ._large_models import ModelSizes
 
 
 class StartedApartWarning(UserWarning):
-    """Networks are averaged whose hidden units have nothing to do with each other."""
+    """The networks that are averaged have unrelated hidden units."""
 
 
 def average(

@@ -21,93 +21,119 @@ if TYPE_CHECKING:
 
 
 class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
-    """The average of the nodes' parameters, at once or after rounds of training.
+    """Average the parameters of the nodes' models, at once or after rounds of training.
 
-    With ``n_rounds=0`` fitted models of equal shape are averaged as they are: no rows
-    are needed, and ``fit()`` does. Else it is co-learning: in each round every node
-    trains the shared model on its rows, with a learning rate that starts anew, and the
-    average becomes the shared model; once it has settled, nodes train twice as long.
+    With ``n_rounds=0`` the fitted models of the nodes, which must have equal shapes,
+    are averaged as they are. This needs no rows: ``fit()`` is enough. With more rounds
+    it is co-learning: in each round every node trains the shared model on its own rows,
+    and the average of the trained models becomes the next shared model. By default the
+    learning rate starts anew in each round, and the number of epochs is doubled after a
+    round in which the shared model changed little.
 
     Parameters
     ----------
     estimators : list of classifiers, list of (name, classifier) tuples, or None
-        Fitted classifiers, one per node, of equal shape: linear ones, MLPClassifier,
-        skorch nets; without rounds pipelines of affine steps too. They may know
-        different classes. Skorch nets of any torch module are averaged parameter by
-        parameter, buffers included; those of integers, which count, are of the node
-        with most rows. Unfitted classifiers, or a single one, are cloned for each node
-        (simulation), and trained there. None stands for ``LogisticRegression()``.
+        Fitted classifiers, one per node, of equal shape: linear classifiers,
+        MLPClassifier or skorch nets; without rounds also pipelines of affine steps.
+        They may know different classes. Unfitted classifiers, or a single one, are
+        cloned and trained on the rows of each node (simulation). None stands for
+        ``LogisticRegression()``.
     node_weight : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
-        Weight of each node: all equal, its number of rows, for what belongs to a class
-        its rows of that class and for the rest its number of rows, or one given number
-        per node. What belongs to a class is averaged over the nodes that know it; in
-        rounds over all, unless ``node_weight`` is "class_counts".
+        Weight of each node in the average. With "equal" all nodes count the same, and
+        with "n_samples" by their number of rows. With "class_counts" a node counts by
+        its rows of a class for the parameters of that class, and by its number of rows
+        for all others. An array has one weight per node. Change it if the nodes have
+        very different numbers of rows.
     align : {None, "permutation"}, default=None
-        Whether to put the hidden units of each node in the order of those that they
-        are like in the network with the largest output weights. Needed for networks
-        that did not start from the same weights, and never enough for very different
-        ones. Without, and without rounds, such networks draw a warning.
+        Whether to put the hidden units of each node into a common order before the
+        average. With "permutation" this is the order of the most similar units in the
+        network with the largest output weights. Set it for networks that did not start
+        from the same weights; it is not enough for very different networks.
     n_rounds : int, default=0
-        Rounds of local training, which need rows, of MLPClassifier, SGDClassifier,
-        LogisticRegression and skorch nets.
+        Number of rounds of local training. Rounds need rows, and MLPClassifier,
+        SGDClassifier, LogisticRegression or skorch nets. Increase it if the plain
+        average is not accurate enough.
     local_epochs : int, default=5
-        Epochs of each node in the first round, T_0.
+        Number of epochs that each node trains in the first round, T_0.
     learning_rate : float or None, default=0.01
-        Rate at the start of each round. None leaves rates to the nodes' estimators.
-        LogisticRegression has none; an epoch is an iteration of its solver.
+        Learning rate at the start of each round. None leaves the rates to the nodes'
+        estimators. LogisticRegression has no learning rate; its epoch is one iteration
+        of its solver.
     schedule : Schedule or {"cyclical", "exponential", "constant"}, default="cyclical"
-        Whether the rate decays anew in each round, once over all rounds, or stays. A
-        :class:`~skgems.averaging.Schedule` also says how far it decays, and when
-        epochs are doubled. Searched as ``schedule__decay``.
+        How the learning rate decays: anew in each round, once over all rounds, or not
+        at all. Give a :class:`~skgems.averaging.Schedule` to choose also how far it
+        decays and when epochs are doubled. A search can vary its parameters, for
+        example ``schedule__decay``.
     server : Downpour or None, default=None
-        None: the average is the next shared model. Else what a
-        :class:`~skgems.averaging.Downpour` makes of what nodes push in each round, of
-        one epoch or fewer rows; then there is no schedule.
+        How the server makes the next shared model. None takes the average. With a
+        :class:`~skgems.averaging.Downpour` the nodes train for one epoch, or on fewer
+        rows, in each round, and the server takes a step; `schedule` and `local_epochs`
+        are then not used.
     common_init : bool, default=True
-        In simulation, whether all nodes start from the same random weights: clones get
-        the same ``random_state``, where it is not set. Else averages are of little use.
+        Whether all nodes start from the same random weights in a simulation. The clones
+        get the same ``random_state`` if theirs is not set. With False averages of
+        networks are of little use.
     front : transformer, default=None
-        Before all, as of :class:`GEMSLogisticAggregator`.
+        Transformers that all nodes apply first, as in :class:`GEMSLogisticAggregator`.
     n_jobs : int, default=None
-        Nodes treated in parallel; results do not depend on it.
+        Number of nodes that are treated in parallel. Results do not depend on it, but
+        for rounding in torch.
     verbose : bool or int, default=0
-        As of :class:`GEMSLogisticAggregator`; but `n_jobs` changes rounding in torch.
+        Whether to print progress.
     random_state : int, RandomState instance or None, default=None
-        Source of the dealing of rows, of first weights and of the order of rows.
+        Source of the random numbers that deal rows to simulated nodes, draw the first
+        weights and order the rows. Pass an int for reproducible results.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        Sorted union of the classes the nodes know.
+        Sorted union of the classes that the nodes know.
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        Weights, if the average is linear. Two classes have one output.
     intercept_ : ndarray of shape (1,) or (n_classes,)
-        Weights, if the average is linear; two classes have one output.
+        Intercepts, if the average is linear.
     coefs_ : list of ndarray, layer i of shape (n_in_i, n_out_i)
+        Weights of all layers, if the average has hidden layers.
     intercepts_ : list of ndarray, layer i of shape (n_out_i,)
-        Weights and biases, if the average has hidden layers.
+        Biases of all layers, if the average has hidden layers.
     network_ : Network or None
-        The average as plain arrays; None if it is no chain of dense layers.
+        The average as plain arrays. It is None if it is not a chain of dense layers.
     net_ : skorch net or None
-        The average as a net, if all were of equal modules and units not aligned.
+        The average as a skorch net, if all nodes have nets with equal modules and
+        their units were not aligned.
     history_ : list of dict
-        As of :class:`PooledAggregator`, and the "loss" of each node (mean log-loss on
-        the rows it trained on). With rounds also "epochs" (T_i), "learning_rates", and
-        the relative "change" of the shared model, which are None where nobody trained.
+        One dict for each message to the nodes, with the same keys as the ``history_``
+        of :class:`PooledAggregator`. "loss" is the mean log-loss of each node on the
+        rows that it trained on. With rounds there are also the "epochs" (T_i) and
+        "learning_rates" of the round, and the relative "change" of the shared model;
+        these are None for messages without training.
     estimators_ : list of classifiers
-        The local estimators; in a simulation with rounds as they were before them.
+        The local estimators. In a simulation with rounds they are as they were before
+        the rounds.
     node_names_ : list of str
         Names of the nodes.
     n_features_in_ : int
+        Number of features, if it is known.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Number of features, where known; names, if X or the local estimators have them.
+        Names of the features, if X or the local estimators have them.
 
     See Also
     --------
-    EnsembleAggregator : Average what models say, whatever they are.
+    EnsembleAggregator : Average the predictions of models of any kind.
+
+    Notes
+    -----
+    The parameters of a class are averaged over the nodes that know the class. In rounds
+    they are averaged over all nodes, unless `node_weight` is "class_counts".
+
+    Skorch nets of any torch module are averaged parameter by parameter, buffers
+    included. Buffers of integers, which are counters, are taken from the node with the
+    most rows.
 
     References
     ----------
-    Xu et al.: Collaborative Deep Learning Across Multiple Data Centers, 2018.
+    Xu et al.: Collaborative Deep Learning Across Multiple Data Centers, 2018. The
+    rounds follow Eq. 2-4 and Algorithm 1.
 
     Examples
     --------
@@ -181,40 +207,44 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows of the nodes; of more dimensions where modules take it, as images. Not
-            needed for fitted models without rounds, unless weights count rows.
+            Rows of the nodes. They may have more dimensions, as images do, if the
+            modules take these. Fitted models without rounds need no rows, unless the
+            weights of the nodes count rows.
         y : array-like of shape (n_samples,), default=None
-            Labels.
+            Labels of the rows.
         nodes : array-like of shape (n_samples,), default=None
-            Index or name of the node that owns each row; rows of -1 or "public" are
-            not used. With None a row belongs to every node that has seen its label.
+            Index or name of the node that owns each row. Rows of -1 or "public" are not
+            used. None means that each row belongs to every node that has seen its
+            label.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
-            Rows that are neither counted nor trained on. None: all are.
+            Rows that are neither counted nor trained on. None means that all rows are.
 
         Returns
         -------
         self : ModelAveragingAggregator
+            The fitted aggregator.
 
         Raises
         ------
         TypeError
             If a local model cannot be averaged, or cannot train in rounds.
         ValueError
-            If models have different shapes, or the input is not usable.
+            If models have different shapes, or if the input is not usable.
         TooFewNodesError
-            If in one round every node fails; ``parameters`` is the model before it.
+            If all nodes fail in the same round. The attribute ``parameters`` of the
+            error is the shared model before that round.
 
         Warns
         -----
         StartedApartWarning
-            Without ``align`` and rounds, if networks of dense layers did not start from
-            the same weights, or have nothing left of them. Networks of fewer than some
-            ten hidden units do not always show it.
+            Without `align` and rounds, if networks of dense layers did not start from
+            the same weights, or were trained until nothing is left of a common start.
+            Networks with fewer than about ten hidden units do not always show this.
         NodesDisagreeWarning
-            If parameters of some nodes, of three or more, are far larger than those of
-            all others, in any of the rounds too.
+            If the parameters of some nodes are far larger than those of all other
+            nodes, in any round. This needs at least three nodes.
         ManyRowsWarning
-            If weights count rows, and a node has nearly all of them.
+            If the weights count rows and one node has nearly all of them.
         """
         averaging_fit = AveragingFit.of(self)
         simulation = averaging_fit.simulation(self)
@@ -236,18 +266,20 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         return AveragedModel.of(self).logits(X)
 
     def to_estimator(self) -> BaseEstimator:
-        """The average as a plain fitted classifier.
+        """Return the average as a plain fitted classifier.
 
         Returns
         -------
         estimator : LogisticRegression, MLPClassifier or skorch net
-            Predicts the same labels and probabilities. A skorch net, whose ``predict``
-            gives numbers of columns, if the module is no chain of dense layers.
+            Predicts the same labels and probabilities. It is a skorch net if the module
+            is not a chain of dense layers; the ``predict`` of such a net returns
+            indices of columns. With a `front`, a LogisticRegression or MLPClassifier is
+            the last step of a pipeline that begins with the fitted front.
 
         Raises
         ------
         ValueError
-            If hidden layers have different activations, or there is only one class.
+            If hidden layers have different activations, or if there is only one class.
         """
         check_is_fitted(self)
         averaged = AveragedModel.of(self)
@@ -256,18 +288,21 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         return self._exported(averaged.as_classifier())
 
     def to_module(self) -> "torch.nn.Module":
-        """The average as a torch module.
+        """Return the average as a torch module.
 
         Returns
         -------
         module : torch.nn.Module
-            That of ``net_``, if there is one, in evaluation mode. Else Linear layers
-            and activations, to one logit per class, in the dtype of nodes' models.
+            The module of ``net_``, if there is one, in evaluation mode. Otherwise
+            Linear layers and activations with one logit per class, in the dtype of the
+            nodes' models.
 
         Raises
         ------
         ImportError
             If torch is not installed.
+        ValueError
+            If the aggregate has a `front`, which a torch module cannot contain.
         """
         check_is_fitted(self)
         self._check_no_front()

@@ -20,23 +20,30 @@ _TINY = 1e-8  # epsilon
 
 
 class Downpour(Part):
-    """Rounds of Downpour SGD: nodes push what a few batches change, the server steps.
+    """Rounds of Downpour SGD, in which the server takes a step for the nodes' changes.
 
-    A node pulls the shared model, trains on some of its rows, and pushes the change:
-    the sum of its gradients times its rate. The server takes a step by the mean of
-    what comes. With `staleness` nodes have pulled a model of some rounds before.
+    It is the parameter `server` of :class:`~skgems.ModelAveragingAggregator`. In each
+    round every node pulls the shared model, trains it on some of its rows, and pushes
+    the change. With SGD the change is the sum of the gradients times the learning rate.
+    The server takes a step by the mean of these changes. With `staleness` a node may
+    have pulled the model of an earlier round.
 
     Parameters
     ----------
     n_rows : int or None, default=None
         Number of rows that a node draws for each push: the number of batches times
-        their size. With None a node trains for one epoch on all its rows.
+        their size. None trains for one epoch on all rows of the node. Set it to let
+        the server take steps more often.
     staleness : int, default=0
-        How many rounds ago a node may have pulled its model; drawn for each push.
+        Largest number of rounds by which the model that a node pulled may be older
+        than the newest. The number is drawn for each push. Increase it to simulate
+        nodes that are slow.
     optimizer : {"sgd", "adam"}, default="sgd"
-        Optimizer of the server. "sgd" takes steps as they come, "adam" scales them.
+        Optimizer of the server. With "sgd" it takes the mean change as its step, and
+        with "adam" it scales the change of each parameter.
     rate : float, default=1.0
-        Factor on steps; with "adam" its learning rate.
+        Factor on the steps of the server. With "adam" it is the learning rate: lower
+        it then, because the steps of Adam have a size of about 1.
 
     References
     ----------

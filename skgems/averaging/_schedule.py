@@ -10,19 +10,27 @@ KINDS = ("cyclical", "exponential", "constant")
 
 
 class Schedule(Part):
-    """Learning rates and epochs of rounds in which nodes train the shared model.
+    """Learning rates and numbers of epochs for rounds of training.
+
+    It is the parameter `schedule` of :class:`~skgems.ModelAveragingAggregator`. In
+    round i, which has T_i epochs, a cyclical schedule trains epoch j with the rate
+    ``learning_rate * decay ** (j / T_i)``.
 
     Parameters
     ----------
     kind : {"cyclical", "exponential", "constant"}, default="cyclical"
-        Whether the learning rate decays anew in each round, once over all rounds, or
-        stays. ``schedule="constant"`` stands for ``Schedule("constant")``.
+        Whether the learning rate decays anew in each round, decays once over all
+        rounds, or stays the same. ``schedule="constant"`` is short for
+        ``Schedule("constant")``.
     decay : float, default=0.25
-        Factor that the learning rate has fallen by at the end of its decay, r.
+        Factor between the learning rate at the start of the decay and at its end (r in
+        the paper). Choose a smaller value to let the rate decay further.
     epochs : {"increasing", "fixed"}, default="increasing"
-        Whether the number of epochs is doubled once the shared model has settled.
+        Whether the number of epochs is doubled after a round in which the shared model
+        has settled. Choose "fixed" to limit the time that a round takes.
     tol : float, default=0.01
-        Relative change of the shared model in a round up to which it has settled.
+        The shared model has settled if its relative change in a round is at most this
+        large.
 
     References
     ----------

@@ -218,46 +218,53 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         return self._logits(self._validate(X, reset=False))
 
     def decision_function(self, X) -> np.ndarray:
-        """Logits of the aggregate.
+        """Compute the logits of the aggregate for each row.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows, with the features of the fit.
 
         Returns
         -------
-        scores : ndarray of shape (n_samples, n_classes), or (n_samples,)
-            One column per class; of two the logit of ``classes_[1]`` against the other.
+        scores : ndarray of shape (n_samples, n_classes) or (n_samples,)
+            One column per class, in the order of ``classes_``. With two classes it is
+            one number per row: the logit of ``classes_[1]`` relative to
+            ``classes_[0]``.
         """
         logits = self._validated_logits(X)
         return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
 
     def predict_proba(self, X) -> np.ndarray:
-        """Class probabilities.
+        """Predict the probability of each class for each row.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows, with the features of the fit.
 
         Returns
         -------
         proba : ndarray of shape (n_samples, n_classes)
-            In the order of ``classes_``: softmax of the decision values; where these
-            are no logits, as of a pooled RidgeClassifier or NearestCentroid, times the
-            factor under which the nodes' rows are likeliest.
+            Probabilities, with columns in the order of ``classes_``. They are the
+            softmax of the decision values. If the aggregate is a RidgeClassifier or a
+            NearestCentroid, these are not logits, and are first multiplied by the
+            factor under which the rows of the nodes are most likely.
         """
         return softmax(self._validated_logits(X) * self._factor, axis=1)
 
     def predict(self, X) -> np.ndarray:
-        """Most probable class of each row.
+        """Predict the most probable class of each row.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows, with the features of the fit.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,)
+            Predicted labels.
         """
         logits = self._validated_logits(X)  # which says so if not fitted
         return self.classes_[np.argmax(logits, axis=1)]

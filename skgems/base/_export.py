@@ -61,13 +61,14 @@ class LinearExportMixin:
     """
 
     def to_estimator(self) -> LogisticRegression:
-        """The aggregate as a plain fitted ``LogisticRegression``.
+        """Return the aggregate as a plain fitted ``LogisticRegression``.
 
         Returns
         -------
         estimator : LogisticRegression
-            Predicts the same labels and probabilities, in the dtype of nodes' models.
-            Its ``C`` is ``C_``, where the aggregate has such a penalty.
+            Predicts the same labels and probabilities, in the dtype of the nodes'
+            models. Its ``C`` is ``C_``, if the aggregate has such a penalty. With a
+            `front`, it is a pipeline of the fitted front and this classifier.
         """
         check_is_fitted(self)
         classifier = to_logistic_regression(
@@ -96,30 +97,38 @@ class NetworkExportMixin:
     """
 
     def to_estimator(self) -> MLPClassifier:
-        """The aggregate as a plain fitted ``MLPClassifier``.
+        """Return the aggregate as a plain fitted ``MLPClassifier``.
 
         Returns
         -------
         estimator : MLPClassifier
-            Predicts the same labels and probabilities, in the nodes' dtype.
+            Predicts the same labels and probabilities, in the dtype of the nodes'
+            models. With a `front`, it is a pipeline of the fitted front and this
+            classifier.
 
         Raises
         ------
         ValueError
-            If hidden layers have different activations, or there is only one class.
+            If hidden layers have different activations, or if there is only one class.
         """
         check_is_fitted(self)
         layers = self._layers.astype(self._dtype)
         return self._exported(to_mlp_classifier(layers, self.classes_))
 
     def to_module(self) -> "torch.nn.Sequential":
-        """The aggregate as a torch module.
+        """Return the aggregate as a torch module.
 
         Returns
         -------
         module : torch.nn.Sequential
-            Linear layers and activations, from rows to one logit per class, whose
-            softmax is ``predict_proba``; float32 if all nodes have that, else float64.
+            Linear layers and activations, from rows to one logit per class. The softmax
+            of the logits is ``predict_proba``. The dtype is float32 if the models of
+            all nodes have it, and float64 otherwise.
+
+        Raises
+        ------
+        ValueError
+            If the aggregate has a `front`, which a torch module cannot contain.
         """
         check_is_fitted(self)
         self._check_no_front()
@@ -137,22 +146,28 @@ class TunedNetworkMixin(NetworkExportMixin):
     def fine_tune(self, X, y, *, layers: str = "all") -> Self:
         """Fine-tune the fitted aggregate on public rows.
 
+        The last layer is tuned first, then the whole network. A penalty holds the
+        weights near their current values. Cross-validation on the public rows chooses
+        how strong it is, and nothing changes where tuning is not sure to help.
+
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Public rows.
         y : array-like of shape (n_samples,)
-            Their labels, all of ``classes_``.
+            Labels of the public rows, which must all be in ``classes_``.
         layers : {"all", "last"}, default="all"
-            Whether after the last layer the whole network learns. A penalty, as strong
-            as cross-validation on the rows says, holds weights to where they are;
-            nothing changes where it is not sure to help. In a GEMSMLPAggregator with
-            ``last_layer.fine_tuning="plain"``, 5 epochs of Adam and nothing else.
+            Whether the whole network is tuned after the last layer. Choose "last" to
+            keep the hidden layers as they are.
 
         Returns
         -------
         self : object
-            With new weights; all else stays as `fit` left it.
+            The aggregate with new weights. All else stays as `fit` left it.
+
+        Notes
+        ----- A GEMSMLPAggregator with ``last_layer.fine_tuning="plain"`` is trained by
+        5 epochs of Adam instead, without a penalty.
         """
         check_is_fitted(self)
         if layers not in ("last", "all"):

@@ -62,57 +62,69 @@ def combine(
     verbose=0,
     random_state=None,
 ) -> BaseAggregator:
-    """Make one model of what the nodes have: the best of several, by their rows.
+    """Choose the best of several aggregators for the rows of the nodes, and fit it.
 
-    Each candidate is made of one half of every node's rows, and clones of estimators,
-    and judged by the other, and the other way round; the smallest within a standard
-    error of the best is made again of all rows. They are linear models, also behind
-    features that all have in common, votes and stacks of the estimators, and networks.
+    The candidates are linear models, also on random features that are the same at all
+    nodes, quadratic discriminant analysis, and, if estimators are given, their votes,
+    stacks and merged networks. The rows of each node are split into two halves. Each
+    candidate is fitted to one half and judged on the other, and the other way round.
+    The smallest candidate whose accuracy is within one standard error of the best is
+    then fitted to all rows.
 
     Parameters
     ----------
     estimators : list of classifiers or of (name, classifier) tuples, or None
-        Fitted classifiers of any kind, one per node; summaries, their paths or a
-        channel. None: nodes have rows alone.
+        What the nodes have: one fitted classifier of any kind per node, summaries or
+        their paths, or a channel to the nodes. Leave it None if the nodes have rows
+        but no classifiers.
     X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features), \
 default=None
-        Rows of the nodes; a DataFrame may have texts and missing values. A list, an
-        array or a Series of documents, one text or dict a row, needs estimators that
-        begin with a vectorizer, or one for `front`. Without rows nobody judges:
-        estimators vote, summaries become a linear model. Over a channel nodes judge by
-        theirs.
+        Rows of the nodes. A DataFrame may contain texts and missing values. X may also
+        be a list, an array or a Series of documents, with one text or dict per row.
+        Documents need estimators that begin with a vectorizer, or a vectorizer as
+        `front`. Without X no candidate can be judged: estimators vote, and summaries
+        become a linear model. Over a channel X is not needed, because the nodes judge
+        the candidates on their own rows.
     y : array-like of shape (n_samples,), default=None
-        Labels.
+        Labels of the rows.
     nodes : array-like of shape (n_samples,), default=None
-        Index or name of the node that owns each row; -1 or "public" for rows of none.
-        None: all rows are of one node.
+        Index or name of the node that owns each row. Use -1 or "public" for public
+        rows, which belong to no node and judge no candidate. None means that all rows
+        belong to one node.
     front : transformer, default=None
-        Transformers before all candidates of rows. None: scaled columns; imputers and
-        encoders too, where values are missing or texts, without columns that identify
-        rows (:ref:`identifiers`). Estimators see rows as given.
+        Transformers that stand before all candidates which are fitted to rows. None
+        scales the columns; it also imputes missing values and encodes texts where
+        there are any, and leaves out columns that identify rows
+        (:ref:`identifiers`). Give a front if you know better how to prepare the
+        columns. The estimators see the rows as they are given.
     budget : {"small", "fast", "thorough"}, default="fast"
-        "thorough" tries larger models too, in some three times the time; "small" no
-        features beside the columns, sums of which over fewer rows show these.
+        How many candidates are tried. Choose "thorough" to try larger models too,
+        which takes about three times as long. Choose "small" to leave out the random
+        features: where a node has fewer rows than there are features, the sums that it
+        sends reveal rows.
     verbose : bool or int, default=0
-        Whether to print each candidate's score as it is known.
+        Whether to print the score of each candidate when it is known.
     random_state : int, RandomState instance or None, default=None
-        Source of the halves, and of what candidates draw.
+        Source of the random numbers that the candidates draw. Pass an int for
+        reproducible results. The halves do not depend on it.
 
     Returns
     -------
     aggregator : BaseAggregator
-        Fitted; its ``choice_`` is the :class:`Choice`.
+        The fitted aggregator. Its attribute ``choice_`` is a :class:`Choice`: it has
+        the scores of all candidates and reasons to doubt the result.
 
     Raises
     ------
     ValueError
-        If rows or estimators are not usable, such as columns of dates, or no candidate
-        can be made; the message names nodes and columns.
+        If rows or estimators cannot be used, for example because a column contains
+        dates, or if no candidate can be made. The message names nodes and columns.
 
     Warns
     -----
     IdentifierWarning
-        If columns that identify rows, as the number of a patient, are left out.
+        If columns are left out because they identify rows, as the number of a patient
+        does.
 
     Examples
     --------

@@ -73,24 +73,39 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What was tried, what was taken, and what to doubt.
+    """Table of the candidates that were tried, and which of them was taken.
+
+    It is the attribute ``choice_`` of what :func:`~skgems.combine` returns, and of an
+    :class:`~skgems.EnsembleAggregator` with ``combine="auto"``. ``print(choice)`` shows
+    the table, the candidate that was taken and the doubts.
 
     Attributes
     ----------
     name : str
         Name of the candidate that was taken.
     table : tuple of dict
-        One entry for each candidate, the smallest model first. "accuracy" and
-        "log_loss" are of rows that did not make the candidate (None: it was not
-        tried), "factor" is the factor on its logits that gives the least log-loss,
-        and "standard_error" belongs to the difference between its accuracy and the
-        best one. Further keys are "name", "looks_at_members", "bytes" (that nodes
-        sent), "seconds" and "error" (empty where the candidate could be made).
+        One entry for each candidate, the smallest model first, with these keys:
+
+        ==================  ============================================================
+        "name"              Name of the candidate.
+        "looks_at_members"  Whether it uses the fitted local estimators.
+        "accuracy"          Accuracy on rows that did not make it, or None if it was
+                            not tried.
+        "log_loss"          Log-loss on these rows, or None if it was not tried.
+        "factor"            Factor on its logits that gives the least log-loss.
+        "standard_error"    Standard error of the difference between its accuracy and
+                            that of the best candidate.
+        "bytes"             Number of bytes that all nodes sent for it.
+        "seconds"           Time that it took in seconds, or None if it was not
+                            measured.
+        "error"             Why it could not be made; empty if it was made.
+        ==================  ============================================================
     n_rows : int
-        Number of rows that judged the candidates.
+        Number of rows that judged the candidates. It is 0 if none did.
     doubts : tuple of str
-        Reasons not to trust the choice: few rows that judged, candidates that could
-        not be made, columns that were left out, warnings of the fit.
+        Reasons not to trust the choice, for example that few rows judged, that
+        candidates could not be made, that columns were left out, or warnings of the
+        fit.
     """
 
     name: str
@@ -100,12 +115,12 @@ class Choice:
 
     @property
     def looks_at_members(self) -> bool:
-        """Whether the fitted local estimators are part of what was taken."""
+        """Whether the candidate that was taken uses the fitted local estimators."""
         return self._entry["looks_at_members"]
 
     @property
     def factor(self) -> float:
-        """The factor on the logits of the candidate taken that gives least log-loss."""
+        """Factor on the logits of the taken candidate that gives the least log-loss."""
         return self._entry["factor"] or 1.0
 
     @property
@@ -114,7 +129,7 @@ class Choice:
         return next(entry for entry in self.table if entry["name"] == self.name)
 
     def to_frame(self) -> "DataFrame":
-        """The table as a DataFrame, with a row for each candidate."""
+        """Return the table as a DataFrame with one row per candidate."""
         import pandas as pd
 
         return pd.DataFrame(list(self.table)).set_index("name")

@@ -22,44 +22,70 @@ if TYPE_CHECKING:
 
 
 class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
-    """One classifier fitted to what the ensemble of the nodes says of given rows.
+    """Fit one classifier to the predictions of an ensemble of the nodes.
 
-    The rows need no labels: with fitted local estimators ``fit(X)`` does. Labels only
-    count rows for ``node_weight``, and train the clones in simulation.
+    A *student* is fitted to the class probabilities that the ensemble gives to rows.
+    The rows need no labels of their own: ``fit(X)`` is enough if the local estimators
+    are fitted. Labels are only used to count rows for `node_weight`, and to train the
+    clones in a simulation.
 
     Parameters
     ----------
     estimators : list of classifiers, list of (name, classifier) tuples, or None
-        As of :class:`EnsembleAggregator`.
+        Fitted classifiers of any kind, one per node, or unfitted ones for a
+        simulation, as in :class:`EnsembleAggregator`.
     student : classifier, default=None
-        Unfitted classifier of any kind. One whose ``fit`` takes ``sample_weight`` sees
-        each row once for every class that matters, weighted by its probability; any
-        other ten copies, labelled in proportion. None stands for ``MLPClassifier()``.
+        Unfitted classifier of any kind to fit to the predictions. None stands for
+        ``MLPClassifier()``. Give one if you need another kind of model, or if the rows
+        are texts, which MLPClassifier does not take.
     voting : {"soft", "hard"}, default="soft"
+        Whether the ensemble averages probabilities or counts predictions, as in
+        :class:`EnsembleAggregator`.
     node_weight : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
-        As of :class:`EnsembleAggregator`. Counting needs labels.
+        Weight of each node in the ensemble, as in :class:`EnsembleAggregator`.
+        "n_samples" and "class_counts" need labels.
     n_jobs : int, default=None
+        Number of nodes that are treated in parallel. Results do not depend on it.
     verbose : bool or int, default=0
-        As of :class:`GEMSLogisticAggregator`.
+        Whether to print progress.
     random_state : int, RandomState instance or None, default=None
-        Source of the dealing of rows, of seeds, and of the breaking of ties.
+        Source of the random numbers that deal rows to simulated nodes, seed the student
+        and the clones, and break ties.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        Sorted union of the classes the nodes know.
+        Sorted union of the classes that the nodes know.
     student_ : classifier
-        The fitted student. A constant model if the ensemble gives all rows one class.
+        The fitted student. It is a constant model if the ensemble gives all rows the
+        same class.
     weights_ : ndarray of shape (n_nodes, n_classes)
-        What each node counts for each class in the ensemble.
+        Weight of each node for each class in the ensemble.
     agreement_ : float
-        Share of held-out rows (else all) whose most probable class is the ensemble's.
+        Share of rows whose most probable class is the same for the student and the
+        ensemble. It is computed on held-out rows, or on the rows that the student was
+        fitted to if none are held out.
     estimators_ : list of classifiers
+        The fitted local estimators.
     node_names_ : list of str
+        Names of the nodes.
     history_ : list of dict
+        One dict for each message to the nodes, as in :class:`EnsembleAggregator`.
     n_features_in_ : int
+        Number of features, if it is known.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        As of :class:`EnsembleAggregator`.
+        Names of the features, if X or the local estimators have them.
+
+    See Also
+    --------
+    EnsembleAggregator : The ensemble itself.
+
+    Notes
+    -----
+    If the ``fit`` of the student takes ``sample_weight``, it gets each row once for
+    every class of non-negligible probability, weighted by this probability. Any other
+    student gets ten copies of each row, whose labels are in proportion to the
+    probabilities.
 
     References
     ----------
@@ -108,28 +134,35 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
 
     @federated_fit
     def fit(self, X, y=None, nodes=None, held_out=None) -> "DistillationAggregator":
-        """Fit the student to what the ensemble says of rows.
+        """Fit the student to the predictions of the ensemble.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows. The student is fitted to those that ``nodes`` calls public, or all.
-            Documents and tables with texts go to members and student as they are given.
-        y, nodes : array-like of shape (n_samples,), default=None
-            As of :meth:`ModelAveragingAggregator.fit`, but for public rows.
+        X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features)
+            Rows. The student is fitted to the rows that `nodes` marks as public, or to
+            all rows if none are. Documents and tables with texts go to the local
+            classifiers and the student as they are given.
+        y : array-like of shape (n_samples,), default=None
+            Labels of the rows. Fitted local estimators need none, unless `node_weight`
+            counts rows.
+        nodes : array-like of shape (n_samples,), default=None
+            Index or name of the node that owns each row; -1 or "public" marks the
+            public rows. None means that each row belongs to every node that has seen
+            its label.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
-            Rows that only score: nothing is fitted to them, `agreement_` is theirs.
+            Rows that nothing is fitted to. ``agreement_`` is computed on them.
 
         Returns
         -------
         self : DistillationAggregator
+            The fitted aggregator.
 
         Raises
         ------
         TypeError
-            If a local estimator is no classifier.
+            If a local estimator is not a classifier.
         ValueError
-            If the input is not usable; the message names the node.
+            If the input is not usable. The message names the node.
         """
         distillation = DistillationFit.of(self)
         rows = DistillationRows.read(self, X, y=y, nodes=nodes, held_out=held_out)
@@ -137,12 +170,12 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         return self
 
     def to_estimator(self) -> BaseEstimator:
-        """The student as a plain fitted classifier.
+        """Return the student as a plain fitted classifier.
 
         Returns
         -------
         estimator : classifier
-            A copy of ``student_``; knows nothing of this library.
+            A copy of ``student_``, which does not need this library.
         """
         check_is_fitted(self)
         student = deepcopy(self.student_)
@@ -151,7 +184,7 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         return student
 
     def to_module(self) -> "torch.nn.Sequential":
-        """The student as a torch module.
+        """Return the student as a torch module.
 
         Returns
         -------
@@ -163,7 +196,7 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         ImportError
             If torch is not installed.
         TypeError
-            If the student is no linear classifier or chain of dense layers.
+            If the student is neither a linear classifier nor a chain of dense layers.
         """
         check_is_fitted(self)
         student = local_model(self.student_, name="student").network()

@@ -24,72 +24,86 @@ from ._votes import Vote
 
 
 class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
-    """Vote, or stack, of classifiers of any kind, whichever classes each of them knows.
+    """Vote or stack of classifiers of any kind, which may know different classes.
 
-    What a node has never seen it gives no vote and no probability. In a stack every
-    node takes its rows through all members, and one linear classifier over their
-    log-odds is made of the moments of these. Every local estimator is kept: the
-    ensemble is as large as all of them together.
+    In a vote each local classifier gives no vote and no probability to classes that
+    it has never seen. In a stack each node passes its rows through all local
+    classifiers, and one linear classifier is fitted to the moments of their log-odds.
+    All local estimators are kept, so the ensemble is as large as all of them together.
 
     Parameters
     ----------
     estimators : list of classifiers, list of (name, classifier) tuples, or None
-        Fitted classifiers of any kind, one per node; they may know different classes.
-        Unfitted classifiers, or a single one, are cloned and trained on each node's
-        rows (simulation). None stands for ``LogisticRegression()``. All see rows as
-        they are given: pipelines may take DataFrames with texts and missing values.
+        Fitted classifiers of any kind, one per node, which may know different classes.
+        Unfitted classifiers, or a single one, are cloned and trained on the rows of
+        each node (simulation). None stands for ``LogisticRegression()``. All
+        classifiers see the rows as they are given; pipelines may take DataFrames with
+        texts and missing values.
     combine : {"vote", "stack", "auto"}, default="vote"
-        A vote needs no rows. A stack is the more accurate the fewer classes nodes have;
-        its members go to all nodes, which tell moments of their log-odds on rows that
-        are not held out. "auto" makes votes and a stack of one half of each node's
-        rows, with clones of members that are fitted to it, and takes what is right
-        about most of the other half.
+        How the classifiers are combined. A vote needs no rows. A stack is more accurate
+        the fewer classes each node has; all classifiers are sent to all nodes, which
+        send back moments of the log-odds on their rows that are not held out. Choose
+        "auto" if you have rows and do not know which is better. Then clones of the
+        classifiers are fitted to one half of the rows of each node. Votes and a stack
+        of them are judged on the other half; then the halves change places. The
+        smallest that is as accurate as the best, within one standard error, is taken.
     voting : {"soft", "hard"}, default="soft"
-        Average of probabilities, or majority vote of predictions, with ties broken at
-        random. In a soft vote a classifier without ``predict_proba`` counts by the
-        softmax of its scores, one without scores as it predicts.
+        Whether a vote averages probabilities or counts predictions. Ties between
+        predictions are broken at random. In a soft vote a classifier without
+        ``predict_proba`` counts by the softmax of its scores, and one without scores
+        by its predictions.
     node_weight : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
-        Weight of each node in a vote: all equal, its number of rows, for each class its
-        share of all rows of that class, or one given number per node.
+        Weight of each node in a vote. With "equal" all nodes count the same, with
+        "n_samples" by their number of rows, and with "class_counts" for each class by
+        their share of all rows of the class. An array has one weight per node. Change
+        it if the nodes have very different numbers of rows.
     beside : transformer, default=None
-        Of a stack: its columns of rows, fitted as `front` is, are beside the log-odds,
-        and a discriminant analysis is above them in place of the likeliest model.
+        Transformer whose columns are put next to the log-odds in a stack. It is fitted
+        as a `front` is. A discriminant analysis then takes the place of the most
+        likely linear model. Set it if the columns say more than the log-odds do.
     summaries : list of Summary or of their paths, default=None
-        Of a stack whose rows are apart: what :meth:`summarize_odds` made at each node.
-        None: `fit` has the rows.
+        For a stack whose rows stay at the nodes: what :meth:`summarize_odds` made at
+        each node. With None `fit` needs the rows for a stack.
     front : transformer, default=None
+        Transformers that all nodes apply first, as in :class:`GEMSLogisticAggregator`.
     n_jobs : int, default=None
+        Number of nodes that are treated in parallel. Results do not depend on it.
     verbose : bool or int, default=0
-        As of :class:`GEMSLogisticAggregator`.
+        Whether to print progress.
     random_state : int, RandomState instance or None, default=None
-        Source of the dealing of rows, of clones' seeds and of the breaking of ties,
-        where the same row always gets the same label.
+        Source of the random numbers that deal rows to simulated nodes, seed the clones
+        and break ties. Within one fitted ensemble, the same row always gets the same
+        label.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        Sorted union of the classes the nodes know.
+        Sorted union of the classes that the nodes know.
     estimators_ : list of classifiers
+        The fitted local estimators.
     node_names_ : list of str
-        The fitted local estimators, and the names of the nodes.
+        Names of the nodes.
     weights_ : ndarray of shape (n_nodes, n_classes)
-        What each node counts for each class in a vote; zero for classes it does not
-        know. With "class_counts" the weights of a class add up to one.
+        Weight of each node for each class in a vote. It is zero for classes that the
+        node does not know. With "class_counts" the weights of each class sum to one.
     stack_ : GEMSLogisticAggregator or PooledAggregator
-        Of a stack, the classifier over the members' log-odds.
+        In a stack, the classifier that is fitted to the log-odds.
     odds_ : transformer
-        Of a stack, what makes these of rows.
+        In a stack, the transformer that turns rows into log-odds.
     choice_ : Choice
-        Of "auto", what was tried and taken.
+        With "auto", what was tried and what was taken.
     history_ : list of dict
-        As of :class:`PooledAggregator`; nodes are asked where weights count rows.
+        One dict for each message to the nodes, with the same keys as the ``history_``
+        of :class:`PooledAggregator`. Nodes are asked for a vote only if the weights
+        count rows.
     n_features_in_ : int
+        Number of features, if it is known.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Number of features, where known; names, if X or the local estimators have them.
+        Names of the features, if X or the local estimators have them.
 
     See Also
     --------
-    DistillationAggregator : One small model that says what the ensemble says.
+    DistillationAggregator : One small model that predicts what the ensemble predicts.
     sklearn.ensemble.VotingClassifier : For classifiers that know the same classes.
 
     References
@@ -151,26 +165,37 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
 
     @federated_fit
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> "EnsembleAggregator":
-        """Put the local models together.
+        """Read the local estimators, and fit what stands above them.
 
         Parameters
         ----------
-        X, y, nodes, held_out : array-like, default=None
-            As of :meth:`ModelAveragingAggregator.fit`. A vote of fitted models needs no
-            rows, unless weights count them. Documents (a list, an array or a Series
-            with one text or dict a row) and tables with texts go to the members as they
+        X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features), \
+default=None
+            Rows of the nodes. They may have more dimensions, as images do, if the
+            classifiers take these. A vote of fitted classifiers needs no rows, unless
+            the weights count rows. Documents (a list, an array or a Series with one
+            text or dict per row) and tables with texts go to the classifiers as they
             are given.
+        y : array-like of shape (n_samples,), default=None
+            Labels of the rows.
+        nodes : array-like of shape (n_samples,), default=None
+            Index or name of the node that owns each row. Rows of -1 or "public" are not
+            used. None means that each row belongs to every node that has seen its
+            label.
+        held_out : array-like of shape (n_samples,), dtype bool, default=None
+            Rows that are neither counted nor fitted to. None means that all rows are.
 
         Returns
         -------
         self : EnsembleAggregator
+            The fitted aggregator.
 
         Raises
         ------
         TypeError
-            If a local estimator is no classifier.
+            If a local estimator is not a classifier.
         ValueError
-            If the input is not usable; the message names the node.
+            If the input is not usable. The message names the node.
         """
         federation = read_federation(self, X, y, nodes, held_out)
         attributes = EnsembleFit.of(self).attributes(federation, EnsembleAggregator)
@@ -180,34 +205,44 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
     def summarize_odds(
         self, X, y, *, name, held_out=None, min_rows=MIN_ROWS
     ) -> Summary:
-        """Make what a node sends for a stack: moments of log-odds of all members.
+        """Make what a node sends for a stack: moments of all classifiers' log-odds.
+
+        It is called at the node.
 
         Parameters
         ----------
         X, y, name, held_out, min_rows
-            The node's own, as for :func:`~skgems.federation.reply_to`. All nodes, and
-            the server, have the same `estimators`, in the same order.
+            The rows and labels of the node, its name, a mask of the rows that are held
+            out, and the fewest rows that anything sent may be based on. They are as in
+            :func:`~skgems.federation.reply_to`. All nodes, and the server, need the
+            same `estimators` in the same order.
 
         Returns
         -------
         summary : Summary
-            To be saved and sent; the server gives all of them for `summaries`.
+            The summary to save and send. The server gives the summaries of all nodes as
+            `summaries`.
 
         Raises
         ------
         ValueError
-            As by ``summarize`` of :class:`GEMSLogisticAggregator`.
+            In the same cases as ``summarize`` of :class:`GEMSLogisticAggregator`.
         """
         self._validate_params()
         return odds_summary(self, X, y, name=name, held_out=held_out, min_rows=min_rows)
 
     @available_if(lambda self: self.combine == "stack" or hasattr(self, "stack_"))
     def to_estimator(self) -> Pipeline:
-        """Of a stack, a pipeline of the members' log-odds and LogisticRegression.
+        """Return a stack as a pipeline of log-odds and a plain classifier.
+
+        A vote does not have this method.
 
         Returns
         -------
         estimator : Pipeline
+            Turns rows into the log-odds of all local classifiers, and classifies these
+            by LogisticRegression. With `beside` it classifies by
+            LinearDiscriminantAnalysis.
         """
         check_is_fitted(self)
         return make_pipeline(

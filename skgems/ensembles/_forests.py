@@ -13,37 +13,49 @@ from ._ensemble import EnsembleAggregator
 
 
 def merge_forests(forests) -> RandomForestClassifier | ExtraTreesClassifier:
-    """Merge fitted forests into one, over the union of their classes.
+    """Merge fitted forests into one forest that knows the classes of all.
 
-    The probability of each class is the mean of the forests', as in the soft vote of
-    :class:`EnsembleAggregator`: a forest that does not know a class gives it none, and
-    all forests count alike, however many trees they have. No rows are needed, and the
-    forests stay as they are.
+    The probability of each class is the mean over the forests, as in the soft vote of
+    :class:`EnsembleAggregator`. A forest that does not know a class gives it the
+    probability 0. All forests count the same, however many trees they have. No rows
+    are needed, and the given forests are not changed.
 
     Parameters
     ----------
     forests : list of forests, or list of (name, forest) tuples
-        Fitted `RandomForestClassifier` or `ExtraTreesClassifier`, one per node, which
-        may know different classes; or fitted searches of these. All see the same
-        features.
+        Fitted `RandomForestClassifier` or `ExtraTreesClassifier`, one per node, or
+        fitted searches of these. They may know different classes, but must have the
+        same features.
 
     Returns
     -------
     forest : RandomForestClassifier or ExtraTreesClassifier
-        With all trees, of the kind and with the parameters of the first one. It
-        pickles, and leaf values of trees from smaller forests are above 1, so that all
-        forests count alike.
+        A forest with the trees of all forests, of the kind and with the parameters of
+        the first one. It can be pickled.
 
     Raises
     ------
     TypeError
-        If one is no such forest, as of boosting, whose trees cannot stand side by side.
+        If one of the models is not such a forest. Boosted trees cannot be merged,
+        because each tree corrects the trees before it.
     ValueError
-        If the features differ, or a forest has several outputs; the node is named.
+        If the features differ, or if a forest has several outputs. The message names
+        the node.
+
+    Warns
+    -----
+    UserWarning
+        If a forest knows a single class, because its trees vote for this class in
+        every row.
 
     See Also
     --------
     EnsembleAggregator : The vote of classifiers of any kind.
+
+    Notes
+    -----
+    The leaf values of trees are scaled to give all forests the same weight. Those of
+    trees from smaller forests are above 1.
 
     Examples
     --------

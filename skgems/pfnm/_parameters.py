@@ -8,25 +8,34 @@ from ..compat import Interval, StrOptions
 
 
 class Matching(Part):
-    """Details of the search that matches hidden units: its length, costs and order.
+    """Details of the search that matches hidden units: length, costs and order.
+
+    It is the parameter `matching` of :class:`~skgems.PFNMAggregator`.
 
     Parameters
     ----------
     max_iter : int, default=100
-        Most sweeps over all nodes after the first pass, per layer.
+        Largest number of sweeps over all nodes after the first pass, per hidden layer.
     tol : float, default=1e-3
-        Stop when a sweep gains less than this share of the objective; 0: nothing.
+        The search of a layer stops when a sweep improves the objective by less than
+        this share of it. With 0 it stops when a sweep improves nothing. Decrease it for
+        a longer search.
     new_atom_cost : {"exchangeable", "paper"}, default="exchangeable"
-        Whether a node's new atoms cost the same each, so that no sweep lowers the
-        objective, or more and more. The first starts from the better of both.
+        What the new atoms of a node cost. With "exchangeable" each of them costs the
+        same, so no sweep makes the objective worse; the search starts from the better
+        of two first passes, one for each kind of cost. With "paper" each further new
+        atom of a node costs more, as in the paper.
     class_precision : {"counts", "equal"}, default="counts"
-        Whether a node's share of what is known of a class goes by its rows of that
-        class, where ``fit`` knows them, or is the same for each node that has seen it.
+        How much each node counts for a class. With "counts" it counts by its rows of
+        the class, if ``fit`` knows these. With "equal" all nodes that have seen the
+        class count the same.
     layer_order : {"bottom_up", "top_down"}, default="bottom_up"
-        Whether the first or, as in the paper, the last hidden layer is matched first.
-        What goes into units says more; from the top there are fewer of them.
+        Whether the first or the last hidden layer is matched first. The paper begins
+        with the last. Incoming weights say more about a unit than outgoing weights,
+        and a match from the top has fewer of them.
     dtype : {"float64", "float32"} or None, default=None
-        Type of the numbers to match with. None keeps the networks' own.
+        Type of the numbers in the search. None keeps the type of the networks. Choose
+        "float32" to save memory.
 
     Examples
     --------

@@ -25,119 +25,146 @@ _AUTO = StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")
 
 
 class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggregator):
-    """One network whose hidden units are matched units of the nodes' networks.
+    """Merge networks by matching their hidden units (PFNM).
 
-    Hidden units may be permuted without changing what a network computes, so weights
-    cannot be averaged as they are. Here nodes' units are noisy copies of common
-    *atoms*, of which every node uses some; which unit is a copy of which atom, and how
-    many there are, is inferred under a Beta-Bernoulli process. ``fit()`` needs no rows.
+    The order of the hidden units does not change what a network computes, so the
+    weights of networks that were trained apart cannot be averaged as they are. Here the
+    units of the nodes are noisy copies of common units, the *atoms*, and each node uses
+    some of these. A Beta-Bernoulli process decides which unit is a copy of which atom,
+    and how many atoms there are. The merged network has one hidden unit for each atom.
+    Fitted networks need no rows: ``fit()`` is enough.
 
     Parameters
     ----------
     estimators : list of classifiers, list of (name, classifier) tuples, or None
-        Fitted networks, one per node: MLPClassifier, skorch nets of Linear layers,
-        pipelines of affine steps around them, with equal activations; widths and
-        classes may differ. Unfitted ones, or a single one, are cloned and trained on
-        each node's rows (simulation). None: ``MLPClassifier((32,))``, rate 0.01.
+        Fitted networks, one per node: MLPClassifier, skorch nets of Linear layers, or
+        pipelines of affine steps that end with one of these. Their activations must be
+        equal; widths and classes may differ. Unfitted networks, or a single one, are
+        cloned and trained on the rows of each node (simulation). None stands for
+        ``MLPClassifier((32,))`` with a learning rate of 0.01.
     sigma : "auto", float or sequence of floats, default="auto"
-        Standard deviation of a node's weights about their atom's, per hidden layer: the
-        larger, the more is matched. "auto" is a tenth of the median norm of units.
+        Standard deviation of a node's weights about those of their atom, per hidden
+        layer. "auto" is a tenth of the median norm of the units. Increase it to match
+        more units.
     sigma0 : "auto", float or sequence of floats, default="auto"
-        Standard deviation of atoms about zero. "auto" is sigma.
+        Standard deviation of the weights of atoms about zero. "auto" is `sigma`.
     gamma0 : "auto", float or sequence of floats, default="auto"
-        Mass of the beta process: the larger, the more readily new atoms are opened.
-        "auto" goes by the weights alone: small, and up to 1 while matched units have
-        less than two thirds of their squared norm in common. With a mass too large
-        for `sigma` nothing is matched, as `n_units_` shows.
+        Mass of the beta process. Increase it to open new atoms more readily; if it is
+        too large for `sigma`, no units are matched, as ``n_units_`` shows. "auto"
+        depends on the weights alone: it starts small and grows, up to 1, as long as
+        matched units have less than two thirds of their squared norm in common.
     max_units : int, None or sequence of these, default=None
-        Most units of a hidden layer, at least as many as any node has.
+        Largest number of units in a hidden layer. It must be at least as large as that
+        of any node. None sets no limit. Set it to limit the size of the merged network.
     n_rounds : int, default=1
+        How often the networks are matched. Before each time but the first, every node
+        trains the merged network on its rows. More than one round needs rows.
     local_epochs : int, default=5
-        How often to match. Before each time but the first, every node trains the merged
-        network so many epochs on its rows, at a tenth of its estimator's learning rate.
+        Number of epochs that each node trains in a round, at a tenth of the learning
+        rate of its estimator.
     last_layer : GEMSLogisticAggregator or None, default=None
-        Merges the last layers anew, over the matched units: each node answers with the
-        moments of what comes out of these on its rows, in one more message. It sees
-        what each class needs where nodes know different ones, and its probabilities
-        are calibrated. Its ``estimators`` must be None; its parameters are searched as
-        ``last_layer__C``. None keeps the matched weights.
+        Aggregator that makes a new last layer over the matched units. In one more
+        message each node sends the moments of the outputs of these units on its rows.
+        Use it if the nodes know different classes, or if the probabilities should be
+        calibrated. Its ``estimators`` must be None. A search can vary its parameters,
+        for example ``last_layer__C``. None keeps the matched weights.
     matching : Matching or None, default=None
-        Details of the search: sweeps, costs of new atoms, the order of layers and the
-        type of numbers, as :class:`~skgems.pfnm.Matching` says. None: its defaults.
-        Searched as ``matching__tol``.
+        Details of the search: number of sweeps, costs of new atoms, order of the layers
+        and dtype, as a :class:`~skgems.pfnm.Matching`. None uses its defaults. A search
+        can vary its parameters, for example ``matching__tol``.
     round_units : {"all", "own"}, default="all"
-        Which units of the merged network a node gets before it trains in a round: all,
-        or those that its own became part of, which is less to send, and much worse
-        where nodes share few.
+        Which units of the merged network a node gets before it trains in a round: all
+        units, or only those that its own units became part of. With "own" less is sent,
+        but the result is much worse if the nodes share few units.
     validation_fraction : float, default=0.1
-        In simulation, the share of each node's rows that its clone is not trained on,
-        but that calibrate the probabilities.
+        In a simulation, the share of the rows of each node that its clone is not
+        trained on. These rows calibrate the probabilities.
     front : transformer, default=None
+        Transformers that all nodes apply first, as in :class:`GEMSLogisticAggregator`.
     n_jobs : int, default=None
+        Number of nodes that are treated in parallel. Results do not depend on it.
     verbose : bool or int, default=0
-        As of :class:`GEMSLogisticAggregator`.
+        Whether to print progress.
     random_state : int, RandomState instance or None, default=None
-        Source of the order of nodes in a sweep, the dealing of rows and all seeds.
+        Source of the random numbers that order the nodes in a sweep, deal rows to
+        simulated nodes and give all seeds. Pass an int for reproducible results.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        Sorted union of the classes the nodes know.
+        Sorted union of the classes that the nodes know.
     coefs_ : list of ndarray, layer i of shape (n_in_i, n_out_i)
+        Weights of all layers, as in MLPClassifier.
     intercepts_ : list of ndarray, layer i of shape (n_out_i,)
-        Weights and biases, laid out as in MLPClassifier.
+        Biases of all layers, as in MLPClassifier.
     activation_ : tuple of str
+        Activation of each hidden layer.
     n_units_ : tuple of int
-        Activation and units of each hidden layer.
+        Number of units of each hidden layer.
     assignments_ : list of lists of ndarray of shape (n_units_of_node,)
-        For each hidden layer and node, the merged unit that each of the node's units
-        became part of; after rounds, of its units of the last, if it was there.
+        For each hidden layer and node, the index of the merged unit that each unit of
+        the node became part of. After several rounds these are the units that the node
+        had in the last round; a node that was left out of that round has none.
     popularity_ : list of ndarray of shape (n_nodes, n_units)
-        For each hidden layer, how often each node has used each unit: 0 or 1 per step.
+        For each hidden layer, how often each node has used each unit: 0 or 1 time per
+        step.
     posterior_ : list of Atoms
-        For each hidden layer, mean and precision of the units' numbers: incoming
-        weights, bias, and in the last layer outgoing weights. Those of the first layer
-        are of features in ``input_coordinates_``.
+        For each hidden layer, mean and precision of the numbers of the units: incoming
+        weights and bias, and in the last hidden layer outgoing weights too. In the
+        first layer these belong to features in ``input_coordinates_``.
     input_coordinates_ : Coordinates or None
-        Centre and scale of the features in which units of the first layer are
-        compared: mean and median of those after the affine steps of the nodes'
-        pipelines, of the first batch that knows a feature. None: the features as they
-        are, where no node of the first has such steps.
+        Centre and scale of the features in which units of the first layer are compared.
+        They are the mean centre and the median scale of the affine steps in the
+        pipelines of the nodes, in the first batch that knows a feature. None means that
+        features are compared as they are, because no node of the first batch has such
+        steps.
     sigma_ : list of float
+        The value of `sigma` that was used for each hidden layer.
     sigma0_ : list of float
+        The value of `sigma0` that was used for each hidden layer.
     gamma0_ : list of float
-        What was taken for each hidden layer.
+        The value of `gamma0` that was used for each hidden layer.
     objective_ : list of ndarray of shape (n_sweeps + 1,)
-        For each hidden layer, log-posterior, up to a constant, before and after sweeps.
+        For each hidden layer, the log-posterior, up to a constant, before the first
+        sweep and after each sweep.
     n_iter_ : int
+        Largest number of sweeps of any layer.
     n_steps_ : int
-        Most sweeps of any layer; batches taken in, by ``fit`` and ``update``.
+        Number of batches that `fit` and `update` have taken in.
     history_ : list of dict
-        As of :class:`PooledAggregator`. A node left out of a round is not matched in
-        it; one that alone knows a class stays as it was.
+        One dict for each message to the nodes, with the same keys as the ``history_``
+        of :class:`PooledAggregator`.
     estimators_ : list of classifiers
+        The fitted local estimators of the last batch.
     node_names_ : list of str
-        The fitted local estimators, of the last batch; names of all nodes so far.
+        Names of all nodes so far.
     last_layer_ : GEMSLogisticAggregator or None
-        Fitted clone of `last_layer`, on what comes out below. None after `update`.
+        The fitted clone of `last_layer`, on the outputs of the layers below. It is None
+        after `update`.
     fine_tuning_ : FineTunedNetwork or None
-        How public rows were used; ``strength`` is infinite where they changed nothing.
+        How public rows were used. Its ``strength`` is infinite if they changed nothing.
     n_features_in_ : int
+        Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Number of features; their names, if the nodes' estimators or X have them.
+        Names of the features, if the nodes' estimators or X have them.
 
     See Also
     --------
-    skgems.plotting.MatchingDisplay : Draw which units form which.
+    skgems.plotting.MatchingDisplay : Draw which units of the nodes form which atoms.
 
     Notes
     -----
-    One node's rows dealt over several nodes with the same classifier give another
-    model: probabilities of single rows differ by up to 1, by 0.04 on average (digits).
+    A node that fails in a round is left out of the match of that round. If it alone
+    knows a class, it is matched with the network that it was to train.
+
+    If the rows of one node are dealt to several nodes with the same classifier, the
+    merged network changes: the probabilities of single rows differ by up to 1, and by
+    0.04 on average (digits).
 
     References
     ----------
-    M. Yurochkin et al.: Probabilistic Federated Neural Matching, 2018.
+    M. Yurochkin et al.: Probabilistic Federated Neural Matching, 2018, section 3.2 and
+    Algorithm 1.
 
     Examples
     --------
@@ -207,29 +234,40 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     def fit(
         self, X=None, y=None, nodes=None, held_out=None, *, n_class_samples=None
     ) -> "PFNMAggregator":
-        """Match the nodes' networks.
+        """Match the networks of the nodes, and merge them.
 
         Parameters
         ----------
-        X, y, nodes, held_out : array-like, default=None
-            As of :meth:`GEMSLogisticAggregator.fit`: rows for the shares of classes,
-            the confidence of probabilities and rounds; in simulation networks are
-            trained on them. Fitted networks need none. Those held out calibrate the
-            probabilities, and are neither counted nor trained on.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Rows of the nodes. They give the shares of classes, calibrate the
+            probabilities and are trained on in rounds. In a simulation the networks are
+            trained on them. Fitted networks need none.
+        y : array-like of shape (n_samples,), default=None
+            Labels of the rows.
+        nodes : array-like of shape (n_samples,), default=None
+            Index or name of the node that owns each row. Use -1 or "public" for public
+            rows, which fine-tune the aggregate. None means that each row belongs to
+            every node that has seen its label.
+        held_out : array-like of shape (n_samples,), dtype bool, default=None
+            Rows that calibrate the probabilities, and are neither counted nor trained
+            on. None means that all rows do both.
         n_class_samples : array-like of shape (n_nodes, n_classes), default=None
-            Rows of each class that each node was fitted on, columns as ``classes_``.
-            None counts those of X; without, nodes that have seen a class count alike.
+            Number of rows of each class that each node was fitted on, with columns in
+            the order of ``classes_``. None counts the rows of X. Without X, all nodes
+            that have seen a class count the same for it.
 
         Returns
         -------
         self : PFNMAggregator
+            The fitted aggregator.
 
         Raises
         ------
         ValueError
-            If activations differ, or the input is not usable; it names the node.
+            If the activations of nodes differ, or if the input is not usable. The
+            message names the node.
         TypeError
-            If a node's estimator is not a network.
+            If the estimator of a node is not a network.
         """
         federation = read_federation(self, X, y, nodes, held_out)
         matching_fit = MatchingFit.of(self)
@@ -240,30 +278,34 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
 
     @federated_fit
     def update(self, estimators, *, n_class_samples=None) -> "PFNMAggregator":
-        """Take in the next batch of fitted networks of a stream.
+        """Match the next batch of fitted networks of a stream to all earlier ones.
 
-        What is known so far is the prior of the match. What :meth:`fine_tune` or the
-        confidence fitted on rows did to weights is not kept.
+        What is known so far is the prior of the match. A `sigma` or `gamma0` of "auto"
+        keeps the values of the earlier steps. Changes of the weights by
+        :meth:`fine_tune`, and by calibration on rows, are not kept.
 
         Parameters
         ----------
         estimators : list of (name, classifier) tuples
-            Fitted networks, known again by their names; those of a ``fit`` without
-            names are "0", "1" and so on. New nodes and new classes may come.
+            Fitted networks. A node is recognised by its name; after a `fit` without
+            names the nodes are called "0", "1" and so on. New nodes and new classes may
+            come.
         n_class_samples : array-like of shape (n_nodes, n_classes), default=None
-            Rows of each class behind each of these networks, columns as ``classes_``
-            will be. A network then counts for a class by its rows over those of all
-            steps, if all were counted. None: those that have seen a class count the
-            same, and this step as much as any before.
+            Number of rows of each class behind each of these networks, with columns in
+            the order that ``classes_`` will have. A network then counts for a class by
+            its share of the rows of all steps, if these were counted in all steps. With
+            None all networks that have seen a class count the same for it, and this
+            step counts as much as any earlier step.
 
         Returns
         -------
         self : PFNMAggregator
+            The aggregator, after this step.
 
         Raises
         ------
         ValueError
-            If networks have no names, or do not fit those of earlier steps.
+            If the networks have no names, or do not fit those of earlier steps.
         """
         check_is_fitted(self)
         earlier_steps = EarlierSteps.of(self)
@@ -279,25 +321,29 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         return self
 
     def node_init(self, node, n_units=None, *, n_fresh=None) -> MLPClassifier:
-        """Weights for a node to start its next step of a stream from.
+        """Return weights from which a node can start its next step of a stream.
 
-        They are the merged network, or as many of its units as ``n_units`` says, drawn
-        by how often the node has used them, and fresh units of small random weights.
+        These are the merged network, or `n_units` of its units, and fresh units with
+        small random weights. Units are drawn by how often the node has used them.
 
         Parameters
         ----------
         node : int or str
-            Index in ``node_names_``, or name.
+            Index of the node in ``node_names_``, or its name.
         n_units : int or sequence of int, default=None
-            Units of each hidden layer, fresh ones included. None: all, and the fresh.
+            Number of units of each hidden layer, fresh units included. None takes all
+            units, and adds the fresh ones. Set it if the node should train a smaller
+            network.
         n_fresh : int, default=None
-            How many of a layer's units are fresh. None: a tenth of `n_units`, if given.
+            Number of fresh units in each layer. None means a tenth of `n_units`, or
+            none if `n_units` is None.
 
         Returns
         -------
         estimator : MLPClassifier
-            Fitted with these weights; ``partial_fit`` goes on from them. A tenth of
-            the usual ``learning_rate_init`` keeps what was merged.
+            A fitted classifier with these weights, from which ``partial_fit`` goes on.
+            Lower its ``learning_rate_init`` to a tenth of the usual value to keep what
+            was merged.
         """
         check_is_fitted(self)
         return EarlierSteps.of(self).node_init(

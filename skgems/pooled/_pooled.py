@@ -30,64 +30,76 @@ class PooledAggregator(
     ReportMixin,
     BaseAggregator,
 ):
-    """The classifier that scikit-learn would fit on the rows of all nodes.
+    """Fit the classifier that scikit-learn would fit to the rows of all nodes.
 
-    Some classifiers are functions of sums over rows. Every node sends these sums, by
-    class, in one message, and the aggregate predicts as the classifier fitted on all
-    rows at one place: the same labels, and the same decision values or joint
-    log-likelihoods to 1e-8 of their size. Nodes need no classifier of their own.
+    Some classifiers depend on the rows only through sums by class, such as counts,
+    means and covariances. Each node sends these sums in one message. The aggregate is
+    made of their totals and predicts as the classifier fitted to all rows at one
+    place: it gives the same labels, and decision values or joint log-likelihoods that
+    are equal to 1e-8 of their size. The nodes need no classifiers of their own.
 
     Parameters
     ----------
     estimators : list of classifiers, list of (name, classifier) tuples, or None
-        What nodes have: None, or fitted classifiers, which are not used but for
-        `pooled`; summaries, paths of such, or a channel. None in place of the list:
-        nodes without classifiers, by the names in `nodes`. Unfitted ones are trained
-        (simulation).
+        What the nodes have. Each entry is None, a fitted classifier, or a summary or
+        its path; or give a channel in place of the list. Fitted classifiers only
+        decide what `pooled=None` stands for. Unfitted ones are trained on the rows of
+        their nodes (simulation). With None in place of the list no node has a
+        classifier, and `nodes` names the nodes.
     pooled : classifier or str, default=None
-        What to make, unfitted, or the name of its class: RidgeClassifier,
+        The classifier to make, unfitted, or the name of its class: RidgeClassifier,
         LinearDiscriminantAnalysis, NearestCentroid (euclidean),
         QuadraticDiscriminantAnalysis, GaussianNB, MultinomialNB, ComplementNB,
-        BernoulliNB or CategoricalNB. None: that of the nodes' classifiers, where these
-        agree; LinearDiscriminantAnalysis, where nodes have none.
+        BernoulliNB or CategoricalNB. None makes the classifier that the nodes have, if
+        theirs agree, and LinearDiscriminantAnalysis if the nodes have none. Set it if
+        the classifiers of the nodes differ, or are not in this list.
     keep_replies : bool, default=False
-        Whether nodes can come by :meth:`update` and go by :meth:`forget`.
+        Whether to keep the replies of the nodes. Set it to True if nodes are to be
+        added later by :meth:`update` or removed by :meth:`forget`.
     memory : str or object with the joblib.Memory interface, default=None
-        Where to keep sums, which smoothing does not change. None: in the process.
+        Where to keep the sums. A search over smoothing parameters, which change no
+        sum, then does not ask for them again. None keeps them in the process. Give a
+        folder to use them in later processes too.
     front : transformer, default=None
+        Transformers that all nodes apply before the sums, as in
+        :class:`GEMSLogisticAggregator`. The sums are of the transformed rows.
     n_jobs : int, default=None
+        Number of nodes that are treated in parallel. Results do not depend on it.
     verbose : bool or int, default=0
-        As of :class:`GEMSLogisticAggregator`; what comes out of `front` is summed.
+        Whether to print progress.
     random_state : int, RandomState instance or None, default=None
-        Deals rows to simulated nodes; not used otherwise.
+        Source of the random numbers that deal rows to simulated nodes. It is not used
+        otherwise.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         Sorted classes of the rows of all nodes.
     estimators_ : list
-        What nodes have.
+        What the nodes have.
     node_names_ : list of str
         Names of the nodes.
     exact_ : bool
-        Whether labels are those of scikit-learn's own fit on all rows, and decision
-        values to 1e-8 of their size, on float64 rows. False where rounding may move
-        these by more, or a node left classes of few rows out.
+        Whether the labels are those of scikit-learn's own fit on all rows, and the
+        decision values equal to 1e-8 of their size, for float64 rows. It is False if
+        rounding may change these by more, or if a node has few rows of some classes
+        and left these out.
     pooled_form_ : PooledForm
-        Its ``kind``, a name, its ``parameters``, and the ``reason`` where it is not
-        exact.
+        What was made: its ``kind``, which is a name, its ``parameters``, and the
+        ``reason`` if it is not exact.
     history_ : list of dict
-        One for each message to the nodes: its "task", the "bytes_sent" to all and
-        "bytes_received" from them, "seconds", nodes "left_out" because they failed
-        twice, "loss", which nodes do not send here, and the bound "min_rows" under
-        which each node replied.
+        One dict for each message to the nodes. It has the "task", the "bytes_sent" to
+        all nodes, the "bytes_received" from them and the "seconds" that it took.
+        "left_out" has the nodes that failed twice, and "min_rows" the bound that each
+        node replied under. "loss" is not used here, as nodes do not send it.
     n_features_in_ : int
+        Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Number of features; their names, if X or the local estimators have them.
+        Names of the features, if X or the local estimators have them.
 
     See Also
     --------
-    GEMSLogisticAggregator : The likeliest linear model, nearly that of all rows.
+    GEMSLogisticAggregator : The most likely linear model, close to that of all rows.
 
     Examples
     --------
@@ -135,48 +147,58 @@ class PooledAggregator(
 
     @federated_fit
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> "PooledAggregator":
-        """Sum what the nodes send, and make the classifier of it.
+        """Add up the sums that the nodes send, and make the classifier of them.
 
         Parameters
         ----------
-        X, y, nodes, held_out : array-like, default=None
-            As of :meth:`GEMSLogisticAggregator.fit`, but public rows are those of one
-            more node, the server, and rows held out are in no sum. Without `nodes`,
-            there is one of nodes without classifiers; else a row belongs to every node
-            that has seen its label.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Rows of the nodes. Summaries and channels need none.
+        y : array-like of shape (n_samples,), default=None
+            Labels of the rows.
+        nodes : array-like of shape (n_samples,), default=None
+            Index or name of the node that owns each row. Rows of -1 or "public" are
+            public rows, and count as the rows of one more node, the server. None means
+            one node if the nodes have no classifiers; otherwise each row belongs to
+            every node that has seen its label.
+        held_out : array-like of shape (n_samples,), dtype bool, default=None
+            Rows that are in no sum. None means that all rows are in the sums.
 
         Returns
         -------
         self : PooledAggregator
+            The fitted aggregator.
 
         Raises
         ------
         ValueError
-            If nodes' classifiers differ and none is given, one is no function of sums,
-            a node has no rows or such as the classifier does not take, or it cannot be
-            made of all rows; the message names node, class or parameter.
+            If the classifiers of the nodes differ and `pooled` is None, or if a
+            classifier is not a function of sums. Also if a node has no rows, or rows
+            that the classifier does not take, or if the classifier cannot be made of
+            all rows. The message names the node, the class or the parameter.
 
         Warns
         -----
         ClassesLeftOutWarning
-            By summaries of nodes that have few rows of a class.
+            If a summary is made at a node that has only few rows of a class.
         NodesDisagreeWarning
-            If the class means of a node contradict those of the others, of three nodes
-            or more that share classes.
+            If the class means of a node contradict those of the others. This needs at
+            least three nodes that share classes.
         ManyRowsWarning
-            If a node has nearly all rows.
+            If one node has nearly all rows.
         """
         PooledFit.of(self)  # what cannot be made is an error before anything is done
         federation = read_federation(self, X, y, nodes, held_out)
         return self._fit_read(federation)
 
     def to_estimator(self) -> ClassifierMixin:
-        """The classifier itself, of scikit-learn alone.
+        """Return the classifier itself, which needs only scikit-learn.
 
         Returns
         -------
         estimator : classifier
-            Of the class of `pooled`, with all its fitted attributes.
+            A fitted classifier of the class of `pooled`, with all its fitted
+            attributes. With a `front`, it is a pipeline of the fitted front and this
+            classifier.
         """
         check_is_fitted(self)
         return self._exported(deepcopy(self._fitted))

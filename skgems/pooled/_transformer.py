@@ -32,53 +32,70 @@ from ._terms import FrontTerms
 
 
 class PooledTransformer(TransformerMixin, BaseEstimator):
-    """Fit transformers to the rows of all nodes, of which none is moved.
+    """Fit transformers to the rows of all nodes, without moving any row.
 
-    Whose scaler counts? That of all: nodes tell counts, means, products, categories,
-    and the fitted transformer is the one that scikit-learn fits to all rows at one
-    place, or, of quantiles and powers, nearly that. One message for each step of a
-    pipeline that has to look at rows; what stands side by side takes one together.
+    If each node fitted its own scaler, the same number would mean something else at
+    each node. Here all nodes send counts, means, products or categories of their
+    columns. The transformer that is fitted to these is the one that scikit-learn fits
+    to all rows at one place, or, for quantiles and powers, close to it. A pipeline
+    takes one message for each step that has to look at rows; steps that stand side by
+    side share one message.
 
     Parameters
     ----------
     transformer : transformer
-        Unfitted: StandardScaler, SimpleImputer, OneHotEncoder, OrdinalEncoder, PCA,
-        Normalizer; over `bounds` MinMaxScaler, MaxAbsScaler, KBinsDiscretizer,
-        SplineTransformer, and, nearly, RobustScaler, QuantileTransformer and medians;
-        PowerTransformer, nearly; RBFSampler, PolynomialCountSketch, SkewedChi2Sampler
-        and :class:`RandomFeatures` of a seed; :class:`Backbone`; alone or in a
-        Pipeline, ColumnTransformer or FeatureUnion.
+        The unfitted transformer, alone or in a Pipeline, ColumnTransformer or
+        FeatureUnion. These can be fitted without rows at one place:
+
+        - StandardScaler, SimpleImputer, OneHotEncoder, OrdinalEncoder, PCA and
+          Normalizer;
+        - with `bounds`: MinMaxScaler, MaxAbsScaler, KBinsDiscretizer and
+          SplineTransformer;
+        - with `bounds`, and approximately: RobustScaler, QuantileTransformer and
+          SimpleImputer of medians;
+        - approximately: PowerTransformer;
+        - from a seed: RBFSampler, PolynomialCountSketch, SkewedChi2Sampler and
+          :class:`RandomFeatures`;
+        - :class:`Backbone`.
     bounds : dict of column to (low, high), (low, high) or "tell", default=None
-        Between which the columns of rows lie, by name or place, or one pair for all.
-        "tell": nodes tell the smallest and the largest value, which are those of rows.
+        The bounds between which the values of the columns lie, by name or place of the
+        column, or one pair for all columns. Give them if a step above needs them. With
+        "tell" the nodes send their smallest and largest values, which are values of
+        single rows.
     drop_identifiers : bool, default=False
-        Whether columns that identify rows, as the number of a patient does, are left
-        out before all steps (:ref:`identifiers`). Each node says which of its columns
-        do; a warning names them.
+        Whether to leave out, before all steps, columns that identify rows, as the
+        number of a patient does (:ref:`identifiers`). Each node says which of its
+        columns do, and a warning names them.
     summaries : list, or channel to nodes, default=None
-        What nodes sent, as :meth:`summarize` made it, or its files. Or what leads to
-        them, as :class:`~skgems.federation.Nodes`. None: `fit` has the rows.
+        The summaries that the nodes made with :meth:`summarize`, or paths of their
+        files, or a channel to the nodes such as :class:`~skgems.federation.Nodes`.
+        Leave it None to give the rows to `fit`.
     n_jobs : int, default=None
+        Number of nodes that are treated in parallel. Results do not depend on it.
     verbose : bool or int, default=0
-        As of :class:`GEMSLogisticAggregator`.
+        Whether to print progress.
 
     Attributes
     ----------
     transformer_ : transformer
-        Fitted, plain scikit-learn.
+        The fitted transformer, which needs only scikit-learn.
     errors_ : dict of str to float
-        Of steps that are not those of all rows but for rounding, by kind and path: by
-        how much quantiles may be off, in units of the column; by about how much powers
-        are, of those between -2 and 4; inf for axes of a PCA that rounding chooses.
+        For each step that differs from a fit on all rows by more than rounding, by its
+        kind and path, how far it may be off. For quantiles this is in units of the
+        column. For powers it is about the distance to the best powers between -2 and
+        4. It is infinite for a PCA whose axes are decided by rounding.
     history_ : list of dict
-        One for each message, as of the aggregators.
+        One dict for each message to the nodes, with the same keys as the ``history_``
+        of :class:`~skgems.PooledAggregator`.
     n_features_in_ : int
+        Number of columns.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Number of columns; their names, if nodes have them, maybe in other orders.
+        Names of the columns, if the nodes have them. A node may have its columns in
+        another order.
 
     See Also
     --------
-    skgems.GEMSLogisticAggregator : Takes one for `front`.
+    skgems.GEMSLogisticAggregator : Takes such a transformer as `front`.
 
     Examples
     --------
@@ -90,7 +107,7 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
     >>> front.fit(X, nodes=y).transform(X).shape
     (150, 4)
 
-    Without rows at one place, of one message:
+    The nodes can also stay apart, and each send one summary:
 
     >>> sent = [front.summarize(X[y == k], name=f"clinic {k}") for k in range(3)]
     >>> front.set_params(summaries=sent).fit().transform(X).mean().round(6)
@@ -126,37 +143,41 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
     @fit_context(prefer_skip_nested_validation=True)
     @shown
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> "PooledTransformer":
-        """Fit all steps to what nodes tell.
+        """Fit all steps to what the nodes send.
 
         Parameters
         ----------
         X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features), \
 default=None
-            Rows of all nodes, in simulation. Summaries and channels need none.
+            Rows of all nodes, in a simulation. With summaries or a channel there are
+            none.
         y : ignored
+            Not used, present for API consistency by convention.
         nodes : array-like of shape (n_samples,), default=None
-            Index or name of the node that owns each row; rows of -1 or "public" are
-            transformed, and fit nothing. None: all are of one node.
+            Index or name of the node that owns each row. Rows of -1 or "public" are not
+            used in the fit. None means that all rows belong to one node.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
-            Rows that fit nothing.
+            Rows that are not used in the fit.
 
         Returns
         -------
         self : PooledTransformer
+            The fitted transformer.
 
         Raises
         ------
         NotPooledError
-            A ValueError, if a step is no function of sums or of a seed, or has no
-            bounds; it says what can be used in its place.
+            If a step can be fitted neither from sums nor from a seed, or if it needs
+            `bounds` that are not given. This is a ValueError, and says what to use in
+            place of the step.
         ValueError
-            If a node lacks columns, which it names, or columns are of other kinds, such
-            as texts at one node and numbers at another, or dates.
+            If a node lacks columns, which the message names, or if columns hold other
+            kinds of values, such as texts at one node and numbers at another, or dates.
 
         Warns
         -----
         IdentifierWarning
-            If columns that identify rows are left out, or encoded.
+            If columns that identify rows are left out, or are encoded.
         """
         front = self._agreed_front
         if X is not None:
@@ -249,33 +270,36 @@ default=None
         return summaries
 
     def summarize(self, X, *, name, held_out=None, min_rows=MIN_ROWS) -> Message:
-        """Make all that a node sends, at the node.
+        """Make all that a node sends. It is called at the node.
 
         Parameters
         ----------
         X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features)
-            The node's rows, which stay here.
+            Rows of the node. They do not leave it.
         name : str
-            Of the node.
+            Name of the node.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
-            Rows that fit nothing.
+            Rows that are not used.
         min_rows : int, default=10
-            Of how few rows a category may be, or anything that is told.
+            Smallest number of rows that a category, or anything else that is sent, may
+            be based on. Increase it for stricter privacy.
 
         Returns
         -------
         summary : Message
-            To be saved and sent; ``summary.save(path)``.
+            The summary to send. Save it to a file with ``summary.save(path)``.
 
         Raises
         ------
         TooFewRowsError
-            A ValueError, if there are too few rows.
+            If the node has too few rows. This is a ValueError.
 
         Warns
         -----
         RowsExposedWarning
-            If covariances show single rows: these are fewer than the columns.
+            If there are not more rows than columns, because covariances then reveal
+            single rows. Also if nearly all values that are sent of a column belong to
+            one row each.
         """
         self._validate_params()
         request = Message.of("front", front=self._agreed_front.as_content())
@@ -286,16 +310,18 @@ default=None
         return reply.with_envelope(node=name, to=request.digest)
 
     def transform(self, X) -> np.ndarray | csr_matrix:
-        """Rows after all steps.
+        """Transform rows by all fitted steps.
 
         Parameters
         ----------
         X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features)
-            Columns of a DataFrame may be in another order, and there may be more.
+            Rows. The columns of a DataFrame may be in another order, and it may have
+            more columns.
 
         Returns
         -------
         Z : {ndarray, sparse matrix} of shape (n_samples, n_features_out)
+            The transformed rows.
         """
         check_is_fitted(self)
         X = self._rows(X)
@@ -304,32 +330,34 @@ default=None
         return self._front.transform(X)
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
-        """Names of what comes out.
+        """Return the names of the transformed columns.
 
         Parameters
         ----------
         input_features : array-like of str, default=None
-            Names of the columns; None: those that nodes have.
+            Names of the columns before the transformation. None uses the names that the
+            nodes have.
 
         Returns
         -------
         names : ndarray of str
+            Names of the columns after the transformation.
         """
         check_is_fitted(self)
         return self.transformer_.get_feature_names_out(input_features)
 
     def to_estimator(self) -> TransformerMixin:
-        """The fitted transformer, plain scikit-learn."""
+        """Return the fitted transformer, which needs only scikit-learn."""
         check_is_fitted(self)
         return self.transformer_
 
     def save(self, path) -> None:
-        """Write the fitted transformer to a file that nobody need trust; no pickle.
+        """Write the fitted transformer to a file that is safe to open; it is no pickle.
 
         Parameters
         ----------
         path : str or os.PathLike
-            ``"front.safetensors"``, say.
+            Path of the file, for example ``"front.safetensors"``.
         """
         check_is_fitted(self)
         message = Message.of("front", front=self._front.as_content())
@@ -337,21 +365,22 @@ default=None
 
     @classmethod
     def load(cls, path) -> "PooledTransformer":
-        """Read what :meth:`save` wrote; nothing in the file is executed.
+        """Read a file that :meth:`save` wrote. Nothing in the file is executed.
 
         Parameters
         ----------
         path : str or os.PathLike
+            Path of the file.
 
         Returns
         -------
         front : PooledTransformer
-            Fitted.
+            The fitted transformer.
 
         Raises
         ------
         ValueError
-            If it is none.
+            If the file holds no fitted transformer.
         """
         try:
             return cls.of(Front.from_content(load_message(path).content["front"]))
@@ -364,7 +393,7 @@ default=None
 
     @classmethod
     def of(cls, front: Front) -> "PooledTransformer":
-        """Make one of a front that is fitted."""
+        """Make a PooledTransformer of a fitted front."""
         pooled_transformer = cls(
             front.transformer,
             bounds=front.bounds,
@@ -375,7 +404,7 @@ default=None
         return pooled_transformer
 
     def as_front(self) -> Front:
-        """What aggregators take: the steps, and what they were fitted to."""
+        """Return the steps and what they were fitted to, as aggregators take them."""
         return self._front if hasattr(self, "transformer_") else self._agreed_front
 
     def __sklearn_tags__(self):
