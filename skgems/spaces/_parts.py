@@ -267,7 +267,7 @@ class Criterion(Registered, ABC):
 
     @abstractmethod
     def auto_epsilon(self, score: float) -> float:
-        """Return the epsilon that "auto" stands for, given the score of the node's model."""
+        """Return the epsilon of "auto", given the score of the node's model."""
 
     @abstractmethod
     def profile(

@@ -294,7 +294,7 @@ def build_space(
 
     See Also
     --------
-    intersect : Find one model in several spaces.
+    skgems.spaces.intersect : Find one model in several spaces.
 
     Examples
     --------
