@@ -148,8 +148,9 @@ default="auto"
         Whether to print progress.
     random_state : int, RandomState instance or None, default=None
         Source of the directions in which spaces are measured. In simulation it also
-        deals rows to nodes and seeds the clones. Clusters of rows do not depend on it:
-        the node's rows decide them. Give an int for the same results in each call.
+        deals rows to nodes and seeds the clones. It draws the nodes that further
+        messages ask, and the folds of fine-tuning. Clusters of rows do not depend on
+        it: the node's rows decide them. Give an int for the same results in each call.
 
     Attributes
     ----------
@@ -382,7 +383,7 @@ default="auto"
         HeavyTailsWarning
             If rows lie so far out that moments do not describe them.
         VariancesOnlyWarning
-            If matrices would be too large, so that only variances are sent.
+            If matrices would be too large and only variances are sent.
         PenaltyWarning, InterceptWarning
             If the nodes' classifiers differ in the penalty or the intercept that the
             aggregate takes over.

@@ -91,9 +91,9 @@ class LinearMethodMixin(SummarizingMixin):
             A ValueError, if there are too few rows of every class.
         ValueError
             If the classifier is not fitted, rows are not as it knows them, the method
-            asks more than one message, or the chunks differ the second time. Also if a
-            space is asked for with chunks. The message gives the number of a chunk,
-            counted from 0.
+            asks more than one message, or the chunks differ the second time. It is also
+            raised if a space is asked for with chunks. The message gives the number of
+            a chunk, counted from 0.
 
         Warns
         -----
@@ -104,7 +104,7 @@ class LinearMethodMixin(SummarizingMixin):
         HeavyTailsWarning
             If rows lie so far out that moments do not describe them.
         VariancesOnlyWarning
-            If matrices would be too large, so that only variances are sent.
+            If matrices would be too large and only variances are sent.
 
         Examples
         --------

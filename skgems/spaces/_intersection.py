@@ -82,11 +82,19 @@ _SLOW_PROGRESS = 0.25
 
 
 class EmptyIntersectionWarning(UserWarning):
-    """No model is good enough for all nodes; the one that misses least is used."""
+    """No model is good enough for all nodes; the one that misses least is used.
+
+    The message says how far the spaces are from a common point, which nodes conflict
+    most, and which epsilon would do for all nodes.
+    """
 
 
 class EmptyIntersectionError(ValueError):
-    """No model is good enough for all nodes, and spaces have ``on_empty="raise"``."""
+    """No model is good enough for all nodes, and spaces have ``on_empty="raise"``.
+
+    The message says how far the spaces are from a common point, which nodes conflict
+    most, and which epsilon would do for all nodes.
+    """
 
 
 class NoSpaceError(ValueError):
@@ -128,6 +136,23 @@ class Intersection:
     n_iter : int
         Number of steps: of Newton's method, or of L-BFGS for "hinge". For the likeliest
         model, minimisations of the loss count, too.
+
+    Examples
+    --------
+    The third of these intervals does not intersect the other two:
+
+    >>> import numpy as np
+    >>> from skgems.spaces import GoodEnoughSpace, ball_metric, intersect
+    >>> metric = ball_metric(1, np.array([True]))
+    >>> spaces = [
+    ...     GoodEnoughSpace(
+    ...         center=np.array([[center]]), metric=metric, radius=1.0, epsilon=0.9
+    ...     )
+    ...     for center in (0.0, 1.0, 5.0)
+    ... ]
+    >>> intersection = intersect(spaces)
+    >>> intersection.found, intersection.empty, intersection.conflicts
+    (False, True, [(0, 2), (1, 2)])
     """
 
     found: bool

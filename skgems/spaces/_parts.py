@@ -203,9 +203,20 @@ class Certified(Construction):
 
     Examples
     --------
-    >>> from skgems.spaces import Certified
-    >>> Certified(max_radius=10.0).max_radius
-    10.0
+    A certified space is smaller than a sampled one:
+
+    >>> import numpy as np
+    >>> from skgems.spaces import Certified, Sampled, build_space
+    >>> X, y = np.array([[-3.0], [-1.0], [1.0], [3.0]]), np.array([0, 0, 1, 1])
+    >>> center = np.array([[-1.0, 1.0], [0.0, 0.0]])
+    >>> for construction in (Certified(), Sampled(), Certified(max_radius=1.0)):
+    ...     space = build_space(
+    ...         X, y, center, epsilon=0.9, construction=construction, random_state=0
+    ...     )
+    ...     print(construction, round(space.radius, 2))
+    Certified() 1.31
+    Sampled() 1.35
+    Certified(max_radius=1.0) 1.0
     """
 
     def __init__(self, *, max_radius: float = 1e4):

@@ -76,9 +76,10 @@ def intersect_unions(
 ) -> UnionIntersection:
     r"""Find one model in a space of every node, or prove that there is none.
 
-    Each node may have several spaces, as of models that were trained from different
-    starts. One space per node is chosen, node after node. Next is always the node that
-    is furthest from the deepest point of the spaces chosen so far.
+    Each node may have several spaces, for example those of models that were trained
+    from different starts. One space per node is chosen, node after node. The next node
+    is always the one that is furthest from the deepest point of the spaces chosen so
+    far.
 
     A partial choice is given up, with all choices that continue it, in two cases: some
     node has no space left that intersects each chosen one, two by two; or the dual
