@@ -85,7 +85,7 @@ class EmptyIntersectionWarning(UserWarning):
     """No model is good enough for all nodes; the one that misses least is used.
 
     The message says how far the spaces are from a common point, which nodes conflict
-    most, and which epsilon would do for all nodes.
+    most, and which epsilon would do for all nodes, if any.
     """
 
 
@@ -93,7 +93,7 @@ class EmptyIntersectionError(ValueError):
     """No model is good enough for all nodes, and spaces have ``on_empty="raise"``.
 
     The message says how far the spaces are from a common point, which nodes conflict
-    most, and which epsilon would do for all nodes.
+    most, and which epsilon would do for all nodes, if any.
     """
 
 
@@ -256,7 +256,8 @@ def intersect(
     TypeError
         If gram metrics are mixed with ball or ellipsoid metrics.
     ValueError
-        If there is no space, if shapes of spaces differ, or if a radius is 0.
+        If there is no space, if shapes of spaces differ, if a radius is 0, or if another
+        argument is out of range.
 
     See Also
     --------
