@@ -256,8 +256,8 @@ def intersect(
     TypeError
         If gram metrics are mixed with ball or ellipsoid metrics.
     ValueError
-        If there is no space, if shapes of spaces differ, if a radius is 0, or if another
-        argument is out of range.
+        If there is no space, if shapes of spaces differ, if a radius is 0, or if
+        another argument is out of range.
 
     See Also
     --------
