@@ -46,18 +46,29 @@ _SURE = 2.0
 class Rounds(Part):
     """Messages that the likeliest linear model is made of: how many, and about what.
 
+    ``n_rounds=5`` stands for ``Rounds(5)``.
+
     Parameters
     ----------
     n : int, default=1
-        Messages, that of moments included; ``n_rounds=5`` stands for ``Rounds(5)``.
+        Largest number of messages, that of the moments included. More messages bring
+        the aggregate closer to ``LogisticRegression`` on all rows.
     tol : float, default=1e-6
-        Messages end where the gradient promises to lower the loss by less nats a row.
+        The messages end when the gradient promises to lower the loss by less than this,
+        in nats a row. Raise it to stop earlier.
     candidates : str or sequence of str, default=()
-        Models tried in message 2, too, and taken if better by two standard errors of
-        paired rows: of "share 0", "share 1/2", "share 1" (how much of what moments miss
-        of the nodes' gradients is corrected), "lda", "consensus" and "average".
+        Other models that message 2 tries. The best of them is taken if its loss is
+        lower by more than two standard errors of paired rows. Give some of them if
+        nodes can hold out rows to judge by.
+
+        - "share 0", "share 1/2", "share 1": the likeliest model, if this share is
+          corrected of what moments miss of the nodes' gradients.
+        - "lda": linear discriminant analysis, from the moments.
+        - "consensus": the model that moves all nodes' models least.
+        - "average": the mean of the nodes' models.
     participation : float in (0, 1], default=1.0
-        Share of nodes that further messages ask, at random; others' last replies stand.
+        Share of the nodes that each further message asks, drawn at random. Moments and
+        last replies stand for the others. Lower it if there are many nodes.
 
     Examples
     --------
@@ -101,19 +112,48 @@ class Rounds(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """Models that were put to the nodes beside the likeliest, and how they did.
+    """The models that message 2 tried beside the likeliest, and how good they were.
+
+    Each list has one entry per model.
 
     Attributes
     ----------
     names : list of str
-        The likeliest first.
-    losses, gains, standard_errors : list of float
-        Log-loss in the mean over all rows that judge, in nats; how much lower it is
-        than that of the likeliest, and the standard error of that, over paired rows.
+        Names of the models. The likeliest model comes first, as "likelihood".
+    losses : list of float
+        Mean log-loss over all rows that judge, in nats.
+    gains : list of float
+        By how much the loss is lower than that of the likeliest model, in nats.
+    standard_errors : list of float
+        Standard error of each gain, over paired rows, in nats.
     chosen : str
-        The best of those that gain more than two standard errors; else the likeliest.
+        Name of the model that was taken. It is the best of those that gain more than
+        two standard errors, and the likeliest model if there is none.
     optimistic : bool
-        Whether models are made of the rows that judged.
+        Whether the models are made of the same rows that judged them, at any node. Then
+        the losses are too low.
+
+    Examples
+    --------
+    Discriminant analysis has the lowest loss on the rows that are held out:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems import GEMSLogisticAggregator
+    >>> from skgems.gems import Rounds
+    >>> X, y = load_iris(return_X_y=True)
+    >>> nodes, held_out = np.arange(150) % 2, np.arange(150) % 3 == 0
+    >>> clfs = [
+    ...     LogisticRegression().fit(X[nodes == k], y[nodes == k]) for k in range(2)
+    ... ]
+    >>> rounds = Rounds(2, candidates=["lda", "average"])
+    >>> agg = GEMSLogisticAggregator(clfs, n_rounds=rounds, random_state=0)
+    >>> candidates = agg.fit(X, y, nodes=nodes, held_out=held_out).candidates_
+    >>> candidates.names, candidates.chosen, candidates.optimistic
+    (['likelihood', 'lda', 'average'], 'lda', False)
+    >>> np.round(candidates.losses, 2).tolist()
+    [0.14, 0.03, 0.05]
     """
 
     names: list

@@ -43,150 +43,212 @@ class GEMSLogisticAggregator(
 ):
     """One linear classifier that is good enough for every node.
 
-    Every node sends its model and sums of its rows by class: counts, means, second
-    moments. The aggregate is the likeliest model for all these rows, nearly the one
-    fitted on them at one place. Models around a node's own that still reach ``epsilon``
-    on its rows are its *good-enough space*. With ``epsilon`` given the aggregate is the
-    likeliest in the intersection of all spaces, or, with a proof that there is none,
-    the point that misses it least. No local estimator is refitted or altered.
+    Each node has rows and a fitted linear classifier. It sends its classifier and sums
+    of its rows by class: counts, means and second moments. The aggregate is the linear
+    model under which the rows of all nodes are likeliest. It is nearly the model that
+    would be fitted on all rows at one place.
+
+    If `epsilon` is given, the aggregate must also be good enough for every node. The
+    models around a node's own that still reach `epsilon` on its rows are its
+    *good-enough space*. The aggregate is then the likeliest model in the intersection
+    of all spaces. If they have no common point, this is proved, and the aggregate is
+    the point that misses them least. No local estimator is refitted or altered.
 
     Parameters
     ----------
     estimators : list of classifiers, list of (name, classifier) tuples, or None
-        Fitted linear classifiers (any with ``coef_`` and ``intercept_``, skorch nets of
-        one Linear layer; in pipelines of affine steps, FrozenEstimator or searches),
-        one per node, whose classes may differ. Unfitted ones, or one, are trained on
-        each node's rows (simulation). None: ``LogisticRegression()``. An entry may be
-        None for a node that has rows but no fitted classifier; good-enough spaces
-        cannot be built then.
+        The local estimators, one per node. They are fitted linear classifiers, and
+        their classes may differ. Any classifier with ``coef_`` and ``intercept_`` will
+        do, and skorch nets of one Linear layer. They may be in pipelines of affine
+        steps, in FrozenEstimator or in searches. An entry may be None for a node that
+        has rows but no fitted classifier; good-enough spaces cannot be built then.
+        Unfitted classifiers, or a single one, are trained on the rows of each node
+        (simulation). None stands for ``LogisticRegression()``.
     epsilon : "auto", float or array-like of shape (n_nodes,), default="auto"
-        Level on a node's rows. "auto": half its own accuracy, or twice its log-loss.
+        The level that the aggregate has to reach on each node's rows: the least
+        accuracy, or the largest log-loss if that is the criterion of `spaces`. "auto"
+        is half of the accuracy of the node's own model, or twice its log-loss. Give a
+        number if a model that fails at some node is of no use.
     intersection : {"likelihood", "consensus", "deepest", "hinge"}, \
 default="likelihood"
-        Which point: the likeliest for the nodes' moments, the one that moves all nodes
-        least, the deepest inside all spaces, or the first met from the average (GEMS
-        2019, Eq. 2). With "likelihood" and ``epsilon="auto"`` no spaces are built.
+        Which model of the intersection the aggregate is. With "likelihood" and
+        ``epsilon="auto"`` no spaces are built. Choose another to repeat the methods of
+        the papers.
+
+        - "likelihood": the model that is likeliest for the moments of all nodes.
+        - "consensus": the model that moves all nodes' models least.
+        - "deepest": the model that is deepest inside all spaces.
+        - "hinge": the first model met on the way from the average (GEMS 2019, Eq. 2).
     C : "members" or float, default="members"
-        Inverse strength of the likeliest model's penalty, as of LogisticRegression: on
-        features as they are, or of unit variance where nodes scale theirs in pipelines.
-        "members": that of the nodes' classifiers, the median over all rows where they
-        differ, 1.0 where none says (:ref:`member_penalties`). ``np.inf``: no penalty.
+        Inverse strength of the penalty of the likeliest model, as in
+        LogisticRegression. The penalty is on features as they are, or on features of
+        unit variance where nodes scale theirs in pipelines. "members" takes over the
+        strength of the nodes' classifiers: the median over all rows where they differ,
+        and 1.0 where none tells its strength (:ref:`member_penalties`). ``np.inf``
+        stands for no penalty. Give a number to search for the best strength.
     class_weight : {"members", "balanced"}, dict or None, default="members"
-        Weights of rows by class, as of ``LogisticRegression(class_weight)`` on the rows
-        of all nodes; "members": those of the nodes' classifiers, where they agree.
-        Probabilities are of weighted rows. For ``intersection="likelihood"``.
+        Weights of the rows by class, as ``LogisticRegression(class_weight)`` would have
+        them on the rows of all nodes. "members" takes over the weights of the nodes'
+        classifiers if they agree. Probabilities are those of weighted rows. It is used
+        with ``intersection="likelihood"``. Choose "balanced" if rare classes are
+        missed.
     n_rounds : int or Rounds, default=1
-        Messages that the likeliest model is made of. 1: the moments alone. In each
-        further one nodes send losses and gradients of four models, of which the best is
-        kept: the loss on all rows, with the penalty, never rises, and its end is
-        ``LogisticRegression(C)`` on all rows. :class:`~skgems.gems.Rounds` says more.
+        Number of messages that the likeliest model is made of. With 1 there are the
+        moments alone. In message 2 nodes send the loss and gradient of the likeliest
+        model, in later ones those of four models, and the best model is kept. The loss
+        on all rows, with the penalty, never rises if all nodes reply, and approaches
+        that of ``LogisticRegression(C)`` on all rows. Take 5 or more if nodes can be
+        asked several times and their rows are far from Gaussian.
+        :class:`~skgems.gems.Rounds` has more options.
     spaces : Spaces or {"gram", "ellipsoid", "ball"}, default="gram"
-        The spaces: a word for their shape, or more by :class:`~skgems.gems.Spaces`,
-        with the criterion of what is good enough. Searched as ``spaces__on_empty``.
+        How good-enough spaces are built. A word stands for their shape;
+        :class:`~skgems.gems.Spaces` has more options, among them the criterion of what
+        is good enough. Its parameters can be searched as ``spaces__on_empty``.
     moments : Moments or {"auto", "class", "shared", "diagonal"}, default="auto"
-        What nodes send with ``intersection="likelihood"``: a word for the matrices, or
-        more by :class:`~skgems.gems.Moments`. Searched as ``moments__n_components``.
+        Which sums nodes send with ``intersection="likelihood"``. A word stands for the
+        kind of matrices; :class:`~skgems.gems.Moments` has more options. Its parameters
+        can be searched as ``moments__n_components``. Choose "shared" or "diagonal" if
+        nodes should send less.
     fit_intercept : "members" or bool, default="members"
-        Whether the likeliest model has an intercept. "members": unless all nodes'
-        classifiers that say have none.
+        Whether the likeliest model has an intercept. With "members" it has one unless
+        there is none in any of the nodes' classifiers that tell.
     node_weight : {"auto", "equal", "n_samples"} or array-like of shape (n_nodes,), \
 default="auto"
-        Weight of each node. "auto": by its rows in the likelihood, else equal.
+        Weight of each node in the likelihood, or in the sum that "consensus" minimises.
+        "auto" weighs nodes by their rows in the likelihood, and equally otherwise.
+        Choose "equal" if a large node should not decide for small ones.
     fine_tuning : {"penalized", "plain"}, default="penalized"
-        How public rows are used: as one more node of cross-validated weight (without
-        likelihood: with such a penalty towards what nodes know); or 5 epochs of Adam.
+        How public rows are used. With "penalized" they are one more node of the
+        likelihood, with a cross-validated weight. Without the likelihood a penalty,
+        whose strength is cross-validated, holds the aggregate to what nodes know.
+        "plain" stands for 5 epochs of Adam, as in the papers.
     validation_fraction : float, default=0.2
-        In simulation, share of each node's rows for its space, not for training.
+        In simulation, the share of each node's rows that its classifier is not trained
+        on. These rows judge models, and decide the size of the node's space; sums are
+        of all rows. It is not used if ``fit`` has `held_out`.
     keep_replies : bool, default=False
-        Whether :meth:`update` and :meth:`forget` can add and remove nodes, others not
-        asked again: with ``intersection="likelihood"``, in the memory of messages.
+        Whether to keep what the nodes sent, so that :meth:`update` can add nodes and
+        :meth:`forget` can remove them without asking the others again. It needs
+        ``intersection="likelihood"`` and one message, and takes as much memory as the
+        messages.
     memory : str or object with the joblib.Memory interface, default=None
-        Where to keep what does not depend on epsilon. None: in the process, within a
-        quarter of ``working_memory``; a folder is shared, and keeps trained clones too.
+        Where to keep results that do not depend on `epsilon`, for searches over it.
+        With None they are kept in the process, within a quarter of scikit-learn's
+        ``working_memory``. Give a folder if several processes should share them; it
+        also keeps the clones that simulation trains.
     front : transformer, default=None
-        Transformers before all, which all agree on: unfitted, they are fitted to what
-        the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
-        fitted one stays as it is). Members are of what comes out of them. Where rows
-        are documents, one text or dict each: a HashingVectorizer or FeatureHasher.
+        Transformers that all nodes apply before the model. An unfitted front is fitted
+        to statistics that the nodes send, by :class:`~skgems.PooledTransformer`, which
+        may also be given itself. A fitted front stays as it is. The local estimators
+        take what comes out of the front. If rows are documents, one text or dict each,
+        it is a HashingVectorizer or FeatureHasher.
     n_jobs : int, default=None
-        Nodes treated in parallel. Results do not depend on it.
+        Number of nodes that are treated in parallel. Results do not depend on it.
     verbose : bool or int, default=0
         Whether to print progress.
     random_state : int, RandomState instance or None, default=None
-        Source of the directions of spaces, of the dealing of rows in simulation and of
-        clones' seeds. Clusters do not depend on it: the node's rows decide them.
+        Source of the directions in which spaces are measured. In simulation it also
+        deals rows to nodes and seeds the clones. It draws the nodes that further
+        messages ask, and the folds of fine-tuning. Clusters of rows do not depend on
+        it: the node's rows decide them. Give an int for the same results in each call.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        Sorted union of the classes the nodes know.
+        Sorted union of the classes that the nodes know.
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
     intercept_ : ndarray of shape (1,) or (n_classes,)
-        Weights of the aggregate; two classes have one output.
+        Weights of the aggregate. With two classes there is one output.
     estimators_ : list of classifiers
         The fitted local estimators.
     node_names_ : list of str
-        Where there are more than 256 paths of summaries, groups of 256 become one node
-        each, as by :meth:`merge_summaries`; not with `epsilon`, weights of nodes, or
-        rows by `nodes`.
+        Names of the nodes. If more than 256 paths of summaries are given, they are
+        merged in groups of up to 256, as by :meth:`merge_summaries`, and each group is
+        one node. They are not merged if single nodes are needed: with spaces, further
+        messages, `keep_replies`, weights of nodes, or rows by `nodes`.
     geometry_ : Geometry
-        What the geometry of `spaces` stands for.
+        The object that the geometry of `spaces` stands for.
     spaces_ : list of GoodEnoughSpace or None
-        As of :meth:`good_enough_spaces`. None where they bound nothing.
+        Good-enough spaces of the nodes, as from :meth:`good_enough_spaces`. None if
+        spaces do not bound the aggregate.
     intersection_ : Intersection or None
-        The point, whether it is in all spaces, and proof. None without spaces.
+        The point in the intersection, whether it is in all spaces, and the proof if
+        there is none. None without spaces.
     likelihood_ : Likelihood or None
-        With ``intersection="likelihood"``: what nodes sent, as a loss.
+        What the nodes sent, as a loss. None unless ``intersection="likelihood"``.
     C_ : float or None
-        Inverse strength of the penalty that the aggregate has: what `C` stands for.
-        None where it has none of that kind: as a function of sums (``pooled_form_``),
-        or with another `intersection`.
+        Inverse strength of the penalty of the aggregate, which `C` stands for. None if
+        it has no such penalty: if it is a function of sums (``pooled_form_``), or with
+        another `intersection`.
     front_ : transformer
-        The fitted `front`, plain scikit-learn; :meth:`to_estimator` begins with it.
+        The fitted `front`, in plain scikit-learn. The result of :meth:`to_estimator`
+        begins with it.
     exact_ : bool
-        Whether the aggregate is, but for rounding, scikit-learn's fit on all rows:
-        where all members are one RidgeClassifier, LinearDiscriminantAnalysis or
-        euclidean NearestCentroid of equal parameters. Labels are equal, and decision
-        values to 1e-8 of their size on float64 rows, less what all classes share; for
-        iterative solvers of ridge, the values that they converge to.
+        Whether the aggregate is scikit-learn's fit on all rows, but for rounding. This
+        is so if the classifiers of all nodes are RidgeClassifier,
+        LinearDiscriminantAnalysis or euclidean NearestCentroid, of one kind and with
+        equal parameters. Labels are then equal. Decision values are equal to 1e-8 of
+        their size on float64 rows, apart from what all classes share. For iterative
+        ridge solvers, they are the values that the solver converges to.
     pooled_form_ : PooledForm or None
-        What it is as such; or the ``reason`` why not, naming parameter and nodes. With
-        a ``kind``, too, it is made of sums, but scikit-learn's need not decide alike:
-        scatters are ill-conditioned, or moments have fewer digits.
+        Which function of sums the aggregate is, by its ``kind``, or the ``reason`` why
+        it is none, with the parameter and the nodes. If there are both, it is made of
+        sums, but scikit-learn's fit may decide otherwise: scatter matrices are
+        ill-conditioned, or moments were sent with fewer digits. None unless
+        ``intersection="likelihood"``.
     history_ : list of dict
-        One for each message to the nodes: its "task", the "bytes_sent" to all and
-        "bytes_received" from them, "seconds", nodes "left_out" (that failed), "loss"
-        (not used here), the bound "min_rows" under which each node replied, and of
-        further messages, else None, of the model kept after it: the "objective",
-        log-loss and penalty in nats a row of all nodes, and the "accuracy" on held-out
-        rows (on all, if none are held out).
+        One entry for each message to the nodes:
+
+        - "task": what the nodes were asked;
+        - "bytes_sent" to all nodes and "bytes_received" from them;
+        - "seconds": how long it took;
+        - "left_out": names of the nodes that failed;
+        - "loss": not used here;
+        - "min_rows": by node, the bound under which it replied;
+        - "objective": the log-loss with the penalty, in nats a row of all nodes, of the
+          model that was kept after a further message; None for other messages;
+        - "accuracy": that of the same model on held-out rows, or on all rows if none
+          are held out; None for other messages.
     candidates_ : Candidates or None
-        With candidates of `Rounds`: the loss of each, and which was chosen.
+        The loss of each candidate of `n_rounds`, and which one was chosen. None without
+        candidates.
     node_scores_ : dict of lists
-        For each node: its epsilon, the criterion's score of its own model ("local";
-        with the log-loss and ``spaces="gram"`` it counts classes never seen, too) and
-        of the aggregate on its rows of classes that it knows ("n_rows" of them),
-        radius, and the aggregate's distance. "on_own_scale" is the score that epsilon
-        bounds: of the point of the intersection with the node's own factor on logits,
-        among the classes of its space. "loss": log-loss of the likeliest model of one
-        message on the node's moments, in nats a row. NaN where there is none.
+        A table with one entry per node in each list, NaN where there is none:
+
+        - "node": its name;
+        - "n_rows": number of its rows, of classes that it knows, which judge models;
+        - "epsilon": its level;
+        - "local": score of its own model by the criterion of `spaces`. With the
+          log-loss and ``spaces="gram"`` it also counts classes that the node never saw;
+        - "aggregate": score of the aggregate on these rows;
+        - "on_own_scale": the score that `epsilon` bounds. It is that of the point of
+          the intersection, with the node's own factor on logits, among the classes of
+          its space;
+        - "radius": that of its space;
+        - "distance": that of the point of the intersection from the centre of its
+          space;
+        - "loss": log-loss of the likeliest model of one message on the node's moments,
+          in nats a row.
     fine_tuning_ : FineTuned or None
-        How public rows were used by the last fine-tuning with a penalty.
+        How public rows were used in the last fine-tuning with a penalty, if there was
+        one.
     n_features_in_ : int
+        Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Number of features; their names, if X or the local estimators have them.
+        Names of the features, if X or the local estimators have them.
 
     See Also
     --------
-    skgems.spaces.build_space : Build one space alone.
+    skgems.spaces.build_space : Build the space of one node alone.
     skgems.spaces.intersect : Intersect spaces.
     PooledAggregator : The classifier that is a function of sums, whatever nodes have.
 
     Notes
     -----
-    One node's rows dealt over several nodes, with the same classifier, change functions
-    of sums (``exact_``) by rounding alone, but the likeliest model, of clusters drawn
-    at each node (probabilities by 0.01 on average, at most 0.2), and points of spaces.
+    If the rows of one node are dealt over several nodes with the same classifier,
+    functions of sums (``exact_``) change by rounding alone. The likeliest model
+    changes, since each node has its own clusters: probabilities move by 0.01 on average
+    and by 0.2 at most. Points of spaces change, too.
 
     References
     ----------
@@ -194,6 +256,9 @@ default="auto"
 
     Examples
     --------
+    Five nodes know two digits each, so no local classifier is right more often than for
+    a quarter of all digits. The aggregate knows all ten:
+
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.linear_model import LogisticRegression
     >>> from sklearn.utils import shuffle
@@ -207,6 +272,8 @@ default="auto"
     ...     LogisticRegression().fit(X[train][nodes == k], y[train][nodes == k])
     ...     for k in range(5)
     ... ]
+    >>> max(clf.score(X[test], y[test]) for clf in locals_) < 0.25
+    True
     >>> agg = GEMSLogisticAggregator(locals_, random_state=0)
     >>> agg.fit(X[val], y[val]).score(X[test], y[test]) > 0.85
     True
@@ -270,73 +337,95 @@ default="auto"
     def fit(
         self, X=None, y=None, nodes=None, held_out=None
     ) -> "GEMSLogisticAggregator":
-        """Merge the nodes' models, by the statistics of their rows.
+        """Merge the nodes' models by the statistics of their rows.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows that judge models, best such as nodes did not fit on; in simulation
-            also those that they fit on. Summaries need none.
+            Rows of the nodes. With ``intersection="likelihood"`` they make the moments,
+            so give all rows of a node, those that its classifier was fitted on
+            included. With other intersections they only judge models, best if no
+            classifier was fitted on them. In simulation, local estimators are trained
+            on them. Summaries need no rows.
         y : array-like of shape (n_samples,), default=None
-            Labels.
+            Labels of the rows.
         nodes : array-like of shape (n_samples,), default=None
-            Index or name of the node that owns each row; -1 or "public" for public
-            rows, which fine-tune the aggregate. Rows given for a node that is
-            represented by a summary are used only to score the aggregate. None: each
-            row belongs to every node that has seen its label and is no summary; rows
-            that belong to no node calibrate probabilities, unless moments do.
+            Index or name of the node that owns each row. Rows of -1 or "public" are
+            public and fine-tune the aggregate. Rows given for a node that is
+            represented by a summary are used only to score the aggregate. With None
+            each row belongs to every node that has seen its label and is no summary.
+            Rows that then belong to no node calibrate probabilities, unless moments do.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
-            Rows that only judge and calibrate; others make moments. None: all do both.
+            True for rows that only judge and calibrate; the other rows make the
+            moments. With None all rows do both. Give it to get scores that are not
+            optimistic.
 
         Returns
         -------
         self : GEMSLogisticAggregator
+            The fitted aggregate.
 
         Raises
         ------
         ValueError
-            If a local model misses its epsilon, a node has no rows, no node knows a
-            label, or input is not usable; the message names the node.
+            If a local model does not reach its epsilon, a node has no rows, no node
+            knows a label, or the input cannot be used. The message names the node.
+        EmptyIntersectionError
+            A ValueError, if the spaces have no common point and `spaces` have
+            ``on_empty="raise"``.
+        TypeError
+            If a node's classifier is a network with hidden layers.
 
         Warns
         -----
-        ClassWeightWarning, HeavyTailsWarning, VariancesOnlyWarning
-            Where sums do not hold what the pooled model would be made of.
+        ClassWeightWarning
+            If the nodes' classifiers have different weights of classes.
+        HeavyTailsWarning
+            If rows lie so far out that moments do not describe them.
+        VariancesOnlyWarning
+            If matrices would be too large and only variances are sent.
         PenaltyWarning, InterceptWarning
-            If the nodes' classifiers differ in what the aggregate takes over of them.
+            If the nodes' classifiers differ in the penalty or the intercept that the
+            aggregate takes over.
         NodesDisagreeWarning
-            If moments of some nodes show another rule than those of the rest.
+            If the moments of some nodes show another rule than those of the others.
         ManyRowsWarning
             If a node has nearly all rows.
         SameRowsWarning
             If two nodes sent equal moments.
         EmptyIntersectionWarning
-            If epsilon is given and no model is good enough for all nodes.
+            If `epsilon` is given and no model was found that is good enough for all
+            nodes.
         """
         federation = read_federation(self._in_groups(nodes), X, y, nodes, held_out)
         LinearFit.of(self).check(federation)
         return self._fit_read(federation)
 
     def good_enough_spaces(self, X=None, y=None, nodes=None, held_out=None) -> list:
-        """Build the nodes' spaces, also where they bound nothing; nothing is changed.
+        """Build the nodes' spaces, also if they do not bound the aggregate.
+
+        The aggregate itself is not changed.
 
         Parameters
         ----------
         X, y, nodes, held_out : array-like, default=None
-            As of :meth:`fit`. Summaries that were made with ``space=True`` need none.
+            Rows of the nodes, as for :meth:`fit`. Summaries that were made with
+            ``space=True`` need none.
 
         Returns
         -------
         spaces : list of GoodEnoughSpace
-            One per node of ``node_names_``, of the level `epsilon`, outputs as
-            ``classes_``; with ``intersection="likelihood"`` scaled as the aggregate.
+            One space per node of ``node_names_``, for the level `epsilon`, with the
+            outputs in the order of ``classes_``. With ``intersection="likelihood"``
+            they are on the scale of the aggregate's logits.
 
         Raises
         ------
         NotFittedError
             If `fit` was not called.
         ValueError
-            If a node has no rows and sent no space, or misses `epsilon`; it is named.
+            If a node has no rows and sent no space, or if its own model does not reach
+            `epsilon`. The message names the node.
         """
         check_is_fitted(self)
         members = list(zip(self.node_names_, self.estimators_, strict=True))
@@ -349,20 +438,23 @@ default="auto"
         return self._run(federation)(plan)
 
     def ask_scores(self) -> "GEMSLogisticAggregator":
-        """Ask nodes behind a channel, once more, how good the aggregate is there.
+        """Ask the nodes behind a channel how good the aggregate is for them.
+
+        A fit over a channel does not ask for scores. This sends one more message to all
+        nodes.
 
         Returns
         -------
         self : GEMSLogisticAggregator
-            With ``node_scores_`` as of a fit on rows; NaN and a warning for nodes that
-            do not reply. One more entry of ``history_``.
+            Its ``node_scores_`` are then those of a fit on rows. They are NaN, with a
+            warning, for nodes that do not reply. ``history_`` has one more entry.
 
         Raises
         ------
         NotFittedError
             If `fit` was not called.
         ValueError
-            If it was not fitted over a channel, or was tuned since.
+            If the aggregator was not fitted over a channel, or was fine-tuned since.
         """
         check_is_fitted(self)
         ask_scores(self, self.estimators)
@@ -377,12 +469,13 @@ default="auto"
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Public rows.
         y : array-like of shape (n_samples,)
-            Their labels, all of ``classes_``.
+            Their labels, all of which must be in ``classes_``.
 
         Returns
         -------
         self : GEMSLogisticAggregator
-            With new ``coef_`` and ``intercept_``; ``node_scores_`` stay those of `fit`.
+            With new ``coef_`` and ``intercept_``. Its ``node_scores_`` are still those
+            of `fit`.
         """
         vars(self).update(LinearFit.of(self).tuned_attributes(self, X, y))
         return self

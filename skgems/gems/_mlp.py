@@ -25,91 +25,129 @@ Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features)
 class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
     """One neural network that is good enough for every node.
 
-    From the lowest layer up, every neuron gets a *good-enough space*: the weights with
-    which its activation stays close on its node's rows. Neurons whose spaces meet
-    become one; others are kept. Each node then retrains the layers above on its rows,
-    with its own trainer. The last layer, a linear model of the activations, is merged
-    as by :class:`GEMSLogisticAggregator`. Local estimators are never altered.
+    Each node has rows and a fitted network. The networks are merged layer by layer,
+    from the lowest one up:
+
+    1. Every neuron gets a *good-enough space*: the weights with which its activation
+       stays close to what it was on the node's rows.
+    2. Neurons whose spaces meet become one unit, and other neurons are kept.
+    3. Each node retrains the layers above on its rows, with its own trainer. Nodes do
+       not retrain a last layer that is made of moments.
+
+    The last layer is a linear model of the activations. It is merged as by
+    :class:`GEMSLogisticAggregator`. Local estimators are never altered.
 
     Parameters
     ----------
     estimators : list of classifiers, list of (name, classifier) tuples, or None
-        Fitted networks, one per node: MLPClassifier, or skorch nets around a chain of
-        Linear layers and activations (in pipelines of affine steps, FrozenEstimator or
-        searches), of one depth and equal activations. Unfitted ones, or one, are
-        trained on each node's rows (simulation). None: a small ``MLPClassifier``.
+        The local estimators, one per node. They are fitted networks with the same depth
+        and activations; their widths and classes may differ. They may be MLPClassifier,
+        or skorch nets around a chain of Linear layers and activations. They may be in
+        pipelines of affine steps, in FrozenEstimator or in searches. Unfitted networks,
+        or a single one, are trained on the rows of each node (simulation). None stands
+        for a small ``MLPClassifier``.
     epsilon : "auto", float, array-like of shape (n_nodes,), or None, default=None
-        Level of the last layer, in place of ``last_layer.epsilon`` unless None.
+        The level that the last layer has to reach on each node's rows. Unless it is
+        None, it takes the place of ``last_layer.epsilon``. Give a number if a network
+        that fails at some node is of no use.
     hidden_layers : HiddenLayers or {"gram", "ellipsoid", "ball"}, default="gram"
-        How hidden layers are merged: a word for the shape of neurons' spaces, or more
-        by :class:`~skgems.gems.HiddenLayers`. Searched as ``hidden_layers__epsilon``.
+        How hidden layers are merged. A word stands for the shape of the neurons'
+        spaces; :class:`~skgems.gems.HiddenLayers` has more options, among them the
+        largest number of units. Its parameters can be searched as
+        ``hidden_layers__epsilon``.
     last_layer : GEMSLogisticAggregator or None, default=None
-        Merges the last layers. Its ``estimators`` must be None; ``n_jobs``,
-        ``verbose``, ``memory`` and ``random_state`` are this one's where not set. None:
-        ``GEMSLogisticAggregator()``. Here "gram" stands for ``Gram(ridge=0.001,
-        unseen_weight=0.15)``; with hidden layers, ``C="members"`` stands for 1.0.
-        Searched as ``last_layer__spaces__geometry``.
+        The aggregator that merges the last layers. None stands for
+        ``GEMSLogisticAggregator()``. Its ``estimators`` must be None. Its ``n_jobs``,
+        ``verbose``, ``memory`` and ``random_state`` are those of this aggregator unless
+        they are set. Here "gram" stands for ``Gram(ridge=0.001, unseen_weight=0.15)``,
+        and ``C="members"`` stands for 1.0 if there are hidden layers. Its parameters
+        can be searched as ``last_layer__spaces__geometry``.
     n_rounds : int, default=1
-        In each after the first nodes train the network, also on rows drawn from
-        clusters that others send once, and the mean of theirs is the next; then the
-        last layer is merged anew. Unless nodes' loss became lower, the merged network
-        stays. `last_layer` has an ``n_rounds`` of its own.
+        Number of rounds. In the first round the layers are merged. In each further
+        round nodes train the merged network, and the mean of their networks is the next
+        one. They train on their rows, and on rows drawn from clusters that the other
+        nodes send once. Then the last layer is merged anew. The merged network stays as
+        it was unless the nodes' loss became lower. Take 2 or 3 if nodes can be asked
+        several times. `last_layer` has an ``n_rounds`` of its own.
     local_epochs : int, default=5
-        Epochs in which nodes retrain layers above a merged one, or in rounds all.
+        Number of epochs in which nodes retrain the layers above a merged one, or all
+        layers in further rounds.
     validation_fraction : float, default=0.2
-        In simulation, share of each node's rows that judge the last layer alone. Else
-        all rows do all, unless ``fit`` has `held_out`.
+        In simulation, the share of each node's rows that its network is not trained on.
+        These rows alone judge the last layer. Otherwise all rows both train and judge,
+        unless ``fit`` has `held_out`.
     memory : str or object with the joblib.Memory interface, default=None
-        Where replies are cached.
+        Where the nodes' replies are kept for the next fit. Give a folder if several
+        processes should share them.
     front : transformer, default=None
-        Before all, as of :class:`GEMSLogisticAggregator`.
+        Transformers that all nodes apply before the network, as in
+        :class:`GEMSLogisticAggregator`.
     n_jobs : int, default=None
-        Nodes treated in parallel; results do not depend on it.
+        Number of nodes that are treated in parallel. Results do not depend on it.
     verbose : bool or int, default=0
-        As of :class:`GEMSLogisticAggregator`.
+        Whether to print progress.
     random_state : int, RandomState instance or None, default=None
-        Source of directions, of held-out rows and of the order of rows in training.
+        Source of the directions in which spaces are measured, of the rows that
+        simulation holds out, and of the order of rows in training. Give an int for the
+        same results in each call.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        Sorted union of the classes the nodes know.
+        Sorted union of the classes that the nodes know.
     coefs_ : list of ndarray, layer i of shape (n_in_i, n_out_i)
     intercepts_ : list of ndarray, layer i of shape (n_out_i,)
-        Weights and biases, as in MLPClassifier: two classes have one output.
+        Weights and biases of each layer, as in MLPClassifier. With two classes there is
+        one output.
     activation_ : tuple of str
         Activation of each hidden layer.
     layer_report_ : list of dict
-        For each hidden layer: of ``n_in`` neurons ``kept`` were kept, ``merged`` at a
-        common point, ``forced`` together by ``max_units`` and ``dropped`` as 0 on all
-        rows of their node (``dropped_neurons``). ``n_units`` came out, of (node name,
-        neuron) pairs in ``members``; ``radii`` has an array per node.
+        What became of the neurons, with one entry for each hidden layer:
+
+        - "n_in": number of neurons of all nodes;
+        - "kept": number of neurons that are units of their own;
+        - "merged": number of neurons that were merged at a common point of their
+          spaces;
+        - "forced": number of neurons that were merged because of ``max_units``;
+        - "dropped": number of neurons that were left out, since they are 0 on all rows
+          of their node. They are listed in "dropped_neurons";
+        - "n_units": number of units of the merged layer;
+        - "members": for each unit, a list of its neurons as (node name, index);
+        - "radii": one array per node, with the radius of each neuron's space.
     history_ : list of dict
-        As of :class:`GEMSLogisticAggregator`. Nodes "left_out" failed to retrain and
-        keep what they had; "loss": by name, of the network sent in a further round.
+        One entry for each message to the nodes, as in :class:`GEMSLogisticAggregator`.
+        The nodes in "left_out" failed to retrain and keep what they had. "loss" has, by
+        node, the loss of the network that was sent to it in a further round.
     estimators_ : list of classifiers
+        The fitted local estimators.
     node_names_ : list of str
-        The fitted local estimators, and the names of the nodes.
+        Names of the nodes.
     last_layer_ : GEMSLogisticAggregator
-        Fitted clone of `last_layer`, on what comes out of the hidden layers.
+        Fitted clone of `last_layer`. Its features are the outputs of the hidden layers.
     hidden_geometry_ : Geometry
-        What the geometry of `hidden_layers` stands for.
+        The object that the geometry of `hidden_layers` stands for.
     spaces_ : list of GoodEnoughSpace or None
-        Spaces of the last layer, one per node. None where they bound nothing.
+        Spaces of the last layer, one per node. None if they do not bound it.
     intersection_ : Intersection or None
-        The point of the last layer's spaces.
+        The point in the intersection of the last layer's spaces. None without spaces.
     node_scores_ : dict of lists
-        As of :class:`GEMSLogisticAggregator`; "local": own last layers on merged ones.
+        A table with one entry per node in each list, as in
+        :class:`GEMSLogisticAggregator`. "local" is the score of the node's own network
+        or, if spaces were built, of its retrained last layer over the merged hidden
+        layers.
     fine_tuning_ : FineTunedNetwork or None
-        The last fine-tuning: ``strength`` is infinite where it changed nothing.
+        How public rows were used in the last fine-tuning. Its ``strength`` is infinite
+        if they changed nothing.
     n_features_in_ : int
+        Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Number of features; their names, if X or the local estimators have them.
+        Names of the features, if X or the local estimators have them.
 
     Notes
     -----
-    One node's rows dealt over several give another model, since units are merged by
-    node: probabilities differ by 0.03 on average, by up to 0.8 (digits).
+    It matters how rows are dealt over nodes, since units are merged by node. If the
+    rows of one node are dealt over several nodes, the aggregate is another model: on
+    digits, probabilities differ by 0.03 on average and by up to 0.8.
 
     References
     ----------
@@ -117,6 +155,9 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
 
     Examples
     --------
+    Two nodes know five digits each, so neither network is right more often than for
+    half of all digits. The merged network knows all ten:
+
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.neural_network import MLPClassifier
     >>> from skgems import GEMSMLPAggregator
@@ -188,17 +229,19 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         Parameters
         ----------
         X, y, nodes, held_out : array-like, default=None
-            As of :meth:`GEMSLogisticAggregator.fit`. Rows not held out retrain, too.
+            Rows of the nodes, as for :meth:`GEMSLogisticAggregator.fit`. Rows that are
+            not held out are also used to retrain networks.
 
         Returns
         -------
         self : GEMSMLPAggregator
+            The fitted aggregate.
 
         Raises
         ------
         ValueError
             If networks differ in depth or activations, a node has no rows, no node
-            knows a label, or input is not usable; the message names the node.
+            knows a label, or the input cannot be used. The message names the node.
         """
         layers_fit = LayersFit.of(self)
         federation = read_federation(self, X, y, nodes, held_out)
@@ -206,11 +249,14 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         return self
 
     def ask_scores(self) -> "GEMSMLPAggregator":
-        """As :meth:`GEMSLogisticAggregator.ask_scores`.
+        """Ask the nodes behind a channel how good the aggregate is for them.
+
+        See :meth:`GEMSLogisticAggregator.ask_scores` for what it changes and raises.
 
         Returns
         -------
         self : GEMSMLPAggregator
+            With ``node_scores_`` as the nodes have replied.
         """
         check_is_fitted(self)
         self.node_scores_ = ask_scores(self.last_layer_, self.estimators)

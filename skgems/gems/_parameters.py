@@ -46,20 +46,30 @@ class Spaces(Part):
     Parameters
     ----------
     geometry : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
-        Shape of the spaces: second moments of a node's rows (`Gram`), diagonal Fisher
-        information (`Ellipsoid`), or round (`Ball`). Searched as
-        ``spaces__geometry__ridge``.
+        Shape of the spaces. Its parameters can be searched as
+        ``spaces__geometry__ridge``. Choose "ellipsoid" if a matrix of n_features^2
+        numbers is too large, or tells too much of the rows.
+
+        - "gram": from the second moments of a node's rows (`Gram`).
+        - "ellipsoid": from the diagonal Fisher information of its model (`Ellipsoid`).
+        - "ball": round (`Ball`).
     construction : Construction or {"sampled", "certified"}, default="sampled"
-        Whether models of a space reached epsilon in a sample of directions (GEMS 2019,
-        Algorithm 2), or provably all do (these spaces are small).
+        How the size of a space is found. With "sampled" models of the space reached
+        epsilon in a sample of directions (GEMS 2019, Algorithm 2). With "certified" it
+        is proved that all models in the space reach it. Such spaces are small. Choose
+        "certified" if the promise must hold for each model in the space.
     criterion : Criterion or {"accuracy", "log_loss"}, default="accuracy"
-        "Good enough" is accuracy of at least epsilon, or mean log-loss of at most.
+        What is good enough: an accuracy of at least epsilon, or a mean log-loss of at
+        most epsilon. Choose "log_loss" if probabilities matter and not just labels.
     scale_logits : "auto" or bool, default="auto"
-        Whether each node's logits are centred over classes and divided by their root
-        mean square on its rows, so that no node wins by regularising less. "auto": with
-        ``geometry="gram"``, and where sizes of nodes' logits differ over threefold.
+        Whether the logits of each node are brought to one scale: they are centred over
+        the classes and divided by their root mean square on the node's rows. Without
+        this, the node whose model is regularised least would decide. "auto" does so
+        with ``geometry="gram"`` and with ``intersection="likelihood"``, and otherwise
+        if the sizes of the nodes' logits differ by more than a factor of three.
     on_empty : {"warn", "raise", "ignore"}, default="warn"
-        What to do if the spaces do not intersect.
+        What to do if the spaces do not intersect. Choose "raise" if the model that
+        misses them least is of no use.
 
     Examples
     --------
@@ -116,23 +126,37 @@ class Spaces(Part):
 
 
 class Moments(Part):
-    """Sums of a node's rows by class, of which the likeliest model is made.
+    """Sums of a node's rows by class, which the likeliest model is made of.
 
     ``moments="shared"`` stands for ``Moments("shared")``.
 
     Parameters
     ----------
     kind : {"auto", "class", "shared", "diagonal"}, default="auto"
-        What nodes send: a matrix of second moments by class (C d^2 / 2 numbers of C
-        classes and d features), one for all classes and variances by class (d^2 / 2 +
-        C d), or these alone (C d). "auto": the first of at most 8 million numbers a
-        node; n < d rows send what they are products of.
+        Which second moments nodes send. With C classes and d features:
+
+        ============  ======================================  =====================
+        kind          second moments                          numbers that are sent
+        ============  ======================================  =====================
+        "class"       a matrix for each class                 C d^2 / 2
+        "shared"      a matrix for all classes, and           d^2 / 2 + C d
+                      variances for each class
+        "diagonal"    variances for each class                C d
+        ============  ======================================  =====================
+
+        "auto" is the first of them that has at most 8 million numbers at the node. A
+        node with fewer rows than features may then send factors of the matrices
+        instead, which are smaller (:ref:`wide_data`). Choose "shared" or "diagonal" if
+        nodes should send less.
     n_components : int, default=16
-        Most clusters, each of 10 rows or more, whose means stand for a class.
+        Largest number of clusters whose means stand for a class. Each cluster has 10
+        rows or more. Take a smaller number if less should be sent about parts of a
+        class.
     min_cluster_size : int, default=1
-        Fewest rows of a cluster or class whose count and mean are sent. Those of a
-        smaller class only add to the second moments of all classes, or of all such
-        classes. See `min_rows` of :meth:`skgems.GEMSLogisticAggregator.summarize`, too.
+        Smallest number of rows of a class or cluster whose count and mean are sent.
+        Rows of a smaller class only add to the second moments of all classes, or of all
+        such classes. Raise it to protect rare classes; see also `min_rows` of
+        :meth:`skgems.GEMSLogisticAggregator.summarize`.
 
     Examples
     --------
@@ -157,28 +181,40 @@ class Moments(Part):
 
 
 class HiddenLayers(Part):
-    """How hidden layers of networks are merged: spaces of neurons, and how many units.
+    """How hidden layers of networks are merged: spaces of neurons, and number of units.
 
     ``hidden_layers="ball"`` stands for ``HiddenLayers("ball")``.
 
     Parameters
     ----------
     geometry : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
-        Shape of the neurons' spaces. Here "gram" stands for ``Gram(ridge=0.3)``.
-        Searched as ``hidden_layers__geometry__ridge``.
+        Shape of the neurons' spaces. Here "gram" stands for ``Gram(ridge=0.3)``. Its
+        parameters can be searched as ``hidden_layers__geometry__ridge``. Choose
+        "ellipsoid" if layers are so wide that matrices of second moments are too large.
     epsilon : float or array-like of shape (n_hidden_layers,), default=0.05
-        How far the activation of a neuron may move on the node's rows: root mean square
-        of the change, relative to that of the activation. (That of GEMS 2019, Eq. 3, is
-        this one times the latter, divided by the root of the number of rows.)
+        How far the activation of a neuron may move on the node's rows. It is the root
+        mean square of the change, relative to the root mean square of the activation.
+        Raise it to merge more neurons at a common point.
     construction : Construction or {"certified", "sampled"}, default="certified"
-        Whether neurons in a space provably stay so close, or did in sampled directions.
+        How the size of a space is found. With "certified" it is proved that every
+        neuron in the space stays so close. With "sampled" neurons did so in a sample of
+        directions; such spaces are larger, and more of them meet.
     include_outgoing : bool, default=False
-        Whether the last hidden layer's outgoing weights are compared too (GEMS 2018).
+        Whether the outgoing weights of the last hidden layer are compared, too, as in
+        GEMS 2018.
     n_clusters : int, default=None
-        k-means clusters within which neurons are compared; None compares all.
+        Number of k-means clusters within which neurons are compared. With None all
+        neurons are compared. Set it if there are very many neurons.
     max_units : "auto", int or None, default="auto"
-        Most units of a layer: beyond it neurons are merged, cheapest first, even if
-        their spaces do not meet. "auto": twice the widest of a node. None: any.
+        Largest number of units of a layer. If there are more, neurons are merged even
+        if their spaces do not meet, beginning with those that cost least. "auto" is
+        twice the width of the widest local layer. None sets no limit. Set a number to
+        get a small network.
+
+    Notes
+    -----
+    The epsilon of GEMS 2019, Eq. 3, is this one times the root mean square of the
+    activation, divided by the square root of the number of rows.
 
     Examples
     --------

@@ -46,35 +46,44 @@ class LinearMethodMixin(SummarizingMixin):
         dtype="float64",
         rank=None,
     ) -> Summary:
-        """Make all that a node sends, at the node.
+        """Make the summary that a node sends.
 
-        The aggregator needs no ``estimators``, and is not changed. Fitted on summaries
-        it is what it would be with all rows at one place, to the bit. Nodes and server
-        must agree on `spaces` (but for what is done if they do not intersect),
-        `moments`, `class_weight` and `random_state`.
+        This runs at the node, with an aggregator that has the agreed parameters. It
+        needs no ``estimators`` and is not changed. A fit on summaries gives the same
+        aggregate, to the bit, as ``fit(X, y, nodes)`` with the rows of all nodes. Nodes
+        and server must agree on `moments`, `class_weight`, `random_state` and `spaces`,
+        except for ``on_empty``.
 
         Parameters
         ----------
         estimator, X, y, name, held_out, min_rows
-            The node's own, as for :func:`~skgems.federation.reply_to`.
+            The node's classifier, its rows and labels, its name, and which rows only
+            score. Classes of fewer than ``min_rows`` rows are left out. All are as for
+            :func:`~skgems.federation.reply_to`.
         chunks : callable, default=None
-            In place of X, y and ``held_out``, where rows do not fit (:ref:`many_rows`):
-            called twice, it iterates over the same ``(X, y)`` or ``(X, y, held_out)``.
+            Gives the rows in parts, in place of X, y and ``held_out``. Use it if the
+            rows do not fit into memory (:ref:`many_rows`). It is called twice, and
+            returns an iterator over the same ``(X, y)`` or ``(X, y, held_out)`` each
+            time.
         classes : array-like, default=None
-            Classes of all nodes, where they are known: less is sent then. Needed for
-            ``spaces=Spaces(criterion="log_loss")``, which counts them.
+            The classes of all nodes. Give them if they are known, since less is sent
+            then. They are needed for ``spaces=Spaces(criterion="log_loss")``, which
+            counts classes.
         space : "auto" or bool, default="auto"
-            Whether to send the good-enough space, n_features^2 numbers with
-            ``spaces="gram"``, for `epsilon` and `intersection`. "auto": if needed.
+            Whether to send the good-enough space, which takes n_features^2 numbers with
+            ``spaces="gram"``. With "auto" it is sent if `epsilon` or `intersection`
+            need it. Set it to True if the server may need spaces later.
         dtype : {"float64", "float32", "float16"}, default="float64"
-            Of moments as sent: fewer digits are fewer bytes.
+            Type of the moments that are sent. Fewer digits take fewer bytes.
         rank : int, default=None
-            Of scatter matrices as sent: so many numbers a feature. None: sent whole.
+            Rank of the scatter matrices that are sent, which then take this many
+            numbers per feature. With None they are sent whole. Set it if there are many
+            features.
 
         Returns
         -------
         summary : Summary
-            To be saved and sent.
+            The summary, which the node saves and sends.
 
         Raises
         ------
@@ -82,20 +91,25 @@ class LinearMethodMixin(SummarizingMixin):
             A ValueError, if there are too few rows of every class.
         ValueError
             If the classifier is not fitted, rows are not as it knows them, the method
-            asks more than one message, chunks differ the second time, or a space is
-            asked of them; chunks are named by number, from 0.
+            asks more than one message, or the chunks differ the second time. It is also
+            raised if a space is asked for with chunks. The message gives the number of
+            a chunk, counted from 0.
 
         Warns
         -----
         ClassesLeftOutWarning
-            If classes are left out; it names them.
+            If classes are left out since they have few rows. The message names them.
         RowsExposedWarning
-            If covariances show single rows: these are fewer than the features.
-        ClassWeightWarning, HeavyTailsWarning, VariancesOnlyWarning
-            Where the sums do not hold what a pooled model would be made of.
+            If covariances show single rows, since there are fewer rows than features.
+        HeavyTailsWarning
+            If rows lie so far out that moments do not describe them.
+        VariancesOnlyWarning
+            If matrices would be too large and only variances are sent.
 
         Examples
         --------
+        Two hospitals send summaries, and the server fits the aggregate to them:
+
         >>> from sklearn.datasets import load_iris
         >>> from skgems import GEMSLogisticAggregator
         >>> X, y = load_iris(return_X_y=True)

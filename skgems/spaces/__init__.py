@@ -1,9 +1,9 @@
 """Good-enough spaces of linear models and of hidden units, and their intersection.
 
-A space is a geometry (which shape) times a criterion (what is good enough) times a
-construction (sampled or certified). `build_space` makes that of one node's model and
-rows, and `intersect` finds a model in several; `build_neuron_spaces` and
-`merge_neurons` do the same for hidden units.
+A space has a geometry, which is its shape, and a criterion, which says what is good
+enough. A construction finds its size: sampled or certified. `build_space` makes the
+space of one node's model and rows, and `intersect` finds a model in several spaces.
+`build_neuron_spaces` and `merge_neurons` do the same for hidden units.
 
 >>> import numpy as np
 >>> from skgems.spaces import GoodEnoughSpace, ball_metric, intersect

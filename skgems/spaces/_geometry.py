@@ -38,25 +38,31 @@ _ONE_CLASS_LEAD = 0.5
 
 
 class Geometry(Registered, BaseEstimator, ABC):
-    """Base of the shapes of good-enough spaces: `Gram`, `Ellipsoid` and `Ball`.
+    """Base class of the shapes of good-enough spaces: `Gram`, `Ellipsoid` and `Ball`.
 
-    A subclass lists its parameters in ``__init__``, as estimators do, says what it
-    needs by the class attributes below, and implements :meth:`metric`, for hidden
-    layers :meth:`neuron_metric`. It keeps nothing: one object serves all nodes.
+    Derive from it to define a shape of your own. A subclass lists its parameters in
+    ``__init__``, as estimators do, and implements :meth:`metric`. For hidden layers it
+    also implements :meth:`neuron_metric`. The class attributes below say what these
+    methods need. A geometry stores no results, so one object serves all nodes.
 
     Attributes
     ----------
     needs_moments : bool
-        Whether both methods are given mean and covariance of the node's rows, or None.
+        Whether both methods are given the mean and covariance of the node's rows. If
+        False they are given None.
     needs_rows : bool
-        Whether they are given the rows themselves, or None.
+        Whether both methods are given the rows themselves. If False they are given
+        None.
     needs_slopes : bool
-        Whether :meth:`neuron_metric` is given the activations' slopes; else None.
+        Whether :meth:`neuron_metric` is given the slopes of the activations. If False
+        it is given None.
     in_logits : bool
-        Whether distances are those of logits, so that nodes need theirs on one scale.
+        Whether distances are those of logits. Then the logits of all nodes have to be
+        on one scale.
     bounds_logits : bool
         Whether no change of a neuron is shorter than the root mean square change of its
-        pre-activation. If not, certified radii are divided by the largest ratio.
+        pre-activation. If False, certified radii are divided by the largest ratio of
+        the two.
     """
 
     needs_moments = False
@@ -75,42 +81,49 @@ class Geometry(Registered, BaseEstimator, ABC):
         scale: float,
         rows: Rows | None = None,
     ) -> Metric:
-        """The metric of one node's space.
+        """Return the metric of one node's space.
 
         Parameters
         ----------
         moments : Moments or None
-            Of the node's rows.
+            Mean and covariance of the node's rows.
         center : ndarray of shape (n_features + 1, n_classes)
-            The node's model as :meth:`place` left it, the intercepts in the last row.
+            The node's model as returned by :meth:`place`, with the intercepts in the
+            last row.
         known : ndarray of shape (n_classes,), dtype bool
-            Classes the node has seen.
+            True for classes that the node has seen.
         scale : float
-            Probabilities are the softmax of ``scale`` times the centre's logits.
+            Probabilities are the softmax of ``scale`` times the logits of the centre.
         rows : {ndarray, CSR matrix} of shape (n_rows, n_features) or None
-            The rows.
+            The node's rows.
 
         Returns
         -------
         metric : Metric
+            The metric that measures how far a model is from the centre.
         """
 
     def place(
         self, center: np.ndarray, known: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Say where a space is in classes never seen; here zero, and not compared.
+        """Say where a space is in classes that the node never saw.
+
+        Here such classes have zeros in the centre, and are not compared.
 
         Parameters
         ----------
         center : ndarray of shape (n_features + 1, n_classes)
-            Columns of unknown classes are ignored. Not written to.
+            The node's model. Columns of unknown classes are ignored. It is not changed.
         known : ndarray of shape (n_classes,), dtype bool
+            True for classes that the node has seen.
 
         Returns
         -------
         center : ndarray of shape (n_features + 1, n_classes)
+            The centre of the space.
         outputs : ndarray of shape (n_classes,), dtype bool, or None
-            Outputs that models are compared in on the node's rows. None: all.
+            True for outputs in which models are compared on the node's rows. None
+            stands for all outputs.
         """
         return np.where(known, center, 0.0), known
 
@@ -121,24 +134,24 @@ class Geometry(Registered, BaseEstimator, ABC):
         slopes: np.ndarray | None,
         rows: Rows | None = None,
     ) -> Metric:
-        """The metric of the spaces of a layer's neurons, the same for all of them.
+        """Return the metric of the spaces of a layer's neurons, one for all of them.
 
         Parameters
         ----------
         moments : Moments or None
-            Of what enters the layer on the node's rows.
+            Mean and covariance of the inputs of the layer, on the node's rows.
         centers : ndarray of shape (n_inputs + 1, n_neurons)
-            The neurons' weights, the biases in the last row.
+            Weights of the neurons, with the biases in the last row.
         slopes : ndarray of shape (n_rows,) or None
-            Mean over the neurons of their activation's squared derivative.
+            Squared derivative of the activation, averaged over the neurons.
         rows : {ndarray, CSR matrix} of shape (n_rows, n_inputs) or None
-            What enters the layer.
+            Inputs of the layer.
 
         Returns
         -------
         metric : Metric
-            For any number of outputs, or for one. Only weights of inputs that are
-            constant on the rows may be free.
+            A metric for one output, or for any number of outputs. Only weights of
+            inputs that are constant on the rows may be free.
 
         Raises
         ------
@@ -153,22 +166,26 @@ class Geometry(Registered, BaseEstimator, ABC):
 
 
 class Gram(Geometry):
-    """By how much a change moves the node's logits on its rows.
+    """Measure a change of a model by how much it moves the logits on the node's rows.
 
-    Mean and covariance of the rows, about n_features^2 / 2 numbers, with a ridge.
-    Classes that the node never saw are scored below those it knows, with little weight.
+    The metric is made of the mean and covariance of the rows, which are about
+    n_features^2 / 2 numbers, with a ridge. Directions that the rows of a node never
+    show cost little there, and are left to other nodes. Classes that the node never saw
+    are scored below those it knows, with little weight.
 
     Parameters
     ----------
     ridge : float, default=0.2
-        What is added to each feature's variance, relative to it.
+        Added to the variance of each feature, relative to it. Raise it if nodes have
+        few rows.
     unseen_margin : float, default=1.5
-        How far below its mean logit a node scores a class it never saw, in units of
-        the root mean square logit on its rows (with ``scale_logits=False``, below 0, of
-        logits as they are). Half a unit more at a node of one class, whose mean logit
-        is that of the right class.
+        How far below its mean logit a node scores a class that it never saw, in units
+        of the root mean square logit on its rows. At a node of a single class it is
+        half a unit more, since the mean logit is then that of the right class. With
+        ``scale_logits=False`` it is the distance below 0, for logits as they are.
     unseen_weight : float, default=0.2
-        Weight of logits of classes a node never saw, against 1 for those it knows.
+        Weight of the logits of classes that a node never saw. Those of known classes
+        have the weight 1. Lower it if many nodes lack the same class.
 
     Examples
     --------
@@ -205,7 +222,10 @@ class Gram(Geometry):
     def place(
         self, center: np.ndarray, known: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Score classes never seen below the others; see :meth:`Geometry.place`."""
+        """Score classes that the node never saw below the others.
+
+        See :meth:`Geometry.place` for the parameters.
+        """
         if not known.all():
             lead = _ONE_CLASS_LEAD if known.sum() == 1 else 0.0
             center = fill_unseen(center, known, margin=self.unseen_margin + lead)
@@ -219,7 +239,10 @@ class Gram(Geometry):
         scale: float,
         rows: Rows | None = None,
     ) -> GramMetric:
-        """Of the moments, see :meth:`Geometry.metric`."""
+        """Return the metric of the moments of the rows.
+
+        See :meth:`Geometry.metric` for the parameters.
+        """
         output_weights = np.where(known, 1.0, self.unseen_weight)
         return ridged(moments, self.ridge, output_weights=output_weights)
 
@@ -230,22 +253,28 @@ class Gram(Geometry):
         slopes: np.ndarray | None,
         rows: Rows | None = None,
     ) -> GramMetric:
-        """Of the moments, see :meth:`Geometry.neuron_metric`."""
+        """Return the metric of the moments of the layer's inputs.
+
+        See :meth:`Geometry.neuron_metric` for the parameters.
+        """
         return ridged(moments, self.ridge)
 
 
 class Ellipsoid(Geometry):
-    """An ellipsoid along the axes, from the diagonal Fisher information.
+    """Ellipsoid along the axes, from the diagonal Fisher information.
 
-    In hidden layers the squared slopes of the activations weigh the rows. It says
-    nothing of classes that a node never saw.
+    It takes as many numbers as the model has weights. In hidden layers the rows are
+    weighted by the squared slopes of the activations. The ellipsoid says nothing of
+    classes that a node never saw.
 
     Parameters
     ----------
     floor : float, default=0.1
-        Shortest axis relative to the longest, the c of GEMS 2019, Eq. 5.
+        Length of the shortest axis relative to the longest, the c of GEMS 2019, Eq. 5.
+        Raise it for a rounder space.
     damping : float, default=1.0
-        Added to the Fisher information, relative to its mean.
+        Added to the Fisher information, relative to its mean. Raise it if most features
+        are 0 in most rows, since their information is then close to 0.
 
     Examples
     --------
@@ -277,7 +306,10 @@ class Ellipsoid(Geometry):
         scale: float,
         rows: Rows | None = None,
     ) -> DiagonalMetric:
-        """Of the model's own probabilities, see :meth:`Geometry.metric`."""
+        """Return the metric of the model's own probabilities on the rows.
+
+        See :meth:`Geometry.metric` for the parameters.
+        """
         probabilities = np.zeros((rows.shape[0], len(known)))
         logits = scale * linear_logits(rows, center[:, known])
         probabilities[:, known] = softmax(logits, axis=1)
@@ -296,7 +328,10 @@ class Ellipsoid(Geometry):
         slopes: np.ndarray | None,
         rows: Rows | None = None,
     ) -> DiagonalMetric:
-        """Of the activations' slopes, see :meth:`Geometry.neuron_metric`."""
+        """Return the metric of the inputs and of the slopes of the activations.
+
+        See :meth:`Geometry.neuron_metric` for the parameters.
+        """
         # The squared slopes take the place of the variance p (1 - p) of labels.
         fisher = mean_squares(rows, slopes[:, None])
         return DiagonalMetric(
@@ -305,7 +340,9 @@ class Ellipsoid(Geometry):
 
 
 class Ball(Geometry):
-    """A ball: every weight counts alike, those of classes never seen not at all.
+    """Ball: a change of any weight counts alike.
+
+    Weights of classes that a node never saw do not count at all.
 
     Examples
     --------
@@ -323,7 +360,10 @@ class Ball(Geometry):
         scale: float,
         rows: Rows | None = None,
     ) -> DiagonalMetric:
-        """Equal for all weights, see :meth:`Geometry.metric`."""
+        """Return the metric in which all weights of known classes are equal.
+
+        See :meth:`Geometry.metric` for the parameters.
+        """
         return ball_metric(len(center), known)
 
     def neuron_metric(
@@ -333,7 +373,10 @@ class Ball(Geometry):
         slopes: np.ndarray | None,
         rows: Rows | None = None,
     ) -> DiagonalMetric:
-        """Equal for all weights, see :meth:`Geometry.neuron_metric`."""
+        """Return the metric in which all weights are equal.
+
+        See :meth:`Geometry.neuron_metric` for the parameters.
+        """
         return ball_metric(len(centers), np.array([True]))
 
 

@@ -53,26 +53,28 @@ _DECIMALS_OF_SHARES = 12
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GramMetric(Metric):
-    r"""Squared length of changes of logits: one matrix of the features, about a mean.
+    r"""Squared length of changes of logits, as one matrix of the features about a mean.
 
     A change of the weights :math:`w` and intercept :math:`b` of an output has the
-    squared length :math:`w' G w + s (b + m' w)^2`, summed over the outputs with weights
-    :math:`B`. With G the covariance of a node's rows, m their mean and :math:`s = 1` it
-    is the mean squared change of the logits on these rows, whatever the features' zero.
-    Where the diagonal of G is zero, a weight costs nothing but through m, and stays.
+    squared length :math:`w' G w + s (b + m' w)^2`. The lengths of the outputs are
+    summed with weights :math:`B`. With G the covariance of a node's rows, m their mean
+    and :math:`s = 1` it is the mean squared change of the logits on these rows. It does
+    not depend on where the zero of a feature is. If the diagonal of G is 0 for a
+    feature, its weight costs nothing except through m, and is left as it is.
 
     Parameters
     ----------
     scatter : ndarray of shape (n_features, n_features)
-        G, symmetric, positive definite but for rows and columns of zeros. Kept by
-        reference: thousands of spaces may share one metric and its Cholesky factor.
+        The matrix G. It is symmetric and positive definite, except for rows and columns
+        of zeros. It is not copied, so that thousands of spaces may share one metric and
+        its Cholesky factor.
     mean : ndarray of shape (n_features,)
-        m.
+        The mean m.
     output_weights : ndarray of shape (n_outputs,), default=None
-        Diagonal of B, above 0: how much a change of each output's logit counts.
-        None: all alike, for any number of outputs.
+        Diagonal of B, above 0: how much a change of the logit of each output counts.
+        With None all outputs count alike, and there may be any number of them.
     size : float, default=1.0
-        s, above 0.
+        The factor s, above 0.
 
     Examples
     --------
@@ -125,7 +127,10 @@ class GramMetric(Metric):
     def of(
         cls, gram: np.ndarray, output_weights: ArrayLike | None = None
     ) -> "GramMetric":
-        """The metric of one matrix of all parameters, ``tr(delta' A delta B)``."""
+        """Return the metric of one matrix of all parameters.
+
+        With the matrix A the squared length of a change is ``tr(delta' A delta B)``.
+        """
         matrix = np.asarray(gram, dtype=np.float64)
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not len(matrix):
             raise ValueError(
@@ -225,7 +230,7 @@ class GramMetric(Metric):
         return 1.0 if self.output_weights is None else np.sqrt(self.output_weights)
 
     def mv(self, W: np.ndarray) -> np.ndarray:
-        """Multiply by P, by its scatter and mean."""
+        """Multiply the column of each output by P, see :meth:`Metric.mv`."""
         weights = W[..., :-1, :]
         mean_logit = self.size * (W[..., -1:, :] + self._at_mean(weights))
         product = np.empty_like(W, dtype=np.float64)
@@ -240,7 +245,7 @@ class GramMetric(Metric):
         return np.matmul(self.mean, weights)[..., None, :]
 
     def solve(self, B: np.ndarray) -> np.ndarray:
-        """Multiply by P^-1; free weights come back as 0."""
+        """Multiply by the inverse of P, see :meth:`Metric.solve`."""
         last = B[..., -1:, :]
         weights = on_params(
             partial(self._on_varying, self._divide_by_scatter),
@@ -250,7 +255,10 @@ class GramMetric(Metric):
         return np.concatenate([weights, intercept], axis=-2) / self._output_roots**2
 
     def unwhiten(self, Z: np.ndarray) -> np.ndarray:
-        """Multiply by R^-1, with L' for the weights in R; free weights are 0."""
+        """Multiply by the inverse of R, see :meth:`Metric.unwhiten`.
+
+        In R the weights have the transposed Cholesky factor L' of G.
+        """
         weights = on_params(
             partial(self._on_varying, self._divide_by_transposed_factor),
             Z[..., :-1, :],

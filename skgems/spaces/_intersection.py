@@ -82,43 +82,77 @@ _SLOW_PROGRESS = 0.25
 
 
 class EmptyIntersectionWarning(UserWarning):
-    """No model is good enough for all nodes; the one that misses least is used."""
+    """No model is good enough for all nodes; the one that misses least is used.
+
+    The message says how far the spaces are from a common point, which nodes conflict
+    most, and which epsilon would do for all nodes, if any.
+    """
 
 
 class EmptyIntersectionError(ValueError):
-    """No model is good enough for all nodes, and spaces have ``on_empty="raise"``."""
+    """No model is good enough for all nodes, and spaces have ``on_empty="raise"``.
+
+    The message says how far the spaces are from a common point, which nodes conflict
+    most, and which epsilon would do for all nodes, if any.
+    """
 
 
 class NoSpaceError(ValueError):
-    """A node has no space: at best its own model is good enough, with no room."""
+    """A node has no good-enough space.
+
+    Its own model does not reach epsilon, or just reaches it, with no room around it.
+    """
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Intersection:
-    """A point of the intersection of K spaces, or the deepest point, and its proof.
+    """A point of the intersection of K spaces, or the deepest point, and the proof.
 
     Attributes
     ----------
     found : bool
-        Whether `point` is in every space; the same as ``max_distance <= 1``.
+        Whether `point` is in every space. This is the same as ``max_distance <= 1``.
     point : ndarray of shape (n_params, n_outputs)
         The model.
     max_distance : float
-        Largest normalised squared distance of the point.
+        Largest normalised squared distance of the point from any space.
     lower_bound : float
-        No model has a smaller one. Above 1 it proves that the intersection is empty.
+        No model has a smaller `max_distance`. If it is above 1, it proves that the
+        intersection is empty.
     weights : ndarray of shape (K,)
-        Nonnegative, sum 1. For "deepest" and "hinge" the dual weights that give
-        `lower_bound`: they are above 0 for nodes that bind. For "consensus" the weights
-        of the nodes' matrices in the point. For the likeliest model the multipliers, of
-        sum 1, or the dual weights where it met no bound; 0 where it was in all spaces.
+        Weights of the spaces, at least 0, with the sum 1. Their meaning depends on the
+        method:
+
+        - "deepest", "hinge": the dual weights that give `lower_bound`. They are above 0
+          for nodes that bind.
+        - "consensus": the weights of the nodes' matrices in the point.
+        - the likeliest model: the multipliers, divided by their sum. They are all 0 if
+          the model without bounds is in all spaces. They are the dual weights if the
+          spaces do not intersect, or if no multiplier is above 0.
     normalized_squared_distances : ndarray of shape (K,)
-        Of the point, at most 1 inside.
+        Normalised squared distance of the point from each space, at most 1 inside.
     method : str
-        The method asked for.
+        The method that was asked for.
     n_iter : int
-        Steps of Newton's method, of L-BFGS for "hinge"; for the likeliest model also
-        minimisations of the loss.
+        Number of steps: of Newton's method, or of L-BFGS for "hinge". For the likeliest
+        model, minimisations of the loss count, too.
+
+    Examples
+    --------
+    The third of these intervals does not intersect the other two:
+
+    >>> import numpy as np
+    >>> from skgems.spaces import GoodEnoughSpace, ball_metric, intersect
+    >>> metric = ball_metric(1, np.array([True]))
+    >>> spaces = [
+    ...     GoodEnoughSpace(
+    ...         center=np.array([[center]]), metric=metric, radius=1.0, epsilon=0.9
+    ...     )
+    ...     for center in (0.0, 1.0, 5.0)
+    ... ]
+    >>> intersection = intersect(spaces)
+    >>> intersection.found, intersection.empty, intersection.conflicts
+    (False, True, [(0, 2), (1, 2)])
     """
 
     found: bool
@@ -135,23 +169,28 @@ class Intersection:
     def empty(self) -> bool:
         """Whether it is proved that no point is in all spaces.
 
-        Spaces that all but touch may be neither found to meet nor proved not to.
+        If spaces almost touch, it may be that no common point is found, and that it is
+        not proved either that there is none.
         """
         return not self.found and self.lower_bound > PROVED
 
     @cached_property
     def conflicts(self) -> list[tuple[int, int]]:
-        """Where it is proved `empty`: pairs of spaces proved not to meet, in order.
+        """Pairs of spaces that are proved not to intersect, in order.
 
-        Looked up when asked for: the 64 pairs whose `weights` have the largest products
-        are tried, all pairs of up to 11 spaces, in at most 50 steps each. There may be
-        none: spaces can meet two by two and not all together.
+        They are searched for when this is first used, and only if the intersection is
+        proved `empty`. The 64 pairs whose `weights` have the largest products are
+        tried, in at most 50 steps each. These are all pairs of up to 11 spaces. The
+        list may be empty: spaces can intersect two by two and not all together.
         """
         return sorted(self._proved_conflicts())
 
     @cached_property
     def worst_conflict(self) -> tuple[int, int] | None:
-        """The pair of `conflicts` that weighs most, the only one tried, or None."""
+        """The pair of `conflicts` with the largest weights, or None.
+
+        The pairs are tried in this order until one is proved not to intersect.
+        """
         return next(self._proved_conflicts(), None)
 
     @property
@@ -179,45 +218,56 @@ def intersect(
     r"""Find one model in all spaces, or prove that there is none.
 
     With :math:`d_k` the distance from the centre of space k, :math:`R_k` its radius and
-    :math:`q_k = d_k^2 / R_k^2`:
+    :math:`q_k = d_k^2 / R_k^2`, the methods are:
 
-    - ``"deepest"``: :math:`\min_W \max_k q_k(W)`. Its concave dual, of one weight a
+    - ``"deepest"``: :math:`\min_W \max_k q_k(W)`. Its concave dual, with one weight per
       space, bounds the answer from below.
     - ``"consensus"``: :math:`\min_W \sum_k w_k d_k(W)^2` subject to :math:`q_k(W) \le
-      1`: of the models in the intersection, the one that moves the nodes least. Where
-      no bound binds it is the matrix-weighted mean of the centres.
-    - ``"hinge"`` (GEMS 2019, Eq. 2): the first point inside that L-BFGS meets when it
-      minimises :math:`\sum_k \max(0, d_k(W) - R_k)` from the mean of the centres.
+      1`. This is the model of the intersection that moves the nodes least. If no bound
+      binds, it is the matrix-weighted mean of the centres.
+    - ``"hinge"`` (GEMS 2019, Eq. 2): the first point inside all spaces on the way from
+      the mean of the centres, on which L-BFGS minimises :math:`\sum_k \max(0, d_k(W) -
+      R_k)`.
 
-    Where the intersection is empty, "consensus" and "deepest" return the deepest point
-    and "hinge" the minimiser of its sum, all with ``found=False``.
+    If the intersection is empty, "consensus" and "deepest" return the deepest point,
+    and "hinge" returns the minimiser of its sum. Then ``found`` is False.
 
     Parameters
     ----------
     spaces : sequence of GoodEnoughSpace
-        With metrics of one family: all gram, or all ball or ellipsoid.
+        The spaces. Their metrics must be of one family: all gram, or all ball or
+        ellipsoid.
     method : {"consensus", "deepest", "hinge"}, default="consensus"
-        See above.
+        Which point of the intersection is returned, see above.
     node_weight : array-like of shape (K,), default=None
-        Weights w of "consensus", above 0. None: equal.
+        Weights :math:`w_k` of "consensus", above 0. None stands for equal weights.
     tol : float, default=1e-9
-        Relative gap of the bounds at which to stop.
+        The search stops when the relative gap of the bounds is at most this.
     max_iter : int, default=200
         Largest number of steps.
 
     Returns
     -------
     intersection : Intersection
+        The point, whether it is in all spaces, and the proof.
 
     Raises
     ------
     TypeError
-        If gram and diagonal metrics are mixed.
+        If gram metrics are mixed with ball or ellipsoid metrics.
     ValueError
-        If there is no space, their shapes differ or a radius is 0.
+        If there is no space, if shapes of spaces differ, if a radius is 0, or if
+        another argument is out of range.
+
+    See Also
+    --------
+    skgems.spaces.build_space : Build the space of one classifier.
+    skgems.spaces.intersect_unions : Find a model if nodes have several spaces.
 
     Examples
     --------
+    Two discs of radii 1 and 3.5, with the centres (0, 0) and (4, 0), overlap:
+
     >>> import numpy as np
     >>> from skgems.spaces import GoodEnoughSpace, ball_metric, intersect
     >>> metric = ball_metric(2, np.array([True]))

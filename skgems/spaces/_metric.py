@@ -35,22 +35,23 @@ from ._outputs import Rows, dense_rows, logits_on_rows, output_columns
 
 
 class Metric(ABC):
-    """Base of metrics: how long a change of a model is.
+    """Base class of metrics, which say how long a change of a model is.
 
     A subclass is a frozen dataclass of the arrays that it is made of: spaces copy it by
-    `dataclasses.replace`, and messages hold its fields. It defines the three products
-    and `shape`, and `free` if it has free parameters. Arrays of models have the shape
-    (..., n_params, n_outputs), intercepts or biases in the last row.
+    `dataclasses.replace`, and messages hold its fields. It defines `shape` and three
+    products, :meth:`mv`, :meth:`solve` and :meth:`unwhiten`. If it has free parameters
+    it also defines `free`. Arrays of models have the shape (..., n_params, n_outputs),
+    with intercepts or biases in the last row.
 
     Attributes
     ----------
     family : str
-        What messages call its class. Only metrics of one class can be added up.
+        Name of the class in messages. Only metrics of one class can be added up.
     shape : tuple of int
-        (n_params, n_outputs); the second is None where any number of outputs is
+        The pair (n_params, n_outputs). The second is None if any number of outputs is
         measured, all alike.
     free : ndarray of bool of shape (n_params, n_outputs) or (n_params, 1), or None
-        Which parameters are free; None: none is.
+        True for parameters that are free. None if no parameter is free.
 
     Examples
     --------
@@ -76,44 +77,47 @@ class Metric(ABC):
 
     @abstractmethod
     def mv(self, W: np.ndarray) -> np.ndarray:
-        """Multiply each output's column by its P.
+        """Multiply the column of each output by its matrix P.
 
         Parameters
         ----------
         W : ndarray of shape (..., n_params, n_outputs)
+            One change of a model, or many.
 
         Returns
         -------
         product : ndarray of the shape of W
+            The products.
         """
 
     @abstractmethod
     def solve(self, B: np.ndarray) -> np.ndarray:
-        """Multiply each output's column by its P^-1.
+        """Multiply the column of each output by the inverse of its matrix P.
 
         Parameters
         ----------
         B : ndarray of shape (..., n_params, n_outputs)
+            One right-hand side, or many.
 
         Returns
         -------
         quotient : ndarray of the shape of B
-            0 in free parameters.
+            The products, which are 0 in free parameters.
         """
 
     @abstractmethod
     def unwhiten(self, Z: np.ndarray) -> np.ndarray:
-        """Multiply each output's column by its R^-1, where R' R = P.
+        """Multiply the column of each output by the inverse of R, where R' R = P.
 
         Parameters
         ----------
         Z : ndarray of shape (..., n_params, n_outputs)
-            White coordinates: squared lengths are sums of squares.
+            White coordinates, in which squared lengths are sums of squares.
 
         Returns
         -------
         W : ndarray of the shape of Z, of its type or float64
-            The same changes as weights. 0 in free parameters.
+            The same changes as weights, which are 0 in free parameters.
         """
 
 

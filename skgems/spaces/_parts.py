@@ -45,10 +45,12 @@ def resolve(
 
 
 class Registered:
-    """Mixin of the base of such objects: subclasses are registered by a word.
+    """Mixin of base classes whose subclasses are registered by a word.
 
-    The word is ``name=`` of the class statement, or the class's name in snake case. All
-    that an object keeps are its parameters, of types that JSON has.
+    Messages name objects of such classes by this word, and a node makes the object anew
+    from the word and the parameters. The word is given as ``name=`` in the class
+    statement, or else it is the name of the class in snake case. An object stores
+    nothing but its parameters, whose types must be ones that JSON has.
     """
 
     registry: ClassVar[dict[str, type]]
@@ -76,16 +78,17 @@ class Registered:
         cls.registry[word] = cls
 
     def as_settings(self) -> dict:
-        """Its name and parameters, as a message has them.
+        """Return the name and the parameters of the object, as a message has them.
 
         Returns
         -------
         settings : dict
+            The registered word under "name", and the parameters by their names.
 
         Raises
         ------
         ValueError
-            If its class has been defined anew since.
+            If the class has been defined anew since the object was made.
 
         Examples
         --------
@@ -102,20 +105,22 @@ class Registered:
 
     @classmethod
     def from_settings(cls, settings: Mapping) -> "Registered":
-        """The object of :meth:`as_settings`.
+        """Make the object that :meth:`as_settings` describes.
 
         Parameters
         ----------
         settings : mapping
+            The registered word under "name", and the parameters by their names.
 
         Returns
         -------
         part : object of a subclass
+            The object.
 
         Raises
         ------
         ValueError
-            If no class of that name is known here.
+            If no class is registered by that name here.
 
         Examples
         --------
@@ -137,27 +142,35 @@ _MAX_RADIUS_CONSTRAINT = {"max_radius": [Interval(Real, 0, None, closed="neither
 
 
 class Construction(Registered, BaseEstimator):
-    """Base of how a good-enough space's radius is found: `Sampled`, `Certified`."""
+    """Base class of the ways to find a space's radius: `Sampled` and `Certified`."""
 
     # Rays that a request asks for, which has a number also where none are followed.
     n_directions = 1
     _parameter_constraints: dict = _MAX_RADIUS_CONSTRAINT
 
     def for_nodes(self) -> dict:
-        """Its settings that are decided at the nodes: these know no largest radius."""
+        """Return the settings that nodes need.
+
+        They are all settings but the largest radius, which the server applies.
+        """
         settings = self.as_settings()
         return {name: value for name, value in settings.items() if name != "max_radius"}
 
 
 class Sampled(Construction):
-    """Models inside are good enough along random rays (GEMS 2019, Algorithm 2).
+    """Find the radius along random rays (GEMS 2019, Algorithm 2).
+
+    All models on the rays are good enough up to the radius. In between there may be
+    models that are not.
 
     Parameters
     ----------
     n_directions : int, default=500
-        Rays drawn per node: more take longer, and make the radius smaller and surer.
+        Number of rays per node. More rays take longer, and make the radius smaller and
+        more reliable.
     max_radius : float, default=1e4
-        Largest radius, in units of the metric, where no change loses a row.
+        Largest radius, in units of the metric. It is the radius if no change of the
+        model loses a row.
 
     Examples
     --------
@@ -178,18 +191,32 @@ class Sampled(Construction):
 
 
 class Certified(Construction):
-    """Models inside are good enough, all of them, provably.
+    """Find a radius within which provably all models are good enough.
+
+    Such spaces are small. If nodes know different classes, they hardly ever intersect.
 
     Parameters
     ----------
     max_radius : float, default=1e4
-        Largest radius, in units of the metric, where no change loses a row.
+        Largest radius, in units of the metric. It is the radius if no change of the
+        model loses a row.
 
     Examples
     --------
-    >>> from skgems.spaces import Certified
-    >>> Certified(max_radius=10.0).max_radius
-    10.0
+    A certified space is smaller than a sampled one:
+
+    >>> import numpy as np
+    >>> from skgems.spaces import Certified, Sampled, build_space
+    >>> X, y = np.array([[-3.0], [-1.0], [1.0], [3.0]]), np.array([0, 0, 1, 1])
+    >>> center = np.array([[-1.0, 1.0], [0.0, 0.0]])
+    >>> for construction in (Certified(), Sampled(), Certified(max_radius=1.0)):
+    ...     space = build_space(
+    ...         X, y, center, epsilon=0.9, construction=construction, random_state=0
+    ...     )
+    ...     print(construction, round(space.radius, 2))
+    Certified() 1.31
+    Sampled() 1.35
+    Certified(max_radius=1.0) 1.0
     """
 
     def __init__(self, *, max_radius: float = 1e4):
@@ -208,20 +235,22 @@ def as_construction(construction: Construction | str) -> Construction:
 
 @dataclass(frozen=True)
 class Criterion(Registered, ABC):
-    """Base of what models are judged by: `Accuracy` and `LogLoss`.
+    """Base class of the scores that models are judged by: `Accuracy` and `LogLoss`.
 
     Attributes
     ----------
     name : str
-        What it is called in parameters and messages.
+        Name of the criterion in parameters and messages.
     greater_is_better : bool
-        Whether a model must reach epsilon, or stay below it.
+        Whether a good model scores at least epsilon. If False it scores at most
+        epsilon.
     largest : float
-        Largest epsilon that means anything; the smallest is 0.
+        Largest epsilon that makes sense. The smallest is 0.
     ignores_scale : bool
-        Whether a factor on all logits changes no score.
+        Whether the score stays the same if all logits are multiplied by a factor.
     counts_classes : bool
-        Whether a class that no row is of changes scores. If not, one stands for all.
+        Whether the score depends on classes that no row belongs to. If False, one such
+        class stands for all of them.
     """
 
     name: ClassVar[str]
@@ -232,22 +261,24 @@ class Criterion(Registered, ABC):
 
     @abstractmethod
     def score(self, logits: np.ndarray, y: np.ndarray) -> float:
-        """Score of a model.
+        """Return the score of a model.
 
         Parameters
         ----------
         logits : ndarray of shape (n_samples, n_classes)
+            Logits of the model on the rows.
         y : ndarray of shape (n_samples,), int
-            Column of each row's label.
+            Column of the label of each row.
 
         Returns
         -------
         score : float
+            The score on all rows.
         """
 
     @abstractmethod
     def auto_epsilon(self, score: float) -> float:
-        """Epsilon where the user leaves it open, from what the node's model scores."""
+        """Return the epsilon of "auto", given the score of the node's model."""
 
     @abstractmethod
     def profile(
@@ -260,28 +291,34 @@ class Criterion(Registered, ABC):
         scale: float,
         **options,
     ) -> AccuracyProfile | LossProfile:
-        """Radius of the space for every epsilon.
+        """Return the radius of the space for every epsilon.
 
         Parameters
         ----------
         X : {ndarray, csr_matrix} of shape (n_rows, n_features)
-            Rows of the node, float32 or float64; products are done in their type.
+            Rows of the node, float32 or float64. Products are computed in their type.
         y : ndarray of int of shape (n_rows,)
-            Output column of each row's label.
+            Output column of the label of each row.
         center : ndarray of shape (n_features + 1, n_outputs)
-            Parameters of the node's model, the intercepts in the last row.
+            Weights of the node's model, with the intercepts in the last row.
         metric : Metric
+            The metric in which the radius is measured.
         scale : float
-            The model's probabilities are the softmax of ``scale`` times its logits.
+            Probabilities are the softmax of ``scale`` times the logits of the model.
         **options
-            ``outputs`` (mask of those compared), ``construction``, ``n_directions`` and
-            ``random_state``, as of `build_space`.
+            ``outputs`` (a mask of the outputs that are compared), ``construction``,
+            ``n_directions`` and ``random_state``, as for `build_space`.
+
+        Returns
+        -------
+        profile : AccuracyProfile or LossProfile
+            The radii of all epsilons.
         """
 
 
 @dataclass(frozen=True)
 class Accuracy(Criterion):
-    """Share of the rows that are right: at least epsilon.
+    """Share of the rows whose label is right, which must be at least epsilon.
 
     Examples
     --------
@@ -298,11 +335,11 @@ class Accuracy(Criterion):
     counts_classes = False
 
     def score(self, logits: np.ndarray, y: np.ndarray) -> float:
-        """Share of rows whose largest logit is their label's."""
+        """Return the share of rows whose largest logit is that of their label."""
         return float(np.mean(np.argmax(logits, axis=1) == y))
 
     def auto_epsilon(self, score: float) -> float:
-        """Half of the accuracy."""
+        """Return half of the accuracy of the node's model."""
         return 0.5 * score
 
     def profile(
@@ -315,13 +352,16 @@ class Accuracy(Criterion):
         scale: float,
         **options,
     ) -> AccuracyProfile:
-        """See `accuracy_profile`; a scale of the logits changes no label."""
+        """Return the radii as `accuracy_profile` does.
+
+        The scale of the logits is not used, since it changes no label.
+        """
         return accuracy_profile(X, y, center, metric, **options)
 
 
 @dataclass(frozen=True)
 class LogLoss(Criterion):
-    """Mean negative log-probability of the labels, in nats: at most epsilon.
+    """Mean log-loss of the rows in nats, which must be at most epsilon.
 
     Examples
     --------
@@ -336,11 +376,11 @@ class LogLoss(Criterion):
     greater_is_better = False
 
     def score(self, logits: np.ndarray, y: np.ndarray) -> float:
-        """See `skgems.moments.mean_log_loss`."""
+        """Return the mean log-loss, see `skgems.moments.mean_log_loss`."""
         return mean_log_loss(logits, y)
 
     def auto_epsilon(self, score: float) -> float:
-        """Twice the log-loss."""
+        """Return twice the log-loss of the node's model."""
         return 2.0 * score
 
     def profile(
@@ -353,7 +393,7 @@ class LogLoss(Criterion):
         scale: float,
         **options,
     ) -> LossProfile:
-        """See `loss_profile`."""
+        """Return the radii as `loss_profile` does."""
         return loss_profile(X, y, center, metric, logit_scale=scale, **options)
 
 

@@ -259,35 +259,42 @@ def build_space(
     X : {array-like, sparse matrix} of shape (n_rows, n_features)
         Rows of the node.
     y : array-like of int of shape (n_rows,)
-        Output column of each row's label.
+        Output column of the label of each row.
     center : array-like of shape (n_features + 1, n_outputs)
-        Parameters of the model, the intercepts in the last row.
+        Weights of the classifier, with the intercepts in the last row.
     epsilon : float
-        For "accuracy", in (0, 1]: accuracy the models must reach. For "log_loss",
-        above 0: mean log-loss they must not exceed.
+        The level that is good enough. For "accuracy" it is the least accuracy, above 0
+        and at most 1. For "log_loss" it is the largest mean log-loss, above 0.
     geometry : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
-        See `Gram`, `Ellipsoid` and `Ball`.
+        Shape of the space, see `Gram`, `Ellipsoid` and `Ball`.
     construction : Construction or {"sampled", "certified"}, default="sampled"
-        Whether models inside reach `epsilon` along random rays, or provably all do.
+        How the radius is found. With "sampled" models reach `epsilon` along random
+        rays, and with "certified" provably all models in the space do.
     criterion : Criterion or {"accuracy", "log_loss"}, default="accuracy"
-        What is good enough.
+        What is good enough, see `Accuracy` and `LogLoss`.
     outputs : array-like of bool of shape (n_outputs,), default=None
-        Classes that the model knows; rows of others judge no model. None: all. `Gram`
-        scores the others below those known, in other geometries they are free.
+        True for classes that the classifier knows. Rows of other classes judge no
+        model. `Gram` scores the other classes below the known ones; in other geometries
+        they are free. None stands for all classes.
     logit_scale : float, default=1.0
         Probabilities are the softmax of ``logit_scale * logits``.
     random_state : int, RandomState instance or None, default=None
-        Source of the rays.
+        Source of the rays. Give an int for the same space in each call.
 
     Returns
     -------
     space : GoodEnoughSpace
+        The space around the classifier.
 
     Raises
     ------
     ValueError
-        For arguments out of range, and where the radius is 0: the model itself does
-        not reach `epsilon`, or by no margin.
+        If an argument is out of range, or if the radius is 0. This is so if the
+        classifier itself does not reach `epsilon`, or just reaches it.
+
+    See Also
+    --------
+    skgems.spaces.intersect : Find one model in several spaces.
 
     Examples
     --------

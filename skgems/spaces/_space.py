@@ -107,23 +107,24 @@ def gram_metric(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GoodEnoughSpace:
-    """The models within a radius of a centre, good enough for one node.
+    """The models within a radius of a centre, which are good enough for one node.
 
     Parameters
     ----------
     center : ndarray of shape (n_features + 1, n_outputs)
-        Parameters of the node's own model, the intercepts in the last row.
+        Weights of the node's own model, with the intercepts in the last row.
     metric : Metric
-        Measures the distance from the centre; kept by reference.
+        Measures the distance from the centre. It is not copied.
     radius : float
-        At least 0, in units of the metric.
+        Radius of the space in units of the metric, at least 0.
     epsilon : float
-        Level the space was built for.
+        Level that the space was built for.
     criterion : {"accuracy", "log_loss"}, default="accuracy"
+        What `epsilon` is a level of.
     construction : {"sampled", "certified"}, default="sampled"
-        What `epsilon` is a level of; whether that is reached in samples, or provably.
+        Whether models of the space reach `epsilon` in samples, or provably.
     outputs : ndarray of bool of shape (n_outputs,), default=None
-        Outputs that were compared; None: all.
+        True for outputs that were compared. None stands for all outputs.
     score : float, default=nan
         Accuracy or mean log-loss of the centre itself.
 
@@ -172,7 +173,7 @@ class GoodEnoughSpace:
     # Any, in this and the next two: a number for one model, an array for many, of which
     # callers know which they have.
     def distance(self, W: np.ndarray) -> Any:
-        """Distance of `W` from the centre, in units of the metric.
+        """Return the distance of `W` from the centre, in units of the metric.
 
         Parameters
         ----------
@@ -182,14 +183,16 @@ class GoodEnoughSpace:
         Returns
         -------
         distance : float or ndarray of shape (...)
+            One number for each model.
         """
         squared = squared_norm(self.metric, np.asarray(W) - self.center)
         return _scalar(np.sqrt(np.maximum(squared, 0.0)))
 
     def normalized_squared_distance(self, W: np.ndarray) -> Any:
-        """Squared distance over the squared radius: at most 1 inside.
+        """Return the squared distance divided by the squared radius.
 
-        With radius 0 it is 0 at the centre and infinite elsewhere.
+        It is at most 1 inside the space. If the radius is 0, it is 0 at the centre and
+        infinite elsewhere.
 
         Parameters
         ----------
@@ -199,6 +202,7 @@ class GoodEnoughSpace:
         Returns
         -------
         q : float or ndarray of shape (...)
+            One number for each model.
         """
         distance = self.distance(W)
         if self.radius > 0:
@@ -206,7 +210,7 @@ class GoodEnoughSpace:
         return _scalar(np.where(np.asarray(distance) == 0, 0.0, np.inf))
 
     def contains(self, W: np.ndarray) -> Any:
-        """Whether `W` is inside; its surface belongs to the space.
+        """Return whether `W` is inside the space, to which its surface belongs.
 
         Parameters
         ----------
@@ -216,6 +220,7 @@ class GoodEnoughSpace:
         Returns
         -------
         inside : bool or ndarray of shape (...)
+            One answer for each model.
         """
         return _scalar(np.asarray(self.normalized_squared_distance(W)) <= 1.0)
 
@@ -226,22 +231,25 @@ class GoodEnoughSpace:
         *,
         surface: bool = True,
     ) -> np.ndarray:
-        """Draw models uniformly; free parameters keep the centre's value.
+        """Draw models uniformly from the space.
 
-        Uniform is meant in the metric's own units, where the space is a ball.
+        They are uniform in the metric's own units, in which the space is a ball. Free
+        parameters keep the value of the centre.
 
         Parameters
         ----------
         n_samples : int, default=1
             Number of models.
         random_state : int, RandomState instance or None, default=None
-            Source of the models.
+            Source of the models. Give an int for the same models in each call.
         surface : bool, default=True
-            Draw on the surface; if False, in the whole space.
+            Whether to draw on the surface. If False, models are drawn from the whole
+            space.
 
         Returns
         -------
         models : ndarray of shape (n_samples, n_features + 1, n_outputs)
+            The models.
         """
         check_scalar(n_samples, "n_samples", Integral, min_val=1)
         rng = check_random_state(random_state)

@@ -32,21 +32,23 @@ from ._space import GoodEnoughSpace
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class UnionIntersection:
-    """A choice of one space for each of K nodes, where these meet, and what is proved.
+    """A choice of one space for each of K nodes, its intersection, and what is proved.
 
-    Where neither `found` nor `empty` is True, it is not decided whether any do.
+    If neither `found` nor `empty` is True, it is not decided whether any choice of
+    spaces has a common point.
 
     Attributes
     ----------
     intersection : Intersection
-        Of the chosen spaces; its `empty` is about these alone.
+        Intersection of the chosen spaces. Its `empty` is about these spaces alone.
     choice : tuple of int
-        For each node the index of its space: the first choice found to meet, else the
-        one that comes closest of those that were tried.
+        For each node the index of its chosen space. It is the first choice that was
+        found to intersect. If there is none, it is the one that comes closest of those
+        that were tried.
     empty : bool
         Whether it is proved that no point is in a space of every node.
     n_searched : int
-        Partial choices that were looked at.
+        Number of partial choices that were tried.
     """
 
     intersection: Intersection
@@ -61,7 +63,7 @@ class UnionIntersection:
 
     @property
     def point(self) -> np.ndarray:
-        """The model, of shape (n_params, n_outputs)."""
+        """The model, an array of shape (n_params, n_outputs)."""
         return self.intersection.point
 
 
@@ -74,34 +76,42 @@ def intersect_unions(
 ) -> UnionIntersection:
     r"""Find one model in a space of every node, or prove that there is none.
 
-    Node k has several spaces, of models trained from other starts. Spaces are chosen
-    node after node, for the node furthest from the deepest point of those chosen so
-    far. A partial choice is given up, with all that continue it, where some node has no
-    space left that meets each chosen one, two by two, or where the dual proves that the
-    chosen ones do not meet. The point of each is tried on all spaces of all nodes.
+    Each node may have several spaces, for example those of models that were trained
+    from different starts. One space per node is chosen, node after node. The next node
+    is always the one that is furthest from the deepest point of the spaces chosen so
+    far.
+
+    A partial choice is given up, with all choices that continue it, in two cases: some
+    node has no space left that intersects each chosen one, two by two; or the dual
+    proves that the chosen spaces do not intersect. The deepest point of each partial
+    choice is tried on all spaces of all nodes.
 
     Parameters
     ----------
     unions : sequence of sequences of GoodEnoughSpace
-        For each node its spaces, of radii above 0, all of one family of metrics.
+        For each node a list of its spaces. All radii are above 0, and all metrics are
+        of one family.
     method : {"consensus", "deepest", "hinge"}, default="consensus"
-        Which point of the chosen spaces, as of :func:`intersect`.
+        Which point of the chosen spaces is returned, as for :func:`intersect`.
     node_weight : array-like of shape (K,), default=None
-        As of :func:`intersect`.
+        Weights of the nodes, as for :func:`intersect`.
     max_nodes : int, default=10000
-        Most partial choices, nodes of the search tree, to look at: of the
-        :math:`\prod_k n_k` choices there are. Then the search ends undecided.
+        Largest number of partial choices, which are nodes of the search tree, to look
+        at. There are :math:`\prod_k n_k` complete choices. If this number is reached,
+        the search ends undecided. Raise it if neither ``found`` nor ``empty`` is True.
 
     Returns
     -------
     found : UnionIntersection
+        The choice and its point, or the proof that there is none.
 
     Raises
     ------
     TypeError
-        If gram and diagonal metrics are mixed, or a node has no list of spaces.
+        If gram metrics are mixed with ball or ellipsoid metrics, or a node has no list
+        of spaces.
     ValueError
-        If there is no node, a node has no space, shapes differ or a radius is 0.
+        If there is no node, a node has no space, shapes differ, or a radius is 0.
 
     Examples
     --------
