@@ -24,7 +24,10 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 
 class NotAgreedError(ValueError):
-    """A request asks what the node has not agreed to; nothing was computed."""
+    """A request asks for something that the node has not agreed to.
+
+    Nothing was computed.
+    """
 
 
 _FIELDS: Mapping[str, Field] = {
@@ -46,35 +49,48 @@ _FIELDS: Mapping[str, Field] = {
 class Agreement:
     """What all parties of an exchange have accepted; a node holds the server to it.
 
-    The server makes it, and sends its file to every node. A person there reads it
-    (``skgems inspect``) and accepts it, by giving it to :func:`skgems.answer` or
-    :func:`~skgems.federation.reply_to`. The node then refuses what it does not allow.
+    The server makes the agreement and sends its file to every node. A person at the
+    node reads it (``skgems inspect``) and accepts it by passing it to
+    :func:`skgems.answer` or :func:`~skgems.federation.reply_to`. The node then refuses
+    every request that the agreement does not allow. In most cases it is made by
+    :meth:`of`.
 
     Parameters
     ----------
     exchange : str
-        Which exchange it is: 32 hexadecimal digits, drawn anew for each.
+        Identifier of the exchange: 32 hexadecimal digits, drawn anew for each exchange.
     method : str
         Name of the aggregator.
     settings : dict
-        Its parameters that are decided at the nodes.
+        Parameters of the aggregator that matter at the nodes.
     further_settings : dict, default={}
-        Its other parameters that decide what is asked. A node makes the requests of
-        the first message from these and from `settings` itself, and answers no others.
+        The other parameters that decide what the nodes are asked. A node makes the
+        requests of the first message from these and `settings` itself, and answers no
+        others.
     tasks : dict of str to int
-        How often each task may be asked; others may not be asked at all.
+        Number of times that each task may be asked. A task that is not listed may not
+        be asked at all.
     min_rows : int, default=10
-        The bound under which nodes answer, at least. A node may set a larger one; the
-        server refuses a reply that was made under a smaller one.
+        Smallest bound ``min_rows`` with which nodes answer. A node may set a larger
+        one. The server refuses a reply that was made with a smaller one.
     radii : bool, default=False
-        Whether numbers of single rows may be sent: distances, of which good-enough
-        spaces by accuracy are made, or the smallest and largest value of a column.
+        Whether numbers about single rows may be sent: the distances from which
+        good-enough spaces by accuracy are made, or the smallest and the largest value
+        of a column.
     nodes : list of str, default=None
-        Who takes part. None: it does not matter to the nodes.
-    classes, feature_names : list, default=None
-        What the rows of all nodes have. None: not agreed.
+        Names of the nodes that take part. If None, nodes do not check who takes part.
+    classes : list, default=None
+        Classes of the rows of all nodes. If None, they are not agreed.
+    feature_names : list, default=None
+        Names of the features of all nodes. If None, they are not agreed.
     public_key : str, default=None
-        The server's ed25519 key in PEM form, for signed requests. None: unsigned ones.
+        The server's public ed25519 key in PEM form. If given, requests must be signed
+        by it; if None, requests are not signed.
+
+    Raises
+    ------
+    ValueError
+        If a field is wrong; the text names it.
 
     Examples
     --------
@@ -112,22 +128,29 @@ class Agreement:
     def of(
         cls, aggregator, *, fits=1, n_hidden_layers=_LAYERS, **further_fields
     ) -> "Agreement":
-        """An agreement on all that an aggregator asks of nodes, of a new exchange.
+        """Make the agreement of a new exchange, for all that an aggregator asks.
 
         Parameters
         ----------
         aggregator : BaseAggregator
-            With the parameters to agree on; its ``estimators`` are not looked at.
+            The aggregator with the parameters to agree on. Its ``estimators`` are
+            ignored.
         fits : int, default=1
-            How many models may be made, as a search makes several.
+            Number of models that may be made. Increase it for a parameter search.
         n_hidden_layers : int, default=3
             Largest number of hidden layers of the nodes' networks.
         **further_fields : dict
-            Other parameters of the class: ``min_rows``, ``nodes`` and so on.
+            Other parameters of the class, such as ``min_rows`` or ``nodes``.
 
         Returns
         -------
         agreement : Agreement
+            The agreement; save it and send its file to the nodes.
+
+        Raises
+        ------
+        TypeError
+            If the aggregator does not ask nodes by messages.
         """
         terms = aggregator._agreed_terms
         if terms is None:
@@ -176,13 +199,19 @@ class Agreement:
         return {name: value for name, value in vars(self).items() if value is not None}
 
     def to_json(self) -> str:
-        """The agreement as JSON, a text."""
+        """Return the agreement as a text in JSON."""
         content = {"skgems": "agreement", **self._fields_that_are_set}
         return json.dumps(content, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> "Agreement":
-        """The agreement of `to_json`; ValueError names a field that is wrong."""
+        """Make an agreement from the text of `to_json`.
+
+        Raises
+        ------
+        ValueError
+            If a field is wrong; the text names it.
+        """
         try:
             content = json.loads(text)
         except (ValueError, RecursionError) as exc:
@@ -193,19 +222,28 @@ class Agreement:
         return cls(**content)
 
     def save(self, path) -> None:
-        """Write it to a file, ``"agreement.json"`` say; what is there is replaced."""
+        """Write the agreement to a file, for example ``"agreement.json"``.
+
+        An existing file is replaced.
+        """
         write_bytes(path, self.to_json().encode("utf-8"), mode=0o644)
 
     @classmethod
     def load(cls, path) -> "Agreement":
-        """Read its file, which nobody need trust; ValueError names file and field."""
+        """Read and check the file of an agreement, which does not have to be trusted.
+
+        Raises
+        ------
+        ValueError
+            If a field is wrong; the text names the file and the field.
+        """
         file_bytes = read_bytes(path, most=MOST_AGREEMENT)
         with naming(path):
             return cls.from_json(file_bytes.decode("utf-8"))
 
     @property
     def says(self) -> dict[str, str]:
-        """For each part a sentence, as ``skgems inspect`` prints them."""
+        """A sentence for each part of it, as ``skgems inspect`` prints them."""
         sentences = {"exchange": f"It is of the exchange {self.exchange} alone."}
         for task, n in self.tasks.items():
             times = "once" if n == 1 else f"{n} times"
