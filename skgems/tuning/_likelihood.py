@@ -35,10 +35,11 @@ _SURE = 2.0
 def tune_likelihood(
     likelihood: Likelihood, X, y: np.ndarray, W: np.ndarray, *, random_state=None
 ) -> FineTuned:
-    """Minimise anew with public rows, of a cross-validated weight beyond 20 rows.
+    """Minimise the likelihood anew together with the public rows.
 
-    In the result ``strength`` is the weight of each row, 0 where the model stayed, and
-    ``losses`` are those of weight 0 and of each weight, smallest first.
+    With more than 20 rows, cross-validation chooses the weight of each row. In the
+    result, ``strength`` is this weight, 0 if the model was not changed. ``losses`` are
+    those of weight 0 and of each weight, the smallest first.
     """
     n_rows = X.shape[0]
     if n_rows <= FEW_ROWS:
