@@ -23,12 +23,7 @@ from ._large_models import ModelSizes
 
 
 class StartedApartWarning(UserWarning):
-    """Networks are averaged although their hidden units do not correspond.
-
-    This happens if the networks started from different weights, or were trained until
-    nothing is left of a common start. Their average is of little use. Set
-    ``align="permutation"``, or use :class:`~skgems.PFNMAggregator`.
-    """
+    """Networks are averaged whose hidden units have nothing to do with each other."""
 
 
 def average(

@@ -90,7 +90,7 @@ class EmptyIntersectionError(ValueError):
 
 
 class NoSpaceError(ValueError):
-    """A node has no good-enough space: at best its own model alone is good enough."""
+    """A node has no space: at best its own model is good enough, with no room."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
