@@ -35,11 +35,12 @@ _SURE = 2.0
 def tune_likelihood(
     likelihood: Likelihood, X, y: np.ndarray, W: np.ndarray, *, random_state=None
 ) -> FineTuned:
-    """Minimise the likelihood anew together with the public rows.
+    """Fit a linear model anew, by its likelihood and by public rows together.
 
-    With more than 20 rows, cross-validation chooses the weight of each row. In the
-    result, ``strength`` is this weight, 0 if the model was not changed. ``losses`` are
-    those of weight 0 and of each weight, the smallest first.
+    Up to 20 public rows have a weight of 1 each. With more rows, cross-validation
+    chooses the weight. In the result, ``strength`` is this weight, 0 if the model was
+    not changed. ``losses`` are those of weight 0 and of each weight, the smallest
+    weight first.
     """
     n_rows = X.shape[0]
     if n_rows <= FEW_ROWS:

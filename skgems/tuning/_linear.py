@@ -42,10 +42,13 @@ class FineTuned:
     W : ndarray of shape (n_features + 1, n_classes)
         Weights, with the intercepts last.
     strength : float
-        Strength of the penalty; infinite if the model was not changed.
+        Strength of the penalty; infinite if the model was not changed. After
+        `tune_likelihood`, it is the weight of each public row instead, and 0 if the
+        model was not changed.
     losses : ndarray of shape (n_strengths + 1,)
         Cross-validated log-losses in nats: that of the unchanged model, then that of
-        each strength; infinite for a strength that was not tried.
+        each strength; infinite for a strength that was not tried. Empty if nothing was
+        cross-validated.
     """
 
     W: np.ndarray = field(repr=False)  # (n_features + 1, n_classes), intercepts last
